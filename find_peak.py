@@ -60,8 +60,8 @@ def _climb(options: "LadderOptions") -> int:
     console = LadderConsole()
     plan = resolve_ladder_plan(options)
     ladder = climb(plan, console)
-    if not plan.run.dry_run:
-        write_ladder_page(plan.run.log_dir, ladder)
+    if not plan.client.dry_run:
+        write_ladder_page(plan.client.log_dir, ladder)
     return console.finish(ladder, plan)
 
 

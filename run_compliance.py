@@ -23,7 +23,7 @@ def _run(options: "ComplianceOptions | VerifyOptions") -> int:
     from harness.cli.signals import interruptible, signals_kept
     from harness.compliance.compliance_command import run_tests, verify_logs
     from harness.compliance.compliance_options import VerifyOptions
-    from harness.config.run_plan import RunPlan
+    from harness.config.plans import RunPlan
     from harness.record.run_record import RunRecord
     from harness.report.run_console import RunConsole
     from sut.run import run
@@ -34,7 +34,7 @@ def _run(options: "ComplianceOptions | VerifyOptions") -> int:
         with signals_kept():
             record = run(plan, on_plan=console.plan, on_progress=console.progress, on_line=on_line)
             console.finish(record)
-            if with_report and not plan.dry_run:
+            if with_report and not plan.client.dry_run:
                 from harness.report.command import write_report_of
 
                 write_report_of(record)

@@ -57,7 +57,7 @@ def run(folder: Path, url: str, arguments: argparse.Namespace) -> RunRecord:
 
 def report(record: RunRecord, arguments: argparse.Namespace) -> None:
     """Join LoadGen's trace and requests.parquet, both in order of issue, and print percentiles."""
-    log_dir = record.plan.log_dir
+    log_dir = record.plan.client.log_dir
     rows = pq.read_table(log_dir / REQUESTS, columns=["issued_ns", "sent_ns"]).to_pandas()
     trace = (log_dir / "mlperf_log_trace.json").read_text()
     starts = re.findall(r'"name":"Sample".*?"sample_seq":(\d+),.*?"issue_start_ns":(\d+)', trace)

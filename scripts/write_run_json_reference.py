@@ -19,10 +19,15 @@ import msgspec
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from harness.config.plans import ClientPlan, RunPlan  # noqa: E402
+from harness.record.resolved_plan import Settled  # noqa: E402
 from harness.record.run_record import RunRecord  # noqa: E402
 
 PAGE = ROOT / "docs/reference/run_json.md"
 MARK = "<!-- below: written by scripts/write_run_json_reference.py -->"
+# Values whose fields stand side by side in the file, and the fields that hold them in a record.
+_PARTS: dict[type, tuple[type, ...]] = {RunPlan: (ClientPlan, RunPlan, Settled)}
+_HELD = ("client", "settled")
 _SCHEMA = "| `schema` | integer | version of this format, 1 |"
 
 
@@ -51,13 +56,18 @@ def _section(places: list[str], kind: type) -> Iterator[str]:
     title = "The file" if top else ", ".join(f"`{place}`" for place in places)
     yield from (f"## {title}", "", _cell(inspect.getdoc(kind) or ""), "")
     yield from ("| field | type | meaning |", "|---|---|---|", *([_SCHEMA] if top else []))
-    meanings = _meanings(kind)
+    meanings = {name: text for part in _PARTS.get(kind, (kind,)) for name, text in _meanings(part).items()}
     for name, hint in _fields(kind):
         yield f"| `{name}` | {_shown(hint)} | {_cell(meanings.get(name, ''))} |"
     yield ""
 
 
 def _fields(kind: type) -> list[tuple[str, typing.Any]]:
+    """The fields that the file has at a place, with their hints."""
+    return [one for part in _PARTS.get(kind, (kind,)) for one in _own_fields(part) if one[0] not in _HELD]
+
+
+def _own_fields(kind: type) -> list[tuple[str, typing.Any]]:
     hints = typing.get_type_hints(kind)
     is_dataclass = dataclasses.is_dataclass(kind)
     names = [field.name for field in dataclasses.fields(kind)] if is_dataclass else kind.__struct_fields__  # type: ignore[attr-defined]
@@ -77,7 +87,7 @@ def _shown(hint: typing.Any) -> str:
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         return " or ".join(dict.fromkeys(map(_shown, parts)))
-    if origin is tuple:
+    if origin in (tuple, list):
         return f"array of {_shown(parts[0])}"
     if origin is typing.Literal:
         return "string"

@@ -1,9 +1,9 @@
 """The common part of runs with LoadGen and without it: servers, preflight, queries to their end."""
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from msgspec import structs
 
@@ -11,8 +11,7 @@ from harness.analysis.finish_run import Observations
 from harness.api_key import api_key
 from harness.cli.signals import InterruptedRun, uninterrupted
 from harness.config.benchmark import Benchmark
-from harness.config.loadgen_settings import limits_ns
-from harness.config.run_plan import RunPlan
+from harness.config.plans import ClientPlan
 from harness.dataset.samples import SampleSet
 from harness.errors import RunError, ServerError, machine_failure
 from harness.files import JOURNAL_DIR, ROOT
@@ -20,7 +19,8 @@ from harness.progress.progress_files import ProgressLine, ProgressLog
 from harness.progress.progress_line import ProgressSnapshot
 from sut.client.endpoint import resolve_endpoints
 from sut.ipc.request_store import render_requests
-from sut.prepare import Prepared
+from sut.prepare import PreparedClient
+from sut.processes.machine_limits import local_ports
 from sut.servers.discovery import left_out_warning, require
 from sut.servers.embedded.engine import EmbeddedEngine
 from sut.servers.embedded.tiny_models import model_for
@@ -28,10 +28,9 @@ from sut.servers.health import Recheck
 from sut.servers.preflight import Preflight, flush_caches, id_summary, trial_summary
 from sut.servers.scrape import MetricsScraper
 from sut.supervisor.connection_limits import with_enough_sources
-from sut.supervisor.machine_limits import local_ports
-from sut.supervisor.monitor import Counts
-from sut.supervisor.progress_meter import ProgressMeter
-from sut.supervisor.session import QuerySession, Target
+from sut.supervisor.monitor import Totals
+from sut.supervisor.progress_meter import ProgressMeter, RunLength
+from sut.supervisor.session import Destination, QuerySession
 from sut.wire import Wires, make_wire
 
 _CACHE = ROOT / ".cache"
@@ -46,7 +45,7 @@ Death = Callable[[], str]  # how the embedded engine ended; "" while it runs
 
 
 @contextmanager
-def servers_of(plan: RunPlan, samples: SampleSet) -> Iterator[tuple[Sequence[str], Death]]:
+def servers_of(plan: ClientPlan, samples: SampleSet) -> Iterator[tuple[Sequence[str], Death]]:
     """The URLs to drive and how their engine died; the embedded engine lives as long as the context."""
     if plan.backend != "embedded":
         yield plan.server_urls, lambda: ""
@@ -68,11 +67,11 @@ def engine_of(benchmark: Benchmark, slots: int, context: int) -> EmbeddedEngine:
     return EmbeddedEngine(model.path, log_dir=_CACHE, slots=slots, context_per_slot=context)
 
 
-def preflight(prepared: Prepared) -> tuple[Prepared, Target, tuple[str, ...]]:
-    """Send one real request to every replica and flush its prompt there; returns target and warnings.
+def preflight(prepared: PreparedClient) -> tuple[PreparedClient, Destination, tuple[str, ...]]:
+    """Send one real request to every replica and flush its prompt there.
 
-    The servers that come back have the time of that request; those that failed are left out if the plan
-    allows it.
+    Returns the servers that can be used, with the time of that request, the destination of the queries, and
+    warnings. Servers that failed are left out if the plan allows it.
     """
     plan, first = prepared.plan, prepared.servers[0]
     vocabulary, key = plan.benchmark.vocabulary_size, api_key()
@@ -111,38 +110,40 @@ def preflight(prepared: Prepared) -> tuple[Prepared, Target, tuple[str, ...]]:
     if left_out:
         warnings = (*left_out_warning(left_out, len(trials)), *warnings)
     used_endpoints = tuple(endpoint for _, endpoint in used)
-    return prepared, Target(used_endpoints, first.wire, first.served_name, trial.seen), warnings
+    return prepared, Destination(used_endpoints, first.wire, first.served_name, trial.seen), warnings
 
 
 @dataclass(frozen=True, slots=True)
-class Test:
+class DrivenRun:
     """Queries to servers, ready to begin."""
 
     session: QuerySession
-    prepared: Prepared
-    target: Target
+    prepared: PreparedClient
+    destination: Destination
     death: Death
-    on_progress: Callable[[ProgressSnapshot], None] | None
-    scraper: MetricsScraper | None = None
+    length: RunLength
+    limits_ns: Mapping[str, int] = field(default_factory=dict)
+    """p99 limits of TTFT and TPOT, for the progress"""
+    on_progress: Callable[[ProgressSnapshot], None] | None = None
     on_line: Callable[[ProgressLine], None] = lambda line: None
+    scraper: MetricsScraper | None = None
 
 
 @contextmanager
-def ended(test: Test, begin: Callable[[], None] = lambda: None) -> Iterator[Observations]:
-    """Drive the test to its end, whatever ends it, and give what was observed.
+def ended(run: DrivenRun, begin: Callable[[], None] = lambda: None) -> Iterator[Observations]:
+    """Drive the run to its end, whatever ends it, and give what was observed.
 
     ``begin`` comes first. Signals are ignored in the block, which writes the result.
     """
-    session, plan = test.session, test.prepared.plan
-    servers = recheck_of(test.prepared)
-    limits = limits_ns(plan.scenario, test.prepared.readback)
-    progress = ProgressLog(plan.log_dir, limits, test.prepared.issue.samples, servers.urls, test.on_line)
+    session, log_dir = run.session, run.prepared.plan.log_dir
+    servers = recheck_of(run.prepared)
+    progress = ProgressLog(log_dir, run.limits_ns, run.length.queries, servers.urls, run.on_line)
     with ExitStack() as ending:
         try:
             begin()
-            if test.scraper is not None:
-                test.scraper.start()
-            seen = _drive(test, progress, servers)
+            if run.scraper is not None:
+                run.scraper.start()
+            seen = _drive(run, progress, servers)
             ending.enter_context(uninterrupted())
         except (InterruptedRun, KeyboardInterrupt) as interruption:
             ending.enter_context(uninterrupted())
@@ -152,13 +153,13 @@ def ended(test: Test, begin: Callable[[], None] = lambda: None) -> Iterator[Obse
             ending.enter_context(uninterrupted())
             cause = error if isinstance(error, RunError) else machine_failure(error)
             seen = session.observations(session.abort(), error=str(cause))
-        if test.scraper is not None:
-            found = test.scraper.stop()
+        if run.scraper is not None:
+            found = run.scraper.stop()
             seen = replace(seen, warnings=(*seen.warnings, *found.warnings), without_metrics=found.without)
         yield asked_again(replace(seen, stragglers=progress.watch.stragglers), servers)
 
 
-def recheck_of(prepared: Prepared) -> Recheck:
+def recheck_of(prepared: PreparedClient) -> Recheck:
     """The servers of a prepared run, to be asked again."""
     plan = prepared.plan
     journal, within_s = plan.log_dir / JOURNAL_DIR, plan.preflight.questions_s
@@ -171,24 +172,24 @@ def asked_again(seen: Observations, servers: Recheck) -> Observations:
     return replace(seen, warnings=(*seen.warnings, *warnings), changes=servers.changes)
 
 
-def _drive(test: Test, progress_log: ProgressLog, servers: Recheck) -> Observations:
+def _drive(run: DrivenRun, progress_log: ProgressLog, servers: Recheck) -> Observations:
     """Start the workers and the issuing process, and monitor them. Raises RunError, OSError, MemoryError."""
-    session, prepared, target = test.session, test.prepared, test.target
+    session, prepared, destination = run.session, run.prepared, run.destination
     plan = prepared.plan
-    wires = Wires(target.wire, plan.parameters, plan.benchmark.vocabulary_size, target.model)
+    wires = Wires(destination.wire, plan.parameters, plan.benchmark.vocabulary_size, destination.model)
     store = render_requests(prepared.samples, wires)
-    session.start_workers(target, store, prepared.concurrency)
+    session.start_workers(destination, store, prepared.concurrency)
     limited = bool(prepared.concurrency)
-    progress = ProgressMeter(prepared.issue, session.failures, in_flight=session.in_flight, limited=limited)
+    progress = ProgressMeter(run.length, session.failures, in_flight=session.in_flight, limited=limited)
     watch = progress_log.watch
 
-    def observe(totals: Counts) -> None:
+    def observe(totals: Totals) -> None:
         snapshot = progress(totals)
         progress_log(snapshot)
         snapshot = replace(snapshot, stragglers=len(watch.stragglers_now))
-        if test.on_progress is not None:
-            test.on_progress(snapshot)
-        if words := test.death():
+        if run.on_progress is not None:
+            run.on_progress(snapshot)
+        if words := run.death():
             raise RunError(f"ended early: {words}")
 
     return session.observations(session.run(observe, servers))

@@ -10,8 +10,10 @@ from msgspec import structs
 from harness.analysis.finish_run import finish
 from harness.api_key import api_key
 from harness.cli.signals import interruptible
-from harness.config.run_plan import RunPlan
-from harness.files import ROOT, RUN_RECORD, USER_CONF
+from harness.config.expected_queries import ExpectedQueries
+from harness.config.loadgen_settings import Setting
+from harness.config.plans import RunPlan
+from harness.files import JOURNAL_DIR, ROOT, RUN_RECORD, USER_CONF
 from harness.progress.progress_files import ProgressLine
 from harness.progress.progress_line import ProgressSnapshot
 from harness.record.answer_log import SavedAnswer
@@ -26,12 +28,16 @@ from harness.record.output_dir import (
 from harness.record.provenance import gather_provenance
 from harness.record.resume import archive_attempt, check_resumable, saved_answers, version_changes
 from harness.record.run_record import RunRecord, read_clocks
-from sut.drive import Test, ended, preflight, servers_of
-from sut.prepare import Prepared, place_workers, prepare, read_inputs, resolved_plan, stray_audit_config
+from sut.drive import DrivenRun, ended, preflight, servers_of
+from sut.issuers.loadgen import LoadGen
+from sut.loadgen.binding import TestSpec
+from sut.prepare import PreparedClient, place_workers, prepare_client
+from sut.run_checks import Inputs, read_inputs, require_official, rule_deviations, settle, stray_audit_config
 from sut.servers.discovery import find_servers
 from sut.servers.gpus import LocalGpus
 from sut.servers.scrape import MetricsScraper
-from sut.supervisor.placement import server_is_here
+from sut.supervisor.placement import load_of_test, server_is_here
+from sut.supervisor.progress_meter import RunLength
 from sut.supervisor.session import QuerySession
 
 log = logging.getLogger("mlperf")
@@ -57,37 +63,90 @@ def run(
     raised, as is HarnessError for whatever keeps the run from starting.
     """
     inputs = read_inputs(plan, rate_follows=rate_follows)
-    placement = place_workers(plan, inputs)
+    client, load = plan.client, load_of_test(plan, inputs.settings)
+    placement = place_workers(client, load)
+    issuer = _loadgen(plan, len(inputs.samples), trace=trace)
     with (
         interruptible(),
-        QuerySession(plan, inputs.samples, placement, trace=trace) as session,
-        servers_of(plan, inputs.samples) as (urls, death),
+        QuerySession(client, issuer, inputs.samples, placement) as session,
+        servers_of(client, inputs.samples) as (urls, death),
     ):
-        servers = find_servers(urls, plan.backend, api_key(), plan.ca_file, plan.preflight)
-        prepared = prepare(plan, inputs, placement, session.readback(), servers.found)
-        warnings = (*servers.warnings, *prepared.warnings)
-        prepared = replace(prepared, left_out=servers.left_out, warnings=warnings)
-        record = _planned(prepared)
+        servers = find_servers(urls, client.backend, api_key(), client.ca_file, client.preflight)
+        prepared = prepare_client(client, inputs.samples, load, placement, servers)
+        record = _planned(plan, inputs, prepared, session.readback())
         if on_plan is not None:
             on_plan(record)
         if stray := stray_audit_config(plan):
             log.warning(stray)
         changes = _check_resume(record)
-        if plan.dry_run:
+        if client.dry_run:
             check_free(plan.results_dir)
             _gpus(plan)
             return record
         with locked(plan.results_dir):
-            prepared, target, warnings = preflight(prepared)
-            target = replace(target, saved=_prepare_output_dir(prepared))
+            prepared, destination, warnings = preflight(prepared)
+            destination = replace(destination, saved=_prepare_output_dir(plan, len(inputs.samples)))
             record = _started(record, prepared, (*changes, *warnings))
             _write_first(record)
-            test = Test(session, prepared, target, death, on_progress, _scraper(prepared), on_line)
-            with ended(test, lambda: _keep_conf_files(plan)) as seen:
+            driven = DrivenRun(
+                session,
+                prepared,
+                destination,
+                death,
+                length=_length(record.settled.expected),
+                limits_ns=record.limits_ns,
+                on_progress=on_progress,
+                on_line=on_line,
+                scraper=_scraper(plan, prepared),
+            )
+            with ended(driven, lambda: _keep_conf_files(plan)) as seen:
                 return finish(record, seen)
 
 
-def _started(record: RunRecord, prepared: Prepared, warnings: Sequence[str]) -> RunRecord:
+def _loadgen(plan: RunPlan, samples: int, *, trace: bool) -> LoadGen:
+    """LoadGen as the issuer of the plan's test."""
+    log_dir = plan.client.log_dir
+    return LoadGen(
+        TestSpec(
+            model_key=plan.model_key,
+            scenario=plan.scenario.loadgen,
+            accuracy=plan.accuracy,
+            user_conf=str(plan.user_conf),
+            mlperf_conf=None if plan.mlperf_conf is None else str(plan.mlperf_conf),
+            round_settings=plan.round_settings,
+            audit_text=plan.audit_text,
+            audit_config=str(plan.kept_audit_config or ""),
+            samples=samples,
+            log_dir=str(log_dir),
+            journal_dir=str(log_dir / JOURNAL_DIR),
+            trace=trace,
+        )
+    )
+
+
+def _length(expected: ExpectedQueries) -> RunLength:
+    return RunLength(expected.samples, expected.seconds if expected.scheduled else None, expected.least_s)
+
+
+def _planned(
+    plan: RunPlan, inputs: Inputs, prepared: PreparedClient, readback: dict[str, Setting]
+) -> RunRecord:
+    """The record before the first query. Raises ConfigError for what the rules forbid."""
+    deviations = (*rule_deviations(plan, inputs, readback), *prepared.deviations)
+    require_official(plan, deviations)
+    return RunRecord(
+        plan=plan,
+        settled=settle(plan, inputs, prepared, readback),
+        provenance=gather_provenance(ROOT),
+        servers=prepared.servers,
+        left_out=dict(prepared.left_out),
+        started=datetime.now(UTC),
+        deviations=deviations,
+        warnings=prepared.warnings,
+    )
+
+
+def _started(record: RunRecord, prepared: PreparedClient, warnings: Sequence[str]) -> RunRecord:
     """The record at the start of the run, with the servers that passed the preflight."""
     clock = read_clocks()
     return structs.replace(
@@ -102,7 +161,7 @@ def _started(record: RunRecord, prepared: Prepared, warnings: Sequence[str]) -> 
 
 def _write_first(record: RunRecord) -> None:
     """Write the record of a run that begins. Raises ConfigError where there is no room for it."""
-    log_dir = record.plan.log_dir
+    log_dir = record.plan.client.log_dir
     with writing(log_dir):
         try:
             record.write(log_dir / RUN_RECORD)
@@ -111,10 +170,15 @@ def _write_first(record: RunRecord) -> None:
             raise
 
 
-def _scraper(prepared: Prepared) -> MetricsScraper:
-    plan, gpus = prepared.plan, _gpus(prepared.plan)
+def _scraper(plan: RunPlan, prepared: PreparedClient) -> MetricsScraper:
+    client = plan.client
     return MetricsScraper(
-        prepared.servers, plan.log_dir, api_key(), plan.ca_file, dcgm_urls=plan.dcgm_urls, gpus=gpus
+        prepared.servers,
+        client.log_dir,
+        api_key(),
+        client.ca_file,
+        dcgm_urls=plan.dcgm_urls,
+        gpus=_gpus(plan),
     )
 
 
@@ -123,7 +187,7 @@ def _gpus(plan: RunPlan) -> LocalGpus | None:
     gpus, here = None, "none here, as the servers are elsewhere"
     if plan.dcgm_urls:
         here = f"those of {', '.join(plan.dcgm_urls)}"
-    elif server_is_here(plan):
+    elif server_is_here(plan.client):
         found = LocalGpus()
         gpus = found if len(found) else None
         failed = "; ".join(found.failures)
@@ -132,56 +196,43 @@ def _gpus(plan: RunPlan) -> LocalGpus | None:
             here += f" ({failed})"
         elif not gpus:
             here += " (nvidia-ml-py or amdsmi is not installed or lists none)"
-        if failed and not plan.dry_run:
+        if failed and not plan.client.dry_run:
             log.info("GPUs that the run does not record: %s", failed)
-    if plan.dry_run:
+    if plan.client.dry_run:
         log.info("GPUs whose power and clocks the run records: %s", here)
     return gpus
 
 
 def _check_resume(record: RunRecord) -> tuple[str, ...]:
     """Warnings about changes since the earlier attempts. Raises ConfigError where the settings are others."""
-    plan, server = record.plan, record.servers[0]
+    plan, server = record.plan.client, record.servers[0]
     if not plan.resume:
         return ()
-    check_resumable(plan.log_dir, plan, server)
+    check_resumable(plan.log_dir, record)
     changes = tuple(version_changes(plan.log_dir, server.version))
     for change in changes:
         log.warning(change)
     return changes
 
 
-def _prepare_output_dir(prepared: Prepared) -> Mapping[int, SavedAnswer]:
+def _prepare_output_dir(plan: RunPlan, samples: int) -> Mapping[int, SavedAnswer]:
     """Prepare the output folder; returns the answers of earlier attempts at the same run."""
-    plan = prepared.plan
-    if plan.resume:
-        archive_attempt(plan.log_dir)
-        prepare_dir(plan.log_dir)
-        saved = saved_answers(plan.log_dir, len(prepared.samples))
-        log.info("resuming: %d of %d samples are answered already", len(saved), len(prepared.samples))
+    log_dir = plan.client.log_dir
+    if plan.client.resume:
+        archive_attempt(log_dir)
+        prepare_dir(log_dir)
+        saved = saved_answers(log_dir, samples)
+        log.info("resuming: %d of %d samples are answered already", len(saved), samples)
         return saved
     if aside := move_aside_existing(plan.results_dir):
         log.info("the earlier results are now in %s", aside)
-    if plan.log_dir != plan.results_dir:
+    if log_dir != plan.results_dir:
         free_reserve(plan.results_dir)
-        move_aside_existing(plan.log_dir)
+        move_aside_existing(log_dir)
     return {}
 
 
 def _keep_conf_files(plan: RunPlan) -> None:
-    (plan.log_dir / USER_CONF).write_bytes(plan.user_conf.read_bytes())
+    (plan.client.log_dir / USER_CONF).write_bytes(plan.user_conf.read_bytes())
     if plan.kept_audit_config is not None and plan.audit_text is not None:  # LoadGen gets it by name
         plan.kept_audit_config.write_bytes(plan.audit_text.encode())
-
-
-def _planned(prepared: Prepared) -> RunRecord:
-    """The record before the first query."""
-    return RunRecord(
-        plan=resolved_plan(prepared),
-        provenance=gather_provenance(ROOT),
-        servers=prepared.servers,
-        left_out=dict(prepared.left_out),
-        started=datetime.now(UTC),
-        deviations=prepared.deviations,
-        warnings=prepared.warnings,
-    )

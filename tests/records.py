@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
+from harness.config.plans import ClientPlan
 from harness.config.scenario import Scenario
 from harness.files import ACCURACY_RESULT, REQUESTS, RUN_RECORD, SUMMARY
 from harness.record.journal import QUERY_ROW, Rows
 from harness.record.outcome import FailureKind
 from harness.record.requests_table import requests_table, write_requests
+from harness.record.resolved_plan import Settled
 from harness.record.run_record import ReplicaNetwork, RunRecord
 
 # Of a server run of the embedded engine with configs/quick.conf: INVALID, for the engine was too slow. Its
@@ -38,8 +40,13 @@ NEAR = ReplicaNetwork(
 
 
 def with_plan(record: RunRecord, **fields: Any) -> RunRecord:
-    """The same record of another plan."""
-    return replace(record, plan=replace(record.plan, **fields))
+    """The same record of another plan; the names are those of run.json's ``plan``."""
+    settled, client = (
+        {name: fields.pop(name) for name in list(fields) if name in kind.__struct_fields__}
+        for kind in (Settled, ClientPlan)
+    )
+    plan = replace(record.plan, client=replace(record.plan.client, **client), **fields)
+    return replace(record, plan=plan, settled=replace(record.settled, **settled))
 
 
 def started(**plan: Any) -> RunRecord:
@@ -47,6 +54,7 @@ def started(**plan: Any) -> RunRecord:
     return with_plan(
         RunRecord(
             plan=ENDED.plan,
+            settled=ENDED.settled,
             provenance=ENDED.provenance,
             servers=ENDED.servers,
             started=ENDED.started,

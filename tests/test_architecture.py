@@ -118,6 +118,13 @@ RULES = {
     "packages like folders of ours are nobody's": (program, set(SHADOWED), []),
     "harness knows no sut": (lambda: modules("harness"), ABOVE | {"sut"}, []),
     "sut knows nothing above it": (lambda: modules("sut"), ABOVE | {"eval_mlperf_accuracy"}, []),
+    "children know no supervisor": (
+        lambda: modules(
+            *(f"sut/{name}" for name in ("client", "ipc", "issuers", "processes", "wire", "worker"))
+        ),
+        {"sut.supervisor"},
+        [],
+    ),
     # A name that is made at run time would pass all of the rules. The jail alone imports from a table: the
     # modules that solutions need and that are loaded before the fork.
     "no import is computed": (program, {"(computed)"}, [f"{JAIL}: (computed)"]),
@@ -125,7 +132,7 @@ RULES = {
     # name of one that is never used holds a user id.
     "what judges knows no servers": (
         lambda: reachable(JUDGES),
-        SERVER_MODULES | SOCKETS | {"sut", "harness.config.run_plan"},
+        SERVER_MODULES | SOCKETS | {"sut", "harness.config.client_plan", "harness.config.run_plan"},
         [f"{JAIL}: socket", "harness/grading/sandbox/users.py: socket"],
     ),
 }

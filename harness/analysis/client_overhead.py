@@ -47,12 +47,16 @@ def client_load(
     start_ns: int,
     ttft_limit_ns: int | None,
     *,
+    issuer: str = "LoadGen",
     loop_lag_ns: int = 0,
     gc_runs: int = 0,
 ) -> ClientLoad:
-    """``cpu``: rows of CLOCK_MONOTONIC ns and each process's CPU ns; ``calls``: LOADGEN_CALL_ROWs."""
+    """``cpu``: rows of CLOCK_MONOTONIC ns and each process's CPU ns; ``calls``: LOADGEN_CALL_ROWs.
+
+    The first process is the one that issues the queries; ``issuer`` names it.
+    """
     seconds, cores = _cores(cpu, start_ns)
-    names = ["LoadGen", *(f"worker {index}" for index in range(cores.shape[1] - 1))]
+    names = [issuer, *(f"worker {index}" for index in range(cores.shape[1] - 1))]
     busy = dict(zip(names, cores.max(axis=0, initial=0.0).tolist(), strict=False))
     found = [*_busy_stretches(seconds, cores, names)]
     if ttft_limit_ns is not None:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from harness.analysis.bootstrap import Estimate, estimates
@@ -17,12 +16,11 @@ from harness.config.server_urls import folded
 from harness.errors import ConfigError
 from harness.record.accuracy_result import AccuracyResult
 from harness.record.run_record import RunRecord
-from harness.record.server_list import shortened
 
 _LEVEL = (2.5, 97.5)  # percent
-_NAMED = ("url", "like")
-_OFTEN = 0.05  # a p value below this one is reported as a difference
-# LoadGen's settings of the load, in which comparable runs may differ.
+_SERVERS_IN_FULL = 16
+_OFTEN = 0.05  # chance below which a difference is reported
+# Settings of LoadGen in which comparable runs may differ: the load is what is compared.
 _LOAD = ("server_target_qps", "offline_expected_qps", "single_stream_expected_latency_ns")
 # Parts of a record that always differ between two runs, or follow from listed parts.
 _NOT_LISTED = ("plan.log_dir", "plan.expected", "plan.settings_in_force", "provenance.command")
@@ -80,20 +78,21 @@ def _incomparable(base: RunFiles, other: RunFiles) -> Iterator[str]:
     assert base.record is not None
     assert other.record is not None
     one, two = base.record.plan, other.record.plan
+    first, second = base.record.settled, other.record.settled
     facts: tuple[tuple[str, object, object], ...] = (
-        ("benchmark", one.benchmark.name, two.benchmark.name),
+        ("benchmark", one.client.benchmark.name, two.client.benchmark.name),
         ("scenario", one.scenario, two.scenario),
         ("mode", one.mode, two.mode),
-        ("dataset (sha256)", one.dataset_sha256[:12], two.dataset_sha256[:12]),
-        ("samples", one.samples, two.samples),
+        ("dataset (sha256)", first.dataset_sha256[:12], second.dataset_sha256[:12]),
+        ("samples", first.samples, second.samples),
         ("LoadGen", _loadgen(base.record), _loadgen(other.record)),
-        ("max_new_tokens", one.parameters.max_new_tokens, two.parameters.max_new_tokens),
+        ("max_new_tokens", one.client.parameters.max_new_tokens, two.client.parameters.max_new_tokens),
     )
-    for name, first, second in facts:
-        if first != second:
-            yield f"{name}: {first} and {second}"
-    for name in sorted(one.loadgen_settings.keys() | two.loadgen_settings.keys()):
-        rule, other_rule = one.loadgen_settings.get(name), two.loadgen_settings.get(name)
+    for name, fact, other_fact in facts:
+        if fact != other_fact:
+            yield f"{name}: {fact} and {other_fact}"
+    for name in sorted(first.loadgen_settings.keys() | second.loadgen_settings.keys()):
+        rule, other_rule = first.loadgen_settings.get(name), second.loadgen_settings.get(name)
         if rule != other_rule and name not in _LOAD:
             yield f"LoadGen's {name}: {rule} and {other_rule}"
     for run in (base, other):
@@ -163,19 +162,33 @@ def _flat(run: RunFiles) -> dict[str, str]:
     if run.record is None:
         return {}
     record = run.record
-    parts = {"plan": record.plan, "provenance": record.provenance, "servers": record.servers}
-    plain = msgspec.to_builtins(parts, enc_hook=str)
-    plain["plan"]["server_urls"] = folded(record.plan.server_urls)
+    fields = record.fields()
+    plain = {name: fields[name] for name in ("plan", "provenance", "servers")}
+    plain["plan"]["server_urls"] = folded(record.plan.client.server_urls)
     plain["servers"] = _served(plain["servers"])
     return dict(_leaves("", plain))
 
 
-def _served(servers: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _served(servers: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """The fields of servers: of many only those that differ from the first, since the plan has their URLs."""
     kept = [{name: value for name, value in one.items() if name != "trial_s"} for one in servers]
-    if (short := shortened(kept)) == kept:
-        return kept
-    return [{name: part for name, part in one.items() if name not in _NAMED} for one in short]
+    if len(kept) <= _SERVERS_IN_FULL:
+        return list(kept)
+    for one in kept:
+        del one["url"]
+    return [kept[0], *(_differing(kept[0], one) for one in kept[1:])]
+
+
+def _differing(first: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name in {**first, **other}:
+        one, another = first.get(name), other.get(name)
+        if isinstance(one, dict) and isinstance(another, dict):
+            if parts := _differing(one, another):
+                found[name] = parts
+        elif type(one) is not type(another) or one != another:
+            found[name] = another
+    return found
 
 
 def _leaves(name: str, value: Any) -> Iterator[tuple[str, str]]:

@@ -19,6 +19,7 @@ from harness.analysis.run_warnings import run_warnings
 from harness.analysis.server_load import read_samples, server_load
 from harness.analysis.statistics import statistics
 from harness.analysis.verdict import run_verdict
+from harness.config.plans import RunPlan
 from harness.errors import DatasetError, machine_failure
 from harness.files import ACCURACY_LOG, DETAIL, JOURNAL_DIR, REQUESTS, RUN_RECORD, SERVER_METRICS, SUMMARY
 from harness.loadgen_logs.integrity import loadgen_file_errors, setting_errors, settings_in_force
@@ -37,7 +38,6 @@ from harness.record.outcome import FailureKind
 from harness.record.output_dir import free_reserve
 from harness.record.replica_figures import Straggler
 from harness.record.requests_table import CallTimes, requests_table, write_requests
-from harness.record.resolved_plan import ResolvedPlan
 from harness.record.run_record import ReplicaNetwork, RunRecord, RunVerdict, ServerLoad
 from harness.record.server_changes import ServerChange, counted_changes
 
@@ -92,11 +92,11 @@ def finish(record: RunRecord, seen: Observations) -> RunRecord:
 
     A file that cannot be written is a reason of the verdict.
     """
-    plan, files = record.plan, _read(record.plan.log_dir, seen.lost)
+    plan, files = record.plan, _read(record.plan.client.log_dir, seen.lost)
     table = requests_table(
         files.rows, [server.url for server in record.servers], files.journal.details, _reported(files.calls)
     )
-    unwritten = _unwritten(REQUESTS, lambda: write_requests(plan.log_dir / REQUESTS, table))
+    unwritten = _unwritten(REQUESTS, lambda: write_requests(plan.client.log_dir / REQUESTS, table))
     record = _measured(record, seen, files)
     record = replace(
         record,
@@ -137,7 +137,7 @@ def _measured(record: RunRecord, seen: Observations, files: _RunFiles) -> RunRec
             seen.cpu,
             files.calls,
             _first_issue(rows),
-            record.plan.limits_ns.get("TTFT"),
+            record.limits_ns.get("TTFT"),
             loop_lag_ns=seen.loop_lag_ns,
             gc_runs=seen.gc_runs,
         ),
@@ -150,13 +150,11 @@ def _measured(record: RunRecord, seen: Observations, files: _RunFiles) -> RunRec
     )
 
 
-def _server_load(
-    plan: ResolvedPlan, without: Mapping[str, str] | None, output_tokens: int
-) -> ServerLoad | None:
+def _server_load(plan: RunPlan, without: Mapping[str, str] | None, output_tokens: int) -> ServerLoad | None:
     if without is None:
         return None
     try:
-        samples = read_samples(plan.log_dir / SERVER_METRICS)
+        samples = read_samples(plan.client.log_dir / SERVER_METRICS)
     except (FileNotFoundError, DatasetError):
         return ServerLoad(rounds=0, servers=0, without=dict(without))
     return server_load(samples, without, plan.scenario, output_tokens)
@@ -172,12 +170,12 @@ def _verdict(
     changed = (change.doubt for change in record.changed if change.answers)
     errors = (*seen.errors, *changed, *_broken(files.journal), *unwritten)
     logs = (
-        *setting_errors(files.detail, plan.loadgen_settings, accuracy=plan.accuracy),
+        *setting_errors(files.detail, record.settled.loadgen_settings, accuracy=plan.accuracy),
         *loadgen_file_errors(
-            plan.log_dir,
+            plan.client.log_dir,
             files.detail,
             accuracy=plan.accuracy,
-            samples=plan.samples,
+            samples=record.settled.samples,
             cause_known=bool(errors),
         ),
     )
@@ -212,8 +210,8 @@ def _unwritten(name: str, write: Callable[[], None]) -> tuple[str, ...]:
 
 
 def _write(record: RunRecord) -> None:
-    free_reserve(record.plan.log_dir)
-    record.write(record.plan.log_dir / RUN_RECORD)
+    free_reserve(record.plan.client.log_dir)
+    record.write(record.plan.client.log_dir / RUN_RECORD)
 
 
 def _without_record(verdict: RunVerdict | None, errors: tuple[str, ...]) -> RunVerdict:
@@ -251,8 +249,8 @@ def _examples(rows: Rows, details: Mapping[int, str]) -> dict[str, tuple[str, ..
     return found
 
 
-def _files(plan: ResolvedPlan) -> dict[str, str]:
+def _files(plan: RunPlan) -> dict[str, str]:
     names = {"run record": RUN_RECORD, "requests": REQUESTS, "LoadGen": SUMMARY}
     if plan.accuracy:
         names["accuracy log"] = ACCURACY_LOG
-    return {label: str(plan.log_dir / name) for label, name in names.items()}
+    return {label: str(plan.client.log_dir / name) for label, name in names.items()}

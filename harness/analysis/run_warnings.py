@@ -16,7 +16,7 @@ _NAMED = 3  # servers that a warning names
 
 def run_warnings(record: RunRecord, rows: Rows) -> Iterator[str]:
     """The warnings of a run with the figures of ``record``."""
-    limit_ns = record.plan.limits_ns.get("TTFT")
+    limit_ns = record.limits_ns.get("TTFT")
     if record.statistics is not None:
         yield from _repeat_warnings(record.statistics)
         measured = limit_ns is not None and not record.plan.accuracy

@@ -26,7 +26,7 @@ def run_verdict(record: RunRecord, rows: Rows, issued: int, errors: Sequence[str
     faults = (
         *errors,
         *_outcome_reasons(statistics, rows, issued),
-        *(_accuracy_reasons(rows, plan.samples) if plan.accuracy else ()),
+        *(_accuracy_reasons(rows, record.settled.samples) if plan.accuracy else ()),
     )
     reasons = (*faults, *_loadgen_reasons(loadgen, rows, accuracy=plan.accuracy))
     complete = not faults and not loadgen.problem and not loadgen.errors

@@ -20,13 +20,13 @@ class BatchConsole(RowsConsole):
 
     def heading(self, plan: EvalPlan, samples: int) -> tuple[str, str]:
         """Prompts of a file, with the parameters of the command line."""
-        parameters, run = plan.run.parameters, plan.run
+        parameters, client = plan.client.parameters, plan.client
         how = "greedy" if parameters.temperature == 0 else (
             f"temperature {parameters.temperature:g}, top_p {parameters.top_p:g}"
         )  # fmt: skip
         seed = "" if parameters.seed is None else f", seed {parameters.seed}"
         answers = f"{self._positions} positions for a prompt with its answer, {how}{seed}"
-        return f"{run.benchmark.name}: {samples} prompts of {run.input_file}", answers
+        return f"{client.benchmark.name}: {samples} prompts of {client.input_file}", answers
 
     def lines(self, result: EvalResult) -> list[str]:
         """The counts, then time and rate, or how to resume."""

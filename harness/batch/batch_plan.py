@@ -2,37 +2,34 @@
 
 import hashlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
-import msgspec
 import numpy as np
 
 from harness.batch.batch_options import BatchOptions, TalkOptions
 from harness.batch.formats import Prompts, read_prompts, write_answers
 from harness.batch.models import model_named
 from harness.config.benchmark import Benchmark
-from harness.config.choices import DEFAULT_BENCHMARK
+from harness.config.client_plan import resolve_client
+from harness.config.deadlines import resolve_policy
 from harness.config.generation import SamplingParameters
-from harness.config.run_options import ClientOptions, RunOptions
-from harness.config.run_plan import resolve_plan
-from harness.config.scenario import Scenario
+from harness.config.run_options import FAILURES_OF_ACCURACY
 from harness.dataset import tokenizer
 from harness.dataset.samples import SampleSet
 from harness.errors import ConfigError, DatasetError
 from harness.record.journal import FINISH_REASONS
 from harness.rows.attempts import EvalSettings
-from harness.rows.eval_plan import EvalPlan
+from harness.rows.eval_plan import EvalPlan, run_folder
 from harness.rows.eval_result import EvalResult
 
 # The tokens that end an answer in such files, and are written.
 END_TOKENS = (tokenizer.SPECIAL["<|endoftext|>"], tokenizer.SPECIAL["<|return|>"])
 _STOPPED = "stop"
 _MOST_TOKEN_BYTES = 128  # the longest token of o200k, 128 spaces
-_CLIENT = {field.name for field in fields(ClientOptions)} - {"benchmark", "max_new_tokens"}
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class PromptBatch:
     """A plan with the prompts that it sends, and the file of their answers (sut.rows.run.RowFiles)."""
 
     plan: EvalPlan
@@ -67,7 +64,7 @@ class Batch:
         return replace(result, written=True, warnings=(*result.warnings, *_end_warnings(without_end)))
 
 
-def resolve_batch(options: BatchOptions) -> Batch:
+def resolve_batch(options: BatchOptions) -> PromptBatch:
     """Read the prompts and turn options into a plan. Raises ConfigError and DatasetError."""
     benchmark = model_named(options.model)
     positions = allowed_positions(options.positions, benchmark)
@@ -75,19 +72,11 @@ def resolve_batch(options: BatchOptions) -> Batch:
     samples = _samples(prompts, positions, benchmark)
     assert samples.limits is not None
     parameters = sampling(options, benchmark, int(samples.limits.max()))
-    shared = {name: getattr(options, name) for name in _CLIENT}
-    given = RunOptions(
-        **shared,
-        benchmark=DEFAULT_BENCHMARK,
-        max_new_tokens=parameters.max_new_tokens,
-        accuracy=True,
-        scenario=Scenario.OFFLINE,
-    )
-    run = msgspec.structs.replace(
-        resolve_plan(given), benchmark=benchmark, parameters=parameters, deviations=()
-    )
-    plan = EvalPlan(run=run, skip=0, count=None, output=options.output.absolute(), tokenizer=None)
-    return Batch(plan, samples, positions, prompts.warnings)
+    output = options.output.absolute()
+    policy = resolve_policy(options, streams=parameters.stream, most_failures=FAILURES_OF_ACCURACY)
+    client = resolve_client(options, benchmark, parameters, policy, run_folder(output))
+    plan = EvalPlan(client=client, skip=0, count=None, output=output, tokenizer=None)
+    return PromptBatch(plan, samples, positions, prompts.warnings)
 
 
 def allowed_positions(wanted: int, benchmark: Benchmark) -> int:

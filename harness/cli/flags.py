@@ -30,7 +30,8 @@ def flag(text: str, *names: str, default: Any = MISSING, untyped: Any = MISSING,
 
     ``names`` are its spellings where they are not the field's name, such as ``"--input", "-i"``; one
     without a hyphen is a positional argument. ``untyped`` is what the parser gives in place of the default
-    where the flag was not typed. ``words`` are those of argparse's ``add_argument``.
+    where the flag was not typed. ``words`` are those of argparse's ``add_argument``; ``choices`` may be a
+    function that gives them when the parser is built.
     """
     if untyped is not MISSING:
         words["default"] = untyped
@@ -51,6 +52,8 @@ def add_flags(group: argparse._ActionsContainer, cls: type, names: Iterable[str]
         item = own[name]
         how: Flag = item.metadata[_FLAG]
         words = _of_type(hints[name], how.words) | _of_default(item, how) | dict(how.words)
+        if callable(choices := words.get("choices")):
+            words["choices"] = tuple(choices())
         spelt = how.names or (_spelt(name, off=item.default is True),)
         if spelt[0].startswith("-"):
             words["dest"] = name

@@ -13,7 +13,7 @@ from harness.compliance.registry import TESTS, find_test
 from harness.compliance.run_logs import log_file, logs_in, read_detail_log
 from harness.compliance.verify import VerifyRequest, VerifyResult, verify
 from harness.config.benchmark import load_benchmark
-from harness.config.run_plan import RunPlan
+from harness.config.plans import RunPlan
 from harness.errors import EXIT_INVALID, EXIT_THRESHOLD, EXIT_VALID, ConfigError
 from harness.files import (
     ACCURACY,
@@ -58,7 +58,7 @@ def run_tests(options: ComplianceOptions, run: Callable[[RunPlan], RunRecord]) -
     try:
         for item in items:
             record = run(item.plan)
-            if item.plan.dry_run:
+            if item.plan.client.dry_run:
                 continue
             code = record.exit_code
             ended[item.test] = TestVerdict(code, "no verdict", f"exit code {code}")
@@ -66,7 +66,7 @@ def run_tests(options: ComplianceOptions, run: Callable[[RunPlan], RunRecord]) -
             if ended[item.test].code not in _CONTINUE:
                 break
     finally:
-        if len(items) > 1 and not items[0].plan.dry_run:
+        if len(items) > 1 and not items[0].plan.client.dry_run:
             _print_table(items, ended)
     codes = [one.code for one in ended.values()]
     return next((code for code in codes if code not in _CONTINUE), next(filter(None, codes), EXIT_VALID))
@@ -83,7 +83,7 @@ def _print_table(items: Sequence[ComplianceRun], ended: Mapping[str, TestVerdict
 
 def _verify_run(item: ComplianceRun, record: RunRecord) -> TestVerdict:
     """Verify a run that has ended; a slow run counts, a run with failures does not."""
-    log_dir, code = item.plan.log_dir, record.exit_code
+    log_dir, code = item.plan.client.log_dir, record.exit_code
     complete = record.verdict is not None and record.verdict.complete
     if code == EXIT_VALID or (code == EXIT_INVALID and complete):
         return _conclude(item.request, verify(item.request), item.folder)

@@ -11,7 +11,8 @@ from harness.compliance.verify import VerifyRequest, load_answers
 from harness.config import rule_checks
 from harness.config.audit_config import AuditConfig
 from harness.config.benchmark import Benchmark, load_benchmark
-from harness.config.run_plan import AuditRun, RunPlan, resolve_plan
+from harness.config.plans import ComplianceSettings, RunPlan
+from harness.config.run_plan import resolve_plan
 from harness.dataset.samples import load_samples, prompt_efforts
 from harness.errors import ConfigError, DatasetError
 
@@ -75,7 +76,7 @@ def _run(
     plan = resolve_plan(run, _audit_run(test, given, audit, official))
     references = options.reference_data or dataset
     request = VerifyRequest(
-        benchmark, test, audit, plan.log_dir, references, official, own=True, samples=samples
+        benchmark, test, audit, plan.client.log_dir, references, official, own=True, samples=samples
     )
     if (known := len(load_answers(request))) and known != samples:
         raise DatasetError(f"{references}: {known} references for {samples} samples of {dataset}")
@@ -90,13 +91,15 @@ def _dataset(benchmark: Benchmark, test: ComplianceTest, path: Path) -> tuple[in
     return len(samples), rule_checks.dataset_deviations(test.dataset, len(samples), efforts, bool(markers))
 
 
-def _audit_run(test: ComplianceTest, given: AuditConfig, audit: AuditConfig, official: bool) -> AuditRun:
+def _audit_run(
+    test: ComplianceTest, given: AuditConfig, audit: AuditConfig, official: bool
+) -> ComplianceSettings:
     changed = [
         f"{test.name} {key} is {value}, not {given.settings[key]} of {given.source}"
         for key, value in audit.settings.items()
         if given.settings.get(key, value) != value
     ]
-    return AuditRun(
+    return ComplianceSettings(
         test=test.name,
         dataset=test.dataset,
         settings=dict(audit.settings),

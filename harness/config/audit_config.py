@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from harness.config.loadgen_conf import THRESHOLD, Target, parse_conf, read_text
-from harness.config.loadgen_settings import PERFORMANCE_MODE, TEST_MODES, settings_of
+from harness.config.loadgen_conf import THRESHOLD, ConfKey, parse_conf, read_text
+from harness.config.loadgen_settings import PERFORMANCE_MODE, TEST_MODES, Number, settings_of
 from harness.errors import ConfigError
 
 _PERFORMANCE = TEST_MODES.index(PERFORMANCE_MODE)
@@ -21,8 +21,6 @@ _THRESHOLD_ROW = re.compile(rf"^\s*\S+\.(?={THRESHOLD.pattern} =)", re.MULTILINE
 _TEST01_KEYS = {"mode", "accuracy_log_rng_seed", "accuracy_log_sampling_target"}
 _TEST06_KEYS = _TEST01_KEYS | {"min_query_count", "min_duration", "sample_concatenate_permutation"}
 
-Setting = int | float
-
 
 @dataclass(frozen=True, slots=True)
 class AuditConfig:
@@ -30,7 +28,7 @@ class AuditConfig:
 
     source: str
     """where they come from, for messages"""
-    settings: Mapping[str, Setting]
+    settings: Mapping[str, Number]
     thresholds: Mapping[str, float]
 
     def scaled_to(self, samples: int) -> "AuditConfig":
@@ -56,7 +54,7 @@ class AuditConfig:
         return "\n".join([f"# {test}: settings for LoadGen, then thresholds for the verification", *rows, ""])
 
 
-def test_named(settings: Mapping[str, Setting]) -> str | None:
+def test_named(settings: Mapping[str, Number]) -> str | None:
     """The compliance test whose audit.config has settings of this kind, by LoadGen's key."""
     for key in settings:
         if threshold := THRESHOLD.fullmatch(key):
@@ -75,7 +73,7 @@ def read_audit_config(
     """
     source = f"--audit-config {path}"
     text = _THRESHOLD_ROW.sub("*.*.", plain_rows(read_text(source, path)))
-    conf = parse_conf(text, source, Target("*", loadgen_scenario or ""), "audit")
+    conf = parse_conf(text, source, ConfKey("*", loadgen_scenario or ""), "audit")
     for warning in conf.warnings:
         raise ConfigError(warning)
     known = conf.settings
@@ -108,7 +106,7 @@ def _plain(line: str) -> str:
     return line if not mark and line.split() == words else " ".join(words).rstrip()
 
 
-def effective_differences(settings: Mapping[str, Setting], effective: Mapping[str, Any]) -> dict[str, str]:
+def effective_differences(settings: Mapping[str, Number], effective: Mapping[str, Any]) -> dict[str, str]:
     """One line for each setting that is not as in the audit.config, by its key.
 
     A setting that the log does not contain is not a difference.
@@ -124,14 +122,14 @@ def effective_differences(settings: Mapping[str, Setting], effective: Mapping[st
     return found
 
 
-def _difference(key: str, value: Setting, effective: Mapping[str, Any]) -> str:
+def _difference(key: str, value: Number, effective: Mapping[str, Any]) -> str:
     name, expected = _as_logged(key, value, effective)
     if name not in effective or effective[name] == expected:
         return ""
     return f"effective_{name} was {effective[name]}, the audit settings say {expected}"
 
 
-def _as_logged(key: str, value: Setting, effective: Mapping[str, Any]) -> tuple[str, Any]:
+def _as_logged(key: str, value: Number, effective: Mapping[str, Any]) -> tuple[str, Any]:
     """The name of an effective setting and its value; an empty name where LoadGen logs none."""
     if key == "mode":
         return "test_mode", TEST_MODES[int(value)]

@@ -2,10 +2,11 @@
 
 They are read from ``configs/<name>.toml`` and, on top of it, ``configs/rounds/<round>/<name>.toml``.
 
-A misspelt key in a definition is an error.
+A misspelt key in a definition is an error; in the record of a run, which may be of a later version, it is
+ignored.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,53 +19,58 @@ from harness.config.scenario import Scenario
 from harness.errors import ConfigError
 
 
-class LoadGenKeys(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """LoadGen's model keys and the settings it must report after FromConfig."""
+class LoadGenKeys(msgspec.Struct, frozen=True):
+    """LoadGen's model keys, and the settings that it must report after FromConfig."""
 
     model_key: str
     settings: dict[str, int | float | bool]
+    """by TestSettings' names"""
     interactive_model_key: str | None = None
 
 
-class LatencyLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class LatencyLimits(msgspec.Struct, frozen=True):
     """p99 limits in milliseconds."""
 
     ttft_ms: int
     tpot_ms: int
 
 
-class Generation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Sampling parameters as the rules name them; ``top_k`` 0 means off, None that the rules name none."""
+class Generation(msgspec.Struct, frozen=True):
+    """Sampling parameters as the rules name them; None where they name none."""
 
     temperature: float
     top_p: float
     top_k: int
+    """0: off"""
     skip_special_tokens: bool
     stream: bool
     min_new_tokens: int | None = None
     seed: int | None = None
 
 
-class DatasetRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One official dataset: rows, output limit in tokens, effort baked into its prompts.
-
-    ``truth_columns`` are the names that the column of true answers may have, ``prompt_columns`` those of the
-    prompts as text, which need not be there. ``release_file``: the one file of LiveCodeBench's folder
-    that holds its tests (None: all do); a program may take ``program_s`` seconds for a test.
-    """
+class DatasetRule(msgspec.Struct, frozen=True):
+    """One official dataset."""
 
     file: str
     samples: int
+    """rows"""
     max_new_tokens: int
+    """most tokens of an answer"""
     reasoning_effort: str | None = None
+    """baked into its prompts"""
     repeats: dict[str, int] = {}
+    """by part of the dataset"""
     truth_columns: tuple[str, ...] = ("ground_truth",)
+    """names that the column of true answers may have"""
     prompt_columns: tuple[str, ...] = ("text_input",)
+    """names that the column of the prompts as text may have, which need not be there"""
     release_file: str | None = None
+    """the one file of LiveCodeBench's folder that holds its tests; None: all do"""
     program_s: float = 60.0
+    """seconds that a program may take for a test"""
 
 
-class PublishedRuns(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PublishedRuns(msgspec.Struct, frozen=True):
     """Values of a metric that were published for the benchmark: how many, and their distribution."""
 
     round: str
@@ -75,15 +81,16 @@ class PublishedRuns(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     highest: float
 
 
-class MetricRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class MetricRule(msgspec.Struct, frozen=True):
     """A metric of the accuracy run, in the unit in which its official evaluator prints it.
 
-    ``passing`` are the lowest and the highest passing value, as ratios of the reference. A metric with a
-    lowest value must be reported; one without counts where it is reported.
+    A metric with a lowest passing value must be reported; one without counts where it is reported.
     """
 
     reference: float
     passing: tuple[float, float]
+    """the lowest and the highest passing value, as ratios of the reference; None in JSON where there is no
+    highest"""
     published: PublishedRuns | None = None
 
     @property
@@ -93,26 +100,35 @@ class MetricRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return lowest * self.reference, highest * self.reference
 
 
-class Benchmark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Benchmark(msgspec.Struct, frozen=True):
     """Everything that the rules of one round lock for one benchmark."""
 
     name: str
     round: str
+    """whose rules hold; empty in the records of versions that named none"""
     official: bool
+    """a benchmark of MLPerf"""
     model: str
     vocabulary_size: int
     context_length: int
     loadgen: LoadGenKeys
     generation: Generation
     datasets: dict[str, DatasetRule]
+    """`performance`, `accuracy` and, where tests have their own, `compliance`"""
     scenarios: tuple[Scenario, ...] = (Scenario.OFFLINE, Scenario.SERVER, Scenario.INTERACTIVE)
+    """those with an official result"""
     model_revision: str | None = None
     tokenizer: str | None = None
     embedded_model: str | None = None
+    """the tiny model of the embedded engine"""
     latency_limits: dict[str, LatencyLimits] = {}
+    """by scenario"""
     reasoning_effort_ids: dict[str, list[int]] = {}
+    """tokens that mark an effort in a prompt"""
     accuracy: dict[str, MetricRule] = {}
+    """by metric"""
     compliance: dict[str, dict[str, Any]] = {}
+    """by test"""
 
     def model_key(self, scenario: Scenario) -> str:
         """LoadGen's key for a scenario; Interactive is LoadGen's Server with another key."""
@@ -150,6 +166,8 @@ def read_definition(path: Path, round_name: str, rules: Path | None = None) -> B
         benchmark = msgspec.convert(fields | {"round": round_name}, Benchmark)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{files}: {error}") from error
+    if unread := list(_unread(fields, msgspec.to_builtins(benchmark))):
+        raise ConfigError(f"{files}: unknown keys: {', '.join(unread)}")
     if unknown := benchmark.loadgen.settings.keys() - BY_ATTRIBUTE.keys():
         raise ConfigError(f"{files}: loadgen.settings: LoadGen has no setting {', '.join(sorted(unknown))}")
     return benchmark
@@ -162,3 +180,12 @@ def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any
         both = isinstance(value, Mapping) and isinstance(found.get(name), Mapping)
         found[name] = _merged(found[name], value) if both else value
     return found
+
+
+def _unread(given: Mapping[str, Any], read: Mapping[str, Any], place: str = "") -> Iterator[str]:
+    """Keys of a definition that no field has taken."""
+    for name, value in given.items():
+        if name not in read:
+            yield f"{place}{name}"
+        elif isinstance(value, Mapping):
+            yield from _unread(value, read[name], f"{place}{name}.")

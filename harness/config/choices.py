@@ -33,7 +33,7 @@ def benchmark_flag(default: str = DEFAULT_BENCHMARK) -> Any:
         "benchmark definition in configs/ (default: %(default)s)",
         default=default,
         type=_benchmark,
-        choices=tuple(available_benchmarks()),
+        choices=available_benchmarks,
     )
 
 
@@ -42,7 +42,7 @@ def round_flag() -> Any:
     return flag(
         "round of MLPerf Inference whose rules hold, from configs/rounds/ (default: %(default)s)",
         default=current_round(),
-        choices=available_rounds(),
+        choices=available_rounds,
     )
 
 

@@ -10,7 +10,7 @@ from harness.config.run_options import (
     REQUEST_S,
     STALL_S,
     TOKEN_S,
-    RunOptions,
+    ClientOptions,
 )
 from harness.errors import ConfigError
 
@@ -25,47 +25,50 @@ _MOST_SECONDS = 1e8  # three years; nanoseconds of it fit the 64 bits of a clock
 
 
 class Deadlines(msgspec.Struct, frozen=True, kw_only=True):
-    """Seconds that a request may take: to its end, to its first token, between two receptions after that.
+    """Seconds that a request may take; None: no separate limit.
 
-    None: no separate limit. Of an answer that is not streamed only the end can be late.
+    Of an answer that is not streamed only the end can be late.
     """
 
     request_s: float
+    """to its end"""
     first_token_s: float | None = None
+    """to its first token"""
     stall_s: float | None = None
+    """between two receptions after the first token"""
 
 
-class Preflight(msgspec.Struct, frozen=True, kw_only=True):
-    """Before the run: seconds for all questions to one server, for its trial request, and for its start.
-
-    ``min_replicas``: the run begins without the replicas that cannot be used if this number can; None: all
-    are needed.
-    """
+class PreflightLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits of what precedes a run: times in seconds, and the number of replicas."""
 
     questions_s: float
+    """for all questions to one server"""
     trial_s: float
+    """for its trial request"""
     wait_s: float = 0.0
+    """for its start"""
     min_replicas: int | None = None
+    """the run begins without the replicas that cannot be used if this number can; None: all are needed"""
 
 
 class FailurePolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """The rules for ending a run early and for retries.
-
-    ``max_failures`` None: failures alone do not end the run. ``give_up``: end it when no replica answers any
-    more, and when the first ``first_failures`` queries to end all fail. ``progress_s``: end it when no data
-    has arrived for this time; with ``ask_in_silence`` only when the servers' own pages show no work either.
-    ``retries``: the most retries of a query; waiting for them counts towards its latency.
-    """
+    """The rules for ending a run early, and for retries."""
 
     max_failures: int | None
+    """failed queries that end it; None: failures alone do not"""
     give_up: bool
+    """end it when no replica answers any more, and when the first `first_failures` queries to end all fail"""
     first_failures: int = FIRST_FAILURES
+    """where answers come one after another fewer, as each may wait for its deadline"""
     progress_s: float
+    """end it when no data has arrived for this time"""
     ask_in_silence: bool = False
+    """end it then only if the servers' own pages show no work either"""
     retries: int
+    """most retries of a query; waiting for them counts towards its latency"""
 
 
-def resolve_deadlines(options: RunOptions, *, streams: bool, max_new_tokens: int) -> Deadlines:
+def resolve_deadlines(options: ClientOptions, *, streams: bool, max_new_tokens: int) -> Deadlines:
     """The flags' deadlines for answers of ``max_new_tokens`` at most. Raises ConfigError."""
     request_s = _optional_seconds("--timeout", options.timeout)
     stall_s = _optional_seconds("--stall-timeout", options.stall_timeout)
@@ -82,7 +85,7 @@ def resolve_deadlines(options: RunOptions, *, streams: bool, max_new_tokens: int
     return deadlines if streams else Deadlines(request_s=deadlines.request_s)
 
 
-def unused_deadlines(options: RunOptions, *, streams: bool) -> tuple[str, ...]:
+def unused_deadlines(options: ClientOptions, *, streams: bool) -> tuple[str, ...]:
     """A warning for each given deadline that has no effect on answers that are not streamed."""
     named = {
         "--first-token-timeout": options.first_token_timeout,
@@ -95,17 +98,17 @@ def unused_deadlines(options: RunOptions, *, streams: bool) -> tuple[str, ...]:
     )
 
 
-def resolve_preflight(options: RunOptions, *, compliance: bool = False) -> Preflight:
-    """The flags' preflight; ``compliance``: the run is a compliance test. Raises ConfigError."""
+def resolve_preflight(options: ClientOptions, *, every_replica: bool) -> PreflightLimits:
+    """The flags' limits; ``every_replica``: none may be left out, as each is measured. Raises ConfigError."""
     least = options.min_replicas
     if least is not None and least < 1:
         raise ConfigError(f"--min-replicas is {least}, expected at least 1")
-    if least is not None and not options.accuracy and not compliance:
+    if least is not None and every_replica:
         raise ConfigError(
             "--min-replicas applies to accuracy and compliance runs only: a performance run measures every "
             "replica that --server-url names; omit the flag, or name only replicas that work"
         )
-    return Preflight(
+    return PreflightLimits(
         questions_s=_seconds("--preflight-timeout", options.preflight_timeout),
         trial_s=_seconds("--trial-timeout", options.trial_timeout),
         wait_s=parse_duration("--wait-for-servers", options.wait_for_servers),
@@ -124,27 +127,37 @@ def parse_duration(flag: str, text: str | float | None) -> float:
     return _seconds(flag, hours * 3600 + minutes * 60 + seconds)
 
 
-def resolve_policy(options: RunOptions, *, streams: bool) -> FailurePolicy:
-    """The flags' policy; ``streams``: whether answers come token by token. Raises ConfigError."""
+def resolve_policy(
+    options: ClientOptions,
+    *,
+    streams: bool,
+    most_failures: int | None = None,
+    first_failures: int = FIRST_FAILURES,
+) -> FailurePolicy:
+    """The flags' policy. Raises ConfigError.
+
+    ``streams``: whether answers come token by token. ``most_failures`` end a run for which no flag says how
+    many do.
+    """
     progress = _optional_seconds("--progress-timeout", options.progress_timeout)
     return FailurePolicy(
-        max_failures=_max_failures(options.fail_fast, options.max_failures, options.accuracy),
+        max_failures=_max_failures(options.fail_fast, options.max_failures, most_failures),
         give_up=options.fail_fast is not False,
-        first_failures=FIRST_FAILURES_SINGLE_STREAM if options.scenario.one_at_a_time else FIRST_FAILURES,
+        first_failures=first_failures,
         progress_s=PROGRESS_S if progress is None else progress,
         ask_in_silence=not streams,
         retries=_retries(options.retries),
     )
 
 
-def _max_failures(fail_fast: bool | None, limit: int | None, accuracy: bool) -> int | None:
+def _max_failures(fail_fast: bool | None, limit: int | None, default: int | None) -> int | None:
     if limit is not None:
         if not 1 <= limit < 1 << 31:
             raise ConfigError(f"--max-failures is {limit}, expected 1 to {(1 << 31) - 1}")
         if fail_fast is False:
             raise ConfigError("--no-fail-fast and --max-failures contradict each other; give one of them")
         return limit
-    return FAILURES_OF_ACCURACY if fail_fast or (fail_fast is None and accuracy) else None
+    return {True: FAILURES_OF_ACCURACY, False: None, None: default}[fail_fast]
 
 
 def _retries(value: int) -> int:

@@ -23,24 +23,27 @@ Settings = Mapping[str, int | float | bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Issue:
-    """The queries that LoadGen will issue.
-
-    ``samples`` are queries in Server and SingleStream, and the samples of the one query in Offline, of a
-    dataset of ``dataset`` rows. ``exact`` is False where LoadGen issues more when answers come faster than
-    expected. ``seconds`` is the time at the expected rate: of the schedule where ``scheduled``, of the
-    answers elsewhere; None where no rate is known. LoadGen issues for ``least_s`` at least.
-    """
+class ExpectedQueries:
+    """The queries that LoadGen will issue."""
 
     samples: int
+    """queries in Server and SingleStream, samples of the one query in Offline"""
     dataset: int
+    """rows of the dataset that they are taken from"""
     exact: bool
+    """false where LoadGen issues more when answers come faster than expected"""
     seconds: float | None
+    """the time at the expected rate: of the schedule where `scheduled`, of the answers elsewhere; None
+    where no rate is known"""
     scheduled: bool = False
+    """LoadGen issues on a schedule"""
     least_s: float = 0.0
+    """LoadGen issues for at least this time"""
 
 
-def expected_issue(settings: Settings, scenario: LoadGenScenario, samples: int, *, accuracy: bool) -> Issue:
+def expected_queries(
+    settings: Settings, scenario: LoadGenScenario, samples: int, *, accuracy: bool
+) -> ExpectedQueries:
     """The run that ``settings`` make, by TestSettings' names, over a dataset of ``samples`` rows."""
     if accuracy:
         return _accuracy(settings, scenario, samples)
@@ -52,24 +55,24 @@ def expected_issue(settings: Settings, scenario: LoadGenScenario, samples: int, 
     return _single_stream(settings, loaded, samples)
 
 
-def _accuracy(settings: Settings, scenario: LoadGenScenario, samples: int) -> Issue:
+def _accuracy(settings: Settings, scenario: LoadGenScenario, samples: int) -> ExpectedQueries:
     """Every sample once; Server keeps to its schedule."""
     count = min(int(settings["accuracy_sample_count_override"]) or samples, samples)
     if scenario != "Server":
-        return Issue(count, count, exact=True, seconds=None)
-    return Issue(
+        return ExpectedQueries(count, count, exact=True, seconds=None)
+    return ExpectedQueries(
         count, count, exact=True, seconds=count / float(settings["server_target_qps"]), scheduled=True
     )
 
 
-def _offline(settings: Settings, loaded: int) -> Issue:
+def _offline(settings: Settings, loaded: int) -> ExpectedQueries:
     rate = float(settings["offline_expected_qps"])
     count = offline_samples(settings)
     if settings["performance_issue_unique"]:
         count = loaded
     if settings["sample_concatenate_permutation"]:
         count = _filled_up(count, loaded)
-    return Issue(count, loaded, exact=True, seconds=count / rate)
+    return ExpectedQueries(count, loaded, exact=True, seconds=count / rate)
 
 
 def offline_samples(settings: Settings) -> int:
@@ -78,7 +81,7 @@ def offline_samples(settings: Settings) -> int:
     return int(max(settings["min_query_count"], int(by_rate)))
 
 
-def _single_stream(settings: Settings, loaded: int, samples: int) -> Issue:
+def _single_stream(settings: Settings, loaded: int, samples: int) -> ExpectedQueries:
     rate = _NS / float(settings["single_stream_expected_latency_ns"])
     least_s = settings["min_duration_ms"] / 1000
     count = int(settings["min_query_count"])
@@ -88,10 +91,10 @@ def _single_stream(settings: Settings, loaded: int, samples: int) -> Issue:
     if settings["performance_issue_unique"]:
         count = min(count, loaded)
     count = _at_most(count, settings)
-    return Issue(count, loaded, exact=False, seconds=max(count / rate, least_s), least_s=least_s)
+    return ExpectedQueries(count, loaded, exact=False, seconds=max(count / rate, least_s), least_s=least_s)
 
 
-def _server(settings: Settings, loaded: int) -> Issue:
+def _server(settings: Settings, loaded: int) -> ExpectedQueries:
     duration_ns, count = int(settings["min_duration_ms"] * 1_000_000), int(settings["min_query_count"])
     step = 1
     if settings["sample_concatenate_permutation"]:
@@ -99,7 +102,7 @@ def _server(settings: Settings, loaded: int) -> Issue:
     if settings["performance_issue_unique"]:
         duration_ns, count = 0, loaded
     count, seconds = _scheduled(settings, max(count, step), step, duration_ns)
-    return Issue(count, loaded, exact=True, seconds=seconds, scheduled=True)
+    return ExpectedQueries(count, loaded, exact=True, seconds=seconds, scheduled=True)
 
 
 def _scheduled(settings: Settings, least: int, step: int, duration_ns: int) -> tuple[int, float]:

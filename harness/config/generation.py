@@ -2,13 +2,15 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
 from harness.config.benchmark import Benchmark
-from harness.config.run_options import Stream
+from harness.config.option_checks import check_choice, optional_file
+from harness.config.run_options import ClientOptions, Stream
 from harness.errors import ConfigError
 from harness.files import read_decoded
 
@@ -36,20 +38,21 @@ _NEUTRAL = {"min_output_len": 1, "runtime_beam_width": 1}  # values without effe
 
 
 class SamplingParameters(msgspec.Struct, frozen=True, kw_only=True):
-    """The sampling options of every request. ``top_k`` 0 means off; ``extra`` goes to the server as it is.
-
-    ``min_new_tokens`` and ``seed`` are sent where they are not None, under the names of each protocol.
-    """
+    """The sampling options of every request."""
 
     max_new_tokens: int
     temperature: float
     top_p: float
     top_k: int
+    """0: off"""
     skip_special_tokens: bool
     stream: bool
     min_new_tokens: int | None = None
+    """sent where it is not None, under the name of each protocol"""
     seed: int | None = None
+    """the same"""
     extra: dict[str, Any] = {}
+    """sent to the server as it is"""
 
     def __post_init__(self) -> None:
         """Refuse what no server can do; raises ValueError."""
@@ -65,6 +68,33 @@ class SamplingParameters(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(f"min_new_tokens is {least}, expected 0 to {self.max_new_tokens}")
         if abs(self.seed or 0) >= _SEED_LIMIT:
             raise ValueError(f"seed is {self.seed}, expected a number of at most 63 bits")
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedGeneration:
+    """The parameters of a run, and what is to be said of them."""
+
+    parameters: SamplingParameters
+    deviations: tuple[str, ...]
+    """a line for each parameter that is not the rules'"""
+    warnings: tuple[str, ...]
+    """keys of the user's file that have no effect"""
+
+
+def resolve_generation(
+    options: ClientOptions, official: SamplingParameters, *, timed: bool
+) -> ResolvedGeneration:
+    """The official parameters with what the options ask for. Raises ConfigError.
+
+    ``timed``: whether the times of tokens are measured, for which answers are streamed.
+    """
+    check_choice("stream", options.stream, get_args(Stream))
+    config = optional_file("--generation-config", options.generation_config)
+    parameters = resolve_parameters(official, config, options.max_new_tokens)
+    official, parameters = settle_stream(official, parameters, options.stream, timed=timed)
+    return ResolvedGeneration(
+        parameters, deviations(official, parameters), not_applied(options.generation_config)
+    )
 
 
 def official_parameters(benchmark: Benchmark, *, accuracy: bool) -> SamplingParameters:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from harness.config.loadgen_settings import SETTINGS, settings_of
+from harness.config.loadgen_settings import SETTINGS, Number, settings_of
 from harness.config.scenario import LOADGEN_SCENARIOS
 from harness.errors import ConfigError
 
@@ -81,13 +81,12 @@ _ANY_NUMBER = re.compile(rf"[+-]?(0[xX][0-9a-fA-F]+|{_DECIMAL.pattern}|inf|infin
 _MOST_DIGITS = 20  # of 2^64 - 1; Python refuses to read thousands of them
 _SPACES = " \t\r\v\f"
 
-Kind = Literal["user", "mlperf", "audit"]
-Number = int | float
+ConfKind = Literal["user", "mlperf", "audit"]
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """The run that a file is read for: LoadGen's model key and scenario."""
+class ConfKey:
+    """LoadGen's model key and scenario of the run for which a conf file is read."""
 
     model_key: str
     scenario: str
@@ -135,13 +134,13 @@ class _Found:
     skipped: list[_Skipped] = field(default_factory=list)
 
 
-def read_conf(path: Path, target: Target, kind: Kind = "user") -> Conf:
-    """The rows of a file that apply to ``target``.
+def read_conf(path: Path, run: ConfKey, kind: ConfKind = "user") -> Conf:
+    """The rows of a file that apply to ``run``.
 
     Raises ConfigError for a file that LoadGen refuses, for a number that it would read as another one, and
     for a row that was meant to rule this run and that it would skip.
     """
-    return parse_conf(read_text(str(path), path), str(path), target, kind)
+    return parse_conf(read_text(str(path), path), str(path), run, kind)
 
 
 def read_text(source: str, path: Path) -> str:
@@ -154,14 +153,14 @@ def read_text(source: str, path: Path) -> str:
         raise ConfigError(f"{source}: not a text file: {error}") from error
 
 
-def parse_conf(text: str, source: str, target: Target, kind: Kind) -> Conf:
+def parse_conf(text: str, source: str, run: ConfKey, kind: ConfKind) -> Conf:
     """``read_conf`` of a text; messages name ``source`` and the line."""
     found = _Found()
     for number, line in enumerate(text.split("\n"), start=1):
         words = _words(line)
         if not _is_comment(words):
             _check_syntax(f"{source}:{number}", words)
-            _sort(f"{source}:{number}", number, words, target, kind, found)
+            _sort(f"{source}:{number}", number, words, run, kind, found)
     known = {row.key for row in found.rows}
     for row in found.skipped:
         if row.meant and row.meant not in known:
@@ -194,21 +193,21 @@ def _check_syntax(where: str, words: list[str]) -> None:
             raise ConfigError(f"{where}: value {value!r} is not a number; LoadGen refuses the file{remark}")
 
 
-def _sort(where: str, number: int, words: list[str], target: Target, kind: Kind, found: _Found) -> None:
+def _sort(where: str, number: int, words: list[str], run: ConfKey, kind: ConfKind, found: _Found) -> None:
     """Put a row where it belongs; one that is right and for other runs is dropped."""
     name = words[0].partition("=")[0] if len(words) < 3 else words[0]
     model, scenario, key = _parts(name)
-    right_model, right_scenario = _model(model, scenario, target, kind), _scenario(scenario, target)
+    right_model, right_scenario = _model(model, scenario, run, kind), _scenario(scenario, run)
     right_key = _key(key, right_scenario or scenario, kind)
     if len(words) > 2 and name == f"{right_model}.{right_scenario}.{right_key}":
-        if model in ("*", target.model_key) and scenario in ("*", target.scenario):
+        if model in ("*", run.model_key) and scenario in ("*", run.scenario):
             found.rows.append(
-                ConfRow(number, model, scenario, key, _number(where, key, words[2:], target.scenario))
+                ConfRow(number, model, scenario, key, _number(where, key, words[2:], run.scenario))
             )
         return
     meant = (
-        right_model in ("*", target.model_key)
-        and right_scenario in ("*", target.scenario)
+        right_model in ("*", run.model_key)
+        and right_scenario in ("*", run.scenario)
         and right_key is not None
     )
     value = words[2] if len(words) > 2 else words[0].partition("=")[2] or "NUMBER"
@@ -232,26 +231,26 @@ def _parts(name: str) -> tuple[str, str, str]:
     return ("*", *parts) if _near(parts[0], LOADGEN_SCENARIOS) else (parts[0], "*", parts[1])  # type: ignore[return-value]
 
 
-def _model(model: str, scenario: str, target: Target, kind: Kind) -> str | None:
+def _model(model: str, scenario: str, run: ConfKey, kind: ConfKind) -> str | None:
     """The model of LoadGen's that a row names or means, None where that is none."""
     if kind == "audit":
-        return "*" if model in ("*", target.model_key) else None
-    if scenario.lower() == "interactive" and f"{model}-interactive" == target.model_key:
-        return target.model_key
+        return "*" if model in ("*", run.model_key) else None
+    if scenario.lower() == "interactive" and f"{model}-interactive" == run.model_key:
+        return run.model_key
     if model == "*" or model in MODELS:
         return model
-    return _near(model, sorted(MODELS | {target.model_key}))
+    return _near(model, sorted(MODELS | {run.model_key}))
 
 
-def _scenario(scenario: str, target: Target) -> str | None:
+def _scenario(scenario: str, run: ConfKey) -> str | None:
     if scenario == "*" or scenario in LOADGEN_SCENARIOS:
         return scenario
     if scenario.lower() == "interactive":
-        return target.scenario if target.interactive else None
+        return run.scenario if run.interactive else None
     return _near(scenario, LOADGEN_SCENARIOS)
 
 
-def _key(key: str, scenario: str, kind: Kind) -> str | None:
+def _key(key: str, scenario: str, kind: ConfKind) -> str | None:
     """The key that LoadGen reads for the scenario, or that is meant; None where it reads none."""
     if kind == "mlperf":
         return key
@@ -270,7 +269,7 @@ def _near(word: str, known: Iterable[str], similar: float = _SIMILAR) -> str | N
     return lower[found[0]] if found else None
 
 
-def _reason(words: list[str], name: str, kind: Kind) -> str:
+def _reason(words: list[str], name: str, kind: ConfKind) -> str:
     """The reason why LoadGen skips the row, and the row to write instead."""
     if len(words) < 3:
         return f"LoadGen skips {words[0]!r}, since it expects 'model.Scenario.key = number' with spaces"

@@ -1,181 +1,129 @@
-"""The plan of a run: every choice resolved and checked, before anything is started."""
+"""The plan of a LoadGen test: every choice resolved and checked, before anything is started."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
 
-import msgspec
+from msgspec.structs import replace
 
-from harness.config import generation
 from harness.config.audit_config import plain_rows
-from harness.config.benchmark import Benchmark, DatasetRule, load_benchmark
+from harness.config.benchmark import Benchmark, load_benchmark
+from harness.config.client_plan import resolve_client
 from harness.config.deadlines import (
-    Deadlines,
+    FIRST_FAILURES,
+    FIRST_FAILURES_SINGLE_STREAM,
     FailurePolicy,
-    Preflight,
-    resolve_deadlines,
     resolve_policy,
-    resolve_preflight,
-    unused_deadlines,
 )
-from harness.config.generation import MOST_NUMBER, SamplingParameters
+from harness.config.generation import (
+    MOST_NUMBER,
+    ResolvedGeneration,
+    official_parameters,
+    resolve_generation,
+)
 from harness.config.loadgen_conf import read_text
-from harness.config.loadgen_settings import Setting
+from harness.config.option_checks import existing_file, optional_count, optional_file
+from harness.config.plans import ComplianceSettings, RunPlan, TestMode
 from harness.config.rule_checks import round_deviations, round_settings, scenario_deviations
-from harness.config.run_options import SERVER_URL, Backend, RunOptions, Stream
+from harness.config.run_options import FAILURES_OF_ACCURACY, ClientOptions, RunOptions
 from harness.config.scenario import Scenario
 from harness.config.server_urls import parse_server_urls
 from harness.errors import ConfigError
-from harness.files import AUDIT_CONFIG, COMPLIANCE_RUN
-
-Mode = Literal["performance", "accuracy"]
-
-MOST_WORKERS = 512  # more than any machine has cores
-_MOST_CONCURRENCY = 1 << 20  # more than a machine has ports
+from harness.files import COMPLIANCE_RUN
 
 
-class AuditRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A compliance test: its settings by conf key, and the text of its audit.config.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadGenOptions:
+    """The options of a LoadGen test that do not concern the client."""
 
-    An ``official`` one must not run with any deviation.
-    """
-
-    test: str
-    dataset: DatasetRule
-    settings: dict[str, int | float]
-    text: str
-    official: bool
-    deviations: tuple[str, ...] = ()
-
-
-class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """One LoadGen test, fully resolved. Paths are absolute."""
-
-    benchmark: Benchmark
     scenario: Scenario
-    mode: Mode
-    model_key: str
-    input_file: Path
-    max_samples: int | None
-    parameters: SamplingParameters
-    backend: Backend
-    server_urls: tuple[str, ...]
-    dcgm_urls: tuple[str, ...]
-    ca_file: Path | None
-    preflight: Preflight
-    num_workers: int | None
-    max_concurrency: int | None
-    deadlines: Deadlines
-    policy: FailurePolicy
-    resume: bool
-    log_dir: Path
     user_conf: Path
-    mlperf_conf: Path | None
-    round_settings: dict[str, Setting]  # of an earlier round, in place of those inside LoadGen
-    audit_config: Path | None  # the user's file
-    audit_text: str | None  # settings that LoadGen puts on top of all others; kept beside its logs
-    dry_run: bool
-    deviations: tuple[str, ...]
-    warnings: tuple[str, ...] = ()
-    audit: AuditRun | None = None
-
-    @property
-    def kept_audit_config(self) -> Path | None:
-        """The file from which LoadGen reads the audit settings, beside its logs."""
-        return None if self.audit_text is None else self.log_dir / AUDIT_CONFIG
-
-    @property
-    def results_dir(self) -> Path:
-        """The folder that is moved aside before another run; a test's verdict and logs move together."""
-        return self.log_dir if self.audit is None else self.log_dir.parent
-
-    @property
-    def accuracy(self) -> bool:
-        """Whether LoadGen logs every answer."""
-        return self.mode == "accuracy"
+    accuracy: bool = False
+    max_samples: int | None = None
+    mlperf_conf: Path | None = None
+    audit_config: Path | None = None
+    dcgm_url: Sequence[str] = ()
 
 
-def resolve_plan(options: RunOptions, audit: AuditRun | None = None) -> RunPlan:
+def resolve_plan(options: RunOptions, audit: ComplianceSettings | None = None) -> RunPlan:
     """Turn options into a plan. Raises ConfigError; reads small config files only.
 
     With ``audit`` it is the plan of a compliance test, whose audit.config is written beside LoadGen's logs.
     """
-    _check_choices(options)
+    test = LoadGenOptions(
+        scenario=options.scenario,
+        user_conf=options.user_conf,
+        accuracy=options.accuracy,
+        max_samples=options.max_samples,
+        mlperf_conf=options.mlperf_conf,
+        audit_config=options.audit_config,
+        dcgm_url=options.dcgm_url,
+    )
+    return resolve_test(options, test, audit)
+
+
+def resolve_test(
+    options: ClientOptions, test: LoadGenOptions, audit: ComplianceSettings | None = None
+) -> RunPlan:
+    """``resolve_plan`` for a program whose own options are not those of a run."""
+    if options.resume and not test.accuracy:
+        raise ConfigError("--resume without --accuracy: a performance run cannot be resumed, only repeated")
     benchmark = load_benchmark(options.benchmark, options.round)
-    parameters, differences = _parameters(options, benchmark, audit)
-    mode: Mode = "accuracy" if options.accuracy else "performance"
-    audit_config = _optional("--audit-config", options.audit_config)
+    generation = _generation(options, test, benchmark, audit)
+    mode: TestMode = "accuracy" if test.accuracy else "performance"
+    audit_config = optional_file("--audit-config", test.audit_config)
     audit_text, rewritten = _audit_text(audit_config)
     return RunPlan(
-        benchmark=benchmark,
-        scenario=options.scenario,
-        mode=mode,
-        model_key=benchmark.model_key(options.scenario),
-        input_file=options.input_file.absolute(),
-        max_samples=_count("--max-samples", options.max_samples, MOST_NUMBER),
-        parameters=parameters,
-        backend=options.backend,
-        server_urls=_server_urls(options.backend, options.server_url),
-        dcgm_urls=_dcgm_urls(options.dcgm_url),
-        ca_file=_optional("--ca-file", options.ca_file),
-        preflight=resolve_preflight(options, compliance=audit is not None or audit_config is not None),
-        num_workers=_count("--num-workers", options.num_workers, MOST_WORKERS),
-        max_concurrency=_count("--max-concurrency", options.max_concurrency, _MOST_CONCURRENCY),
-        deadlines=resolve_deadlines(
-            options, streams=parameters.stream, max_new_tokens=parameters.max_new_tokens
+        client=resolve_client(
+            options,
+            benchmark,
+            generation.parameters,
+            _policy(options, test, streams=generation.parameters.stream),
+            options.output_dir / test.scenario / _folder(mode, audit),
+            every_replica=not test.accuracy and audit is None and audit_config is None,
+            deviations=(
+                *scenario_deviations(benchmark, test.scenario),
+                *round_deviations(benchmark),
+                *generation.deviations,
+                *(() if audit is None else audit.deviations),
+            ),
+            warnings=(*rewritten, *generation.warnings),
         ),
-        policy=resolve_policy(options, streams=parameters.stream),
-        resume=_resume(options.resume, options.accuracy),
-        log_dir=options.output_dir.absolute() / options.scenario / _folder(mode, audit),
-        user_conf=_existing("--user-conf", options.user_conf),
-        mlperf_conf=_optional("--mlperf-conf", options.mlperf_conf),
-        round_settings=round_settings(benchmark, options.scenario),
+        scenario=test.scenario,
+        mode=mode,
+        model_key=benchmark.model_key(test.scenario),
+        max_samples=optional_count("--max-samples", test.max_samples, MOST_NUMBER),
+        dcgm_urls=_dcgm_urls(test.dcgm_url),
+        user_conf=existing_file("--user-conf", test.user_conf),
+        mlperf_conf=optional_file("--mlperf-conf", test.mlperf_conf),
+        round_settings=round_settings(benchmark, test.scenario),
         audit_config=audit_config,
         audit_text=audit_text if audit is None else audit.text,
-        dry_run=options.dry_run,
-        deviations=(
-            *scenario_deviations(benchmark, options.scenario),
-            *round_deviations(benchmark),
-            *differences,
-            *(() if audit is None else audit.deviations),
-        ),
-        warnings=(*options.warnings, *rewritten, *_without_effect(options, parameters)),
         audit=audit,
     )
 
 
-def _parameters(
-    options: RunOptions, benchmark: Benchmark, audit: AuditRun | None
-) -> tuple[SamplingParameters, tuple[str, ...]]:
+def _generation(
+    options: ClientOptions, test: LoadGenOptions, benchmark: Benchmark, audit: ComplianceSettings | None
+) -> ResolvedGeneration:
     """The generation parameters of the run, and how they differ from the official ones."""
-    official = generation.official_parameters(benchmark, accuracy=options.accuracy)
+    official = official_parameters(benchmark, accuracy=test.accuracy)
     if audit is not None:
-        official = msgspec.structs.replace(official, max_new_tokens=audit.dataset.max_new_tokens)
-    config = _optional("--generation-config", options.generation_config)
-    parameters = generation.resolve_parameters(official, config, options.max_new_tokens)
-    official, parameters = generation.settle_stream(
-        official, parameters, options.stream, timed=options.scenario.streams
+        official = replace(official, max_new_tokens=audit.dataset.max_new_tokens)
+    return resolve_generation(options, official, timed=test.scenario.streams)
+
+
+def _policy(options: ClientOptions, test: LoadGenOptions, *, streams: bool) -> FailurePolicy:
+    return resolve_policy(
+        options,
+        streams=streams,
+        most_failures=FAILURES_OF_ACCURACY if test.accuracy else None,
+        first_failures=FIRST_FAILURES_SINGLE_STREAM if test.scenario.one_at_a_time else FIRST_FAILURES,
     )
-    return parameters, generation.deviations(official, parameters)
 
 
-def _without_effect(options: RunOptions, parameters: SamplingParameters) -> Iterator[str]:
-    yield from generation.not_applied(options.generation_config)
-    yield from unused_deadlines(options, streams=parameters.stream)
-
-
-def _folder(mode: Mode, audit: AuditRun | None) -> str:
+def _folder(mode: TestMode, audit: ComplianceSettings | None) -> str:
     return mode if audit is None else f"{audit.test}/{COMPLIANCE_RUN}"
-
-
-def _check_choices(options: RunOptions) -> None:
-    """Refuse what the parser refuses, for a caller from Python."""
-    for name, known in (
-        ("backend", get_args(Backend)),
-        ("stream", get_args(Stream)),
-    ):
-        if (given := getattr(options, name)) not in known:
-            raise ConfigError(f"{name} is {given!r}, expected {', '.join(known)}")
 
 
 def _audit_text(path: Path | None) -> tuple[str | None, tuple[str, ...]]:
@@ -199,39 +147,7 @@ def _audit_text(path: Path | None) -> tuple[str | None, tuple[str, ...]]:
     )
 
 
-def _server_urls(backend: Backend, values: Sequence[str]) -> tuple[str, ...]:
-    if backend != "embedded":
-        return parse_server_urls(values or (SERVER_URL,))
-    if values:
-        raise ConfigError(
-            f"--server-url {values[0]}: --backend embedded starts its own server; remove one of the two flags"
-        )
-    return ()
-
-
 def _dcgm_urls(values: Sequence[str]) -> tuple[str, ...]:
     """With or without the page's name, as the exporter prints them."""
     urls = parse_server_urls(values, "--dcgm-url") if any(values) else ()
     return tuple(dict.fromkeys(url.removesuffix("/metrics") for url in urls))
-
-
-def _count(flag: str, value: int | None, most: int) -> int | None:
-    if value is not None and not 1 <= value <= most:
-        raise ConfigError(f"{flag} is {value}, expected 1 to {most}")
-    return value
-
-
-def _resume(wanted: bool, accuracy: bool) -> bool:
-    if wanted and not accuracy:
-        raise ConfigError("--resume without --accuracy: a performance run cannot be resumed, only repeated")
-    return wanted
-
-
-def _existing(flag: str, path: Path) -> Path:
-    if not path.is_file():
-        raise ConfigError(f"{flag} {path}: {'not a regular file' if path.exists() else 'no such file'}")
-    return path.absolute()
-
-
-def _optional(flag: str, path: Path | None) -> Path | None:
-    return None if path is None else _existing(flag, path)

@@ -10,30 +10,25 @@ import msgspec
 from harness.errors import ConfigError
 from harness.files import JOURNAL_DIR, RUN_RECORD
 from harness.record.answer_log import SavedAnswer, read_saved_answers
-from harness.record.resolved_plan import ResolvedPlan, ServerInfo
 from harness.record.run_record import RunRecord
 from harness.record.server_changes import other_model
 
 ATTEMPT = "attempt."  # folders of attempts, with a number behind it
 _ATTEMPT_NUMBER = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
-# Fields of the plan that decide which prompts are answered, by which model, and how.
-_DECISIVE = ("scenario", "mode", "model_key", "samples", "dataset_sha256", "parameters")
 _SHOWN = 80  # characters of a value
 
 
-def check_resumable(log_dir: Path, plan: ResolvedPlan, server: ServerInfo) -> None:
-    """Raise ConfigError if the earlier run had other settings or is already complete.
-
-    ``plan`` is the new run's, ``server`` one of its servers.
-    """
+def check_resumable(log_dir: Path, record: RunRecord) -> None:
+    """Raise ConfigError if the earlier run had other settings than this one, or is already complete."""
     earlier = _earlier_run(log_dir)
-    before, now = (msgspec.to_builtins(one, enc_hook=str) for one in (earlier.plan, plan))
-    for name in _DECISIVE:
-        if found := list(differences(name, before[name], now[name])):
+    before, now = (_decisive(one) for one in (earlier, record))
+    for name, value in before.items():
+        if found := list(differences(name, value, now[name])):
             raise ConfigError(
                 f"--resume: {log_dir} holds a run with {'; '.join(found)}; "
                 "give the same arguments as before or start again without --resume"
             )
+    server = record.servers[0]
     others = [other_model(before, server) for before in earlier.servers]
     if others and all(others):
         raise ConfigError(
@@ -42,6 +37,18 @@ def check_resumable(log_dir: Path, plan: ResolvedPlan, server: ServerInfo) -> No
         )
     if earlier.verdict is not None and earlier.verdict.result == "VALID":
         raise ConfigError(f"--resume: the run in {log_dir} is VALID and complete; nothing is left to do")
+
+
+def _decisive(record: RunRecord) -> dict[str, object]:
+    """The facts that decide which prompts are answered, by which model, and how."""
+    return {
+        "scenario": str(record.plan.scenario),
+        "mode": record.plan.mode,
+        "model_key": record.plan.model_key,
+        "samples": record.settled.samples,
+        "dataset_sha256": record.settled.dataset_sha256,
+        "parameters": msgspec.to_builtins(record.plan.client.parameters),
+    }
 
 
 def version_changes(log_dir: Path, version: str | None) -> Iterator[str]:

@@ -15,16 +15,16 @@ from typing import Any, Literal, Self
 import msgspec
 import numpy as np
 
+from harness.config.loadgen_settings import limits_ns
+from harness.config.plans import RunPlan
 from harness.errors import EXIT_INVALID, EXIT_VALID, ConfigError
 from harness.files import atomic_write
 from harness.loadgen_logs.summary_and_detail import LoadgenSummary
+from harness.record.migration import SCHEMA, file_fields, in_file, record_fields
 from harness.record.provenance import Provenance
 from harness.record.replica_figures import ReplicaBalance
-from harness.record.resolved_plan import ResolvedPlan, ServerInfo
+from harness.record.resolved_plan import ServerInfo, Settled
 from harness.record.server_changes import ServerChange
-from harness.record.server_list import completed, indented, shortened
-
-SCHEMA = 1
 
 Result = Literal["VALID", "INVALID", "INTERRUPTED"]
 
@@ -177,13 +177,14 @@ class ReplicaNetwork(msgspec.Struct, frozen=True, kw_only=True):
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One run: ``verdict`` and the fields after ``ended`` stay empty while it lasts."""
 
-    plan: ResolvedPlan
+    plan: RunPlan
     """what was to run"""
+    settled: Settled
+    """what followed from the dataset, LoadGen, the servers and this machine; the file has it under `plan`"""
     provenance: Provenance
     """what ran it"""
     servers: tuple[ServerInfo, ...]
-    """what each server URL reported; of more than 16 the file has the first in full, and of each other one
-    `like` 0 and what differs from it"""
+    """what each server URL reported"""
     left_out: dict[str, str] = {}
     """servers of `plan.server_urls` that the run does without, and why (`--min-replicas`)"""
     changed: tuple[ServerChange, ...] = ()
@@ -230,6 +231,11 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """the other files of the run, by name"""
 
     @property
+    def limits_ns(self) -> dict[str, int]:
+        """The p99 limits of TTFT and TPOT, none where the scenario has none."""
+        return limits_ns(self.plan.scenario, self.settled.loadgen_settings)
+
+    @property
     def exit_code(self) -> int:
         """The program's: 0 valid, 4 INVALID or not ended, 128 and the signal's number when interrupted."""
         if self.interrupted_by is not None:
@@ -237,11 +243,15 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
         valid = self.verdict is not None and self.verdict.result == "VALID"
         return EXIT_VALID if valid else EXIT_INVALID
 
+    def fields(self) -> dict[str, Any]:
+        """The fields of the file, as values of strict JSON."""
+        record = msgspec.to_builtins(self, builtin_types=(datetime,), enc_hook=_builtin)
+        plain: dict[str, Any] = _plain(file_fields(record))
+        return plain
+
     def write(self, path: Path) -> None:
         """Write run.json; a reader finds the old file or the new one, never a part. Raises OSError."""
-        fields = msgspec.to_builtins(self, builtin_types=(datetime,), enc_hook=_builtin)
-        fields["servers"] = shortened(fields["servers"])
-        text = indented(_plain({"schema": SCHEMA, **fields}))
+        text = json.dumps({"schema": SCHEMA, **self.fields()}, indent=2, allow_nan=False)
         with atomic_write(path) as file:
             file.write(f"{text}\n".encode("ascii"))
 
@@ -252,11 +262,11 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
         Raises ConfigError for a damaged file, FileNotFoundError where there is none.
         """
         try:
-            return msgspec.convert(_migrated(json.loads(path.read_bytes())), cls, dec_hook=_decoded)
+            return msgspec.convert(record_fields(json.loads(path.read_bytes())), cls, dec_hook=_decoded)
         except FileNotFoundError:
             raise
         except (OSError, ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
-            raise ConfigError(f"{path} is not the record of a run: {error}") from None
+            raise ConfigError(f"{path} is not the record of a run: {in_file(str(error))}") from None
 
 
 def read_clocks() -> ClockPair:
@@ -292,14 +302,3 @@ def _plain(value: Any) -> Any:
         case datetime():
             return value.astimezone(UTC).isoformat()
     return value
-
-
-def _migrated(fields: Any) -> Any:
-    """The fields under today's names. Raises ValueError for another schema."""
-    if not isinstance(fields, dict):
-        raise ValueError(f"got a {type(fields).__name__}, expected an object")
-    if fields.get("schema") != SCHEMA:
-        raise ValueError(f"schema {fields.get('schema')}, this version reads schema {SCHEMA}")
-    if isinstance(fields.get("servers"), list):
-        fields = {**fields, "servers": completed(fields["servers"])}
-    return {"warnings": fields["doubts"], **fields} if "doubts" in fields else fields

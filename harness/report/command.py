@@ -90,7 +90,7 @@ def write_report_of(record: RunRecord) -> None:
 
     A failure is only a warning: the run is complete, and its exit code is that of its verdict.
     """
-    folder = record.plan.log_dir
+    folder = record.plan.client.log_dir
     try:
         write_report(folder, folder / REPORT)
     except HarnessError as error:

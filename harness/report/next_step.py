@@ -12,7 +12,6 @@ from harness.errors import DatasetError
 from harness.files import ACCURACY_LOG, ROOT
 from harness.grading.decoding.output_decoder import tokenizer_beside
 from harness.grading.livecodebench.release import DEFAULT_RELEASE, find_release
-from harness.record.resolved_plan import BenchmarkRules
 from harness.record.run_record import RunRecord
 
 _EVALUATOR = ROOT / "eval_mlperf_accuracy.py"
@@ -21,20 +20,18 @@ _DATASET, _CODE = "dataset", "livecodebench"
 
 def next_step(record: RunRecord) -> str:
     """A line with the command that follows an accuracy run; "" where there is none."""
-    plan, arguments = record.plan, record.provenance.command
+    plan, client, arguments = record.plan, record.plan.client, record.provenance.command
     if not plan.accuracy or record.verdict is None or record.statistics is None:
         return ""
     if record.verdict.result == "VALID":
-        command = scoring_command(plan.log_dir / ACCURACY_LOG, plan.input_file, plan.benchmark)
+        command = scoring_command(client.log_dir / ACCURACY_LOG, client.input_file, client.benchmark)
         return f"Score it with: {command}"
     if arguments and record.statistics.completed and plan.audit is None:  # a compliance test is repeated
         return f"Resume it with: {resuming_command(arguments)}"
     return ""
 
 
-def scoring_command(
-    outputs: Path, dataset: Path, benchmark: BenchmarkRules | Benchmark, tokenizer: str | None = None
-) -> str:
+def scoring_command(outputs: Path, dataset: Path, benchmark: Benchmark, tokenizer: str | None = None) -> str:
     """The evaluator's command for a complete accuracy log or a table of outputs, ready to paste.
 
     ``tokenizer`` is the flag's value; the default is one that lies beside the dataset.

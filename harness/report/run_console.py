@@ -12,13 +12,15 @@ from pathlib import Path
 from harness.analysis.network_summary import first_token_line, network_line
 from harness.analysis.statistics import PERCENTILES
 from harness.config.audit_config import test_named
+from harness.config.benchmark import Benchmark
+from harness.config.deadlines import Deadlines
 from harness.config.generation import SamplingParameters
 from harness.config.server_urls import folded
 from harness.errors import EXIT_VALID
 from harness.loadgen_logs.summary_and_detail import LoadgenSummary, result_lines
 from harness.progress.progress_line import ProgressPrinter, ProgressSnapshot
 from harness.record.replica_figures import ReplicaBalance
-from harness.record.resolved_plan import ResolvedPlan, ServerInfo
+from harness.record.resolved_plan import ServerInfo
 from harness.record.run_record import Distribution, RunRecord, RunVerdict, Statistics
 from harness.report.next_step import next_step
 from harness.text import aligned, duration, labelled, milliseconds, printable
@@ -56,7 +58,7 @@ class RunConsole:
     def finish(self, record: RunRecord) -> int:
         """Print the result; returns the program's exit code."""
         self._progress.end()
-        if record.plan.dry_run:
+        if record.plan.client.dry_run:
             print(DRY_RUN)
             return EXIT_VALID
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
@@ -133,7 +135,7 @@ def _latency_table(record: RunRecord, s: Statistics, width: int | None) -> list[
     }
     if lag_ns is not None:
         rows["schedule lag"] = {"mean": milliseconds(lag_ns)}
-    for name, limit_ns in record.plan.limits_ns.items():
+    for name, limit_ns in record.limits_ns.items():
         if name in rows and not record.plan.accuracy:
             rows[name][_LIMIT] = milliseconds(limit_ns)
     titles = _columns(any(_LIMIT in row for row in rows.values()), width)
@@ -209,23 +211,25 @@ def _verdict(verdict: RunVerdict, deviations: int) -> list[str]:
 
 def render_plan(record: RunRecord, *, searched: bool = False) -> str:
     """The plan as the user reads it before the run; ``searched``: for runs whose rates are not known."""
-    plan, parameters = record.plan, record.plan.parameters
-    in_flight = "as LoadGen issues them" if plan.concurrency is None else f"{plan.concurrency} at once"
+    plan, settled, parameters = record.plan, record.settled, record.plan.client.parameters
+    in_flight = "as LoadGen issues them" if settled.concurrency is None else f"{settled.concurrency} at once"
     lines = [
-        f"{plan.title}: {plan.samples} samples of {plan.input_file}",
+        f"{plan.title}: {settled.samples} samples of {plan.client.input_file}",
         f"LoadGen   model key {plan.model_key}, settings of {plan.user_conf}",
-        *_audit_line(plan),
-        *(() if searched else (f"issues    {_issue_line(plan)}",)),
-        f"requests  {in_flight}{_guess(record)}, {_bounds(plan)}",
-        f"client    {plan.placement}",
+        *_audit_line(record),
+        *(() if searched else (f"issues    {_issue_line(record)}",)),
+        f"requests  {in_flight}{_guess(record)}, {_bounds(plan.client.deadlines)}",
+        f"client    {settled.placement}",
         f"answers   {_length(parameters)}, temperature {parameters.temperature:g}, "
         f"top_p {parameters.top_p:g}, top_k {parameters.top_k}, "
         + ("" if parameters.seed is None else f"seed {parameters.seed}, ")
         + ("streamed" if parameters.stream else "not streamed"),
-        *labelled("server", server_lines(record.servers, lambda server: _served(server, plan))),
-        *(() if searched else (f"logs      {plan.log_dir}",)),
+        *labelled(
+            "server", server_lines(record.servers, lambda server: _served(server, plan.client.benchmark))
+        ),
+        *(() if searched else (f"logs      {plan.client.log_dir}",)),
         *labelled("DEVIATION", record.deviations),
-        *labelled("WARNING", (*record.warnings, *plan.conf_warnings)),
+        *labelled("WARNING", (*record.warnings, *settled.conf_warnings)),
     ]
     return "\n".join(printable(line) for line in lines)
 
@@ -235,35 +239,36 @@ def _length(parameters: SamplingParameters) -> str:
     return f"{least}{parameters.max_new_tokens} tokens"
 
 
-def _issue_line(plan: ResolvedPlan) -> str:
+def _issue_line(record: RunRecord) -> str:
     """``6396 queries, the dataset once, scheduled over 10m40s``."""
-    issue = plan.expected
+    issue, scenario = record.settled.expected, record.plan.scenario
     times = issue.samples / issue.dataset
     share = f", {times:g} x the dataset" if times.is_integer() else ""
-    count = f"{issue.samples} {'samples in one query' if plan.scenario.one_query else 'queries'}{share}"
+    count = f"{issue.samples} {'samples in one query' if scenario.one_query else 'queries'}{share}"
     if issue.scheduled:
         return f"{count}, scheduled over {duration(issue.seconds or 0)}"
     if issue.seconds is None:
         return count
     least = "" if issue.exact else "at least "
-    return f"{least}{count}, about {duration(issue.seconds)} at the {plan.scenario.rate_key} asked for"
+    return f"{least}{count}, about {duration(issue.seconds)} at the {scenario.rate_key} asked for"
 
 
-def _audit_line(plan: ResolvedPlan) -> list[str]:
+def _audit_line(record: RunRecord) -> list[str]:
     """``settings of FILE (TEST07): mode 2, min_duration 0``."""
-    if plan.audit_settings is None:
+    settings = record.settled.audit_settings
+    if settings is None:
         return []
     shown = ", ".join(
         f"{key} {value:g}" if isinstance(value, float) else f"{key} {value}"
-        for key, value in plan.audit_settings.items()
+        for key, value in settings.items()
     )
-    test = test_named(plan.audit_settings) or "of no known test"
-    return [f"audit     settings of {plan.audit_config or 'the rules'} ({test}): {shown}"]
+    test = test_named(settings) or "of no known test"
+    return [f"audit     settings of {record.plan.audit_config or 'the rules'} ({test}): {shown}"]
 
 
 def _guess(record: RunRecord) -> str:
     """A remark where Offline's concurrency is a guess: not every server reports how many requests it runs."""
-    if record.plan.concurrency is None or record.plan.max_concurrency is not None:
+    if record.settled.concurrency is None or record.plan.client.max_concurrency is not None:
         return ""
     if all(server.max_running_requests is not None for server in record.servers):
         return ""
@@ -272,9 +277,8 @@ def _guess(record: RunRecord) -> str:
     )
 
 
-def _bounds(plan: ResolvedPlan) -> str:
+def _bounds(deadlines: Deadlines) -> str:
     """``3600 s each at most, 600 s between events``."""
-    deadlines = plan.deadlines
     parts = [f"{deadlines.request_s:g} s each at most"]
     if deadlines.first_token_s is not None:
         parts.append(f"{deadlines.first_token_s:g} s to the first token")
@@ -302,7 +306,7 @@ def served_by(server: ServerInfo) -> str:
     return f"{server.engine} {server.version or ''} serves {server.names}"
 
 
-def _served(server: ServerInfo, plan: ResolvedPlan) -> str:
+def _served(server: ServerInfo, benchmark: Benchmark) -> str:
     """``SGLang 0.5.23 serves PATH as NAME (context 131072, dp 8)``."""
     scheduling = {_SCHEDULING[name]: value for name, value in server.settings.items() if name in _SCHEDULING}
     facts = {
@@ -310,7 +314,7 @@ def _served(server: ServerInfo, plan: ResolvedPlan) -> str:
         "dp": server.dp_size,
         "runs at once": server.max_running_requests,
         "stream interval": server.stream_interval,
-        "revision": server.revision or ("not reported" if plan.benchmark.model_revision else None),
+        "revision": server.revision or ("not reported" if benchmark.model_revision else None),
         **scheduling,
     }
     shown = ", ".join(f"{name} {value}" for name, value in facts.items() if value is not None)

@@ -52,7 +52,7 @@ def _row(folder: Path, record: RunRecord | None) -> tuple[str, ...]:
     if record is None:
         return (str(folder), "-", f"damaged {RUN_RECORD}", "-", "-", "-", "-", "-", "-")
     plan, stats, git = record.plan, record.statistics, record.provenance.git
-    limits = plan.limits_ns
+    limits = record.limits_ns
     return (
         str(folder),
         plan.title,

@@ -1,40 +1,42 @@
-"""The plan of run_eval.py: the accuracy run's settings for some rows of a dataset, and where they go."""
+"""The plan of run_eval.py: the accuracy run's parameters for some rows of a dataset, and where they go."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-import msgspec
-
-from harness.config.run_options import RunOptions
-from harness.config.run_plan import RunPlan, resolve_plan
-from harness.config.scenario import Scenario
+from harness.config.benchmark import load_benchmark
+from harness.config.client_plan import resolve_client
+from harness.config.deadlines import resolve_policy
+from harness.config.generation import official_parameters, resolve_generation
+from harness.config.plans import ClientPlan
+from harness.config.rule_checks import round_deviations
 from harness.dataset.extended_table import check_suffix
 from harness.errors import ConfigError
 from harness.files import PARQUET_SUFFIXES, PICKLE_SUFFIXES
 from harness.rows.eval_options import EvalOptions
 
 _FOLDER = "run_eval"  # below --output-dir
-_OWN = {"output_file", "num_samples", "skip_samples", "tokenizer"}
+_RUN = ".run"  # of the folder beside an output file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvalPlan:
-    """``run`` has everything that an accuracy run in Offline has; its log folder is the journal's.
+    """Rows that are answered once, in order, and the file of their answers."""
 
-    ``count`` None: all rows behind the first ``skip``. ``output`` is the file to write.
-    """
-
-    run: RunPlan
+    client: ClientPlan
+    """its log folder exists until the file is complete: settings, and a journal for each attempt"""
     skip: int
+    """rows that are left out before the first"""
     count: int | None
+    """None: all rows after them"""
     output: Path
+    """the file to write"""
     tokenizer: str | None
 
     @property
     def folder(self) -> Path:
-        """The folder that exists until the file is complete: settings, and a journal for each attempt."""
-        return self.output.with_name(f"{self.output.name}.run")
+        """The folder beside the file."""
+        return self.client.log_dir
 
 
 def resolve_eval_plan(options: EvalOptions) -> EvalPlan:
@@ -47,20 +49,33 @@ def resolve_eval_plan(options: EvalOptions) -> EvalPlan:
             raise ConfigError(f"{flag} is {value}, expected at least {least}")
     if options.resume and options.output_file is None:
         raise ConfigError("--resume needs --output-file, the file of the run to resume")
-    given = {field.name: getattr(options, field.name) for field in fields(options)}
-    shared = {name: value for name, value in given.items() if name not in _OWN}
-    run = resolve_plan(RunOptions(**shared, accuracy=True, scenario=Scenario.OFFLINE))
-    if options.max_failures is None and not options.fail_fast:  # here a failure is a row like any other
-        run = msgspec.structs.replace(run, policy=msgspec.structs.replace(run.policy, max_failures=None))
+    benchmark = load_benchmark(options.benchmark, options.round)
+    official = official_parameters(benchmark, accuracy=True)
+    generation = resolve_generation(options, official, timed=False)
     output = (options.output_file or _default_output(options)).absolute()
+    client = resolve_client(
+        options,
+        benchmark,
+        generation.parameters,
+        # A failure is a row like any other: none ends the run unless a flag says so.
+        resolve_policy(options, streams=generation.parameters.stream),
+        run_folder(output),
+        deviations=(*round_deviations(benchmark), *generation.deviations),
+        warnings=generation.warnings,
+    )
     check_suffix(output, "--output-file")
     return EvalPlan(
-        run=run,
+        client=client,
         skip=options.skip_samples,
         count=options.num_samples,
         output=output,
         tokenizer=options.tokenizer,
     )
+
+
+def run_folder(output: Path) -> Path:
+    """The folder beside an output file until it is complete."""
+    return output.with_name(f"{output.name}{_RUN}")
 
 
 def _default_output(options: EvalOptions) -> Path:

@@ -67,7 +67,7 @@ class EvalResult:
 
 
 @dataclass(slots=True)
-class Texts:
+class OutputTexts:
     """The texts of outputs; ``missing`` counts those that the tokenizer cannot decode."""
 
     decoder: OutputDecoder | None
@@ -90,14 +90,14 @@ class OutputTable:
     def __init__(self, plan: EvalPlan) -> None:
         self._plan = plan
         self._table: Table
-        self._texts: Texts
+        self._texts: OutputTexts
 
     def read(self) -> SampleSet:
         """The prompts. Raises ConfigError and DatasetError."""
-        run = self._plan.run
-        samples = load_samples(run.input_file, vocabulary_size=run.benchmark.vocabulary_size)
+        client = self._plan.client
+        samples = load_samples(client.input_file, vocabulary_size=client.benchmark.vocabulary_size)
         samples = samples.part(self._plan.skip, self._plan.count)
-        self._table = open_table(run.input_file)
+        self._table = open_table(client.input_file)
         return samples
 
     def warnings(self) -> tuple[str, ...]:
@@ -108,7 +108,7 @@ class OutputTable:
     def write(self, result: EvalResult, settings: EvalSettings, on_row: Callable[[int], None]) -> EvalResult:
         """Write every row with its answer or its failure. Raises OSError."""
         write_outputs(result, self._table, self._texts, settings, on_row)
-        truths = self._plan.run.benchmark.dataset(accuracy=True).truth_columns
+        truths = self._plan.client.benchmark.dataset(accuracy=True).truth_columns
         return replace(
             result,
             written=True,
@@ -117,27 +117,31 @@ class OutputTable:
         )
 
 
-def open_texts(plan: EvalPlan) -> tuple[Texts, tuple[str, ...]]:
+def open_texts(plan: EvalPlan) -> tuple[OutputTexts, tuple[str, ...]]:
     """The texts of a plan's outputs, and a warning where there will be none.
 
     Raises ConfigError for a given tokenizer that is not the benchmark's.
     """
-    benchmark, limit = plan.run.benchmark, plan.run.parameters.max_new_tokens
+    benchmark, limit = plan.client.benchmark, plan.client.parameters.max_new_tokens
     if plan.tokenizer is not None:
-        return Texts(open_decoder(benchmark, plan.tokenizer, limit)), ()
-    beside = tokenizer_beside(plan.run.input_file, benchmark)
-    if plan.run.backend == "embedded" and benchmark.tokenizer != BUILT_IN and beside is None:
+        return OutputTexts(open_decoder(benchmark, plan.tokenizer, limit)), ()
+    beside = tokenizer_beside(plan.client.input_file, benchmark)
+    if plan.client.backend == "embedded" and benchmark.tokenizer != BUILT_IN and beside is None:
         why = "the embedded engine's model has another tokenizer"
     else:
         try:
-            return Texts(open_decoder(benchmark, None if beside is None else str(beside), limit)), ()
+            return OutputTexts(open_decoder(benchmark, None if beside is None else str(beside), limit)), ()
         except ConfigError as error:
             why = str(error)
-    return Texts(None), (f"{TEXT} will be empty, {IDS} has the ids: {why}",)
+    return OutputTexts(None), (f"{TEXT} will be empty, {IDS} has the ids: {why}",)
 
 
 def write_outputs(
-    result: EvalResult, source: Table, texts: Texts, settings: EvalSettings, on_row: Callable[[int], None]
+    result: EvalResult,
+    source: Table,
+    texts: OutputTexts,
+    settings: EvalSettings,
+    on_row: Callable[[int], None],
 ) -> None:
     """Write every row with its answer or its failure; ``on_row`` gets the rows done. Raises OSError."""
     plan, answers, failures = result.plan, result.answers, result.failures
@@ -153,7 +157,7 @@ def write_outputs(
         NewColumn(TEXT, "string", text),
         NewColumn(IDS, "ids", lambda index: answers[index].output_ids() if index in answers else None),
         NewColumn(LENGTH, "int32", lambda index: answers[index].count if index in answers else None),
-        NewColumn(BACKEND, "string", lambda index: plan.run.backend),
+        NewColumn(BACKEND, "string", lambda index: plan.client.backend),
         NewColumn(FAILURE, "string", failure),
     )
     rows = range(plan.skip, plan.skip + result.samples)

@@ -15,7 +15,7 @@ from harness.text import labelled, show
 
 
 class RowsConsole(ABC):
-    """Prints a run of rows to stdout while it lasts (sut.rows.run.Watcher)."""
+    """Prints a run of rows to stdout while it lasts (sut.rows.run.RowsWatcher)."""
 
     ROWS: ClassVar[str]
     """what is answered"""
@@ -64,7 +64,7 @@ class RowsConsole(ABC):
         """Print the result; returns the program's exit code."""
         self._progress.end()
         self._writing.end()
-        if result.plan.run.dry_run:
+        if result.plan.client.dry_run:
             print(DRY_RUN)
             return 0
         show(*self.lines(result))
@@ -88,8 +88,8 @@ class EvalConsole(RowsConsole):
 
     def heading(self, plan: EvalPlan, samples: int) -> tuple[str, str]:
         """Rows of a table, with the benchmark's parameters."""
-        parameters, run = plan.run.parameters, plan.run
-        rows = f"{samples} rows of {run.input_file}" + (
+        parameters, client = plan.client.parameters, plan.client
+        rows = f"{samples} rows of {client.input_file}" + (
             f", behind the first {plan.skip}" if plan.skip else ""
         )
         answers = (
@@ -97,7 +97,7 @@ class EvalConsole(RowsConsole):
             f"top_p {parameters.top_p:g}, top_k {parameters.top_k}"
         )
         seed = "" if parameters.seed is None else f", seed {parameters.seed}"
-        return f"{run.benchmark.name}, every row once, without LoadGen: {rows}", answers + seed
+        return f"{client.benchmark.name}, every row once, without LoadGen: {rows}", answers + seed
 
     def lines(self, result: EvalResult) -> list[str]:
         """The counts, and how to score or resume."""
@@ -120,7 +120,9 @@ class EvalConsole(RowsConsole):
             lines.append(f"output         {result.plan.output}")
         if result.has_truths and not result.failures:
             plan = result.plan
-            scoring = scoring_command(plan.output, plan.run.input_file, plan.run.benchmark, plan.tokenizer)
+            scoring = scoring_command(
+                plan.output, plan.client.input_file, plan.client.benchmark, plan.tokenizer
+            )
             lines.append(f"Score it with: {scoring}")
         if result.interrupted_by:
             lines.append(f"ended by {result.interrupted_by}")

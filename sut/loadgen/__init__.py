@@ -1,1 +1,1 @@
-"""LoadGen's process: the only importer of LoadGen."""
+"""The only importer of LoadGen."""

@@ -13,31 +13,33 @@ import msgspec
 from harness.analysis.statistics import completed, latency_ns
 from harness.api_key import api_key
 from harness.cli.signals import InterruptedRun, interruptible, uninterrupted
-from harness.config.run_plan import RunPlan
+from harness.config.plans import ClientPlan
 from harness.dataset.samples import SampleSet, load_samples
 from harness.errors import RunError, machine_failure
 from harness.files import JOURNAL_DIR, ROOT
 from harness.peak.ladder.ladder_files import write_ladder, write_state
-from harness.peak.ladder.ladder_plan import LadderPlan, default_steps, running_limit
+from harness.peak.ladder.ladder_plan import LadderPlan, default_steps
 from harness.peak.ladder.ladder_result import Ladder, why_stop
 from harness.peak.ladder.measurement import Look, Measurement, StepRows, StepSettings
 from harness.peak.ladder.steps import Step
 from harness.record.journal import JournalTail, Rows, failure_reasons
 from harness.record.output_dir import check_free, free_reserve, locked, move_aside_existing
 from harness.record.provenance import gather_provenance
-from harness.record.resolved_plan import ServerInfo
+from harness.record.resolved_plan import ServerInfo, running_limit
 from harness.record.server_changes import ServerChange
 from sut.drive import Death, asked_again, preflight, recheck_of, servers_of
 from sut.ipc.counters import Counter
 from sut.ipc.request_store import render_requests
-from sut.prepare import Inputs, Prepared, place_workers, prepare_rows
+from sut.issuers.closed_loop import ClosedLoop
+from sut.prepare import PreparedClient, place_workers, prepare_client
+from sut.processes.machine_limits import machine_limits
 from sut.servers.discovery import find_servers
 from sut.servers.health import Recheck
 from sut.servers.scrape import MetricsScraper
 from sut.supervisor.connection_limits import ConnectionLimits
-from sut.supervisor.machine_limits import machine_limits
-from sut.supervisor.monitor import Counts, Monitor
-from sut.supervisor.session import Observer, QuerySession, Target
+from sut.supervisor.monitor import Monitor, Observer, Totals
+from sut.supervisor.placement import Load
+from sut.supervisor.session import Destination, QuerySession
 from sut.wire import Wires
 
 _LOOKS = 32  # at the counters, in the time of a step; workers write them four times a second
@@ -47,7 +49,7 @@ _NS = 1e9
 _UNTIMED = "the answers are not streamed: no times of tokens are measured, and no limit ends the ladder"
 
 
-class Watcher(Protocol):
+class LadderWatcher(Protocol):
     """Receives the progress of a ladder."""
 
     def plan(self, ladder: Ladder, plan: LadderPlan) -> None:
@@ -60,15 +62,15 @@ class Watcher(Protocol):
         """Called after each step, which is the last of the ladder's."""
 
 
-def climb(plan: LadderPlan, watcher: Watcher) -> Ladder:
+def climb(plan: LadderPlan, watcher: LadderWatcher) -> Ladder:
     """Measure the steps and write the output folder; also the result of an interrupted ladder comes back.
 
     Raises HarnessError for whatever keeps it from starting.
     """
     with interruptible(), _asked(plan) as (prepared, ladder, death):
         watcher.plan(ladder, plan)
-        if plan.run.dry_run:
-            check_free(plan.run.log_dir)
+        if plan.client.dry_run:
+            check_free(plan.client.log_dir)
             return ladder
         with _opened(plan, prepared, ladder, death, watcher) as opened, opened.ending():
             for concurrency in ladder.wanted:
@@ -82,7 +84,7 @@ def climb(plan: LadderPlan, watcher: Watcher) -> Ladder:
 
 
 @contextmanager
-def open_ladder(plan: LadderPlan, watcher: Watcher) -> Iterator["OpenLadder"]:
+def open_ladder(plan: LadderPlan, watcher: LadderWatcher) -> Iterator["OpenLadder"]:
     """A ladder whose steps are asked for one by one, of up to the plan's concurrency.
 
     It is written at the end of the block. Raises HarnessError for whatever keeps it from starting.
@@ -94,61 +96,65 @@ def open_ladder(plan: LadderPlan, watcher: Watcher) -> Iterator["OpenLadder"]:
 
 
 @contextmanager
-def _asked(plan: LadderPlan) -> Iterator[tuple[Prepared, Ladder, Death]]:
+def _asked(plan: LadderPlan) -> Iterator[tuple[PreparedClient, Ladder, Death]]:
     """Everything is checked; the embedded engine lives as long as the block."""
-    samples = load_samples(plan.run.input_file, vocabulary_size=plan.run.benchmark.vocabulary_size)
-    with servers_of(plan.run, samples) as (urls, death):
+    client = plan.client
+    samples = load_samples(client.input_file, vocabulary_size=client.benchmark.vocabulary_size)
+    with servers_of(client, samples) as (urls, death):
         yield *_prepared(plan, samples, urls), death
 
 
-def _prepared(plan: LadderPlan, samples: SampleSet, urls: Sequence[str]) -> tuple[Prepared, Ladder]:
+def _prepared(plan: LadderPlan, samples: SampleSet, urls: Sequence[str]) -> tuple[PreparedClient, Ladder]:
     """Query the servers, choose the steps and check them. Raises ConfigError and ServerError."""
-    run = plan.run
-    asked = find_servers(urls, run.backend, api_key(), run.ca_file, run.preflight)
-    servers = asked.found
-    steps = plan.concurrency or default_steps(servers, _client_holds(plan, samples, servers))
-    run = msgspec.structs.replace(run, max_concurrency=steps[-1])
-    placement = place_workers(run, Inputs(samples, {}, None, ()))
-    prepared = prepare_rows(run, samples, placement, servers, len(samples))
-    ladder = Ladder(
-        benchmark=run.benchmark.name,
-        scenario=run.scenario,
-        input_file=str(run.input_file),
+    client = plan.client
+    servers = find_servers(urls, client.backend, api_key(), client.ca_file, client.preflight)
+    found = servers.found
+    steps = plan.concurrency or default_steps(found, _client_holds(client, found))
+    client = msgspec.structs.replace(client, max_concurrency=steps[-1])
+    load = Load(open_at_most=steps[-1])
+    prepared = prepare_client(client, samples, load, place_workers(client, load), servers)
+    return prepared, _ladder(plan, prepared, steps)
+
+
+def _client_holds(client: ClientPlan, servers: Sequence[ServerInfo]) -> int:
+    """Connections that fit, with the workers for what the servers run at once."""
+    workers = place_workers(client, Load(open_at_most=running_limit(servers))).workers
+    return ConnectionLimits(machine_limits(), workers, [server.url for server in servers]).max_connections
+
+
+def _ladder(plan: LadderPlan, prepared: PreparedClient, steps: tuple[int, ...]) -> Ladder:
+    """The ladder before its first step."""
+    client, samples = prepared.plan, prepared.samples
+    return Ladder(
+        benchmark=client.benchmark.name,
+        scenario=plan.scenario,
+        input_file=str(client.input_file),
         dataset_sha256=samples.sha256,
         samples=len(samples),
         seconds=plan.seconds,
         wanted=steps,
         limits_ns=plan.limits_ns,
-        servers=servers,
+        servers=prepared.servers,
         provenance=gather_provenance(ROOT),
         started=datetime.now(UTC),
-        parameters=run.parameters,
-        warnings=(*run.warnings, *asked.warnings, *prepared.warnings, *_untimed(run)),
-        deviations=(*run.deviations, *prepared.deviations),
+        parameters=client.parameters,
+        warnings=(
+            *client.warnings,
+            *prepared.warnings,
+            *(() if client.parameters.stream else (_UNTIMED,)),
+        ),
+        deviations=(*client.deviations, *prepared.deviations),
     )
-    return prepared, ladder
-
-
-def _untimed(run: RunPlan) -> tuple[str, ...]:
-    """A warning where answers are not streamed."""
-    return () if run.parameters.stream else (_UNTIMED,)
-
-
-def _client_holds(plan: LadderPlan, samples: SampleSet, servers: Sequence[ServerInfo]) -> int:
-    """Connections that fit, with the workers for what the servers run at once."""
-    run = msgspec.structs.replace(plan.run, max_concurrency=running_limit(servers))
-    workers = place_workers(run, Inputs(samples, {}, None, ())).workers
-    return ConnectionLimits(machine_limits(), workers, [server.url for server in servers]).max_connections
 
 
 @contextmanager
 def _opened(
-    plan: LadderPlan, prepared: Prepared, ladder: Ladder, death: Death, watcher: Watcher
+    plan: LadderPlan, prepared: PreparedClient, ladder: Ladder, death: Death, watcher: LadderWatcher
 ) -> Iterator["OpenLadder"]:
     """The ladder while it lasts, in its folder; what it leaves is written at the end of the block."""
-    folder = plan.run.log_dir
+    folder = plan.client.log_dir
     with locked(folder), ExitStack() as stack:
-        prepared, target, warnings = preflight(prepared)
+        prepared, destination, warnings = preflight(prepared)
         move_aside_existing(folder)
         ladder = msgspec.structs.replace(
             ladder,
@@ -156,9 +162,9 @@ def _opened(
             servers=prepared.servers,
             warnings=(*ladder.warnings, *warnings),
         )
-        scraper = MetricsScraper(prepared.servers, folder, api_key(), plan.run.ca_file)
+        scraper = MetricsScraper(prepared.servers, folder, api_key(), plan.client.ca_file)
         servers = recheck_of(prepared)
-        with _client(plan, prepared, target, death, servers) as client:
+        with _client(plan, prepared, destination, death, servers) as client:
             scraper.start()
             opened = OpenLadder(ladder, client, servers, folder, watcher, stack)
             yield opened
@@ -186,7 +192,7 @@ class OpenLadder:
     _client: "ClosedLoopClient"
     _servers: Recheck
     _folder: Path
-    _watcher: Watcher
+    _watcher: LadderWatcher
     _stack: ExitStack
 
     def step(self, concurrency: int) -> Step:
@@ -229,16 +235,17 @@ def _changed(change: ServerChange) -> str:
 
 @contextmanager
 def _client(
-    plan: LadderPlan, prepared: Prepared, target: Target, death: Death, servers: Recheck
+    plan: LadderPlan, prepared: PreparedClient, destination: Destination, death: Death, servers: Recheck
 ) -> Iterator["ClosedLoopClient"]:
     """The client's processes, connected; requests in flight at the end of the block are abandoned."""
-    run = prepared.plan
-    wires = Wires(target.wire, run.parameters, run.benchmark.vocabulary_size, target.model)
+    client, samples = prepared.plan, prepared.samples
+    wires = Wires(destination.wire, client.parameters, client.benchmark.vocabulary_size, destination.model)
     look_s = min(max(plan.seconds / _LOOKS, _SHORTEST_LOOK_S), _LONGEST_LOOK_S)
-    with QuerySession(run, prepared.samples, prepared.placement, closed_loop=True) as session:
-        session.start_workers(target, render_requests(prepared.samples, wires), None)
+    issuer = ClosedLoop(len(samples))
+    with QuerySession(client, issuer, samples, prepared.placement) as session:
+        session.start_workers(destination, render_requests(samples, wires), None)
         with session.monitored(servers, look_s) as monitor:
-            tail = JournalTail(run.log_dir / JOURNAL_DIR)
+            tail = JournalTail(client.log_dir / JOURNAL_DIR)
             yield ClosedLoopClient(session, monitor, tail, death, servers.urls, plan)
 
 
@@ -260,7 +267,7 @@ class ClosedLoopClient:
     _latency_s: float = 0.0  # the latest mean of all requests that ended in a step
     _began: float = field(default_factory=time.monotonic)
 
-    def measure(self, concurrency: int, watcher: Watcher) -> Step:
+    def measure(self, concurrency: int, watcher: LadderWatcher) -> Step:
         """Hold this number of requests in flight until a step is measured.
 
         Raises RunError when it cannot be measured, InterruptedRun on a signal.
@@ -272,7 +279,7 @@ class ClosedLoopClient:
         settings = StepSettings(concurrency, self.plan.seconds, self.urls, self.plan.limits_ns)
         measurement = Measurement(settings, now, now + int(seconds * _NS))
 
-        def observe(totals: Counts) -> None:
+        def observe(totals: Totals) -> None:
             self._check_engine()
             look = self._look(totals)
             measurement.look(look, self.tail.read())
@@ -286,16 +293,16 @@ class ClosedLoopClient:
         self._latency_s = _mean_latency_s(self.kept[-1].rows) or self._latency_s
         step = measurement.step()
         if not step.queries:
-            why = failure_reasons(self.plan.run.log_dir / JOURNAL_DIR)
+            why = failure_reasons(self.plan.client.log_dir / JOURNAL_DIR)
             raise RunError(f"ended early: no request was completed with {concurrency} in flight: {why}")
         return step
 
-    def _warm_up(self, requests: int, watcher: Watcher) -> None:
+    def _warm_up(self, requests: int, watcher: LadderWatcher) -> None:
         """One request to each replica, for the latency over which the first step rises."""
         self._set(requests, 0.0)
         ended: list[Rows] = []
 
-        def observe(totals: Counts) -> None:
+        def observe(totals: Totals) -> None:
             self._check_engine()
             ended.append(self.tail.read())
             watcher.progress(requests, time.monotonic() - self._began, "the first request of each replica")
@@ -316,7 +323,7 @@ class ClosedLoopClient:
         if ended is not None:
             raise RunError("ended early: no worker process is left")
 
-    def _look(self, totals: Counts) -> Look:
+    def _look(self, totals: Totals) -> Look:
         held = totals[Counter.SENT] - totals[Counter.RETRIED]
         held -= totals[Counter.COMPLETED] + totals[Counter.FAILED]
         tokens = totals[Counter.OUTPUT_TOKENS] + totals[Counter.PARTIAL_TOKENS]

@@ -2,12 +2,11 @@
 
 import logging
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
 from harness.cli.signals import interruptible, signals_kept
-from harness.config.run_plan import resolve_plan
 from harness.errors import RunError
 from harness.files import JOURNAL_DIR, USER_CONF
 from harness.peak.ladder.ladder_plan import FOLDER
@@ -16,20 +15,19 @@ from harness.peak.search.offline_rate import OfflineRate, full_rate, offline_rat
 from harness.progress.progress_line import ProgressSnapshot
 from harness.record.journal import read_journal
 from harness.record.output_dir import locked, move_aside_existing
+from harness.record.resolved_plan import running_limit
 from harness.record.run_record import RunRecord
-from sut.peak.prober import interruption, run_options
+from sut.peak.prober import interruption, search_run
 from sut.run import run
 
 _SHORT = "short"
 _WAVES = 4  # of what the servers run at once: the middle half of the answers comes from full servers
 _LEAST_SAMPLES = 64
-_UNKNOWN_RANK_RUNS = 1024  # as in sut/prepare.py
-_OF_A_SEARCH = ("budget", "tolerance", "start_qps", "ladder_seconds", "resume")  # flags without a use here
 
 log = logging.getLogger("mlperf")
 
 
-class Watcher(Protocol):
+class OfflineWatcher(Protocol):
     """Receives the progress of the search."""
 
     def plan(self, record: RunRecord) -> None:
@@ -42,11 +40,11 @@ class Watcher(Protocol):
         """Called with the record of the run."""
 
 
-def find_offline_rate(options: SearchOptions, watcher: Watcher) -> OfflineRate | None:
+def find_offline_rate(options: SearchOptions, watcher: OfflineWatcher) -> OfflineRate | None:
     """Measure; None after a dry run. Raises HarnessError, RunError where the short run was not complete."""
     folder = options.output_dir.absolute() / FOLDER / options.scenario
     with interruptible():
-        plan = resolve_plan(run_options(options, folder, options.user_conf, dry_run=True))
+        plan = search_run(options, folder, options.user_conf, dry_run=True)
         official = run(plan, rate_follows=True)
         watcher.plan(official)
         for flag in _unused(options):
@@ -56,7 +54,7 @@ def find_offline_rate(options: SearchOptions, watcher: Watcher) -> OfflineRate |
         with locked(folder / _SHORT):
             move_aside_existing(folder / _SHORT)
             conf = _short_conf(folder / _SHORT, options.user_conf, official)
-            plan = resolve_plan(run_options(options, folder / _SHORT, conf))
+            plan = search_run(options, folder / _SHORT, conf)
             with signals_kept():
                 record = run(plan, on_progress=watcher.progress)
             if record.interrupted_by is not None:
@@ -65,11 +63,11 @@ def find_offline_rate(options: SearchOptions, watcher: Watcher) -> OfflineRate |
     statistics, verdict = record.statistics, record.verdict
     if verdict is None or not verdict.complete or statistics is None or not statistics.samples_per_s:
         reasons = "; ".join(verdict.reasons) if verdict is not None else ""
-        raise RunError(f"the short run in {plan.log_dir} shows no rate: {reasons}")
+        raise RunError(f"the short run in {plan.client.log_dir} shows no rate: {reasons}")
     found = offline_rate(
-        official.plan.loadgen_settings,
-        official.plan.samples,
-        full_rate(read_journal(plan.log_dir / JOURNAL_DIR).rows),
+        official.settled.loadgen_settings,
+        official.settled.samples,
+        full_rate(read_journal(plan.client.log_dir / JOURNAL_DIR).rows),
         statistics.samples_per_s,
         statistics.completed,
     )
@@ -78,18 +76,23 @@ def find_offline_rate(options: SearchOptions, watcher: Watcher) -> OfflineRate |
 
 def _unused(options: SearchOptions) -> Iterator[str]:
     """Flags that were given and have no use."""
-    for field in fields(options):
-        if field.name in _OF_A_SEARCH and getattr(options, field.name) != field.default:
-            yield f"--{field.name.replace('_', '-')}"
+    default = SearchOptions(input_file=options.input_file)
+    for flag, is_given in (
+        ("--budget", options.budget != default.budget),
+        ("--tolerance", options.tolerance != default.tolerance),
+        ("--start-qps", options.start_qps != default.start_qps),
+        ("--ladder-seconds", options.ladder_seconds != default.ladder_seconds),
+        ("--resume", options.resume),
+    ):
+        if is_given:
+            yield flag
 
 
 def _short_conf(folder: Path, user_conf: Path, official: RunRecord) -> Path:
     """The user's file with rows behind it for a short run."""
-    at_once = sum(
-        one.max_running_requests or _UNKNOWN_RANK_RUNS * (one.dp_size or 1) for one in official.servers
-    )
+    at_once = running_limit(official.servers)
     key = f"{official.plan.model_key}.Offline"
-    count = max(_LEAST_SAMPLES, _WAVES * min(at_once, official.plan.concurrency or at_once))
+    count = max(_LEAST_SAMPLES, _WAVES * min(at_once, official.settled.concurrency or at_once))
     rows = {
         "min_query_count": count,
         "min_duration": 1,

@@ -4,21 +4,20 @@ import signal
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from harness.api_key import api_key
 from harness.cli.signals import InterruptedRun, signals_kept
-from harness.config.run_options import ClientOptions, RunOptions
-from harness.config.run_plan import resolve_plan
+from harness.config.plans import RunPlan
+from harness.config.run_plan import LoadGenOptions, resolve_test
 from harness.errors import RunError
-from harness.peak.ladder.ladder_plan import LadderPlan, resolve_ladder_plan
+from harness.peak.ladder.ladder_plan import LadderPlan, ladder_client
 from harness.peak.ladder.ladder_result import Ladder
 from harness.peak.ladder.steps import Step
-from harness.peak.peak_options import LadderOptions, SearchOptions
+from harness.peak.peak_options import SearchOptions
 from harness.peak.search.cut_off import CutOff
 from harness.peak.search.probe import Probe
 from harness.peak.search.probe_record import probe_of, write_conf
@@ -53,7 +52,7 @@ class RunProber:
     _at_work: bool = False  # the servers may still have requests of a step
 
     def __post_init__(self) -> None:
-        self.schedule = Schedule(self.base.plan.loadgen_settings, self.base.plan.samples)
+        self.schedule = Schedule(self.base.settled.loadgen_settings, self.base.settled.samples)
 
     def ladder(self, concurrency: int) -> Step:
         """A step at this number of requests in flight. Raises RunError where it was not measured.
@@ -94,13 +93,16 @@ class RunProber:
 
     def _opened(self, concurrency: int) -> "_Session":
         self._await_idle()
-        names = _names(LadderOptions)
-        shared = {name: getattr(self.options, name) for name in _names(SearchOptions) if name in names}
         most = max(concurrency, self.most_in_flight)
-        shared |= {"concurrency": (most,), "seconds": self.options.ladder_seconds, "resume": False}
-        plan = resolve_ladder_plan(LadderOptions(**shared))
+        options = replace(self.options, resume=False)
         folder = self.folder / LADDER_FOLDER / f"{concurrency:06d}"
-        plan = replace(plan, run=msgspec.structs.replace(plan.run, log_dir=folder))
+        plan = LadderPlan(
+            client=ladder_client(options, options.scenario, folder),
+            scenario=options.scenario,
+            concurrency=(most,),
+            seconds=options.ladder_seconds,
+            goes_on=options.fail_fast is False,
+        )
         with ExitStack() as stack:
             opened = stack.enter_context(open_ladder(plan, _StepProgress(self.on_step)))
             check_same_servers(self.base.servers, opened.ladder.servers)
@@ -115,8 +117,8 @@ class RunProber:
         folder = self._next_folder()
         folder.mkdir(parents=True)
         conf = write_conf(folder, self.options.user_conf, self.base.plan.model_key, rate)
-        plan = resolve_plan(run_options(self.options, folder, conf))
-        watch = CutOff(plan.log_dir, self.base.plan.limits_ns, scheduled.most_over)
+        plan = search_run(self.options, folder, conf)
+        watch = CutOff(plan.client.log_dir, self.base.limits_ns, scheduled.most_over)
 
         def on_progress(snapshot: ProgressSnapshot) -> None:
             self.on_progress(snapshot)
@@ -129,7 +131,7 @@ class RunProber:
         watch.count_all()
         self.on_record(record)
         failures = self._empty() if watch.decided_s is not None else ()
-        name = plan.log_dir.relative_to(self.folder).as_posix()
+        name = plan.client.log_dir.relative_to(self.folder).as_posix()
         return probe_of(record, scheduled, watch, time.monotonic() - began, name, failures)
 
     def _check_servers(self, record: RunRecord) -> None:
@@ -175,15 +177,12 @@ class _StepProgress:
         """Nothing."""
 
 
-def run_options(options: SearchOptions, output_dir: Path, user_conf: Path, **more: Any) -> RunOptions:
-    """The options of an ordinary run with the search's flags."""
-    names = _names(RunOptions)
-    shared = {name: getattr(options, name) for name in _names(SearchOptions) if name in names}
-    return RunOptions(**shared | {"output_dir": output_dir, "user_conf": user_conf, "resume": False} | more)
-
-
-def _names(options: type[ClientOptions]) -> list[str]:
-    return [one.name for one in fields(options)]
+def search_run(
+    options: SearchOptions, output_dir: Path, user_conf: Path, *, dry_run: bool = False
+) -> RunPlan:
+    """The plan of an ordinary run with the search's flags. Raises ConfigError."""
+    test = LoadGenOptions(scenario=options.scenario, user_conf=user_conf, mlperf_conf=options.mlperf_conf)
+    return resolve_test(replace(options, output_dir=output_dir, resume=False, dry_run=dry_run), test)
 
 
 def interruption(name: str) -> InterruptedRun:

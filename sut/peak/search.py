@@ -11,9 +11,8 @@ import msgspec
 
 from harness.analysis.early_stopping import least_queries
 from harness.cli.signals import InterruptedRun, interruptible, uninterrupted
-from harness.config.run_plan import RunPlan, resolve_plan
 from harness.errors import ConfigError, HarnessError, explained
-from harness.peak.ladder.ladder_plan import FOLDER, check_seconds, running_limit
+from harness.peak.ladder.ladder_plan import FOLDER, check_seconds
 from harness.peak.ladder.steps import Step
 from harness.peak.peak_options import SearchOptions
 from harness.peak.search.conclusion import Conclusion, conclude
@@ -23,12 +22,13 @@ from harness.peak.search.schedule import Schedule
 from harness.peak.search.search_state import SearchState, check_same, identity_of, read_state
 from harness.progress.progress_line import ProgressSnapshot
 from harness.record.output_dir import locked, move_aside_existing
+from harness.record.resolved_plan import running_limit
 from harness.record.run_record import RunRecord
 from harness.text import duration
-from sut.peak.prober import RunProber, run_options
+from sut.peak.prober import RunProber, search_run
+from sut.processes.machine_limits import machine_limits
 from sut.run import run
 from sut.supervisor.connection_limits import ConnectionLimits
-from sut.supervisor.machine_limits import machine_limits
 from sut.supervisor.placement import Load, choose, server_is_here, this_machine
 
 _SEARCH = "search"
@@ -36,7 +36,7 @@ _SEARCH = "search"
 log = logging.getLogger("mlperf")
 
 
-class Watcher(Protocol):
+class SearchWatcher(Protocol):
     """Receives the progress of a search."""
 
     def plan(self, record: RunRecord) -> None:
@@ -67,7 +67,7 @@ class Searched:
     error: HarnessError | InterruptedRun | None = None
 
 
-def find_peak(options: SearchOptions, watcher: Watcher) -> Searched | None:
+def find_peak(options: SearchOptions, watcher: SearchWatcher) -> Searched | None:
     """Search; None after a dry run. Raises HarnessError for whatever keeps it from starting.
 
     A search that has started returns its measurements, whatever ends it.
@@ -75,10 +75,10 @@ def find_peak(options: SearchOptions, watcher: Watcher) -> Searched | None:
     folder = options.output_dir.absolute() / FOLDER / options.scenario / _SEARCH
     check_seconds("--ladder-seconds", options.ladder_seconds)
     with interruptible():
-        plan = resolve_plan(run_options(options, folder, options.user_conf, dry_run=True, report=False))
+        plan = search_run(options, folder, options.user_conf, dry_run=True)
         base = run(plan, rate_follows=True)
         watcher.plan(base)
-        settings = search_settings(options, plan, base)
+        settings = search_settings(options, base)
         _check_queries(settings, base)
         if not options.resume:
             _check_budget(settings, base)
@@ -89,17 +89,17 @@ def find_peak(options: SearchOptions, watcher: Watcher) -> Searched | None:
             return _search(options, folder, base, settings, state, watcher)
 
 
-def search_settings(options: SearchOptions, plan: RunPlan, base: RunRecord) -> SearchSettings:
+def search_settings(options: SearchOptions, base: RunRecord) -> SearchSettings:
     """The limits of the servers and of this client in the checked plan."""
     servers, asked = base.servers, options.max_concurrency
     known = [one.max_running_requests for one in servers]
     slots = sum(one or 0 for one in known) if all(known) else None
-    limits = ConnectionLimits(machine_limits(), _workers(plan, base), tuple(server.url for server in servers))
+    limits = ConnectionLimits(machine_limits(), _workers(base), tuple(server.url for server in servers))
     most = min(filter(None, (asked, limits.max_connections)))
     return SearchSettings(
         scenario=options.scenario,
-        loadgen=base.plan.loadgen_settings,
-        samples=base.plan.samples,
+        loadgen=base.settled.loadgen_settings,
+        samples=base.settled.samples,
         replicas=sum(server.dp_size or 1 for server in servers),
         slots=slots if asked is None or slots is None else min(asked, slots),
         tolerance=options.tolerance,
@@ -111,12 +111,13 @@ def search_settings(options: SearchOptions, plan: RunPlan, base: RunRecord) -> S
     )
 
 
-def _workers(plan: RunPlan, base: RunRecord) -> int:
+def _workers(base: RunRecord) -> int:
     """Workers of a run that keeps the servers full: those of ``base`` follow from the conf file's rate."""
-    events = running_limit(base.servers) / (max(base.plan.limits_ns["TPOT"], 1) / 1e9)
+    events = running_limit(base.servers) / (max(base.limits_ns["TPOT"], 1) / 1e9)
     load = Load(events_per_s=events)
-    full = choose(this_machine(), load, plan.num_workers, server_here=server_is_here(plan))
-    return max(full.workers, base.plan.placement.workers)
+    client = base.plan.client
+    full = choose(this_machine(), load, client.num_workers, server_here=server_is_here(client))
+    return max(full.workers, base.settled.placement.workers)
 
 
 def _check_queries(settings: SearchSettings, base: RunRecord) -> None:
@@ -136,7 +137,7 @@ def _check_budget(settings: SearchSettings, base: RunRecord) -> None:
     """Refuse a budget that is too short for a run. Raises ConfigError."""
     if settings.budget_s is None:
         return
-    least_s = float(base.plan.loadgen_settings["min_duration_ms"]) / 1000 + settings.step_s
+    least_s = float(base.settled.loadgen_settings["min_duration_ms"]) / 1000 + settings.step_s
     if settings.start_qps is not None:
         least_s = Policy(settings).cost_s(History(), settings.start_qps)
     if settings.budget_s < least_s:
@@ -152,7 +153,7 @@ def _begun(options: SearchOptions, folder: Path, base: RunRecord, settings: Sear
     identity = identity_of(base)
     state = SearchState(
         identity=identity,
-        limits_ns=base.plan.limits_ns,
+        limits_ns=base.limits_ns,
         tolerance=settings.tolerance,
         budget_s=settings.budget_s,
     )
@@ -177,9 +178,9 @@ def _search(
     base: RunRecord,
     settings: SearchSettings,
     state: SearchState,
-    watcher: Watcher,
+    watcher: SearchWatcher,
 ) -> Searched:
-    limits_ns, known = base.plan.limits_ns, state
+    limits_ns, known = base.limits_ns, state
     most = running_limit(base.servers)
     held = min(most, settings.most_in_flight or most)
     prober = RunProber(

@@ -23,13 +23,16 @@ from harness.rows import attempts
 from harness.rows.attempts import EvalSettings
 from harness.rows.eval_plan import EvalPlan
 from harness.rows.eval_result import EvalResult
-from sut.drive import Test, ended, preflight, servers_of
-from sut.prepare import Inputs, place_workers, prepare_rows
+from sut.drive import DrivenRun, ended, preflight, servers_of
+from sut.issuers.rows import RowsInOrder
+from sut.prepare import place_workers, prepare_client
 from sut.servers.discovery import find_servers
+from sut.supervisor.placement import Load
+from sut.supervisor.progress_meter import RunLength
 from sut.supervisor.session import QuerySession
 
 
-class Watcher(Protocol):
+class RowsWatcher(Protocol):
     """Receives the progress of a run."""
 
     def plan(
@@ -73,7 +76,7 @@ class _Rows:
 def run_rows(
     plan: EvalPlan,
     files: RowFiles,
-    watcher: Watcher,
+    watcher: RowsWatcher,
     on_line: Callable[[ProgressLine], None] = lambda line: None,
 ) -> EvalResult:
     """Answer the rows and write the file. Also returns for interrupted runs and failed rows.
@@ -83,13 +86,13 @@ def run_rows(
     Raises HarnessError where the run cannot start.
     """
     rows = _read(plan, files)
-    warnings = (*plan.run.warnings, *plan.run.deviations, *files.warnings())
+    warnings = (*plan.client.warnings, *plan.client.deviations, *files.warnings())
     if rows.left:
         result, settings = _send(plan, rows, warnings, watcher, on_line)
     else:  # killed while the file was written
         settings = _same_run(plan, rows, None)[0]
         result = _unsent(plan, rows)
-    if plan.run.dry_run or result.interrupted_by or not result.is_complete:
+    if plan.client.dry_run or result.interrupted_by or not result.is_complete:
         return result
     with attempts.locked(plan.folder):
         result = files.write(result, settings, lambda done: watcher.written(done, result.samples))
@@ -111,10 +114,10 @@ def _unsent(plan: EvalPlan, rows: _Rows) -> EvalResult:
 
 def _read(plan: EvalPlan, files: RowFiles) -> _Rows:
     """Check all that can be checked without a server. Raises ConfigError and DatasetError."""
-    run, samples = plan.run, files.read()
+    samples = files.read()
     attempts.require_writable(plan.output)
     kept: Mapping[int, SavedAnswer] = {}
-    if run.resume:
+    if plan.client.resume:
         attempts.read_settings(plan.folder)
         kept = attempts.answers(plan.folder, len(samples))
     else:
@@ -124,7 +127,7 @@ def _read(plan: EvalPlan, files: RowFiles) -> _Rows:
 
 def _check_unfinished(plan: EvalPlan) -> None:
     """Raise ConfigError if another run has written the file since ``_read``."""
-    if plan.run.resume:
+    if plan.client.resume:
         attempts.read_settings(plan.folder)
     else:
         attempts.require_new(plan.output, plan.folder)
@@ -134,35 +137,43 @@ def _send(
     plan: EvalPlan,
     rows: _Rows,
     warnings: Sequence[str],
-    watcher: Watcher,
+    watcher: RowsWatcher,
     on_line: Callable[[ProgressLine], None],
 ) -> tuple[EvalResult, EvalSettings]:
     """Send the rows without an answer; the journal keeps every answer."""
-    run, samples = plan.run, rows.samples
-    placement = place_workers(run, Inputs(samples, {}, None, ()))
-    with interruptible(), servers_of(run, samples) as (urls, death):
-        found = find_servers(urls, run.backend, api_key(), run.ca_file, run.preflight)
-        servers = found.found
-        prepared = prepare_rows(run, samples, placement, servers, len(rows.left))
-        settings, changes = _same_run(plan, rows, servers[0])
-        warnings = (*warnings, *found.warnings, *prepared.deviations, *prepared.warnings, *changes)
-        watcher.plan(plan, len(samples), len(rows.kept), servers, warnings)
-        if run.dry_run:
+    client, samples = plan.client, rows.samples
+    load = Load(open_at_most=client.max_concurrency, all_at_once=True)
+    placement = place_workers(client, load)
+    with interruptible(), servers_of(client, samples) as (urls, death):
+        servers = find_servers(urls, client.backend, api_key(), client.ca_file, client.preflight)
+        prepared = prepare_client(client, samples, load, placement, servers)
+        settings, changes = _same_run(plan, rows, prepared.servers[0])
+        warnings = (*warnings, *prepared.deviations, *prepared.warnings, *changes)
+        watcher.plan(plan, len(samples), len(rows.kept), prepared.servers, warnings)
+        if client.dry_run:
             return _unsent(plan, rows), settings
         began = time.monotonic()
-        prepared, target, more = preflight(prepared)
+        prepared, destination, more = preflight(prepared)
         warm_up_s = time.monotonic() - began
         _check_unfinished(plan)  # the server may have taken minutes for the trial request
         with attempts.locked(plan.folder):
             attempts.write_settings(plan.folder, settings)
             attempt = attempts.next_attempt(plan.folder)
-            journaled = msgspec.structs.replace(run, log_dir=attempt)
+            journaled = msgspec.structs.replace(client, log_dir=attempt)
             prepared = replace(prepared, plan=journaled)
-            with (
-                QuerySession(journaled, samples, placement, rows=rows.left) as session,
-                ended(Test(session, prepared, target, death, watcher.progress, on_line=on_line)) as seen,
-            ):
-                result = _ended_with(plan, rows, attempt, seen)
+            with QuerySession(journaled, RowsInOrder(rows.left), samples, placement) as session:
+                length = RunLength(len(rows.left))
+                driven = DrivenRun(
+                    session,
+                    prepared,
+                    destination,
+                    death,
+                    length,
+                    on_progress=watcher.progress,
+                    on_line=on_line,
+                )
+                with ended(driven) as seen:
+                    result = _ended_with(plan, rows, attempt, seen)
     warnings = (*more, *result.warnings)
     return replace(result, warnings=warnings, warm_up_s=warm_up_s), settings
 
@@ -188,16 +199,16 @@ def _same_run(plan: EvalPlan, rows: _Rows, server: ServerInfo | None) -> tuple[E
 
     ``server`` None: no row is left to send, and the model is the one that answered.
     """
-    run = plan.run
-    earlier = attempts.read_settings(plan.folder) if run.resume else None
+    client = plan.client
+    earlier = attempts.read_settings(plan.folder) if client.resume else None
     known = server or earlier
     settings = EvalSettings(
-        benchmark=run.benchmark.name,
+        benchmark=client.benchmark.name,
         dataset_sha256=rows.samples.sha256,
         skip=plan.skip,
         samples=len(rows.samples),
-        parameters=run.parameters,
-        backend=run.backend,
+        parameters=client.parameters,
+        backend=client.backend,
         model=known.model if known else None,
         weight_version=known.weight_version if known else None,
         version=known.version if known else None,

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.config.deadlines import Preflight
+from harness.config.deadlines import PreflightLimits
 from harness.config.run_options import Backend
 from harness.config.server_urls import DNS, folded
 from harness.errors import HarnessError, ServerError, explained
@@ -50,11 +50,13 @@ def discover(
     ca_file: Path | None = None,
 ) -> tuple[ServerInfo, ...]:
     """Query every replica once. Raises HarnessError unless all can be used."""
-    return find_servers(urls, backend, api_key, ca_file, Preflight(questions_s=within_s, trial_s=1)).found
+    return find_servers(
+        urls, backend, api_key, ca_file, PreflightLimits(questions_s=within_s, trial_s=1)
+    ).found
 
 
 def find_servers(
-    urls: Sequence[str], backend: Backend, api_key: str | None, ca_file: Path | None, limits: Preflight
+    urls: Sequence[str], backend: Backend, api_key: str | None, ca_file: Path | None, limits: PreflightLimits
 ) -> Servers:
     """Ask every replica, waiting for those that start as long as ``limits`` allow.
 
@@ -102,7 +104,7 @@ class _Asking:
         backend: Backend,
         api_key: str | None,
         ca_file: Path | None,
-        limits: Preflight,
+        limits: PreflightLimits,
         until: float,
     ) -> None:
         self._backend = backend

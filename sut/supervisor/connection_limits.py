@@ -6,7 +6,7 @@ from functools import cached_property
 
 from sut.client.client import MAX_CONNECTING
 from sut.client.endpoint import Endpoint, is_own_address, most_pairs, resolve_endpoints, with_source_addresses
-from sut.supervisor.machine_limits import MachineLimits
+from sut.processes.machine_limits import MachineLimits
 from sut.supervisor.session import WARM_CONNECTIONS
 
 

@@ -16,12 +16,10 @@ import numpy.typing as npt
 from harness.analysis.finish_run import Observations
 from harness.config.deadlines import FailurePolicy
 from harness.errors import RunError
-from harness.files import JOURNAL_DIR
-from harness.record.journal import failure_reasons
 from sut.ipc.counters import Counter, CounterBoard
 from sut.servers.health import ActivityProbe, HealthMonitor
 
-_LOOK_S = 1.0
+LOOK_S = 1.0
 _STUCK_S = 15.0
 _EXIT_S = 15.0  # of a process that has closed its pipe: soon, but not on a busy machine
 _STOOD_STILL_S = 3.0
@@ -34,12 +32,12 @@ _QUESTIONS = 10
 
 log = logging.getLogger("mlperf")
 
-Counts = npt.NDArray[np.int64]
-Observer = Callable[[Counts], None]
+Totals = npt.NDArray[np.int64]
+Observer = Callable[[Totals], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Child:
+class ChildProcess:
     """A child process, the pipe to it, and its name in messages."""
 
     process: SpawnProcess
@@ -47,37 +45,45 @@ class Child:
     name: str = "the worker"
 
 
+@dataclass(frozen=True, slots=True)
+class Processes:
+    """The child processes of a test, and their counters."""
+
+    issuer: ChildProcess
+    workers: Sequence[ChildProcess]
+    board: CounterBoard
+    """a row of the issuer, then one of each worker"""
+    on_death: Callable[[int], None]
+    """called with the number of a worker that has died"""
+
+
 class Monitor:
     """Monitors one test."""
 
     def __init__(
         self,
-        loadgen: Child,
-        workers: Sequence[Child],
-        board: CounterBoard,
-        policy: FailurePolicy,
+        processes: Processes,
+        policy: "AbortPolicy",
         replicas: HealthMonitor,
         log_dir: Path,
-        activity: ActivityProbe | None = None,
-        on_death: Callable[[int], None] = lambda worker: None,
-        look_s: float = _LOOK_S,
+        look_s: float = LOOK_S,
     ) -> None:
+        self._issuer = processes.issuer
+        self._workers = processes.workers
+        self._board = processes.board
+        self._on_death = processes.on_death
+        self._policy = policy
+        self._replicas = replicas
+        self._log_dir = log_dir
         self._look_s = look_s
         self._errors: list[str] = []
         self._warnings: list[str] = []
         self._cpu: list[list[int]] = []
-        self._loadgen = loadgen
-        self._workers = workers
-        self._board = board
-        self._replicas = replicas
-        self._log_dir = log_dir
-        self._abort_policy = AbortPolicy(policy, lambda: failure_reasons(log_dir / JOURNAL_DIR), activity)
-        self._on_death = on_death
         self._began_ns = time.monotonic_ns()
-        self._listening = {child.control: index for index, child in enumerate(workers)}
+        self._listening = {child.control: index for index, child in enumerate(self._workers)}
 
     def until_done(self, observe: Observer) -> Sequence[tuple[int, int]]:
-        """Monitor until LoadGen is done; returns the lost queries.
+        """Monitor until the issuer is done; returns the lost queries.
 
         Raises RunError when a process dies or the run cannot finish.
         """
@@ -91,11 +97,11 @@ class Monitor:
         listening = self._listening
         next_look = time.monotonic() + self._look_s
         while not enough():
-            sources = [self._loadgen.control, *listening]
+            sources = [self._issuer.control, *listening]
             ready = wait(sources, max(0.0, next_look - time.monotonic()))
             # A worker's death explains the end that the issuing process reports because of it.
-            for source in sorted(ready, key=lambda one: one is self._loadgen.control):
-                if source is self._loadgen.control:
+            for source in sorted(ready, key=lambda one: one is self._issuer.control):
+                if source is self._issuer.control:
                     return self._ended()
                 if isinstance(source, Connection) and not self._receive_from_worker(
                     listening[source], source
@@ -121,9 +127,9 @@ class Monitor:
         )
 
     def _ended(self) -> Sequence[tuple[int, int]]:
-        kind, value = receive_from_loadgen(self._loadgen, 0)
+        kind, value = receive_from_issuer(self._issuer, 0)
         if kind != "done":
-            raise RunError(f"LoadGen: {value}")
+            raise RunError(f"{self._issuer.name}: {value}")
         lost: Sequence[tuple[int, int]]
         lost, unwritten = value
         if unwritten:
@@ -138,7 +144,7 @@ class Monitor:
         except (EOFError, OSError):
             process.join(_EXIT_S)
             self._on_death(index)
-            if process.exitcode != 0:  # 0: the LoadGen process has closed the channel, and reports the end
+            if process.exitcode != 0:  # 0: the issuer has closed the channel, and reports the end
                 self._errors.append(f"worker {index} (pid {process.pid}) {describe_exit(process)}")
             return False
         if kind == "suspect":
@@ -158,7 +164,7 @@ class Monitor:
 
     def _look(self, late_s: float, observe: Observer) -> None:
         table = self._board.table()
-        totals: Counts = table.sum(axis=0, dtype=np.int64)
+        totals: Totals = table.sum(axis=0, dtype=np.int64)
         self._cpu.append([time.monotonic_ns(), *table[:, Counter.CPU_NS].tolist()])
         observe(totals)
         if late_s > _STOOD_STILL_S:
@@ -170,16 +176,16 @@ class Monitor:
             self._check_heartbeats(table[:, Counter.HEARTBEAT_NS])
         if why := self._replicas.none_left():
             raise RunError(f"ended early: {why}")
-        self._abort_policy.check(totals, *self._replicas.all_out_for())
+        self._policy.check(totals, *self._replicas.all_out_for())
         if not self._log_dir.is_dir():
             raise RunError(f"the output folder {self._log_dir} was removed during the run")
 
-    def _check_heartbeats(self, beats: Counts) -> None:
+    def _check_heartbeats(self, beats: Totals) -> None:
         """Kill stuck workers: the queries of a dead worker fail, those of a stuck one would never end."""
         since = (time.monotonic_ns() - np.maximum(beats, self._began_ns)) / 1e9
         if since[0] > _STUCK_S:
             raise RunError(
-                f"{self._loadgen.name} has not moved for {since[0]:.0f} s (stopped, or without CPU time)"
+                f"{self._issuer.name} has not moved for {since[0]:.0f} s (stopped, or without CPU time)"
             )
         for index, child in enumerate(self._workers):
             if since[index + 1] > _STUCK_S and child.process.is_alive():
@@ -202,16 +208,18 @@ class AbortPolicy:
         policy: FailurePolicy,
         reasons: Callable[[], str] = lambda: "",
         activity: ActivityProbe | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._policy = policy
         self._activity = activity
-        self._asked = time.monotonic()
+        self._clock = clock
+        self._asked = clock()
         self._reasons = reasons
-        self._last_change = time.monotonic()
+        self._last_change = self._asked
         self._before = np.zeros(len(Counter), dtype=np.int64)
         self._failed_at_token = 0
 
-    def check(self, totals: Counts, all_out_s: float, why: str) -> None:
+    def check(self, totals: Totals, all_out_s: float, why: str) -> None:
         """Raise RunError to end the run. ``all_out_s``: seconds in which no replica has answered, and why."""
         failed = int(totals[Counter.FAILED])
         limit = self._policy.max_failures
@@ -226,7 +234,7 @@ class AbortPolicy:
                 raise RunError(f"ended early: no server has answered for {all_out_s:.0f} s: {why}")
         self._check_progress(totals)
 
-    def _check_hopeless(self, totals: Counts, failed: int) -> None:
+    def _check_hopeless(self, totals: Totals, failed: int) -> None:
         if self._changed(totals, Counter.FIRST_TOKENS, Counter.COMPLETED):
             self._failed_at_token = failed
         if failed >= self._policy.first_failures and not totals[Counter.COMPLETED]:
@@ -241,8 +249,8 @@ class AbortPolicy:
         reasons = self._reasons()
         return f": {reasons}" if reasons else ""
 
-    def _check_progress(self, totals: Counts) -> None:
-        now = time.monotonic()
+    def _check_progress(self, totals: Totals) -> None:
+        now = self._clock()
         waiting = int(totals[Counter.ISSUED] - totals[Counter.COMPLETED] - totals[Counter.FAILED])
         if waiting <= 0 or self._changed(totals, Counter.RECEPTIONS, Counter.COMPLETED, Counter.FAILED):
             self._last_change = now
@@ -264,19 +272,19 @@ class AbortPolicy:
     def _at_work(self, now: float) -> bool:
         return self._activity is not None and now - self._activity.seen_s <= self._policy.progress_s
 
-    def _changed(self, totals: Counts, *counters: Counter) -> bool:
+    def _changed(self, totals: Totals, *counters: Counter) -> bool:
         return any(totals[counter] != self._before[counter] for counter in counters)
 
 
-def receive_from_loadgen(loadgen: Child, timeout_s: float) -> tuple[str, Any]:
-    """The next message of the LoadGen process. Raises RunError when it is late, or the process has ended."""
-    if not loadgen.control.poll(timeout_s):
-        raise RunError(f"{loadgen.name} gave no answer within {timeout_s:g} s")
+def receive_from_issuer(issuer: ChildProcess, timeout_s: float) -> tuple[str, Any]:
+    """The next message of the issuing process. Raises RunError when it is late, or the process has ended."""
+    if not issuer.control.poll(timeout_s):
+        raise RunError(f"{issuer.name} gave no answer within {timeout_s:g} s")
     try:
-        message: tuple[str, Any] = loadgen.control.recv()
+        message: tuple[str, Any] = issuer.control.recv()
     except (EOFError, OSError):  # OSError: it died with an unread message of ours
-        loadgen.process.join(_EXIT_S)
-        raise RunError(f"{loadgen.name} {describe_exit(loadgen.process)}") from None
+        issuer.process.join(_EXIT_S)
+        raise RunError(f"{issuer.name} {describe_exit(issuer.process)}") from None
     return message
 
 

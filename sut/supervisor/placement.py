@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.config.loadgen_conf import Number
-from harness.config.run_plan import RunPlan
+from harness.config.loadgen_settings import Number
+from harness.config.plans import ClientPlan, RunPlan
 from harness.record.resolved_plan import Cpus, Placement
+from sut.processes.machine_limits import SPARE_DESCRIPTORS, hard_descriptor_limit
 from sut.servers.naming import any_is_here
-from sut.supervisor.machine_limits import SPARE_DESCRIPTORS, hard_descriptor_limit
 
 # Half of one worker's measured capacity (docs/design/performance.md): at half load p99 stays near the mean.
 _EVENTS_PER_S = 25_000
@@ -30,26 +30,28 @@ _QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """``cores``: the CPUs that this process may use, a tuple for each physical core; ``quota``: CPU time that
-    the container may use, in cores, None without a bound; ``descriptors``: open files of one process.
-    """
+    """What the machine has for this client."""
 
     cores: tuple[Cpus, ...]
+    """the CPUs that this process may use, a tuple for each physical core"""
     quota: float | None
+    """CPU time that the container may use, in cores; None without a bound"""
     descriptors: int
+    """open files of one process"""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The load of the client; None where it is not known before the run.
-
-    ``open_at_most`` is a given limit, ``open_expected`` an estimate.
-    """
+    """The load of the client; None where it is not known before the run."""
 
     open_at_most: int | None = None
+    """a given limit of requests in flight"""
     open_expected: int | None = None
+    """an estimate of them"""
     queries_per_s: float | None = None
     events_per_s: float | None = None
+    all_at_once: bool = False
+    """all queries are issued at the start, and the times of tokens are not measured"""
 
     @property
     def streams(self) -> int | None:
@@ -57,35 +59,36 @@ class Load:
         return self.open_expected if self.open_at_most is None else self.open_at_most
 
 
-def expected_load(plan: RunPlan, settings: Mapping[str, Number]) -> Load:
+def load_of_test(plan: RunPlan, settings: Mapping[str, Number]) -> Load:
     """The load; for Server it follows from the target rate, as if each token were a separate event."""
     if plan.scenario.one_at_a_time:
         return Load(open_at_most=1)
+    limit = plan.client.max_concurrency
     if not plan.scenario.poisson:
-        return Load(open_at_most=plan.max_concurrency)
+        return Load(open_at_most=limit, all_at_once=True)
     qps = float(settings.get("target_qps", _LOADGEN_QPS))
     tokens = output_tokens(plan)
     streams = round(qps * _longest_s(plan, tokens)) or 1
-    events = qps * (tokens if plan.parameters.stream else 1)
-    return Load(plan.max_concurrency, streams, qps, events)
+    events = qps * (tokens if plan.client.parameters.stream else 1)
+    return Load(limit, streams, qps, events)
 
 
 def output_tokens(plan: RunPlan) -> float:
     """The mean length of an answer where the benchmark states one, else the longest that is allowed."""
-    longest = plan.parameters.max_new_tokens
-    tests = plan.benchmark.compliance.values()
+    longest = plan.client.parameters.max_new_tokens
+    tests = plan.client.benchmark.compliance.values()
     stated = [float(test[_MEAN_LENGTH]) for test in tests if _MEAN_LENGTH in test]
     return longest if plan.accuracy else min([longest, *stated])
 
 
-def server_is_here(plan: RunPlan) -> bool:
+def server_is_here(plan: ClientPlan) -> bool:
     """Whether a server shares this machine."""
     return plan.backend == "embedded" or any_is_here(plan.server_urls)
 
 
 def _longest_s(plan: RunPlan, tokens: float) -> float:
     """Seconds that an answer takes at the benchmark's limits: valid runs are not slower."""
-    limits = plan.benchmark.latency_limits.get(plan.scenario)
+    limits = plan.client.benchmark.latency_limits.get(plan.scenario)
     if limits is None:
         return 0.0
     return (limits.ttft_ms + tokens * limits.tpot_ms) / 1000

@@ -3,12 +3,12 @@
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from harness.analysis.replicas import imbalance
-from harness.config.expected_queries import Issue
 from harness.progress.progress_line import ProgressSnapshot
 from harness.record.outcome import FailureKind
 from sut.ipc.counters import Counter
@@ -19,23 +19,34 @@ _BALANCE_LOOKS = 60  # looks at the replicas' loads, one a second
 Failures = Mapping[FailureKind, int]
 
 
+@dataclass(frozen=True, slots=True)
+class RunLength:
+    """The length of a run, as far as it is known before."""
+
+    queries: int
+    scheduled_s: float | None = None
+    """when the last query is issued, where a schedule decides that"""
+    least_s: float = 0.0
+    """queries are issued for at least this time"""
+
+
 class ProgressMeter:
     """Makes snapshots of a run from its counters, with the rate of the last seconds and the time left.
 
-    ``issue`` is what LoadGen will issue. ``failures`` returns the failed queries by kind, ``in_flight`` the
-    number of requests on each replica, which may be ``limited``.
+    ``failures`` gives the failed queries by kind, ``in_flight`` the requests on each replica, whose number
+    may be ``limited``.
     """
 
     def __init__(
         self,
-        issue: Issue,
+        length: RunLength,
         failures: Callable[[], Failures] = dict,
         clock: Callable[[], float] = time.monotonic,
         in_flight: Callable[[], npt.NDArray[np.int64]] = lambda: np.zeros(1, np.int64),
         *,
         limited: bool = False,
     ) -> None:
-        self._issue = issue
+        self._length = length
         self._failures = failures
         self._clock = clock
         self._start = clock()
@@ -54,7 +65,7 @@ class ProgressMeter:
             issued=values[Counter.ISSUED],
             completed=values[Counter.COMPLETED],
             failed=values[Counter.FAILED],
-            total=self._issue.samples,
+            total=self._length.queries,
             tokens_per_s=self._rate(values[Counter.OUTPUT_TOKENS] + values[Counter.PARTIAL_TOKENS], now),
             ttft_ns=_mean(values[Counter.TTFT_SUM_NS], values[Counter.FIRST_TOKENS]),
             tpot_ns=_mean(values[Counter.TPOT_SUM_NS], values[Counter.TPOT_COUNT]),
@@ -80,19 +91,19 @@ class ProgressMeter:
 
     def _remaining(self, values: Mapping[Counter, int], elapsed: float) -> float | None:
         """Seconds until the last query is issued and answered, at the rate of answers so far."""
-        issue, ended = self._issue, values[Counter.COMPLETED] + values[Counter.FAILED]
+        length, ended = self._length, values[Counter.COMPLETED] + values[Counter.FAILED]
         answered = ended - values[Counter.RESUMED]
         per_answer = elapsed / answered if answered > 0 else None
-        if issue.scheduled and issue.seconds is not None:
-            last_query = max(0.0, issue.seconds - elapsed)
+        if length.scheduled_s is not None:
+            last_query = max(0.0, length.scheduled_s - elapsed)
             in_flight = values[Counter.ISSUED] - ended
             if per_answer is None or (last_query and 2 * ended < in_flight):
                 return last_query  # too few answers to show the rate
             return last_query + in_flight * per_answer
-        least = max(0.0, issue.least_s - elapsed)
+        least = max(0.0, length.least_s - elapsed)
         if per_answer is None:
             return least or None
-        return max(least, (max(issue.samples, values[Counter.ISSUED]) - ended) * per_answer)
+        return max(least, (max(length.queries, values[Counter.ISSUED]) - ended) * per_answer)
 
 
 def _mean(total: int, count: int) -> float | None:

@@ -1,8 +1,8 @@
-"""Runs queries in their processes: LoadGen's or the row issuer's, the workers, and this one, the monitor."""
+"""Runs queries in their processes: the issuer's, the workers', and this one, the monitor's."""
 
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from multiprocessing import Pipe
@@ -11,11 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.analysis.finish_run import Observations
-from harness.config.run_plan import RunPlan
+from harness.config.loadgen_settings import Setting
+from harness.config.plans import ClientPlan
 from harness.dataset.samples import SampleSet
 from harness.errors import ConfigError, RunError
 from harness.files import JOURNAL_DIR
 from harness.record.answer_log import SavedAnswer
+from harness.record.journal import failure_reasons
 from harness.record.outcome import FailureKind
 from harness.record.resolved_plan import Placement
 from harness.record.run_record import ReplicaNetwork
@@ -23,14 +25,20 @@ from sut.client.endpoint import Endpoint
 from sut.client.network_figures import Network, network_of_replicas
 from sut.ipc.counters import Counter, CounterBoard
 from sut.ipc.request_store import RequestStore
-from sut.loadgen.binding import Readback, TestSpec
-from sut.loadgen.process import loadgen_main
-from sut.peak.closed_loop import closed_loop_main
-from sut.rows.issuer import issuer_main
+from sut.issuers.loop import Issuer, Lost, issuing_main
+from sut.processes.spawn import spawn, stop
 from sut.servers.health import ActivityProbe, HealthMonitor, Recheck
 from sut.supervisor.journal_sync import JournalSync
-from sut.supervisor.monitor import Child, Monitor, describe_exit, receive_from_loadgen
-from sut.supervisor.spawn import spawn, stop
+from sut.supervisor.monitor import (
+    LOOK_S,
+    AbortPolicy,
+    ChildProcess,
+    Monitor,
+    Observer,
+    Processes,
+    describe_exit,
+    receive_from_issuer,
+)
 from sut.wire.fields import AnswersSeen
 from sut.worker.worker import WorkerSpec, worker_main
 
@@ -44,50 +52,32 @@ WARM_CONNECTIONS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """The target of the queries: resolved replicas and their protocol.
-
-    ``seen``: what the trial answers have shown. ``saved``: answers of an earlier attempt at this run, by
-    sample; those queries are not sent.
-    """
+class Destination:
+    """The destination of the queries: resolved replicas and their protocol."""
 
     endpoints: tuple[Endpoint, ...]
     wire: str
     model: str
     seen: AnswersSeen
+    """what the trial answers have shown"""
     saved: Mapping[int, SavedAnswer] = field(default_factory=dict)
-
-
-Lost = Sequence[tuple[int, int]]  # query id and sample index
-Observer = Callable[[npt.NDArray[np.int64]], None]
+    """answers of an earlier attempt at this run, by sample; those queries are not sent"""
 
 
 class QuerySession:
-    """One test, as a context manager: its exit ends every process that is left."""
+    """Queries of one issuer, as a context manager: its exit ends every process that is left."""
 
-    def __init__(
-        self,
-        plan: RunPlan,
-        samples: SampleSet,
-        placement: Placement,
-        *,
-        trace: bool = False,
-        rows: Sequence[int] | None = None,
-        closed_loop: bool = False,
-    ) -> None:
-        """With ``rows`` these samples are issued once, in this order, and LoadGen is not started.
-
-        Nor is it with ``closed_loop``, where commands set the number of requests in flight
-        (sut/peak/closed_loop.py).
-        """
+    def __init__(self, plan: ClientPlan, issuer: Issuer, samples: SampleSet, placement: Placement) -> None:
         self._plan = plan
+        self._issuer = issuer
         self._samples = samples
         self._placement = placement
         self._journal_dir = plan.log_dir / JOURNAL_DIR
         self._board = CounterBoard(placement.workers + 1)
         self._pairs = [socket.socketpair() for _ in range(placement.workers)]
-        self._loadgen = self._start_first(rows, closed_loop=closed_loop, trace=trace)
-        self._workers: list[Child] = []
+        self._issuing = self._start_issuer()
+        self._workers: list[ChildProcess] = []
+        self._capacities: list[int] = []
         self._replicas: CounterBoard | None = None
         self._network: CounterBoard | None = None
         self._monitor: Monitor | None = None
@@ -98,41 +88,46 @@ class QuerySession:
     def __exit__(self, *_: object) -> None:
         self.abort()
 
-    def readback(self) -> Readback:
-        """The settings that LoadGen will use. Raises ConfigError when it refuses the conf files."""
-        kind, value = receive_from_loadgen(self._loadgen, _SETTINGS_S)
+    def readback(self) -> dict[str, Setting]:
+        """The settings that LoadGen, the issuer, will use, by its names; latencies in ns.
+
+        Raises ConfigError when it refuses the conf files.
+        """
+        kind, value = receive_from_issuer(self._issuing, _SETTINGS_S)
         if kind != "settings":
             raise ConfigError(str(value))
-        settings: Readback = value
+        settings: dict[str, Setting] = value
         return settings
 
-    def start_workers(self, target: Target, store: RequestStore, max_concurrency: int | None) -> None:
+    def start_workers(
+        self, destination: Destination, store: RequestStore, max_concurrency: int | None
+    ) -> None:
         """Start the workers and wait until each is connected and listening.
 
-        Raises RunError when one cannot start, or when LoadGen's process has ended by then.
+        Raises RunError when one cannot start, or when the issuing process has ended by then.
         """
         self._journal_dir.mkdir(parents=True, exist_ok=True)
-        self._replicas = CounterBoard(len(self._pairs), len(target.endpoints))
-        self._network = CounterBoard(len(self._pairs) * len(target.endpoints), len(Network))
+        self._replicas = CounterBoard(len(self._pairs), len(destination.endpoints))
+        self._network = CounterBoard(len(self._pairs) * len(destination.endpoints), len(Network))
         shares = _shares(max_concurrency, len(self._pairs))
         self._capacities = [share + _PREFETCH if share else 0 for share in shares]
         for index, share in enumerate(shares):
-            spec = self._worker_spec(index, share, target)
+            spec = self._worker_spec(index, share, destination)
             ours, theirs = Pipe()
             channel = self._pairs[index][1]
             process = spawn(worker_main, spec, channel, store, self._board, theirs)
             channel.close()
             theirs.close()
-            self._workers.append(Child(process, ours))
+            self._workers.append(ChildProcess(process, ours))
         try:
             for child in self._workers:
                 _await_ready(child)
         except RunError:
-            self._require_loadgen()  # without it the workers end, too; the cause is its own
+            self._require_issuer()  # without it the workers end, too; the cause is its own
             raise
 
     def run(self, observe: Observer, servers: Recheck) -> Lost:
-        """Start LoadGen and monitor the test to its end; returns the queries lost with a worker.
+        """Start the issuer and monitor the test to its end; returns the queries lost with a worker.
 
         ``observe`` gets the counters once a second; ``servers`` are asked when a worker suspects them.
         Raises RunError when the test cannot finish.
@@ -141,39 +136,35 @@ class QuerySession:
             lost = monitor.until_done(observe)
             for child in self._workers:
                 stop(child.process, _WORKER_END_S)
-        stop(self._loadgen.process, _WORKER_END_S)
+        stop(self._issuing.process, _WORKER_END_S)
         observe(self._board.totals())
         return lost
 
     @contextmanager
-    def monitored(self, servers: Recheck, look_s: float | None = None) -> Iterator[Monitor]:
+    def monitored(self, servers: Recheck, look_s: float = LOOK_S) -> Iterator[Monitor]:
         """Start the issuing process; the monitor of the test, for the length of the block.
 
         ``look_s``: seconds between two looks at the counters. Raises RunError.
         """
         controls = [child.control for child in self._workers]
         replicas = HealthMonitor(servers.urls, controls, servers.recovered, servers.none_left)
-        in_silence = self._plan.policy.ask_in_silence
-        if self._plan.accuracy:
+        if self._issuer.keeps_answers:
             watching = (replicas.suspected, replicas.closed)
             threading.Thread(target=servers.watch, args=watching, name="recheck", daemon=True).start()
-        activity = ActivityProbe(servers.urls, servers.health, servers.work) if in_silence else None
-        monitor = Monitor(
-            self._loadgen,
-            self._workers,
-            self._board,
+        policy = AbortPolicy(
             self._plan.policy,
-            replicas,
-            self._plan.log_dir,
-            activity,
-            self._forget,
-            *(() if look_s is None else (look_s,)),
+            lambda: failure_reasons(self._journal_dir),
+            ActivityProbe(servers.urls, servers.health, servers.work)
+            if self._plan.policy.ask_in_silence
+            else None,
         )
+        processes = Processes(self._issuing, self._workers, self._board, self._forget)
+        monitor = Monitor(processes, policy, replicas, self._plan.log_dir, look_s)
         self._monitor = monitor
         try:
-            self._require_loadgen()
+            self._require_issuer()
             self.command("run", self._capacities)
-            with JournalSync(self._journal_dir, enabled=self._plan.accuracy):
+            with JournalSync(self._journal_dir, enabled=self._issuer.keeps_answers):
                 yield monitor
         finally:
             replicas.close()
@@ -181,7 +172,7 @@ class QuerySession:
     def command(self, word: str, value: object) -> None:
         """Send a command to the issuing process."""
         with suppress(OSError):  # it has just died: the monitor reports how
-            self._loadgen.control.send((word, value))
+            self._issuing.control.send((word, value))
 
     def observations(
         self, lost: Lost = (), *, error: str | None = None, interrupted_by: str | None = None
@@ -217,17 +208,17 @@ class QuerySession:
 
         Returns the queries that were lost with a worker until then.
         """
-        loadgen = self._loadgen
+        issuer = self._issuing
         lost: Lost = ()
-        if loadgen.process.is_alive():
+        if issuer.process.is_alive():
             try:
-                loadgen.control.send(("abort", None))
-                lost = _receive_abort_reply(loadgen)
+                issuer.control.send(("abort", None))
+                lost = _receive_abort_reply(issuer)
             except OSError:
-                loadgen.process.kill()
+                issuer.process.kill()
         for child in self._workers:
             stop(child.process, _ABORT_S)
-        stop(loadgen.process, _ABORT_S)
+        stop(issuer.process, _ABORT_S)
         for ours, theirs in self._pairs:
             ours.close()
             theirs.close()
@@ -244,77 +235,49 @@ class QuerySession:
         if self._replicas is not None:
             self._replicas.values()[worker] = 0
 
-    def _require_loadgen(self) -> None:
-        process = self._loadgen.process
+    def _require_issuer(self) -> None:
+        process = self._issuing.process
         if not process.is_alive():
-            raise RunError(f"{self._loadgen.name} {describe_exit(process)} before the test began")
+            raise RunError(f"{self._issuing.name} {describe_exit(process)} before the test began")
 
-    def _start_first(self, rows: Sequence[int] | None, *, closed_loop: bool, trace: bool) -> Child:
-        """Start the process that issues the queries."""
-        if closed_loop:
-            name = "the process that keeps requests in flight"
-            return self._start_issuing(closed_loop_main, len(self._samples), name)
-        if rows is not None:
-            return self._start_issuing(issuer_main, rows, "the process that issues the rows")
-        return self._start_loadgen(trace)
-
-    def _start_loadgen(self, trace: bool) -> Child:
-        plan = self._plan
-        spec = TestSpec(
-            model_key=plan.model_key,
-            scenario=plan.scenario.loadgen,
-            accuracy=plan.accuracy,
-            user_conf=str(plan.user_conf),
-            mlperf_conf=None if plan.mlperf_conf is None else str(plan.mlperf_conf),
-            round_settings=plan.round_settings,
-            audit_text=plan.audit_text,
-            audit_config=str(plan.kept_audit_config or ""),
-            samples=len(self._samples),
-            log_dir=str(plan.log_dir),
-            journal_dir=str(self._journal_dir),
-            trace=trace,
-        )
-        return self._start_issuing(loadgen_main, spec, "the LoadGen process")
-
-    def _start_issuing(
-        self, main: Callable[..., None], spec: TestSpec | Sequence[int] | int, name: str
-    ) -> Child:
+    def _start_issuer(self) -> ChildProcess:
         ours, theirs = Pipe()
         sockets = [pair[0] for pair in self._pairs]
-        process = spawn(main, spec, sockets, self._board, theirs, self._placement.loadgen_cores)
+        cores = self._placement.loadgen_cores
+        process = spawn(issuing_main, self._issuer, sockets, self._board, theirs, cores)
         theirs.close()
-        for pair in self._pairs:
-            pair[0].close()
-        return Child(process, ours, name)
+        for connection in sockets:
+            connection.close()
+        return ChildProcess(process, ours, self._issuer.name)
 
-    def _worker_spec(self, index: int, share: int, target: Target) -> WorkerSpec:
+    def _worker_spec(self, index: int, share: int, destination: Destination) -> WorkerSpec:
         plan = self._plan
         return WorkerSpec(
             index=index,
-            endpoints=target.endpoints,
-            wire=target.wire,
-            model=target.model,
-            seen=target.seen,
+            endpoints=destination.endpoints,
+            wire=destination.wire,
+            model=destination.model,
+            seen=destination.seen,
             parameters=plan.parameters,
             vocabulary_size=plan.benchmark.vocabulary_size,
             max_in_flight=share,
-            warm_connections=_warm(share, len(target.endpoints)),
+            warm_connections=_warm(share, len(destination.endpoints)),
             deadlines=plan.deadlines,
             retries=plan.policy.retries,
-            first_tokens=plan.scenario.streams,
-            accuracy=plan.accuracy,
+            first_tokens=self._issuer.first_tokens,
+            accuracy=self._issuer.keeps_answers,
             journal_dir=self._journal_dir,
-            saved=target.saved,
+            saved=destination.saved,
             cores=self._placement.cores_of(index),
             board=self._replicas,
             network=self._network,
         )
 
 
-def _receive_abort_reply(loadgen: Child) -> Lost:
-    while loadgen.control.poll(_ABORT_S):
+def _receive_abort_reply(issuer: ChildProcess) -> Lost:
+    while issuer.control.poll(_ABORT_S):
         try:
-            kind, value = loadgen.control.recv()
+            kind, value = issuer.control.recv()
         except (EOFError, OSError):
             break
         if kind == "aborted":
@@ -323,7 +286,7 @@ def _receive_abort_reply(loadgen: Child) -> Lost:
     return ()
 
 
-def _await_ready(child: Child) -> None:
+def _await_ready(child: ChildProcess) -> None:
     if not child.control.poll(_READY_S):
         raise RunError(f"worker {child.process.pid} did not start within {_READY_S:g} s")
     try:

@@ -41,8 +41,8 @@ from sut.client.response import ResponseReader
 from sut.ipc.counters import FIRST_FAILURE, Counter, CounterBoard
 from sut.ipc.messages import ASSIGNMENT_STRUCT, COMPLETE, FAILED, FIRST, TokenMessageWriter
 from sut.ipc.request_store import RequestStore
-from sut.supervisor.machine_limits import raise_descriptor_limit
-from sut.supervisor.spawn import die_with_parent, gc_runs, pin
+from sut.processes.machine_limits import raise_descriptor_limit
+from sut.processes.spawn import die_with_parent, gc_runs, pin
 from sut.wire import Wires
 from sut.wire.fields import AnswersSeen
 from sut.worker.journal_writer import JournalWriter

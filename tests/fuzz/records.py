@@ -14,7 +14,7 @@ import pandas as pd
 
 from harness.compliance.registry import find_test
 from harness.config.benchmark import load_benchmark
-from harness.config.loadgen_conf import Target, read_conf
+from harness.config.loadgen_conf import ConfKey, read_conf
 from harness.dataset.pickled_frame import load_frame
 from harness.errors import ConfigError, DatasetError, GradingError
 from harness.loadgen_logs.accuracy_log import AccuracyLog, EntrySplitter
@@ -90,7 +90,9 @@ def conf(folder: Path, rng: Random) -> None:
     path = folder / "user.conf"
     path.write_bytes(damaged(b"\n".join(shuffled(_CONF_LINES, rng)), rng))
     try:
-        rows = read_conf(path, Target("gpt-oss-120b", "Server"), rng.choice(("user", "mlperf", "audit"))).rows
+        rows = read_conf(
+            path, ConfKey("gpt-oss-120b", "Server"), rng.choice(("user", "mlperf", "audit"))
+        ).rows
     except ConfigError as error:
         assert "\n" not in str(error)
         return

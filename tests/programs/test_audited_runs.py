@@ -3,7 +3,7 @@
 import pytest
 
 from harness.config.audit_config import test_named as name_of_test
-from harness.config.loadgen_conf import Target, parse_conf
+from harness.config.loadgen_conf import ConfKey, parse_conf
 from tests.runs import run_here, run_mlperf, small_dataset, without_waits
 from tests.stub import StubServer
 
@@ -73,7 +73,7 @@ def test_an_audit_config_is_in_force_named_and_kept(stub, tmp_path, capfd):
 def test_the_test_of_an_official_audit_config_is_recognised(scenario, test):
     rows = ["mode = 2", *OFFICIAL_AUDITS[test].split(", ")]
     text = "# official\n" + "".join(f"*.{scenario}.{row}\n" for row in rows)
-    assert name_of_test(parse_conf(text, test, Target("m", "Offline"), "audit").settings) == test
+    assert name_of_test(parse_conf(text, test, ConfKey("m", "Offline"), "audit").settings) == test
 
 
 @pytest.mark.parametrize(

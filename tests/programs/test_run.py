@@ -11,7 +11,8 @@ import eval_mlperf_accuracy as grading
 from harness.errors import EXIT_SERVER, EXIT_THRESHOLD
 from harness.files import ACCURACY_LOG, REPORT
 from harness.record.accuracy_result import AccuracyResult
-from sut.supervisor.machine_limits import MachineLimits
+from sut import prepare
+from sut.processes.machine_limits import MachineLimits
 from tests.runs import ACCURACY, SAMPLES, command, evaluator, main_here, run_here, run_mlperf, small_dataset
 from tests.stub import Facts, Fault, StubServer, expected_ids, refused_url
 
@@ -134,7 +135,7 @@ def test_replicas_share_the_requests(tmp_path, capfd):
 @pytest.fixture
 def large_machine(monkeypatch):
     """A machine where any number of connections fits."""
-    monkeypatch.setattr("sut.prepare.machine_limits", lambda: MachineLimits(1 << 20, None, 4096))
+    monkeypatch.setattr(prepare, "machine_limits", lambda: MachineLimits(1 << 20, None, 4096))
 
 
 @pytest.mark.usefixtures("large_machine")

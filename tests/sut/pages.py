@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from harness.config.deadlines import Preflight
+from harness.config.deadlines import PreflightLimits
 from harness.errors import ServerError
 from harness.record.resolved_plan import ServerInfo
 from sut.client.endpoint import resolve_endpoint
@@ -50,7 +50,7 @@ def refusal(urls, backend="sglang", key=None, seconds=20.0, kind=ServerError):
 
 def find(urls, wait=0.0, least=None, seconds=20.0):
     """``find_servers`` with --wait-for-servers, --min-replicas and --preflight-timeout."""
-    limits = Preflight(questions_s=seconds, trial_s=20, wait_s=wait, min_replicas=least)
+    limits = PreflightLimits(questions_s=seconds, trial_s=20, wait_s=wait, min_replicas=least)
     return find_servers(urls, "sglang", None, None, limits)
 
 

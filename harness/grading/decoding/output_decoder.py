@@ -16,7 +16,6 @@ from harness.grading.decoding.harmony import HarmonyOutput, was_truncated
 from harness.grading.decoding.model_decoder import DEEPSEEK_R1, LLAMA_3_1, opener
 from harness.grading.decoding.output import Answer, Output
 from harness.loadgen_logs.accuracy_log import TokenIds
-from harness.record.resolved_plan import BenchmarkRules
 from harness.record.run_record import RunRecord
 
 BUILT_IN = "o200k_harmony"
@@ -34,13 +33,13 @@ class RunFacts:
 def run_facts(log: Path) -> RunFacts:
     """Facts of the run that wrote ``log``; empty where another harness ran or run.json cannot be read."""
     try:
-        plan = RunRecord.read(log.parent / RUN_RECORD).plan
+        client = RunRecord.read(log.parent / RUN_RECORD).plan.client
     except (FileNotFoundError, ConfigError):
         return RunFacts()
-    return RunFacts(plan.benchmark.name, plan.parameters.max_new_tokens)
+    return RunFacts(client.benchmark.name, client.parameters.max_new_tokens)
 
 
-def tokenizer_beside(dataset: Path, benchmark: Benchmark | BenchmarkRules) -> Path | None:
+def tokenizer_beside(dataset: Path, benchmark: Benchmark) -> Path | None:
     """A dataset's own tokenizer beside it, as the samples have, or the model's where download.sh puts it.
 
     None where there is neither, or where the benchmark's tokenizer is built in.

@@ -46,7 +46,7 @@ class LadderConsole:
             f"limits    p99 of {ladder.scenario}: {limits_text(ladder.limits_ns) or 'none'}",
             f"samples   {ladder.samples} of {ladder.input_file}, in order, repeated",
             *labelled("server", server_lines(ladder.servers, served_by)),
-            f"output    {plan.run.log_dir}",
+            f"output    {plan.client.log_dir}",
             *labelled("DEVIATION", ladder.deviations),
             *labelled("WARNING", ladder.warnings),
         ]
@@ -73,10 +73,10 @@ class LadderConsole:
     def finish(self, ladder: Ladder, plan: LadderPlan) -> int:
         """Print the result; returns the program's exit code."""
         self.end_line()
-        if plan.run.dry_run:
+        if plan.client.dry_run:
             print(DRY_RUN)
             return EXIT_VALID
-        page = f"page      {plan.run.log_dir / LADDER_PAGE}"
+        page = f"page      {plan.client.log_dir / LADDER_PAGE}"
         show("", *table_lines(ladder), *result_lines(ladder), page)
         return ladder.exit_code
 

@@ -3,33 +3,37 @@
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from pathlib import Path
 
-from msgspec.structs import replace
-
+from harness.config.benchmark import load_benchmark
+from harness.config.client_plan import resolve_client
+from harness.config.deadlines import resolve_policy
+from harness.config.generation import official_parameters, resolve_generation
 from harness.config.loadgen_settings import NS_PER_MS
-from harness.config.run_options import RunOptions
-from harness.config.run_plan import RunPlan, resolve_plan
+from harness.config.plans import ClientPlan
+from harness.config.rule_checks import round_deviations, scenario_deviations
+from harness.config.run_options import ClientOptions
+from harness.config.scenario import Scenario
 from harness.errors import ConfigError
 from harness.peak.peak_options import LadderOptions
-from harness.record.resolved_plan import ServerInfo
+from harness.record.resolved_plan import ServerInfo, running_limit
 
 FOLDER = "peak"  # below --output-dir
 _LADDER = "ladder"
 _LEAST_S, _MOST_S = 1.0, 86400.0
 _MOST_REQUESTS = 1 << 20
 _DOUBLINGS = 5  # The default steps double so often, up to what the servers run at once.
-_UNKNOWN_RANK_RUNS = 1024  # as in sut/prepare.py
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LadderPlan:
-    """A ladder that is to be measured."""
+    """Numbers of requests in flight, measured one after the other under a scenario's limits."""
 
-    run: RunPlan
-    """the plan of a run with the same options"""
+    client: ClientPlan
+    scenario: Scenario
     concurrency: tuple[int, ...]
-    """the steps; empty where they follow from the servers' limits"""
+    """empty: the steps follow from the servers' limits"""
     seconds: float
     """the shortest window of a step"""
     goes_on: bool
@@ -38,7 +42,7 @@ class LadderPlan:
     @property
     def limits_ns(self) -> dict[str, int]:
         """The scenario's p99 limits of TTFT and TPOT; none where the benchmark has none for it."""
-        limits = self.run.benchmark.latency_limits.get(self.run.scenario)
+        limits = self.client.benchmark.latency_limits.get(self.scenario)
         if limits is None:
             return {}
         return {"TTFT": limits.ttft_ms * NS_PER_MS, "TPOT": limits.tpot_ms * NS_PER_MS}
@@ -48,15 +52,35 @@ def resolve_ladder_plan(options: LadderOptions) -> LadderPlan:
     """Turn options into a plan. Raises ConfigError."""
     _check_steps(options.concurrency)
     check_seconds("--seconds", options.seconds)
-    names = {field.name for field in fields(RunOptions)}
-    shared = {field.name: getattr(options, field.name) for field in fields(options) if field.name in names}
-    run = resolve_plan(RunOptions(**shared))
-    folder = options.output_dir.absolute() / FOLDER / options.scenario / _LADDER
+    scenario = Scenario.parse(options.scenario)
     return LadderPlan(
-        run=replace(run, log_dir=folder),
+        client=ladder_client(options, scenario, options.output_dir / FOLDER / scenario / _LADDER),
+        scenario=scenario,
         concurrency=options.concurrency,
         seconds=options.seconds,
         goes_on=options.fail_fast is False,
+    )
+
+
+def ladder_client(options: ClientOptions, scenario: Scenario, folder: Path) -> ClientPlan:
+    """The client's part of a ladder: a performance run's parameters. Raises ConfigError."""
+    benchmark = load_benchmark(options.benchmark, options.round)
+    benchmark.model_key(scenario)  # a scenario that the benchmark does not have is refused
+    official = official_parameters(benchmark, accuracy=False)
+    generation = resolve_generation(options, official, timed=scenario.streams)
+    return resolve_client(
+        options,
+        benchmark,
+        generation.parameters,
+        resolve_policy(options, streams=generation.parameters.stream),
+        folder,
+        every_replica=True,
+        deviations=(
+            *scenario_deviations(benchmark, scenario),
+            *round_deviations(benchmark),
+            *generation.deviations,
+        ),
+        warnings=generation.warnings,
     )
 
 
@@ -76,13 +100,6 @@ def _check_steps(steps: Sequence[int]) -> None:
                 f"--concurrency has {higher} behind {lower}, expected ascending numbers: the ladder ends "
                 "where a limit breaks"
             )
-
-
-def running_limit(servers: Sequence[ServerInfo]) -> int:
-    """Requests that the servers run at once; a guess for those that do not report it."""
-    return sum(
-        server.max_running_requests or _UNKNOWN_RANK_RUNS * (server.dp_size or 1) for server in servers
-    )
 
 
 def default_steps(servers: Sequence[ServerInfo], client_holds: int) -> tuple[int, ...]:

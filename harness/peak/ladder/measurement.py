@@ -39,6 +39,7 @@ _LATE = 10 * LARGEST_PART  # At p99, a delay above this part of the TTFT limit d
 _RECENT = 10  # The progress line shows tokens/s over so many looks.
 _FEW = 100  # Of fewer requests, p99 is the largest value.
 _NONE = "no request began and ended at this concurrency"
+_ISSUER = "the issuing process"
 _NS = 1e9
 
 
@@ -225,10 +226,9 @@ class Measurement:
             yield f"the client held {held:.1f} requests in flight, not {wanted}"
         rows = [[look.time_ns, *look.cpu_ns] for look in self._looks if begin <= look.time_ns <= end]
         cpu = np.array(rows, dtype=np.int64).reshape(len(rows), 1 + len(self._looks[-1].cpu_ns))
-        load = client_load(cpu, np.empty(0, LOADGEN_CALL_ROW), begin, None)
+        load = client_load(cpu, np.empty(0, LOADGEN_CALL_ROW), begin, None, issuer=_ISSUER)
         for found in load.bottlenecks:
-            reason = found.reason.replace("LoadGen", "the issuing process")
-            yield f"the client was the bottleneck: {reason}"
+            yield f"the client was the bottleneck: {found.reason}"
         delays, limit = issue_delay_ns(counted), self._settings.limits_ns.get("TTFT")
         if limit and len(delays) and (p99 := percentile(delays, 0.99)) > _LATE * limit:
             yield f"the client sent requests {milliseconds(p99)} ms late at p99"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from harness.analysis.statistics import completed
-from harness.config.expected_queries import expected_issue
+from harness.config.expected_queries import expected_queries
 from harness.config.loadgen_settings import Setting
 from harness.peak.search.schedule import bisected, rounded
 from harness.record.journal import Rows
@@ -67,6 +67,6 @@ def offline_rate(
 
 
 def _count(settings: Mapping[str, Setting], samples: int, rate: float) -> int:
-    return expected_issue(
+    return expected_queries(
         {**settings, "offline_expected_qps": rate}, "Offline", samples, accuracy=False
     ).samples

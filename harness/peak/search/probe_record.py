@@ -36,7 +36,7 @@ def probe_of(
     if failures or decided is None:
         reasons = "; ".join((*failures, *verdict.reasons))
         raise RunError(
-            f"the run at {run.rate:g} in {record.plan.log_dir} shows nothing about its rate: {reasons}"
+            f"the run at {run.rate:g} in {record.plan.client.log_dir} shows nothing about its rate: {reasons}"
         )
     summary = None if cut_after_s is not None else loadgen
     taken_s = (statistics.duration_ns or 0) / 1e9

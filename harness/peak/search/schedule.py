@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.analysis.early_stopping import most_over_limit
-from harness.config.expected_queries import Settings, expected_issue, unit_arrivals
+from harness.config.expected_queries import Settings, expected_queries, unit_arrivals
 
 _DIGITS = 6  # A conf file has so many digits of a rate.
 LOWEST_RATE = 1e-3  # No search looks at lower rates.
@@ -47,7 +47,7 @@ class Schedule:
 
     def run(self, rate: float) -> ScheduledRun:
         """The run at a rate."""
-        issue = expected_issue(
+        issue = expected_queries(
             {**self._settings, "server_target_qps": rate}, "Server", self._samples, accuracy=False
         )
         assert issue.seconds is not None

@@ -57,9 +57,9 @@ class SearchConsole:
         """Everything is checked, nothing was sent yet."""
         print(render_plan(record, searched=True))
         if record.plan.scenario.poisson:
-            least = duration(record.plan.loadgen_settings["min_duration_ms"] / 1000)
+            least = duration(record.settled.loadgen_settings["min_duration_ms"] / 1000)
             print(f"search    runs of at least {least}, each with a rate of its own, not the conf file's")
-            print(f"output    {record.plan.log_dir.parent.parent}", flush=True)
+            print(f"output    {record.plan.client.log_dir.parent.parent}", flush=True)
 
     def checked(self) -> int:
         """The end of a dry run; returns the program's exit code."""

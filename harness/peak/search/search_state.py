@@ -67,11 +67,13 @@ def read_state(folder: Path) -> SearchState:
 
 def identity_of(record: RunRecord) -> Identity:
     """The identity of a search, from the record of its checked plan."""
-    plan = record.plan
-    settings = {name: value for name, value in plan.loadgen_settings.items() if name != "server_target_qps"}
+    plan, client, settled = record.plan, record.plan.client, record.settled
+    settings = {
+        name: value for name, value in settled.loadgen_settings.items() if name != "server_target_qps"
+    }
     servers = [
         {
-            "url": "" if plan.backend == "embedded" else one.url,  # its port differs each time
+            "url": "" if client.backend == "embedded" else one.url,  # its port differs each time
             "model": one.model,
             "version": one.version,
             "max_running_requests": one.max_running_requests,
@@ -82,14 +84,14 @@ def identity_of(record: RunRecord) -> Identity:
     ]
     return msgspec.convert(
         {
-            "benchmark": plan.benchmark.name,
+            "benchmark": client.benchmark.name,
             "scenario": str(plan.scenario),
-            "dataset_sha256": plan.dataset_sha256,
-            "samples": plan.samples,
+            "dataset_sha256": settled.dataset_sha256,
+            "samples": settled.samples,
             "servers": servers,
-            "parameters": msgspec.to_builtins(plan.parameters),
+            "parameters": msgspec.to_builtins(client.parameters),
             "loadgen_settings": settings,
-            "max_concurrency": plan.max_concurrency,
+            "max_concurrency": client.max_concurrency,
         },
         Identity,
     )

@@ -107,7 +107,7 @@ def _lengths(run: RunFiles, queries: Queries) -> Iterator[Chart]:
     if found is None:
         return
     limits = [Limit("mean", float(queries.osl[queries.completed].mean()), "x")]
-    rule = run.record.plan.benchmark.compliance.get("TEST09") if run.record is not None else None
+    rule = run.record.plan.client.benchmark.compliance.get("TEST09") if run.record is not None else None
     if rule:
         mean, tolerance = rule["reference_mean_output_tokens"], rule["tolerance"]
         limits += [

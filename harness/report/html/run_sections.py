@@ -261,15 +261,16 @@ def warnings_section(record: RunRecord) -> Section:
 
 def provenance_section(record: RunRecord) -> Section:
     """Command, data, servers, software, machine, LoadGen's settings."""
-    plan, made, host = record.plan, record.provenance, record.provenance.host
+    plan, settled = record.plan, record.settled
+    made, host = record.provenance, record.provenance.host
     rows = {
         "command": shlex.join(made.command),
-        "dataset": f"{plan.input_file} ({plan.samples:,} samples, sha256 {plan.dataset_sha256})",
-        "generation": json.dumps(plan.parameters, default=_plain),
-        "servers": folded(plan.server_urls),
+        "dataset": f"{plan.client.input_file} ({settled.samples:,} samples, sha256 {settled.dataset_sha256})",
+        "generation": json.dumps(plan.client.parameters, default=_plain),
+        "servers": folded(plan.client.server_urls),
         "engines": ", ".join(dict.fromkeys(f"{s.engine} {s.version or ''}".strip() for s in record.servers)),
         "user.conf": str(plan.user_conf),
-        "workers": str(plan.placement),
+        "workers": str(settled.placement),
         "harness": "unknown"
         if made.git is None
         else made.git.commit + (", with local changes" if made.git.dirty else ""),
@@ -279,7 +280,7 @@ def provenance_section(record: RunRecord) -> Section:
     }
     settings = PageTable(
         ("LoadGen setting", "value"),
-        [(name, str(value)) for name, value in plan.loadgen_settings.items()],
+        [(name, str(value)) for name, value in settled.loadgen_settings.items()],
         folded="LoadGen's settings",
     )
     return Section(

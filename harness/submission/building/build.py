@@ -153,7 +153,7 @@ def _refuse_other_benchmark(request: BuildRequest) -> None:
     folders = [request.results / scenario for scenario in request.only or Scenario]
     paths = sorted(path for folder in folders for path in folder.rglob(RUN_RECORD))
     records = [record for path in paths if (record := read_record(path)) is not None]
-    others = sorted({record.plan.benchmark.name for record in records} - {request.benchmark.name})
+    others = sorted({record.plan.client.benchmark.name for record in records} - {request.benchmark.name})
     if others:
         raise ConfigError(
             f"--benchmark {request.benchmark.name}: {request.results} has runs of {', '.join(others)}; "

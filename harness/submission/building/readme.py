@@ -66,7 +66,7 @@ class ScenarioReadme:
             yield f"Mean output tokens per sample: {mean:.2f}."
 
     def _software(self, record: RunRecord) -> Iterator[str]:
-        plan, client, code = record.plan, record.provenance, self.code
+        plan, settled, client, code = record.plan.client, record.settled, record.provenance, self.code
         folder, state = f"src/{code.folder}/", code.source.state
         if state is not None:
             yield f"- harness: commit {state}, {client.python}; its code is {folder}"
@@ -79,8 +79,8 @@ class ScenarioReadme:
         yield from self._servers(record.servers)
         parameters = msgspec.to_builtins(plan.parameters)
         yield "- generation: " + _listed({name: parameters[name] for name in parameters if name != "extra"})
-        settings = {"worker processes": plan.placement.workers, "backend": plan.backend}
-        yield "- client: " + _listed(settings | {"concurrency": plan.concurrency})
+        settings = {"worker processes": settled.placement.workers, "backend": plan.backend}
+        yield "- client: " + _listed(settings | {"concurrency": settled.concurrency})
 
     def _servers(self, servers: Sequence[ServerInfo]) -> Iterator[str]:
         """Each kind of server once, with how many there are."""
@@ -110,11 +110,11 @@ class ScenarioReadme:
         yield "The datasets (docs/guide/datasets.md of the harness; checksums by sha256):"
         yield from ("", "| run | file | samples used | sha256 |", "|---|---|---|---|")
         for name, record in self.records.items():
-            plan = record.plan
-            yield f"| {name} | {file_name(str(plan.input_file))} | {plan.samples} | {plan.dataset_sha256} |"
+            file, settled = file_name(str(record.plan.client.input_file)), record.settled
+            yield f"| {name} | {file} | {settled.samples} | {settled.dataset_sha256} |"
         yield from ("", "Every run, in its order:", "", "```bash")
         yield "data=data                          # the folder of the datasets"
-        if any(record.plan.backend != "embedded" for record in self.records.values()):
+        if any(record.plan.client.backend != "embedded" for record in self.records.values()):
             yield "servers=http://localhost:30000     # the URLs of the servers, separated by commas"
         yield from dict.fromkeys(self._commands())
         yield "```"
@@ -125,7 +125,7 @@ class ScenarioReadme:
             if name == ACCURACY.as_posix():
                 folder = f"{_RESULTS}/{self.scenario}/accuracy"
                 words = ["--benchmark", self.benchmark.name, "--mlperf-log", f"{folder}/{ACCURACY_LOG}"]
-                reference = f'"{_DATA}/{file_name(str(record.plan.input_file))}"'
+                reference = f'"{_DATA}/{file_name(str(record.plan.client.input_file))}"'
                 line = f"{shlex.join(words)} --reference-data {reference} > {folder}/{ACCURACY_TEXT}"
                 yield f".venv/bin/python eval_mlperf_accuracy.py {line}"
 
@@ -138,7 +138,7 @@ class ScenarioReadme:
         shown = [word for flag, value in _flags(words) for word in _shown(flag, value)]
         if name in self.confs:
             shown += ["--user-conf", f'"{_HERE}/{self.confs[name]}"']
-        if record.plan.backend != "embedded":
+        if record.plan.client.backend != "embedded":
             shown += ["--server-url", f'"{_SERVERS}"']
         return " ".join([".venv/bin/python", program, *shown, "--output-dir", _RESULTS])
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.compliance.registry import TESTS
-from harness.config.loadgen_conf import Number, Target, read_conf
-from harness.config.loadgen_settings import settings_of
+from harness.config.loadgen_conf import ConfKey, read_conf
+from harness.config.loadgen_settings import Number, settings_of
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
 from harness.files import ACCURACY, PERFORMANCE, RUN_RECORD, USER_CONF
@@ -121,7 +121,7 @@ def check_user_conf(context: CheckContext) -> Iterator[Issue]:
 def _settings(path: Path, context: CheckContext, scenario: Scenario) -> dict[str, Number]:
     """What the file sets in a scenario of the benchmark. Raises ConfigError."""
     key = context.benchmark.model_key(scenario)
-    return read_conf(path, Target(key, scenario.loadgen, scenario is Scenario.INTERACTIVE)).settings
+    return read_conf(path, ConfKey(key, scenario.loadgen, scenario is Scenario.INTERACTIVE)).settings
 
 
 def _as_given(key: str, value: float, logs: Logs) -> Iterator[tuple[str, Any]]:
@@ -146,7 +146,7 @@ def check_records(context: CheckContext) -> Iterator[Issue]:
             continue
         if record is not None:
             records[folder] = record
-    others = {record.plan.benchmark.name for record in records.values()} - {context.benchmark.name}
+    others = {record.plan.client.benchmark.name for record in records.values()} - {context.benchmark.name}
     for name in sorted(others):
         text = f"these runs are of {name} (run.json), not of {context.benchmark.name}"
         yield context.issue("origin", Path(), text, remedy=f"build the submission of {name} from them")

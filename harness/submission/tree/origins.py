@@ -34,7 +34,7 @@ def origin_differences(records: Mapping[str, RunRecord]) -> Iterator[tuple[str, 
 
 def _origin(record: RunRecord) -> dict[str, str]:
     """The origin by field, "" where the record has none. An embedded server has another port in each run."""
-    embedded, git = record.plan.backend == "embedded", record.provenance.git
+    embedded, git = record.plan.client.backend == "embedded", record.provenance.git
     # Equal servers count once: an accuracy run may do without some (--min-replicas).
     settings = sorted(
         {json.dumps(server.settings, sort_keys=True) for server in record.servers if server.settings}

@@ -11,7 +11,7 @@ from benchmarks.peak.server_model import Limits, Server, closed_loop, open_loop
 from benchmarks.peak.settings import SMALL
 from benchmarks.peak.truth import FINE, passes, true_peak
 from benchmarks.peak.workload import Workload, lengths, sample_order
-from harness.config.expected_queries import expected_issue
+from harness.config.expected_queries import expected_queries
 
 PLAIN = Server(step_s=1.0, stream_s=1.0)  # a token of each of N requests takes 1 + N seconds
 
@@ -76,7 +76,7 @@ def test_the_order_of_samples_is_that_of_loadgen(rows, head, crc):
 def test_runs_are_those_that_the_plan_shows(rate):
     workload = Workload(lengths(6396))
     run = workload.run(rate)
-    issue = expected_issue(
+    issue = expected_queries(
         {**workload.loadgen_settings(), "server_target_qps": rate}, "Server", 6396, accuracy=False
     )
     assert run.queries == issue.samples

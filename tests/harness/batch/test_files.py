@@ -96,9 +96,9 @@ def test_limits_count_the_prompt(positions, limits, tmp_path):
     path.write_text("2\nHello\nHello world\n")
     batch = resolve_batch(BatchOptions(input_file=path, output=tmp_path / "o", positions=positions))
     assert batch.samples.limits.tolist() == limits
-    assert batch.plan.run.parameters.max_new_tokens == max(limits)
+    assert batch.plan.client.parameters.max_new_tokens == max(limits)
     assert [batch.samples.tokens(row).tolist() for row in range(2)] == [[13225], [13225, 2375]]
-    assert batch.plan.run.benchmark.model == "openai/gpt-oss-20b"
+    assert batch.plan.client.benchmark.model == "openai/gpt-oss-20b"
 
 
 # A line of ids, and what is said of it.

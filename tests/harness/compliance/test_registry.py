@@ -64,7 +64,7 @@ def test_it_is_planned_with_its_audit_settings(registered, tmp_path):
     words = ("--test", "test99", "--input-file", SAMPLES / "perf_sample.parquet", "--non-official")
     (item,) = resolve_runs(parse_options([*map(str, words), "--output-dir", str(tmp_path / "out")]))
     assert (item.test, item.folder) == ("TEST99", tmp_path / "out" / "offline" / "TEST99")
-    assert item.plan.log_dir == item.folder / "run"
+    assert item.plan.client.log_dir == item.folder / "run"
     assert item.plan.audit.settings == {"mode": 2, "min_query_count": 64, "performance_issue_unique": 1}
     assert "*.*.test99_longest = 1300.0" in item.plan.audit.text
 

@@ -7,7 +7,7 @@ import pytest
 
 from harness.config.benchmark import load_benchmark, read_definition
 from harness.config.choices import available_benchmarks
-from harness.config.loadgen_conf import Target, read_conf
+from harness.config.loadgen_conf import ConfKey, read_conf
 from harness.config.rounds import benchmark_rules, current_round
 from harness.config.rule_checks import (
     locked_settings,
@@ -44,7 +44,7 @@ def readback():
 
 
 def target(benchmark, scenario):
-    return Target(benchmark.model_key(scenario), scenario.loadgen)
+    return ConfKey(benchmark.model_key(scenario), scenario.loadgen)
 
 
 # benchmark, LoadGen key, performance rows, tokens, accuracy rows, tokens, server and interactive limits in ms

@@ -2,19 +2,19 @@
 
 import pytest
 
-from harness.config.deadlines import (
-    FailurePolicy,
-    parse_duration,
-    resolve_deadlines,
-    resolve_policy,
-    resolve_preflight,
-)
+from harness.config.deadlines import FailurePolicy, parse_duration, resolve_deadlines, resolve_policy
 from harness.config.run_options import parse_options
+from harness.config.run_plan import resolve_plan
 from harness.errors import ConfigError
 
 
 def flags(*words):
     return parse_options(["--input-file", "perf.parquet", *words])
+
+
+def policy(*words):
+    """The policy of a Server run, whose answers are streamed."""
+    return resolve_plan(flags("--scenario", "server", *words)).client.policy
 
 
 def deadlines(*words):
@@ -35,7 +35,7 @@ def deadlines(*words):
     ],
 )
 def test_when_failures_end_a_run(words, max_failures, give_up):
-    assert resolve_policy(flags(*words), streams=True) == FailurePolicy(
+    assert policy(*words) == FailurePolicy(
         max_failures=max_failures, give_up=give_up, progress_s=600.0, retries=0
     )
 
@@ -44,7 +44,7 @@ def test_when_failures_end_a_run(words, max_failures, give_up):
     ("scenario", "first"), [("offline", 10), ("server", 10), ("interactive", 10), ("single-stream", 3)]
 )
 def test_how_many_queries_may_fail_before_one_completes(scenario, first):
-    assert resolve_policy(flags("--scenario", scenario), streams=True).first_failures == first
+    assert policy("--scenario", scenario).first_failures == first
 
 
 def test_a_first_token_later_than_the_end():
@@ -113,11 +113,12 @@ def test_durations_that_are_none(text):
         parse_duration("--wait-for-servers", text)
 
 
-def test_some_replicas_are_enough_where_no_performance_is_measured():
+def test_some_replicas_are_enough_where_no_performance_is_measured(tmp_path):
     words = ("--min-replicas", "496")
-    assert resolve_preflight(flags("--accuracy", *words)).min_replicas == 496
-    assert resolve_preflight(flags(*words), compliance=True).min_replicas == 496
+    (tmp_path / "audit.config").touch()
+    for mode in (("--accuracy",), ("--audit-config", str(tmp_path / "audit.config"))):
+        assert resolve_plan(flags(*mode, *words)).client.preflight.min_replicas == 496
     with pytest.raises(ConfigError, match=r"--min-replicas .*performance run"):
-        resolve_preflight(flags(*words))
+        resolve_plan(flags(*words))
     with pytest.raises(ConfigError, match="--min-replicas is 0"):
-        resolve_preflight(flags("--accuracy", "--min-replicas", "0"))
+        resolve_plan(flags("--accuracy", "--min-replicas", "0"))

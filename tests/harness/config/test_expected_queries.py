@@ -3,7 +3,7 @@
 import pytest
 
 from harness.config.benchmark import load_benchmark
-from harness.config.expected_queries import expected_issue
+from harness.config.expected_queries import expected_queries
 from harness.files import CONFIG_DIR
 from tests.harness.config.loadgen import loadgen_issues, loadgen_reads
 
@@ -66,12 +66,12 @@ def test_loadgen_issues_as_many(issued, case, count):
     scenario, samples, _, accuracy = case
     by_loadgen, settings = issued[case]
     assert by_loadgen == count
-    assert expected_issue(settings, scenario, samples, accuracy=accuracy).samples == count
+    assert expected_queries(settings, scenario, samples, accuracy=accuracy).samples == count
 
 
 def test_single_stream_goes_on_while_answers_are_faster_than_expected(issued):
     by_loadgen, settings = issued[FASTER]
-    issue = expected_issue(settings, "SingleStream", 12, accuracy=False)
+    issue = expected_queries(settings, "SingleStream", 12, accuracy=False)
     assert (issue.samples, issue.exact, issue.least_s) == (5, False, 0.1)
     assert by_loadgen >= 5
 
@@ -104,7 +104,7 @@ def official(tmp_path_factory):
     answers = loadgen_reads([(path, "gpt-oss-120b", scenario) for path, scenario in cases.values()])
     samples = load_benchmark("gpt-oss-120b").datasets["performance"].samples
     return {
-        key: expected_issue(settings, scenario, samples, accuracy=False)
+        key: expected_queries(settings, scenario, samples, accuracy=False)
         for (key, (_, scenario)), (_, settings) in zip(cases.items(), answers, strict=True)
     }
 

@@ -8,14 +8,14 @@ import re
 
 import pytest
 
-from harness.config.loadgen_conf import MODELS, Conf, ConfRow, Target, read_conf
+from harness.config.loadgen_conf import MODELS, Conf, ConfKey, ConfRow, read_conf
 from harness.config.scenario import LOADGEN_SCENARIOS
 from harness.errors import ConfigError
 from tests.harness.config.loadgen import loadgen_binary, loadgen_reads
 
 MODEL, SEED = "gpt-oss-120b", 720381539243781796
-SERVER = Target(MODEL, "Server")
-INTERACTIVE = Target("gpt-oss-120b-interactive", "Server", interactive=True)
+SERVER = ConfKey(MODEL, "Server")
+INTERACTIVE = ConfKey("gpt-oss-120b-interactive", "Server", interactive=True)
 
 
 def write(directory, name, text):
@@ -133,7 +133,7 @@ def test_rows_know_their_line_and_a_model_may_hold_dots(tmp_path):
     assert read_conf(path, SERVER).rows == (ConfRow(2, "*", "Server", "target_qps", 2.5),)
     model = "wan-2.2-t2v-a14b"
     expected = ConfRow(4, model, "Offline", "min_query_count", 248)
-    assert read_conf(path, Target(model, "Offline")).rows == (expected,)
+    assert read_conf(path, ConfKey(model, "Offline")).rows == (expected,)
 
 
 # Rows that LoadGen reads for no run or not for this one, and the scenario of the run
@@ -174,7 +174,7 @@ SKIPPED = [
 @pytest.mark.parametrize(("text", "scenario"), SKIPPED)
 def test_a_row_that_loadgen_skips_is_a_warning(tmp_path, loadgen, text, scenario):
     path = write(tmp_path, "user.conf", text)
-    conf = read_conf(path, Target(MODEL, scenario))
+    conf = read_conf(path, ConfKey(MODEL, scenario))
     (warning,) = conf.warnings
     assert warning.startswith(f"{path}:1: ")
     assert conf.rows == ()
@@ -214,7 +214,7 @@ def test_rows_of_other_known_models_and_scenarios_are_no_warning(tmp_path):
         ("*.Interactive.target_qps = 5\n", INTERACTIVE),
         ("gpt-oss-120b.Interactive.target_qps = 5\n", INTERACTIVE),
         ("*.Server.min_duration_ms = 5\n", SERVER),
-        ("llama3.1-8b.Offline.min_duration = 5\n", Target("llama3_1-8b", "Offline")),
+        ("llama3.1-8b.Offline.min_duration = 5\n", ConfKey("llama3_1-8b", "Offline")),
     ],
 )
 def test_a_skipped_row_that_was_meant_for_this_run_is_an_error(tmp_path, text, target):
@@ -300,7 +300,7 @@ IN_FORCE = [
 
 @pytest.mark.parametrize(("model", "scenario", "lines", "in_force"), IN_FORCE)
 def test_which_rows_apply_and_which_is_in_force(tmp_path, loadgen, model, scenario, lines, in_force):
-    conf = read_conf(write(tmp_path, "user.conf", RANKED), Target(model, scenario))
+    conf = read_conf(write(tmp_path, "user.conf", RANKED), ConfKey(model, scenario))
     assert [row.line for row in conf.rows] == lines
     assert conf.settings == {"min_duration": in_force}
     assert loadgen[RANKED, model, scenario][1]["min_duration_ms"] == in_force

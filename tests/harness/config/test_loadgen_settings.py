@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from harness.config.loadgen_conf import USER_KEYS, Target, read_conf
+from harness.config.loadgen_conf import USER_KEYS, ConfKey, read_conf
 from harness.config.loadgen_settings import BY_ATTRIBUTE, SETTINGS, settings_of
 from harness.config.scenario import LOADGEN_SCENARIOS
 from harness.loadgen_logs.summary_and_detail import read_detail
@@ -32,7 +32,7 @@ def test_a_number_of_a_conf_file_becomes_loadgens_value(tmp_path):
         tokens = f"*.{scenario}.use_token_latencies = 1\n" if "_latency" in setting.conf_key else ""
         path = tmp_path / f"{setting.attribute}.{scenario}.conf"
         path.write_text(f"{tokens}*.{scenario}.{setting.conf_key} = {number}\n")
-        assert read_conf(path, Target(MODEL, scenario)).settings[setting.conf_key] == number
+        assert read_conf(path, ConfKey(MODEL, scenario)).settings[setting.conf_key] == number
         cases.append((path, MODEL, scenario))
         expected.append(setting.value(number))
     for (setting, scenario), value, (code, settings) in zip(

@@ -28,11 +28,11 @@ def test_counts_below_one(flag, value):
     ("flag", "value", "field", "expected"),
     [
         ("--max-samples", "1", "max_samples", 1),
-        ("--num-workers", "1", "num_workers", 1),
-        ("--max-concurrency", "1", "max_concurrency", 1),
-        ("--timeout", "0.5", "deadlines.request_s", 0.5),
-        ("--progress-timeout", "9", "policy.progress_s", 9.0),
-        ("--retries", "2", "policy.retries", 2),
+        ("--num-workers", "1", "client.num_workers", 1),
+        ("--max-concurrency", "1", "client.max_concurrency", 1),
+        ("--timeout", "0.5", "client.deadlines.request_s", 0.5),
+        ("--progress-timeout", "9", "client.policy.progress_s", 9.0),
+        ("--retries", "2", "client.policy.retries", 2),
     ],
 )
 def test_counts(flag, value, field, expected):
@@ -60,23 +60,26 @@ def test_streams(tmp_path, scenario, stream, config, streams, deviates, mode):
         (tmp_path / "generation.json").write_text(json.dumps({"streaming": config}))
         words += ["--generation-config", str(tmp_path / "generation.json")]
     plan = plan_of(*words)
-    assert plan.parameters.stream is streams
-    generation = [line for line in plan.deviations if line.startswith("generation")]
+    assert plan.client.parameters.stream is streams
+    generation = [line for line in plan.client.deviations if line.startswith("generation")]
     assert [line for line in generation if "stream" in line] == generation
     assert bool(generation) is deviates
-    assert plan.policy.ask_in_silence is not streams
+    assert plan.client.policy.ask_in_silence is not streams
 
 
 @pytest.mark.parametrize(
     ("flag", "field"),
-    [("--first-token-timeout", "deadlines.first_token_s"), ("--stall-timeout", "deadlines.stall_s")],
+    [
+        ("--first-token-timeout", "client.deadlines.first_token_s"),
+        ("--stall-timeout", "client.deadlines.stall_s"),
+    ],
 )
 def test_deadlines_of_streams(flag, field):
     plan = plan_of(flag, "8", "--scenario", "server")
-    assert (operator.attrgetter(field)(plan), plan.warnings) == (8, ())
+    assert (operator.attrgetter(field)(plan), plan.client.warnings) == (8, ())
     plan = plan_of(flag, "8")
     assert operator.attrgetter(field)(plan) is None
-    assert [line.split()[0] for line in plan.warnings] == [flag]
+    assert [line.split()[0] for line in plan.client.warnings] == [flag]
 
 
 @pytest.mark.parametrize("flag", ["--user-conf", "--mlperf-conf", "--audit-config", "--generation-config"])
@@ -92,11 +95,11 @@ def test_paths_become_absolute(tmp_path, monkeypatch):
         (tmp_path / name).touch()
     words = "--user-conf user.conf --mlperf-conf mlperf.conf --audit-config audit.config --output-dir out"
     plan = plan_of(*words.split())
-    assert plan.input_file == tmp_path / "perf.parquet"
+    assert plan.client.input_file == tmp_path / "perf.parquet"
     assert (plan.user_conf, plan.mlperf_conf) == (tmp_path / "user.conf", tmp_path / "mlperf.conf")
     assert plan.audit_config == tmp_path / "audit.config"
     assert plan_of().audit_config is None  # not picked up where no flag names it
-    assert plan.log_dir == tmp_path / "out" / "offline" / "performance"
+    assert plan.client.log_dir == tmp_path / "out" / "offline" / "performance"
 
 
 # scenario, its model key, LoadGen's scenario
@@ -113,31 +116,35 @@ SCENARIOS = [
 def test_scenario_and_mode(tmp_path, scenario, key, loadgen, flags, mode):
     plan = plan_of("--output-dir", str(tmp_path), "--scenario", scenario, *flags)
     assert (plan.scenario, plan.model_key, plan.scenario.loadgen) == (scenario, key, loadgen)
-    assert plan.log_dir == tmp_path / scenario / mode
+    assert plan.client.log_dir == tmp_path / scenario / mode
     assert plan.accuracy is bool(flags)
 
 
 @pytest.mark.parametrize(("flags", "tokens"), [((), 10240), (("--accuracy",), 32768)])
 def test_parameters_follow_the_mode(flags, tokens):
     plan = plan_of(*flags)
-    assert (plan.parameters.max_new_tokens, plan.deviations, plan.warnings) == (tokens, (), ())
-    assert (plan.max_samples, plan.num_workers, plan.max_concurrency) == (None, None, None)
-    official = official_parameters(plan.benchmark, accuracy=bool(flags))
-    assert plan.parameters == msgspec.structs.replace(official, stream=False)
+    assert (plan.client.parameters.max_new_tokens, plan.client.deviations, plan.client.warnings) == (
+        tokens,
+        (),
+        (),
+    )
+    assert (plan.max_samples, plan.client.num_workers, plan.client.max_concurrency) == (None, None, None)
+    official = official_parameters(plan.client.benchmark, accuracy=bool(flags))
+    assert plan.client.parameters == msgspec.structs.replace(official, stream=False)
 
 
 def test_a_generation_deviation_is_in_the_plan():
-    (line,) = plan_of("--max-new-tokens", "16").deviations
+    (line,) = plan_of("--max-new-tokens", "16").client.deviations
     assert "max_new_tokens is 16" in line
 
 
 @pytest.mark.parametrize("backend", ["sglang", "openai"])
 def test_a_backend_needs_urls_and_the_embedded_one_starts_its_own_server(backend):
-    assert plan_of("--backend", backend).server_urls == ("http://localhost:30000",)
+    assert plan_of("--backend", backend).client.server_urls == ("http://localhost:30000",)
     plan = plan_of("--backend", backend, "--server-url", "http://a:1,http://b:2")
-    assert plan.server_urls == ("http://a:1", "http://b:2")
+    assert plan.client.server_urls == ("http://a:1", "http://b:2")
     plan = plan_of("--backend", "embedded")
-    assert (plan.backend, plan.server_urls) == ("embedded", ())
+    assert (plan.client.backend, plan.client.server_urls) == ("embedded", ())
 
 
 def test_a_plan_is_plain_data(monkeypatch):

@@ -264,8 +264,8 @@ def test_the_release_is_found_where_the_download_puts_it(tmp_path: Path, monkeyp
 
 def run_record(folder: Path, benchmark: str, limit: int = 32768) -> None:
     """The run.json of a run of ``benchmark``."""
-    rules = structs.replace(ENDED.plan.benchmark, name=benchmark)
-    parameters = structs.replace(ENDED.plan.parameters, max_new_tokens=limit)
+    rules = structs.replace(ENDED.plan.client.benchmark, name=benchmark)
+    parameters = structs.replace(ENDED.plan.client.parameters, max_new_tokens=limit)
     with_plan(ENDED, benchmark=rules, parameters=parameters).write(folder / "run.json")
 
 

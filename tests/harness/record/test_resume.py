@@ -8,15 +8,18 @@ from harness.record.resume import archive_attempt, check_resumable, saved_answer
 from harness.record.run_record import RunVerdict
 from tests.records import ENDED, with_plan
 
-PARAMETERS = structs.replace(ENDED.plan.parameters, extra={"stop": [1, 2]})
+PARAMETERS = structs.replace(ENDED.plan.client.parameters, extra={"stop": [1, 2]})
 RECORD = with_plan(structs.replace(ENDED, verdict=None), mode="accuracy", samples=96, parameters=PARAMETERS)
-PLAN = RECORD.plan
 SERVER = RECORD.servers[0]
 
 
-def refusal(log_dir, plan=PLAN, server=SERVER):
+def served_by(server):
+    return structs.replace(RECORD, servers=(server,))
+
+
+def refusal(log_dir, record=RECORD):
     with pytest.raises(ConfigError) as caught:
-        check_resumable(log_dir, plan, server)
+        check_resumable(log_dir, record)
     assert caught.value.exit_code == EXIT_USAGE
     assert "\n" not in str(caught.value)
     return str(caught.value)
@@ -25,9 +28,11 @@ def refusal(log_dir, plan=PLAN, server=SERVER):
 @pytest.mark.parametrize("changed", [{"model": "another"}, {"vocabulary_size": 7}])
 def test_another_model_or_a_valid_run_is_refused(tmp_path, changed):
     RECORD.write(tmp_path / "run.json")
-    said = refusal(tmp_path, server=structs.replace(SERVER, **changed))
+    said = refusal(tmp_path, served_by(structs.replace(SERVER, **changed)))
     assert all(str(value) in said for value in changed.values())
-    check_resumable(tmp_path, PLAN, structs.replace(SERVER, context_length=1 << 20, model_path="/elsewhere"))
+    check_resumable(
+        tmp_path, served_by(structs.replace(SERVER, context_length=1 << 20, model_path="/elsewhere"))
+    )
     structs.replace(RECORD, verdict=RunVerdict("VALID")).write(tmp_path / "run.json")
     assert "VALID" in refusal(tmp_path)
 
@@ -71,7 +76,7 @@ def test_a_damaged_record_and_none_are_refused(tmp_path):
 )
 def test_another_run_is_refused_by_what_differs(tmp_path, change, named):
     RECORD.write(tmp_path / "run.json")
-    said = refusal(tmp_path, structs.replace(PLAN, **change))
+    said = refusal(tmp_path, with_plan(RECORD, **change))
     assert [part for part in named if part not in said] == []
     assert "top_p" not in said
 
@@ -80,7 +85,7 @@ def test_another_run_is_refused_by_what_differs(tmp_path, change, named):
 def test_a_folder_that_is_no_attempt_is_left_alone(tmp_path, name):
     (tmp_path / name).mkdir()
     RECORD.write(tmp_path / "run.json")
-    check_resumable(tmp_path, PLAN, SERVER)
+    check_resumable(tmp_path, RECORD)
     assert archive_attempt(tmp_path) == tmp_path / "attempt.1"
     assert saved_answers(tmp_path, 96) == {}
     assert (tmp_path / name).is_dir()
@@ -90,5 +95,5 @@ def test_attempts_are_counted_by_number(tmp_path):
     for name in ("attempt.2", "attempt.10"):
         (tmp_path / name).mkdir()
     RECORD.write(tmp_path / "attempt.10" / "run.json")
-    check_resumable(tmp_path, PLAN, SERVER)
+    check_resumable(tmp_path, RECORD)
     assert archive_attempt(tmp_path) == tmp_path / "attempt.11"

@@ -11,11 +11,8 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from harness.config.benchmark import load_benchmark
-from harness.config.run_plan import AuditRun, RunPlan
 from harness.errors import EXIT_INVALID, EXIT_VALID, ConfigError
 from harness.loadgen_logs.summary_and_detail import parse_summary
-from harness.record.resolved_plan import BenchmarkRules, ComplianceTestPlan, ResolvedPlan
 from harness.record.run_record import RunRecord, RunVerdict, read_clocks
 from tests.records import ENDED, PATH, started, with_plan
 
@@ -30,27 +27,6 @@ def strict(path):
 def written(record, folder):
     record.write(folder / "run.json")
     return strict(folder / "run.json")
-
-
-def lost(before, after, place=""):
-    """Places of ``before`` that have another value; fields may have been added."""
-    if isinstance(before, dict) and isinstance(after, dict):
-        for name, value in before.items():
-            yield from lost(value, after.get(name, "(gone)"), f"{place}.{name}")
-    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
-        for number, (one, other) in enumerate(zip(before, after, strict=True)):
-            yield from lost(one, other, f"{place}[{number}]")
-    elif before != after:
-        yield place
-
-
-def test_a_recorded_file_is_read_and_written_again(tmp_path):
-    """Names and values stay; ``doubts`` of earlier files are now ``warnings``."""
-    recorded, again = strict(PATH), written(ENDED, tmp_path)
-    recorded["warnings"] = recorded.pop("doubts")
-    assert list(lost(recorded, again)) == []
-    assert len(again["warnings"]) == 6
-    assert RunRecord.read(tmp_path / "run.json") == ENDED
 
 
 def test_a_running_record_has_no_verdict(tmp_path):
@@ -141,24 +117,11 @@ def test_fields_of_other_versions(tmp_path):
     fields = strict(PATH) | {"later": 1}
     fields["plan"] |= {"later": {}}
     fields["plan"]["benchmark"] |= {"later": [1]}
-    fields["plan"]["benchmark"]["accuracy"] = {"later": 1}
     del fields["client_load"], fields["plan"]["conf_warnings"], fields["plan"]["benchmark"]["compliance"]
     (tmp_path / "run.json").write_text(json.dumps(fields))
     found = RunRecord.read(tmp_path / "run.json")
     assert found.client_load is None
-    assert found.plan.benchmark.compliance == {}
-
-
-@pytest.mark.parametrize(
-    ("value", "record"),
-    [
-        (RunPlan, ResolvedPlan),
-        (type(load_benchmark("gpt-oss-120b")), BenchmarkRules),
-        (AuditRun, ComplianceTestPlan),
-    ],
-)
-def test_every_field_of_a_plan_is_recorded(value, record):
-    assert set(value.__struct_fields__) <= set(record.__struct_fields__)
+    assert found.plan.client.benchmark.compliance == {}
 
 
 def test_an_unknown_type_keeps_the_old_file(tmp_path):

@@ -96,5 +96,5 @@ def run_record(user_conf: Path, run: str = "performance") -> RunRecord:
         deviations=(),
         verdict=RunVerdict("VALID", complete=True),
     )
-    placement = replace(record.plan.placement, workers=4)
+    placement = replace(record.settled.placement, workers=4)
     return with_plan(record, user_conf=user_conf, backend="sglang", samples=6396, placement=placement)

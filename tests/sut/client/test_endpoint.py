@@ -24,8 +24,8 @@ from sut.client.endpoint import (
     with_source_addresses,
 )
 from sut.client.transport import KernelClock, PlainTransport
+from sut.processes.machine_limits import MachineLimits
 from sut.supervisor.connection_limits import ConnectionLimits, with_enough_sources
-from sut.supervisor.machine_limits import MachineLimits
 from tests.stub import refused_url
 
 LOOPBACK = AddressPair(socket.AF_INET, ("127.0.0.1", 30000))

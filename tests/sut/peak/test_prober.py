@@ -5,11 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from harness.config.run_plan import resolve_plan
 from harness.errors import RunError, ServerError
 from harness.peak.ladder.ladder_files import read_state
 from harness.peak.peak_options import SearchOptions
-from sut.peak.prober import RunProber, run_options
+from sut.peak.prober import RunProber, search_run
 from sut.run import run
 from tests.runs import small_dataset
 from tests.stub import Facts, StubServer
@@ -27,7 +26,7 @@ def test_ascending_steps_are_of_one_session(tmp_path):
             max_new_tokens=8,
             ladder_seconds=1.0,
         )
-        plan = resolve_plan(run_options(options, tmp_path, options.user_conf, dry_run=True, report=False))
+        plan = search_run(options, tmp_path, options.user_conf, dry_run=True)
         with closing(RunProber(options, tmp_path, run(plan), most_in_flight=8)) as prober:
             steps = [prober.ladder(concurrency) for concurrency in (2, 6, 3)]
     assert [step.concurrency for step in steps] == [2, 6, 3]
@@ -47,7 +46,7 @@ def test_a_step_of_other_weights_is_not_kept_and_no_run_follows(tmp_path):
             input_file=dataset, server_url=(stub.url,), output_dir=tmp_path, max_new_tokens=8
         )
         options = replace(options, ladder_seconds=1.0)
-        plan = resolve_plan(run_options(options, tmp_path, options.user_conf, dry_run=True, report=False))
+        plan = search_run(options, tmp_path, options.user_conf, dry_run=True)
         with closing(RunProber(options, tmp_path, run(plan), most_in_flight=8)) as prober:
             prober.ladder(2)
             stub.options = replace(stub.options, facts=Facts(weight_version="v2"))

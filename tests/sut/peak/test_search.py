@@ -2,11 +2,9 @@
 
 from msgspec.structs import replace
 
-from harness.config.run_plan import resolve_plan
 from harness.peak.peak_options import SearchOptions
 from sut.peak import search
-from sut.peak.prober import run_options
-from sut.supervisor.machine_limits import SPARE_DESCRIPTORS, MachineLimits
+from sut.processes.machine_limits import SPARE_DESCRIPTORS, MachineLimits
 from sut.supervisor.placement import Machine
 from tests.records import ENDED
 from tests.runs import small_dataset
@@ -21,10 +19,9 @@ def test_the_client_holds_what_the_workers_for_full_servers_hold(monkeypatch, tm
     monkeypatch.setattr(search, "this_machine", lambda: machine)
     dataset, _ = small_dataset(tmp_path)
     options = SearchOptions(input_file=dataset, output_dir=tmp_path)
-    plan = resolve_plan(run_options(options, tmp_path, options.user_conf))
     (server,) = ENDED.servers
     base = replace(ENDED, servers=(replace(server, max_running_requests=8192),))
-    settings = search.search_settings(options, plan, base)
-    assert base.plan.limits_ns["TPOT"] == 80_000_000
+    settings = search.search_settings(options, base)
+    assert base.limits_ns["TPOT"] == 80_000_000
     # 8192 tokens in 80 ms are 102,400 events/s, of which a worker takes 25,000.
     assert settings.connections == settings.most_in_flight == 5 * (FILES - SPARE_DESCRIPTORS)

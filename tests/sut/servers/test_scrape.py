@@ -344,7 +344,8 @@ def test_answers_of_amdsmi(libraries, function, answer, row, has):
 def test_a_library_that_fails_is_said_once(libraries, caplog, nvml, amdsmi, gpus, said, dry_run):
     caplog.set_level("INFO", "mlperf")
     libraries(nvml, amdsmi)
-    found = gpus_of(SimpleNamespace(dcgm_urls=(), backend="embedded", dry_run=dry_run))
+    client = SimpleNamespace(backend="embedded", dry_run=dry_run)
+    found = gpus_of(SimpleNamespace(dcgm_urls=(), client=client))
     assert len(found or ()) == gpus
     assert len(caplog.messages) == (dry_run or bool(said))
     assert [name for name in said if caplog.text.count(f"{name}: ") != 1] == []

@@ -8,17 +8,22 @@ import pytest
 from harness.config.deadlines import FailurePolicy
 from harness.errors import RunError
 from sut.ipc.counters import Counter
-from sut.supervisor import monitor
 from sut.supervisor.monitor import AbortPolicy
 
 
-@pytest.fixture
-def clock(monkeypatch):
-    class Clock:
-        now = 1000.0
+class Clock:
+    """A clock that a test moves."""
 
-    monkeypatch.setattr(monitor.time, "monotonic", lambda: Clock.now)
-    return Clock
+    def __init__(self):
+        self.now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
 
 
 def policy(**changes):
@@ -35,20 +40,20 @@ def check(abort_policy, no_server_s=0.0, **values):
     abort_policy.check(counts, no_server_s, "refused")
 
 
-def test_failures(clock):
+def test_failures():
     check(AbortPolicy(policy(max_failures=3)), failed=2)
     with pytest.raises(RunError, match="3 queries have failed, the limit is 3"):
         check(AbortPolicy(policy(max_failures=3)), failed=3)
 
 
-def test_no_server_left(clock):
+def test_no_server_left():
     check(AbortPolicy(policy()), no_server_s=9.0)
     check(AbortPolicy(policy(give_up=False)), no_server_s=99.0)
     with pytest.raises(RunError, match="no server has answered for 11 s: refused"):
         check(AbortPolicy(policy()), no_server_s=11.0)
 
 
-def test_hopeless_is_a_hundred_failures_without_a_token(clock):
+def test_hopeless_is_a_hundred_failures_without_a_token():
     abort_policy = AbortPolicy(policy())
     check(abort_policy, first_tokens=5, completed=1, failed=90)
     check(abort_policy, first_tokens=6, completed=1, failed=150)  # a token in between
@@ -59,7 +64,7 @@ def test_hopeless_is_a_hundred_failures_without_a_token(clock):
 
 
 @pytest.mark.parametrize(("first_failures", "failed"), [(3, 3), (10, 10), (10, 64)])
-def test_a_run_whose_first_queries_all_fail_is_given_up(clock, first_failures, failed):
+def test_a_run_whose_first_queries_all_fail_is_given_up(first_failures, failed):
     of_first = policy(first_failures=first_failures)
     abort_policy = AbortPolicy(of_first, lambda: f"timeout {failed} (no end within 1 s)")
     check(abort_policy, failed=first_failures - 1, first_tokens=1)
@@ -70,7 +75,7 @@ def test_a_run_whose_first_queries_all_fail_is_given_up(clock, first_failures, f
 
 
 def test_progress(clock):
-    abort_policy = AbortPolicy(policy())
+    abort_policy = AbortPolicy(policy(), clock=clock)
     check(abort_policy, issued=8, receptions=4)
     clock.now += 59
     check(abort_policy, issued=9, receptions=5)  # bytes have come
@@ -97,7 +102,7 @@ class ActivityProbe:
 @pytest.mark.parametrize("at_work", [True, False])
 def test_silence_of_servers_at_work_is_no_standstill(clock, at_work):
     activity = ActivityProbe(clock, at_work)
-    abort_policy = AbortPolicy(policy(), activity=activity)
+    abort_policy = AbortPolicy(policy(), activity=activity, clock=clock)
     check(abort_policy, issued=8, receptions=4)
     assert activity.asked == 0  # nobody is asked while answers come
     standstill = pytest.raises(RunError, match="61 s and no server was seen to work")
@@ -109,7 +114,7 @@ def test_silence_of_servers_at_work_is_no_standstill(clock, at_work):
 
 
 def test_a_pause_between_queries_is_no_standstill(clock):
-    abort_policy = AbortPolicy(policy())
+    abort_policy = AbortPolicy(policy(), clock=clock)
     check(abort_policy, issued=8, completed=7, failed=1)
     clock.now += 1000
     check(abort_policy, issued=8, completed=7, failed=1)

@@ -12,21 +12,23 @@ from harness.dataset.samples import load_samples
 from harness.record.resolved_plan import Placement
 from sut.client.endpoint import resolve_endpoint
 from sut.ipc.request_store import render_requests
+from sut.issuers.rows import RowsInOrder
+from sut.processes.spawn import pin
 from sut.supervisor.placement import (
     Load,
     Machine,
     choose,
     cpu_list,
     cpu_quota,
-    expected_load,
+    load_of_test,
     physical_cores,
     server_is_here,
     this_machine,
 )
-from sut.supervisor.session import QuerySession, Target
-from sut.supervisor.spawn import pin
+from sut.supervisor.session import Destination, QuerySession
 from sut.wire import Wires
 from sut.wire.fields import AnswersSeen
+from tests.kit import wait_until
 from tests.runs import small_dataset
 from tests.stub import StubServer
 
@@ -136,22 +138,23 @@ def test_a_pinned_process_and_its_later_threads_stay_there():
     assert found == [last, last]
 
 
-def test_a_session_pins_loadgen_and_workers(tmp_path):
+def test_a_session_pins_the_issuer_and_workers(tmp_path):
     ours = os.sched_getaffinity(0)
     last = max(ours)
     dataset, _ = small_dataset(tmp_path)
     with StubServer() as server:
         flags = ["--input-file", str(dataset), "--server-url", server.url, "--output-dir", str(tmp_path)]
-        plan = resolve_plan(parse_options(flags))
+        plan = resolve_plan(parse_options(flags)).client
         samples = load_samples(dataset, vocabulary_size=plan.benchmark.vocabulary_size)
         wires = Wires("sglang", plan.parameters, plan.benchmark.vocabulary_size, "m")
         endpoint = resolve_endpoint(server.url, wires.of(0).path, None)
-        target = Target((endpoint,), "sglang", "m", AnswersSeen())
-        with QuerySession(plan, samples, Placement(1, "", (last,), ((last,),))) as session:
-            session.readback()
-            session.start_workers(target, render_requests(samples, wires), None)
+        destination = Destination((endpoint,), "sglang", "m", AnswersSeen())
+        placement = Placement(1, "", (last,), ((last,),))
+        with QuerySession(plan, RowsInOrder(range(len(samples))), samples, placement) as session:
+            session.start_workers(destination, render_requests(samples, wires), None)
             children = multiprocessing.active_children()
-            assert [os.sched_getaffinity(child.pid) for child in children] == [{last}, {last}]
+            assert len(children) == 2
+            wait_until(lambda: all(os.sched_getaffinity(child.pid) == {last} for child in children))
     assert os.sched_getaffinity(0) == ours
 
 
@@ -165,8 +168,8 @@ def plan(*flags):
 @pytest.mark.parametrize(
     ("flags", "settings", "load"),
     [
-        (["--scenario", "offline"], {}, Load()),
-        (["--scenario", "offline", "--max-concurrency", "512"], {}, Load(512)),
+        (["--scenario", "offline"], {}, Load(all_at_once=True)),
+        (["--scenario", "offline", "--max-concurrency", "512"], {}, Load(512, all_at_once=True)),
         (["--scenario", "single-stream"], {}, Load(1)),
         # 83/s of 1 278.2 tokens within TTFT 3 s and TPOT 80 ms: a submitted system had 7 982 in flight.
         (["--scenario", "server"], QPS, Load(None, 8736, 83.0, 83 * 1278.2)),
@@ -179,10 +182,10 @@ def plan(*flags):
     ],
 )
 def test_loads(flags, settings, load):
-    assert expected_load(plan(*flags), settings) == load
+    assert load_of_test(plan(*flags), settings) == load
 
 
 def test_whether_a_server_is_here():
-    assert server_is_here(plan("--server-url", "http://192.0.2.1:1,http://localhost:2"))
-    assert not server_is_here(plan("--server-url", "http://192.0.2.1:1"))
-    assert server_is_here(plan("--backend", "embedded"))
+    assert server_is_here(plan("--server-url", "http://192.0.2.1:1,http://localhost:2").client)
+    assert not server_is_here(plan("--server-url", "http://192.0.2.1:1").client)
+    assert server_is_here(plan("--backend", "embedded").client)

@@ -5,15 +5,14 @@ import itertools
 import numpy as np
 import pytest
 
-from harness.config.expected_queries import Issue
 from harness.progress.progress_line import plain_progress
 from harness.record.outcome import FailureKind
 from sut.ipc.counters import FIRST_FAILURE, Counter, CounterBoard
-from sut.supervisor.progress_meter import ProgressMeter
+from sut.supervisor.progress_meter import ProgressMeter, RunLength
 
-SERVER = Issue(640, 64, exact=True, seconds=64.0, scheduled=True)
-OFFLINE = Issue(128, 64, exact=True, seconds=12.8)
-SINGLE_STREAM = Issue(64, 64, exact=False, seconds=6.4, least_s=60.0)
+SERVER = RunLength(640, scheduled_s=64.0)
+OFFLINE = RunLength(128)
+SINGLE_STREAM = RunLength(64, least_s=60.0)
 
 
 def counts(**values):
@@ -23,13 +22,13 @@ def counts(**values):
     return totals
 
 
-def line(issue, elapsed, failures=None, **values):
+def line(length, elapsed, failures=None, **values):
     clock = itertools.chain((100.0,), itertools.repeat(100.0 + elapsed)).__next__
-    return plain_progress(ProgressMeter(issue, lambda: failures or {}, clock)(counts(**values)))
+    return plain_progress(ProgressMeter(length, lambda: failures or {}, clock)(counts(**values)))
 
 
 @pytest.mark.parametrize(
-    ("issue", "elapsed", "values", "expected"),
+    ("length", "elapsed", "values", "expected"),
     [
         # the schedule's rest and the answers to what is in flight, never less than that
         (SERVER, 10, {"issued": 110, "completed": 100}, ["100/640 done", "55s left"]),
@@ -47,8 +46,8 @@ def line(issue, elapsed, failures=None, **values):
         (SINGLE_STREAM, 70, {"issued": 90, "completed": 89}, ["89/90 done", "0s left"]),
     ],
 )
-def test_total_and_time_left(issue, elapsed, values, expected):
-    shown = line(issue, elapsed, **values)
+def test_total_and_time_left(length, elapsed, values, expected):
+    shown = line(length, elapsed, **values)
     assert all(f" {part}" in shown for part in expected)
 
 

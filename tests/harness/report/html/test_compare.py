@@ -76,8 +76,8 @@ def test_the_interval_holds_the_truth_as_often_as_it_says(tmp_path):
     assert sum(one[name].verdict == "differs" for one in found for name in names) < 7
 
 
-OTHER_SETTINGS = ENDED.plan.loadgen_settings | {"min_duration_ms": 1}
-OTHER_RATE = ENDED.plan.loadgen_settings | {"server_target_qps": 99.0}
+OTHER_SETTINGS = ENDED.settled.loadgen_settings | {"min_duration_ms": 1}
+OTHER_RATE = ENDED.settled.loadgen_settings | {"server_target_qps": 99.0}
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ OTHER_RATE = ENDED.plan.loadgen_settings | {"server_target_qps": 99.0}
         ({"scenario": "interactive"}, ("scenario",)),
         ({"samples": 5}, ("samples",)),
         ({"loadgen_settings": OTHER_SETTINGS}, ("LoadGen's min_duration_ms",)),
-        ({"parameters": replace(ENDED.plan.parameters, max_new_tokens=7)}, ("max_new_tokens",)),
+        ({"parameters": replace(ENDED.plan.client.parameters, max_new_tokens=7)}, ("max_new_tokens",)),
     ],
 )
 def test_what_makes_runs_incomparable(base, changes, named):
@@ -102,7 +102,7 @@ def test_plans_are_compared_leaf_by_leaf(base):
     other = with_plan(ENDED, loadgen_settings=OTHER_RATE, concurrency=77)
     concurrency, rate = plan_differences(base, of_record(base, other))
     assert concurrency[0] == "plan.concurrency"
-    before = json.dumps(ENDED.plan.loadgen_settings["server_target_qps"])
+    before = json.dumps(ENDED.settled.loadgen_settings["server_target_qps"])
     assert rate == ("plan.loadgen_settings.server_target_qps", before, "99.0")
 
 

@@ -1,4 +1,4 @@
-"""LoadGen's issue callback: sends queries to the workers, least loaded first, and does nothing else."""
+"""Sends queries to the workers, least loaded first, and does nothing else: LoadGen's issue callback."""
 
 import select
 import socket
@@ -18,10 +18,10 @@ _SLICE = 1024  # rows for one worker at a time, so that all of them start at onc
 
 
 class WorkerChannel:
-    """One worker as the LoadGen process sees it.
+    """One worker as the issuing process sees it.
 
     ``capacity`` 0 means no limit. ``outstanding`` maps the query ids it holds to their sample indexes;
-    ``first_token_sent`` are those whose first token LoadGen has. A slow reader delays no other worker:
+    ``first_token_sent`` are those whose first token the issuer has. A slow reader delays no other worker:
     bytes that its socket does not take wait in ``unsent``, and ``poll`` reports when it takes more.
     """
 
@@ -51,7 +51,7 @@ class WorkerChannel:
                 while self.unsent:
                     del self.unsent[: self.socket.send(self.unsent)]
         except OSError:
-            # The worker is gone: the reporter sees the end of its channel and fails what it held.
+            # The worker is gone: the loop sees the end of its channel and loses what it held.
             self.alive = False
             self.unsent.clear()
         if self.poll is not None and waited != bool(self.unsent):
@@ -59,7 +59,7 @@ class WorkerChannel:
 
 
 class Dispatcher:
-    """Queries for which no worker has a free slot wait here, as arrays, in LoadGen's order.
+    """Queries for which no worker has a free slot wait here, as arrays, in the order of their issue.
 
     ``on_unserved`` receives the queries that are left when all workers have died, sample indexes by id.
     """
@@ -77,7 +77,7 @@ class Dispatcher:
         self._pending: list[npt.NDArray[np.void]] = []
 
     def issue(self, query_ids: list[int], sample_indexes: list[int]) -> None:
-        """LoadGen's IssueQuery; the ids and indexes of one query's samples."""
+        """The ids and sample indexes of queries; for LoadGen its IssueQuery, with one query's samples."""
         now = time.monotonic_ns()
         self._counters[Counter.ISSUED] += len(query_ids)
         with self.lock:

@@ -1,30 +1,34 @@
-"""The process that keeps a number of requests in flight: each one that ends is replaced at once.
+"""A number of requests in flight: each one that ends is replaced at once.
 
-Its dialogue is that of sut/rows/issuer.py, and ("concurrency", (requests, seconds)) changes the number: in
-even steps over the seconds, so that the new requests do not stay in step with each other. It ends by an abort
-only. Samples come in the order of the dataset, and again from its start, without a break between
-two numbers. A query's id counts the queries.
+The command ("concurrency", (requests, seconds)) changes the number: in even steps over the seconds, so that
+the new requests do not stay in step with each other. The loop ends by an abort only. Samples come in the
+order of the dataset, and again from its start, without a break between two numbers. A query's id counts the
+queries.
 """
 
-import socket
 import time
 from collections.abc import Sequence
-from multiprocessing.connection import Connection as Pipe
+from dataclasses import dataclass
 from typing import Any
 
-from harness.record.resolved_plan import Cpus
-from sut.ipc.counters import CounterBoard
-from sut.loadgen.dispatcher import WorkerChannel
-from sut.rows.issuer import Issuer, issue_until_done
+from sut.issuers.dispatcher import WorkerChannel
+from sut.issuers.loop import IssuingLoop, IssuingProcess
 
 _SHORTEST_S = 0.001  # between two new requests of a rise: what epoll can wait
 
 
-def closed_loop_main(
-    samples: int, sockets: Sequence[socket.socket], board: CounterBoard, control: Pipe, cores: Cpus
-) -> None:
-    """Entry point of the process."""
-    issue_until_done(lambda *parts: ClosedLoop(samples, *parts), sockets, board, control, cores)
+@dataclass(frozen=True, slots=True)
+class ClosedLoop:
+    """Issues samples of a dataset of this size, again and again."""
+
+    samples: int
+    name: str = "the process that keeps requests in flight"
+    first_tokens: bool = False
+    keeps_answers: bool = False
+
+    def run(self, process: IssuingProcess) -> None:
+        """Keep the commanded number in flight until an abort."""
+        InFlightLoop(self.samples, process, process.started()).run()
 
 
 class Rise:
@@ -50,13 +54,11 @@ class Rise:
         return max(_SHORTEST_S, self._seconds / (self.end - self._start))
 
 
-class ClosedLoop(Issuer):
-    """Replaces what has ended, up to the number of now."""
+class InFlightLoop(IssuingLoop):
+    """Replaces what has ended, up to the current number."""
 
-    def __init__(
-        self, samples: int, channels: Sequence[WorkerChannel], counters: memoryview, control: Pipe
-    ) -> None:
-        super().__init__(channels, counters, control)
+    def __init__(self, samples: int, process: IssuingProcess, channels: Sequence[WorkerChannel]) -> None:
+        super().__init__(process, channels)
         self._samples = samples
         self._rise = Rise(0, 0, 0, 0)
         self._next = 0
@@ -64,7 +66,7 @@ class ClosedLoop(Issuer):
     @property
     def done(self) -> bool:
         """Whether no worker is left; otherwise the supervisor ends the loop."""
-        return not self.served
+        return not self.is_served
 
     def commanded(self, word: str, value: Any) -> bool:
         """Change the number."""

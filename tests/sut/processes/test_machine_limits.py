@@ -5,7 +5,7 @@ import resource
 import pytest
 
 from harness.errors import ConfigError
-from sut.supervisor.machine_limits import (
+from sut.processes.machine_limits import (
     MachineLimits,
     hard_descriptor_limit,
     local_ports,

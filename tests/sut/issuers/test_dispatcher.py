@@ -9,7 +9,7 @@ import pytest
 
 from sut.ipc.counters import Counter, CounterBoard
 from sut.ipc.messages import ASSIGNMENT_STRUCT
-from sut.loadgen.dispatcher import Dispatcher, WorkerChannel
+from sut.issuers.dispatcher import Dispatcher, WorkerChannel
 
 
 class Rig:

@@ -13,7 +13,7 @@ from tests.runs import ROOT
 SIGNAL_DURING_START = """
 import os, signal, sys, threading, time
 from multiprocessing import util
-from sut.supervisor.spawn import spawn, stop
+from sut.processes.spawn import spawn, stop
 from harness.cli.signals import InterruptedRun, interruptible, leave_on_signals
 
 number = int(sys.argv[1])

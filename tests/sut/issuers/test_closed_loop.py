@@ -9,8 +9,9 @@ import pytest
 
 from sut.ipc.counters import CounterBoard
 from sut.ipc.messages import ASSIGNMENT_STRUCT, COMPLETE, FIRST, TokenMessageWriter
-from sut.loadgen.dispatcher import WorkerChannel
-from sut.peak.closed_loop import ClosedLoop, Rise
+from sut.issuers.closed_loop import InFlightLoop, Rise
+from sut.issuers.dispatcher import WorkerChannel
+from sut.issuers.loop import IssuingProcess
 from tests.kit import PATIENCE_S, wait_until
 
 SAMPLES = 5
@@ -36,7 +37,8 @@ class Loop:
         self.workers = [pair[1] for pair in pairs]
         self.control, theirs = Pipe()
         channels = [WorkerChannel(pair[0], 0) for pair in pairs]
-        self.loop = ClosedLoop(SAMPLES, channels, CounterBoard(1).row(0), theirs)
+        process = IssuingProcess((), CounterBoard(1).row(0), theirs)
+        self.loop = InFlightLoop(SAMPLES, process, channels)
         self.thread = threading.Thread(target=self.loop.run, daemon=True)
         self.thread.start()
         self.held = [[] for _ in self.workers]  # (query id, sample) of each worker

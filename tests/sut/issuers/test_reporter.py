@@ -20,9 +20,10 @@ import pytest
 from harness.config.scenario import needs_first_tokens
 from sut.ipc.counters import CounterBoard
 from sut.ipc.messages import ASSIGNMENT_STRUCT, COMPLETE, FAILED, FIRST, TOKEN_MESSAGE_STRUCT
+from sut.issuers.dispatcher import Dispatcher, WorkerChannel
+from sut.issuers.loop import ChannelLoop
+from sut.issuers.reporter import Reporter
 from sut.loadgen import binding
-from sut.loadgen.dispatcher import Dispatcher, WorkerChannel
-from sut.loadgen.reporter import Reporter
 
 SAMPLES = 12
 END_S = 120
@@ -115,8 +116,8 @@ def test_what_is_issued_after_the_end_is_not_lost():
     """A test that ends early hangs up on its workers; LoadGen issues queries until its process is gone."""
     ours, theirs = socket.socketpair()
     channel = WorkerChannel(ours, 0)
-    reporter = Reporter([channel], first_tokens=True)
-    dispatcher = Dispatcher([channel], CounterBoard(1).row(0), reporter.fail)
+    reporter = Reporter(first_tokens=True)
+    dispatcher = Dispatcher([channel], CounterBoard(1).row(0), reporter.lose)
     reporter.stopping = True
     ours.shutdown(socket.SHUT_WR)
     for query in range(3):
@@ -146,15 +147,15 @@ def loadgen_child(workers, scenario, accuracy, folder, pipe):
     for (_, theirs), worker in zip(pairs, workers, strict=True):
         FakeWorker(theirs, WORKERS[worker]).start()
     channels = [WorkerChannel(ours, 0) for ours, _ in pairs]
-    reporter = Reporter(channels, first_tokens=needs_first_tokens(scenario))
-    dispatcher = Dispatcher(channels, CounterBoard(1).row(0), reporter.fail)
-    reporter.start(dispatcher)
-    binding.run_test(settings, spec, dispatcher.issue, lambda indexes: None, lambda indexes: None)
+    reporter = Reporter(first_tokens=needs_first_tokens(scenario))
+    loop = ChannelLoop(channels, CounterBoard(1).row(0), reporter)
+    reporting = threading.Thread(target=loop.run, daemon=True)
+    reporting.start()
+    binding.run_test(settings, spec, loop.dispatcher.issue, lambda indexes: None, lambda indexes: None)
     reporter.stopping = True
-    for channel in channels:
-        if channel.alive:
-            channel.socket.shutdown(socket.SHUT_WR)
-    assert reporter.join(90)
+    loop.hang_up()
+    reporting.join(90)
+    assert not reporting.is_alive()
     pipe.send((reporter.lost, reporter.calls.tolist()))
     os._exit(0)
 
@@ -203,7 +204,7 @@ def ending(*workers, scenario="Server", accuracy=False):
     with TemporaryDirectory() as folder:
         Path(folder, "user.conf").write_text(USER_CONF)
         context = multiprocessing.get_context("forkserver")  # clean like spawn; imports only once
-        context.set_forkserver_preload(["numpy", "mlperf_loadgen", "sut.loadgen.reporter"])
+        context.set_forkserver_preload(["numpy", "mlperf_loadgen", "sut.issuers.reporter"])
         ours, theirs = context.Pipe()
         arguments = (workers, scenario, accuracy, folder, theirs)
         process = context.Process(target=loadgen_child, args=arguments, daemon=True)

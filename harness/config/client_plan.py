@@ -1,0 +1,71 @@
+"""The client's part of a plan, from the options that all programs share. Everything is checked."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import get_args
+
+from harness.config.benchmark import Benchmark
+from harness.config.deadlines import (
+    FailurePolicy,
+    resolve_deadlines,
+    resolve_preflight,
+    unused_deadlines,
+)
+from harness.config.generation import SamplingParameters
+from harness.config.option_checks import check_choice, optional_count, optional_file
+from harness.config.plans import ClientPlan
+from harness.config.run_options import SERVER_URL, Backend, ClientOptions
+from harness.config.server_urls import parse_server_urls
+from harness.errors import ConfigError
+
+MOST_WORKERS = 512  # more than any machine has cores
+_MOST_CONCURRENCY = 1 << 20  # more than a machine has ports
+
+
+def resolve_client(
+    options: ClientOptions,
+    benchmark: Benchmark,
+    parameters: SamplingParameters,
+    policy: FailurePolicy,
+    log_dir: Path,
+    *,
+    every_replica: bool = False,
+    deviations: tuple[str, ...] = (),
+    warnings: tuple[str, ...] = (),
+) -> ClientPlan:
+    """The options checked, with what a program decides by itself. Raises ConfigError.
+
+    ``every_replica``: replicas are measured, so that --min-replicas is refused. ``deviations`` and
+    ``warnings`` are those of the program, beside the options' own.
+    """
+    streams = parameters.stream
+    return ClientPlan(
+        benchmark=benchmark,
+        input_file=options.input_file.absolute(),
+        parameters=parameters,
+        backend=options.backend,
+        server_urls=_server_urls(options.backend, options.server_url),
+        ca_file=optional_file("--ca-file", options.ca_file),
+        preflight=resolve_preflight(options, every_replica=every_replica),
+        num_workers=optional_count("--num-workers", options.num_workers, MOST_WORKERS),
+        max_concurrency=optional_count("--max-concurrency", options.max_concurrency, _MOST_CONCURRENCY),
+        deadlines=resolve_deadlines(options, streams=streams, max_new_tokens=parameters.max_new_tokens),
+        policy=policy,
+        resume=options.resume,
+        log_dir=log_dir.absolute(),
+        dry_run=options.dry_run,
+        deviations=deviations,
+        warnings=(*options.warnings, *warnings, *unused_deadlines(options, streams=streams)),
+    )
+
+
+def _server_urls(backend: Backend, given: str | Sequence[str]) -> tuple[str, ...]:
+    check_choice("backend", backend, get_args(Backend))
+    values = (given,) if isinstance(given, str) else given
+    if backend != "embedded":
+        return parse_server_urls(values or (SERVER_URL,))
+    if values:
+        raise ConfigError(
+            f"--server-url {values[0]}: --backend embedded starts its own server; remove one of the two flags"
+        )
+    return ()

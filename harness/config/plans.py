@@ -1,0 +1,111 @@
+"""The plan of a run as values: the client's part, and LoadGen's, which holds it.
+
+Both are in run.json. They are made by client_plan.py and run_plan.py.
+"""
+
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from harness.config.benchmark import Benchmark, DatasetRule
+from harness.config.deadlines import Deadlines, FailurePolicy, PreflightLimits
+from harness.config.generation import SamplingParameters
+from harness.config.loadgen_settings import Number, Setting
+from harness.config.run_options import Backend
+from harness.config.scenario import Scenario
+from harness.files import AUDIT_CONFIG
+
+TestMode = Literal["performance", "accuracy"]
+
+
+class ClientPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that the client needs to send queries, whoever issues them. Paths are absolute."""
+
+    benchmark: Benchmark
+    input_file: Path
+    """the dataset"""
+    parameters: SamplingParameters
+    """generation parameters, as every request carries them"""
+    backend: Backend
+    """`sglang`, `pytorch`, `vllm`, `trtllm`, `openai` or `embedded`"""
+    server_urls: tuple[str, ...]
+    ca_file: Path | None
+    preflight: PreflightLimits
+    """seconds that the questions to a server, its trial request and its start may take, the latter with
+    `--wait-for-servers`; how many replicas are enough with `--min-replicas`"""
+    num_workers: int | None
+    """as asked for; `placement.workers` is the number in use"""
+    max_concurrency: int | None
+    """as asked for; `concurrency` is the number in use"""
+    deadlines: Deadlines
+    """seconds that a request may take"""
+    policy: FailurePolicy
+    """when the run ends early, and how often a query is sent again"""
+    resume: bool
+    log_dir: Path
+    """the folder of all files of the run"""
+    dry_run: bool
+    deviations: tuple[str, ...] = ()
+    """deviations that follow from the flags alone; the record's `deviations` has all of them"""
+    warnings: tuple[str, ...] = ()
+    """about the flags"""
+
+
+class ComplianceSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """A compliance test: its audit settings by conf key, and the dataset that it asks for."""
+
+    test: str
+    dataset: DatasetRule
+    settings: dict[str, Number]
+    text: str
+    """the audit.config that LoadGen read"""
+    official: bool
+    """whether the run was to be refused with any deviation"""
+    deviations: tuple[str, ...] = ()
+
+
+class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """One LoadGen test, every choice resolved. Paths are absolute."""
+
+    client: ClientPlan
+    """what does not concern LoadGen"""
+    scenario: Scenario
+    mode: TestMode
+    """`performance` or `accuracy`"""
+    model_key: str
+    """LoadGen's key of the model in conf files"""
+    max_samples: int | None
+    dcgm_urls: tuple[str, ...] = ()
+    """exporters of the servers' GPUs (`--dcgm-url`)"""
+    user_conf: Path
+    mlperf_conf: Path | None
+    round_settings: dict[str, Setting] = {}
+    """of an earlier round (`--round`), in place of those inside LoadGen"""
+    audit_config: Path | None
+    """the user's file"""
+    audit_text: str | None
+    """audit settings on top of all others, as LoadGen read them"""
+    audit: ComplianceSettings | None = None
+    """of a compliance test"""
+
+    @property
+    def kept_audit_config(self) -> Path | None:
+        """The file from which LoadGen reads the audit settings, beside its logs."""
+        return None if self.audit_text is None else self.client.log_dir / AUDIT_CONFIG
+
+    @property
+    def results_dir(self) -> Path:
+        """The folder that is moved aside before another run; a test's verdict and logs move together."""
+        return self.client.log_dir if self.audit is None else self.client.log_dir.parent
+
+    @property
+    def accuracy(self) -> bool:
+        """Whether LoadGen logs every answer."""
+        return self.mode == "accuracy"
+
+    @property
+    def title(self) -> str:
+        """``gpt-oss-120b, server, performance``, or the compliance test."""
+        test = self.mode if self.audit is None else self.audit.test
+        return f"{self.client.benchmark.name}, {self.scenario}, {test}"

@@ -1,0 +1,35 @@
+"""Rows of a dataset, each issued once, in order. A query's id is its position among the rows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sut.issuers.dispatcher import WorkerChannel
+from sut.issuers.loop import IssuingLoop, IssuingProcess
+
+
+@dataclass(frozen=True, slots=True)
+class RowsInOrder:
+    """Issues these samples; workers get them as slots become free."""
+
+    rows: Sequence[int]
+    name: str = "the process that issues the rows"
+    first_tokens: bool = False
+    keeps_answers: bool = True
+
+    def run(self, process: IssuingProcess) -> None:
+        """Issue all rows at once and wait for their ends."""
+        RowsLoop(self.rows, process, process.started()).run()
+
+
+class RowsLoop(IssuingLoop):
+    """All rows at once."""
+
+    def __init__(
+        self, rows: Sequence[int], process: IssuingProcess, channels: Sequence[WorkerChannel]
+    ) -> None:
+        super().__init__(process, channels)
+        self._rows = rows
+
+    def begin(self) -> None:
+        """Issue everything."""
+        self.issue(range(len(self._rows)), self._rows)

@@ -1,0 +1,167 @@
+"""LoadGen's part between the plan and the first query: dataset, conf files, and the rules."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.config import rule_checks
+from harness.config.audit_config import test_named
+from harness.config.expected_queries import expected_queries
+from harness.config.loadgen_conf import Conf, ConfKey, parse_conf, read_conf
+from harness.config.loadgen_settings import ACCURACY_MODE, PERFORMANCE_MODE, TEST_MODES, Number, Setting
+from harness.config.plans import RunPlan
+from harness.dataset.samples import SampleSet, load_samples, prompt_efforts
+from harness.errors import ConfigError
+from harness.files import AUDIT_CONFIG
+from harness.record.resolved_plan import Settled
+from sut.prepare import PreparedClient
+
+# LoadGen's own rates: queries (Server) or samples (Offline) each second, ms of a query in SingleStream.
+_LOADGEN_RATES = {"target_qps": "1 per second", "target_latency": "10 ms"}
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """The files of a run: the dataset, and what the conf files set for its model and scenario."""
+
+    samples: SampleSet
+    settings: Mapping[str, Number]
+    """by LoadGen's key, with those of an audit.config"""
+    audit: Mapping[str, Number] | None
+    """those of an audit.config alone, None without one"""
+    warnings: tuple[str, ...]
+    """about the flags, and the rows that LoadGen skips"""
+
+
+def read_inputs(plan: RunPlan, *, rate_follows: bool = False) -> Inputs:
+    """Read and check the files of a plan. Raises ConfigError and DatasetError.
+
+    ``rate_follows``: the runs have a rate of their own, so that the file's is not missed.
+    """
+    run = ConfKey(plan.model_key, plan.scenario.loadgen, interactive=bool(plan.scenario.key_suffix))
+    user = read_conf(plan.user_conf, run)
+    mlperf = Conf() if plan.mlperf_conf is None else read_conf(plan.mlperf_conf, run, "mlperf")
+    audit, skipped = _audit_settings(plan, run)
+    settings = {**mlperf.settings, **user.settings, **(audit or {})}
+    client = plan.client
+    samples = load_samples(
+        client.input_file, vocabulary_size=client.benchmark.vocabulary_size, max_samples=plan.max_samples
+    )
+    rates = () if rate_follows else _rate_warnings(plan, settings)
+    warnings = (*client.warnings, *mlperf.warnings, *user.warnings, *skipped, *rates)
+    return Inputs(samples, settings, audit, warnings)
+
+
+def _audit_settings(plan: RunPlan, run: ConfKey) -> tuple[Mapping[str, Number] | None, tuple[str, ...]]:
+    """The audit settings of this run and what LoadGen skips of them. Raises ConfigError for another mode."""
+    if plan.audit is not None:
+        return plan.audit.settings, ()
+    if plan.audit_text is None:
+        return None, ()
+    source = f"--audit-config {plan.audit_config}"
+    conf = parse_conf(plan.audit_text, source, run, "audit")
+    wanted, mode = _mode_number(accuracy=plan.accuracy), conf.settings.get("mode")
+    if mode not in (None, wanted):
+        flag = "omit --accuracy" if plan.accuracy else "add --accuracy"
+        remedy = flag if mode == _mode_number(accuracy=not plan.accuracy) else "remove the row"
+        raise ConfigError(
+            f"{source}: mode = {mode}, but a run in {plan.mode} mode needs {wanted}: "
+            f"LoadGen would run another mode than asked for; {remedy}"
+        )
+    return conf.settings, conf.warnings
+
+
+def _mode_number(*, accuracy: bool) -> int:
+    return TEST_MODES.index(ACCURACY_MODE if accuracy else PERFORMANCE_MODE)
+
+
+def _rate_warnings(plan: RunPlan, settings: Mapping[str, Number]) -> Iterator[str]:
+    """A warning where the conf file has no rate for this model and scenario: LoadGen then has its own."""
+    key = plan.scenario.rate_key
+    if key not in settings:
+        yield (
+            f"{plan.user_conf}: no row sets {key} for {plan.model_key} and "
+            f"{plan.scenario.loadgen}: LoadGen takes its own, {_LOADGEN_RATES[key]}"
+        )
+
+
+def settle(plan: RunPlan, inputs: Inputs, prepared: PreparedClient, readback: dict[str, Setting]) -> Settled:
+    """What the record adds to the plan."""
+    return Settled(
+        samples=len(inputs.samples),
+        dataset_sha256=inputs.samples.sha256,
+        placement=prepared.placement,
+        concurrency=prepared.concurrency,
+        audit_settings=None if inputs.audit is None else dict(inputs.audit),
+        loadgen_settings=readback,
+        conf_warnings=inputs.warnings,
+        expected=expected_queries(
+            readback, plan.scenario.loadgen, len(inputs.samples), accuracy=plan.accuracy
+        ),
+    )
+
+
+def rule_deviations(plan: RunPlan, inputs: Inputs, readback: Mapping[str, Setting]) -> tuple[str, ...]:
+    """LoadGen's settings and the dataset against the rules.
+
+    Raises ConfigError for settings that LoadGen reads back differently and that nobody asked for.
+    """
+    return (
+        *plan.client.deviations,
+        *_setting_deviations(plan, inputs, readback),
+        *_dataset_deviations(plan, inputs.samples),
+    )
+
+
+def require_official(plan: RunPlan, deviations: tuple[str, ...]) -> None:
+    """Refuse an official compliance test that deviates. Raises ConfigError."""
+    if deviations and plan.audit is not None and plan.audit.official:
+        raise ConfigError(
+            f"{plan.audit.test} would not be official: {'; '.join(deviations)}; "
+            "remove what deviates, or add --non-official to run it anyway"
+        )
+
+
+def stray_audit_config(plan: RunPlan) -> str | None:
+    """A warning when the working directory holds an audit.config: other harnesses use it without a flag."""
+    stray = Path(AUDIT_CONFIG).absolute()
+    if not stray.exists() or plan.audit_config == stray:
+        return None
+    return f"{stray} is not used: the audit settings of a run are those of --audit-config"
+
+
+def _audit_deviation(audit: Mapping[str, Number]) -> str:
+    return f"audit settings are in force ({_test_name(audit)}): no result of a performance or accuracy run"
+
+
+def _test_name(audit: Mapping[str, Number]) -> str:
+    return test_named(audit) or "of no known test"
+
+
+def _setting_deviations(plan: RunPlan, inputs: Inputs, readback: Mapping[str, Setting]) -> tuple[str, ...]:
+    locked = rule_checks.locked_settings(
+        plan.client.benchmark,
+        plan.scenario,
+        accuracy=plan.accuracy,
+        audit=None if plan.audit is None else plan.audit.settings,
+    )
+    found = rule_checks.setting_deviations(locked, readback, inputs.settings, len(inputs.samples))
+    if plan.audit is None and inputs.audit is not None:
+        found = (_audit_deviation(inputs.audit), *found)
+    if plan.scenario.one_query and not plan.accuracy and plan.audit is None:
+        found += rule_checks.offline_deviations(readback, plan.client.benchmark.dataset(accuracy=False))
+    if plan.mlperf_conf is not None:
+        found += (f"--mlperf-conf {plan.mlperf_conf} is used in place of LoadGen's own mlperf.conf",)
+    return found
+
+
+def _dataset_deviations(plan: RunPlan, samples: SampleSet) -> tuple[str, ...]:
+    markers = plan.client.benchmark.reasoning_effort_ids
+    if plan.audit is not None:
+        rule = plan.audit.dataset
+    else:
+        with_audit = plan.audit_text is not None
+        rule = rule_checks.dataset_rule(
+            plan.client.benchmark, accuracy=plan.accuracy, audit=with_audit, samples=len(samples)
+        )
+    return rule_checks.dataset_deviations(rule, len(samples), prompt_efforts(samples, markers), bool(markers))
