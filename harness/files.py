@@ -25,7 +25,7 @@ ACCURACY_TEXT = "accuracy.txt"  # the evaluator's output, as a submission holds 
 ACCURACY_RESULT = "accuracy_result.json"  # the evaluator's result, for report.html
 REPORT = "report.html"
 PROGRESS = "progress.jsonl"  # see harness/report/progress_log.py
-GRADING_PROGRESS = "grading_progress.json"  # while its log is graded: see harness/grading/reports/progress.py
+GRADING_PROGRESS = "grading_progress.json"  # of its log, while it is graded
 SERVER_METRICS = "server_metrics.parquet"  # see harness/record/server_metrics.py
 # Folders of the logs in a submission, and in a verified compliance test:
 PERFORMANCE, ACCURACY = Path("performance/run_1"), Path("accuracy")

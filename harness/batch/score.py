@@ -16,7 +16,7 @@ from harness.batch.formats import cut_off, read_ids, require_other, writing
 from harness.batch.meteor import find_wordnet, meteor_scores
 from harness.errors import EXIT_THRESHOLD, EXIT_VALID, ConfigError, DatasetError
 from harness.files import read_decoded
-from harness.grading.reports.progress import ProgressBar
+from harness.grading.reports.grading_progress import ProgressBar
 from harness.rows.attempts import require_writable
 from harness.text import show
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 import msgspec
 
 from harness.config.benchmark import Benchmark, DatasetRule
-from harness.grading.references import Reference
+from harness.grading.evaluation.references import Reference
 from harness.loadgen_logs.accuracy_log import AccuracyLog
 
 RULE = "=" * 80

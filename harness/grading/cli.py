@@ -1,8 +1,10 @@
 """The command line of eval_mlperf_accuracy.py. Imports stay light: ``--help`` answers at once."""
 
 import argparse
+from collections.abc import Callable
 from dataclasses import MISSING, fields
 from pathlib import Path
+from typing import Any
 
 from harness.cli.main import exit_code_of
 from harness.cli.parser import SIGNAL_CODES, Parser, Synonym, add_benchmark
@@ -11,6 +13,7 @@ from harness.errors import EXIT_THRESHOLD, EXIT_VALID
 from harness.files import PARQUET_SUFFIXES, PICKLE_SUFFIXES
 from harness.grading.evaluation_options import RULES, EvaluationOptions
 
+Publish = Callable[[Path, dict[str, Any]], None]
 _DEFAULTS = {field.name: field.default for field in fields(EvaluationOptions) if field.default is not MISSING}
 _EXIT_CODES = f"Exit codes: 0 target met, 5 target not met, 2 input that cannot be graded, {SIGNAL_CODES}."
 # Of both programs:
@@ -187,25 +190,25 @@ def _require_workers(parser: argparse.ArgumentParser, workers: int | None) -> No
         parser.error(f"--num-lcb-workers {workers}: expected at least 1")
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Parse flags, score the outputs, and return the exit code."""
+def main(argv: list[str] | None = None, publish: Publish = lambda folder, result: None) -> int:
+    """Parse flags, score the outputs, and return the exit code; ``publish`` as in evaluator.py."""
     options = parse_options(argv)
-    return exit_code_of("eval_mlperf_accuracy.py", "info", lambda: _run(options))
+    return exit_code_of("eval_mlperf_accuracy.py", "info", lambda: _run(options, publish))
 
 
-def accuracy_main(argv: list[str] | None = None) -> int:
+def accuracy_main(argv: list[str] | None = None, publish: Publish = lambda folder, result: None) -> int:
     """The same for eval_accuracy.py."""
     options = parse_accuracy_options(argv)
-    return exit_code_of("eval_accuracy.py", "info", lambda: _run(options))
+    return exit_code_of("eval_accuracy.py", "info", lambda: _run(options, publish))
 
 
-def _run(options: EvaluationOptions) -> int:
+def _run(options: EvaluationOptions, publish: Publish) -> int:
     try:
         with interruptible():
             # Everything heavy is imported only when there is something to score.
-            from harness.grading.command import run
+            from harness.grading.evaluator import run
 
-            return EXIT_VALID if run(options) else EXIT_THRESHOLD
+            return EXIT_VALID if run(options, publish) else EXIT_THRESHOLD
     except InterruptedRun as interruption:
         interruption.add_note(_kept(options))
         raise
@@ -213,7 +216,7 @@ def _run(options: EvaluationOptions) -> int:
 
 def _kept(options: EvaluationOptions) -> str:
     """The note on what an interrupted call keeps for the next one."""
-    from harness.grading.livecodebench.journal import journal_path
+    from harness.grading.livecodebench.program_journal import journal_path
 
     journal = journal_path(options.output_file, options.mlperf_log)
     verdicts = journal.read_bytes().count(b"\n") if journal.is_file() else 0

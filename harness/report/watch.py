@@ -16,7 +16,7 @@ from harness.analysis.replicas import SLOWER
 from harness.cli.streams import control
 from harness.errors import ConfigError
 from harness.files import GRADING_PROGRESS, PROGRESS, RUN_RECORD
-from harness.grading.reports.progress import GradingProgress, read_grading
+from harness.grading.reports.grading_progress import GradingProgress, read_grading
 from harness.record.run_record import RunRecord
 from harness.report.progress_line import duration
 from harness.report.progress_log import Latencies, ProgressLine, read_progress

@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
-from harness.grading.reports.progress import ProgressBar
+from harness.grading.reports.grading_progress import ProgressBar
 from harness.record.resolved_plan import ServerInfo
 from harness.report.next_step import resuming_command, scoring_command
 from harness.report.progress_line import ProgressPrinter, ProgressSnapshot

@@ -11,7 +11,13 @@ import numpy as np
 from harness.config.benchmark import Benchmark
 from harness.dataset.model_tokenizer import TOKENIZER_FILE, load_tokenizer
 from harness.errors import ConfigError, GradingError
-from harness.grading.decoding.output import THOUGHT_END, Answer, TextOutput, ThinkingText, repeats_itself
+from harness.grading.decoding.output import (
+    THOUGHT_END,
+    SampleTokens,
+    TextOutput,
+    ThinkingText,
+    repeats_itself,
+)
 from harness.loadgen_logs.accuracy_log import TokenIds
 
 if TYPE_CHECKING:
@@ -133,7 +139,7 @@ class ModelDecoder:
         ids = np.fromiter(tokenizer.get_vocab(with_added_tokens=True).values(), np.int64)
         self._known[ids[ids < benchmark.vocabulary_size]] = True
 
-    def output(self, entry: Answer) -> TextOutput | ThinkingText:
+    def output(self, entry: SampleTokens) -> TextOutput | ThinkingText:
         """As OutputDecoder."""
         ids = entry.token_ids
         size = self._benchmark.vocabulary_size

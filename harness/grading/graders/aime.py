@@ -8,8 +8,6 @@ import re
 from collections.abc import Sequence
 
 from harness.grading.decoding.output import Output
-from harness.grading.decoding.screen import Screen
-from harness.grading.grade import BOTH_MODES, RIGHT_OR_WRONG, Grade, Reason, answered, unanswered
 from harness.grading.graders.statements import (
     READ_CHARACTERS,
     Sentences,
@@ -26,15 +24,13 @@ from harness.grading.graders.statements import (
     read_text,
 )
 from harness.grading.graders.units import ADJECTIVES, COUNTED, MEASURES
+from harness.grading.scoring.grade import Grade, Reason, answered, unanswered
 
 LARGEST = 999
 _MAX_DIGITS = 50  # longer digit strings are no answers by the strict rules
 _OFFICIAL_BOXED = re.compile(r"\\boxed{\s*(\d+)\s*}")
 # "Answer: 42." has none by the official rule: the digits may not be followed by a full stop.
 _OFFICIAL_ANSWER = re.compile(r"Answer:\s*(\d++)(?!\.)\b", re.IGNORECASE)
-_BOXED_SCREEN = Screen(("\\boxed{",), re.compile(r"\\boxed{\s*+(?:\d|\ufffd|$)"))
-# "\u017f" (long s) is an "s" to IGNORECASE.
-_ANSWER_SCREEN = Screen(("answer:", "an\u017fwer:"), re.compile(r"answer:\s*+(?:\d|\ufffd|$)", re.IGNORECASE))
 
 # Possessive or bounded quantifiers throughout: no text may take more than linear time.
 _UNSEEN = re.compile(
@@ -118,13 +114,6 @@ _BOLD = re.compile(
 )
 
 
-METRICS = RIGHT_OR_WRONG
-MODES = BOTH_MODES
-FIRST_ENTRY_COUNTS = False
-MISSING_ARE_WRONG = True
-NAMES_QUESTION = False
-
-
 def check_reference(value: object) -> str:
     """The true integer without leading zeros."""
     text = str(int(value) if isinstance(value, float) and value.is_integer() else value).strip()
@@ -135,12 +124,7 @@ def check_reference(value: object) -> str:
 
 def official(output: Output, truth: str) -> Grade:
     """The grade by the published rules."""
-    # What is last in the tail is last in the text, and the tail is short.
-    found = (
-        last_match(_OFFICIAL_BOXED, output.suffix)
-        or (last_match(_OFFICIAL_BOXED, output.text) if output.may_match(_BOXED_SCREEN) else None)
-        or (last_match(_OFFICIAL_ANSWER, output.text) if output.may_match(_ANSWER_SCREEN) else None)
-    )
+    found = last_match(_OFFICIAL_BOXED, output.text) or last_match(_OFFICIAL_ANSWER, output.text)
     value = None if found is None else _official_integer(found[1])
     if found is None or value is None or value > LARGEST:
         return unanswered(output.defect or Reason.NO_ANSWER)

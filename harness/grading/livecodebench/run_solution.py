@@ -4,11 +4,11 @@ import contextlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from harness.grading.grade import Mode, Reason
 from harness.grading.livecodebench import compare
 from harness.grading.livecodebench.release import Example
 from harness.grading.sandbox.jail import protocol
-from harness.grading.sandbox.process import SandboxLostError, SandboxProcess
+from harness.grading.sandbox.sandbox_process import SandboxLostError, SandboxProcess
+from harness.grading.scoring.grade import GradingMode, Reason
 
 TEST_S = 60.0
 # A thread that is not joined races with the end of the official runner's test and may finish first by chance.
@@ -69,7 +69,7 @@ def run_solution(
     process: SandboxProcess, job: protocol.Job, tests: Iterable[Example], limits: RunLimits
 ) -> ProgramResult:
     """The result of a solution; ``tests`` is read once. Raises SandboxLostError when the sandbox died."""
-    if job.mode == Mode.STRICT or not _may_race(job.code):
+    if job.mode == GradingMode.STRICT or not _may_race(job.code):
         return _run(process, job, tests, limits)
     cases = list(tests)
     runs = [_run(process, job, cases, limits)]

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import GradingError
-from harness.grading.grade import Mode, Progress, Reason, Task
 from harness.grading.livecodebench.index import ProblemIndex
-from harness.grading.livecodebench.journal import ResultJournal, task_key
+from harness.grading.livecodebench.program_journal import ResultJournal, task_key
 from harness.grading.livecodebench.run_solution import TEST_S, ProgramResult, RunLimits, run_with_retry
 from harness.grading.sandbox.jail import protocol
-from harness.grading.sandbox.process import SandboxLostError, SandboxProcess
+from harness.grading.sandbox.sandbox_process import SandboxLostError, SandboxProcess
 from harness.grading.sandbox.tiers import GIB, MEMORY_LIMIT, MIB, Sandbox
+from harness.grading.scoring.grade import GradingMode, Progress, Reason, Task
 
 _MEMORY_SHARE = 0.8  # of what is free: programs are looked at ten times a second and grow in between
 _LARGEST_SHARE, _SMALLEST_SHARE = GIB, 128 * MIB
@@ -39,7 +39,7 @@ class ProgramTask(Task):
     ``above``: blocks of the answer above the code, where it is not yet known which of them is the solution.
     """
 
-    mode: Mode
+    mode: GradingMode
     question_id: str
     code: str
     above: tuple[str, ...] = ()

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import GradingError
-from harness.grading.evaluate import GradedSample
-from harness.grading.grade import FailedTest, Grade, Mode, Reason
-from harness.grading.graders import LIVECODEBENCH
+from harness.grading.decoding.output_sources import Outputs
+from harness.grading.evaluation.evaluate import GradedSample
+from harness.grading.evaluation.references import Reference
+from harness.grading.graders.grader import LIVECODEBENCH
 from harness.grading.livecodebench.index import ProblemIndex
-from harness.grading.outputs import Outputs
-from harness.grading.references import Reference
+from harness.grading.scoring.grade import FailedTest, Grade, GradingMode, Reason
 from harness.text import counted, legible, printable
 
 _HTML_SUFFIXES = (".html", ".htm")
@@ -172,7 +172,7 @@ class _Texts:
 
     def _grades(self, sample: GradedSample) -> Iterator[tuple[str, str]]:
         """What was found by the rules of each mode, equal grades once."""
-        found: list[tuple[Grade, list[Mode]]] = []
+        found: list[tuple[Grade, list[GradingMode]]] = []
         for mode, grade in sample.grades.items():
             same = next((modes for one, modes in found if _is_same(one, grade)), None)
             if same is None:

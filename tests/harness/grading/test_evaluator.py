@@ -20,13 +20,13 @@ from msgspec import structs
 from harness.config.benchmark import load_benchmark
 from harness.dataset import tokenizer
 from harness.files import GRADING_PROGRESS
-from harness.grading.grade import Reason
-from harness.grading.graders import LIVECODEBENCH
-from harness.grading.livecodebench import journal, packages
+from harness.grading.graders.grader import LIVECODEBENCH
+from harness.grading.livecodebench import packages, program_journal
 from harness.grading.livecodebench.run_solution import ProgramResult
-from harness.grading.reports import progress
-from harness.grading.sandbox.probe import choose_sandbox
+from harness.grading.reports import grading_progress
+from harness.grading.sandbox.tier_probe import choose_sandbox
 from harness.grading.sandbox.tiers import Tier
+from harness.grading.scoring.grade import Reason
 from tests.harness.grading.conftest import Result, evaluated
 from tests.harness.grading.logs import array, entry, harmony_ids, write_log
 from tests.harness.grading.samples import REFERENCE, RELEASE, references, right_answer
@@ -51,7 +51,7 @@ def one_probe() -> Iterator[None]:
     """The sandbox is chosen once for all tests."""
     with pytest.MonkeyPatch.context() as patch:
         chosen = functools.cache(choose_sandbox)
-        patch.setattr("harness.grading.graders.livecodebench.choose_sandbox", chosen)
+        patch.setattr("harness.grading.graders.programs.choose_sandbox", chosen)
         yield
 
 
@@ -152,13 +152,13 @@ def test_the_next_call_takes_outcomes_from_the_journal(evaluate: Evaluate):
 
 
 def test_outcomes_of_another_grader_sandbox_or_python_are_not_reused(monkeypatch: pytest.MonkeyPatch):
-    keys = {journal.task_key("strict", 60.0, "digest", "code", tier) for tier in Tier}
-    journal._judges.cache_clear()
+    keys = {program_journal.task_key("strict", 60.0, "digest", "code", tier) for tier in Tier}
+    program_journal._judges.cache_clear()
     monkeypatch.setattr(sys, "version", "4.0")
-    keys.add(journal.task_key("strict", 60.0, "digest", "code", Tier.BUBBLEWRAP))
-    journal._judges.cache_clear()
+    keys.add(program_journal.task_key("strict", 60.0, "digest", "code", Tier.BUBBLEWRAP))
+    program_journal._judges.cache_clear()
     assert len(keys) == len(Tier) + 1
-    modules = {path.name for path in journal.judging_modules()}
+    modules = {path.name for path in program_journal.judging_modules()}
     assert modules >= {"compare.py", "run_solution.py", "warden.py", "official.py", "strict.py"}
 
 
@@ -168,7 +168,7 @@ def test_outcomes_of_programs_depend_on_the_packages_that_they_can_import(monkey
             made.cache_clear()
         monkeypatch.setattr(packages, "_entries", lambda: entries)
         codes = ("print(1)", "from scipy import optimize")
-        return [journal.task_key("strict", 60.0, "digest", code, Tier.BUBBLEWRAP) for code in codes]
+        return [program_journal.task_key("strict", 60.0, "digest", code, Tier.BUBBLEWRAP) for code in codes]
 
     try:
         absent = keys("numpy", "numpy-2.0.dist-info")
@@ -203,10 +203,10 @@ def test_setup_installs_the_packages_of_the_official_environment():
 def test_a_second_evaluator_waits_for_the_journal_and_has_its_verdicts(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ):
-    first = journal.ResultJournal(tmp_path / "j")
+    first = program_journal.ResultJournal(tmp_path / "j")
     said = ""
     with ThreadPoolExecutor(1) as executor:
-        second = executor.submit(journal.ResultJournal, tmp_path / "j", restart=False)
+        second = executor.submit(program_journal.ResultJournal, tmp_path / "j", restart=False)
 
         def waits() -> bool:
             nonlocal said
@@ -293,7 +293,9 @@ def test_grading_of_a_run_is_seen_from_outside(beside, evaluate: Evaluate, tmp_p
     if beside:
         run_record(folder, "gpt-oss-120b")
     seen = set()
-    monkeypatch.setattr(progress.ProgressBar, "show", lambda *_: seen.add(progress.read_grading(folder)))
+    monkeypatch.setattr(
+        grading_progress.ProgressBar, "show", lambda *_: seen.add(grading_progress.read_grading(folder))
+    )
     log = "run/log.json" if beside == "log" else "log.json"
     assert evaluate("--output-file", folder / "r.json", ids=outputs(), log=log).code == 0
     assert any(one and one.stage == "outputs" for one in seen) is bool(beside)
@@ -479,7 +481,7 @@ def test_heavy_packages_are_loaded_where_they_are_used():
 import sys, harness.grading.cli as c
 c.build_parser()
 print({"numpy", "pandas", "pyarrow", "transformers"} & sys.modules.keys())
-import harness.grading.command
+import harness.grading.evaluator
 print({"sympy", "pylatexenc"} & sys.modules.keys())"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     assert done.stdout == "set()\nset()\n", done.stderr

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from harness.files import GRADING_PROGRESS, JOURNAL_DIR, PROGRESS, RUN_RECORD
-from harness.grading.reports.progress import ProgressFile, read_grading
+from harness.grading.reports.grading_progress import ProgressFile, read_grading
 from harness.report.cli import main
 from harness.report.progress_log import ProgressLog
 from harness.report.runs_table import COLUMNS

@@ -17,7 +17,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any, TextIO
 
-from harness.grading.sandbox.jail import preamble, protocol, values, watch
+from harness.grading.sandbox.jail import child_watch, preamble, protocol, values
 
 WRAPPER = "wrapped_function"
 _MAIN_GUARD = "__name__ == '__main__'"
@@ -40,7 +40,7 @@ class NotGradableError(Exception):
     """Raised for a solution that defines nothing that a test could call."""
 
 
-class Prepared:
+class PreparedModule:
     """Every solution's environment, made before the fork: a module with the promised names, empty stdin."""
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class Prepared:
         self.stdin: TextIO = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
 
 
-def serve_tests(function: str, made: Prepared) -> int:
+def serve_tests(function: str, made: PreparedModule) -> int:
     """Run one input after the other, until the first exception. Returns the exit code of this process."""
     try:
         code = os.pread(SOURCE_FD, os.fstat(SOURCE_FD).st_size, 0).decode("utf-8", "surrogatepass")
@@ -60,7 +60,7 @@ def serve_tests(function: str, made: Prepared) -> int:
             protocol.write_all(OUTBOX_FD, store(TEXT_OUT_FD, output))
     except BaseException as error:  # noqa: BLE001 - the process's edge
         os.write(2, f"{type(error).__name__}: {error}\n".encode(errors="replace")[:_LONGEST_MESSAGE])
-        return watch.exit_code(error)
+        return child_watch.exit_code(error)
 
 
 def store(fd: int, text: bytes) -> bytes:
@@ -71,7 +71,7 @@ def store(fd: int, text: bytes) -> bytes:
     return len(text).to_bytes(LENGTH, "little")
 
 
-def prepare(code: str, function: str, made: Prepared) -> Attempt:
+def prepare(code: str, function: str, made: PreparedModule) -> Attempt:
     """Compile the solution; the result runs it on one input and returns stdout or the encoded value.
 
     Raises what the top level of the solution raises, SystemExit included.

@@ -22,8 +22,8 @@ from harness.errors import GradingError
 from harness.grading.decoding.model_decoder import cleaned_up
 from harness.grading.decoding.output import TextOutput
 from harness.grading.graders import summaries as grader
-from harness.grading.graders.rouge import ROUGE, by_line, compare
-from harness.grading.score import total
+from harness.grading.graders.summaries import ROUGE, by_line, compare
+from harness.grading.scoring.accuracy_score import total
 from harness.submission.accuracy_files import parse_accuracy
 from tests.harness.grading.conftest import Result, evaluated, quiet
 from tests.harness.grading.graders.summaries import pairs
@@ -52,7 +52,7 @@ def test_each_score_is_that_of_rouge_score():
 
 def test_result_is_that_of_the_reference_evaluator():
     summaries = [grader.Summary(prediction.strip(), target) for prediction, target in pairs()]
-    found = grader.Summaries(1).grade(summaries, quiet)
+    found = grader.SummaryRunner(1).grade(summaries, quiet)
     rows = [found[summary].scores for summary in summaries]
     totals = {name: f"{round(np.mean([row[name] for row in rows]) * 100, 4)}" for name in ROUGE}
     lengths = {name: int(sum(row[name] for row in rows)) for name in ("gen_len", "gen_num")}
@@ -129,14 +129,14 @@ def kill_process(summary: grader.Summary) -> None:
 def test_a_killed_process_is_one_error(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(grader, "_compare", kill_process)
     with pytest.raises(GradingError, match="killed"):
-        grader.Summaries(1).grade([grader.Summary("a", str(n)) for n in range(300)], quiet)
+        grader.SummaryRunner(1).grade([grader.Summary("a", str(n)) for n in range(300)], quiet)
 
 
 def test_processes_give_the_same_scores():
     summaries = [grader.Summary(prediction, target) for prediction, target in dict.fromkeys(pairs(300))]
     assert len(summaries) > grader._FEW
     seen = []
-    found = grader.Summaries(2).grade(summaries, lambda *step: seen.append(step))
+    found = grader.SummaryRunner(2).grade(summaries, lambda *step: seen.append(step))
     assert len(found) == len(summaries)
     for summary, grade in found.items():
         assert (grade.answer, grade.scores["rougeLsum"]) == (

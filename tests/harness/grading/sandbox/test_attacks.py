@@ -14,14 +14,14 @@ import psutil
 import pytest
 
 from harness.errors import GradingError
-from harness.grading.grade import Reason
 from harness.grading.livecodebench.compare import same_value
 from harness.grading.livecodebench.release import Example
 from harness.grading.livecodebench.run_solution import RunLimits, run_solution
-from harness.grading.sandbox import probe
+from harness.grading.sandbox import tier_probe
 from harness.grading.sandbox.jail import protocol
-from harness.grading.sandbox.process import SandboxLostError, SandboxProcess
+from harness.grading.sandbox.sandbox_process import SandboxLostError, SandboxProcess
 from harness.grading.sandbox.tiers import Tier, sandbox
+from harness.grading.scoring.grade import Reason
 from tests.harness.grading.sandbox.tiers import TIERS, attempt, process_in
 from tests.kit import wait_until
 
@@ -317,7 +317,7 @@ for thread in threads: thread.start()
 
 
 def test_without_any_sandbox_the_evaluator_refuses(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(probe, "why_not", lambda tier: f"{tier} is not to be had")
+    monkeypatch.setattr(tier_probe, "why_not", lambda tier: f"{tier} is not to be had")
     with pytest.raises(GradingError, match=r"install bubblewrap, .* --allow-unsandboxed"):
-        probe.choose_sandbox(allow_unsandboxed=False)
-    assert probe.choose_sandbox(allow_unsandboxed=True).tier is Tier.UNSANDBOXED
+        tier_probe.choose_sandbox(allow_unsandboxed=False)
+    assert tier_probe.choose_sandbox(allow_unsandboxed=True).tier is Tier.UNSANDBOXED

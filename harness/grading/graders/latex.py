@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import sympy
 
-Value: TypeAlias = Any  # a sympy expression
+SympyValue: TypeAlias = Any  # a sympy expression
 
 # What is larger would fill the memory or take minutes.
 _LARGEST_POWER, _LARGEST_FACTORIAL, _MOST_BITS = 10_000, 2_000, 100_000
@@ -21,7 +21,7 @@ class UnreadableError(Exception):
     """Raised for what is no value, that this file reads."""
 
 
-def value_of(text: str) -> Value:
+def value_of(text: str) -> SympyValue:
     """The value of an expression. Raises UnreadableError."""
     reader = _Reader(text)
     value = reader.expression()
@@ -54,7 +54,7 @@ class _Reader:
         if not self._took(wanted):
             raise UnreadableError(f"{self.token!r} where {wanted!r} was expected")
 
-    def expression(self) -> Value:
+    def expression(self) -> SympyValue:
         """A sum."""
         negative = self.token == "-"
         self._took("-", "+")
@@ -63,7 +63,7 @@ class _Reader:
             total = total + self._product() if self._take() == "+" else total - self._product()
         return total
 
-    def _product(self) -> Value:
+    def _product(self) -> SympyValue:
         is_number = self.token.isdigit()
         product = self._signed()
         while True:
@@ -83,26 +83,26 @@ class _Reader:
         token = self.token
         return bool(token) and (token[0].isalnum() or token in ("(", "[", "{", ".") or token in _COMMANDS)
 
-    def _mixed(self, whole: Value) -> Value:
+    def _mixed(self, whole: SympyValue) -> SympyValue:
         """The rest of ``3 1/2``."""
         above = self._number()
         if not whole.is_Integer or not above.is_Integer or not self._took("/") or not self.token.isdigit():
             raise UnreadableError("two numbers in a row")
         return whole + above / self._number()
 
-    def _run(self) -> Value:
+    def _run(self) -> SympyValue:
         """The factors that a function without brackets takes, up to the next function or bracket."""
         product = self._power()
         while self._begins_factor() and self.token not in ("(", "[") and self.token[1:] not in _FUNCTIONS:
             product *= self._power()
         return product
 
-    def _signed(self) -> Value:
+    def _signed(self) -> SympyValue:
         if self._took("-"):
             return -self._signed()
         return self._signed() if self._took("+") else self._power()
 
-    def _power(self) -> Value:
+    def _power(self) -> SympyValue:
         """A factor with its exponent and factorial."""
         is_whole = self.token.isdigit()
         base = self._atom()
@@ -122,7 +122,7 @@ class _Reader:
             else:
                 return base
 
-    def _proper_fraction(self) -> Value | None:
+    def _proper_fraction(self) -> SympyValue | None:
         """The fraction of a mixed number; None for another factor, which is left."""
         before = list(self._tokens)
         fraction = self._atom()
@@ -131,7 +131,7 @@ class _Reader:
         self._tokens = before
         return None
 
-    def _atom(self) -> Value:
+    def _atom(self) -> SympyValue:
         token = self.token
         if token and (token[0].isdigit() or (token[0] == "." and len(token) > 1)):
             return self._number()
@@ -150,7 +150,7 @@ class _Reader:
             return _COMMANDS[token](self, token)
         raise UnreadableError(f"{token!r}")
 
-    def _number(self) -> Value:
+    def _number(self) -> SympyValue:
         digits = self._take()
         if len(digits) > _LARGEST_POWER:
             raise UnreadableError("a number too long")
@@ -170,7 +170,7 @@ class _Reader:
             raise UnreadableError(digits)
         return digits
 
-    def _symbol(self, name: str) -> Value:
+    def _symbol(self, name: str) -> SympyValue:
         if self._took("_"):
             name += f"_{self._text_of_script()}"
         return sympy.Symbol(name)
@@ -184,14 +184,14 @@ class _Reader:
         self._expect("}")
         return "".join(words)
 
-    def _script(self) -> Value:
+    def _script(self) -> SympyValue:
         """An exponent: a group, or what stands next, a number with all its digits."""
         return self.argument() if self.token in ("{", "(") else self._signed_atom()
 
-    def _signed_atom(self) -> Value:
+    def _signed_atom(self) -> SympyValue:
         return -self._atom() if self._took("-") else self._atom()
 
-    def argument(self) -> Value:
+    def argument(self) -> SympyValue:
         """The argument of a command: a group, or one token, of a number one digit."""
         if self.token.isdigit() and len(self.token) > 1:
             digits = self._take()
@@ -199,12 +199,12 @@ class _Reader:
             return sympy.Integer(int(digits[0]))
         return self._atom()
 
-    def fraction(self, _: str) -> Value:
+    def fraction(self, _: str) -> SympyValue:
         """``\\frac``."""
         above = self.argument()
         return above / self.argument()
 
-    def root(self, _: str) -> Value:
+    def root(self, _: str) -> SympyValue:
         """``\\sqrt``, also with an index."""
         index = sympy.Integer(2)
         if self._took("["):
@@ -212,25 +212,25 @@ class _Reader:
             self._expect("]")
         return _raised(self.argument(), 1 / index)
 
-    def binomial(self, _: str) -> Value:
+    def binomial(self, _: str) -> SympyValue:
         """``\\binom`` of two integers."""
         above, below = self.argument(), self.argument()
         if not (above.is_Integer and below.is_Integer and abs(above) <= _LARGEST_FACTORIAL):
             raise UnreadableError("a binomial")
         return sympy.binomial(above, below)
 
-    def rounded(self, token: str) -> Value:
+    def rounded(self, token: str) -> SympyValue:
         """``\\lfloor`` and ``\\lceil``."""
         value = self.expression()
         self._expect(token.replace("\\l", "\\r"))
         return sympy.floor(value) if token == "\\lfloor" else sympy.ceiling(value)
 
-    def constant(self, token: str) -> Value:
+    def constant(self, token: str) -> SympyValue:
         """``\\pi``, ``\\infty``, or a Greek letter as a variable."""
         known = {"\\pi": sympy.pi, "\\infty": sympy.oo}
         return known[token] if token in known else self._symbol(token[1:])
 
-    def function(self, token: str) -> Value:
+    def function(self, token: str) -> SympyValue:
         """A function of the group, or of the product, that follows."""
         name, exponent, base = token[1:], None, None
         if self._took("^"):
@@ -250,7 +250,7 @@ class _Reader:
         return value if exponent is None else _raised(value, exponent)
 
 
-def _raised(base: Value, exponent: Value) -> Value:
+def _raised(base: SympyValue, exponent: SympyValue) -> SympyValue:
     """The power. Raises UnreadableError for one that would fill the memory."""
     if exponent.is_number and abs(exponent) > _LARGEST_POWER:
         raise UnreadableError("a power too large")
@@ -279,7 +279,7 @@ _GREEK = (
     "ell",
 )
 _FUNCTIONS = ("sin", "cos", "tan", "cot", "sec", "csc", "arcsin", "arccos", "arctan", "log", "ln", "exp")
-_COMMANDS: dict[str, Callable[[_Reader, str], Value]] = {
+_COMMANDS: dict[str, Callable[[_Reader, str], SympyValue]] = {
     "\\frac": _Reader.fraction,
     "\\sqrt": _Reader.root,
     "\\binom": _Reader.binomial,

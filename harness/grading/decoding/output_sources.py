@@ -14,7 +14,13 @@ from harness.dataset.table import ParquetTable, Table, is_binary_table, open_tab
 from harness.errors import ConfigError, DatasetError, GradingError
 from harness.grading.decoding.harmony import HarmonyText
 from harness.grading.decoding.output import Output, TextOutput, ThinkingText
-from harness.grading.decoding.output_decoder import BUILT_IN, OutputDecoder, RunFacts, open_decoder, run_facts
+from harness.grading.decoding.output_decoder import (
+    BUILT_IN,
+    OutputDecoder,
+    SourceSettings,
+    open_decoder,
+    run_facts,
+)
 from harness.loadgen_logs.accuracy_log import AccuracyLog, Cut, LogEntry, TokenIds
 from harness.text import printable
 
@@ -87,7 +93,7 @@ class LoggedOutputs:
         return self._decoder.decode(self.ids(offset, size)[part])
 
 
-class RowAnswer(NamedTuple):
+class RowTokens(NamedTuple):
     """The ids in a row of a table, as Answer."""
 
     qsl_idx: int
@@ -141,7 +147,7 @@ class IdRows(_Rows[TokenIds]):
         self._decoder = decoder
 
     def _read(self, index: int, row: TokenIds, length: int | None) -> Output:
-        return self._decoder.output(RowAnswer(index, row))
+        return self._decoder.output(RowTokens(index, row))
 
     def ids(self, offset: int, size: int) -> TokenIds | None:
         """As Outputs."""
@@ -230,15 +236,15 @@ def _has_texts(table: Table) -> bool:
     return TEXT in table.names and not all(map(_is_null, table.cells(TEXT)))
 
 
-def _table_facts(table: Table) -> RunFacts:
+def _table_facts(table: Table) -> SourceSettings:
     """The settings that run_eval.py wrote into the schema of a parquet file; empty for any other table."""
     if not isinstance(table, ParquetTable):
-        return RunFacts()
+        return SourceSettings()
     try:
         settings = msgspec.json.decode((table.schema.metadata or {}).get(METADATA.encode(), b"{}"))
-        return RunFacts(settings.get("benchmark"), settings.get("parameters", {}).get("max_new_tokens"))
+        return SourceSettings(settings.get("benchmark"), settings.get("parameters", {}).get("max_new_tokens"))
     except (msgspec.DecodeError, AttributeError):
-        return RunFacts()
+        return SourceSettings()
 
 
 def _failures(table: Table) -> Iterator[str]:

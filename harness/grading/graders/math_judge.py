@@ -13,40 +13,43 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.grading.grade import WRONG, Grade, Mode, Progress, Reason, Task, answered
 from harness.grading.livecodebench.run_solution import REASONS
 from harness.grading.sandbox.jail import protocol, values
-from harness.grading.sandbox.process import SandboxLostError, SandboxProcess
+from harness.grading.sandbox.sandbox_process import SandboxLostError, SandboxProcess
 from harness.grading.sandbox.tiers import GIB, Sandbox
+from harness.grading.scoring.grade import WRONG, Grade, GradingMode, Progress, Reason, Task, answered
 
 PAIR_S = 20.0  # the rules have no limit; simplifications that end take a second or two
 PAIR_MEMORY = GIB
 # The files of each mode's rules, of which the last defines ``same(given, truth)``; they run in the sandbox.
-_RULES = {Mode.OFFICIAL: ("prm800k.py",), Mode.STRICT: ("../units.py", "latex.py", "equivalence.py")}
+_RULES = {
+    GradingMode.OFFICIAL: ("prm800k.py",),
+    GradingMode.STRICT: ("units.py", "latex.py", "equivalence.py"),
+}
 _OWN_IMPORT = re.compile(r"^from harness\b.*$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
-class Pair(Task):
+class AnswerPair(Task):
     """An answer as it was written, to be compared with the true one by a mode's rules."""
 
-    mode: Mode
+    mode: GradingMode
     given: str
     truth: str
     read: str = ""  # the text of the output that the answer was read from
 
 
 @dataclass(frozen=True, slots=True)
-class Judge:
-    """The batch of pairs."""
+class MathJudge:
+    """Compares the pairs of a log."""
 
     sandbox: Sandbox
     workers: int
     limit_s: float = PAIR_S
 
     def grade(self, tasks: Iterable[Task], progress: Progress) -> Mapping[Task, Grade]:
-        """As Batch."""
-        pairs = sorted((task for task in tasks if isinstance(task, Pair)), key=lambda pair: pair.mode)
+        """As TaskRunner."""
+        pairs = sorted((task for task in tasks if isinstance(task, AnswerPair)), key=lambda pair: pair.mode)
         grades: dict[Task, Grade] = {}
         with _Pool(self, pairs) as pool:
             while len(grades) < len(pairs):
@@ -62,10 +65,10 @@ class Judge:
 class _Pool:
     """Threads that take pairs from one queue, each with its own sandbox."""
 
-    def __init__(self, judge: Judge, pairs: list[Pair]) -> None:
+    def __init__(self, judge: MathJudge, pairs: list[AnswerPair]) -> None:
         self._judge = judge
-        self._todo: queue.SimpleQueue[Pair] = queue.SimpleQueue()
-        self.done: queue.SimpleQueue[tuple[Pair, Grade] | BaseException] = queue.SimpleQueue()
+        self._todo: queue.SimpleQueue[AnswerPair] = queue.SimpleQueue()
+        self.done: queue.SimpleQueue[tuple[AnswerPair, Grade] | BaseException] = queue.SimpleQueue()
         self._processes: list[SandboxProcess] = []
         for pair in pairs:
             self._todo.put(pair)
@@ -102,7 +105,7 @@ class _Pool:
         except BaseException as error:  # noqa: BLE001 - the thread's edge: the caller raises it
             self.done.put(error)
 
-    def _grade(self, process: SandboxProcess, pair: Pair) -> Grade:
+    def _grade(self, process: SandboxProcess, pair: AnswerPair) -> Grade:
         """The grade of a pair; a second sandbox is tried where the first was lost."""
         run = protocol.TestRun(self._judge.limit_s, "\n".join(map(json.dumps, (pair.given, pair.truth))))
         for _ in range(2):
@@ -115,13 +118,13 @@ class _Pool:
         return Grade(WRONG, False, pair.given, Reason.SANDBOX_LOST, reason, read=pair.read)
 
 
-def _rules(mode: Mode) -> protocol.Job:
+def _rules(mode: GradingMode) -> protocol.Job:
     """The rules as a solution that all pairs are tests of: the official runner keeps its process for them."""
     texts = [(Path(__file__).parent / name).read_text("utf-8") for name in _RULES[mode]]
-    return protocol.Job(Mode.OFFICIAL, "same", _OWN_IMPORT.sub("", "\n".join(texts)))
+    return protocol.Job(GradingMode.OFFICIAL, "same", _OWN_IMPORT.sub("", "\n".join(texts)))
 
 
-def _grade(pair: Pair, result: protocol.TestRunResult) -> Grade:
+def _grade(pair: AnswerPair, result: protocol.TestRunResult) -> Grade:
     if result.status != protocol.OK:
         return Grade(WRONG, False, pair.given, REASONS[result.status], result.detail, read=pair.read)
     is_same = bool(result.output) and values.decode(result.output) is True

@@ -6,9 +6,9 @@ import pytest
 
 from harness.config.benchmark import load_benchmark
 from harness.files import ROOT
-from harness.grading.grade import Mode, Reason
-from harness.grading.score import MetricValue, Score
-from harness.grading.target import MetricResult, TargetResult
+from harness.grading.evaluation.pass_criteria import MetricResult, TargetResult
+from harness.grading.scoring.accuracy_score import MetricValue, Score
+from harness.grading.scoring.grade import GradingMode, Reason
 
 OSS, R1, LLAMA = "gpt-oss-120b", "deepseek-r1", "llama3.1-8b"
 ROUGE = {"rouge1": 38.7, "rouge2": 16.0, "rougeL": 24.5, "rougeLsum": 35.9, "gen_len": 8167644}
@@ -78,7 +78,7 @@ def test_the_verdict_and_its_metric_belong_together(benchmark, values, lacks, ve
         MetricResult(name, MetricValue(value, 3 if benchmark == OSS else None), rules[name])
         for name, value in values.items()
     )
-    result = TargetResult(Mode.OFFICIAL, Score(1, {}, {}), metrics, lacks)
+    result = TargetResult(GradingMode.OFFICIAL, Score(1, {}, {}), metrics, lacks)
     assert (result.line, result.is_met) == (
         f"Target {verdict} by the official rules: {said}",
         verdict == "PASS",

@@ -14,7 +14,7 @@ from typing import Any
 
 import sympy
 
-from harness.grading.graders.deepseek_r1.latex import CLOSERS, OPENERS, UnreadableError, Value, value_of
+from harness.grading.graders.latex import CLOSERS, OPENERS, SympyValue, UnreadableError, value_of
 from harness.grading.graders.units import MEASURES, is_unit
 
 _LONGEST = 5_000  # characters of an answer; equal texts of any length never come here
@@ -406,7 +406,7 @@ _COMPARED: dict[str, Callable[[_Answer, _Answer], bool]] = {
 }
 
 
-def _is_equal(given: Value, truth: Value) -> bool:
+def _is_equal(given: SympyValue, truth: SympyValue) -> bool:
     """Whether two values are the same number, or the same function at every point that is tried."""
     if given == truth:
         return True
@@ -420,17 +420,17 @@ def _is_equal(given: Value, truth: Value) -> bool:
     return bool(pairs) and all(_is_near(*pair) for pair in pairs)
 
 
-def _cancels(given: Value, truth: Value) -> bool:
+def _cancels(given: SympyValue, truth: SympyValue) -> bool:
     """Whether the symbols of both differ only by what may cancel out, as in a/(2a)."""
     mine, true = given.free_symbols, truth.free_symbols
     return bool(mine <= true or true <= mine)
 
 
-def _at_points(value: Value, *others: Value) -> list[Value | None]:
+def _at_points(value: SympyValue, *others: SympyValue) -> list[SympyValue | None]:
     """The value at points for its variables; None where it is not finite."""
     symbols = set().union(*(one.free_symbols for one in (value, *others)))
     ordered = sorted(symbols, key=str)
-    found: list[Value | None] = []
+    found: list[SympyValue | None] = []
     for point in _POINTS if ordered else _POINTS[:1]:
         numbers = itertools.cycle(point)
         places = {symbol: sympy.Rational(str(next(numbers))) + index for index, symbol in enumerate(ordered)}
@@ -439,6 +439,6 @@ def _at_points(value: Value, *others: Value) -> list[Value | None]:
     return found
 
 
-def _is_near(given: Value, truth: Value) -> bool:
+def _is_near(given: SympyValue, truth: SympyValue) -> bool:
     scale = max(1, abs(given), abs(truth))
     return bool(abs(given - truth) <= _TOLERANCE * scale)

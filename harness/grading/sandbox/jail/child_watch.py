@@ -31,7 +31,7 @@ class Process(Protocol):
         """Send it a signal, if it still runs."""
 
 
-class Grader(NamedTuple):
+class GraderCallbacks(NamedTuple):
     """What a watch tells and asks the grader.
 
     ``report`` takes the share of a processor that the process has used since the last call; ``more_memory``
@@ -67,7 +67,7 @@ def processes() -> set[int]:
     return {int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit()}
 
 
-def until_ready(fd: int, process: Process, limits: ProcessLimits, grader: Grader) -> Watched:
+def until_ready(fd: int, process: Process, limits: ProcessLimits, grader: GraderCallbacks) -> Watched:
     """Wait until ``fd`` is readable, or the process has hit a limit.
 
     It is stopped while it waits for more memory, and that time does not count.

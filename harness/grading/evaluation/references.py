@@ -9,7 +9,8 @@ from typing import Any
 from harness.config.benchmark import Benchmark
 from harness.dataset.table import Table, open_table
 from harness.errors import DatasetError
-from harness.grading.graders import DatasetKind, Grader, graders_of
+from harness.grading.graders.grader import LIVECODEBENCH, DatasetKind, Grader
+from harness.grading.graders.registry import graders_of
 
 _DATASET = "dataset"
 
@@ -35,7 +36,7 @@ def load_references(path: Path, benchmark: Benchmark) -> tuple[Reference, ...]:
 
     Raises ConfigError for a benchmark without graders. One with a single grader needs no column of data sets.
     """
-    graders = graders_of(benchmark.name)
+    graders = graders_of(benchmark.name).by_kind
     table = open_table(path)
     names = _dataset_names(table, graders)
     rule = benchmark.dataset(accuracy=True)
@@ -53,7 +54,7 @@ def load_references(path: Path, benchmark: Benchmark) -> tuple[Reference, ...]:
             truth = graders[kind].check_reference(value)
         except ValueError as error:
             raise DatasetError(f"{path}: row {number}: {column} {value!r}, expected {error}") from None
-        identity = truth if graders[kind].NAMES_QUESTION else prompt
+        identity = truth if kind == LIVECODEBENCH else prompt  # the reference of a program names its question
         key = dataset, str(identity)
         question = numbers.setdefault(key, len(numbers))
         repeat, question_of = (None, None) if identity is None else (seen[key], question)

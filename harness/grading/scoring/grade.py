@@ -8,14 +8,14 @@ from types import MappingProxyType
 Progress = Callable[[int, int, str], None]  # done, total, what
 
 
-class Mode(StrEnum):
+class GradingMode(StrEnum):
     """Official: the published rules, their mistakes included. Strict: what the output really answers."""
 
     OFFICIAL = "official"
     STRICT = "strict"
 
 
-BOTH_MODES: Sequence[Mode] = tuple(Mode)
+BOTH_MODES: Sequence[GradingMode] = tuple(GradingMode)
 
 
 class Reason(StrEnum):
@@ -86,7 +86,7 @@ class Total(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Metric:
+class AccuracyMetric:
     """A metric's total, and the decimals with which its official evaluator prints it (None: all).
 
     ``quoted``: whether it prints the number as a string.
@@ -99,13 +99,15 @@ class Metric:
 
 EXACT_MATCH = "exact_match"
 # The metrics of graders whose grades are right or wrong.
-RIGHT_OR_WRONG: Mapping[str, Metric] = MappingProxyType({EXACT_MATCH: Metric(Total.PERCENT, 3)})
+RIGHT_OR_WRONG: Mapping[str, AccuracyMetric] = MappingProxyType(
+    {EXACT_MATCH: AccuracyMetric(Total.PERCENT, 3)}
+)
 # Theirs where an evaluator takes means over the log, as deepseek-r1's does.
-OF_LOGGED: Mapping[str, Metric] = MappingProxyType(
+OF_LOGGED: Mapping[str, AccuracyMetric] = MappingProxyType(
     {
-        EXACT_MATCH: Metric(Total.PERCENT_OF_LOGGED, None),
-        "tokens_per_sample": Metric(Total.TOKENS, None),
-        "num-samples": Metric(Total.ENTRIES, 0),
+        EXACT_MATCH: AccuracyMetric(Total.PERCENT_OF_LOGGED, None),
+        "tokens_per_sample": AccuracyMetric(Total.TOKENS, None),
+        "num-samples": AccuracyMetric(Total.ENTRIES, 0),
     }
 )
 RIGHT: Mapping[str, float] = MappingProxyType({EXACT_MATCH: 1.0})

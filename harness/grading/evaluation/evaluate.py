@@ -6,23 +6,33 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from harness.grading.decoding.output import Output
-from harness.grading.grade import EXACT_MATCH, Grade, Metric, Mode, Progress, Reason, Task, Total
-from harness.grading.graders import Batch, DatasetKind, Grader, RemarkingGrader
-from harness.grading.order import Shape, shape
-from harness.grading.outputs import Entry, Outputs
-from harness.grading.references import Reference, by_dataset, repeats_are_whole
-from harness.grading.score import DatasetScore, Lengths, Score, lengths, total
+from harness.grading.decoding.output_sources import Entry, Outputs
+from harness.grading.evaluation.answer_order import AnswerShape, shape
+from harness.grading.evaluation.references import Reference, by_dataset, repeats_are_whole
+from harness.grading.graders.grader import DatasetKind, Grader, RemarkingGrader, TaskRunner
+from harness.grading.graders.registry import GraderSet
+from harness.grading.scoring.accuracy_score import DatasetScore, Lengths, Score, lengths, total
+from harness.grading.scoring.grade import (
+    EXACT_MATCH,
+    AccuracyMetric,
+    Grade,
+    GradingMode,
+    Progress,
+    Reason,
+    Task,
+    Total,
+)
 from harness.loadgen_logs.accuracy_log import Checklist, Coverage, Cut
 from harness.text import counted
 
-_NO_BATCHES: Mapping[DatasetKind, Batch] = MappingProxyType({})
+_NO_RUNNERS: Mapping[DatasetKind, TaskRunner] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class Logged:
     """A sample's entry in the log or row of the table: ``tokens`` is the OSL; offset and size as in Entry.
 
-    ``tokens`` and ``defect`` as in Output; ``shape`` is that of its answer, as in harness.grading.order.
+    ``tokens`` and ``defect`` as in Output; ``shape`` is that of its answer, as in answer_order.py.
     """
 
     seq_id: int
@@ -31,7 +41,7 @@ class Logged:
     has_final: bool | None
     offset: int
     size: int
-    shape: Shape | None = None
+    shape: AnswerShape | None = None
 
     @property
     def truncated(self) -> bool:
@@ -49,7 +59,7 @@ class GradedSample:
     qsl_idx: int
     reference: Reference
     logged: Logged | None
-    grades: Mapping[Mode, Grade]
+    grades: Mapping[GradingMode, Grade]
     remarks: tuple[str, ...] | None = None
 
     @property
@@ -82,7 +92,7 @@ class Evaluation:
     missing: tuple[int, ...]
     cut: Cut | None
     lengths: Lengths
-    scores: Mapping[Mode, Score]
+    scores: Mapping[GradingMode, Score]
     left_out: tuple[int, ...] = ()
     repeated: tuple[int, ...] = ()
     remarks: Mapping[str, str] = field(default_factory=dict)
@@ -96,33 +106,32 @@ class Evaluation:
 def evaluate(
     outputs: Outputs,
     references: Sequence[Reference],
-    graders: Mapping[DatasetKind, Grader],
-    modes: Sequence[Mode],
+    graders: GraderSet,
+    modes: Sequence[GradingMode],
     repeats: Mapping[str, int],
     progress: Progress,
-    batches: Mapping[DatasetKind, Batch] = _NO_BATCHES,
+    runners: Mapping[DatasetKind, TaskRunner] = _NO_RUNNERS,
 ) -> Evaluation:
-    """Grade a complete run. ``batches`` are those of the batch graders among ``graders``.
+    """Grade a complete run. ``runners`` are those of the graders with tasks among ``graders``.
 
-    Raises GradingError for a log that is not one output per sample, and what the batches raise.
+    Raises GradingError for a log that is not one output per sample, and what the runners raise.
     """
     read = _read(outputs, references, graders, modes, progress)
-    graded = _graded_in_batches(read.found, references, batches, progress)
+    graded = _with_tasks_done(read.found, references, runners, progress)
     samples = tuple(
         GradedSample(index, reference, read.logged[index], graded[index], read.remarks.get(index))
         if index in graded
-        else _missing(index, reference, graders[reference.kind], modes)
+        else _missing(index, reference, graders.metrics, modes)
         for index, reference in enumerate(references)
     )
-    grader = next(iter(graders.values()))
-    left_out = () if grader.MISSING_ARE_WRONG else read.coverage.missing
+    left_out = () if graders.missing_are_wrong else read.coverage.missing
     scored = [one for one in samples if one.logged is not None] if left_out else samples
     return Evaluation(
         graded=samples,
         missing=tuple(one.qsl_idx for one in samples if not one.has_output),
         cut=outputs.cut,
         lengths=_lengths(samples),
-        scores={mode: _score(scored, mode, grader.METRICS, repeats) for mode in modes},
+        scores={mode: _score(scored, mode, graders.metrics, repeats) for mode in modes},
         left_out=left_out,
         repeated=read.coverage.repeated,
         remarks=_meanings(graders),
@@ -134,7 +143,7 @@ class _Read:
     """Every output of a log, by qsl_idx: its entry, grades or the tasks that lead to them, and remarks."""
 
     logged: Mapping[int, Logged]
-    found: Mapping[int, Mapping[Mode, Grade | Task]]
+    found: Mapping[int, Mapping[GradingMode, Grade | Task]]
     remarks: Mapping[int, tuple[str, ...]]
     coverage: Coverage
 
@@ -142,23 +151,22 @@ class _Read:
 def _read(
     outputs: Outputs,
     references: Sequence[Reference],
-    graders: Mapping[DatasetKind, Grader],
-    modes: Sequence[Mode],
+    graders: GraderSet,
+    modes: Sequence[GradingMode],
     progress: Progress,
 ) -> _Read:
     checklist = Checklist(len(references))
-    first_counts = all(grader.FIRST_ENTRY_COUNTS for grader in graders.values())
     logged: dict[int, Logged] = {}
-    found: dict[int, dict[Mode, Grade | Task]] = {}
+    found: dict[int, dict[GradingMode, Grade | Task]] = {}
     remarks: dict[int, tuple[str, ...]] = {}
     for entry in outputs:
         index = entry.qsl_idx
-        if not checklist.tick(index, first_counts=first_counts):
+        if not checklist.tick(index, first_counts=graders.first_entry_counts):
             continue
         reference, output = references[index], entry.output()
-        grader = graders[reference.kind]
+        grader = graders.by_kind[reference.kind]
         found[index] = grade(output, reference, grader, modes)
-        answered = shape(output, reference, graders, found[index].get(Mode.STRICT))
+        answered = shape(output, reference, graders.by_kind, found[index].get(GradingMode.STRICT))
         logged[index] = _logged(entry, output, answered)
         if isinstance(grader, RemarkingGrader):
             remarks[index] = grader.remarks(output, reference.prompt)
@@ -167,19 +175,19 @@ def _read(
 
 
 def grade(
-    output: Output, reference: Reference, grader: Grader, modes: Sequence[Mode]
-) -> dict[Mode, Grade | Task]:
+    output: Output, reference: Reference, grader: Grader, modes: Sequence[GradingMode]
+) -> dict[GradingMode, Grade | Task]:
     """The grade of an output by the rules of each mode, or the task that leads to it."""
-    rules = {Mode.OFFICIAL: grader.official, Mode.STRICT: grader.strict}
+    rules = {GradingMode.OFFICIAL: grader.official, GradingMode.STRICT: grader.strict}
     return {mode: rules[mode](output, reference.truth) for mode in modes}
 
 
-def _graded_in_batches(
-    found: Mapping[int, Mapping[Mode, Grade | Task]],
+def _with_tasks_done(
+    found: Mapping[int, Mapping[GradingMode, Grade | Task]],
     references: Sequence[Reference],
-    batches: Mapping[DatasetKind, Batch],
+    runners: Mapping[DatasetKind, TaskRunner],
     progress: Progress,
-) -> dict[int, dict[Mode, Grade]]:
+) -> dict[int, dict[GradingMode, Grade]]:
     """All grades, with those of the tasks in their places."""
     tasks: dict[DatasetKind, list[Task]] = {}
     for index, by_mode in found.items():
@@ -188,27 +196,29 @@ def _graded_in_batches(
     grades: dict[Task, Grade] = {}
     for kind, wanted in tasks.items():
         if wanted:
-            grades |= batches[kind].grade(dict.fromkeys(wanted), progress)
+            grades |= runners[kind].grade(dict.fromkeys(wanted), progress)
     return {
         index: {mode: grades[item] if isinstance(item, Task) else item for mode, item in by_mode.items()}
         for index, by_mode in found.items()
     }
 
 
-def _logged(entry: Entry, output: Output, answered: Shape | None) -> Logged:
+def _logged(entry: Entry, output: Output, answered: AnswerShape | None) -> Logged:
     state = (output.defect, output.has_final)
     return Logged(entry.seq_id, output.tokens, *state, entry.offset, entry.size, answered)
 
 
-def _meanings(graders: Mapping[DatasetKind, Grader]) -> dict[str, str]:
+def _meanings(graders: GraderSet) -> dict[str, str]:
     """The meanings of all graders' remarks."""
-    remarking = [grader for grader in graders.values() if isinstance(grader, RemarkingGrader)]
+    remarking = [grader for grader in graders.by_kind.values() if isinstance(grader, RemarkingGrader)]
     return {name: meaning for grader in remarking for name, meaning in grader.REMARKS.items()}
 
 
-def _missing(qsl_idx: int, reference: Reference, grader: Grader, modes: Sequence[Mode]) -> GradedSample:
+def _missing(
+    qsl_idx: int, reference: Reference, metrics: Mapping[str, AccuracyMetric], modes: Sequence[GradingMode]
+) -> GradedSample:
     """A sample without an entry: wrong in every mode, or left out of the score."""
-    scores = dict.fromkeys(grader.METRICS, 0.0)
+    scores = dict.fromkeys(metrics, 0.0)
     nothing = Grade(scores, False if EXACT_MATCH in scores else None, None, Reason.MISSING)
     return GradedSample(qsl_idx, reference, None, dict.fromkeys(modes, nothing))
 
@@ -220,7 +230,10 @@ def _lengths(samples: Sequence[GradedSample]) -> Lengths:
 
 
 def _score(
-    samples: Sequence[GradedSample], mode: Mode, metrics: Mapping[str, Metric], repeats: Mapping[str, int]
+    samples: Sequence[GradedSample],
+    mode: GradingMode,
+    metrics: Mapping[str, AccuracyMetric],
+    repeats: Mapping[str, int],
 ) -> Score:
     datasets = {
         name: [samples[index] for index in indexes]
@@ -235,7 +248,7 @@ def _score(
     return Score(len(samples), {name: part for name, part in parts.items() if part is not None}, values)
 
 
-def _value(sample: GradedSample, name: str, metric: Metric, mode: Mode) -> float | None:
+def _value(sample: GradedSample, name: str, metric: AccuracyMetric, mode: GradingMode) -> float | None:
     """The contribution of a sample to a metric; None where it has none."""
     if metric.total is Total.ENTRIES:
         return int(sample.logged is not None)
@@ -244,7 +257,7 @@ def _value(sample: GradedSample, name: str, metric: Metric, mode: Mode) -> float
     return sample.grades[mode].scores[name]
 
 
-def _dataset_score(samples: Sequence[GradedSample], mode: Mode, repeats: int) -> DatasetScore | None:
+def _dataset_score(samples: Sequence[GradedSample], mode: GradingMode, repeats: int) -> DatasetScore | None:
     """None where a grade is neither right nor wrong."""
     right = [sample.grades[mode].correct for sample in samples]
     if None in right:

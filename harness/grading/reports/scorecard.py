@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from harness.grading.evaluate import Evaluation, GradedSample
-from harness.grading.grade import EXACT_MATCH, Mode
-from harness.grading.graders import LIVECODEBENCH
-from harness.grading.score import Score
-from harness.grading.target import TargetResult
+from harness.grading.evaluation.evaluate import Evaluation, GradedSample
+from harness.grading.evaluation.pass_criteria import TargetResult
+from harness.grading.graders.grader import LIVECODEBENCH
+from harness.grading.scoring.accuracy_score import Score
+from harness.grading.scoring.grade import EXACT_MATCH, GradingMode
 
 _WIDTH = 80
 _EXAMPLES, _EXAMPLE_WIDTH = 3, 100  # of a remark; characters
@@ -26,14 +26,14 @@ def scorecard(
     """
     lines: list[str] = []
     for mode, score in evaluation.scores.items():
-        lines += _official(score) if mode is Mode.OFFICIAL else _strict(score, evaluation)
+        lines += _official(score) if mode is GradingMode.OFFICIAL else _strict(score, evaluation)
     if evaluation.has_right_and_wrong:
         lines += ["", *_failures(evaluation)]
         lines += [*_solved(result.score), *_by_difficulty(evaluation, result, difficulties or {})]
     lines += _remarks(evaluation, result.mode)
     lines += ["", *_trust(evaluation, result, page)]
-    if Mode.OFFICIAL in evaluation.scores:
-        metrics = _metrics(evaluation.scores[Mode.OFFICIAL])
+    if GradingMode.OFFICIAL in evaluation.scores:
+        metrics = _metrics(evaluation.scores[GradingMode.OFFICIAL])
         lines += ["", "", "Printing for submission_checker:", "", metrics]
     return "\n".join(lines)
 
@@ -98,7 +98,7 @@ def _failures(evaluation: Evaluation) -> Iterator[str]:
             yield f"{name}, {mode}: {_counted(part, mode)}"
 
 
-def _counted(samples: Sequence[GradedSample], mode: Mode) -> str:
+def _counted(samples: Sequence[GradedSample], mode: GradingMode) -> str:
     """The number of samples for each reason, the most frequent first."""
     grades = [sample.grades[mode] for sample in samples]
     counts = Counter(grade.reason for grade in grades if not grade.correct)
@@ -130,7 +130,7 @@ def _by_difficulty(
         yield f"programs by difficulty: {', '.join(shares)}"
 
 
-def _remarks(evaluation: Evaluation, mode: Mode) -> Iterator[str]:
+def _remarks(evaluation: Evaluation, mode: GradingMode) -> Iterator[str]:
     """The number of outputs with each remark, and the first of them."""
     logged = [sample for sample in evaluation.graded if sample.remarks is not None]
     if evaluation.remarks:

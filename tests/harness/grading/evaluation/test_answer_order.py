@@ -10,12 +10,13 @@ from functools import cache
 import pytest
 
 from harness.grading.decoding.harmony import HarmonyText
-from harness.grading.grade import Grade
-from harness.grading.graders import AIME, GPQA, LIVECODEBENCH, DatasetKind, graders_of
-from harness.grading.order import Answered, Shape, misplaced, shape
-from harness.grading.references import Reference
+from harness.grading.evaluation.answer_order import Answered, AnswerShape, misplaced, shape
+from harness.grading.evaluation.references import Reference
+from harness.grading.graders.grader import AIME, GPQA, LIVECODEBENCH, DatasetKind
+from harness.grading.graders.registry import graders_of
+from harness.grading.scoring.grade import Grade
 
-GRADERS = graders_of("gpt-oss-120b")
+GRADERS = graders_of("gpt-oss-120b").by_kind
 SIZES = ((AIME, 30, 8), (GPQA, 60, 5), (LIVECODEBENCH, 160, 3))
 CODE = "```python\nclass Solution:\n    def f(self, A):\n        return 5\n```"
 RIGHT = {AIME: 0.9, GPQA: 0.75, LIVECODEBENCH: 0.6}  # about what gpt-oss-120b has
@@ -57,7 +58,7 @@ def of_model(rows: Rows, share: float = 1.0) -> list[str]:
 
 
 @cache
-def answered(text: str, kind: DatasetKind, truth: str) -> tuple[Shape | None, str | None, bool]:
+def answered(text: str, kind: DatasetKind, truth: str) -> tuple[AnswerShape | None, str | None, bool]:
     """The shape of an output's answer, the answer, and whether it is right."""
     row, output = Reference(kind, kind, truth, 0), final(text)
     strict = GRADERS[kind].strict(output, truth)

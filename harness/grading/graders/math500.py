@@ -8,22 +8,15 @@ import re
 from collections.abc import Sequence
 
 from harness.grading.decoding.output import Output
-from harness.grading.evaluation_options import EvaluationOptions
-from harness.grading.grade import BOTH_MODES, Grade, Mode, Reason, Task, answered, unanswered
-from harness.grading.graders import deepseek_r1
-from harness.grading.graders.deepseek_r1.judge import PAIR_MEMORY, Judge, Pair
-from harness.grading.graders.deepseek_r1.prm800k import plain
+from harness.grading.graders.grader import TaskOptions
+from harness.grading.graders.math_judge import PAIR_MEMORY, AnswerPair, MathJudge
+from harness.grading.graders.prm800k import plain
 from harness.grading.graders.statements import READ_CHARACTERS, Stated, is_cut, last_answer, read_text
 from harness.grading.graders.units import is_unit
 from harness.grading.livecodebench.runner import usable_cores
-from harness.grading.sandbox.probe import choose_sandbox
+from harness.grading.sandbox.tier_probe import choose_sandbox
 from harness.grading.sandbox.tiers import sandbox
-
-METRICS = deepseek_r1.METRICS
-FIRST_ENTRY_COUNTS = deepseek_r1.FIRST_ENTRY_COUNTS
-MISSING_ARE_WRONG = deepseek_r1.MISSING_ARE_WRONG
-MODES = BOTH_MODES
-NAMES_QUESTION = False
+from harness.grading.scoring.grade import Grade, GradingMode, Reason, Task, answered, unanswered
 
 _BOX = r"\boxed{"
 _BRACE = re.compile("[{}]")
@@ -47,10 +40,10 @@ def check_reference(value: object) -> str:
     return str(value)
 
 
-def prepare(truths: Sequence[str], options: EvaluationOptions) -> Judge:
-    """As BatchGrader: choose a sandbox."""
+def prepare(truths: Sequence[str], options: TaskOptions) -> MathJudge:
+    """As GraderWithTasks: choose a sandbox."""
     tier = choose_sandbox(options.allow_unsandboxed).tier
-    return Judge(sandbox(tier, PAIR_MEMORY), options.num_lcb_workers or usable_cores())
+    return MathJudge(sandbox(tier, PAIR_MEMORY), options.workers or usable_cores())
 
 
 def official(output: Output, truth: str) -> Grade | Task:
@@ -61,7 +54,7 @@ def official(output: Output, truth: str) -> Grade | Task:
     read = f"{_BOX}{answer}}}"[:READ_CHARACTERS]
     if not answer or plain(answer) == plain(truth):
         return answered(answer, bool(answer), read)
-    return Pair(Mode.OFFICIAL, answer, truth, read)
+    return AnswerPair(GradingMode.OFFICIAL, answer, truth, read)
 
 
 def boxed(text: str) -> str | None:
@@ -88,7 +81,7 @@ def strict(output: Output, truth: str) -> Grade | Task:
     read = read_text(output.strict_final, found.start, found.end)
     if found.value == truth.strip():
         return answered(found.value, True, read)
-    return Pair(Mode.STRICT, found.value, truth, read)
+    return AnswerPair(GradingMode.STRICT, found.value, truth, read)
 
 
 def explicit_answer(final: str) -> Stated | None:

@@ -13,9 +13,9 @@ from pathlib import Path
 import msgspec
 
 from harness.errors import GradingError
-from harness.grading.grade import Reason
 from harness.grading.livecodebench import packages
 from harness.grading.livecodebench.run_solution import ProgramResult
+from harness.grading.scoring.grade import Reason
 
 _GRADING = Path(__file__).resolve().parents[1]
 _JUDGES = ("sandbox/jail", "livecodebench")  # folders whose modules decide a result

@@ -1,10 +1,10 @@
 """The strongest sandbox that works here: a probe tries to escape from each tier."""
 
 from harness.errors import GradingError
-from harness.grading.grade import Mode
 from harness.grading.sandbox.jail import protocol
-from harness.grading.sandbox.process import SandboxLostError, SandboxProcess
+from harness.grading.sandbox.sandbox_process import SandboxLostError, SandboxProcess
 from harness.grading.sandbox.tiers import Sandbox, Tier, candidates, refusal, sandbox, unsupported
+from harness.grading.scoring.grade import GradingMode
 
 _PROBE_LIMIT_S = 20.0
 _CONTAINED = "contained"
@@ -64,7 +64,7 @@ def why_not(tier: Tier) -> str:
     try:
         with SandboxProcess(sandbox(tier)) as process:
             probe = _PROBE.format(filtered=tier is not Tier.NAMESPACES, contained=_CONTAINED)
-            process.begin(protocol.Job(Mode.STRICT, "", probe))
+            process.begin(protocol.Job(GradingMode.STRICT, "", probe))
             result = process.attempt(protocol.TestRun(_PROBE_LIMIT_S, ""))
     except (GradingError, SandboxLostError) as error:
         return str(error)

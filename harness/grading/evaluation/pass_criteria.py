@@ -2,18 +2,18 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from harness.config.benchmark import Benchmark, MetricRule
 from harness.errors import ConfigError
-from harness.grading.evaluate import Evaluation
-from harness.grading.grade import SANDBOX_LIMITS, Mode, Reason
-from harness.grading.graders import LIVECODEBENCH, MATH500, DatasetKind, Grader
+from harness.grading.evaluation.answer_order import Answered, misplaced
+from harness.grading.evaluation.evaluate import Evaluation
+from harness.grading.graders.grader import LIVECODEBENCH, MATH500
+from harness.grading.graders.registry import GraderSet
 from harness.grading.livecodebench import packages
-from harness.grading.order import Answered, misplaced
 from harness.grading.sandbox.tiers import Sandbox, Tier
-from harness.grading.score import MetricValue, Score, Standing, standing
+from harness.grading.scoring.accuracy_score import MetricValue, Score, Standing, standing
+from harness.grading.scoring.grade import SANDBOX_LIMITS, GradingMode, Reason
 
 _SUSPICIOUS_SHARE = 0.1  # of outputs: below it single ones went wrong, above it something is set wrong
 _LISTED = 20  # indexes named before "and N more"
@@ -89,7 +89,7 @@ class TargetResult:
     which the score says nothing, or too little.
     """
 
-    mode: Mode
+    mode: GradingMode
     score: Score
     metrics: tuple[MetricResult, ...]
     lacks: int = 0
@@ -122,9 +122,9 @@ class TargetResult:
         return f"Target {'PASS' if self.is_met else 'FAIL'} by the {self.mode} rules: {'; '.join(parts)}"
 
 
-def require_metrics(benchmark: Benchmark, graders: Mapping[DatasetKind, Grader]) -> None:
+def require_metrics(benchmark: Benchmark, graders: GraderSet) -> None:
     """Raises ConfigError where a metric that must be reported is not computed."""
-    computed = next(iter(graders.values())).METRICS
+    computed = graders.metrics
     absent = [name for name, rule in benchmark.accuracy.items() if rule.bounds[0] and name not in computed]
     if absent or not computed.keys() & benchmark.accuracy.keys():
         wanted = ", ".join(benchmark.accuracy) or "nothing"
@@ -140,7 +140,7 @@ def check_target(evaluation: Evaluation, benchmark: Benchmark, sandbox: Sandbox 
     score, rule = evaluation.scores[mode], benchmark.dataset(accuracy=True)
     is_full = score.total == rule.samples
     results = tuple(
-        _metric_result(name, value, benchmark.accuracy[name], is_full and mode is Mode.OFFICIAL)
+        _metric_result(name, value, benchmark.accuracy[name], is_full and mode is GradingMode.OFFICIAL)
         for name, value in score.metrics.items()
         if name in benchmark.accuracy
     )
@@ -165,8 +165,8 @@ def check_target(evaluation: Evaluation, benchmark: Benchmark, sandbox: Sandbox 
     return TargetResult(mode, score, results, len(evaluation.left_out), tuple(warnings), foremost)
 
 
-def _main_mode(evaluation: Evaluation) -> Mode:
-    return Mode.OFFICIAL if Mode.OFFICIAL in evaluation.scores else Mode.STRICT
+def _main_mode(evaluation: Evaluation) -> GradingMode:
+    return GradingMode.OFFICIAL if GradingMode.OFFICIAL in evaluation.scores else GradingMode.STRICT
 
 
 def _metric_result(name: str, result: MetricValue, rule: MetricRule, comparable: bool) -> MetricResult:
@@ -265,7 +265,7 @@ def _order_warnings(evaluation: Evaluation) -> list[str]:
     ]
 
 
-def _program_warnings(evaluation: Evaluation, mode: Mode) -> list[str]:
+def _program_warnings(evaluation: Evaluation, mode: GradingMode) -> list[str]:
     """Grades of programs that may differ on another machine or in another run."""
     programs = [sample for sample in evaluation.graded if sample.reference.kind != MATH500]
     grades = [(sample.qsl_idx, sample.grades[mode]) for sample in programs]
@@ -289,7 +289,7 @@ def _program_warnings(evaluation: Evaluation, mode: Mode) -> list[str]:
     return warnings
 
 
-def _comparison_warnings(evaluation: Evaluation, mode: Mode) -> list[str]:
+def _comparison_warnings(evaluation: Evaluation, mode: GradingMode) -> list[str]:
     """Answers in mathematics whose comparison a limit ended: the official rules have none."""
     ended = tuple(
         sample.qsl_idx

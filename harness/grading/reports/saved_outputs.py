@@ -1,26 +1,32 @@
-"""Decoded outputs in the order of qsl_idx: parquet, or a pickled DataFrame if the file is named so."""
+"""Tables of graded outputs: --save-outputs, and the rows that eval_accuracy.py writes.
+
+Both are parquet, or a pickled DataFrame if the file is named so.
+"""
 
 import itertools
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from harness.dataset.extended_table import NewColumn, write_extended
+from harness.dataset.table import open_table
 from harness.errors import GradingError
 from harness.files import PICKLE_SUFFIXES
-from harness.grading.evaluate import GradedSample
-from harness.grading.grade import EXACT_MATCH, Mode
-from harness.grading.outputs import Outputs
+from harness.grading.decoding.output_sources import IDS, LENGTH, TEXT, Outputs
+from harness.grading.evaluation.evaluate import GradedSample
+from harness.grading.scoring.grade import EXACT_MATCH, GradingMode
 
+ANSWER, ACCURACY = "extracted_answer", "prompt_accuracy"  # of the rows, as upstream names them
 _BATCH = 64
 
-Row = dict[str, Any]
+OutputRow = dict[str, Any]
 
 
 def save_outputs(path: Path, graded: Sequence[GradedSample], outputs: Outputs) -> None:
-    """Write one row for each sample that has an output. GradingError if the file cannot be written.
+    """Write one row for each sample that has an output, in the order of qsl_idx. Raises GradingError.
 
     Parquet is written in batches and needs little memory; a pickle is built in memory.
     """
@@ -34,10 +40,10 @@ def save_outputs(path: Path, graded: Sequence[GradedSample], outputs: Outputs) -
         raise GradingError(f"{path}: cannot be written ({error}); choose another --save-outputs") from error
 
 
-def _row(sample: GradedSample, outputs: Outputs) -> Row:
+def _row(sample: GradedSample, outputs: Outputs) -> OutputRow:
     assert sample.logged is not None
     place = sample.logged.offset, sample.logged.size
-    row: Row = {
+    row: OutputRow = {
         "qsl_idx": sample.qsl_idx,
         "seq_id": sample.logged.seq_id,
         "dataset": sample.reference.dataset,
@@ -46,7 +52,7 @@ def _row(sample: GradedSample, outputs: Outputs) -> Row:
         "output_token_ids": outputs.ids(*place),
     }
     for mode, grade in sample.grades.items():
-        prefix = "" if mode is Mode.OFFICIAL else "strict_"
+        prefix = "" if mode is GradingMode.OFFICIAL else "strict_"
         row[f"{prefix}extracted_answer"] = grade.answer
         row[f"{prefix}is_correct"] = grade.correct
         row[f"{prefix}evaluation_details"] = f"{grade.reason} {grade.detail}".strip()
@@ -58,7 +64,7 @@ def _row(sample: GradedSample, outputs: Outputs) -> Row:
     return row
 
 
-def _write_parquet(path: Path, rows: Iterator[Row]) -> None:
+def _write_parquet(path: Path, rows: Iterator[OutputRow]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -70,7 +76,7 @@ def _write_parquet(path: Path, rows: Iterator[Row]) -> None:
             writer.write_table(pa.Table.from_pylist(batch, schema))
 
 
-def _schema(row: Row) -> Any:
+def _schema(row: OutputRow) -> Any:
     import pyarrow as pa
 
     kinds = {"qsl_idx": pa.int64(), "seq_id": pa.int64(), "output_token_ids": pa.list_(pa.int32())}
@@ -79,7 +85,7 @@ def _schema(row: Row) -> Any:
     return pa.schema([(name, kinds.get(name, pa.string())) for name in row])
 
 
-def _write_pickle(path: Path, rows: Iterator[Row]) -> None:
+def _write_pickle(path: Path, rows: Iterator[OutputRow]) -> None:
     """A call of pandas.DataFrame with a dict of columns: any version of pandas reads it, none is needed here.
 
     The dict's own pickle, without its header and its STOP, stands between the name and the call (protocol 3
@@ -99,3 +105,49 @@ def _write_pickle(path: Path, rows: Iterator[Row]) -> None:
         pickle.REDUCE,
     )
     path.write_bytes(b"".join((*call, pickle.STOP)))
+
+
+# --- the references' rows with their grades ----------------------------------------------------
+
+
+def write_evaluated(path: Path, references: Path, graded: Sequence[GradedSample], outputs: Outputs) -> None:
+    """Write every row of ``references`` with its official grade, the strict one where it alone was made.
+
+    The outputs of a log come with them; a table of outputs has them. The grades of a sample without an entry
+    in the log are null. Raises GradingError if the file cannot be written.
+    """
+
+    def of_output(value: Callable[[GradedSample], Any]) -> Callable[[int], Any]:
+        return lambda index: None if graded[index].logged is None else value(graded[index])
+
+    columns = [
+        NewColumn(ANSWER, "string", of_output(lambda sample: _grade(sample).answer)),
+        NewColumn(ACCURACY, "float64", of_output(_accuracy)),
+    ]
+    table = open_table(references)
+    if TEXT not in table.names and IDS not in table.names:
+        columns = [
+            NewColumn(TEXT, "string", of_output(lambda sample: outputs.text(*_place(sample)))),
+            NewColumn(IDS, "ids", of_output(lambda sample: outputs.ids(*_place(sample)))),
+            NewColumn(LENGTH, "int32", of_output(lambda sample: sample.logged and sample.logged.tokens)),
+            *columns,
+        ]
+    try:
+        write_extended(path, table, range(len(graded)), columns)
+    except OSError as error:
+        raise GradingError(f"{path}: cannot be written ({error}); choose another --output-file") from error
+
+
+def _grade(sample: GradedSample) -> Any:
+    return sample.grades.get(GradingMode.OFFICIAL) or sample.grades[GradingMode.STRICT]
+
+
+def _accuracy(sample: GradedSample) -> float | None:
+    """100 or 0; null for a text metric."""
+    correct = _grade(sample).correct
+    return None if correct is None else 100.0 * correct
+
+
+def _place(sample: GradedSample) -> tuple[int, int]:
+    assert sample.logged is not None  # asked for samples with an output only
+    return sample.logged.offset, sample.logged.size

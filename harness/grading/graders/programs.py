@@ -1,7 +1,8 @@
 """LiveCodeBench: the program in an output, which must pass all tests of its problem.
 
-Official: in the final section the last ```python block, else the last plain one; the complete text likewise
-where there is none. Strict: the last program among the fenced blocks of the final channel, as Markdown reads
+Official for gpt-oss: in the final section the last ```python block, else the last plain one; the complete
+text likewise where there is none. Official for deepseek-r1: the first ```python block of the complete text,
+which may be a draft. Strict: the last program among the fenced blocks of the final part, as Markdown reads
 them.
 """
 
@@ -9,32 +10,17 @@ import contextlib
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harness.config.benchmark import load_benchmark
 from harness.errors import GradingError
 from harness.grading.decoding.output import Output
-from harness.grading.decoding.screen import Screen
-from harness.grading.evaluation_options import EvaluationOptions
-from harness.grading.grade import (
-    BOTH_MODES,
-    RIGHT,
-    RIGHT_OR_WRONG,
-    WRONG,
-    FailedTest,
-    Grade,
-    Mode,
-    Progress,
-    Reason,
-    Task,
-    unanswered,
-)
 from harness.grading.graders import code_blocks
+from harness.grading.graders.grader import TaskOptions
 from harness.grading.livecodebench import packages
 from harness.grading.livecodebench.index import ProblemIndex, prepared
-from harness.grading.livecodebench.journal import ResultJournal, journal_path
+from harness.grading.livecodebench.program_journal import ResultJournal
 from harness.grading.livecodebench.release import find_release, only_file
 from harness.grading.livecodebench.run_solution import ProgramResult
 from harness.grading.livecodebench.runner import (
@@ -44,39 +30,67 @@ from harness.grading.livecodebench.runner import (
     run_programs,
     usable_cores,
 )
-from harness.grading.sandbox.probe import choose_sandbox
+from harness.grading.sandbox.tier_probe import choose_sandbox
 from harness.grading.sandbox.tiers import Sandbox
-
-METRICS = RIGHT_OR_WRONG
-MODES = BOTH_MODES
-FIRST_ENTRY_COUNTS = False
-MISSING_ARE_WRONG = True
-NAMES_QUESTION = True
+from harness.grading.scoring.grade import (
+    RIGHT,
+    WRONG,
+    FailedTest,
+    Grade,
+    GradingMode,
+    Progress,
+    Reason,
+    Task,
+    unanswered,
+)
 
 _OFFICIAL_PYTHON = re.compile(r"```python(.*?)```", re.DOTALL)
 _OFFICIAL_PLAIN = re.compile(r"```(.*?)```", re.DOTALL)
-_FENCE_SCREEN = Screen(("```",))
 _OFFICIAL_TAG = re.compile(r"^(?:python|py)\s*\n", re.IGNORECASE)
 
 
-def check_reference(value: object) -> str:
-    """The question_id."""
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError("a LiveCodeBench question_id")
-    return value
+@dataclass(frozen=True, slots=True)
+class ProgramGrader:
+    """The grader of programs."""
+
+    official_code: Callable[[Output], "Extraction"]
+    """The program by the published rules of one benchmark."""
+
+    def check_reference(self, value: object) -> str:
+        """The question_id."""
+        if not isinstance(value, str) or not value.strip():
+            raise ValueError("a LiveCodeBench question_id")
+        return value
+
+    def official(self, output: Output, truth: str) -> Grade | Task:
+        """The task for the program by the published rules; a grade where there is none."""
+        return _task(GradingMode.OFFICIAL, truth, self.official_code(output))
+
+    def strict(self, output: Output, truth: str) -> Grade | Task:
+        """The task for the program that the final part ends with; a grade where there is none."""
+        return _task(GradingMode.STRICT, truth, strict_code(output))
+
+    def prepare(self, truths: Sequence[str], options: TaskOptions) -> "ProgramRunner":
+        """As GraderWithTasks: find the release, choose a sandbox and prepare the tests."""
+        release = options.lcb_data or find_release(options.references)
+        if release is None:
+            raise GradingError(
+                f"{options.references}: {len(truths)} LiveCodeBench samples, but no tests; "
+                "pass --lcb-data (datasets/download.sh --what livecodebench fetches them)"
+            )
+        sandbox = _sandbox(options.allow_unsandboxed)
+        index = prepared(
+            only_file(release, options.dataset.release_file),
+            _cache_folder(),
+            lambda text: print(text, file=sys.stderr),
+        )
+        require_problems(index, truths)
+        workers = options.workers or usable_cores()
+        execution = ExecutionConfig(index, sandbox, workers, options.dataset.program_s)
+        return ProgramRunner(execution, options.journal, options.restart)
 
 
-def official(output: Output, truth: str) -> Grade | Task:
-    """The task for the program by the published rules; a grade where there is none."""
-    return task(Mode.OFFICIAL, truth, official_code(output))
-
-
-def strict(output: Output, truth: str) -> Grade | Task:
-    """The task for the program that the final channel ends with; a grade where there is none."""
-    return task(Mode.STRICT, truth, strict_code(output))
-
-
-def task(mode: Mode, question_id: str, found: "Extraction") -> Grade | Task:
+def _task(mode: GradingMode, question_id: str, found: "Extraction") -> Grade | Task:
     """The task for a program; the grade where none was found."""
     if not found.code:
         return unanswered(found.reason)
@@ -84,8 +98,8 @@ def task(mode: Mode, question_id: str, found: "Extraction") -> Grade | Task:
 
 
 @dataclass(frozen=True, slots=True)
-class Programs:
-    """The batch of programs; the journal keeps their results for the next call."""
+class ProgramRunner:
+    """Runs the programs of a log; the journal keeps their results for the next call."""
 
     execution: ExecutionConfig
     journal: Path
@@ -93,11 +107,11 @@ class Programs:
 
     @property
     def sandbox(self) -> Sandbox:
-        """As SandboxedBatch."""
+        """As SandboxedTaskRunner."""
         return self.execution.sandbox
 
     def grade(self, tasks: Iterable[Task], progress: Progress) -> Mapping[Task, Grade]:
-        """As Batch."""
+        """As TaskRunner."""
         chosen = self._chosen(task for task in tasks if isinstance(task, ProgramTask))
         journal = ResultJournal(self.journal, self.restart)
         try:
@@ -130,24 +144,6 @@ def _grade(code: str, result: ProgramResult) -> Grade:
     )
 
 
-def prepare(truths: Sequence[str], options: EvaluationOptions) -> Programs:
-    """As BatchGrader: find the release, choose a sandbox and prepare the tests."""
-    rule = load_benchmark(options.benchmark, options.round).dataset(accuracy=True)
-    release = options.lcb_data or find_release(options.references)
-    if release is None:
-        raise GradingError(
-            f"{options.references}: {len(truths)} LiveCodeBench samples, but no tests; "
-            "pass --lcb-data (datasets/download.sh --what livecodebench fetches them)"
-        )
-    sandbox = _sandbox(options.allow_unsandboxed)
-    index = prepared(
-        only_file(release, rule.release_file), _cache_folder(), lambda text: print(text, file=sys.stderr)
-    )
-    require_problems(index, truths)
-    execution = ExecutionConfig(index, sandbox, options.num_lcb_workers or usable_cores(), rule.program_s)
-    return Programs(execution, journal_path(options.output_file, options.mlperf_log), options.restart)
-
-
 def _sandbox(allow_unsandboxed: bool) -> Sandbox:
     chosen = choose_sandbox(allow_unsandboxed)
     print(f"sandbox: {chosen.tier}", file=sys.stderr)
@@ -173,12 +169,16 @@ class Extraction:
     above: tuple[str, ...] = ()
 
 
-def official_code(output: Output) -> Extraction:
-    """The program by the published rules."""
-    code = _official_block(output.official_final) if output.official_final is not None else None
-    if code is None and output.may_match(_FENCE_SCREEN):
+def _last_official_code(output: Output) -> Extraction:
+    code = None if output.official_final is None else _official_block(output.official_final)
+    if code is None:
         code = _official_block(output.text)
     return Extraction(code, output.defect or Reason.NO_ANSWER)
+
+
+def _first_official_code(output: Output) -> Extraction:
+    found = _OFFICIAL_PYTHON.search(output.text)
+    return Extraction(found[1].strip() if found else None, output.defect or Reason.NO_ANSWER)
 
 
 def _official_block(text: str) -> str | None:
@@ -198,3 +198,7 @@ def strict_code(output: Output) -> Extraction:
         return Extraction(None, output.defect or Reason.NO_ANSWER)
     *above, last = (block.code for block in blocks)
     return Extraction(last, above=tuple(above))
+
+
+gpt_oss = ProgramGrader(_last_official_code)
+deepseek_r1 = ProgramGrader(_first_official_code)

@@ -5,7 +5,6 @@ import re
 from collections.abc import Iterator, Sequence
 
 from harness.grading.decoding.output import Output
-from harness.grading.grade import Grade, Reason, answered, unanswered
 from harness.grading.graders.statements import (
     Stated,
     is_conditional,
@@ -18,6 +17,7 @@ from harness.grading.graders.statements import (
     read_text,
     sentences_of,
 )
+from harness.grading.scoring.grade import Grade, Reason, answered, unanswered
 
 # Possessive or bounded quantifiers throughout: no text may take more than linear time.
 _DRESS = re.compile(

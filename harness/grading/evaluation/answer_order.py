@@ -11,9 +11,17 @@ from itertools import combinations
 import numpy as np
 
 from harness.grading.decoding.output import Output
-from harness.grading.grade import Grade, Task
-from harness.grading.graders import AIME, GPQA, LIVECODEBENCH, MATH500, MMLU_PRO, DatasetKind, Grader
-from harness.grading.references import Reference
+from harness.grading.evaluation.references import Reference
+from harness.grading.graders.grader import (
+    AIME,
+    GPQA,
+    LIVECODEBENCH,
+    MATH500,
+    MMLU_PRO,
+    DatasetKind,
+    Grader,
+)
+from harness.grading.scoring.grade import Grade, Task
 from harness.text import counted
 
 _INTEGER = re.compile(r"-?\d+")
@@ -26,7 +34,7 @@ _MOST_REPEATS = 16  # of a question: where there are more, prompts do not tell q
 _MOST_LIKE = 0.9  # two answers drawn at random: above it all answers are the same
 
 
-class Shape(StrEnum):
+class AnswerShape(StrEnum):
     """What an answer looks like, whatever its question."""
 
     LETTER = "a letter"
@@ -34,31 +42,35 @@ class Shape(StrEnum):
     PROGRAM = "a program"
 
 
-_SHAPES: Mapping[DatasetKind, Shape] = {
-    AIME: Shape.NUMBER,
-    GPQA: Shape.LETTER,
-    MMLU_PRO: Shape.LETTER,
-    LIVECODEBENCH: Shape.PROGRAM,
+_SHAPES: Mapping[DatasetKind, AnswerShape] = {
+    AIME: AnswerShape.NUMBER,
+    GPQA: AnswerShape.LETTER,
+    MMLU_PRO: AnswerShape.LETTER,
+    LIVECODEBENCH: AnswerShape.PROGRAM,
 }
 # The graders that read a shape, the one that reads more of them first.
-_READERS: Mapping[Shape, tuple[DatasetKind, ...]] = {
-    Shape.PROGRAM: (LIVECODEBENCH,),
-    Shape.LETTER: (MMLU_PRO, GPQA),
-    Shape.NUMBER: (AIME,),
+_READERS: Mapping[AnswerShape, tuple[DatasetKind, ...]] = {
+    AnswerShape.PROGRAM: (LIVECODEBENCH,),
+    AnswerShape.LETTER: (MMLU_PRO, GPQA),
+    AnswerShape.NUMBER: (AIME,),
 }
-_ANY_TRUTH: Mapping[Shape, str] = {Shape.PROGRAM: "x", Shape.LETTER: "A", Shape.NUMBER: "0"}
+_ANY_TRUTH: Mapping[AnswerShape, str] = {
+    AnswerShape.PROGRAM: "x",
+    AnswerShape.LETTER: "A",
+    AnswerShape.NUMBER: "0",
+}
 
 
-def expected_shape(reference: Reference) -> Shape | None:
+def expected_shape(reference: Reference) -> AnswerShape | None:
     """The shape of the true answer; None for mathematics and texts, which have many."""
     if reference.kind == MATH500 and _INTEGER.fullmatch(reference.truth):
-        return Shape.NUMBER
+        return AnswerShape.NUMBER
     return _SHAPES.get(reference.kind)
 
 
 def shape(
     output: Output, reference: Reference, graders: Mapping[DatasetKind, Grader], strict: Grade | Task | None
-) -> Shape | None:
+) -> AnswerShape | None:
     """The shape of the answer that an output gives: the expected one if it has it, else the only one.
 
     ``strict``: its grade by the strict rules, where it is known. None for an output without an answer, with
@@ -73,21 +85,23 @@ def shape(
         has_expected = _reads(output, expected, graders)
     if has_expected:
         return expected
-    found = [one for one in Shape if one is not expected and _reads(output, one, graders)]
+    found = [one for one in AnswerShape if one is not expected and _reads(output, one, graders)]
     return found[0] if len(found) == 1 else None
 
 
-def _reads(output: Output, wanted: Shape, graders: Mapping[DatasetKind, Grader]) -> bool:
+def _reads(output: Output, wanted: AnswerShape, graders: Mapping[DatasetKind, Grader]) -> bool:
     """Whether the strict rules find an answer of this shape."""
     kind = next((kind for kind in _READERS[wanted] if kind in graders), None)
     return kind is not None and _is(graders[kind].strict(output, _ANY_TRUTH[wanted]), wanted)
 
 
-def _is(found: Grade | Task, wanted: Shape) -> bool:
+def _is(found: Grade | Task, wanted: AnswerShape) -> bool:
     """Whether an answer was found; a task is a program."""
     if isinstance(found, Task):
         return True
-    return found.answer is not None and (wanted is not Shape.NUMBER or bool(_INTEGER.fullmatch(found.answer)))
+    return found.answer is not None and (
+        wanted is not AnswerShape.NUMBER or bool(_INTEGER.fullmatch(found.answer))
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +109,7 @@ class Answered:
     """An output that gives an answer, beside its reference."""
 
     reference: Reference
-    shape: Shape | None
+    shape: AnswerShape | None
     answer: str | None
     correct: bool
 
@@ -120,7 +134,7 @@ def _reasons(rows: Sequence[Answered]) -> Iterator[str]:
             yield from _by_truth(name, part)
         if part[0].reference.kind in (AIME, MATH500):
             yield from _by_value(name, part)
-        elif tells_questions and expected_shape(part[0].reference) is Shape.LETTER:
+        elif tells_questions and expected_shape(part[0].reference) is AnswerShape.LETTER:
             yield from _by_repeats(name, part)
 
 
@@ -131,13 +145,13 @@ def _by_shape(rows: Sequence[Answered]) -> Iterator[str]:
     ]
     counts = Counter(pairs)
     found, wanted = Counter(one for one, _ in pairs), Counter(one for _, one in pairs)
-    if len(pairs) >= _FEW and sum(counts[one, one] for one in Shape) < _FLAW * len(pairs):
+    if len(pairs) >= _FEW and sum(counts[one, one] for one in AnswerShape) < _FLAW * len(pairs):
         (one, expected), count = counts.most_common(1)[0]
         yield f"{count} of {wanted[expected]} answers are {one} where {expected} is expected"
     odd, allowed = len(pairs) - (found & wanted).total(), _ODD * len(pairs)
     if odd > allowed - 2 * math.sqrt(allowed):
         return
-    for one in Shape:
+    for one in AnswerShape:
         inside, elsewhere = counts[one, one], found[one] - counts[one, one]
         possible, chance = min(found[one], wanted[one]), found[one] * wanted[one] / max(1, len(pairs))
         if possible - inside >= _FEW and inside - chance < _PART * (possible - chance):

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.config.benchmark import PublishedRuns
-from harness.grading.grade import Metric, Total
+from harness.grading.scoring.grade import AccuracyMetric, Total
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,9 @@ class Score:
         return math.hypot(*known) / self.largest_points if known and len(known) == len(errors) else None
 
 
-def total(metric: Metric, scores: Mapping[str, Sequence[float]], repeats: Mapping[str, int]) -> MetricValue:
+def total(
+    metric: AccuracyMetric, scores: Mapping[str, Sequence[float]], repeats: Mapping[str, int]
+) -> MetricValue:
     """The value of a metric from the scores of all samples by data set; a data set has one repeat by default.
 
     PERCENT is 100 * sum(scores / repeats) / sum(samples / repeats), the official formula.
