@@ -97,6 +97,11 @@ class HarmonyOutput:
         end = _next(self._ids, start, self._ids >= _FIRST_SPECIAL)
         return tokenizer.decode(self._ids[start:end]).strip()
 
+    @property
+    def suffix(self) -> str:
+        """As Output."""
+        return tokenizer.decode(self._ids[self._finals[-1] :]).strip() if self._finals else ""
+
     @cached_property
     def _finals(self) -> tuple[int, ...]:
         """The positions at which the content of each final channel begins."""

@@ -23,7 +23,8 @@ from harness.loadgen_logs.accuracy_log import TokenIds
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-# clean_up_tokenization of transformers 4.46, which Llama 3.1's tokenizer_config.json asks for: in this order.
+# The replacements of transformers 4.46 (clean_up_tokenization), in its order; Llama 3.1's
+# tokenizer_config.json asks for them.
 _CLEANED = (
     (" .", "."),
     (" ?", "?"),
@@ -40,16 +41,16 @@ _CLEANED = (
 
 @dataclass(frozen=True, slots=True)
 class ModelTokens:
-    """The tokens that distinguish a model's tokenizer: ids and names; ``ends`` are those that end an output.
-
-    ``cleaned_up``: whether the spaces go that transformers removes after decoding. ``thinks``: whether an
-    output is a thought, ``</think>`` and the answer.
-    """
+    """The facts of a model's tokenizer that decoding depends on."""
 
     special: Mapping[int, str]
+    """The ids and names of tokens that distinguish it from other models' tokenizers."""
     ends: frozenset[int]
+    """The tokens that end an output."""
     cleaned_up: bool = False
+    """Whether spaces are removed after decoding, as transformers does."""
     thinks: bool = False
+    """Whether an output is a thought, ``</think>`` and the answer."""
 
 
 LLAMA_3_1 = ModelTokens(
@@ -73,7 +74,7 @@ DEEPSEEK_R1 = ModelTokens(
 
 
 def opener(tokens: ModelTokens) -> Callable[[Benchmark, str | None, int], "ModelDecoder"]:
-    """For the registry of decoders: opens the decoder of a benchmark whose model has these tokens."""
+    """The function that opens the decoder of a benchmark whose model has these tokens."""
 
     def open_decoder(benchmark: Benchmark, asked: str | None, max_new_tokens: int) -> ModelDecoder:
         file = find_tokenizer(benchmark, asked)
@@ -108,7 +109,7 @@ def find_tokenizer(benchmark: Benchmark, asked: str | None) -> Path:
 
 
 def _cached(name: str, revision: str | None) -> Iterator[Path]:
-    """Copies in the cache, the benchmark's revision first. The model was called Meta-Llama-3.1-... once."""
+    """Copies in the cache, the benchmark's revision first. An earlier name was Meta-Llama-3.1-..."""
     owner, _, model = name.rpartition("/")
     for each in dict.fromkeys((model, f"Meta-{model}")):
         snapshots = _cache_folder() / f"models--{owner}--{each}" / "snapshots"

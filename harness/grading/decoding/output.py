@@ -12,7 +12,7 @@ _LOOP_TOKENS, _LOOP_TIMES = 2_000, 4
 
 
 class SampleTokens(Protocol):
-    """The ids of one output, and which sample it is the output of."""
+    """The token ids of one output, and the sample that it answers."""
 
     @property
     def qsl_idx(self) -> int:
@@ -47,6 +47,10 @@ class Output(Protocol):
         """Whether a final channel was opened; None for a model without channels."""
 
     @property
+    def suffix(self) -> str:
+        """From the last final channel on, a suffix of ``text``; empty where there is none."""
+
+    @property
     def defect(self) -> Reason | None:
         """A reason for having no answer: EMPTY, LOOPING, TRUNCATED or, for a row of a table, MISSING.
 
@@ -58,7 +62,7 @@ class TextOutput:
     """The decoded output of a model without channels: all of it is the final text."""
 
     def __init__(self, text: str, tokens: int | None = 0, *, truncated: bool = False) -> None:
-        self.text = text.strip()
+        self.text = self.suffix = text.strip()
         self.tokens = tokens
         self.defect = Reason.TRUNCATED if truncated else None if self.text else Reason.EMPTY
 
@@ -97,6 +101,7 @@ class ThinkingText(TextOutput):
         super().__init__(text, tokens, truncated=truncated)
         _, mark, answer = self.text.rpartition(THOUGHT_END)
         self._answer = answer.strip() if mark else None
+        self.suffix = self._answer or ""
         if looping:
             self.defect = Reason.LOOPING
 

@@ -25,14 +25,14 @@ _SAME_VOCABULARY = (BUILT_IN, "openai/gpt-oss-120b", "openai/gpt-oss-20b")
 
 @dataclass(frozen=True, slots=True)
 class SourceSettings:
-    """Facts of a run from the run.json beside its log; None for what is not in it."""
+    """The settings under which outputs were made, as far as their source records them (None: it does not)."""
 
     benchmark: str | None = None
     max_new_tokens: int | None = None
 
 
-def run_facts(log: Path) -> SourceSettings:
-    """Facts of the run that wrote ``log``; empty where another harness ran or run.json cannot be read."""
+def settings_of_run(log: Path) -> SourceSettings:
+    """The settings in run.json beside a log; empty where another harness ran or it cannot be read."""
     try:
         plan = RunRecord.read(log.parent / RUN_RECORD).plan
     except (FileNotFoundError, ConfigError):

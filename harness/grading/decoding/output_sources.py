@@ -19,7 +19,7 @@ from harness.grading.decoding.output_decoder import (
     OutputDecoder,
     SourceSettings,
     open_decoder,
-    run_facts,
+    settings_of_run,
 )
 from harness.loadgen_logs.accuracy_log import AccuracyLog, Cut, LogEntry, TokenIds
 from harness.text import printable
@@ -40,13 +40,16 @@ _TEXT_OUTPUTS: Mapping[str, type[TextOutput]] = {
 
 
 class Entry(NamedTuple):
-    """One output; ``offset`` and ``size`` locate it: bytes of a log, a row of a table."""
+    """One output of a log or a table."""
 
     qsl_idx: int
     seq_id: int
+    """LoadGen's number of the query; -1 for a row of a table."""
     offset: int
+    """The place of the output, with ``size``: bytes of a log, a row of a table."""
     size: int
     output: Callable[[], Output]
+    """Decodes it."""
 
 
 class Outputs(Protocol):
@@ -94,7 +97,7 @@ class LoggedOutputs:
 
 
 class RowTokens(NamedTuple):
-    """The ids in a row of a table, as Answer."""
+    """The ids in a row of a table, as SampleTokens."""
 
     qsl_idx: int
     token_ids: TokenIds
@@ -187,14 +190,14 @@ def open_outputs(path: Path, benchmark: Benchmark, tokenizer: str | None) -> tup
     tokenizer is not there. Raises ConfigError, DatasetError, GradingError.
     """
     table = open_table(path) if is_binary_table(path) else None
-    facts = run_facts(path) if table is None else _table_facts(table)
-    if facts.benchmark not in (None, benchmark.name):
+    settings = settings_of_run(path) if table is None else _settings_of_table(table)
+    if settings.benchmark not in (None, benchmark.name):
         source = "run.json" if table is None else "schema"
         raise GradingError(
-            f"{path}: its {source} names the benchmark {facts.benchmark}, "
-            f"but --benchmark is {benchmark.name}; pass --benchmark {facts.benchmark}"
+            f"{path}: its {source} names the benchmark {settings.benchmark}, "
+            f"but --benchmark is {benchmark.name}; pass --benchmark {settings.benchmark}"
         )
-    limit = facts.max_new_tokens or benchmark.dataset(accuracy=True).max_new_tokens
+    limit = settings.max_new_tokens or benchmark.dataset(accuracy=True).max_new_tokens
     if table is None:
         decoder = open_decoder(benchmark, tokenizer, limit)
         return LoggedOutputs(AccuracyLog(path), decoder), ()
@@ -236,7 +239,7 @@ def _has_texts(table: Table) -> bool:
     return TEXT in table.names and not all(map(_is_null, table.cells(TEXT)))
 
 
-def _table_facts(table: Table) -> SourceSettings:
+def _settings_of_table(table: Table) -> SourceSettings:
     """The settings that run_eval.py wrote into the schema of a parquet file; empty for any other table."""
     if not isinstance(table, ParquetTable):
         return SourceSettings()

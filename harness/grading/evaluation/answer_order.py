@@ -1,4 +1,4 @@
-"""Whether the answers of a log stand beside their own references, or would fit them in another order."""
+"""Whether the answers of a log belong to their references, or to the same references in another order."""
 
 import math
 import re
@@ -25,13 +25,13 @@ from harness.grading.scoring.grade import Grade, Task
 from harness.text import counted
 
 _INTEGER = re.compile(r"-?\d+")
-_FEW = 8  # answers at a wrong place that may be the reader's mistakes, or the model's
-_ODD = 0.1  # of the answers, less two deviations, may have no place that fits them
-_FLAW = 0.05  # of the answers may have the expected shape by chance where the references are others
-_PART = 0.3  # of what is beyond chance: less is too little, more is too much for chance
-_DEVIATIONS = 2.0  # over what the best of all distances has by chance
-_MOST_REPEATS = 16  # of a question: where there are more, prompts do not tell questions apart
-_MOST_LIKE = 0.9  # two answers drawn at random: above it all answers are the same
+_FEW = 8  # so many answers at a wrong place may be mistakes of the rules, or of the model
+_ODD = 0.1  # the share of answers, less two deviations, that may have no place that fits them
+_FLAW = 0.05  # the share of answers that have the expected shape by chance beside other references
+_PART = 0.3  # the share of what is beyond chance that separates too little from too much
+_DEVIATIONS = 2.0  # above what the best of all distances reaches by chance
+_MOST_REPEATS = 16  # if a question has more, prompts do not distinguish questions
+_MOST_LIKE = 0.9  # the chance that two answers are equal; above it all answers are the same
 
 
 class AnswerShape(StrEnum):
@@ -106,7 +106,7 @@ def _is(found: Grade | Task, wanted: AnswerShape) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """An output that gives an answer, beside its reference."""
+    """The answer of an output, beside its reference."""
 
     reference: Reference
     shape: AnswerShape | None
@@ -115,7 +115,7 @@ class Answered:
 
 
 def misplaced(rows: Sequence[Answered]) -> str | None:
-    """Why the answers seem to belong to other references; None where they do not.
+    """Why the answers seem to belong to other references; None where they seem to be in order.
 
     ``rows``: in the order of qsl_idx. A weak model's answers are wrong in every order, and so no reason.
     """
@@ -173,7 +173,7 @@ def _by_truth(name: str, rows: Iterable[Answered]) -> Iterator[str]:
 
 
 def _by_value(name: str, rows: Iterable[Answered]) -> Iterator[str]:
-    """True answers at other places: one of many numbers is no chance hit, but a digit may be."""
+    """True answers at other places: to hit one of many numbers is no chance, but to hit a digit may be."""
     known = [row for row in rows if row.answer is not None and len(row.reference.truth) > 1]
     right = sum(row.correct for row in known)
     anywhere = _common((row.answer for row in known), (row.reference.truth for row in known))

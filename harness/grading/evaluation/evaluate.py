@@ -1,4 +1,4 @@
-"""The evaluation: one pass over the log, then the batches that need processes, then the score."""
+"""The evaluation: one pass over the log, then the tasks that need processes, then the score."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -30,18 +30,20 @@ _NO_RUNNERS: Mapping[DatasetKind, TaskRunner] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Logged:
-    """A sample's entry in the log or row of the table: ``tokens`` is the OSL; offset and size as in Entry.
-
-    ``tokens`` and ``defect`` as in Output; ``shape`` is that of its answer, as in answer_order.py.
-    """
+    """A sample's entry in the log, or its row of the table."""
 
     seq_id: int
     tokens: int | None
+    """The OSL; None for a row without it."""
     defect: Reason | None
+    """A reason for having no answer, as Output has it."""
     has_final: bool | None
+    """Whether a final part was begun, as Output has it."""
     offset: int
+    """The place of the output, with ``size``: bytes of a log, a row of a table."""
     size: int
     shape: AnswerShape | None = None
+    """The shape of its answer; None as in ``answer_order.shape``."""
 
     @property
     def truncated(self) -> bool:
@@ -51,16 +53,16 @@ class Logged:
 
 @dataclass(frozen=True, slots=True)
 class GradedSample:
-    """``logged`` is None for a sample that the log lacks. ``grades`` has the requested modes.
-
-    ``remarks`` is None where the grader makes none.
-    """
+    """One sample with its grades."""
 
     qsl_idx: int
     reference: Reference
     logged: Logged | None
+    """None for a sample that the log lacks."""
     grades: Mapping[GradingMode, Grade]
+    """The grade by the rules of each requested mode."""
     remarks: tuple[str, ...] | None = None
+    """None where the grader makes no remarks."""
 
     @property
     def has_output(self) -> bool:
@@ -81,21 +83,22 @@ class GradedSample:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """Every sample in the order of qsl_idx, the state of the log, and the score of each mode.
-
-    ``left_out``: samples without an entry in the log that are no part of the score, as officially; other
-    ``missing`` ones are wrong. ``repeated``: samples with several entries, of which the first was graded.
-    ``remarks``: the meaning of each that a grader may make.
-    """
+    """The samples of a log, its state, and the score of each mode. Samples are named by qsl_idx."""
 
     graded: tuple[GradedSample, ...]
+    """Every sample in the order of qsl_idx."""
     missing: tuple[int, ...]
+    """Samples without an output."""
     cut: Cut | None
+    """The place where the log broke off; None: it is complete."""
     lengths: Lengths
     scores: Mapping[GradingMode, Score]
     left_out: tuple[int, ...] = ()
+    """Samples without an entry that are no part of the score, as officially; other missing ones are wrong."""
     repeated: tuple[int, ...] = ()
+    """Samples with several entries, of which the first was graded."""
     remarks: Mapping[str, str] = field(default_factory=dict)
+    """The meaning of each remark that a grader may make."""
 
     @property
     def has_right_and_wrong(self) -> bool:
@@ -140,10 +143,11 @@ def evaluate(
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """Every output of a log, by qsl_idx: its entry, grades or the tasks that lead to them, and remarks."""
+    """Every output of a log, by qsl_idx."""
 
     logged: Mapping[int, Logged]
     found: Mapping[int, Mapping[GradingMode, Grade | Task]]
+    """The grades, or the tasks that lead to them."""
     remarks: Mapping[int, tuple[str, ...]]
     coverage: Coverage
 
@@ -188,7 +192,7 @@ def _with_tasks_done(
     runners: Mapping[DatasetKind, TaskRunner],
     progress: Progress,
 ) -> dict[int, dict[GradingMode, Grade]]:
-    """All grades, with those of the tasks in their places."""
+    """All grades: the tasks are done, and their grades stand in their places."""
     tasks: dict[DatasetKind, list[Task]] = {}
     for index, by_mode in found.items():
         waiting = [task for task in by_mode.values() if isinstance(task, Task)]

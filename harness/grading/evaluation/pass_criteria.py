@@ -15,23 +15,24 @@ from harness.grading.sandbox.tiers import Sandbox, Tier
 from harness.grading.scoring.accuracy_score import MetricValue, Score, Standing, standing
 from harness.grading.scoring.grade import SANDBOX_LIMITS, GradingMode, Reason
 
-_SUSPICIOUS_SHARE = 0.1  # of outputs: below it single ones went wrong, above it something is set wrong
+_SUSPICIOUS_SHARE = 0.1  # of outputs; where more are without a final part, a setting is wrong
 _LISTED = 20  # indexes named before "and N more"
 _COMPARISON_LIMITS = (Reason.TIMEOUT, Reason.KILLED, *SANDBOX_LIMITS)
 
 
 @dataclass(frozen=True, slots=True)
 class MetricResult:
-    """A metric beside its bounds, both included; ``standing`` is None where no published run compares."""
+    """A metric beside its bounds, which both pass."""
 
     name: str
     result: MetricValue
     rule: MetricRule
     standing: Standing | None = None
+    """Its place among the published runs; None where they do not compare."""
 
     @property
     def value(self) -> float:
-        """Not rounded."""
+        """The value, not rounded."""
         return self.result.value
 
     @property
@@ -46,13 +47,13 @@ class MetricResult:
 
     @property
     def is_met(self) -> bool:
-        """Whether the value passes, and the one that is printed too: the official checker reads that."""
+        """Whether both the value and its printed form pass: the official checker reads the latter."""
         least, most = self._extremes
         return self.lowest <= least and most <= self.highest
 
     @property
     def sentence(self) -> str:
-        """The value beside the bound that it misses, or beside the lowest."""
+        """The value beside the bound that it misses, or beside the lowest one."""
         least, most = self._extremes
         if most > self.highest:
             side, value, word = 1, most, "above"
@@ -82,19 +83,18 @@ def _short(number: float, decimals: int = 4) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TargetResult:
-    """``score`` is what is compared with the target: the official one where it was computed.
-
-    ``metrics`` are those with bounds, the most important one first. ``lacks``: samples without an entry in
-    the log, where no score of the others can meet the target. ``foremost``: the first of the warnings, with
-    which the score says nothing, or too little.
-    """
+    """A score compared with the accuracy target."""
 
     mode: GradingMode
+    """The mode of ``score``: official where it was computed."""
     score: Score
     metrics: tuple[MetricResult, ...]
+    """The metrics with bounds, the most important one first."""
     lacks: int = 0
+    """Samples without an entry in the log, where no score of the others can meet the target."""
     warnings: tuple[str, ...] = ()
     foremost: tuple[str, ...] = ()
+    """The first of the warnings: those with which the score says nothing, or too little."""
 
     @property
     def is_met(self) -> bool:
@@ -135,7 +135,7 @@ def require_metrics(benchmark: Benchmark, graders: GraderSet) -> None:
 
 
 def check_target(evaluation: Evaluation, benchmark: Benchmark, sandbox: Sandbox | None) -> TargetResult:
-    """Compare an evaluation with the bounds and, where it is a full one, with the published runs."""
+    """Compare an evaluation with the bounds and, if it is complete, with the published runs."""
     mode = _main_mode(evaluation)
     score, rule = evaluation.scores[mode], benchmark.dataset(accuracy=True)
     is_full = score.total == rule.samples
@@ -248,7 +248,7 @@ def _output_warnings(evaluation: Evaluation) -> list[str]:
 
 
 def _order_warnings(evaluation: Evaluation) -> list[str]:
-    """Answers beside references that are not theirs, by the rules of the target."""
+    """Answers that belong to other references, by the grades that decide on the target."""
     mode = _main_mode(evaluation)
     rows = [
         Answered(one.reference, one.logged.shape, one.grades[mode].answer, bool(one.grades[mode].correct))

@@ -17,18 +17,18 @@ _DATASET = "dataset"
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """One sample. ``repeat`` counts earlier samples of the same ``question``.
-
-    Both are None where prompts are unknown. Questions are numbered over all data sets. ``prompt``: None where
-    there is none as text.
-    """
+    """One sample of the accuracy dataset."""
 
     dataset: str
     kind: DatasetKind
     truth: str
+    """The true answer, as its grader takes it."""
     repeat: int | None
+    """The number of earlier samples of the same question; None where questions cannot be distinguished."""
     question: int | None = None
+    """The question's number over all data sets; None as for ``repeat``."""
     prompt: str | None = None
+    """The prompt; None where the file has none as text."""
 
 
 def load_references(path: Path, benchmark: Benchmark) -> tuple[Reference, ...]:

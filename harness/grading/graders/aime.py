@@ -39,9 +39,8 @@ _UNSEEN = re.compile(
 )
 _DRESS = re.compile(
     r"\\(?:boxed|fbox|framebox|text(?:bf|it|sf|tt|rm)?|math(?:bf|rm|it|sf|tt)|underline|emph|bf|rm"
-    r"|displaystyle|boldsymbol|bm"
-    r"|left|right|[Ll]arge|LARGE|[Hh]uge|small)\b\s*+"
-    r"|\\[()\[\]${}]|[{}$`]|(?<![0-9A-Za-z])[*_]++|[*_]++(?![0-9A-Za-z{])|\\approx\b|≈"
+    r"|displaystyle|boldsymbol|bm|left|right|[Ll]arge|LARGE|[Hh]uge|small)\b\s*+|\\[()\[\]${}]|[{}$`]"
+    r"|(?<![0-9A-Za-z])[*_]++|[*_]++(?![0-9A-Za-z{])|\\approx\b|≈"
 )
 _SPACE = re.compile(r"\\[,;:! ]|\\q?quad\b|~")
 _DEGREES = re.compile(r"(?:\^\s*+)?+{?+(?:\\circ|\\degree|°)}?+")
@@ -74,13 +73,10 @@ _REMARK = re.compile(
 )
 # In a remark: what changes a number or takes it back.
 _CHANGES = re.compile(
-    r"\b(?:wrong|incorrect|false|mistake|error|if|unless|maybe|perhaps|possibly|or|base|hundreds?"
-    r"|thousands?|millions?"
-    r"|billions?|dozens?|percent|times|plus|minus|divided|multiplied|squared|cubed|half|halved|twice"
-    r"|doubled?|tripled?|mod"
-    r"|modulo|rounded|approx\w*|binary|octal|hex\w*|would|could|might|assuming|provided|too|guess"
-    r"|unsure|uncertain"
-    r"|add(?:ed|ing)?|subtract(?:ed|ing)?"
+    r"\b(?:wrong|incorrect|false|mistake|error|if|unless|maybe|perhaps|possibly|or|base|hundreds?|thousands?"
+    r"|millions?|billions?|dozens?|percent|times|plus|minus|divided|multiplied|squared|cubed|half|halved"
+    r"|twice|doubled?|tripled?|mod|modulo|rounded|approx\w*|binary|octal|hex\w*|would|could|might|assuming"
+    r"|provided|too|guess|unsure|uncertain|add(?:ed|ing)?|subtract(?:ed|ing)?"
     r"|not (?:correct|right|sure|certain|the|checked|proven|it|what|true))\b|[?%½]",
     re.IGNORECASE,
 )
@@ -124,7 +120,12 @@ def check_reference(value: object) -> str:
 
 def official(output: Output, truth: str) -> Grade:
     """The grade by the published rules."""
-    found = last_match(_OFFICIAL_BOXED, output.text) or last_match(_OFFICIAL_ANSWER, output.text)
+    # What is last in the suffix is last in the text, and the suffix is short.
+    found = (
+        last_match(_OFFICIAL_BOXED, output.suffix)
+        or last_match(_OFFICIAL_BOXED, output.text)
+        or last_match(_OFFICIAL_ANSWER, output.text)
+    )
     value = None if found is None else _official_integer(found[1])
     if found is None or value is None or value > LARGEST:
         return unanswered(output.defect or Reason.NO_ANSWER)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from harness.grading.decoding.output import Output
 from harness.grading.graders.statements import (
+    NOT_SO,
     Stated,
     is_conditional,
     is_cut,
@@ -21,10 +22,8 @@ from harness.grading.scoring.grade import Grade, Reason, answered, unanswered
 
 # Possessive or bounded quantifiers throughout: no text may take more than linear time.
 _DRESS = re.compile(
-    r"\\(?:[hv]?phantom|hspace|color|textcolor)\s*+{[^{}]*+}"
-    r"|\\(?:boxed|fbox|framebox|text(?:bf|it|sf|tt|rm)?|math(?:bf|rm|it|sf|tt)|underline|bf|rm"
-    r"|displaystyle|boldsymbol|left"
-    r"|right|[Ll]arge|LARGE|[Hh]uge)\b"
+    r"\\(?:[hv]?phantom|hspace|color|textcolor)\s*+{[^{}]*+}|\\(?:boxed|fbox|framebox|text(?:bf|it|sf|tt|rm)?"
+    r"|math(?:bf|rm|it|sf|tt)|underline|bf|rm|displaystyle|boldsymbol|left|right|[Ll]arge|LARGE|[Hh]uge)\b"
     r"|\\[()\[\],;:! ]|\\q?quad\b|[{}$*`~]|\\(?:square|blacksquare|checkmark)\b|[✓✔✅∎□■]"
 )
 _CALLED = r"(?:(?:the|correct|right|best|option|choice|letter|statement|answer(?: is|:)?)\s++){0,5}+"
@@ -35,9 +34,8 @@ _END = re.compile(r"(?:です|입니다|이다|だ)?[\s.;!。]*+$")
 # After the letter: its option's text, which is any text, unless it says that the option is wrong.
 _SPECIES = r"(?:elegans|coli|melanogaster|subtilis|thaliana|cerevisiae|difficile|pylori|influenzae)\b"
 _OPTION_TEXT = re.compile(rf"(?<=\))\s++(?=\S)|(?<!\s)\s*+[:：]\s++|(?<!\s)\.\s++(?!{_SPECIES})")  # noqa: RUF001
-_CALLED_WRONG = re.compile(
-    r"\s*+(?:(?:is|was|are|can be)\s++)(?:\w+\s++)?(?:false|wrong|incorrect|not|impossible|excluded"
-    r"|ruled|invalid)\b"
+_OPTION_IS_WRONG = re.compile(
+    rf"\s*+(?:is|was|are|can be)\s++(?:\w+\s++)?(?:not\b|{NOT_SO})"
     r"|\s*+(?:wrong|incorrect|not (?:correct|right|true|possible))\b[\s.!]*+$",
     re.IGNORECASE,
 )
@@ -45,12 +43,10 @@ _REASON = re.compile(
     r"(?:\s|,\s)\s*+(?:because|since|as(?! long| if| well)|due to|based on|in accordance)\b", re.IGNORECASE
 )
 _REMARK = re.compile(
-    r"\s*+[,;]\s*+(?:which|where|not|so|the"
-    r"|for|with|i\.e\.|that is|namely|although|though|while|whereas|it|we"
-    r"|this|and (?:not|thus|so|hence"
-    r"|therefore))\b|,\s++(?=[A-Za-z]{2,}\s++(?:[a-z]+\s){0,6}+(?:not|to)\b)"
-    r"|\s++(?:which|that|for|with|by|given"
-    r"|and (?:we|not|thus|so|hence|therefore|the)|is (?:correct|right|the))\b"
+    r"\s*+[,;]\s*+(?:which|where|not|so|the|for|with|i\.e\.|that is|namely|although|though|while|whereas|it"
+    r"|we|this|and (?:not|thus|so|hence|therefore))\b|,\s++(?=[A-Za-z]{2,}\s++(?:[a-z]+\s){0,6}+(?:not|to)\b)"
+    r"|\s++(?:which|that|for|with|by|given|and (?:we|not|thus|so|hence|therefore|the)|is (?:correct|right"
+    r"|the))\b"
     r"|\s++(?:-{1,2}|–|—)\s*+(?=\w)|—\s*+(?=\w)"  # noqa: RUF001
     r"|\s++\((?=\w)",
     re.IGNORECASE,
@@ -204,7 +200,7 @@ class LetterReader:
         alone = [*self._alone.finditer(text)]
         in_a_row = any(not text[one.end() : two.start()].strip() for one, two in itertools.pairwise(alone))
         for found in () if in_a_row else (*alone[-1:], *self._line.finditer(text)):
-            if not _CALLED_WRONG.match(text[found.end(1) + 1 : found.end()]):
+            if not _OPTION_IS_WRONG.match(text[found.end(1) + 1 : found.end()]):
                 yield Stated(found[1], found.start(), found.end())
 
     def _at_the_start(self, text: str) -> Stated | None:
@@ -237,7 +233,7 @@ def _is_complete(text: str, found: re.Match[str]) -> bool:
         return False
     start = place - (len(found[3]) - len(found[3].rstrip()))
     if option := _OPTION_TEXT.match(text, start):
-        return not _CALLED_WRONG.match(text, option.end()) and not _ANOTHER.search(text, option.end())
+        return not _OPTION_IS_WRONG.match(text, option.end()) and not _ANOTHER.search(text, option.end())
     if _REASON.match(text, start):
         return True
     remark = _REMARK.match(text, start)

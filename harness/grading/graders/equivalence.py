@@ -1,8 +1,7 @@
 """Whether two mathematical answers mean the same: the strict rules for MATH-500.
 
-Lists are compared in any order,
-tuples and intervals with their brackets, values as numbers, at several points where they have variables.
-``same`` runs in the sandbox, which gets this file as text: it imports nothing of the harness.
+Lists are compared in any order, tuples and intervals with their brackets, and values as numbers, at several
+points where they have variables. The sandbox runs this file as text, after ``units`` and ``latex``.
 """
 
 import itertools
@@ -92,9 +91,8 @@ _ZEROS = re.compile(r"\d[, ]0\d\d")
 _POWER = r"(?:\s*\^\s*\{?\s*\d\s*\}?)?"
 _UNIT_TEXT = re.compile(rf"\s*\\text\s*\{{([^{{}}]*)\}}{_POWER}\s*$")
 _UNIT_WORDS = re.compile(
-    rf"(?<=[\d}})\s])\s*((?:(?:square|cubic|sq|cu)\.? )?(?!(?:m|s|h|g|l|c)\b)"
-    rf"(?:{'|'.join(MEASURES)})(?:es|s)?"
-    rf"(?: per [a-z]+)?)\.?{_POWER}\s*$"
+    rf"(?<=[\d}})\s])\s*((?:(?:square|cubic|sq|cu)\.? )?(?!(?:m|s|h|g|l|c)\b)(?:{'|'.join(MEASURES)})(?:es"
+    rf"|s)?(?: per [a-z]+)?)\.?{_POWER}\s*$"
 )
 _ONLY_TEXT = re.compile(r"(?:\\text\s*\{[^{}]*\}|[(){}\s])+|\(?[A-Za-z]\)|[A-Za-z]{2,}(?:[\s-][A-Za-z]+)*")
 _WRAPPED = re.compile(r"(\\text)?\s*\{")
@@ -111,15 +109,17 @@ _MIRRORED = str.maketrans("<>≤≥", "><≥≤")
 
 @dataclass(frozen=True)
 class _Answer:
-    """One element: ``kind`` is value, equation, tuple, union, matrix, base or word, with its ``parts``."""
+    """One element of an answer."""
 
     kind: str
+    """value, equation, tuple, union, matrix, base or word"""
     text: str
     parts: tuple[Any, ...] = ()
+    """What it consists of, by its kind."""
     unit: str = ""
 
 
-# What sympy raises for values that it cannot compute with.
+# The exceptions of sympy for values that it cannot compute with.
 _UNREADABLE = (
     RecursionError,
     ArithmeticError,
@@ -189,7 +189,7 @@ def _end_of_group(text: str, start: int) -> int:
 
 
 def _bare(text: str) -> str:
-    """The text without what only dresses it."""
+    """The text without spaces, braces and fonts."""
     return re.sub(r"\\text(?![A-Za-z])|[\s{}]", "", text).casefold()
 
 

@@ -1,6 +1,6 @@
-r"""LaTeX as sympy's values: an own reader, which evaluates no text.
+r"""Parse LaTeX into sympy values without ever passing text to ``eval``.
 
-It runs in the sandbox, which gets this file as text: it imports nothing of the harness.
+The sandbox runs this file as text, so it imports nothing of the harness.
 """
 
 import re
@@ -11,14 +11,14 @@ import sympy
 
 SympyValue: TypeAlias = Any  # a sympy expression
 
-# What is larger would fill the memory or take minutes.
+# Larger values would fill the memory or take minutes.
 _LARGEST_POWER, _LARGEST_FACTORIAL, _MOST_BITS = 10_000, 2_000, 100_000
 _TOKEN = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+|\\[A-Za-z]+|\\.|.)", re.DOTALL)
 OPENERS, CLOSERS = "([{", ")]}"
 
 
 class UnreadableError(Exception):
-    """Raised for what is no value, that this file reads."""
+    """The text is not an expression that this parser understands."""
 
 
 def value_of(text: str) -> SympyValue:
@@ -123,7 +123,7 @@ class _Reader:
                 return base
 
     def _proper_fraction(self) -> SympyValue | None:
-        """The fraction of a mixed number; None for another factor, which is left."""
+        """The fraction of a mixed number; None, and nothing is taken, where another factor follows."""
         before = list(self._tokens)
         fraction = self._atom()
         if fraction.is_Rational and 0 < fraction < 1:
@@ -185,14 +185,14 @@ class _Reader:
         return "".join(words)
 
     def _script(self) -> SympyValue:
-        """An exponent: a group, or what stands next, a number with all its digits."""
+        """An exponent: a group, or the next atom; of a number all its digits."""
         return self.argument() if self.token in ("{", "(") else self._signed_atom()
 
     def _signed_atom(self) -> SympyValue:
         return -self._atom() if self._took("-") else self._atom()
 
     def argument(self) -> SympyValue:
-        """The argument of a command: a group, or one token, of a number one digit."""
+        """The argument of a command: a group, or one token; of a number only its first digit."""
         if self.token.isdigit() and len(self.token) > 1:
             digits = self._take()
             self._tokens.append(digits[1:])

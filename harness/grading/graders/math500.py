@@ -1,7 +1,7 @@
 r"""MATH-500: an answer in LaTeX, equal to the true one.
 
-Official: the last ``\boxed{}`` of the complete text, compared by prm800k's rules. Strict: the answer behind
-the thinking, boxed or called so, compared by what it means.
+Official: the last ``\boxed{}`` of the complete text, compared by prm800k's rules. Strict: the answer after
+the thinking, boxed or called the answer, compared by its meaning.
 """
 
 import re
@@ -72,7 +72,7 @@ def boxed(text: str) -> str | None:
 
 
 def strict(output: Output, truth: str) -> Grade | Task:
-    """The grade of the answer behind the thinking, or the comparison that leads to it."""
+    """The grade of the answer after the thinking, or the comparison that leads to it."""
     if output.strict_final is None:
         return unanswered(output.defect or Reason.NO_FINAL)
     found = explicit_answer(output.strict_final)
@@ -85,12 +85,12 @@ def strict(output: Output, truth: str) -> Grade | Task:
 
 
 def explicit_answer(final: str) -> Stated | None:
-    """The last boxes' content or what is called the answer, else a last line of mathematics alone."""
+    """The content of the last boxes, or what is called the answer; else a last line of mathematics alone."""
     return last_answer(final, _Mathematics(has_box="\\boxed" in final)) or _last_line(final)
 
 
 class _Mathematics:
-    """Answers as they are written, as Values. Beside boxes, words that are called the answer are remarks."""
+    """Answers in LaTeX, as Values. Where there are boxes, words that are called the answer are remarks."""
 
     PERCENT_MAY_FOLLOW = True
 
@@ -130,7 +130,7 @@ class _Mathematics:
 
 
 def _last_line(final: str) -> Stated | None:
-    """The last line, where it is mathematics or a number and no sentence."""
+    """The last line, if it is mathematics or a number rather than a sentence."""
     line = next((line for line in reversed(final.splitlines()) if line.strip(" *_`")), "").strip(" *_`.")
     end = len(final.rstrip())
     if maths := _MATHS.fullmatch(line):

@@ -1,4 +1,4 @@
-"""Pairs of an answer and its truth, compared in sandboxes: sympy evaluates what a model wrote.
+"""Comparison of mathematical answers with the true ones in sandboxes: sympy evaluates what a model wrote.
 
 One process in a sandbox compares many pairs, because sympy is 20 times as slow in a new one. A pair that
 hangs, fills the memory or ends the process is a wrong answer, and the next pair gets a new process.
@@ -36,7 +36,8 @@ class AnswerPair(Task):
     mode: GradingMode
     given: str
     truth: str
-    read: str = ""  # the text of the output that the answer was read from
+    read: str = ""
+    """The text of the output that the answer was taken from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ class _Pool:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End what still runs, after an exception."""
+        """End the threads; after an exception some still run."""
         with contextlib.suppress(queue.Empty):
             while True:
                 self._todo.get_nowait()
@@ -119,7 +120,7 @@ class _Pool:
 
 
 def _rules(mode: GradingMode) -> protocol.Job:
-    """The rules as a solution that all pairs are tests of: the official runner keeps its process for them."""
+    """The rules as a solution whose tests are the pairs: the official runner keeps one process for them."""
     texts = [(Path(__file__).parent / name).read_text("utf-8") for name in _RULES[mode]]
     return protocol.Job(GradingMode.OFFICIAL, "same", _OWN_IMPORT.sub("", "\n".join(texts)))
 

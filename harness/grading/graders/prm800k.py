@@ -9,7 +9,7 @@ import sys
 
 _WHOLE_TEXT = re.compile(r"^\\text\{(.+?)\}$")
 _RATIO = re.compile(r"(0|-?[1-9][0-9]{0,4000})/(0|-?[1-9][0-9]{0,4000})")
-# In this order: each is taken out of what the ones before left.
+# They are removed in this order.
 _UNITS = (
     "degree", "cm", "centimeter", "meter", "mile", "second", "minute", "hour", "day", "week", "month", "year",
     "foot", "feet", "inch", "yard",
@@ -24,7 +24,7 @@ _MIXED = re.compile("([0-9]) +([0-9])")
 _THOUSANDS = re.compile(r"(\d),(\d\d\d)($|\D)")
 _FRACTION = re.compile(r"^-?[0-9]+.?/0*[1-9][0-9]*.?$")
 _BRACKETS = "()[]"
-# What is not evaluated: powers of brackets, of powers, and of two digits or more.
+# Powers of brackets, of powers, and of two digits or more are not evaluated.
 _DEAR = re.compile(r"\^(?:\{|\(|[0-9]+\^|[0-9][0-9]+)")
 _MOST_LETTERS = 2
 # Texts, which sympy would read, and attributes are ways to the rest of the process. The count of letters does
@@ -46,7 +46,7 @@ def plain(answer: str) -> str:
 
 
 def _stripped(text: str) -> str:
-    """The answer without dress. Raises IndexError or ValueError where a step does not apply."""
+    """The answer without markup. Raises IndexError or ValueError where a step does not apply."""
     for old, new in (("\n", ""), ("\\!", ""), ("\\\\", "\\"), ("tfrac", "frac"), ("dfrac", "frac")):
         text = text.replace(old, new)
     for dress in ("\\left", "\\right", "^{\\circ}", "^\\circ", "\\$"):

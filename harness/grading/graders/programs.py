@@ -159,14 +159,13 @@ def _cache_folder() -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
-    """The program that was found; ``code`` is None where there is none, for the ``reason``.
-
-    ``above``: the blocks above it, one of which is the program where ``code`` is not.
-    """
+    """The program that was found in an output."""
 
     code: str | None
+    """None: there is none, for the ``reason``."""
     reason: Reason = Reason.NO_ANSWER
     above: tuple[str, ...] = ()
+    """The blocks above ``code``, one of which may be the program instead: that depends on the problem."""
 
 
 def _last_official_code(output: Output) -> Extraction:

@@ -18,7 +18,7 @@ from harness.grading.livecodebench.run_solution import ProgramResult
 from harness.grading.scoring.grade import Reason
 
 _GRADING = Path(__file__).resolve().parents[1]
-_JUDGES = ("sandbox/jail", "livecodebench")  # folders whose modules decide a result
+_JUDGES = ("sandbox/jail", "livecodebench")  # the folders whose modules decide a result
 
 
 def journal_path(output_file: Path | None, log: Path) -> Path:
@@ -56,12 +56,12 @@ class _Key(msgspec.Struct):
 
 
 class ResultJournal:
-    """Append-only, and of one evaluator at a time; a line cut by a crash is skipped when it is read again."""
+    """An append-only file that one evaluator at a time has; a line cut by a crash is skipped when read."""
 
     def __init__(self, path: Path, restart: bool = False) -> None:
         """Append to the file, or start a new one with ``restart``. Raises GradingError if not writable.
 
-        Waits for another evaluator that has it, whose results are then those of this one too.
+        Waits for another evaluator that has it, and then reuses its results.
         """
         self._path = path
         try:

@@ -34,15 +34,15 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """``function`` is empty for a stdin program; tests in the official order, public ones first.
-
-    ``difficulty`` is empty where the release does not state it.
-    """
+    """A problem with its tests."""
 
     question_id: str
     function: str
+    """The function that tests call; empty for a stdin program."""
     tests: tuple[Example, ...]
+    """In the official order, public ones first."""
     difficulty: str = ""
+    """Empty where the release does not state it."""
 
 
 def find_release(reference: Path) -> Path | None:

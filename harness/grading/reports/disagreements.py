@@ -42,11 +42,13 @@ _STYLE = (
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """One sample: its number, its facts in one line, and texts with their names."""
+    """One sample."""
 
     qsl_idx: int
     facts: str
+    """In one line."""
     texts: Sequence[tuple[str, str]]
+    """Names and texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +67,13 @@ class _Group:
 
 @dataclass(frozen=True, slots=True)
 class _Page:
-    """``counts``: samples by section. ``meanings``: of the words that give reasons."""
+    """The content of the report."""
 
     headline: str
     counts: Mapping[str, int]
+    """The number of samples by section."""
     meanings: Mapping[str, str]
+    """The meanings of the words that name reasons and remarks."""
     groups: Sequence[_Group]
 
 

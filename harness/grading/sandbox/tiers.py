@@ -58,13 +58,11 @@ class Tier(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Sandbox:
-    """The start of a warden: its command line, its environment, and the tier.
-
-    The user id of its children is one more argument, see ``users``.
-    """
+    """A sandbox that can be started."""
 
     tier: Tier
     command: tuple[str, ...]
+    """The command line of its warden; the user id of its children is one more argument, see ``users``."""
     environment: dict[str, str]
 
 

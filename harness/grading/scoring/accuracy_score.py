@@ -11,17 +11,15 @@ from harness.grading.scoring.grade import AccuracyMetric, Total
 
 @dataclass(frozen=True, slots=True)
 class DatasetScore:
-    """One data set in one mode.
-
-    ``by_repeat`` are percentages, ``solved`` is the number of right repeats of each question; both are empty
-    where repeats cannot be distinguished.
-    """
+    """One data set in one mode. The last two fields are empty where repeats cannot be distinguished."""
 
     correct: int
     total: int
     repeats: int
     by_repeat: tuple[float, ...] = ()
+    """The accuracy of each repeat in percent."""
     solved: tuple[int, ...] = ()
+    """The number of right repeats of each question."""
 
     @property
     def component(self) -> float:
@@ -59,21 +57,19 @@ class DatasetScore:
 
     @property
     def standard_error(self) -> float | None:
-        """Of the mean over the repeats."""
+        """The standard error of the mean over the repeats."""
         return None if self.deviation is None else self.deviation / math.sqrt(len(self.by_repeat))
 
 
 @dataclass(frozen=True, slots=True)
 class MetricValue:
-    """The value of a metric, the decimals with which it is printed, and whether it is in quotes there.
-
-    ``decimals`` None: every digit that tells the value from its neighbours, as Python prints a number. In
-    quotes there are no zeros at the end: the official evaluator rounds first, and then prints as Python does.
-    """
+    """The value of a metric, and how it is printed."""
 
     value: float
     decimals: int | None
+    """None: every digit that distinguishes the value from its neighbours, as Python prints a number."""
     quoted: bool = False
+    """Whether it is printed in quotes, without zeros at the end: that evaluator rounds before it prints."""
 
     def __str__(self) -> str:
         """As the official evaluator prints it, without quotes."""
@@ -89,14 +85,12 @@ class MetricValue:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """All data sets in one mode.
-
-    ``metrics`` has the value of every metric. ``datasets`` has those whose grades are right or wrong; it is
-    empty for text metrics.
-    """
+    """All data sets in one mode."""
 
     total: int
+    """Samples that are part of the score."""
     datasets: Mapping[str, DatasetScore]
+    """The data sets whose grades are right or wrong; empty for text metrics."""
     metrics: Mapping[str, MetricValue]
 
     @property
@@ -116,7 +110,7 @@ class Score:
 
     @property
     def standard_error(self) -> float | None:
-        """Of exact_match; None unless every data set has one."""
+        """The standard error of exact_match; None unless every data set has one."""
         errors = [
             None if score.standard_error is None else score.standard_error * score.largest_component
             for score in self.datasets.values()
@@ -147,22 +141,25 @@ def total(
 
 @dataclass(frozen=True, slots=True)
 class Lengths:
-    """Output lengths in tokens over the entries that are there, and the share that the limit ended."""
+    """Output lengths in tokens, over the outputs whose length is known."""
 
     mean: float
     shortest: int
     longest: int
     truncated_share: float
+    """The share of them that the token limit ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A value's place among the published runs; ``percentile`` takes them for normally distributed."""
+    """A value's place among the published runs."""
 
     value: float
     runs: PublishedRuns
     deviations: float
+    """The distance from their mean in standard deviations."""
     percentile: float
+    """The percentile, if they are normally distributed."""
 
     @property
     def is_within_range(self) -> bool:

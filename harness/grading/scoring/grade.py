@@ -55,7 +55,7 @@ _MEANINGS: Mapping[Reason, str] = MappingProxyType(
         Reason.LOOPING: "The token limit ended the output while it repeated itself; it gives no answer.",
         Reason.TRUNCATED: "The token limit ended the output before it gave an answer.",
         Reason.NO_FINAL: "The output ended by itself and has no final part (gpt-oss: the final channel; "
-        "DeepSeek: the text behind its thoughts).",
+        "DeepSeek: the text after its thoughts).",
         Reason.NO_ANSWER: "The output ended by itself, and nothing in the part that is read is an answer.",
         Reason.MISSING: "The log has no entry for the sample, or its row of the table has no output.",
         Reason.TIMEOUT: "The program, or the comparison of a MATH-500 answer, took too long.",
@@ -87,14 +87,13 @@ class Total(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AccuracyMetric:
-    """A metric's total, and the decimals with which its official evaluator prints it (None: all).
-
-    ``quoted``: whether it prints the number as a string.
-    """
+    """A metric: how it is computed from the scores, and how its official evaluator prints it."""
 
     total: Total
     decimals: int | None
+    """The decimals that are printed; None: all."""
     quoted: bool = False
+    """Whether the number is printed as a string."""
 
 
 EXACT_MATCH = "exact_match"
@@ -102,7 +101,7 @@ EXACT_MATCH = "exact_match"
 RIGHT_OR_WRONG: Mapping[str, AccuracyMetric] = MappingProxyType(
     {EXACT_MATCH: AccuracyMetric(Total.PERCENT, 3)}
 )
-# Theirs where an evaluator takes means over the log, as deepseek-r1's does.
+# The same for an evaluator that takes means over the log, as deepseek-r1's does.
 OF_LOGGED: Mapping[str, AccuracyMetric] = MappingProxyType(
     {
         EXACT_MATCH: AccuracyMetric(Total.PERCENT_OF_LOGGED, None),
@@ -116,38 +115,44 @@ WRONG: Mapping[str, float] = MappingProxyType({EXACT_MATCH: 0.0})
 
 @dataclass(frozen=True, slots=True)
 class FailedTest:
-    """The first test that a program failed, from 0, and the start of what it printed or returned there."""
+    """The first test that a program failed."""
 
     number: int
+    """Counted from 0."""
     output: str
+    """The start of what the program printed or returned."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grade:
-    """``scores`` by metric; ``correct`` is None for a text metric, which is neither right nor wrong.
-
-    ``answer`` is the extracted one (None: none found), ``read`` the text of the output that it was taken from
-    ("": not noted); ``detail`` is one line of evidence.
-    """
+    """The grade of one output by the rules of one mode."""
 
     scores: Mapping[str, float]
+    """The scores by metric."""
     correct: bool | None
+    """Right or wrong; None for a text metric, which is neither."""
     answer: str | None
+    """The answer that was found in the output; None: none."""
     reason: Reason
     detail: str = ""
-    raced: bool = False  # a program that passed and failed on the same tests
-    starved: bool = False  # a program whose time was over because other programs had the processors
-    failed: FailedTest | None = None  # of a program
+    """One line of evidence."""
+    raced: bool = False
+    """Whether a program both passed and failed on the same tests."""
+    starved: bool = False
+    """Whether a program ran out of time because other programs had the processors."""
+    failed: FailedTest | None = None
+    """The first test that a program failed."""
     read: str = ""
+    """The text of the output that the answer was taken from; empty: not recorded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Work for a batch grader, which grades once the log is read. Equal tasks are graded once."""
+    """Work for a task runner, which grades once the log is read. Equal tasks are graded once."""
 
 
 def answered(answer: str, correct: bool, read: str = "") -> Grade:
-    """The grade of an answer that was found; ``read`` as in Grade."""
+    """The grade of an answer that was found; ``read`` is the field of Grade."""
     reason = Reason.CORRECT if correct else Reason.WRONG
     return Grade(RIGHT if correct else WRONG, correct, answer, reason, read=read)
 

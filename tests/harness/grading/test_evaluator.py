@@ -20,6 +20,7 @@ from msgspec import structs
 from harness.config.benchmark import load_benchmark
 from harness.dataset import tokenizer
 from harness.files import GRADING_PROGRESS
+from harness.grading.graders import programs as program_graders
 from harness.grading.graders.grader import LIVECODEBENCH
 from harness.grading.livecodebench import packages, program_journal
 from harness.grading.livecodebench.run_solution import ProgramResult
@@ -51,7 +52,7 @@ def one_probe() -> Iterator[None]:
     """The sandbox is chosen once for all tests."""
     with pytest.MonkeyPatch.context() as patch:
         chosen = functools.cache(choose_sandbox)
-        patch.setattr("harness.grading.graders.programs.choose_sandbox", chosen)
+        patch.setattr(program_graders, "choose_sandbox", chosen)
         yield
 
 
@@ -125,11 +126,9 @@ def test_missing_samples_are_listed_and_wrong_as_empty_ones_are(evaluate: Evalua
     logged = {index: [] if index in (1, 60, 90) else ids for index, ids in enumerate(outputs())}
     Path("log.json").write_text(array(entry(i, ids) for i, ids in logged.items() if i not in (3, 95)))
     result = evaluate("--verbose")
-    assert "2 samples have no entry and count as wrong: 3, 95" in result.stdout
-    assert "Total samples evaluated: 96" in result.stdout
-    assert "Output tokens: mean" in result.stdout
     written = result_file()
-    assert written["missing"] == [3, 95]
+    assert (written["missing"], written["summary"]["total_samples"]) == ([3, 95], 96)
+    assert [line for line in warned(result).splitlines() if line.endswith(": 3, 95")]
     wrong = [row for row in written["detailed_results"] if not row["is_correct"]]
     assert [row["qsl_idx"] for row in wrong] == [1, 60, 90]
     assert {row["strict"]["reason"] for row in wrong} == {"empty"}
@@ -145,7 +144,7 @@ def test_the_next_call_takes_outcomes_from_the_journal(evaluate: Evaluate):
     path.write_text("\n".join([*forged, *damage]))
     again = evaluate()
     assert "livecodebench_v6                 0 " in again.stdout
-    assert f"r.programs.jsonl: {len(rows)} of its {len(rows)} verdicts are reused\n" in again.stderr
+    assert f"r.programs.jsonl: {len(rows)} of its {len(rows)} " in again.stderr
     assert path.read_text().splitlines()[: len(forged)] == forged
     assert evaluate("--restart").stdout == first.stdout
     assert len(path.read_text().splitlines()) == len(rows)
@@ -184,14 +183,14 @@ def test_the_absence_of_a_package_is_said_first(evaluate: Evaluate, monkeypatch:
     index = programs()[0]
     lacking = outputs({index: "```python\nimport no_such_package.part\n```"})
     result = evaluate(ids=lacking)
-    assert "1 program failed for modules that are not installed: no_such_package 1; " in result.stderr
-    assert "no_such_package 1" in warned(result) and "run ./setup.sh" not in warned(result)
+    assert "no_such_package 1" in result.stderr
+    assert "no_such_package 1" in warned(result) and "./setup.sh" not in warned(result)
     written = result_file()["programs"]
     assert written["absent_modules"] == {"no_such_package": 1}
     assert written["packages"]["numpy"] == numpy.__version__
     monkeypatch.setattr(packages, "OFFICIAL", {"no_such_package": "no-such-package"})
     result = evaluate()
-    assert "the official environment has no_such_package: run ./setup.sh, then this" in warned(result)
+    assert "no_such_package: run ./setup.sh" in warned(result)
     assert "no-such-package NOT INSTALLED" in result.stderr
 
 
@@ -211,7 +210,7 @@ def test_a_second_evaluator_waits_for_the_journal_and_has_its_verdicts(
         def waits() -> bool:
             nonlocal said
             said += capfd.readouterr().err
-            return "another evaluator uses this journal; waiting for its end" in said
+            return str(tmp_path / "j") in said
 
         wait_until(waits)
         first.add("key", ProgramResult(Reason.CORRECT, None, "", 1.0))
@@ -417,8 +416,9 @@ def test_a_log_cut_by_a_crash_is_graded_as_far_as_it_goes(evaluate: Evaluate, tm
     log = write_log(tmp_path / "log.json", outputs())
     log.write_bytes(log.read_bytes()[: log.stat().st_size // 2])
     result = evaluate()
-    assert result.code == 5
-    assert re.search(r"WARNING: the log is cut off at byte \d+: the last entry", result.stdout)
+    cut = result_file()["log_cut"]
+    assert (result.code, 0 < cut["offset"] <= log.stat().st_size) == (5, True)
+    assert f" {cut['offset']}: {cut['reason']}" in warned(result)
 
 
 # harmony_ids("x"): the encoder takes seconds to load, which a collection of tests does not need
@@ -452,14 +452,14 @@ def test_broken_logs_are_refused_in_one_line(name: str, evaluate: Evaluate):
 
 
 BAD_FLAGS = {
-    "no log": (["--mlperf-log", "absent.json"], "no such file"),
-    "no reference": (["--reference-data", "absent.parquet"], "no such file"),
-    "release without the problems": (["--lcb-data", "other.jsonl"], "problems are not in this"),
-    "no release": (["--lcb-data", "absent"], "no LiveCodeBench release found"),
+    "no log": (["--mlperf-log", "absent.json"], "absent.json"),
+    "no reference": (["--reference-data", "absent.parquet"], "absent.parquet"),
+    "release without the problems": (["--lcb-data", "other.jsonl"], "sample-lamp-row"),
+    "no release": (["--lcb-data", "absent"], "absent: "),
     "no graders": (["--benchmark", "deepseek-r1"], "--benchmark deepseek-r1"),
     "tokenizer": (["--tokenizer", "/nowhere/at/all"], "--tokenizer /nowhere/at/all"),
-    "no folder to write in": (["--output-file", "absent/r.json"], "there is no folder absent; create it"),
-    "nowhere to write": (["--output-file", "/proc/r.json"], "cannot be written"),
+    "no folder to write in": (["--output-file", "absent/r.json"], "folder absent;"),
+    "nowhere to write": (["--output-file", "/proc/r.json"], "/proc/r.json"),
 }
 
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from harness.config import run_options
 from harness.grading.decoding.output import Output, TextOutput
 from harness.grading.decoding.output_decoder import DECODERS
 from harness.grading.graders.grader import DatasetKind, Grader
@@ -85,7 +86,7 @@ class Bytes:
 @pytest.fixture
 def made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "made-up.toml").write_text(DEFINITION)
-    monkeypatch.setattr("harness.config.run_options.CONFIG_DIR", tmp_path)
+    monkeypatch.setattr(run_options, "CONFIG_DIR", tmp_path)
     monkeypatch.setitem(GRADERS, "made-up", only(Overlap(), METRICS))
     monkeypatch.setitem(DECODERS, "bytes", lambda benchmark, tokenizer, limit: Bytes())
     pq.write_table(pa.table({"output": TRUTHS}), tmp_path / "reference.parquet")

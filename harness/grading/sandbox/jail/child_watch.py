@@ -14,7 +14,7 @@ from harness.grading.sandbox.jail import protocol
 _CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 _LOOK_EVERY_MS = 100
 _REPORT_EVERY_S = 1.0
-_LONGEST = 2  # times the limit, in wall time: on a machine that is too busy
+_LONGEST = 2  # the multiple of the limit that ends a test in wall time, on a machine that is too busy
 _UTIME, _STIME, _THREADS, _RSS = 11, 12, 17, 21  # fields of /proc/<pid>/stat after the command name
 _LONGEST_STAT = 4_096
 _PAGE = os.sysconf("SC_PAGESIZE")
@@ -32,34 +32,32 @@ class Process(Protocol):
 
 
 class GraderCallbacks(NamedTuple):
-    """What a watch tells and asks the grader.
-
-    ``report`` takes the share of a processor that the process has used since the last call; ``more_memory``
-    returns when the process may have all that its sandbox allows.
-    """
+    """What a watch reports to the grader, and asks it."""
 
     report: Callable[[float], None]
+    """Takes the share of a processor that the process has used since the last call."""
     more_memory: Callable[[], None]
+    """Returns when the process may have all the memory that its sandbox allows."""
 
 
 class ProcessLimits(NamedTuple):
-    """Seconds, threads, and the bytes of memory above which the grader is asked for more (0: never).
-
-    Seconds are wall time, as the official runner's alarm counts it, without the time in which a thread was
-    ready to run and other programs had the processors (``waited_s``).
-    """
+    """The limits of one test run."""
 
     seconds: float
+    """Wall time, as the official runner's alarm counts it, without ``Watched.waited_s``."""
     threads: int
     memory: int = 0
+    """The bytes above which the grader is asked for more; 0: never."""
 
 
 class Watched(NamedTuple):
-    """protocol.OK, or the status that names the limit that was hit; and the seconds of the watch."""
+    """The end of a watch."""
 
     status: str
+    """protocol.OK, or the status that names the limit that was hit."""
     wall_s: float = 0.0
     waited_s: float = 0.0
+    """The part of it in which a thread was ready to run and other programs had the processors."""
 
 
 def processes() -> set[int]:
@@ -134,11 +132,12 @@ def _delays(pid: int) -> dict[str, int]:
 
 
 class Usage(NamedTuple):
-    """CPU seconds used so far, threads, and bytes of resident memory; zeros for a process that has ended."""
+    """What a process uses; zeros for one that has ended."""
 
     cpu_s: float = 0.0
     threads: int = 0
     memory: int = 0
+    """Resident bytes."""
 
 
 def usage(pid: int) -> Usage:

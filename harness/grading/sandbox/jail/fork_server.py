@@ -1,8 +1,8 @@
 """The fork server: has Python and its modules loaded, and forks a confined child for every test run.
 
-It is another process than the warden because after a fork every memory page that either side writes to is
-copied, and Python writes to the objects that it only reads: the process that forks does little else, and
-what its children need is made before the fork.
+It is a process of its own because after a fork every memory page that either side writes to is copied, and
+Python writes to objects even when it only reads them. So the process that forks does little else, and what
+its children need is made before the fork.
 """
 
 import _random
@@ -35,17 +35,16 @@ _PR_SET_PDEATHSIG = 1
 
 
 class ForkedChild(NamedTuple):
-    """A child; ``pidfd`` is its process and no other, even when it has ended.
-
-    ``ending``: the server's message where it has ended already, without the other two; else empty.
-    """
+    """A child of the fork server."""
 
     pid: int
     pidfd: int
+    """Refers to its process and no other, even when it has ended."""
     ending: bytes = b""
+    """The server's message where it has ended already, without the other two; else empty."""
 
     def signal(self, signum: int) -> None:
-        """As watch.Process."""
+        """As child_watch.Process."""
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self.pidfd, signum)
 

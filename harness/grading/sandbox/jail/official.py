@@ -138,7 +138,7 @@ def _without_main_guard(code: str) -> tuple[str, list[ast.stmt] | None]:
 
 
 def _as_function(code: str, body: list[ast.stmt] | None) -> str | None:
-    """The source with imports at the top, behind the preamble, and every other statement in one function.
+    """The source with imports at the top, after the preamble, and every other statement in one function.
 
     None where that cannot be had.
     """

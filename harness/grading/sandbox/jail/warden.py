@@ -28,22 +28,22 @@ DIRTY = "dirty"  # something lies in the scratch folder: the sandbox must be ren
 _PR_SET_DUMPABLE, _PR_SET_PDEATHSIG = 4, 1
 _OUT_OF_TIME = (protocol.TIMEOUT, protocol.STARVED)
 _NOTABLE_WAIT = 0.1  # of the time of a test run
-# Loaded for the first solution that names one: they make every fork dearer.
+# Loaded for the first solution that names one, because they make every fork slower.
 _OPTIONAL_MODULES = ("numpy", "sympy", "sympy.parsing.sympy_parser", "pylatexenc.latex2text")
 _STDERR_TAIL = 2_000
 _FIRST_FREE_FD = 10  # above stdin, stdout, stderr
 
 
 class WardenConfig(NamedTuple):
-    """The confinement of the warden's children and the folder that they may write to.
-
-    ``alone``: nothing keeps a child from starting processes, but all processes here are the warden's. It
-    ends, and they with it, if one outlives its test run.
-    """
+    """The settings of a warden."""
 
     confinement: Confinement
+    """The restrictions of its children."""
     scratch: str
+    """The folder that they may write to; empty: none."""
     alone: bool = False
+    """Whether all processes of the namespace are the warden's. Then nothing keeps a child from starting some,
+    so the warden ends, and they with it, if one outlives its test run."""
 
     def as_json(self) -> str:
         """Text for a command line."""

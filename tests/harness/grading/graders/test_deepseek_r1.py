@@ -212,7 +212,7 @@ def test_references(kind: str, value: object, truth: str | None):
 
 def test_programs_are_tested_with_the_first_release_alone(tmp_path: Path):
     (tmp_path / "test2.jsonl").touch()
-    with pytest.raises(DatasetError, match=r"test\.jsonl"):
+    with pytest.raises(DatasetError, match=r" test\.jsonl"):
         only_file(tmp_path, "test.jsonl")
     (tmp_path / "test.jsonl").touch()
     assert only_file(tmp_path, "test.jsonl") == tmp_path / "test.jsonl"

@@ -296,5 +296,5 @@ def test_broken_releases_are_refused_and_leave_no_index(name: str, tmp_path: Pat
 
 
 def test_absent_problems_are_named_before_anything_runs(index: Path):
-    with pytest.raises(GradingError, match="1 of 2 problems are not in this LiveCodeBench release"):
+    with pytest.raises(GradingError, match=r"1 of 2 .*abc999_z"):
         require_problems(index, ["sample-lamp-row", "abc999_z"])

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from harness.errors import GradingError
+from harness.grading.livecodebench import runner
 from harness.grading.livecodebench.program_journal import ResultJournal
 from harness.grading.livecodebench.run_solution import ProgramResult
 from harness.grading.livecodebench.runner import (
@@ -76,10 +77,10 @@ def test_an_interrupted_grading_resumes(index: Path, tier: Tier, tmp_path: Path)
         file.write('{"key": "cut by a cra')
     again = ResultJournal(path)
     assert len(again.known) >= 2
-    steps: list[int] = []
-    results = run_programs(tasks, there, again, lambda done, total, what: steps.append(done))
+    left: set[int] = set()
+    results = run_programs(tasks, there, again, lambda done, total, what: left.add(total))
     assert all(result.passed for result in results.values())
-    assert len(steps) <= len(tasks) - 2
+    assert max(left) <= len(tasks) - 2
 
 
 @pytest.fixture
@@ -91,7 +92,7 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         codes.append(task.code)
         return _outcome(task, *rest)
 
-    monkeypatch.setattr("harness.grading.livecodebench.runner._outcome", outcome)
+    monkeypatch.setattr(runner, "_outcome", outcome)
     return codes
 
 
@@ -122,7 +123,7 @@ def test_programs_that_need_more_memory_have_it_one_after_the_other(
         for mode in GradingMode
         for code in (f"{kept}\n{source}", source, killer)
     ]
-    monkeypatch.setattr("harness.grading.livecodebench.runner.free_memory", lambda: 256 * MIB)
+    monkeypatch.setattr(runner, "free_memory", lambda: 256 * MIB)
     less, large = _Worker._less_memory, list[bool]()
 
     def less_memory(self: _Worker) -> None:
@@ -268,7 +269,7 @@ with contextlib.ExitStack() as held:
         theirs = set(map(int, other.stdout.readline().split()))
         ours = {held.enter_context(users.own_user()) for _ in range(20)}
         assert (len(theirs), len(ours), len(ours | theirs)) == (20, 20, 40)
-        with pytest.raises(GradingError, match="all 40 user"):
+        with pytest.raises(GradingError, match=" 40 "):
             held.enter_context(users.own_user())
         other.kill()
         other.wait(PATIENCE_S)
