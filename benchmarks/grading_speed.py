@@ -43,7 +43,7 @@ from harness.grading.decoding.harmony import HarmonyText
 from harness.grading.evaluation.references import Reference, load_references
 from harness.grading.graders import aime, multiple_choice
 from harness.grading.graders.grader import AIME, LIVECODEBENCH
-from harness.grading.graders.registry import graders_of
+from harness.grading.graders.grader_sets import graders_of
 from harness.grading.livecodebench.compare import same_printout
 
 ROOT = Path(__file__).resolve().parent.parent

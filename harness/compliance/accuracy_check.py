@@ -21,7 +21,7 @@ from harness.grading.evaluation.evaluate import Evaluation, evaluate
 from harness.grading.evaluation.pass_criteria import MetricResult, TargetResult
 from harness.grading.evaluation.references import Reference
 from harness.grading.graders.grader import LIVECODEBENCH
-from harness.grading.graders.registry import graders_of
+from harness.grading.graders.grader_sets import graders_of
 from harness.grading.reports.scorecard import scorecard
 from harness.grading.scoring.grade import EXACT_MATCH, GradingMode
 from harness.loadgen_logs.accuracy_log import AccuracyLog

@@ -5,7 +5,6 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from harness.config.benchmark import Benchmark, load_benchmark
 from harness.dataset.table import is_binary_table
@@ -29,22 +28,21 @@ from harness.grading.graders.grader import (
     TaskOptions,
     TaskRunner,
 )
+from harness.grading.graders.grader_sets import GraderSet, graders_of
 from harness.grading.graders.programs import ProgramRunner
-from harness.grading.graders.registry import GraderSet, graders_of
 from harness.grading.livecodebench import packages
 from harness.grading.livecodebench.index import ProblemIndex
 from harness.grading.livecodebench.program_journal import journal_path
 from harness.grading.reports import result_file
 from harness.grading.reports.disagreements import write_report
 from harness.grading.reports.grading_progress import ProgressBar, ProgressFile
+from harness.grading.reports.result_file import Json
 from harness.grading.reports.saved_outputs import save_outputs, write_evaluated
 from harness.grading.reports.scorecard import scorecard
 from harness.grading.sandbox.tiers import Sandbox
 from harness.grading.scoring.grade import BOTH_MODES, GradingMode, Progress
 from harness.text import legible, show
 
-Json = dict[str, Any]
-Publish = Callable[[Path, Json], None]
 _MODES: Mapping[Rules, Sequence[GradingMode]] = {
     "official": (GradingMode.OFFICIAL,),
     "strict": (GradingMode.STRICT,),
@@ -52,7 +50,9 @@ _MODES: Mapping[Rules, Sequence[GradingMode]] = {
 }
 
 
-def run(options: EvaluationOptions, publish: Publish = lambda folder, result: None) -> bool:
+def run(
+    options: EvaluationOptions, publish: Callable[[Path, Json], None] = lambda folder, result: None
+) -> bool:
     """Grade, print, write the requested files; returns whether the target is met.
 
     ``publish`` takes the folder of the log and the result, before the scorecard is printed.
@@ -63,7 +63,7 @@ def run(options: EvaluationOptions, publish: Publish = lambda folder, result: No
     )
     with ProgressFile(_run_folder(options)) as watched:
         scored = _score(options, watched.show)
-        for warning in scored.result.foremost:  # on stderr, too: seen where the scorecard goes to a file
+        for warning in scored.result.foremost:  # they are seen on stderr if the scorecard goes to a file
             print(legible(f"WARNING: {warning}"), file=sys.stderr)
         _write_tables(options, scored)
         summary = _summary(scored)

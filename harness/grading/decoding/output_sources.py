@@ -26,8 +26,8 @@ from harness.text import printable
 
 # The columns of a table of outputs, as upstream names them.
 TEXT, IDS, LENGTH, BACKEND = "model_output", "tok_model_output", "tok_model_output_len", "model_backend"
-FAILURE = "failure"  # ours: why a row has no output
-METADATA = "mlperf_run_eval"  # of a parquet file's schema: the settings of run_eval.py as JSON
+FAILURE = "failure"  # our column: why a row has no output
+METADATA = "mlperf_run_eval"  # the key, in a parquet file's schema, of the settings of run_eval.py as JSON
 
 _ALL = slice(None)
 _LISTED = 5  # failed rows named before "and N more"

@@ -10,7 +10,7 @@ from harness.grading.decoding.output_sources import Entry, Outputs
 from harness.grading.evaluation.answer_order import AnswerShape, shape
 from harness.grading.evaluation.references import Reference, by_dataset, repeats_are_whole
 from harness.grading.graders.grader import DatasetKind, Grader, RemarkingGrader, TaskRunner
-from harness.grading.graders.registry import GraderSet
+from harness.grading.graders.grader_sets import GraderSet
 from harness.grading.scoring.accuracy_score import DatasetScore, Lengths, Score, lengths, total
 from harness.grading.scoring.grade import (
     EXACT_MATCH,

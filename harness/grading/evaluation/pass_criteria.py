@@ -9,7 +9,7 @@ from harness.errors import ConfigError
 from harness.grading.evaluation.answer_order import Answered, misplaced
 from harness.grading.evaluation.evaluate import Evaluation
 from harness.grading.graders.grader import LIVECODEBENCH, MATH500
-from harness.grading.graders.registry import GraderSet
+from harness.grading.graders.grader_sets import GraderSet
 from harness.grading.livecodebench import packages
 from harness.grading.sandbox.tiers import Sandbox, Tier
 from harness.grading.scoring.accuracy_score import MetricValue, Score, Standing, standing

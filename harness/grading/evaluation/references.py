@@ -10,7 +10,7 @@ from harness.config.benchmark import Benchmark
 from harness.dataset.table import Table, open_table
 from harness.errors import DatasetError
 from harness.grading.graders.grader import LIVECODEBENCH, DatasetKind, Grader
-from harness.grading.graders.registry import graders_of
+from harness.grading.graders.grader_sets import graders_of
 
 _DATASET = "dataset"
 

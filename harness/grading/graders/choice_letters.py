@@ -28,7 +28,7 @@ _DRESS = re.compile(
 )
 _CALLED = r"(?:(?:the|correct|right|best|option|choice|letter|statement|answer(?: is|:)?)\s++){0,5}+"
 _OPEN = r"[\s(\[<'\"]*+"
-_OPEN_HERE = r"[ \t(\[<'\"]*+"  # on the same line
+_OPEN_HERE = r"[ \t(\[<'\"]*+"  # the same without line breaks
 _CLOSE = r"[ )\]>'\"]*+"
 _END = re.compile(r"(?:です|입니다|이다|だ)?[\s.;!。]*+$")
 # After the letter: its option's text, which is any text, unless it says that the option is wrong.
@@ -189,9 +189,9 @@ class LetterReader:
                     if value and not is_conditional(rest):
                         yield Stated(value, start + lead.start(), start + len(sentence))
             for name in _PRAISED.finditer(sentence):
-                behind = sentence[name.end() :]
+                after = sentence[name.end() :]
                 value = self.exactly(_last_words(sentence[: name.start()]))
-                if value and not is_conditional(behind) and not _WAVERS.search(behind):
+                if value and not is_conditional(after) and not _WAVERS.search(after):
                     praised.add(value)
                     yield Stated(value if len(praised) == 1 else None, start, start + len(sentence))
 
@@ -226,8 +226,8 @@ class LetterReader:
 def _is_complete(text: str, found: re.Match[str]) -> bool:
     """Whether what follows a letter leaves it the answer."""
     place = found.end()
-    behind = text[place:]
-    if _END.match(behind):
+    after = text[place:]
+    if _END.match(after):
         return True
     if _SEVERAL.match(text, found.end(1) if found[1] else place):
         return False
@@ -249,7 +249,7 @@ def is_denial_of(line: str) -> bool:
 
 
 def _last_words(text: str) -> str:
-    """The subject of a sentence, behind its last comma and what introduces it."""
+    """The subject of a sentence, after its last comma and what introduces it."""
     clause = re.split(r"[,;:]", text)[-1]
     return re.sub(
         r"^\W*(?:(?:so|thus|hence|therefore|then|only|and|but|that|the others fail)\b\s*)*",

@@ -28,7 +28,7 @@ _MATHS = re.compile(
 _END = re.compile(
     r"[\s.,;:!*_)\]✓∎]*+$|,?\s++(?:because|since|as)\b|\s*+[,;]\s++(?:which|where|as|so)\b|\s++(?:-|–|—)\s"  # noqa: RUF001
 )
-_UNIT_BEHIND = re.compile(r"\s*+([A-Za-z][A-Za-z .]{0,40}?)(?:\^[23]|[²³])?[\s.!]*+$")
+_UNIT_AFTER = re.compile(r"\s*+([A-Za-z][A-Za-z .]{0,40}?)(?:\^[23]|[²³])?[\s.!]*+$")
 _WORDS = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{3,}")
 _FEW_WORDS = 3
 
@@ -100,9 +100,9 @@ class _Mathematics:
     def stated(self, text: str) -> str | None:
         """As Values."""
         if maths := _MATHS.match(text):
-            behind = text[maths.end() :]
-            unit = _UNIT_BEHIND.match(behind)
-            if _END.match(behind) or (unit and is_unit(unit[1])):
+            after = text[maths.end() :]
+            unit = _UNIT_AFTER.match(after)
+            if _END.match(after) or (unit and is_unit(unit[1])):
                 return _inside(maths)
             return None
         written = text.strip(" \n*_`").removesuffix(".").strip(" *_`")

@@ -1,8 +1,8 @@
 r"""Statements of an answer: the boxes and sentences of a text that give one, for any kind of answer.
 
-A statement counts only where all of it is understood: words that are known to lead to the answer, a value,
-and nothing behind the value that could change it. A sentence that supposes, denies or quotes is no
-statement. One that is not understood is no answer either, and takes back what was stated before it.
+A statement counts only if all of it is understood: words that are known to lead to the answer, a value, and
+nothing after the value that could change it. A sentence that supposes, denies or quotes is not a statement. A
+statement that is not understood is no answer either, and it takes back what was stated before it.
 """
 
 import bisect
@@ -12,26 +12,30 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-READ_CHARACTERS = 200  # of the text that a grade names
-_SHORT, _LONG = 120, 400  # characters that are looked at beside a value, and of a sentence
-_MOST = 200  # statements of a kind, the last ones; more are a loop
+READ_CHARACTERS = 200  # the most that a grade names of the text that was read
+_SHORT, _LONG = 120, 400  # the most characters that are read beside a value, and of a sentence
+_MOST = 200  # the number of statements of a kind that are read, from the last one; more are a loop
 
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """A value, None where a statement is not understood, and its place in the text."""
+    """A statement of an answer, and its place in the text."""
 
     value: str | None
+    """None: the statement is not understood."""
     start: int
     end: int
-    is_certain: bool = True  # an uncertain one is no answer where it contradicts a certain one before it
-    is_answer: bool = True  # else it can only contradict
+    is_certain: bool = True
+    """An uncertain statement is no answer where it contradicts a certain one before it."""
+    is_answer: bool = True
+    """Whether it gives an answer; else it can only contradict one."""
 
 
 class Values(Protocol):
     """The values of one kind of answer."""
 
-    PERCENT_MAY_FOLLOW: bool  # behind a box, as its unit
+    PERCENT_MAY_FOLLOW: bool
+    """Whether a percent sign after a box is its unit."""
 
     def stated(self, text: str) -> str | None:
         """The value of what follows "the answer is", to the sentence's end; None: not understood."""
@@ -194,7 +198,7 @@ _DENIAL = (
     rf"{NOT_SO}|(?:isn't|wasn't|cannot be|can't be)\s(?:an? |the |our )?"
     r"(?:answer|correct|right|true|possible|valid)\b)"
 )
-_DENIED_BEHIND = re.compile(
+_DENIED_AFTER = re.compile(
     r"\W{0,12}(?:(?:which|this|that|and|but)\W++){0,2}"
     r"(?:(?:is|was|would|could|might|may|seems|looks|cannot|can)\b"
     rf"[^.\n]{{0,25}}?\b(?:{NOT_SO}|too (?:large|small|big|simple))"
@@ -218,13 +222,13 @@ _DRESS_BEFORE = re.compile(
     r"(?:\\(?:text|mathbf|textbf|mathrm|bf|color\{\w+\}|textcolor\{\w+\}|underline|displaystyle|Large"
     r"|left)\s*+\{?|[{(\[\s~]|\\[,;:! (\[]|\\q?quad\b)++$"
 )
-_PART_BEHIND = re.compile(
+_PART_AFTER = re.compile(
     r"(?:[\s}~]|\\[,;:! ]|\\q?quad\b)*+(?:[+*/<>≠≤≥!±_-]|(?<!\s)\d|\d{3}(?!\d)|\^(?!\s*{?\s*\\circ)"
     r"|\\(?:cdot|times|div|pm|mp|neq?|not|bmod|over|leq?|geq?|lt|gt)(?![A-Za-z])|\\(?:(?:boxed"
     r"|fbox)\s*\{(?=\s*\S)|(?:frac|sqrt|pi)\b))"
 )
-_PERCENT_BEHIND = re.compile(r"[\s$}]*+(?:\\?%|\\text\s*+{\s*+percent|percent\b)")
-_SCALED_BEHIND = re.compile(
+_PERCENT_AFTER = re.compile(r"[\s$}]*+(?:\\?%|\\text\s*+{\s*+percent|percent\b)")
+_SCALED_AFTER = re.compile(
     r"(?:[\s}~$*_]|\\[,;:! )\]]|\\q?quad\b|\\text\s*\{)*+(?:(?:hundred|thousand|million|billion|trillion"
     r"|dozen|times|squared|cubed|divided|plus|minus|factorial|in base|base)\b|\.\d|[½⅓¼¾万亿千百])"
 )
@@ -269,8 +273,8 @@ def last_match(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
 def line_of(text: str, start: int, end: int) -> str:
     """The line that a match lies in, as much of it as a grade names."""
     room = (READ_CHARACTERS - min(end - start, READ_CHARACTERS)) // 2
-    before, behind = text[max(0, start - room) : start], text[start : end + room]
-    return (before.rpartition("\n")[2] + behind.partition("\n")[0])[:READ_CHARACTERS].strip()
+    before, after = text[max(0, start - room) : start], text[start : end + room]
+    return (before.rpartition("\n")[2] + after.partition("\n")[0])[:READ_CHARACTERS].strip()
 
 
 def _contradicts(text: str, one: Stated, found: Stated) -> bool:
@@ -374,18 +378,18 @@ def _boxes(text: str, sentences: Sentences, values: Values) -> Iterator[Stated]:
         if len(row) > 1:
             value = values.several(row) if all(row) else None
         before = text[max(sentences.around(start)[0], start - _SHORT) : start]
-        behind = text[end : end + _SHORT]
+        after = text[end : end + _SHORT]
         is_asked = text[end : sentences.around(end - 1)[1]].rstrip().endswith("?")
         clause = _last_clause(before)
-        is_share = not values.PERCENT_MAY_FOLLOW and _PERCENT_BEHIND.match(behind) is not None
-        if not value or is_share or _is_part(before, behind) or _DENIED_BEHIND.match(behind):
+        is_share = not values.PERCENT_MAY_FOLLOW and _PERCENT_AFTER.match(after) is not None
+        if not value or is_share or _is_part(before, after) or _DENIED_AFTER.match(after):
             yield Stated(None, start, end)
         else:
             is_answer = not (is_asked or _DENIES.search(clause) or _DOUBTS.search(clause))
             yield Stated(value, start, end, not _SUPPOSES.search(before), is_answer)
 
 
-def _is_part(before: str, behind: str) -> bool:
+def _is_part(before: str, after: str) -> bool:
     stripped = _DRESS_BEFORE.sub("", before)
     cut = before[len(stripped) :]
     outside = "\\(" in cut or "\\[" in cut or before.endswith("$")
@@ -393,8 +397,8 @@ def _is_part(before: str, behind: str) -> bool:
         (not outside and _PART_BEFORE.search(stripped) is not None)
         or re.search(r"\\(?:sqrt|[dt]?frac|binom|overline|lfloor|log|ln)\s*+(?:\{[^{}]*\})?\{$", before)
         is not None
-        or (not behind.lstrip().startswith("$") and _PART_BEHIND.match(behind) is not None)
-        or _SCALED_BEHIND.match(behind) is not None
+        or (not after.lstrip().startswith("$") and _PART_AFTER.match(after) is not None)
+        or _SCALED_AFTER.match(after) is not None
     )
 
 
@@ -430,24 +434,24 @@ _BUT = re.compile(r"(?:,\s*(?:it's|it is|but|rather)|\bbut)\s(?:rather\s)?", re.
 
 
 def _named(text: str, sentences: Sentences, values: Values) -> Iterator[Stated]:
-    """ "204 is the answer": what precedes is the value, behind plain words."""
+    """ "204 is the answer": what precedes is the value, after plain words."""
     for named in [*_IS_THE_ANSWER.finditer(text)][-_MOST:]:
         first, last = sentences.around(named.start())
-        subject, behind = text[first : named.start()], text[named.end() : last]
+        subject, after = text[first : named.start()], text[named.end() : last]
         near = _last_clause(subject)
         far = subject[: len(subject) - len(near)]
         value = values.exactly(_without_plain_words(near))
         if (
             value is not None
             and not is_supposed(subject)
-            and not is_conditional(behind)
-            and not _DENIES.search(behind)
+            and not is_conditional(after)
+            and not _DENIES.search(after)
         ):
             yield Stated(value, first, last, is_plain(far))
 
 
 def _without_plain_words(text: str) -> str:
-    """A clause's end, behind words that leave it plain; letters alone may be values."""
+    """A clause's end, after words that leave it plain; letters alone may be values."""
     words = list(_WORD.finditer(text))
     skipped = itertools.takewhile(lambda word: len(word[0]) > 1 and word[0].lower() in _PLAIN_WORDS, words)
     return text[max((word.end() for word in skipped), default=0) :]

@@ -20,7 +20,7 @@ from harness.files import ROOT
 
 _FOLDER = "livecodebench"  # where datasets/download.sh puts a release, below its --to
 _SAMPLE = "code_sample.jsonl"  # the problems beside the sample dataset
-DEFAULT_RELEASE = ROOT / "data" / _FOLDER  # of a download without --to
+DEFAULT_RELEASE = ROOT / "data" / _FOLDER  # where a download without --to lies
 _MAX_UNPACKED = 4 << 30  # bytes of one problem's tests; release_v6 stays far below
 
 

@@ -19,7 +19,7 @@ from harness.grading.scoring.grade import FailedTest, Grade, GradingMode, Reason
 from harness.text import counted, legible, printable
 
 _HTML_SUFFIXES = (".html", ".htm")
-_TAIL_TOKENS = 300  # of the output that are shown: the answer stands at its end
+_TAIL_TOKENS = 300  # the part of an output that is shown: the answer stands at its end
 _SHOWN = 600  # characters of a test's input, of what is expected and of what came, of an answer
 _SHOWN_QUESTION = 300
 _LINE = 100  # characters that are shown in one line

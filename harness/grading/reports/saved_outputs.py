@@ -19,7 +19,7 @@ from harness.grading.decoding.output_sources import IDS, LENGTH, TEXT, Outputs
 from harness.grading.evaluation.evaluate import GradedSample
 from harness.grading.scoring.grade import EXACT_MATCH, GradingMode
 
-ANSWER, ACCURACY = "extracted_answer", "prompt_accuracy"  # of the rows, as upstream names them
+ANSWER, ACCURACY = "extracted_answer", "prompt_accuracy"  # the columns, as upstream names them
 _BATCH = 64
 
 OutputRow = dict[str, Any]

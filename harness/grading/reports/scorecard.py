@@ -11,7 +11,7 @@ from harness.grading.scoring.accuracy_score import Score
 from harness.grading.scoring.grade import EXACT_MATCH, GradingMode
 
 _WIDTH = 80
-_EXAMPLES, _EXAMPLE_WIDTH = 3, 100  # of a remark; characters
+_EXAMPLES, _EXAMPLE_WIDTH = 3, 100  # examples of a remark, and their characters
 
 
 def scorecard(

@@ -12,7 +12,7 @@ from harness.config import run_options
 from harness.grading.decoding.output import Output, TextOutput
 from harness.grading.decoding.output_decoder import DECODERS
 from harness.grading.graders.grader import DatasetKind, Grader
-from harness.grading.graders.registry import GRADERS, GraderSet
+from harness.grading.graders.grader_sets import GRADERS, GraderSet
 from harness.grading.scoring.grade import (
     OF_LOGGED,
     AccuracyMetric,

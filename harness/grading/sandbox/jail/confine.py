@@ -50,7 +50,7 @@ def confiner(wanted: Confinement, libc: ctypes.PyDLL) -> Confine:
     """
     limits = [(which, _allowed(which, value)) for which, value in _limits(wanted).items()]
     first: list[_Step] = [(resource.setrlimit, (which, (value, value))) for which, value in limits]
-    first += [(libc.prctl, (_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))]  # for Landlock and seccomp
+    first += [(libc.prctl, (_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))]  # Landlock and seccomp need it
     then: list[_Step] = _new_user(wanted, libc) if wanted.uid and os.geteuid() == 0 else []
     # The fork server is not dumpable, and /dev/stdin cannot be opened by a process that is not.
     then += [(libc.prctl, (_PR_SET_DUMPABLE, 1, 0, 0, 0))]

@@ -90,7 +90,7 @@ def prepare(code: str, function: str, made: PreparedModule) -> Attempt:
 
 
 def _remove_functions(stdin: TextIO) -> None:
-    sys.stdin = stdin  # as multiprocessing leaves it: it reads nothing
+    sys.stdin = stdin  # multiprocessing leaves it so: it reads nothing
     vars(builtins).update(quit=None, help=None)
     vars(os).update(dict.fromkeys(_FORBIDDEN_OS))
     sys.meta_path.insert(0, _Remover())

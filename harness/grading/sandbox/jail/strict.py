@@ -31,7 +31,7 @@ class PreparedProcess:
         self.streams = {**streams, **{f"__{name}__": stream for name, stream in streams.items()}}
         self.main, self.solution = preamble.module("__main__"), preamble.module("solution")
         for module in (self.main, self.solution):
-            vars(module).update(streams)  # as ``from sys import *`` finds them
+            vars(module).update(streams)  # ``from sys import *`` finds them there
 
 
 def run(function: str, made: PreparedProcess) -> int:

@@ -27,11 +27,11 @@ END = "end"
 DIRTY = "dirty"  # something lies in the scratch folder: the sandbox must be renewed
 _PR_SET_DUMPABLE, _PR_SET_PDEATHSIG = 4, 1
 _OUT_OF_TIME = (protocol.TIMEOUT, protocol.STARVED)
-_NOTABLE_WAIT = 0.1  # of the time of a test run
+_NOTABLE_WAIT = 0.1  # the share of a test run's time from which waiting is named
 # Loaded for the first solution that names one, because they make every fork slower.
 _OPTIONAL_MODULES = ("numpy", "sympy", "sympy.parsing.sympy_parser", "pylatexenc.latex2text")
 _STDERR_TAIL = 2_000
-_FIRST_FREE_FD = 10  # above stdin, stdout, stderr
+_FIRST_FREE_FD = 10  # it lies above stdin, stdout and stderr
 
 
 class WardenConfig(NamedTuple):

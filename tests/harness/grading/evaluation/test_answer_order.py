@@ -13,7 +13,7 @@ from harness.grading.decoding.harmony import HarmonyText
 from harness.grading.evaluation.answer_order import Answered, AnswerShape, misplaced, shape
 from harness.grading.evaluation.references import Reference
 from harness.grading.graders.grader import AIME, GPQA, LIVECODEBENCH, DatasetKind
-from harness.grading.graders.registry import graders_of
+from harness.grading.graders.grader_sets import graders_of
 from harness.grading.scoring.grade import Grade
 
 GRADERS = graders_of("gpt-oss-120b").by_kind

@@ -15,10 +15,10 @@ from harness.grading.evaluation.pass_criteria import check_target
 from harness.grading.evaluation.references import Reference
 from harness.grading.graders import prm800k
 from harness.grading.graders.grader import MATH500, DatasetKind, Grader, TaskOptions
+from harness.grading.graders.grader_sets import graders_of
 from harness.grading.graders.math500 import boxed, explicit_answer
 from harness.grading.graders.math_judge import PAIR_MEMORY, AnswerPair, MathJudge
 from harness.grading.graders.programs import deepseek_r1 as programs_grader
-from harness.grading.graders.registry import graders_of
 from harness.grading.livecodebench.release import only_file
 from harness.grading.livecodebench.runner import ProgramTask
 from harness.grading.sandbox.tiers import Tier, sandbox
