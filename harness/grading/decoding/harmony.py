@@ -31,7 +31,7 @@ Flags = npt.NDArray[np.bool_]
 
 
 class HarmonyText(TextOutput):
-    """An output whose text is known, markers spelled out in it."""
+    """An output as text, with its markers spelled out."""
 
     @property
     def official_final(self) -> str | None:
@@ -133,7 +133,7 @@ def _spells_marker(ids: TokenIds) -> bool:
 
 @cache
 def _parts_of_markers() -> tuple[Flags, Flags, Flags]:
-    """For each token whether it is an ordinary one that contains "|>", ends with "|" or begins with ">"."""
+    """For each token, whether it is an ordinary one that contains "|>", ends with "|" or begins with ">"."""
     words = tokenizer.vocabulary()
     ordinary = np.arange(len(words)) < _FIRST_SPECIAL
     return (

@@ -1,4 +1,4 @@
-"""Decodes by a model's own tokenizer.json as the official evaluators do: without special tokens."""
+"""Decode by a model's own tokenizer.json, without special tokens, as the official evaluators do."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""From a log to outputs: the record of the run beside the log, and the tokenizer of the benchmark."""
+"""The decoder of a benchmark's outputs, and the settings of the run that made them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -251,7 +251,7 @@ def _settings_of_table(table: Table) -> SourceSettings:
 
 
 def _failures(table: Table) -> Iterator[str]:
-    """The rows that run_eval.py found no answer to, with their failures, the first of many."""
+    """The rows that failed in run_eval.py, with their failures; of many only the first."""
     cells = table.column(FAILURE) if FAILURE in table.names else []
     failed = [f"{row} ({printable(str(cell))})" for row, cell in enumerate(cells) if not _is_null(cell)]
     if failed:

@@ -94,7 +94,7 @@ class Evaluation:
     lengths: Lengths
     scores: Mapping[GradingMode, Score]
     left_out: tuple[int, ...] = ()
-    """Samples without an entry that are no part of the score, as officially; other missing ones are wrong."""
+    """Samples without an entry that the official evaluator does not score; other missing ones are wrong."""
     repeated: tuple[int, ...] = ()
     """Samples with several entries, of which the first was graded."""
     remarks: Mapping[str, str] = field(default_factory=dict)

@@ -22,7 +22,7 @@ _COMPARISON_LIMITS = (Reason.TIMEOUT, Reason.KILLED, *SANDBOX_LIMITS)
 
 @dataclass(frozen=True, slots=True)
 class MetricResult:
-    """A metric beside its bounds, which both pass."""
+    """A metric and its bounds; a value equal to a bound passes."""
 
     name: str
     result: MetricValue
@@ -53,7 +53,7 @@ class MetricResult:
 
     @property
     def sentence(self) -> str:
-        """The value beside the bound that it misses, or beside the lowest one."""
+        """The value and the bound that it misses, or else the lowest one."""
         least, most = self._extremes
         if most > self.highest:
             side, value, word = 1, most, "above"
@@ -290,7 +290,7 @@ def _program_warnings(evaluation: Evaluation, mode: GradingMode) -> list[str]:
 
 
 def _comparison_warnings(evaluation: Evaluation, mode: GradingMode) -> list[str]:
-    """Answers in mathematics whose comparison a limit ended: the official rules have none."""
+    """Mathematical answers whose comparison was ended by a limit, which the official rules do not have."""
     ended = tuple(
         sample.qsl_idx
         for sample in evaluation.graded
@@ -325,6 +325,6 @@ def _sandbox_warnings(evaluation: Evaluation, sandbox: Sandbox | None) -> list[s
 
 
 def listed(indexes: tuple[int, ...]) -> str:
-    """Indexes for a message, the first of many."""
+    """Indexes for a message; of many only the first."""
     shown = ", ".join(map(str, indexes[:_LISTED]))
     return shown if len(indexes) <= _LISTED else f"{shown} and {len(indexes) - _LISTED} more"

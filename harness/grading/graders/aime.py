@@ -5,14 +5,15 @@ Strict: the last explicit answer of the final channel, however it is dressed.
 """
 
 import re
-from collections.abc import Sequence
 
 from harness.grading.decoding.output import Output
 from harness.grading.graders.statements import (
+    FONTS,
     READ_CHARACTERS,
+    UNSEEN,
     Sentences,
     Stated,
-    is_cut,
+    Values,
     is_denial,
     is_plain,
     is_supposed,
@@ -21,7 +22,7 @@ from harness.grading.graders.statements import (
     last_match,
     line_of,
     plainly,
-    read_text,
+    read_answer,
 )
 from harness.grading.graders.units import ADJECTIVES, COUNTED, MEASURES
 from harness.grading.scoring.grade import Grade, Reason, answered, unanswered
@@ -33,14 +34,9 @@ _OFFICIAL_BOXED = re.compile(r"\\boxed{\s*(\d+)\s*}")
 _OFFICIAL_ANSWER = re.compile(r"Answer:\s*(\d++)(?!\.)\b", re.IGNORECASE)
 
 # Possessive or bounded quantifiers throughout: no text may take more than linear time.
-_UNSEEN = re.compile(
-    r"\\(?:[hv]?phantom|hspace|color|textcolor)\s*+{[^{}]*+}|\\(?:square|blacksquare|qed|checkmark)\b"
-    r"|[□■∎✓✔✅]"
-)
+_UNSEEN = re.compile(UNSEEN)
 _DRESS = re.compile(
-    r"\\(?:boxed|fbox|framebox|text(?:bf|it|sf|tt|rm)?|math(?:bf|rm|it|sf|tt)|underline|emph|bf|rm"
-    r"|displaystyle|boldsymbol|bm|left|right|[Ll]arge|LARGE|[Hh]uge|small)\b\s*+|\\[()\[\]${}]|[{}$`]"
-    r"|(?<![0-9A-Za-z])[*_]++|[*_]++(?![0-9A-Za-z{])|\\approx\b|≈"
+    rf"{FONTS}\s*+|\\[()\[\]${{}}]|[{{}}$`]|(?<![0-9A-Za-z])[*_]++|[*_]++(?![0-9A-Za-z{{])|\\approx\b|≈"
 )
 _SPACE = re.compile(r"\\[,;:! ]|\\q?quad\b|~")
 _DEGREES = re.compile(r"(?:\^\s*+)?+{?+(?:\\circ|\\degree|°)}?+")
@@ -142,19 +138,12 @@ def _official_integer(digits: str) -> int | None:
 
 def strict(output: Output, truth: str) -> Grade:
     """The grade of the answer in the final channel."""
-    final = output.strict_final
-    if final is None:
-        return unanswered(output.defect or Reason.NO_FINAL)
-    found = last_answer(final, _Integers()) or _concluded(final)
-    if found is None or found.value is None or (output.defect and is_cut(final, found)):
-        return unanswered(output.defect or Reason.NO_ANSWER)
-    return answered(found.value, found.value == truth, read_text(final, found.start, found.end))
+    found = read_answer(output, lambda final: last_answer(final, _Integers()) or _concluded(final))
+    return found if isinstance(found, Grade) else answered(found[0], found[0] == truth, found[1])
 
 
-class _Integers:
-    """Integers, as Values."""
-
-    PERCENT_MAY_FOLLOW = False
+class _Integers(Values):
+    """Integers."""
 
     def stated(self, text: str) -> str | None:
         """As Values."""
@@ -173,9 +162,6 @@ class _Integers:
         undressed = undressed[_CALLED.match(undressed).end() :]  # type: ignore[union-attr]
         inside = undressed.strip("() ")
         return _complete(inside) or _of_chain(undressed) or content.strip()[:_MAX_DIGITS]
-
-    def several(self, values: Sequence[str]) -> None:
-        """As Values."""
 
     def is_mentioned(self, text: str) -> bool:
         """As Values. A range of integers is what is asked for."""

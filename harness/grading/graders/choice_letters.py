@@ -2,30 +2,28 @@
 
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from harness.grading.decoding.output import Output
 from harness.grading.graders.statements import (
+    FONTS,
     NOT_SO,
+    UNSEEN,
     Stated,
+    Values,
     is_conditional,
-    is_cut,
     is_denial,
     is_supposed,
     is_withdrawn,
     last_answer,
     plainly,
-    read_text,
+    read_answer,
     sentences_of,
 )
-from harness.grading.scoring.grade import Grade, Reason, answered, unanswered
+from harness.grading.scoring.grade import Grade, answered
 
 # Possessive or bounded quantifiers throughout: no text may take more than linear time.
-_DRESS = re.compile(
-    r"\\(?:[hv]?phantom|hspace|color|textcolor)\s*+{[^{}]*+}|\\(?:boxed|fbox|framebox|text(?:bf|it|sf|tt|rm)?"
-    r"|math(?:bf|rm|it|sf|tt)|underline|bf|rm|displaystyle|boldsymbol|left|right|[Ll]arge|LARGE|[Hh]uge)\b"
-    r"|\\[()\[\],;:! ]|\\q?quad\b|[{}$*`~]|\\(?:square|blacksquare|checkmark)\b|[✓✔✅∎□■]"
-)
+_DRESS = re.compile(rf"{UNSEEN}|{FONTS}|\\[()\[\],;:! ]|\\q?quad\b|[{{}}$*`~]")
 _CALLED = r"(?:(?:the|correct|right|best|option|choice|letter|statement|answer(?: is|:)?)\s++){0,5}+"
 _OPEN = r"[\s(\[<'\"]*+"
 _OPEN_HERE = r"[ \t(\[<'\"]*+"  # the same without line breaks
@@ -95,10 +93,8 @@ def unescaped(text: str) -> str:
     return text.replace(r"\n", "\n").replace(r"\'", "'")
 
 
-class LetterReader:
+class LetterReader(Values):
     """Reads the last explicit answer among the options from A to ``last``; its letters are Values."""
-
-    PERCENT_MAY_FOLLOW = False
 
     def __init__(self, last: str) -> None:
         self._last_option = last
@@ -132,13 +128,8 @@ class LetterReader:
 
     def strict(self, output: Output, truth: str) -> Grade:
         """The grade of the answer in the final part."""
-        final = output.strict_final
-        if final is None:
-            return unanswered(output.defect or Reason.NO_FINAL)
-        found = last_answer(final, self) or self._chosen(plainly(final))
-        if found is None or found.value is None or (output.defect and is_cut(final, found)):
-            return unanswered(output.defect or Reason.NO_ANSWER)
-        return answered(found.value, found.value == truth, read_text(final, found.start, found.end))
+        found = read_answer(output, lambda final: last_answer(final, self) or self._chosen(plainly(final)))
+        return found if isinstance(found, Grade) else answered(found[0], found[0] == truth, found[1])
 
     # --- as Values ----------------------------------------------------------------------------
 
@@ -161,9 +152,6 @@ class LetterReader:
         value = self.stated(content)
         is_unclear = value is None and len(content) < 60 and self.is_mentioned(_undressed(content))
         return "" if is_unclear else value
-
-    def several(self, values: Sequence[str]) -> None:
-        """As Values."""
 
     def is_mentioned(self, text: str) -> bool:
         """As Values."""

@@ -26,63 +26,60 @@ _POINTS = (
     (3.71, 0.47, 1.91, 2.83),
     (-1.29, -0.67, -2.39, 1.53),
 )
+_DEGREE = r"(?:\\circ|\\degree|°)"
+_MATRIX = r"[pbBvV]?(?:small)?(?:matrix|array)"
+
+
+def _commands(names: str) -> str:
+    """The pattern of LaTeX's commands with these names."""
+    return rf"\\(?:{names.replace(' ', '|')})(?![A-Za-z])"
+
 
 _REPLACED = [
     (re.compile(pattern), text)
     for pattern, text in (
         (r"\\\\(?:\[[^\]]*\])?", "¶"),  # the end of a matrix's row
-        (
-            r"\\!|\\displaystyle|\\textstyle|\\limits|\\(?:[Ll]arge|LARGE|[Hh]uge|small"
-            r"|normalsize)(?![A-Za-z])",
-            "",
-        ),
+        (r"\\!|" + _commands("displaystyle textstyle limits [Ll]arge LARGE [Hh]uge small normalsize"), ""),
         (r"\\(?:[hv]?phantom|hspace|color|textcolor)\s*\{[^{}]*\}", ""),
-        (r"\\(?:[,;: ]|q?quad(?![A-Za-z]))|~|\n", " "),
+        (r"\\[,;: ]|~|\n|" + _commands("q?quad"), " "),
         (r"\\[()\[\]]|(?<!\\)\$", ""),
-        (r"\\(?:left|right|[bB]igg?[lrm]?)(?![A-Za-z])\.?", ""),
-        (r"\\[dtc]frac(?![A-Za-z])", r"\\frac"),
-        (r"\\[dt]binom(?![A-Za-z])", r"\\binom"),
+        (_commands("left right [bB]igg?[lrm]?") + r"\.?", ""),
+        (_commands("[dtc]frac"), r"\\frac"),
+        (_commands("[dt]binom"), r"\\binom"),
         (
-            r"\\(?:boxed|fbox|framebox|mathbf|boldsymbol|bm|mathit|mathsf|mathtt|mathbb|bf|rm|underline"
-            r"|ensuremath|left|right)(?![A-Za-z])",
+            _commands(
+                "boxed fbox mathbf boldsymbol bm mathit mathsf mathtt mathbb bf rm underline ensuremath"
+            ),
             "",
         ),
-        (
-            r"\\(?:textbf|textit|textrm|textsf|texttt|emph|mathrm|mbox|hbox|operatorname)(?![A-Za-z])",
-            r"\\text",
-        ),
-        (r"\\(?:leq?|leqslant)(?![A-Za-z])|≤", "≤"),
-        (r"\\(?:geq?|geqslant)(?![A-Za-z])|≥", "≥"),
-        (r"\\lt(?![A-Za-z])", "<"),
-        (r"\\gt(?![A-Za-z])", ">"),
-        (r"\\(?:in|colon)(?![A-Za-z])|∈", "∈"),
-        (r"\\cup(?![A-Za-z])|∪|(?<=[)\]])\s*U\s*(?=[(\[])", "∪"),  # noqa: RUF001
-        (r"\\(?:l|r)?vert(?![A-Za-z])|\\mid(?![A-Za-z])", "|"),
-        (r"\\(?:langle|lparen)(?![A-Za-z])", "("),
-        (r"\\(?:rangle|rparen)(?![A-Za-z])", ")"),
-        (r"\\(?:cdot|times|ast)(?![A-Za-z])|[×·⋅]", "*"),  # noqa: RUF001
-        (r"\\div(?![A-Za-z])|÷", "/"),
+        (_commands("textbf textit textrm textsf texttt emph mathrm mbox hbox operatorname"), r"\\text"),
+        (_commands("leq? leqslant") + "|≤", "≤"),
+        (_commands("geq? geqslant") + "|≥", "≥"),
+        (_commands("lt"), "<"),
+        (_commands("gt"), ">"),
+        (_commands("in colon") + "|∈", "∈"),
+        (_commands("cup") + r"|∪|(?<=[)\]])\s*U\s*(?=[(\[])", "∪"),  # noqa: RUF001
+        (_commands("[lr]?vert mid"), "|"),
+        (_commands("langle lparen"), "("),
+        (_commands("rangle rparen"), ")"),
+        (_commands("cdot times ast") + "|[×·⋅]", "*"),  # noqa: RUF001
+        (_commands("div") + "|÷", "/"),
         (r"[−–]", "-"),  # noqa: RUF001
-        (r"\\pm(?![A-Za-z])", "±"),
-        (
-            r"\^?\s*\{\s*(?:\\circ|\\degree|°)\s*\}|\^?\s*(?:\\circ|\\degree|°)(?![A-Za-z])|\s*\bdegrees?\b",
-            "°",
-        ),
-        (r"\\approx(?![A-Za-z])|≈", ""),
+        (_commands("pm"), "±"),
+        (rf"\^?\s*\{{\s*{_DEGREE}\s*\}}|\^?\s*{_DEGREE}(?![A-Za-z])|\s*\bdegrees?\b", "°"),
+        (_commands("approx") + "|≈", ""),
         (r"\\%|\bpercent\b|\\text\{\s*percent\s*\}", "%"),
         (r"\\text\{\s*°\s*\}", "°"),
         (r"\\text\{\s*,?\s*(?:and|or)\s*\}|\b(?:and|or)\b", ","),
         (r"\{,\}", ","),
-        (r"\\begin\{[pbBvV]?(?:small)?(?:matrix|array)\}(?:\{[clr|]*\})?", r"\\begin"),
-        (r"\\end\{[pbBvV]?(?:small)?(?:matrix|array)\}", r"\\end"),
+        (rf"\\begin\{{{_MATRIX}\}}(?:\{{[clr|]*\}})?", r"\\begin"),
+        (rf"\\end\{{{_MATRIX}\}}", r"\\end"),
         (r"(?<![\\A-Za-z])(sqrt|pi|infinity|infty|inf|sin|cos|tan|log|ln|exp)(?![A-Za-z])", r"\\\1"),
-        (r"\\inf(?:inity)?(?![A-Za-z])", r"\\infty"),
+        (_commands("inf(?:inity)?"), r"\\infty"),
         (r"(?<=\d)[eE](?=[+-]?\d)", "*10^"),
-        (r"√", r"\\sqrt"),
-        (r"π", r"\\pi"),
-        (r"∞", r"\\infty"),
-        (r"²", "^2"),
-        (r"³", "^3"),
+        *((sign, rf"\\{name}") for sign, name in {"√": "sqrt", "π": "pi", "∞": "infty"}.items()),
+        ("²", "^2"),
+        ("³", "^3"),
     )
 ]
 _LOOSE_SPACE = re.compile(r"(?<!\d)\s++|\s++(?!\d)")

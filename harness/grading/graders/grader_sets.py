@@ -37,7 +37,7 @@ class GraderSet:
     metrics: Mapping[str, AccuracyMetric]
     """What is in the scores of each grade."""
     first_entry_counts: bool = False
-    """Whether a sample's later entries in the log are left out, as officially; else they are an error."""
+    """Whether the official evaluator ignores a sample's later entries in the log; else they are an error."""
     missing_are_wrong: bool = True
     """Whether samples without an entry count as wrong; else no score of the others meets the target."""
     modes: Sequence[GradingMode] = BOTH_MODES

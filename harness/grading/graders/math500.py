@@ -11,7 +11,7 @@ from harness.grading.decoding.output import Output
 from harness.grading.graders.grader import TaskOptions
 from harness.grading.graders.math_judge import PAIR_MEMORY, AnswerPair, MathJudge
 from harness.grading.graders.prm800k import plain
-from harness.grading.graders.statements import READ_CHARACTERS, Stated, is_cut, last_answer, read_text
+from harness.grading.graders.statements import READ_CHARACTERS, Stated, Values, last_answer, read_answer
 from harness.grading.graders.units import is_unit
 from harness.grading.livecodebench.runner import usable_cores
 from harness.grading.sandbox.tier_probe import choose_sandbox
@@ -73,15 +73,13 @@ def boxed(text: str) -> str | None:
 
 def strict(output: Output, truth: str) -> Grade | Task:
     """The grade of the answer after the thinking, or the comparison that leads to it."""
-    if output.strict_final is None:
-        return unanswered(output.defect or Reason.NO_FINAL)
-    found = explicit_answer(output.strict_final)
-    if found is None or found.value is None or (output.defect and is_cut(output.strict_final, found)):
-        return unanswered(output.defect or Reason.NO_ANSWER)
-    read = read_text(output.strict_final, found.start, found.end)
-    if found.value == truth.strip():
-        return answered(found.value, True, read)
-    return AnswerPair(GradingMode.STRICT, found.value, truth, read)
+    found = read_answer(output, explicit_answer)
+    if isinstance(found, Grade):
+        return found
+    value, read = found
+    if value == truth.strip():
+        return answered(value, True, read)
+    return AnswerPair(GradingMode.STRICT, value, truth, read)
 
 
 def explicit_answer(final: str) -> Stated | None:
@@ -89,7 +87,7 @@ def explicit_answer(final: str) -> Stated | None:
     return last_answer(final, _Mathematics(has_box="\\boxed" in final)) or _last_line(final)
 
 
-class _Mathematics:
+class _Mathematics(Values):
     """Answers in LaTeX, as Values. Where there are boxes, words that are called the answer are remarks."""
 
     PERCENT_MAY_FOLLOW = True

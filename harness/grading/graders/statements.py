@@ -8,9 +8,12 @@ statement that is not understood is no answer either, and it takes back what was
 import bisect
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+
+from harness.grading.decoding.output import Output
+from harness.grading.scoring.grade import Grade, Reason, unanswered
 
 READ_CHARACTERS = 200  # the most that a grade names of the text that was read
 _SHORT, _LONG = 120, 400  # the most characters that are read beside a value, and of a sentence
@@ -31,29 +34,42 @@ class Stated:
     """Whether it gives an answer; else it can only contradict one."""
 
 
-class Values(Protocol):
+class Values(ABC):
     """The values of one kind of answer."""
 
-    PERCENT_MAY_FOLLOW: bool
+    PERCENT_MAY_FOLLOW = False
     """Whether a percent sign after a box is its unit."""
 
+    @abstractmethod
     def stated(self, text: str) -> str | None:
         """The value of what follows "the answer is", to the sentence's end; None: not understood."""
 
+    @abstractmethod
     def exactly(self, text: str) -> str | None:
         """The value that a text is, and nothing else."""
 
+    @abstractmethod
     def boxed(self, content: str) -> str | None:
         r"""The value in a ``\boxed{}``; None: the box is no answer; "": not understood."""
 
     def several(self, values: Sequence[str]) -> str | None:
         """The value of boxes with "or", "and" or a comma between them; None: not understood."""
+        return None
 
+    @abstractmethod
     def is_mentioned(self, text: str) -> bool:
         """Whether a text names what could be a value."""
 
 
 # Possessive or bounded quantifiers throughout: no text may take more than linear time.
+UNSEEN = (
+    r"\\(?:[hv]?phantom|hspace|color|textcolor)\s*+{[^{}]*+}|\\(?:square|blacksquare|qed|checkmark)\b"
+    r"|[□■∎✓✔✅]"
+)
+FONTS = (
+    r"\\(?:boxed|fbox|framebox|text(?:bf|it|sf|tt|rm)?|math(?:bf|rm|it|sf|tt)|underline|emph|bf|rm"
+    r"|displaystyle|boldsymbol|bm|left|right|[Ll]arge|LARGE|[Hh]uge|small)\b"
+)
 _STRUCK = re.compile(
     r"~~[^~\n]{1,200}~~|<(del|s)>[^<\n]{0,200}</\1>|<!--(?:[^-]|-(?!->)){0,400}+-->"
     r"|\\(?:sout|cancel|xcancel|bcancel|st)\s*+{[^{}\n]{0,200}}"
@@ -234,6 +250,25 @@ _SCALED_AFTER = re.compile(
 )
 
 
+def read_answer(output: Output, read: Callable[[str], Stated | None]) -> tuple[str, str] | Grade:
+    """The answer that ``read`` finds in the final part, and the text that it was read from.
+
+    The grade where there is none. A statement that the token limit may have cut is none.
+    """
+    final = output.strict_final
+    if final is None:
+        return unanswered(output.defect or Reason.NO_FINAL)
+    found = read(final)
+    if found is None or found.value is None or (output.defect and _is_cut(final, found)):
+        return unanswered(output.defect or Reason.NO_ANSWER)
+    return found.value, final[found.start : min(found.end, found.start + READ_CHARACTERS)].strip()
+
+
+def _is_cut(text: str, found: Stated) -> bool:
+    """Whether a statement ends where the text does, and in the middle of a word or number."""
+    return found.end >= len(text.rstrip()) and text.rstrip()[-1:].isalnum()
+
+
 def last_answer(text: str, values: Values) -> Stated | None:
     """The last statement, or None; its value is None where it is not understood or contradicted."""
     plain = plainly(text)
@@ -255,11 +290,6 @@ def last_answer(text: str, values: Values) -> Stated | None:
     if found is not None and found.value is not None and is_denied(plain, found):
         return Stated(None, found.start, found.end)
     return found
-
-
-def read_text(text: str, start: int, end: int) -> str:
-    """What a grade names as the text that was read."""
-    return text[start : min(end, start + READ_CHARACTERS)].strip()
 
 
 def last_match(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
@@ -319,11 +349,6 @@ def is_supposed(text: str) -> bool:
 def is_denial(text: str) -> bool:
     """Whether a sentence denies something."""
     return _DENIES.search(text) is not None
-
-
-def is_cut(text: str, found: Stated) -> bool:
-    """Whether a statement ends where the text does, so that what ended the text may have cut it."""
-    return found.end >= len(text.rstrip()) and text.rstrip()[-1:].isalnum()
 
 
 class Sentences:

@@ -54,7 +54,7 @@ class SandboxProcess:
 
     @property
     def processor_share(self) -> float:
-        """The share of a processor that the running test used lately; 1 as long as that is not known."""
+        """The share of a processor that the running test used lately; 1 until that is known."""
         return self._share
 
     def abort(self) -> None:

@@ -21,7 +21,7 @@ _PAGE = os.sysconf("SC_PAGESIZE")
 
 
 class Process(Protocol):
-    """A child, as a fork server has it."""
+    """A child of a fork server."""
 
     @property
     def pid(self) -> int:
@@ -32,7 +32,7 @@ class Process(Protocol):
 
 
 class GraderCallbacks(NamedTuple):
-    """What a watch reports to the grader, and asks it."""
+    """The functions by which a watch reports to the grader, and asks it for memory."""
 
     report: Callable[[float], None]
     """Takes the share of a processor that the process has used since the last call."""

@@ -98,7 +98,7 @@ def _remove_functions(stdin: TextIO) -> None:
 
 
 class _Remover:
-    """Removes functions from modules that hardly any solution imports, once one does."""
+    """Removes functions from modules that are rarely imported, when a solution imports one."""
 
     FUNCTIONS: Mapping[str, Sequence[str]] = {"shutil": ("rmtree", "move", "chown"), "subprocess": ("Popen",)}
 
