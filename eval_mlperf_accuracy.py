@@ -18,18 +18,19 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def score(options: "EvaluationOptions") -> int:
-    """Score outputs, print and write what was asked for, and return the exit code. Raises HarnessError."""
+    """Score outputs; the page of their run shows the result. Returns the exit code. Raises HarnessError."""
     from harness.cli.signals import InterruptedRun, interruptible
     from harness.errors import EXIT_THRESHOLD, EXIT_VALID
 
     try:
         with interruptible():
             # Everything heavy is imported only when there is something to score.
-            from harness.grading.command import run
+            from harness.grading.evaluator import run
+            from harness.report.command import add_result
 
-            return EXIT_VALID if run(options) else EXIT_THRESHOLD
+            return EXIT_VALID if run(options, add_result) else EXIT_THRESHOLD
     except InterruptedRun as interruption:
-        from harness.grading.command import kept_verdicts
+        from harness.grading.evaluator import kept_verdicts
 
         interruption.add_note(kept_verdicts(options))
         raise

@@ -40,9 +40,11 @@ import numpy as np
 from harness.config.benchmark import load_benchmark
 from harness.dataset import tokenizer
 from harness.grading.decoding.harmony import HarmonyText
-from harness.grading.graders import AIME, LIVECODEBENCH, aime, gpqa, graders_of
+from harness.grading.evaluation.references import Reference, load_references
+from harness.grading.graders import aime, multiple_choice
+from harness.grading.graders.grader import AIME, LIVECODEBENCH
+from harness.grading.graders.grader_sets import graders_of
 from harness.grading.livecodebench.compare import same_printout
-from harness.grading.references import Reference, load_references
 
 ROOT = Path(__file__).resolve().parent.parent
 SAMPLES = ROOT / "datasets" / "samples"
@@ -191,26 +193,26 @@ def _decoder(tokenizer_json: Path | None) -> Callable[[list[int]], str]:
 
 
 def _official(output: HarmonyText, reference: Reference) -> bool:
-    grader = aime if reference.kind == AIME else gpqa
+    grader = aime if reference.kind == AIME else multiple_choice.gpt_oss_gpqa
     return bool(grader.official(output, reference.truth).correct)
 
 
 def ours(folder: Path) -> dict[str, float]:
     """Both modes, as the evaluator grades them."""
     from harness.grading.decoding.output_decoder import HarmonyDecoder
-    from harness.grading.evaluate import grade
-    from harness.grading.grade import BOTH_MODES, Grade, Mode
+    from harness.grading.evaluation.evaluate import grade
+    from harness.grading.scoring.grade import BOTH_MODES, Grade, GradingMode
     from harness.loadgen_logs.accuracy_log import AccuracyLog
 
     decoder, references = HarmonyDecoder(LONGEST), load_references(folder / "reference.parquet", GPT_OSS)
-    graders = graders_of(GPT_OSS.name)
+    graders = graders_of(GPT_OSS.name).by_kind
     tokenizer.vocabulary()
     started, right = time.monotonic(), 0
     for entry in AccuracyLog(folder / "log.json"):
         reference = references[entry.qsl_idx]
         if reference.kind != LIVECODEBENCH:
             grades = grade(decoder.output(entry), reference, graders[reference.kind], BOTH_MODES)
-            official = grades[Mode.OFFICIAL]
+            official = grades[GradingMode.OFFICIAL]
             right += isinstance(official, Grade) and official.correct is True
     return {"right": right, "seconds": round(time.monotonic() - started, 2)}
 
@@ -308,16 +310,16 @@ def alone(folder: Path) -> str:
     It is taken inside of the sandbox, from the first statement to the last.
     """
     from harness.grading.decoding.output_decoder import HarmonyDecoder
-    from harness.grading.grade import Mode
     from harness.grading.livecodebench.index import ProblemIndex, prepared
     from harness.grading.livecodebench.runner import ProgramTask
     from harness.grading.sandbox.jail.protocol import OK, Job, TestRun
-    from harness.grading.sandbox.probe import choose_sandbox
-    from harness.grading.sandbox.process import SandboxProcess
+    from harness.grading.sandbox.sandbox_process import SandboxProcess
+    from harness.grading.sandbox.tier_probe import choose_sandbox
+    from harness.grading.scoring.grade import GradingMode
     from harness.loadgen_logs.accuracy_log import AccuracyLog
 
     decoder, references = HarmonyDecoder(LONGEST), load_references(folder / "reference.parquet", GPT_OSS)
-    grader = graders_of(GPT_OSS.name)[LIVECODEBENCH]
+    grader = graders_of(GPT_OSS.name).by_kind[LIVECODEBENCH]
     tasks: dict[ProgramTask, None] = {}
     for entry in AccuracyLog(folder / "log.json"):
         reference = references[entry.qsl_idx]
@@ -332,7 +334,7 @@ def alone(folder: Path) -> str:
         for task in tasks:
             facts = problems.find(task.question_id)
             assert facts is not None
-            process.begin(Job(Mode.STRICT, "", ALONE.format(code=task.code, function=facts.function)))
+            process.begin(Job(GradingMode.STRICT, "", ALONE.format(code=task.code, function=facts.function)))
             for number, test in enumerate(problems.tests(task.question_id)):
                 result = process.attempt(TestRun(120.0, test.input))
                 if result.status != OK:

@@ -22,11 +22,11 @@ from pathlib import Path
 import psutil
 
 from benchmarks.grading_speed import Program, Programs, _programs, measured
-from harness.grading.grade import Mode
 from harness.grading.livecodebench.index import prepared
-from harness.grading.livecodebench.journal import ResultJournal
+from harness.grading.livecodebench.program_journal import ResultJournal
 from harness.grading.livecodebench.runner import ExecutionConfig, ProgramTask, run_programs
-from harness.grading.sandbox.probe import choose_sandbox
+from harness.grading.sandbox.tier_probe import choose_sandbox
+from harness.grading.scoring.grade import GradingMode
 
 HANGING = (
     "while True: pass",
@@ -133,7 +133,9 @@ def ours(folder: Path, programs: Programs, workers: int, limit_s: int) -> dict[s
     """Grade in official mode, every program anew; writes whether each passed."""
     index = prepared(folder / "release.jsonl", folder, lambda text: print(text, file=sys.stderr))
     execution = ExecutionConfig(index, choose_sandbox(allow_unsandboxed=False), workers, limit_s)
-    tasks = [ProgramTask(Mode.OFFICIAL, program.question_id, program.code) for program in programs.solutions]
+    tasks = [
+        ProgramTask(GradingMode.OFFICIAL, program.question_id, program.code) for program in programs.solutions
+    ]
     journal = ResultJournal(folder / "journal", restart=True)
     results = run_programs(dict.fromkeys(tasks), execution, journal, lambda *_: None)
     (folder / "ours.json").write_text(json.dumps([results[task].passed for task in tasks]))

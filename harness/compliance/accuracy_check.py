@@ -16,13 +16,14 @@ from harness.compliance.base import (
 from harness.config.benchmark import Benchmark, MetricRule
 from harness.errors import GradingError
 from harness.grading.decoding.output_decoder import open_decoder
-from harness.grading.evaluate import Evaluation, evaluate
-from harness.grading.grade import EXACT_MATCH, Mode
-from harness.grading.graders import LIVECODEBENCH, graders_of
-from harness.grading.outputs import LoggedOutputs
-from harness.grading.references import Reference
-from harness.grading.reports.console import scorecard
-from harness.grading.target import MetricResult, TargetResult
+from harness.grading.decoding.output_sources import LoggedOutputs
+from harness.grading.evaluation.evaluate import Evaluation, evaluate
+from harness.grading.evaluation.pass_criteria import MetricResult, TargetResult
+from harness.grading.evaluation.references import Reference
+from harness.grading.graders.grader import LIVECODEBENCH
+from harness.grading.graders.grader_sets import graders_of
+from harness.grading.reports.scorecard import scorecard
+from harness.grading.scoring.grade import EXACT_MATCH, GradingMode
 from harness.loadgen_logs.accuracy_log import AccuracyLog
 
 MIN_ACCURACY = "test07_accuracy_threshold"
@@ -94,18 +95,18 @@ def grade_answers(
     decoder = open_decoder(benchmark, None, max_new_tokens)
     graders, repeats = graders_of(benchmark.name), benchmark.dataset(accuracy=True).repeats
     outputs = LoggedOutputs(log, decoder)
-    evaluation = evaluate(outputs, references, graders, (Mode.OFFICIAL,), repeats, lambda *_: None)
+    evaluation = evaluate(outputs, references, graders, (GradingMode.OFFICIAL,), repeats, lambda *_: None)
     return _result(evaluation, thresholds[MIN_ACCURACY])
 
 
 def _result(evaluation: Evaluation, threshold: float) -> TestResult:
     """Compare the score as it is printed, like the official script, which reads it from the printout."""
-    official = evaluation.scores[Mode.OFFICIAL]
+    official = evaluation.scores[GradingMode.OFFICIAL]
     found = official.metrics[EXACT_MATCH]
     score = float(str(found))
     passed = score >= threshold
     metric = MetricResult(EXACT_MATCH, found, MetricRule(threshold, (1.0, math.inf)))
-    card = scorecard(evaluation, TargetResult(Mode.OFFICIAL, official, (metric,))) + "\n"
+    card = scorecard(evaluation, TargetResult(GradingMode.OFFICIAL, official, (metric,))) + "\n"
     lines = [
         *("", RULE, "TEST07 Verification Summary", RULE),
         f"Accuracy score: {score}",

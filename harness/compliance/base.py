@@ -10,7 +10,7 @@ import msgspec
 
 from harness.config.audit_config import AuditConfig, read_audit_config
 from harness.config.benchmark import Benchmark, DatasetRule
-from harness.grading.references import Reference
+from harness.grading.evaluation.references import Reference
 from harness.loadgen_logs.accuracy_log import AccuracyLog
 
 RULE = "=" * 80

@@ -19,7 +19,7 @@ from harness.config.audit_config import AuditConfig
 from harness.config.benchmark import Benchmark
 from harness.errors import ConfigError, DatasetError, GradingError
 from harness.files import ACCURACY_LOG
-from harness.grading.references import Reference, load_references
+from harness.grading.evaluation.references import Reference, load_references
 from harness.loadgen_logs.accuracy_log import EMPTY_LOG_BYTES, INT64, AccuracyLog
 
 

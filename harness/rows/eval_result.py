@@ -12,7 +12,7 @@ from harness.dataset.samples import SampleSet, load_samples
 from harness.dataset.table import Table, open_table
 from harness.errors import EXIT_INVALID, EXIT_VALID, ConfigError, GradingError
 from harness.grading.decoding.output_decoder import BUILT_IN, OutputDecoder, open_decoder, tokenizer_beside
-from harness.grading.outputs import BACKEND, FAILURE, IDS, LENGTH, METADATA, TEXT, RowAnswer
+from harness.grading.decoding.output_sources import BACKEND, FAILURE, IDS, LENGTH, METADATA, TEXT, RowTokens
 from harness.loadgen_logs.accuracy_log import TokenIds
 from harness.record.answer_log import SavedAnswer
 from harness.record.outcome import FailureKind
@@ -78,7 +78,7 @@ class OutputTexts:
         if self.decoder is None:
             return None
         try:
-            return self.decoder.output(RowAnswer(index, ids)).text
+            return self.decoder.output(RowTokens(index, ids)).text
         except GradingError:
             self.missing += 1
             return None

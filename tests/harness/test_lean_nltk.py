@@ -7,8 +7,8 @@ from tests.runs import ROOT
 
 SCRIPT = """
 import sys
-from harness.grading.graders import rouge
-print(round(rouge.compare("One word. Two words.", "Two words.").fmeasure["rouge1"], 3))
+from harness.grading.graders import summaries
+print(round(summaries.compare("One word. Two words.", "Two words.").fmeasure["rouge1"], 3))
 print(sorted({"sklearn", "scipy", "pandas"} & sys.modules.keys()))
 import scipy
 print(scipy.__name__)

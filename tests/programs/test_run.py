@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
-import eval_mlperf_accuracy as grading
+import eval_mlperf_accuracy
 from harness.errors import EXIT_SERVER, EXIT_THRESHOLD
 from harness.files import ACCURACY_LOG, REPORT
 from harness.record.accuracy_result import AccuracyResult
@@ -68,7 +68,7 @@ def test_a_run_leaves_its_page_and_the_evaluator_adds_the_score(tmp_path, capfd)
     assert run.record["server_load"]["levels"]["running"]["max"] == 3
     assert [warning for warning in run.record["warnings"] if "prefix cache" in warning]
     score = [*map(str, evaluator(run.log_dir / ACCURACY_LOG, ACCURACY)[2:]), "--lcb-data", str(CODE)]
-    code, _, stderr = main_here(capfd, grading.main, score)
+    code, _, stderr = main_here(capfd, eval_mlperf_accuracy.main, score)
     assert code == EXIT_THRESHOLD, stderr
     assert ">Accuracy</h2>" in page.read_text()
     found = AccuracyResult.read(run.log_dir)

@@ -12,7 +12,7 @@ import pytest
 
 from harness.api_key import api_key, masked, masked_text
 from harness.errors import ConfigError, ServerError
-from harness.grading.sandbox.probe import choose_sandbox
+from harness.grading.sandbox.tier_probe import choose_sandbox
 from sut.client.endpoint import resolve_endpoint
 from sut.servers.discovery import discover
 from sut.servers.info_client import InfoClient

@@ -10,13 +10,13 @@ import pytest
 from eval_mlperf_accuracy import main
 from harness.dataset.tokenizer import encode
 from harness.grading.decoding.output_decoder import HarmonyDecoder
-from harness.grading.evaluate import GradedSample, Logged
-from harness.grading.grade import RIGHT, WRONG, Grade, Mode, Reason
-from harness.grading.graders import AIME
-from harness.grading.outputs import LoggedOutputs
-from harness.grading.references import Reference
+from harness.grading.decoding.output_sources import LoggedOutputs
+from harness.grading.evaluation.evaluate import GradedSample, Logged
+from harness.grading.evaluation.references import Reference
+from harness.grading.graders.grader import AIME
 from harness.grading.reports.disagreements import write_report
 from harness.grading.reports.result_file import details, write_result
+from harness.grading.scoring.grade import RIGHT, WRONG, Grade, GradingMode, Reason
 from harness.loadgen_logs.accuracy_log import AccuracyLog
 from harness.text import legible
 from report import main as report_main
@@ -50,8 +50,8 @@ def written(tmp_path):
     log = AccuracyLog(write_log(tmp_path / "mlperf_log_accuracy.json", [encode(HOSTILE)]))
     (entry,) = log
     grades = {
-        Mode.OFFICIAL: Grade(RIGHT, True, HOSTILE, Reason.CORRECT, HOSTILE),
-        Mode.STRICT: Grade(WRONG, False, HOSTILE, Reason.WRONG, HOSTILE),
+        GradingMode.OFFICIAL: Grade(RIGHT, True, HOSTILE, Reason.CORRECT, HOSTILE),
+        GradingMode.STRICT: Grade(WRONG, False, HOSTILE, Reason.WRONG, HOSTILE),
     }
     logged = Logged(0, len(entry.token_ids), None, False, entry.offset, entry.size)
     graded = GradedSample(0, Reference(f"aime{HOSTILE}", AIME, HOSTILE, 0), logged, grades)

@@ -5,15 +5,14 @@ Decoding everything is what makes the plain way slow; most grades need a few hun
 
 import re
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from harness.dataset import tokenizer
 from harness.grading.decoding.output import TextOutput, repeats_itself
-from harness.grading.decoding.screen import Screen
-from harness.grading.grade import Reason
+from harness.grading.scoring.grade import Reason
 from harness.loadgen_logs.accuracy_log import TokenIds
 
 RETURN, CHANNEL, CONSTRAIN, MESSAGE = (
@@ -27,12 +26,12 @@ _OFFICIAL = re.compile(r"<\|channel\|>final[^<]*+<\|message\|>(.*?)(?:<\|return\
 # The format of the content may stand between, which the official rule does not know.
 _CHANNEL_TEXT = re.compile(r"<\|channel\|>final[^<]*+(?:<\|constrain\|>[^<]*+)?+<\|message\|>")
 _SPECIAL_NAME = re.compile(r"<\|[a-z_]+[0-9]*\|>")
-_MARKER = Screen(("|>",))  # every marker ends with it
-_HEAD_TOKENS = 32
+
+Flags = npt.NDArray[np.bool_]
 
 
 class HarmonyText(TextOutput):
-    """An output whose text is known, markers spelled out in it."""
+    """An output as text, with its markers spelled out."""
 
     @property
     def official_final(self) -> str | None:
@@ -82,7 +81,7 @@ class HarmonyOutput:
     @cached_property
     def official_final(self) -> str | None:
         """As Output. Where ordinary tokens spell a marker, the text decides, as it does officially."""
-        if _MARKER.may_match(self._ids):
+        if _spells_marker(self._ids):
             return HarmonyText(self.text).official_final
         if not self._official_finals:
             return None
@@ -99,18 +98,9 @@ class HarmonyOutput:
         return tokenizer.decode(self._ids[start:end]).strip()
 
     @property
-    def prefix(self) -> str:
-        """As Output."""
-        return tokenizer.decode(self._ids[:_HEAD_TOKENS]).lstrip()
-
-    @property
     def suffix(self) -> str:
         """As Output."""
         return tokenizer.decode(self._ids[self._finals[-1] :]).strip() if self._finals else ""
-
-    def may_match(self, screen: Screen) -> bool:
-        """As Output."""
-        return screen.may_match(self._ids)
 
     @cached_property
     def _finals(self) -> tuple[int, ...]:
@@ -133,6 +123,24 @@ class HarmonyOutput:
             name = tokenizer.decode(self._ids[channel + 1 : specials[number + 1]])
             if name.startswith(_FINAL) and "<" not in name:
                 yield int(message) + 1, not is_constrained
+
+
+def _spells_marker(ids: TokenIds) -> bool:
+    """Whether ordinary tokens spell "|>", with which every marker ends."""
+    holds, ends, begins = _parts_of_markers()
+    return bool(holds[ids].any() or (ends[ids[:-1]] & begins[ids[1:]]).any())
+
+
+@cache
+def _parts_of_markers() -> tuple[Flags, Flags, Flags]:
+    """For each token, whether it is an ordinary one that contains "|>", ends with "|" or begins with ">"."""
+    words = tokenizer.vocabulary()
+    ordinary = np.arange(len(words)) < _FIRST_SPECIAL
+    return (
+        np.fromiter((b"|>" in word for word in words), np.bool_) & ordinary,
+        np.fromiter((word.endswith(b"|") for word in words), np.bool_) & ordinary,
+        np.fromiter((word.startswith(b">") for word in words), np.bool_) & ordinary,
+    )
 
 
 def was_truncated(ids: TokenIds, max_new_tokens: int) -> bool:

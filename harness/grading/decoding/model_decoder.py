@@ -1,4 +1,4 @@
-"""Decodes by a model's own tokenizer.json as the official evaluators do: without special tokens."""
+"""Decode by a model's own tokenizer.json, without special tokens, as the official evaluators do."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -11,13 +11,20 @@ import numpy as np
 from harness.config.benchmark import Benchmark
 from harness.dataset.model_tokenizer import TOKENIZER_FILE, load_tokenizer
 from harness.errors import ConfigError, GradingError
-from harness.grading.decoding.output import THOUGHT_END, Answer, TextOutput, ThinkingText, repeats_itself
+from harness.grading.decoding.output import (
+    THOUGHT_END,
+    SampleTokens,
+    TextOutput,
+    ThinkingText,
+    repeats_itself,
+)
 from harness.loadgen_logs.accuracy_log import TokenIds
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-# clean_up_tokenization of transformers 4.46, which Llama 3.1's tokenizer_config.json asks for: in this order.
+# The replacements of transformers 4.46 (clean_up_tokenization), in its order; Llama 3.1's
+# tokenizer_config.json asks for them.
 _CLEANED = (
     (" .", "."),
     (" ?", "?"),
@@ -34,16 +41,16 @@ _CLEANED = (
 
 @dataclass(frozen=True, slots=True)
 class ModelTokens:
-    """The tokens that distinguish a model's tokenizer: ids and names; ``ends`` are those that end an output.
-
-    ``cleaned_up``: whether the spaces go that transformers removes after decoding. ``thinks``: whether an
-    output is a thought, ``</think>`` and the answer.
-    """
+    """The facts of a model's tokenizer that decoding depends on."""
 
     special: Mapping[int, str]
+    """The ids and names of tokens that distinguish it from other models' tokenizers."""
     ends: frozenset[int]
+    """The tokens that end an output."""
     cleaned_up: bool = False
+    """Whether spaces are removed after decoding, as transformers does."""
     thinks: bool = False
+    """Whether an output is a thought, ``</think>`` and the answer."""
 
 
 LLAMA_3_1 = ModelTokens(
@@ -67,7 +74,7 @@ DEEPSEEK_R1 = ModelTokens(
 
 
 def opener(tokens: ModelTokens) -> Callable[[Benchmark, str | None, int], "ModelDecoder"]:
-    """For the registry of decoders: opens the decoder of a benchmark whose model has these tokens."""
+    """The function that opens the decoder of a benchmark whose model has these tokens."""
 
     def open_decoder(benchmark: Benchmark, asked: str | None, max_new_tokens: int) -> ModelDecoder:
         file = find_tokenizer(benchmark, asked)
@@ -102,7 +109,7 @@ def find_tokenizer(benchmark: Benchmark, asked: str | None) -> Path:
 
 
 def _cached(name: str, revision: str | None) -> Iterator[Path]:
-    """Copies in the cache, the benchmark's revision first. The model was called Meta-Llama-3.1-... once."""
+    """Copies in the cache, the benchmark's revision first. An earlier name was Meta-Llama-3.1-..."""
     owner, _, model = name.rpartition("/")
     for each in dict.fromkeys((model, f"Meta-{model}")):
         snapshots = _cache_folder() / f"models--{owner}--{each}" / "snapshots"
@@ -133,7 +140,7 @@ class ModelDecoder:
         ids = np.fromiter(tokenizer.get_vocab(with_added_tokens=True).values(), np.int64)
         self._known[ids[ids < benchmark.vocabulary_size]] = True
 
-    def output(self, entry: Answer) -> TextOutput | ThinkingText:
+    def output(self, entry: SampleTokens) -> TextOutput | ThinkingText:
         """As OutputDecoder."""
         ids = entry.token_ids
         size = self._benchmark.vocabulary_size

@@ -4,16 +4,15 @@ from typing import Protocol
 
 import numpy as np
 
-from harness.grading.decoding.screen import Screen
-from harness.grading.grade import Reason
+from harness.grading.scoring.grade import Reason
 from harness.loadgen_logs.accuracy_log import TokenIds
 
 THOUGHT_END = "</think>"
 _LOOP_TOKENS, _LOOP_TIMES = 2_000, 4
 
 
-class Answer(Protocol):
-    """The ids of one output, and which sample it is the output of."""
+class SampleTokens(Protocol):
+    """The token ids of one output, and the sample that it answers."""
 
     @property
     def qsl_idx(self) -> int:
@@ -48,10 +47,6 @@ class Output(Protocol):
         """Whether a final channel was opened; None for a model without channels."""
 
     @property
-    def prefix(self) -> str:
-        """The beginning of ``text``, or all; its last character may be cut."""
-
-    @property
     def suffix(self) -> str:
         """From the last final channel on, a suffix of ``text``; empty where there is none."""
 
@@ -62,15 +57,12 @@ class Output(Protocol):
         None for an output that ended by itself.
         """
 
-    def may_match(self, screen: Screen) -> bool:
-        """Whether ``text`` has to be read for what the screen looks for."""
-
 
 class TextOutput:
     """The decoded output of a model without channels: all of it is the final text."""
 
     def __init__(self, text: str, tokens: int | None = 0, *, truncated: bool = False) -> None:
-        self.text = self.prefix = self.suffix = text.strip()
+        self.text = self.suffix = text.strip()
         self.tokens = tokens
         self.defect = Reason.TRUNCATED if truncated else None if self.text else Reason.EMPTY
 
@@ -95,10 +87,6 @@ class TextOutput:
     def has_final(self) -> bool | None:
         """As Output."""
         return None
-
-    def may_match(self, screen: Screen) -> bool:
-        """As Output."""
-        return screen.near is None or screen.near.search(self.text) is not None
 
 
 class ThinkingText(TextOutput):

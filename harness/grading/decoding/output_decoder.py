@@ -1,4 +1,4 @@
-"""From a log to outputs: the record of the run beside the log, and the tokenizer of the benchmark."""
+"""The decoder of a benchmark's outputs, and the settings of the run that made them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from harness.errors import ConfigError, GradingError
 from harness.files import RUN_RECORD
 from harness.grading.decoding.harmony import HarmonyOutput, was_truncated
 from harness.grading.decoding.model_decoder import DEEPSEEK_R1, LLAMA_3_1, opener
-from harness.grading.decoding.output import Answer, Output
+from harness.grading.decoding.output import Output, SampleTokens
 from harness.loadgen_logs.accuracy_log import TokenIds
 from harness.record.run_record import RunRecord
 
@@ -23,20 +23,20 @@ _SAME_VOCABULARY = (BUILT_IN, "openai/gpt-oss-120b", "openai/gpt-oss-20b")
 
 
 @dataclass(frozen=True, slots=True)
-class RunFacts:
-    """Facts of a run from the run.json beside its log; None for what is not in it."""
+class SourceSettings:
+    """The settings under which outputs were made, as far as their source records them (None: it does not)."""
 
     benchmark: str | None = None
     max_new_tokens: int | None = None
 
 
-def run_facts(log: Path) -> RunFacts:
-    """Facts of the run that wrote ``log``; empty where another harness ran or run.json cannot be read."""
+def settings_of_run(log: Path) -> SourceSettings:
+    """The settings in run.json beside a log; empty where another harness ran or it cannot be read."""
     try:
         client = RunRecord.read(log.parent / RUN_RECORD).plan.client
     except (FileNotFoundError, ConfigError):
-        return RunFacts()
-    return RunFacts(client.benchmark.name, client.parameters.max_new_tokens)
+        return SourceSettings()
+    return SourceSettings(client.benchmark.name, client.parameters.max_new_tokens)
 
 
 def tokenizer_beside(dataset: Path, benchmark: Benchmark) -> Path | None:
@@ -54,7 +54,7 @@ def tokenizer_beside(dataset: Path, benchmark: Benchmark) -> Path | None:
 class OutputDecoder(Protocol):
     """Turns answers into outputs, with the tokenizer of one benchmark."""
 
-    def output(self, entry: Answer) -> Output:
+    def output(self, entry: SampleTokens) -> Output:
         """The output of an entry. Raises GradingError for ids that the vocabulary does not have."""
 
     def decode(self, ids: TokenIds) -> str:
@@ -136,7 +136,7 @@ class HarmonyDecoder:
     def __init__(self, max_new_tokens: int) -> None:
         self._limit = max_new_tokens
 
-    def output(self, entry: Answer) -> HarmonyOutput:
+    def output(self, entry: SampleTokens) -> HarmonyOutput:
         """As OutputDecoder."""
         ids = entry.token_ids
         strange = ids[(ids < 0) | (ids >= tokenizer.VOCABULARY_SIZE)]

@@ -5,16 +5,15 @@ Strict: the last explicit answer of the final channel, however it is dressed.
 """
 
 import re
-from collections.abc import Sequence
 
 from harness.grading.decoding.output import Output
-from harness.grading.decoding.screen import Screen
-from harness.grading.grade import BOTH_MODES, RIGHT_OR_WRONG, Grade, Reason, answered, unanswered
 from harness.grading.graders.statements import (
+    FONTS,
     READ_CHARACTERS,
+    UNSEEN,
     Sentences,
     Stated,
-    is_cut,
+    Values,
     is_denial,
     is_plain,
     is_supposed,
@@ -23,29 +22,21 @@ from harness.grading.graders.statements import (
     last_match,
     line_of,
     plainly,
-    read_text,
+    read_answer,
 )
 from harness.grading.graders.units import ADJECTIVES, COUNTED, MEASURES
+from harness.grading.scoring.grade import Grade, Reason, answered, unanswered
 
 LARGEST = 999
 _MAX_DIGITS = 50  # longer digit strings are no answers by the strict rules
 _OFFICIAL_BOXED = re.compile(r"\\boxed{\s*(\d+)\s*}")
 # "Answer: 42." has none by the official rule: the digits may not be followed by a full stop.
 _OFFICIAL_ANSWER = re.compile(r"Answer:\s*(\d++)(?!\.)\b", re.IGNORECASE)
-_BOXED_SCREEN = Screen(("\\boxed{",), re.compile(r"\\boxed{\s*+(?:\d|\ufffd|$)"))
-# "\u017f" (long s) is an "s" to IGNORECASE.
-_ANSWER_SCREEN = Screen(("answer:", "an\u017fwer:"), re.compile(r"answer:\s*+(?:\d|\ufffd|$)", re.IGNORECASE))
 
 # Possessive or bounded quantifiers throughout: no text may take more than linear time.
-_UNSEEN = re.compile(
-    r"\\(?:[hv]?phantom|hspace|color|textcolor)\s*+{[^{}]*+}|\\(?:square|blacksquare|qed|checkmark)\b"
-    r"|[□■∎✓✔✅]"
-)
+_UNSEEN = re.compile(UNSEEN)
 _DRESS = re.compile(
-    r"\\(?:boxed|fbox|framebox|text(?:bf|it|sf|tt|rm)?|math(?:bf|rm|it|sf|tt)|underline|emph|bf|rm"
-    r"|displaystyle|boldsymbol|bm"
-    r"|left|right|[Ll]arge|LARGE|[Hh]uge|small)\b\s*+"
-    r"|\\[()\[\]${}]|[{}$`]|(?<![0-9A-Za-z])[*_]++|[*_]++(?![0-9A-Za-z{])|\\approx\b|≈"
+    rf"{FONTS}\s*+|\\[()\[\]${{}}]|[{{}}$`]|(?<![0-9A-Za-z])[*_]++|[*_]++(?![0-9A-Za-z{{])|\\approx\b|≈"
 )
 _SPACE = re.compile(r"\\[,;:! ]|\\q?quad\b|~")
 _DEGREES = re.compile(r"(?:\^\s*+)?+{?+(?:\\circ|\\degree|°)}?+")
@@ -78,13 +69,10 @@ _REMARK = re.compile(
 )
 # In a remark: what changes a number or takes it back.
 _CHANGES = re.compile(
-    r"\b(?:wrong|incorrect|false|mistake|error|if|unless|maybe|perhaps|possibly|or|base|hundreds?"
-    r"|thousands?|millions?"
-    r"|billions?|dozens?|percent|times|plus|minus|divided|multiplied|squared|cubed|half|halved|twice"
-    r"|doubled?|tripled?|mod"
-    r"|modulo|rounded|approx\w*|binary|octal|hex\w*|would|could|might|assuming|provided|too|guess"
-    r"|unsure|uncertain"
-    r"|add(?:ed|ing)?|subtract(?:ed|ing)?"
+    r"\b(?:wrong|incorrect|false|mistake|error|if|unless|maybe|perhaps|possibly|or|base|hundreds?|thousands?"
+    r"|millions?|billions?|dozens?|percent|times|plus|minus|divided|multiplied|squared|cubed|half|halved"
+    r"|twice|doubled?|tripled?|mod|modulo|rounded|approx\w*|binary|octal|hex\w*|would|could|might|assuming"
+    r"|provided|too|guess|unsure|uncertain|add(?:ed|ing)?|subtract(?:ed|ing)?"
     r"|not (?:correct|right|sure|certain|the|checked|proven|it|what|true))\b|[?%½]",
     re.IGNORECASE,
 )
@@ -118,13 +106,6 @@ _BOLD = re.compile(
 )
 
 
-METRICS = RIGHT_OR_WRONG
-MODES = BOTH_MODES
-FIRST_ENTRY_COUNTS = False
-MISSING_ARE_WRONG = True
-NAMES_QUESTION = False
-
-
 def check_reference(value: object) -> str:
     """The true integer without leading zeros."""
     text = str(int(value) if isinstance(value, float) and value.is_integer() else value).strip()
@@ -135,11 +116,11 @@ def check_reference(value: object) -> str:
 
 def official(output: Output, truth: str) -> Grade:
     """The grade by the published rules."""
-    # What is last in the tail is last in the text, and the tail is short.
+    # What is last in the suffix is last in the text, and the suffix is short.
     found = (
         last_match(_OFFICIAL_BOXED, output.suffix)
-        or (last_match(_OFFICIAL_BOXED, output.text) if output.may_match(_BOXED_SCREEN) else None)
-        or (last_match(_OFFICIAL_ANSWER, output.text) if output.may_match(_ANSWER_SCREEN) else None)
+        or last_match(_OFFICIAL_BOXED, output.text)
+        or last_match(_OFFICIAL_ANSWER, output.text)
     )
     value = None if found is None else _official_integer(found[1])
     if found is None or value is None or value > LARGEST:
@@ -157,19 +138,12 @@ def _official_integer(digits: str) -> int | None:
 
 def strict(output: Output, truth: str) -> Grade:
     """The grade of the answer in the final channel."""
-    final = output.strict_final
-    if final is None:
-        return unanswered(output.defect or Reason.NO_FINAL)
-    found = last_answer(final, _Integers()) or _concluded(final)
-    if found is None or found.value is None or (output.defect and is_cut(final, found)):
-        return unanswered(output.defect or Reason.NO_ANSWER)
-    return answered(found.value, found.value == truth, read_text(final, found.start, found.end))
+    found = read_answer(output, lambda final: last_answer(final, _Integers()) or _concluded(final))
+    return found if isinstance(found, Grade) else answered(found[0], found[0] == truth, found[1])
 
 
-class _Integers:
-    """Integers, as Values."""
-
-    PERCENT_MAY_FOLLOW = False
+class _Integers(Values):
+    """Integers."""
 
     def stated(self, text: str) -> str | None:
         """As Values."""
@@ -188,9 +162,6 @@ class _Integers:
         undressed = undressed[_CALLED.match(undressed).end() :]  # type: ignore[union-attr]
         inside = undressed.strip("() ")
         return _complete(inside) or _of_chain(undressed) or content.strip()[:_MAX_DIGITS]
-
-    def several(self, values: Sequence[str]) -> None:
-        """As Values."""
 
     def is_mentioned(self, text: str) -> bool:
         """As Values. A range of integers is what is asked for."""

@@ -11,12 +11,12 @@ from typing import NamedTuple
 from harness.grading.sandbox.jail import preamble
 
 _FENCE = re.compile(r"^([ \t>]*+(?:(?:[-*+]|\d{1,3}[.)])[ \t]++)?+)(`{3,}+|~{3,}+)[ \t]*+([\w+-]*+)[^`]*+$")
-_FENCE_BEHIND_TEXT = re.compile(r"()(?<!`)(`{3,}+)(python3?|py3?)[ \t]*+$", re.IGNORECASE)
-_CLOSED_BEHIND_CODE = re.compile(r"^([^`]*[^`\s][^`]*)`{3,}[ \t]*$")
+_FENCE_AFTER_TEXT = re.compile(r"()(?<!`)(`{3,}+)(python3?|py3?)[ \t]*+$", re.IGNORECASE)
+_CLOSED_AFTER_CODE = re.compile(r"^([^`]*[^`\s][^`]*)`{3,}[ \t]*$")
 _QUOTED = re.compile(r"^[ \t]*+> ?", re.MULTILINE)
 _PYTHON = re.compile(r"(?:python|py|pypy)\d*")
 _READING = frozenset({"input", "stdin", "open", "fileinput", "read"})
-_FENCES_IN_A_TEXT = 8  # of the most that are tried
+_FENCES_IN_A_TEXT = 8  # the most that are tried
 _WRITING = frozenset({"print", "stdout", "write", "writelines"})
 
 
@@ -85,7 +85,7 @@ def _replaces_stdin(node: ast.AST) -> bool:
 
 
 def _with_definitions(code: str, above: Sequence[str]) -> str:
-    """The code behind those of the blocks above it that do nothing but define names that it lacks."""
+    """The code, after those of the blocks above it that only define names which it lacks."""
     tree = _parsed(code)
     if tree is None:
         return code
@@ -206,8 +206,8 @@ def fenced_blocks(text: str) -> list[CodeBlock]:
             continue
         closes = opening is not None and (_closes(fence, opening) if fence else None)
         if opening is None or (fence and fence[3]):
-            opening, content = fence or _FENCE_BEHIND_TEXT.search(line), []
-        elif closes or (not fence and (last := _CLOSED_BEHIND_CODE.match(line))):
+            opening, content = fence or _FENCE_AFTER_TEXT.search(line), []
+        elif closes or (not fence and (last := _CLOSED_AFTER_CODE.match(line))):
             complete = content if closes else [*content, last[1].rstrip()]  # type: ignore[index]
             blocks.append(CodeBlock(opening[3].lower(), _outdented("\n".join(complete), opening[1])))
             opening = None

@@ -1,55 +1,75 @@
 r"""Statements of an answer: the boxes and sentences of a text that give one, for any kind of answer.
 
-A statement counts only where all of it is understood: words that are known to lead to the answer, a value,
-and nothing behind the value that could change it. A sentence that supposes, denies or quotes is no
-statement. One that is not understood is no answer either, and takes back what was stated before it.
+A statement counts only if all of it is understood: words that are known to lead to the answer, a value, and
+nothing after the value that could change it. A sentence that supposes, denies or quotes is not a statement. A
+statement that is not understood is no answer either, and it takes back what was stated before it.
 """
 
 import bisect
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
-READ_CHARACTERS = 200  # of the text that a grade names
-_SHORT, _LONG = 120, 400  # characters that are looked at beside a value, and of a sentence
-_MOST = 200  # statements of a kind, the last ones; more are a loop
+from harness.grading.decoding.output import Output
+from harness.grading.scoring.grade import Grade, Reason, unanswered
+
+READ_CHARACTERS = 200  # the most that a grade names of the text that was read
+_SHORT, _LONG = 120, 400  # the most characters that are read beside a value, and of a sentence
+_MOST = 200  # the number of statements of a kind that are read, from the last one; more are a loop
 
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """A value, None where a statement is not understood, and its place in the text."""
+    """A statement of an answer, and its place in the text."""
 
     value: str | None
+    """None: the statement is not understood."""
     start: int
     end: int
-    is_certain: bool = True  # an uncertain one is no answer where it contradicts a certain one before it
-    is_answer: bool = True  # else it can only contradict
+    is_certain: bool = True
+    """An uncertain statement is no answer where it contradicts a certain one before it."""
+    is_answer: bool = True
+    """Whether it gives an answer; else it can only contradict one."""
 
 
-class Values(Protocol):
+class Values(ABC):
     """The values of one kind of answer."""
 
-    PERCENT_MAY_FOLLOW: bool  # behind a box, as its unit
+    PERCENT_MAY_FOLLOW = False
+    """Whether a percent sign after a box is its unit."""
 
+    @abstractmethod
     def stated(self, text: str) -> str | None:
         """The value of what follows "the answer is", to the sentence's end; None: not understood."""
 
+    @abstractmethod
     def exactly(self, text: str) -> str | None:
         """The value that a text is, and nothing else."""
 
+    @abstractmethod
     def boxed(self, content: str) -> str | None:
         r"""The value in a ``\boxed{}``; None: the box is no answer; "": not understood."""
 
     def several(self, values: Sequence[str]) -> str | None:
         """The value of boxes with "or", "and" or a comma between them; None: not understood."""
+        return None
 
+    @abstractmethod
     def is_mentioned(self, text: str) -> bool:
         """Whether a text names what could be a value."""
 
 
 # Possessive or bounded quantifiers throughout: no text may take more than linear time.
+UNSEEN = (
+    r"\\(?:[hv]?phantom|hspace|color|textcolor)\s*+{[^{}]*+}|\\(?:square|blacksquare|qed|checkmark)\b"
+    r"|[□■∎✓✔✅]"
+)
+FONTS = (
+    r"\\(?:boxed|fbox|framebox|text(?:bf|it|sf|tt|rm)?|math(?:bf|rm|it|sf|tt)|underline|emph|bf|rm"
+    r"|displaystyle|boldsymbol|bm|left|right|[Ll]arge|LARGE|[Hh]uge|small)\b"
+)
 _STRUCK = re.compile(
     r"~~[^~\n]{1,200}~~|<(del|s)>[^<\n]{0,200}</\1>|<!--(?:[^-]|-(?!->)){0,400}+-->"
     r"|\\(?:sout|cancel|xcancel|bcancel|st)\s*+{[^{}\n]{0,200}}"
@@ -69,44 +89,41 @@ _SAME_WIDTH = str.maketrans(
     }
 )  # fmt: skip
 # Each alternative begins with a character, which makes the search fast.
+_NEXT = r"(?=(?:The|So|Thus|Hence|Therefore|Final|Answer)\s)"
 _BORDER = re.compile(
     r"[\n。！？]"  # noqa: RUF001
-    r"|[.!?](?<![.!?]{2})(?<!\bi\.e\.)(?<!\be\.g\.)(?<!\bapprox\.)(?<!\bsq\.)(?<!\bcu\.)[.!?]*+(?=[\s)}\]$*'✓✔]|$)"
-    r"(?!(?<=\s\.)\s++\d)"
+    r"|[.!?](?<![.!?]{2})(?<!\bi\.e\.)(?<!\be\.g\.)(?<!\bapprox\.)(?<!\bsq\.)(?<!\bcu\.)[.!?]*+"
+    r"(?=[\s)}\]$*'✓✔]|$)(?!(?<=\s\.)\s++\d)"
     r"(?!(?<=\b[A-J]\.)\s++[a-z])"
-    r"|\\(?:\]|end\{[a-z* ]{1,20}\})\s*+(?=(?:The|So|Thus|Hence|Therefore|Final|Answer)\s)"
-    r"|[$\d]\s*+(?=(?:The|So|Thus|Hence|Therefore|Final|Answer)\s)"
+    rf"|(?:\\\]|\\end\{{[a-z* ]{{1,20}}\}}|[$\d])\s*+{_NEXT}"
 )
 
 _NOUN = (
-    r"(?<![^\W_])(?:answer|ans(?=[\s.:=*-])|result|solution(?=\s*+:)|correction|corrected|revised"
-    r"|choice|option|(?<=correct )one|(?<=right )one|respuesta|r[ée]ponse|antwort|resposta"
-    r"|risposta|ответ|cevap|odpowiedź|odpověď|svar|jawaban|đáp án|الجواب|الإجابة|उत्तर|정답|답)(?![^\W_])"
+    r"(?<![^\W_])(?:answer|ans(?=[\s.:=*-])|result|solution(?=\s*+:)|correction|corrected|revised|choice"
+    r"|option|(?<=correct )one|(?<=right )one|respuesta|r[ée]ponse|antwort|resposta|risposta|ответ|cevap"
+    r"|odpowiedź|odpověď|svar|jawaban|đáp án|الجواب|الإجابة|उत्तर|정답|답)(?![^\W_])"
     r"|答案|答え|回答|解答|正解|选项|選項"
 )
 _OF_WHAT = (
     r"(?:\s*+(?:\$[^$\n]{1,60}\$|\\\([^\n]{1,60}?\\\)|,?\s*(?:of course|therefore|then|thus|hence)\s*,"
     r"|\((?:final|letter|integer|number)\)|here|(?:that )?(?:we|I) (?:want|seek|need|get|are looking for)"
-    r"|(?:among|from|out of|of) (?:the |these |all )?(?:given |listed |four |ten )?(?:options"
-    r"|choices)(?: given)?"
-    r"|choice|option|value"
+    r"|(?:among|from|out of|of) (?:the |these |all )?(?:given |listed |four |ten )?"
+    r"(?:options|choices)(?: given)?|choice|option|value"
     r"|(?:to|for|of|in) (?:(?:the|this|our|that|your)\s)?(?:(?:original|given|entire|whole|full|final)\s)?"
     r"(?:problem|question|exercise|task)|(?:to|for|of)\s\$[^$\n]{1,60}\$|correcta|correcte|correta"
     r"|corretta|finale?))?+"
 )
 _VERB = (
     r"(?:(?:is|are|was|equals|=(?!>)|must (?:(?:therefore|then|thus) )?be|should be|will be|has to be"
-    r"|have to be|can only be"
-    r"|turns out to be|works out to be"
-    r"|turned out to be|appears to be|seems to be|comes out (?:to be|to|as)|becomes|would be|would then be|"
-    r"es|est|ist|lautet|è|é|är|это|adalah)(?![^\W_])|[是为為は選选])"
+    r"|have to be|can only be|turns out to be|works out to be|turned out to be|appears to be|seems to be"
+    r"|comes out (?:to be|to|as)|becomes|would be|would then be|es|est|ist|lautet|è|é|är|это"
+    r"|adalah)(?![^\W_])|[是为為は選选])"
 )
 _SIGN = r"(?:\s*+[-=]>|\s*+[:=→⇒➜]++|(?<=\s)(?:-{1,2}|–|—)(?=\s)|(?<=ans)\.(?=\s))"  # noqa: RUF001
 _ADVERB = (
     r"(?:[\s:,]*+(?:indeed|therefore|thus|hence|just|exactly|simply|then|definitely|clearly|obviously"
-    r"|certainly|surely"
-    r"|(?:most |very )?(?:likely|probably)|of course|also|again|still|really|actually|precisely|in fact"
-    r"|equal to|given by|approximately|the integer|(?:the )?number|now)(?![^\W_]))*+,?+"
+    r"|certainly|surely|(?:most |very )?(?:likely|probably)|of course|also|again|still|really|actually"
+    r"|precisely|in fact|equal to|given by|approximately|the integer|(?:the )?number|now)(?![^\W_]))*+,?+"
 )
 _OPENED = r"(?:\s|[:*`$}]|\\[\[(,;:! ]|\\q?quad\b|(?<=\{)|\{)*+"
 _LEAD = re.compile(
@@ -118,11 +135,9 @@ _HEADING = re.compile(
 
 _IS_THE_ANSWER = re.compile(
     r"\s(?:is|are)\s(?:(?:indeed|therefore|thus|hence|then|clearly|definitely|also)\s)?"
-    r"(?:(?:the|our|my)\s(?:(?:only|one|single|most|final|required|requested|desired|correct|right|best"
-    r"|plausible|likely"
-    r"|appropriate|accurate|suitable)\s){0,4}+(?:answer|option|choice|one|result)\b"
-    r"|(?:the|our|my)\s(?:final\s)?(?:answer|result)\b)(?=\W*(?:$|\n|[.,;:!(—]|because|since|as|for|to th))"
-    r"(?:\s(?:that|which)\sis\s(?:correct|right))?",
+    r"(?:the|our|my)\s(?:(?:only|one|single|most|final|required|requested|desired|correct|right|best|plausible"
+    r"|likely|appropriate|accurate|suitable)\s){0,4}+(?:answer|option|choice|one|result)\b"
+    r"(?=\W*(?:$|\n|[.,;:!(—]|because|since|as|for|to th))(?:\s(?:that|which)\sis\s(?:correct|right))?",
     re.IGNORECASE,
 )
 
@@ -146,69 +161,64 @@ _CLAUSE = re.compile(
     r"(?i)[,;:，；：()]|\s(?:-|–|—)\s|\\text\b|\b(?:so|thus|hence|therefore|then)\b"  # noqa: RUF001
 )
 _WORD = re.compile(r"[^\W\d_]+")
-_CONCLUDES = re.compile(r"\b(?:so|thus|hence|therefore)\b", re.IGNORECASE)
+_SO = r"(?:so|thus|hence|therefore)"
+_CONCLUDES = re.compile(rf"\b{_SO}\b", re.IGNORECASE)
+# Words for what others hold, or what is not known.
+_HEARSAY = (
+    r"unless\b|whether\b|claim(?:s|ed)?|says?|said|insists?|tempt(?:ing|ed)|na[iï]ve(?:ly)?|misconception"
+    r"|nobody|no one|guess(?:ed)?|perhaps|maybe|possibly|not sure|unsure|at first|pretend|imagine"
+)
 # What makes a sentence a supposition, a denial or a quotation.
 _SUPPOSES = re.compile(
-    r"\b(?:if(?! and only if)(?<!only if)|would|could|might|may|unless|without|suppos(?:e|ing)"
-    r"|assum(?:e|es|ed|ing)|imagine|pretend"
-    r"|whether|claim(?:s|ed)?|says?|said|saying|insists?|according|tempt(?:ing|ed)|na[iï]ve(?:ly)?"
-    r"|misconception|doubt"
-    r"|nobody|no one|nothing|students|people|many|textbooks?|beginners?|believes|thinks|guess(?:ed)?"
-    r"|perhaps|maybe"
-    r"|possibly|possible|unlikely|not sure|unsure|at first|format|example|e\.g|instead|mistaken(?:ly)?"
-    r"|common (?:mistake|error)"
-    r"|had we|were the)\b|^\W*+(?:had|were|should)\b|[如若假]果|假如|有人|不是|不选",
+    rf"\b(?:{_HEARSAY}|if(?! and only if)(?<!only if)|would|could|might|may|without|suppos(?:e|ing)"
+    r"|assum(?:e|es|ed|ing)|saying|according|doubt|nothing|students|people|many|textbooks?|beginners?"
+    r"|believes|thinks|possible|unlikely|format|example|e\.g|instead|mistaken(?:ly)?"
+    r"|common (?:mistake|error)|had we|were the)\b|^\W*+(?:had|were|should)\b|[如若假]果|假如|有人|不是|不选",
     re.IGNORECASE,
 )
-# What makes the clause of a box none that gives an answer, beside a denial.
+# What makes the clause before a box no answer, beside a denial.
 _DOUBTS = re.compile(
-    r"\b(?:(?:would|could|might|may)(?:\s\w+){0,2}\W*+$|unless\b|whether\b|claim(?:s|ed)?|says?|said"
-    r"|insists?|tempt(?:ing|ed)|na[iï]ve(?:ly)?"
-    r"|misconception|nobody|no one|guess(?:ed)?|perhaps|maybe|possibly|not sure|unsure|at first"
-    r"|common error|suppose\b|pretend|imagine|let's (?:test|try|check|see))",
+    rf"\b(?:{_HEARSAY}|(?:would|could|might|may)(?:\s\w+){{0,2}}\W*+$|common error|suppose\b"
+    r"|let's (?:test|try|check|see))",
     re.IGNORECASE,
 )
 _DENIES = re.compile(
-    r"(?:\b(?:not|never|cannot|nor|neither|except|other than|rather than|wrong|incorrect|false|mistake"
-    r"|error|unlikely"
-    r"|doubt|tempting|impossible)\b|n't\b|≠|\\neq?\b|\\not\b)(?! (?:only|hard|difficult|too hard))",
+    r"(?:\b(?:not|never|cannot|nor|neither|except|other than|rather than|wrong|incorrect|false|mistake|error"
+    r"|unlikely|doubt|tempting|impossible)\b|n't\b|≠|\\neq?\b|\\not\b)(?! (?:only|hard|difficult|too hard))",
     re.IGNORECASE,
 )
 _TAKEN_BACK = re.compile(
-    r"^\W*+(?:wait|oops|hm+|hold on|scratch that|strike that|never mind"
-    r"|on (?:second thought|further thought|reflection|reconsideration|(?:a )?closer (?:look|inspection))"
-    r"|let me (?:reconsider|recheck|redo|correct)|i take that back|or rather|just kidding)\b"
-    r"|^\W*+(?:no|sorry)\s*+(?:\W?$|[,;:!—-]\s*+(?:that|this|it|wait|the|I|let|actually|not|sorry"
-    r"|my)\b)|^\W*+actually\b.{0,80}?(?:\bnot\b|n't\b|wrong|incorrect|mistake)"
-    r"|\bI (?:was wrong|made an? (?:mistake|error)|miscounted|miscalculated|misread|cannot decide"
-    r"|can't decide)\b",
+    r"^\W*+(?:wait|oops|hm+|hold on|scratch that|strike that|never mind|i take that back|or rather"
+    r"|just kidding|let me (?:reconsider|recheck|redo|correct)"
+    r"|on (?:second thought|further thought|reflection|reconsideration|(?:a )?closer (?:look|inspection)))\b"
+    r"|^\W*+(?:no|sorry)\s*+(?:\W?$|[,;:!—-]\s*+(?:that|this|it|wait|the|I|let|actually|not|sorry|my)\b)"
+    r"|^\W*+actually\b.{0,80}?(?:\bnot\b|n't\b|wrong|incorrect|mistake)"
+    r"|\bI (?:was wrong|made an? (?:mistake|error)|mis(?:counted|calculated|read)|(?:cannot|can't) decide)\b",
     re.IGNORECASE,
 )
-_CALLED_WRONG = re.compile(
+_THAT_IS_WRONG = re.compile(
     r"\b(?:that|this|it|which)(?: answer| result| value)?(?:\s(?:is|was|must be|seems|looks)|'s)\s"
-    r"(?:not\s(?:right|correct|true|so|it|the answer)|wrong|incorrect|false|impossible|an? (?:mistake"
-    r"|error))\b"
-    r"(?=\W*+(?:$|because|since|as|so|but))"
-    r"|\b(?:that|this|it) (?:can't|cannot|can not|isn't|wasn't)(?: be)? (?:right|correct|true|so|it"
-    r"|the answer)\b",
+    r"(?:not\s(?:right|correct|true|so|it|the answer)|wrong|incorrect|false|impossible"
+    r"|an? (?:mistake|error))\b(?=\W*+(?:$|because|since|as|so|but))"
+    r"|\b(?:that|this|it) (?:can't|cannot|can not|isn't|wasn't)(?: be)?"
+    r" (?:right|correct|true|so|it|the answer)\b",
     re.IGNORECASE,
 )
-_NOT_SO = (
+NOT_SO = (
     r"(?:false|wrong|incorrect|impossible|excluded|eliminated|ruled out|invalid|the (?:wrong|incorrect)"
     r"|(?:not|never)\s(?:\w+\s)?(?:an?\s|the\s|our\s|my\s)?"
     r"(?:answer|correct|right|true|possible|valid|option|choice|solution|it|what))\b"
 )
 _DENIAL = (
-    rf"\s(?:(?:(?:is|was|are|were|can|must|seems|looks|has|to|been|be|therefore|also"
-    rf"|clearly)\s){{1,4}}+{_NOT_SO}"
-    r"|(?:isn't|wasn't|cannot be|can't be)\s(?:an? |the |our )?(?:answer|correct|right|true|possible"
-    r"|valid)\b)"
+    r"\s(?:(?:(?:is|was|are|were|can|must|seems|looks|has|to|been|be|therefore|also|clearly)\s){1,4}+"
+    rf"{NOT_SO}|(?:isn't|wasn't|cannot be|can't be)\s(?:an? |the |our )?"
+    r"(?:answer|correct|right|true|possible|valid)\b)"
 )
-_DENIED_BEHIND = re.compile(
-    r"\W{0,12}(?:(?:which|this|that|and|but)\W++){0,2}(?:(?:is|was|would|could|might|may|seems|looks"
-    r"|cannot|can)\b"
-    rf"[^.\n]{{0,25}}?\b(?:{_NOT_SO}|too (?:large|small|big|simple))|would\b|(?:isn't|wasn't|can't"
-    rf"|cannot|fails?|does not|doesn't|must be (?:rejected|wrong))\b)",
+_DENIED_AFTER = re.compile(
+    r"\W{0,12}(?:(?:which|this|that|and|but)\W++){0,2}"
+    r"(?:(?:is|was|would|could|might|may|seems|looks|cannot|can)\b"
+    rf"[^.\n]{{0,25}}?\b(?:{NOT_SO}|too (?:large|small|big|simple))"
+    r"|would\b|(?:isn't|wasn't|can't|cannot|fails?|does not|doesn't|must be (?:rejected|wrong))\b)",
     re.IGNORECASE,
 )
 
@@ -222,24 +232,41 @@ _BETWEEN_BOXES = re.compile(
 # Mathematics beside a box that makes it a part of something else.
 _PART_BEFORE = re.compile(
     r"(?:[+*/^<>≠≤≥!±]|\\(?:cdot|times|div|pm|mp|neq?|not|l?ge?q?|leq?|gt|lt|sqrt|frac|[dt]frac"
-    r"|binom)\b[\s{]*+"
-    r"|(?<![^\W\d_]{2})(?<!\n)(?<!^)[ ]*-|[\d}]|\\\w{1,9}\{)\s*+$"
+    r"|binom)\b[\s{]*+|(?<![^\W\d_]{2})(?<!\n)(?<!^)[ ]*-|[\d}]|\\\w{1,9}\{)\s*+$"
 )
 _DRESS_BEFORE = re.compile(
     r"(?:\\(?:text|mathbf|textbf|mathrm|bf|color\{\w+\}|textcolor\{\w+\}|underline|displaystyle|Large"
     r"|left)\s*+\{?|[{(\[\s~]|\\[,;:! (\[]|\\q?quad\b)++$"
 )
-_PART_BEHIND = re.compile(
+_PART_AFTER = re.compile(
     r"(?:[\s}~]|\\[,;:! ]|\\q?quad\b)*+(?:[+*/<>≠≤≥!±_-]|(?<!\s)\d|\d{3}(?!\d)|\^(?!\s*{?\s*\\circ)"
     r"|\\(?:cdot|times|div|pm|mp|neq?|not|bmod|over|leq?|geq?|lt|gt)(?![A-Za-z])|\\(?:(?:boxed"
     r"|fbox)\s*\{(?=\s*\S)|(?:frac|sqrt|pi)\b))"
 )
-_PERCENT_BEHIND = re.compile(r"[\s$}]*+(?:\\?%|\\text\s*+{\s*+percent|percent\b)")
-_SCALED_BEHIND = re.compile(
-    r"(?:[\s}~$*_]|\\[,;:! )\]]|\\q?quad\b|\\text\s*\{)*+(?:(?:hundred|thousand|million|billion"
-    r"|trillion|dozen|times|squared|cubed"
-    r"|divided|plus|minus|factorial|in base|base)\b|\.\d|[½⅓¼¾万亿千百])"
+_PERCENT_AFTER = re.compile(r"[\s$}]*+(?:\\?%|\\text\s*+{\s*+percent|percent\b)")
+_SCALED_AFTER = re.compile(
+    r"(?:[\s}~$*_]|\\[,;:! )\]]|\\q?quad\b|\\text\s*\{)*+(?:(?:hundred|thousand|million|billion|trillion"
+    r"|dozen|times|squared|cubed|divided|plus|minus|factorial|in base|base)\b|\.\d|[½⅓¼¾万亿千百])"
 )
+
+
+def read_answer(output: Output, read: Callable[[str], Stated | None]) -> tuple[str, str] | Grade:
+    """The answer that ``read`` finds in the final part, and the text that it was read from.
+
+    The grade where there is none. A statement that the token limit may have cut is none.
+    """
+    final = output.strict_final
+    if final is None:
+        return unanswered(output.defect or Reason.NO_FINAL)
+    found = read(final)
+    if found is None or found.value is None or (output.defect and _is_cut(final, found)):
+        return unanswered(output.defect or Reason.NO_ANSWER)
+    return found.value, final[found.start : min(found.end, found.start + READ_CHARACTERS)].strip()
+
+
+def _is_cut(text: str, found: Stated) -> bool:
+    """Whether a statement ends where the text does, and in the middle of a word or number."""
+    return found.end >= len(text.rstrip()) and text.rstrip()[-1:].isalnum()
 
 
 def last_answer(text: str, values: Values) -> Stated | None:
@@ -265,11 +292,6 @@ def last_answer(text: str, values: Values) -> Stated | None:
     return found
 
 
-def read_text(text: str, start: int, end: int) -> str:
-    """What a grade names as the text that was read."""
-    return text[start : min(end, start + READ_CHARACTERS)].strip()
-
-
 def last_match(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
     """The last match of a pattern."""
     last = None
@@ -281,8 +303,8 @@ def last_match(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
 def line_of(text: str, start: int, end: int) -> str:
     """The line that a match lies in, as much of it as a grade names."""
     room = (READ_CHARACTERS - min(end - start, READ_CHARACTERS)) // 2
-    before, behind = text[max(0, start - room) : start], text[start : end + room]
-    return (before.rpartition("\n")[2] + behind.partition("\n")[0])[:READ_CHARACTERS].strip()
+    before, after = text[max(0, start - room) : start], text[start : end + room]
+    return (before.rpartition("\n")[2] + after.partition("\n")[0])[:READ_CHARACTERS].strip()
 
 
 def _contradicts(text: str, one: Stated, found: Stated) -> bool:
@@ -327,11 +349,6 @@ def is_supposed(text: str) -> bool:
 def is_denial(text: str) -> bool:
     """Whether a sentence denies something."""
     return _DENIES.search(text) is not None
-
-
-def is_cut(text: str, found: Stated) -> bool:
-    """Whether a statement ends where the text does, so that what ended the text may have cut it."""
-    return found.end >= len(text.rstrip()) and text.rstrip()[-1:].isalnum()
 
 
 class Sentences:
@@ -386,18 +403,18 @@ def _boxes(text: str, sentences: Sentences, values: Values) -> Iterator[Stated]:
         if len(row) > 1:
             value = values.several(row) if all(row) else None
         before = text[max(sentences.around(start)[0], start - _SHORT) : start]
-        behind = text[end : end + _SHORT]
+        after = text[end : end + _SHORT]
         is_asked = text[end : sentences.around(end - 1)[1]].rstrip().endswith("?")
         clause = _last_clause(before)
-        is_share = not values.PERCENT_MAY_FOLLOW and _PERCENT_BEHIND.match(behind) is not None
-        if not value or is_share or _is_part(before, behind) or _DENIED_BEHIND.match(behind):
+        is_share = not values.PERCENT_MAY_FOLLOW and _PERCENT_AFTER.match(after) is not None
+        if not value or is_share or _is_part(before, after) or _DENIED_AFTER.match(after):
             yield Stated(None, start, end)
         else:
             is_answer = not (is_asked or _DENIES.search(clause) or _DOUBTS.search(clause))
             yield Stated(value, start, end, not _SUPPOSES.search(before), is_answer)
 
 
-def _is_part(before: str, behind: str) -> bool:
+def _is_part(before: str, after: str) -> bool:
     stripped = _DRESS_BEFORE.sub("", before)
     cut = before[len(stripped) :]
     outside = "\\(" in cut or "\\[" in cut or before.endswith("$")
@@ -405,8 +422,8 @@ def _is_part(before: str, behind: str) -> bool:
         (not outside and _PART_BEFORE.search(stripped) is not None)
         or re.search(r"\\(?:sqrt|[dt]?frac|binom|overline|lfloor|log|ln)\s*+(?:\{[^{}]*\})?\{$", before)
         is not None
-        or (not behind.lstrip().startswith("$") and _PART_BEHIND.match(behind) is not None)
-        or _SCALED_BEHIND.match(behind) is not None
+        or (not after.lstrip().startswith("$") and _PART_AFTER.match(after) is not None)
+        or _SCALED_AFTER.match(after) is not None
     )
 
 
@@ -442,24 +459,24 @@ _BUT = re.compile(r"(?:,\s*(?:it's|it is|but|rather)|\bbut)\s(?:rather\s)?", re.
 
 
 def _named(text: str, sentences: Sentences, values: Values) -> Iterator[Stated]:
-    """ "204 is the answer": what precedes is the value, behind plain words."""
+    """ "204 is the answer": what precedes is the value, after plain words."""
     for named in [*_IS_THE_ANSWER.finditer(text)][-_MOST:]:
         first, last = sentences.around(named.start())
-        subject, behind = text[first : named.start()], text[named.end() : last]
+        subject, after = text[first : named.start()], text[named.end() : last]
         near = _last_clause(subject)
         far = subject[: len(subject) - len(near)]
         value = values.exactly(_without_plain_words(near))
         if (
             value is not None
             and not is_supposed(subject)
-            and not is_conditional(behind)
-            and not _DENIES.search(behind)
+            and not is_conditional(after)
+            and not _DENIES.search(after)
         ):
             yield Stated(value, first, last, is_plain(far))
 
 
 def _without_plain_words(text: str) -> str:
-    """A clause's end, behind words that leave it plain; letters alone may be values."""
+    """A clause's end, after words that leave it plain; letters alone may be values."""
     words = list(_WORD.finditer(text))
     skipped = itertools.takewhile(lambda word: len(word[0]) > 1 and word[0].lower() in _PLAIN_WORDS, words)
     return text[max((word.end() for word in skipped), default=0) :]
@@ -508,7 +525,7 @@ def _taken_back(text: str, sentences: Sentences) -> Iterator[Stated]:
     """What contradicts any statement before it; "that is wrong" only the one that it follows at once."""
     for start, end in sentences:
         sentence = text[start : min(end, start + _LONG)]
-        if _TAKEN_BACK.search(sentence) or _CALLED_WRONG.search(sentence):
+        if _TAKEN_BACK.search(sentence) or _THAT_IS_WRONG.search(sentence):
             yield Stated(None, start, start, _TAKEN_BACK.search(sentence) is not None, is_answer=False)
 
 

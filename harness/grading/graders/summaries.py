@@ -1,5 +1,8 @@
 """Summaries: ROUGE against the reference and the length in characters, as llama3.1-8b's evaluator has them.
 
+ROUGE as its reference evaluator computes it: Punkt sentences, rouge_score with Porter stems, by the packages
+that it uses. nltk 3.9 splits and stems as the 3.8.1 that it pins.
+
 What a score does not show is remarked beside it: outputs without text, at the token limit, copied from the
 article, or not in English.
 """
@@ -9,25 +12,28 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from harness.cli.processes import computing
 from harness.errors import GradingError
 from harness.grading.decoding.output import Output
-from harness.grading.evaluation_options import EvaluationOptions
-from harness.grading.grade import Grade, Metric, Mode, Progress, Reason, Task, Total, scored
-from harness.grading.graders.rouge import ROUGE, Comparison, compare
+from harness.grading.graders.grader import TaskOptions
+from harness.grading.scoring.grade import AccuracyMetric, Grade, Progress, Reason, Task, Total, scored
+from harness.lean_nltk import load_nltk
 
+if TYPE_CHECKING:
+    from nltk.tokenize.punkt import PunktSentenceTokenizer
+    from rouge_score.rouge_scorer import RougeScorer
+
+ROUGE = ("rouge1", "rouge2", "rougeL", "rougeLsum")
 _LENGTH, _NUMBER = "gen_len", "gen_num"
 
-METRICS: Mapping[str, Metric] = MappingProxyType(
-    {name: Metric(Total.PERCENT, 4, quoted=True) for name in ROUGE}
-    | {_LENGTH: Metric(Total.SUM, 0), _NUMBER: Metric(Total.SUM, 0)}
+METRICS: Mapping[str, AccuracyMetric] = MappingProxyType(
+    {name: AccuracyMetric(Total.PERCENT, 4, quoted=True) for name in ROUGE}
+    | {_LENGTH: AccuracyMetric(Total.SUM, 0), _NUMBER: AccuracyMetric(Total.SUM, 0)}
 )
-MODES: Sequence[Mode] = (Mode.OFFICIAL,)
-NAMES_QUESTION = False
-FIRST_ENTRY_COUNTS = True
-MISSING_ARE_WRONG = False
 
 _EMPTY, _CUT, _COPIED, _FOREIGN = "empty", "cut", "copied", "not_english"
 _RUN_WORDS, _COPIED_SHARE = 8, 0.8
@@ -120,13 +126,66 @@ def _words(text: str) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Summaries:
-    """The batch of summaries, compared in processes."""
+class Comparison:
+    """``text`` is the prediction as it was compared, a sentence a line; ``fmeasure`` from 0 to 1."""
+
+    text: str
+    fmeasure: Mapping[str, float]
+
+
+def compare(prediction: str, target: str) -> Comparison:
+    """The scores of a prediction."""
+    text = by_line(prediction)
+    scores = _scorer().score(by_line(target), text)
+    return Comparison(text, {name: float(scores[name].fmeasure) for name in ROUGE})
+
+
+def by_line(text: str) -> str:
+    """The sentences of a text, one a line; line breaks within a sentence stay."""
+    return "\n".join(_punkt().tokenize(text.strip()))
+
+
+@cache
+def _punkt() -> "PunktSentenceTokenizer":
+    """nltk's splitter with nltk's English model, which nltk itself would download."""
+    load_nltk()
+    from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer
+    from punkt.data import english
+
+    parameters = PunktParameters()
+    parameters.abbrev_types.update(english.ABBREV_TYPES)
+    parameters.collocations.update(english.COLLOCATIONS)
+    parameters.sent_starters.update(english.SENT_STARTERS)
+    parameters.ortho_context.update(english.ORTHO_CONTEXT)
+    return PunktSentenceTokenizer(parameters)
+
+
+@cache
+def _scorer() -> "RougeScorer":
+    """rouge_score's own scorer; each word is stemmed once, which halves its time."""
+    load_nltk()
+    from nltk.stem.porter import PorterStemmer
+    from rouge_score.rouge_scorer import RougeScorer
+    from rouge_score.tokenize import tokenize
+
+    stemmer = PorterStemmer()
+    stemmer.stem = lru_cache(1 << 18)(stemmer.stem)
+
+    class CachedStems:
+        def tokenize(self, text: str) -> list[str]:
+            return list(tokenize(text, stemmer))
+
+    return RougeScorer(ROUGE, tokenizer=CachedStems())
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryRunner:
+    """Compares the summaries of a log in processes."""
 
     workers: int
 
     def grade(self, tasks: Iterable[Task], progress: Progress) -> Mapping[Task, Grade]:
-        """As Batch."""
+        """As TaskRunner."""
         summaries = [task for task in tasks if isinstance(task, Summary)]
         if len(summaries) <= _FEW:
             return dict(zip(summaries, map(_grade, map(_compare, summaries)), strict=True))
@@ -144,9 +203,9 @@ class Summaries:
         return grades
 
 
-def prepare(truths: Sequence[str], options: EvaluationOptions) -> Summaries:
-    """As BatchGrader."""
-    return Summaries(options.num_lcb_workers or len(os.sched_getaffinity(0)))
+def prepare(truths: Sequence[str], options: TaskOptions) -> SummaryRunner:
+    """As GraderWithTasks."""
+    return SummaryRunner(options.workers or len(os.sched_getaffinity(0)))
 
 
 def _grade(comparison: Comparison) -> Grade:

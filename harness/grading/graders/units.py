@@ -1,6 +1,6 @@
-"""Words behind a number that name what it counts or measures, and leave the number as it is.
+"""Words after a number that name what it counts or measures, and do not change the number.
 
-The file runs in the sandbox as text, before the strict rules: it imports nothing.
+The sandbox runs this file as text, before the strict rules for mathematics, so it imports nothing.
 """
 
 MEASURES = {

@@ -27,12 +27,14 @@ _INDEX = "CREATE UNIQUE INDEX test_of ON tests (question_id, number)"
 
 @dataclass(frozen=True, slots=True)
 class ProblemFacts:
-    """A problem without its tests; ``digest`` is the SHA-256 of function and tests."""
+    """A problem without its tests."""
 
     question_id: str
     function: str
     tests: int
+    """Their number."""
     digest: str
+    """SHA-256 of function and tests."""
     difficulty: str
 
 

@@ -20,7 +20,7 @@ from harness.files import ROOT
 
 _FOLDER = "livecodebench"  # where datasets/download.sh puts a release, below its --to
 _SAMPLE = "code_sample.jsonl"  # the problems beside the sample dataset
-DEFAULT_RELEASE = ROOT / "data" / _FOLDER  # of a download without --to
+DEFAULT_RELEASE = ROOT / "data" / _FOLDER  # where a download without --to lies
 _MAX_UNPACKED = 4 << 30  # bytes of one problem's tests; release_v6 stays far below
 
 
@@ -34,15 +34,15 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """``function`` is empty for a stdin program; tests in the official order, public ones first.
-
-    ``difficulty`` is empty where the release does not state it.
-    """
+    """A problem with its tests."""
 
     question_id: str
     function: str
+    """The function that tests call; empty for a stdin program."""
     tests: tuple[Example, ...]
+    """In the official order, public ones first."""
     difficulty: str = ""
+    """Empty where the release does not state it."""
 
 
 def find_release(reference: Path) -> Path | None:

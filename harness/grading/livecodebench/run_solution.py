@@ -4,18 +4,18 @@ import contextlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from harness.grading.grade import Mode, Reason
 from harness.grading.livecodebench import compare
 from harness.grading.livecodebench.release import Example
 from harness.grading.sandbox.jail import protocol
-from harness.grading.sandbox.process import SandboxLostError, SandboxProcess
+from harness.grading.sandbox.sandbox_process import SandboxLostError, SandboxProcess
+from harness.grading.scoring.grade import GradingMode, Reason
 
 TEST_S = 60.0
-# A thread that is not joined races with the end of the official runner's test and may finish first by chance.
+# A thread that is not joined races with the end of a test of the official runner: it may finish first.
 RACE_RUNS = 3
-_CONTENDED = (protocol.STARVED, protocol.THREADS)
-_REPEATED = (Reason.CORRECT, Reason.WRONG)  # what an unjoined thread that was late or early leads to
 # Without a user of its own a program shares its number of threads with all others of the grader's user.
+_CONTENDED = (protocol.STARVED, protocol.THREADS)
+_REPEATED = (Reason.CORRECT, Reason.WRONG)  # a thread that is not joined leads to one or the other
 _SHOWN_OUTPUT = 2_000  # bytes of a failing test's output that an outcome keeps
 REASONS = {
     protocol.ERROR: Reason.RUNTIME_ERROR,
@@ -31,20 +31,20 @@ REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class ProgramResult:
-    """``failed_test`` is the number of the first failing test (from 0), None when all passed.
-
-    ``output`` is the start of what that test printed or returned. ``raced``: repeated on the same tests, it
-    both passed and failed. ``contended``: other programs may be the cause, which had the processors or the
-    threads; the result counts for one call.
-    """
+    """The result of a program on the tests of its problem."""
 
     reason: Reason
     failed_test: int | None
+    """The number of the first failing test, from 0; None: all passed."""
     detail: str
+    """One line of evidence, such as the last line of stderr."""
     cpu_s: float
     output: str = ""
+    """The start of what the failing test printed or returned."""
     raced: bool = False
+    """Whether it both passed and failed, repeated on the same tests."""
     contended: bool = False
+    """Whether other programs may be the cause, which had the processors or the threads: not reused later."""
 
     @property
     def passed(self) -> bool:
@@ -54,11 +54,13 @@ class ProgramResult:
 
 @dataclass(frozen=True, slots=True)
 class RunLimits:
-    """Limits of one test: seconds, and the bytes above which it waits for ``more_memory`` (0: never)."""
+    """The limits of one test."""
 
     seconds: float
     memory: int = 0
+    """The bytes above which it waits for ``more_memory``; 0: never."""
     more_memory: Callable[[], None] = lambda: None
+    """Returns when the program may have more."""
 
     def test_run(self, text: str) -> protocol.TestRun:
         """One test under these limits."""
@@ -69,7 +71,7 @@ def run_solution(
     process: SandboxProcess, job: protocol.Job, tests: Iterable[Example], limits: RunLimits
 ) -> ProgramResult:
     """The result of a solution; ``tests`` is read once. Raises SandboxLostError when the sandbox died."""
-    if job.mode == Mode.STRICT or not _may_race(job.code):
+    if job.mode == GradingMode.STRICT or not _may_race(job.code):
         return _run(process, job, tests, limits)
     cases = list(tests)
     runs = [_run(process, job, cases, limits)]

@@ -16,43 +16,44 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import GradingError
-from harness.grading.grade import Mode, Progress, Reason, Task
 from harness.grading.livecodebench.index import ProblemIndex
-from harness.grading.livecodebench.journal import ResultJournal, task_key
+from harness.grading.livecodebench.program_journal import ResultJournal, task_key
 from harness.grading.livecodebench.run_solution import TEST_S, ProgramResult, RunLimits, run_with_retry
 from harness.grading.sandbox.jail import protocol
-from harness.grading.sandbox.process import SandboxLostError, SandboxProcess
+from harness.grading.sandbox.sandbox_process import SandboxLostError, SandboxProcess
 from harness.grading.sandbox.tiers import GIB, MEMORY_LIMIT, MIB, Sandbox
+from harness.grading.scoring.grade import GradingMode, Progress, Reason, Task
 
-_MEMORY_SHARE = 0.8  # of what is free: programs are looked at ten times a second and grow in between
+_MEMORY_SHARE = 0.8  # the share of free memory to use: programs are checked ten times a second
 _LARGEST_SHARE, _SMALLEST_SHARE = GIB, 128 * MIB
 _CGROUPS = Path("/sys/fs/cgroup")
 _LOOK_S = 0.5
-_MOST_WORKERS = 4  # times the number asked for, when programs wait
-_WORTH = 0.5  # of a processor that must be free for a further worker
+_MOST_WORKERS = 4  # when programs wait: a multiple of the number of processors
+_WORTH = 0.5  # the share of a processor that must be free for a further worker
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramTask(Task):
-    """A solution to a problem, to be graded by one mode's rules.
+    """A solution to a problem, to be graded by the rules of one mode."""
 
-    ``above``: blocks of the answer above the code, where it is not yet known which of them is the solution.
-    """
-
-    mode: Mode
+    mode: GradingMode
     question_id: str
     code: str
     above: tuple[str, ...] = ()
+    """The blocks above ``code`` in the answer, where it is not yet known which of them is the solution."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExecutionConfig:
-    """The tests, the sandbox, the processors that programs may use and the time limit of a test."""
+    """The settings for running programs."""
 
     index: Path
+    """The prepared tests."""
     sandbox: Sandbox
     workers: int
+    """The number of processors that programs may use."""
     limit_s: float = TEST_S
+    """The time limit of a test."""
 
 
 def usable_cores() -> int:
@@ -136,11 +137,12 @@ def _key(task: ProgramTask, problems: ProblemIndex, execution: ExecutionConfig) 
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """A program to run: ``again``, after it was refused a thread."""
+    """A program to run."""
 
     key: str
     task: ProgramTask
     again: bool = False
+    """Whether it was refused a thread at its first time."""
 
 
 class _Worker(threading.Thread):

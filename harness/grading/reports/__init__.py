@@ -1,1 +1,1 @@
-"""Console, result file, tables and pages of a scored log."""
+"""What is printed and written about a scored log: scorecard, result file, tables, samples to look at."""

@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import GradingError
-from harness.grading.evaluate import GradedSample
-from harness.grading.grade import FailedTest, Grade, Mode, Reason
-from harness.grading.graders import LIVECODEBENCH
+from harness.grading.decoding.output_sources import Outputs
+from harness.grading.evaluation.evaluate import GradedSample
+from harness.grading.evaluation.references import Reference
+from harness.grading.graders.grader import LIVECODEBENCH
 from harness.grading.livecodebench.index import ProblemIndex
-from harness.grading.outputs import Outputs
-from harness.grading.references import Reference
+from harness.grading.scoring.grade import FailedTest, Grade, GradingMode, Reason
 from harness.text import counted, legible, printable
 
 _HTML_SUFFIXES = (".html", ".htm")
-_TAIL_TOKENS = 300  # of the output that are shown: the answer stands at its end
+_TAIL_TOKENS = 300  # the part of an output that is shown: the answer stands at its end
 _SHOWN = 600  # characters of a test's input, of what is expected and of what came, of an answer
 _SHOWN_QUESTION = 300
 _LINE = 100  # characters that are shown in one line
@@ -42,11 +42,13 @@ _STYLE = (
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """One sample: its number, its facts in one line, and texts with their names."""
+    """One sample."""
 
     qsl_idx: int
     facts: str
+    """In one line."""
     texts: Sequence[tuple[str, str]]
+    """Names and texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +67,13 @@ class _Group:
 
 @dataclass(frozen=True, slots=True)
 class _Page:
-    """``counts``: samples by section. ``meanings``: of the words that give reasons."""
+    """The content of the report."""
 
     headline: str
     counts: Mapping[str, int]
+    """The number of samples by section."""
     meanings: Mapping[str, str]
+    """The meanings of the words that name reasons and remarks."""
     groups: Sequence[_Group]
 
 
@@ -172,7 +176,7 @@ class _Texts:
 
     def _grades(self, sample: GradedSample) -> Iterator[tuple[str, str]]:
         """What was found by the rules of each mode, equal grades once."""
-        found: list[tuple[Grade, list[Mode]]] = []
+        found: list[tuple[Grade, list[GradingMode]]] = []
         for mode, grade in sample.grades.items():
             same = next((modes for one, modes in found if _is_same(one, grade)), None)
             if same is None:

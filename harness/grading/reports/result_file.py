@@ -8,12 +8,12 @@ from typing import Any
 
 from harness.errors import GradingError
 from harness.files import atomic_write
-from harness.grading.evaluate import Evaluation, GradedSample
-from harness.grading.grade import EXACT_MATCH, Grade, Mode, Reason
-from harness.grading.outputs import Outputs
+from harness.grading.decoding.output_sources import Outputs
+from harness.grading.evaluation.evaluate import Evaluation, GradedSample
+from harness.grading.evaluation.pass_criteria import MetricResult, TargetResult
 from harness.grading.sandbox.tiers import Sandbox
-from harness.grading.score import DatasetScore, Score, Standing
-from harness.grading.target import MetricResult, TargetResult
+from harness.grading.scoring.accuracy_score import DatasetScore, Score, Standing
+from harness.grading.scoring.grade import EXACT_MATCH, Grade, GradingMode, Reason
 
 _SHOWN = 200  # characters of an answer, such as a program, and of the text that it was taken from
 _PREVIEW = 200  # tokens of an output, and then characters
@@ -101,8 +101,8 @@ def details(graded: Sequence[GradedSample], outputs: Outputs) -> list[Json]:
 
 def _detail(sample: GradedSample, outputs: Outputs) -> Json:
     assert sample.logged is not None
-    main = sample.grades.get(Mode.OFFICIAL) or sample.grades[Mode.STRICT]
-    strict = sample.grades.get(Mode.STRICT)
+    main = sample.grades.get(GradingMode.OFFICIAL) or sample.grades[GradingMode.STRICT]
+    strict = sample.grades.get(GradingMode.STRICT)
     start = outputs.text(sample.logged.offset, sample.logged.size, slice(_PREVIEW))
     return {
         "seq_id": sample.logged.seq_id,
@@ -181,13 +181,13 @@ def _dataset(part: DatasetScore) -> Json:
     }
 
 
-def _right(graded: Sequence[GradedSample], mode: Mode) -> str | None:
+def _right(graded: Sequence[GradedSample], mode: GradingMode) -> str | None:
     """``1`` or ``0`` for each sample by qsl_idx; None for metrics that know neither."""
     verdicts = [sample.grades[mode].correct for sample in graded]
     return None if None in verdicts else "".join("1" if verdict else "0" for verdict in verdicts)
 
 
-def _reasons(graded: Sequence[GradedSample], mode: Mode) -> dict[str, dict[str, int]]:
+def _reasons(graded: Sequence[GradedSample], mode: GradingMode) -> dict[str, dict[str, int]]:
     counts: dict[str, dict[str, int]] = {}
     for sample in graded:
         of_dataset = counts.setdefault(sample.reference.dataset, {})

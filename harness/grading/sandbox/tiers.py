@@ -22,8 +22,8 @@ from harness.grading.sandbox.users import NO_CHANGE
 
 GIB, MIB = 1 << 30, 1 << 20
 MEMORY_LIMIT = 4 * GIB  # address space of a solution, as LiveCodeBench's own comment promises
-OUTPUT_LIMIT = 64 * MIB  # of stdout, and of any file
-SCRATCH_LIMIT = 64 * MIB  # of /tmp
+OUTPUT_LIMIT = 64 * MIB  # the most bytes of stdout, and of any file
+SCRATCH_LIMIT = 64 * MIB  # the size of /tmp
 THREAD_LIMIT = 256
 OPEN_FILES_LIMIT = 64
 
@@ -58,13 +58,11 @@ class Tier(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Sandbox:
-    """The start of a warden: its command line, its environment, and the tier.
-
-    The user id of its children is one more argument, see ``users``.
-    """
+    """A sandbox that can be started."""
 
     tier: Tier
     command: tuple[str, ...]
+    """The command line of its warden; the user id of its children is one more argument, see ``users``."""
     environment: dict[str, str]
 
 

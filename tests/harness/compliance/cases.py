@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from harness.config.benchmark import load_benchmark
-from harness.grading.references import Reference, load_references
+from harness.grading.evaluation.references import Reference, load_references
 from tests.harness.grading.logs import array, entry, harmony_ids, hexed
 from tests.runs import SAMPLES
 

@@ -12,7 +12,7 @@ from harness.compliance.length_check import MAX_TOKENS, MIN_TOKENS
 from harness.compliance.registry import find_test
 from harness.config.benchmark import load_benchmark
 from harness.errors import GradingError
-from harness.grading.references import load_references
+from harness.grading.evaluation.references import load_references
 from harness.loadgen_logs.accuracy_log import AccuracyLog
 from tests.harness.compliance import cases, official
 from tests.harness.grading.samples import REFERENCE as ACCURACY_REFERENCE

@@ -5,8 +5,8 @@ from functools import cache
 from pathlib import Path
 
 from harness.config.benchmark import load_benchmark
-from harness.grading.graders import AIME, GPQA
-from harness.grading.references import Reference, load_references
+from harness.grading.evaluation.references import Reference, load_references
+from harness.grading.graders.grader import AIME, GPQA
 
 FOLDER = Path(__file__).resolve().parents[3] / "datasets" / "samples"
 REFERENCE = FOLDER / "acc_sample.parquet"

@@ -20,12 +20,13 @@ from msgspec import structs
 from harness.config.benchmark import load_benchmark
 from harness.dataset import tokenizer
 from harness.files import GRADING_PROGRESS
-from harness.grading.grade import Reason
-from harness.grading.graders import LIVECODEBENCH
-from harness.grading.livecodebench import journal, packages
+from harness.grading.graders import programs as program_graders
+from harness.grading.graders.grader import LIVECODEBENCH
+from harness.grading.livecodebench import packages, program_journal
 from harness.grading.livecodebench.run_solution import ProgramResult
-from harness.grading.sandbox.probe import choose_sandbox
+from harness.grading.sandbox.tier_probe import choose_sandbox
 from harness.grading.sandbox.tiers import Tier
+from harness.grading.scoring.grade import Reason
 from harness.progress.progress_files import read_grading
 from harness.progress.progress_line import ProgressBar
 from tests.harness.grading.conftest import Result, evaluated
@@ -52,7 +53,7 @@ def one_probe() -> Iterator[None]:
     """The sandbox is chosen once for all tests."""
     with pytest.MonkeyPatch.context() as patch:
         chosen = functools.cache(choose_sandbox)
-        patch.setattr("harness.grading.graders.livecodebench.choose_sandbox", chosen)
+        patch.setattr(program_graders, "choose_sandbox", chosen)
         yield
 
 
@@ -126,11 +127,9 @@ def test_missing_samples_are_listed_and_wrong_as_empty_ones_are(evaluate: Evalua
     logged = {index: [] if index in (1, 60, 90) else ids for index, ids in enumerate(outputs())}
     Path("log.json").write_text(array(entry(i, ids) for i, ids in logged.items() if i not in (3, 95)))
     result = evaluate("--verbose")
-    assert "2 samples have no entry and count as wrong: 3, 95" in result.stdout
-    assert "Total samples evaluated: 96" in result.stdout
-    assert "Output tokens: mean" in result.stdout
     written = result_file()
-    assert written["missing"] == [3, 95]
+    assert (written["missing"], written["summary"]["total_samples"]) == ([3, 95], 96)
+    assert [line for line in warned(result).splitlines() if line.endswith(": 3, 95")]
     wrong = [row for row in written["detailed_results"] if not row["is_correct"]]
     assert [row["qsl_idx"] for row in wrong] == [1, 60, 90]
     assert {row["strict"]["reason"] for row in wrong} == {"empty"}
@@ -146,20 +145,20 @@ def test_the_next_call_takes_outcomes_from_the_journal(evaluate: Evaluate):
     path.write_text("\n".join([*forged, *damage]))
     again = evaluate()
     assert "livecodebench_v6                 0 " in again.stdout
-    assert f"r.programs.jsonl: {len(rows)} of its {len(rows)} verdicts are reused\n" in again.stderr
+    assert f"r.programs.jsonl: {len(rows)} of its {len(rows)} " in again.stderr
     assert path.read_text().splitlines()[: len(forged)] == forged
     assert evaluate("--restart").stdout == first.stdout
     assert len(path.read_text().splitlines()) == len(rows)
 
 
 def test_outcomes_of_another_grader_sandbox_or_python_are_not_reused(monkeypatch: pytest.MonkeyPatch):
-    keys = {journal.task_key("strict", 60.0, "digest", "code", tier) for tier in Tier}
-    journal._judges.cache_clear()
+    keys = {program_journal.task_key("strict", 60.0, "digest", "code", tier) for tier in Tier}
+    program_journal._judges.cache_clear()
     monkeypatch.setattr(sys, "version", "4.0")
-    keys.add(journal.task_key("strict", 60.0, "digest", "code", Tier.BUBBLEWRAP))
-    journal._judges.cache_clear()
+    keys.add(program_journal.task_key("strict", 60.0, "digest", "code", Tier.BUBBLEWRAP))
+    program_journal._judges.cache_clear()
     assert len(keys) == len(Tier) + 1
-    modules = {path.name for path in journal.judging_modules()}
+    modules = {path.name for path in program_journal.judging_modules()}
     assert modules >= {"compare.py", "run_solution.py", "warden.py", "official.py", "strict.py"}
 
 
@@ -169,7 +168,7 @@ def test_outcomes_of_programs_depend_on_the_packages_that_they_can_import(monkey
             made.cache_clear()
         monkeypatch.setattr(packages, "_entries", lambda: entries)
         codes = ("print(1)", "from scipy import optimize")
-        return [journal.task_key("strict", 60.0, "digest", code, Tier.BUBBLEWRAP) for code in codes]
+        return [program_journal.task_key("strict", 60.0, "digest", code, Tier.BUBBLEWRAP) for code in codes]
 
     try:
         absent = keys("numpy", "numpy-2.0.dist-info")
@@ -185,14 +184,14 @@ def test_the_absence_of_a_package_is_said_first(evaluate: Evaluate, monkeypatch:
     index = programs()[0]
     lacking = outputs({index: "```python\nimport no_such_package.part\n```"})
     result = evaluate(ids=lacking)
-    assert "1 program failed for modules that are not installed: no_such_package 1; " in result.stderr
-    assert "no_such_package 1" in warned(result) and "run ./setup.sh" not in warned(result)
+    assert "no_such_package 1" in result.stderr
+    assert "no_such_package 1" in warned(result) and "./setup.sh" not in warned(result)
     written = result_file()["programs"]
     assert written["absent_modules"] == {"no_such_package": 1}
     assert written["packages"]["numpy"] == numpy.__version__
     monkeypatch.setattr(packages, "OFFICIAL", {"no_such_package": "no-such-package"})
     result = evaluate()
-    assert "the official environment has no_such_package: run ./setup.sh, then this" in warned(result)
+    assert "no_such_package: run ./setup.sh" in warned(result)
     assert "no-such-package NOT INSTALLED" in result.stderr
 
 
@@ -204,15 +203,15 @@ def test_setup_installs_the_packages_of_the_official_environment():
 def test_a_second_evaluator_waits_for_the_journal_and_has_its_verdicts(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ):
-    first = journal.ResultJournal(tmp_path / "j")
+    first = program_journal.ResultJournal(tmp_path / "j")
     said = ""
     with ThreadPoolExecutor(1) as executor:
-        second = executor.submit(journal.ResultJournal, tmp_path / "j", restart=False)
+        second = executor.submit(program_journal.ResultJournal, tmp_path / "j", restart=False)
 
         def waits() -> bool:
             nonlocal said
             said += capfd.readouterr().err
-            return "another evaluator uses this journal; waiting for its end" in said
+            return str(tmp_path / "j") in said
 
         wait_until(waits)
         first.add("key", ProgramResult(Reason.CORRECT, None, "", 1.0))
@@ -416,8 +415,9 @@ def test_a_log_cut_by_a_crash_is_graded_as_far_as_it_goes(evaluate: Evaluate, tm
     log = write_log(tmp_path / "log.json", outputs())
     log.write_bytes(log.read_bytes()[: log.stat().st_size // 2])
     result = evaluate()
-    assert result.code == 5
-    assert re.search(r"WARNING: the log is cut off at byte \d+: the last entry", result.stdout)
+    cut = result_file()["log_cut"]
+    assert (result.code, 0 < cut["offset"] <= log.stat().st_size) == (5, True)
+    assert f" {cut['offset']}: {cut['reason']}" in warned(result)
 
 
 # harmony_ids("x"): the encoder takes seconds to load, which a collection of tests does not need
@@ -451,14 +451,14 @@ def test_broken_logs_are_refused_in_one_line(name: str, evaluate: Evaluate):
 
 
 BAD_FLAGS = {
-    "no log": (["--mlperf-log", "absent.json"], "no such file"),
-    "no reference": (["--reference-data", "absent.parquet"], "no such file"),
-    "release without the problems": (["--lcb-data", "other.jsonl"], "problems are not in this"),
-    "no release": (["--lcb-data", "absent"], "no LiveCodeBench release found"),
+    "no log": (["--mlperf-log", "absent.json"], "absent.json"),
+    "no reference": (["--reference-data", "absent.parquet"], "absent.parquet"),
+    "release without the problems": (["--lcb-data", "other.jsonl"], "sample-lamp-row"),
+    "no release": (["--lcb-data", "absent"], "absent: "),
     "no graders": (["--benchmark", "deepseek-r1"], "--benchmark deepseek-r1"),
     "tokenizer": (["--tokenizer", "/nowhere/at/all"], "--tokenizer /nowhere/at/all"),
-    "no folder to write in": (["--output-file", "absent/r.json"], "there is no folder absent; create it"),
-    "nowhere to write": (["--output-file", "/proc/r.json"], "cannot be written"),
+    "no folder to write in": (["--output-file", "absent/r.json"], "folder absent;"),
+    "nowhere to write": (["--output-file", "/proc/r.json"], "/proc/r.json"),
 }
 
 
@@ -480,7 +480,7 @@ def test_heavy_packages_are_loaded_where_they_are_used():
 import sys, harness.grading.evaluation_options as c
 c.build_parser()
 print({"numpy", "pandas", "pyarrow", "transformers"} & sys.modules.keys())
-import harness.grading.command
+import harness.grading.evaluator
 print({"sympy", "pylatexenc"} & sys.modules.keys())"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     assert done.stdout == "set()\nset()\n", done.stderr

@@ -8,11 +8,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from harness.grading import graders
+from harness.config import choices
 from harness.grading.decoding.output import Output, TextOutput
 from harness.grading.decoding.output_decoder import DECODERS
-from harness.grading.grade import OF_LOGGED, Grade, Metric, Mode, Task, Total, answered, scored
-from harness.grading.graders import DatasetKind, Grader
+from harness.grading.graders.grader import DatasetKind, Grader
+from harness.grading.graders.grader_sets import GRADERS, GraderSet
+from harness.grading.scoring.grade import (
+    OF_LOGGED,
+    AccuracyMetric,
+    Grade,
+    GradingMode,
+    Task,
+    Total,
+    answered,
+    scored,
+)
 from harness.loadgen_logs.accuracy_log import LogEntry, TokenIds
 from harness.submission.tree.accuracy_files import parse_accuracy
 from tests.harness.grading.conftest import Result, evaluated
@@ -32,16 +42,6 @@ def overlap(text: str, truth: str) -> Grade:
 class Overlap(Grader):
     """The share of a reference's words that are in the output, and the characters of all outputs."""
 
-    METRICS: Mapping[str, Metric] = {
-        "overlap": Metric(Total.PERCENT, 4),
-        "length": Metric(Total.SUM, 0),
-        "number": Metric(Total.SUM, 0),
-    }
-    MODES: Sequence[Mode] = (Mode.OFFICIAL,)
-    FIRST_ENTRY_COUNTS = False
-    MISSING_ARE_WRONG = False
-    NAMES_QUESTION = False
-
     def check_reference(self, value: object) -> str:
         if not isinstance(value, str) or not value.strip():
             raise ValueError("a text")
@@ -55,12 +55,22 @@ class Overlap(Grader):
 
 
 class Same(Overlap):
-    """Right or wrong, over the samples that the log has, as deepseek-r1's evaluator counts."""
-
-    METRICS = OF_LOGGED
+    """Right or wrong."""
 
     def official(self, output: Output, truth: str) -> Grade | Task:
         return answered(output.text, output.text == truth)
+
+
+METRICS = {
+    "overlap": AccuracyMetric(Total.PERCENT, 4),
+    "length": AccuracyMetric(Total.SUM, 0),
+    "number": AccuracyMetric(Total.SUM, 0),
+}
+
+
+def only(grader: Grader, metrics: Mapping[str, AccuracyMetric]) -> GraderSet:
+    """A grader of official rules alone; samples without an entry are left out."""
+    return GraderSet({KIND: grader}, metrics, missing_are_wrong=False, modes=(GradingMode.OFFICIAL,))
 
 
 class Bytes:
@@ -76,8 +86,8 @@ class Bytes:
 @pytest.fixture
 def made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "made-up.toml").write_text(DEFINITION)
-    monkeypatch.setattr("harness.config.choices.CONFIG_DIR", tmp_path)
-    monkeypatch.setitem(graders.GRADERS, ("made-up", KIND), Overlap())
+    monkeypatch.setattr(choices, "CONFIG_DIR", tmp_path)
+    monkeypatch.setitem(GRADERS, "made-up", only(Overlap(), METRICS))
     monkeypatch.setitem(DECODERS, "bytes", lambda benchmark, tokenizer, limit: Bytes())
     pq.write_table(pa.table({"output": TRUTHS}), tmp_path / "reference.parquet")
     return tmp_path
@@ -137,7 +147,7 @@ def test_a_mean_over_the_log_is_printed_to_the_last_digit(
     """As upstream prints a dict; the checker reads every digit. A log that lacks a sample does not pass."""
     head, _, _ = DEFINITION.partition("[accuracy.overlap]")
     (made_up / "made-up.toml").write_text(head + RIGHT_OF_LOGGED)
-    monkeypatch.setitem(graders.GRADERS, ("made-up", KIND), Same())
+    monkeypatch.setitem(GRADERS, "made-up", only(Same(), OF_LOGGED))  # as deepseek-r1's evaluator counts
     got, printed, _ = evaluate(made_up, texts)
     count = len(texts)
     expected = {"exact_match": 100 * right / count, "tokens_per_sample": tokens / count, "num-samples": count}

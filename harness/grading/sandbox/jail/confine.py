@@ -18,24 +18,24 @@ _CAP_DAC_READ_SEARCH = 2
 
 
 class Confinement(NamedTuple):
-    """The restrictions of a child. Sizes in bytes.
-
-    ``uid`` is the user that a root warden changes to (0: none). ``readable`` and ``devices`` are
-    Landlock's allow-lists; both are empty where namespaces do that work. ``read_any`` keeps the right
-    to read the listed trees where they lie below a private home. ``filter`` is off only unsandboxed.
-    ``threads`` is watched from outside, ``processes`` is RLIMIT_NPROC, which counts all of the user's.
-    """
+    """The restrictions of a child. Sizes in bytes."""
 
     uid: int
+    """The user that a root warden changes to; 0: none."""
     memory: int
     file_size: int
     threads: int
+    """Watched from outside."""
     processes: int
+    """RLIMIT_NPROC, which counts all processes of the user."""
     open_files: int
     readable: tuple[str, ...]
+    """Landlock's allow-list; empty, as ``devices``, where namespaces do that work."""
     devices: tuple[str, ...]
     read_any: bool
+    """Whether the listed trees may be read where they lie below a private home."""
     filter: bool
+    """Whether there is a seccomp filter."""
 
 
 Confine = Callable[[], None]
@@ -50,7 +50,7 @@ def confiner(wanted: Confinement, libc: ctypes.PyDLL) -> Confine:
     """
     limits = [(which, _allowed(which, value)) for which, value in _limits(wanted).items()]
     first: list[_Step] = [(resource.setrlimit, (which, (value, value))) for which, value in limits]
-    first += [(libc.prctl, (_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))]  # for Landlock and seccomp
+    first += [(libc.prctl, (_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))]  # Landlock and seccomp need it
     then: list[_Step] = _new_user(wanted, libc) if wanted.uid and os.geteuid() == 0 else []
     # The fork server is not dumpable, and /dev/stdin cannot be opened by a process that is not.
     then += [(libc.prctl, (_PR_SET_DUMPABLE, 1, 0, 0, 0))]
@@ -94,7 +94,7 @@ def _allowed(which: int, value: int) -> int:
 
 
 def _new_user(wanted: Confinement, libc: ctypes.PyDLL) -> list[_Step]:
-    """To change to a user without capabilities; ``read_any`` keeps one, limited by Landlock."""
+    """The steps that change to a user without capabilities; ``read_any`` keeps one, limited by Landlock."""
     kept, user = 1 << _CAP_DAC_READ_SEARCH if wanted.read_any else 0, (wanted.uid,) * 3
     header = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0)
     sets = struct.pack("=6I", kept, kept, 0, 0, 0, 0)  # effective, permitted, inheritable; twice 32 bits

@@ -1,8 +1,8 @@
 """The fork server: has Python and its modules loaded, and forks a confined child for every test run.
 
-It is another process than the warden because after a fork every memory page that either side writes to is
-copied, and Python writes to the objects that it only reads: the process that forks does little else, and
-what its children need is made before the fork.
+It is a process of its own because after a fork every memory page that either side writes to is copied, and
+Python writes to objects even when it only reads them. So the process that forks does little else, and what
+its children need is made before the fork.
 """
 
 import _random
@@ -21,7 +21,7 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple, NoReturn
 
-from harness.grading.sandbox.jail import official, strict, watch
+from harness.grading.sandbox.jail import child_watch, official, strict
 from harness.grading.sandbox.jail.confine import Confinement, confiner
 
 LOAD, STRICT, OFFICIAL = range(3)
@@ -34,18 +34,17 @@ _SOON_MS = 20
 _PR_SET_PDEATHSIG = 1
 
 
-class Child(NamedTuple):
-    """A child; ``pidfd`` is its process and no other, even when it has ended.
-
-    ``ending``: the server's message where it has ended already, without the other two; else empty.
-    """
+class ForkedChild(NamedTuple):
+    """A child of the fork server."""
 
     pid: int
     pidfd: int
+    """Refers to its process and no other, even when it has ended."""
     ending: bytes = b""
+    """The server's message where it has ended already, without the other two; else empty."""
 
     def signal(self, signum: int) -> None:
-        """As watch.Process."""
+        """As child_watch.Process."""
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self.pidfd, signum)
 
@@ -80,7 +79,7 @@ class ForkServer:
         self._channel.send(_REQUEST.pack(LOAD) + module.encode())
         self._receive(1)
 
-    def start(self, kind: int, function: str, files: Sequence[int]) -> Child:
+    def start(self, kind: int, function: str, files: Sequence[int]) -> ForkedChild:
         """Fork a child that has ``files`` as its descriptors 0, 1, 2, ...
 
         A strict one that is quick has ended when this returns.
@@ -89,9 +88,9 @@ class ForkServer:
         name = function.encode("utf-8", "surrogatepass")
         self._channel.sendmsg([_REQUEST.pack(kind) + name], [rights])
         answer, fds = _with_files(self._channel, _ENDED.size)
-        return Child(*_STARTED.unpack(answer), *fds) if fds else Child(0, -1, answer)
+        return ForkedChild(*_STARTED.unpack(answer), *fds) if fds else ForkedChild(0, -1, answer)
 
-    def end(self, child: Child) -> tuple[str, float]:
+    def end(self, child: ForkedChild) -> tuple[str, float]:
         """Kill the child if it still runs, and wait for its end: its status and CPU seconds."""
         ending = child.ending
         if not ending:
@@ -99,7 +98,7 @@ class ForkServer:
             ending = self._receive(_ENDED.size)
             os.close(child.pidfd)
         status, cpu_s = _ENDED.unpack(ending)
-        return watch.ending(status), cpu_s
+        return child_watch.ending(status), cpu_s
 
     def _receive(self, size: int) -> bytes:
         answer = self._channel.recv(size)
@@ -179,7 +178,7 @@ class _Run:
     def __init__(self, confinement: Confinement, libc: ctypes.PyDLL) -> None:
         self._confine = confiner(confinement, libc)
         self._seed = functools.partial(_random.Random.seed, random._inst)
-        self._strict, self._official = strict.Prepared(), official.Prepared()
+        self._strict, self._official = strict.PreparedProcess(), official.PreparedModule()
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
 
     def child(self, kind: int, function: bytes, files: Sequence[int]) -> NoReturn:

@@ -17,7 +17,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any, TextIO
 
-from harness.grading.sandbox.jail import preamble, protocol, values, watch
+from harness.grading.sandbox.jail import child_watch, preamble, protocol, values
 
 WRAPPER = "wrapped_function"
 _MAIN_GUARD = "__name__ == '__main__'"
@@ -40,7 +40,7 @@ class NotGradableError(Exception):
     """Raised for a solution that defines nothing that a test could call."""
 
 
-class Prepared:
+class PreparedModule:
     """Every solution's environment, made before the fork: a module with the promised names, empty stdin."""
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class Prepared:
         self.stdin: TextIO = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
 
 
-def serve_tests(function: str, made: Prepared) -> int:
+def serve_tests(function: str, made: PreparedModule) -> int:
     """Run one input after the other, until the first exception. Returns the exit code of this process."""
     try:
         code = os.pread(SOURCE_FD, os.fstat(SOURCE_FD).st_size, 0).decode("utf-8", "surrogatepass")
@@ -60,7 +60,7 @@ def serve_tests(function: str, made: Prepared) -> int:
             protocol.write_all(OUTBOX_FD, store(TEXT_OUT_FD, output))
     except BaseException as error:  # noqa: BLE001 - the process's edge
         os.write(2, f"{type(error).__name__}: {error}\n".encode(errors="replace")[:_LONGEST_MESSAGE])
-        return watch.exit_code(error)
+        return child_watch.exit_code(error)
 
 
 def store(fd: int, text: bytes) -> bytes:
@@ -71,7 +71,7 @@ def store(fd: int, text: bytes) -> bytes:
     return len(text).to_bytes(LENGTH, "little")
 
 
-def prepare(code: str, function: str, made: Prepared) -> Attempt:
+def prepare(code: str, function: str, made: PreparedModule) -> Attempt:
     """Compile the solution; the result runs it on one input and returns stdout or the encoded value.
 
     Raises what the top level of the solution raises, SystemExit included.
@@ -90,7 +90,7 @@ def prepare(code: str, function: str, made: Prepared) -> Attempt:
 
 
 def _remove_functions(stdin: TextIO) -> None:
-    sys.stdin = stdin  # as multiprocessing leaves it: it reads nothing
+    sys.stdin = stdin  # multiprocessing leaves it so: it reads nothing
     vars(builtins).update(quit=None, help=None)
     vars(os).update(dict.fromkeys(_FORBIDDEN_OS))
     sys.meta_path.insert(0, _Remover())
@@ -98,7 +98,7 @@ def _remove_functions(stdin: TextIO) -> None:
 
 
 class _Remover:
-    """Removes functions from modules that hardly any solution imports, once one does."""
+    """Removes functions from modules that are rarely imported, when a solution imports one."""
 
     FUNCTIONS: Mapping[str, Sequence[str]] = {"shutil": ("rmtree", "move", "chown"), "subprocess": ("Popen",)}
 
@@ -138,7 +138,7 @@ def _without_main_guard(code: str) -> tuple[str, list[ast.stmt] | None]:
 
 
 def _as_function(code: str, body: list[ast.stmt] | None) -> str | None:
-    """The source with imports at the top, behind the preamble, and every other statement in one function.
+    """The source with imports at the top, after the preamble, and every other statement in one function.
 
     None where that cannot be had.
     """

@@ -8,7 +8,7 @@ STAR_IMPORTS = (
 )  # fmt: skip
 PLAIN_IMPORTS = tuple(name for name in STAR_IMPORTS if name not in ("builtins", "typing"))
 RECURSION_LIMIT = 50_000
-INT_DIGITS_LIMIT = 50_000  # of int <-> str conversions, in the official runner's process
+INT_DIGITS_LIMIT = 50_000  # digits of int <-> str conversions, in the official runner's process
 
 LAST_LINE = f"sys.setrecursionlimit({RECURSION_LIMIT})\n"
 SOURCE = "\n".join(

@@ -10,32 +10,36 @@ _SMALL = 1 << 16  # bytes that are copied rather than written on their own
 
 
 class Job(NamedTuple):
-    """A solution to run: ``mode`` is official or strict, ``function`` is empty for a stdin program."""
+    """A solution to run."""
 
     mode: str
+    """official or strict"""
     function: str
+    """Empty for a stdin program."""
     code: str
 
 
 class TestRun(NamedTuple):
-    """A run of one test: the seconds that it may take, and its input.
-
-    ``memory``: bytes above which the warden asks for more; 0 for never.
-    """
+    """A run of one test."""
 
     limit_s: float
     text: str
+    """Its input."""
     memory: int = 0
+    """The bytes above which the warden asks for more; 0: never."""
 
 
 class TestRunResult(NamedTuple):
-    """The end of a test run. ``status`` is one of STATUSES, ``output`` stdout or the encoded return value."""
+    """The end of a test run."""
 
     status: str
+    """One of STATUSES."""
     cpu_s: float
     wall_s: float
     detail: str
+    """The last line of stderr, or what else explains the status."""
     output: bytes
+    """stdout, or the encoded return value."""
 
 
 OK, ERROR, TIMEOUT, STARVED, OUTPUT, MEMORY, THREADS, FILES, KILLED = STATUSES = (

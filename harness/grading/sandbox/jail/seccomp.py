@@ -1,6 +1,6 @@
 """The system calls that model-written code never needs, refused by a seccomp filter.
 
-Threads are allowed, processes are not: nothing forks, nothing stays behind, nothing is executed.
+Threads are allowed, processes are not: nothing forks, nothing outlives its run, nothing is executed.
 """
 
 import ctypes

@@ -11,7 +11,7 @@ import traceback
 from types import CodeType, ModuleType
 from typing import TextIO
 
-from harness.grading.sandbox.jail import preamble, values, watch
+from harness.grading.sandbox.jail import child_watch, preamble, values
 from harness.grading.sandbox.jail.protocol import write_all
 
 RESULT_FD = 3  # takes the encoded return value of a call-based problem
@@ -19,7 +19,7 @@ CODE_FD = 4  # takes the compiled solution at its first test and gives it at the
 SOURCE_FD = 5  # gives the source
 
 
-class Prepared:
+class PreparedProcess:
     """Every test run's environment, made before the fork: streams on descriptors 0, 1, 2, and modules."""
 
     def __init__(self) -> None:
@@ -31,10 +31,10 @@ class Prepared:
         self.streams = {**streams, **{f"__{name}__": stream for name, stream in streams.items()}}
         self.main, self.solution = preamble.module("__main__"), preamble.module("solution")
         for module in (self.main, self.solution):
-            vars(module).update(streams)  # as ``from sys import *`` finds them
+            vars(module).update(streams)  # ``from sys import *`` finds them there
 
 
-def run(function: str, made: Prepared) -> int:
+def run(function: str, made: PreparedProcess) -> int:
     """Run one test in this process. Returns its exit code: 0, or another after an uncaught exception."""
     vars(sys).update(made.streams)
     try:
@@ -47,7 +47,7 @@ def run(function: str, made: Prepared) -> int:
     except BaseException as error:  # noqa: BLE001 - the process's edge
         traceback.print_exc(limit=3)
         _finish(made.stdout)
-        return watch.exit_code(error)
+        return child_watch.exit_code(error)
     return _finish(made.stdout)
 
 

@@ -8,15 +8,16 @@ from typing import NamedTuple
 
 
 class Architecture(NamedTuple):
-    """``audit`` is AUDIT_ARCH_*; ``above`` is the first number of another calling convention, 0 for none.
-
-    The other fields are numbers by name: of ``denied`` calls, and of those whose arguments are checked.
-    """
+    """The numbers of system calls on one architecture."""
 
     audit: int
+    """AUDIT_ARCH_*"""
     above: int
+    """The first number of another calling convention; 0: there is none."""
     denied: dict[str, int]
+    """Calls that are refused, by name."""
     checked: dict[str, int]
+    """Calls whose arguments are checked, by name."""
 
 
 # Model-written code never needs these: (x86_64, aarch64), None where an architecture has no such call.

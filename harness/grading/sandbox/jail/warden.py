@@ -16,9 +16,9 @@ import sys
 import time
 from typing import NamedTuple, Protocol
 
-from harness.grading.sandbox.jail import fork_server, official, preamble, protocol, watch
+from harness.grading.sandbox.jail import child_watch, fork_server, official, preamble, protocol
 from harness.grading.sandbox.jail.confine import Confinement
-from harness.grading.sandbox.jail.fork_server import Child, ForkServer
+from harness.grading.sandbox.jail.fork_server import ForkedChild, ForkServer
 
 READY = "ready"
 RUNNING = "running"  # sent while a test runs, with the share of a processor that it uses
@@ -27,23 +27,23 @@ END = "end"
 DIRTY = "dirty"  # something lies in the scratch folder: the sandbox must be renewed
 _PR_SET_DUMPABLE, _PR_SET_PDEATHSIG = 4, 1
 _OUT_OF_TIME = (protocol.TIMEOUT, protocol.STARVED)
-_NOTABLE_WAIT = 0.1  # of the time of a test run
-# Loaded for the first solution that names one: they make every fork dearer.
+_NOTABLE_WAIT = 0.1  # the share of a test run's time from which waiting is named
+# Loaded for the first solution that names one, because they make every fork slower.
 _OPTIONAL_MODULES = ("numpy", "sympy", "sympy.parsing.sympy_parser", "pylatexenc.latex2text")
 _STDERR_TAIL = 2_000
-_FIRST_FREE_FD = 10  # above stdin, stdout, stderr
+_FIRST_FREE_FD = 10  # it lies above stdin, stdout and stderr
 
 
 class WardenConfig(NamedTuple):
-    """The confinement of the warden's children and the folder that they may write to.
-
-    ``alone``: nothing keeps a child from starting processes, but all processes here are the warden's. It
-    ends, and they with it, if one outlives its test run.
-    """
+    """The settings of a warden."""
 
     confinement: Confinement
+    """The restrictions of its children."""
     scratch: str
+    """The folder that they may write to; empty: none."""
     alone: bool = False
+    """Whether all processes of the namespace are the warden's. Then nothing keeps a child from starting some,
+    so the warden ends, and they with it, if one outlives its test run."""
 
     def as_json(self) -> str:
         """Text for a command line."""
@@ -63,7 +63,9 @@ class WardenConfig(NamedTuple):
 class Runner(Protocol):
     """Runs the test runs of one job."""
 
-    def attempt(self, test_run: protocol.TestRun, grader: watch.Grader) -> protocol.TestRunResult:
+    def attempt(
+        self, test_run: protocol.TestRun, grader: child_watch.GraderCallbacks
+    ) -> protocol.TestRunResult:
         """Try one test."""
 
     @property
@@ -107,7 +109,9 @@ def _serve(config: WardenConfig, server: ForkServer, inbox: int, outbox: int) ->
         protocol.send(outbox, FULL, {})
         protocol.receive(inbox)
 
-    grader = watch.Grader(lambda share: protocol.send(outbox, RUNNING, {"share": share}), more_memory)
+    grader = child_watch.GraderCallbacks(
+        lambda share: protocol.send(outbox, RUNNING, {"share": share}), more_memory
+    )
 
     while True:
         try:
@@ -136,7 +140,7 @@ def _serve(config: WardenConfig, server: ForkServer, inbox: int, outbox: int) ->
             limit_s, memory = float(str(header["limit_s"])), int(str(header["memory"]))
             test_run = protocol.TestRun(limit_s, payload.decode(), memory)
             protocol.send_result(outbox, runner.attempt(test_run, grader))
-            if config.alone and watch.processes() - {os.getpid(), server.pid, *runner.pids}:
+            if config.alone and child_watch.processes() - {os.getpid(), server.pid, *runner.pids}:
                 return
 
 
@@ -151,7 +155,9 @@ class ProcessPerTest:
         self._function, self._confinement, self._server = job.function, confinement, server
         self._code, self._source = _memory_file(), _memory_file(job.code)
 
-    def attempt(self, test_run: protocol.TestRun, grader: watch.Grader) -> protocol.TestRunResult:
+    def attempt(
+        self, test_run: protocol.TestRun, grader: child_watch.GraderCallbacks
+    ) -> protocol.TestRunResult:
         """Run the complete program once on this input."""
         files = [_memory_file(test_run.text), _memory_file(), _memory_file(), _memory_file()]
         try:
@@ -171,14 +177,14 @@ class ProcessPerTest:
         os.close(self._source)
 
     def _result(
-        self, files: list[int], test_run: protocol.TestRun, grader: watch.Grader
+        self, files: list[int], test_run: protocol.TestRun, grader: child_watch.GraderCallbacks
     ) -> protocol.TestRunResult:
         started = time.monotonic()
         child = self._server.start(fork_server.STRICT, self._function, [*files, self._code, self._source])
-        seen = watch.Watched(protocol.OK)
+        seen = child_watch.Watched(protocol.OK)
         if not child.ending:
             limits = _limits(test_run, self._confinement)
-            seen = watch.until_ready(self._server.fileno(), child, limits, grader)
+            seen = child_watch.until_ready(self._server.fileno(), child, limits, grader)
         ending, cpu_s = self._server.end(child)
         status = ending if seen.status == protocol.OK else seen.status
         if status not in _OUT_OF_TIME and os.fstat(files[1]).st_size >= self._confinement.file_size:
@@ -198,17 +204,19 @@ class ProcessPerSolution:
     def __init__(self, job: protocol.Job, confinement: Confinement, server: ForkServer) -> None:
         self._function, self._confinement, self._server = job.function, confinement, server
         self._source = _memory_file(job.code)
-        self._child: Child | None = None
+        self._child: ForkedChild | None = None
         self._cpu_s = 0.0  # used by the process so far
         self._open: list[int] = []
 
-    def attempt(self, test_run: protocol.TestRun, grader: watch.Grader) -> protocol.TestRunResult:
+    def attempt(
+        self, test_run: protocol.TestRun, grader: child_watch.GraderCallbacks
+    ) -> protocol.TestRunResult:
         """Send one input to the process and receive its output."""
         started = time.monotonic()
         child = self._child or self._start()
         cpu_before = self._cpu_s
         seen, output = self._exchange(child, test_run, grader)
-        self._cpu_s = max(cpu_before, watch.usage(child.pid).cpu_s)
+        self._cpu_s = max(cpu_before, child_watch.usage(child.pid).cpu_s)
         cpu_s = self._cpu_s - cpu_before
         ending, detail = (protocol.OK, "") if seen.status == protocol.OK else self._end(child)
         status = ending if seen.status == protocol.ERROR and ending != protocol.OK else seen.status
@@ -226,7 +234,7 @@ class ProcessPerSolution:
             self._end(self._child)
         os.close(self._source)
 
-    def _start(self) -> Child:
+    def _start(self) -> ForkedChild:
         errors, text_in, text_out = (_memory_file() for _ in range(3))
         child_in, to_child = os.pipe()
         from_child, child_out = os.pipe()
@@ -240,25 +248,25 @@ class ProcessPerSolution:
         return self._child
 
     def _exchange(
-        self, child: Child, test_run: protocol.TestRun, grader: watch.Grader
-    ) -> tuple[watch.Watched, bytes]:
+        self, child: ForkedChild, test_run: protocol.TestRun, grader: child_watch.GraderCallbacks
+    ) -> tuple[child_watch.Watched, bytes]:
         _, text_in, text_out, to_child, from_child = self._open
         try:
             text = test_run.text.encode("utf-8", "surrogatepass")
             protocol.write_all(to_child, official.store(text_in, text))
             limits = _limits(test_run, self._confinement)
-            seen = watch.until_ready(from_child, child, limits, grader)
+            seen = child_watch.until_ready(from_child, child, limits, grader)
             if seen.status != protocol.OK:
                 return seen, b""
             protocol.read_exactly(from_child, official.LENGTH)
         except (BrokenPipeError, EOFError):
-            return watch.Watched(protocol.ERROR), b""
+            return child_watch.Watched(protocol.ERROR), b""
         output = _content(text_out)
         if len(output) >= self._confinement.file_size:
-            return watch.Watched(protocol.OUTPUT), b""
+            return child_watch.Watched(protocol.OUTPUT), b""
         return seen, output
 
-    def _end(self, child: Child) -> tuple[str, str]:
+    def _end(self, child: ForkedChild) -> tuple[str, str]:
         """Kill and reap; how it ended and the last line of stderr, where the process ended by itself."""
         ending, _ = self._server.end(child)
         self._child = None
@@ -277,11 +285,11 @@ def _memory_file(text: str = "") -> int:
     return fd
 
 
-def _limits(test_run: protocol.TestRun, confinement: Confinement) -> watch.ProcessLimits:
-    return watch.ProcessLimits(test_run.limit_s, confinement.threads, test_run.memory)
+def _limits(test_run: protocol.TestRun, confinement: Confinement) -> child_watch.ProcessLimits:
+    return child_watch.ProcessLimits(test_run.limit_s, confinement.threads, test_run.memory)
 
 
-def _decided(status: str, last_line: str, seen: watch.Watched) -> tuple[str, str]:
+def _decided(status: str, last_line: str, seen: child_watch.Watched) -> tuple[str, str]:
     """Status and detail: MEMORY instead of TIMEOUT where a thread died of the memory limit and the others
     waited for it; the times where other programs had the processors.
     """

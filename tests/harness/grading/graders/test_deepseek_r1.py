@@ -10,33 +10,34 @@ import pytest
 from harness.config.benchmark import load_benchmark
 from harness.errors import DatasetError, GradingError
 from harness.grading.decoding.output import ThinkingText
-from harness.grading.evaluate import Evaluation, GradedSample, Logged
-from harness.grading.evaluation_options import EvaluationOptions
-from harness.grading.grade import WRONG, Grade, Mode, Reason
-from harness.grading.graders import MATH500, DatasetKind, Grader, graders_of
-from harness.grading.graders.deepseek_r1 import livecodebench, prm800k
-from harness.grading.graders.deepseek_r1.judge import PAIR_MEMORY, Judge, Pair
-from harness.grading.graders.deepseek_r1.math500 import boxed, explicit_answer
+from harness.grading.evaluation.evaluate import Evaluation, GradedSample, Logged
+from harness.grading.evaluation.pass_criteria import check_target
+from harness.grading.evaluation.references import Reference
+from harness.grading.graders import prm800k
+from harness.grading.graders.grader import MATH500, DatasetKind, Grader, TaskOptions
+from harness.grading.graders.grader_sets import graders_of
+from harness.grading.graders.math500 import boxed, explicit_answer
+from harness.grading.graders.math_judge import PAIR_MEMORY, AnswerPair, MathJudge
+from harness.grading.graders.programs import deepseek_r1 as programs_grader
 from harness.grading.livecodebench.release import only_file
 from harness.grading.livecodebench.runner import ProgramTask
-from harness.grading.references import Reference
 from harness.grading.sandbox.tiers import Tier, sandbox
-from harness.grading.score import Score, lengths
-from harness.grading.target import check_target
+from harness.grading.scoring.accuracy_score import Score, lengths
+from harness.grading.scoring.grade import WRONG, Grade, GradingMode, Reason
 from tests.harness.grading.conftest import quiet
 from tests.harness.grading.samples import RELEASE
 
 ROOT = Path(__file__).parents[4]
 RECORDED = json.loads((ROOT / "tests/data/deepseek_r1/official.json").read_text("utf-8"))
-GRADERS = graders_of("deepseek-r1")
+GRADERS = graders_of("deepseek-r1").by_kind
 
 
 def grader(kind: str) -> Grader:
     return GRADERS[DatasetKind(kind)]
 
 
-def judged(tier: Tier, pairs: list[Pair], limit_s: float = 30.0) -> list[Grade]:
-    grades = Judge(sandbox(tier, PAIR_MEMORY), 1, limit_s).grade(dict.fromkeys(pairs), quiet)
+def judged(tier: Tier, pairs: list[AnswerPair], limit_s: float = 30.0) -> list[Grade]:
+    grades = MathJudge(sandbox(tier, PAIR_MEMORY), 1, limit_s).grade(dict.fromkeys(pairs), quiet)
     return [grades[pair] for pair in pairs]
 
 
@@ -60,8 +61,8 @@ def test_official_programs_are_upstreams():
     rows = [row[1:4] for row in RECORDED["answers"] if row[0] == "livecodebench"]
     assert rows
     for text, truth, code in rows:
-        assert livecodebench.official_code(ThinkingText(text)).code == code
-        task = ProgramTask(Mode.OFFICIAL, truth, code) if code else None
+        assert programs_grader.official_code(ThinkingText(text)).code == code
+        task = ProgramTask(GradingMode.OFFICIAL, truth, code) if code else None
         assert (grader("livecodebench").official(ThinkingText(text), truth) == task) is bool(code)
 
 
@@ -71,7 +72,7 @@ def test_official_boxes_are_upstreams():
     for text, truth, box, right in rows:
         assert boxed(ThinkingText(text).text) == box
         graded = grader("math500").official(ThinkingText(text), truth)
-        assert isinstance(graded, Pair) or graded.correct is right
+        assert isinstance(graded, AnswerPair) or graded.correct is right
 
 
 def test_official_equality_is_prm800ks(tier: Tier):
@@ -79,7 +80,7 @@ def test_official_equality_is_prm800ks(tier: Tier):
     assert len(RECORDED["pairs"]) >= 300
     boxes = [(box, truth, right) for kind, _, truth, box, right in RECORDED["answers"] if kind == "math500"]
     rows = [row for row in (*RECORDED["pairs"], *boxes) if row[0]]
-    grades = judged(tier, [Pair(Mode.OFFICIAL, given, truth) for given, truth, _ in rows])
+    grades = judged(tier, [AnswerPair(GradingMode.OFFICIAL, given, truth) for given, truth, _ in rows])
     for (given, truth, right), grade in zip(rows, grades, strict=True):
         assert grade.correct is right, (given, truth, grade.reason)
         assert right or prm800k.plain(given) != prm800k.plain(truth)
@@ -102,13 +103,13 @@ HOSTILE = {
 
 
 @pytest.mark.engine
-@pytest.mark.parametrize("mode", Mode)
-def test_hostile_answers_are_wrong_and_cost_only_themselves(mode: Mode, tier: Tier):
-    pairs = [Pair(mode, text, "42.5") for text, _ in HOSTILE.values()]
-    innocent = Pair(mode, "85/2", "42.5"), Pair(mode, "43/2", "42.5")
+@pytest.mark.parametrize("mode", GradingMode)
+def test_hostile_answers_are_wrong_and_cost_only_themselves(mode: GradingMode, tier: Tier):
+    pairs = [AnswerPair(mode, text, "42.5") for text, _ in HOSTILE.values()]
+    innocent = AnswerPair(mode, "85/2", "42.5"), AnswerPair(mode, "43/2", "42.5")
     *grades, right, wrong = judged(tier, [*pairs, *innocent], limit_s=2.0)
     reasons = {name: grade.reason for name, grade in zip(HOSTILE, grades, strict=True)}
-    refused = {Reason.WRONG} if mode is Mode.STRICT else set()  # its reader takes no such thing
+    refused = {Reason.WRONG} if mode is GradingMode.STRICT else set()  # its reader takes no such thing
     assert [item for item in reasons.items() if item[1] not in HOSTILE[item[0]][1] | refused] == []
     assert not any(grade.correct for grade in grades)
     assert (right.reason, wrong.reason) == (Reason.CORRECT, Reason.WRONG)
@@ -158,13 +159,13 @@ def test_thinking_that_does_not_end_has_no_strict_answer(kind: str):
 def test_strict_programs_follow_the_thinking():
     text = "<think>```python\ndraft()\n```</think>\n```python\nfirst()\n```\n```python\nlast()\n```"
     program = grader("livecodebench").strict(ThinkingText(text), "q")
-    assert program == ProgramTask(Mode.STRICT, "q", "last()", ("first()",))
-    assert livecodebench.official_code(ThinkingText(text)).code == "draft()"
+    assert program == ProgramTask(GradingMode.STRICT, "q", "last()", ("first()",))
+    assert programs_grader.official_code(ThinkingText(text)).code == "draft()"
 
 
 def test_strict_equality(tier: Tier):
     cases = [
-        (Pair(Mode.STRICT, given, group["truth"]), key == "right")
+        (AnswerPair(GradingMode.STRICT, given, group["truth"]), key == "right")
         for group in MATH
         for key in ("right", "wrong")
         for given in group[key]
@@ -177,10 +178,10 @@ def test_strict_equality(tier: Tier):
 
 @pytest.mark.parametrize("reason", [Reason.TIMEOUT, Reason.MEMORY_LIMIT, Reason.WRONG])
 def test_comparisons_that_a_limit_ended_are_named(reason: Reason):
-    grades = {Mode.OFFICIAL: Grade(WRONG, False, "9**9**9", reason)}
+    grades = {GradingMode.OFFICIAL: Grade(WRONG, False, "9**9**9", reason)}
     reference = Reference("math500", MATH500, "1", None)
     sample = GradedSample(7, reference, Logged(0, 4, None, True, 0, 0), grades)
-    scores = {Mode.OFFICIAL: Score(1, {}, {})}
+    scores = {GradingMode.OFFICIAL: Score(1, {}, {})}
     evaluation = Evaluation((sample,), (), None, lengths([4], 0), scores)
     warnings = check_target(evaluation, load_benchmark("deepseek-r1"), None).warnings
     assert sum("MATH-500" in warning for warning in warnings) == (reason is not Reason.WRONG)
@@ -211,7 +212,7 @@ def test_references(kind: str, value: object, truth: str | None):
 
 def test_programs_are_tested_with_the_first_release_alone(tmp_path: Path):
     (tmp_path / "test2.jsonl").touch()
-    with pytest.raises(DatasetError, match=r"test\.jsonl"):
+    with pytest.raises(DatasetError, match=r" test\.jsonl"):
         only_file(tmp_path, "test.jsonl")
     (tmp_path / "test.jsonl").touch()
     assert only_file(tmp_path, "test.jsonl") == tmp_path / "test.jsonl"
@@ -221,15 +222,15 @@ def test_programs_are_tested_with_the_first_release_alone(tmp_path: Path):
 
 def test_programs_have_the_benchmarks_time_and_are_never_skipped(tmp_path: Path, tier: Tier):
     (tmp_path / "test.jsonl").write_bytes(RELEASE.read_bytes())
-    options = EvaluationOptions(
-        mlperf_log=tmp_path / "log.json",
-        reference_data=tmp_path / "none" / "reference.pkl",
-        benchmark="deepseek-r1",
+    rule = load_benchmark("deepseek-r1").dataset(accuracy=True)
+    options = TaskOptions(
+        references=tmp_path / "none" / "reference.pkl",
+        dataset=rule,
+        journal=tmp_path / "log.programs.jsonl",
         lcb_data=tmp_path,
     )
-    programs = livecodebench.prepare(["sample-lamp-row"], options)
+    programs = programs_grader.prepare(["sample-lamp-row"], options)
     assert programs.sandbox.tier is tier
-    rule = load_benchmark("deepseek-r1").dataset(accuracy=True)
     assert programs.execution.limit_s == rule.program_s == 60
     with pytest.raises(GradingError, match="another"):
-        livecodebench.prepare(["sample-lamp-row", "another"], options)
+        programs_grader.prepare(["sample-lamp-row", "another"], options)

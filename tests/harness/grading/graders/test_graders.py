@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from harness.dataset import tokenizer
 from harness.grading.decoding.harmony import HarmonyOutput, HarmonyText
-from harness.grading.grade import Reason
-from harness.grading.graders import Grader, aime, code_blocks, gpqa, livecodebench
+from harness.grading.graders import aime, code_blocks, programs
+from harness.grading.graders.grader import Grader
+from harness.grading.graders.multiple_choice import gpt_oss_gpqa as gpqa
+from harness.grading.scoring.grade import Reason
 
 
 def harmony(final: str, analysis: str = "let me think") -> str:
@@ -33,8 +35,11 @@ LONG = [  # int() takes up to 4,300 digits
 # The answers by the official and the strict rules.
 ANSWERS = {
     "aime": lambda output: (aime.official(output, "42").answer, aime.strict(output, "42").answer),
-    "gpqa": lambda output: (gpqa.official(output, "D").answer, gpqa.strict(output, "D").answer),
-    "code": lambda output: (livecodebench.official_code(output).code, livecodebench.strict_code(output).code),
+    "gpqa": lambda output: (
+        gpqa.official(output, "D").answer,
+        gpqa.strict(output, "D").answer,
+    ),
+    "code": lambda output: (programs.gpt_oss.official_code(output).code, programs.strict_code(output).code),
 }
 
 
@@ -51,7 +56,7 @@ PROGRAMS = tomllib.loads((Path(__file__).parent / "program_cases.toml").read_tex
 
 @pytest.mark.parametrize("case", PROGRAMS, ids=[case["reason"] for case in PROGRAMS])
 def test_the_program_among_the_blocks_of_an_answer(case: dict[str, str]):
-    found = livecodebench.strict_code(HarmonyText(harmony(case["answer"])))
+    found = programs.strict_code(HarmonyText(harmony(case["answer"])))
     assert found.code is not None
     code = code_blocks.program((*found.above, found.code), case["function"])
     assert "".join(re.findall(r"# (\d)$", code, re.MULTILINE)) == case["expected"]
@@ -115,8 +120,8 @@ def test_drafts_count_officially_and_not_strictly():
     assert aime.official(output, "42").correct
     assert aime.strict(output, "42").reason is Reason.NO_ANSWER
     output = HarmonyText(harmony("See above.", analysis="```python\nprint(1)\n```"))
-    assert livecodebench.official_code(output).code == "print(1)"
-    assert livecodebench.strict_code(output) == livecodebench.Extraction(None, Reason.NO_ANSWER)
+    assert programs.gpt_oss.official_code(output).code == "print(1)"
+    assert programs.strict_code(output) == programs.Extraction(None, Reason.NO_ANSWER)
 
 
 FINAL_CASES = [
@@ -143,7 +148,7 @@ def test_final_sections(text: str, section: str | None, final: str | None):
 def test_reasons_tell_why_there_is_no_answer():
     assert aime.strict(HarmonyText("x"), "1").reason is Reason.NO_FINAL
     assert gpqa.strict(HarmonyText("x", truncated=True), "A").reason is Reason.TRUNCATED
-    assert livecodebench.strict_code(HarmonyText(harmony("x"), truncated=True)).reason is Reason.TRUNCATED
+    assert programs.strict_code(HarmonyText(harmony("x"), truncated=True)).reason is Reason.TRUNCATED
     assert aime.strict(HarmonyText(harmony("Answer: 2")), "1").reason is Reason.WRONG
 
 

@@ -16,14 +16,15 @@ import pyarrow.parquet as pq
 import pytest
 from tokenizers import Tokenizer
 
+from harness.config import benchmark as definitions
 from harness.config.benchmark import load_benchmark
 from harness.config.rounds import benchmark_rules, current_round
 from harness.errors import GradingError
 from harness.grading.decoding.model_decoder import cleaned_up
 from harness.grading.decoding.output import TextOutput
 from harness.grading.graders import summaries as grader
-from harness.grading.graders.rouge import ROUGE, by_line, compare
-from harness.grading.score import total
+from harness.grading.graders.summaries import ROUGE, by_line, compare
+from harness.grading.scoring.accuracy_score import total
 from harness.submission.tree.accuracy_files import parse_accuracy
 from tests.harness.grading.conftest import Result, evaluated, quiet
 from tests.harness.grading.graders.summaries import pairs
@@ -52,7 +53,7 @@ def test_each_score_is_that_of_rouge_score():
 
 def test_result_is_that_of_the_reference_evaluator():
     summaries = [grader.Summary(prediction.strip(), target) for prediction, target in pairs()]
-    found = grader.Summaries(1).grade(summaries, quiet)
+    found = grader.SummaryRunner(1).grade(summaries, quiet)
     rows = [found[summary].scores for summary in summaries]
     totals = {name: f"{round(np.mean([row[name] for row in rows]) * 100, 4)}" for name in ROUGE}
     lengths = {name: int(sum(row[name] for row in rows)) for name in ("gen_len", "gen_num")}
@@ -128,15 +129,16 @@ def kill_process(summary: grader.Summary) -> None:
 
 def test_a_killed_process_is_one_error(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(grader, "_compare", kill_process)
-    with pytest.raises(GradingError, match="killed"):
-        grader.Summaries(1).grade([grader.Summary("a", str(n)) for n in range(300)], quiet)
+    with pytest.raises(GradingError) as ended:
+        grader.SummaryRunner(1).grade([grader.Summary("a", str(n)) for n in range(300)], quiet)
+    assert "--num-lcb-workers" in str(ended.value)
 
 
 def test_processes_give_the_same_scores():
     summaries = [grader.Summary(prediction, target) for prediction, target in dict.fromkeys(pairs(300))]
     assert len(summaries) > grader._FEW
     seen = []
-    found = grader.Summaries(2).grade(summaries, lambda *step: seen.append(step))
+    found = grader.SummaryRunner(2).grade(summaries, lambda *step: seen.append(step))
     assert len(found) == len(summaries)
     for summary, grade in found.items():
         assert (grade.answer, grade.scores["rougeLsum"]) == (
@@ -172,7 +174,7 @@ def benchmark(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytes
         text = text[:begin] + text[begin:].replace(f"reference = {shown}", f"reference = {value}", 1)
     rules = tmp_path / "rules.toml"
     rules.write_text(text)
-    monkeypatch.setattr("harness.config.benchmark.benchmark_rules", lambda round_name, benchmark: rules)
+    monkeypatch.setattr(definitions, "benchmark_rules", lambda round_name, benchmark: rules)
     return load_benchmark(request.param)
 
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from harness.errors import GradingError
-from harness.grading.grade import Mode, Reason
-from harness.grading.livecodebench.journal import ResultJournal
+from harness.grading.livecodebench import runner
+from harness.grading.livecodebench.program_journal import ResultJournal
 from harness.grading.livecodebench.run_solution import ProgramResult
 from harness.grading.livecodebench.runner import (
     ExecutionConfig,
@@ -26,8 +26,9 @@ from harness.grading.livecodebench.runner import (
     run_programs,
 )
 from harness.grading.sandbox import users
-from harness.grading.sandbox.jail import protocol, watch
+from harness.grading.sandbox.jail import child_watch, protocol
 from harness.grading.sandbox.tiers import GIB, MIB, Tier, sandbox
+from harness.grading.scoring.grade import GradingMode, Reason
 from tests.harness.grading.conftest import quiet
 from tests.harness.grading.samples import solutions
 from tests.harness.grading.sandbox.tiers import process_in
@@ -53,15 +54,15 @@ def run(index: Path, tier: Tier, tmp_path: Path):
 
 
 def test_reference_solutions_pass_and_equal_code_runs_once(run):
-    tasks = [ProgramTask(mode, name, source) for mode in Mode for name, source in solutions().items()]
+    tasks = [ProgramTask(mode, name, source) for mode in GradingMode for name, source in solutions().items()]
     results, steps = run(tasks * 3)
     assert {result.reason for result in results} == {Reason.CORRECT}
     assert steps["solutions"] == len(tasks)
 
 
 def test_an_interrupted_grading_resumes(index: Path, tier: Tier, tmp_path: Path):
-    tasks = [ProgramTask(Mode.STRICT, name, source) for name, source in solutions().items()]
-    hang = ProgramTask(Mode.STRICT, tasks[0].question_id, "while True: pass")
+    tasks = [ProgramTask(GradingMode.STRICT, name, source) for name, source in solutions().items()]
+    hang = ProgramTask(GradingMode.STRICT, tasks[0].question_id, "while True: pass")
     path, there = tmp_path / "journal", execution(index, tier, 3600.0)
 
     def interrupt(done: int, total: int, what: str) -> None:
@@ -74,10 +75,10 @@ def test_an_interrupted_grading_resumes(index: Path, tier: Tier, tmp_path: Path)
         file.write('{"key": "cut by a cra')
     again = ResultJournal(path)
     assert len(again.known) >= 2
-    steps: list[int] = []
-    results = run_programs(tasks, there, again, lambda done, total, what: steps.append(done))
+    left: set[int] = set()
+    results = run_programs(tasks, there, again, lambda done, total, what: left.add(total))
     assert all(result.passed for result in results.values())
-    assert len(steps) <= len(tasks) - 2
+    assert max(left) <= len(tasks) - 2
 
 
 @pytest.fixture
@@ -89,14 +90,14 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         codes.append(task.code)
         return _outcome(task, *rest)
 
-    monkeypatch.setattr("harness.grading.livecodebench.runner._outcome", outcome)
+    monkeypatch.setattr(runner, "_outcome", outcome)
     return codes
 
 
 def test_a_program_at_its_time_limit_fails_at_once(run, tried: list[str]):
     name = next(iter(solutions()))
     codes = ["import time\ntime.sleep(99)", "while True: pass", "import threading\nthreading.Event().wait()"]
-    results, _ = run([ProgramTask(mode, name, code) for mode in Mode for code in codes], 0.2)
+    results, _ = run([ProgramTask(mode, name, code) for mode in GradingMode for code in codes], 0.2)
     assert {result.reason for result in results} == {Reason.TIMEOUT}
     assert len(tried) == len(results)
 
@@ -104,7 +105,7 @@ def test_a_program_at_its_time_limit_fails_at_once(run, tried: list[str]):
 def test_a_program_that_was_refused_a_thread_is_tried_again(run, tried: list[str]):
     """Where the grader is not root, and has no namespaces, all sandboxes share the threads of its user."""
     refused = 'raise RuntimeError("can\'t start new thread")'
-    (result,), _ = run([ProgramTask(Mode.STRICT, next(iter(solutions())), refused)])
+    (result,), _ = run([ProgramTask(GradingMode.STRICT, next(iter(solutions())), refused)])
     assert (result.reason, len(tried)) == (Reason.THREAD_LIMIT, 2)
 
 
@@ -115,8 +116,12 @@ def test_programs_that_need_more_memory_have_it_one_after_the_other(
     source = solutions()[name]
     kept = "import time\nx = bytes(range(256)) * (3 << 18)\ntime.sleep(0.5)"  # long enough to be looked at
     killer = "import os\nos.kill(os.getppid(), 9)\nos.abort()"
-    tasks = [ProgramTask(mode, name, code) for mode in Mode for code in (f"{kept}\n{source}", source, killer)]
-    monkeypatch.setattr("harness.grading.livecodebench.runner.free_memory", lambda: 256 * MIB)
+    tasks = [
+        ProgramTask(mode, name, code)
+        for mode in GradingMode
+        for code in (f"{kept}\n{source}", source, killer)
+    ]
+    monkeypatch.setattr(runner, "free_memory", lambda: 256 * MIB)
     less, large = _Worker._less_memory, list[bool]()
 
     def less_memory(self: _Worker) -> None:
@@ -146,7 +151,7 @@ def test_a_program_that_waits_for_memory_has_its_time_afterwards(tier: Tier):
 
 def test_programs_that_wait_hold_up_no_other(index: Path, tier: Tier, tmp_path: Path):
     """They have an hour, and the only processor is for programs that compute."""
-    good = [ProgramTask(Mode.STRICT, name, source) for name, source in solutions().items()]
+    good = [ProgramTask(GradingMode.STRICT, name, source) for name, source in solutions().items()]
     waiting = ["import time\ntime.sleep(9999)", "import threading\nthreading.Event().wait()"]
     there = ExecutionConfig(index, sandbox(tier), 1, 3600.0)
     journal = ResultJournal(tmp_path / "journal")
@@ -155,7 +160,7 @@ def test_programs_that_wait_hold_up_no_other(index: Path, tier: Tier, tmp_path: 
         if done == len(good):
             raise KeyboardInterrupt
 
-    tasks = [ProgramTask(Mode.STRICT, good[0].question_id, code) for code in waiting]
+    tasks = [ProgramTask(GradingMode.STRICT, good[0].question_id, code) for code in waiting]
     with pytest.raises(KeyboardInterrupt):
         run_programs([*tasks, *good], there, journal, interrupt)
     assert {result.reason for result in journal.known.values()} == {Reason.CORRECT}
@@ -178,8 +183,8 @@ TIMES = [
 @pytest.mark.parametrize(("cpu_s", "wall_s", "waited_s", "status"), [time[1:] for time in TIMES],
                          ids=[time[0] for time in TIMES])  # fmt: skip
 def test_waiting_for_a_processor_does_not_count(cpu_s: float, wall_s: float, waited_s: float, status: str):
-    limits = watch.ProcessLimits(60.0, 256)
-    assert watch._exceeded(limits, watch.Usage(threads=1), cpu_s, wall_s, waited_s) == status
+    limits = child_watch.ProcessLimits(60.0, 256)
+    assert child_watch._exceeded(limits, child_watch.Usage(threads=1), cpu_s, wall_s, waited_s) == status
 
 
 @pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="the kernel does not count it")
@@ -187,12 +192,12 @@ def test_the_time_for_which_others_had_the_processor_is_the_kernels():
     busy = f"import os\nos.sched_setaffinity(0, [{min(os.sched_getaffinity(0))}])\nwhile True: pass"
     both = [subprocess.Popen([sys.executable, "-c", busy]) for _ in range(2)]
     try:
-        wait_until(lambda: all(sum(watch._delays(one.pid).values()) > 3e8 for one in both))
+        wait_until(lambda: all(sum(child_watch._delays(one.pid).values()) > 3e8 for one in both))
     finally:
         for one in both:
             one.kill()
             one.wait(PATIENCE_S)
-    assert watch._delays(both[0].pid) == {}
+    assert child_watch._delays(both[0].pid) == {}
 
 
 def test_a_program_that_was_starved_is_graded_again(tmp_path: Path):
@@ -216,8 +221,8 @@ def test_programs_share_the_machines_memory(memory_gib: int, workers: int, first
 
 def test_a_lost_sandbox_costs_one_verdict(index: Path, tmp_path: Path):
     name, source = next(iter(solutions().items()))
-    killer = ProgramTask(Mode.STRICT, name, "import os\nos.kill(os.getppid(), 9)")
-    good = ProgramTask(Mode.STRICT, name, source)
+    killer = ProgramTask(GradingMode.STRICT, name, "import os\nos.kill(os.getppid(), 9)")
+    good = ProgramTask(GradingMode.STRICT, name, source)
     there = ExecutionConfig(index, sandbox(Tier.UNSANDBOXED), 1)
     results = run_programs([killer, good], there, ResultJournal(tmp_path / "j"), quiet)
     assert results[killer].reason is Reason.SANDBOX_LOST
@@ -230,7 +235,6 @@ def test_each_sandbox_of_the_machine_has_a_user_of_its_own(monkeypatch: pytest.M
     take = f"""
 import contextlib, itertools, os, sys
 from harness.grading.sandbox import users
-from harness.grading.sandbox.jail import protocol, watch
 os.geteuid, users._turn, users._LOCK = lambda: 0, itertools.count(5), {lock!r}
 with contextlib.ExitStack() as held:
     print(*(held.enter_context(users.own_user()) for _ in range(20)), flush=True)
@@ -249,7 +253,7 @@ with contextlib.ExitStack() as held:
         theirs = set(map(int, other.stdout.readline().split()))
         ours = {held.enter_context(users.own_user()) for _ in range(20)}
         assert (len(theirs), len(ours), len(ours | theirs)) == (20, 20, 40)
-        with pytest.raises(GradingError, match="all 40 user"):
+        with pytest.raises(GradingError, match=" 40 "):
             held.enter_context(users.own_user())
         other.kill()
         other.wait(PATIENCE_S)

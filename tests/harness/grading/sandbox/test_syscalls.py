@@ -14,8 +14,8 @@ from harness.grading.sandbox import tiers
 from harness.grading.sandbox.jail import protocol
 from harness.grading.sandbox.jail.seccomp import program
 from harness.grading.sandbox.jail.syscalls import ARCHITECTURES
-from harness.grading.sandbox.probe import choose_sandbox
-from harness.grading.sandbox.process import SandboxLostError
+from harness.grading.sandbox.sandbox_process import SandboxLostError
+from harness.grading.sandbox.tier_probe import choose_sandbox
 from harness.grading.sandbox.tiers import Tier
 from tests.harness.grading.sandbox.tiers import attempt, process_in
 

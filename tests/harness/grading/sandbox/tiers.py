@@ -5,8 +5,8 @@ from functools import cache
 import pytest
 
 from harness.grading.sandbox.jail import protocol
-from harness.grading.sandbox.probe import why_not
-from harness.grading.sandbox.process import SandboxProcess
+from harness.grading.sandbox.sandbox_process import SandboxProcess
+from harness.grading.sandbox.tier_probe import why_not
 from harness.grading.sandbox.tiers import MIB, Tier, sandbox
 
 SMALL_MEMORY = 512 * MIB

@@ -1,0 +1,95 @@
+"""The reference file of an accuracy run: which data set each sample is of, and its true answer."""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.config.benchmark import Benchmark
+from harness.dataset.table import Table, open_table
+from harness.errors import DatasetError
+from harness.grading.graders.grader import LIVECODEBENCH, DatasetKind, Grader
+from harness.grading.graders.grader_sets import graders_of
+
+_DATASET = "dataset"
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """One sample of the accuracy dataset."""
+
+    dataset: str
+    kind: DatasetKind
+    truth: str
+    """The true answer, as its grader takes it."""
+    repeat: int | None
+    """The number of earlier samples of the same question; None where questions cannot be distinguished."""
+    question: int | None = None
+    """The question's number over all data sets; None as for ``repeat``."""
+    prompt: str | None = None
+    """The prompt; None where the file has none as text."""
+
+
+def load_references(path: Path, benchmark: Benchmark) -> tuple[Reference, ...]:
+    """All rows in file order, index = qsl_idx. DatasetError for anything that cannot be graded against.
+
+    Raises ConfigError for a benchmark without graders. One with a single grader needs no column of data sets.
+    """
+    graders = graders_of(benchmark.name).by_kind
+    table = open_table(path)
+    names = _dataset_names(table, graders)
+    rule = benchmark.dataset(accuracy=True)
+    column = table.first_column(rule.truth_columns)
+    truths = table.column(column)
+    names = names or [next(iter(graders))] * len(truths)
+    prompt_column = next((name for name in rule.prompt_columns if name in table.names), None)
+    prompts = table.column(prompt_column) if prompt_column else [None] * len(truths)
+    seen: Counter[tuple[str, str]] = Counter()
+    numbers: dict[tuple[str, str], int] = {}
+    rows = []
+    for number, (name, value, prompt) in enumerate(zip(names, truths, prompts, strict=True)):
+        dataset, kind = _kind(name, graders, f"{path}: row {number}")
+        try:
+            truth = graders[kind].check_reference(value)
+        except ValueError as error:
+            raise DatasetError(f"{path}: row {number}: {column} {value!r}, expected {error}") from None
+        identity = truth if kind == LIVECODEBENCH else prompt  # the reference of a program names its question
+        key = dataset, str(identity)
+        question = numbers.setdefault(key, len(numbers))
+        repeat, question_of = (None, None) if identity is None else (seen[key], question)
+        text = prompt if isinstance(prompt, str) else None
+        rows.append(Reference(dataset, kind, truth, repeat, question_of, text))
+        seen[key] += 1
+    if not rows:
+        raise DatasetError(f"{path}: no rows, expected the samples of an accuracy run")
+    return tuple(rows)
+
+
+def repeats_are_whole(rows: Sequence[Reference], repeats: int) -> bool:
+    """Whether every repeat of a data set holds the same number of samples, and there are ``repeats``."""
+    sizes = Counter(row.repeat for row in rows)
+    return set(sizes) == set(range(repeats)) and len(set(sizes.values())) == 1
+
+
+def by_dataset(rows: Sequence[Reference]) -> dict[str, list[int]]:
+    """Sample indexes of each data set, data sets in alphabetical order."""
+    found: defaultdict[str, list[int]] = defaultdict(list)
+    for index, row in enumerate(rows):
+        found[row.dataset].append(index)
+    return dict(sorted(found.items()))
+
+
+def _dataset_names(table: Table, graders: Mapping[DatasetKind, Grader]) -> list[Any]:
+    """The data set of each row; empty where the file has no such column and there is one kind only."""
+    if len(graders) == 1 and _DATASET not in table.names:
+        return []
+    return table.column(table.first_column((_DATASET,)))
+
+
+def _kind(name: object, graders: Mapping[DatasetKind, Grader], where: str) -> tuple[str, DatasetKind]:
+    dataset = name.lower() if isinstance(name, str) else ""
+    for kind in graders:
+        if kind in dataset:
+            return dataset, kind
+    raise DatasetError(f"{where}: dataset {name!r}, there are graders for {', '.join(graders)}")

@@ -1,0 +1,231 @@
+"""One call of the evaluator, from its options to printout, files and result."""
+
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence, Sized
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.config.benchmark import Benchmark, load_benchmark
+from harness.dataset.table import is_binary_table
+from harness.errors import ConfigError, GradingError
+from harness.files import RUN_RECORD
+from harness.grading.decoding.output_sources import Outputs, open_outputs
+from harness.grading.evaluation.evaluate import Evaluation, evaluate
+from harness.grading.evaluation.pass_criteria import (
+    TargetResult,
+    absent_modules,
+    check_target,
+    require_metrics,
+)
+from harness.grading.evaluation.references import Reference, load_references
+from harness.grading.evaluation_options import EvaluationOptions, Rules
+from harness.grading.graders.grader import (
+    LIVECODEBENCH,
+    DatasetKind,
+    GraderWithTasks,
+    SandboxedTaskRunner,
+    TaskOptions,
+    TaskRunner,
+)
+from harness.grading.graders.grader_sets import GraderSet, graders_of
+from harness.grading.graders.programs import ProgramRunner
+from harness.grading.livecodebench import packages
+from harness.grading.livecodebench.index import ProblemIndex
+from harness.grading.livecodebench.program_journal import journal_path
+from harness.grading.reports import result_file
+from harness.grading.reports.disagreements import write_report
+from harness.grading.reports.result_file import Json
+from harness.grading.reports.saved_outputs import save_outputs, write_evaluated
+from harness.grading.reports.scorecard import scorecard
+from harness.grading.sandbox.tiers import Sandbox
+from harness.grading.scoring.grade import BOTH_MODES, GradingMode, Progress
+from harness.progress.progress_files import ProgressFile
+from harness.progress.progress_line import ProgressBar
+from harness.text import legible, show
+
+_MODES: Mapping[Rules, Sequence[GradingMode]] = {
+    "official": (GradingMode.OFFICIAL,),
+    "strict": (GradingMode.STRICT,),
+    "both": BOTH_MODES,
+}
+
+
+def run(
+    options: EvaluationOptions, publish: Callable[[Path, Json], None] = lambda folder, result: None
+) -> bool:
+    """Grade, print, write the requested files; returns whether the target is met.
+
+    ``publish`` takes the folder of the log and the result, before the scorecard is printed.
+    Raises HarnessError for whatever cannot be graded.
+    """
+    _require_writable(
+        (options.output_file, options.evaluated_file, options.save_outputs, options.disagreements)
+    )
+    with ProgressFile(_run_folder(options)) as watched:
+        scored = _score(options, watched.show)
+        for warning in scored.result.foremost:  # they are seen on stderr if the scorecard goes to a file
+            print(legible(f"WARNING: {warning}"), file=sys.stderr)
+        _write_tables(options, scored)
+        summary = _summary(scored)
+        if options.output_file:
+            details = (
+                result_file.details(scored.evaluation.graded, scored.outputs) if options.verbose else None
+            )
+            result_file.write_result(options.output_file, summary | {"detailed_results": details})
+        publish(options.mlperf_log.parent, summary)
+        card = scorecard(scored.evaluation, scored.result, _difficulties(scored), options.disagreements)
+        print(legible(card))
+    return scored.result.is_met
+
+
+def kept_verdicts(options: EvaluationOptions) -> str:
+    """What an interrupted call keeps for the next one."""
+    journal = journal_path(options.output_file, options.mlperf_log)
+    verdicts = journal.read_bytes().count(b"\n") if journal.is_file() else 0
+    if not verdicts:
+        return "no program was graded yet"
+    return f"{journal} keeps {verdicts} verdicts on programs, and the same command continues from there"
+
+
+def _run_folder(options: EvaluationOptions) -> Path | None:
+    """The folder of the run that is graded, where ``report.py watch`` looks."""
+    files = filter(None, (options.mlperf_log, options.output_file))
+    return next((file.parent for file in files if (file.parent / RUN_RECORD).is_file()), None)
+
+
+@dataclass(frozen=True, slots=True)
+class _ScoredLog:
+    """A scored log, and what its reports show beside the score."""
+
+    outputs: Outputs
+    references: Sequence[Reference]
+    evaluation: Evaluation
+    result: TargetResult
+    sandbox: Sandbox | None
+    tests: ProblemIndex | None
+    """The tests of the programs, where programs ran."""
+
+
+def _score(options: EvaluationOptions, watched: Progress) -> _ScoredLog:
+    benchmark = load_benchmark(options.benchmark, options.round)
+    graders = graders_of(benchmark.name)
+    require_metrics(benchmark, graders)
+    modes = _modes(options, graders)
+    outputs, references = _read(options, benchmark)
+    runners = _runners(references, graders, options, benchmark)
+    repeats = benchmark.dataset(accuracy=True).repeats
+    with ProgressBar(sys.stderr) as bar:
+
+        def progress(done: int, total: int, what: str) -> None:
+            bar.show(done, total, what)
+            watched(done, total, what)
+
+        evaluation = evaluate(outputs, references, graders, modes, repeats, progress, runners)
+    sandbox = next((one.sandbox for one in runners.values() if isinstance(one, SandboxedTaskRunner)), None)
+    programs = runners.get(LIVECODEBENCH)
+    tests = ProblemIndex(programs.execution.index) if isinstance(programs, ProgramRunner) else None
+    result = check_target(evaluation, benchmark, sandbox)
+    return _ScoredLog(outputs, references, evaluation, result, sandbox, tests)
+
+
+def _summary(scored: _ScoredLog) -> Json:
+    """The result without the details of samples."""
+    summary = result_file.result(scored.evaluation, scored.result, scored.sandbox, details=None)
+    if scored.tests is None:
+        return summary
+    absent = dict(absent_modules(scored.evaluation))
+    return summary | {"programs": {"packages": packages.versions(), "absent_modules": absent}}
+
+
+def _read(options: EvaluationOptions, benchmark: Benchmark) -> tuple[Outputs, Sequence[Reference]]:
+    """The outputs and their references; notes on the outputs go to stderr. Raises HarnessError."""
+    source = options.mlperf_log
+    if not source.is_file():
+        raise GradingError(f"{source}: no such file; pass mlperf_log_accuracy.json or a table of outputs")
+    if options.reference_data is None and not is_binary_table(source):
+        raise ConfigError(
+            f"{source}: a log has no true answers; add --reference-data (eval_accuracy.py: --dataset-file) "
+            "with the dataset of the run"
+        )
+    found, notes = open_outputs(source, benchmark, options.tokenizer)
+    for note in notes:
+        show(f"{source}: {note}", file=sys.stderr)
+    references = load_references(options.references, benchmark)
+    if isinstance(found, Sized) and len(found) != len(references):
+        raise GradingError(
+            f"{source}: {len(found)} rows, {options.references} has {len(references)}; omit "
+            "--reference-data where the table has the true answers itself"
+        )
+    return found, references
+
+
+def _write_tables(options: EvaluationOptions, scored: _ScoredLog) -> None:
+    """The requested files of single outputs."""
+    graded, outputs = scored.evaluation.graded, scored.outputs
+    if options.save_outputs:
+        save_outputs(options.save_outputs, graded, outputs)
+    if options.disagreements:
+        line, remarks = scored.result.line, scored.evaluation.remarks
+        write_report(options.disagreements, graded, outputs, line, scored.tests, remarks)
+    if options.evaluated_file:
+        write_evaluated(options.evaluated_file, options.references, graded, outputs)
+        show(f"{options.evaluated_file}: the rows with their grades", file=sys.stderr)
+
+
+def _modes(options: EvaluationOptions, graders: GraderSet) -> Sequence[GradingMode]:
+    """The requested modes that the graders have. Raises ConfigError where there is none."""
+    modes = [mode for mode in _MODES[options.mode] if mode in graders.modes]
+    if not modes:
+        raise ConfigError(
+            f"--mode {options.mode}: --benchmark {options.benchmark} has official rules only; omit --mode"
+        )
+    return modes
+
+
+def _runners(
+    references: Sequence[Reference], graders: GraderSet, options: EvaluationOptions, benchmark: Benchmark
+) -> dict[DatasetKind, TaskRunner]:
+    """The runner of each kind that has references and needs one."""
+    truths: dict[DatasetKind, list[str]] = {}
+    for reference in references:
+        truths.setdefault(reference.kind, []).append(reference.truth)
+    task_options = TaskOptions(
+        references=options.references,
+        dataset=benchmark.dataset(accuracy=True),
+        journal=journal_path(options.output_file, options.mlperf_log),
+        lcb_data=options.lcb_data,
+        workers=options.num_lcb_workers,
+        restart=options.restart,
+        allow_unsandboxed=options.allow_unsandboxed,
+    )
+    return {
+        kind: grader.prepare(truths[kind], task_options)
+        for kind, grader in graders.by_kind.items()
+        if kind in truths and isinstance(grader, GraderWithTasks)
+    }
+
+
+def _difficulties(scored: _ScoredLog) -> dict[str, str]:
+    """Difficulty of each programming problem by question_id, where the release states it."""
+    if scored.tests is None:
+        return {}
+    names = {row.truth for row in scored.references if row.kind == LIVECODEBENCH}
+    found = {name: scored.tests.find(name) for name in sorted(names)}
+    return {name: facts.difficulty for name, facts in found.items() if facts and facts.difficulty}
+
+
+def _require_writable(files: Sequence[Path | None]) -> None:
+    """Raises GradingError for a file that cannot be written, before the time for grading is spent."""
+    for file in filter(None, files):
+        if not file.parent.is_dir():
+            raise GradingError(
+                f"{file}: there is no folder {file.parent}; create it, or choose another place"
+            )
+        try:
+            with tempfile.TemporaryFile(dir=file.parent):
+                pass
+        except OSError as error:
+            raise GradingError(
+                f"{file}: cannot be written ({error.strerror}); choose another place"
+            ) from error

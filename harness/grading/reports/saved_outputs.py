@@ -1,0 +1,153 @@
+"""Tables of graded outputs: --save-outputs, and the rows that eval_accuracy.py writes.
+
+Both are parquet, or a pickled DataFrame if the file is named so.
+"""
+
+import itertools
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness.dataset.extended_table import NewColumn, write_extended
+from harness.dataset.table import open_table
+from harness.errors import GradingError
+from harness.files import PICKLE_SUFFIXES
+from harness.grading.decoding.output_sources import IDS, LENGTH, TEXT, Outputs
+from harness.grading.evaluation.evaluate import GradedSample
+from harness.grading.scoring.grade import EXACT_MATCH, GradingMode
+
+ANSWER, ACCURACY = "extracted_answer", "prompt_accuracy"  # the columns, as upstream names them
+_BATCH = 64
+
+OutputRow = dict[str, Any]
+
+
+def save_outputs(path: Path, graded: Sequence[GradedSample], outputs: Outputs) -> None:
+    """Write one row for each sample that has an output, in the order of qsl_idx. Raises GradingError.
+
+    Parquet is written in batches and needs little memory; a pickle is built in memory.
+    """
+    rows = (_row(sample, outputs) for sample in graded if sample.has_output)
+    try:
+        if path.suffix.lower() in PICKLE_SUFFIXES:
+            _write_pickle(path, rows)
+        else:
+            _write_parquet(path, rows)
+    except OSError as error:
+        raise GradingError(f"{path}: cannot be written ({error}); choose another --save-outputs") from error
+
+
+def _row(sample: GradedSample, outputs: Outputs) -> OutputRow:
+    assert sample.logged is not None
+    place = sample.logged.offset, sample.logged.size
+    row: OutputRow = {
+        "qsl_idx": sample.qsl_idx,
+        "seq_id": sample.logged.seq_id,
+        "dataset": sample.reference.dataset,
+        "ground_truth": sample.reference.truth,
+        "model_output": outputs.text(*place).encode("utf-8", "replace").decode(),
+        "output_token_ids": outputs.ids(*place),
+    }
+    for mode, grade in sample.grades.items():
+        prefix = "" if mode is GradingMode.OFFICIAL else "strict_"
+        row[f"{prefix}extracted_answer"] = grade.answer
+        row[f"{prefix}is_correct"] = grade.correct
+        row[f"{prefix}evaluation_details"] = f"{grade.reason} {grade.detail}".strip()
+        scores = {f"{prefix}{name}": float(score) for name, score in grade.scores.items()}
+        scores.pop(f"{prefix}{EXACT_MATCH}", None)  # is_correct has it
+        row |= scores
+    if sample.remarks is not None:
+        row["remarks"] = " ".join(sample.remarks)
+    return row
+
+
+def _write_parquet(path: Path, rows: Iterator[OutputRow]) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    first = next(rows)
+    schema = _schema(first)
+    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+        everything = itertools.chain([first], rows)
+        while batch := list(itertools.islice(everything, _BATCH)):
+            writer.write_table(pa.Table.from_pylist(batch, schema))
+
+
+def _schema(row: OutputRow) -> Any:
+    import pyarrow as pa
+
+    kinds = {"qsl_idx": pa.int64(), "seq_id": pa.int64(), "output_token_ids": pa.list_(pa.int32())}
+    kinds |= {name: pa.bool_() for name in row if name.endswith("is_correct")}
+    kinds |= {name: pa.float64() for name, value in row.items() if isinstance(value, float)}
+    return pa.schema([(name, kinds.get(name, pa.string())) for name in row])
+
+
+def _write_pickle(path: Path, rows: Iterator[OutputRow]) -> None:
+    """A call of pandas.DataFrame with a dict of columns: any version of pandas reads it, none is needed here.
+
+    The dict's own pickle, without its header and its STOP, stands between the name and the call (protocol 3
+    has no frames around it).
+    """
+    columns: dict[str, list[Any]] = {}
+    for row in rows:
+        for name, value in row.items():
+            plain = value.tolist() if isinstance(value, np.ndarray) else value
+            columns.setdefault(name, []).append(plain)
+    body = pickle.dumps(columns, protocol=3)[2:-1]
+    call = (
+        pickle.PROTO + b"\x03",
+        pickle.GLOBAL + b"pandas\nDataFrame\n",
+        body,
+        pickle.TUPLE1,
+        pickle.REDUCE,
+    )
+    path.write_bytes(b"".join((*call, pickle.STOP)))
+
+
+# --- the references' rows with their grades ----------------------------------------------------
+
+
+def write_evaluated(path: Path, references: Path, graded: Sequence[GradedSample], outputs: Outputs) -> None:
+    """Write every row of ``references`` with its official grade, the strict one where it alone was made.
+
+    The outputs of a log come with them; a table of outputs has them. The grades of a sample without an entry
+    in the log are null. Raises GradingError if the file cannot be written.
+    """
+
+    def of_output(value: Callable[[GradedSample], Any]) -> Callable[[int], Any]:
+        return lambda index: None if graded[index].logged is None else value(graded[index])
+
+    columns = [
+        NewColumn(ANSWER, "string", of_output(lambda sample: _grade(sample).answer)),
+        NewColumn(ACCURACY, "float64", of_output(_accuracy)),
+    ]
+    table = open_table(references)
+    if TEXT not in table.names and IDS not in table.names:
+        columns = [
+            NewColumn(TEXT, "string", of_output(lambda sample: outputs.text(*_place(sample)))),
+            NewColumn(IDS, "ids", of_output(lambda sample: outputs.ids(*_place(sample)))),
+            NewColumn(LENGTH, "int32", of_output(lambda sample: sample.logged and sample.logged.tokens)),
+            *columns,
+        ]
+    try:
+        write_extended(path, table, range(len(graded)), columns)
+    except OSError as error:
+        raise GradingError(f"{path}: cannot be written ({error}); choose another --output-file") from error
+
+
+def _grade(sample: GradedSample) -> Any:
+    return sample.grades.get(GradingMode.OFFICIAL) or sample.grades[GradingMode.STRICT]
+
+
+def _accuracy(sample: GradedSample) -> float | None:
+    """100 or 0; null for a text metric."""
+    correct = _grade(sample).correct
+    return None if correct is None else 100.0 * correct
+
+
+def _place(sample: GradedSample) -> tuple[int, int]:
+    assert sample.logged is not None  # asked for samples with an output only
+    return sample.logged.offset, sample.logged.size

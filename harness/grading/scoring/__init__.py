@@ -1,0 +1,1 @@
+"""What grading results in: the grade of one output, and the score of all."""

@@ -1,0 +1,167 @@
+"""The grade of one output: its scores, and where there is one, right or wrong with its reason."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+from types import MappingProxyType
+
+Progress = Callable[[int, int, str], None]  # done, total, what
+
+
+class GradingMode(StrEnum):
+    """Official: the published rules, their mistakes included. Strict: what the output really answers."""
+
+    OFFICIAL = "official"
+    STRICT = "strict"
+
+
+BOTH_MODES: Sequence[GradingMode] = tuple(GradingMode)
+
+
+class Reason(StrEnum):
+    """The reason of a grade; "no answer" is not "wrong"."""
+
+    CORRECT = "correct"
+    WRONG = "wrong"
+    SCORED = "scored"
+    EMPTY = "empty"
+    LOOPING = "looping"
+    TRUNCATED = "truncated"
+    NO_FINAL = "no_final"
+    NO_ANSWER = "no_answer"
+    MISSING = "missing"
+    TIMEOUT = "timeout"
+    RUNTIME_ERROR = "runtime_error"
+    OUTPUT_LIMIT = "output_limit"
+    MEMORY_LIMIT = "memory_limit"
+    THREAD_LIMIT = "thread_limit"
+    FILE_LIMIT = "file_limit"
+    KILLED = "killed"
+    SANDBOX_LOST = "sandbox_lost"
+
+    @property
+    def meaning(self) -> str:
+        """One sentence for a reader of a report."""
+        return _MEANINGS[self]
+
+
+_OWN_LIMIT = "a limit of our sandbox, which the official runner does not have"
+_MEANINGS: Mapping[Reason, str] = MappingProxyType(
+    {
+        Reason.CORRECT: "The answer is right.",
+        Reason.WRONG: "There is an answer, and it is not the true one; a program failed a test.",
+        Reason.SCORED: "A text metric, which is neither right nor wrong.",
+        Reason.EMPTY: "The output has no token, or no text but white space.",
+        Reason.LOOPING: "The token limit ended the output while it repeated itself; it gives no answer.",
+        Reason.TRUNCATED: "The token limit ended the output before it gave an answer.",
+        Reason.NO_FINAL: "The output ended by itself and has no final part (gpt-oss: the final channel; "
+        "DeepSeek: the text after its thoughts).",
+        Reason.NO_ANSWER: "The output ended by itself, and nothing in the part that is read is an answer.",
+        Reason.MISSING: "The log has no entry for the sample, or its row of the table has no output.",
+        Reason.TIMEOUT: "The program, or the comparison of a MATH-500 answer, took too long.",
+        Reason.RUNTIME_ERROR: "The program ended with an error.",
+        Reason.OUTPUT_LIMIT: f"The program printed too much: {_OWN_LIMIT}.",
+        Reason.MEMORY_LIMIT: f"The program needed too much memory: {_OWN_LIMIT}.",
+        Reason.THREAD_LIMIT: f"The program started too many threads: {_OWN_LIMIT}.",
+        Reason.FILE_LIMIT: f"The program opened too many files: {_OWN_LIMIT}.",
+        Reason.KILLED: "A signal ended the process of the program.",
+        Reason.SANDBOX_LOST: "The program gave no result twice: a failure of the machine, perhaps not of the "
+        "program.",
+    }
+)
+
+
+# Limits of the sandbox, which the official runner does not have.
+SANDBOX_LIMITS = (Reason.MEMORY_LIMIT, Reason.OUTPUT_LIMIT, Reason.THREAD_LIMIT, Reason.FILE_LIMIT)
+
+
+class Total(Enum):
+    """The ways in which the scores of all samples become the value of a metric."""
+
+    PERCENT = "100 times the mean; the repeats of a data set count as one sample"
+    SUM = "the sum"
+    PERCENT_OF_LOGGED = "the mean of 100 times the scores; every sample counts once"
+    TOKENS = "the mean number of token ids that the log has for a sample"
+    ENTRIES = "the number of samples that the log has"
+
+
+@dataclass(frozen=True, slots=True)
+class AccuracyMetric:
+    """A metric: how it is computed from the scores, and how its official evaluator prints it."""
+
+    total: Total
+    decimals: int | None
+    """The decimals that are printed; None: all."""
+    quoted: bool = False
+    """Whether the number is printed as a string."""
+
+
+EXACT_MATCH = "exact_match"
+# The metrics of graders whose grades are right or wrong.
+RIGHT_OR_WRONG: Mapping[str, AccuracyMetric] = MappingProxyType(
+    {EXACT_MATCH: AccuracyMetric(Total.PERCENT, 3)}
+)
+# The same for an evaluator that takes means over the log, as deepseek-r1's does.
+OF_LOGGED: Mapping[str, AccuracyMetric] = MappingProxyType(
+    {
+        EXACT_MATCH: AccuracyMetric(Total.PERCENT_OF_LOGGED, None),
+        "tokens_per_sample": AccuracyMetric(Total.TOKENS, None),
+        "num-samples": AccuracyMetric(Total.ENTRIES, 0),
+    }
+)
+RIGHT: Mapping[str, float] = MappingProxyType({EXACT_MATCH: 1.0})
+WRONG: Mapping[str, float] = MappingProxyType({EXACT_MATCH: 0.0})
+
+
+@dataclass(frozen=True, slots=True)
+class FailedTest:
+    """The first test that a program failed."""
+
+    number: int
+    """Counted from 0."""
+    output: str
+    """The start of what the program printed or returned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grade:
+    """The grade of one output by the rules of one mode."""
+
+    scores: Mapping[str, float]
+    """The scores by metric."""
+    correct: bool | None
+    """Right or wrong; None for a text metric, which is neither."""
+    answer: str | None
+    """The answer that was found in the output; None: none."""
+    reason: Reason
+    detail: str = ""
+    """One line of evidence."""
+    raced: bool = False
+    """Whether a program both passed and failed on the same tests."""
+    starved: bool = False
+    """Whether a program ran out of time because other programs had the processors."""
+    failed: FailedTest | None = None
+    """The first test that a program failed."""
+    read: str = ""
+    """The text of the output that the answer was taken from; empty: not recorded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Work for a task runner, which grades once the log is read. Equal tasks are graded once."""
+
+
+def answered(answer: str, correct: bool, read: str = "") -> Grade:
+    """The grade of an answer that was found; ``read`` is the field of Grade."""
+    reason = Reason.CORRECT if correct else Reason.WRONG
+    return Grade(RIGHT if correct else WRONG, correct, answer, reason, read=read)
+
+
+def unanswered(reason: Reason) -> Grade:
+    """The grade where there is no answer to compare."""
+    return Grade(WRONG, False, None, reason)
+
+
+def scored(scores: Mapping[str, float], text: str | None = None) -> Grade:
+    """The grade of a text metric; ``text`` is the part of the output that was compared."""
+    return Grade(scores, None, text, Reason.SCORED)

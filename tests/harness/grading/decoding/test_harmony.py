@@ -1,0 +1,41 @@
+"""A final section that is located on token ids is the one that the official rule finds in the text."""
+
+import random
+import re
+
+import numpy as np
+import pytest
+
+from harness.dataset import tokenizer
+from harness.grading.decoding.harmony import HarmonyOutput, HarmonyText
+
+MARKERS = ("<|channel|>final<|message|>", "<|channel|>analysis<|message|>", "<|end|>", "<|return|>")
+PIECES = ("|>", "|", ">", "<", "final", "<|channel|>", " 12", "x", "a|b", "\u00e9", "\n", "9" * 80)
+
+
+def cut_at_random(text: str, rng: random.Random) -> list[int]:
+    """Ids of the text in tokens that the encoder would not choose; some markers are spelled out."""
+    ids: list[int] = []
+    for part in re.split(r"(<\|(?:channel|message|end|return)\|>)", text):
+        if part in tokenizer.SPECIAL and rng.random() < 0.9:
+            ids.append(tokenizer.SPECIAL[part])
+            continue
+        rest = part.encode()
+        while rest:
+            sizes = [size for size in range(1, 12) if rest[:size] in tokenizer.ranks()]
+            size = rng.choice(sizes)
+            ids.append(tokenizer.ranks()[rest[:size]])
+            rest = rest[size:]
+    return ids
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_official_section_is_that_of_the_text(seed: int) -> None:
+    rng, sections = random.Random(seed), []
+    for _ in range(60):
+        text = "".join(rng.choices((*PIECES, *MARKERS * 2), k=rng.randrange(1, 20)))
+        ids = cut_at_random(text, rng)
+        output, whole = HarmonyOutput(np.array(ids, np.int32)), HarmonyText(tokenizer.decode(ids))
+        assert (output.text, output.official_final) == (whole.text, whole.official_final)
+        sections.append(output.official_final)
+    assert None in sections and any(sections)

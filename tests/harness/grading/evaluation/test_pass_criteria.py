@@ -1,0 +1,92 @@
+"""The line of the verdict: the metric that it names is the one that decides."""
+
+import re
+
+import pytest
+
+from harness.config.benchmark import load_benchmark
+from harness.files import ROOT
+from harness.grading.evaluation.pass_criteria import MetricResult, TargetResult
+from harness.grading.scoring.accuracy_score import MetricValue, Score
+from harness.grading.scoring.grade import GradingMode, Reason
+
+OSS, R1, LLAMA = "gpt-oss-120b", "deepseek-r1", "llama3.1-8b"
+ROUGE = {"rouge1": 38.7, "rouge2": 16.0, "rougeL": 24.5, "rougeLsum": 35.9, "gen_len": 8167644}
+
+LINES = [
+    (
+        OSS,
+        {"exact_match": 83.451},
+        0,
+        "PASS",
+        "exact_match 83.451 is at least 82.2987 (99 % of 83.13), margin +1.152",
+    ),
+    (OSS, {"exact_match": 70.0}, 0, "FAIL", "exact_match 70 is below 82.2987 (99 % of 83.13)"),
+    # 82.298696 would be printed as 82.299, which the checker accepts: the value itself does not pass.
+    (OSS, {"exact_match": 82.298696}, 0, "FAIL", "exact_match 82.298696 is below 82.2987 (99 % of 83.13)"),
+    (
+        R1,
+        {"exact_match": 90.0, "tokens_per_sample": 3000.5},
+        0,
+        "FAIL",
+        "tokens_per_sample 3000.5 is below 3497.6047 (90 % of 3886.2274); exact_match met its own",
+    ),
+    (
+        R1,
+        {"exact_match": 90.0, "tokens_per_sample": 5000.0},
+        0,
+        "FAIL",
+        "tokens_per_sample 5000 is above 4274.8501 (110 % of 3886.2274); exact_match met its own",
+    ),
+    (
+        R1,
+        {"exact_match": 90.0, "tokens_per_sample": 3800.0},
+        3,
+        "FAIL",
+        "3 samples have no entry in the log; exact_match, tokens_per_sample met theirs",
+    ),
+    (
+        LLAMA,
+        {**ROUGE, "rouge1": 70.7128, "gen_len": 250640},
+        0,
+        "FAIL",
+        "gen_len 250640 is below 7350879.6 (90 % of 8167644); rouge1, rouge2, rougeL, rougeLsum met theirs",
+    ),
+    (
+        LLAMA,
+        ROUGE,
+        0,
+        "PASS",
+        "rouge1 38.7 is at least 38.3914 (99 % of 38.7792), margin +0.309; "
+        "rouge2, rougeL, rougeLsum, gen_len met theirs",
+    ),
+    (
+        LLAMA,
+        {**ROUGE, "rouge1": 30.0, "rouge2": 10.0},
+        0,
+        "FAIL",
+        "rouge1 30 is below 38.3914 (99 % of 38.7792); rouge2 10 is below 15.7484 (99 % of 15.9075); "
+        "rougeL, rougeLsum, gen_len met theirs",
+    ),
+]
+
+
+@pytest.mark.parametrize(("benchmark", "values", "lacks", "verdict", "said"), LINES)
+def test_the_verdict_and_its_metric_belong_together(benchmark, values, lacks, verdict, said):
+    rules = load_benchmark(benchmark).accuracy
+    metrics = tuple(
+        MetricResult(name, MetricValue(value, 3 if benchmark == OSS else None), rules[name])
+        for name, value in values.items()
+    )
+    result = TargetResult(GradingMode.OFFICIAL, Score(1, {}, {}), metrics, lacks)
+    assert (result.line, result.is_met) == (
+        f"Target {verdict} by the official rules: {said}",
+        verdict == "PASS",
+    )
+
+
+def test_every_reason_has_a_meaning_and_stands_in_the_guide():
+    guide = (ROOT / "docs" / "guide" / "accuracy.md").read_text()
+    for reason in Reason:
+        assert reason.meaning.endswith(".")
+        assert re.search(rf"\| `{reason}` \| {re.escape(reason.meaning)} \|", guide), reason
