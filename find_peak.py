@@ -29,7 +29,7 @@ def _search(options: "SearchOptions") -> int:
     from harness.errors import ConfigError
     from harness.peak.search.search_console import SearchConsole
     from harness.peak.search.search_page import write_peak_page
-    from harness.report.command import write_report_of
+    from harness.report.report_command import write_report_of
     from sut.peak.offline import find_offline_rate
     from sut.peak.search import find_peak
 

@@ -23,7 +23,7 @@ def _run(options: "ReportOptions") -> int:
 
     with interruptible():
         # Everything heavy is imported only when there is something to show.
-        from harness.report.command import run
+        from harness.report.report_command import run
 
         run(options)
     return EXIT_VALID

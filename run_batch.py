@@ -28,7 +28,7 @@ def _run(options: "BatchOptions | TalkOptions | FileOptions") -> int:
         from sut.rows.talk import talk
 
         return talk(options)
-    from harness.batch.command import run
+    from harness.batch.file_commands import run
 
     return run(options)
 
@@ -36,7 +36,7 @@ def _run(options: "BatchOptions | TalkOptions | FileOptions") -> int:
 def _answer(options: "BatchOptions") -> int:
     from harness.batch.batch_console import BatchConsole
     from harness.batch.batch_plan import resolve_batch
-    from sut.rows.run import run_rows
+    from sut.rows.run_rows import run_rows
     from sut.supervisor.metrics_port import metrics_port
 
     batch = resolve_batch(options)

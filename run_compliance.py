@@ -35,7 +35,7 @@ def _run(options: "ComplianceOptions | VerifyOptions") -> int:
             record = run(plan, on_plan=console.plan, on_progress=console.progress, on_line=on_line)
             console.finish(record)
             if with_report and not plan.client.dry_run:
-                from harness.report.command import write_report_of
+                from harness.report.report_command import write_report_of
 
                 write_report_of(record)
         return record

@@ -23,7 +23,7 @@ def _run(options: "EvalOptions") -> int:
     from harness.rows.eval_plan import resolve_eval_plan
     from harness.rows.eval_result import OutputTable
     from harness.rows.rows_console import EvalConsole
-    from sut.rows.run import run_rows
+    from sut.rows.run_rows import run_rows
     from sut.supervisor.metrics_port import metrics_port
 
     console = EvalConsole(sys.argv)

@@ -30,7 +30,7 @@ def _run(options: "RunOptions") -> int:
         record = run(plan, on_plan=console.plan, on_progress=console.progress, on_line=on_line)
     exit_code = console.finish(record)
     if options.report and not options.dry_run:
-        from harness.report.command import write_report_of
+        from harness.report.report_command import write_report_of
 
         write_report_of(record)
     return exit_code

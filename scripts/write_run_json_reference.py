@@ -20,8 +20,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from harness.config.plans import ClientPlan, RunPlan  # noqa: E402
-from harness.record.resolved_plan import Settled  # noqa: E402
 from harness.record.run_record import RunRecord  # noqa: E402
+from harness.record.settled import Settled  # noqa: E402
 
 PAGE = ROOT / "docs/reference/run_json.md"
 MARK = "<!-- below: written by scripts/write_run_json_reference.py -->"

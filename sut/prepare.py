@@ -7,7 +7,7 @@ from harness.config.client_plan import MOST_WORKERS
 from harness.config.plans import ClientPlan
 from harness.dataset.samples import SampleSet
 from harness.errors import ConfigError
-from harness.record.resolved_plan import Placement, ServerInfo, running_limit
+from harness.record.settled import Placement, ServerInfo, running_limit
 from sut.processes.machine_limits import check_workers, machine_limits
 from sut.servers.discovery import Servers
 from sut.servers.server_checks import (

@@ -13,7 +13,7 @@ from harness.config.plans import RunPlan
 from harness.dataset.samples import SampleSet, load_samples, prompt_efforts
 from harness.errors import ConfigError
 from harness.files import AUDIT_CONFIG
-from harness.record.resolved_plan import Settled
+from harness.record.settled import Settled
 from sut.prepare import PreparedClient
 
 # LoadGen's own rates: queries (Server) or samples (Offline) each second, ms of a query in SingleStream.

@@ -14,8 +14,8 @@ from harness.files import ACCURACY_RESULT, REQUESTS, RUN_RECORD, SUMMARY
 from harness.record.journal import QUERY_ROW, Rows
 from harness.record.outcome import FailureKind
 from harness.record.requests_table import requests_table, write_requests
-from harness.record.resolved_plan import Settled
 from harness.record.run_record import ReplicaNetwork, RunRecord
+from harness.record.settled import Settled
 
 # Of a server run of the embedded engine with configs/quick.conf: INVALID, for the engine was too slow. Its
 # warnings have the field's earlier name.

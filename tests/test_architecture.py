@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import graphlib
 import os
 import subprocess
 import sys
@@ -142,6 +143,46 @@ RULES = {
 def test_rule(rule):
     paths, forbidden, exceptions = RULES[rule]
     assert offenders(paths(), forbidden) == exceptions
+
+
+@functools.cache
+def imported_files():
+    """The files of the project that each of its files imports, by name; packages stand for their __init__."""
+    named = {}
+    for path in [*program(), *modules("pytorch")]:
+        name = relative(path).removesuffix(".py").replace("/", ".").removesuffix(".__init__")
+        named[name] = relative(path)
+    found = {}
+    for path in program():
+        parts = {part for name in imports(path) for part in (name, name.rpartition(".")[0])}
+        found[relative(path)] = {named[part] for part in parts & named.keys()} - {relative(path)}
+    return found
+
+
+def circle(graph):
+    """The members of a circle, or nothing."""
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        return error.args[1]
+    return []
+
+
+def test_no_circle_of_files():
+    assert circle(imported_files()) == []
+
+
+def test_no_circle_of_packages():
+    """Whoever reads a package needs to know those below it, never itself by way of them."""
+    graph = {}
+    for path, others in imported_files().items():
+        below = {other.rpartition("/")[0] for other in others if not other.endswith("__init__.py")}
+        graph.setdefault(path.rpartition("/")[0], set()).update(below)
+    assert circle({package: others - {package} for package, others in graph.items()}) == []
+
+
+def test_a_circle_is_found():
+    assert set(circle({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}})) == {"a", "b", "c"}
 
 
 def test_the_reference_server_shadows_no_package():

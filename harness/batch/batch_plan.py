@@ -30,7 +30,7 @@ _MOST_TOKEN_BYTES = 128  # the longest token of o200k, 128 spaces
 
 @dataclass(frozen=True, slots=True)
 class PromptBatch:
-    """A plan with the prompts that it sends, and the file of their answers (sut.rows.run.RowFiles)."""
+    """A plan with the prompts that it sends, and the file of their answers (sut.rows.run_rows.RowFiles)."""
 
     plan: EvalPlan
     samples: SampleSet

@@ -12,18 +12,18 @@ from typing import TypeVar
 
 from harness.cli.signals import blocked_in_children
 
-Item = TypeVar("Item")
-Result = TypeVar("Result")
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 
 
 @contextmanager
 def computing(
-    work: Callable[[Item], Result],
-    items: Iterable[Item],
+    work: Callable[[_Item], _Result],
+    items: Iterable[_Item],
     processes: int,
     at_a_time: int,
     begin: Callable[[], None] | None = None,
-) -> Iterator[Iterator[Result]]:
+) -> Iterator[Iterator[_Result]]:
     """The results of ``work`` for all items, in order; each process calls ``begin`` first.
 
     A process takes ``at_a_time`` items. If the block raises, items that none has taken are dropped, and those

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from harness.config.plans import ClientPlan
-from harness.record.resolved_plan import Settled
+from harness.record.settled import Settled
 
 SCHEMA = 1
 

@@ -23,8 +23,8 @@ from harness.loadgen_logs.summary_and_detail import LoadgenSummary
 from harness.record.migration import SCHEMA, file_fields, in_file, record_fields
 from harness.record.provenance import Provenance
 from harness.record.replica_figures import ReplicaBalance
-from harness.record.resolved_plan import ServerInfo, Settled
 from harness.record.server_changes import ServerChange
+from harness.record.settled import ServerInfo, Settled
 
 Result = Literal["VALID", "INVALID", "INTERRUPTED"]
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.record.journal import Rows, read_journal
-from harness.record.resolved_plan import ServerInfo
+from harness.record.settled import ServerInfo
 from harness.text import counted
 
 Named = dict[str, str | int]

@@ -20,8 +20,8 @@ from harness.errors import EXIT_VALID
 from harness.loadgen_logs.summary_and_detail import LoadgenSummary, result_lines
 from harness.progress.progress_line import ProgressPrinter, ProgressSnapshot
 from harness.record.replica_figures import ReplicaBalance
-from harness.record.resolved_plan import ServerInfo
 from harness.record.run_record import Distribution, RunRecord, RunVerdict, Statistics
+from harness.record.settled import ServerInfo
 from harness.report.next_step import next_step
 from harness.text import aligned, duration, labelled, milliseconds, printable
 

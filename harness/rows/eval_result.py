@@ -85,7 +85,7 @@ class OutputTexts:
 
 
 class OutputTable:
-    """The rows of a dataset, and the table of them with their answers (sut.rows.run.RowFiles)."""
+    """The rows of a dataset, and the table of them with their answers (sut.rows.run_rows.RowFiles)."""
 
     def __init__(self, plan: EvalPlan) -> None:
         self._plan = plan

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from harness.progress.progress_line import ProgressBar, ProgressPrinter, ProgressSnapshot
-from harness.record.resolved_plan import ServerInfo
+from harness.record.settled import ServerInfo
 from harness.report.next_step import resuming_command, scoring_command
 from harness.report.run_console import DRY_RUN, served_by, server_lines
 from harness.rows.eval_plan import EvalPlan
@@ -15,7 +15,7 @@ from harness.text import labelled, show
 
 
 class RowsConsole(ABC):
-    """Prints a run of rows to stdout while it lasts (sut.rows.run.RowsWatcher)."""
+    """Prints a run of rows to stdout while it lasts (sut.rows.run_rows.RowsWatcher)."""
 
     ROWS: ClassVar[str]
     """what is answered"""

@@ -16,7 +16,7 @@ from typing import Any, NoReturn, Protocol
 
 from harness.errors import ConfigError
 from harness.record.outcome import FailureKind
-from harness.record.resolved_plan import Cpus
+from harness.record.settled import Cpus
 from sut.ipc.counters import FIRST_FAILURE, Counter, CounterBoard
 from sut.ipc.messages import FIRST, TokenMessage, TokenMessageReader
 from sut.issuers.dispatcher import Dispatcher, WorkerChannel

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness.errors import ServerError
-from harness.record.resolved_plan import ServerInfo
 from harness.record.server_metrics import QUANTITIES, values_of
+from harness.record.settled import ServerInfo
 from sut.servers.health import ask_health, ask_work
 from sut.servers.info_client import InfoClient, WaitNotices
 

@@ -25,8 +25,8 @@ from harness.peak.ladder.steps import Step
 from harness.record.journal import JournalTail, Rows, failure_reasons
 from harness.record.output_dir import check_free, free_reserve, locked, move_aside_existing
 from harness.record.provenance import gather_provenance
-from harness.record.resolved_plan import ServerInfo, running_limit
 from harness.record.server_changes import ServerChange
+from harness.record.settled import ServerInfo, running_limit
 from sut.drive import Death, asked_again, preflight, recheck_of, servers_of
 from sut.ipc.counters import Counter
 from sut.ipc.request_store import render_requests

@@ -15,8 +15,8 @@ from harness.peak.search.offline_rate import OfflineRate, full_rate, offline_rat
 from harness.progress.progress_line import ProgressSnapshot
 from harness.record.journal import read_journal
 from harness.record.output_dir import locked, move_aside_existing
-from harness.record.resolved_plan import running_limit
 from harness.record.run_record import RunRecord
+from harness.record.settled import running_limit
 from sut.peak.prober import interruption, search_run
 from sut.run import run
 

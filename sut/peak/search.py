@@ -22,8 +22,8 @@ from harness.peak.search.schedule import Schedule
 from harness.peak.search.search_state import SearchState, check_same, identity_of, read_state
 from harness.progress.progress_line import ProgressSnapshot
 from harness.record.output_dir import locked, move_aside_existing
-from harness.record.resolved_plan import running_limit
 from harness.record.run_record import RunRecord
+from harness.record.settled import running_limit
 from harness.text import duration
 from sut.peak.prober import RunProber, search_run
 from sut.processes.machine_limits import machine_limits

@@ -11,7 +11,7 @@ from multiprocessing.context import SpawnProcess
 from typing import Any
 
 from harness.cli.signals import blocked_in_children
-from harness.record.resolved_plan import Cpus
+from harness.record.settled import Cpus
 
 _PR_SET_PDEATHSIG = 1
 

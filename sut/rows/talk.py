@@ -22,7 +22,7 @@ from harness.config.server_urls import parse_server_urls
 from harness.dataset.tokenizer import encode
 from harness.errors import EXIT_VALID, ConfigError, RunError
 from harness.record.outcome import Failure, Outcome
-from harness.record.resolved_plan import ServerInfo
+from harness.record.settled import ServerInfo
 from sut.client.client import HttpClient
 from sut.client.connections import Request
 from sut.client.endpoint import resolve_endpoint

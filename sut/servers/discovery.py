@@ -12,7 +12,7 @@ from harness.config.deadlines import PreflightLimits
 from harness.config.run_options import Backend
 from harness.config.server_urls import DNS, folded
 from harness.errors import HarnessError, ServerError, explained
-from harness.record.resolved_plan import ServerInfo
+from harness.record.settled import ServerInfo
 from harness.text import aligned, duration, printable
 from sut.servers.info_client import Calls, InfoClient, NotReadyError, WaitNotices
 from sut.servers.info_pages import SettingValues, ask_server

@@ -16,8 +16,8 @@ from pathlib import Path
 from harness.config.run_options import Backend
 from harness.config.server_urls import folded
 from harness.errors import HarnessError, ServerError
-from harness.record.resolved_plan import ServerInfo
 from harness.record.server_changes import ServerChange, differing, keep_change, no_longer_named
+from harness.record.settled import ServerInfo
 from sut.servers.info_client import Calls, InfoClient, NotReadyError, WaitNotices
 from sut.servers.info_pages import ask_server
 

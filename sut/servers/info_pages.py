@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from harness.config.run_options import Backend
 from harness.errors import ServerError
-from harness.record.resolved_plan import Router, ServerInfo
+from harness.record.settled import Router, ServerInfo
 from sut.servers.info_client import InfoClient, NotReadyError
 
 SettingValues = dict[str, str | int | float | bool]

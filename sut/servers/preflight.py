@@ -12,7 +12,7 @@ from harness.config.generation import SamplingParameters
 from harness.config.server_urls import folded
 from harness.errors import ServerError
 from harness.record.outcome import Failure, FailureKind, Outcome
-from harness.record.resolved_plan import ServerInfo
+from harness.record.settled import ServerInfo
 from sut.client.client import HttpClient
 from sut.client.connections import Request
 from sut.client.endpoint import Endpoint

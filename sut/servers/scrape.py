@@ -20,8 +20,8 @@ import httpx
 from harness.api_key import masked_text
 from harness.errors import machine_failure
 from harness.files import SERVER_METRICS, atomic_write
-from harness.record.resolved_plan import ServerInfo
 from harness.record.server_metrics import MOST_PAGE_BYTES, MetricsWriter, has_values
+from harness.record.settled import ServerInfo
 from harness.text import printable
 from sut.client.endpoint import tls_context
 from sut.servers.gpus import LocalGpus

@@ -12,7 +12,7 @@ from harness.config.benchmark import Benchmark
 from harness.config.generation import SamplingParameters
 from harness.config.server_urls import folded
 from harness.errors import ServerError
-from harness.record.resolved_plan import ServerInfo
+from harness.record.settled import ServerInfo
 from sut.servers.info_pages import GATEWAY, SettingValues
 
 # SGLang also passes on the tokens of unstreamed answers in steps of 50: with this interval, or a longer one,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from harness.config.loadgen_settings import Number
 from harness.config.plans import ClientPlan, RunPlan
-from harness.record.resolved_plan import Cpus, Placement
+from harness.record.settled import Cpus, Placement
 from sut.processes.machine_limits import SPARE_DESCRIPTORS, hard_descriptor_limit
 from sut.servers.naming import any_is_here
 

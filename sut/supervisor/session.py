@@ -19,8 +19,8 @@ from harness.files import JOURNAL_DIR
 from harness.record.answer_log import SavedAnswer
 from harness.record.journal import failure_reasons
 from harness.record.outcome import FailureKind
-from harness.record.resolved_plan import Placement
 from harness.record.run_record import ReplicaNetwork
+from harness.record.settled import Placement
 from sut.client.endpoint import Endpoint
 from sut.client.network_figures import Network, network_of_replicas
 from sut.ipc.counters import Counter, CounterBoard

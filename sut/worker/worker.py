@@ -32,7 +32,7 @@ from harness.errors import machine_failure
 from harness.record.answer_log import SavedAnswer
 from harness.record.journal import NOWHERE
 from harness.record.outcome import Completion, Failure, Outcome
-from harness.record.resolved_plan import Cpus
+from harness.record.settled import Cpus
 from sut.client.balance import Balance
 from sut.client.client import HttpClient
 from sut.client.connections import Request

@@ -6,7 +6,7 @@ import shlex
 import pytest
 
 from harness.config.benchmark import load_benchmark
-from harness.record.resolved_plan import ServerInfo
+from harness.record.settled import ServerInfo
 from harness.submission.building.readme import server_start
 from sut.servers.discovery import discover
 from sut.servers.info_pages import _SETTINGS

@@ -10,7 +10,7 @@ import tracemalloc
 import pytest
 
 from harness.errors import ServerError
-from harness.record.resolved_plan import ServerInfo
+from harness.record.settled import ServerInfo
 from sut.servers.discovery import discover
 from sut.servers.info_client import InfoClient
 from sut.servers.preflight import flush_caches

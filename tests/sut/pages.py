@@ -6,7 +6,7 @@ import pytest
 
 from harness.config.deadlines import PreflightLimits
 from harness.errors import ServerError
-from harness.record.resolved_plan import ServerInfo
+from harness.record.settled import ServerInfo
 from sut.client.endpoint import resolve_endpoint
 from sut.servers.discovery import discover, find_servers
 from tests.kit import listening, parameters, read_request, wire_of

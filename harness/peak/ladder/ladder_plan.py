@@ -17,7 +17,7 @@ from harness.config.run_options import ClientOptions
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
 from harness.peak.peak_options import LadderOptions
-from harness.record.resolved_plan import ServerInfo, running_limit
+from harness.record.settled import ServerInfo, running_limit
 
 FOLDER = "peak"  # below --output-dir
 _LADDER = "ladder"

@@ -12,7 +12,7 @@ from harness.config.generation import SamplingParameters
 from harness.errors import EXIT_INVALID, EXIT_VALID
 from harness.peak.ladder.steps import NOT_A_RESULT, Step
 from harness.record.provenance import Provenance
-from harness.record.resolved_plan import ServerInfo
+from harness.record.settled import ServerInfo
 from harness.text import milliseconds
 
 SLOWER = 1.1  # A replica is a straggler above so many times the median TPOT of all replicas.

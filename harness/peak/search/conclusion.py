@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from harness.peak.search.policy import Ended, History, Outcome, Policy, bracket, tally
+from harness.peak.search.policy import Ended, History, Policy, SearchEnd, bracket, tally
 from harness.peak.search.probe import Probe
 
 Boundary = Literal["smooth", "cliff"]
@@ -28,7 +28,7 @@ class Spread(msgspec.Struct, frozen=True):
 class Conclusion(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a search that has ended, or the state of one that has not."""
 
-    outcome: Outcome | Literal["INTERRUPTED", "ERROR"]
+    outcome: SearchEnd | Literal["INTERRUPTED", "ERROR"]
     why: str
     rate: float | None = None
     """`target_qps` to use: the highest rate that passed in more runs than it did not"""

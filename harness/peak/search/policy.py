@@ -70,7 +70,7 @@ class NextProbe(msgspec.Struct, frozen=True, tag="probe"):
     why: str
 
 
-Outcome = Literal["FOUND", "AT_LEAST", "NOTHING_PASSES", "BUDGET", "STOPPED"]
+SearchEnd = Literal["FOUND", "AT_LEAST", "NOTHING_PASSES", "BUDGET", "STOPPED"]
 
 
 class Ended(msgspec.Struct, frozen=True, tag="ended"):
@@ -79,7 +79,7 @@ class Ended(msgspec.Struct, frozen=True, tag="ended"):
     ``AT_LEAST``: no latency limit was reached, but one of this client. ``STOPPED``: none is possible.
     """
 
-    outcome: Outcome
+    outcome: SearchEnd
     why: str
 
 
@@ -320,7 +320,7 @@ class Policy:
         lower = high / (1 + self.tolerance * 2.0 ** max(_failed_in_a_row(history.probes) - 1, 0))
         return lower if aim is None else min(aim, lower)
 
-    def _confirmed(self, history: History, rate: float, outcome: Outcome, why: str = "") -> Action:
+    def _confirmed(self, history: History, rate: float, outcome: SearchEnd, why: str = "") -> Action:
         """The end where two runs at ``rate`` were VALID; else another one."""
         valid, invalid = tally(history.probes)[rate]
         if valid > 1:
@@ -369,7 +369,7 @@ def _stopped(history: History) -> Ended | None:
     bound = [one.rate for one in history.probes if one.verdict == "INVALID" and one.client_bound]
     if len(bound) > _MOST_BOUND:
         rates = ", ".join(f"{rate:g}" for rate in bound)
-        outcome: Outcome = "STOPPED" if bracket(history.probes).low is None else "AT_LEAST"
+        outcome: SearchEnd = "STOPPED" if bracket(history.probes).low is None else "AT_LEAST"
         return Ended(outcome, f"this client was a bottleneck of the INVALID runs at {rates}")
     if len(history.probes) >= _MOST_PROBES:
         return Ended("STOPPED", f"{len(history.probes)} runs without a result")

@@ -16,8 +16,8 @@ from harness.config.server_urls import folded
 from harness.loadgen_logs.summary_and_detail import TIMES, LoadgenSummary
 from harness.record.accuracy_result import AccuracyResult, MetricFigures, ModeFigures
 from harness.record.replica_figures import ReplicaBalance, ReplicaFigures
-from harness.record.resolved_plan import ServerInfo
 from harness.record.run_record import Distribution, ReplicaNetwork, RunRecord
+from harness.record.settled import ServerInfo
 from harness.report.html.page import PageTable, Section
 from harness.text import milliseconds
 

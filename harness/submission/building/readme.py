@@ -18,8 +18,8 @@ from harness.config.benchmark import Benchmark
 from harness.config.scenario import Scenario
 from harness.files import ACCURACY, ACCURACY_LOG, ACCURACY_TEXT, PERFORMANCE
 from harness.loadgen_logs.summary_and_detail import LoadgenDetail
-from harness.record.resolved_plan import ServerInfo
 from harness.record.run_record import RunRecord
+from harness.record.settled import ServerInfo
 from harness.submission.building.source_code import WrittenSource
 
 _PROGRAMS = ("run_mlperf.py", "run_compliance.py")

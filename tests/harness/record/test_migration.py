@@ -7,8 +7,8 @@ import pytest
 
 from harness.config.plans import ClientPlan, RunPlan
 from harness.errors import ConfigError
-from harness.record.resolved_plan import Settled
 from harness.record.run_record import RunRecord
+from harness.record.settled import Settled
 from tests.records import PATH
 
 RUNS = PATH.parent

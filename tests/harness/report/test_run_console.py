@@ -9,8 +9,8 @@ from msgspec import structs
 from harness.analysis.statistics import statistics
 from harness.config.scenario import Scenario
 from harness.loadgen_logs.summary_and_detail import parse_summary
-from harness.record.resolved_plan import ServerInfo
 from harness.record.run_record import RunVerdict
+from harness.record.settled import ServerInfo
 from harness.report.run_console import render_plan, render_summary
 from tests.records import rows_with, started
 

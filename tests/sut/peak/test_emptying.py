@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.record.resolved_plan import ServerInfo
+from harness.record.settled import ServerInfo
 from sut.peak import emptying
 from sut.peak.emptying import empty_servers, requests_in
 from tests.runs import ROOT

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from harness.errors import ConfigError, ServerError
-from harness.record.resolved_plan import ServerInfo
+from harness.record.settled import ServerInfo
 from sut.client.network_figures import TcpInfo
 from sut.servers import info_client
 from sut.servers.discovery import discover

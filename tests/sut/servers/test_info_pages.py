@@ -3,7 +3,7 @@
 import pytest
 from msgspec import structs
 
-from harness.record.resolved_plan import Router
+from harness.record.settled import Router
 from sut.servers.info_client import InfoClient
 from sut.servers.info_pages import GATEWAY, router_of
 from sut.servers.server_checks import router_warnings

@@ -9,7 +9,7 @@ import pytest
 from harness.config.run_options import parse_options
 from harness.config.run_plan import resolve_plan
 from harness.dataset.samples import load_samples
-from harness.record.resolved_plan import Placement
+from harness.record.settled import Placement
 from sut.client.endpoint import resolve_endpoint
 from sut.ipc.request_store import render_requests
 from sut.issuers.rows import RowsInOrder

@@ -17,8 +17,8 @@ from harness.progress.progress_files import ProgressLine
 from harness.progress.progress_line import ProgressSnapshot
 from harness.record.answer_log import SavedAnswer
 from harness.record.journal import read_journal
-from harness.record.resolved_plan import ServerInfo
 from harness.record.server_changes import counted_changes
+from harness.record.settled import ServerInfo
 from harness.rows import attempts
 from harness.rows.attempts import EvalSettings
 from harness.rows.eval_plan import EvalPlan
