@@ -12,7 +12,7 @@ from harness.config.rounds import available_rounds, current_round
 from harness.files import CONFIG_DIR
 
 DEFAULT_BENCHMARK = "gpt-oss-120b"
-OUTPUT_DIR = Path("mlperf_results")  # of runs
+OUTPUT_DIR = Path("mlperf_results")  # the folder of all runs
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 

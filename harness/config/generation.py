@@ -21,7 +21,7 @@ _ALIASES = {
     "sampling_seed": "seed",
     "streaming": "stream",
 }
-MOST_NUMBER = (1 << 31) - 1  # of tokens or samples
+MOST_NUMBER = (1 << 31) - 1  # most tokens or samples that are accepted
 _SEED_LIMIT = 1 << 63  # SGLang's and vLLM's
 _NESTED = "generation_config"  # most published files hold their values under this key
 # Keys of published files that no server is sent, with the reason.

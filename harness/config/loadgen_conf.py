@@ -78,7 +78,7 @@ _SIMILAR = 0.72  # difflib's ratio of gpt-oss to gpt-oss-120b is 0.74
 _WHOLE = re.compile(r"(0|[1-9][0-9]*|0[xX][0-9a-fA-F]+)(\.0*)?")
 _DECIMAL = re.compile(r"([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _ANY_NUMBER = re.compile(rf"[+-]?(0[xX][0-9a-fA-F]+|{_DECIMAL.pattern}|inf|infinity|nan)", re.IGNORECASE)
-_MOST_DIGITS = 20  # of 2^64 - 1; Python refuses to read thousands of them
+_MOST_DIGITS = 20  # 2^64 - 1 has 20; Python refuses to read thousands
 _SPACES = " \t\r\v\f"
 
 ConfKind = Literal["user", "mlperf", "audit"]

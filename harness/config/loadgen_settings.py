@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from harness.config.scenario import LOADGEN_SCENARIOS, Scenario
 
-Number = int | float  # of a conf file
-Setting = int | float | bool  # of LoadGen
+Number = int | float  # a conf file has
+Setting = int | float | bool  # LoadGen reads back
 
 # LoadGen's modes, in the order of the numbers that conf files have for them.
 TEST_MODES = ("SubmissionRun", "AccuracyOnly", "PerformanceOnly", "FindPeakPerformance")

@@ -38,7 +38,7 @@ _QUERY_FIELDS = [
     ("retries", "<u1"),  # number of times that it was sent again
     ("resumed", "<u1"),  # 1: the answer of an earlier attempt at this run; it has no times
 ]
-_MOST_BYTES = 1 << 24  # of a file at once: a slow reader catches up over several reads
+_MOST_BYTES = 1 << 24  # most that is read at once: a slow reader catches up over several reads
 _CODES = {"<u8": "Q", "<u4": "I", "<u2": "H", "<u1": "B", "<i8": "q"}  # codes of struct by numpy's types
 _BODY = struct.Struct("<" + "".join(_CODES[kind] for _, kind in _QUERY_FIELDS))
 _CRC = struct.Struct("<I")

@@ -15,7 +15,7 @@ from harness.record.settled import Settled
 
 SCHEMA = 1
 
-_LIKE = "like"  # of a server in the files of a version that wrote equal values of many servers once
+_LIKE = "like"  # an earlier version wrote equal values of many servers once
 
 
 def file_fields(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from harness.record.answer_log import SavedAnswer, read_saved_answers
 from harness.record.run_record import RunRecord
 from harness.record.server_changes import other_model
 
-ATTEMPT = "attempt."  # folders of attempts, with a number behind it
+ATTEMPT = "attempt."  # folders of attempts; a number follows
 _ATTEMPT_NUMBER = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
 _SHOWN = 80  # characters of a value
 

@@ -28,7 +28,7 @@ _MAY_CHANGE = ("backend", "version")
 class EvalSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Prompts, model and parameters that a resumed run must share; also in a parquet file's schema.
 
-    ``samples`` rows of the dataset are answered, behind the first ``skip``.
+    ``samples`` rows of the dataset are answered, after the first ``skip``.
     """
 
     benchmark: str

@@ -16,7 +16,7 @@ from harness.files import PARQUET_SUFFIXES, PICKLE_SUFFIXES
 from harness.rows.eval_options import EvalOptions
 
 _FOLDER = "run_eval"  # below --output-dir
-_RUN = ".run"  # of the folder beside an output file
+_RUN = ".run"  # suffix of the folder beside an output file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,7 +59,7 @@ class HttpClient:
         self.opened = 0  # connections
         self.receptions = 0  # reads that brought bytes
         self.partial_tokens = 0  # tokens so far of the answers in flight
-        self.in_flight: dict[int, Request] = {}  # in the order of their start
+        self.in_flight: dict[int, Request] = {}  # sorted by their start
         self._times = times
         self._poller = Poller()
         figures: Sequence[Figures | None] = network or [None] * len(endpoints)

@@ -63,11 +63,11 @@ class Request:
         self.sample_index = sample_index
         self.issued_ns = issued_ns
         self.body = body  # the JSON of the request
-        self.reader = reader  # of its answer
+        self.reader = reader  # reads its answer
         self.opening = opening  # its protocol's: sut.wire.wire.Wire.opening
         self.id = ""  # the server is asked to repeat it; another one in each attempt
         self.started_ns = 0
-        self.next_check_ns = 0  # of its deadlines
+        self.next_check_ns = 0  # when its deadlines are looked at
         self.sent_ns = 0
         self.tokens = 0  # tokens of its answer so far, as its client counts them
         self.replica = 0

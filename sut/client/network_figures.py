@@ -87,7 +87,7 @@ class Network(IntEnum):
     GAPS = 12
 
 
-Figures = MutableSequence[int] | memoryview  # by Network
+Figures = MutableSequence[int] | memoryview  # indexed by Network
 
 
 def count_connect(figures: Figures, took_ns: int, waited_ns: int | None) -> None:

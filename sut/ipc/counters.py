@@ -20,7 +20,7 @@ class Counter(IntEnum):
     SENT = 2
     FIRST_TOKENS = 3
     COMPLETED = 4
-    FAILED = 5  # in LoadGen's row: queries lost with a worker
+    FAILED = 5  # LoadGen's row counts queries that were lost with a worker
     OUTPUT_TOKENS = 6
     TTFT_SUM_NS = 7
     TPOT_SUM_NS = 8

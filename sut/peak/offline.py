@@ -21,7 +21,7 @@ from sut.peak.prober import interruption, search_run
 from sut.run import run
 
 _SHORT = "short"
-_WAVES = 4  # of what the servers run at once: the middle half of the answers comes from full servers
+_WAVES = 4  # times what the servers run at once: the middle half of the answers comes from full servers
 _LEAST_SAMPLES = 64
 
 log = logging.getLogger("mlperf")

@@ -9,7 +9,7 @@ from harness.errors import ConfigError
 from harness.record.provenance import port_range
 
 SPARE_DESCRIPTORS = 64  # epoll, channels, journal, shared memory
-_DESCRIPTORS_OF_A_WORKER = 5  # of its parent: a pair of sockets, a pipe, the process
+_DESCRIPTORS_OF_A_WORKER = 5  # its parent holds a pair of sockets, a pipe and the process
 _MOST_OPEN = Path("/proc/sys/fs/nr_open")
 _PORT_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _SOMAXCONN = Path("/proc/sys/net/core/somaxconn")

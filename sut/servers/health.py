@@ -328,7 +328,7 @@ def _unasked(calls: Calls[str, ServerChange | None]) -> Iterator[str]:
     without = [url for url in calls.items if url not in calls.results]
     if not without:
         return
-    error = calls.errors.get(without[0], "no answer in time")  # of any kind: the run has its result
+    error = calls.errors.get(without[0], "no answer in time")  # whatever its kind: the run has its result
     why = str(error).removeprefix(f"{without[0]}: ").partition(";")[0]
     yield (
         f"not asked again at the end: {folded(without)} ({why}), so it is not known whether "

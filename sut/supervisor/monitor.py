@@ -21,7 +21,7 @@ from sut.servers.health import ActivityProbe, HealthMonitor
 
 LOOK_S = 1.0
 _STUCK_S = 15.0
-_EXIT_S = 15.0  # of a process that has closed its pipe: soon, but not on a busy machine
+_EXIT_S = 15.0  # a process that closed its pipe ends by then, on a busy machine too
 _STOOD_STILL_S = 3.0
 # After this time without any replica the run ends: no query could be answered.
 _DEAD_S = 10.0

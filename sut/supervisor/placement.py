@@ -23,7 +23,7 @@ _MOST_WORKERS = 32
 # With fewer cores nothing is pinned: server, supervisor and kernel need some, too.
 _PIN_FROM_CORES = 4
 _LOADGEN_QPS = 1.0  # LoadGen's own target_qps of Server
-_MEAN_LENGTH = "reference_mean_output_tokens"  # of a compliance test: no other rule states a mean length
+_MEAN_LENGTH = "reference_mean_output_tokens"  # only this setting of a compliance test states a mean length
 _CPUS = Path("/sys/devices/system/cpu")
 _QUOTA = Path("/sys/fs/cgroup/cpu.max")
 

@@ -123,7 +123,7 @@ class QuerySession:
             for child in self._workers:
                 _await_ready(child)
         except RunError:
-            self._require_issuer()  # without it the workers end, too; the cause is its own
+            self._require_issuer()  # the workers end with it, and its end is the cause
             raise
 
     def run(self, observe: Observer, servers: Recheck) -> Lost:

@@ -12,7 +12,7 @@ import numpy as np
 from harness.api_key import masked
 from harness.record.outcome import Completion, Failure, FailureKind, Outcome
 
-IdArray: TypeAlias = "array[int]"  # of unsigned 32-bit integers
+IdArray: TypeAlias = "array[int]"  # unsigned 32-bit integers
 
 MAX_DETAIL = 240
 _EXCERPT_BYTES = 4096  # the API key is masked in this many

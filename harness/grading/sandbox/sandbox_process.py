@@ -14,7 +14,7 @@ from harness.grading.sandbox.tiers import Sandbox, Tier
 from harness.grading.sandbox.users import NO_CHANGE, own_user
 
 START_LIMIT_S = 60.0
-_SILENCE_S = 60.0  # without a word of a warden, which reports every second while a test runs
+_SILENCE_S = 60.0  # a warden reports every second while a test runs
 _STOP_LIMIT_S = 5.0
 
 

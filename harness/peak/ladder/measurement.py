@@ -87,7 +87,7 @@ class Measurement:
         self._settings = settings
         self._began_ns = began_ns
         self._risen_ns = risen_ns
-        self._full_ns: int | None = None  # from when on its number of requests is in flight
+        self._full_ns: int | None = None  # when its number of requests was first in flight
         self._filled_ns: int | None = None
         self._ended = 0  # since all are in flight
         self._looks: list[Look] = []

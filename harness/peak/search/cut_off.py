@@ -51,7 +51,7 @@ class CutOff:
         self._ttft_ns, self._tpot_ns = limits_ns["TTFT"], limits_ns["TPOT"]
         self._most_over = most_over
         self._issued: deque[tuple[float, int]] = deque()  # elapsed seconds, queries
-        self._ended = Over()  # of the queries that have ended
+        self._ended = Over()  # counts of the queries that have ended
 
     def __call__(self, moment: ProgressSnapshot) -> None:
         """Look at the run. Raises DecidedError and OSError."""

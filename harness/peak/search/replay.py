@@ -133,7 +133,7 @@ def _served(
     slots = count if math.isinf(model.slots) else max(1, round(model.slots / part))
     table = model.tpot_table(min(slots, count) + 1, part)
     started, ended = [0.0] * count, [0.0] * count
-    ends: list[tuple[float, int]] = []  # by ``made``
+    ends: list[tuple[float, int]] = []  # sorted by ``made``
     begins: list[tuple[float, int]] = []  # first tokens that are on their way, by time
     queue: deque[int] = deque()
     made = now = 0.0

@@ -26,7 +26,7 @@ _NETWORK_SUT = "Network SUT"  # every SUT of the network division has it in its 
 # Largest difference between the mean output lengths of a performance run and of another run with the same
 # prompts (TEST09 or accuracy): 1.8 % in the 117 published pairs of v6.0 and v5.1.
 _SAME_PROMPTS = 0.05
-_TOKENS_PER_SAMPLE = "tokens_per_sample"  # in accuracy.txt
+_TOKENS_PER_SAMPLE = "tokens_per_sample"  # accuracy.txt names it so
 _MISSING = "not in the log"
 # Some harnesses count the first token twice: published means are 129.09 at most where 128 are possible.
 _FIRST_TOKEN, _EDGE = 1, 1e-3

@@ -181,7 +181,7 @@ def read_fields(path: Path) -> dict[str, Any] | str:
     return fields if isinstance(fields, dict) else "is not a JSON object"
 
 
-_OLD_NAMES = {"src": "code"}  # until v5.1
+_OLD_NAMES = {"src": "code"}  # as trees until v5.1 have them
 
 
 def absence(folder: SystemDir, path: Path) -> tuple[str, str]:

@@ -18,7 +18,7 @@ _ALLOW, _ERRNO, _KILL_PROCESS = 0x7FFF0000, 0x00050000, 0x80000000
 _NR_OFFSET, _ARCH_OFFSET, _ARGS_OFFSET = 0, 4, 16  # struct seccomp_data
 
 _STEP_BYTES, _OPERAND = 8, 4  # struct sock_filter, and where its value lies
-_NO_PID = 0x7FFFFFFF  # greater than every pid; the own one replaces it
+_NO_PID = 0x7FFFFFFF  # greater than every pid; the child's replaces it
 _LEAF = 8  # comparisons in a row
 
 _PR_SET_PDEATHSIG = 1
