@@ -53,14 +53,14 @@ def _part(fields: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
 
 
 def _benchmark(fields: Any) -> Any:
-    """The benchmark's definition, which first named no round."""
+    """The benchmark's definition, which at first named no round, or null."""
     if not isinstance(fields, dict):
         return fields
     accuracy = fields.get("accuracy") or {}
     if isinstance(accuracy, dict):
         rules = msgspec.convert(accuracy, _OneRule).metrics() if "ratio" in accuracy else accuracy
         accuracy = {metric: _unbounded(rule) for metric, rule in rules.items()}
-    return {"round": "", **fields, "accuracy": accuracy}
+    return fields | {"round": fields.get("round") or "", "accuracy": accuracy}
 
 
 class _OneRule(msgspec.Struct):

@@ -62,6 +62,16 @@ def test_a_benchmark_with_one_rule_for_all_metrics(name):
     assert record.plan.client.benchmark.round == ""
 
 
+@pytest.mark.parametrize("named", [{}, {"round": None}])
+def test_a_benchmark_without_a_round(tmp_path, named):
+    """An early version had none; a later one that read such a file wrote null."""
+    fields = json.loads(PATH.read_text())
+    rules = {name: value for name, value in fields["plan"]["benchmark"].items() if name != "round"}
+    fields["plan"]["benchmark"] = rules | named
+    (tmp_path / "run.json").write_text(json.dumps(fields))
+    assert RunRecord.read(tmp_path / "run.json").plan.client.benchmark.round == ""
+
+
 def test_equal_values_of_many_servers_were_written_once():
     recorded = json.loads((RUNS / "c27e5c7_17_servers.json").read_text())["servers"]
     first, *others = RunRecord.read(RUNS / "c27e5c7_17_servers.json").servers
