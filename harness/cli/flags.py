@@ -8,7 +8,17 @@ import types
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, dataclass_transform, get_args, get_origin, get_type_hints
+from typing import (
+    Any,
+    Literal,
+    NamedTuple,
+    TypeVar,
+    Union,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 Options = TypeVar("Options")
 
@@ -64,6 +74,22 @@ def add_groups(parser: argparse.ArgumentParser, cls: type, groups: Mapping[str, 
     """Add groups of flags by their titles."""
     for title, names in groups.items():
         add_flags(parser.add_argument_group(title), cls, names)
+
+
+class Command(NamedTuple):
+    """A command of a program."""
+
+    options: type
+    flags: tuple[str, ...]
+    """Names of the fields that its flags fill, in the order of the help."""
+    text: str
+
+
+def add_commands(parser: argparse.ArgumentParser, commands: Mapping[str, Command]) -> None:
+    """Add commands, one of which must be typed; ``command`` is its name."""
+    group = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, command in commands.items():
+        add_flags(group.add_parser(name, help=command.text), command.options, command.flags)
 
 
 def read(cls: type[Options], given: Mapping[str, Any]) -> Options:

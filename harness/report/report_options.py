@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from harness.cli.flags import add_flags, flag, options, path, read
+from harness.cli.flags import Command, add_commands, flag, options, path, read
 from harness.cli.parser import SIGNAL_CODES, Parser
 from harness.config.choices import OUTPUT_DIR
 
@@ -65,10 +65,14 @@ class ResultsOptions:
 ReportOptions = HtmlOptions | CompareOptions | WatchOptions | ResultsOptions
 
 _COMMANDS = {
-    "html": (HtmlOptions, ("folders", "output"), "write report.html for runs of this or another harness"),
-    "compare": (CompareOptions, ("folders", "output"), "compare two or more runs"),
-    "watch": (WatchOptions, ("folder",), "show the progress of a run, from a second shell"),
-    "results": (ResultsOptions, ("folders", "csv", "json"), "print a table of all runs below some folders"),
+    "html": Command(
+        HtmlOptions, ("folders", "output"), "write report.html for runs of this or another harness"
+    ),
+    "compare": Command(CompareOptions, ("folders", "output"), "compare two or more runs"),
+    "watch": Command(WatchOptions, ("folder",), "show the progress of a run, from a second shell"),
+    "results": Command(
+        ResultsOptions, ("folders", "csv", "json"), "print a table of all runs below some folders"
+    ),
 }
 
 
@@ -79,9 +83,7 @@ def build_parser() -> argparse.ArgumentParser:
         description="Show the results of runs.",
         epilog=f"Exit codes: 0 done, 2 input that cannot be used, {SIGNAL_CODES}.",
     )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, (cls, names, text) in _COMMANDS.items():
-        add_flags(commands.add_parser(name, help=text), cls, names)
+    add_commands(parser, _COMMANDS)
     return parser
 
 
@@ -92,5 +94,5 @@ def parse_options(argv: list[str] | None = None) -> ReportOptions:
     command = given.pop("command")
     if command == "compare" and len(given["folders"]) < 2:
         parser.error(f"compare needs at least two folders, got {given['folders'][0]} alone")
-    cls: type[ReportOptions] = _COMMANDS[command][0]
+    cls: type[ReportOptions] = _COMMANDS[command].options
     return read(cls, given)

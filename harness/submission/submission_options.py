@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Literal
 
-from harness.cli.flags import add_flags, flag, options, read
+from harness.cli.flags import Command, add_commands, flag, options, read
 from harness.cli.parser import SIGNAL_CODES, Parser
 from harness.config.choices import OUTPUT_DIR, benchmark_flag, round_flag
 from harness.config.scenario import Scenario
@@ -72,7 +72,7 @@ SubmissionOptions = BuildOptions | CheckOptions | SystemOptions
 
 _TABLE = ("csv", "against")
 _COMMANDS = {
-    "build": (
+    "build": Command(
         BuildOptions,
         (
             "results",
@@ -89,12 +89,12 @@ _COMMANDS = {
         ),
         "build the folder from the results of runs, then check it",
     ),
-    "check": (
+    "check": Command(
         CheckOptions,
         ("tree", "round", *_TABLE, "kept"),
         "check a folder, built by this harness or another",
     ),
-    "system": (SystemOptions, ("submission",), "print the system description of this machine as TOML"),
+    "system": Command(SystemOptions, ("submission",), "print the system description of this machine as TOML"),
 }
 
 
@@ -105,14 +105,12 @@ def build_parser() -> argparse.ArgumentParser:
         description="Build the folder that MLCommons accepts from finished runs, and check such folders.",
         epilog=f"Exit codes: 0 no issues, 5 issues, 2 input that cannot be used, {SIGNAL_CODES}.",
     )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, (cls, names, text) in _COMMANDS.items():
-        add_flags(commands.add_parser(name, help=text), cls, names)
+    add_commands(parser, _COMMANDS)
     return parser
 
 
 def parse_options(argv: list[str] | None = None) -> SubmissionOptions:
     """Parse the flags of one command; argparse exits with code 2 on wrong usage."""
     given = vars(build_parser().parse_args(argv))
-    cls: type[SubmissionOptions] = _COMMANDS[given.pop("command")][0]
+    cls: type[SubmissionOptions] = _COMMANDS[given.pop("command")].options
     return read(cls, given)
