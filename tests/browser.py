@@ -76,7 +76,7 @@ class Browser:
             {"type": "pointerMove", "duration": 50, "x": int(x + part * width), "y": int(y)}
             for part in (begin, (begin + end) / 2, end)
         )
-        mouse = {"type": "pointer", "id": "mouse", "parameters": {"pointerType": "mouse"}}
+        mouse: dict[str, Any] = {"type": "pointer", "id": "mouse", "parameters": {"pointerType": "mouse"}}
         mouse["actions"] = [first, press, *rest, release]
         self._call("POST", "actions", actions=[mouse])
 

@@ -5,7 +5,9 @@ import gc
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +24,7 @@ spare_processors()  # as the programs do it
 
 # Whoever starts a suite with nohup, in the background of a script, or from a daemon hands ignored signals
 # down, and children inherit that: the programs under test would rightly leave those signals ignored.
-_DEFAULTS = {
+_DEFAULTS: dict[signal.Signals, Callable[..., Any] | signal.Handlers] = {
     signal.SIGINT: signal.default_int_handler,
     signal.SIGTERM: signal.SIG_DFL,
     signal.SIGHUP: signal.SIG_DFL,

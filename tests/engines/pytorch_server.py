@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 from tests.engines import sglang_server as sglang
 from tests.runs import ROOT
@@ -26,25 +27,32 @@ def interpreter(*packages: str) -> Path | None:
     return None if done.returncode else path
 
 
+def _found() -> Path:
+    """The interpreter of a test that runs: where there is none, the tests are skipped."""
+    path = interpreter()
+    assert path is not None
+    return path
+
+
 def environment() -> dict[str, str]:
     """One thread: two on busy cores are slower."""
-    return os.environ | {"PYTHON": str(interpreter()), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    return os.environ | {"PYTHON": str(_found()), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
 
 
 def make_model(kind: str, vocabulary: int, directory: Path) -> Path:
     """A tiny model in ``directory``."""
     script = sglang.HERE / "models/make_tiny_models.py"
-    sglang.python(script, kind, vocabulary, directory, interpreter=interpreter())
+    sglang.python(script, kind, vocabulary, directory, interpreter=_found())
     return directory
 
 
-def generated(model: Path, *jobs: dict) -> list[list[list[int]]]:
+def generated(model: Path, *jobs: dict[str, Any]) -> list[list[list[int]]]:
     """transformers' own answers to the prompts of each job; see ``job``."""
     script, given = sglang.HERE / "models/generate.py", json.dumps(jobs)
-    return json.loads(sglang.python(script, model, stdin=given, interpreter=interpreter()))
+    return json.loads(sglang.python(script, model, stdin=given, interpreter=_found()))
 
 
-def job(prompts: list[list[int]], tokens: int, seed: int | None = None, **options) -> dict:
+def job(prompts: list[list[int]], tokens: int, seed: int | None = None, **options: Any) -> dict[str, Any]:
     """Exactly ``tokens`` new ids for each prompt: greedy in one batch, or sampled alone with a seed."""
     lengths = {"max_new_tokens": tokens, "min_new_tokens": tokens}
     return {"prompts": prompts, "seed": seed, "options": lengths | {"do_sample": seed is not None} | options}

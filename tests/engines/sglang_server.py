@@ -49,7 +49,7 @@ def install() -> None:
 
 def python(*arguments: object, stdin: str = "", interpreter: Path = VENV / "bin/python") -> str:
     """Run the SGLang environment's Python with the repository off ``sys.path``; returns its stdout."""
-    words = [interpreter, "-P", *map(str, arguments)]
+    words = [str(interpreter), "-P", *map(str, arguments)]
     done = subprocess.run(words, input=stdin, env=environment(), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-4000:]
     return done.stdout

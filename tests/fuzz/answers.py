@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Sequence
 from random import Random
+from typing import Any
 
 from harness.record.outcome import Completion, Failure, Outcome
 from sut.ipc.messages import TokenMessageReader
@@ -180,10 +181,16 @@ def _body(response: bytes) -> bytes:
         length = re.search(rb"(?im)^content-length:\s*(\d+)", head)
         return rest[: int(length[1])] if length else rest
     body = b""
-    while size := int(re.match(rb"[0-9a-fA-F]+", rest)[0], 16):
+    while size := _chunk_size(rest):
         rest = rest.partition(b"\r\n")[2]
         body, rest = body + rest[:size], rest[size + 2 :]
     return body
+
+
+def _chunk_size(rest: bytes) -> int:
+    found = re.match(rb"[0-9a-fA-F]+", rest)
+    assert found, rest
+    return int(found[0], 16)
 
 
 def _readings(wire: str, documents: Sequence[bytes]) -> list[list[int]]:
@@ -207,16 +214,16 @@ def _integer(digits: str) -> int:
     return int(digits) if len(digits) < 4000 else -1
 
 
-def _sglang(document: dict) -> tuple[list[int] | None, int | None]:
+def _sglang(document: dict[str, Any]) -> tuple[list[int] | None, int | None]:
     return document.get("output_ids"), (document.get("meta_info") or {}).get("completion_tokens")
 
 
-def _choice(document: dict) -> tuple[list[int] | None, int | None]:
+def _choice(document: dict[str, Any]) -> tuple[list[int] | None, int | None]:
     first = (document.get("choices") or [{}])[0]
     return first.get("token_ids"), (document.get("usage") or {}).get("completion_tokens")
 
 
-def _llamacpp(document: dict) -> tuple[list[int] | None, int | None]:
+def _llamacpp(document: dict[str, Any]) -> tuple[list[int] | None, int | None]:
     return document.get("tokens"), document.get("tokens_predicted")
 
 

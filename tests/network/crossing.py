@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -38,7 +39,7 @@ class Crossing:
     detected_s: float
 
     @property
-    def times(self) -> list[tuple[dict, Exchange]]:
+    def times(self) -> list[tuple[dict[str, Any], Exchange]]:
         """Each completed query and what the link knows of it; without those of one sample that two workers
         had at the same time: which of them left first is not known."""
         by_sample = defaultdict(list)
@@ -71,7 +72,7 @@ class Crossing:
         return self.run.stdout + self.run.stderr
 
     @property
-    def network(self) -> dict[str, dict]:
+    def network(self) -> dict[str, dict[str, Any]]:
         return self.run.record["network"]
 
     def total(self, name: str) -> int:
@@ -126,6 +127,7 @@ def serving(network: BadNetwork, link: Link) -> Iterator[None]:
         link.at_server([*words, *network.listen]), stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT
     )
     try:
+        assert stubs.stdout is not None
         assert stubs.stdout.readline() == b"ready\n"
         yield
     finally:

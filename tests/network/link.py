@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from socket import inet_ntoa
+from typing import Any
 
 from tests.network.side import MTU
 
@@ -98,7 +99,7 @@ class Link:
     seed: int = 1
     lost_request: int = 0
     """The number among the requests on the link, from 1, of one that is always lost; 0: none."""
-    fault: Mapping[str, object] = field(default_factory=dict)
+    fault: Mapping[str, Any] = field(default_factory=dict)
     """Changes of both ways from the MIDDLE-th request on, which meets them; if machines are gone then, from
     the first request to one of them."""
     packets: list[Packet] = field(default_factory=list)
@@ -245,7 +246,7 @@ def _side(addresses: Sequence[str], hosts: Path | None) -> tuple[subprocess.Pope
             "unshare",
             "-rnm",
             sys.executable,
-            program,
+            str(program),
             str(theirs.fileno()),
             str(hosts or ""),
             *addresses,

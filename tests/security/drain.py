@@ -9,18 +9,18 @@ import sys
 from pathlib import Path
 
 from harness.config.deadlines import Deadlines
-from harness.record.outcome import Failure
+from harness.record.outcome import Failure, Outcome
 from sut.client.client import HttpClient
 from sut.client.endpoint import resolve_endpoint
 from tests.kit import make_request, wire_of
 
 
-def drain(url: str, shape: str, timeout_s: str, before_kib: int) -> None:
+def drain(url: str, shape: str, timeout_s: float, before_kib: int) -> None:
     """One query with the limits of an official accuracy run."""
-    outcomes = []
+    outcomes: list[Outcome] = []
     client = HttpClient(
         [resolve_endpoint(url, wire_of().path, None)],
-        Deadlines(request_s=float(timeout_s)),
+        Deadlines(request_s=timeout_s),
         on_done=lambda request, outcome: outcomes.append(outcome),
     )
     client.start(make_request([1, 2, 3], max_new_tokens=32768, stream=shape == "stream"))
@@ -29,8 +29,9 @@ def drain(url: str, shape: str, timeout_s: str, before_kib: int) -> None:
         client.tick()
     client.close()
     (outcome,) = outcomes
-    failed = isinstance(outcome, Failure)
-    found = {"kind": outcome.kind.label, "detail": outcome.detail} if failed else {"kind": "completed"}
+    found = {"kind": "completed"}
+    if isinstance(outcome, Failure):
+        found = {"kind": outcome.kind.label, "detail": outcome.detail}
     print(json.dumps(found | {"peak_mib": (_peak_kib() - before_kib) / 1024}), flush=True)
 
 
@@ -42,4 +43,5 @@ def _peak_kib() -> int:
 if __name__ == "__main__":
     before_kib = _peak_kib()
     for line in sys.stdin:
-        drain(*line.split(), before_kib)
+        url, shape, timeout_s = line.split()
+        drain(url, shape, float(timeout_s), before_kib)

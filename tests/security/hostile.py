@@ -61,8 +61,9 @@ def _serve(
 
 def honest(body: bytes) -> bytes:
     """The answer to the trial request: as many tokens as it asks for, in one event."""
-    asked = int(re.search(rb'"max_new_tokens":(\d+)', body)[1])
-    prompt = re.search(rb'"input_ids":\[([^]]*)', body)[1].count(b",") + 1
+    most, ids = re.search(rb'"max_new_tokens":(\d+)', body), re.search(rb'"input_ids":\[([^]]*)', body)
+    assert most and ids, body
+    asked, prompt = int(most[1]), ids[1].count(b",") + 1
     return chunked(EVENT % (b",".join([b"7"] * asked), asked, prompt), b"data: [DONE]\n\n")
 
 

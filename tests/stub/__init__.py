@@ -8,6 +8,18 @@ Real sockets, one thread with an asyncio loop, standard library only. What must 
 beforehand: ``expected_ids(prompt_ids, n)``.
 """
 
-from .faults import CUMULATIVE_ONLY, INCREMENTAL_ONLY, ONLY_STREAMS, Fault, every  # noqa: F401
-from .protocol import Facts, expected_ids  # noqa: F401
-from .server import StubServer, refused_url  # noqa: F401
+from .faults import CUMULATIVE_ONLY, INCREMENTAL_ONLY, ONLY_STREAMS, Fault, every
+from .protocol import Facts, expected_ids
+from .server import StubServer, refused_url
+
+__all__ = [
+    "CUMULATIVE_ONLY",
+    "INCREMENTAL_ONLY",
+    "ONLY_STREAMS",
+    "Facts",
+    "Fault",
+    "StubServer",
+    "every",
+    "expected_ids",
+    "refused_url",
+]

@@ -35,7 +35,8 @@ class Driver:
     def __init__(self, *urls, timeout_s=600.0, deadlines=None, keep_alive=True, ca_file=None, times=TIMES):
         endpoints = [resolve_endpoint(url, WIRE.path, None, ca_file) for url in urls]
         endpoints = [replace(endpoint, keep_alive=keep_alive) for endpoint in endpoints]
-        self.firsts, self.outcomes, self.requests, self.suspects = [], {}, {}, []
+        self.firsts, self.outcomes, self.requests = [], {}, {}
+        self.suspects: list[int] = []
         limits = deadlines or Deadlines(request_s=timeout_s)
         self.client = HttpClient(
             endpoints,

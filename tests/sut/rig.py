@@ -4,6 +4,7 @@ import socket
 import threading
 import time
 from multiprocessing import Pipe
+from typing import Any
 
 import numpy as np
 
@@ -35,7 +36,8 @@ class Rig:
         self.channel.settimeout(PATIENCE_S)
         self.board = CounterBoard(1)
         self.journal_dir = tmp_path
-        usual = {"max_in_flight": 0, "retries": 0, "first_tokens": True, "accuracy": False, "saved": {}}
+        usual: dict[str, Any] = {"max_in_flight": 0, "retries": 0, "saved": {}}
+        usual |= {"first_tokens": True, "accuracy": False}
         spec = WorkerSpec(
             index=0,
             endpoints=tuple(resolve_endpoint(url, wires.of(0).path, None) for url in urls),

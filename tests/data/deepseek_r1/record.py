@@ -36,7 +36,7 @@ def upstream(inference, prm800k):
         made = module(f"grading.{name}", source(prm800k, f"prm800k/grading/{name}.py"))
         setattr(package, name, made)
     grade_answer = made.grade_answer
-    sys.modules["transformers"] = types.SimpleNamespace(AutoTokenizer=None)
+    module("transformers", "AutoTokenizer = None")
     evaluator = module("eval_accuracy", source(inference, "language/deepseek-r1/eval_accuracy.py"))
     rules = evaluator.DATASET_EVALUATORS
     kinds = {name: (rule["parse"], rule["evaluate"]) for name, rule in rules.items()}

@@ -8,7 +8,7 @@ from pathlib import Path
 from harness.dataset import tokenizer
 
 # Part of speech, its letter, and the words of each synset.
-_SYNSETS = {
+_SYNSETS: dict[str, tuple[str, list[tuple[str, ...]]]] = {
     "noun": ("n", [("car", "automobile", "machine"), ("dog", "hound"), ("house", "home"), ("big_cat",)]),
     "verb": ("v", [("run", "sprint"), ("buy", "purchase"), ("see", "behold")]),
     "adj": ("a", [("quick", "fast"), ("big", "large")]),
@@ -24,7 +24,8 @@ def make_wordnet(folder: Path) -> Path:
     (folder / "lexnames").write_text("00\tadj.all\t3\n")
     for pos, (letter, synsets) in _SYNSETS.items():
         (folder / f"{pos}.exc").write_text("beheld behold\n" if pos == "verb" else "")
-        data, offsets = "  1 made-up words\n", {}
+        data = "  1 made-up words\n"
+        offsets: dict[str, list[int]] = {}
         for words in synsets:
             offset = len(data)
             for word in words:

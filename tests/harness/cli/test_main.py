@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from harness.cli import main
 from tests.runs import ROOT, main_here
 
 KEY = "sk-very-secret"
@@ -31,7 +32,7 @@ def test_an_error_is_one_line_without_key_and_escapes(words, tmp_path, capfd, mo
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.chdir(tmp_path)
     mains = []
-    monkeypatch.setattr("harness.cli.main.run_main", mains.append)
+    monkeypatch.setattr(main, "run_main", mains.append)
     runpy.run_path(str(ROOT / words[0]), run_name="__main__")
     code, stdout, stderr = main_here(capfd, mains[0], list(words[1:]))
     assert (code, stdout) == (2, "")

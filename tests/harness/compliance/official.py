@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -54,7 +55,7 @@ def _test06(checkout: Path, folder: Path, name: str) -> str:
     return run_script(checkout, "TEST06", folder, "verify_accuracy.txt", "-s", scenario)
 
 
-SCRIPTS = {
+SCRIPTS: dict[str, tuple[Callable[[Path, Path, str], str], Iterable[str]]] = {
     "TEST06": (_test06, cases.CONSISTENCY),
     "TEST07": (_test07, cases.SCORES),
     "TEST09": (_test09, cases.LENGTHS),

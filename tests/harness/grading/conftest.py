@@ -2,7 +2,7 @@
 
 import contextlib
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,7 +37,7 @@ class Result(NamedTuple):
     stderr: str
 
 
-def evaluated(*words: object, program: Callable[[Sequence[str]], int] = main) -> Result:
+def evaluated(*words: object, program: Callable[[list[str]], int] = main) -> Result:
     """The evaluator's main, in this process: its imports take longer than these logs."""
     stdout, stderr = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(stderr):

@@ -22,8 +22,12 @@ retraining = "No"
 weight_data_types = "mxfp4"
 weight_transformations = "none"
 """
-STATED = {"status": "available", "system_type": "datacenter"}
-STATED |= {"number_of_nodes": 1, "accelerators_per_node": 8}
+STATED = {
+    "status": "available",
+    "system_type": "datacenter",
+    "number_of_nodes": 1,
+    "accelerators_per_node": 8,
+}
 # Fields that are not in the TOML's [system]: folder names, and those from run.json.
 FROM_ELSEWHERE = ("division", "submitter", "framework", "other_software_stack")
 

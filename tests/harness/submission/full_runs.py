@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.config.scenario import Scenario
 from tests.harness.submission.building import run_program
 from tests.made_up.synthetic import Answer, AnsweringServer, long_answers, make_datasets, truth
 
@@ -45,7 +46,7 @@ class Runs:
 
     folder: Path
     benchmark: str
-    scenario: str
+    scenario: Scenario
 
     def run(self, program: str, conf: str, file: Path, answer: Answer, *more: object, **server: Any) -> None:
         """A run of the program with further flags; ``server`` are settings of the server."""
@@ -63,7 +64,9 @@ class Runs:
 
 
 def run_all(
-    folder: Path, scenarios: tuple[str, ...] = ("offline", "interactive"), pace: Pace = QUICK
+    folder: Path,
+    scenarios: tuple[Scenario, ...] = (Scenario.OFFLINE, Scenario.INTERACTIVE),
+    pace: Pace = QUICK,
 ) -> Path:
     """Every run of a closed submission; returns the results' folder."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -72,7 +75,7 @@ def run_all(
     (folder / "fast.conf").write_text(CONF.format(duration_ms=pace.duration_ms, qps=150))
     for turn, scenario in enumerate(scenarios):
         runs, answer = Runs(folder, "gpt-oss-120b", scenario), long_answers(TOKENS[scenario])
-        delay, most = pace.offline_delay_s if scenario == "offline" else 0, pace.concurrency
+        delay, most = pace.offline_delay_s if scenario == Scenario.OFFLINE else 0, pace.concurrency
         file = data.performance
         runs.run(MLPERF, "user.conf", file, answer, "--max-concurrency", most, first_delay_s=delay)
         runs.run(TEST, "fast.conf", file, answer, "--test", "TEST09")

@@ -90,7 +90,7 @@ def prepare(folder: Path, benchmark: str) -> MadeUp:
 
 def performance(runs: Runs, data: MadeUp) -> None:
     """A run of at least 600 s."""
-    recipe, scenario = RECIPES[runs.benchmark], Scenario(runs.scenario)
+    recipe, scenario = RECIPES[runs.benchmark], runs.scenario
     delay = _SINGLE_S if scenario.one_at_a_time else 0.0
     if scenario.one_query:
         delay = _LASTS_S * _IN_FLIGHT / _rows(runs.benchmark)
@@ -120,9 +120,9 @@ def run_all(folder: Path, benchmarks: Sequence[str]) -> None:
             others(*one)
         for done in waiting:
             done.result()
-    for one, data in runs:
+    for scored, data in runs:
         programs = ["--lcb-data", data.release] if data.release else []
-        one.grade(data.dataset, "--tokenizer", data.tokenizer, *programs)
+        scored.grade(data.dataset, "--tokenizer", data.tokenizer, *programs)
     for benchmark in benchmarks:
         build(folder / benchmark, benchmark)
 

@@ -36,7 +36,7 @@ def step(concurrency: int, tokens_per_s: float, **fields: Any) -> Step:
         )
         for url in URLS
     )
-    given = {
+    given: dict[str, Any] = {
         "seconds": 60.0,
         "filling_s": 12.0,
         "steady": True,
@@ -74,7 +74,7 @@ def curve() -> tuple[Step, ...]:
 def ladder(*steps: Step, **fields: Any) -> Ladder:
     """A complete ladder of these steps, or of CURVE."""
     shown = steps or curve()
-    given = {
+    given: dict[str, Any] = {
         "benchmark": "gpt-oss-120b",
         "scenario": "server",
         "input_file": "/data/perf.parquet",

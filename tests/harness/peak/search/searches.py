@@ -32,13 +32,13 @@ _LENGTHS = np.random.default_rng(1).integers(20, 240, 640).astype(float)
 
 
 def settings(**changes: Any) -> SearchSettings:
-    known = {"scenario": Scenario.SERVER, "loadgen": LOADGEN, "samples": 640}
+    known: dict[str, Any] = {"scenario": Scenario.SERVER, "loadgen": LOADGEN, "samples": 640}
     return SearchSettings(**known | changes)
 
 
 def probe(rate: float, verdict: str = "VALID", **changes: Any) -> Probe:
     run = Schedule(LOADGEN, 640).run(rate)
-    known = {
+    known: dict[str, Any] = {
         "rate": rate,
         "datasets": run.datasets,
         "queries": run.queries,

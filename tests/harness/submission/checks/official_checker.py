@@ -17,8 +17,9 @@ needs_official = pytest.mark.skipif(CHECKER is None, reason="HARNESS_OFFICIAL_CH
 
 def ask(tree: Path) -> subprocess.CompletedProcess[str]:
     """What it says of the tree."""
-    words = ["-m", "submission_checker.main", "--version", "v6.1", "--input", tree, "--csv", f"{tree}.csv"]
-    command = [os.environ.get("HARNESS_OFFICIAL_PYTHON", sys.executable), *words]
+    python = os.environ.get("HARNESS_OFFICIAL_PYTHON", sys.executable)
+    words = ["--version", "v6.1", "--input", str(tree), "--csv", f"{tree}.csv"]
+    command = [python, "-m", "submission_checker.main", *words]
     return subprocess.run(command, capture_output=True, text=True, cwd=CHECKER)
 
 
