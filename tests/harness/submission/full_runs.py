@@ -5,7 +5,7 @@
 leaves FOLDER/results in three minutes; with --official, which keeps min_duration too, in half an hour.
 """
 
-import sys
+import argparse
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -88,4 +88,10 @@ def run_all(
 
 
 if __name__ == "__main__":
-    run_all(Path(sys.argv[1]).absolute(), pace=OFFICIAL if "--official" in sys.argv else QUICK)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--official", action="store_true", help="runs of official length")
+    given = parser.parse_args()
+    run_all(given.folder.absolute(), pace=OFFICIAL if given.official else QUICK)

@@ -6,7 +6,7 @@ leaves FOLDER/<benchmark>/results of official length and FOLDER/<benchmark>/subm
 an hour: the performance runs mostly wait, and go at the same time.
 """
 
-import sys
+import argparse
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -135,4 +135,10 @@ def build(folder: Path, benchmark: str) -> None:
 
 
 if __name__ == "__main__":
-    run_all(Path(sys.argv[1]).absolute(), sys.argv[2:] or list(RECIPES))
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("benchmarks", nargs="*", metavar="BENCHMARK", default=list(RECIPES))
+    given = parser.parse_args()
+    run_all(given.folder.absolute(), given.benchmarks)
