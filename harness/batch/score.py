@@ -22,7 +22,7 @@ from harness.text import show
 
 METEOR, BERTSCORE = "meteor", "bertscore_f1"
 _SHOWN_DIGITS = 6
-_LETTERS = 2000  # a text's script is judged by so many of its letters
+_LETTERS = 2000  # only the first characters of a text decide what script it is in
 
 
 class _Thresholds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

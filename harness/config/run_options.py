@@ -49,8 +49,8 @@ SYNONYMS = {
     "--num-samples": Synonym("--max-samples", _FIRST_SAMPLES),
 }
 
-SETTINGS = ("mlperf_conf", "user_conf", "generation_config", "max_new_tokens", "stream")
 GENERATION = ("generation_config", "max_new_tokens", "stream")
+SETTINGS = ("mlperf_conf", "user_conf", *GENERATION)
 SERVER = (
     "backend",
     "server_url",
@@ -118,6 +118,22 @@ def ca_file_flag() -> Any:
     return flag(
         "PEM file of certificates to trust besides the system's: a private CA's, or self-signed ones",
         default=None,
+        metavar="FILE",
+    )
+
+
+def mlperf_conf_flag() -> Any:
+    """The field for LoadGen's settings."""
+    return flag(
+        "LoadGen mlperf.conf (default: the official one inside LoadGen)", default=None, metavar="FILE"
+    )
+
+
+def user_conf_flag() -> Any:
+    """The field for the settings of a submitter."""
+    return flag(
+        "LoadGen user.conf: target_qps and the like (default: configs/user.conf)",
+        default=CONFIG_DIR / USER_CONF,
         metavar="FILE",
     )
 
@@ -258,14 +274,8 @@ class RunOptions(ClientOptions):
         "resume the accuracy run in the output folder; only unanswered samples are sent", default=False
     )
     max_samples: int | None = flag("use only the first N samples (default: all)", default=None, metavar="N")
-    mlperf_conf: Path | None = flag(
-        "LoadGen mlperf.conf (default: the official one inside LoadGen)", default=None, metavar="FILE"
-    )
-    user_conf: Path = flag(
-        "LoadGen user.conf: target_qps and the like (default: configs/user.conf)",
-        default=CONFIG_DIR / USER_CONF,
-        metavar="FILE",
-    )
+    mlperf_conf: Path | None = mlperf_conf_flag()
+    user_conf: Path = user_conf_flag()
     audit_config: Path | None = flag(
         "LoadGen audit.config of a compliance test", default=None, metavar="FILE"
     )

@@ -15,11 +15,12 @@ from harness.config.run_options import (
     SETTINGS,
     SYNONYMS,
     ClientOptions,
+    mlperf_conf_flag,
     parsed,
     scenario_flag,
+    user_conf_flag,
 )
 from harness.config.scenario import Scenario
-from harness.files import CONFIG_DIR, USER_CONF
 
 _UNITS = {"": 1.0, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "hours": 3600.0, "d": 86400.0}
 _PARTS = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([a-z]*)")
@@ -153,14 +154,8 @@ class SearchOptions(PeakOptions):
         metavar="S",
     )
     resume: bool = flag("resume the search in the output folder; its measurements are used", default=False)
-    mlperf_conf: Path | None = flag(
-        "LoadGen mlperf.conf (default: the official one inside LoadGen)", default=None, metavar="FILE"
-    )
-    user_conf: Path = flag(
-        "LoadGen user.conf: target_qps and the like (default: configs/user.conf)",
-        default=CONFIG_DIR / USER_CONF,
-        metavar="FILE",
-    )
+    mlperf_conf: Path | None = mlperf_conf_flag()
+    user_conf: Path = user_conf_flag()
 
 
 def build_parser() -> Parser:

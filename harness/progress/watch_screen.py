@@ -29,7 +29,7 @@ from harness.record.run_record import RunRecord
 from harness.text import duration, printable
 
 _LOOK_S = 1.0
-_SILENT_S = 15.0  # three lines of progress take so long
+_SILENT_S = 15.0  # the time of three lines of progress
 _LONGEST_STEP_S = 600.0  # an evaluator that shows no step for longer is assumed to have been killed
 _BAR = 40
 _CLEAR, _HIDE, _SHOW = "\x1b[H\x1b[J", "\x1b[?25l", "\x1b[?25h"

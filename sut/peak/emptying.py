@@ -12,7 +12,7 @@ from sut.servers.health import ask_health, ask_work
 from sut.servers.info_client import InfoClient, WaitNotices
 
 _ANSWER_S = 10.0
-_QUIET_S = 3.0  # a server whose metrics have not changed for so long has no work
+_QUIET_S = 3.0  # a server has no work if its metrics have not changed for this time
 _UNKNOWN_S = 3.0  # wait for a server without metrics; its connections are closed
 _LONGEST_S = 900.0
 _ABORT = "/abort_request"  # SGLang's

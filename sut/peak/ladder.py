@@ -42,7 +42,7 @@ from sut.supervisor.placement import Load
 from sut.supervisor.session import Destination, QuerySession
 from sut.wire import Wires
 
-_LOOKS = 32  # the counters are read so often in a step; workers write them four times a second
+_LOOKS = 32  # the counters are read this number of times in a step; workers write them four times a second
 _SHORTEST_LOOK_S, _LONGEST_LOOK_S = 0.25, 1.0
 _ANSWERS_S = 2.0  # between two steps all servers answer within this time
 _NS = 1e9

@@ -25,7 +25,7 @@ from harness.grading.scoring.grade import Grade, Task
 from harness.text import counted
 
 _INTEGER = re.compile(r"-?\d+")
-_FEW = 8  # so many answers at a wrong place may be mistakes of the rules, or of the model
+_FEW = 8  # fewer answers that fit another place prove nothing: the rules or the model may be wrong
 _ODD = 0.1  # the share of answers, less two deviations, that may have no place that fits them
 _FLAW = 0.05  # the share of answers that have the expected shape by chance beside other references
 _PART = 0.3  # the share of what is beyond chance that separates too little from too much

@@ -23,7 +23,7 @@ FOLDER = "peak"  # below --output-dir
 _LADDER = "ladder"
 _LEAST_S, _MOST_S = 1.0, 86400.0
 _MOST_REQUESTS = 1 << 20
-_DOUBLINGS = 5  # The default steps double so often, up to what the servers run at once.
+_DOUBLINGS = 5  # The default steps end at what the servers run at once, after this number of doublings.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

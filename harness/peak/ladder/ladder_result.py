@@ -15,7 +15,7 @@ from harness.record.provenance import Provenance
 from harness.record.settled import ServerInfo
 from harness.text import milliseconds
 
-SLOWER = 1.1  # A replica is a straggler above so many times the median TPOT of all replicas.
+SLOWER = 1.1  # A replica is a straggler if its TPOT is above the median of all replicas times this.
 LEAST_GROWTH = 0.02  # More requests in flight only wait where twice as many raise the throughput by less.
 
 

@@ -33,10 +33,10 @@ from harness.record.journal import LOADGEN_CALL_ROW, QUERY_ROW, Rows
 from harness.text import milliseconds
 
 _SETTLED_NS = 500_000_000  # After this time the workers have written the requests that ended.
-_PATIENCE = 3  # A step ends so many windows after the first possible one, steady or not.
+_PATIENCE = 3  # A step that is not steady gets at most this number of further windows.
 _LEAST_HELD = 0.95  # The client is the bottleneck where it holds a smaller part of the step's concurrency.
 _LATE = 10 * LARGEST_PART  # At p99, a delay above this part of the TTFT limit decides the measured times.
-_RECENT = 10  # The progress line shows tokens/s over so many looks.
+_RECENT = 10  # The progress line shows the mean tokens/s of the last looks.
 _FEW = 100  # Of fewer requests, p99 is the largest value.
 _NONE = "no request began and ended at this concurrency"
 _ISSUER = "the issuing process"

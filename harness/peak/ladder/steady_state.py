@@ -16,9 +16,9 @@ from harness.arrays import Floats
 
 MOST_RISE = 0.05  # A line may always rise or fall by this part of the mean.
 MOST_BY_CHANCE = 0.15  # Chance explains no larger rise of tokens/s.
-_ERRORS = 3.0  # Chance explains a rise of so many standard errors.
+_ERRORS = 3.0  # Chance explains a rise up to this multiple of its standard error.
 _BINS = 12
-_FEWEST = 20  # A trend of TPOT is looked for in so many requests or more.
+_FEWEST = 20  # TPOT is not tested for a trend in fewer requests.
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from harness.peak.ladder.ladder_result import LEAST_GROWTH
 from harness.peak.ladder.steps import Step
 
-_FIRST_OF_SLOTS = 16  # The first step is this part of what the servers run at once,
-_MOST_FIRST = 64  # or so many requests for each replica where that is less;
-_FIRST = 16  # it is so many for each replica where the servers do not report what they run.
+# The first step is a 16th of what the servers run at once, at most 64 requests for each replica. Where they
+# do not report what they run, it is 16 for each replica.
+_FIRST_OF_SLOTS = 16
+_MOST_FIRST = 64
+_FIRST = 16
 _STRIDE = 4
 _FINE = 2.5  # No step is measured between neighbours of a smaller ratio.
 

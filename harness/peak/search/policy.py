@@ -89,7 +89,7 @@ _TOO_WIDE = "they are so wide that more queries would only wait"
 _NEAR = 0.1  # A given rate needs no ladder where the p99 of its run differs by less from the limit.
 _JUMP = 1.25  # A rate is raised by this factor where nothing predicts the peak.
 _MOST_BOUND = 1  # The search ends after more INVALID runs in which this client was a bottleneck.
-_MOST_PROBES = 16  # The search ends after so many runs, whatever they show.
+_MOST_PROBES = 16  # The most runs of a search.
 
 
 def search(

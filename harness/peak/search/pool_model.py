@@ -14,9 +14,8 @@ from harness.peak.search.schedule import LOWEST_RATE, Schedule, bisected
 
 _NS = 1e9
 _QUEUES = 0.93  # Where fewer than this part of the requests in flight run, the others wait for a slot.
-MOST_OF_FULL = (
-    2.0  # At more than so many times the rate of full servers, a run takes over twice its schedule.
-)
+# Above this multiple of the rate that full servers complete, a run takes over twice its schedule.
+MOST_OF_FULL = 2.0
 _PRECISION = 0.002  # Replays find rates and scales to this share.
 _SCALES = (0.4, 2.5)  # A scale is searched for between these.
 

@@ -18,7 +18,7 @@ from harness.peak.search.cut_off import LATE_REPORT_NS
 from harness.peak.search.schedule import Schedule, ScheduledRun
 
 _SEED = 20_240_607  # Every replay draws the same lengths and times, so that rates compare.
-_MOST_REPLAYED = 60_000  # A replay of so many queries takes a third of a second; of more, a part is replayed.
+_MOST_REPLAYED = 60_000  # A longer schedule is replayed in part: this much takes a third of a second.
 _SHARE = 0.99  # LoadGen's Server scenario judges the 99th percentile.
 
 

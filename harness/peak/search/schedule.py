@@ -15,7 +15,7 @@ import numpy.typing as npt
 from harness.analysis.early_stopping import most_over_limit
 from harness.config.expected_queries import Settings, expected_queries, unit_arrivals
 
-_DIGITS = 6  # A conf file has so many digits of a rate.
+_DIGITS = 6  # Significant digits of a rate in a conf file.
 LOWEST_RATE = 1e-3  # No search looks at lower rates.
 
 

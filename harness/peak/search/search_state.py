@@ -14,7 +14,7 @@ from harness.record.run_record import RunRecord
 
 SEARCH_STATE = "search.json"
 SCHEMA = 1
-_NAMED = 5  # A message names so many differences.
+_NAMED = 5  # A message names at most this number of differences.
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):

@@ -80,7 +80,7 @@ _PLACEHOLDER = re.compile(
     re.IGNORECASE,
 )
 _SHORT = 20  # longer words have the letters of a placeholder by chance
-_LEAST = 16  # a random word is recognized by at least so many letters
+_LEAST = 16  # a shorter word is not recognized as random
 # Changes of class per letter: random words have 0.58, names such as ConvertBn2D2Conv 0.25.
 _CHANGES = 0.4
 _UPPER_LOWER_DIGIT = ((True, False, False), (False, True, False), (False, False, True))
