@@ -84,6 +84,9 @@ class EvaluationOptions:
         default=False,
     )
 
+    warnings: tuple[str, ...] = ()
+    """about the command line"""
+
     @property
     def references(self) -> Path:
         """The file of the true answers."""
@@ -159,7 +162,7 @@ def _parsed(parser: Parser, argv: list[str] | None) -> dict[str, Any]:
     workers = given["num_lcb_workers"]
     if workers is not None and workers < 1:
         parser.error(f"--num-lcb-workers {workers}: expected at least 1")
-    return given
+    return given | {"warnings": parser.warnings}
 
 
 def _evaluated_file(parser: argparse.ArgumentParser, source: Path, asked: Path | None) -> Path:

@@ -59,13 +59,13 @@ def run(
     ``publish`` takes the folder of the log and the result, before the scorecard is printed.
     Raises HarnessError for whatever cannot be graded.
     """
+    _warn(options.warnings)
     _require_writable(
         (options.output_file, options.evaluated_file, options.save_outputs, options.disagreements)
     )
     with ProgressFile(_run_folder(options)) as watched:
         scored = _score(options, watched.show)
-        for warning in scored.result.foremost:  # they are seen on stderr if the scorecard goes to a file
-            print(legible(f"WARNING: {warning}"), file=sys.stderr)
+        _warn(scored.result.foremost)  # they are seen on stderr if the scorecard goes to a file
         _write_tables(options, scored)
         summary = _summary(scored)
         if options.output_file:
@@ -77,6 +77,11 @@ def run(
         card = scorecard(scored.evaluation, scored.result, _difficulties(scored), options.disagreements)
         print(legible(card))
     return scored.result.is_met
+
+
+def _warn(warnings: Sequence[str]) -> None:
+    for warning in warnings:
+        print(legible(f"WARNING: {warning}"), file=sys.stderr)
 
 
 def kept_verdicts(options: EvaluationOptions) -> str:

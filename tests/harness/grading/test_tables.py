@@ -87,10 +87,11 @@ def test_rows_that_failed_are_named_and_count_as_empty(columns, tmp_path):
 
 def test_eval_accuracy_writes_the_rows_with_their_grades(tmp_path):
     path = table(tmp_path / "outputs.parquet", COLUMNS, frozenset({2}))
-    code, stdout, _ = evaluated(
+    code, stdout, stderr = evaluated(
         "--benchmark", "gpt-oss-120b", "--input-file", path, "--verbose", program=accuracy_main
     )
     assert (code, "'exact_match':" in stdout) == (5, True)
+    assert "WARNING: --verbose has no effect" in stderr
     rows = pq.read_table(tmp_path / "outputs_evaluated.parquet").to_pylist()
     assert list(rows[0]) == [*pq.read_table(path).column_names, "extracted_answer", "prompt_accuracy"]
     expected = [0.0 if i == 2 or i in WRONG else 100.0 for i in range(ROWS)]
