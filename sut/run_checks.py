@@ -114,7 +114,12 @@ def rule_deviations(plan: RunPlan, inputs: Inputs, readback: Mapping[str, Settin
 
 
 def require_official(plan: RunPlan, deviations: tuple[str, ...]) -> None:
-    """Refuse an official compliance test that deviates. Raises ConfigError."""
+    """Refuse an official run or compliance test that deviates. Raises ConfigError."""
+    if deviations and plan.official:
+        raise ConfigError(
+            f"--official: the run would be NOT OFFICIAL: {'; '.join(deviations)}; "
+            "remove what deviates, or omit the flag"
+        )
     if deviations and plan.audit is not None and plan.audit.official:
         raise ConfigError(
             f"{plan.audit.test} would not be official: {'; '.join(deviations)}; "

@@ -88,6 +88,8 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     """audit settings on top of all others, as LoadGen read them"""
     audit: ComplianceSettings | None = None
     """of a compliance test"""
+    official: bool = False
+    """whether the run is refused with any deviation (`--official`)"""
 
     @property
     def kept_audit_config(self) -> Path | None:

@@ -83,6 +83,7 @@ _GROUPS = {
         "max_samples",
         *SETTINGS,
         "audit_config",
+        "official",
     ),
     "server": SERVER,
     "deadlines and failures": FAILURES,
@@ -279,6 +280,7 @@ class RunOptions(ClientOptions):
     audit_config: Path | None = flag(
         "LoadGen audit.config of a compliance test", default=None, metavar="FILE"
     )
+    official: bool = flag("refuse to start where the run would be NOT OFFICIAL", default=False)
     output_dir: Path = flag(
         "logs are written to DIR/<scenario>/{performance,accuracy}/ (default: %(default)s)",
         default=OUTPUT_DIR,

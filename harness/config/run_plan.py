@@ -43,6 +43,7 @@ class LoadGenOptions:
     mlperf_conf: Path | None = None
     audit_config: Path | None = None
     dcgm_url: Sequence[str] = ()
+    official: bool = False
 
 
 def resolve_plan(options: RunOptions, audit: ComplianceSettings | None = None) -> RunPlan:
@@ -51,6 +52,7 @@ def resolve_plan(options: RunOptions, audit: ComplianceSettings | None = None) -
     With ``audit`` it is the plan of a compliance test, whose audit.config is written beside LoadGen's logs.
     """
     test = LoadGenOptions(
+        official=options.official,
         scenario=options.scenario,
         user_conf=options.user_conf,
         accuracy=options.accuracy,
@@ -100,6 +102,7 @@ def resolve_test(
         audit_config=audit_config,
         audit_text=audit_text if audit is None else audit.text,
         audit=audit,
+        official=test.official,
     )
 
 

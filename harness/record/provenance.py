@@ -46,6 +46,9 @@ ENVIRONMENT_PREFIXES = (
 )
 ENVIRONMENT_WORDS = ("proxy",)
 
+# The command that started the servers, for a run in a campaign that starts them.
+SERVER_COMMAND = "MLPERF_SERVER_COMMAND"
+
 GIT_TIMEOUT_S = 5
 
 
@@ -95,6 +98,8 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     """names of variables that can change a run; their values are not recorded"""
     command: tuple[str, ...] = ()
     """the program and its flags, as it was called"""
+    server_command: str | None = None
+    """the command that started the servers, where a campaign did"""
 
 
 def gather_provenance(root: Path) -> Provenance:
@@ -106,6 +111,7 @@ def gather_provenance(root: Path) -> Provenance:
         host=host_facts(),
         environment=relevant_names(os.environ),
         command=tuple(sys.argv),
+        server_command=os.environ.get(SERVER_COMMAND) or None,
     )
 
 

@@ -11,7 +11,7 @@ from harness.errors import RunError
 from harness.files import JOURNAL_DIR, USER_CONF
 from harness.peak.ladder.ladder_plan import FOLDER
 from harness.peak.peak_options import SearchOptions
-from harness.peak.search.offline_rate import OfflineRate, full_rate, offline_rate
+from harness.peak.search.offline_rate import OfflineRate, full_rate, offline_rate, write_offline_rate
 from harness.progress.progress_line import ProgressSnapshot
 from harness.record.journal import read_journal
 from harness.record.output_dir import locked, move_aside_existing
@@ -71,7 +71,9 @@ def find_offline_rate(options: SearchOptions, watcher: OfflineWatcher) -> Offlin
         statistics.samples_per_s,
         statistics.completed,
     )
-    return replace(found, conf_row=f"{official.plan.model_key}.Offline.target_qps = {found.rate:g}")
+    found = replace(found, conf_row=f"{official.plan.model_key}.Offline.target_qps = {found.rate:g}")
+    write_offline_rate(folder, found)
+    return found
 
 
 def _unused(options: SearchOptions) -> Iterator[str]:

@@ -3,18 +3,23 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
+import msgspec
 import numpy as np
 
 from harness.analysis.statistics import completed
 from harness.config.expected_queries import expected_queries
 from harness.config.loadgen_settings import Setting
+from harness.errors import ConfigError
+from harness.files import atomic_write
 from harness.peak.search.schedule import bisected, rounded
 from harness.record.journal import Rows
 
 SLACK = 1.03  # The official run is planned to last so much longer than it must: it may be faster.
 _MIDDLE = (0.25, 0.75)  # The server is full while this part of the short run's answers ends.
 _PRECISION = 1e-5  # The digits of a rate in a conf file resolve this.
+OFFLINE_RATE = "offline_rate.json"  # the found rate, beside the short run's folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +40,25 @@ class OfflineRate:
     measured_samples: int
     """samples of the short run"""
     conf_row: str = ""
+
+
+def write_offline_rate(folder: Path, found: OfflineRate) -> None:
+    """Write the file for other programs. Raises OSError."""
+    with atomic_write(folder / OFFLINE_RATE) as file:
+        file.write(msgspec.json.encode(found) + b"\n")
+
+
+def read_offline_rate(folder: Path) -> float | None:
+    """The rate in a folder; None where none was found yet. Raises ConfigError for a damaged file."""
+    path = folder / OFFLINE_RATE
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=OfflineRate).rate
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.MsgspecError) as error:
+        raise ConfigError(
+            f"{path} is not the result of a search: {error}; remove it to search again"
+        ) from None
 
 
 def full_rate(rows: Rows) -> float:

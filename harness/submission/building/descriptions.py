@@ -3,6 +3,7 @@
 Their sources are the submitter's TOML (configs/submission/example.toml is one), this machine and the runs.
 """
 
+import difflib
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -36,19 +37,40 @@ class SubmitterInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """fields of systems/<system>.json"""
     measurements: dict[str, str | int] = {}
     """fields of measurements.json"""
+    round: str | None = None
+    """of a campaign, as all fields below: as `--round`"""
+    results: Path | None = None
+    """the folder of its runs, a path from the TOML's folder"""
+    output: Path | None = None
+    """the folder to submit, the same"""
+    servers: dict[str, Any] = {}
+    """see harness/campaign/campaign_file.py"""
+    benchmarks: dict[str, Any] = {}
+    """the same"""
 
 
 def read_submitter_info(path: Path, division: str | None = None) -> SubmitterInfo:
     """Read the TOML and check its names; ``division`` overrides that of the file. Raises ConfigError."""
     decode = partial(msgspec.toml.decode, type=SubmitterInfo, dec_hook=_as_path)
     remedy = "start from a copy of configs/submission/example.toml"
-    found: SubmitterInfo = read_decoded(f"--submission {path}", path, decode, remedy)
+    try:
+        found: SubmitterInfo = read_decoded(f"--submission {path}", path, decode, remedy)
+    except ConfigError as error:
+        raise ConfigError(f"{error}{_meant(str(error))}") from error.__cause__
     for field in ("submitter", "system_id"):
         _check_name(path, field, getattr(found, field))
     nameplate = None if found.nameplate is None else path.absolute().parent / found.nameplate
     if nameplate is not None:
         _check_nameplate(path, nameplate)
     return msgspec.structs.replace(found, division=division or found.division, nameplate=nameplate)
+
+
+def _meant(message: str) -> str:
+    """The key that a misspelt one may mean, of those at the top of the file."""
+    unknown = re.search(r"unknown field `([^`]+)`$", message.partition("; ")[0])
+    known = [one.encode_name for one in msgspec.structs.fields(SubmitterInfo)]
+    near = difflib.get_close_matches(unknown[1], known, 1, 0.6) if unknown else []
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def _as_path(kind: type, value: Any) -> Any:

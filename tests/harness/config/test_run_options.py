@@ -54,6 +54,7 @@ FLAGS = [
     ("--resume", False, "", True),
     ("--no-report", True, "", False),
     ("--metrics-port", None, "0.0.0.0:9400", "0.0.0.0:9400"),
+    ("--official", False, "", True),
     ("--dry-run", False, "", True),
     ("--log-level", "info", "debug", "debug"),
 ]

@@ -1,0 +1,230 @@
+"""The command ``campaign``: what is missing is done, step by step, until the folder is built and checked."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.campaign import child
+from harness.campaign.advice import advice
+from harness.campaign.campaign_console import announce, command, reasons, remaining, table
+from harness.campaign.campaign_file import Campaign, read_campaign
+from harness.campaign.campaign_options import CampaignOptions
+from harness.campaign.journal import Journal, history, opened, running
+from harness.campaign.searches import adopt, submitted_run
+from harness.campaign.servers import ServerCommand
+from harness.campaign.standing import Standing, standing, write_built
+from harness.campaign.steps import Step, steps_of
+from harness.campaign.variables import keep
+from harness.campaign.waiting import end, first_to_end
+from harness.cli.signals import InterruptedRun
+from harness.errors import EXIT_INVALID, EXIT_SERVER, EXIT_THRESHOLD, EXIT_VALID, ConfigError
+from harness.files import ROOT
+from harness.record.provenance import SERVER_COMMAND
+from harness.text import show
+
+PROGRAMS = {
+    "run": "run_mlperf.py",
+    "score": "eval_mlperf_accuracy.py",
+    "comply": "run_compliance.py",
+    "peak": "find_peak.py",
+    "submit": "prepare_submission.py",
+}
+_SIGNALLED = 128  # exit codes from here on are of signals
+_LOST = {"score": EXIT_THRESHOLD, "test": EXIT_THRESHOLD}
+_RESTARTED = ("accuracy", "score", "search", "test")  # the others begin anew by themselves
+
+
+def run(options: CampaignOptions) -> int:
+    """Print the steps, or do what is missing of them. Returns the exit code; raises HarnessError."""
+    campaign = read_campaign(options.file, rehearsal=options.rehearsal)
+    if options.status or options.dry_run:
+        return _show(campaign, with_commands=options.dry_run)
+    with opened(campaign.folder) as journal:
+        keep(campaign.folder, campaign.urls())
+        servers = ServerCommand(campaign.folder, campaign.file.parent)
+        try:
+            return _Walk(campaign, journal, servers, _named(campaign, options.restart)).run()
+        finally:
+            servers.stop()
+
+
+def _show(campaign: Campaign, *, with_commands: bool) -> int:
+    steps = steps_of(campaign)
+    found = {step.name: standing(campaign, step) for step in steps}
+    now = _running_step(campaign) if running(campaign.folder) is not None else None
+    show(*table(steps, found, now), "", remaining(steps, found), *reasons(found))
+    if with_commands:
+        missing = [step for step in steps if found[step.name].state != "done"]
+        show("", *(f"{step.name}: {command(step)}" for step in missing))
+    return EXIT_VALID
+
+
+def _running_step(campaign: Campaign) -> str | None:
+    events = history(campaign.folder)
+    return events[-1]["step"] if events and events[-1].get("event") == "started" else None
+
+
+def _named(campaign: Campaign, given: Sequence[str]) -> set[str]:
+    """The steps that ``--restart`` names, alone or by a part of their names. Raises ConfigError."""
+    names = [step.name for step in steps_of(campaign)]
+    found: set[str] = set()
+    for text in given:
+        one = [name for name in names if name == text or name.startswith(f"{text.rstrip('/')}/")]
+        if not one:
+            raise ConfigError(f"--restart {text}: no such step, expected one of {', '.join(names)}")
+        found.update(one)
+    return found
+
+
+@dataclass(slots=True)
+class _Walk:
+    """The steps of a campaign, one after the other."""
+
+    campaign: Campaign
+    journal: Journal
+    servers: ServerCommand
+    anew: set[str]
+    """steps to begin anew"""
+
+    def run(self) -> int:
+        """Do what is missing; returns the exit code of what stops the campaign, 0 at its end."""
+        steps = steps_of(self.campaign)
+        found = self._standings(steps)
+        show(*table(steps, found), "", remaining(steps, found), *reasons(found))
+        checked: set[str] = set()
+        for number, planned in enumerate(steps, start=1):
+            step = self._now(planned)
+            before = self._standing(step)
+            if before.state == "done":
+                continue
+            if before.state == "lost":
+                return self._stopped(step, before)
+            if code := self._check_first(step, steps[number - 1 :], checked):
+                return code
+            if code := self._do(number, len(steps), step, before):
+                return code
+        if any(one.state != "done" for one in found.values()):
+            steps = steps_of(self.campaign)
+            show("", *table(steps, self._standings(steps)))
+        show("", f"Everything is done: {self.campaign.output} is built and checked.")
+        return EXIT_VALID
+
+    def _now(self, step: Step) -> Step:
+        """The step as it is now: its rate may come from a search that has ended since."""
+        if not step.found_rate:
+            return step
+        return next(one for one in steps_of(self.campaign) if one.name == step.name)
+
+    def _standing(self, step: Step) -> Standing:
+        return Standing("missing", "begins anew") if step.name in self.anew else standing(self.campaign, step)
+
+    def _standings(self, steps: Sequence[Step]) -> dict[str, Standing]:
+        return {step.name: self._standing(step) for step in steps}
+
+    def _check_first(self, step: Step, ahead: Sequence[Step], checked: set[str]) -> int:
+        """Check the plans of all runs at the same servers before the first of them."""
+        if step.servers is None or self.campaign.rehearsal:
+            return EXIT_VALID
+        for one in ahead:
+            wanted = one.servers == step.servers and one.plan is not None and one.kind != "trial"
+            if not wanted or one.name in checked or one.found_rate:
+                continue
+            if self._standing(one).state in ("done", "lost"):
+                continue
+            checked.add(one.name)
+            show(f"Checking {one.name} ...")
+            if code := self._call(one, ("--dry-run",), quiet=True):
+                return self._ended(one, code)
+        return EXIT_VALID
+
+    def _do(self, number: int, total: int, step: Step, before: Standing) -> int:
+        """One step, to its end; returns the exit code that stops the campaign, or 0."""
+        announce(number, total, step, before.text)
+        self.journal.write(event="started", step=step.name, command=list(step.words))
+        code = EXIT_VALID if self._adopted(step, before) else self._call(step, self._more(step))
+        self.anew.discard(step.name)
+        counts = code == EXIT_VALID or (code == EXIT_THRESHOLD and not self.campaign.strict)
+        if step.kind in ("build", "check") and counts:
+            write_built(self.campaign, step)
+        after = standing(self.campaign, self._now(step))
+        self.journal.write(event="ended", step=step.name, exit_code=code, state=after.state, text=after.text)
+        if after.state == "done":
+            return EXIT_VALID
+        if after.state == "lost":
+            return self._stopped(step, after)
+        return self._ended(step, code or EXIT_INVALID)
+
+    def _more(self, step: Step) -> Sequence[str]:
+        return ("--restart",) if step.name in self.anew and step.kind in _RESTARTED else ()
+
+    def _adopted(self, step: Step, before: Standing) -> bool:
+        """Whether the search's own run at the rate that it found is the performance run now."""
+        if not step.found_rate or before.state != "missing" or step.name in self.anew:
+            return False
+        run = submitted_run(step.folder.parents[1] / "peak" / step.folder.parent.name)
+        if run is None:
+            return False
+        adopt(run, step.folder)
+        show(f"{run} is the performance run: the search made it at this rate")
+        return True
+
+    def _call(self, step: Step, more: Sequence[str] = (), *, quiet: bool = False) -> int:
+        """Run the step's program; returns its exit code. Raises InterruptedRun after it has ended."""
+        if step.servers is not None:
+            self.servers.use(step.servers)
+        program = str(ROOT / PROGRAMS[step.verb])
+        words = [sys.executable, "-I", child.__file__, str(os.getpid()), sys.executable, program]
+        process = subprocess.Popen(
+            [*words, *step.words, *more],
+            cwd=self.campaign.file.parent,
+            env=_environment(step),
+            pass_fds=(self.journal.lock,),
+            stdout=subprocess.DEVNULL if quiet else None,
+        )
+        return self._watch(process)
+
+    def _watch(self, process: "subprocess.Popen[bytes]") -> int:
+        """Wait for a program and, meanwhile, for the servers: a run without them is ended."""
+        server = self.servers.process
+        try:
+            ended = first_to_end([process, *([] if server is None else [server])])
+        except InterruptedRun as interruption:
+            end(process, interruption.signum)
+            interruption.add_note(self._again())
+            raise
+        if ended is process:
+            return process.wait()
+        end(process, signal.SIGTERM)
+        lines = (f"campaign: {self.servers.obituary()}", *self.servers.last_lines())
+        show("", *lines, f"Its log: {self.servers.log}", file=sys.stderr)
+        return EXIT_SERVER
+
+    def _ended(self, step: Step, code: int) -> int:
+        """A step did not end as it should: the next call tries again."""
+        lines = (f"The campaign stops at {step.name} (exit code {code}).", self._again())
+        show("", *lines, file=sys.stderr)
+        return code if 0 < code < _SIGNALLED else EXIT_INVALID
+
+    def _stopped(self, step: Step, found: Standing) -> int:
+        """A step is lost: the same again would end the same."""
+        lines = advice(self.campaign, step, found)
+        show("", f"The campaign stops: {step.name} is lost: {found.text}", *lines, file=sys.stderr)
+        return _LOST.get(step.kind, EXIT_INVALID)
+
+    def _again(self) -> str:
+        flag = " --rehearsal" if self.campaign.rehearsal else ""
+        return f"continue with ./mlperf campaign {_shown(self.campaign.file)}{flag}"
+
+
+def _environment(step: Step) -> Mapping[str, str]:
+    command = None if step.servers is None else step.servers.command
+    return os.environ | ({SERVER_COMMAND: command} if command is not None else {})
+
+
+def _shown(path: Path) -> Path:
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path

@@ -1,0 +1,76 @@
+"""The table of a campaign's steps, and the lines before and after each."""
+
+import shlex
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+
+from harness.campaign.expected import expected_s
+from harness.campaign.standing import Standing
+from harness.campaign.steps import Step
+from harness.text import aligned, duration, show
+
+_WORDS = {
+    "done": "done",
+    "lost": "LOST",
+    "failed": "failed",
+    "incomplete": "continues",
+    "other": "again",
+    "missing": "next",
+}
+
+
+def table(
+    steps: Sequence[Step], found: Mapping[str, Standing], running: str | None = None, line: str = ""
+) -> list[str]:
+    """A row for each step; ``running`` names the one that runs now, ``line`` is its progress."""
+    measured = _measured(found)
+    rows = [("step", "state", "expected", "")]
+    for step in steps:
+        one = found[step.name]
+        state, text = _WORDS[one.state], one.text
+        if step.name == running:
+            state, text = "RUNNING", line or text
+        seconds = None if one.state == "done" else expected_s(step, measured)
+        rows.append((step.name, state, "" if seconds is None else f"about {duration(seconds)}", text))
+    return list(aligned(rows))
+
+
+def remaining(steps: Sequence[Step], found: Mapping[str, Standing]) -> str:
+    """``9 of 14 steps are done; the others take about 2h10m and what searches, scores and tests need``."""
+    left = [step for step in steps if found[step.name].state != "done"]
+    seconds = sum(expected_s(step, _measured(found)) or 0 for step in left)
+    done = f"{len(steps) - len(left)} of {len(steps)} steps are done"
+    if not left:
+        return f"{done}"
+    known = f"; at the rates asked for the others take about {duration(seconds)}" if seconds else ""
+    return f"{done}{known}"
+
+
+def _measured(found: Mapping[str, Standing]) -> dict[str, float]:
+    """Samples/s of the Offline runs by benchmark: of the trial, or of the performance run."""
+    rates = {}
+    for one in found.values():
+        if one.record is None or one.record.plan.accuracy or one.record.statistics is None:
+            continue
+        if one.record.plan.scenario.one_query and (rate := one.record.statistics.samples_per_s):
+            rates[one.record.plan.client.benchmark.name] = rate
+    return rates
+
+
+def command(step: Step) -> str:
+    """The step as a user would type it."""
+    return shlex.join(("./mlperf", step.verb, *step.words))
+
+
+def announce(number: int, total: int, step: Step, why: str) -> None:
+    """The line before a step."""
+    rule = "=" * 20
+    show("", f"{rule} [{number}/{total}] {step.name}{f': {why}' if why else ''}", command(step), "")
+    sys.stdout.flush()
+
+
+def reasons(found: Mapping[str, Standing]) -> Iterator[str]:
+    """What was made under other settings, and is not used."""
+    for name, one in found.items():
+        if one.state == "other":
+            yield f"{name}: {one.text}; it is made again, and the earlier results are moved aside"

@@ -1,0 +1,229 @@
+"""The file of a campaign: the submitter's TOML with its servers, benchmarks and scenarios."""
+
+import difflib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from harness.campaign.variables import expanded
+from harness.config.benchmark import Benchmark, load_benchmark
+from harness.config.choices import OUTPUT_DIR, available_benchmarks
+from harness.config.rounds import available_rounds
+from harness.config.run_options import Backend
+from harness.config.scenario import Scenario
+from harness.errors import ConfigError
+from harness.submission.building.descriptions import SubmitterInfo, read_submitter_info
+
+SEARCH = "search"
+
+
+class Servers(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The servers of a benchmark or of a scenario; a nearer table replaces single values of a wider one."""
+
+    command: str | None = None
+    """starts them, in the folder of the TOML; None: they run already and are never touched"""
+    url: tuple[str, ...] | str = ()
+    """as `--server-url`; empty for its default"""
+    backend: Backend | None = None
+    """as `--backend`; None for its default"""
+    wait: str = "1h"
+    """the longest wait until they are ready"""
+
+
+class ScenarioPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``[benchmarks.NAME.SCENARIO]``."""
+
+    target_qps: float | str | None = None
+    """LoadGen's, or `search` for the highest that passes; None: that of `user_conf`"""
+    target_latency: float | None = None
+    """LoadGen's expected ms of a query, SingleStream only"""
+    servers: dict[str, Any] = {}
+    """what differs from the benchmark's"""
+    flags: tuple[str, ...] = ()
+    """further flags of the runs"""
+
+
+class BenchmarkPart(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    rename={"single_stream": "single-stream"},
+):
+    """``[benchmarks.NAME]``. Files are paths from the TOML's folder; those of the download need no line."""
+
+    performance: Path | None = None
+    """the dataset of performance runs"""
+    accuracy: Path | None = None
+    """the dataset of accuracy runs, with the true answers"""
+    compliance: Path | None = None
+    """the dataset of TEST07"""
+    lcb_data: Path | None = None
+    """as the evaluator's `--lcb-data`"""
+    tokenizer: str | None = None
+    """as the evaluator's `--tokenizer`"""
+    user_conf: Path | None = None
+    """LoadGen settings beside target_qps"""
+    servers: dict[str, Any] = {}
+    """what differs from `[servers]`"""
+    flags: tuple[str, ...] = ()
+    """further flags of all runs"""
+    offline: ScenarioPart | None = None
+    server: ScenarioPart | None = None
+    interactive: ScenarioPart | None = None
+    single_stream: ScenarioPart | None = None
+
+    @property
+    def scenarios(self) -> dict[Scenario, ScenarioPart]:
+        """The scenarios that have a table."""
+        parts = {one: getattr(self, one.replace("-", "_")) for one in Scenario}
+        return {scenario: part for scenario, part in parts.items() if part is not None}
+
+
+class Campaign(msgspec.Struct, frozen=True, kw_only=True):
+    """A campaign, checked. Paths are absolute."""
+
+    file: Path
+    info: SubmitterInfo
+    """the facts of the submitter"""
+    results: Path
+    """holds a folder of runs for each benchmark, and the campaign's own"""
+    output: Path
+    """the folder to submit"""
+    servers: dict[str, Any]
+    benchmarks: dict[str, tuple[Benchmark, BenchmarkPart]]
+    rehearsal: bool
+
+    @property
+    def folder(self) -> Path:
+        """The campaign's own files."""
+        return self.results / "campaign"
+
+    @property
+    def strict(self) -> bool:
+        """Whether only official runs, met targets and passed tests count."""
+        return self.info.division == "closed" and not self.rehearsal
+
+    def servers_of(self, name: str, scenario: Scenario) -> Servers:
+        """The servers of one scenario. Raises ConfigError."""
+        found = self._written(name, scenario)
+        return msgspec.structs.replace(found, url=tuple(expanded(self.folder, url) for url in _urls(found)))
+
+    def urls(self) -> Iterator[str]:
+        """Every URL as the file writes it."""
+        for name, (_, part) in self.benchmarks.items():
+            for scenario in part.scenarios:
+                yield from _urls(self._written(name, scenario))
+
+    def _written(self, name: str, scenario: Scenario) -> Servers:
+        part = self.benchmarks[name][1]
+        merged = self.servers | part.servers | part.scenarios[scenario].servers
+        return _converted(self.file, merged, Servers, f"servers of {name} {scenario}")
+
+    def path(self, path: Path) -> Path:
+        """A path of the TOML."""
+        return self.file.parent / path
+
+
+def _urls(servers: Servers) -> tuple[str, ...]:
+    return (servers.url,) if isinstance(servers.url, str) else servers.url
+
+
+def read_campaign(path: Path, *, rehearsal: bool = False) -> Campaign:
+    """Read the file. Raises ConfigError with the place in it and, for a typo, what may be meant."""
+    path = path.absolute()
+    info = read_submitter_info(path)
+    if not info.benchmarks:
+        raise ConfigError(
+            f"{path}: it has no [benchmarks.NAME.SCENARIO], such as [benchmarks.gpt-oss-120b.offline]; see "
+            "configs/submission/example.toml"
+        )
+    round_name = None
+    if info.round is not None:
+        round_name = info.round
+        if round_name not in available_rounds():
+            raise ConfigError(
+                f"{path}: round is {round_name!r}, expected one of {', '.join(available_rounds())}"
+            )
+    benchmarks = {
+        _benchmark_name(path, name): (load_benchmark(name, round_name), _benchmark(path, name, fields))
+        for name, fields in info.benchmarks.items()
+    }
+    results = path.parent / (info.results or OUTPUT_DIR)
+    output = path.parent / (info.output or "submission")
+    if rehearsal:
+        results, output = (one.with_name(f"{one.name}_rehearsal") for one in (results, output))
+    campaign = Campaign(
+        file=path,
+        info=info,
+        results=results,
+        output=output,
+        servers=info.servers,
+        benchmarks=benchmarks,
+        rehearsal=rehearsal,
+    )
+    list(campaign.urls())  # every table of servers is read
+    return campaign
+
+
+def _benchmark_name(path: Path, name: str) -> str:
+    known = available_benchmarks()
+    if name not in known:
+        raise ConfigError(
+            f"{path}: [benchmarks.{name}]: no such benchmark{_meant(name, known)}; configs/ defines "
+            f"{', '.join(known)}"
+        )
+    return name
+
+
+def _benchmark(path: Path, name: str, fields: Any) -> BenchmarkPart:
+    part = _converted(path, fields, BenchmarkPart, f"[benchmarks.{name}]")
+    if not part.scenarios:
+        raise ConfigError(
+            f"{path}: [benchmarks.{name}] names no scenario; add a table such as [benchmarks.{name}.offline]"
+        )
+    for scenario, of_scenario in part.scenarios.items():
+        place = f"{path}: [benchmarks.{name}.{scenario}]"
+        rate, latency = of_scenario.target_qps, of_scenario.target_latency
+        if scenario.one_at_a_time and rate is not None:
+            raise ConfigError(f"{place}: {scenario} has no target_qps; write target_latency, in ms")
+        if not scenario.one_at_a_time and latency is not None:
+            raise ConfigError(f"{place}: {scenario} has no target_latency; write target_qps")
+        if isinstance(rate, str) and rate != SEARCH:
+            raise ConfigError(f"{place}: target_qps is {rate!r}, expected a number or {SEARCH!r}")
+        for value in (rate, latency):
+            if isinstance(value, float) and not 0 < value < float("inf"):
+                raise ConfigError(f"{place}: {scenario.rate_key} is {value}, expected a number above 0")
+    return part
+
+
+_Part = TypeVar("_Part", bound=msgspec.Struct)
+
+
+def _converted(path: Path, fields: Any, kind: type[_Part], place: str) -> _Part:
+    if isinstance(fields, Mapping):
+        for where, name, known in _unknown(fields, kind, place):
+            raise ConfigError(f"{path}: {where}: unknown key {name!r}{_meant(name, known)}")
+    try:
+        return msgspec.convert(fields, kind, dec_hook=lambda to, value: to(value))
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{path}: {place}: {error}") from error
+
+
+def _unknown(fields: Mapping[str, Any], kind: type, place: str) -> Iterator[tuple[str, str, list[str]]]:
+    """Keys that the table does not have, with those that it has."""
+    known = {one.encode_name: one.type for one in msgspec.structs.fields(kind)}
+    for name, value in fields.items():
+        if name not in known:
+            yield place, name, list(known)
+        elif name in {str(one) for one in Scenario} and isinstance(value, Mapping):
+            yield from _unknown(value, ScenarioPart, f"{place.rstrip(']')}.{name}]")
+        elif name == "servers" and isinstance(value, Mapping):
+            yield from _unknown(value, Servers, f"{place.rstrip(']')}.servers]")
+
+
+def _meant(name: str, known: Any) -> str:
+    found = difflib.get_close_matches(name, list(known), 1, 0.6)
+    return f"; did you mean {found[0]!r}?" if found else f", expected one of {', '.join(known)}"

@@ -1,0 +1,63 @@
+"""The options of a campaign and its command line. Imports stay light, so that ``--help`` is fast."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from harness.cli.flags import add_flags, flag, options, read
+from harness.cli.parser import SIGNAL_CODES, Parser
+
+STATUS = "status"
+_EPILOG = (
+    "The same command continues after Ctrl-C, a kill or a restart of the machine, and says so when all is "
+    f"done. 'campaign {STATUS} FILE' prints the table of steps. Exit codes: 0 all done, 2 usage, config or "
+    "dataset, 3 server, 4 a run is lost or failed, 5 a score, test or check not passed, "
+    f"{SIGNAL_CODES}."
+)
+
+
+@options
+class CampaignOptions:
+    """One campaign. ``status`` only prints the table of steps."""
+
+    file: Path = flag(
+        "TOML of the submission with its servers, benchmarks and scenarios: see "
+        "configs/submission/example.toml",
+        "file",
+        metavar="FILE",
+    )
+    rehearsal: bool = flag(
+        "the same steps in minutes, on the embedded engine and the sample datasets, in folders of their own; "
+        "no submission can use the results",
+        default=False,
+    )
+    restart: tuple[str, ...] = flag(
+        "begin a step anew, such as gpt-oss-120b/server/accuracy, or all of gpt-oss-120b/server; its "
+        "earlier results are moved aside",
+        default=(),
+        metavar="STEP",
+    )
+    dry_run: bool = flag("print the steps with their commands, and start nothing", default=False)
+    status: bool = False
+
+
+_FLAGS = ("file", "rehearsal", "restart", "dry_run")
+
+
+def build_parser(prog: str = "campaign") -> argparse.ArgumentParser:
+    """All flags."""
+    parser = Parser(
+        prog=prog,
+        description="Run everything that a submission needs from one file, then build and check its folder.",
+        epilog=_EPILOG,
+    )
+    add_flags(parser, CampaignOptions, _FLAGS)
+    return parser
+
+
+def parse_options(argv: list[str] | None = None) -> CampaignOptions:
+    """Parse the flags; argparse exits with code 2 on wrong usage."""
+    words = sys.argv[1:] if argv is None else argv
+    status = words[:1] == [STATUS]
+    given = vars(build_parser().parse_args(words[1:] if status else words))
+    return read(CampaignOptions, given | {"status": status})

@@ -1,0 +1,125 @@
+"""The process that starts the command of a campaign's servers, keeps its log, and stops all that it started.
+
+    python -I -m harness.campaign.guard MARK LOG PARENT COMMAND   (by file, see servers.py)
+
+It ends when every process of the command has ended, with the command's exit code, and stops them all when it
+gets SIGTERM or its parent dies. Processes are known by MARK in their environment, which forks, daemons and
+changes of session keep. Standard library only.
+"""
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO
+
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_MOST_BYTES = 64 << 20  # of the log; then it begins again, and the part before stays as LOG.1
+_GRACE_S = 30.0  # between SIGTERM and SIGKILL
+_LOOK_S = 0.5
+MARK = "MLPERF_CAMPAIGN"  # the variable that marks processes
+
+
+def marked(mark: str, proc: Path = Path("/proc")) -> Iterator[int]:
+    """Processes of the command that live, but this one."""
+    wanted = f"{MARK}={mark}".encode()
+    for entry in proc.iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            if wanted in (entry / "environ").read_bytes().split(b"\0") and not _is_zombie(entry):
+                yield int(entry.name)
+        except OSError:
+            continue  # it has ended, or is another user's
+
+
+def _is_zombie(entry: Path) -> bool:
+    return (entry / "stat").read_bytes().rpartition(b")")[2].split()[0] == b"Z"
+
+
+def stop(mark: str, grace_s: float = _GRACE_S) -> None:
+    """End all processes of the command, by SIGTERM and, of those that stay, by SIGKILL."""
+    _signal_all(mark, signal.SIGTERM)
+    deadline = time.monotonic() + grace_s
+    while time.monotonic() < deadline:
+        _reap()
+        if not any(True for _ in marked(mark)):
+            return
+        time.sleep(0.1)
+    _signal_all(mark, signal.SIGKILL)
+    _reap()
+
+
+def _signal_all(mark: str, signum: signal.Signals) -> None:
+    for pid in marked(mark):
+        try:
+            os.kill(pid, signum)
+        except ProcessLookupError:
+            continue
+
+
+def _reap() -> None:
+    """Take the exit codes of children whose own parents have ended."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        pass
+
+
+def _pump(source: IO[bytes], path: Path) -> None:
+    """Write what the command prints to the log, which stays bounded."""
+    log = path.open("ab", buffering=0)
+    while data := os.read(source.fileno(), 1 << 16):
+        if log.tell() + len(data) > _MOST_BYTES:
+            log.close()
+            path.replace(path.with_name(f"{path.name}.1"))
+            log = path.open("wb", buffering=0)
+        try:
+            log.write(data)
+        except OSError:
+            continue  # a full disk must not stop the servers
+    log.close()
+
+
+def _on_signal(action: Callable[[], None]) -> None:
+    for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(signum, lambda number, frame: action())
+
+
+def main(mark: str, log: Path, parent: int, command: str) -> int:
+    """Run the command until it has ended with all that it started."""
+    libc = ctypes.CDLL(None)
+    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)  # daemons of the command become children of this process
+    stopping = threading.Event()
+    _on_signal(stopping.set)
+    if os.getppid() != parent:
+        return 1
+    started = subprocess.Popen(
+        ["/bin/sh", "-c", command],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=os.environ | {MARK: mark},
+        start_new_session=True,
+    )
+    assert started.stdout is not None
+    threading.Thread(target=_pump, args=(started.stdout, log), daemon=True).start()
+    while not stopping.wait(_LOOK_S):
+        if started.poll() is not None:
+            _reap()
+            if not any(True for _ in marked(mark)):
+                time.sleep(_LOOK_S)  # the last lines of its output
+                return started.returncode & 0xFF or 0
+    stop(mark)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4]))

@@ -1,0 +1,68 @@
+"""What a finished search found, and its run as the performance run that it is."""
+
+import os
+import shutil
+from pathlib import Path
+
+from harness.config.scenario import Scenario
+from harness.errors import ConfigError
+from harness.files import RUN_RECORD
+from harness.peak.search.offline_rate import read_offline_rate
+from harness.peak.search.search_state import SEARCH_STATE, SearchState, read_state
+from harness.record.output_dir import free_reserve, move_aside_existing
+from harness.record.run_record import RunRecord
+
+_SEARCH = "search"  # the folder of a search below that of a scenario
+
+
+def found_rate(folder: Path, scenario: Scenario) -> float | None:
+    """The rate that a search in ``peak/SCENARIO`` found; None before that."""
+    if scenario is Scenario.OFFLINE:
+        return read_offline_rate(folder)
+    state = search_state(folder)
+    return None if state is None or state.conclusion is None else state.conclusion.rate
+
+
+def search_state(folder: Path) -> SearchState | None:
+    """The state of a search of a latency-bound scenario; None where there is none. Raises ConfigError."""
+    return read_state(folder / _SEARCH) if (folder / _SEARCH / SEARCH_STATE).is_file() else None
+
+
+def submitted_run(folder: Path) -> Path | None:
+    """The folder of the VALID run at the found rate; None where there is none."""
+    state = search_state(folder)
+    if state is None or state.conclusion is None or state.conclusion.folder is None:
+        return None
+    found = folder / _SEARCH / state.conclusion.folder
+    return found if (found / RUN_RECORD).is_file() else None
+
+
+def first_run(folder: Path) -> RunRecord | None:
+    """The record of a run of the search, for what it was measured with; None where there is none."""
+    for path in sorted(folder.rglob(RUN_RECORD)):
+        try:
+            return RunRecord.read(path)
+        except ConfigError:
+            continue
+    return None
+
+
+def adopt(run: Path, performance: Path) -> None:
+    """Make a search's run the performance run of its scenario; the search keeps its files.
+
+    The copies appear complete or not at all, and share the bytes where the file system can.
+    """
+    staged = performance.with_name(f".{performance.name}.adopted")
+    shutil.rmtree(staged, ignore_errors=True)
+    staged.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copytree(run, staged, copy_function=_link)
+    move_aside_existing(performance)
+    free_reserve(performance)
+    staged.replace(performance)
+
+
+def _link(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)

@@ -1,0 +1,216 @@
+"""How far a step is, from what it left on disk: nothing else decides whether it is done."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from harness.campaign.campaign_file import Campaign
+from harness.campaign.searches import first_run, found_rate, search_state
+from harness.campaign.steps import Step
+from harness.compliance.registry import TESTS, find_test
+from harness.config.loadgen_conf import ConfKey, read_conf
+from harness.config.plans import RunPlan
+from harness.config.scenario import Scenario
+from harness.files import (
+    ACCURACY_TEXT,
+    COMPLIANCE_RUN,
+    RUN_RECORD,
+    USER_CONF,
+    atomic_write,
+    sha256_of,
+    unofficial,
+)
+from harness.record.accuracy_result import AccuracyResult, score_line
+from harness.record.resume import differences
+from harness.record.run_record import RunRecord
+
+State = Literal["done", "lost", "failed", "incomplete", "other", "missing"]
+_NAMED = 3
+_BUILT = "built.json"  # digests of what the folder to submit was built of, by step
+# What is different when a run, a score or a test is.
+_DECISIVE = {RUN_RECORD, ACCURACY_TEXT, *(test.verify_file for test in TESTS.values())}
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """How far a step is."""
+
+    state: State
+    """`lost`: it ended, and would end so again; `failed`: it ended otherwise than it should, and is tried
+    again; `incomplete`: it continues; `other`: it was made under other settings, and is not used"""
+    text: str = ""
+    """its result, or why it has none"""
+    record: RunRecord | None = None
+
+
+def standing(campaign: Campaign, step: Step) -> Standing:
+    """How far the step is. Raises ConfigError for a file that is damaged."""
+    match step.kind:
+        case "trial" | "performance" | "accuracy":
+            return _run(campaign, step, newest_run(step.folder))
+        case "search":
+            return _search(step)
+        case "score":
+            return _score(campaign, step)
+        case "test":
+            return _test(campaign, step)
+    return Standing("done" if _read_built(campaign).get(step.name) == _inputs(campaign, step) else "missing")
+
+
+def _run(campaign: Campaign, step: Step, record: RunRecord | None) -> Standing:
+    if record is None:
+        return Standing("missing")
+    if changed := list(_changes(step, record)):
+        return Standing("other", f"made with {'; '.join(changed[:_NAMED])}", record)
+    if record.verdict is None:
+        return Standing("incomplete", "was killed", record)
+    if record.deviations and campaign.strict and step.kind != "trial":
+        shown = "; ".join(record.deviations[:_NAMED])
+        return Standing("lost", f"NOT OFFICIAL: {shown}", record)
+    result, reasons = record.verdict.result, "; ".join(record.verdict.reasons[:_NAMED])
+    if result == "VALID" or (step.kind == "trial" and record.verdict.complete):
+        return Standing("done", _figures(record, "VALID" if result == "VALID" else "complete"), record)
+    if result == "INTERRUPTED" or step.kind == "accuracy":
+        answered = 0 if record.statistics is None else record.statistics.completed
+        return Standing("incomplete", f"{answered} of {record.settled.expected.samples} answered", record)
+    lost = record.verdict.complete or any(one.startswith("lost:") for one in record.verdict.reasons)
+    return Standing("lost" if lost else "failed", reasons, record)
+
+
+def newest_run(folder: Path) -> RunRecord | None:
+    """The run in a folder, or its newest attempt where a kill came before the next one's record."""
+    attempts = sorted(folder.glob("attempt.*"), key=lambda path: (len(path.name), path.name), reverse=True)
+    for place in (folder, *attempts):
+        if (place / RUN_RECORD).is_file():
+            return RunRecord.read(place / RUN_RECORD)
+    return None
+
+
+def _figures(record: RunRecord, result: str) -> str:
+    statistics = record.statistics
+    if statistics is None or statistics.samples_per_s is None or statistics.tokens_per_s is None:
+        return result
+    return f"{result}, {statistics.samples_per_s:.4g} samples/s, {statistics.tokens_per_s:.5g} tokens/s"
+
+
+def _changes(step: Step, record: RunRecord) -> Iterator[str]:
+    """What the run was made with that the step has otherwise: ``temperature 1.0, now 0.5``."""
+    assert step.plan is not None
+    now, before = _asked(step.plan), _asked(record.plan)
+    now["dataset_sha256"], before["dataset_sha256"] = (
+        _sha256(step.plan.client.input_file),
+        record.settled.dataset_sha256,
+    )
+    command = None if step.servers is None else step.servers.command
+    now["server command"], before["server command"] = command, record.provenance.server_command
+    if not step.plan.accuracy:
+        now["conf"] = _rows(step.plan, step.plan.user_conf)
+        kept = step.folder / USER_CONF
+        if step.test:
+            kept = step.folder / COMPLIANCE_RUN / USER_CONF
+        before["conf"] = _rows(step.plan, kept) if kept.is_file() else now["conf"]
+    for name, value in before.items():
+        yield from (one.replace(", this one has ", ", now ") for one in differences(name, value, now[name]))
+
+
+def _asked(plan: RunPlan) -> dict[str, Any]:
+    """What a plan asks for, as far as it bears on the result."""
+    client = plan.client
+    return {
+        "benchmark": client.benchmark.name,
+        "round": client.benchmark.round,
+        "scenario": str(plan.scenario),
+        "mode": plan.mode,
+        "max_samples": plan.max_samples,
+        "max_concurrency": client.max_concurrency,
+        "parameters": msgspec.to_builtins(client.parameters),
+        "backend": client.backend,
+        # A router's or a cluster's servers may have other addresses after a restart, not another number.
+        "servers": len(client.server_urls),
+        "test": "" if plan.audit is None else plan.audit.test,
+    }
+
+
+def _rows(plan: RunPlan, path: Path) -> Mapping[str, Any]:
+    key = ConfKey(plan.model_key, plan.scenario.loadgen, interactive=bool(plan.scenario.key_suffix))
+    return read_conf(path, key).settings
+
+
+@lru_cache(maxsize=64)
+def _sha256(path: Path) -> str:
+    return sha256_of(path)
+
+
+def write_built(campaign: Campaign, step: Step) -> None:
+    """Keep what the folder to submit was built of, so that it is built again when that changes."""
+    built = _read_built(campaign) | {step.name: _inputs(campaign, step)}
+    with atomic_write(campaign.folder / _BUILT) as file:
+        file.write(json.dumps(built, indent=2).encode() + b"\n")
+
+
+def _read_built(campaign: Campaign) -> dict[str, str]:
+    try:
+        found = json.loads((campaign.folder / _BUILT).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) and campaign.output.is_dir() else {}
+
+
+def _inputs(campaign: Campaign, step: Step) -> str:
+    """A digest of all that the folder is built of, and of how."""
+    digest = hashlib.sha256(repr((step.words, campaign.info)).encode())
+    for name, (_, part) in sorted(campaign.benchmarks.items()):
+        for scenario in part.scenarios:
+            folder = campaign.results / name / scenario
+            for path in sorted((*folder.glob("*/*.*"), *folder.glob("*/run/run.json"))):
+                if path.name in _DECISIVE:
+                    digest.update(f"{path}\0{sha256_of(path)}\0".encode())
+    return digest.hexdigest()
+
+
+def _search(step: Step) -> Standing:
+    scenario = Scenario.parse(step.folder.name)
+    rate = found_rate(step.folder, scenario)
+    record = first_run(step.folder)
+    if record is not None and step.servers is not None:
+        command = record.provenance.server_command
+        if command != step.servers.command:
+            return Standing("other", f"server command {command}, now {step.servers.command}")
+    if rate is not None:
+        return Standing("done", f"target_qps {rate:g}")
+    state = search_state(step.folder)
+    if state is None or state.conclusion is None or state.conclusion.outcome in ("INTERRUPTED", "ERROR"):
+        return Standing("missing" if state is None else "incomplete")
+    return Standing("lost", state.conclusion.why)
+
+
+def _score(campaign: Campaign, step: Step) -> Standing:
+    result = AccuracyResult.read(step.folder)
+    text = step.folder / ACCURACY_TEXT
+    if result is None or not (text.is_file() or unofficial(text).is_file()):
+        return Standing("missing")
+    line = score_line(step.folder)
+    return Standing("done" if result.target.met or not campaign.strict else "lost", line)
+
+
+def _test(campaign: Campaign, step: Step) -> Standing:
+    run = _run(campaign, step, newest_run(step.folder / COMPLIANCE_RUN))
+    record = run.record
+    if record is None or run.state == "other":
+        return run
+    assert step.plan is not None
+    file = step.folder / TESTS[step.test].verify_file
+    found = next((path for path in (file, unofficial(file)) if path.is_file()), None)
+    if found is None:
+        return Standing("incomplete", "not verified", record)
+    if not campaign.strict:
+        return Standing("done", "verified", record)
+    text = found.read_text(encoding="utf-8", errors="replace")
+    passed = find_test(step.plan.client.benchmark, step.test).read(text).passed
+    if found != file or not passed:
+        return Standing("lost", f"{step.test} did not pass; see {found}", record)
+    return Standing("done", "TEST PASS", record)

@@ -1,0 +1,381 @@
+"""The steps of a campaign in the order that finds failure first, each with its command and its folder."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from harness.campaign.campaign_file import SEARCH, BenchmarkPart, Campaign, ScenarioPart, Servers
+from harness.campaign.rehearsal import BACKEND, CONF, MAX_NEW_TOKENS, sample_file
+from harness.compliance.compliance_options import VerifyOptions
+from harness.compliance.compliance_options import parse_options as compliance_options
+from harness.compliance.registry import find_test, needed_tests
+from harness.config.benchmark import Benchmark
+from harness.config.plans import ComplianceSettings, RunPlan
+from harness.config.run_options import parse_options as run_options
+from harness.config.run_plan import resolve_plan
+from harness.config.scenario import Scenario
+from harness.errors import ConfigError
+from harness.files import CONFIG_DIR, ROOT, USER_CONF, atomic_write
+from harness.grading.decoding.output_decoder import tokenizer_beside
+from harness.grading.livecodebench.release import find_release
+
+Kind = Literal["trial", "search", "performance", "accuracy", "score", "test", "build", "check"]
+
+_OWN_FLAGS = {
+    "--accuracy",
+    "--audit-config",
+    "--backend",
+    "--benchmark",
+    "--dry-run",
+    "--input-file",
+    "--output-dir",
+    "--restart",
+    "--results",
+    "--resume",
+    "--round",
+    "--scenario",
+    "--server-url",
+    "--user-conf",
+    "--wait-for-servers",
+}
+_CODE = "livecodebench"  # in the names of repeats of an accuracy dataset
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """One command of a campaign."""
+
+    name: str
+    """such as gpt-oss-120b/offline/performance"""
+    kind: Kind
+    folder: Path
+    """where its results are"""
+    verb: str
+    """of ./mlperf"""
+    words: tuple[str, ...]
+    """the flags behind it"""
+    servers: Servers | None = None
+    """those that it needs"""
+    plan: RunPlan | None = None
+    """of its run, without what is only known from the servers"""
+    test: str = ""
+    """the compliance test"""
+    found_rate: bool = False
+    """its target_qps is that of a search"""
+
+
+class _Runs(msgspec.Struct, frozen=True, kw_only=True):
+    """What the steps of one scenario have in common."""
+
+    campaign: Campaign
+    benchmark: Benchmark
+    part: BenchmarkPart
+    scenario: Scenario
+    own: ScenarioPart
+    servers: Servers
+
+    @property
+    def name(self) -> str:
+        return f"{self.benchmark.name}/{self.scenario}"
+
+    @property
+    def results(self) -> Path:
+        """As --results of the benchmark's runs."""
+        return self.campaign.results / self.benchmark.name
+
+    @property
+    def folder(self) -> Path:
+        return self.results / self.scenario
+
+
+def steps_of(campaign: Campaign) -> tuple[Step, ...]:
+    """All steps. Raises ConfigError that names every missing file; writes the conf files of the runs."""
+    missing = list(_missing_files(campaign))
+    if missing:
+        raise ConfigError(f"{campaign.file}: {'; '.join(missing)}")
+    steps: list[Step] = []
+    for name, (benchmark, part) in campaign.benchmarks.items():
+        scenarios = [
+            _Runs(
+                campaign=campaign,
+                benchmark=benchmark,
+                part=part,
+                scenario=scenario,
+                own=own,
+                servers=_servers(campaign, name, scenario),
+            )
+            for scenario, own in part.scenarios.items()
+        ]
+        for at, runs in enumerate(scenarios):
+            if not campaign.rehearsal and runs.servers not in [one.servers for one in scenarios[:at]]:
+                steps.append(_trial(runs))
+            steps += _of_scenario(runs)
+    steps += [_build(campaign, name) for name in campaign.benchmarks]
+    return (*steps, _check(campaign))
+
+
+def _servers(campaign: Campaign, name: str, scenario: Scenario) -> Servers:
+    return Servers(backend=BACKEND) if campaign.rehearsal else campaign.servers_of(name, scenario)
+
+
+def dataset_of(campaign: Campaign, benchmark: Benchmark, role: str) -> Path:
+    """The dataset of a role: that of the TOML, or the one of the download. A rehearsal has samples."""
+    part = campaign.benchmarks[benchmark.name][1]
+    if campaign.rehearsal:
+        sample = sample_file(benchmark.name, role)
+        if sample is None:
+            raise ConfigError(f"{benchmark.name} has no sample dataset for {role}, so it cannot be rehearsed")
+        return sample
+    given: Path | None = getattr(part, role)
+    if given is not None:
+        return campaign.path(given)
+    file = Path("data", benchmark.datasets[role].file)
+    return next((folder / file for folder in (campaign.file.parent, ROOT) if (folder / file).exists()), file)
+
+
+def _missing_files(campaign: Campaign) -> Iterator[str]:
+    for name, (benchmark, part) in campaign.benchmarks.items():
+        remedy = f"datasets/download.sh --benchmark {name} --what perf"
+        paths = {role: dataset_of(campaign, benchmark, role) for role in benchmark.datasets}
+        missing = {role: path for role, path in paths.items() if not path.is_file()}
+        if absent := [role for role in missing if getattr(part, role) is None]:
+            files = ", ".join(dict.fromkeys(str(missing[role]) for role in absent))
+            yield f"{name} lacks {files}: run {remedy}, or write {' and '.join(absent)} = FILE"
+        for role in missing.keys() - absent:
+            yield f"[benchmarks.{name}] {role}: no such file {missing[role]}; the official one: {remedy}"
+        for given in (part.user_conf, part.lcb_data):
+            if given is not None and not campaign.path(given).exists():
+                yield f"[benchmarks.{name}]: no such file {campaign.path(given)}"
+        repeats = benchmark.datasets["accuracy"].repeats
+        needs_code = any(_CODE in one for one in repeats) and not campaign.rehearsal
+        dataset = dataset_of(campaign, benchmark, "accuracy")
+        if needs_code and part.lcb_data is None and find_release(dataset) is None:
+            yield (
+                f"no tests of LiveCodeBench for {name}: run datasets/download.sh --benchmark {name} "
+                "--what livecodebench, or write lcb_data = FOLDER"
+            )
+
+
+def _of_scenario(runs: _Runs) -> Iterator[Step]:
+    searched = runs.own.target_qps == SEARCH and not runs.campaign.rehearsal
+    if searched:
+        yield _search(runs)
+    performance = _performance(runs, searched=searched)
+    accuracy = [_accuracy(runs), _score(runs)]
+    tests = [
+        _test(runs, test) for test in needed_tests(runs.benchmark) if runs.campaign.info.division == "closed"
+    ]
+    yield performance
+    yield from accuracy
+    yield from tests
+
+
+def _trial(runs: _Runs) -> Step:
+    """A short Offline run: it finds servers and answers that do not work before a run of hours does."""
+    trial = runs.campaign.folder / "trial" / runs.benchmark.name
+    words = _run_words(runs, "performance", CONF, Scenario.OFFLINE, trial)
+    return Step(
+        name=f"{runs.name}/trial",
+        kind="trial",
+        folder=trial / Scenario.OFFLINE / "performance",
+        verb="run",
+        words=words,
+        servers=runs.servers,
+        plan=_plan(runs, words),
+    )
+
+
+def _search(runs: _Runs) -> Step:
+    words = _run_words(runs, "performance", _base_conf(runs))
+    return Step(
+        name=f"{runs.name}/search",
+        kind="search",
+        folder=runs.results / "peak" / runs.scenario,
+        verb="peak",
+        words=("search", *words),
+        servers=runs.servers,
+    )
+
+
+def _performance(runs: _Runs, *, searched: bool) -> Step:
+    words = (*_run_words(runs, "performance", _conf(runs)), *_official(runs.campaign))
+    if not runs.campaign.rehearsal:
+        words += ()  # TODO("--stop-when-lost",)
+    return Step(
+        name=f"{runs.name}/performance",
+        kind="performance",
+        folder=runs.folder / "performance",
+        verb="run",
+        words=words,
+        servers=runs.servers,
+        plan=_plan(runs, words),
+        found_rate=searched,
+    )
+
+
+def _accuracy(runs: _Runs) -> Step:
+    words = (*_run_words(runs, "accuracy", _conf(runs)), "--accuracy", *_official(runs.campaign))
+    return Step(
+        name=f"{runs.name}/accuracy",
+        kind="accuracy",
+        folder=runs.folder / "accuracy",
+        verb="run",
+        words=words,
+        servers=runs.servers,
+        plan=_plan(runs, words),
+    )
+
+
+def _score(runs: _Runs) -> Step:
+    dataset = dataset_of(runs.campaign, runs.benchmark, "accuracy")
+    words: list[str | Path] = [
+        "--benchmark",
+        runs.benchmark.name,
+        *_round(runs.campaign),
+        "--mlperf-log",
+        runs.folder / "accuracy" / "mlperf_log_accuracy.json",
+        "--reference-data",
+        dataset,
+    ]
+    if runs.part.tokenizer is not None and not runs.campaign.rehearsal:
+        words += ["--tokenizer", runs.part.tokenizer]
+    elif (beside := tokenizer_beside(dataset, runs.benchmark)) is not None:
+        words += ["--tokenizer", beside]
+    if runs.part.lcb_data is not None and not runs.campaign.rehearsal:
+        words += ["--lcb-data", runs.campaign.path(runs.part.lcb_data)]
+    elif (release := find_release(dataset)) is not None and any(
+        _CODE in one for one in runs.benchmark.datasets["accuracy"].repeats
+    ):
+        words += ["--lcb-data", release]
+    return Step(
+        name=f"{runs.name}/score",
+        kind="score",
+        folder=runs.folder / "accuracy",
+        verb="score",
+        words=tuple(map(str, words)),
+    )
+
+
+def _test(runs: _Runs, name: str) -> Step:
+    test = find_test(runs.benchmark, name)
+    role = next(role for role, rule in runs.benchmark.datasets.items() if rule == test.dataset)
+    words = ("--test", name, *_run_words(runs, role, _conf(runs)))
+    if runs.campaign.rehearsal:
+        words += ("--non-official",)
+    options = compliance_options(list(words))
+    assert not isinstance(options, VerifyOptions)
+    audit = ComplianceSettings(
+        test=name,
+        dataset=test.dataset,
+        settings=dict(test.audit),
+        text="",
+        official=not runs.campaign.rehearsal,
+    )
+    file = dataset_of(runs.campaign, runs.benchmark, role)
+    return Step(
+        name=f"{runs.name}/{name}",
+        kind="test",
+        folder=runs.folder / name,
+        verb="comply",
+        words=words,
+        servers=runs.servers,
+        plan=resolve_plan(replace(options.run, input_file=file), audit),
+        test=name,
+    )
+
+
+def _build(campaign: Campaign, name: str) -> Step:
+    words: list[str | Path] = ["build", "--submission", campaign.file, "--benchmark", name]
+    words += ["--results", campaign.results / name, "--output", campaign.output, *_round(campaign), "--force"]
+    for scenario in campaign.benchmarks[name][1].scenarios:
+        words += ["--scenario", scenario]
+    if campaign.rehearsal:
+        words.append("--rehearsal")
+    return Step(
+        name=f"{name}/build",
+        kind="build",
+        folder=campaign.output,
+        verb="submit",
+        words=tuple(map(str, words)),
+    )
+
+
+def _check(campaign: Campaign) -> Step:
+    return Step(
+        name="check",
+        kind="check",
+        folder=campaign.output,
+        verb="submit",
+        words=("check", str(campaign.output), *_round(campaign)),
+    )
+
+
+def _run_words(
+    runs: _Runs, role: str, conf: Path, scenario: Scenario | None = None, results: Path | None = None
+) -> tuple[str, ...]:
+    """The flags of a run, whose folder of runs is the benchmark's unless another is given."""
+    servers = runs.servers
+    words: list[str | Path] = ["--benchmark", runs.benchmark.name, *_round(runs.campaign)]
+    words += ["--scenario", scenario or runs.scenario]
+    words += ["--input-file", dataset_of(runs.campaign, runs.benchmark, role)]
+    words += ["--user-conf", conf, "--output-dir", results or runs.results]
+    if servers.backend is not None:
+        words += ["--backend", servers.backend]
+    for url in servers.url:
+        words += ["--server-url", url]
+    if runs.campaign.rehearsal:
+        return (*map(str, words), "--max-new-tokens", str(MAX_NEW_TOKENS))
+    flags = (*runs.part.flags, *runs.own.flags)
+    if own := sorted(_OWN_FLAGS.intersection(flag.partition("=")[0] for flag in flags)):
+        raise ConfigError(f"{runs.campaign.file}: flags of {runs.name}: {own[0]} is the campaign's own")
+    return (*map(str, words), "--wait-for-servers", servers.wait, *flags)
+
+
+def _official(campaign: Campaign) -> tuple[str, ...]:
+    return ("--official",) if campaign.strict else ()
+
+
+def _round(campaign: Campaign) -> tuple[str, ...]:
+    return () if campaign.info.round is None else ("--round", campaign.info.round)
+
+
+def _plan(runs: _Runs, words: tuple[str, ...]) -> RunPlan:
+    return resolve_plan(run_options(list(words)))
+
+
+def _base_conf(runs: _Runs) -> Path:
+    if runs.campaign.rehearsal:
+        return CONF
+    given = runs.part.user_conf
+    return CONFIG_DIR / USER_CONF if given is None else runs.campaign.path(given)
+
+
+def conf_text(base: Path, model_key: str, scenario: Scenario, rate: float | None) -> str:
+    """A conf file with a rate as its last row: of equally exact rows LoadGen takes the last."""
+    text = base.read_text(encoding="utf-8").rstrip("\n")
+    if rate is None:
+        return f"{text}\n"
+    return f"{text}\n\n# Of the campaign\n{model_key}.{scenario.loadgen}.{scenario.rate_key} = {rate:g}\n"
+
+
+def _conf(runs: _Runs) -> Path:
+    """The conf file of a scenario's runs, written where its text is new."""
+    base = _base_conf(runs)
+    rate = runs.own.target_latency if runs.scenario.one_at_a_time else runs.own.target_qps
+    if rate == SEARCH:
+        from harness.campaign.searches import found_rate
+
+        rate = found_rate(runs.results / "peak" / runs.scenario, runs.scenario)
+    if runs.campaign.rehearsal or rate is None:
+        return base
+    assert isinstance(rate, float) and math.isfinite(rate)
+    text = conf_text(base, runs.benchmark.model_key(runs.scenario), runs.scenario, rate)
+    path = runs.campaign.folder / "conf" / runs.benchmark.name / f"{runs.scenario}.conf"
+    if not path.is_file() or path.read_text(encoding="utf-8") != text:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(path) as file:
+            file.write(text.encode())
+    return path
