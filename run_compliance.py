@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 from harness.cli.main import exit_code_of, run_main
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from harness.compliance.compliance_options import ComplianceOptions, VerifyOptions
 
 
@@ -29,12 +31,19 @@ def _run(options: "ComplianceOptions | VerifyOptions") -> int:
     from sut.run import run
     from sut.supervisor.metrics_port import metrics_port
 
-    def run_and_print(plan: RunPlan) -> RunRecord:
+    def run_and_print(plan: RunPlan, is_done: "Callable[[RunRecord], bool]") -> RunRecord:
         console = RunConsole()
         with signals_kept():
-            record = run(plan, on_plan=console.plan, on_progress=console.progress, on_line=on_line)
+            record = run(
+                plan,
+                on_earlier=console.earlier,
+                is_done=is_done,
+                on_plan=console.plan,
+                on_progress=console.progress,
+                on_line=on_line,
+            )
             console.finish(record)
-            if with_report and not plan.client.dry_run:
+            if with_report and not plan.client.dry_run and not console.is_complete:
                 from harness.report.report_command import write_report_of
 
                 write_report_of(record)

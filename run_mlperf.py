@@ -27,9 +27,15 @@ def _run(options: "RunOptions") -> int:
     console = RunConsole()
     plan = resolve_plan(options)
     with metrics_port(options.metrics_port) as on_line:
-        record = run(plan, on_plan=console.plan, on_progress=console.progress, on_line=on_line)
+        record = run(
+            plan,
+            on_earlier=console.earlier,
+            on_plan=console.plan,
+            on_progress=console.progress,
+            on_line=on_line,
+        )
     exit_code = console.finish(record)
-    if options.report and not options.dry_run:
+    if options.report and not options.dry_run and not console.is_complete:
         from harness.report.report_command import write_report_of
 
         write_report_of(record)

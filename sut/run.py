@@ -26,7 +26,15 @@ from harness.record.output_dir import (
     writing,
 )
 from harness.record.provenance import gather_provenance
-from harness.record.resume import archive_attempt, check_resumable, saved_answers, version_changes
+from harness.record.resume import (
+    EarlierRun,
+    archive_attempt,
+    check_model,
+    earlier_run,
+    require_unchanged,
+    saved_answers,
+    version_changes,
+)
 from harness.record.run_record import RunRecord, read_clocks
 from sut.drive import DrivenRun, ended, preflight, servers_of
 from sut.issuers.loadgen import LoadGen
@@ -46,6 +54,8 @@ log = logging.getLogger("mlperf")
 def run(
     plan: RunPlan,
     *,
+    on_earlier: Callable[[EarlierRun], None] | None = None,
+    is_done: Callable[[RunRecord], bool] = lambda record: False,
     on_plan: Callable[[RunRecord], None] | None = None,
     on_progress: Callable[[ProgressSnapshot], None] | None = None,
     on_line: Callable[[ProgressLine], None] = lambda line: None,
@@ -54,15 +64,22 @@ def run(
 ) -> RunRecord:
     """Run the plan and return its record, also of INVALID and interrupted runs; run.json holds the same.
 
-    ``on_plan`` is called after all checks and before anything is sent, ``on_progress`` about once a
-    second, ``on_line`` with each line of progress.jsonl. A dry run ends before the first query, without a
-    verdict and without a file. ``trace`` makes LoadGen write its trace, which costs time in its process: for
-    benchmarks of this harness. ``rate_follows``: the dry run of a search, whose runs have rates of their own.
+    An accuracy run in the output folder is continued if its settings are the same, and nothing is sent if it
+    is complete: the record is then the earlier one. ``on_earlier`` is called first, where the folder holds
+    anything; ``is_done`` as in harness.record.resume.earlier_run.
+
+    ``on_plan`` is called after all checks and before anything is sent, ``on_progress`` about once a second,
+    ``on_line`` with each line of progress.jsonl. A dry run ends before the first query, without a verdict and
+    without a file. ``trace`` makes LoadGen write its trace, which costs time in its process: for benchmarks
+    of this harness. ``rate_follows``: the dry run of a search, whose runs have rates of their own.
 
     KeyboardInterrupt and harness.cli.signals.InterruptedRun end the run; before its first query they are
     raised, as is HarnessError for whatever keeps the run from starting.
     """
     inputs = read_inputs(plan, rate_follows=rate_follows)
+    earlier = _found(plan, inputs, is_done, on_earlier)
+    if earlier is not None and earlier.course == "complete" and earlier.record is not None:
+        return earlier.record
     client, load = plan.client, load_of_test(plan, inputs.settings)
     placement = place_workers(client, load)
     issuer = _loadgen(plan, len(inputs.samples), trace=trace)
@@ -78,14 +95,16 @@ def run(
             on_plan(record)
         if stray := stray_audit_config(plan):
             log.warning(stray)
-        changes = _check_resume(record)
+        changes = _check_resume(record, earlier)
         if client.dry_run:
             check_free(plan.results_dir)
             _gpus(plan)
             return record
         with locked(plan.results_dir):
+            require_unchanged(client.log_dir, earlier)
             prepared, destination, warnings = preflight(prepared)
-            destination = replace(destination, saved=_prepare_output_dir(plan, len(inputs.samples)))
+            saved = _prepare_output_dir(plan, len(inputs.samples), earlier)
+            destination = replace(destination, saved=saved)
             record = _started(record, prepared, (*changes, *warnings))
             _write_first(record)
             driven = DrivenRun(
@@ -203,27 +222,44 @@ def _gpus(plan: RunPlan) -> LocalGpus | None:
     return gpus
 
 
-def _check_resume(record: RunRecord) -> tuple[str, ...]:
-    """Warnings about changes since the earlier attempts. Raises ConfigError where the settings are others."""
-    plan, server = record.plan.client, record.servers[0]
-    if not plan.resume:
+def _found(
+    plan: RunPlan,
+    inputs: Inputs,
+    is_done: Callable[[RunRecord], bool],
+    on_earlier: Callable[[EarlierRun], None] | None,
+) -> EarlierRun | None:
+    """What the output folder holds, reported at once. Raises ConfigError where no run can write there."""
+    earlier = earlier_run(plan, len(inputs.samples), inputs.samples.sha256, is_done)
+    if earlier is None:
+        return None
+    if earlier.course != "complete":
+        check_free(plan.results_dir)
+    if on_earlier is not None:
+        on_earlier(earlier)
+    else:
+        log.info(earlier.first_line)
+    return earlier
+
+
+def _check_resume(record: RunRecord, earlier: EarlierRun | None) -> tuple[str, ...]:
+    """Warnings about changes since the earlier attempts. Raises ConfigError for another model."""
+    if earlier is None or earlier.course != "continue" or earlier.record is None:
         return ()
-    check_resumable(plan.log_dir, record)
-    changes = tuple(version_changes(plan.log_dir, server.version))
+    log_dir, server = record.plan.client.log_dir, record.servers[0]
+    check_model(log_dir, earlier.record, server)
+    changes = tuple(version_changes(log_dir, server.version))
     for change in changes:
         log.warning(change)
     return changes
 
 
-def _prepare_output_dir(plan: RunPlan, samples: int) -> Mapping[int, SavedAnswer]:
+def _prepare_output_dir(plan: RunPlan, samples: int, earlier: EarlierRun | None) -> Mapping[int, SavedAnswer]:
     """Prepare the output folder; returns the answers of earlier attempts at the same run."""
     log_dir = plan.client.log_dir
-    if plan.client.resume:
+    if earlier is not None and earlier.course == "continue":
         archive_attempt(log_dir)
         prepare_dir(log_dir)
-        saved = saved_answers(log_dir, samples)
-        log.info("resuming: %d of %d samples are answered already", len(saved), samples)
-        return saved
+        return saved_answers(log_dir, samples)
     if aside := move_aside_existing(plan.results_dir):
         log.info("the earlier results are now in %s", aside)
     if log_dir != plan.results_dir:

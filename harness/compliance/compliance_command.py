@@ -4,6 +4,7 @@ import contextlib
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from harness.compliance.base import TestResult
@@ -14,7 +15,7 @@ from harness.compliance.run_logs import log_file, logs_in, read_detail_log
 from harness.compliance.verify import VerifyRequest, VerifyResult, verify
 from harness.config.benchmark import load_benchmark
 from harness.config.plans import RunPlan
-from harness.errors import EXIT_INVALID, EXIT_THRESHOLD, EXIT_VALID, ConfigError
+from harness.errors import EXIT_INVALID, EXIT_THRESHOLD, EXIT_VALID, ConfigError, HarnessError
 from harness.files import (
     ACCURACY,
     ACCURACY_LOG,
@@ -30,6 +31,8 @@ from harness.record.output_dir import free_reserve, move_aside_existing
 from harness.record.run_record import RunRecord
 from harness.text import printable, show
 
+RunOfTest = Callable[[RunPlan, Callable[[RunRecord], bool]], RunRecord]
+"""a run's record, from its plan and whether an earlier run of the plan is all that is needed"""
 _CONTINUE = (EXIT_VALID, EXIT_INVALID, EXIT_THRESHOLD)
 
 
@@ -45,10 +48,11 @@ class TestVerdict:
     """the verification file"""
 
 
-def run_tests(options: ComplianceOptions, run: Callable[[RunPlan], RunRecord]) -> int:
+def run_tests(options: ComplianceOptions, run: RunOfTest) -> int:
     """Run the tests one after another with ``run``; the exit code is that of the first that did not pass.
 
-    Every dataset and setting is checked before the first test starts. Raises HarnessError.
+    A test that has passed with the same settings is not run again, only verified again. Every dataset and
+    setting is checked before the first test starts. Raises HarnessError.
     """
     items = resolve_runs(options)
     if not items:
@@ -57,7 +61,7 @@ def run_tests(options: ComplianceOptions, run: Callable[[RunPlan], RunRecord]) -
     ended: dict[str, TestVerdict] = {}
     try:
         for item in items:
-            record = run(item.plan)
+            record = run(item.plan, partial(_has_passed, item))
             if item.plan.client.dry_run:
                 continue
             code = record.exit_code
@@ -70,6 +74,15 @@ def run_tests(options: ComplianceOptions, run: Callable[[RunPlan], RunRecord]) -
             _print_table(items, ended)
     codes = [one.code for one in ended.values()]
     return next((code for code in codes if code not in _CONTINUE), next(filter(None, codes), EXIT_VALID))
+
+
+def _has_passed(item: ComplianceRun, _: RunRecord) -> bool:
+    """Whether the logs of an earlier run with the same settings pass the test; those of none do not."""
+    try:
+        found = verify(item.request)
+    except HarnessError:
+        return False
+    return found.result.passed and not found.errors
 
 
 def _print_table(items: Sequence[ComplianceRun], ended: Mapping[str, TestVerdict]) -> None:

@@ -39,6 +39,8 @@ def resolve_client(
     ``warnings`` are those of the program, beside the options' own.
     """
     streams = parameters.stream
+    if options.resume and options.restart:
+        raise ConfigError("--resume and --restart: one continues the earlier run, one begins anew; omit one")
     return ClientPlan(
         benchmark=benchmark,
         input_file=options.input_file.absolute(),
@@ -52,6 +54,7 @@ def resolve_client(
         deadlines=resolve_deadlines(options, streams=streams, max_new_tokens=parameters.max_new_tokens),
         policy=policy,
         resume=options.resume,
+        restart=options.restart,
         log_dir=log_dir.absolute(),
         dry_run=options.dry_run,
         deviations=deviations,

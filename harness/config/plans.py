@@ -43,6 +43,9 @@ class ClientPlan(msgspec.Struct, frozen=True, kw_only=True):
     policy: FailurePolicy
     """when the run ends early, and how often a query is sent again"""
     resume: bool
+    """whether the run was to be a continued one (`--resume`)"""
+    restart: bool = False
+    """whether it was to begin anew (`--restart`)"""
     log_dir: Path
     """the folder of all files of the run"""
     dry_run: bool

@@ -79,6 +79,7 @@ _GROUPS = {
         "round",
         "accuracy",
         "resume",
+        "restart",
         "input_file",
         "max_samples",
         *SETTINGS,
@@ -130,6 +131,11 @@ def mlperf_conf_flag() -> Any:
     )
 
 
+def restart_flag(what: str) -> Any:
+    """The field that begins anew where the same command would continue."""
+    return flag(f"begin anew; the earlier {what} is moved aside, never deleted", default=False)
+
+
 def user_conf_flag() -> Any:
     """The field for the settings of a submitter."""
     return flag(
@@ -177,6 +183,7 @@ class ClientOptions:
     benchmark: str = benchmark_flag()
     round: str = round_flag()
     resume: bool = False
+    restart: bool = False
     generation_config: Path | None = flag(
         "JSON file of generation parameters (default: the benchmark's)", default=None, metavar="FILE"
     )
@@ -272,8 +279,11 @@ class RunOptions(ClientOptions):
     scenario: Scenario = scenario_flag(Scenario.OFFLINE)
     accuracy: bool = flag("run accuracy mode instead of performance", default=False)
     resume: bool = flag(
-        "resume the accuracy run in the output folder; only unanswered samples are sent", default=False
+        "fail where the output folder holds no accuracy run with the same settings; without the flag such a "
+        "run is continued, too, and any other begins anew",
+        default=False,
     )
+    restart: bool = restart_flag("run")
     max_samples: int | None = flag("use only the first N samples (default: all)", default=None, metavar="N")
     mlperf_conf: Path | None = mlperf_conf_flag()
     user_conf: Path = user_conf_flag()

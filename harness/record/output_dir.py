@@ -92,6 +92,17 @@ def writing(log_dir: Path) -> Iterator[None]:
         ) from error
 
 
+@contextmanager
+def reading(log_dir: Path) -> Iterator[None]:
+    """The same as ``writing`` where earlier results are read."""
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(
+            f"--output-dir {log_dir}: cannot read it: {error.strerror or error}; choose another folder"
+        ) from error
+
+
 def _check_unlocked(log_dir: Path) -> None:
     try:
         lock = os.open(_lock_path(log_dir), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -126,12 +137,25 @@ def _refuse_open_folder(folder: Path) -> None:
 
 
 def _move_aside(log_dir: Path) -> Path | None:
-    if not log_dir.is_dir() or not any(log_dir.iterdir()):
+    if (aside := aside_of(log_dir)) is None:
+        free_reserve(log_dir)
         return None
+    log_dir.rename(aside)
+    return aside
+
+
+def aside_of(log_dir: Path) -> Path | None:
+    """Where the content of ``log_dir`` would be moved; None where it has none. Raises ConfigError."""
+    with reading(log_dir):
+        return _aside(log_dir)
+
+
+def _aside(log_dir: Path) -> Path | None:
+    if not log_dir.is_dir() or all(entry.name == _RESERVE for entry in log_dir.iterdir()):
+        return None  # a run that was killed before its first record has only reserved its space
     stamp = datetime.fromtimestamp(log_dir.stat().st_mtime, UTC).strftime("%Y%m%d-%H%M%S")
     aside, number = log_dir.with_name(f"{log_dir.name}.{stamp}"), 1
     while aside.exists():
         number += 1
         aside = log_dir.with_name(f"{log_dir.name}.{stamp}-{number}")
-    log_dir.rename(aside)
     return aside

@@ -1,54 +1,184 @@
-"""Resumption of an accuracy run: checks of the earlier attempt, and its answers."""
+"""What a run finds in its folder: a run to continue, a complete one, or one to move aside."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import msgspec
+from msgspec import structs
 
+from harness.config.plans import RunPlan
 from harness.errors import ConfigError
-from harness.files import JOURNAL_DIR, RUN_RECORD
+from harness.files import ACCURACY_LOG, JOURNAL_DIR, RUN_RECORD
 from harness.record.answer_log import SavedAnswer, read_saved_answers
+from harness.record.output_dir import aside_of, reading
+from harness.record.repeated import FirstLine, run_of
 from harness.record.run_record import RunRecord
 from harness.record.server_changes import other_model
+from harness.record.settled import ServerInfo
+from harness.text import counted
 
 ATTEMPT = "attempt."  # folders of attempts; a number follows
 _ATTEMPT_NUMBER = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
 _SHOWN = 80  # characters of a value
+_ANY_SAMPLE = 1 << 32  # beyond every sample index
 
 
-def check_resumable(log_dir: Path, record: RunRecord) -> None:
-    """Raise ConfigError if the earlier run had other settings than this one, or is already complete."""
-    earlier = _earlier_run(log_dir)
-    before, now = (_decisive(one) for one in (earlier, record))
-    for name, value in before.items():
-        if found := list(differences(name, value, now[name])):
-            raise ConfigError(
-                f"--resume: {log_dir} holds a run with {'; '.join(found)}; "
-                "give the same arguments as before or start again without --resume"
-            )
-    server = record.servers[0]
-    others = [other_model(before, server) for before in earlier.servers]
+@dataclass(frozen=True, slots=True)
+class EarlierRun:
+    """An earlier run in the folder of a plan, and what the plan's command makes of it."""
+
+    course: Literal["continue", "complete", "anew"]
+    first_line: str
+    record: RunRecord | None = None
+    """None where none can be read"""
+
+
+def earlier_run(
+    plan: RunPlan,
+    samples: int,
+    dataset_sha256: str,
+    is_done: Callable[[RunRecord], bool] = lambda record: False,
+) -> EarlierRun | None:
+    """What the folder of ``plan`` holds, None for nothing. Asks no server and changes nothing.
+
+    An accuracy run with the same settings is continued, one that is VALID is complete. ``is_done`` decides
+    whether another run with the same settings is, such as that of a compliance test. All others begin anew,
+    and what is there is moved aside.
+
+    Raises ConfigError where --resume finds nothing to resume, and where answers lie without the record that
+    names their settings.
+    """
+    client = plan.client
+    log_dir, line = client.log_dir, FirstLine(client.dry_run)
+    if client.restart or (not plan.accuracy and plan.audit is None):
+        return _anew(plan, "as asked for" if client.restart else "as performance runs do", _readable(log_dir))
+    try:
+        record = _newest_run(log_dir)
+    except ConfigError as error:
+        return _without_record(plan, str(error))
+    if record is None:
+        return _without_record(plan, f"{log_dir} holds no run to resume")
+    found = _differing(_decisive(record), _decided(plan, samples, dataset_sha256))
+    if found and client.resume:
+        raise ConfigError(
+            f"--resume: {log_dir} holds a run with {'; '.join(found)}; give the same arguments as before, or "
+            "omit --resume: it is then moved aside"
+        )
+    if found:
+        return _anew(plan, f"as it has {'; '.join(found)}", record)
+    if _is_finished(plan, record) and (plan.accuracy or is_done(record)):
+        here = _moved_to(record, log_dir)
+        return EarlierRun("complete", line.complete(f"{run_of(record.started)}, VALID,", log_dir), here)
+    if not plan.accuracy:
+        return _anew(plan, "as a compliance test that has not passed is repeated", record)
+    counts = f"{len(answers_in(log_dir, samples))} of {samples} samples are answered"
+    return EarlierRun("continue", line.continues(run_of(record.started), counts), record)
+
+
+def _anew(plan: RunPlan, why: str, record: RunRecord | None) -> EarlierRun | None:
+    """The run begins anew; None where there is nothing to move aside."""
+    folder = plan.results_dir
+    if (aside := aside_of(folder)) is None:
+        return None
+    earlier = f"what {folder} holds, which is no run,"
+    if record is not None:
+        earlier = _described(record, plan.client.log_dir)
+    command = record.provenance.command if record is not None and record.plan.accuracy else ()
+    line = FirstLine(plan.client.dry_run).anew(why, earlier, aside, command)
+    return EarlierRun("anew", line, record)
+
+
+def _described(record: RunRecord, log_dir: Path) -> str:
+    """``the run of … (gpt-oss-120b, offline, accuracy; INTERRUPTED; 36 of 96 samples are answered)``."""
+    result = "it has not ended" if record.verdict is None else record.verdict.result
+    facts = [record.plan.title, result]
+    if record.plan.accuracy:
+        samples = record.settled.samples
+        facts.append(f"{len(answers_in(log_dir, samples))} of {samples} samples are answered")
+    elif record.statistics is not None:
+        facts.append(f"{record.statistics.completed} queries are answered")
+    return f"{run_of(record.started)} ({'; '.join(facts)})"
+
+
+def _without_record(plan: RunPlan, problem: str) -> EarlierRun | None:
+    """What becomes of a folder without a readable run.json. Raises ConfigError where answers lie in it."""
+    log_dir = plan.client.log_dir
+    kept = len(answers_in(log_dir, _ANY_SAMPLE)) if plan.accuracy else 0
+    if kept:
+        raise ConfigError(
+            f"{problem}; so it is unknown which run the {counted(kept, 'answer')} in {log_dir} belong to: "
+            f"restore {RUN_RECORD}, or add --restart, which moves them aside and begins anew"
+        )
+    if plan.client.resume:
+        raise ConfigError(
+            f"--resume: {problem}; check --output-dir and --scenario, or omit --resume to begin anew"
+        )
+    return _anew(plan, "", None)
+
+
+def _is_finished(plan: RunPlan, record: RunRecord) -> bool:
+    """Whether the logs of a run with the same settings are complete, and need not be written again."""
+    verdict, log_dir = record.verdict, plan.client.log_dir
+    if verdict is None or not (verdict.result == "VALID" or (plan.audit is not None and verdict.complete)):
+        return False
+    return _of_logs(record.plan) == _of_logs(plan) and (log_dir / ACCURACY_LOG).is_file()
+
+
+def _of_logs(plan: RunPlan) -> tuple[object, ...]:
+    """The settings beside the decisive ones that LoadGen's logs or the rules' verdict follow from."""
+    audit = plan.audit and (plan.audit.settings, plan.audit.official)
+    rules = plan.client.benchmark.round, plan.round_settings, plan.client.deviations
+    return *rules, plan.mlperf_conf, plan.audit_text, audit
+
+
+def check_model(log_dir: Path, record: RunRecord, server: ServerInfo) -> None:
+    """Raise ConfigError if the servers of the earlier run served another model than ``server`` does."""
+    others = [other_model(before, server) for before in record.servers]
     if others and all(others):
         raise ConfigError(
-            f"--resume: the answers in {log_dir} are of another model than the servers now serve: "
-            f"{others[0]}; one result needs one model"
+            f"the answers in {log_dir} are of another model than the servers now serve: {others[0]}; one "
+            "result needs one model: start the servers as before, or add --restart, which moves the answers "
+            "aside"
         )
-    if earlier.verdict is not None and earlier.verdict.result == "VALID":
-        raise ConfigError(f"--resume: the run in {log_dir} is VALID and complete; nothing is left to do")
+
+
+def require_unchanged(log_dir: Path, earlier: EarlierRun | None) -> None:
+    """Raise ConfigError if another run has written to the folder since ``earlier`` was found there."""
+    now, before = _readable(log_dir), earlier and earlier.record
+    if (now and (now.started, now.ended)) != (before and (before.started, before.ended)):
+        raise ConfigError(f"another run has written to {log_dir} since this one began; repeat the command")
 
 
 def _decisive(record: RunRecord) -> dict[str, object]:
     """The facts that decide which prompts are answered, by which model, and how."""
+    return _decided(record.plan, record.settled.samples, record.settled.dataset_sha256)
+
+
+def _decided(plan: RunPlan, samples: int, dataset_sha256: str) -> dict[str, object]:
     return {
-        "scenario": str(record.plan.scenario),
-        "mode": record.plan.mode,
-        "model_key": record.plan.model_key,
-        "samples": record.settled.samples,
-        "dataset_sha256": record.settled.dataset_sha256,
-        "parameters": msgspec.to_builtins(record.plan.client.parameters),
+        "benchmark": plan.client.benchmark.name,
+        "scenario": str(plan.scenario),
+        "mode": plan.mode,
+        "model_key": plan.model_key,
+        "samples": samples,
+        "dataset_sha256": dataset_sha256,
+        "parameters": msgspec.to_builtins(plan.client.parameters),
     }
+
+
+def _differing(before: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
+    return [text for name, value in before.items() for text in differences(name, value, now[name])]
+
+
+def _moved_to(record: RunRecord, log_dir: Path) -> RunRecord:
+    """The record with the paths of its folder, which may have been moved since."""
+    client = structs.replace(record.plan.client, log_dir=log_dir)
+    files = {name: str(log_dir / Path(path).name) for name, path in record.files.items()}
+    return structs.replace(record, plan=structs.replace(record.plan, client=client), files=files)
 
 
 def version_changes(log_dir: Path, version: str | None) -> Iterator[str]:
@@ -56,7 +186,7 @@ def version_changes(log_dir: Path, version: str | None) -> Iterator[str]:
     earlier = {server.version for run in _readable_runs(log_dir) for server in run.servers}
     if others := sorted(str(other) for other in earlier - {version, None}):
         yield (
-            f"--resume: earlier answers in {log_dir} are of server version {', '.join(others)}, the servers "
+            f"earlier answers in {log_dir} are of server version {', '.join(others)}, the servers "
             f"now report {version or 'no version'}"
         )
 
@@ -66,7 +196,8 @@ def archive_attempt(log_dir: Path) -> Path:
     number = 1 + max((_number(path) for path in _attempts(log_dir)), default=0)
     attempt = log_dir / f"{ATTEMPT}{number}"
     attempt.mkdir()
-    for entry in sorted(log_dir.iterdir()):
+    # The record goes first: a folder with the record of a complete run and without its log is none.
+    for entry in sorted(log_dir.iterdir(), key=lambda path: (path.name != RUN_RECORD, path.name)):
         if not entry.name.startswith(ATTEMPT):
             entry.rename(attempt / entry.name)
     return attempt
@@ -77,22 +208,29 @@ def saved_answers(log_dir: Path, samples: int) -> dict[int, SavedAnswer]:
     return read_saved_answers([attempt / JOURNAL_DIR for attempt in _attempts(log_dir)], samples)
 
 
-def _earlier_run(log_dir: Path) -> RunRecord:
-    """The newest run.json: of the last attempt, or of one before when a crash came between."""
+def answers_in(log_dir: Path, samples: int) -> dict[int, SavedAnswer]:
+    """Every answer in ``log_dir`` and its attempts, by sample index. Raises ConfigError."""
+    with reading(log_dir):
+        return read_saved_answers(
+            [folder / JOURNAL_DIR for folder in (*_attempts(log_dir), log_dir)], samples
+        )
+
+
+def _newest_run(log_dir: Path) -> RunRecord | None:
+    """The newest run.json: of the last attempt, or of one before when a crash came between.
+
+    Raises ConfigError for a damaged one.
+    """
     for folder in (log_dir, *reversed(_attempts(log_dir))):
-        try:
+        with suppress(FileNotFoundError):
             return RunRecord.read(folder / RUN_RECORD)
-        except FileNotFoundError:
-            continue
-        except ConfigError as error:
-            raise ConfigError(
-                f"--resume: {error}; "
-                "restore it, or start without --resume (the answers there are then moved aside, not used)"
-            ) from None
-    raise ConfigError(
-        f"--resume: {log_dir} holds no run to resume; check --output-dir and --scenario, "
-        "or start without --resume"
-    )
+    return None
+
+
+def _readable(log_dir: Path) -> RunRecord | None:
+    with suppress(ConfigError):
+        return _newest_run(log_dir)
+    return None
 
 
 def _readable_runs(log_dir: Path) -> Iterator[RunRecord]:

@@ -15,6 +15,7 @@ from harness.grading.livecodebench.release import DEFAULT_RELEASE, find_release
 from harness.record.run_record import RunRecord
 
 _EVALUATOR = ROOT / "eval_mlperf_accuracy.py"
+_RESTART = "--restart"
 _DATASET, _CODE = "dataset", "livecodebench"
 
 
@@ -51,8 +52,8 @@ def scoring_command(outputs: Path, dataset: Path, benchmark: Benchmark, tokenize
 
 
 def resuming_command(arguments: Sequence[str]) -> str:
-    """The command of this program, given as sys.argv, with ``--resume``."""
-    program, *flags = arguments
+    """The command of this program, given as sys.argv, with ``--resume``: it never begins anew."""
+    program, *flags = (word for word in arguments if word != _RESTART)
     resume = () if "--resume" in flags else ("--resume",)
     return shlex.join(map(str, (*_program(Path(program)), *flags, *resume)))
 

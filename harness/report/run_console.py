@@ -20,10 +20,11 @@ from harness.errors import EXIT_VALID
 from harness.loadgen_logs.summary_and_detail import LoadgenSummary, result_lines
 from harness.progress.progress_line import ProgressPrinter, ProgressSnapshot
 from harness.record.replica_figures import ReplicaBalance
+from harness.record.resume import EarlierRun
 from harness.record.run_record import Distribution, RunRecord, RunVerdict, Statistics
 from harness.record.settled import ServerInfo
 from harness.report.next_step import next_step
-from harness.text import aligned, duration, labelled, milliseconds, printable
+from harness.text import aligned, duration, labelled, milliseconds, printable, show
 
 DRY_RUN = "dry run: everything is checked, nothing was sent"
 _LABEL_WIDTH, _CELL_WIDTH = 14, 9
@@ -46,6 +47,14 @@ class RunConsole:
 
     def __init__(self) -> None:
         self._progress = ProgressPrinter()
+        self.is_complete = False
+        """whether nothing was left to run"""
+
+    def earlier(self, found: EarlierRun) -> None:
+        """What the folder holds: the first line of the output."""
+        self.is_complete = found.course == "complete"
+        show(found.first_line)
+        sys.stdout.flush()
 
     def plan(self, record: RunRecord) -> None:
         """Everything is checked, nothing was sent yet."""

@@ -1,8 +1,9 @@
-"""kill -9 at any moment of an accuracy run; --resume ends in a log as if nothing had happened."""
+"""kill -9 at any moment of an accuracy run; its command, repeated, ends as if nothing had happened."""
 
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import time
@@ -50,7 +51,7 @@ def kill_at(moment, wait_s, output, words, conf):
 @pytest.mark.timeout(60 * POINTS)
 @pytest.mark.parametrize("scenario", ["offline", "server"])
 def test_random_kill_points(tmp_path, scenario):
-    """Each point: one or two kills, then --resume; nothing is lost, nothing twice, nothing sent again."""
+    """Each point: one or two kills, then the command again; nothing is lost, nothing twice or sent again."""
     dice = random.Random(f"{scenario} {POINTS}")
     kept = []
     for point in range(POINTS):
@@ -70,21 +71,19 @@ def go_on_after(dice, output, scenario, certain=False):
     ) as stub:
         words = ("--scenario", scenario, *arguments(stub, dataset))
         for _ in range(1 if certain else dice.choice((1, 2))):
-            resume = ("--resume",) if (log_dir / "run.json").exists() else ()
             sent = len(stub.requests) + dice.randrange(ROWS // 2 if certain else ROWS + 4)
 
             def caught():
                 in_journal = any(path.stat().st_size for path in log_dir.glob("journal/answers-*.bin"))
                 return len(stub.requests) >= sent and (in_journal or not certain)  # noqa: B023
 
-            kill_at(caught, dice.uniform(0, 0.1), output, (*words, *resume), conf)
+            kill_at(caught, dice.uniform(0, 0.1), output, words, conf)
             if verdict(log_dir) == "VALID":
                 break
     if verdict(log_dir) == "VALID":
         return 0
-    resume = ["--resume"] if any(log_dir.rglob("run.json")) else []
     with StubServer() as stub:  # the first may still read what the killed have sent
-        run = run_mlperf(output, *arguments(stub, dataset), *resume, scenario=scenario)
+        run = run_mlperf(output, *arguments(stub, dataset), scenario=scenario)
         sent = len(stub.requests) - 1  # one trial request
     assert run.code == 0, run.stdout + run.stderr
     assert run.accuracy_log == {i: expected_ids(prompt, TOKENS) for i, prompt in enumerate(prompts)}
@@ -93,6 +92,7 @@ def go_on_after(dice, output, scenario, certain=False):
     assert len(run.requests) == ROWS
     if resumed:
         assert f"resumed: {resumed} of {ROWS} answers" in run.stdout
+        assert f": {resumed} of {ROWS} samples" in run.stdout.splitlines()[0]
     return resumed
 
 
@@ -136,30 +136,72 @@ def test_answers_that_may_be_of_another_model_are_sent_again(tmp_path, restarts)
     assert sent == change["answers"]
 
 
-def test_resume_after_failures(tmp_path, capfd):
-    """The failures that ended a run are sent again, its answers are not; another run is not resumed."""
+def test_a_repeated_command_sends_failures_again(tmp_path, capfd):
+    """The failures that ended a run are sent again, its answers are not; a complete run is left as it is."""
     dataset, prompts = small_dataset(tmp_path, rows=ROWS)
     with StubServer(event_delay_s=0.1, faults=[None] * 12 + [Fault.HTTP_500] * 4) as stub:
         words = arguments(stub, dataset)
         first = run_mlperf(tmp_path, *words, "--max-failures", 2, here=capfd)
         refused = run_here(capfd, tmp_path, *words, "--resume", "--max-new-tokens", TOKENS + 1)
         assert (refused.code, "holds a run with parameters" in refused.stderr) == (2, True)
+        dry = run_here(capfd, tmp_path, *words, "--dry-run", "--max-new-tokens", TOKENS + 1)
+        assert (dry.code, "would begin anew" in dry.stdout.splitlines()[0]) == (0, True)
+        assert "parameters.max_new_tokens" in dry.stdout.splitlines()[0]
     assert (first.code, first.result) == (4, "INVALID")  # the earlier run still lies there, untouched
     assert not (first.log_dir / "attempt.1").exists()
     assert "ended early: " in first.record["verdict"]["reasons"][0]
     answered = first.record["statistics"]["completed"]
     assert answered >= 8
     with StubServer() as stub:
-        second = run_mlperf(tmp_path, *arguments(stub, dataset), "--resume", here=capfd)
+        second = run_mlperf(tmp_path, *arguments(stub, dataset), here=capfd)
         sent = len(stub.requests) - 1
+        for flags in ((), ("--resume",), ("--dry-run",)):
+            third = run_mlperf(tmp_path, *arguments(stub, dataset), *flags, here=capfd)
+            assert (third.code, third.stdout.split(":")[0]) == (0, "complete")
+            assert "Result: VALID" in third.stdout and "Score it with: " in third.stdout
+        assert len(stub.requests) == 1 + sent
     assert second.code == 0, second.stdout + second.stderr
     assert second.record["statistics"]["resumed"] == answered
+    assert f"{answered} of {ROWS}" in second.stdout.splitlines()[0]
     assert sent == ROWS - answered
     assert second.accuracy_log == {i: expected_ids(prompt, TOKENS) for i, prompt in enumerate(prompts)}
     assert (second.log_dir / "attempt.1" / "run.json").is_file()
     rows = second.requests
     assert sum(row["resumed"] for row in rows) == answered
     assert all(row["sent_ns"] is None and row["osl"] == TOKENS for row in rows if row["resumed"])
+
+
+def test_answers_that_cannot_be_continued_are_moved_and_come_back(tmp_path, capfd):
+    """Other parameters begin anew; the earlier answers lie where the first line says, and are used again."""
+    dataset, _ = small_dataset(tmp_path, rows=ROWS)
+    log_dir = tmp_path / "offline" / "accuracy"
+    with StubServer(event_delay_s=0.1, faults=[None] * 12 + [Fault.HTTP_500] * 4) as stub:
+        run_mlperf(tmp_path, *arguments(stub, dataset), "--max-failures", 2, here=capfd)
+    with StubServer() as stub:
+        other = run_mlperf(tmp_path, *arguments(stub, dataset), "--max-new-tokens", TOKENS + 1, here=capfd)
+        assert other.code == 0
+        again = run_mlperf(tmp_path, *arguments(stub, dataset), "--max-new-tokens", TOKENS + 1, "--restart")
+        assert again.code == 0 and len(stub.requests) == 2 * (1 + ROWS)
+        assert again.stdout.startswith("begins anew") and f"{ROWS} of {ROWS}" in again.stdout.splitlines()[0]
+        first_line = other.stdout.splitlines()[0]
+        aside = next(path for path in log_dir.parent.glob("accuracy.*") if str(path) in first_line)
+        answered = len(read_saved_answers([aside / "journal"], ROWS))
+        assert f"{answered} of {ROWS} samples" in first_line
+        shutil.rmtree(log_dir)
+        aside.rename(log_dir)
+        back = run_mlperf(tmp_path, *arguments(stub, dataset), here=capfd)
+    assert back.code == 0 and back.record["statistics"]["resumed"] == answered
+
+
+def test_a_performance_run_is_repeated(tmp_path, capfd):
+    dataset, _ = small_dataset(tmp_path)
+    with StubServer() as stub:
+        words = ("--server-url", stub.url, "--input-file", dataset, "--max-new-tokens", TOKENS)
+        for _ in range(2):
+            run = run_mlperf(tmp_path, *words, here=capfd)
+            assert run.code == 0
+    (aside,) = run.log_dir.parent.glob("performance.*")
+    assert str(aside) in run.stdout.splitlines()[0]
 
 
 def test_performance_never_resumes(tmp_path, capfd):

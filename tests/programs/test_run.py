@@ -102,7 +102,7 @@ def test_replicas_share_the_requests(tmp_path, capfd):
         run = run_mlperf(tmp_path, *flags, "--min-replicas", 3, here=capfd)
         counts = [len(stub.requests) - 1 for stub in (one, two, three)]  # but for the trial
         trial, *queries = one.requests
-        few = run_here(capfd, tmp_path, *flags, "--min-replicas", 4)
+        few = run_here(capfd, tmp_path, *flags, "--min-replicas", 4, "--restart")
     assert few.code == EXIT_SERVER, few.stderr
     assert (run.code, run.result) == (0, "VALID"), run.stdout
     record = run.record

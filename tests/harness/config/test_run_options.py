@@ -52,6 +52,7 @@ FLAGS = [
     ("--no-fail-fast", None, "", False),
     ("--max-failures", None, "5", 5),
     ("--resume", False, "", True),
+    ("--restart", False, "", True),
     ("--no-report", True, "", False),
     ("--metrics-port", None, "0.0.0.0:9400", "0.0.0.0:9400"),
     ("--official", False, "", True),

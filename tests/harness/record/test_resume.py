@@ -1,40 +1,156 @@
-"""Whether an earlier attempt can be resumed, from what its folder holds."""
+"""What a repeated command makes of an earlier run, from what its folder holds."""
+
+import re
 
 import pytest
 from msgspec import structs
 
+from harness.config.benchmark import load_benchmark
+from harness.config.plans import ComplianceSettings
 from harness.errors import EXIT_USAGE, ConfigError
-from harness.record.resume import archive_attempt, check_resumable, saved_answers, version_changes
+from harness.record.answer_log import encode_answer
+from harness.record.output_dir import move_aside_existing
+from harness.record.resume import (
+    archive_attempt,
+    check_model,
+    earlier_run,
+    require_unchanged,
+    saved_answers,
+    version_changes,
+)
 from harness.record.run_record import RunVerdict
 from tests.records import ENDED, with_plan
 
 PARAMETERS = structs.replace(ENDED.plan.client.parameters, extra={"stop": [1, 2]})
 RECORD = with_plan(structs.replace(ENDED, verdict=None), mode="accuracy", samples=96, parameters=PARAMETERS)
 SERVER = RECORD.servers[0]
+GPT_OSS = load_benchmark("gpt-oss-120b")
 
 
-def served_by(server):
-    return structs.replace(RECORD, servers=(server,))
+def found(log_dir, record=RECORD, is_done=lambda earlier: False, **flags):
+    """What the command of ``record`` finds in the folder."""
+    plan = with_plan(record, log_dir=log_dir, **flags).plan
+    return earlier_run(plan, record.settled.samples, record.settled.dataset_sha256, is_done)
 
 
-def refusal(log_dir, record=RECORD):
+def refusal(log_dir, record=RECORD, **flags):
     with pytest.raises(ConfigError) as caught:
-        check_resumable(log_dir, record)
+        found(log_dir, record, **flags)
     assert caught.value.exit_code == EXIT_USAGE
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
 
-@pytest.mark.parametrize("changed", [{"model": "another"}, {"vocabulary_size": 7}])
-def test_another_model_or_a_valid_run_is_refused(tmp_path, changed):
-    RECORD.write(tmp_path / "run.json")
-    said = refusal(tmp_path, served_by(structs.replace(SERVER, **changed)))
-    assert all(str(value) in said for value in changed.values())
-    check_resumable(
-        tmp_path, served_by(structs.replace(SERVER, context_length=1 << 20, model_path="/elsewhere"))
+def answer(folder, *samples):
+    """Write answers to these samples into a journal."""
+    (folder / "journal").mkdir(parents=True, exist_ok=True)
+    records = (encode_answer(sample, 1, b"\7\0\0\0") for sample in samples)
+    (folder / "journal" / "answers-0.bin").write_bytes(b"".join(records))
+
+
+def ended(result, **fields):
+    return structs.replace(RECORD, verdict=RunVerdict(result), **fields)
+
+
+def complete(log_dir, record=RECORD):
+    structs.replace(record, verdict=RunVerdict("VALID")).write(log_dir / "run.json")
+    (log_dir / "mlperf_log_accuracy.json").write_text("[]")
+
+
+@pytest.mark.parametrize("resume", [False, True])
+@pytest.mark.parametrize("record", [RECORD, ended("INTERRUPTED"), ended("INVALID")], ids=str)
+def test_an_incomplete_run_is_continued(tmp_path, record, resume):
+    record.write(tmp_path / "run.json")
+    answer(tmp_path, 3, 5)
+    answer(tmp_path / "attempt.1", 0, 5)
+    earlier = found(tmp_path, resume=resume)
+    assert earlier.course == "continue"
+    assert f"continues the run of {RECORD.started:%Y-%m-%d %H:%M:%S} UTC: 3 of 96" in earlier.first_line
+    assert "would continue" in found(tmp_path, dry_run=True).first_line
+
+
+def test_a_run_whose_record_was_being_moved_is_continued(tmp_path):
+    """Killed between the move into attempt.1 and the first record of the next attempt."""
+    for name in ("attempt.1", "attempt.2"):
+        (tmp_path / name).mkdir()
+    (tmp_path / ".reserve").write_bytes(b"0")
+    complete(tmp_path / "attempt.1")
+    assert found(tmp_path).course == "continue"
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_valid_run_is_complete(tmp_path, resume):
+    complete(tmp_path)
+    earlier = found(tmp_path, resume=resume)
+    assert (earlier.course, earlier.record.verdict.result) == ("complete", "VALID")
+    assert earlier.record.plan.client.log_dir == tmp_path
+    (tmp_path / "mlperf_log_accuracy.json").unlink()
+    assert found(tmp_path, resume=resume).course == "continue"
+
+
+def test_the_log_of_a_run_under_other_rules_is_written_again_from_its_answers(tmp_path):
+    complete(tmp_path, with_plan(RECORD, mlperf_conf=tmp_path / "mlperf.conf"))
+    assert found(tmp_path).course == "continue"
+
+
+@pytest.mark.parametrize("mode", ["accuracy", "performance"])
+def test_a_run_that_begins_anew_says_where_the_earlier_one_goes(tmp_path, mode):
+    folder = tmp_path / mode
+    folder.mkdir()
+    record = with_plan(ended("INTERRUPTED"), mode=mode)
+    record.write(folder / "run.json")
+    answer(folder, *range(36))
+    earlier = found(folder, record, restart=True)
+    assert earlier.course == "anew"
+    (aside,) = re.findall(rf"moved to ({re.escape(str(folder))}[.][-0-9]+) ", earlier.first_line)
+    assert ("36 of 96" in earlier.first_line) == (mode == "accuracy")
+    assert "INTERRUPTED" in earlier.first_line
+    if mode == "performance":
+        assert found(folder, record).course == "anew"
+    assert str(move_aside_existing(folder)) == aside
+
+
+def test_a_compliance_run_is_done_once_it_has_passed(tmp_path):
+    audit = ComplianceSettings(
+        test="TEST07", dataset=GPT_OSS.dataset(accuracy=False), settings={}, text="", official=True
     )
-    structs.replace(RECORD, verdict=RunVerdict("VALID")).write(tmp_path / "run.json")
-    assert "VALID" in refusal(tmp_path)
+    log_dir = tmp_path / "TEST07" / "run"
+    record = with_plan(RECORD, mode="performance", audit=audit)
+    assert found(log_dir, record) is None
+    log_dir.mkdir(parents=True)
+    complete(log_dir, record)
+    assert found(log_dir, record, lambda earlier: True).course == "complete"
+    assert found(log_dir, record, lambda earlier: False).course == "anew"
+    other = with_plan(record, audit=structs.replace(audit, settings={"mode": 3}))
+    assert found(log_dir, other, lambda earlier: True).course == "anew"
+    with_plan(RECORD, mode="performance", audit=audit).write(log_dir / "run.json")
+    assert found(log_dir, record, lambda earlier: True).course == "anew"
+
+
+def test_a_folder_without_a_run_is_new(tmp_path):
+    assert found(tmp_path / "missing") is None
+    (tmp_path / ".reserve").write_bytes(b"0")
+    assert found(tmp_path) is None
+    assert move_aside_existing(tmp_path) is None
+
+
+@pytest.mark.parametrize("changed", [{"model": "another"}, {"vocabulary_size": 7}])
+def test_answers_of_another_model_are_refused(tmp_path, changed):
+    with pytest.raises(ConfigError) as caught:
+        check_model(tmp_path, RECORD, structs.replace(SERVER, **changed))
+    assert all(str(value) in str(caught.value) for value in (*changed.values(), "--restart"))
+    check_model(tmp_path, RECORD, structs.replace(SERVER, context_length=1 << 20, model_path="/elsewhere"))
+
+
+def test_a_run_that_another_has_ended_meanwhile_is_not_touched(tmp_path):
+    RECORD.write(tmp_path / "run.json")
+    earlier = found(tmp_path)
+    require_unchanged(tmp_path, earlier)
+    complete(tmp_path, structs.replace(RECORD, started=ENDED.ended))
+    with pytest.raises(ConfigError, match="another run"):
+        require_unchanged(tmp_path, earlier)
+    with pytest.raises(ConfigError, match="another run"):
+        require_unchanged(tmp_path, None)
 
 
 def test_another_version_of_the_server_is_named(tmp_path):
@@ -53,10 +169,17 @@ def test_another_version_of_the_server_is_named(tmp_path):
     assert list(version_changes(tmp_path, "0.5.23")) == []
 
 
-def test_a_damaged_record_and_none_are_refused(tmp_path):
-    assert "holds no run to resume" in refusal(tmp_path)
+def test_answers_without_a_record_are_neither_used_nor_moved(tmp_path):
+    assert "holds no run to resume" in refusal(tmp_path, resume=True)
     (tmp_path / "run.json").write_text('{"plan": {')
-    assert str(tmp_path / "run.json") in refusal(tmp_path)
+    assert found(tmp_path).course == "anew"  # nothing was answered
+    answer(tmp_path, 3, 5)
+    for flags in ({}, {"resume": True}):
+        said = refusal(tmp_path, **flags)
+        assert str(tmp_path / "run.json") in said and "2 answers" in said and "--restart" in said
+    (tmp_path / "run.json").unlink()
+    assert "2 answers" in refusal(tmp_path)
+    assert found(tmp_path, restart=True).course == "anew"
 
 
 @pytest.mark.parametrize(
@@ -74,18 +197,21 @@ def test_a_damaged_record_and_none_are_refused(tmp_path):
         ),
     ],
 )
-def test_another_run_is_refused_by_what_differs(tmp_path, change, named):
+def test_another_run_begins_anew_and_says_what_differs(tmp_path, change, named):
     RECORD.write(tmp_path / "run.json")
-    said = refusal(tmp_path, with_plan(RECORD, **change))
-    assert [part for part in named if part not in said] == []
-    assert "top_p" not in said
+    other = with_plan(RECORD, **change)
+    earlier = found(tmp_path, other)
+    assert earlier.course == "anew"
+    for said in (earlier.first_line, refusal(tmp_path, other, resume=True)):
+        assert [part for part in named if part not in said] == []
+        assert "top_p" not in said
 
 
 @pytest.mark.parametrize("name", ["attempt.²", "attempt.x", "attempt.", "attempt.0", "attempt." + "9" * 200])
 def test_a_folder_that_is_no_attempt_is_left_alone(tmp_path, name):
     (tmp_path / name).mkdir()
     RECORD.write(tmp_path / "run.json")
-    check_resumable(tmp_path, RECORD)
+    assert found(tmp_path).course == "continue"
     assert archive_attempt(tmp_path) == tmp_path / "attempt.1"
     assert saved_answers(tmp_path, 96) == {}
     assert (tmp_path / name).is_dir()
@@ -95,5 +221,5 @@ def test_attempts_are_counted_by_number(tmp_path):
     for name in ("attempt.2", "attempt.10"):
         (tmp_path / name).mkdir()
     RECORD.write(tmp_path / "attempt.10" / "run.json")
-    check_resumable(tmp_path, RECORD)
+    assert found(tmp_path).course == "continue"
     assert archive_attempt(tmp_path) == tmp_path / "attempt.11"

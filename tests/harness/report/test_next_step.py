@@ -104,7 +104,7 @@ def test_a_table_of_outputs_is_scored_by_itself(tmp_path, monkeypatch):
     assert flags.tokenizer == "asked"
 
 
-@pytest.mark.parametrize("given", [[], ["--resume"]])
+@pytest.mark.parametrize("given", [[], ["--resume"], ["--restart"]])
 def test_resuming_is_the_same_command(given, monkeypatch):
     monkeypatch.chdir(ROOT)
     flags = ["--accuracy", "--input-file", "a set.parquet"]

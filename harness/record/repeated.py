@@ -1,0 +1,49 @@
+"""The first line of a repeated command: it continues what its folder holds, is complete, or begins anew.
+
+Every program that keeps its answers says it in these words, a dry run in the conditional.
+"""
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class FirstLine:
+    """The sentences of one program; ``dry_run``: nothing of it is done."""
+
+    dry_run: bool = False
+
+    def continues(self, earlier: str, counts: str) -> str:
+        """``continues the run of 2026-11-23 01:32:35 UTC: 36 of 96 samples are answered``."""
+        return f"{self._verb('continues', 'continue')} {earlier}: {counts}"
+
+    def complete(self, earlier: str, folder: Path) -> str:
+        """``complete: the run of 2026-11-23 01:32:35 UTC, VALID, in FOLDER; nothing is sent``."""
+        sent = "would be" if self.dry_run else "is"
+        return f"complete: {earlier} in {folder}; nothing {sent} sent (--restart begins anew)"
+
+    def anew(self, why: str, earlier: str, aside: Path, command: Sequence[str] = ()) -> str:
+        """What differs, what the folder holds, where that goes, and how to go back to it."""
+        reason = f", {why}" if why else ""
+        moved = "would be moved" if self.dry_run else "is moved"
+        back = f"; to continue it, move it back and repeat its command: {shlex.join(command)}"
+        return (
+            f"{self._verb('begins', 'begin')} anew{reason}: {earlier} {moved} to {aside} before the first "
+            f"query{back if command else ''}"
+        )
+
+    def _verb(self, now: str, conditional: str) -> str:
+        return f"would {conditional}" if self.dry_run else now
+
+
+def run_of(started: datetime) -> str:
+    """``the run of 2026-11-23 01:32:35 UTC``."""
+    return f"the run of {moment(started)}"
+
+
+def moment(time: datetime) -> str:
+    """``2026-11-23 01:32:35 UTC``."""
+    return time.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
