@@ -98,6 +98,11 @@ class ComplianceTest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             return self.official_audit
         return read_audit_config(path, self.name, self.threshold_keys, loadgen_scenario)
 
+    @property
+    def unofficial_pass_line(self) -> str:
+        """The line for a pass in a verification file that no submission may use."""
+        return f"NOT OFFICIAL {self.pass_line.removeprefix('TEST ')}"
+
     def require_references(self, references: tuple[Reference, ...]) -> None:
         """Raise GradingError for references that the test cannot grade."""
 

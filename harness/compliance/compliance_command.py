@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from harness.compliance.base import TestResult
+from harness.compliance.base import ComplianceTest, TestResult
 from harness.compliance.compliance_options import ComplianceOptions, VerifyOptions, files_by_test
 from harness.compliance.compliance_plan import ComplianceRun, resolve_runs
 from harness.compliance.registry import TESTS, find_test
@@ -157,10 +157,10 @@ def _conclude(request: VerifyRequest, found: VerifyResult, folder: Path | None) 
 
 
 def _reasons(request: VerifyRequest, found: VerifyResult) -> tuple[str, ...]:
-    """The reasons why a result under --non-official is not official; never empty."""
+    """The reasons why a result under --rehearsal is not official; never empty."""
     test, wanted = request.test.name, request.test.dataset.samples
     counts = (f"{found.samples} samples, {test} has {wanted}",) if found.samples != wanted else ()
-    return found.deviations or counts or ("--non-official was given",)
+    return found.deviations or counts or ("--rehearsal was given",)
 
 
 def _write(request: VerifyRequest, result: TestResult, folder: Path, reasons: tuple[str, ...]) -> Path:
@@ -181,10 +181,10 @@ def _write(request: VerifyRequest, result: TestResult, folder: Path, reasons: tu
         _copy(request.log_dir, folder / ACCURACY, (ACCURACY_LOG,))
         _copy(request.log_dir, folder / PERFORMANCE, (SUMMARY, DETAIL))
         if result.scorecard:
-            text = _marked(result.scorecard, request.test.pass_line, reasons)
+            text = _marked(result.scorecard, request.test, reasons)
             (folder / ACCURACY / ACCURACY_TEXT).write_text(text, encoding="utf-8")
         with atomic_write(verify_file) as file:
-            file.write(_marked(result.verify_text, request.test.pass_line, reasons).encode())
+            file.write(_marked(result.verify_text, request.test, reasons).encode())
     except OSError as error:
         with contextlib.suppress(OSError):
             _clear(folder)
@@ -194,11 +194,11 @@ def _write(request: VerifyRequest, result: TestResult, folder: Path, reasons: tu
     return verify_file
 
 
-def _marked(text: str, pass_line: str, reasons: tuple[str, ...]) -> str:
+def _marked(text: str, test: ComplianceTest, reasons: tuple[str, ...]) -> str:
     """The verification text. A result with ``reasons`` is not official, and its line for a pass says so."""
     if not reasons:
         return text
-    text = text.replace(pass_line, f"NOT OFFICIAL {pass_line.removeprefix('TEST ')}")
+    text = text.replace(test.pass_line, test.unofficial_pass_line)
     listed = [f"NOT OFFICIAL: {reason}" for reason in reasons]
     return "\n".join([*listed, "No submission may use this file.", "", text])
 

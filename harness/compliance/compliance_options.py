@@ -52,6 +52,8 @@ class VerificationOptions:
     )
     non_official: bool = flag(
         "allow other datasets, settings and models than the rules'; no submission can use the result",
+        "--rehearsal",
+        "--non-official",
         default=False,
     )
 

@@ -67,7 +67,7 @@ def _run(
     if deviations and official:
         raise DatasetError(
             f"{dataset}: not the dataset of {name}: {'; '.join(deviations)}; "
-            f"pass {test.dataset.file}, or add --non-official"
+            f"pass {test.dataset.file}, or add --rehearsal"
         )
     given = test.audit_config(audit_file, options.run.scenario.loadgen)
     audit = given if official else given.scaled_to(samples)

@@ -125,7 +125,7 @@ def load_answers(request: VerifyRequest) -> tuple[Reference, ...]:
     if request.official and len(references) != wanted:
         raise DatasetError(
             f"{request.references}: {len(references)} references, {test.name} has {wanted} "
-            f"({test.dataset.file}); --non-official allows others"
+            f"({test.dataset.file}); --rehearsal allows others"
         )
     return references
 
@@ -134,7 +134,7 @@ def _require_official(request: VerifyRequest, facts: RunFindings) -> None:
     if request.official and facts.deviations:
         raise ConfigError(
             f"{request.log_dir}: the run deviates from the rules ({facts.deviations[0]}); "
-            "run it without deviations, or add --non-official"
+            "run it without deviations, or add --rehearsal"
         )
 
 

@@ -117,9 +117,8 @@ def _tests(context: CheckContext) -> Iterator[str]:
     """Each test with its verdict and figure."""
     for name in needed_tests(context.benchmark):
         test = find_test(context.benchmark, name)
-        path = context.dir.path / name / test.verify_file
-        if is_readable(path):
-            found = test.read(path.read_text(encoding="utf-8", errors="replace"))
+        if (text := context.read_verified(test)) is not None:
+            found = test.read(text)
             figure = f" {'-' if found.figure is None else f'{found.figure:g}'}" if test.threshold_keys else ""
             yield f"{name} {'PASS' if found.passed else 'FAIL'}{figure}"
 

@@ -1,6 +1,8 @@
 """The three commands of prepare_submission.py: each prints, and returns whether there are no issues."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from harness.config.benchmark import load_benchmark
@@ -11,6 +13,7 @@ from harness.submission.building.machine import machine_fields
 from harness.submission.building.source_code import WrittenSource
 from harness.submission.checks.check import check_contexts, check_tree
 from harness.submission.checks.issue import Issue
+from harness.submission.checks.listing import issue_lines
 from harness.submission.results_table import compare, summarize, table, write_csv
 from harness.submission.submission_options import (
     BuildOptions,
@@ -19,9 +22,9 @@ from harness.submission.submission_options import (
     SystemOptions,
     TableOptions,
 )
-from harness.submission.tree.layout import kept_beside, scenario_dirs
+from harness.submission.tree.layout import is_empty, kept_beside, scenario_dirs
 from harness.submission.tree.round_rules import SystemRule, load_rules
-from harness.text import counted, show
+from harness.text import show
 
 
 def run(options: SubmissionOptions) -> bool:
@@ -42,19 +45,20 @@ def build(options: BuildOptions) -> bool:
         rules=load_rules(options.round),
         info=read_submitter_info(options.submission, options.division),
         results=options.results,
-        output=options.output.absolute(),
+        output=options.tree.absolute(),
         only=options.scenario,
         user_conf=options.user_conf,
         force=options.force,
         servers_moved=options.servers_moved,
+        rehearsal=options.rehearsal,
     )
     built = build_tree(request, machine_fields())
     names = [run.scenario.folder for run in built.runs]
-    show(f"{options.output}: {request.runs_folder} with {', '.join(names)}")
+    show(f"{options.tree}: {request.runs_folder} with {', '.join(names)}")
     left = sorted(set(scenarios_there(request.results)) - {run.scenario for run in built.runs})
     if left:
         show(f"not included from {request.results}: {', '.join(left)}")
-    show(f"{kept_beside(options.output)}: full accuracy logs and run.json; keep them, do not submit them")
+    show(f"{kept_beside(options.tree)}: full accuracy logs and run.json; keep them, do not submit them")
     if built.from_machine:
         fields = ", ".join(built.from_machine)
         show(f"check these fields, this machine filled them in (is it the system under test?): {fields}")
@@ -89,24 +93,19 @@ def check(options: CheckOptions) -> bool:
 
 
 def _conclude(options: TableOptions, tree: Path, round_name: str, issues: Sequence[Issue]) -> bool:
-    """Print results, issues and the count, which stay on the screen; True where no issue needs an action."""
+    """Print results and issues, or both as JSON; True where no issue needs an action."""
     rows = summarize(check_contexts(tree, round_name))
     earlier = summarize(check_contexts(options.against.absolute())) if options.against else ()
     compared = compare(rows, earlier)
-    show(*(table(compared) if compared else ()))
     if options.csv:
         write_csv(options.csv, compared)
-    show(*map(str, sorted(issues, key=lambda issue: not issue.is_warning)))
-    warnings = sum(issue.is_warning for issue in issues)
-    wrong = len(issues) - warnings
-    unchecked = len(scenario_dirs(tree)) - len(rows)
-    print(
-        counted(wrong, "issue") if wrong else "no issues",
-        *([counted(warnings, "warning")] if warnings else []),
-        *([f"{counted(unchecked, 'result')} not checked"] if unchecked else []),
-        sep=", ",
-    )
-    return not wrong
+    if isinstance(options, CheckOptions) and options.json:
+        found = {"results": list(map(asdict, rows)), "issues": [issue.fields() for issue in issues]}
+        print(json.dumps(found, indent=2))
+    else:
+        unchecked = sum(not is_empty(one.path) for one in scenario_dirs(tree)) - len(rows)
+        show(*issue_lines(tree, issues, list(table(compared)) if compared else [], unchecked))
+    return not any(issue.needs_action for issue in issues)
 
 
 def system(options: SystemOptions) -> bool:

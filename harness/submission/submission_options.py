@@ -28,7 +28,12 @@ class BuildOptions(TableOptions):
 
     submission: Path = flag("TOML with the facts that only the submitter knows: names, system, weights")
     results: Path = flag("--output-dir of the runs (%(default)s)", default=OUTPUT_DIR)
-    output: Path = flag("the folder to build (%(default)s)", default=Path("submission"))
+    output: Path | None = flag("the folder to build (submission, or rehearsal)", default=None)
+    rehearsal: bool = flag(
+        "take runs that are not official, such as those of the embedded engine, and build a folder that "
+        "nobody can take for a submission",
+        default=False,
+    )
     division: Literal["closed", "open"] | None = flag(
         "division of the submission (default: that of the TOML)", default=None
     )
@@ -49,6 +54,11 @@ class BuildOptions(TableOptions):
         chosen = tuple(dict.fromkeys(map(Scenario.parse, self.scenario)))
         object.__setattr__(self, "scenario", chosen)
 
+    @property
+    def tree(self) -> Path:
+        """The folder to build."""
+        return self.output or Path("rehearsal" if self.rehearsal else "submission")
+
 
 @options
 class CheckOptions(TableOptions):
@@ -59,6 +69,7 @@ class CheckOptions(TableOptions):
     kept: Path | None = flag(
         "full accuracy logs and run.json (default: TREE.kept, if it exists)", default=None
     )
+    json: bool = flag("print results and issues as JSON instead", default=False)
 
 
 @options
@@ -78,6 +89,7 @@ _COMMANDS = {
             "results",
             "submission",
             "output",
+            "rehearsal",
             "division",
             "scenario",
             "benchmark",
@@ -91,7 +103,7 @@ _COMMANDS = {
     ),
     "check": Command(
         CheckOptions,
-        ("tree", "round", *_TABLE, "kept"),
+        ("tree", "round", *_TABLE, "kept", "json"),
         "check a folder, built by this harness or another",
     ),
     "system": Command(SystemOptions, ("submission",), "print the system description of this machine as TOML"),

@@ -25,7 +25,7 @@ from harness.files import (
 from harness.loadgen_logs.summary_and_detail import read_detail
 from harness.record.run_record import RunRecord
 from harness.submission.building.descriptions import SubmitterInfo, measurements, system_fields
-from harness.submission.building.find_runs import ScenarioRuns, find_runs
+from harness.submission.building.find_runs import ScenarioRuns, find_runs, verify_file
 from harness.submission.building.readme import ScenarioReadme
 from harness.submission.building.source_code import SourceCode, WrittenSource, copy_source, source_of
 from harness.submission.building.staging import (
@@ -39,7 +39,7 @@ from harness.submission.building.staging import (
     write_file,
 )
 from harness.submission.tree.accuracy_files import truncated, without_hash
-from harness.submission.tree.layout import kept_beside
+from harness.submission.tree.layout import REHEARSAL, kept_beside
 from harness.submission.tree.origins import (
     ADDRESS,
     origin_differences,
@@ -48,7 +48,7 @@ from harness.submission.tree.origins import (
 )
 from harness.submission.tree.round_rules import RoundRules
 from harness.submission.tree.secrets import find_secrets
-from harness.submission.tree.system_description import nameplate_of
+from harness.submission.tree.system_description import nameplate_of, system_issues
 
 _LISTED = 5  # secrets in a message
 
@@ -71,11 +71,18 @@ class BuildRequest:
     """replace what exists"""
     servers_moved: bool = False
     """accept runs of one scenario that name the same servers by different addresses"""
+    rehearsal: bool = False
+    """take runs that are not official, and write a tree that no checker takes for a submission"""
+
+    @property
+    def division(self) -> str:
+        """The name of the division's folder."""
+        return self.info.division + (REHEARSAL if self.rehearsal else "")
 
     @property
     def org(self) -> Path:
         """``<division>/<org>``, in the tree and in the folder of kept files."""
-        return Path(self.info.division, self.info.submitter)
+        return Path(self.division, self.info.submitter)
 
     @property
     def runs_folder(self) -> Path:
@@ -111,14 +118,23 @@ def build_tree(request: BuildRequest, machine: Mapping[str, str]) -> BuildResult
     suite_name, suite = request.rules.suite_of(request.benchmark.name)
     _refuse_other_benchmark(request)
     _refuse_type(request, suite_name)
-    runs = find_runs(request.results, request.benchmark, suite, request.info.division, request.only)
+    runs = find_runs(
+        request.results,
+        request.benchmark,
+        suite,
+        request.info.division,
+        request.only,
+        request.rehearsal,
+    )
     records_of = {run.scenario: run.records() for run in runs}
     _refuse_mixed(request, records_of)
     sources = [source_of(record.provenance.git for record in found.values()) for found in records_of.values()]
     records = [record for found in records_of.values() for record in found.values()]
     elsewhere = any(servers_elsewhere(record, platform.node()) for record in records)
     machine = {} if elsewhere else machine
-    system = system_fields(request.info, machine, records, request.rules)
+    folders = {"division": request.division, "submitter": request.info.submitter}
+    system = system_fields(request.info, folders, machine, records, request.rules)
+    _refuse_incomplete(request, folders, system)
     measured = measurements(request.info, request.benchmark, request.rules)
     confs = [_user_conf(request, run) for run in runs]
     refuse_existing([request.output / request.runs_folder, request.kept / request.runs_folder], request.force)
@@ -218,11 +234,21 @@ def _refuse_mixed(request: BuildRequest, records: Mapping[Scenario, Mapping[str,
     for scenario, by_run in records.items():
         found = origin_differences(by_run)
         texts = [text for what, text in found if not (request.servers_moved and what == ADDRESS)]
-        if texts:
+        if texts and not request.rehearsal:
             raise ConfigError(
                 f"{request.results / scenario}: its runs have different origins: {'; '.join(texts)}; "
                 "repeat those that differ, or pass --servers-moved if only the servers' addresses changed"
             )
+
+
+def _refuse_incomplete(request: BuildRequest, folders: Mapping[str, str], system: Mapping[str, Any]) -> None:
+    """Raise ConfigError for an incomplete system description. That of a rehearsal may be."""
+    issues = [] if request.rehearsal else list(system_issues(system, request.rules.system, folders))
+    if issues:
+        raise ConfigError(
+            f"the system description is incomplete: {'; '.join(issues)}; write these into [system] "
+            "of the submission's TOML ('prepare_submission.py system' prints them on a node of the system)"
+        )
 
 
 def _refuse_type(request: BuildRequest, suite: str) -> None:
@@ -286,7 +312,8 @@ def write_test(folder: Path, test: str, rules: RoundRules, target: Path, kept: P
     """The log of a test that logs random samples stays complete: reviewers verify it again."""
     if (folder / PERFORMANCE).is_dir():
         _copy_logs(folder / PERFORMANCE, target / PERFORMANCE)
-    copy_file(folder / TESTS[test].verify_file, target / TESTS[test].verify_file)
+    verified = verify_file(folder, test)
+    copy_file(verified, target / verified.name)
     if not TESTS[test].every_sample:
         copy_file(folder / ACCURACY / ACCURACY_LOG, target / ACCURACY / ACCURACY_LOG)
     else:

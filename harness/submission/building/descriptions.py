@@ -17,7 +17,7 @@ from harness.errors import ConfigError
 from harness.files import read_decoded
 from harness.record.run_record import RunRecord
 from harness.submission.tree.round_rules import RoundRules
-from harness.submission.tree.system_description import NameplateError, design_watts, system_issues
+from harness.submission.tree.system_description import NameplateError, design_watts
 
 FROM_RUNS = ("framework", "other_software_stack")  # fields that run.json fills in
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
@@ -97,20 +97,20 @@ def _check_name(path: Path, field: str, name: str) -> None:
 
 
 def system_fields(
-    info: SubmitterInfo, machine: Mapping[str, str], records: Sequence[RunRecord], rules: RoundRules
+    info: SubmitterInfo,
+    folders: Mapping[str, str],
+    machine: Mapping[str, str],
+    records: Sequence[RunRecord],
+    rules: RoundRules,
 ) -> dict[str, Any]:
-    """All required fields and those that the submitter adds. Raises ConfigError that names missing fields."""
-    folders = {"division": info.division, "submitter": info.submitter}
+    """All required fields and those that the submitter adds; what is not known is empty.
+
+    ``folders`` holds folder names that the description repeats.
+    """
     stated = {name: value for name, value in info.system.items() if value != ""}
     known = {**machine, **_software(machine, records), **stated, **folders}
     fields = {name: known.get(name, "") for name in rules.system.fields}
-    fields |= {name: value for name, value in known.items() if name not in fields}
-    if issues := list(system_issues(fields, rules.system, folders)):
-        raise ConfigError(
-            f"the system description is incomplete: {'; '.join(issues)}; write these into [system] "
-            "of the submission's TOML ('prepare_submission.py system' prints them on a node of the system)"
-        )
-    return fields
+    return fields | {name: value for name, value in known.items() if name not in fields}
 
 
 def measurements(info: SubmitterInfo, benchmark: Benchmark, rules: RoundRules) -> dict[str, Any]:

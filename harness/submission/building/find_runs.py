@@ -58,7 +58,12 @@ class ScenarioRuns:
 
 
 def find_runs(
-    results: Path, benchmark: Benchmark, rule: Suite, division: str, only: Sequence[Scenario]
+    results: Path,
+    benchmark: Benchmark,
+    rule: Suite,
+    division: str,
+    only: Sequence[Scenario],
+    rehearsal: bool = False,
 ) -> tuple[ScenarioRuns, ...]:
     """The scenarios in ``results`` that may be submitted, or those in ``only``.
 
@@ -75,13 +80,19 @@ def find_runs(
     wanted = list(only) or _scenarios(results, rule, division)
     tests = needed_tests(benchmark) if division == "closed" else ()
     runs = tuple(ScenarioRuns(scenario, results / scenario, tests) for scenario in wanted)
-    missing = [what for run in runs for what in _missing(run)]
+    missing = [what for run in runs for what in _missing(run, rehearsal)]
     if missing:
         raise ConfigError(f"--results {results}: missing {', '.join(missing)}; {_remedy(missing)}")
     damaged = [what for run in runs for what in _damaged(run)]
     if damaged:
         raise ConfigError(f"--results {results}: {'; '.join(damaged)}; repeat these runs")
     return runs
+
+
+def verify_file(folder: Path, test: str) -> Path:
+    """The verification file of a test; that of a rehearsal has another name."""
+    path = folder / TESTS[test].verify_file
+    return path if path.is_file() or not unofficial(path).is_file() else unofficial(path)
 
 
 def scenarios_there(results: Path) -> tuple[Scenario, ...]:
@@ -105,12 +116,13 @@ def _scenarios(results: Path, rule: Suite, division: str) -> list[Scenario]:
     return found
 
 
-def _missing(run: ScenarioRuns) -> Iterator[str]:
+def _missing(run: ScenarioRuns, rehearsal: bool) -> Iterator[str]:
     wanted = [run.performance / SUMMARY, run.performance / DETAIL]
     wanted += [run.accuracy / name for name in (SUMMARY, DETAIL, ACCURACY_LOG, ACCURACY_TEXT)]
     for test in run.tests:
         folder = run.path / test
-        wanted += [folder / TESTS[test].verify_file, folder / ACCURACY / ACCURACY_LOG]
+        verified = verify_file(folder, test) if rehearsal else folder / TESTS[test].verify_file
+        wanted += [verified, folder / ACCURACY / ACCURACY_LOG]
         if TESTS[test].every_sample:
             wanted += [folder / PERFORMANCE / name for name in (SUMMARY, DETAIL)]
     for path in wanted:

@@ -1,6 +1,7 @@
 """All checks of a tree, in the order of its folders."""
 
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -22,12 +23,15 @@ from harness.submission.checks.loadgen_logs import check_versions
 from harness.submission.checks.performance_run import check_performance
 from harness.submission.checks.power import check_power
 from harness.submission.checks.tree_files import check_encoding, check_files, check_repeats
+from harness.submission.tree.cost import Cost
 from harness.submission.tree.layout import (
+    REHEARSAL,
     BenchmarkDir,
     ScenarioDir,
     benchmark_dirs,
     endpoints_scenario,
     has_endpoints_layout,
+    is_empty,
     kept_beside,
     organisations,
     read_fields,
@@ -50,6 +54,9 @@ CHECKS: tuple[Callable[[CheckContext], Iterator[Issue]], ...] = (
     check_records,
 )
 _UNDEFINED_SCENARIOS = ("multistream",)  # MLPerf has it, and none of our benchmarks
+# How an issue of a detail log and a deviation in run.json name a setting of LoadGen.
+_LOGGED = re.compile(r"effective_(\w+) is ")
+_DEVIATION = re.compile(r"LoadGen (\w+) is ")
 _MAPPING = "model_mapping.json"  # names the official benchmark of each folder in an open submission
 
 
@@ -61,7 +68,19 @@ def check_tree(root: Path, *, round_name: str | None = None, kept: Path | None =
     round_name = round_name or current_round()
     contexts = check_contexts(root, round_name, kept)
     parts = _parts(root, round_name, contexts)
-    return tuple(dict.fromkeys(issue for path, found in parts for issue in _guarded(root, path, found)))
+    issues = dict.fromkeys(issue for path, found in parts for issue in _guarded(root, path, found))
+    return tuple(_without_repeats(list(issues)))
+
+
+def _without_repeats(issues: Sequence[Issue]) -> Iterator[Issue]:
+    """Leave out a deviation of run.json that is an issue of the same run's logs, too."""
+    logged = {
+        (Path(issue.where).parent, match[1]) for issue in issues if (match := _LOGGED.match(issue.what))
+    }
+    for issue in issues:
+        match = _DEVIATION.match(issue.what) if issue.code == "deviations" else None
+        if match is None or (Path(issue.where), match[1]) not in logged:
+            yield issue
 
 
 def check_contexts(
@@ -119,7 +138,7 @@ def _context(folder: ScenarioDir, kept: Path, round_name: str) -> CheckContext |
     benchmark, (_, suite) = definition_of(name, round_name), rules.suite_of(name)
     if benchmark is None or scenario is None or (folder.binding and scenario not in suite.allowed):
         return None
-    if has_endpoints_layout(folder.path):
+    if is_empty(folder.path) or has_endpoints_layout(folder.path):
         return None
     aside = kept / folder.path.relative_to(folder.root)
     return CheckContext(folder, benchmark, scenario, rules, aside if aside.is_dir() else None)
@@ -132,7 +151,11 @@ def _organisation(root: Path, path: Path) -> Iterator[Issue]:
         text = "has no results/, for which MLCommons's checker ends with an error: no result is checked"
         yield Issue("missing-file", where.as_posix(), text, remedy="remove the folder, or add its results")
     mapping = path / _MAPPING
-    if where.parts[0] == "open" and mapping.exists() and isinstance(what := read_fields(mapping), str):
+    if (
+        where.parts[0].removesuffix(REHEARSAL) == "open"
+        and mapping.exists()
+        and isinstance(what := read_fields(mapping), str)
+    ):
         yield Issue("malformed", (where / _MAPPING).as_posix(), what)
 
 
@@ -150,7 +173,10 @@ def _scenarios(folder: BenchmarkDir, suite: str, rule: Suite) -> Iterator[Issue]
     where = folder.relative(folder.path)
     have: set[Scenario] = set()
     folders = sorted(path.name for path in folder.path.iterdir() if path.is_dir())
+    empty = [name for name in folders if is_empty(folder.path / name)]
     for name in folders:
+        if name in empty:
+            continue
         found = scenario_named(name)
         if has_endpoints_layout(folder.path / name):
             found = endpoints_scenario(name)
@@ -167,9 +193,13 @@ def _scenarios(folder: BenchmarkDir, suite: str, rule: Suite) -> Iterator[Issue]
         else:
             expected = ", ".join(scenario.folder for scenario in rule.allowed)
             text = f"{name} is not allowed, expected {expected}"
-            yield Issue("scenarios", where, text, remedy="rename or remove the folder")
-    if folder.binding:
-        yield from _missing(folder, suite, rule, have, folders)
+            yield Issue("scenarios", where, text, remedy="rename or remove the folder", cost=Cost.EDIT)
+    absent = list(_missing(folder, suite, rule, have, folders)) if folder.binding else []
+    yield from absent
+    for name in empty:
+        if not any(name in issue.what for issue in absent):
+            remedy = "remove the folder, or complete it with the scenario's runs"
+            yield Issue("scenarios", f"{where}/{name}", "is empty", remedy=remedy, cost=Cost.EDIT)
 
 
 def _missing(
@@ -181,7 +211,7 @@ def _missing(
     if types and suite not in types.split(","):
         text = f"system_type is {types!r}, and {folder.benchmark} is a {suite} benchmark"
         remedy = f"correct it in {folder.relative(folder.system_file)}, or remove the benchmark's folder"
-        yield Issue("scenarios", where, text, remedy=remedy)
+        yield Issue("scenarios", where, text, remedy=remedy, cost=Cost.EDIT)
         return
     missing: list[tuple[str, ...]] = [
         (scenario.folder,) for scenario in rule.required if scenario not in have
@@ -190,6 +220,6 @@ def _missing(
         missing.append(tuple(scenario.folder for scenario in rule.one_of))
     for names in missing:
         text = f"{' or '.join(names)} is missing"
-        similar = [name for name in folders if name.lower() in map(str.lower, names)]
+        similar = [name for name in folders if name.lower() in map(str.lower, names) and name not in names]
         remedy = f"rename {similar[0]} to {names[0]}" if similar else "add the scenario's results"
-        yield Issue("scenarios", where, text, remedy=remedy)
+        yield Issue("scenarios", where, text, remedy=remedy, cost=Cost.EDIT if similar else None)

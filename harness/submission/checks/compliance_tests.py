@@ -36,11 +36,11 @@ def check_tests(context: CheckContext) -> Iterator[Issue]:
 
 
 def _verify_file(context: CheckContext, test: ComplianceTest) -> Iterator[Issue]:
-    path = _verify_path(context, test)
-    if not path.is_file():
+    path, text = _verify_path(context, test), context.read_verified(test)
+    if text is None:
         yield context.missing(path, "test-missing")
         return
-    for what in test.recheck(path.read_text(encoding="utf-8", errors="replace"), context.scenario.loadgen):
+    for what in test.recheck(text, context.scenario.loadgen):
         yield context.issue("test-failed", path, what)
 
 
@@ -81,10 +81,8 @@ def _run(context: CheckContext, test: ComplianceTest) -> Iterator[Issue]:
             yield context.issue("invalid", logs.folder / DETAIL, f"{name} not satisfied")
     yield from _audit_settings(context, test, logs)
     yield from check_sample_counts(context, logs, samples)
-    path = _verify_path(context, test)
-    text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
-    if what := test.cross_check(text, logs.detail.mean_tokens):
-        yield context.issue("cross-check", path, what)
+    if what := test.cross_check(context.read_verified(test) or "", logs.detail.mean_tokens):
+        yield context.issue("cross-check", _verify_path(context, test), what)
 
 
 def _audit_settings(context: CheckContext, test: ComplianceTest, logs: Logs) -> Iterator[Issue]:

@@ -3,12 +3,13 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from harness.compliance.base import ComplianceTest
 from harness.config.benchmark import Benchmark
 from harness.config.scenario import Scenario
-from harness.files import DETAIL, SUMMARY
+from harness.files import DETAIL, SUMMARY, unofficial
 from harness.loadgen_logs.summary_and_detail import LoadgenDetail, LoadgenSummary, read_detail, read_summary
 from harness.submission.checks.issue import Issue, missing
-from harness.submission.tree.layout import ScenarioDir
+from harness.submission.tree.layout import ScenarioDir, is_readable
 from harness.submission.tree.round_rules import RoundRules
 
 
@@ -33,6 +34,19 @@ class CheckContext:
     def issue(self, code: str, path: Path, what: str, *, is_warning: bool = False, remedy: str = "") -> Issue:
         """``path`` is absolute or relative to the scenario's folder."""
         return Issue(code, self.dir.relative(self.dir.path / path), what, is_warning, remedy)
+
+    def read_verified(self, test: ComplianceTest) -> str | None:
+        """The verification file of a test, None where there is none.
+
+        That of a rehearsal has another name and another line for a pass.
+        """
+        path = self.dir.path / test.name / test.verify_file
+        if is_readable(path):
+            return path.read_text(encoding="utf-8", errors="replace")
+        if self.dir.is_rehearsal and is_readable(unofficial(path)):
+            text = unofficial(path).read_text(encoding="utf-8", errors="replace")
+            return text.replace(test.unofficial_pass_line, test.pass_line)
+        return None
 
     def missing(self, path: Path, code: str = "missing-file") -> Issue:
         """The issue of a file that is not there, or only under another name. ``path`` as for ``issue``."""

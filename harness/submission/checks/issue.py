@@ -1,123 +1,208 @@
-"""An issue of a submission: where, what, rule, remedy. Rules and remedies are written here once.
+"""An issue of a submission: where, what, rule, remedy, cost. Rules and remedies are written here once.
 
 The remedies are for submitters of any harness: they name the file and what it must be.
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
-from harness.submission.tree.layout import SystemDir, absence
+from harness.submission.tree.cost import Cost
+from harness.submission.tree.layout import REHEARSAL, SystemDir, absence
 from harness.text import printable
 
 # The names of all fields of a system description take half of it.
 _MOST_CHARACTERS = 1500
 
-# The rule and the remedy of each code.
-RULES: dict[str, tuple[str, str]] = {
-    "missing-file": (
-        "every file of the submission structure exists",
-        "add it",
-    ),
-    "malformed": ("JSON and YAML files can be read and hold a table", "correct the file"),
-    "log-damaged": ("LoadGen's logs are complete", "copy them again, or repeat the run"),
-    "logs-disagree": (
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What must be so, and what to do where it is not."""
+
+    text: str
+    remedy: str
+    cost: Cost
+    """of the remedy"""
+    of_official_runs: bool = False
+    """only they must keep it: the runs of a rehearsal are short, of sample data or of another day's code"""
+
+
+RULES: dict[str, Rule] = {
+    "missing-file": Rule("every file of the submission structure exists", "add it", Cost.MINUTES),
+    "malformed": Rule("JSON and YAML files can be read and hold a table", "correct the file", Cost.EDIT),
+    "log-damaged": Rule("LoadGen's logs are complete", "copy them again, or repeat the run", Cost.MINUTES),
+    "logs-disagree": Rule(
         "summary and detail log are of one run and unedited",
         "copy both logs of the run again, or repeat it",
+        Cost.MINUTES,
     ),
-    "loadgen-errors": ("LoadGen logged no error, even in a VALID run", "find the cause and repeat the run"),
-    "invalid": ("LoadGen's result is VALID", "repeat the run with settings that the system holds"),
-    "mode": ("accuracy and performance logs lie in their own folders", "put the run into its folder"),
-    "scenario": ("logs lie in the folder of their scenario", "put the run into its folder"),
-    "seeds": ("the seeds are the round's", "repeat the run with the round's LoadGen, or name its --round"),
-    "settings": (
+    "loadgen-errors": Rule(
+        "LoadGen logged no error, even in a VALID run", "find the cause and repeat the run", Cost.GPU_HOURS
+    ),
+    "invalid": Rule(
+        "LoadGen's result is VALID",
+        "repeat the run with settings that the system holds",
+        Cost.GPU_HOURS,
+        of_official_runs=True,
+    ),
+    "mode": Rule(
+        "accuracy and performance logs lie in their own folders", "put the run into its folder", Cost.MINUTES
+    ),
+    "scenario": Rule("logs lie in the folder of their scenario", "put the run into its folder", Cost.MINUTES),
+    "seeds": Rule(
+        "the seeds are the round's",
+        "repeat the run with the round's LoadGen, or name its --round",
+        Cost.GPU_HOURS,
+    ),
+    "settings": Rule(
         "the benchmark's settings are as the rules lock them",
         "repeat the run without overriding them",
+        Cost.GPU_HOURS,
+        of_official_runs=True,
     ),
-    "sample-count": ("every sample of the dataset is used", "repeat the run with the complete dataset"),
-    "min-duration": (
+    "sample-count": Rule(
+        "every sample of the dataset is used",
+        "repeat the run with the complete dataset",
+        Cost.GPU_HOURS,
+        of_official_runs=True,
+    ),
+    "min-duration": Rule(
         "a performance run lasts 600 s or longer",
         "repeat the run with the official min_duration",
+        Cost.GPU_HOURS,
+        of_official_runs=True,
     ),
-    "early-stopping": ("LoadGen's early stopping is met", "repeat the run with more queries or less load"),
-    "latency": ("p99 of TTFT and TPOT are within the limits", "repeat the run with a lower target_qps"),
-    "samples-per-query": (
+    "early-stopping": Rule(
+        "LoadGen's early stopping is met",
+        "repeat the run with more queries or less load",
+        Cost.GPU_HOURS,
+        of_official_runs=True,
+    ),
+    "latency": Rule(
+        "p99 of TTFT and TPOT are within the limits",
+        "repeat the run with a lower target_qps",
+        Cost.GPU_HOURS,
+        of_official_runs=True,
+    ),
+    "samples-per-query": Rule(
         "a closed Offline query holds every sample of the dataset",
         "raise target_qps or min_query_count and repeat the run",
+        Cost.GPU_HOURS,
+        of_official_runs=True,
     ),
-    "mean-tokens": (
+    "mean-tokens": Rule(
         "mean output tokens of the performance run are within TEST09's bounds",
         "check the generation settings and the dataset, repeat the run",
+        Cost.GPU_HOURS,
+        of_official_runs=True,
     ),
-    "audit-in-force": (
+    "audit-in-force": Rule(
         "an ordinary run takes no settings from an audit.config",
         "remove audit.config from the working directory and repeat the run",
+        Cost.GPU_HOURS,
     ),
-    "audit-not-in-force": (
+    "audit-not-in-force": Rule(
         "a compliance test runs with its audit.config",
         "repeat the test with the round's audit.config in force",
+        Cost.GPU_HOURS,
+        of_official_runs=True,
     ),
-    "accuracy": (
+    "accuracy": Rule(
         "accuracy and output lengths are within their bounds",
         "read the evaluator's report, repeat the accuracy run",
+        Cost.GPU_HOURS,
+        of_official_runs=True,
     ),
-    "hash": (
+    "hash": Rule(
         "accuracy.txt ends with hash=<sha256 of the full log>",
         "truncate the full log again; that writes the hash",
+        Cost.MINUTES,
     ),
-    "not-truncated": (
+    "not-truncated": Rule(
         "accuracy logs are cut to their first and last 4 KiB",
         "truncate the full log again, with MLCommons's truncate_accuracy_log.py or this harness",
+        Cost.MINUTES,
     ),
-    "test06-log": (
+    "test06-log": Rule(
         "the accuracy log of TEST06 is complete and holds answers",
         "repeat TEST06, and do not edit its log",
+        Cost.GPU_HOURS,
+        of_official_runs=True,
     ),
-    "test-missing": (
+    "test-missing": Rule(
         "closed results have every compliance test",
         "add the test's folder; run the test if it was not run (with this harness: run_compliance.py)",
+        Cost.GPU_HOURS,
     ),
-    "test-failed": ("compliance tests pass", "read the verify file, repeat the test"),
-    "scenarios": (
+    "test-failed": Rule(
+        "compliance tests pass",
+        "read the verify file, repeat the test",
+        Cost.GPU_HOURS,
+        of_official_runs=True,
+    ),
+    "scenarios": Rule(
         "a closed result has the scenarios of its benchmark and no others",
         "run the missing scenario, remove any other",
+        Cost.GPU_HOURS,
     ),
-    "benchmark": ("folders are named after a benchmark of the round", "rename or remove the folder"),
-    "encoding": ("text files are UTF-8", "write the file again as UTF-8"),
-    "power": (
+    "benchmark": Rule(
+        "folders are named after a benchmark of the round", "rename or remove the folder", Cost.EDIT
+    ),
+    "encoding": Rule("text files are UTF-8", "write the file again as UTF-8", Cost.EDIT),
+    "power": Rule(
         "a result with a folder performance/power has all power files and no others",
         "complete or remove the power measurements",
+        Cost.MINUTES,
     ),
-    "cross-check": (
+    "cross-check": Rule(
         "figures that follow from each other agree",
         "copy the files of one run again, or repeat the run; never edit a log or a verify file",
+        Cost.MINUTES,
+        of_official_runs=True,  # LoadGen's rates are of different spans, which shows in runs of a few queries
     ),
-    "system": (
+    "system": Rule(
         "systems/<system>.json has its 35 fields",
         "correct the file (with this harness: the submission's TOML, then build again)",
+        Cost.EDIT,
     ),
-    "measurements": (
+    "measurements": Rule(
         "measurements.json has its 5 fields",
         "correct the file (with this harness: the submission's TOML, then build again)",
+        Cost.EDIT,
     ),
-    "user-conf": (
+    "user-conf": Rule(
         "user.conf holds the settings of the performance run",
         "submit the user.conf that the run had",
+        Cost.EDIT,
     ),
-    "repeat": ("no two runs have the same log", "find the run that was copied into two folders"),
-    "secret": (
+    "repeat": Rule(
+        "no two runs have the same log", "find the run that was copied into two folders", Cost.MINUTES
+    ),
+    "secret": Rule(
         "no password, key or token is published",
         "remove it and revoke it; a line without one may end in kingfisher:ignore",
+        Cost.EDIT,
     ),
-    "files": (
+    "files": Rule(
         "readable plain files without spaces or leading dots, at most 50 MB, none left over from a run",
         "rename or remove it",
+        Cost.EDIT,
     ),
-    "deviations": ("a closed result comes from a run without deviations", "repeat the run by the rules"),
-    "origin": (
+    "deviations": Rule(
+        "a closed result comes from a run without deviations",
+        "repeat the run by the rules",
+        Cost.GPU_HOURS,
+        of_official_runs=True,
+    ),
+    "origin": Rule(
         "all runs of a scenario come from one benchmark, server, version and commit",
         "repeat the runs that differ",
+        Cost.GPU_HOURS,
+        of_official_runs=True,
     ),
-    "run-verdict": ("the verdict in run.json is VALID", "repeat the run"),
+    "run-verdict": Rule(
+        "the verdict in run.json is VALID", "repeat the run", Cost.GPU_HOURS, of_official_runs=True
+    ),
 }
 
 
@@ -134,15 +219,45 @@ class Issue:
     """it needs no action"""
     remedy: str = ""
     """takes the place of the rule's where another one fits this issue"""
+    cost: Cost | None = None
+    """of that remedy, where it is not the rule's"""
+
+    @property
+    def rule(self) -> Rule:
+        """The rule that is not kept."""
+        return RULES[self.code]
+
+    @property
+    def costs(self) -> Cost:
+        """What the remedy costs."""
+        return self.cost or self.rule.cost
+
+    @property
+    def is_rehearsed(self) -> bool:
+        """Whether every rehearsal may have it: only runs by the rules mend it."""
+        division = self.where.partition("/")[0]
+        return division.endswith(REHEARSAL) and self.rule.of_official_runs
+
+    @property
+    def needs_action(self) -> bool:
+        """Whether it must be mended before the tree can be used for what it is."""
+        return not self.is_warning and not self.is_rehearsed
+
+    def fields(self) -> dict[str, Any]:
+        """Everything about it, as values of JSON."""
+        cost = None if self.is_warning else self.costs.value
+        own = {"remedy": self.remedy or self.rule.remedy, "cost": cost, "is_rehearsed": self.is_rehearsed}
+        return asdict(self) | {"rule": self.rule.text} | own
+
+    @property
+    def short(self) -> str:
+        """Where and what."""
+        return f"{printable(self.where)}: [{self.code}] {printable(self.what, _MOST_CHARACTERS)}"
 
     def __str__(self) -> str:
-        rule, remedy = RULES[self.code]
-        what = f"{printable(self.where)}: [{self.code}] {printable(self.what, _MOST_CHARACTERS)}"
-        return (
-            f"warning: {what}"
-            if self.is_warning
-            else f"{what}; rule: {rule}; remedy: {self.remedy or remedy}"
-        )
+        if self.is_warning:
+            return f"warning: {self.short}"
+        return f"{self.short}; rule: {self.rule.text}; remedy: {self.remedy or self.rule.remedy}"
 
 
 def unreadable(where: str, reason: str) -> Issue:
@@ -153,4 +268,4 @@ def unreadable(where: str, reason: str) -> Issue:
 def missing(folder: SystemDir, path: Path, code: str = "missing-file") -> Issue:
     """The issue of a file that is not there, or only under another name."""
     what, remedy = absence(folder, path)
-    return Issue(code, folder.relative(path), what, remedy=remedy)
+    return Issue(code, folder.relative(path), what, remedy=remedy, cost=Cost.EDIT if remedy else None)

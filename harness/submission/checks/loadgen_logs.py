@@ -115,7 +115,7 @@ def _limits(context: CheckContext, logs: Logs) -> Iterator[Issue]:
         f"{f', those of {named[0]}' if named else ''}, expected {expected.ttft_ms}/{expected.tpot_ms} "
         f"for {context.dir.folder}"
     )
-    yield context.issue("scenario", logs.folder / DETAIL, text)
+    yield context.issue("scenario" if named else "settings", logs.folder / DETAIL, text)
 
 
 def is_of_other_limits(context: CheckContext, detail: LoadgenDetail) -> bool:

@@ -180,10 +180,10 @@ def _same_prompts(context: CheckContext) -> Iterator[tuple[float, str]]:
     benchmark, path = context.benchmark, context.dir.path
     for name in needed_tests(benchmark):
         test = find_test(benchmark, name)
-        file = path / name / test.verify_file
-        if test.mean_token_bounds is None or not file.is_file():
+        text = context.read_verified(test)
+        if test.mean_token_bounds is None or text is None:
             continue
-        if mean := test.read(file.read_text(encoding="utf-8", errors="replace")).figure:
+        if mean := test.read(text).figure:
             yield mean, f"{name}/{test.verify_file}"
     ours, theirs = benchmark.dataset(accuracy=False), benchmark.dataset(accuracy=True)
     file = path / ACCURACY / ACCURACY_TEXT

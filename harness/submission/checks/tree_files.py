@@ -28,7 +28,7 @@ from harness.loadgen_logs.accuracy_log import EMPTY_LOG_BYTES
 from harness.submission.checks.context import CheckContext
 from harness.submission.checks.issue import Issue, unreadable
 from harness.submission.tree.accuracy_files import parse_accuracy
-from harness.submission.tree.layout import DIVISIONS, ScenarioDir
+from harness.submission.tree.layout import DIVISIONS, REHEARSAL, ScenarioDir, is_division
 from harness.submission.tree.secrets import find_secrets
 
 _RESULTS = "results"
@@ -51,15 +51,18 @@ def check_files(root: Path, most_bytes: int) -> Iterator[Issue]:
             yield Issue("files", name, text, remedy=f"rename it to {name.lower()}")
         elif (root / name).suffix in _ARCHIVES and (root / name).is_file():
             yield Issue("files", name, "is an archive beside the divisions")
-    for division in DIVISIONS:
-        for where in (entry for entry in entries if entry.startswith(f"{division}/")):
-            try:
-                what = _issue(f"{root}/{where}", where, most_bytes)
-            except OSError as error:
-                yield unreadable(where, str(error.strerror))
-                continue
-            if what:
-                yield Issue("files", where, what)
+        elif name.endswith(REHEARSAL) and any(division in entries for division in DIVISIONS):
+            yield Issue("files", name, "is a rehearsal beside results to submit", remedy="remove the folder")
+    for where in entries:
+        if "/" not in where or not is_division(where.partition("/")[0]):
+            continue
+        try:
+            what = _issue(f"{root}/{where}", where, most_bytes)
+        except OSError as error:
+            yield unreadable(where, str(error.strerror))
+            continue
+        if what:
+            yield Issue("files", where, what)
     yield from _secrets(root, entries)
 
 

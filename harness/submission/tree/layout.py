@@ -13,11 +13,24 @@ from harness.errors import ConfigError
 from harness.files import ACCURACY, DETAIL, PERFORMANCE
 
 DIVISIONS = ("closed", "open", "network")
+# A rehearsal has the rules of a division and a folder of another name, which MLCommons's checker skips.
+REHEARSAL = ".REHEARSAL"
+
+
+def is_division(name: str) -> bool:
+    """Whether a folder is that of a division, or of a rehearsal of one."""
+    return name.removesuffix(REHEARSAL) in DIVISIONS
 
 
 def kept_beside(root: Path) -> Path:
     """The folder of the files that are kept and not submitted, for the tree ``root``."""
     return root.with_name(root.name + ".kept")
+
+
+def is_rehearsal(root: Path) -> bool:
+    """Whether a tree holds rehearsals, and nothing to submit."""
+    names = [path.name for path in root.iterdir() if is_division(path.name)]
+    return bool(names) and not any(name in DIVISIONS for name in names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +50,12 @@ class SystemDir:
     @property
     def binding(self) -> bool:
         """Whether accuracy target, tests and settings are binding: in every division but open."""
-        return self.division != "open"
+        return self.division.removesuffix(REHEARSAL) != "open"
+
+    @property
+    def is_rehearsal(self) -> bool:
+        """Whether its runs are those of a rehearsal, which nobody can submit."""
+        return self.division.endswith(REHEARSAL)
 
     @property
     def system_file(self) -> Path:
@@ -112,7 +130,7 @@ def scenario_dirs(root: Path) -> tuple[ScenarioDir, ...]:
     if not root.is_dir():
         raise ConfigError(f"{root}: no such folder; pass the folder that holds closed/ or open/")
     found = tuple(ScenarioDir(root, *names) for names in _folders(root, 3))
-    above = (path.parent for path in (root, *root.parents) if path.name in DIVISIONS)
+    above = (path.parent for path in (root, *root.parents) if is_division(path.name))
     inside = [] if found else [path for path in above if any(_folders(path, 3))]
     if inside:
         raise ConfigError(f"{root}: lies in a division; pass the folder that holds it: {inside[0]}")
@@ -131,7 +149,7 @@ def system_dirs(root: Path) -> tuple[SystemDir, ...]:
 
 def organisations(root: Path) -> tuple[Path, ...]:
     """The folder of every submitter in every division."""
-    found = (path for division in DIVISIONS for path in (root / division).glob("*"))
+    found = (path for path in root.glob("*/*") if is_division(path.parent.name))
     return tuple(sorted(path for path in found if _is(Path.is_dir, path)))
 
 
@@ -144,7 +162,7 @@ def _folders(root: Path, depth: int) -> Iterator[tuple[str, ...]]:
     """Division, organisation and the ``depth`` names below results/ of each folder."""
     for path in sorted(root.glob("/".join(["*/*/results", *"*" * depth]))):
         division, org, _, *names = path.relative_to(root).parts
-        if division in DIVISIONS and _is(Path.is_dir, path):
+        if is_division(division) and _is(Path.is_dir, path):
             yield (division, org, *names)
 
 
@@ -154,6 +172,11 @@ def _is(kind: Callable[[Path], bool], path: Path) -> bool:
         return kind(path)
     except OSError:
         return False
+
+
+def is_empty(folder: Path) -> bool:
+    """Whether a folder holds nothing but folders."""
+    return not any(names for _, _, names in os.walk(folder)) and os.access(folder, os.R_OK | os.X_OK)
 
 
 def is_readable(path: Path) -> bool:

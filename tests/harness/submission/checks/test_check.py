@@ -1,6 +1,7 @@
 """``check``: a correct tree has no issue, and each damage has its own."""
 
 import errno
+import json
 import os
 import random
 import re
@@ -8,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from harness.config.benchmark import load_benchmark
 from harness.config.choices import available_benchmarks
@@ -39,7 +41,7 @@ from tests.harness.submission.edits import (
     without_row,
     write,
 )
-from tests.harness.submission.trees import RESULTS
+from tests.harness.submission.trees import RESULTS, run_record
 from tests.runs import ROOT
 
 
@@ -89,7 +91,9 @@ def test_every_rule_can_be_broken():
 
 def test_every_rule_is_documented():
     page = (ROOT / "docs/guide/submission.md").read_text()
-    assert [code for code, (rule, _) in RULES.items() if f"| `{code}` | {rule} |" not in page] == []
+    assert [
+        code for code, rule in RULES.items() if f"| `{code}` | {rule.text} | {rule.cost} |" not in page
+    ] == []
 
 
 def endpoints(name):
@@ -256,7 +260,57 @@ def test_the_command_prints_where_what_rule_and_remedy(tree, capsys):
     what, rule, remedy = rest.split("; ")
     assert what.startswith("[seeds] ") and "1000" in what and str(load_rules().seeds["qsl_rng_seed"]) in what
     assert (rule.split(": ")[0], remedy.split(": ")[0]) == ("rule", "remedy")
-    assert count == "1 issue"
+    assert count == "1 issue (GPU hours: 1)"
+
+
+def test_issues_are_listed_by_what_they_cost_and_json_has_it(tree, capsys):
+    both(
+        write("Offline/measurements.json", "{}"),
+        remove("Offline/TEST07"),
+        text("Offline/accuracy/accuracy.txt", "hash=", "# hash="),
+    )(tree / RESULTS)
+    assert main(["check", str(tree)]) == 5
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith(("closed/", "to mend"))]
+    assert [re.search(r"with (.*) \(|\[(.*?)\]", line).group(1, 2) for line in lines] == [
+        ("GPU hours", None),
+        (None, "test-missing"),
+        ("minutes", None),
+        (None, "hash"),
+        ("a text edit", None),
+        (None, "measurements"),
+    ]
+    assert main(["check", str(tree), "--json"]) == 5
+    found = json.loads(capsys.readouterr().out)
+    assert {issue["code"]: issue["cost"] for issue in found["issues"]} == {
+        "test-missing": "GPU hours",
+        "hash": "minutes",
+        "measurements": "a text edit",
+    }
+    assert [row["scenario"] for row in found["results"]] == ["Interactive", "Offline"]
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (both(), ("Server", "is empty", "a text edit")),
+        (remove("Interactive"), ("gpt-oss-120b", "Server or Interactive is missing", "GPU hours")),
+    ],
+)
+def test_an_empty_folder_is_one_issue(tree, change, expected):
+    both(change, lambda results: (results / "Server/performance/run_1").mkdir(parents=True))(tree / RESULTS)
+    (issue,) = check_tree(tree)
+    assert (Path(issue.where).name, issue.what, issue.costs) == expected
+
+
+def test_a_deviation_that_the_logs_show_is_one_issue(tree):
+    row(OFFLINE, effective_min_duration_ms=1000)(tree / RESULTS)
+    kept = tree.with_name(f"{tree.name}.kept") / RESULTS / "Offline" / RUN
+    kept.mkdir(parents=True)
+    deviations = ("LoadGen min_duration_ms is 1000, the rules say 600000", "dataset has 64 samples")
+    replace(run_record(tree / RESULTS / "Offline/user.conf"), deviations=deviations).write(kept / "run.json")
+    found = {(issue.code, issue.what) for issue in check_tree(tree)}
+    assert ("min-duration", "effective_min_duration_ms is 1000, expected 600000 or more") in found
+    assert [what for code, what in found if code == "deviations"] == ["dataset has 64 samples"]
 
 
 OLD = f"{ORGANISATION}/compliance/made_up/gpt-oss-120b/Offline"
@@ -308,10 +362,11 @@ def test_an_entry_that_cannot_be_read_ends_no_other_check(tree, monkeypatch):
 def test_issues_stand_below_the_table_with_its_submitters(tree, capsys):
     remove("Offline/user.conf")(tree / RESULTS)
     assert main(["check", str(tree)]) == 5
-    head, *rows, issue, count = capsys.readouterr().out.splitlines()
+    head, *rows, heading, issue, count = capsys.readouterr().out.splitlines()
     assert head.split()[:2] == ["submitter", "system"]
     assert [line.split()[:2] for line in rows] == [["MyOrg", "made_up"]] * 2
-    assert "[missing-file]" in issue and count == "1 issue"
+    assert heading == "to mend with minutes (1):"
+    assert "[missing-file]" in issue and count == "1 issue (minutes: 1)"
 
 
 def test_what_is_not_checked_is_counted(tree, capsys):

@@ -1,0 +1,34 @@
+"""The issues of a tree as lines for a terminal: the dearest first, the number of each cost at the end."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from harness.submission.checks.issue import Issue
+from harness.submission.tree.cost import by_cost
+from harness.submission.tree.layout import is_rehearsal
+from harness.text import counted
+
+
+def issue_lines(tree: Path, issues: Sequence[Issue], table: Sequence[str], unchecked: int) -> Iterator[str]:
+    """Results, issues and their count, which stays on the screen. ``unchecked`` results were not checked."""
+    rehearsal = is_rehearsal(tree)
+    if rehearsal:
+        yield "REHEARSAL: nothing in this folder can be submitted"
+    yield from table
+    yield from (str(issue) for issue in issues if issue.is_warning)
+    rehearsed = [issue for issue in issues if issue.is_rehearsed and not issue.is_warning]
+    if rehearsed:
+        yield f"as in every rehearsal, until the runs are made by the rules ({len(rehearsed)}):"
+        yield from (issue.short for issue in rehearsed)
+    wrong = [issue for issue in issues if issue.needs_action]
+    groups = list(by_cost(wrong, lambda issue: issue.costs))
+    for cost, alike in groups:
+        yield f"to mend with {cost} ({len(alike)}):"
+        yield from map(str, alike)
+    each = ", ".join(f"{cost}: {len(alike)}" for cost, alike in groups)
+    counts = [f"{counted(len(wrong), 'issue')} ({each})" if wrong else "no issues"]
+    if warnings := sum(issue.is_warning for issue in issues):
+        counts.append(counted(warnings, "warning"))
+    if unchecked:
+        counts.append(f"{counted(unchecked, 'result')} not checked")
+    yield ("REHEARSAL: " if rehearsal else "") + ", ".join(counts)
