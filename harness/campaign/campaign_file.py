@@ -154,7 +154,7 @@ def read_campaign(path: Path, *, rehearsal: bool = False) -> Campaign:
     results = path.parent / (info.results or OUTPUT_DIR)
     output = path.parent / (info.output or "submission")
     if rehearsal:
-        results, output = (one.with_name(f"{one.name}_rehearsal") for one in (results, output))
+        results, output = results.with_name(f"{results.name}_rehearsal"), output.with_name("rehearsal")
     campaign = Campaign(
         file=path,
         info=info,

@@ -264,7 +264,7 @@ def _test(runs: _Runs, name: str) -> Step:
     role = next(role for role, rule in runs.benchmark.datasets.items() if rule == test.dataset)
     words = ("--test", name, *_run_words(runs, role, _conf(runs)))
     if runs.campaign.rehearsal:
-        words += ("--non-official",)
+        words += ("--rehearsal",)
     options = compliance_options(list(words))
     assert not isinstance(options, VerifyOptions)
     audit = ComplianceSettings(
