@@ -27,9 +27,12 @@ def _run(options: "ComplianceOptions | VerifyOptions") -> int:
     from harness.compliance.compliance_options import VerifyOptions
     from harness.config.plans import RunPlan
     from harness.record.run_record import RunRecord
+    from harness.report.report_command import add_verdict
     from harness.report.run_console import RunConsole
     from sut.run import run
     from sut.supervisor.metrics_port import metrics_port
+
+    ended: list[RunRecord] = []
 
     def run_and_print(plan: RunPlan, is_done: "Callable[[RunRecord], bool]") -> RunRecord:
         console = RunConsole()
@@ -47,6 +50,7 @@ def _run(options: "ComplianceOptions | VerifyOptions") -> int:
                 from harness.report.report_command import write_report_of
 
                 write_report_of(record)
+                ended.append(record)
         return record
 
     with interruptible():
@@ -54,7 +58,10 @@ def _run(options: "ComplianceOptions | VerifyOptions") -> int:
             return verify_logs(options)
         with_report = options.run.report
         with metrics_port(options.run.metrics_port) as on_line:
-            return run_tests(options, run_and_print)
+            code = run_tests(options, run_and_print)
+        for record in ended:  # their pages were written before the tests were verified
+            add_verdict(record)
+        return code
 
 
 if __name__ == "__main__":

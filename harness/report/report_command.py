@@ -7,22 +7,26 @@ from pathlib import Path
 from typing import Any
 
 from harness.analysis.run_files import read_run
+from harness.analysis.run_outcome import RunOutcome
 from harness.errors import ConfigError, HarnessError, machine_failure
 from harness.files import ACCURACY_RESULT, REPORT, RUN_RECORD, SUMMARY, atomic_write
 from harness.progress import watch_screen
 from harness.record.run_record import RunRecord
 from harness.report import runs_table
 from harness.report.html.compare_page import compare_lines, compare_page
+from harness.report.html.overview_page import overview_page
 from harness.report.html.page import Page, write_page
 from harness.report.html.run_page import run_page
+from harness.report.next_step import next_step
+from harness.report.outcomes import read_outcome, read_outcomes
 from harness.report.report_options import (
     CompareOptions,
     HtmlOptions,
+    ListOptions,
     ReportOptions,
-    ResultsOptions,
     WatchOptions,
 )
-from harness.text import aligned, show
+from harness.text import show
 
 log = logging.getLogger("mlperf")
 
@@ -36,8 +40,8 @@ def run(options: ReportOptions) -> None:
             compare(options)
         case WatchOptions():
             watch_screen.watch(options.folder)
-        case ResultsOptions():
-            results(options)
+        case ListOptions():
+            list_runs(options)
 
 
 def html(options: HtmlOptions) -> None:
@@ -59,23 +63,36 @@ def compare(options: CompareOptions) -> None:
     show(str(options.output))
 
 
-def results(options: ResultsOptions) -> None:
-    """Print the table of all runs in the folders."""
-    rows = runs_table.results(options.folders)
+def list_runs(options: ListOptions) -> None:
+    """Print the table of all runs in the folders, and write their overview."""
+    outcomes = read_outcomes(options.folders)
     if options.csv is not None:
         try:
-            runs_table.write_csv(options.csv, rows)
+            runs_table.write_csv(options.csv, outcomes)
         except OSError as error:
             raise ConfigError(f"--csv {options.csv}: cannot be written: {machine_failure(error)}") from None
+    if options.output is not None:
+        _write(options.output, overview_page(outcomes, options.output.parent))
     if options.json:
-        print(runs_table.as_json(rows))
+        print(runs_table.as_json(outcomes))
         return
-    show(*aligned([runs_table.COLUMNS, *rows]))
+    show(*runs_table.table_lines(outcomes, options.folders))
+    if options.output is not None:
+        show(f"Overview: {options.output}")
 
 
 def write_report(folder: Path, path: Path) -> None:
     """Write the page of the run in a folder. Raises HarnessError for files that cannot be read or written."""
-    _write(path, run_page(read_run(folder)))
+    run = read_run(folder)
+    outcome = None if run.record is None else read_outcome(folder)
+    _write(path, run_page(run, outcome, "" if outcome is None else _next_step(outcome)))
+
+
+def _next_step(outcome: RunOutcome) -> str:
+    """The command that scores or resumes an accuracy run."""
+    if outcome.record is None or outcome.score is not None or outcome.compliance is not None:
+        return ""
+    return next_step(outcome.record)
 
 
 def _write(path: Path, page: Page) -> None:
@@ -99,6 +116,16 @@ def write_report_of(record: RunRecord) -> None:
         log.exception("warning: no %s, because of a defect of this program", REPORT)
     else:
         show(f"Report: {folder / REPORT}")
+
+
+def add_verdict(record: RunRecord) -> None:
+    """Write the page of a compliance run again, once its test was verified; a failure is only a warning."""
+    page = record.plan.client.log_dir / REPORT
+    try:
+        if page.is_file():
+            write_report(page.parent, page)
+    except HarnessError as error:
+        log.warning("warning: the verdict is not in %s: %s", page, error)
 
 
 def add_result(folder: Path, result: Mapping[str, Any]) -> None:

@@ -1,6 +1,7 @@
 """The options of report.py's commands and its command line. Imports stay light for a fast ``--help``."""
 
 import argparse
+import sys
 from pathlib import Path
 
 from harness.cli.flags import Command, add_commands, flag, options, path, read
@@ -52,17 +53,26 @@ class WatchOptions:
 
 
 @options
-class ResultsOptions:
-    """``results``: folders above runs."""
+class ListOptions:
+    """``list``: folders above runs."""
 
     folders: tuple[Path, ...] = flag(
-        "folders above runs, such as their --output-dir", "folders", type=path, nargs="+", metavar="DIR"
+        "folders above runs, such as their --results (%(default)s)",
+        "folders",
+        default=(OUTPUT_DIR,),
+        untyped=[OUTPUT_DIR],
+        type=path,
+        nargs="*",
+        metavar="DIR",
+    )
+    output: Path | None = flag(
+        "also write a page of all runs, such as index.html", "--output", "-o", default=None, metavar="FILE"
     )
     csv: Path | None = flag("also write the table to a CSV file", default=None, metavar="FILE")
-    json: bool = flag("print JSON instead of the table", default=False)
+    json: bool = flag("print JSON with numbers instead of the table", default=False)
 
 
-ReportOptions = HtmlOptions | CompareOptions | WatchOptions | ResultsOptions
+ReportOptions = HtmlOptions | CompareOptions | WatchOptions | ListOptions
 
 _COMMANDS = {
     "html": Command(
@@ -70,10 +80,14 @@ _COMMANDS = {
     ),
     "compare": Command(CompareOptions, ("folders", "output"), "compare two or more runs"),
     "watch": Command(WatchOptions, ("folder",), "show the progress of a run, from a second shell"),
-    "results": Command(
-        ResultsOptions, ("folders", "csv", "json"), "print a table of all runs below some folders"
+    "list": Command(
+        ListOptions,
+        ("folders", "output", "csv", "json"),
+        "print a table of all runs below some folders, and write their overview",
     ),
 }
+
+_EARLIER = {"results": "list"}  # earlier names of commands
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -90,7 +104,9 @@ def build_parser() -> argparse.ArgumentParser:
 def parse_options(argv: list[str] | None = None) -> ReportOptions:
     """Parse the flags of one command; argparse exits with code 2 on wrong usage."""
     parser = build_parser()
-    given = vars(parser.parse_args(argv))
+    words = sys.argv[1:] if argv is None else argv
+    words = [_EARLIER.get(word, word) for word in words[:1]] + words[1:]
+    given = vars(parser.parse_args(words))
     command = given.pop("command")
     if command == "compare" and len(given["folders"]) < 2:
         parser.error(f"compare needs at least two folders, got {given['folders'][0]} alone")

@@ -1,87 +1,157 @@
-"""A table of all runs below some folders."""
+"""The table of many runs: on a terminal, as CSV, and as JSON with numbers."""
 
 import csv
 import json
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
-from harness.errors import ConfigError
-from harness.files import RUN_RECORD
-from harness.loadgen_logs.summary_and_detail import LoadgenSummary
-from harness.record.accuracy_result import score_line
-from harness.record.run_record import RunRecord
+from harness.analysis.run_outcome import RunOutcome, metric_text
+from harness.files import COMPLIANCE_RUN
+from harness.text import aligned
 
-COLUMNS = ("folder", "run", "result", "figure", "TTFT p99", "TPOT p99", "failed", "started", "harness")
-_RATES = ("Completed tokens per second", "Tokens per second", "Completed samples per second")
-
-
-def results(folders: Sequence[Path]) -> list[tuple[str, ...]]:
-    """A row of COLUMNS for each run, in order of their start. Raises ConfigError where there is none."""
-    found: dict[Path, RunRecord | None] = {}
-    for folder in folders:
-        if not folder.is_dir():
-            raise ConfigError(f"{folder}: no such folder; pass the --output-dir of runs")
-        found |= {path.parent: _record(path) for path in sorted(folder.rglob(RUN_RECORD))}
-    if not found:
-        raise ConfigError(f"{', '.join(map(str, folders))}: no {RUN_RECORD} there, so no run of this harness")
-    rows = [(record, _row(path, record)) for path, record in found.items()]
-    rows.sort(key=lambda pair: "" if pair[0] is None else pair[0].started.isoformat())
-    return [row for _, row in rows]
+_HEADER = ("run", "verdict", "score or rate", "p99, of its limit", "started")
+_WIDTH, _LEAST = 120, 24  # columns of the table, and the fewest of a run's name
+_GAP = 2
+_MS = 1e6
 
 
-def as_json(rows: Sequence[Sequence[str]]) -> str:
-    """An object for each row."""
-    return json.dumps([dict(zip(COLUMNS, row, strict=True)) for row in rows], indent=2)
+def table_lines(outcomes: Sequence[RunOutcome], roots: Sequence[Path]) -> Iterator[str]:
+    """The lines of the table, in at most 120 columns where the figures leave room for the runs' names.
+
+    Runs are named relative to a single root, and with their benchmark where there are several.
+    """
+    several = len({one.record.plan.client.benchmark.name for one in outcomes if one.record is not None}) > 1
+    rows = [_HEADER, *(_row(one, _name(one, roots, several)) for one in outcomes)]
+    others = sum(max(len(row[column]) for row in rows) + _GAP for column in range(1, len(_HEADER)))
+    most = max(_WIDTH - others, _LEAST)
+    return aligned([(_end(row[0], most), *row[1:]) for row in rows])
 
 
-def write_csv(path: Path, rows: Sequence[Sequence[str]]) -> None:
-    """Write the table. Raises OSError."""
-    with path.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([COLUMNS, *rows])
-
-
-def _record(path: Path) -> RunRecord | None:
-    """None for a file that cannot be read: the other runs are still shown."""
-    try:
-        return RunRecord.read(path)
-    except (ConfigError, OSError):
-        return None
-
-
-def _row(folder: Path, record: RunRecord | None) -> tuple[str, ...]:
-    if record is None:
-        return (str(folder), "-", f"damaged {RUN_RECORD}", "-", "-", "-", "-", "-", "-")
-    plan, stats, git = record.plan, record.statistics, record.provenance.git
-    limits = record.limits_ns
+def _row(one: RunOutcome, name: str) -> tuple[str, ...]:
+    if one.record is None:
+        return (name, "DAMAGED run.json", "-", "-", "-")
+    parts = ", ".join(f"{name} {part:.1%}" for name, part in one.p99_parts.items())
     return (
-        str(folder),
-        plan.title,
-        _result(record),
-        score_line(folder) or _figure(record.loadgen),
-        *(_part(record.loadgen, name, limits.get(name)) for name in ("TTFT", "TPOT")),
-        "-" if stats is None else str(stats.failed),
-        f"{record.started:%Y-%m-%d %H:%M}",
-        "-" if git is None else git.commit[:9] + ("+" if git.dirty else ""),
+        name,
+        one.verdict.text + ("" if one.official else ", NOT OFFICIAL"),
+        _short_figure(one),
+        parts or "-",
+        f"{one.record.started:%m-%d %H:%M}",
     )
 
 
-def _result(record: RunRecord) -> str:
-    result = "not ended" if record.verdict is None else record.verdict.result
-    return f"{result}, NOT OFFICIAL" if record.deviations else result
+def _short_figure(one: RunOutcome) -> str:
+    """Without the name of a score's only metric."""
+    return metric_text(one.metrics[0][1]) if len(one.metrics) == 1 else one.figure
 
 
-def _figure(summary: LoadgenSummary | None) -> str:
-    """LoadGen's figure: tokens a second, or the p90 of SingleStream."""
-    if summary is None:
-        return "-"
-    for name in _RATES:
-        if (value := summary.figures.get(name)) is not None:
-            return f"{value:.2f} {'tokens' if 'tokens' in name.lower() else 'samples'}/s"
-    p90 = summary.percentile_ns("latency", "90.00")
-    return "-" if p90 is None else f"p90 {p90 / 1e6:.1f} ms"
+def _name(one: RunOutcome, roots: Sequence[Path], several: bool) -> str:
+    """The folder, with the benchmark where there are several and the folder does not name it."""
+    folder = one.folder.parent if one.folder.name == COMPLIANCE_RUN else one.folder
+    if len(roots) == 1 and folder != roots[0]:
+        folder = Path(os.path.relpath(folder, roots[0]))
+    benchmark = "" if one.record is None else one.record.plan.client.benchmark.name
+    return f"{folder} ({benchmark})" if several and benchmark not in folder.parts else str(folder)
 
 
-def _part(summary: LoadgenSummary | None, name: str, limit_ns: int | None) -> str:
-    """The p99 as a part of its limit."""
-    p99 = None if summary is None else summary.percentile_ns(name)
-    return "-" if p99 is None or not limit_ns else f"{p99 / limit_ns:.1%}"
+def _end(text: str, most: int) -> str:
+    return text if len(text) <= most else f"...{text[3 - most :]}"
+
+
+def as_json(outcomes: Sequence[RunOutcome]) -> str:
+    """An object for each run; the names of numbers end with their unit."""
+    return json.dumps([json_fields(one) for one in outcomes], indent=2, allow_nan=False)
+
+
+def write_csv(path: Path, outcomes: Sequence[RunOutcome]) -> None:
+    """Write the fields of the JSON but the nested ones; lists are joined. Raises OSError."""
+    rows = [{name: _flat(value) for name, value in json_fields(one).items()} for one in outcomes]
+    names = list(dict.fromkeys(name for row in rows for name in row if name != "score_metrics"))
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, names, extrasaction="ignore", restval="")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def _flat(value: Any) -> Any:
+    return "; ".join(map(str, value)) if isinstance(value, list) else value
+
+
+def json_fields(one: RunOutcome) -> dict[str, Any]:
+    """The fields of a run as JSON has them; null for what a run does not have."""
+    record = one.record
+    known = {"folder": str(one.folder), "verdict": one.verdict.text, "passed": one.passed}
+    if record is None:
+        return {**known, "result": None}
+    plan, stats, git = record.plan, record.statistics, record.provenance.git
+    return {
+        **known,
+        "benchmark": plan.client.benchmark.name,
+        "scenario": plan.scenario.value,
+        "mode": plan.mode,
+        "result": None if record.verdict is None else record.verdict.result,
+        "reasons": [] if record.verdict is None else list(record.verdict.reasons),
+        "official": one.official,
+        "deviations": list(record.deviations),
+        "warnings": list(record.warnings),
+        **_score_fields(one),
+        **_compliance_fields(one),
+        **_loadgen_fields(one),
+        "queries": None if stats is None else stats.queries,
+        "failed": None if stats is None else stats.failed,
+        "started": record.started.isoformat(),
+        "duration_s": None if record.ended is None else (record.ended - record.started).total_seconds(),
+        "harness_commit": None if git is None else git.commit,
+        "harness_dirty": None if git is None else git.dirty,
+    }
+
+
+def _score_fields(one: RunOutcome) -> dict[str, Any]:
+    """The metric that decides, and all of them."""
+    name, metric = one.metrics[0] if one.metrics else (None, None)
+    return {
+        "score_met": None if one.score is None else one.score.target.met,
+        "score_metric": name,
+        "score": None if metric is None else metric.value,
+        "score_target": None if metric is None else metric.lowest,
+        "score_metrics": {
+            name: {"value": m.value, "lowest": m.lowest, "highest": m.highest, "met": m.met}
+            for name, m in one.metrics
+        },
+    }
+
+
+def _compliance_fields(one: RunOutcome) -> dict[str, Any]:
+    found = one.compliance
+    return {
+        "compliance_test": None if found is None else found.test,
+        "compliance_passed": None if found is None else found.passed,
+    }
+
+
+def _loadgen_fields(one: RunOutcome) -> dict[str, Any]:
+    """LoadGen's figures."""
+    assert one.record is not None
+    summary, limits = one.record.loadgen, one.record.limits_ns
+    figures = {} if summary is None else summary.figures
+
+    def first(*names: str) -> float | None:
+        return next((value for name in names if (value := figures.get(name)) is not None), None)
+
+    fields: dict[str, Any] = {
+        "tokens_per_s": first("Completed tokens per second", "Tokens per second"),
+        "samples_per_s": first("Completed samples per second", "Samples per second"),
+        "latency_p90_ms": _ms(None if summary is None else summary.percentile_ns("latency", "90.00")),
+    }
+    for name in ("TTFT", "TPOT"):
+        low = name.lower()
+        fields[f"{low}_p99_ms"] = _ms(None if summary is None else summary.percentile_ns(name))
+        fields[f"{low}_limit_ms"] = _ms(limits.get(name))
+        fields[f"{low}_p99_part_of_limit"] = one.p99_parts.get(name)
+    return fields
+
+
+def _ms(nanoseconds: float | None) -> float | None:
+    return None if nanoseconds is None else nanoseconds / _MS

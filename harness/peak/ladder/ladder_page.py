@@ -10,7 +10,18 @@ from harness.peak.ladder.ladder_console import COLUMNS, step_cells
 from harness.peak.ladder.ladder_files import LADDER_PAGE, LADDER_REPLICAS, LADDER_STEPS
 from harness.peak.ladder.ladder_result import Ladder, broken, unreliable, user_tokens_per_s
 from harness.peak.ladder.steps import NOT_A_RESULT, Latency, ReplicaStep, Step
-from harness.report.html.page import Axis, Badge, Chart, Limit, Page, PageTable, Section, Series, write_page
+from harness.report.html.page import (
+    Axis,
+    Badge,
+    Chart,
+    Limit,
+    Page,
+    PageTable,
+    Section,
+    Series,
+    Tile,
+    write_page,
+)
 from harness.text import milliseconds
 
 _MS = 1e-6
@@ -61,15 +72,15 @@ def _badges(ladder: Ladder) -> Iterator[Badge]:
         yield Badge("NOT STEADY", "warn")
 
 
-def _headline(ladder: Ladder) -> Iterator[tuple[str, str]]:
+def _headline(ladder: Ladder) -> Iterator[Tile]:
     best = ladder.best
     if best is None:
         return
-    yield f"{best.tokens_per_s:,.1f}", "tokens/s inside the limits"
-    yield f"{best.queries_per_s:,.2f}", "requests/s"
-    yield f"{best.concurrency:,}", "in flight"
+    yield Tile(f"{best.tokens_per_s:,.1f}", "tokens/s inside the limits")
+    yield Tile(f"{best.queries_per_s:,.2f}", "requests/s")
+    yield Tile(f"{best.concurrency:,}", "in flight")
     if (user := user_tokens_per_s(best)) is not None:
-        yield f"{user:,.1f}", "tokens/s of a user"
+        yield Tile(f"{user:,.1f}", "tokens/s of a user")
 
 
 def _lines(ladder: Ladder) -> Iterator[str]:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from harness.analysis.run_outcome import Status
 from harness.files import REPORT
 from harness.peak.ladder.steps import NOT_A_RESULT, Step
 from harness.peak.search.conclusion import Conclusion
@@ -17,7 +18,17 @@ from harness.peak.search.search_console import (
     probe_cells,
 )
 from harness.peak.search.search_state import SEARCH_STATE, SearchState
-from harness.report.html.page import Badge, Chart, Limit, Page, PageTable, Section, Series, Status, write_page
+from harness.report.html.page import (
+    Badge,
+    Chart,
+    Limit,
+    Page,
+    PageTable,
+    Section,
+    Series,
+    Tile,
+    write_page,
+)
 from harness.report.run_console import limits_text
 from harness.text import counted, milliseconds
 
@@ -59,14 +70,17 @@ def peak_page(state: SearchState) -> Page:
     )
 
 
-def _figures(found: Conclusion) -> list[tuple[str, str]]:
+def _figures(found: Conclusion) -> list[Tile]:
     if found.rate is None:
         return []
-    figures = [(f"{found.rate:g}", "queries/s, target_qps"), (f"{found.valid} of {found.runs}", "runs VALID")]
+    figures = [
+        Tile(f"{found.rate:g}", "queries/s, target_qps"),
+        Tile(f"{found.valid} of {found.runs}", "runs VALID at this rate"),
+    ]
     if found.margin is not None and found.margin > 0:
-        figures.append((f"{100 * found.margin:.1f} %", "margin of the rate"))
+        figures.append(Tile(f"{100 * found.margin:.1f} %", "margin of the rate"))
     if found.tokens_per_s is not None:
-        figures.append((f"{found.tokens_per_s.mean:.0f}", "completed tokens/s"))
+        figures.append(Tile(f"{found.tokens_per_s.mean:,.1f}", "completed tokens/s, mean"))
     return figures
 
 

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from harness.analysis.run_outcome import Status, limit_status
 from harness.arrays import Floats
 from harness.files import atomic_write
 
@@ -23,8 +24,7 @@ _HERE = Path(__file__).parent
 _DIGITS = 5  # significant digits of a value in a chart
 
 Axis = Literal["seconds", "nines", "number", "log"]
-Style = Literal["line", "points", "bars"]
-Status = Literal["good", "bad", "warn", "plain"]
+Style = Literal["line", "points", "open points", "crosses", "bars"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,8 @@ class Limit:
     label: str
     value: float
     axis: Literal["x", "y"] = "y"
+    event: bool = False
+    """something that happened, not a bound"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +75,21 @@ class Chart:
 
 
 @dataclass(frozen=True, slots=True)
+class Cell:
+    """A cell with a colour or a link."""
+
+    text: str
+    status: Status = "plain"
+    link: str = ""
+    """a file beside the page, or a section of it"""
+
+
+@dataclass(frozen=True, slots=True)
 class PageTable:
     """Rows of cells."""
 
     header: Sequence[str]
-    rows: Sequence[Sequence[str]]
+    rows: Sequence[Sequence[str | Cell]]
     marked: frozenset[int] = frozenset()
     """numbers of the rows to emphasize"""
     folded: str = ""
@@ -95,7 +107,7 @@ class Gauge:
     @property
     def status(self) -> Status:
         """Good until the limit, with a warning for its last tenth."""
-        return "bad" if self.share > 1 else "warn" if self.share > 0.9 else "good"
+        return limit_status(self.share)
 
     @property
     def percent(self) -> float:
@@ -128,6 +140,20 @@ class Badge:
 
     text: str
     status: Status
+    link: str = ""
+    """the section that explains it"""
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A figure of the headline."""
+
+    value: str
+    """with its unit"""
+    name: str
+    status: Status = "plain"
+    link: str = ""
+    """the section that explains it"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +164,7 @@ class Page:
     subtitle: str
     badges: Sequence[Badge]
     reasons: Sequence[str]
-    figures: Sequence[tuple[str, str]]
-    """the headline's figures: value with its unit, and name"""
+    figures: Sequence[Tile]
     sections: Sequence[Section]
     footer: str = ""
 
@@ -154,12 +179,14 @@ def write_page(path: Path, page: Page) -> None:
 def render(page: Page) -> str:
     """The page's HTML."""
     script = _script()
+    sections = [section for section in page.sections if not section.is_empty]
     html: str = (
         _environment()
         .get_template("page.html")
         .render(
             page=page,
-            sections=[section for section in page.sections if not section.is_empty],
+            sections=sections,
+            ids={section.id for section in sections},
             style=_asset("uPlot.min.css") + _asset("page.css"),
             script=script,
             script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
@@ -187,7 +214,8 @@ def _chart(chart: Chart) -> dict[str, Any]:
         "xLabel": chart.x_label,
         "together": chart.together,
         "limits": [
-            {"label": limit.label, "value": limit.value, "axis": limit.axis} for limit in chart.limits
+            {"label": limit.label, "value": limit.value, "axis": limit.axis, "event": limit.event}
+            for limit in chart.limits
         ],
         "series": [
             {"label": one.label, "color": one.color, "style": one.style, "y": _numbers(one.values)}

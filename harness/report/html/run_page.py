@@ -8,12 +8,21 @@ import numpy as np
 from harness.analysis.early_stopping import least_queries, most_over_limit
 from harness.analysis.queries import Queries, known_over, metric
 from harness.analysis.run_files import RunFiles
+from harness.analysis.run_outcome import RunOutcome
 from harness.loadgen_logs.summary_and_detail import LoadgenSummary
-from harness.report.html.page import Badge, Gauge, Page, Section
+from harness.report.html.headline import (
+    clock,
+    deviation_reasons,
+    outcome_badges,
+    outcome_tiles,
+    score_reasons,
+)
+from harness.report.html.page import Badge, Gauge, Page, Section, Tile
 from harness.report.html.run_charts import distributions, over_time
 from harness.report.html.run_sections import (
     accuracy_section,
     client_section,
+    doubts_sections,
     endings,
     loadgen_percentiles,
     network_section,
@@ -21,7 +30,6 @@ from harness.report.html.run_sections import (
     percentile_tables,
     provenance_section,
     replicas_section,
-    warnings_section,
 )
 from harness.report.html.run_server import server_section
 from harness.text import counted, milliseconds
@@ -29,22 +37,25 @@ from harness.text import counted, milliseconds
 _NS = 1e9
 
 
-def run_page(run: RunFiles) -> Page:
-    """The page of a run."""
-    sections = [_verdict(run), *accuracy_section(run.folder), *_measured(run)]
+def run_page(run: RunFiles, outcome: RunOutcome | None = None, next_step: str = "") -> Page:
+    """The page of a run; ``next_step`` names the command that follows it, such as the one that scores it.
+
+    ``outcome`` is that of its record. Raises ConfigError for a damaged result of the evaluator.
+    """
+    doubts = [] if run.record is None else doubts_sections(run.record)
+    sections = [_verdict(run), *accuracy_section(run.folder), *doubts, *_measured(run)]
     if (record := run.record) is not None:
         sections += [
             client_section(record),
             network_section(record),
-            warnings_section(record),
             provenance_section(record),
         ]
     return Page(
         _title(run),
         _subtitle(run),
-        tuple(_badges(run)),
-        _reasons(run),
-        tuple(_headline(run)),
+        tuple(_badges(run) if outcome is None else outcome_badges(outcome)),
+        tuple(_page_reasons(run, outcome, next_step)),
+        (*(() if outcome is None else outcome_tiles(outcome)), *_headline(run)),
         [*sections, parameters_section(run.summary)],
         footer=f"Made from the files in {run.folder}. Percentiles are LoadGen's: the sorted values' element "
         "floor(p * n). Times count from the call of LoadGen's issue callback.",
@@ -83,29 +94,30 @@ def _subtitle(run: RunFiles) -> str:
 
 
 def _badges(run: RunFiles) -> Iterator[Badge]:
-    record, valid = run.record, run.summary.result_valid
-    if record is None:
-        yield Badge({True: "VALID", False: "INVALID", None: "no result"}[valid], _status(valid))
-        return
-    result = "NOT ENDED" if record.verdict is None else record.verdict.result
-    yield Badge(result, "good" if result == "VALID" else "bad")
-    if record.deviations:
-        yield Badge("NOT OFFICIAL", "warn")
-    if record.warnings:
-        yield Badge(counted(len(record.warnings), "warning"), "plain")
+    """Of LoadGen's logs alone."""
+    valid = run.summary.result_valid
+    yield Badge({True: "VALID", False: "INVALID", None: "no result"}[valid], _status(valid))
 
 
 def _status(valid: bool | None) -> Any:
     return {True: "good", False: "bad", None: "plain"}[valid]
 
 
-def _reasons(run: RunFiles) -> tuple[str, ...]:
-    if run.record is not None and run.record.verdict is not None:
-        return (*run.record.verdict.reasons, *run.notes)
-    return run.notes
+def _page_reasons(run: RunFiles, outcome: RunOutcome | None, next_step: str) -> Iterator[str]:
+    """What decides the verdict first, what to do next last."""
+    if outcome is not None:
+        yield from score_reasons(outcome)
+    verdict = None if run.record is None else run.record.verdict
+    reasons = () if verdict is None else verdict.reasons
+    yield from reasons
+    yield from (note for note in run.notes if note.removesuffix(".") not in reasons)
+    if outcome is not None:
+        yield from deviation_reasons(outcome)
+    if next_step:
+        yield next_step
 
 
-def _headline(run: RunFiles) -> Iterator[tuple[str, str]]:
+def _headline(run: RunFiles) -> Iterator[Tile]:
     figures = run.summary.figures
     for name in (
         "Completed tokens per second",
@@ -114,15 +126,18 @@ def _headline(run: RunFiles) -> Iterator[tuple[str, str]]:
         "Samples per second",
     ):
         if (value := figures.get(name)) is not None:
-            yield f"{value:,.2f}", name.lower()
+            yield Tile(f"{value:,.2f}", name.lower())
     if run.summary.scenario == "SingleStream" and (p90 := run.summary.percentile_ns("latency", "90.00")):
-        yield f"{milliseconds(p90)} ms", "90th percentile latency"
+        yield Tile(f"{milliseconds(p90)} ms", "90th percentile latency")
     if run.record is not None and (stats := run.record.statistics) is not None:
-        yield f"{stats.completed:,}", "queries completed"
+        yield Tile(f"{stats.completed:,}", "queries completed")
         if stats.failed:
-            yield f"{stats.failed:,}", "queries failed"
-        if stats.duration_ns:
-            yield _clock(stats.duration_ns / _NS), "duration"
+            yield Tile(f"{stats.failed:,}", "queries failed", "bad")
+        if run.record.unanswered:
+            yield Tile(f"{run.record.unanswered:,}", "queries without an answer", "bad")
+    if run.record is not None and run.record.ended is not None:
+        lasted = (run.record.ended - run.record.started).total_seconds()
+        yield Tile(clock(lasted), "duration, from start to end")
 
 
 def _verdict(run: RunFiles) -> Section:
@@ -166,7 +181,7 @@ def _budget_line(queries: Queries, name: str, limit: float) -> str:
 
 def _lost_at(queries: Queries, name: str, limit: float, most: int) -> str:
     moment = float(np.sort(known_over(queries, name, limit))[most])
-    return f" The run could no longer become VALID from {_clock(moment)} on."
+    return f" The run could no longer become VALID from {clock(moment)} on."
 
 
 def _last_query_effect(summary: LoadgenSummary) -> Iterator[str]:
@@ -177,12 +192,3 @@ def _last_query_effect(summary: LoadgenSummary) -> Iterator[str]:
             f"Scheduled {scheduled:,.2f} samples/s, completed {completed:,.2f}: LoadGen counts until the "
             f"last query has ended, which costs {1 - completed / scheduled:.1%} of the scheduled rate."
         )
-
-
-def _clock(seconds: float) -> str:
-    """``1:05`` or ``2:03:10``, as the charts have it; parts of a second below ten seconds."""
-    if seconds < 10:
-        return f"{seconds:.3g} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -239,24 +239,21 @@ def _or_dash(nanoseconds: float | None) -> str:
     return "-" if nanoseconds is None else milliseconds(nanoseconds)
 
 
-def warnings_section(record: RunRecord) -> Section:
-    """Warnings, deviations, examples of failures."""
+def doubts_sections(record: RunRecord) -> Iterator[Section]:
+    """Warnings, examples of failures, and deviations."""
     tables = []
     if record.warnings:
         tables.append(
-            PageTable(("warnings: reasons to distrust these numbers",), [(line,) for line in record.warnings])
-        )
-    if record.deviations:
-        tables.append(
-            PageTable(
-                ("deviations from the benchmark's rules: NOT OFFICIAL",),
-                [(line,) for line in record.deviations],
-            )
+            PageTable(("reasons to distrust these numbers",), [(line,) for line in record.warnings])
         )
     examples = [(kind, text) for kind, texts in record.failure_examples.items() for text in texts]
     if examples:
         tables.append(PageTable(("failure", "example"), examples))
-    return Section("warnings", "Warnings and deviations", tables=tables)
+    yield Section("warnings", "Warnings and failures" if examples else "Warnings", tables=tables)
+    if record.deviations:
+        rows = [(line,) for line in record.deviations]
+        header = ("this run does not keep these rules of the benchmark",)
+        yield Section("deviations", "Not official", tables=[PageTable(header, rows)])
 
 
 def provenance_section(record: RunRecord) -> Section:

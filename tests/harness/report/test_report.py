@@ -1,43 +1,191 @@
-"""report.py: folders without a run, and the table of all runs."""
+"""report.py: folders without a run, the table of all runs, and their overview."""
 
 import csv
 import json
+import re
 
 import pytest
 from msgspec.structs import replace
 
-from harness.files import RUN_RECORD
-from harness.report.runs_table import COLUMNS
+from harness.analysis.run_files import read_run
+from harness.config.plans import ComplianceSettings
+from harness.files import COMPLIANCE_RUN, REPORT, RUN_RECORD, unofficial
+from harness.record.run_record import RunRecord, RunVerdict
+from harness.report.html.overview_page import overview_page
+from harness.report.html.page import Cell, render
+from harness.report.html.run_page import run_page
+from harness.report.outcomes import read_outcome, read_outcomes
+from harness.report.report_command import add_verdict, write_report_of
+from harness.report.runs_table import as_json
 from report import main
 from tests import records
 from tests.records import ENDED, with_plan
 
+VALID = replace(ENDED, verdict=RunVerdict("VALID", (), True), deviations=())
+FAILED = {"exact_match": {"value": 83.1234, "lowest": 84.0, "highest": None, "met": False}}
+
 
 @pytest.mark.parametrize("folder", [".", "none"])
-@pytest.mark.parametrize("command", ["html", "watch", "results"])
+@pytest.mark.parametrize("command", ["html", "watch", "list"])
 def test_a_folder_without_a_run_is_one_line(command, folder, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main([command, folder]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
-def test_results_lists_every_run(tmp_path, capsys):
-    records.folder(tmp_path / "a", records.rows(20))
-    records.folder(
-        tmp_path / "b", records.rows(20), with_plan(replace(ENDED, verdict=None, ended=None), mode="accuracy")
-    )
-    metric = {"exact_match": {"value": 83.1234, "lowest": 84.0, "highest": None, "met": False}}
-    records.score(tmp_path / "b", target={"mode": "official", "met": False, "metrics": metric})
+def accuracy_run(folder, met=None):
+    """An accuracy run that is VALID; scored where ``met`` is given."""
+    records.folder(folder, records.rows(20), with_plan(VALID, mode="accuracy"))
+    if met is not None:
+        metrics = records.RESULT["target"]["metrics"] if met else FAILED
+        records.score(folder, target={"mode": "official", "met": met, "metrics": metrics})
+    return folder
+
+
+def compliance_run(folder, name="TEST09", text=None, official=True):
+    """A run of a compliance test, verified where ``text`` is given."""
+    dataset = ENDED.plan.client.benchmark.dataset(accuracy=False)
+    audit = ComplianceSettings(test=name, dataset=dataset, settings={}, text="", official=official)
+    run = folder / name / COMPLIANCE_RUN
+    records.folder(run, records.rows(20), with_plan(VALID, audit=audit))
+    if text is not None:
+        path = folder / name / ("verify_output_len.txt" if name == "TEST09" else "verify_accuracy.txt")
+        (path if official else unofficial(path)).write_text(text)
+    return run
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """Runs in both layouts: with and without the benchmark's folder."""
+    records.folder(tmp_path / "server/performance", records.rows(20))
+    accuracy_run(tmp_path / "gpt-oss-120b/server/accuracy", met=False)
+    accuracy_run(tmp_path / "gpt-oss-120b/offline/accuracy")
+    compliance_run(tmp_path / "gpt-oss-120b/server", text="Mean output tokens: 1200.50\nTEST FAIL\n")
     (tmp_path / "c").mkdir()
     (tmp_path / "c" / RUN_RECORD).write_text('{"schema": 1')
-    table = tmp_path / "table.csv"
-    assert main(["results", str(tmp_path), "--csv", str(table)]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == 4
-    rows = {row["folder"][-1]: row for row in csv.DictReader(table.open())}
-    assert tuple(rows["a"]) == COLUMNS
-    assert rows["a"]["result"] == f"{ENDED.verdict.result}, NOT OFFICIAL"
-    assert rows["b"]["figure"] == "exact_match 83.123 (NOT met)"
-    assert rows["b"]["result"].startswith("not ended")
-    assert rows["c"]["result"] == "damaged run.json"
-    assert main(["results", str(tmp_path), "--json"]) == 0
-    assert len(json.loads(capsys.readouterr().out)) == 3
+    attempt = tmp_path / "gpt-oss-120b/offline/accuracy/attempt.1"
+    records.folder(attempt, records.rows(20), VALID)
+    return tmp_path
+
+
+def test_list_has_every_run_with_the_verdict_that_counts(runs, capsys):
+    assert main(["list", str(runs)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 6  # the earlier attempt is a part of its run
+    assert max(map(len, lines)) <= 120
+    cells = {line.split()[0]: re.split(r"\s{2,}", line) for line in lines}
+    assert cells["gpt-oss-120b/server/accuracy"][1:3] == ["SCORE FAIL", "83.1234, target 84.0000"]
+    assert cells["gpt-oss-120b/offline/accuracy"][1] == "NOT SCORED"
+    assert cells["gpt-oss-120b/server/TEST09"][1] == "TEST09 FAIL"
+    assert cells["server/performance"][1] == "INVALID, NOT OFFICIAL"
+    assert cells["c"][1] == "DAMAGED run.json"
+
+
+def test_json_and_csv_have_numbers(runs, capsys):
+    table = runs / "table.csv"
+    assert main(["list", str(runs), "--json", "--csv", str(table)]) == 0
+    found = {one["folder"].removeprefix(f"{runs}/"): one for one in json.loads(capsys.readouterr().out)}
+    scored = found["gpt-oss-120b/server/accuracy"]
+    assert (scored["score"], scored["score_target"], scored["score_met"]) == (83.1234, 84.0, False)
+    assert scored["passed"] is False
+    slow = found["server/performance"]
+    summary = ENDED.loadgen
+    assert slow["ttft_p99_ms"] == pytest.approx(summary.percentile_ns("TTFT") / 1e6)
+    assert slow["ttft_p99_part_of_limit"] == pytest.approx(
+        summary.percentile_ns("TTFT") / ENDED.limits_ns["TTFT"]
+    )
+    assert (slow["queries"], slow["official"]) == (ENDED.statistics.queries, False)
+    assert found["gpt-oss-120b/server/TEST09/run"]["compliance_passed"] is False
+    rows = list(csv.DictReader(table.open()))
+    assert {row["folder"] for row in rows} == {
+        one["folder"] for one in json.loads(as_json(read_outcomes([runs])))
+    }
+    assert "83.1234" in {row.get("score") for row in rows}
+
+
+@pytest.mark.parametrize(
+    ("text", "official", "passed"),
+    [
+        ("Mean output tokens: 1300\nTEST PASS\n", True, True),
+        ("Mean output tokens: 9\nTEST FAIL\n", True, False),
+        ("NOT OFFICIAL: few\n\nMean output tokens: 1300\nNOT OFFICIAL PASS\n", False, True),
+        ("nothing", True, None),
+        (None, True, None),
+    ],
+)
+def test_the_verdict_of_a_compliance_test_is_that_of_its_verification(tmp_path, text, official, passed):
+    found = read_outcome(compliance_run(tmp_path, text=text, official=official))
+    assert found.compliance is not None
+    assert (found.compliance.passed, found.passed) == (passed, passed is True)
+    assert found.compliance.official is official
+    assert found.verdict.status == {True: "good", False: "bad", None: "warn"}[passed]
+
+
+def test_the_overview_has_verdicts_scores_and_links(runs):
+    assert main(["html", str(runs / "gpt-oss-120b/server/accuracy")]) == 0
+    page = overview_page(read_outcomes([runs]), runs)
+    tables = [table for section in page.sections for table in section.tables]
+    cells = [cell for table in tables for row in table.rows for cell in row if isinstance(cell, Cell)]
+    assert {"SCORE FAIL", "NOT SCORED", "TEST09 FAIL", "INVALID", "DAMAGED"} <= {cell.text for cell in cells}
+    assert {cell.status for cell in cells if cell.text in ("SCORE FAIL", "INVALID")} == {"bad"}
+    links = [cell.link for cell in cells if cell.link]
+    assert links == ["gpt-oss-120b/server/accuracy/report.html"]
+    assert page.badges[0].text.startswith("0 OF 5")
+    assert 'href="gpt-oss-120b/server/accuracy/report.html"' in render(page)
+
+
+def test_the_earlier_name_of_the_command(runs, capsys):
+    assert main(["results", str(runs)]) == 0
+    assert "SCORE FAIL" in capsys.readouterr().out
+
+
+def test_a_test_s_page_gets_its_verdict(tmp_path):
+    run = compliance_run(tmp_path)
+    record = with_plan(RunRecord.read(run / RUN_RECORD), log_dir=run)
+    write_report_of(record)
+    assert "TEST09 NOT VERIFIED" in (run / REPORT).read_text()
+    compliance_run(tmp_path, text="Mean output tokens: 9\nTEST FAIL\n")
+    add_verdict(record)
+    assert "TEST09 FAIL" in (run / REPORT).read_text()
+
+
+def headline(folder):
+    """The page of a run as report.py makes it: its badges and its tiles by name."""
+    outcome = read_outcome(folder)
+    page = run_page(read_run(folder), outcome)
+    return page, {tile.name: tile for tile in page.figures}
+
+
+@pytest.mark.parametrize(("met", "status"), [(True, "good"), (False, "bad"), (None, "warn")])
+def test_the_score_is_in_the_headline(tmp_path, met, status):
+    page, tiles = headline(accuracy_run(tmp_path, met))
+    assert page.badges[0].status == status
+    assert [badge.text for badge in page.badges if badge.status == "good"] == ["SCORE PASS"][: met is True]
+    if met is not None:
+        (tile,) = [tile for name, tile in tiles.items() if name.startswith("exact_match")]
+        assert (tile.status, tile.value.split()[1]) == (("good", "PASS") if met else ("bad", "FAIL"))
+    html = render(page)
+    assert ('href="#accuracy"' in html) is (met is not None)
+
+
+def test_a_run_that_is_not_scored_names_the_command(tmp_path, capsys):
+    folder = accuracy_run(tmp_path)
+    assert main(["html", str(folder)]) == 0
+    assert "eval_mlperf_accuracy.py --mlperf-log" in (folder / REPORT).read_text()
+
+
+def test_margins_and_deviations_are_in_the_headline(tmp_path):
+    page, tiles = headline(records.folder(tmp_path, records.rows(20)))
+    part = ENDED.loadgen.percentile_ns("TTFT") / ENDED.limits_ns["TTFT"]
+    assert tiles["TTFT p99, of its limit"].value == f"{part:.1%}"
+    assert any(ENDED.deviations[0] in reason for reason in page.reasons)
+    links = {badge.text: badge.link for badge in page.badges}
+    assert links["NOT OFFICIAL"] == "#deviations"
+    html = render(page)
+    for link in links.values():
+        assert f'id="{link[1:]}"' in html
+
+
+def test_list_writes_the_overview(runs, capsys):
+    assert main(["list", str(runs), "--output", str(runs / "index.html")]) == 0
+    assert "SCORE FAIL" in (runs / "index.html").read_text()

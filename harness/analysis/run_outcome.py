@@ -1,0 +1,144 @@
+"""The outcome of a run: what its verdict, its score and its compliance test say together."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from harness.record.accuracy_result import AccuracyResult, MetricFigures
+from harness.record.run_record import RunRecord
+from harness.text import milliseconds
+
+Status = Literal["good", "bad", "warn", "plain"]
+
+_CLOSE = 0.9  # of a limit: from here on a value is near it
+_RATES = ("Completed tokens per second", "Tokens per second", "Completed samples per second")
+
+
+@dataclass(frozen=True, slots=True)
+class ComplianceOutcome:
+    """The verification of a compliance test, as its folder holds it."""
+
+    test: str
+    passed: bool | None
+    """None: there is no verification yet, or it has no verdict"""
+    official: bool = True
+    figure: float | None = None
+    """the score of TEST07 in percent, the mean output length of TEST09 in tokens"""
+    bounds: str = ""
+    """what the figure is compared with, such as ``at least 60.698``"""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The word that decides what a run is worth."""
+
+    text: str
+    status: Status
+
+
+@dataclass(frozen=True, slots=True)
+class RunOutcome:
+    """A run in its folder."""
+
+    folder: Path
+    record: RunRecord | None
+    """None where run.json is damaged"""
+    score: AccuracyResult | None = None
+    """None for a run that was not scored"""
+    compliance: ComplianceOutcome | None = None
+    """None for a run that is no compliance test"""
+
+    @property
+    def result(self) -> str:
+        """The verdict on the run itself."""
+        if self.record is None:
+            return "DAMAGED"
+        return "NOT ENDED" if self.record.verdict is None else self.record.verdict.result
+
+    @property
+    def verdict(self) -> Verdict:
+        """That of the score or the test where the run is for one, else the run's."""
+        if self.score is not None:
+            met = self.score.target.met
+            return Verdict("SCORE PASS" if met else "SCORE FAIL", "good" if met else "bad")
+        if self.compliance is not None and self.compliance.passed is not None:
+            word = "PASS" if self.compliance.passed else "FAIL"
+            return Verdict(f"{self.compliance.test} {word}", "good" if self.compliance.passed else "bad")
+        if self.result != "VALID":
+            return Verdict(self.result, "bad")
+        if self.compliance is not None:
+            return Verdict(f"{self.compliance.test} NOT VERIFIED", "warn")
+        if self.record is not None and self.record.plan.accuracy:
+            return Verdict("NOT SCORED", "warn")
+        return Verdict("VALID", "good")
+
+    @property
+    def passed(self) -> bool:
+        """Whether the run is all that a submission asks of it, but for deviations from the rules.
+
+        A compliance run may be slow: its verdict is that of its test.
+        """
+        return self.verdict.status == "good" and (self.compliance is not None or self.result == "VALID")
+
+    @property
+    def official(self) -> bool:
+        """Whether the run, and its test, keep all rules of the benchmark."""
+        return (
+            self.record is not None
+            and not self.record.deviations
+            and (self.compliance is None or self.compliance.official)
+        )
+
+    @property
+    def metrics(self) -> list[tuple[str, MetricFigures]]:
+        """The metrics of the score, the failed ones first."""
+        found = {} if self.score is None else self.score.target.metrics
+        return sorted(found.items(), key=lambda item: item[1].met)
+
+    @property
+    def p99_parts(self) -> dict[str, float]:
+        """The p99 of TTFT and TPOT as parts of their limits, where the scenario has any."""
+        if self.record is None or self.record.loadgen is None:
+            return {}
+        loadgen, limits = self.record.loadgen, self.record.limits_ns
+        found = {name: loadgen.percentile_ns(name) for name in limits}
+        return {name: p99 / limits[name] for name, p99 in found.items() if p99 is not None}
+
+    @property
+    def figure(self) -> str:
+        """The score beside its bound, the test's figure, or LoadGen's figure."""
+        if self.metrics:
+            name, metric = self.metrics[0]
+            return f"{name} {metric_text(metric)}"
+        if self.compliance is not None and self.compliance.figure is not None:
+            return f"{self.compliance.figure:g}, {self.compliance.bounds}"
+        return next(self._rates(), "-")
+
+    def _rates(self) -> Iterator[str]:
+        summary = None if self.record is None else self.record.loadgen
+        if summary is None:
+            return
+        for name in _RATES:
+            if (value := summary.figures.get(name)) is not None:
+                yield f"{value:,.2f} {'tokens' if 'tokens' in name.lower() else 'samples'}/s"
+        if (p90 := summary.percentile_ns("latency", "90.00")) is not None:
+            yield f"p90 {milliseconds(p90)} ms"
+
+
+def limit_status(part: float) -> Status:
+    """The status of a value as a part of its limit."""
+    return "bad" if part > 1 else "warn" if part > _CLOSE else "good"
+
+
+def metric_text(metric: MetricFigures) -> str:
+    """``83.6009, target 82.2987``; the bound that is missed where it is the upper one."""
+    value, lowest, highest = metric.value, metric.lowest, metric.highest
+    if highest is not None and value > highest:
+        return f"{number(value)}, at most {number(highest)}"
+    return f"{number(value)}, target {number(lowest)}"
+
+
+def number(value: float) -> str:
+    """Four decimals, none for large numbers."""
+    return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.4f}"

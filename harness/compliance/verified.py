@@ -1,0 +1,39 @@
+"""The verdict of a compliance test, read from the folder that holds its verification."""
+
+from pathlib import Path
+
+from harness.analysis.run_outcome import ComplianceOutcome
+from harness.compliance.base import ComplianceTest
+from harness.compliance.registry import find_test
+from harness.config.benchmark import Benchmark
+from harness.errors import ConfigError
+from harness.files import unofficial
+
+# How compliance_command.py marks a pass that is not official.
+_UNOFFICIAL = "NOT OFFICIAL "
+
+
+def read_verdict(benchmark: Benchmark, name: str, folder: Path) -> ComplianceOutcome:
+    """The outcome of a test in its folder, without a verdict where nothing was verified."""
+    try:
+        test = find_test(benchmark, name)
+    except ConfigError:  # of a definition that this version does not have
+        return ComplianceOutcome(name, None)
+    for path, official in ((folder / test.verify_file, True), (unofficial(folder / test.verify_file), False)):
+        try:
+            text = path.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue
+        found = test.read(_plain(text, test))
+        return ComplianceOutcome(name, found.passed, official, found.figure, _bounds(test))
+    return ComplianceOutcome(name, None)
+
+
+def _plain(text: str, test: ComplianceTest) -> str:
+    """The text with the pass line of an official verification."""
+    return text.replace(_UNOFFICIAL + test.pass_line.removeprefix("TEST "), test.pass_line)
+
+
+def _bounds(test: ComplianceTest) -> str:
+    values = [f"{value:g}" for value in test.thresholds.values()]
+    return f"at least {values[0]}" if len(values) == 1 else " to ".join(values)

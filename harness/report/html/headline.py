@@ -1,0 +1,73 @@
+"""The title block of a run's page: the verdict that counts, its figures against their bounds, its doubts."""
+
+from collections.abc import Iterator
+
+from harness.analysis.run_outcome import RunOutcome, Status, limit_status, metric_text, number
+from harness.report.html.page import Badge, Tile
+from harness.text import counted
+
+_SHOWN = 3  # deviations that are named in the title block
+
+
+def outcome_badges(one: RunOutcome) -> Iterator[Badge]:
+    """The verdict that counts first: green only where score and test have passed, too."""
+    verdict = one.verdict
+    yield Badge(verdict.text, verdict.status, _explains(one))
+    if verdict.text != one.result:
+        yield Badge(f"run {one.result}", "bad" if one.result != "VALID" else "plain", "#verdict")
+    if one.record is not None and not one.official:
+        yield Badge("NOT OFFICIAL", "warn", "#deviations")
+    if one.record is not None and one.record.warnings:
+        yield Badge(counted(len(one.record.warnings), "warning"), "plain", "#warnings")
+
+
+def _explains(one: RunOutcome) -> str:
+    """The section that explains the verdict."""
+    return "#accuracy" if one.score is not None else "" if one.compliance is not None else "#verdict"
+
+
+def score_reasons(one: RunOutcome) -> Iterator[str]:
+    """The failed metrics, and the test that failed or is not verified."""
+    if one.score is not None and not one.score.target.met:
+        missed = [f"{name} is {metric_text(metric)}" for name, metric in one.metrics if not metric.met]
+        lacking = [f"{len(one.score.missing):,} samples have no output"] if one.score.missing else []
+        yield f"The score is missed by the {one.score.target.mode} rules: {'; '.join([*missed, *lacking])}."
+    test = one.compliance
+    if test is not None and test.passed is False:
+        found = "" if test.figure is None else f": {test.figure:g}, {test.bounds} is needed"
+        yield f"{test.test} failed{found}."
+    if test is not None and test.passed is None:
+        yield f"{test.test} is not verified yet."
+
+
+def deviation_reasons(one: RunOutcome) -> Iterator[str]:
+    """The first deviations from the rules."""
+    if one.record is not None and (deviations := one.record.deviations):
+        more = f"; and {len(deviations) - _SHOWN} more" if len(deviations) > _SHOWN else ""
+        yield f"NOT OFFICIAL: {'; '.join(deviations[:_SHOWN])}{more}"
+
+
+def outcome_tiles(one: RunOutcome) -> Iterator[Tile]:
+    """Score and test against their bounds, then the p99 as parts of their limits."""
+    for name, metric in one.metrics:
+        word = "PASS" if metric.met else "FAIL"
+        bound = metric_text(metric).partition(", ")[2]
+        yield Tile(
+            f"{number(metric.value)} {word}", f"{name}, {bound}", "good" if metric.met else "bad", "#accuracy"
+        )
+    test = one.compliance
+    if test is not None and test.figure is not None:
+        status: Status = "plain" if test.passed is None else "good" if test.passed else "bad"
+        word = {True: " PASS", False: " FAIL", None: ""}[test.passed]
+        yield Tile(f"{test.figure:g}{word}", f"{test.test}, {test.bounds}", status)
+    for name, part in one.p99_parts.items():
+        yield Tile(f"{part:.1%}", f"{name} p99, of its limit", limit_status(part), "#verdict")
+
+
+def clock(seconds: float) -> str:
+    """``1:05`` or ``2:03:10``, as the charts have it; parts of a second below ten seconds."""
+    if seconds < 10:
+        return f"{seconds:.3g} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
