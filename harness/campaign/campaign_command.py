@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.campaign import child
@@ -13,6 +13,7 @@ from harness.campaign.advice import advice
 from harness.campaign.campaign_console import announce, command, reasons, remaining, table
 from harness.campaign.campaign_file import Campaign, read_campaign
 from harness.campaign.campaign_options import CampaignOptions
+from harness.campaign.campaign_page import PAGE, write_campaign_page
 from harness.campaign.journal import Journal, history, opened, running
 from harness.campaign.searches import adopt, submitted_run
 from harness.campaign.servers import ServerCommand
@@ -89,12 +90,26 @@ class _Walk:
     servers: ServerCommand
     anew: set[str]
     """steps to begin anew"""
+    reasons: list[str] = field(default_factory=list)
+    """why it stopped"""
 
     def run(self) -> int:
         """Do what is missing; returns the exit code of what stops the campaign, 0 at its end."""
         steps = steps_of(self.campaign)
         found = self._standings(steps)
         show(*table(steps, found), "", remaining(steps, found), *reasons(found))
+        code = self._missing(steps)
+        self._page()
+        if code == EXIT_VALID:
+            if any(one.state != "done" for one in found.values()):
+                steps = steps_of(self.campaign)
+                show("", *table(steps, self._standings(steps)))
+            show("", f"Everything is done: {self.campaign.output} is built and checked.")
+        show(f"All runs: {_shown(self.campaign.results / PAGE)}")
+        return code
+
+    def _missing(self, steps: Sequence[Step]) -> int:
+        """Do what is missing."""
         checked: set[str] = set()
         for number, planned in enumerate(steps, start=1):
             step = self._now(planned)
@@ -107,11 +122,15 @@ class _Walk:
                 return code
             if code := self._do(number, len(steps), step, before):
                 return code
-        if any(one.state != "done" for one in found.values()):
-            steps = steps_of(self.campaign)
-            show("", *table(steps, self._standings(steps)))
-        show("", f"Everything is done: {self.campaign.output} is built and checked.")
         return EXIT_VALID
+
+    def _page(self, running: str | None = None) -> None:
+        """The page of all runs, as far as they are; a campaign goes on without it."""
+        steps = steps_of(self.campaign)
+        try:
+            write_campaign_page(self.campaign, steps, self._standings(steps), running, self.reasons)
+        except OSError as error:
+            show(f"{PAGE} cannot be written: {error.strerror or error}", file=sys.stderr)
 
     def _now(self, step: Step) -> Step:
         """The step as it is now: its rate may come from a search that has ended since."""
@@ -144,6 +163,7 @@ class _Walk:
     def _do(self, number: int, total: int, step: Step, before: Standing) -> int:
         """One step, to its end; returns the exit code that stops the campaign, or 0."""
         announce(number, total, step, before.text)
+        self._page(step.name)
         self.journal.write(event="started", step=step.name, command=list(step.words))
         code = EXIT_VALID if self._adopted(step, before) else self._call(step, self._more(step))
         self.anew.discard(step.name)
@@ -200,19 +220,20 @@ class _Walk:
             return process.wait()
         end(process, signal.SIGTERM)
         lines = (f"campaign: {self.servers.obituary()}", *self.servers.last_lines())
-        show("", *lines, f"Its log: {self.servers.log}", file=sys.stderr)
+        show("", *lines, f"Its log: {_shown(self.servers.log)}", file=sys.stderr)
         return EXIT_SERVER
 
     def _ended(self, step: Step, code: int) -> int:
         """A step did not end as it should: the next call tries again."""
-        lines = (f"The campaign stops at {step.name} (exit code {code}).", self._again())
-        show("", *lines, file=sys.stderr)
+        self.reasons = [f"The campaign stops at {step.name} (exit code {code})."]
+        show("", *self.reasons, self._again(), file=sys.stderr)
         return code if 0 < code < _SIGNALLED else EXIT_INVALID
 
     def _stopped(self, step: Step, found: Standing) -> int:
         """A step is lost: the same again would end the same."""
-        lines = advice(self.campaign, step, found)
-        show("", f"The campaign stops: {step.name} is lost: {found.text}", *lines, file=sys.stderr)
+        lost = f"The campaign stops: {step.name} is lost: {found.text}"
+        self.reasons = [lost, *advice(self.campaign, step, found)]
+        show("", *self.reasons, file=sys.stderr)
         return _LOST.get(step.kind, EXIT_INVALID)
 
     def _again(self) -> str:

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from harness.campaign.expected import expected_s
 from harness.campaign.standing import Standing
 from harness.campaign.steps import Step
+from harness.files import COMPLIANCE_RUN, PROGRESS
+from harness.progress.progress_files import read_progress
 from harness.text import aligned, duration, show
 
 _WORDS = {
@@ -19,31 +21,51 @@ _WORDS = {
 }
 
 
-def table(
-    steps: Sequence[Step], found: Mapping[str, Standing], running: str | None = None, line: str = ""
-) -> list[str]:
-    """A row for each step; ``running`` names the one that runs now, ``line`` is its progress."""
+def table(steps: Sequence[Step], found: Mapping[str, Standing], running: str | None = None) -> list[str]:
+    """The rows as lines of a terminal."""
+    return list(aligned(rows(steps, found, running)))
+
+
+def rows(
+    steps: Sequence[Step], found: Mapping[str, Standing], running: str | None = None
+) -> list[tuple[str, str, str, str]]:
+    """A header, and a row for each step; ``running`` names the one that runs now."""
     measured = _measured(found)
-    rows = [("step", "state", "expected", "")]
+    lines = [("step", "state", "expected", "result")]
     for step in steps:
         one = found[step.name]
         state, text = _WORDS[one.state], one.text
         if step.name == running:
-            state, text = "RUNNING", line or text
+            state, text = "RUNNING", _progress(step) or text
         seconds = None if one.state == "done" else expected_s(step, measured)
-        rows.append((step.name, state, "" if seconds is None else f"about {duration(seconds)}", text))
-    return list(aligned(rows))
+        lines.append((step.name, state, "" if seconds is None else f"about {duration(seconds)}", text))
+    return lines
+
+
+def _progress(step: Step) -> str:
+    """The latest line of a run's progress.jsonl."""
+    last = read_progress(step.folder / (COMPLIANCE_RUN if step.test else "") / PROGRESS)
+    if last is None:
+        return ""
+    left = "" if last.remaining_s is None else f", {duration(last.remaining_s)} left"
+    return f"{last.completed + last.failed} answered after {duration(last.elapsed_s)}{left}"
 
 
 def remaining(steps: Sequence[Step], found: Mapping[str, Standing]) -> str:
     """``9 of 14 steps are done; the others take about 2h10m and what searches, scores and tests need``."""
     left = [step for step in steps if found[step.name].state != "done"]
-    seconds = sum(expected_s(step, _measured(found)) or 0 for step in left)
+    seconds = expected_left_s(steps, found)
     done = f"{len(steps) - len(left)} of {len(steps)} steps are done"
     if not left:
         return f"{done}"
     known = f"; at the rates asked for the others take about {duration(seconds)}" if seconds else ""
     return f"{done}{known}"
+
+
+def expected_left_s(steps: Sequence[Step], found: Mapping[str, Standing]) -> float:
+    """Seconds of the runs that are left, as far as they are known."""
+    measured = _measured(found)
+    return sum(expected_s(step, measured) or 0 for step in steps if found[step.name].state != "done")
 
 
 def _measured(found: Mapping[str, Standing]) -> dict[str, float]:

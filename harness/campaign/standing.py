@@ -12,7 +12,8 @@ import msgspec
 from harness.campaign.campaign_file import Campaign
 from harness.campaign.searches import first_run, found_rate, search_state
 from harness.campaign.steps import Step
-from harness.compliance.registry import TESTS, find_test
+from harness.compliance.registry import TESTS
+from harness.compliance.verified import read_verdict
 from harness.config.loadgen_conf import ConfKey, read_conf
 from harness.config.plans import RunPlan
 from harness.config.scenario import Scenario
@@ -202,15 +203,13 @@ def _test(campaign: Campaign, step: Step) -> Standing:
     record = run.record
     if record is None or run.state == "other":
         return run
-    assert step.plan is not None
-    file = step.folder / TESTS[step.test].verify_file
-    found = next((path for path in (file, unofficial(file)) if path.is_file()), None)
-    if found is None:
+    found = read_verdict(record.plan.client.benchmark, step.test, step.folder)
+    if found.passed is None:
         return Standing("incomplete", "not verified", record)
-    if not campaign.strict:
-        return Standing("done", "verified", record)
-    text = found.read_text(encoding="utf-8", errors="replace")
-    passed = find_test(step.plan.client.benchmark, step.test).read(text).passed
-    if found != file or not passed:
-        return Standing("lost", f"{step.test} did not pass; see {found}", record)
-    return Standing("done", "TEST PASS", record)
+    text = (
+        f"{'PASS' if found.passed else 'FAIL'}, {found.figure:g}, {found.bounds}" if found.figure else "PASS"
+    )
+    text = f"{text}{'' if found.official else ' (NOT OFFICIAL)'}"
+    return Standing(
+        "done" if (found.passed and found.official) or not campaign.strict else "lost", text, record
+    )

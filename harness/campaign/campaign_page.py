@@ -1,0 +1,78 @@
+"""campaign.html: the steps and all runs of a campaign, with links to their pages."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from harness.analysis.run_outcome import RunOutcome, Status
+from harness.campaign.campaign_console import expected_left_s, rows
+from harness.campaign.campaign_file import Campaign
+from harness.campaign.standing import Standing
+from harness.campaign.steps import Step
+from harness.errors import ConfigError
+from harness.report.html.overview_page import overview_page
+from harness.report.html.page import Badge, Cell, PageTable, Section, Tile, write_page
+from harness.report.outcomes import read_outcomes
+from harness.text import duration
+
+PAGE = "campaign.html"
+_COLOURS: Mapping[str, Status] = {"done": "good", "LOST": "bad", "failed": "bad", "RUNNING": "warn"}
+
+
+def write_campaign_page(
+    campaign: Campaign,
+    steps: Sequence[Step],
+    found: Mapping[str, Standing],
+    running: str | None,
+    reasons: Sequence[str] = (),
+) -> Path:
+    """Write the page beside the runs; ``reasons`` say why the campaign stopped. Raises OSError."""
+    path = campaign.results / PAGE
+    write_page(
+        path,
+        overview_page(
+            _outcomes(campaign),
+            campaign.results,
+            title=f"Campaign of {campaign.info.submitter}, {campaign.info.system_id}",
+            subtitle=f"{campaign.file}; {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+            badges=tuple(_badges(campaign, steps, found, reasons)),
+            reasons=reasons,
+            figures=list(_tiles(steps, found)),
+            before=[_steps(steps, found, running)],
+        ),
+    )
+    return path
+
+
+def _outcomes(campaign: Campaign) -> list[RunOutcome]:
+    folders = [campaign.results / name for name in campaign.benchmarks]
+    try:
+        runs = read_outcomes([folder for folder in folders if folder.is_dir()])
+    except ConfigError:
+        return []
+    return [one for one in runs if "peak" not in one.folder.relative_to(campaign.results).parts]
+
+
+def _badges(
+    campaign: Campaign, steps: Sequence[Step], found: Mapping[str, Standing], reasons: Sequence[str]
+) -> Iterator[Badge]:
+    done = sum(found[step.name].state == "done" for step in steps)
+    if reasons:
+        yield Badge("STOPPED", "bad")
+    yield Badge(f"{done} OF {len(steps)} STEPS DONE", "good" if done == len(steps) else "warn")
+    if campaign.rehearsal:
+        yield Badge("REHEARSAL", "warn")
+
+
+def _tiles(steps: Sequence[Step], found: Mapping[str, Standing]) -> Iterator[Tile]:
+    if left := expected_left_s(steps, found):
+        yield Tile(f"about {duration(left)}", "of runs left, at the rates asked for")
+
+
+def _steps(steps: Sequence[Step], found: Mapping[str, Standing], running: str | None) -> Section:
+    header, *lines = rows(steps, found, running)
+    cells: list[tuple[str | Cell, ...]] = [
+        (name, Cell(state, _COLOURS.get(state, "plain")), expected, result)
+        for name, state, expected, result in lines
+    ]
+    return Section("steps", "Steps", tables=[PageTable(header, cells)])
