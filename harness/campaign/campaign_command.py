@@ -219,14 +219,16 @@ class _Walk:
         if ended is process:
             return process.wait()
         end(process, signal.SIGTERM)
-        lines = (f"campaign: {self.servers.obituary()}", *self.servers.last_lines())
-        show("", *lines, f"Its log: {_shown(self.servers.log)}", file=sys.stderr)
+        self.reasons = [self.servers.obituary()]
+        lines = (*self.servers.last_lines(), f"Its log: {_shown(self.servers.log)}")
+        show("", f"campaign: {self.reasons[0]}", *lines, file=sys.stderr)
         return EXIT_SERVER
 
     def _ended(self, step: Step, code: int) -> int:
         """A step did not end as it should: the next call tries again."""
-        self.reasons = [f"The campaign stops at {step.name} (exit code {code})."]
-        show("", *self.reasons, self._again(), file=sys.stderr)
+        stops = f"The campaign stops at {step.name} (exit code {code})."
+        self.reasons.append(stops)
+        show("", stops, self._again(), file=sys.stderr)
         return code if 0 < code < _SIGNALLED else EXIT_INVALID
 
     def _stopped(self, step: Step, found: Standing) -> int:

@@ -206,10 +206,7 @@ def _test(campaign: Campaign, step: Step) -> Standing:
     found = read_verdict(record.plan.client.benchmark, step.test, step.folder)
     if found.passed is None:
         return Standing("incomplete", "not verified", record)
-    text = (
-        f"{'PASS' if found.passed else 'FAIL'}, {found.figure:g}, {found.bounds}" if found.figure else "PASS"
-    )
-    text = f"{text}{'' if found.official else ' (NOT OFFICIAL)'}"
-    return Standing(
-        "done" if (found.passed and found.official) or not campaign.strict else "lost", text, record
-    )
+    figure = "" if found.figure is None else f"{found.figure:g}, {found.bounds}"
+    words = ("PASS" if found.passed else "FAIL", "" if found.official else "NOT OFFICIAL", figure)
+    counts = (found.passed and found.official) or not campaign.strict
+    return Standing("done" if counts else "lost", ", ".join(filter(None, words)), record)
