@@ -16,6 +16,7 @@ from harness.report.html.compare_page import compare_lines, compare_page
 from harness.report.html.page import Page, write_page
 from harness.report.html.run_page import run_page
 from harness.report.report_options import (
+    STDOUT,
     CompareOptions,
     HtmlOptions,
     ReportOptions,
@@ -67,10 +68,20 @@ def results(options: ResultsOptions) -> None:
             runs_table.write_csv(options.csv, rows)
         except OSError as error:
             raise ConfigError(f"--csv {options.csv}: cannot be written: {machine_failure(error)}") from None
-    if options.json:
-        print(runs_table.as_json(rows))
+    if options.json is not None:
+        _write_json(options.json, runs_table.as_json(rows))
         return
     show(*aligned([runs_table.COLUMNS, *rows]))
+
+
+def _write_json(path: Path, text: str) -> None:
+    if path == STDOUT:
+        print(text)
+        return
+    try:
+        path.write_text(f"{text}\n", encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"--json {path}: cannot be written: {machine_failure(error)}") from None
 
 
 def write_report(folder: Path, path: Path) -> None:

@@ -1,16 +1,21 @@
 """The options of report.py's commands and its command line. Imports stay light for a fast ``--help``."""
 
 import argparse
+import sys
 from pathlib import Path
+from typing import Any
 
+from harness.cli.door import called
 from harness.cli.flags import Command, add_commands, flag, options, path, read
 from harness.cli.parser import SIGNAL_CODES, Parser
 from harness.config.choices import OUTPUT_DIR
 
+STDOUT = Path("-")  # for a file that may be printed instead
+
 
 @options
 class HtmlOptions:
-    """``html``. ``output`` None writes report.html into each folder."""
+    """``show``. ``output`` None writes report.html into each folder."""
 
     folders: tuple[Path, ...] = flag(
         "a folder with LoadGen's logs, or one above such folders",
@@ -20,7 +25,11 @@ class HtmlOptions:
         metavar="DIR",
     )
     output: Path | None = flag(
-        "write the page of one run here (default: DIR/report.html)", default=None, metavar="FILE"
+        "write the page of one run here (default: DIR/report.html)",
+        "--output",
+        "-o",
+        default=None,
+        metavar="FILE",
     )
 
 
@@ -35,7 +44,13 @@ class CompareOptions:
         nargs="+",
         metavar="DIR",
     )
-    output: Path = flag("the page (%(default)s)", default=Path("compare.html"), metavar="FILE")
+    output: Path = flag(
+        "the page (default: %(default)s)",
+        "--output",
+        "-o",
+        default=Path("compare.html"),
+        metavar="FILE",
+    )
 
 
 @options
@@ -43,7 +58,7 @@ class WatchOptions:
     """``watch``: the folder of a run, or one above it."""
 
     folder: Path = flag(
-        "the run's folder or one above, whose newest run is shown (%(default)s)",
+        "the run's folder or one above, whose newest run is shown (default: %(default)s)",
         "folder",
         default=OUTPUT_DIR,
         nargs="?",
@@ -53,33 +68,45 @@ class WatchOptions:
 
 @options
 class ResultsOptions:
-    """``results``: folders above runs."""
+    """``list``: folders above runs."""
 
     folders: tuple[Path, ...] = flag(
-        "folders above runs, such as their --output-dir", "folders", type=path, nargs="+", metavar="DIR"
+        f"folders above runs, such as their --results (default: {OUTPUT_DIR})",
+        "folders",
+        type=path,
+        nargs="*",
+        metavar="DIR",
     )
     csv: Path | None = flag("also write the table to a CSV file", default=None, metavar="FILE")
-    json: bool = flag("print JSON instead of the table", default=False)
+    json: Path | None = flag(
+        "print JSON instead of the table, or write it to FILE",
+        default=None,
+        nargs="?",
+        const=STDOUT,
+        type=path,
+        metavar="FILE",
+    )
 
 
 ReportOptions = HtmlOptions | CompareOptions | WatchOptions | ResultsOptions
 
 _COMMANDS = {
-    "html": Command(
+    "show": Command(
         HtmlOptions, ("folders", "output"), "write report.html for runs of this or another harness"
     ),
     "compare": Command(CompareOptions, ("folders", "output"), "compare two or more runs"),
     "watch": Command(WatchOptions, ("folder",), "show the progress of a run, from a second shell"),
-    "results": Command(
+    "list": Command(
         ResultsOptions, ("folders", "csv", "json"), "print a table of all runs below some folders"
     ),
 }
+_OLD_COMMANDS = {"html": "show", "results": "list"}
 
 
 def build_parser() -> argparse.ArgumentParser:
     """All flags of all commands."""
     parser = Parser(
-        prog="report.py",
+        prog=called("report.py"),
         description="Show the results of runs.",
         epilog=f"Exit codes: 0 done, 2 input that cannot be used, {SIGNAL_CODES}.",
     )
@@ -90,9 +117,20 @@ def build_parser() -> argparse.ArgumentParser:
 def parse_options(argv: list[str] | None = None) -> ReportOptions:
     """Parse the flags of one command; argparse exits with code 2 on wrong usage."""
     parser = build_parser()
-    given = vars(parser.parse_args(argv))
+    first, *words = (sys.argv[1:] if argv is None else argv) or [""]
+    given = vars(parser.parse_args([_OLD_COMMANDS.get(first, first), *words] if first else []))
     command = given.pop("command")
     if command == "compare" and len(given["folders"]) < 2:
         parser.error(f"compare needs at least two folders, got {given['folders'][0]} alone")
+    if command == "list":
+        given |= _listed(given)
     cls: type[ReportOptions] = _COMMANDS[command].options
     return read(cls, given)
+
+
+def _listed(given: dict[str, Any]) -> dict[str, Any]:
+    """The folders of ``list``; one that stands behind --json is not taken for its file."""
+    folders, file = given["folders"], given["json"]
+    if file is not None and file.is_dir():
+        folders, file = [file, *folders], STDOUT
+    return {"folders": folders or [OUTPUT_DIR], "json": file}
