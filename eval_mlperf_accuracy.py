@@ -3,6 +3,7 @@
 
 from typing import TYPE_CHECKING
 
+from harness.cli.door import called
 from harness.cli.main import exit_code_of, run_main
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ def main(argv: list[str] | None = None) -> int:
     from harness.grading.evaluation_options import parse_options
 
     options = parse_options(argv)
-    return exit_code_of("eval_mlperf_accuracy.py", "info", lambda: score(options))
+    return exit_code_of(called("eval_mlperf_accuracy.py"), "info", lambda: score(options))
 
 
 def score(options: "EvaluationOptions") -> int:

@@ -3,6 +3,7 @@
 
 from typing import TYPE_CHECKING
 
+from harness.cli.door import called
 from harness.cli.main import exit_code_of, run_main
 
 if TYPE_CHECKING:
@@ -11,10 +12,11 @@ if TYPE_CHECKING:
 
 def main(argv: list[str] | None = None) -> int:
     """Parse flags, run one command, and return the exit code."""
-    from harness.peak.peak_options import parse_options
+    from harness.peak.peak_options import SearchOptions, parse_options
 
     options = parse_options(argv)
-    return exit_code_of("find_peak.py", options.log_level, lambda: _run(options))
+    name = called("find_peak.py", "search" if isinstance(options, SearchOptions) else "ladder")
+    return exit_code_of(name, options.log_level, lambda: _run(options))
 
 
 def _run(options: "LadderOptions | SearchOptions") -> int:
@@ -26,22 +28,18 @@ def _run(options: "LadderOptions | SearchOptions") -> int:
 
 def _search(options: "SearchOptions") -> int:
     from harness.config.scenario import Scenario
-    from harness.errors import ConfigError
     from harness.peak.search.search_console import SearchConsole
     from harness.peak.search.search_page import write_peak_page
     from harness.report.report_command import write_report_of
     from sut.peak.offline import find_offline_rate
     from sut.peak.search import find_peak
+    from sut.supervisor.metrics_port import metrics_port
 
     console = SearchConsole(write_report_of)
-    if options.scenario is Scenario.SINGLE_STREAM:
-        raise ConfigError(
-            "single-stream has no rate to search for: each query waits for the end of the one before it; "
-            "run_mlperf.py --scenario single-stream measures it"
-        )
-    if options.scenario is Scenario.OFFLINE:
-        return console.finish_offline(find_offline_rate(options, console))
-    searched = find_peak(options, console)
+    with metrics_port(options.metrics_port) as on_line:
+        if options.scenario is Scenario.OFFLINE:
+            return console.finish_offline(find_offline_rate(options, console, on_line))
+        searched = find_peak(options, console, on_line)
     if searched is None:
         return console.checked()
     exit_code = console.finish(searched.folder, searched.state)

@@ -3,6 +3,7 @@
 
 from typing import TYPE_CHECKING
 
+from harness.cli.door import called
 from harness.cli.main import exit_code_of, run_main
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ def main(argv: list[str] | None = None) -> int:
     from harness.submission.submission_options import parse_options
 
     options = parse_options(argv)
-    return exit_code_of("prepare_submission.py", "info", lambda: _run(options))
+    return exit_code_of(called("prepare_submission.py"), "info", lambda: _run(options))
 
 
 def _run(options: "SubmissionOptions") -> int:

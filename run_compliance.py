@@ -3,6 +3,7 @@
 
 from typing import TYPE_CHECKING
 
+from harness.cli.door import called
 from harness.cli.main import exit_code_of, run_main
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ def main(argv: list[str] | None = None) -> int:
 
     options = parse_options(argv)
     log_level = "info" if isinstance(options, VerifyOptions) else options.run.log_level
-    return exit_code_of("run_compliance.py", log_level, lambda: _run(options))
+    return exit_code_of(called("run_compliance.py"), log_level, lambda: _run(options))
 
 
 def _run(options: "ComplianceOptions | VerifyOptions") -> int:

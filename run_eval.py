@@ -4,6 +4,7 @@
 import sys
 from typing import TYPE_CHECKING
 
+from harness.cli.door import called
 from harness.cli.main import exit_code_of, run_main
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ def main(argv: list[str] | None = None) -> int:
     from harness.rows.eval_options import parse_options
 
     options = parse_options(argv)
-    return exit_code_of("run_eval.py", options.log_level, lambda: _run(options))
+    return exit_code_of(called("run_eval.py"), options.log_level, lambda: _run(options))
 
 
 def _run(options: "EvalOptions") -> int:

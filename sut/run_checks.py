@@ -169,4 +169,6 @@ def _dataset_deviations(plan: RunPlan, samples: SampleSet) -> tuple[str, ...]:
         rule = rule_checks.dataset_rule(
             plan.client.benchmark, accuracy=plan.accuracy, audit=with_audit, samples=len(samples)
         )
-    return rule_checks.dataset_deviations(rule, len(samples), prompt_efforts(samples, markers), bool(markers))
+    meant = rule_checks.benchmarks_with(plan.client.input_file, len(samples), plan.client.benchmark)
+    efforts = prompt_efforts(samples, markers)
+    return rule_checks.dataset_deviations(rule, len(samples), efforts, bool(markers), meant)

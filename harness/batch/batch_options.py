@@ -1,12 +1,15 @@
 """The options of run_batch.py's commands and its command line. Imports stay light for ``--help``."""
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from harness.cli.door import called
 from harness.cli.flags import add_flags, add_groups, flag, options, read
 from harness.cli.parser import SIGNAL_CODES, Parser
 from harness.config.choices import LogLevel
+from harness.config.other_flags import ELSEWHERE, MODES, SYNONYMS
 from harness.config.run_options import (
     FAILURES,
     SERVER,
@@ -22,6 +25,7 @@ DEFAULT_ENCODING = "o200k_harmony"
 DEFAULT_POSITIONS = 1024
 
 _TOKEN_IDS = "output_{}_token_ids.txt"  # a model's file in submission/ and references/
+_COMMANDS = {"run", "chat", "generate", "encode", "decode", "score"}
 _GENERATION = ("model", "positions", "temperature", "top_p", "seed")
 
 
@@ -36,7 +40,9 @@ def _model_flag() -> Any:
 
 def _positions_flag() -> Any:
     return flag(
-        "positions for a prompt together with its answer; 0: the model's context (default: %(default)d)",
+        "positions for a prompt together with its answer, not a number of prompts; 0: the model's context "
+        "(default: %(default)d)",
+        "--positions",
         "-n",
         default=DEFAULT_POSITIONS,
         metavar="N",
@@ -59,7 +65,11 @@ def _top_p_flag() -> Any:
 
 def _seed_flag() -> Any:
     return flag(
-        "seed of the sampling (default: the server chooses)", "-s", "--seed", default=None, metavar="SEED"
+        "seed of the sampling (default: the server chooses)",
+        "--seed",
+        default=None,
+        old=("-s",),
+        metavar="SEED",
     )
 
 
@@ -74,7 +84,7 @@ def _encoding_flag() -> Any:
 
 
 def _input_flag(text: str) -> Any:
-    return flag(text, "--input", "-i", metavar="FILE")
+    return flag(text, "--input", "-i", old=("--input-file",), metavar="FILE")
 
 
 def _output_flag(text: str) -> Any:
@@ -157,20 +167,22 @@ class DecodeOptions:
 
 @options
 class ScoreOptions:
-    """``score``. ``device`` and ``jobs`` None: what the machine has; ``output``: scores by line."""
+    """``score``. ``device`` and ``num_workers`` None: what the machine has; ``output``: scores by line."""
 
     submission: Path = flag(
         "token ids of the answers (default: file of --model)",
-        "--submission",
-        "-s",
+        "--input",
+        "-i",
         required=False,
+        old=("--submission", "-s"),
         metavar="FILE",
     )
     references: Path = flag(
         "token ids of the reference answers (default: file of --model)",
-        "--references",
+        "--reference-data",
         "-r",
         required=False,
+        old=("--references",),
         metavar="FILE",
     )
     encoding: str = _encoding_flag()
@@ -187,7 +199,9 @@ class ScoreOptions:
     wordnet: Path | None = flag(
         "WordNet of nltk, a folder or a zip file (default: nltk's search path)", default=None, metavar="DIR"
     )
-    jobs: int | None = flag("number of processes (default: number of cores)", default=None, metavar="N")
+    num_workers: int | None = flag(
+        "number of processes (default: number of cores)", default=None, old=("--jobs",), metavar="N"
+    )
     bert_model: Path | None = flag(
         "folder of roberta-large-mnli (default: bs_model/roberta-large-mnli in MODELS_ROOT)",
         default=None,
@@ -207,7 +221,7 @@ FileOptions = EncodeOptions | DecodeOptions | ScoreOptions  # the commands that 
 def build_parser() -> Parser:
     """All flags of all commands."""
     parser = Parser(
-        prog="run_batch.py",
+        prog=called("run_batch.py"),
         description="Answer plain prompts with gpt-oss: prompts in, token ids out. Not an MLPerf result.",
         epilog="Exit codes: 0 done, 2 usage or input, 3 server, 4 failed prompts or ended early, 5 below a "
         f"threshold, {SIGNAL_CODES}.",
@@ -220,7 +234,10 @@ def build_parser() -> Parser:
         "deadlines and failures": FAILURES,
         "run": ("metrics_port", "dry_run", "log_level"),
     }
-    add_groups(commands.add_parser("run", help="answer every prompt of a file"), BatchOptions, groups)
+    run = commands.add_parser(
+        "run", synonyms=SYNONYMS, elsewhere=ELSEWHERE, help="answer every prompt of a file"
+    )
+    add_groups(run, BatchOptions, groups)
     talk = ("system", "reasoning", *_GENERATION)
     _add_talk(commands.add_parser("chat", help="talk to the model at a terminal"), talk)
     _add_talk(commands.add_parser("generate", help="continue plain text at a terminal"), _GENERATION)
@@ -250,7 +267,7 @@ def _add_score(parser: Parser) -> None:
     )
     add_flags(files, ScoreOptions, ("submission", "references", "encoding", "thresholds", "output"))
     groups = {
-        "METEOR": ("wordnet", "jobs"),
+        "METEOR": ("wordnet", "num_workers"),
         "BERTScore": ("bert_model", "num_layers", "device", "batch_size"),
     }
     add_groups(parser, ScoreOptions, groups)
@@ -258,8 +275,10 @@ def _add_score(parser: Parser) -> None:
 
 def parse_options(argv: list[str] | None = None) -> BatchOptions | TalkOptions | FileOptions:
     """Parse the flags of one command; argparse exits with code 2 and one line on wrong usage."""
-    parser = build_parser()
-    given = parsed(parser, argv)
+    parser, words = build_parser(), sys.argv[1:] if argv is None else argv
+    if "-m" in words and _COMMANDS.isdisjoint(words):
+        parser.error(f"-m: {MODES}")
+    given = parsed(parser, words)
     match given["command"]:
         case "encode":
             return read(EncodeOptions, given)
@@ -274,11 +293,12 @@ def parse_options(argv: list[str] | None = None) -> BatchOptions | TalkOptions |
 
 def _score_options(parser: Parser, given: dict[str, Any]) -> ScoreOptions:
     model = given["model"]
-    for name, folder in (("submission", "submission"), ("references", "references")):
+    needed = {"submission": "--input", "references": "--reference-data"}
+    for name, typed in needed.items():
         if given[name] is None and model is None:
-            parser.error(f"score needs --model, or --submission and --references; --{name} is missing")
-        given[name] = given[name] or Path(folder) / _TOKEN_IDS.format(model)
-    for name in ("jobs", "batch_size"):
+            parser.error(f"score needs --model, or {' and '.join(needed.values())}; {typed} is missing")
+        given[name] = given[name] or Path(name) / _TOKEN_IDS.format(model)
+    for name in ("num_workers", "batch_size"):
         if given[name] is not None and given[name] < 1:
             parser.error(f"--{name.replace('_', '-')} is {given[name]}, expected at least 1")
     return read(ScoreOptions, given)

@@ -71,7 +71,7 @@ def meteor_scores(
     except BrokenProcessPool as error:
         raise RunError(
             "a process that computed METEOR was killed, perhaps for lack of memory; run it again, with fewer "
-            "processes (--jobs 1)"
+            "processes (--num-workers 1)"
         ) from error
     return scores
 

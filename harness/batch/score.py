@@ -142,7 +142,9 @@ def _measure(
             bar.show(done, len(pairs), f"pairs by {what}")
 
         if places.wordnet is not None:
-            meteor = meteor_scores(pairs, places.wordnet, options.jobs, lambda done: show("METEOR", done))
+            meteor = meteor_scores(
+                pairs, places.wordnet, options.num_workers, lambda done: show("METEOR", done)
+            )
             yield PairScores(METEOR, tuple(meteor))
         if places.model is not None:
             f1 = bert_scores(

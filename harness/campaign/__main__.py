@@ -10,10 +10,11 @@ if TYPE_CHECKING:
 
 def main(argv: list[str] | None = None) -> int:
     """Parse flags, walk the steps, and return the exit code."""
-    from harness.campaign.campaign_options import parse_options
+    from harness.campaign.campaign_options import PROGRAM, parse_options
+    from harness.cli.door import called
 
     options = parse_options(argv)
-    return exit_code_of("campaign", "info", lambda: _run(options))
+    return exit_code_of(called(PROGRAM), "info", lambda: _run(options))
 
 
 def _run(options: "CampaignOptions") -> int:

@@ -27,13 +27,7 @@ from harness.files import ROOT
 from harness.record.provenance import SERVER_COMMAND
 from harness.text import show
 
-PROGRAMS = {
-    "run": "run_mlperf.py",
-    "score": "eval_mlperf_accuracy.py",
-    "comply": "run_compliance.py",
-    "peak": "find_peak.py",
-    "submit": "prepare_submission.py",
-}
+_DOOR = str(ROOT / "mlperf.py")
 _SIGNALLED = 128  # exit codes from here on are of signals
 _LOST = {"score": EXIT_THRESHOLD, "test": EXIT_THRESHOLD}
 _RESTARTED = ("accuracy", "score", "search", "test")  # the others begin anew by themselves
@@ -196,8 +190,7 @@ class _Walk:
         """Run the step's program; returns its exit code. Raises InterruptedRun after it has ended."""
         if step.servers is not None:
             self.servers.use(step.servers)
-        program = str(ROOT / PROGRAMS[step.verb])
-        words = [sys.executable, "-I", child.__file__, str(os.getpid()), sys.executable, program]
+        words = [sys.executable, "-I", child.__file__, str(os.getpid()), sys.executable, _DOOR, step.verb]
         process = subprocess.Popen(
             [*words, *step.words, *more],
             cwd=self.campaign.file.parent,

@@ -4,9 +4,11 @@ import argparse
 import sys
 from pathlib import Path
 
+from harness.cli.door import called
 from harness.cli.flags import add_flags, flag, options, read
 from harness.cli.parser import SIGNAL_CODES, Parser
 
+PROGRAM = "harness.campaign"
 STATUS = "status"
 _EPILOG = (
     "The same command continues after Ctrl-C, a kill or a restart of the machine, and says so when all is "
@@ -44,10 +46,10 @@ class CampaignOptions:
 _FLAGS = ("file", "rehearsal", "restart", "dry_run")
 
 
-def build_parser(prog: str = "campaign") -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
     """All flags."""
     parser = Parser(
-        prog=prog,
+        prog=called(PROGRAM),
         description="Run everything that a submission needs from one file, then build and check its folder.",
         epilog=_EPILOG,
     )

@@ -195,7 +195,7 @@ def _search(runs: _Runs) -> Step:
         kind="search",
         folder=runs.results / "peak" / runs.scenario,
         verb="peak",
-        words=("search", *words),
+        words=words,
         servers=runs.servers,
     )
 

@@ -33,19 +33,28 @@ class Flag:
     """Its spellings; none: the field's own name with hyphens."""
     words: Mapping[str, Any]
     """What argparse's ``add_argument`` gets beside what follows from the field's type and default."""
+    old: tuple[str, ...] = ()
+    """Further spellings, which the help does not show."""
 
 
-def flag(text: str, *names: str, default: Any = MISSING, untyped: Any = MISSING, **words: Any) -> Any:
+def flag(
+    text: str,
+    *names: str,
+    default: Any = MISSING,
+    untyped: Any = MISSING,
+    old: tuple[str, ...] = (),
+    **words: Any,
+) -> Any:
     """A field of an options class with its help text; without a default it is required.
 
     ``names`` are its spellings where they are not the field's name, such as ``"--input", "-i"``; one
     without a hyphen is a positional argument. ``untyped`` is what the parser gives in place of the default
-    where the flag was not typed. ``words`` are those of argparse's ``add_argument``; ``choices`` may be a
-    function that gives them when the parser is built.
+    where the flag was not typed. ``old`` spellings mean the same without being shown. ``words`` are those of
+    argparse's ``add_argument``; ``choices`` may be a function that gives them when the parser is built.
     """
     if untyped is not MISSING:
         words["default"] = untyped
-    return field(default=default, metadata={_FLAG: Flag(names, {"help": text, **words})})
+    return field(default=default, metadata={_FLAG: Flag(names, {"help": text, **words}, old)})
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(flag, field))
@@ -67,7 +76,8 @@ def add_flags(group: argparse._ActionsContainer, cls: type, names: Iterable[str]
         spelt = how.names or (_spelt(name, off=item.default is True),)
         if spelt[0].startswith("-"):
             words["dest"] = name
-        group.add_argument(*spelt, **words)
+        action = group.add_argument(*spelt, **words)
+        group._option_string_actions |= dict.fromkeys(how.old, action)
 
 
 def add_groups(parser: argparse.ArgumentParser, cls: type, groups: Mapping[str, Iterable[str]]) -> None:
@@ -89,7 +99,8 @@ def add_commands(parser: argparse.ArgumentParser, commands: Mapping[str, Command
     """Add commands, one of which must be typed; ``command`` is its name."""
     group = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, command in commands.items():
-        add_flags(group.add_parser(name, help=command.text), command.options, command.flags)
+        parser = group.add_parser(name, help=command.text, description=command.text)
+        add_flags(parser, command.options, command.flags)
 
 
 def read(cls: type[Options], given: Mapping[str, Any]) -> Options:

@@ -19,13 +19,16 @@ class Synonym:
 
     flag: str
     effect: str = ""
+    value: str = ""
+    """what the flag gets, where the synonym is typed without a value"""
 
 
 class Parser(argparse.ArgumentParser):
     """An ArgumentParser without abbreviations, with flags of other harnesses that the help does not show.
 
-    ``synonyms`` mean one of our flags; ``needless`` ones name what is always so here, and have no effect.
-    ``warnings`` are about the words of the latest command line.
+    ``synonyms`` mean one of our flags; ``needless`` ones name what is always so here, and have no effect;
+    ``elsewhere`` says of others where what they name belongs. ``warnings`` are about the words of the latest
+    command line.
     """
 
     def __init__(
@@ -33,12 +36,15 @@ class Parser(argparse.ArgumentParser):
         *,
         synonyms: Mapping[str, Synonym] | None = None,
         needless: Mapping[str, str] | None = None,
+        elsewhere: Mapping[str, str] | None = None,
         **words: Any,
     ) -> None:
         super().__init__(**words, allow_abbrev=False)
         self.synonyms = synonyms or {}
         self.needless = needless or {}
+        self.elsewhere = elsewhere or {}
         self.warnings: tuple[str, ...] = ()
+        self.add_argument("--version", action=_Version, nargs=0, help="show the version and the commit")
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
@@ -49,7 +55,7 @@ class Parser(argparse.ArgumentParser):
     def _spelt(self, words: Sequence[str]) -> list[str]:
         """The words with hyphens for underscores, and own flags for synonyms."""
         spelt: list[str] = []
-        names: dict[str, str] = {}  # our flag -> the spelling that was typed
+        names: dict[str, str] = {}  # field -> the spelling that was typed
         warnings = []
         for word in words:
             typed, equals, value = word.partition("=")
@@ -57,21 +63,59 @@ class Parser(argparse.ArgumentParser):
             if name in self.needless:
                 warnings.append(f"{typed} has no effect: {self.needless[name]}")
                 continue
-            synonym = self.synonyms.get(name, Synonym(name))
-            if not typed.startswith("--") or synonym.flag not in self._option_string_actions:
+            synonym = self._meant(name)
+            if synonym is None:
+                self._refuse_unknown(word)
                 spelt.append(word)
                 continue
-            if names.setdefault(synonym.flag, name) != name:
-                self.error(f"{names[synonym.flag]} and {name} are the same flag; give one of them")
+            action = self._option_string_actions[synonym.flag]
+            if names.setdefault(action.dest, name) != name and not _is_switch(action):
+                self.error(f"{names[action.dest]} and {name} are the same flag; give one of them")
             if synonym.effect:
-                warnings.append(f"{typed} is read as {synonym.flag}: {synonym.effect}")
-            spelt.append(f"{synonym.flag}{equals}{value}")
+                warnings.append(f"{typed} is read as {synonym.flag}{_after(synonym.value)}: {synonym.effect}")
+            spelt += [f"{synonym.flag}{equals}{value}", *filter(None, [synonym.value])]
         self.warnings = tuple(dict.fromkeys(warnings))
         return spelt
+
+    def _meant(self, name: str) -> Synonym | None:
+        """The own flag of a name, None for other words."""
+        synonym = Synonym(name) if name in self._option_string_actions else self.synonyms.get(name)
+        return synonym if synonym is not None and synonym.flag in self._option_string_actions else None
+
+    def _refuse_unknown(self, word: str) -> None:
+        """End with a line about a flag that there is not; commands know their flags themselves."""
+        typed = word.partition("=")[0]
+        name = typed.replace("_", "-")
+        if name in self.elsewhere:
+            self.error(f"{typed}: {self.elsewhere[name]}")
+        if self._subparsers is None and name.startswith("--") and name != "--":
+            from difflib import get_close_matches
+
+            near = get_close_matches(name, self._option_string_actions, 1, 0.75)
+            self.error(f"unrecognized arguments: {word}{f'; did you mean {near[0]}?' if near else ''}")
 
     def error(self, message: str) -> NoReturn:
         """End with exit code 2."""
         self.exit(2, f"{self.prog}: error: {_one_line(message)}; see {self.prog} --help\n")
+
+
+class _Version(argparse.Action):
+    """Print the version, which is looked up only then, and end."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
+        from harness.cli.door import version
+
+        print(version())
+        parser.exit()
+
+
+def _is_switch(action: argparse.Action) -> bool:
+    """Whether its spellings are opposites, of which the last one counts."""
+    return isinstance(action, argparse.BooleanOptionalAction)
+
+
+def _after(value: str) -> str:
+    return f" {value}" if value else ""
 
 
 def _one_line(message: str) -> str:

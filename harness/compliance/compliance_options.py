@@ -6,17 +6,20 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from harness.cli.door import called
 from harness.cli.flags import add_flags, add_groups, flag, options, read
 from harness.cli.parser import SIGNAL_CODES, Parser
-from harness.config.choices import OUTPUT_DIR, benchmark_flag, round_flag
+from harness.config.choices import benchmark_flag, round_flag
+from harness.config.other_flags import ELSEWHERE, SYNONYMS
 from harness.config.run_options import (
     FAILURES,
     RUN,
     SERVER,
     SETTINGS,
-    SYNONYMS,
     RunOptions,
+    min_replicas_flag,
     parsed,
+    results_flag,
     scenario_flag,
 )
 from harness.config.scenario import Scenario
@@ -60,9 +63,8 @@ class VerificationOptions:
 
 @options
 class _RunOfTest(RunOptions):
-    output_dir: Path = flag(
-        "logs are written to DIR/<scenario>/<TEST>/ (default: %(default)s)", default=OUTPUT_DIR, metavar="DIR"
-    )
+    min_replicas: int | None = min_replicas_flag()
+    output_dir: Path = results_flag("logs are written to DIR/<scenario>/<TEST>/")
 
 
 @options
@@ -103,7 +105,11 @@ class VerifyOptions(VerificationOptions):
     round: str = round_flag()
     scenario: Scenario | None = scenario_flag(None, shown="scenario of the logs")
     output_dir: Path | None = flag(
-        "write the verified folder to DIR/<TEST>/ (default: print only)", default=None, metavar="DIR"
+        "write the verified folder to DIR/<TEST>/ (default: print only)",
+        "--results",
+        "--output-dir",
+        default=None,
+        metavar="DIR",
     )
 
     def __post_init__(self) -> None:
@@ -114,10 +120,11 @@ class VerifyOptions(VerificationOptions):
 def build_run_parser() -> Parser:
     """Flags of compliance runs, most of them those of run_mlperf.py."""
     parser = Parser(
-        prog="run_compliance.py",
+        prog=called("run_compliance.py"),
         synonyms=SYNONYMS,
+        elsewhere=ELSEWHERE,
         description="Run MLPerf compliance tests against a running server and verify them. "
-        "For logs of an earlier run: 'run_compliance.py verify --help'.",
+        f"For logs of an earlier run: '{called('run_compliance.py')} verify --help'.",
         epilog=_CODES,
     )
     workload = parser.add_argument_group("workload")
@@ -132,7 +139,7 @@ def build_run_parser() -> Parser:
 def build_verify_parser() -> argparse.ArgumentParser:
     """Flags of the verification of existing logs."""
     parser = Parser(
-        prog="run_compliance.py verify",
+        prog=f"{called('run_compliance.py')} verify",
         synonyms=SYNONYMS,
         description="Verify the logs of a compliance run, of this harness or another.",
         epilog=_CODES,

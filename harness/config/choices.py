@@ -27,10 +27,10 @@ def available_models() -> dict[str, Path]:
     return dict(sorted((path.stem, path) for path in (CONFIG_DIR / "models").glob("*.toml")))
 
 
-def benchmark_flag(default: str = DEFAULT_BENCHMARK) -> Any:
-    """The field for a benchmark that configs/ defines."""
+def benchmark_flag(default: str | None = DEFAULT_BENCHMARK, shown: str = "%(default)s") -> Any:
+    """The field for a benchmark that configs/ defines; ``shown`` describes what holds without the flag."""
     return flag(
-        "benchmark definition in configs/ (default: %(default)s)",
+        f"benchmark definition in configs/ (default: {shown})",
         default=default,
         type=_benchmark,
         choices=available_benchmarks,

@@ -1,9 +1,8 @@
 """Request deadlines and the policy for ending a run early."""
 
-import re
-
 import msgspec
 
+from harness.cli.durations import EXPECTED, seconds_of
 from harness.config.run_options import (
     FAILURES_OF_ACCURACY,
     PROGRESS_S,
@@ -18,9 +17,6 @@ from harness.errors import ConfigError
 # In single-stream they come one after another, and each may wait for its deadline.
 FIRST_FAILURES = 10
 FIRST_FAILURES_SINGLE_STREAM = 3
-_DURATION = re.compile(
-    r"(?:([0-9]+(?:\.[0-9]+)?)h)?(?:([0-9]+(?:\.[0-9]+)?)m)?(?:([0-9]+(?:\.[0-9]+)?)s?)?", re.ASCII
-)
 _MOST_SECONDS = 1e8  # three years; nanoseconds of it fit the 64 bits of a clock
 
 
@@ -117,14 +113,13 @@ def resolve_preflight(options: ClientOptions, *, every_replica: bool) -> Preflig
 
 
 def parse_duration(flag: str, text: str | float | None) -> float:
-    """Seconds of ``90``, ``90s``, ``30m``, ``1.5h``, ``1h30m``; 0 where none is given. Raises ConfigError."""
+    """Seconds of a duration or its text; 0 where none is given. Raises ConfigError."""
     if text is None:
         return 0.0
-    found = _DURATION.fullmatch(str(text).strip().lower())
-    if found is None or not any(found.groups()):
-        raise ConfigError(f"{flag} is {text!r}, expected a duration such as 30m, 1h, 1h30m or 1800 (seconds)")
-    hours, minutes, seconds = (float(part or 0) for part in found.groups())
-    return _seconds(flag, hours * 3600 + minutes * 60 + seconds)
+    try:
+        return _seconds(flag, seconds_of(str(text)))
+    except ValueError:
+        raise ConfigError(f"{flag} is {text!r}, expected {EXPECTED}") from None
 
 
 def resolve_policy(

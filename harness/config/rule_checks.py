@@ -6,8 +6,10 @@ an error, because LoadGen would measure something else than the benchmark.
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 
-from harness.config.benchmark import Benchmark, DatasetRule
+from harness.config.benchmark import Benchmark, DatasetRule, load_benchmark
+from harness.config.choices import available_benchmarks
 from harness.config.expected_queries import offline_samples
 from harness.config.loadgen_settings import BY_ATTRIBUTE, NS_PER_MS, Setting
 from harness.config.rounds import current_round, loadgen_of
@@ -131,12 +133,20 @@ def offline_deviations(readback: Mapping[str, Setting], rule: DatasetRule) -> tu
 
 
 def dataset_deviations(
-    rule: DatasetRule, samples: int, efforts: Sequence[str | None], effort_markers: bool
+    rule: DatasetRule,
+    samples: int,
+    efforts: Sequence[str | None],
+    effort_markers: bool,
+    meant: Sequence[str] = (),
 ) -> tuple[str, ...]:
-    """Row count and the reasoning effort baked into the prompts against the rule."""
+    """Row count and the reasoning effort baked into the prompts against the rule.
+
+    ``meant`` are other benchmarks, whose dataset it may be.
+    """
     found = []
     if samples != rule.samples:
-        found.append(f"dataset has {samples} samples, the rules say {rule.samples} ({rule.file})")
+        remedy = f"; it may be that of --benchmark {' or '.join(meant)}" if meant else ""
+        found.append(f"dataset has {samples} samples, the rules say {rule.samples} ({rule.file}){remedy}")
     if effort_markers and rule.reasoning_effort is not None:
         counts = Counter(efforts)
         wrong = {
@@ -148,6 +158,17 @@ def dataset_deviations(
                 f"reasoning effort of the prompts is not {rule.reasoning_effort} ({shown} of {samples})"
             )
     return tuple(found)
+
+
+def benchmarks_with(file: Path, samples: int, but: Benchmark) -> tuple[str, ...]:
+    """Other benchmarks with an official dataset of this name or size, where ``but`` has none."""
+    others = [load_benchmark(name, but.round) for name in available_benchmarks()]
+
+    def has(one: Benchmark) -> bool:
+        rules = one.datasets.values()
+        return any(samples == rule.samples or file.name == Path(rule.file).name for rule in rules)
+
+    return () if has(but) else tuple(one.name for one in others if has(one))
 
 
 def dataset_rule(benchmark: Benchmark, *, accuracy: bool, audit: bool, samples: int) -> DatasetRule:

@@ -10,9 +10,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from harness.cli.door import called
+from harness.cli.durations import duration
 from harness.cli.flags import add_groups, flag, options, read
-from harness.cli.parser import SIGNAL_CODES, Parser, Synonym
+from harness.cli.parser import SIGNAL_CODES, Parser
 from harness.config.choices import OUTPUT_DIR, LogLevel, benchmark_flag, round_flag
+from harness.config.other_flags import ELSEWHERE, SYNONYMS
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
 from harness.files import CONFIG_DIR, USER_CONF
@@ -39,15 +42,6 @@ _PATHS = (
     "ca_file",
     "output_dir",
 )
-
-# Flags of the reference implementations and of other harnesses.
-_FIRST_SAMPLES = "only the first N samples are used, and a run of fewer than all is not official"
-SYNONYMS = {
-    "--mode": Synonym("--scenario"),
-    "--dataset-path": Synonym("--input-file"),
-    "--total-sample-count": Synonym("--max-samples", _FIRST_SAMPLES),
-    "--num-samples": Synonym("--max-samples", _FIRST_SAMPLES),
-}
 
 GENERATION = ("generation_config", "max_new_tokens", "stream")
 SETTINGS = ("mlperf_conf", "user_conf", *GENERATION)
@@ -115,6 +109,26 @@ def server_url_flag() -> Any:
     )
 
 
+def min_replicas_flag(where: str = "") -> Any:
+    """The field for how many replicas are enough; ``where`` that is so."""
+    return flag(
+        f"{where}start with at least N usable replicas, without the others (default: all are needed)",
+        default=None,
+        metavar="N",
+    )
+
+
+def results_flag(below: str) -> Any:
+    """The field for the folder of runs; ``below`` it are those of a program."""
+    return flag(
+        f"folder of runs: {below} (default: %(default)s)",
+        "--results",
+        "--output-dir",
+        default=OUTPUT_DIR,
+        metavar="DIR",
+    )
+
+
 def ca_file_flag() -> Any:
     """The field for certificates to trust."""
     return flag(
@@ -146,18 +160,24 @@ def user_conf_flag() -> Any:
 
 
 def scenario_flag(
-    default: Scenario | None, allowed: Sequence[Scenario] = tuple(Scenario), shown: str = "%(default)s"
+    default: Scenario | None,
+    allowed: Sequence[Scenario] = tuple(Scenario),
+    shown: str = "%(default)s",
+    others: str = "",
 ) -> Any:
-    """The field for one of these scenarios; ``shown`` describes what holds without the flag."""
+    """The field for one of these scenarios; ``shown`` describes what holds without the flag.
+
+    ``others`` says why the rest is not allowed.
+    """
     return flag(
         f"MLPerf scenario; interactive is LoadGen's Server with tighter limits (default: {shown})",
         default=default,
-        type=_scenario_among(allowed),
+        type=_scenario_among(allowed, others),
         choices=tuple(allowed),
     )
 
 
-def _scenario_among(allowed: Sequence[Scenario]) -> Callable[[str], Scenario]:
+def _scenario_among(allowed: Sequence[Scenario], others: str) -> Callable[[str], Scenario]:
     def parse(text: str) -> Scenario:
         try:
             scenario = Scenario.parse(text)
@@ -165,7 +185,8 @@ def _scenario_among(allowed: Sequence[Scenario]) -> Callable[[str], Scenario]:
             remedy = "; accuracy mode is --accuracy" if text.lower() in ("accuracy", "performance") else ""
             raise argparse.ArgumentTypeError(f"{error}{remedy}") from None
         if scenario not in allowed:
-            raise argparse.ArgumentTypeError(f"scenario is {text!r}, expected one of {', '.join(allowed)}")
+            expected = f"expected one of {', '.join(allowed)}"
+            raise argparse.ArgumentTypeError(f"scenario is {text!r}, {expected}{others}")
         return scenario
 
     return parse
@@ -199,27 +220,25 @@ class ClientOptions:
     server_url: Sequence[str] = server_url_flag()
     ca_file: Path | None = ca_file_flag()
     preflight_timeout: float = flag(
-        "time limit in seconds for the checks of each server before a run (default: %(default)g)",
+        "time limit for the checks of each server before a run (default: 60s)",
         default=60.0,
-        metavar="S",
-    )
-    trial_timeout: float = flag(
-        "time limit in seconds for the trial request before a run; a cold server compiles its kernels "
-        "during it (default: %(default)g)",
-        default=900.0,
-        metavar="S",
-    )
-    wait_for_servers: str | float | None = flag(
-        "longest wait for servers that are starting, such as 30m, 1h or 1800 seconds (default: none)",
-        default=None,
+        type=duration,
         metavar="TIME",
     )
-    min_replicas: int | None = flag(
-        "accuracy and compliance runs: start with at least N usable replicas, without the others "
-        "(default: all are needed)",
-        default=None,
-        metavar="N",
+    trial_timeout: float = flag(
+        "time limit for the trial request before a run; a cold server compiles its kernels during it "
+        "(default: 15m)",
+        default=900.0,
+        type=duration,
+        metavar="TIME",
     )
+    wait_for_servers: str | float | None = flag(
+        "longest wait for servers that are starting, such as 30m, 1h or 1800 (default: none)",
+        default=None,
+        type=duration,
+        metavar="TIME",
+    )
+    min_replicas: int | None = min_replicas_flag()
     num_workers: int | None = flag(
         "client worker processes (default: chosen from the cores and the load)", default=None, metavar="N"
     )
@@ -230,20 +249,25 @@ class ClientOptions:
         metavar="N",
     )
     timeout: float | None = flag(
-        f"time limit in seconds of a request (default: {REQUEST_S:g}, or {TOKEN_S:g} per token if more)",
+        f"time limit of a request (default: {REQUEST_S:g}s, or {TOKEN_S:g}s per token if more)",
         default=None,
-        metavar="S",
+        type=duration,
+        metavar="TIME",
     )
     first_token_timeout: float | None = flag(
-        "time limit in seconds of its first token (default: only --timeout)", default=None, metavar="S"
+        "time limit of its first token (default: only --timeout)", default=None, type=duration, metavar="TIME"
     )
     stall_timeout: float | None = flag(
-        f"time limit in seconds between two events of a streamed answer (default: {STALL_S:g})",
+        f"time limit between two events of a streamed answer (default: {STALL_S:g}s)",
         default=None,
-        metavar="S",
+        type=duration,
+        metavar="TIME",
     )
     progress_timeout: float | None = flag(
-        f"end the run when no data arrives for S seconds (default: {PROGRESS_S:g})", default=None, metavar="S"
+        f"end the run when no data arrives for this time (default: {PROGRESS_S:g}s)",
+        default=None,
+        type=duration,
+        metavar="TIME",
     )
     retries: int = flag(
         "retry a query up to N times if the server accepted no byte of it; with --accuracy after any "
@@ -252,8 +276,9 @@ class ClientOptions:
         metavar="N",
     )
     fail_fast: bool | None = flag(
-        f"end the run after {FAILURES_OF_ACCURACY} failures (default with --accuracy); without it a run "
-        "ends early only when no replica answers; --no-fail-fast never ends a run early",
+        f"end the run after {FAILURES_OF_ACCURACY} failures, not at the first: that is --max-failures 1 "
+        "(default with --accuracy and in prompts); without it a run ends early only when no replica answers; "
+        "--no-fail-fast never ends a run early",
         default=None,
     )
     max_failures: int | None = flag("end the run after N failures", default=None, metavar="N")
@@ -291,11 +316,8 @@ class RunOptions(ClientOptions):
         "LoadGen audit.config of a compliance test", default=None, metavar="FILE"
     )
     official: bool = flag("refuse to start where the run would be NOT OFFICIAL", default=False)
-    output_dir: Path = flag(
-        "logs are written to DIR/<scenario>/{performance,accuracy}/ (default: %(default)s)",
-        default=OUTPUT_DIR,
-        metavar="DIR",
-    )
+    min_replicas: int | None = min_replicas_flag("with --accuracy: ")
+    output_dir: Path = results_flag("logs are written to DIR/<scenario>/{performance,accuracy}/")
     dcgm_url: Sequence[str] = flag(
         "DCGM exporter of the servers' GPUs, such as http://node[01-64]:9400; written as --server-url "
         "(default: the GPUs of this machine, if a server runs here and nvidia-ml-py or amdsmi is installed)",
@@ -318,8 +340,9 @@ class RunOptions(ClientOptions):
 def build_parser() -> Parser:
     """All flags of run_mlperf.py."""
     parser = Parser(
-        prog="run_mlperf.py",
+        prog=called("run_mlperf.py"),
         synonyms=SYNONYMS,
+        elsewhere=ELSEWHERE,
         description="Run an MLPerf Inference LLM benchmark: LoadGen drives queries to a running server.",
         epilog="Exit codes: 0 valid, 2 usage, config or dataset, 3 server, 4 invalid run or failures, "
         f"{SIGNAL_CODES}.",

@@ -64,7 +64,7 @@ class SampleSet:
         if not 0 <= first < last <= len(self):
             raise DatasetError(
                 f"{self.path}: {len(self)} rows, but {'all' if count is None else count} behind the first "
-                f"{first} asked for; lower --skip-samples or --num-samples"
+                f"{first} asked for; lower --skip-samples or --max-samples"
             )
         return self._rows(first, last)
 

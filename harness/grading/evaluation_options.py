@@ -7,9 +7,11 @@ import argparse
 from pathlib import Path
 from typing import Any, Literal
 
+from harness.cli.door import called
 from harness.cli.flags import add_groups, flag, options, read
-from harness.cli.parser import SIGNAL_CODES, Parser, Synonym
-from harness.config.choices import benchmark_flag, round_flag
+from harness.cli.parser import SIGNAL_CODES, Parser
+from harness.config.choices import DEFAULT_BENCHMARK, benchmark_flag, round_flag
+from harness.config.other_flags import SCORE_SYNONYMS
 from harness.files import PARQUET_SUFFIXES, PICKLE_SUFFIXES
 
 Rules = Literal["official", "strict", "both"]
@@ -20,7 +22,7 @@ _GRADING = ("mode", "num_lcb_workers", "restart", "allow_unsandboxed")
 _FACTS = ("tokenizer", "lcb_data", "benchmark", "round")
 _GROUPS = {
     "input": ("mlperf_log", "reference_data", *_FACTS),
-    "output": ("output_file", "save_outputs", "disagreements", "verbose"),
+    "output": ("output_file", "evaluated_file", "save_outputs", "disagreements", "verbose"),
     "grading": _GRADING,
 }
 _ACCURACY_GROUPS = {
@@ -28,6 +30,7 @@ _ACCURACY_GROUPS = {
     "output": ("evaluated_file",),
     "grading": _GRADING,
 }
+_UPSTREAM = "deepseek-r1"  # whose program eval_accuracy.py is
 _TABLES = (*PICKLE_SUFFIXES, *PARQUET_SUFFIXES)
 
 
@@ -39,41 +42,61 @@ class EvaluationOptions:
     """
 
     mlperf_log: Path = flag(
-        "mlperf_log_accuracy.json, complete, or a table of outputs (parquet, pickle) as of run_eval.py"
+        "mlperf_log_accuracy.json, complete, or a table of outputs (parquet, pickle) as of run_eval.py",
+        old=("--input-file",),
+        metavar="FILE",
     )
     reference_data: Path | None = flag(
         "parquet, pickle or JSON file with the true answers, and the data set of each (required for a"
         " log; a table of outputs has them itself)",
         default=None,
+        old=("--dataset-file",),
+        metavar="FILE",
     )
     tokenizer: str | None = flag(
         "tokenizer.json or folder of the model, or its name in the Hugging Face cache; it must be the"
         " benchmark's model (default: the benchmark's tokenizer, built in or from that cache)",
         default=None,
+        metavar="PATH",
     )
     lcb_data: Path | None = flag(
         "LiveCodeBench release file, folder or prepared index (default: livecodebench in the download"
-        " that holds --reference-data, else data/livecodebench)",
+        " that holds the true answers, else data/livecodebench)",
         default=None,
+        metavar="PATH",
     )
-    benchmark: str = benchmark_flag()
+    benchmark: str | None = benchmark_flag(None, f"that of the run, else {DEFAULT_BENCHMARK}")
+    other_benchmark: str = DEFAULT_BENCHMARK
+    """whose outputs they are where neither a flag nor the outputs name it"""
     round: str = round_flag()
-    output_file: Path | None = flag("write the result as JSON", default=None)
-    evaluated_file: Path | None = None
+    output_file: Path | None = flag(
+        "write the result as JSON", "--output", "-o", "--output-file", default=None, metavar="FILE"
+    )
+    evaluated_file: Path | None = flag(
+        "write the rows with extracted_answer and prompt_accuracy, as upstream's eval_accuracy.py does:"
+        " parquet, or a pickle if named .pkl",
+        "--graded-rows",
+        default=None,
+        metavar="FILE",
+    )
     save_outputs: Path | None = flag(
-        "write decoded outputs by qsl_idx: parquet, or a pickle if named .pkl", default=None
+        "write decoded outputs by qsl_idx: parquet, or a pickle if named .pkl", default=None, metavar="FILE"
     )
     disagreements: Path | None = flag(
         "write the wrong samples, and those on which the modes disagree, to a .md or .html file",
         "--disagreements",
         "--report",
         default=None,
+        metavar="FILE",
     )
-    verbose: bool = flag("include the grade of every sample in --output-file", default=False)
+    verbose: bool = flag("include the grade of every sample in --output", default=False)
     mode: Rules = flag("rules to grade by, exact_match is official (%(default)s)", default="both")
     num_lcb_workers: int | None = flag(
-        "number of processors for programs, or for comparing texts (default: cores of this process)",
+        "number of processes for programs, or for comparing texts (default: cores of this process)",
+        "--num-workers",
+        "--num-lcb-workers",
         default=None,
+        metavar="N",
     )
     restart: bool = flag(
         "grade every program again (default: grades in the journal of an earlier call are reused)",
@@ -100,28 +123,33 @@ class _AccuracyOptions(EvaluationOptions):
     mlperf_log: Path = flag(
         "table of outputs (parquet or pickle) as of run_eval.py, or mlperf_log_accuracy.json",
         "--input-file",
-        metavar="INPUT_FILE",
+        old=("--mlperf-log", "--mlperf-accuracy-file"),
+        metavar="FILE",
     )
     reference_data: Path | None = flag(
         "file with the true answers (required for a log; a table has them)",
         "--dataset-file",
         default=None,
-        metavar="DATASET_FILE",
+        old=("--reference-data",),
+        metavar="FILE",
     )
-    benchmark: str = benchmark_flag("deepseek-r1")  # whose upstream program it is
+    benchmark: str | None = benchmark_flag(None, f"that of the run, else {_UPSTREAM}")
+    other_benchmark: str = _UPSTREAM
     evaluated_file: Path | None = flag(
         "the rows with their grades, .parquet or .pkl (default: NAME_evaluated beside --input-file, in"
         " its format, .pkl for a log)",
         "--output-file",
         default=None,
-        metavar="OUTPUT_FILE",
+        old=("--output", "-o", "--graded-rows"),
+        metavar="FILE",
     )
 
 
 def build_parser() -> Parser:
     """All flags of eval_mlperf_accuracy.py."""
     parser = Parser(
-        prog="eval_mlperf_accuracy.py",
+        prog=called("eval_mlperf_accuracy.py"),
+        synonyms=SCORE_SYNONYMS,
         needless=_NEEDLESS,
         description="Score mlperf_log_accuracy.json against the references of an accuracy dataset.",
         epilog=_EXIT_CODES,
@@ -134,7 +162,6 @@ def build_accuracy_parser() -> Parser:
     """All flags of eval_accuracy.py: those of upstream's program, and further ones of ours."""
     parser = Parser(
         prog="eval_accuracy.py",
-        synonyms={"--mlperf-log": Synonym("--input-file"), "--reference-data": Synonym("--dataset-file")},
         needless=_NEEDLESS | {"--verbose": "every row is written with its grade"},
         description="Score outputs like upstream's eval_accuracy.py: a table of outputs, or an "
         "accuracy log with its dataset. Writes the rows with extracted_answer and prompt_accuracy.",
@@ -146,7 +173,11 @@ def build_accuracy_parser() -> Parser:
 
 def parse_options(argv: list[str] | None = None) -> EvaluationOptions:
     """Parse the flags of eval_mlperf_accuracy.py; argparse exits with code 2 on wrong usage."""
-    return read(EvaluationOptions, _parsed(build_parser(), argv))
+    parser = build_parser()
+    given = _parsed(parser, argv)
+    if given["evaluated_file"] is not None:
+        _check_evaluated(parser, "--graded-rows", given["mlperf_log"], given["evaluated_file"])
+    return read(EvaluationOptions, given)
 
 
 def parse_accuracy_options(argv: list[str] | None = None) -> EvaluationOptions:
@@ -154,22 +185,26 @@ def parse_accuracy_options(argv: list[str] | None = None) -> EvaluationOptions:
     parser = build_accuracy_parser()
     given = _parsed(parser, argv)
     file = _evaluated_file(parser, given["mlperf_log"], given["evaluated_file"])
-    return read(EvaluationOptions, given | {"evaluated_file": file})
+    return read(_AccuracyOptions, given | {"evaluated_file": file})
 
 
 def _parsed(parser: Parser, argv: list[str] | None) -> dict[str, Any]:
     given = vars(parser.parse_args(argv))
     workers = given["num_lcb_workers"]
     if workers is not None and workers < 1:
-        parser.error(f"--num-lcb-workers {workers}: expected at least 1")
+        parser.error(f"--num-workers {workers}: expected at least 1")
     return given | {"warnings": parser.warnings}
 
 
 def _evaluated_file(parser: argparse.ArgumentParser, source: Path, asked: Path | None) -> Path:
     suffix = source.suffix if source.suffix.lower() in _TABLES else _TABLES[0]
     path = asked or source.with_name(f"{source.stem}_evaluated{suffix}")
-    if path.suffix.lower() not in _TABLES:
-        parser.error(f"--output-file {path}: expected {' or '.join(_TABLES)}")
-    if path.resolve() == source.resolve():
-        parser.error(f"--output-file {path}: is the input file; choose another")
+    _check_evaluated(parser, "--output-file", source, path)
     return path
+
+
+def _check_evaluated(parser: argparse.ArgumentParser, flag: str, source: Path, path: Path) -> None:
+    if path.suffix.lower() not in _TABLES:
+        parser.error(f"{flag} {path}: expected {' or '.join(_TABLES)}")
+    if path.resolve() == source.resolve():
+        parser.error(f"{flag} {path}: is the input file; choose another")

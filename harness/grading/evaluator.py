@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.config.benchmark import Benchmark, load_benchmark
+from harness.config.choices import available_benchmarks
 from harness.dataset.table import is_binary_table
 from harness.errors import ConfigError, GradingError
 from harness.files import RUN_RECORD
-from harness.grading.decoding.output_sources import Outputs, open_outputs
+from harness.grading.decoding.output_sources import Outputs, benchmark_of, open_outputs
 from harness.grading.evaluation.evaluate import Evaluation, evaluate
 from harness.grading.evaluation.pass_criteria import (
     TargetResult,
@@ -113,10 +114,10 @@ class _ScoredLog:
 
 
 def _score(options: EvaluationOptions, watched: Progress) -> _ScoredLog:
-    benchmark = load_benchmark(options.benchmark, options.round)
+    benchmark = load_benchmark(_benchmark_named(options), options.round)
     graders = graders_of(benchmark.name)
     require_metrics(benchmark, graders)
-    modes = _modes(options, graders)
+    modes = _modes(options, benchmark, graders)
     outputs, references = _read(options, benchmark)
     runners = _runners(references, graders, options, benchmark)
     repeats = benchmark.dataset(accuracy=True).repeats
@@ -132,6 +133,12 @@ def _score(options: EvaluationOptions, watched: Progress) -> _ScoredLog:
     tests = ProblemIndex(programs.execution.index) if isinstance(programs, ProgramRunner) else None
     result = check_target(evaluation, benchmark, sandbox)
     return _ScoredLog(outputs, references, evaluation, result, sandbox, tests)
+
+
+def _benchmark_named(options: EvaluationOptions) -> str:
+    """The flag's benchmark, or the one that the outputs name."""
+    found = options.benchmark or benchmark_of(options.mlperf_log)
+    return options.other_benchmark if found not in available_benchmarks() else found
 
 
 def _summary(scored: _ScoredLog) -> Json:
@@ -178,12 +185,12 @@ def _write_tables(options: EvaluationOptions, scored: _ScoredLog) -> None:
         show(f"{options.evaluated_file}: the rows with their grades", file=sys.stderr)
 
 
-def _modes(options: EvaluationOptions, graders: GraderSet) -> Sequence[GradingMode]:
+def _modes(options: EvaluationOptions, benchmark: Benchmark, graders: GraderSet) -> Sequence[GradingMode]:
     """The requested modes that the graders have. Raises ConfigError where there is none."""
     modes = [mode for mode in _MODES[options.mode] if mode in graders.modes]
     if not modes:
         raise ConfigError(
-            f"--mode {options.mode}: --benchmark {options.benchmark} has official rules only; omit --mode"
+            f"--mode {options.mode}: --benchmark {benchmark.name} has official rules only; omit --mode"
         )
     return modes
 

@@ -2,34 +2,40 @@
 
 import argparse
 import math
-import re
 from pathlib import Path
 
+from harness.cli.door import called, is_open
+from harness.cli.durations import duration
 from harness.cli.flags import add_groups, flag, options, read
 from harness.cli.parser import SIGNAL_CODES, Parser
-from harness.config.choices import OUTPUT_DIR
+from harness.config.other_flags import ELSEWHERE, EVERY_REPLICA, SYNONYMS
 from harness.config.run_options import (
     FAILURES,
     GENERATION,
     SERVER,
     SETTINGS,
-    SYNONYMS,
     ClientOptions,
     mlperf_conf_flag,
     parsed,
+    results_flag,
     scenario_flag,
     user_conf_flag,
 )
 from harness.config.scenario import Scenario
 
-_UNITS = {"": 1.0, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "hours": 3600.0, "d": 86400.0}
-_PARTS = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([a-z]*)")
 _TOLERANCES = (0.001, 0.2)
 _RUN = ("output_dir", "dry_run", "log_level")
+_SERVER = tuple(name for name in SERVER if name != "min_replicas")
+_CODES = (
+    "Exit codes: 0 done, 2 usage, config or dataset, 3 server, 4 failed requests or ended early, "
+    f"{SIGNAL_CODES}."
+)
+_LADDER = "Fixed numbers of requests in flight, without LoadGen: not an MLPerf result."
+_SEARCH = "The highest target_qps that passes, by runs of official length."
 _LADDER_GROUPS = {
     "steps": ("scenario", "benchmark", "round", "input_file", "concurrency", "seconds"),
     "generation": GENERATION,
-    "server": tuple(name for name in SERVER if name != "max_concurrency"),
+    "server": tuple(name for name in _SERVER if name != "max_concurrency"),
     "deadlines and failures": FAILURES,
     "run": _RUN,
 }
@@ -46,23 +52,10 @@ _SEARCH_GROUPS = {
         "resume",
     ),
     "settings": SETTINGS,
-    "server": SERVER,
+    "server": _SERVER,
     "deadlines and failures": FAILURES,
-    "run": _RUN,
+    "run": ("output_dir", "metrics_port", "dry_run", "log_level"),
 }
-
-
-def duration_s(text: str) -> float:
-    """Seconds of ``90m``, ``2h``, ``1h30m`` or ``3600``."""
-    seconds, at, lower = 0.0, 0, text.strip().lower()
-    while at < len(lower):
-        part = _PARTS.match(lower, at)
-        if part is None or part[2] not in _UNITS:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 90m, 2h or 3600")
-        seconds, at = seconds + float(part[1]) * _UNITS[part[2]], part.end()
-    if not 0 < seconds < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 90m, 2h or 3600")
-    return seconds
 
 
 def share(text: str) -> float:
@@ -99,9 +92,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 class PeakOptions(ClientOptions):
     """What both commands have in common."""
 
-    output_dir: Path = flag(
-        "logs are written to DIR/peak/<scenario>/ (default: %(default)s)", default=OUTPUT_DIR, metavar="DIR"
-    )
+    output_dir: Path = results_flag("logs are written to DIR/peak/<scenario>/")
 
 
 @options
@@ -117,10 +108,10 @@ class LadderOptions(PeakOptions):
         metavar="N,N,...",
     )
     seconds: float = flag(
-        "time over which each step is measured, after its filling (default: %(default)g)",
+        "time over which each step is measured, after its filling (default: %(default)gs)",
         default=60.0,
-        type=duration_s,
-        metavar="S",
+        type=duration,
+        metavar="TIME",
     )
 
 
@@ -128,11 +119,16 @@ class LadderOptions(PeakOptions):
 class SearchOptions(PeakOptions):
     """``search``. Times in seconds; ``tolerance`` is a share of the rate."""
 
-    scenario: Scenario = scenario_flag(Scenario.SERVER)
+    scenario: Scenario = scenario_flag(
+        Scenario.SERVER,
+        (Scenario.OFFLINE, Scenario.SERVER, Scenario.INTERACTIVE),
+        others="; single-stream has no rate to search for, as each query waits for the end of the one before "
+        "it: ./mlperf run --scenario single-stream measures it",
+    )
     budget: float | None = flag(
         "time limit of the complete search, such as 90m, 2h or 3600 (default: none)",
         default=None,
-        type=duration_s,
+        type=duration,
         metavar="TIME",
     )
     tolerance: float = flag(
@@ -148,10 +144,10 @@ class SearchOptions(PeakOptions):
         metavar="Q",
     )
     ladder_seconds: float = flag(
-        "time over which each step of the ladder is measured (default: 60)",
+        "time over which each step of the ladder is measured (default: %(default)gs)",
         default=60.0,
-        type=duration_s,
-        metavar="S",
+        type=duration,
+        metavar="TIME",
     )
     resume: bool = flag("resume the search in the output folder; its measurements are used", default=False)
     mlperf_conf: Path | None = mlperf_conf_flag()
@@ -161,25 +157,37 @@ class SearchOptions(PeakOptions):
 def build_parser() -> Parser:
     """All flags of both commands."""
     parser = Parser(
-        prog="find_peak.py",
+        prog=called("find_peak.py"),
         description="Find the load that servers can carry under a scenario's latency limits.",
-        epilog="Exit codes: 0 done, 2 usage, config or dataset, 3 server, 4 failed requests or ended early, "
-        f"{SIGNAL_CODES}.",
+        epilog=_CODES,
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     ladder = commands.add_parser(
         "ladder",
-        synonyms={"--dataset-path": SYNONYMS["--dataset-path"]},
-        help="fixed numbers of requests in flight, without LoadGen: not an MLPerf result",
+        prog=_prog("ladder"),
+        synonyms=SYNONYMS,
+        elsewhere=ELSEWHERE | EVERY_REPLICA,
+        help=_LADDER,
+        description=_LADDER,
+        epilog=_CODES,
     )
     add_groups(ladder, LadderOptions, _LADDER_GROUPS)
     search = commands.add_parser(
         "search",
+        prog=_prog("search"),
         synonyms=SYNONYMS,
-        help="the highest target_qps that passes, by runs of official length",
+        elsewhere=ELSEWHERE | EVERY_REPLICA,
+        help=_SEARCH,
+        description=_SEARCH,
+        epilog=_CODES,
     )
     add_groups(search, SearchOptions, _SEARCH_GROUPS)
     return parser
+
+
+def _prog(command: str) -> str | None:
+    """A command's own name where it is a verb."""
+    return called("find_peak.py", command) if is_open() else None
 
 
 def parse_options(argv: list[str] | None = None) -> LadderOptions | SearchOptions:

@@ -4,13 +4,14 @@ import os
 import platform
 import resource
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
+
+from harness.git import ask_git
 
 PACKAGES = (
     "mlcommons-loadgen",
@@ -48,8 +49,6 @@ ENVIRONMENT_WORDS = ("proxy",)
 
 # The command that started the servers, for a run in a campaign that starts them.
 SERVER_COMMAND = "MLPERF_SERVER_COMMAND"
-
-GIT_TIMEOUT_S = 5
 
 
 class GitState(msgspec.Struct, frozen=True):
@@ -155,21 +154,6 @@ def _changed_tree(root: Path) -> str | None:
         if ask_git(root, "add", "--update", ".", index=copy) is None:
             return None
         return ask_git(root, "write-tree", f"--prefix={prefix.strip()}", index=copy)
-
-
-def ask_git(root: Path, *arguments: str, index: Path | None = None) -> str | None:
-    """The output of git in ``root``, None when it fails; ``index`` replaces git's own index."""
-    if shutil.which("git") is None:
-        return None
-    command = ["git", "-C", str(root), "--no-optional-locks", *arguments]
-    environment = os.environ | ({"GIT_INDEX_FILE": str(index)} if index else {})
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=GIT_TIMEOUT_S, check=True, env=environment
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout
 
 
 def host_facts(proc: Path = Path("/proc"), sys_fs: Path = Path("/sys")) -> HostInfo:

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from harness.cli.door import LAUNCHER, is_open, verb_of
 from harness.config.benchmark import Benchmark
 from harness.config.choices import DEFAULT_BENCHMARK
 from harness.dataset.table import is_binary_table, open_table
@@ -14,7 +15,7 @@ from harness.grading.decoding.output_decoder import tokenizer_beside
 from harness.grading.livecodebench.release import DEFAULT_RELEASE, find_release
 from harness.record.run_record import RunRecord
 
-_EVALUATOR = ROOT / "eval_mlperf_accuracy.py"
+_EVALUATOR = "eval_mlperf_accuracy.py"
 _RESTART = "--restart"
 _DATASET, _CODE = "dataset", "livecodebench"
 
@@ -37,7 +38,7 @@ def scoring_command(outputs: Path, dataset: Path, benchmark: Benchmark, tokenize
 
     ``tokenizer`` is the flag's value; the default is one that lies beside the dataset.
     """
-    words: list[str | Path] = [*_program(_EVALUATOR), "--mlperf-log", _shown(outputs)]
+    words: list[str | Path] = [*_evaluator(), "--mlperf-log", _shown(outputs)]
     if not is_binary_table(outputs):
         words += ["--reference-data", _shown(dataset)]
     if benchmark.name != DEFAULT_BENCHMARK:
@@ -58,8 +59,16 @@ def resuming_command(arguments: Sequence[str]) -> str:
     return shlex.join(map(str, (*_program(Path(program)), *flags, *resume)))
 
 
-def _program(script: Path) -> tuple[Path, Path]:
-    """The interpreter of this process and a script, relative to the working folder where they lie in it."""
+def _evaluator() -> tuple[Path | str, ...]:
+    """The evaluator as this process was started: by a verb of ./mlperf, or by the interpreter."""
+    return (*_program(LAUNCHER), verb_of(_EVALUATOR)) if is_open() else _program(ROOT / _EVALUATOR)
+
+
+def _program(script: Path) -> tuple[Path | str, ...]:
+    """What starts a program, relative to the working folder where it lies in it: ./mlperf starts itself."""
+    if script.name == LAUNCHER.name:
+        shown = str(_shown(script))
+        return (shown if "/" in shown else f"./{shown}",)
     return _shown(Path(sys.executable)), _shown(script)
 
 

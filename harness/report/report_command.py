@@ -20,6 +20,7 @@ from harness.report.html.run_page import run_page
 from harness.report.next_step import next_step
 from harness.report.outcomes import read_outcome, read_outcomes
 from harness.report.report_options import (
+    STDOUT,
     CompareOptions,
     HtmlOptions,
     ListOptions,
@@ -73,12 +74,22 @@ def list_runs(options: ListOptions) -> None:
             raise ConfigError(f"--csv {options.csv}: cannot be written: {machine_failure(error)}") from None
     if options.output is not None:
         _write(options.output, overview_page(outcomes, options.output.parent))
-    if options.json:
-        print(runs_table.as_json(outcomes))
+    if options.json is not None:
+        _write_json(options.json, runs_table.as_json(outcomes))
         return
     show(*runs_table.table_lines(outcomes, options.folders))
     if options.output is not None:
         show(f"Overview: {options.output}")
+
+
+def _write_json(path: Path, text: str) -> None:
+    if path == STDOUT:
+        print(text)
+        return
+    try:
+        path.write_text(f"{text}\n", encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"--json {path}: cannot be written: {machine_failure(error)}") from None
 
 
 def write_report(folder: Path, path: Path) -> None:

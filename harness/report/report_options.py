@@ -3,15 +3,19 @@
 import argparse
 import sys
 from pathlib import Path
+from typing import Any
 
+from harness.cli.door import called
 from harness.cli.flags import Command, add_commands, flag, options, path, read
 from harness.cli.parser import SIGNAL_CODES, Parser
 from harness.config.choices import OUTPUT_DIR
 
+STDOUT = Path("-")  # for a file that may be printed instead
+
 
 @options
 class HtmlOptions:
-    """``html``. ``output`` None writes report.html into each folder."""
+    """``show``. ``output`` None writes report.html into each folder."""
 
     folders: tuple[Path, ...] = flag(
         "a folder with LoadGen's logs, or one above such folders",
@@ -21,7 +25,11 @@ class HtmlOptions:
         metavar="DIR",
     )
     output: Path | None = flag(
-        "write the page of one run here (default: DIR/report.html)", default=None, metavar="FILE"
+        "write the page of one run here (default: DIR/report.html)",
+        "--output",
+        "-o",
+        default=None,
+        metavar="FILE",
     )
 
 
@@ -36,7 +44,13 @@ class CompareOptions:
         nargs="+",
         metavar="DIR",
     )
-    output: Path = flag("the page (%(default)s)", default=Path("compare.html"), metavar="FILE")
+    output: Path = flag(
+        "the page (default: %(default)s)",
+        "--output",
+        "-o",
+        default=Path("compare.html"),
+        metavar="FILE",
+    )
 
 
 @options
@@ -44,7 +58,7 @@ class WatchOptions:
     """``watch``: the folder of a run, or one above it."""
 
     folder: Path = flag(
-        "the run's folder or one above, whose newest run is shown (%(default)s)",
+        "the run's folder or one above, whose newest run is shown (default: %(default)s)",
         "folder",
         default=OUTPUT_DIR,
         nargs="?",
@@ -57,7 +71,7 @@ class ListOptions:
     """``list``: folders above runs."""
 
     folders: tuple[Path, ...] = flag(
-        "folders above runs, such as their --results (%(default)s)",
+        f"folders above runs, such as their --results (default: {OUTPUT_DIR})",
         "folders",
         default=(OUTPUT_DIR,),
         untyped=[OUTPUT_DIR],
@@ -69,13 +83,20 @@ class ListOptions:
         "also write a page of all runs, such as index.html", "--output", "-o", default=None, metavar="FILE"
     )
     csv: Path | None = flag("also write the table to a CSV file", default=None, metavar="FILE")
-    json: bool = flag("print JSON with numbers instead of the table", default=False)
+    json: Path | None = flag(
+        "print JSON with numbers instead of the table, or write it to FILE",
+        default=None,
+        nargs="?",
+        const=STDOUT,
+        type=path,
+        metavar="FILE",
+    )
 
 
 ReportOptions = HtmlOptions | CompareOptions | WatchOptions | ListOptions
 
 _COMMANDS = {
-    "html": Command(
+    "show": Command(
         HtmlOptions, ("folders", "output"), "write report.html for runs of this or another harness"
     ),
     "compare": Command(CompareOptions, ("folders", "output"), "compare two or more runs"),
@@ -86,14 +107,13 @@ _COMMANDS = {
         "print a table of all runs below some folders, and write their overview",
     ),
 }
-
-_EARLIER = {"results": "list"}  # earlier names of commands
+_OLD_COMMANDS = {"html": "show", "results": "list"}
 
 
 def build_parser() -> argparse.ArgumentParser:
     """All flags of all commands."""
     parser = Parser(
-        prog="report.py",
+        prog=called("report.py"),
         description="Show the results of runs.",
         epilog=f"Exit codes: 0 done, 2 input that cannot be used, {SIGNAL_CODES}.",
     )
@@ -104,11 +124,20 @@ def build_parser() -> argparse.ArgumentParser:
 def parse_options(argv: list[str] | None = None) -> ReportOptions:
     """Parse the flags of one command; argparse exits with code 2 on wrong usage."""
     parser = build_parser()
-    words = sys.argv[1:] if argv is None else argv
-    words = [_EARLIER.get(word, word) for word in words[:1]] + words[1:]
-    given = vars(parser.parse_args(words))
+    first, *words = (sys.argv[1:] if argv is None else argv) or [""]
+    given = vars(parser.parse_args([_OLD_COMMANDS.get(first, first), *words] if first else []))
     command = given.pop("command")
     if command == "compare" and len(given["folders"]) < 2:
         parser.error(f"compare needs at least two folders, got {given['folders'][0]} alone")
+    if command == "list":
+        given |= _listed(given)
     cls: type[ReportOptions] = _COMMANDS[command].options
     return read(cls, given)
+
+
+def _listed(given: dict[str, Any]) -> dict[str, Any]:
+    """The folders of ``list``; one that stands behind --json is not taken for its file."""
+    folders, file = given["folders"], given["json"]
+    if file is not None and file.is_dir():
+        folders, file = [file, *folders], STDOUT
+    return {"folders": folders or [OUTPUT_DIR], "json": file}

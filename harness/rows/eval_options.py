@@ -2,19 +2,16 @@
 
 from pathlib import Path
 
+from harness.cli.door import called
 from harness.cli.flags import add_groups, flag, options, read
 from harness.cli.parser import SIGNAL_CODES, Parser, Synonym
-from harness.config.choices import OUTPUT_DIR
-from harness.config.run_options import FAILURES, GENERATION, SERVER, ClientOptions, parsed
+from harness.config.other_flags import ELSEWHERE, SYNONYMS
+from harness.config.run_options import FAILURES, GENERATION, SERVER, ClientOptions, parsed, results_flag
 
-_SYNONYMS = {
-    "--dataset-path": Synonym("--input-file"),
-    "--max-samples": Synonym("--num-samples"),
-    "--total-sample-count": Synonym("--num-samples"),
-}
+_SYNONYMS = SYNONYMS | {"--total-sample-count": Synonym("--max-samples")}
 _NEEDLESS = {"--async": "requests are always in flight side by side"}
 _GROUPS = {
-    "rows": ("benchmark", "round", "input_file", "num_samples", "skip_samples"),
+    "rows": ("benchmark", "round", "input_file", "max_samples", "skip_samples"),
     "output": ("output_file", "output_dir", "resume", "tokenizer"),
     "generation": GENERATION,
     "server": SERVER,
@@ -25,22 +22,23 @@ _GROUPS = {
 
 @options
 class EvalOptions(ClientOptions):
-    """The options of run_eval.py, named as its flags."""
+    """The options of run_eval.py."""
 
-    num_samples: int | None = flag("send only N rows (default: all)", default=None, metavar="N")
+    max_samples: int | None = flag(
+        "send only N rows (default: all)", default=None, old=("--num-samples",), metavar="N"
+    )
     skip_samples: int = flag("leave out the first N rows (default: %(default)d)", default=0, metavar="N")
     output_file: Path | None = flag(
         ".parquet, or .pkl for a pandas pickle (default: DIR/run_eval/NAME_YYYYmmdd_HHMMSS of "
-        "--output-dir, in the input's format)",
+        "--results, in the input's format)",
+        "--output",
+        "-o",
         default=None,
+        old=("--output-file",),
         metavar="FILE",
     )
-    output_dir: Path = flag(
-        "used without --output-file (default: %(default)s)", default=OUTPUT_DIR, metavar="DIR"
-    )
-    resume: bool = flag(
-        "resume the run of --output-file; only rows without an answer are sent", default=False
-    )
+    output_dir: Path = results_flag("used without --output")
+    resume: bool = flag("resume the run of --output; only rows without an answer are sent", default=False)
     tokenizer: str | None = flag(
         "tokenizer.json or folder of the model, for the text of the answers (default: the benchmark's, "
         "built in, beside the dataset or from the Hugging Face cache; without one the ids alone are written)",
@@ -52,9 +50,10 @@ class EvalOptions(ClientOptions):
 def build_parser() -> Parser:
     """All flags."""
     parser = Parser(
-        prog="run_eval.py",
+        prog=called("run_eval.py"),
         synonyms=_SYNONYMS,
         needless=_NEEDLESS,
+        elsewhere=ELSEWHERE,
         description="Send every row of a dataset to a running server, without LoadGen, and write the rows "
         "with their answers. Sampling and lengths are those of the benchmark's accuracy run.",
         epilog="Exit codes: 0 every row is answered, 2 usage, config or dataset, 3 server, 4 failed rows or "

@@ -15,7 +15,7 @@ from harness.errors import ConfigError
 from harness.files import PARQUET_SUFFIXES, PICKLE_SUFFIXES
 from harness.rows.eval_options import EvalOptions
 
-_FOLDER = "run_eval"  # below --output-dir
+_FOLDER = "run_eval"  # below --results
 _RUN = ".run"  # suffix of the folder beside an output file
 
 
@@ -42,13 +42,13 @@ class EvalPlan:
 def resolve_eval_plan(options: EvalOptions) -> EvalPlan:
     """Turn options into a plan. Raises ConfigError."""
     for flag, value, least in (
-        ("--num-samples", options.num_samples, 1),
+        ("--max-samples", options.max_samples, 1),
         ("--skip-samples", options.skip_samples, 0),
     ):
         if value is not None and value < least:
             raise ConfigError(f"{flag} is {value}, expected at least {least}")
     if options.resume and options.output_file is None:
-        raise ConfigError("--resume needs --output-file, the file of the run to resume")
+        raise ConfigError("--resume needs --output, the file of the run to resume")
     benchmark = load_benchmark(options.benchmark, options.round)
     official = official_parameters(benchmark, accuracy=True)
     generation = resolve_generation(options, official, timed=False)
@@ -63,11 +63,11 @@ def resolve_eval_plan(options: EvalOptions) -> EvalPlan:
         deviations=(*round_deviations(benchmark), *generation.deviations),
         warnings=generation.warnings,
     )
-    check_suffix(output, "--output-file")
+    check_suffix(output, "--output")
     return EvalPlan(
         client=client,
         skip=options.skip_samples,
-        count=options.num_samples,
+        count=options.max_samples,
         output=output,
         tokenizer=options.tokenizer,
     )

@@ -13,6 +13,8 @@ from harness.rows.eval_plan import EvalPlan
 from harness.rows.eval_result import EvalResult
 from harness.text import labelled, show
 
+_OUTPUT = ("--output", "-o", "--output-file")
+
 
 class RowsConsole(ABC):
     """Prints a run of rows to stdout while it lasts (sut.rows.run_rows.RowsWatcher)."""
@@ -134,6 +136,6 @@ class EvalConsole(RowsConsole):
     def resuming(self, result: EvalResult) -> str:
         """The command with the file, whose default name has the time."""
         words = list(self._command)
-        if not any(word.replace("_", "-").split("=")[0] == "--output-file" for word in words):
-            words += ["--output-file", str(result.plan.output)]
+        if not any(word.replace("_", "-").split("=")[0] in _OUTPUT for word in words):
+            words += ["--output", str(result.plan.output)]
         return resuming_command(words)

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Literal
 
+from harness.cli.door import called
 from harness.cli.flags import Command, add_commands, flag, options, read
 from harness.cli.parser import SIGNAL_CODES, Parser
 from harness.config.choices import OUTPUT_DIR, benchmark_flag, round_flag
@@ -26,9 +27,23 @@ class TableOptions:
 class BuildOptions(TableOptions):
     """``build``. ``scenario`` is empty for all that are found; ``division`` None takes that of the TOML."""
 
-    submission: Path = flag("TOML with the facts that only the submitter knows: names, system, weights")
-    results: Path = flag("--output-dir of the runs (%(default)s)", default=OUTPUT_DIR)
-    output: Path | None = flag("the folder to build (submission, or rehearsal)", default=None)
+    submission: Path = flag(
+        "TOML with the facts that only the submitter knows: names, system, weights", metavar="FILE"
+    )
+    results: Path = flag(
+        "folder of the runs (default: %(default)s)",
+        "--results",
+        "--output-dir",
+        default=OUTPUT_DIR,
+        metavar="DIR",
+    )
+    output: Path | None = flag(
+        "the folder to build (default: submission, or rehearsal)",
+        "--output",
+        "-o",
+        default=None,
+        metavar="DIR",
+    )
     rehearsal: bool = flag(
         "take runs that are not official, such as those of the embedded engine, and build a folder that "
         "nobody can take for a submission",
@@ -44,7 +59,9 @@ class BuildOptions(TableOptions):
     )
     benchmark: str = benchmark_flag()
     round: str = round_flag()
-    user_conf: Path | None = flag("user.conf to submit (default: the file that each run used)", default=None)
+    user_conf: Path | None = flag(
+        "user.conf to submit (default: the file that each run used)", default=None, metavar="FILE"
+    )
     force: bool = flag("replace results that exist already", default=False)
     servers_moved: bool = flag(
         "accept runs of one scenario that name the same servers by different addresses", default=False
@@ -64,10 +81,10 @@ class BuildOptions(TableOptions):
 class CheckOptions(TableOptions):
     """``check``. ``kept`` None takes the folder beside the tree."""
 
-    tree: Path = flag("the folder that holds closed/ or open/", "tree")
+    tree: Path = flag("the folder that holds closed/ or open/", "tree", metavar="TREE")
     round: str = round_flag()
     kept: Path | None = flag(
-        "full accuracy logs and run.json (default: TREE.kept, if it exists)", default=None
+        "full accuracy logs and run.json (default: TREE.kept, if it exists)", default=None, metavar="DIR"
     )
     json: bool = flag("print results and issues as JSON instead", default=False)
 
@@ -76,7 +93,9 @@ class CheckOptions(TableOptions):
 class SystemOptions:
     """``system``."""
 
-    submission: Path | None = flag("TOML to complete: only missing fields are printed", default=None)
+    submission: Path | None = flag(
+        "TOML to complete: only missing fields are printed", default=None, metavar="FILE"
+    )
 
 
 SubmissionOptions = BuildOptions | CheckOptions | SystemOptions
@@ -113,7 +132,7 @@ _COMMANDS = {
 def build_parser() -> argparse.ArgumentParser:
     """All flags of all commands."""
     parser = Parser(
-        prog="prepare_submission.py",
+        prog=called("prepare_submission.py"),
         description="Build the folder that MLCommons accepts from finished runs, and check such folders.",
         epilog=f"Exit codes: 0 no issues, 5 issues, 2 input that cannot be used, {SIGNAL_CODES}.",
     )

@@ -1,7 +1,7 @@
 """``find_peak.py search --scenario offline``: one short run, and the target_qps that follows."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -12,6 +12,7 @@ from harness.files import JOURNAL_DIR, USER_CONF
 from harness.peak.ladder.ladder_plan import FOLDER
 from harness.peak.peak_options import SearchOptions
 from harness.peak.search.offline_rate import OfflineRate, full_rate, offline_rate, write_offline_rate
+from harness.progress.progress_files import ProgressLine
 from harness.progress.progress_line import ProgressSnapshot
 from harness.record.journal import read_journal
 from harness.record.output_dir import locked, move_aside_existing
@@ -40,8 +41,15 @@ class OfflineWatcher(Protocol):
         """Called with the record of the run."""
 
 
-def find_offline_rate(options: SearchOptions, watcher: OfflineWatcher) -> OfflineRate | None:
-    """Measure; None after a dry run. Raises HarnessError, RunError where the short run was not complete."""
+def find_offline_rate(
+    options: SearchOptions,
+    watcher: OfflineWatcher,
+    on_line: Callable[[ProgressLine], None] = lambda line: None,
+) -> OfflineRate | None:
+    """Measure; None after a dry run. ``on_line`` gets each line of progress.jsonl.
+
+    Raises HarnessError, RunError where the short run was not complete.
+    """
     folder = options.output_dir.absolute() / FOLDER / options.scenario
     with interruptible():
         plan = search_run(options, folder, options.user_conf, dry_run=True)
@@ -56,7 +64,7 @@ def find_offline_rate(options: SearchOptions, watcher: OfflineWatcher) -> Offlin
             conf = _short_conf(folder / _SHORT, options.user_conf, official)
             plan = search_run(options, folder / _SHORT, conf)
             with signals_kept():
-                record = run(plan, on_progress=watcher.progress)
+                record = run(plan, on_progress=watcher.progress, on_line=on_line)
             if record.interrupted_by is not None:
                 raise interruption(record.interrupted_by)
             watcher.record(record)

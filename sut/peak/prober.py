@@ -22,6 +22,7 @@ from harness.peak.search.cut_off import CutOff
 from harness.peak.search.probe import Probe
 from harness.peak.search.probe_record import probe_of, write_conf
 from harness.peak.search.schedule import Schedule
+from harness.progress.progress_files import ProgressLine
 from harness.progress.progress_line import ProgressSnapshot
 from harness.record.run_record import RunRecord
 from sut.peak.emptying import empty_servers
@@ -36,7 +37,7 @@ LADDER_FOLDER, PROBE_FOLDER = "ladder", "probe-"
 class RunProber:
     """Measures with the user's options; each measurement has a separate folder in ``folder``.
 
-    ``base`` is the record of the checked plan. ``on_progress`` and ``on_record`` show a probe.
+    ``base`` is the record of the checked plan. ``on_progress``, ``on_record`` and ``on_line`` show a probe.
     """
 
     options: SearchOptions
@@ -45,6 +46,7 @@ class RunProber:
     on_progress: Callable[[ProgressSnapshot], None] = lambda snapshot: None
     on_record: Callable[[RunRecord], None] = lambda record: None
     on_step: Callable[[int, float, str], None] = lambda concurrency, elapsed_s, phase: None
+    on_line: Callable[[ProgressLine], None] = lambda line: None
     most_in_flight: int = 1
     """up to which a session of the ladder is prepared"""
     schedule: Schedule = field(init=False)
@@ -125,7 +127,7 @@ class RunProber:
             watch(snapshot)
 
         with signals_kept():
-            record = run(plan, on_plan=self._check_servers, on_progress=on_progress)
+            record = run(plan, on_plan=self._check_servers, on_progress=on_progress, on_line=self.on_line)
         if record.interrupted_by is not None:
             raise interruption(record.interrupted_by)
         watch.count_all()

@@ -1,7 +1,7 @@
 """The command ``find_peak.py search``: checks, measurements, their state on disk, and the result."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ from harness.peak.search.policy import Action, Ended, History, Policy, SearchSet
 from harness.peak.search.probe import Probe
 from harness.peak.search.schedule import Schedule
 from harness.peak.search.search_state import SearchState, check_same, identity_of, read_state
+from harness.progress.progress_files import ProgressLine
 from harness.progress.progress_line import ProgressSnapshot
 from harness.record.output_dir import locked, move_aside_existing
 from harness.record.run_record import RunRecord
@@ -67,10 +68,15 @@ class Searched:
     error: HarnessError | InterruptedRun | None = None
 
 
-def find_peak(options: SearchOptions, watcher: SearchWatcher) -> Searched | None:
+def find_peak(
+    options: SearchOptions,
+    watcher: SearchWatcher,
+    on_line: Callable[[ProgressLine], None] = lambda line: None,
+) -> Searched | None:
     """Search; None after a dry run. Raises HarnessError for whatever keeps it from starting.
 
-    A search that has started returns its measurements, whatever ends it.
+    A search that has started returns its measurements, whatever ends it. ``on_line`` gets each line of the
+    runs' progress.jsonl.
     """
     folder = options.output_dir.absolute() / FOLDER / options.scenario / _SEARCH
     check_seconds("--ladder-seconds", options.ladder_seconds)
@@ -86,7 +92,7 @@ def find_peak(options: SearchOptions, watcher: SearchWatcher) -> Searched | None
             return None
         with locked(folder):
             state = _begun(options, folder, base, settings)
-            return _search(options, folder, base, settings, state, watcher)
+            return _search(options, folder, base, settings, state, watcher, on_line)
 
 
 def search_settings(options: SearchOptions, base: RunRecord) -> SearchSettings:
@@ -179,12 +185,20 @@ def _search(
     settings: SearchSettings,
     state: SearchState,
     watcher: SearchWatcher,
+    on_line: Callable[[ProgressLine], None],
 ) -> Searched:
     limits_ns, known = base.limits_ns, state
     most = running_limit(base.servers)
     held = min(most, settings.most_in_flight or most)
     prober = RunProber(
-        options, folder, base, watcher.progress, watcher.record, watcher.step_progress, most_in_flight=held
+        options,
+        folder,
+        base,
+        watcher.progress,
+        watcher.record,
+        watcher.step_progress,
+        on_line,
+        most_in_flight=held,
     )
 
     def keep(history: History) -> None:

@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from harness.config.benchmark import Benchmark
+from harness.config.benchmark import Benchmark, load_benchmark
+from harness.config.choices import available_benchmarks
 from harness.config.generation import SamplingParameters
 from harness.config.server_urls import folded
 from harness.errors import ServerError
@@ -160,12 +161,21 @@ def model_deviations(facts: Sequence[ServerInfo], benchmark: Benchmark) -> Itera
         if fact.model is None:
             return f" does not name its model, {wanted}"
         if _match_of(fact, benchmark.model) is Match.OTHER:
-            return f" serves {fact.names}, {wanted}"
+            return f" serves {fact.names}, {wanted}{_meant(fact, benchmark)}"
         if fact.revision is not None and not _same_revision(fact.revision, benchmark.model_revision):
             return f" serves revision {fact.revision}, the rules say {benchmark.model_revision}"
         return None
 
     return _grouped(facts, deviation)
+
+
+def _meant(fact: ServerInfo, benchmark: Benchmark) -> str:
+    """The flag of the benchmark whose model a server has, where the rules are another's."""
+    if not benchmark.official:
+        return ""
+    others = [load_benchmark(name, benchmark.round) for name in available_benchmarks()]
+    found = [one.name for one in others if _match_of(fact, one.model) is not Match.OTHER]
+    return f"; that model's benchmark is --benchmark {' or '.join(found)}" if found else ""
 
 
 def model_warnings(facts: Sequence[ServerInfo], benchmark: Benchmark) -> Iterator[str]:

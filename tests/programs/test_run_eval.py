@@ -293,7 +293,7 @@ REFUSED = [
     ("out.parquet", ("--skip-samples", 12), "12 rows"),
     ("out.parquet", ("--skip-samples", -1), "--skip-samples is -1"),
     ("out.parquet", ("--num-samples", 13), "12 rows"),
-    ("out.parquet", ("--num-samples", 0), "--num-samples is 0"),
+    ("out.parquet", ("--num-samples", 0), "--max-samples is 0"),
     ("out.parquet", ("--resume",), "no run to resume"),
     ("broken.parquet", ("--resume",), "settings.json"),
     ("out.parquet", ("--tokenizer", "nowhere"), "--tokenizer nowhere"),

@@ -183,6 +183,13 @@ class TextRows(_Rows[str]):
         return (self._rows[offset] or "")[part]
 
 
+def benchmark_of(path: Path) -> str | None:
+    """The benchmark that a log or a table names, None where it names none. Raises DatasetError."""
+    if not is_binary_table(path):
+        return settings_of_run(path).benchmark
+    return _settings_of_table(open_table(path)).benchmark if path.is_file() else None
+
+
 def open_outputs(path: Path, benchmark: Benchmark, tokenizer: str | None) -> tuple[Outputs, tuple[str, ...]]:
     """The outputs in a log or a table, and notes on how a table is read and why rows of it have no output.
 

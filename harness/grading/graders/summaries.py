@@ -198,7 +198,7 @@ class SummaryRunner:
         except BrokenProcessPool as error:
             raise GradingError(
                 "a process that compared summaries was killed, perhaps for lack of memory; run it again, "
-                "with fewer processes (--num-lcb-workers 1)"
+                "with fewer processes (--num-workers 1)"
             ) from error
         return grades
 

@@ -19,7 +19,7 @@ from harness.errors import ConfigError
 from harness.peak.peak_options import LadderOptions
 from harness.record.settled import ServerInfo, running_limit
 
-FOLDER = "peak"  # below --output-dir
+FOLDER = "peak"  # below --results
 _LADDER = "ladder"
 _LEAST_S, _MOST_S = 1.0, 86400.0
 _MOST_REQUESTS = 1 << 20

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from harness.cli.door import LAUNCHER, verb_of
 from harness.config.benchmark import Benchmark
 from harness.config.scenario import Scenario
 from harness.files import ACCURACY, ACCURACY_LOG, ACCURACY_TEXT, PERFORMANCE
@@ -23,9 +24,18 @@ from harness.record.settled import ServerInfo
 from harness.submission.building.source_code import WrittenSource
 
 _PROGRAMS = ("run_mlperf.py", "run_compliance.py")
+_VERBS = tuple(verb_of(program) for program in _PROGRAMS)
 _DATASETS = ("--input-file", "--dataset-path", "--reference-data")
 # These flags change no result: they name places of this machine, or what is shown of a run.
-_PLACES = ("--server-url", "--dcgm-url", "--metrics-port", "--output-dir", "--user-conf", "--ca-file")
+_PLACES = (
+    "--server-url",
+    "--dcgm-url",
+    "--metrics-port",
+    "--results",
+    "--output-dir",
+    "--user-conf",
+    "--ca-file",
+)
 _LEFT_OUT = (*_PLACES, "--resume", "--no-report", "--log-level")
 _SERVERS, _DATA, _HERE, _RESULTS = "$servers", "$data", "$here", "results"
 
@@ -133,14 +143,18 @@ class ScenarioReadme:
         """The command of a run with the published files in place of its own."""
         program, *words = record.provenance.command or ("",)
         program = file_name(program)
-        if program not in _PROGRAMS:
+        if program == LAUNCHER.name and words and words[0] in _VERBS:
+            start = f"./{program} {words.pop(0)}"
+        elif program in _PROGRAMS:
+            start = f".venv/bin/python {program}"
+        else:
             return f"# {name}: its command cannot be shown"
         shown = [word for flag, value in _flags(words) for word in _shown(flag, value)]
         if name in self.confs:
             shown += ["--user-conf", f'"{_HERE}/{self.confs[name]}"']
         if record.plan.client.backend != "embedded":
             shown += ["--server-url", f'"{_SERVERS}"']
-        return " ".join([".venv/bin/python", program, *shown, "--output-dir", _RESULTS])
+        return " ".join([start, *shown, "--output-dir", _RESULTS])
 
 
 def _listed(fields: Mapping[str, object]) -> str:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from harness.errors import ConfigError
 from harness.files import ROOT
-from harness.record.provenance import GitState, ask_git, git_state
+from harness.git import ask_git
+from harness.record.provenance import GitState, git_state
 from harness.submission.building.staging import write_file
 from harness.submission.tree.secrets import find_secrets
 

@@ -195,12 +195,12 @@ def test_wordnet_as_an_archive_and_where_nltk_looks(files, wordnet, tmp_path, mo
 
 
 REFUSED = [
-    ((), "score needs --model, or --submission and --references"),
+    ((), "score needs --model, or --input and --reference-data"),
     (("-m", "7b"), "invalid choice"),
     (("-m", "120b"), "output_120b_token_ids.txt: cannot be read"),
     (("-m", "20b", "-s", "empty"), "empty: no lines"),
     (("-m", "20b", "-s", "wrong"), "line 1, column 3: 'x' is no token id"),
-    (("-m", "20b", "--jobs", 0), "--jobs is 0"),
+    (("-m", "20b", "--jobs", 0), "--num-workers is 0"),
     (("-m", "20b", "--wordnet", "submission"), "no data.noun there"),
     (("-m", "20b", "--wordnet", "broken"), "cannot be read as WordNet"),
     (("-m", "20b", "--bert-model", "."), "bert-score is not installed"),

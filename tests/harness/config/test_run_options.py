@@ -35,7 +35,7 @@ FLAGS = [
     ("--ca-file", None, "ca.pem", Path("ca.pem")),
     ("--preflight-timeout", 60.0, "5.5", 5.5),
     ("--trial-timeout", 900.0, "6.5", 6.5),
-    ("--wait-for-servers", None, "30m", "30m"),
+    ("--wait-for-servers", None, "30m", 1800.0),
     ("--min-replicas", None, "496", 496),
     ("--num-workers", None, "4", 4),
     ("--max-concurrency", None, "512", 512),
@@ -100,7 +100,7 @@ def test_choices(flag, name):
 
 def test_the_flags_are_these_and_no_others():
     flags = {name for action in build_parser()._actions for name in action.option_strings}
-    assert flags == {flag for flag, *_ in FLAGS} | {"--help", "-h"}
+    assert flags == {flag for flag, *_ in FLAGS} | {"--help", "-h", "--version", "--results"}
 
 
 # words of other harnesses, and ours
@@ -111,6 +111,8 @@ SPELLINGS = [
     ("--output_dir out_1", "--output-dir out_1"),
     ("--max_new_tokens=16", "--max-new-tokens 16"),
     ("--no_fail_fast", "--no-fail-fast"),
+    ("--results out", "--output-dir out"),
+    ("--output-log-dir out", "--output-dir out"),
     (
         "--server_url http://a:1 --server-url http://b_1:1",
         "--server-url http://a:1 --server-url http://b_1:1",

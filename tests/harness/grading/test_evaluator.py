@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from msgspec import structs
 
+import eval_accuracy
 from harness.config.benchmark import load_benchmark
 from harness.dataset import tokenizer
 from harness.files import GRADING_PROGRESS
@@ -271,12 +272,21 @@ def run_record(folder: Path, benchmark: str, limit: int = 32768) -> None:
 def test_no_log_is_scored_by_another_benchmarks_rules(evaluate: Evaluate, tmp_path: Path):
     assert evaluate("--benchmark", "deepseek-r1", ids=outputs()).code == 2
     run_record(tmp_path, "deepseek-r1")
-    refused = evaluate()
+    refused = evaluate("--benchmark", "gpt-oss-120b")
     assert (refused.code, refused.stdout) == (2, "")
     assert "--benchmark deepseek-r1" in refused.stderr
     for text in ("", '{"plan": {"benchmark": 7}}'):
         Path("run.json").write_text(text)
         assert evaluate().code == 0
+
+
+def test_the_benchmark_is_that_of_the_run(evaluate: Evaluate, tmp_path: Path):
+    """Without a flag, in both programs; their defaults differ where nothing names it."""
+    words = ("--input-file", tmp_path / "log.json", "--dataset-file", REFERENCE)
+    assert evaluate(ids=outputs()).code == 0
+    assert evaluated(*words, program=eval_accuracy.main).code == 2  # deepseek-r1's rules
+    run_record(tmp_path, "gpt-oss-120b")
+    assert evaluated(*words, program=eval_accuracy.main).code == 0
 
 
 def test_truncated_means_the_limit_of_the_run(evaluate: Evaluate, tmp_path: Path):

@@ -16,6 +16,7 @@ from eval_mlperf_accuracy import main
 from harness.dataset import tokenizer
 from harness.dataset.extended_table import NewColumn, write_extended
 from harness.dataset.table import open_table
+from harness.grading.decoding.output_sources import benchmark_of
 from tests.harness.grading.conftest import evaluated
 from tests.harness.grading.logs import array, entry, harmony_ids, write_log
 from tests.harness.grading.samples import REFERENCE, references, right_answer
@@ -219,10 +220,6 @@ REFUSED = [
     (columns(tok_model_output=[None], failure=["timeout"]), "no row has an output"),
     (columns(**TEXTS | {"model_output": [None], "tok_model_output_len": [None]}), "no row has an output"),
     (columns().slice(0, 0), "no rows"),
-    (
-        columns().replace_schema_metadata({"mlperf_run_eval": '{"benchmark": "llama3.1-8b"}'}),
-        "pass --benchmark llama3.1-8b",
-    ),
 ]
 
 
@@ -230,6 +227,18 @@ REFUSED = [
 def test_refusals(content, words, tmp_path):
     pq.write_table(content, tmp_path / "outputs.parquet")
     assert words in refuse("--mlperf-log", tmp_path / "outputs.parquet")
+
+
+def test_a_table_names_its_benchmark(tmp_path):
+    path = tmp_path / "outputs.parquet"
+    of_llama = columns().replace_schema_metadata({"mlperf_run_eval": '{"benchmark": "llama3.1-8b"}'})
+    pq.write_table(of_llama, path)
+    assert benchmark_of(path) == "llama3.1-8b"
+    named = ("--mlperf-log", path, "--benchmark", "gpt-oss-120b")
+    assert "pass --benchmark llama3.1-8b" in refuse(*named)
+    assert "gpt-oss-120b" not in refuse("--mlperf-log", path)  # its rows are no answers of llama3.1-8b
+    pq.write_table(columns(), path)
+    assert benchmark_of(path) is None
 
 
 def test_further_refusals(tmp_path, monkeypatch):

@@ -1,0 +1,40 @@
+"""Flags of the reference implementations and of other harnesses, and what to type here in their place.
+
+Imports stay light, since ``--help`` uses them.
+"""
+
+from harness.cli.parser import Synonym
+
+_FIRST_SAMPLES = "only the first N samples are used, and a run of fewer than all is not official"
+SYNONYMS = {
+    "--mode": Synonym("--scenario"),
+    "--dataset-path": Synonym("--input-file"),
+    "--total-sample-count": Synonym("--max-samples", _FIRST_SAMPLES),
+    "--num-samples": Synonym("--max-samples", _FIRST_SAMPLES),
+    "--output-log-dir": Synonym("--results"),
+    "--vllm": Synonym("--backend", "the server is started separately, by vllm/run_server.sh", "vllm"),
+}
+
+_MODEL = (
+    "the server is started with its model (sglang/run_server.sh or vllm/run_server.sh --model_path MODEL); "
+    "here --benchmark names the rules, such as --benchmark llama3.1-8b"
+)
+_SETTING = "is set where the server is started, such as vllm/run_server.sh; see docs/guide/servers.md"
+MODES = (
+    "the modes getp, chat and generate are './mlperf prompts run -i FILE -o FILE', './mlperf prompts chat' "
+    "and './mlperf prompts generate'"
+)
+_SETTINGS = ("--batch-size", "--device", "--dtype", "--gpu-count", "--tensor-parallel-size")
+# What belongs to the server or to another program.
+ELSEWHERE = {
+    **dict.fromkeys(("--model-path", "--model-name", "--model"), _MODEL),
+    **dict.fromkeys(_SETTINGS, _SETTING),
+    "--mlperf-accuracy-file": "'./mlperf score --mlperf-log FILE' scores a log",
+    "-m": MODES,
+    "-z": "the tokenizer is the model's; omit the flag",
+}
+# The evaluators'.
+SCORE_SYNONYMS = {"--mlperf-accuracy-file": Synonym("--mlperf-log", "the accuracy log of a run")}
+EVERY_REPLICA = {
+    "--min-replicas": "every replica is measured; name with --server-url only replicas that work"
+}

@@ -1,0 +1,23 @@
+"""Questions to git about a checkout."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+_TIMEOUT_S = 5
+
+
+def ask_git(root: Path, *arguments: str, index: Path | None = None) -> str | None:
+    """The output of git in ``root``, None when it fails; ``index`` replaces git's own index."""
+    if shutil.which("git") is None:
+        return None
+    command = ["git", "-C", str(root), "--no-optional-locks", *arguments]
+    environment = os.environ | ({"GIT_INDEX_FILE": str(index)} if index else {})
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=True, env=environment
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout
