@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Write docs/reference/cli.md again: the flags of the programs, from their parsers.
+"""Write docs/reference/cli.md again: the flags of every verb of ./mlperf, from their parsers.
 
 usage: python scripts/write_cli_reference.py
 """
 
 import argparse
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from harness.batch.batch_options import build_parser as batch_parser  # noqa: E402
+from harness.cli.door import VERBS, Verb  # noqa: E402
 from harness.compliance.compliance_options import build_run_parser, build_verify_parser  # noqa: E402
 from harness.config.run_options import build_parser as run_parser  # noqa: E402
 from harness.grading.evaluation_options import build_accuracy_parser  # noqa: E402
@@ -24,6 +26,18 @@ from harness.submission.submission_options import build_parser as submission_par
 
 PAGE = ROOT / "docs/reference/cli.md"
 MARK = "<!-- below: written by scripts/write_cli_reference.py -->"
+_PARSERS = {
+    "run_mlperf.py": run_parser,
+    "eval_mlperf_accuracy.py": grading_parser,
+    "run_compliance.py": build_run_parser,
+    "prepare_submission.py": submission_parser,
+    "find_peak.py": peak_parser,
+    "report.py": report_parser,
+    "run_eval.py": eval_parser,
+    "run_batch.py": batch_parser,
+}
+_FURTHER = {"./mlperf comply verify": build_verify_parser, "eval_accuracy.py": build_accuracy_parser}
+_SHARED = "Flags that several verbs have"
 
 
 def written(text: str) -> str:
@@ -32,44 +46,66 @@ def written(text: str) -> str:
 
 
 def reference() -> str:
-    """One section for each program and each of its commands."""
-    return "\n".join(line for parser in _parsers() for line in _section(parser))
+    """One section for each verb and each of its commands, and one for the flags that several have."""
+    sections = dict(_sections())
+    users = defaultdict(list)
+    for name, parser in sections.items():
+        for row in _rows(parser):
+            users[row].append(name.removeprefix("./mlperf "))
+    shared = [f"{row} {', '.join(names)} |" for row, names in users.items() if len(names) > 1]
+    lines = [line for name, parser in sections.items() for line in _section(name, parser, users)]
+    return "\n".join([*lines, f"## {_SHARED}", "", "| flag | | verbs |", "|---|---|---|", *shared, ""])
 
 
-def _parsers() -> Iterator[argparse.ArgumentParser]:
-    grading = (grading_parser(), build_accuracy_parser())
-    compliance = (build_run_parser(), build_verify_parser())
-    others = (submission_parser(), report_parser())
-    sending = (run_parser(), eval_parser(), peak_parser(), batch_parser())
-    for parser in (*sending, *grading, *compliance, *others):
-        yield parser
-        for action in parser._actions:
-            if isinstance(action, argparse._SubParsersAction):
-                yield from action.choices.values()
+def _sections() -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    for name, verb in VERBS.items():
+        yield from _of_verb(f"./mlperf {name}", verb)
+    for title, parser in _FURTHER.items():
+        yield title, parser()
 
 
-def _section(parser: argparse.ArgumentParser) -> Iterator[str]:
-    yield from (f"## {parser.prog}", "")
+def _of_verb(title: str, verb: Verb) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    """The parser of a verb, or those of its commands."""
+    parser = _PARSERS[verb.program]()
+    commands = next((a.choices for a in parser._actions if isinstance(a, argparse._SubParsersAction)), {})
+    if verb.command:
+        yield title, commands[verb.command]
+    elif commands:
+        yield from ((f"{title} {command}", one) for command, one in commands.items())
+    else:
+        yield title, parser
+
+
+def _section(title: str, parser: argparse.ArgumentParser, users: dict[str, list[str]]) -> Iterator[str]:
+    yield from (f"## {title}", "")
     for text in (parser.description, parser.epilog):
         if text:
             yield from (text, "")
-    for group in parser._action_groups:
-        rows = [_row(parser, action) for action in group._group_actions if _is_documented(action)]
-        if rows:
-            yield from (f"| {group.title} | |", "|---|---|", *rows, "")
+    rows = [row for row in _rows(parser) if len(users[row]) == 1]
+    if rows:
+        yield from ("| flag | |", "|---|---|", *rows, "")
+    if any(len(users[row]) > 1 for row in _rows(parser)):
+        yield from (f"And of the [flags that several verbs have](#{_SHARED.lower().replace(' ', '-')}).", "")
+
+
+def _rows(parser: argparse.ArgumentParser) -> list[str]:
+    """Two cells for each flag."""
+    return [_row(parser, action) for action in parser._actions if _is_documented(action)]
 
 
 def _is_documented(action: argparse.Action) -> bool:
-    return not isinstance(action, argparse._HelpAction) and action.help != argparse.SUPPRESS
+    return not {"--help", "--version"} & set(action.option_strings) and action.help != argparse.SUPPRESS
 
 
 def _row(parser: argparse.ArgumentParser, action: argparse.Action) -> str:
-    if isinstance(action, argparse._SubParsersAction):
-        commands = "; ".join(f"`{choice.dest}`: {choice.help}" for choice in action._choices_actions)
-        return f"| `COMMAND` | {commands} |"
     text = (action.help or "") % {**vars(action), "prog": parser.prog}
     needed = " (required)" if action.required and action.option_strings else ""
-    return f"| `{_signature(action)}` | {text}{needed} |"
+    cells = (f"`{_signature(action)}`", f"{text}{needed}")
+    return f"| {' | '.join(map(_cell, cells))} |"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", r"\|")
 
 
 def _signature(action: argparse.Action) -> str:
@@ -79,7 +115,7 @@ def _signature(action: argparse.Action) -> str:
     value = f"{{{','.join(map(str, action.choices))}}}" if action.choices else action.metavar
     if value is None:
         value = action.dest.upper()
-    return f"{names} {value}".strip()
+    return f"{names} {f'[{value}]' if action.nargs == '?' and names else value}".strip()
 
 
 if __name__ == "__main__":

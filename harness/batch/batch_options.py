@@ -227,6 +227,11 @@ def build_parser() -> Parser:
         f"threshold, {SIGNAL_CODES}.",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def add(name: str, text: str, **words: Any) -> Parser:
+        added: Parser = commands.add_parser(name, help=text, description=text, **words)
+        return added
+
     groups = {
         "files": ("input_file", "output", "resume"),
         "generation": _GENERATION,
@@ -234,18 +239,16 @@ def build_parser() -> Parser:
         "deadlines and failures": FAILURES,
         "run": ("metrics_port", "dry_run", "log_level"),
     }
-    run = commands.add_parser(
-        "run", synonyms=SYNONYMS, elsewhere=ELSEWHERE, help="answer every prompt of a file"
-    )
+    run = add("run", "answer every prompt of a file", synonyms=SYNONYMS, elsewhere=ELSEWHERE)
     add_groups(run, BatchOptions, groups)
     talk = ("system", "reasoning", *_GENERATION)
-    _add_talk(commands.add_parser("chat", help="talk to the model at a terminal"), talk)
-    _add_talk(commands.add_parser("generate", help="continue plain text at a terminal"), _GENERATION)
-    encode = commands.add_parser("encode", help="token ids of every line of text")
+    _add_talk(add("chat", "talk to the model at a terminal"), talk)
+    _add_talk(add("generate", "continue plain text at a terminal"), _GENERATION)
+    encode = add("encode", "token ids of every line of text")
     add_flags(encode, EncodeOptions, ("input", "output", "encoding", "json"))
-    decode = commands.add_parser("decode", help="text of every line of token ids")
+    decode = add("decode", "text of every line of token ids")
     add_flags(decode, DecodeOptions, ("line", "input", "output", "encoding", "json"))
-    _add_score(commands.add_parser("score", help="METEOR and BERTScore against reference answers"))
+    _add_score(add("score", "METEOR and BERTScore against reference answers"))
     return parser
 
 

@@ -1,6 +1,6 @@
 """The process that starts the command of a campaign's servers, keeps its log, and stops all that it started.
 
-    python -I -m harness.campaign.guard MARK LOG PARENT COMMAND   (by file, see servers.py)
+    python -I guard.py MARK LOG PARENT GRACE_S COMMAND
 
 It ends when every process of the command has ended, with the command's exit code, and stops them all when it
 gets SIGTERM or its parent dies. Processes are known by MARK in their environment, which forks, daemons and
@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import IO
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
-_MOST_BYTES = 64 << 20  # of the log; then it begins again, and the part before stays as LOG.1
-_GRACE_S = 30.0  # between SIGTERM and SIGKILL
-_LOOK_S = 0.5
+MOST_BYTES = 64 << 20  # of the log; then it begins again, and the part before stays as LOG.1
+GRACE_S = 30.0  # between SIGTERM and SIGKILL
+LOOK_S = 0.5
 MARK = "MLPERF_CAMPAIGN"  # the variable that marks processes
 
 
@@ -42,17 +42,15 @@ def _is_zombie(entry: Path) -> bool:
     return (entry / "stat").read_bytes().rpartition(b")")[2].split()[0] == b"Z"
 
 
-def stop(mark: str, grace_s: float = _GRACE_S) -> None:
+def stop(mark: str, grace_s: float) -> None:
     """End all processes of the command, by SIGTERM and, of those that stay, by SIGKILL."""
     _signal_all(mark, signal.SIGTERM)
     deadline = time.monotonic() + grace_s
     while time.monotonic() < deadline:
-        _reap()
         if not any(True for _ in marked(mark)):
             return
         time.sleep(0.1)
     _signal_all(mark, signal.SIGKILL)
-    _reap()
 
 
 def _signal_all(mark: str, signum: signal.Signals) -> None:
@@ -76,7 +74,7 @@ def _pump(source: IO[bytes], path: Path) -> None:
     """Write what the command prints to the log, which stays bounded."""
     log = path.open("ab", buffering=0)
     while data := os.read(source.fileno(), 1 << 16):
-        if log.tell() + len(data) > _MOST_BYTES:
+        if log.tell() + len(data) > MOST_BYTES:
             log.close()
             path.replace(path.with_name(f"{path.name}.1"))
             log = path.open("wb", buffering=0)
@@ -92,7 +90,7 @@ def _on_signal(action: Callable[[], None]) -> None:
         signal.signal(signum, lambda number, frame: action())
 
 
-def main(mark: str, log: Path, parent: int, command: str) -> int:
+def main(mark: str, log: Path, parent: int, grace_s: float, command: str) -> int:
     """Run the command until it has ended with all that it started."""
     libc = ctypes.CDLL(None)
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
@@ -111,15 +109,15 @@ def main(mark: str, log: Path, parent: int, command: str) -> int:
     )
     assert started.stdout is not None
     threading.Thread(target=_pump, args=(started.stdout, log), daemon=True).start()
-    while not stopping.wait(_LOOK_S):
+    while not stopping.wait(LOOK_S):
         if started.poll() is not None:
             _reap()
             if not any(True for _ in marked(mark)):
-                time.sleep(_LOOK_S)  # the last lines of its output
+                time.sleep(LOOK_S)  # the last lines of its output
                 return started.returncode & 0xFF or 0
-    stop(mark)
+    stop(mark, grace_s)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4]))
+    sys.exit(main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]), sys.argv[5]))

@@ -14,7 +14,7 @@ from harness.text import LONG_LINE, duration, printable
 
 _LINES = 12  # of the log that are shown
 _TAIL_BYTES = 1 << 14
-_STOPPING_S = 60.0
+_MORE_S = 30.0
 
 
 @dataclass(slots=True)
@@ -26,6 +26,8 @@ class ServerCommand:
     work: Path
     """where the command runs"""
     servers: Servers | None = None
+    grace_s: float = guard.GRACE_S
+    """between SIGTERM and SIGKILL"""
     _process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
     _began: float = 0.0
 
@@ -47,10 +49,11 @@ class ServerCommand:
         self.servers = servers
         if servers.command is None:
             return
-        guard.stop(str(self.folder), 10)  # those of a campaign that was killed
+        guard.stop(str(self.folder), self.grace_s)  # those of a campaign that was killed
         if self.log.exists():
             self.log.replace(self.log.with_name(f"{self.log.name}.1"))
-        program = [sys.executable, "-I", guard.__file__, str(self.folder), str(self.log), str(os.getpid())]
+        words = (self.folder, self.log, os.getpid(), self.grace_s)
+        program = [sys.executable, "-I", guard.__file__, *map(str, words)]
         self._began = time.monotonic()
         # A session of its own: Ctrl-C is for the run, and then the servers are stopped.
         self._process = subprocess.Popen([*program, servers.command], cwd=self.work, start_new_session=True)
@@ -79,8 +82,8 @@ class ServerCommand:
             return
         process.send_signal(signal.SIGTERM)
         try:
-            process.wait(_STOPPING_S)
+            process.wait(self.grace_s + _MORE_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-        guard.stop(str(self.folder), 5)
+        guard.stop(str(self.folder), 0)

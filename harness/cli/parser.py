@@ -94,6 +94,16 @@ class Parser(argparse.ArgumentParser):
             near = get_close_matches(name, self._option_string_actions, 1, 0.75)
             self.error(f"unrecognized arguments: {word}{f'; did you mean {near[0]}?' if near else ''}")
 
+    def format_usage(self) -> str:
+        """The words that are needed: the help has all others below."""
+        needed = [_needed(action) for action in self._actions if action.required]
+        return f"usage: {' '.join([self.prog, '[FLAG]...', *needed])}\n"
+
+    def format_help(self) -> str:
+        """As ArgumentParser, with the usage of one line."""
+        self.usage = self.format_usage().removeprefix("usage: ").strip().replace("%", "%%")
+        return super().format_help()
+
     def error(self, message: str) -> NoReturn:
         """End with exit code 2."""
         self.exit(2, f"{self.prog}: error: {_one_line(message)}; see {self.prog} --help\n")
@@ -107,6 +117,11 @@ class _Version(argparse.Action):
 
         print(version())
         parser.exit()
+
+
+def _needed(action: argparse.Action) -> str:
+    names = [*action.option_strings[:1], str(action.metavar or action.dest.upper())]
+    return " ".join(names) + (" ..." if action.nargs in ("+", argparse.PARSER) else "")
 
 
 def _is_switch(action: argparse.Action) -> bool:

@@ -124,7 +124,7 @@ def build_run_parser() -> Parser:
         synonyms=SYNONYMS,
         elsewhere=ELSEWHERE,
         description="Run MLPerf compliance tests against a running server and verify them. "
-        f"For logs of an earlier run: '{called('run_compliance.py')} verify --help'.",
+        "With the word verify before the flags it verifies the logs of an earlier run.",
         epilog=_CODES,
     )
     workload = parser.add_argument_group("workload")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.batch import batch_options as batch
+from harness.cli.door import VERBS
 from harness.compliance import compliance_options as compliance
 from harness.config import run_options
 from harness.grading import evaluation_options as grading
@@ -135,7 +136,11 @@ PARSERS = {
 def commands(page):
     """Program and words of each command that a line of the page begins with; shell variables filled in."""
     text = page.read_text().replace("\\\n", " ")
-    for program, line in re.findall(r"(?m)^ *\.venv/bin/python (\w+\.py)( .*)?$", text):
+    typed = r"(?m)^ *(?:\.venv/bin/python (\w+\.py)|\./mlperf (\w+))( .*)?$"
+    for program, name, line in re.findall(typed, text):
+        if name:
+            program, command, _ = VERBS[name]
+            line = f" {command}{line}"
         line = re.sub(r'"\$\(.*\)"', "http://node1:30000", line)
         line = line.replace("$s", "offline").replace("$S", "http://node1:30000").replace("$D", "data")
         words = shlex.split(line, comments=True)

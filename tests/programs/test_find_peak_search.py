@@ -14,6 +14,8 @@ import pytest
 import find_peak
 from harness.peak.search.policy import History
 from harness.peak.search.search_state import SearchState, read_state
+from harness.progress import progress_files
+from sut.supervisor.metrics_port import MetricsServer
 from tests.kit import wait_until
 from tests.runs import ROOT, main_here, small_dataset, without_waits
 from tests.stub import StubServer
@@ -189,11 +191,17 @@ def test_a_server_that_is_too_slow_is_found_out_early_and_one_that_dies_ends_the
 
 
 @pytest.mark.engine
-def test_offline_needs_one_short_run(tmp_path, capfd):
+def test_offline_needs_one_short_run(tmp_path, monkeypatch, capfd):
+    """Also: its lines of progress are served."""
+    lines = []
+    monkeypatch.setattr(progress_files, "_EVERY_S", 0.0)
+    monkeypatch.setattr(MetricsServer, "__call__", lambda server, line: lines.append(line))
     with StubServer(event_delay_s=0.01) as stub:
-        words = command(tmp_path, stub, "--max-concurrency", 16, scenario="offline")
+        flags = ("--max-concurrency", 16, "--metrics-port", 0)
+        words = command(tmp_path, stub, *flags, scenario="offline")
         code, stdout, stderr = main_here(capfd, find_peak.main, words)
     assert code == 0, stderr
+    assert max(line.issued for line in lines) == 64
     row = next(line for line in stdout.splitlines() if "Offline.target_qps" in line)
     rate = float(row.rpartition("=")[2])
     record = json.loads((tmp_path / "peak/offline/short/offline/performance/run.json").read_text())

@@ -33,6 +33,7 @@ _PLACES = (
     "--metrics-port",
     "--results",
     "--output-dir",
+    "--output-log-dir",
     "--user-conf",
     "--ca-file",
 )

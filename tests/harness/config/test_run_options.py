@@ -71,6 +71,7 @@ WRONG = [
     [],
     [*NEEDED, "--mode", "offline", "--scenario", "server"],
     [*NEEDED, "--num-samples", "8", "--total-sample-count", "8"],
+    [*NEEDED, "--results", "a", "--output-dir", "b"],
     [*NEEDED, "--num_workers", "many"],
     [*NEEDED, "--no_such_flag"],
     [*NEEDED, "-max_samples", "8"],
@@ -135,6 +136,39 @@ def test_a_synonym_that_limits_the_samples_is_a_warning(flag):
     assert given.max_samples == 8
     (warning,) = given.warnings
     assert flag in warning and "--max-samples" in warning
+
+
+def test_vllm_is_a_backend_here():
+    given = parse_options([*NEEDED, "--vllm"])
+    assert given.backend == "vllm"
+    (warning,) = given.warnings
+    assert "--vllm is read as --backend vllm" in warning
+
+
+# what users of other harnesses type first, and what the one line names
+ELSEWHERE = [
+    (["--model-path", "meta-llama/Llama-3.1-8B-Instruct"], "--benchmark"),
+    (["--model_name", "m"], "run_server.sh --model_path"),
+    (["--dtype", "bfloat16"], "run_server.sh"),
+    (["--batch_size=1"], "run_server.sh"),
+    (["--mlperf-accuracy-file", "l.json"], "./mlperf score --mlperf-log FILE"),
+    (
+        ["/models/gpt-oss-120b.bin", "-m", "getp", "-i", "in", "-o", "out"],
+        "./mlperf prompts run -i FILE -o FILE",
+    ),
+    (["--user-cnf", "my.conf"], "did you mean --user-conf?"),
+    (["--no-such-flag"], "unrecognized arguments: --no-such-flag"),
+]
+
+
+@pytest.mark.parametrize(("words", "named"), ELSEWHERE)
+@pytest.mark.parametrize("needed", [NEEDED, []])
+def test_what_belongs_elsewhere_is_named_before_what_is_missing(needed, words, named, capsys):
+    with pytest.raises(SystemExit) as caught:
+        parse_options([*needed, *words])
+    assert caught.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert named in line
 
 
 @pytest.mark.parametrize("arguments", WRONG, ids=" ".join)

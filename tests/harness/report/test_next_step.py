@@ -113,6 +113,18 @@ def test_resuming_is_the_same_command(given, monkeypatch):
     assert (ROOT / words[0]).samefile(sys.executable)
 
 
+@pytest.mark.parametrize(("folder", "launcher"), [(".", "./mlperf"), ("docs", str(ROOT / "mlperf"))])
+def test_commands_of_the_door(folder, launcher, monkeypatch):
+    """Where the process was started by it, the scoring command is one of its own."""
+    monkeypatch.chdir(ROOT / folder)
+    door = str(ROOT / "mlperf")
+    again = shlex.split(resuming_command([door, "eval", "--output", "a file"]))
+    assert again[:4] == [launcher, "eval", "--output", "a file"]
+    monkeypatch.setattr(sys, "argv", [door, "run", "--accuracy"])
+    words = shlex.split(scoring_command(LOG, PERFORMANCE, GPT_OSS))
+    assert words[:3] == [launcher, "score", "--mlperf-log"]
+
+
 @pytest.mark.parametrize(
     ("mode", "result", "completed", "ending"),
     [

@@ -292,6 +292,21 @@ def test_the_readme_has_the_commands(results, info, tmp_path):
     )
 
 
+def test_the_readme_has_the_commands_of_the_door(results, info, tmp_path):
+    for path in sorted(results.rglob("run.json")):
+        record = json.loads(path.read_text())
+        verb = "comply" if "compliance" in record["provenance"]["command"][0] else "run"
+        folder = ["--results", "out"]
+        record["provenance"]["command"] = ["/somewhere/mlperf", verb, "--input-file", "d.parquet", *folder]
+        path.write_text(json.dumps(record))
+    build(results)
+    lines = (tmp_path / "tree" / RESULTS / "Offline/README.md").read_text().splitlines()
+    found = [line for line in lines if line.startswith("./mlperf run --input-file ")]
+    assert found
+    assert all(line.endswith(' --server-url "$servers" --output-dir results') for line in found)
+    assert not any("--results" in line or "/somewhere" in line for line in lines)
+
+
 def test_two_builds_are_equal_whatever_the_umask(results, info, tmp_path):
     found = []
     for mask in (0o077, 0o002):
@@ -324,6 +339,9 @@ HOSTILE = [
     ["run_compliance.py", "--test", "all", "--input-file", "TEST07=/home/alice/a.parquet"],
     ["run_compliance.py", "--test", "TEST09", "--input-file", "TEST09=~alice"],
     ["run_compliance.py", "--test", "a", "--input-file", "p", "--audit-config", "TEST07=../alice/a.config"],
+    ["/home/alice/acme/mlperf", "run", "--input-file", "a.parquet", "--results", "/home/alice/acme/out"],
+    ["/home/alice/acme/mlperf", "comply", "--test", "all", "--input-file", "TEST07=/home/alice/a.parquet"],
+    ["/home/alice/acme/mlperf", "campaign", "acme.toml"],
     ["/home/alice/wrapper.py", "--customer", "acme", "/home/alice/x"],
     ["-c", "import acme"],
 ]  # fmt: skip

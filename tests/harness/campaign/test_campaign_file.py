@@ -1,0 +1,83 @@
+"""The file of a campaign: what it may hold, and what is said about what it may not."""
+
+import tomllib
+
+import pytest
+
+from harness.campaign.campaign_file import read_campaign
+from harness.config.scenario import Scenario
+from harness.errors import ConfigError
+from tests.runs import ROOT
+
+HEAD = 'submitter = "Org"\nsystem_id = "box"\n'
+OFFLINE = "[benchmarks.gpt-oss-120b.offline]\n"
+
+
+def campaign(tmp_path, text, **words):
+    (tmp_path / "my.toml").write_text(HEAD + text)
+    return read_campaign(tmp_path / "my.toml", **words)
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("[benchmark.gpt-oss-120b.offline]\n", ("benchmark", "'benchmarks'")),
+        ("[benchmarks.gpt-os-120b.offline]\n", ("gpt-os-120b", "'gpt-oss-120b'")),
+        ("[benchmarks.gpt-oss-120b.ofline]\n", ("ofline", "'offline'")),
+        ("[benchmarks.gpt-oss-120b]\n", ("names no scenario",)),
+        (OFFLINE + "target_qsp = 3\n", ("target_qsp", "'target_qps'")),
+        (OFFLINE + "target_qps = 'serch'\n", ("serch", "'search'")),
+        (OFFLINE + "target_qps = -1.0\n", ("-1.0", "above 0")),
+        (OFFLINE + "target_qps = true\n", ("target_qps",)),
+        (OFFLINE + "target_latency = 3\n", ("target_latency", "target_qps")),
+        (OFFLINE + OFFLINE, ("twice",)),
+        ("[servers]\ncomand = 'x'\n" + OFFLINE, ("comand", "'command'")),
+        ("[servers]\nbackend = 'triton'\n" + OFFLINE, ("triton",)),
+        ("round = 'v1.0'\n" + OFFLINE, ("v1.0", "v6.0")),
+        ("", ("[benchmarks.NAME.SCENARIO]",)),
+    ],
+)
+def test_a_mistake_is_one_line_with_what_may_be_meant(tmp_path, text, named):
+    with pytest.raises(ConfigError) as error:
+        campaign(tmp_path, text)
+    assert "\n" not in str(error.value)
+    for word in ("my.toml", *named):
+        assert word in str(error.value)
+
+
+def test_the_nearer_table_of_servers_replaces_single_values(tmp_path):
+    found = campaign(
+        tmp_path,
+        "[servers]\ncommand = 'a'\nurl = 'http://x:1'\nwait = '5m'\n"
+        "[benchmarks.gpt-oss-120b]\nservers.wait = '6m'\n"
+        "[benchmarks.gpt-oss-120b.offline]\n"
+        "[benchmarks.gpt-oss-120b.server]\nservers.command = 'b'\n",
+    )
+    offline, server = (found.servers_of("gpt-oss-120b", one) for one in (Scenario.OFFLINE, Scenario.SERVER))
+    assert (offline.command, offline.url, offline.wait) == ("a", ("http://x:1",), "6m")
+    assert (server.command, server.url, server.wait) == ("b", ("http://x:1",), "6m")
+
+
+def test_variables_of_the_environment_in_urls(tmp_path, monkeypatch):
+    monkeypatch.setenv("NODES", "n[1-2]")
+    monkeypatch.delenv("OTHER", raising=False)
+    found = campaign(tmp_path, "[servers]\nurl = ['slurm:$NODES:1', 'http://${NODES}:2']\n" + OFFLINE)
+    servers = found.servers_of("gpt-oss-120b", Scenario.OFFLINE)
+    assert servers.url == ("slurm:n[1-2]:1", "http://n[1-2]:2")
+    found = campaign(tmp_path, "[servers]\nurl = 'slurm:$OTHER:1'\n" + OFFLINE)
+    with pytest.raises(ConfigError, match=r"\$OTHER is not set"):
+        found.servers_of("gpt-oss-120b", Scenario.OFFLINE)
+
+
+def test_a_rehearsal_has_folders_of_its_own(tmp_path):
+    real, rehearsed = (campaign(tmp_path, OFFLINE, rehearsal=one) for one in (False, True))
+    assert {real.results, real.output}.isdisjoint({rehearsed.results, rehearsed.output})
+    assert rehearsed.results.parent == real.results.parent == tmp_path
+    assert real.strict
+    assert not rehearsed.strict
+
+
+def test_the_example_is_a_campaign():
+    path = ROOT / "configs/submission/example.toml"
+    found = read_campaign(path)
+    assert set(found.benchmarks) == set(tomllib.loads(path.read_text())["benchmarks"])

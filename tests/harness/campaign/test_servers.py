@@ -1,0 +1,96 @@
+"""The servers' command: its end is noticed, its log is bounded, and nothing of it stays."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from harness.campaign import guard
+from harness.campaign.campaign_file import Servers
+from harness.campaign.servers import ServerCommand
+from harness.campaign.waiting import first_to_end
+from tests.kit import wait_until
+
+
+@pytest.fixture
+def servers(tmp_path):
+    """Starts a command as a campaign does."""
+    (tmp_path / "campaign").mkdir()
+    command = ServerCommand(tmp_path / "campaign", tmp_path, grace_s=1)
+
+    def started(text):
+        command.use(Servers(command=text))
+        return command
+
+    yield started
+    command.stop()
+    assert not list(guard.marked(str(command.folder)))
+
+
+def ended(command):
+    assert first_to_end([command.process]) is command.process
+    return command.obituary(), command.last_lines()
+
+
+@pytest.mark.parametrize(
+    ("text", "code"), [("echo hello; echo no memory >&2; exit 7", "exit code 7"), ("exit 0", "exit code 0")]
+)
+def test_an_end_is_told_with_the_last_lines(servers, text, code):
+    obituary, lines = ended(servers(text))
+    assert code in obituary
+    assert text in obituary
+    assert lines == (["| hello", "| no memory"] if "echo" in text else [])
+
+
+def test_a_command_that_forks_and_exits_lives_as_long_as_what_it_started(servers, tmp_path):
+    waiting = tmp_path / "go on"
+    command = servers(f"(setsid sh -c 'while [ ! -e \"{waiting}\" ]; do sleep 0.05; done' &) ; exit 0")
+    wait_until(lambda: len(list(guard.marked(str(command.folder)))) == 2 or command.process.poll() is not None)
+    time.sleep(2 * guard.LOOK_S)  # the guard has looked at it
+    assert command.process.poll() is None
+    waiting.touch()
+    assert "exit code 0" in ended(command)[0]
+
+
+def test_daemons_and_those_that_ignore_sigterm_are_stopped(servers):
+    command = servers("(setsid sh -c 'trap \"\" TERM; while :; do sleep 1; done' &) ; sleep 1000")
+    wait_until(lambda: len(list(guard.marked(str(command.folder)))) >= 3)
+    command.stop()
+    assert not list(guard.marked(str(command.folder)))
+
+
+def test_the_log_is_bounded(servers):
+    program = "import sys; [sys.stdout.write('x' * 999999 + chr(10)) for _ in range(200)]; print('the end')"
+    command = servers(f'{sys.executable} -c "{program}"')
+    _, lines = ended(command)
+    assert lines[-1] == "| the end"
+    files = list(command.folder.iterdir())
+    assert sum(path.stat().st_size for path in files) <= 2 * guard.MOST_BYTES
+    assert {path.name for path in files} == {"server.log", "server.log.1"}
+
+
+def test_what_a_killed_campaign_left_is_stopped_by_the_next(servers, tmp_path):
+    folder = tmp_path / "campaign"
+    left = subprocess.Popen(["sleep", "1000"], env=os.environ | {guard.MARK: str(folder)})
+    command = servers("sleep 1000")
+    assert left.wait() == -signal.SIGTERM
+    assert command.process.poll() is None
+
+
+def test_the_command_ends_with_the_campaign(tmp_path):
+    program = (
+        "from pathlib import Path; from harness.campaign.servers import ServerCommand; "
+        "from harness.campaign.campaign_file import Servers; import time; "
+        f"ServerCommand(Path({str(tmp_path)!r}), Path('.')).use(Servers(command='sleep 1000')); "
+        "print('started', flush=True); time.sleep(1000)"
+    )
+    campaign = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+    assert campaign.stdout is not None
+    assert campaign.stdout.readline() == b"started\n"
+    wait_until(lambda: list(guard.marked(str(tmp_path))))
+    campaign.kill()
+    campaign.wait()
+    wait_until(lambda: not list(guard.marked(str(tmp_path))))
