@@ -17,6 +17,7 @@ from harness.config.run_options import (
     ClientOptions,
     mlperf_conf_flag,
     parsed,
+    restart_flag,
     scenario_flag,
     user_conf_flag,
 )
@@ -44,6 +45,7 @@ _SEARCH_GROUPS = {
         "start_qps",
         "ladder_seconds",
         "resume",
+        "restart",
     ),
     "settings": SETTINGS,
     "server": SERVER,
@@ -153,7 +155,12 @@ class SearchOptions(PeakOptions):
         type=duration_s,
         metavar="S",
     )
-    resume: bool = flag("resume the search in the output folder; its measurements are used", default=False)
+    resume: bool = flag(
+        "fail where the output folder holds no search with the same settings; without the flag such a search "
+        "is continued, too, and any other begins anew",
+        default=False,
+    )
+    restart: bool = restart_flag("search")
     mlperf_conf: Path | None = mlperf_conf_flag()
     user_conf: Path = user_conf_flag()
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from harness.cli.flags import add_groups, flag, options, read
 from harness.cli.parser import SIGNAL_CODES, Parser, Synonym
 from harness.config.choices import OUTPUT_DIR
-from harness.config.run_options import FAILURES, GENERATION, SERVER, ClientOptions, parsed
+from harness.config.run_options import FAILURES, GENERATION, SERVER, ClientOptions, parsed, restart_flag
 
 _SYNONYMS = {
     "--dataset-path": Synonym("--input-file"),
@@ -15,7 +15,7 @@ _SYNONYMS = {
 _NEEDLESS = {"--async": "requests are always in flight side by side"}
 _GROUPS = {
     "rows": ("benchmark", "round", "input_file", "num_samples", "skip_samples"),
-    "output": ("output_file", "output_dir", "resume", "tokenizer"),
+    "output": ("output_file", "output_dir", "resume", "restart", "tokenizer"),
     "generation": GENERATION,
     "server": SERVER,
     "deadlines and failures": FAILURES,
@@ -39,8 +39,11 @@ class EvalOptions(ClientOptions):
         "used without --output-file (default: %(default)s)", default=OUTPUT_DIR, metavar="DIR"
     )
     resume: bool = flag(
-        "resume the run of --output-file; only rows without an answer are sent", default=False
+        "fail where no run of the file with the same settings is to be continued; without the flag such a "
+        "run is continued, too",
+        default=False,
     )
+    restart: bool = restart_flag("run")
     tokenizer: str | None = flag(
         "tokenizer.json or folder of the model, for the text of the answers (default: the benchmark's, "
         "built in, beside the dataset or from the Hugging Face cache; without one the ids alone are written)",
