@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from harness.batch.batch_options import build_parser as batch_parser  # noqa: E402
+from harness.campaign.campaign_options import build_parser as campaign_parser  # noqa: E402
 from harness.cli.door import VERBS, Verb  # noqa: E402
 from harness.compliance.compliance_options import build_run_parser, build_verify_parser  # noqa: E402
 from harness.config.run_options import build_parser as run_parser  # noqa: E402
@@ -27,6 +28,7 @@ from harness.submission.submission_options import build_parser as submission_par
 PAGE = ROOT / "docs/reference/cli.md"
 MARK = "<!-- below: written by scripts/write_cli_reference.py -->"
 _PARSERS = {
+    "harness.campaign": campaign_parser,
     "run_mlperf.py": run_parser,
     "eval_mlperf_accuracy.py": grading_parser,
     "run_compliance.py": build_run_parser,

@@ -18,6 +18,7 @@ from harness.config.run_options import (
     backend_flag,
     ca_file_flag,
     parsed,
+    restart_flag,
     server_url_flag,
 )
 
@@ -100,8 +101,11 @@ class BatchOptions(ClientOptions):
         "token ids of the answers, a line each, in the order of the prompts", "--output", "-o", metavar="FILE"
     )
     resume: bool = flag(
-        "resume the batch of --output; only prompts without an answer are sent", default=False
+        "fail where no run of the file with the same settings is to be continued; without the flag such a "
+        "run is continued, too",
+        default=False,
     )
+    restart: bool = restart_flag("run")
     model: str = _model_flag()
     positions: int = _positions_flag()
     temperature: float = _temperature_flag()
@@ -233,7 +237,7 @@ def build_parser() -> Parser:
         return added
 
     groups = {
-        "files": ("input_file", "output", "resume"),
+        "files": ("input_file", "output", "resume", "restart"),
         "generation": _GENERATION,
         "server": SERVER,
         "deadlines and failures": FAILURES,

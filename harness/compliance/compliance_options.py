@@ -129,7 +129,7 @@ def build_run_parser() -> Parser:
     )
     workload = parser.add_argument_group("workload")
     add_flags(workload, ComplianceOptions, ("tests",))
-    add_flags(workload, RunOptions, ("scenario", "benchmark", "round"))
+    add_flags(workload, RunOptions, ("scenario", "benchmark", "round", "restart"))
     add_flags(workload, ComplianceOptions, ("input_files", *_VERIFICATION))
     add_flags(workload, RunOptions, SETTINGS)
     add_groups(parser, _RunOfTest, _RUN_GROUPS)

@@ -17,6 +17,7 @@ from harness.config.run_options import (
     ClientOptions,
     mlperf_conf_flag,
     parsed,
+    restart_flag,
     results_flag,
     scenario_flag,
     user_conf_flag,
@@ -50,6 +51,7 @@ _SEARCH_GROUPS = {
         "start_qps",
         "ladder_seconds",
         "resume",
+        "restart",
     ),
     "settings": SETTINGS,
     "server": _SERVER,
@@ -149,7 +151,12 @@ class SearchOptions(PeakOptions):
         type=duration,
         metavar="TIME",
     )
-    resume: bool = flag("resume the search in the output folder; its measurements are used", default=False)
+    resume: bool = flag(
+        "fail where the output folder holds no search with the same settings; without the flag such a search "
+        "is continued, too, and any other begins anew",
+        default=False,
+    )
+    restart: bool = restart_flag("search")
     mlperf_conf: Path | None = mlperf_conf_flag()
     user_conf: Path = user_conf_flag()
 

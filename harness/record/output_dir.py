@@ -153,9 +153,14 @@ def aside_of(log_dir: Path) -> Path | None:
 def _aside(log_dir: Path) -> Path | None:
     if not log_dir.is_dir() or all(entry.name == _RESERVE for entry in log_dir.iterdir()):
         return None  # a run that was killed before its first record has only reserved its space
-    stamp = datetime.fromtimestamp(log_dir.stat().st_mtime, UTC).strftime("%Y%m%d-%H%M%S")
-    aside, number = log_dir.with_name(f"{log_dir.name}.{stamp}"), 1
+    return aside_name(log_dir)
+
+
+def aside_name(path: Path) -> Path:
+    """A free name beside a file or folder, with the time of its last change. Raises OSError."""
+    stamp = datetime.fromtimestamp(path.stat().st_mtime, UTC).strftime("%Y%m%d-%H%M%S")
+    aside, number = path.with_name(f"{path.name}.{stamp}"), 1
     while aside.exists():
         number += 1
-        aside = log_dir.with_name(f"{log_dir.name}.{stamp}-{number}")
+        aside = path.with_name(f"{path.name}.{stamp}-{number}")
     return aside

@@ -9,20 +9,27 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
 from harness.config.generation import SamplingParameters
+from harness.config.plans import ClientPlan
 from harness.errors import ConfigError
 from harness.files import JOURNAL_DIR, atomic_write
 from harness.record.answer_log import SavedAnswer
 from harness.record.journal import lost_rows, read_journal
 from harness.record.outcome import FailureKind
+from harness.record.output_dir import aside_name
+from harness.record.repeated import FirstLine, moment
 from harness.record.resume import ATTEMPT, differences, saved_answers
 
 _SETTINGS, _LOCK = "settings.json", "lock"
 _MAY_CHANGE = ("backend", "version")
+_ANOTHER = "give the same arguments and servers as before, another output file, or --restart to begin anew"
 
 
 class EvalSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,15 +49,70 @@ class EvalSettings(msgspec.Struct, frozen=True, kw_only=True):
     version: str | None = None
 
 
-def require_new(output: Path, folder: Path) -> None:
-    """Raise ConfigError where a run without --resume would overwrite something."""
-    if (folder / _SETTINGS).exists():
+@dataclass(frozen=True, slots=True)
+class EarlierRows:
+    """What earlier runs of the same file have left, and what the repeated command makes of it."""
+
+    course: Literal["continue", "anew"]
+    first_line: str
+
+
+def earlier_rows(output: Path, folder: Path, now: EvalSettings, client: ClientPlan) -> EarlierRows | None:
+    """What lies there before a server is asked; ``now`` without the model takes that of the earlier run.
+
+    Raises ConfigError where --resume finds nothing to resume, where answers lie without their settings, and
+    where a complete file would be replaced.
+    """
+    before = None if client.restart else read_settings(folder)
+    if client.resume and before is None:
         raise ConfigError(
-            f"{folder} keeps the answers of an earlier run: add --resume to send the remaining rows only, "
-            "or remove the folder"
+            f"--resume: {folder} holds no run to resume; check the name of the output file, or omit --resume"
         )
+    if before is None:
+        return _without_settings(output, folder, client)
+    first_line = FirstLine(client.dry_run)
+    kept = f"{len(answers(folder, before.samples))} of {before.samples} rows are answered"
+    earlier = f"the run of {moment(_written_at(folder))}"
+    if not (found := decisive_differences(before, _served_as(before, now))):
+        return EarlierRows("continue", first_line.continues(earlier, kept))
+    if client.resume:
+        raise ConfigError(f"--resume: {folder} holds a run with {found}; {_ANOTHER}")
+    return _anew(output, folder, client, f"as the earlier run has {found}", f"{earlier} ({kept})")
+
+
+def _without_settings(output: Path, folder: Path, client: ClientPlan) -> EarlierRows | None:
+    """The run begins anew. Raises ConfigError where it would replace a complete file."""
+    if not folder.exists():
+        if output.exists():
+            raise ConfigError(f"{output}: the file exists; choose another output file, or remove it")
+        return None
+    return _anew(output, folder, client, "as asked for" if client.restart else "", f"what {folder} holds")
+
+
+def _anew(output: Path, folder: Path, client: ClientPlan, why: str, earlier: str) -> EarlierRows:
+    goes = aside_name(folder)
     if output.exists():
-        raise ConfigError(f"{output}: the file exists; choose another output file, or remove it")
+        earlier += f" with its file {output.name}"
+    return EarlierRows("anew", FirstLine(client.dry_run).anew(why, earlier, goes))
+
+
+def _written_at(folder: Path) -> datetime:
+    return datetime.fromtimestamp((folder / _SETTINGS).stat().st_mtime, UTC)
+
+
+def _served_as(before: EvalSettings, now: EvalSettings) -> EvalSettings:
+    """``now`` with the servers' part of an earlier run: it is compared once the servers are known."""
+    part = {name: getattr(before, name) for name in (*_MAY_CHANGE, "model", "weight_version")}
+    return msgspec.structs.replace(now, **part)
+
+
+def move_aside(output: Path, folder: Path) -> None:
+    """Move what an earlier run has left, its file into its folder. Raises ConfigError for one at work."""
+    with locked(folder):
+        aside = aside_name(folder)
+        if output.exists():
+            output.rename(folder / output.name)
+        folder.rename(aside)
 
 
 def require_writable(output: Path) -> None:
@@ -82,40 +144,47 @@ def locked(folder: Path) -> Iterator[None]:
         os.close(lock)
 
 
-def read_settings(folder: Path) -> EvalSettings:
-    """The settings of the run to resume. Raises ConfigError."""
+def read_settings(folder: Path) -> EvalSettings | None:
+    """The settings of the run to resume; None where there is none. Raises ConfigError for damaged ones."""
     path = folder / _SETTINGS
     try:
         return msgspec.json.decode(path.read_bytes(), type=EvalSettings)
     except FileNotFoundError:
-        raise ConfigError(
-            f"--resume: {folder} holds no run to resume; check the name of the output file, or omit --resume"
-        ) from None
+        return None
     except (OSError, msgspec.DecodeError) as error:
-        raise ConfigError(f"--resume: {path} cannot be read: {error}; start again without it") from None
+        raise ConfigError(
+            f"{path} cannot be read: {error}; restore it, or add --restart, which moves {folder} aside"
+        ) from None
 
 
 def write_settings(folder: Path, settings: EvalSettings) -> None:
-    """Keep them for a later --resume. Raises OSError."""
+    """Keep them for a repeated command. Raises OSError."""
     with atomic_write(folder / _SETTINGS) as file:
         file.write(msgspec.json.format(msgspec.json.encode(settings)))
 
 
+def decisive_differences(earlier: EvalSettings, now: EvalSettings) -> str:
+    """The differences of prompts, model or parameters; "" for none."""
+    found = _differences(earlier, now)
+    return "; ".join(text for name, texts in found.items() if name not in _MAY_CHANGE for text in texts)
+
+
 def check_same(folder: Path, earlier: EvalSettings, now: EvalSettings) -> list[str]:
     """Raise ConfigError if dataset, model or settings differ from those of the run; returns warnings."""
+    if decisive := decisive_differences(earlier, now):
+        raise ConfigError(f"{folder} holds a run with {decisive}; {_ANOTHER}")
+    found = _differences(earlier, now)
+    return [f"earlier answers are of {text}" for name in _MAY_CHANGE for text in found[name]]
+
+
+def _differences(earlier: EvalSettings, now: EvalSettings) -> dict[str, list[str]]:
     before, after = (msgspec.to_builtins(one) for one in (earlier, now))
     found = {
         name: list(differences(name, before[name], after[name])) for name in EvalSettings.__struct_fields__
     }
     if None in (earlier.weight_version, now.weight_version):  # not named, or by an earlier version of this
         found.pop("weight_version")
-    decisive = [text for name, texts in found.items() if name not in _MAY_CHANGE for text in texts]
-    if decisive:
-        raise ConfigError(
-            f"--resume: {folder} holds a run with {'; '.join(decisive)}; give the same arguments as before, "
-            "or start again with another output file"
-        )
-    return [f"--resume: earlier answers are of {text}" for name in _MAY_CHANGE for text in found[name]]
+    return found
 
 
 def next_attempt(folder: Path) -> Path:

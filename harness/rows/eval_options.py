@@ -6,13 +6,21 @@ from harness.cli.door import called
 from harness.cli.flags import add_groups, flag, options, read
 from harness.cli.parser import SIGNAL_CODES, Parser, Synonym
 from harness.config.other_flags import ELSEWHERE, SYNONYMS
-from harness.config.run_options import FAILURES, GENERATION, SERVER, ClientOptions, parsed, results_flag
+from harness.config.run_options import (
+    FAILURES,
+    GENERATION,
+    SERVER,
+    ClientOptions,
+    parsed,
+    restart_flag,
+    results_flag,
+)
 
 _SYNONYMS = SYNONYMS | {"--total-sample-count": Synonym("--max-samples")}
 _NEEDLESS = {"--async": "requests are always in flight side by side"}
 _GROUPS = {
     "rows": ("benchmark", "round", "input_file", "max_samples", "skip_samples"),
-    "output": ("output_file", "output_dir", "resume", "tokenizer"),
+    "output": ("output_file", "output_dir", "resume", "restart", "tokenizer"),
     "generation": GENERATION,
     "server": SERVER,
     "deadlines and failures": FAILURES,
@@ -38,7 +46,12 @@ class EvalOptions(ClientOptions):
         metavar="FILE",
     )
     output_dir: Path = results_flag("used without --output")
-    resume: bool = flag("resume the run of --output; only rows without an answer are sent", default=False)
+    resume: bool = flag(
+        "fail where no run of the file with the same settings is to be continued; without the flag such a "
+        "run is continued, too",
+        default=False,
+    )
+    restart: bool = restart_flag("run")
     tokenizer: str | None = flag(
         "tokenizer.json or folder of the model, for the text of the answers (default: the benchmark's, "
         "built in, beside the dataset or from the Hugging Face cache; without one the ids alone are written)",

@@ -1,5 +1,6 @@
 """The plan of run_eval.py: the accuracy run's parameters for some rows of a dataset, and where they go."""
 
+import re
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -47,8 +48,6 @@ def resolve_eval_plan(options: EvalOptions) -> EvalPlan:
     ):
         if value is not None and value < least:
             raise ConfigError(f"{flag} is {value}, expected at least {least}")
-    if options.resume and options.output_file is None:
-        raise ConfigError("--resume needs --output, the file of the run to resume")
     benchmark = load_benchmark(options.benchmark, options.round)
     official = official_parameters(benchmark, accuracy=True)
     generation = resolve_generation(options, official, timed=False)
@@ -79,7 +78,14 @@ def run_folder(output: Path) -> Path:
 
 
 def _default_output(options: EvalOptions) -> Path:
-    """``mlperf_results/run_eval/NAME_YYYYmmdd_HHMMSS`` in the format of the input, parquet for JSON."""
-    source = options.input_file
+    """``mlperf_results/run_eval/NAME_YYYYmmdd_HHMMSS`` in the format of the input, parquet for JSON.
+
+    The newest file that an earlier run of the same input has not completed comes before a new one.
+    """
+    source, folder = options.input_file, options.output_dir / _FOLDER
     suffix = PICKLE_SUFFIXES[0] if source.suffix.lower() in PICKLE_SUFFIXES else PARQUET_SUFFIXES[0]
-    return options.output_dir / _FOLDER / f"{source.stem}_{datetime.now():%Y%m%d_%H%M%S}{suffix}"
+    name = re.compile(rf"{re.escape(source.stem)}_[0-9]{{8}}_[0-9]{{6}}{re.escape(suffix + _RUN)}")
+    begun = sorted(path.name for path in folder.glob(f"*{_RUN}") if name.fullmatch(path.name))
+    if begun and not options.restart:
+        return folder / begun[-1].removesuffix(_RUN)
+    return folder / f"{source.stem}_{datetime.now():%Y%m%d_%H%M%S}{suffix}"

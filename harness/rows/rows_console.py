@@ -38,6 +38,10 @@ class RowsConsole(ABC):
     def lines(self, result: EvalResult) -> list[str]:
         """The result of a run that sent its rows."""
 
+    def earlier(self, first_line: str) -> None:
+        """What an earlier run has left: the first line of the output."""
+        show(first_line)
+
     def plan(
         self, plan: EvalPlan, samples: int, kept: int, servers: Sequence[ServerInfo], warnings: Sequence[str]
     ) -> None:
@@ -48,7 +52,6 @@ class RowsConsole(ABC):
             f"answers   {answers}",
             *labelled("server", server_lines(servers, served_by)),
             f"output    {plan.output}",
-            *([f"resuming  {kept} of {samples} {self.ROWS} are answered already"] if kept else []),
             *labelled("WARNING", warnings),
         ]
         show(*lines)

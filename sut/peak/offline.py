@@ -93,6 +93,7 @@ def _unused(options: SearchOptions) -> Iterator[str]:
         ("--start-qps", options.start_qps != default.start_qps),
         ("--ladder-seconds", options.ladder_seconds != default.ladder_seconds),
         ("--resume", options.resume),
+        ("--restart", options.restart),
     ):
         if is_given:
             yield flag

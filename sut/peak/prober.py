@@ -96,7 +96,7 @@ class RunProber:
     def _opened(self, concurrency: int) -> "_Session":
         self._await_idle()
         most = max(concurrency, self.most_in_flight)
-        options = replace(self.options, resume=False)
+        options = replace(self.options, resume=False, restart=False)
         folder = self.folder / LADDER_FOLDER / f"{concurrency:06d}"
         plan = LadderPlan(
             client=ladder_client(options, options.scenario, folder),
@@ -184,7 +184,9 @@ def search_run(
 ) -> RunPlan:
     """The plan of an ordinary run with the search's flags. Raises ConfigError."""
     test = LoadGenOptions(scenario=options.scenario, user_conf=user_conf, mlperf_conf=options.mlperf_conf)
-    return resolve_test(replace(options, output_dir=output_dir, resume=False, dry_run=dry_run), test)
+    return resolve_test(
+        replace(options, output_dir=output_dir, resume=False, restart=False, dry_run=dry_run), test
+    )
 
 
 def interruption(name: str) -> InterruptedRun:

@@ -11,6 +11,7 @@ import msgspec
 
 from harness.analysis.early_stopping import least_queries
 from harness.cli.signals import InterruptedRun, interruptible, uninterrupted
+from harness.config.plans import ClientPlan
 from harness.errors import ConfigError, HarnessError, explained
 from harness.peak.ladder.ladder_plan import FOLDER, check_seconds
 from harness.peak.ladder.steps import Step
@@ -19,10 +20,10 @@ from harness.peak.search.conclusion import Conclusion, conclude
 from harness.peak.search.policy import Action, Ended, History, Policy, SearchSettings, search
 from harness.peak.search.probe import Probe
 from harness.peak.search.schedule import Schedule
-from harness.peak.search.search_state import SearchState, check_same, identity_of, read_state
+from harness.peak.search.search_state import EarlierSearch, SearchState, earlier_search, identity_of
 from harness.progress.progress_files import ProgressLine
 from harness.progress.progress_line import ProgressSnapshot
-from harness.record.output_dir import locked, move_aside_existing
+from harness.record.output_dir import check_free, locked, move_aside_existing
 from harness.record.run_record import RunRecord
 from harness.record.settled import running_limit
 from harness.text import duration
@@ -39,6 +40,9 @@ log = logging.getLogger("mlperf")
 
 class SearchWatcher(Protocol):
     """Receives the progress of a search."""
+
+    def earlier(self, found: EarlierSearch) -> None:
+        """Called first, where the folder holds a search."""
 
     def plan(self, record: RunRecord) -> None:
         """Everything is checked, nothing was sent yet."""
@@ -75,23 +79,35 @@ def find_peak(
 ) -> Searched | None:
     """Search; None after a dry run. Raises HarnessError for whatever keeps it from starting.
 
-    A search that has started returns its measurements, whatever ends it. ``on_line`` gets each line of the
-    runs' progress.jsonl.
+    A search with the same settings is continued, one that has found its rate is complete. A search that has
+    started returns its measurements, whatever ends it. ``on_line`` gets each line of progress.jsonl of its
+    runs.
     """
     folder = options.output_dir.absolute() / FOLDER / options.scenario / _SEARCH
     check_seconds("--ladder-seconds", options.ladder_seconds)
     with interruptible():
         plan = search_run(options, folder, options.user_conf, dry_run=True)
         base = run(plan, rate_follows=True)
-        watcher.plan(base)
         settings = search_settings(options, base)
+        begun = _begun(base, settings)
+        earlier = earlier_search(folder, begun, _asked(options, base))
+        if earlier is not None:
+            check_free(folder)
+            watcher.earlier(earlier)
+        if earlier is not None and earlier.course == "complete" and earlier.state is not None:
+            return Searched(folder, earlier.state)
+        watcher.plan(base)
         _check_queries(settings, base)
-        if not options.resume:
+        if earlier is None or earlier.state is None:
             _check_budget(settings, base)
         if options.dry_run:
             return None
         with locked(folder):
-            state = _begun(options, folder, base, settings)
+            if earlier_search(folder, begun, _asked(options, base)) != earlier:
+                raise ConfigError(
+                    f"another search has written to {folder} since this one began; repeat the command"
+                )
+            state = _kept(folder, begun, earlier)
             return _search(options, folder, base, settings, state, watcher, on_line)
 
 
@@ -154,24 +170,28 @@ def _check_budget(settings: SearchSettings, base: RunRecord) -> None:
         )
 
 
-def _begun(options: SearchOptions, folder: Path, base: RunRecord, settings: SearchSettings) -> SearchState:
-    """The state to begin with: an empty one, or the one that is resumed. Raises ConfigError."""
-    identity = identity_of(base)
-    state = SearchState(
-        identity=identity,
+def _begun(base: RunRecord, settings: SearchSettings) -> SearchState:
+    """A search that has measured nothing."""
+    return SearchState(
+        identity=identity_of(base),
         limits_ns=base.limits_ns,
         tolerance=settings.tolerance,
         budget_s=settings.budget_s,
     )
-    if options.resume:
-        before = read_state(folder)
-        check_same(folder, before.identity, identity)
-        log.info(
-            "resuming: %d steps and %d runs are measured",
-            len(before.history.steps),
-            len(before.history.probes),
-        )
-        state = msgspec.structs.replace(state, history=before.history)
+
+
+def _asked(options: SearchOptions, base: RunRecord) -> ClientPlan:
+    """The client's plan with the flags that concern the search, which its runs do not have."""
+    return msgspec.structs.replace(
+        base.plan.client, resume=options.resume, restart=options.restart, dry_run=options.dry_run
+    )
+
+
+def _kept(folder: Path, begun: SearchState, earlier: EarlierSearch | None) -> SearchState:
+    """The state to begin with, on disk: with the measurements of the search that is continued."""
+    state = begun
+    if earlier is not None and earlier.state is not None:
+        state = msgspec.structs.replace(begun, history=earlier.state.history)
     elif aside := move_aside_existing(folder):
         log.info("the earlier search is now in %s", aside)
     state.write(folder)

@@ -12,6 +12,7 @@ from harness.analysis.finish_run import Observations
 from harness.api_key import api_key
 from harness.cli.signals import interruptible
 from harness.dataset.samples import SampleSet
+from harness.errors import ConfigError
 from harness.files import JOURNAL_DIR
 from harness.progress.progress_files import ProgressLine
 from harness.progress.progress_line import ProgressSnapshot
@@ -20,7 +21,7 @@ from harness.record.journal import read_journal
 from harness.record.server_changes import counted_changes
 from harness.record.settled import ServerInfo
 from harness.rows import attempts
-from harness.rows.attempts import EvalSettings
+from harness.rows.attempts import EarlierRows, EvalSettings
 from harness.rows.eval_plan import EvalPlan
 from harness.rows.eval_result import EvalResult
 from sut.drive import DrivenRun, ended, preflight, servers_of
@@ -34,6 +35,9 @@ from sut.supervisor.session import QuerySession
 
 class RowsWatcher(Protocol):
     """Receives the progress of a run."""
+
+    def earlier(self, first_line: str) -> None:
+        """Called first, where an earlier run has left something."""
 
     def plan(
         self, plan: EvalPlan, samples: int, kept: int, servers: Sequence[ServerInfo], warnings: Sequence[str]
@@ -66,6 +70,12 @@ class _Rows:
 
     samples: SampleSet
     kept: Mapping[int, SavedAnswer]
+    earlier: EarlierRows | None
+
+    @property
+    def is_continued(self) -> bool:
+        """Whether they are the rows of an earlier run."""
+        return self.earlier is not None and self.earlier.course == "continue"
 
     @property
     def left(self) -> list[int]:
@@ -86,6 +96,8 @@ def run_rows(
     Raises HarnessError where the run cannot start.
     """
     rows = _read(plan, files)
+    if rows.earlier is not None:
+        watcher.earlier(rows.earlier.first_line)
     warnings = (*plan.client.warnings, *plan.client.deviations, *files.warnings())
     if rows.left:
         result, settings = _send(plan, rows, warnings, watcher, on_line)
@@ -116,21 +128,22 @@ def _read(plan: EvalPlan, files: RowFiles) -> _Rows:
     """Check all that can be checked without a server. Raises ConfigError and DatasetError."""
     samples = files.read()
     attempts.require_writable(plan.output)
-    kept: Mapping[int, SavedAnswer] = {}
-    if plan.client.resume:
-        attempts.read_settings(plan.folder)
-        kept = attempts.answers(plan.folder, len(samples))
-    else:
-        attempts.require_new(plan.output, plan.folder)
-    return _Rows(samples, kept)
+    earlier = _earlier(plan, samples)
+    if earlier is None or earlier.course == "anew":
+        return _Rows(samples, {}, earlier)
+    return _Rows(samples, attempts.answers(plan.folder, len(samples)), earlier)
 
 
-def _check_unfinished(plan: EvalPlan) -> None:
+def _earlier(plan: EvalPlan, samples: SampleSet) -> EarlierRows | None:
+    return attempts.earlier_rows(plan.output, plan.folder, _settings(plan, samples, None), plan.client)
+
+
+def _check_unfinished(plan: EvalPlan, rows: _Rows) -> None:
     """Raise ConfigError if another run has written the file since ``_read``."""
-    if plan.client.resume:
-        attempts.read_settings(plan.folder)
-    else:
-        attempts.require_new(plan.output, plan.folder)
+    if _earlier(plan, rows.samples) != rows.earlier:
+        raise ConfigError(f"another run has written {plan.output} since this one began; repeat the command")
+    if rows.earlier is not None and not rows.is_continued:
+        attempts.move_aside(plan.output, plan.folder)
 
 
 def _send(
@@ -155,7 +168,7 @@ def _send(
         began = time.monotonic()
         prepared, destination, more = preflight(prepared)
         warm_up_s = time.monotonic() - began
-        _check_unfinished(plan)  # the server may have taken minutes for the trial request
+        _check_unfinished(plan, rows)  # the server may have taken minutes for the trial request
         with attempts.locked(plan.folder):
             attempts.write_settings(plan.folder, settings)
             attempt = attempts.next_attempt(plan.folder)
@@ -180,7 +193,11 @@ def _send(
 
 def _ended_with(plan: EvalPlan, rows: _Rows, attempt: Path, seen: Observations) -> EvalResult:
     changes = counted_changes(read_journal(attempt / JOURNAL_DIR).rows, seen.changes)
-    in_doubt = (f"{change.doubt}, then --resume sends them again" for change in changes if change.answers)
+    in_doubt = (
+        f"{change.doubt}, then repeat the command, which sends them again"
+        for change in changes
+        if change.answers
+    )
     return EvalResult(
         plan=plan,
         samples=len(rows.samples),
@@ -199,18 +216,21 @@ def _same_run(plan: EvalPlan, rows: _Rows, server: ServerInfo | None) -> tuple[E
 
     ``server`` None: no row is left to send, and the model is the one that answered.
     """
+    earlier = attempts.read_settings(plan.folder) if rows.is_continued else None
+    settings = _settings(plan, rows.samples, server or earlier)
+    return settings, () if earlier is None else attempts.check_same(plan.folder, earlier, settings)
+
+
+def _settings(plan: EvalPlan, samples: SampleSet, known: ServerInfo | EvalSettings | None) -> EvalSettings:
     client = plan.client
-    earlier = attempts.read_settings(plan.folder) if client.resume else None
-    known = server or earlier
-    settings = EvalSettings(
+    return EvalSettings(
         benchmark=client.benchmark.name,
-        dataset_sha256=rows.samples.sha256,
+        dataset_sha256=samples.sha256,
         skip=plan.skip,
-        samples=len(rows.samples),
+        samples=len(samples),
         parameters=client.parameters,
         backend=client.backend,
         model=known.model if known else None,
         weight_version=known.weight_version if known else None,
         version=known.version if known else None,
     )
-    return settings, () if earlier is None else attempts.check_same(plan.folder, earlier, settings)

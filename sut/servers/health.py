@@ -303,7 +303,9 @@ def check_same_servers(before: Sequence[ServerInfo], now: Sequence[ServerInfo]) 
         was, is_now = differing(one, other)
         if was:
             change = ServerChange(url=other.url, replica=0, was=was, now=is_now, right_until_ns=0)
-            raise ServerError(f"{change.reason}; start it as it was, then --resume measures the rest")
+            raise ServerError(
+                f"{change.reason}; start it as it was and repeat the command, which measures the rest"
+            )
 
 
 def _refusal(change: ServerChange) -> str:

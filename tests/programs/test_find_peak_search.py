@@ -78,9 +78,10 @@ def test_a_killed_search_resumes(tmp_path):
         process.communicate(timeout=60)
         before = read_state(tmp_path / FOLDER)
         assert before.conclusion is None
-        stdout, stderr = ended(start([*words, "--resume", "--budget", str(SECONDS + 1)]))
+        stdout, stderr = ended(start([*words, "--budget", str(SECONDS + 1)]))
     state = read_state(tmp_path / FOLDER)
     assert state.history == before.history, stderr
+    assert stdout.startswith("continues the search of ") and "1 run" in stdout.splitlines()[0]
     (probe,) = state.history.probes
     assert (probe.rate, probe.verdict, probe.queries % 12) == (RATE, "VALID", 0)
     found = state.conclusion
@@ -106,7 +107,7 @@ def test_a_run_that_lost_a_process_is_measured_again(tmp_path, child):
         spawned(process)[child].kill()
         stdout, stderr = ended(process)
         assert process.returncode == 4, stdout + stderr
-        assert "killed by SIGKILL" in stderr.splitlines()[-1] and "--resume" in stdout
+        assert "killed by SIGKILL" in stderr.splitlines()[-1] and "repeat the command" in stdout
         assert read_state(tmp_path / FOLDER).history.probes == ()
         again = start([*words, "--resume", "--budget", str(2 * SECONDS + 1)])
         stdout, stderr = ended(again)
@@ -126,9 +127,9 @@ def test_a_step_that_lost_a_worker_is_measured_again(tmp_path):
         assert process.returncode == 4, stdout + stderr
         # Whose end is seen first, the worker's or that of the process that has lost it, is chance.
         assert re.search("killed by SIGKILL|no worker process is left", stderr.splitlines()[-1])
-        assert "--resume" in stdout
+        assert "repeat the command" in stdout
         assert read_state(tmp_path / FOLDER).history == History()
-        again = start([*words, "--resume"])
+        again = start(words)
         wait_until(lambda: read_state(tmp_path / FOLDER).history.steps)
         again.send_signal(signal.SIGINT)
         ended(again)
@@ -171,7 +172,7 @@ def test_a_signal_in_a_run_keeps_the_state(tmp_path):
     assert (state.conclusion.outcome, state.history.probes) == ("INTERRUPTED", ())
     record = json.loads((tmp_path / FOLDER / "probe-01/server/performance/run.json").read_text())
     assert record["verdict"]["result"] == "INTERRUPTED"
-    assert "search.json" in stdout and "--resume" in stdout
+    assert "search.json" in stdout and "repeat the command" in stdout
 
 
 @pytest.mark.engine

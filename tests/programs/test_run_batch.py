@@ -72,7 +72,7 @@ def test_ids_in_the_order_of_the_prompts_with_limits_that_count_them(backend, ba
 
 
 @ENGINE
-def test_failed_prompts_leave_no_file_and_are_sent_again_by_resume(batch, capfd):
+def test_failed_prompts_leave_no_file_and_are_sent_again(batch, capfd):
     """Also: answers that end without an end token are named."""
 
     def second(request):
@@ -85,14 +85,18 @@ def test_failed_prompts_leave_no_file_and_are_sent_again_by_resume(batch, capfd)
         assert re.search(r"line \d+ of the prompts: http_status", stdout)
         assert "--resume" in stdout.splitlines()[-1]
         assert left_behind(batch) == ["ids.txt.run", "input.txt"]
-        for other, part in ((("-n", 21), "dataset_sha256"), (("-t", 1), "temperature"), ((), "add --resume")):
-            more = ("--resume", *other) if other else ()
-            code, _, stderr = here(capfd, batch, "--server-url", stub.url, *more)
+        for other, part in ((("-n", 21), "dataset_sha256"), (("-t", 1), "temperature")):
+            code, _, stderr = here(capfd, batch, "--server-url", stub.url, "--resume", *other)
             assert (code, part in stderr) == (2, True), stderr
+            code, stdout, _ = here(capfd, batch, "--server-url", stub.url, "--dry-run", *other)
+            assert (code, stdout.split(",")[0]) == (0, "would begin anew")
+            assert part in stdout.splitlines()[0]
     with StubServer(tokens=3) as stub:
-        code, stdout, _ = here(capfd, batch, "--server-url", stub.url, "--resume")
+        code, stdout, _ = here(capfd, batch, "--server-url", stub.url)
         assert (code, f"{len(PROMPTS) - 1} answers are of earlier attempts" in stdout) == (0, True)
         assert [request.prompt_ids for request in stub.requests[1:]] == [failed]
+    assert stdout.startswith("continues the run of ")
+    assert f"{len(PROMPTS) - 1} of {len(PROMPTS)}" in stdout.splitlines()[0]
     assert written(batch) == [ids[:3] for ids in WANTED]
     assert "12 answers were stopped by the server and do not end with 199999 and 200002" in stdout
 

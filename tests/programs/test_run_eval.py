@@ -159,7 +159,7 @@ def test_the_embedded_engine_answers_and_its_table_is_scored_as_printed(
 
 
 @pytest.mark.parametrize("suffix", [".parquet", pytest.param(".pkl", marks=ENGINE)])
-def test_a_failed_row_is_in_the_file_and_is_sent_again_by_resume(suffix, tmp_path, capfd):
+def test_a_failed_row_is_in_the_file_and_is_sent_again(suffix, tmp_path, capfd):
     """Of a part of the dataset."""
     dataset, prompts = small_dataset(tmp_path)
     prompts = prompts[3:7]
@@ -174,9 +174,10 @@ def test_a_failed_row_is_in_the_file_and_is_sent_again_by_resume(suffix, tmp_pat
         code, said, _ = here(capfd, dataset, output, *words)
         assert code == 4
         assert "--resume" in said.splitlines()[-1]
-        assert "add --resume" in refuse(capfd, dataset, output, *words)
         changed = refuse(capfd, dataset, output, *words, "--resume", "--num-samples", 3)
         assert "samples 4, this one has 3" in changed
+        dry = here(capfd, dataset, output, *words, "--dry-run")[1]
+        assert dry.startswith("would continue") and "3 of 4 rows" in dry.splitlines()[0]
     table = open_table(output)
     assert list(map(list, table.column("input_tokens"))) == prompts
     failures = table.column("failure")
@@ -185,7 +186,7 @@ def test_a_failed_row_is_in_the_file_and_is_sent_again_by_resume(suffix, tmp_pat
     for name in COLUMNS[:3]:
         assert [value is None for value in table.column(name)] == [bool(failure) for failure in failures]
     with StubServer() as stub:
-        assert here(capfd, dataset, output, "--server-url", stub.url, *part, "--resume")[0] == 0
+        assert here(capfd, dataset, output, "--server-url", stub.url, *part)[0] == 0
         assert [request.prompt_ids for request in stub.requests[1:]] == [prompts[2]]
     assert answers(output) == wanted(prompts)
     assert left_behind(output) == [output.name]
@@ -240,7 +241,7 @@ def test_an_ended_run_is_resumed_without_sending_anything_twice(end, tmp_path, c
     assert end == "kill" or "--resume" in said.splitlines()[-1]
     assert not output.exists()
     with StubServer() as stub:
-        assert here(capfd, dataset, output, "--server-url", stub.url, "--resume", *limits)[0] == 0
+        assert here(capfd, dataset, output, "--server-url", stub.url, *limits)[0] == 0
         assert len(stub.requests) - 1 == 30 - 11
     assert answers(output) == wanted(prompts)
 
@@ -261,6 +262,35 @@ def test_a_run_killed_while_it_wrote_needs_no_server(tmp_path, capfd):
     output.unlink()
     with refused_url() as url:
         assert here(capfd, dataset, output, "--server-url", url, "--resume")[0] == 0
+    assert answers(output) == wanted(prompts)
+
+
+def test_other_rows_begin_anew_beside_the_earlier_ones(tmp_path, capfd):
+    dataset, prompts = small_dataset(tmp_path)
+    output = tmp_path / "out.parquet"
+    with StubServer(faults=lambda request: Fault.HTTP_500 if request.index == 1 else None) as stub:
+        assert here(capfd, dataset, output, "--server-url", stub.url)[0] == 4
+    with StubServer() as stub:
+        words = ("--server-url", stub.url, "--num-samples", 3)
+        code, stdout, _ = here(capfd, dataset, output, *words)
+    assert code == 0 and answers(output) == wanted(prompts[:3])
+    (aside,) = tmp_path.glob("out.parquet.run.*")
+    assert str(aside) in stdout.splitlines()[0] and "11 of 12 rows" in stdout.splitlines()[0]
+    assert len(open_table(aside / "out.parquet").column("failure")) == 12
+    assert len(read_saved_answers([aside / "attempt.1/journal"], 12)) == 11
+
+
+def test_a_file_that_was_named_by_the_time_is_continued(tmp_path, capfd, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    dataset, prompts = small_dataset(tmp_path)
+    words = ["--input-file", str(dataset), "--max-new-tokens", str(TOKENS), "--server-url"]
+    with StubServer(faults=lambda request: Fault.HTTP_500 if request.index == 1 else None) as stub:
+        assert main_here(capfd, program.main, [*words, stub.url])[0] == 4
+    (output,) = (tmp_path / "mlperf_results/run_eval").glob("*.parquet")
+    with StubServer() as stub:
+        code, stdout, _ = main_here(capfd, program.main, [*words, stub.url])
+        assert len(stub.requests) == 2
+    assert (code, stdout.split(" ")[0]) == (0, "continues")
     assert answers(output) == wanted(prompts)
 
 

@@ -11,7 +11,7 @@ from harness.peak.search.conclusion import Conclusion
 from harness.peak.search.offline_rate import OfflineRate
 from harness.peak.search.policy import Action, Ended, NextStep
 from harness.peak.search.probe import Probe
-from harness.peak.search.search_state import SEARCH_STATE, SearchState
+from harness.peak.search.search_state import SEARCH_STATE, EarlierSearch, SearchState
 from harness.progress.progress_line import ProgressPrinter, ProgressSnapshot
 from harness.record.run_record import RunRecord
 from harness.report.run_console import DRY_RUN, limits_text, render_plan
@@ -52,6 +52,10 @@ class SearchConsole:
         self.record = on_record
         self._progress = ProgressPrinter()
         self._steps = LadderConsole()
+
+    def earlier(self, found: EarlierSearch) -> None:
+        """What the folder holds: the first line of the output."""
+        show(found.first_line)
 
     def plan(self, record: RunRecord) -> None:
         """Everything is checked, nothing was sent yet."""
@@ -156,8 +160,8 @@ def result_lines(state: SearchState, folder: Path) -> Iterator[str]:
     if conclusion is not None:
         yield from conclusion_lines(conclusion, folder)
     if conclusion is not None and conclusion.outcome in ("INTERRUPTED", "ERROR", "BUDGET"):
-        larger = " and a larger --budget" if conclusion.outcome == "BUDGET" else ""
-        yield f"resume    repeat the command with --resume{larger}: what is measured is kept"
+        larger = " with a larger --budget" if conclusion.outcome == "BUDGET" else ""
+        yield f"resume    repeat the command{larger}: what is measured is kept"
     yield f"page      {folder / SEARCH_PAGE}"
     yield f"record    {folder / SEARCH_STATE}"
 

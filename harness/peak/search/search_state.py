@@ -1,19 +1,26 @@
-"""search.json: what a search has measured and found, written after each measurement; --resume reads it."""
+"""search.json: what a search has measured and found, written after each measurement, for the next command."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
+from harness.config.plans import ClientPlan
 from harness.errors import ConfigError
 from harness.files import atomic_write
 from harness.peak.search.conclusion import Conclusion
 from harness.peak.search.policy import History
+from harness.record.output_dir import aside_of
+from harness.record.repeated import FirstLine, moment
 from harness.record.run_record import RunRecord
+from harness.text import counted
 
 SEARCH_STATE = "search.json"
 SCHEMA = 1
+_CONCLUDED = ("FOUND", "AT_LEAST")
 _NAMED = 5  # A message names at most this number of differences.
 
 
@@ -49,18 +56,17 @@ class SearchState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_state(folder: Path) -> SearchState:
-    """The state in a folder. Raises ConfigError where there is none, or a damaged one."""
+    """The state in a folder. Raises FileNotFoundError where there is none, ConfigError for a damaged one."""
     path = folder / SEARCH_STATE
+    remedy = "restore it, or add --restart, which moves the search aside and begins anew"
     try:
         state = msgspec.json.decode(path.read_bytes(), type=SearchState)
     except FileNotFoundError:
-        raise ConfigError(f"--resume: there is no {path}; omit the flag to begin a search") from None
+        raise
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise ConfigError(
-            f"{path} is not the state of a search: {error}; omit --resume to begin a new one"
-        ) from None
+        raise ConfigError(f"{path} is not the state of a search: {error}; {remedy}") from None
     if state.schema != SCHEMA:
-        raise ConfigError(f"{path} has schema {state.schema}, this version reads {SCHEMA}")
+        raise ConfigError(f"{path} has schema {state.schema}, this version reads {SCHEMA}; {remedy}")
     probes = tuple(one for one in state.history.probes if one.verdict != "FAILED")
     return msgspec.structs.replace(state, history=History(state.history.steps, probes))
 
@@ -97,16 +103,64 @@ def identity_of(record: RunRecord) -> Identity:
     )
 
 
-def check_same(folder: Path, before: Identity, now: Identity) -> None:
-    """Raises ConfigError that names what has changed since the search began."""
+@dataclass(frozen=True, slots=True)
+class EarlierSearch:
+    """An earlier search in the folder, and what its command makes of it when it is repeated."""
+
+    course: Literal["continue", "complete", "anew"]
+    first_line: str
+    state: SearchState | None = None
+    """None where it begins anew"""
+
+
+def earlier_search(folder: Path, now: SearchState, client: ClientPlan) -> EarlierSearch | None:
+    """What the folder holds; ``now`` is the search that is asked for, with nothing measured.
+
+    Raises ConfigError for a damaged state, and where --resume finds no search to resume.
+    """
+    line = FirstLine(client.dry_run)
+    if (aside := aside_of(folder)) is None and not client.resume:
+        return None
+    try:
+        before = None if client.restart else read_state(folder)
+    except FileNotFoundError:
+        before = None
+    if before is None and client.resume:
+        raise ConfigError(f"--resume: there is no {folder / SEARCH_STATE}; omit the flag to begin a search")
+    if before is None:
+        why = "as asked for" if client.restart else ""
+        return EarlierSearch("anew", line.anew(why, f"what {folder} holds", aside or folder))
+    earlier = f"the search of {moment(written_at(folder))}"
+    steps, runs = before.history.steps, before.history.probes
+    measured = f"{counted(len(steps), 'step')} and {counted(len(runs), 'run')}"
+    if changed := other_settings(before.identity, now.identity):
+        if client.resume:
+            raise ConfigError(
+                f"--resume: the search in {folder} has other settings ({changed}); omit --resume to begin a "
+                "new one"
+            )
+        why = f"as the earlier search has other settings ({changed})"
+        return EarlierSearch("anew", line.anew(why, f"{earlier} ({measured})", aside or folder))
+    if _is_complete(before, now):
+        return EarlierSearch("complete", line.complete(f"{earlier}, {measured},", folder), before)
+    return EarlierSearch("continue", line.continues(earlier, f"{measured} are measured"), before)
+
+
+def written_at(folder: Path) -> datetime:
+    """The time of the last measurement."""
+    return datetime.fromtimestamp((folder / SEARCH_STATE).stat().st_mtime, UTC)
+
+
+def _is_complete(before: SearchState, now: SearchState) -> bool:
+    found = before.conclusion
+    return found is not None and found.outcome in _CONCLUDED and before.tolerance == now.tolerance
+
+
+def other_settings(before: Identity, now: Identity) -> str:
+    """What has changed since the search began; "" for nothing."""
     changed = list(_differences(msgspec.to_builtins(before), msgspec.to_builtins(now)))
-    if changed:
-        more = f"; and {len(changed) - _NAMED} more" if len(changed) > _NAMED else ""
-        details = "; ".join(changed[:_NAMED]) + more
-        raise ConfigError(
-            f"--resume: the search in {folder} has other settings ({details}); omit --resume to begin "
-            "a new one"
-        )
+    more = f"; and {len(changed) - _NAMED} more" if len(changed) > _NAMED else ""
+    return "; ".join(changed[:_NAMED]) + more
 
 
 def _differences(before: Any, now: Any, name: str = "") -> Iterator[str]:

@@ -284,5 +284,5 @@ def test_servers_are_watched_one_after_another(tmp_path):
 def test_the_servers_of_a_search_stay_the_same():
     servers = [facts("http://a", model="m"), facts("http://b", model="m")]
     check_same_servers(servers, servers)
-    with pytest.raises(ServerError, match=r"http://b: .*\bm\b.*\bother\b.*--resume"):
+    with pytest.raises(ServerError, match=r"http://b: .*\bm\b.*\bother\b.*repeat"):
         check_same_servers(servers, [servers[0], facts("http://b", model="other")])

@@ -1,5 +1,7 @@
 """What a search says of its measurements: limit, boundary, confirmations, and evidence against it."""
 
+import re
+
 import msgspec
 import pytest
 
@@ -9,9 +11,17 @@ from harness.peak.search.conclusion import Spread, conclude
 from harness.peak.search.policy import Ended, History, Policy
 from harness.peak.search.search_console import probe_cells
 from harness.peak.search.search_page import peak_page
-from harness.peak.search.search_state import Identity, SearchState, check_same, read_state
+from harness.peak.search.search_state import (
+    Identity,
+    SearchState,
+    earlier_search,
+    other_settings,
+    read_state,
+)
+from harness.record.output_dir import aside_of
 from harness.report.html.page import render
 from tests.harness.peak.search.searches import LIMITS_NS, probe, settings, step
+from tests.records import ENDED
 
 LADDER = tuple(step(n, 15 + 0.6 * n) for n in (16, 64, 128))
 MS = 1e6
@@ -147,27 +157,49 @@ def test_the_state_comes_back(tmp_path, state):
     assert read_state(tmp_path) == state
 
 
+def client(**flags):
+    return msgspec.structs.replace(ENDED.plan.client, **flags)
+
+
+def test_a_repeated_search_is_continued_until_it_has_found_its_rate(tmp_path, state):
+    asked = msgspec.structs.replace(state, history=History())
+    assert earlier_search(tmp_path / "none", asked, client()) is None
+    state.write(tmp_path)
+    found = earlier_search(tmp_path, asked, client())
+    assert (found.course, found.state) == ("continue", state)
+    assert found.first_line.startswith("continues ") and "2 runs" in found.first_line
+    concluded_at = msgspec.structs.replace(concluded(probe(20.0)), outcome="FOUND")
+    msgspec.structs.replace(state, conclusion=concluded_at).write(tmp_path)
+    assert earlier_search(tmp_path, asked, client()).course == "complete"
+    finer = msgspec.structs.replace(asked, tolerance=0.005)
+    assert earlier_search(tmp_path, finer, client()).course == "continue"
+    again = earlier_search(tmp_path, asked, client(restart=True))
+    assert again.course == "anew" and str(aside_of(tmp_path)) in again.first_line
+
+
 def test_another_search_is_not_resumed(tmp_path, state):
     changes = {"dataset_sha256": "cd", "samples": 12, "parameters": {**PARAMETERS, "max_new_tokens": 7}}
     identity = msgspec.structs.replace(state.identity, parameters=PARAMETERS)
-    check_same(tmp_path, identity, identity)
+    before = msgspec.structs.replace(state, identity=identity)
+    before.write(tmp_path)
+    other = msgspec.structs.replace(before, identity=msgspec.structs.replace(identity, **changes))
     names = r"\(dataset_sha256: ab -> cd; samples: 640 -> 12; parameters\.max_new_tokens: 40 -> 7\)"
+    found = earlier_search(tmp_path, other, client(dry_run=True))
+    assert found.course == "anew" and re.search(f"would begin anew.*{names}", found.first_line)
     with pytest.raises(ConfigError, match=names):
-        check_same(tmp_path, identity, msgspec.structs.replace(identity, **changes))
+        earlier_search(tmp_path, other, msgspec.structs.replace(client(), resume=True))
 
 
-def test_many_differences_and_other_numbers_of_servers_are_short(tmp_path, state):
+def test_many_differences_and_other_numbers_of_servers_are_short(state):
     one = {"url": "http://a", "model": "m", "settings": {str(n): n for n in range(30)}}
     many = msgspec.structs.replace(state.identity, servers=({**one, "settings": {}}, one))
     for servers in ((one,), (one, one)):
-        with pytest.raises(ConfigError) as refused:
-            check_same(tmp_path, many, msgspec.structs.replace(many, servers=servers))
-        assert len(str(refused.value)) < 600
+        text = other_settings(many, msgspec.structs.replace(many, servers=servers))
+        assert 0 < len(text) < 600
 
 
-@pytest.mark.parametrize("content", [None, b"", b"{}", b'{"schema": 1', b"\xff"])
+@pytest.mark.parametrize("content", [b"", b"{}", b'{"schema": 1', b"\xff"])
 def test_a_damaged_state_is_an_error(tmp_path, content):
-    if content is not None:
-        (tmp_path / "search.json").write_bytes(content)
-    with pytest.raises(ConfigError, match=r"search\.json"):
+    (tmp_path / "search.json").write_bytes(content)
+    with pytest.raises(ConfigError, match=r"search\.json.*--restart"):
         read_state(tmp_path)
