@@ -138,5 +138,5 @@ def test_the_slow_replica_comes_first_and_is_marked(tmp_path):
     assert table.rows[0][0] == records.REPLICAS[1]
     assert table.marked == {0}
     figures = figures_of_replicas(run.queries)
-    assert sum(one.queries for one in figures.values()) == len(queries)
+    assert sum(one.queries for one in figures.values()) == len(run.queries)
     assert figures[records.REPLICAS[1]].tpot_p50 == pytest.approx(52e6, rel=1e-4)

@@ -92,6 +92,12 @@
     return { ...base, points: { show: false } };
   }
 
+  // Room for points at the ends of the axis.
+  const padded = (u, low, high) => {
+    const room = (high - low) * 0.04 || Math.abs(high) * 0.1 || 1;
+    return [low - room, high + room];
+  };
+
   // Room above the values, and a limit in sight where it is not far above them.
   function yRange(chart) {
     const limits = chart.limits.filter((l) => l.axis === "y").map((l) => l.value);
@@ -122,7 +128,7 @@
       width, height: HEIGHT,
       cursor: { sync: chart.together ? { key: chart.together } : undefined, drag: { x: true, y: false } },
       scales: {
-        x: { time: false },
+        x: { time: false, ...(chart.series.some((s) => s.style.includes("points")) && chart.xAxis === "number" ? { range: padded } : {}) },
         y: { distr: chart.yAxis === "log" ? 3 : 1, range: yRange(chart) },
       },
       axes: [
