@@ -1,6 +1,6 @@
 """requests.parquet as columns of numbers, small enough for millions of queries."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +14,9 @@ from harness.errors import DatasetError
 
 _TIMES = ("issued_ns", "first_token_ns", "last_byte_ns")
 _SECONDS = ("issued", "ended", "ttft", "tpot", "latency")
+_PER_QUERY = ("isl", "osl", "replica", "finish", "failure")
 _LABELS = ("replica", "finish_reason", "failure")
+_REPORTED = "reported_done_ns"  # absent in tables of rows that LoadGen got no report of
 _COLUMNS = (*_TIMES, "isl", "osl", "resumed", *_LABELS)
 _BATCH_ROWS, _BUFFER_BYTES = 1 << 13, 1 << 16
 
@@ -28,7 +30,7 @@ class Queries:
     issued: Floats
     """since the first issue"""
     ended: Floats
-    """since the first issue; of failed queries, too"""
+    """since the first issue; of a query that failed without a byte, when LoadGen was told"""
     ttft: Floats
     """NaN for a failed query"""
     tpot: Floats
@@ -66,6 +68,13 @@ class Queries:
         return float(np.fmax(np.fmax.reduce(self.issued), np.fmax.reduce(self.ended, initial=0.0)))
 
 
+def of_replica(queries: Queries, replica: int) -> Queries:
+    """The queries that one replica got."""
+    rows = np.flatnonzero(queries.replica == replica)
+    columns = {name: getattr(queries, name)[rows] for name in (*_SECONDS, *_PER_QUERY)}
+    return replace(queries, **columns)
+
+
 def metric(queries: Queries, name: str) -> Floats:
     """TTFT or TPOT of each query, in seconds."""
     return {"TTFT": queries.ttft, "TPOT": queries.tpot}[name]
@@ -88,7 +97,8 @@ def read_queries(path: Path) -> Queries:
         # Buffered column chunks of millions of rows would fill 100 MB: pages are read as they are needed.
         with pq.ParquetFile(path, pre_buffer=False, buffer_size=_BUFFER_BYTES) as file:
             columns = _Columns(file.metadata.num_rows)
-            for batch in file.iter_batches(_BATCH_ROWS, columns=list(_COLUMNS), use_threads=False):
+            wanted = [*_COLUMNS, *({_REPORTED} & set(file.schema_arrow.names))]
+            for batch in file.iter_batches(_BATCH_ROWS, columns=wanted, use_threads=False):
                 columns.add(batch)
     except FileNotFoundError:
         raise
@@ -127,11 +137,17 @@ class _Columns:
         good, osl = self._codes["failure"][begin:end] < 0, self._counts["osl"][begin:end]
         columns = {name: column[begin:end] for name, column in self._seconds.items()}
         columns["issued"][:] = issued
-        columns["ended"][:] = last
+        columns["ended"][:] = np.where(np.isnan(last), self._reported(batch, kept), last)
         columns["ttft"][:] = np.where(good, first - issued, np.nan)
         columns["tpot"][:] = (last - first) / np.where(good & (osl >= 2), osl - 1, np.nan)
         columns["latency"][:] = np.where(good, last - issued, np.nan)
         self._filled = end
+
+    def _reported(self, batch: pa.RecordBatch, kept: npt.NDArray[np.bool_]) -> Floats:
+        """When LoadGen got the end of each query."""
+        if _REPORTED not in batch.schema.names:
+            return np.full(int(kept.sum()), np.nan)
+        return _since(_nanoseconds(batch.column(_REPORTED))[kept], self._start or 0)
 
     def queries(self) -> Queries:
         """All that was added."""

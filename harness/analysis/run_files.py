@@ -1,6 +1,7 @@
 """The files of a run in a folder."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from harness.analysis.queries import Queries, read_queries
@@ -28,6 +29,22 @@ class RunFiles:
             return {}
         found = {name: self.summary.limit_ns(name) for name in ("TTFT", "TPOT")}
         return {name: limit_ns / _NS for name, limit_ns in found.items() if limit_ns is not None}
+
+    def since_first_issue(self, moment: datetime) -> float | None:
+        """Seconds from the first issue to a moment in UTC; None where the clocks cannot be compared."""
+        if self.record is None or self.record.clock is None or self.queries is None:
+            return None
+        clock = self.record.clock
+        if not self.queries.start_ns:
+            return None
+        return (moment - clock.utc).total_seconds() + (clock.monotonic_ns - self.queries.start_ns) / _NS
+
+    @property
+    def until(self) -> float:
+        """Where time axes end: with the run where queries were never answered, else with the last event."""
+        if self.record is None or not self.record.unanswered or self.record.ended is None:
+            return 0.0
+        return self.since_first_issue(self.record.ended) or 0.0
 
 
 def read_run(folder: Path) -> RunFiles:

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,10 +45,14 @@ class Bins:
         return np.bincount(self.of(moments[~np.isnan(moments)]), minlength=self.count)
 
 
-def bins_of(queries: Queries) -> Bins:
-    """A width of 1, 2 or 5 times a power of ten."""
-    span = max(queries.span, 1e-3)
-    most = min(max(len(queries) // _QUERIES_OF_BIN, _FEWEST_BINS), _MOST_BINS)
+def bins_of(queries: Queries, until: float = 0.0, parts: int = 1) -> Bins:
+    """A width of 1, 2 or 5 times a power of ten.
+
+    ``until``: the end of the run where it is later than the last event; ``parts``: into how many parts the
+    queries of a bin will be divided.
+    """
+    span = max(queries.span, until, 1e-3)
+    most = min(max(len(queries) // (_QUERIES_OF_BIN * parts), _FEWEST_BINS), _MOST_BINS)
     exponent = math.floor(math.log10(span / most))
     widths = (factor * 10.0**power for power in (exponent, exponent + 1) for factor in _WIDTHS)
     width = next(width for width in widths if span / width <= most)
@@ -55,13 +60,31 @@ def bins_of(queries: Queries) -> Bins:
 
 
 def in_flight(queries: Queries, bins: Bins) -> Floats:
-    """Queries issued and not ended at the end of each bin, without those whose end is not known."""
+    """Queries issued and not ended at the end of each bin, without those whose end is not known.
+
+    ``still_waiting`` adds the queries that never ended.
+    """
     change = np.zeros(bins.count, dtype=np.int64)
     for begin in range(0, len(queries), _PART):
         issued, ended = queries.issued[begin : begin + _PART], queries.ended[begin : begin + _PART]
         known = ~np.isnan(ended)
         change += bins.counts(issued[known]) - bins.counts(ended[known])
     return np.cumsum(change).astype(float)
+
+
+def still_waiting(known: Floats, bins: Bins, seen: Sequence[tuple[float, int]], unanswered: int) -> Floats:
+    """Queries at the end of each bin that were never answered, of which no row is left.
+
+    ``known``: those in flight of which there are rows. ``seen``: times, and the numbers in flight that the
+    run counted itself. Whoever was never answered waited until the end, so the curve never falls.
+    """
+    times = np.array([time for time, _ in seen])
+    extra = np.array([count for _, count in seen], float) - np.interp(times, bins.ends, known)
+    extra = np.minimum.accumulate(np.clip(extra, 0, unanswered)[::-1])[::-1]
+    if not len(times):
+        return np.full(bins.count, float(unanswered))
+    found: Floats = np.interp(bins.ends, [*times, bins.ends[-1]], [*extra, unanswered])
+    return found
 
 
 def tokens_per_second(queries: Queries, bins: Bins) -> Floats:

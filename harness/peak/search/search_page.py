@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from urllib.parse import quote
 
 import numpy as np
 
@@ -20,18 +21,27 @@ from harness.peak.search.search_console import (
 from harness.peak.search.search_state import SEARCH_STATE, SearchState
 from harness.report.html.page import (
     Badge,
+    Cell,
     Chart,
     Limit,
     Page,
     PageTable,
     Section,
     Series,
+    Style,
     Tile,
     write_page,
 )
 from harness.report.run_console import limits_text
 from harness.text import counted, milliseconds
 
+_CUT = "INVALID, cut"
+_GREEN, _RED = 2, 8
+_KINDS: Mapping[str, tuple[int, Style]] = {
+    "VALID": (_GREEN, "points"),
+    "INVALID": (_RED, "crosses"),
+    _CUT: (_RED, "open points"),
+}
 _VERDICTS: Mapping[str, Status] = {
     "FOUND": "good",
     "AT_LEAST": "warn",
@@ -78,7 +88,7 @@ def _figures(found: Conclusion) -> list[Tile]:
         Tile(f"{found.valid} of {found.runs}", "runs VALID at this rate"),
     ]
     if found.margin is not None and found.margin > 0:
-        figures.append(Tile(f"{100 * found.margin:.1f} %", "margin of the rate"))
+        figures.append(Tile(f"{100 * found.margin:.2f} %", "margin of the rate"))
     if found.tokens_per_s is not None:
         figures.append(Tile(f"{found.tokens_per_s.mean:,.1f}", "completed tokens/s, mean"))
     return figures
@@ -100,38 +110,79 @@ def _probes(state: SearchState) -> Section:
         return Section("runs", "Runs")
     line = (
         f"Runs of official length in the order of time; p99 limits: {limits_text(state.limits_ns)}. A run "
-        "was ended (cut) once more queries were over a limit than a VALID run may have; it is INVALID and "
-        "has no score."
+        "was ended (cut) once more queries were over a limit than a VALID run may have: it is INVALID, "
+        "has no score, and its p99 is of the answers until then."
     )
-    failed = frozenset(number for number, one in enumerate(probes) if one.verdict != "VALID")
     return Section(
         "runs",
         "Runs",
         lines=(line,),
-        charts=[_by_rate(probes, state.limits_ns)],
-        tables=[PageTable(COLUMNS, [probe_cells(one) for one in probes], failed)],
+        charts=[_by_rate(probes, name, limit_ns) for name, limit_ns in state.limits_ns.items()],
+        tables=[PageTable(COLUMNS, [_row(one) for one in probes])],
     )
 
 
-def _by_rate(probes: Sequence[Probe], limits_ns: Mapping[str, int]) -> Chart:
-    """Each p99 over its limit, by rate."""
+def _row(probe: Probe) -> list[str | Cell]:
+    """The cells of the terminal's table, with colours and links."""
+    cells = dict(zip(COLUMNS, probe_cells(probe), strict=True))
+    row: dict[str, str | Cell] = {**cells}
+    if probe.cut_after_s is not None:
+        row |= {name: f"{cells[name]} so far" for name in ("TTFT p99", "TPOT p99") if cells[name] != "-"}
+    row["verdict"] = Cell(cells["verdict"], "good" if probe.verdict == "VALID" else "bad")
+    row["folder"] = Cell(cells["folder"], link=f"{quote(probe.folder)}/{REPORT}" if probe.folder else "")
+    return list(row.values())
+
+
+def _by_rate(probes: Sequence[Probe], name: str, limit_ns: int) -> Chart:
+    """One p99 as a part of its limit, by rate; VALID, INVALID and cut runs by colour and shape.
+
+    A run that was cut for this limit has a p99 above it, whatever that of its first answers is.
+    """
     ordered = sorted(probes, key=lambda one: one.rate)
-    series = []
-    for color, (name, limit_ns) in enumerate(limits_ns.items()):
-        values = [one.ttft_p99_ns if name == "TTFT" else one.tpot_p99_ns for one in ordered]
-        shares = np.array([np.nan if value is None else value / limit_ns for value in values])
-        series.append(Series(f"{name} p99 over its limit", shares, color, "points"))
+    shares = np.array([_share(one, name, limit_ns) for one in ordered])
+    kinds = np.array([_kind(one) for one in ordered])
+    series = [
+        Series(kind, np.where(kinds == kind, shares, np.nan), color, style)
+        for kind, (color, style) in _KINDS.items()
+        if (kinds == kind).any()
+    ]
     return Chart(
-        "rates",
-        "p99 over its limit, by target_qps",
+        f"rates-{name.lower()}",
+        f"{name} p99 of the runs, % of its limit",
         np.array([one.rate for one in ordered]),
         series,
         x_axis="number",
         y_axis="number",
         x_label="target_qps",
-        limits=[Limit("limit", 1.0)],
-        note="Of runs that were cut, the answers until then.",
+        limits=[Limit("limit", 100.0)],
+        note=_note(probes, name),
     )
+
+
+def _note(probes: Sequence[Probe], name: str) -> str:
+    """How runs that were cut are drawn."""
+    cut = [one for one in probes if one.cut_after_s is not None]
+    if any(_is_cut_for(one, name) for one in cut):
+        return f"a run cut for {name} is drawn at the limit or above: its p99 is at least that"
+    return "of runs cut for another limit, the answers until then" if cut else ""
+
+
+def _is_cut_for(probe: Probe, name: str) -> bool:
+    over = probe.over_ttft if name == "TTFT" else probe.over_tpot
+    return probe.cut_after_s is not None and over > max(probe.most_over, 0)
+
+
+def _share(probe: Probe, name: str, limit_ns: int) -> float:
+    """Percent of the limit; NaN where nothing was measured."""
+    p99 = probe.ttft_p99_ns if name == "TTFT" else probe.tpot_p99_ns
+    share = np.nan if p99 is None else 100 * p99 / limit_ns
+    return float(np.fmax(share, 100.0)) if _is_cut_for(probe, name) else share
+
+
+def _kind(probe: Probe) -> str:
+    if probe.verdict == "VALID":
+        return "VALID"
+    return "INVALID" if probe.cut_after_s is None else _CUT
 
 
 def _ladder(steps: Sequence[Step], limits_ns: Mapping[str, int]) -> Section:

@@ -1,27 +1,37 @@
 """The charts of a run: its course over time, and distributions of its values."""
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 
+import msgspec
 import numpy as np
 
 from harness.analysis.distributions import histogram, percentile_curve, sample_points
 from harness.analysis.early_stopping import most_over_limit
 from harness.analysis.queries import Queries, known_over, metric
 from harness.analysis.run_files import RunFiles
-from harness.analysis.timeline import Bins, bins_of, in_flight, percentiles, tokens_per_second
+from harness.analysis.timeline import (
+    Bins,
+    bins_of,
+    in_flight,
+    percentiles,
+    still_waiting,
+    tokens_per_second,
+)
 from harness.arrays import Floats
+from harness.files import PROGRESS
 from harness.report.html.page import Chart, Limit, Series
 
 _MS = 1e3
 
 
 def over_time(run: RunFiles, queries: Queries) -> tuple[Chart, ...]:
-    """Charts over the time of the run."""
-    bins = bins_of(queries)
+    """Charts over the time of the run, to its end."""
+    bins = bins_of(queries, run.until)
     issued, ended = (bins.counts(moments) / bins.width for moments in (queries.issued, queries.ended))
     charts = [
         _timed("rates", "Queries a second", bins, [Series("issued", issued), Series("ended", ended, 1)]),
-        _timed("in-flight", "Queries in flight", bins, [Series("in flight", in_flight(queries, bins))]),
+        _in_flight(run, queries, bins),
         _timed(
             "tokens",
             "Output tokens a second",
@@ -50,6 +60,41 @@ def over_time(run: RunFiles, queries: Queries) -> tuple[Chart, ...]:
                 )
             )
     return (*charts, *_budget(run, queries, bins))
+
+
+def _in_flight(run: RunFiles, queries: Queries, bins: Bins) -> Chart:
+    """Issued and not ended; queries that were never answered stay to the end of the run."""
+    count = in_flight(queries, bins)
+    series, note = [Series("in flight", count)], ""
+    if run.record is not None and (unanswered := run.record.unanswered or 0) > 0:
+        waiting = np.full(bins.count, float(unanswered))
+        if not run.record.plan.scenario.one_query:  # else all are issued at once
+            waiting = still_waiting(count, bins, list(_counted_in_flight(run)), unanswered)
+        series = [Series("in flight", count + waiting), Series("of these never answered", waiting, 5)]
+        note = f"{unanswered:,} queries were never answered: they are in flight until the end of the run"
+    return _timed("in-flight", "Queries in flight", bins, series, note=note)
+
+
+def _counted_in_flight(run: RunFiles) -> Iterator[tuple[float, int]]:
+    """What the run counted itself every five seconds."""
+    try:
+        lines = (run.folder / PROGRESS).read_bytes().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        try:
+            seen = msgspec.json.decode(line, type=_Counted)
+        except msgspec.DecodeError:
+            continue
+        if (moment := run.since_first_issue(seen.time)) is not None:
+            yield moment, seen.in_flight
+
+
+class _Counted(msgspec.Struct):
+    """The fields of a line of progress.jsonl that are used here."""
+
+    time: datetime
+    in_flight: int
 
 
 def _budget(run: RunFiles, queries: Queries, bins: Bins) -> Iterator[Chart]:

@@ -71,7 +71,7 @@ def _measured(run: RunFiles) -> Iterator[Section]:
     yield Section("time", "Over time", charts=over_time(run, queries))
     tables = (*percentile_tables(run), endings(queries))
     yield Section("distributions", "Distributions", charts=distributions(run, queries), tables=tables)
-    yield replicas_section(queries, run.record.balance if run.record is not None else None)
+    yield replicas_section(run, queries)
     yield server_section(run)
 
 

@@ -19,6 +19,7 @@ from harness.record.replica_figures import ReplicaBalance, ReplicaFigures
 from harness.record.run_record import Distribution, ReplicaNetwork, RunRecord
 from harness.record.settled import ServerInfo
 from harness.report.html.page import PageTable, Section
+from harness.report.html.replica_charts import replica_charts
 from harness.text import milliseconds
 
 _LISTED = 8  # rows; a longer table of servers is folded away
@@ -133,9 +134,10 @@ def loadgen_percentiles(run: RunFiles) -> Iterator[PageTable]:
         yield PageTable(("LoadGen's summary", "p50", "p90", "p95", "p97", "p99", "p99.9"), rows)
 
 
-def replicas_section(queries: Queries, balance: ReplicaBalance | None = None) -> Section:
+def replicas_section(run: RunFiles, queries: Queries) -> Section:
     """A row for each of several replicas; the one whose TPOT is furthest from the median comes first."""
     figures = figures_of_replicas(queries)
+    balance = None if run.record is None else run.record.balance
     if len(figures) < 2:
         return Section("replicas", "Replicas")
     known = [one.tpot_p50 for one in figures.values() if one.tpot_p50 is not None]
@@ -154,6 +156,7 @@ def replicas_section(queries: Queries, balance: ReplicaBalance | None = None) ->
         "replicas",
         "Replicas",
         tuple(lines),
+        charts=tuple(replica_charts(run, queries, figures)),
         tables=[PageTable(_REPLICA_HEADER, [_replica_row(*one) for one in replicas], slow, folded)],
     )
 

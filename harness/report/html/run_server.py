@@ -12,9 +12,10 @@ from harness.errors import DatasetError
 from harness.files import SERVER_METRICS
 from harness.record.run_record import ServerLoad
 from harness.record.server_metrics import QUANTITIES
-from harness.report.html.page import Chart, PageTable, Section, Series
+from harness.report.html.page import Chart, PageTable, Section, Series, Style
 
 _MOST_POINTS = 600
+_LINE_FROM = 20  # readings; fewer are not joined to a line
 _LISTED = 8  # servers without metrics that are named
 _NS = 1e9
 
@@ -75,7 +76,11 @@ def _charts(samples: ServerSamples, start_ns: int) -> Iterator[Chart]:
 
 
 def _over_time(name: str, title: str, seconds: Floats, values: Mapping[str, Floats], note: str) -> Chart:
-    series = [Series(label, _thinned(column), color) for color, (label, column) in enumerate(values.items())]
+    style: Style = "line" if len(seconds) >= _LINE_FROM else "points"
+    note = note if style == "line" else ", ".join(filter(None, (note, f"{len(seconds)} readings")))
+    series = [
+        Series(label, _thinned(column), color, style) for color, (label, column) in enumerate(values.items())
+    ]
     return Chart(name, title, _thinned(seconds), series, together="time", note=note)
 
 

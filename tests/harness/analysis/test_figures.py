@@ -10,7 +10,9 @@ from harness.analysis.distributions import histogram, percentile_curve, sample_p
 from harness.analysis.early_stopping import most_over_limit
 from harness.analysis.queries import read_queries
 from harness.analysis.replicas import figures_of_replicas
-from harness.analysis.timeline import bins_of, in_flight, percentiles, tokens_per_second
+from harness.analysis.run_files import read_run
+from harness.analysis.timeline import Bins, bins_of, in_flight, percentiles, still_waiting, tokens_per_second
+from harness.record.requests_table import CallTimes, requests_table, write_requests
 from harness.report.html.run_sections import replicas_section
 from tests import records
 
@@ -53,6 +55,31 @@ def test_columns_are_those_of_the_table(queries):
     assert np.isnan(queries.latency[~good]).all()
     assert [queries.replicas[code] for code in queries.replica[:3]] == records.REPLICAS
     assert queries.failures == ("timeout",)
+
+
+def test_a_query_that_failed_without_a_byte_ended_when_loadgen_was_told(tmp_path):
+    made = records.failed(records.rows(100), 7)
+    told = CallTimes(made["query_id"][[7]], np.zeros(1, np.int64), made["issued_ns"][[7]] + 2 * 10**9)
+    write_requests(tmp_path / "requests.parquet", requests_table(made, records.REPLICAS, reported=told))
+    queries = read_queries(tmp_path / "requests.parquet")
+    assert queries.ended[7] - queries.issued[7] == pytest.approx(2, abs=0.01)
+    assert np.isnan(queries.latency[7])
+    assert not np.isnan(queries.ended).any()
+
+
+@pytest.mark.parametrize(
+    ("seen", "expected"),
+    [
+        ([(5.0, 10), (7.0, 14), (9.0, 14)], {5: 0, 7: 4, 9: 4, 10: 4}),
+        ([(5.0, 13), (7.0, 12), (9.0, 14)], {5: 2, 7: 2, 9: 4}),  # one counted too many
+        ([], {1: 4, 10: 4}),
+    ],
+)
+def test_queries_without_an_answer_wait_until_the_end(seen, expected):
+    bins = Bins(1.0, 10)
+    found = still_waiting(np.full(10, 10.0), bins, seen, unanswered=4)
+    assert {time: found[time - 1] for time in expected} == expected
+    assert (np.diff(found) >= 0).all()
 
 
 def test_tokens_over_time_add_up(queries):
@@ -106,10 +133,10 @@ def test_points_hold_what_was_chosen_and_an_even_part_of_the_rest():
 
 
 def test_the_slow_replica_comes_first_and_is_marked(tmp_path):
-    queries = read_queries(records.folder(tmp_path, records.rows(slow=1)) / "requests.parquet")
-    (table,) = replicas_section(queries).tables
+    run = read_run(records.folder(tmp_path, records.rows(slow=1)))
+    (table,) = replicas_section(run, run.queries).tables
     assert table.rows[0][0] == records.REPLICAS[1]
     assert table.marked == {0}
-    figures = figures_of_replicas(queries)
-    assert sum(one.queries for one in figures.values()) == len(queries)
+    figures = figures_of_replicas(run.queries)
+    assert sum(one.queries for one in figures.values()) == len(run.queries)
     assert figures[records.REPLICAS[1]].tpot_p50 == pytest.approx(52e6, rel=1e-4)

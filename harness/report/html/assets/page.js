@@ -5,27 +5,47 @@
   const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const two = (n) => String(n).padStart(2, "0");
 
-  function clock(s) {
-    if (s < 10) return `${+s.toPrecision(3)} s`;
+  // One notation for an axis: seconds up to a minute, then minutes, then hours.
+  const clock = (longest) => (s) => {
+    if (longest < 60) return `${+s.toPrecision(3)} s`;
     const all = Math.round(s), h = Math.floor(all / 3600), m = Math.floor(all / 60) % 60;
-    return h ? `${h}:${two(m)}:${two(all % 60)}` : `${m}:${two(all % 60)}`;
-  }
+    return longest < 3600 ? `${m}:${two(all % 60)}` : `${h}:${two(m)}:${two(all % 60)}`;
+  };
+  const TIMES = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30]
+    .concat([60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400]);
   const share = (n) => `p${(100 * (1 - 10 ** -n)).toFixed(Math.max(0, Math.ceil(n) - 2))}`;
-  const plain = (v) => (Math.abs(v) >= 1e4 ? Math.round(v).toLocaleString("en") : String(+v.toPrecision(4)));
-  const texts = { seconds: clock, nines: share, number: plain, log: plain };
-  const shown = (axis) => (u, v) => (v == null ? "–" : texts[axis](v));
+  const plain = (v) => (Math.abs(v) >= 1e4 ? Math.round(v) : +v.toPrecision(4)).toLocaleString("en", { maximumFractionDigits: 10 });
+  const texts = { nines: share, number: plain, log: plain };
+  const text = (chart, axis) => (axis === "seconds" ? clock(chart.x.at(-1) ?? 0) : texts[axis]);
+  const shown = (form) => (u, v) => (v == null ? "–" : form(v));
 
   // Limits are drawn over the plot, so that they do not stretch an axis on which all is far below them.
+  // A label is drawn on a patch of the background and moves until it covers no other one.
   function drawLimits(u, limits) {
-    const { ctx, bbox } = u, ratio = devicePixelRatio;
+    const { ctx, bbox } = u, ratio = devicePixelRatio, taken = [];
+    const high = 14 * ratio;
+    const free = (x, y, width) => taken.every((o) => x + width < o.x || o.x + o.width < x || y + high <= o.y || o.y + high <= y);
+    function label(words, places) {
+      const width = ctx.measureText(words).width + 4 * ratio;
+      const fit = ([x, y]) => [Math.min(Math.max(x, bbox.left), bbox.left + bbox.width - width), y];
+      const [x, y] = places(width).map(fit).find(([x, y]) => free(x, y, width)) ?? fit(places(width)[0]);
+      taken.push({ x, y, width });
+      const before = ctx.fillStyle;
+      ctx.fillStyle = color("--panel");
+      ctx.globalAlpha = 0.8;
+      ctx.fillRect(x, y, width, high);
+      ctx.globalAlpha = 1;
+      ctx.fillStyle = before;
+      ctx.fillText(words, x + 2 * ratio, y + 11 * ratio);
+    }
     ctx.save();
-    ctx.strokeStyle = ctx.fillStyle = color("--bad");
     ctx.lineWidth = 1.2 * ratio;
     ctx.setLineDash([6 * ratio, 4 * ratio]);
     ctx.textAlign = "left";
     ctx.textBaseline = "alphabetic";
     ctx.font = `${11 * ratio}px system-ui, sans-serif`;
     for (const limit of limits) {
+      ctx.strokeStyle = ctx.fillStyle = color(limit.event ? "--warn" : "--bad");
       const at = u.valToPos(limit.value, limit.axis, true);
       const across = limit.axis === "y";
       if (across ? at < bbox.top || at > bbox.top + bbox.height : at < bbox.left || at > bbox.left + bbox.width) continue;
@@ -33,20 +53,50 @@
       ctx.moveTo(across ? bbox.left : at, across ? at : bbox.top);
       ctx.lineTo(across ? bbox.left + bbox.width : at, across ? at : bbox.top + bbox.height);
       ctx.stroke();
-      const width = ctx.measureText(limit.label).width;
-      if (across) ctx.fillText(limit.label, bbox.left + bbox.width - width - 4 * ratio, at - 4 * ratio);
-      else ctx.fillText(limit.label, Math.min(at + 4 * ratio, bbox.left + bbox.width - width), bbox.top + 12 * ratio);
+      const rows = [0, 1, 2, 3, 4].map((row) => bbox.top + row * high);
+      if (across) label(limit.label, (width) => [at - high, at + ratio].flatMap((y) => [bbox.left + bbox.width - width, bbox.left].map((x) => [x, y])));
+      else label(limit.label, (width) => rows.flatMap((y) => [[at + 3 * ratio, y], [at - width - 3 * ratio, y]]));
     }
     ctx.restore();
   }
 
-  function seriesOf(one, yAxis) {
+  function drawCrosses(u, series) {
+    const { ctx } = u, arm = 4 * devicePixelRatio;
+    series.forEach((one, index) => {
+      if (one.style !== "crosses" || !u.series[index + 1].show) return;
+      ctx.save();
+      ctx.strokeStyle = color(`--c${one.color}`);
+      ctx.lineWidth = 2 * devicePixelRatio;
+      u.data[0].forEach((value, row) => {
+        if (u.data[index + 1][row] == null) return;
+        const x = u.valToPos(value, "x", true), y = u.valToPos(u.data[index + 1][row], "y", true);
+        ctx.beginPath();
+        for (const side of [1, -1]) {
+          ctx.moveTo(x - arm, y - side * arm);
+          ctx.lineTo(x + arm, y + side * arm);
+        }
+        ctx.stroke();
+      });
+      ctx.restore();
+    });
+  }
+
+  function seriesOf(one, chart) {
     const stroke = color(`--c${one.color}`);
-    const base = { label: one.label, stroke, width: 1.5, value: shown(yAxis), spanGaps: true };
-    if (one.style === "points") return { ...base, paths: () => null, points: { show: true, size: 4, fill: stroke, stroke } };
+    const base = { label: one.label, stroke, width: 1.5, value: shown(text(chart, chart.yAxis)), spanGaps: true };
+    const size = chart.x.length > 200 ? 4 : 8;
+    if (one.style === "points") return { ...base, paths: () => null, points: { show: true, size, fill: stroke, stroke } };
+    if (one.style === "open points") return { ...base, paths: () => null, points: { show: true, size: 9, width: 2, fill: color("--panel"), stroke } };
+    if (one.style === "crosses") return { ...base, paths: () => null, points: { show: false } };
     if (one.style === "bars") return { ...base, fill: stroke + "66", paths: uPlot.paths.bars({ size: [0.9, 60] }), points: { show: false } };
     return { ...base, points: { show: false } };
   }
+
+  // Room for points at the ends of the axis.
+  const padded = (u, low, high) => {
+    const room = (high - low) * 0.04 || Math.abs(high) * 0.1 || 1;
+    return [low - room, high + room];
+  };
 
   // Room above the values, and a limit in sight where it is not far above them.
   function yRange(chart) {
@@ -72,20 +122,21 @@
   function options(chart, width) {
     const axis = { stroke: color("--muted"), grid: { stroke: color("--grid"), width: 1 }, ticks: { stroke: color("--grid"), width: 1 } };
     const label = (text) => (text ? { label: text, labelSize: 18, labelFont: "12px system-ui, sans-serif" } : {});
-    const ticks = (name) => (u, values) => values.map((v) => (v == null ? "" : texts[name](v)));
+    const ticks = (name) => (u, values) => values.map((v) => (v == null ? "" : text(chart, name)(v)));
+    const wide = (u, values) => 16 + 7 * Math.max(4, ...(values ?? []).map((v) => v.length));
     return {
       width, height: HEIGHT,
       cursor: { sync: chart.together ? { key: chart.together } : undefined, drag: { x: true, y: false } },
       scales: {
-        x: { time: false },
+        x: { time: false, ...(chart.series.some((s) => s.style.includes("points")) && chart.xAxis === "number" ? { range: padded } : {}) },
         y: { distr: chart.yAxis === "log" ? 3 : 1, range: yRange(chart) },
       },
       axes: [
-        { ...axis, ...label(chart.xLabel), values: ticks(chart.xAxis), space: 70, ...(chart.xAxis === "nines" ? { splits: nines } : {}) },
-        { ...axis, values: ticks(chart.yAxis), size: 62, ...(chart.yAxis === "log" ? { splits: decades, filter: (u, v) => v } : {}) },
+        { ...axis, ...label(chart.xLabel), values: ticks(chart.xAxis), space: 70, ...(chart.xAxis === "nines" ? { splits: nines } : {}), ...(chart.xAxis === "seconds" ? { incrs: TIMES } : {}) },
+        { ...axis, values: ticks(chart.yAxis), size: wide, ...(chart.yAxis === "log" ? { splits: decades, filter: (u, v) => v } : {}) },
       ],
-      series: [{ label: chart.xLabel || "time", value: shown(chart.xAxis) }, ...chart.series.map((s) => seriesOf(s, chart.yAxis))],
-      hooks: { draw: [(u) => drawLimits(u, chart.limits)] },
+      series: [{ label: chart.xLabel || "time", value: shown(text(chart, chart.xAxis)) }, ...chart.series.map((s) => seriesOf(s, chart))],
+      hooks: { draw: [(u) => drawCrosses(u, chart.series), (u) => drawLimits(u, chart.limits)] },
     };
   }
 

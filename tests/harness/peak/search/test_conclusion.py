@@ -19,7 +19,7 @@ from harness.peak.search.search_state import (
     read_state,
 )
 from harness.record.output_dir import aside_of
-from harness.report.html.page import render
+from harness.report.html.page import Cell, render
 from tests.harness.peak.search.searches import LIMITS_NS, probe, settings, step
 from tests.records import ENDED
 
@@ -147,9 +147,31 @@ def test_the_page_lists_every_run(state):
     found = concluded(*runs)
     page = peak_page(msgspec.structs.replace(state, history=History(LADDER, runs), conclusion=found))
     cells = [row for section in page.sections for table in section.tables for row in table.rows]
-    assert all(probe_cells(one) in cells for one in runs)
+    texts = [tuple(cell if isinstance(cell, str) else cell.text for cell in row) for row in cells]
+    for one in runs:
+        (row,) = [row for row in texts if row[-1] == one.folder]
+        assert [text.removesuffix(" so far") for text in row] == list(probe_cells(one))
+    assert {cell.link for row in cells for cell in row if isinstance(cell, Cell)} >= {
+        f"{one.folder}/report.html" for one in runs
+    }
     assert [badge.status for badge in page.badges] == ["good", "warn", "warn"]  # not confirmed, not official
     assert found.conf_rows[0] in render(page)
+
+
+def test_valid_invalid_and_cut_runs_differ_by_colour_and_shape(state):
+    """A run that was cut for a limit is never drawn inside of it."""
+    invalid = probe(23.0, verdict="INVALID", ttft_p99_ns=2 * LIMITS_NS["TTFT"])
+    cut = msgspec.structs.replace(cut_by_queue(21.0), ttft_p99_ns=0.5 * LIMITS_NS["TTFT"], over_ttft=99)
+    runs = (probe(20.0, ttft_p99_ns=0.25 * LIMITS_NS["TTFT"]), cut, invalid)
+    page = peak_page(msgspec.structs.replace(state, history=History(LADDER, runs)))
+    (section,) = [section for section in page.sections if section.id == "runs"]
+    ttft, _ = section.charts
+    assert ttft.x.tolist() == [20, 21, 23]
+    drawn = {one.label: [value for value in one.values.tolist() if value == value] for one in ttft.series}
+    assert drawn == {"VALID": [25], "INVALID, cut": [100], "INVALID": [200]}
+    assert len({(one.color, one.style) for one in ttft.series}) == 3
+    assert len({one.style for one in ttft.series}) == 3
+    assert "at the limit" in ttft.note
 
 
 def test_the_state_comes_back(tmp_path, state):

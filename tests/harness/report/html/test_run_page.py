@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import re
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,10 @@ import pytest
 from msgspec.structs import replace
 
 from harness.analysis.run_files import read_run
-from harness.files import ACCURACY_RESULT, REPORT, REQUESTS, RUN_RECORD, SERVER_METRICS, SUMMARY
-from harness.record.run_record import Level, ServerLoad
+from harness.config.scenario import Scenario
+from harness.files import ACCURACY_RESULT, PROGRESS, REPORT, REQUESTS, RUN_RECORD, SERVER_METRICS, SUMMARY
+from harness.record.requests_table import requests_table, write_requests
+from harness.record.run_record import ClockPair, Level, RunVerdict, ServerLoad
 from harness.record.server_metrics import MetricsWriter
 from harness.report.html import page as page_module
 from harness.report.html.page import render
@@ -189,3 +192,90 @@ def test_what_cannot_be_read_is_one_line(tmp_path, capsys, name, damaged):
     (line,) = capsys.readouterr().err.splitlines()
     assert name in line
     assert not (folder / REPORT).exists()
+
+
+def hung(folder, scenario="server", lines=True):
+    """A run of 30 s of answers that waited for 44 more queries until it was ended after 600 s."""
+    record = replace(
+        with_plan(ENDED, scenario=Scenario(scenario)),
+        unanswered=44,
+        clock=ClockPair(ENDED.started, records.START),
+        ended=ENDED.started + timedelta(seconds=600),
+    )
+    records.folder(folder, records.rows(900), record)
+    if lines:
+        seen = [
+            {"time": (ENDED.started + timedelta(seconds=second)).isoformat(), "in_flight": 44}
+            for second in range(100, 600, 5)
+        ]
+        (folder / PROGRESS).write_text("".join(json.dumps(line) + "\n" for line in seen) + '{"time": "2026')
+    return folder
+
+
+def chart_of(name, folder):
+    return next(chart for chart in section_of("time", folder).charts if chart.id == name)
+
+
+@pytest.mark.parametrize("lines", [True, False])
+def test_queries_without_an_answer_are_in_flight_until_the_end_of_the_run(tmp_path, lines):
+    chart = chart_of("in-flight", hung(tmp_path, lines=lines))
+    total, waiting = (series.values for series in chart.series)
+    assert chart.x[-1] == pytest.approx(600, abs=20)
+    assert (total[-1], waiting[-1]) == (44, 44)
+    assert (np.diff(waiting) >= 0).all()
+    assert set(total[chart.x > 120].tolist()) == {44}
+    assert chart_of("tokens", tmp_path).series[0].values[-1] == 0
+    tiles = {tile.name.split(",")[0]: tile.value for tile in run_page(read_run(tmp_path)).figures}
+    assert tiles["duration"] == "10:00"
+    assert tiles["queries without an answer"] == "44"
+
+
+def test_offline_issues_all_queries_at_its_start(tmp_path):
+    chart = chart_of("in-flight", hung(tmp_path, scenario="offline", lines=False))
+    assert set(chart.series[1].values.tolist()) == {44}
+
+
+def test_axes_end_with_the_last_answer_where_all_queries_have_one(tmp_path):
+    record = replace(ENDED, unanswered=0, ended=ENDED.started + timedelta(hours=1))
+    assert chart_of("in-flight", records.folder(tmp_path, records.rows(900), record)).x[-1] < 60
+
+
+def test_a_few_replicas_have_a_line_each(tmp_path):
+    tokens, tpot = section_of("replicas", records.folder(tmp_path, records.rows(slow=2))).charts
+    assert [series.label for series in tpot.series] == [
+        "replica0:30000",
+        "replica1:30000",
+        "replica2:30000",
+    ]
+    medians = [np.nanmedian(series.values) for series in tpot.series]
+    assert medians == pytest.approx([40, 40, 52], rel=0.01)
+    made = sum(series.values.sum() for series in tokens.series) * (tokens.x[1] - tokens.x[0])
+    assert made == pytest.approx(records.rows(slow=2)["osl"].sum(), rel=0.05)
+
+
+def test_of_many_replicas_those_that_differ_are_drawn_beside_the_median(tmp_path):
+    made = records.rows(9000)
+    made["replica"] = np.arange(9000) % 30
+    slow = made["replica"] == 17
+    made["last_byte_ns"][slow] += ((made["osl"][slow] - 1) * 2e7).astype(np.int64)
+    urls = [f"http://node{number}:1" for number in range(30)]
+    records.folder(tmp_path, made)
+    write_requests(tmp_path / REQUESTS, requests_table(made, urls))
+    _, tpot = section_of("replicas", tmp_path).charts
+    assert [len(tpot.series), tpot.series[0].label, tpot.series[-1].label] == [5, "node17:1", "median of all"]
+    assert np.nanmedian(tpot.series[0].values) == pytest.approx(60, rel=0.01)
+    assert np.nanmedian(tpot.series[-1].values) == pytest.approx(40, rel=0.01)
+
+
+@pytest.mark.parametrize(("rounds", "style"), [(5, "points"), (200, "line")])
+def test_few_readings_are_not_joined(tmp_path, rounds, style):
+    chart = section_of("server", with_metrics(tmp_path, rounds=rounds)).charts[0]
+    assert {series.style for series in chart.series} == {style}
+    assert (f"{rounds} readings" in chart.note) is (style == "points")
+
+
+def test_an_empty_summary_is_said_once(tmp_path):
+    verdict = RunVerdict("INVALID", ("ended early", "LoadGen's summary is empty"), False)
+    folder = records.folder(tmp_path, records.rows(), replace(ENDED, verdict=verdict))
+    (folder / SUMMARY).write_text("")
+    assert sum("summary is empty" in reason for reason in run_page(read_run(folder)).reasons) == 1
