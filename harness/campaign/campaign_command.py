@@ -14,6 +14,7 @@ from harness.campaign.campaign_console import announce, command, reasons, remain
 from harness.campaign.campaign_file import Campaign, read_campaign
 from harness.campaign.campaign_options import CampaignOptions
 from harness.campaign.campaign_page import PAGE, write_campaign_page
+from harness.campaign.facts import require_complete
 from harness.campaign.journal import Journal, history, opened, running
 from harness.campaign.searches import adopt, submitted_run
 from harness.campaign.servers import ServerCommand
@@ -38,6 +39,7 @@ def run(options: CampaignOptions) -> int:
     campaign = read_campaign(options.file, rehearsal=options.rehearsal)
     if options.status or options.dry_run:
         return _show(campaign, with_commands=options.dry_run)
+    require_complete(campaign)
     with opened(campaign.folder) as journal:
         keep(campaign.folder, campaign.urls())
         servers = ServerCommand(campaign.folder, campaign.file.parent)
@@ -243,4 +245,4 @@ def _environment(step: Step) -> Mapping[str, str]:
 
 def _shown(path: Path) -> Path:
     here = Path.cwd()
-    return path.relative_to(here) if path.is_relative_to(here) else path
+    return path.relative_to(here) if here != Path("/") and path.is_relative_to(here) else path

@@ -44,7 +44,8 @@ def rows(
 
 def _progress(step: Step) -> str:
     """The latest line of a run's progress.jsonl."""
-    last = read_progress(step.folder / (COMPLIANCE_RUN if step.test else "") / PROGRESS)
+    path = step.folder / (COMPLIANCE_RUN if step.test else "") / PROGRESS
+    last = read_progress(path) if path.is_file() else None
     if last is None:
         return ""
     left = "" if last.remaining_s is None else f", {duration(last.remaining_s)} left"

@@ -1,11 +1,18 @@
-"""A stub server as the command of a campaign's servers: ``python -m tests.harness.campaign.serve PORT``."""
+"""A stub server as the command of a campaign's servers: ``python -m tests.harness.campaign.serve PORT DIE``.
 
-import signal
+It dies as an engine does when the file DIE appears.
+"""
+
 import sys
+import time
+from pathlib import Path
 
-from tests.stub.server import StubServer
+from tests.stub import StubServer
 
 if __name__ == "__main__":
-    with StubServer(port=int(sys.argv[1])) as server:
+    with StubServer(port=int(sys.argv[1]), event_delay_s=0.05) as server:
         print(f"serving on {server.url}", flush=True)
-        signal.sigwait({signal.SIGTERM})
+        while not Path(sys.argv[2]).exists():
+            time.sleep(0.02)
+        print("CUDA error: an illegal memory access", flush=True)
+        sys.exit(9)

@@ -1,0 +1,222 @@
+"""A campaign as it is typed: it does what is missing, stops on what is lost, and continues when repeated."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from harness.campaign import guard
+from harness.campaign.journal import history
+from tests.harness.submission.building import write_info
+from tests.kit import free_ports, wait_until
+from tests.runs import ACCURACY, PERFORMANCE, ROOT, SAMPLES
+from tests.stub import StubServer
+
+POINTS = int(os.environ.get("HARNESS_KILL_POINTS", "4"))
+BENCHMARK = "gpt-oss-120b"
+CONF = (ROOT / "configs/rehearsal.conf").read_text().replace("min_duration = 1000", "min_duration = 1")
+BENCHMARK_TABLE = f"""\
+[benchmarks.{BENCHMARK}]
+performance = "{PERFORMANCE}"
+accuracy = "{ACCURACY}"
+compliance = "{SAMPLES / "compliance_sample.parquet"}"
+lcb_data = "{SAMPLES / "code_sample.jsonl"}"
+user_conf = "my.conf"
+flags = ["--max-new-tokens", "16", "--no-report", "--num-workers", "1"]
+"""
+OFFLINE = f"[benchmarks.{BENCHMARK}.offline]\n"
+
+
+def write(folder: Path, servers: str, scenarios: str = OFFLINE, top: str = "") -> Path:
+    """The file of a campaign in the open division, in which small data and short runs count."""
+    (folder / "my.conf").write_text(CONF)
+    path = folder / "my.toml"
+    facts = write_info(folder).read_text()
+    path.write_text(f'division = "open"\n{top}\n{facts}\n[servers]\n{servers}\n{BENCHMARK_TABLE}{scenarios}')
+    return path
+
+
+def words(*given: object) -> list[str]:
+    return [str(ROOT / "mlperf"), "campaign", *map(str, given)]
+
+
+def run(*given: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(words(*given), capture_output=True, text=True, timeout=600, cwd="/")
+
+
+def prompts(stub: StubServer) -> int:
+    """Requests of runs: a trial answer of the preflight counts, too."""
+    return len(stub.requests)
+
+
+def test_it_walks_to_the_end_and_then_has_nothing_to_do(tmp_path):
+    with StubServer() as stub:
+        file = write(tmp_path, f"url = '{stub.url}'")
+        done = run(file)
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+        sent = prompts(stub)
+        again = run(file)
+        assert (again.returncode, prompts(stub)) == (0, sent)
+    assert "Everything is done" in again.stdout
+    assert (tmp_path / "submission/open/MyOrg/results/made_up" / BENCHMARK / "Offline").is_dir()
+    steps = [event["step"].rpartition("/")[2] for event in events(tmp_path) if event["event"] == "ended"]
+    assert steps == ["trial", "performance", "accuracy", "score", "build", "check"]
+    assert "SCORE" in (tmp_path / "mlperf_results/campaign.html").read_text()
+
+
+def events(folder: Path) -> list[dict]:
+    return history(folder / "mlperf_results/campaign")
+
+
+def test_other_settings_are_named_and_only_their_steps_are_made_again(tmp_path):
+    with StubServer() as stub:
+        file = write(tmp_path, f"url = '{stub.url}'")
+        assert run(file).returncode == 0
+        before = len(events(tmp_path))
+        file.write_text(file.read_text().replace(".offline]\n", ".offline]\ntarget_qps = 2.5\n"))
+        again = run(file)
+    assert again.returncode == 0, again.stderr[-2000:]
+    assert "target_qps 1.0, now 2.5" in again.stdout
+    made = [event["step"] for event in events(tmp_path)[before:] if event["event"] == "ended"]
+    assert made == [f"{BENCHMARK}/offline/performance", f"{BENCHMARK}/build", "check"]
+    assert len(list((tmp_path / "mlperf_results" / BENCHMARK / "offline").glob("performance.*"))) == 1
+
+
+def test_a_lost_run_stops_it_until_something_changes(tmp_path):
+    slow = CONF.replace("ttft_latency = 60000", "ttft_latency = 1").replace(
+        "percentile = 50", "percentile = 99"
+    )
+    with StubServer(first_delay_s=0.1) as stub:
+        file = write(tmp_path, f"url = '{stub.url}'", "[benchmarks.gpt-oss-120b.server]\ntarget_qps = 50\n")
+        (tmp_path / "my.conf").write_text(slow)
+        done = run(file)
+        assert done.returncode == 4, done.stdout[-3000:] + done.stderr[-3000:]
+        sent = prompts(stub)
+        again = run(file)
+        assert (again.returncode, prompts(stub)) == (4, sent)
+    for one in (done, again):
+        assert f"{BENCHMARK}/server/performance is lost" in one.stderr
+        assert "target_qps" in one.stderr
+    page = (tmp_path / "mlperf_results/campaign.html").read_text()
+    assert "STOPPED" in page
+
+
+def test_a_server_that_dies_in_a_run_is_told_at_once(tmp_path):
+    port, die = free_ports(1), tmp_path / "die"
+    serve = f"exec {sys.executable} -m tests.harness.campaign.serve {port} {die}"
+    file = write(tmp_path, f"url = 'http://127.0.0.1:{port}'\ncommand = 'cd {ROOT} && {serve}'")
+    campaign = start(file)
+    wait_until(lambda: any(one["step"].endswith("accuracy") for one in events(tmp_path)))
+    die.touch()
+    out, err = campaign.communicate(timeout=300)
+    assert campaign.returncode == 3, out[-3000:] + err[-3000:]
+    assert "exit code 9" in err
+    assert "| CUDA error: an illegal memory access" in err
+    die.unlink()
+    done = run(file)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert not list(guard.marked(str(tmp_path / "mlperf_results/campaign")))
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_its_run_in_order_and_the_command_continues(tmp_path, signum):
+    with StubServer(event_delay_s=0.05) as stub:
+        file = write(tmp_path, f"url = '{stub.url}'")
+        campaign = start(file)
+        wait_until(lambda: answered(tmp_path) or campaign.poll() is not None)
+        campaign.send_signal(signum)
+        _, err = campaign.communicate(timeout=300)
+        assert campaign.returncode == 128 + signum, err[-3000:]
+        assert f"campaign {file}" in err.splitlines()[-1]
+        done = run(file)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+
+
+def test_two_campaigns_at_once_are_one_too_many(tmp_path):
+    with StubServer(event_delay_s=0.05) as stub:
+        file = write(tmp_path, f"url = '{stub.url}'")
+        campaign = start(file)
+        wait_until(lambda: events(tmp_path))
+        second, status = run(file), run("status", file)
+        campaign.send_signal(signal.SIGTERM)
+        campaign.communicate(timeout=300)
+    assert second.returncode == 2
+    assert str(campaign.pid) in second.stderr and "status" in second.stderr
+    assert status.returncode == 0
+    assert "RUNNING" in status.stdout
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
+    file = write(tmp_path, "url = 'http://127.0.0.1:9'", top="results = 'my.conf'")
+    done = run(file)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.engine
+@pytest.mark.timeout(60 * POINTS + 600)
+def test_killed_at_random_moments_it_builds_the_same_folder(tmp_path):
+    """Nothing is answered twice that was kept, and the folder holds the same files and samples."""
+    dice = random.Random(f"campaign {POINTS}")
+    scenarios = "".join(
+        f"[benchmarks.{BENCHMARK}.{name}]\ntarget_qps = 40\n" for name in ("offline", "server")
+    )
+    trees = []
+    for name, kills in (("whole", 0), ("killed", POINTS)):
+        folder = tmp_path / name
+        folder.mkdir()
+        with StubServer(event_delay_s=0.02) as stub:
+            file = write(folder, f"url = '{stub.url}'", scenarios)
+            for _ in range(kills):
+                kill_somewhere(file, dice)
+            done = run(file)
+            assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+        trees.append(content(folder / "submission"))
+        finished = [one["step"] for one in events(folder) if one.get("state") == "done"]
+        assert len(finished) == len(set(finished)), "a step was made twice"
+    assert trees[0] == trees[1]
+
+
+def start(file: Path) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        words(file),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd="/",
+        start_new_session=True,
+    )
+
+
+def kill_somewhere(file: Path, dice: random.Random) -> None:
+    """SIGKILL of the campaign's own process; its run ends in order by itself."""
+    campaign = subprocess.Popen(words(file), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/")
+    time.sleep(dice.uniform(0.2, 8))
+    campaign.kill()
+    campaign.wait()
+
+
+def answered(folder: Path) -> bool:
+    """Whether the accuracy run has answers in its journal."""
+    journal = folder / "mlperf_results" / BENCHMARK / "offline/accuracy/journal"
+    return any(path.stat().st_size > 1000 for path in journal.glob("*"))
+
+
+def content(tree: Path) -> dict[str, object]:
+    """The files, and of the accuracy logs the samples: times and figures differ."""
+    found: dict[str, object] = {
+        str(path.relative_to(tree)): None for path in tree.rglob("*") if path.is_file()
+    }
+    for path in tree.with_name(f"{tree.name}.kept").rglob("mlperf_log_accuracy.json"):
+        entries = json.loads(path.read_text())
+        assert len({one["qsl_idx"] for one in entries}) == len(entries)
+        found[f"kept {path.relative_to(tree.parent)}"] = sorted(
+            (one["qsl_idx"], one["data"]) for one in entries
+        )
+    return found
