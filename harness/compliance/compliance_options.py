@@ -8,7 +8,7 @@ from pathlib import Path
 
 from harness.cli.flags import add_flags, add_groups, flag, options, read
 from harness.cli.parser import SIGNAL_CODES, Parser
-from harness.config.choices import OUTPUT_DIR, benchmark_flag, round_flag
+from harness.config.choices import DEFAULT_OUTPUT, benchmark_flag, round_flag
 from harness.config.run_options import (
     FAILURES,
     RUN,
@@ -58,8 +58,8 @@ class VerificationOptions:
 
 @options
 class _RunOfTest(RunOptions):
-    output_dir: Path = flag(
-        "logs are written to DIR/<scenario>/<TEST>/ (default: %(default)s)", default=OUTPUT_DIR, metavar="DIR"
+    output_dir: Path | None = flag(
+        f"logs are written to DIR/<scenario>/<TEST>/ (default: {DEFAULT_OUTPUT})", default=None, metavar="DIR"
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 
 from harness.cli.flags import add_groups, flag, options, read
 from harness.cli.parser import SIGNAL_CODES, Parser, Synonym
-from harness.config.choices import OUTPUT_DIR, LogLevel, benchmark_flag, round_flag
+from harness.config.choices import DEFAULT_OUTPUT, LogLevel, benchmark_flag, results_folder, round_flag
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
 from harness.files import CONFIG_DIR, USER_CONF
@@ -256,7 +256,7 @@ class ClientOptions:
         default=None,
     )
     max_failures: int | None = flag("end the run after N failures", default=None, metavar="N")
-    output_dir: Path = OUTPUT_DIR
+    output_dir: Path | None = None
     metrics_port: str | None = flag(
         "serve the run's progress for Prometheus at /metrics while it lasts; ADDRESS is 127.0.0.1 where "
         "it is omitted (default: not served)",
@@ -266,6 +266,11 @@ class ClientOptions:
     dry_run: bool = flag("check everything and print the plan without issuing a query", default=False)
     log_level: LogLevel = flag("verbosity of messages on stderr (default: %(default)s)", default="info")
     warnings: tuple[str, ...] = ()
+
+    @property
+    def results(self) -> Path:
+        """The folder of the benchmark's runs."""
+        return results_folder(self.output_dir, self.benchmark)
 
 
 @options
@@ -289,9 +294,9 @@ class RunOptions(ClientOptions):
     audit_config: Path | None = flag(
         "LoadGen audit.config of a compliance test", default=None, metavar="FILE"
     )
-    output_dir: Path = flag(
-        "logs are written to DIR/<scenario>/{performance,accuracy}/ (default: %(default)s)",
-        default=OUTPUT_DIR,
+    output_dir: Path | None = flag(
+        f"logs are written to DIR/<scenario>/{{performance,accuracy}}/ (default: {DEFAULT_OUTPUT})",
+        default=None,
         metavar="DIR",
     )
     dcgm_url: Sequence[str] = flag(

@@ -20,12 +20,12 @@ _GRADING = ("mode", "num_lcb_workers", "restart", "allow_unsandboxed")
 _FACTS = ("tokenizer", "lcb_data", "benchmark", "round")
 _GROUPS = {
     "input": ("mlperf_log", "reference_data", *_FACTS),
-    "output": ("output_file", "save_outputs", "disagreements", "verbose"),
+    "output": ("output", "output_file", "save_outputs", "disagreements", "verbose"),
     "grading": _GRADING,
 }
 _ACCURACY_GROUPS = {
     "input": ("mlperf_log", "reference_data", *_FACTS),
-    "output": ("evaluated_file",),
+    "output": ("evaluated_file", "output"),
     "grading": _GRADING,
 }
 _TABLES = (*PICKLE_SUFFIXES, *PARQUET_SUFFIXES)
@@ -58,6 +58,13 @@ class EvaluationOptions:
     )
     benchmark: str = benchmark_flag()
     round: str = round_flag()
+    output: Path | None = flag(
+        "write the printed scorecard here (default: accuracy.txt beside mlperf_log_accuracy.json)",
+        "--output",
+        "-o",
+        default=None,
+        metavar="FILE",
+    )
     output_file: Path | None = flag("write the result as JSON", default=None)
     evaluated_file: Path | None = None
     save_outputs: Path | None = flag(

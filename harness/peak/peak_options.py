@@ -7,7 +7,7 @@ from pathlib import Path
 
 from harness.cli.flags import add_groups, flag, options, read
 from harness.cli.parser import SIGNAL_CODES, Parser
-from harness.config.choices import OUTPUT_DIR
+from harness.config.choices import DEFAULT_OUTPUT
 from harness.config.run_options import (
     FAILURES,
     GENERATION,
@@ -101,8 +101,8 @@ def _numbers(text: str) -> tuple[int, ...]:
 class PeakOptions(ClientOptions):
     """What both commands have in common."""
 
-    output_dir: Path = flag(
-        "logs are written to DIR/peak/<scenario>/ (default: %(default)s)", default=OUTPUT_DIR, metavar="DIR"
+    output_dir: Path | None = flag(
+        f"logs are written to DIR/peak/<scenario>/ (default: {DEFAULT_OUTPUT})", default=None, metavar="DIR"
     )
 
 

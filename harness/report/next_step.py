@@ -1,8 +1,6 @@
 """The command that follows a run with answers: score it, or resume it when it is not complete."""
 
 import shlex
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from harness.config.benchmark import Benchmark
@@ -12,10 +10,10 @@ from harness.errors import DatasetError
 from harness.files import ACCURACY_LOG, ROOT
 from harness.grading.decoding.output_decoder import tokenizer_beside
 from harness.grading.livecodebench.release import DEFAULT_RELEASE, find_release
+from harness.record.repeated import program_words, resuming_command, shown
 from harness.record.run_record import RunRecord
 
 _EVALUATOR = ROOT / "eval_mlperf_accuracy.py"
-_RESTART = "--restart"
 _DATASET, _CODE = "dataset", "livecodebench"
 
 
@@ -37,35 +35,18 @@ def scoring_command(outputs: Path, dataset: Path, benchmark: Benchmark, tokenize
 
     ``tokenizer`` is the flag's value; the default is one that lies beside the dataset.
     """
-    words: list[str | Path] = [*_program(_EVALUATOR), "--mlperf-log", _shown(outputs)]
+    words: list[str | Path] = [*program_words(_EVALUATOR), "--mlperf-log", shown(outputs)]
     if not is_binary_table(outputs):
-        words += ["--reference-data", _shown(dataset)]
+        words += ["--reference-data", shown(dataset)]
     if benchmark.name != DEFAULT_BENCHMARK:
         words += ["--benchmark", benchmark.name]
     if tokenizer is not None:
         words += ["--tokenizer", tokenizer]
     elif (beside := tokenizer_beside(dataset, benchmark)) is not None:
-        words += ["--tokenizer", _shown(beside)]
+        words += ["--tokenizer", shown(beside)]
     if _has_code(dataset):
-        words += ["--lcb-data", _shown(find_release(dataset) or DEFAULT_RELEASE)]
+        words += ["--lcb-data", shown(find_release(dataset) or DEFAULT_RELEASE)]
     return shlex.join(map(str, words))
-
-
-def resuming_command(arguments: Sequence[str]) -> str:
-    """The command of this program, given as sys.argv, with ``--resume``: it never begins anew."""
-    program, *flags = (word for word in arguments if word != _RESTART)
-    resume = () if "--resume" in flags else ("--resume",)
-    return shlex.join(map(str, (*_program(Path(program)), *flags, *resume)))
-
-
-def _program(script: Path) -> tuple[Path, Path]:
-    """The interpreter of this process and a script, relative to the working folder where they lie in it."""
-    return _shown(Path(sys.executable)), _shown(script)
-
-
-def _shown(path: Path) -> Path:
-    here = Path.cwd()
-    return path.relative_to(here) if path.is_absolute() and path.is_relative_to(here) else path
 
 
 def _has_code(dataset: Path) -> bool:

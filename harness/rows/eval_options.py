@@ -4,7 +4,7 @@ from pathlib import Path
 
 from harness.cli.flags import add_groups, flag, options, read
 from harness.cli.parser import SIGNAL_CODES, Parser, Synonym
-from harness.config.choices import OUTPUT_DIR
+from harness.config.choices import DEFAULT_OUTPUT
 from harness.config.run_options import FAILURES, GENERATION, SERVER, ClientOptions, parsed, restart_flag
 
 _SYNONYMS = {
@@ -35,8 +35,8 @@ class EvalOptions(ClientOptions):
         default=None,
         metavar="FILE",
     )
-    output_dir: Path = flag(
-        "used without --output-file (default: %(default)s)", default=OUTPUT_DIR, metavar="DIR"
+    output_dir: Path | None = flag(
+        f"used without --output-file (default: {DEFAULT_OUTPUT})", default=None, metavar="DIR"
     )
     resume: bool = flag(
         "fail where no run of the file with the same settings is to be continued; without the flag such a "

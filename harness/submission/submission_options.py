@@ -6,7 +6,7 @@ from typing import Literal
 
 from harness.cli.flags import Command, add_commands, flag, options, read
 from harness.cli.parser import SIGNAL_CODES, Parser
-from harness.config.choices import OUTPUT_DIR, benchmark_flag, round_flag
+from harness.config.choices import DEFAULT_OUTPUT, benchmark_flag, round_flag
 from harness.config.scenario import Scenario
 
 
@@ -27,7 +27,7 @@ class BuildOptions(TableOptions):
     """``build``. ``scenario`` is empty for all that are found; ``division`` None takes that of the TOML."""
 
     submission: Path = flag("TOML with the facts that only the submitter knows: names, system, weights")
-    results: Path = flag("--output-dir of the runs (%(default)s)", default=OUTPUT_DIR)
+    results: Path | None = flag(f"--output-dir of the runs (default: {DEFAULT_OUTPUT})", default=None)
     output: Path = flag("the folder to build (%(default)s)", default=Path("submission"))
     division: Literal["closed", "open"] | None = flag(
         "division of the submission (default: that of the TOML)", default=None

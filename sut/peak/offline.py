@@ -42,7 +42,7 @@ class OfflineWatcher(Protocol):
 
 def find_offline_rate(options: SearchOptions, watcher: OfflineWatcher) -> OfflineRate | None:
     """Measure; None after a dry run. Raises HarnessError, RunError where the short run was not complete."""
-    folder = options.output_dir.absolute() / FOLDER / options.scenario
+    folder = options.results.absolute() / FOLDER / options.scenario
     with interruptible():
         plan = search_run(options, folder, options.user_conf, dry_run=True)
         official = run(plan, rate_follows=True)

@@ -77,7 +77,7 @@ def find_peak(options: SearchOptions, watcher: SearchWatcher) -> Searched | None
     A search with the same settings is continued, one that has found its rate is complete. A search that has
     started returns its measurements, whatever ends it.
     """
-    folder = options.output_dir.absolute() / FOLDER / options.scenario / _SEARCH
+    folder = options.results.absolute() / FOLDER / options.scenario / _SEARCH
     check_seconds("--ladder-seconds", options.ladder_seconds)
     with interruptible():
         plan = search_run(options, folder, options.user_conf, dry_run=True)
