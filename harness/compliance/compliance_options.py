@@ -64,7 +64,7 @@ class VerificationOptions:
 @options
 class _RunOfTest(RunOptions):
     min_replicas: int | None = min_replicas_flag()
-    output_dir: Path = results_flag("logs are written to DIR/<scenario>/<TEST>/")
+    output_dir: Path | None = results_flag("logs are written to DIR/<scenario>/<TEST>/")
 
 
 @options

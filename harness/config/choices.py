@@ -12,7 +12,8 @@ from harness.config.rounds import available_rounds, current_round
 from harness.files import CONFIG_DIR
 
 DEFAULT_BENCHMARK = "gpt-oss-120b"
-OUTPUT_DIR = Path("mlperf_results")  # the folder of all runs
+OUTPUT_DIR = Path("mlperf_results")  # the folder of all runs; a folder in it for each benchmark
+DEFAULT_OUTPUT = f"{OUTPUT_DIR}/<benchmark>"
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 
@@ -44,6 +45,11 @@ def round_flag() -> Any:
         default=current_round(),
         choices=available_rounds,
     )
+
+
+def results_folder(given: Path | None, benchmark: str) -> Path:
+    """The folder of a benchmark's runs: benchmarks share none unless they are given the same."""
+    return OUTPUT_DIR / benchmark if given is None else given
 
 
 def _benchmark(name: str) -> str:

@@ -14,7 +14,7 @@ from harness.cli.door import called
 from harness.cli.durations import duration
 from harness.cli.flags import add_groups, flag, options, read
 from harness.cli.parser import SIGNAL_CODES, Parser
-from harness.config.choices import OUTPUT_DIR, LogLevel, benchmark_flag, round_flag
+from harness.config.choices import DEFAULT_OUTPUT, LogLevel, benchmark_flag, results_folder, round_flag
 from harness.config.other_flags import ELSEWHERE, SYNONYMS
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
@@ -121,10 +121,10 @@ def min_replicas_flag(where: str = "") -> Any:
 def results_flag(below: str) -> Any:
     """The field for the folder of runs; ``below`` it are those of a program."""
     return flag(
-        f"folder of runs: {below} (default: %(default)s)",
+        f"folder of runs: {below} (default: {DEFAULT_OUTPUT})",
         "--results",
         "--output-dir",
-        default=OUTPUT_DIR,
+        default=None,
         metavar="DIR",
     )
 
@@ -282,7 +282,7 @@ class ClientOptions:
         default=None,
     )
     max_failures: int | None = flag("end the run after N failures", default=None, metavar="N")
-    output_dir: Path = OUTPUT_DIR
+    output_dir: Path | None = None
     metrics_port: str | None = flag(
         "serve the run's progress for Prometheus at /metrics while it lasts; ADDRESS is 127.0.0.1 where "
         "it is omitted (default: not served)",
@@ -292,6 +292,11 @@ class ClientOptions:
     dry_run: bool = flag("check everything and print the plan without issuing a query", default=False)
     log_level: LogLevel = flag("verbosity of messages on stderr (default: %(default)s)", default="info")
     warnings: tuple[str, ...] = ()
+
+    @property
+    def results(self) -> Path:
+        """The folder of the benchmark's runs."""
+        return results_folder(self.output_dir, self.benchmark)
 
 
 @options
@@ -317,7 +322,7 @@ class RunOptions(ClientOptions):
     )
     official: bool = flag("refuse to start where the run would be NOT OFFICIAL", default=False)
     min_replicas: int | None = min_replicas_flag("with --accuracy: ")
-    output_dir: Path = results_flag("logs are written to DIR/<scenario>/{performance,accuracy}/")
+    output_dir: Path | None = results_flag("logs are written to DIR/<scenario>/{performance,accuracy}/")
     dcgm_url: Sequence[str] = flag(
         "DCGM exporter of the servers' GPUs, such as http://node[01-64]:9400; written as --server-url "
         "(default: the GPUs of this machine, if a server runs here and nvidia-ml-py or amdsmi is installed)",

@@ -81,7 +81,7 @@ def resolve_test(
             benchmark,
             generation.parameters,
             _policy(options, test, streams=generation.parameters.stream),
-            options.output_dir / test.scenario / _folder(mode, audit),
+            options.results / test.scenario / _folder(mode, audit),
             every_replica=not test.accuracy and audit is None and audit_config is None,
             deviations=(
                 *scenario_deviations(benchmark, test.scenario),

@@ -22,12 +22,12 @@ _GRADING = ("mode", "num_lcb_workers", "restart", "allow_unsandboxed")
 _FACTS = ("tokenizer", "lcb_data", "benchmark", "round")
 _GROUPS = {
     "input": ("mlperf_log", "reference_data", *_FACTS),
-    "output": ("output_file", "evaluated_file", "save_outputs", "disagreements", "verbose"),
+    "output": ("output", "output_file", "evaluated_file", "save_outputs", "disagreements", "verbose"),
     "grading": _GRADING,
 }
 _ACCURACY_GROUPS = {
     "input": ("mlperf_log", "reference_data", *_FACTS),
-    "output": ("evaluated_file",),
+    "output": ("evaluated_file", "output"),
     "grading": _GRADING,
 }
 _UPSTREAM = "deepseek-r1"  # whose program eval_accuracy.py is
@@ -69,9 +69,14 @@ class EvaluationOptions:
     other_benchmark: str = DEFAULT_BENCHMARK
     """whose outputs they are where neither a flag nor the outputs name it"""
     round: str = round_flag()
-    output_file: Path | None = flag(
-        "write the result as JSON", "--output", "-o", "--output-file", default=None, metavar="FILE"
+    output: Path | None = flag(
+        "write the printed scorecard here (default: accuracy.txt beside mlperf_log_accuracy.json)",
+        "--output",
+        "-o",
+        default=None,
+        metavar="FILE",
     )
+    output_file: Path | None = flag("write the result as JSON", default=None, metavar="FILE")
     evaluated_file: Path | None = flag(
         "write the rows with extracted_answer and prompt_accuracy, as upstream's eval_accuracy.py does:"
         " parquet, or a pickle if named .pkl",
@@ -89,7 +94,7 @@ class EvaluationOptions:
         default=None,
         metavar="FILE",
     )
-    verbose: bool = flag("include the grade of every sample in --output", default=False)
+    verbose: bool = flag("include the grade of every sample in --output-file", default=False)
     mode: Rules = flag("rules to grade by, exact_match is official (%(default)s)", default="both")
     num_lcb_workers: int | None = flag(
         "number of processes for programs, or for comparing texts (default: cores of this process)",
@@ -140,7 +145,7 @@ class _AccuracyOptions(EvaluationOptions):
         " its format, .pkl for a log)",
         "--output-file",
         default=None,
-        old=("--output", "-o", "--graded-rows"),
+        old=("--graded-rows",),
         metavar="FILE",
     )
 

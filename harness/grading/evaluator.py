@@ -10,7 +10,7 @@ from harness.config.benchmark import Benchmark, load_benchmark
 from harness.config.choices import available_benchmarks
 from harness.dataset.table import is_binary_table
 from harness.errors import ConfigError, GradingError
-from harness.files import RUN_RECORD
+from harness.files import ACCURACY_LOG, ACCURACY_TEXT, RUN_RECORD, atomic_write, unofficial
 from harness.grading.decoding.output_sources import Outputs, benchmark_of, open_outputs
 from harness.grading.evaluation.evaluate import Evaluation, evaluate
 from harness.grading.evaluation.pass_criteria import (
@@ -43,7 +43,9 @@ from harness.grading.sandbox.tiers import Sandbox
 from harness.grading.scoring.grade import BOTH_MODES, GradingMode, Progress
 from harness.progress.progress_files import ProgressFile
 from harness.progress.progress_line import ProgressBar
-from harness.text import legible, show
+from harness.record.repeated import FirstLine
+from harness.record.resume import unfinished
+from harness.text import counted, legible, show
 
 _MODES: Mapping[Rules, Sequence[GradingMode]] = {
     "official": (GradingMode.OFFICIAL,),
@@ -61,8 +63,17 @@ def run(
     Raises HarnessError for whatever cannot be graded.
     """
     _warn(options.warnings)
+    _show_earlier(options)
+    if incomplete := unfinished(options.mlperf_log.parent):
+        show(f"INCOMPLETE: {incomplete}", file=sys.stderr)
     _require_writable(
-        (options.output_file, options.evaluated_file, options.save_outputs, options.disagreements)
+        (
+            options.output,
+            options.output_file,
+            options.evaluated_file,
+            options.save_outputs,
+            options.disagreements,
+        )
     )
     with ProgressFile(_run_folder(options)) as watched:
         scored = _score(options, watched.show)
@@ -76,8 +87,42 @@ def run(
             result_file.write_result(options.output_file, summary | {"detailed_results": details})
         publish(options.mlperf_log.parent, summary)
         card = scorecard(scored.evaluation, scored.result, _difficulties(scored), options.disagreements)
-        print(legible(card))
+        text = legible(card) + "\n"
+        written = _write_text(options, text, complete=not incomplete)
+        print(text, end="", flush=True)
+        if not sys.stdout.isatty():  # the score is seen, wherever the scorecard goes
+            show(legible(scored.result.line), file=sys.stderr)
+        if written is not None:
+            show(f"Written to {written}", file=sys.stderr)
     return scored.result.is_met
+
+
+def _show_earlier(options: EvaluationOptions) -> None:
+    """What an earlier call has left: the first line, on stderr, as stdout is the scorecard."""
+    kept = 0 if options.restart else _verdicts(options)
+    if kept:
+        counts = f"{counted(kept, 'verdict')} on programs are kept"
+        show(FirstLine().continues(f"the evaluation of {options.mlperf_log}", counts), file=sys.stderr)
+
+
+def _write_text(options: EvaluationOptions, text: str, *, complete: bool) -> Path | None:
+    """Write what stdout holds to a file; returns it. Of an incomplete run its name says so."""
+    path = options.output
+    if path is None and options.mlperf_log.name == ACCURACY_LOG:
+        beside = options.mlperf_log.with_name(ACCURACY_TEXT)
+        path = beside if complete else unofficial(beside)
+    if path is None:
+        return None
+    try:
+        if options.output is None and path.is_file() and b"\nhash=" in path.read_bytes():
+            _warn([f"{path} has the hash of a submission's log and is not replaced; --output names another"])
+            return None
+        with atomic_write(path) as file:
+            file.write(text.encode())
+    except OSError as error:
+        _warn([f"{path}: cannot be written ({error.strerror}); --output names another place"])
+        return None
+    return path
 
 
 def _warn(warnings: Sequence[str]) -> None:
@@ -87,11 +132,16 @@ def _warn(warnings: Sequence[str]) -> None:
 
 def kept_verdicts(options: EvaluationOptions) -> str:
     """What an interrupted call keeps for the next one."""
-    journal = journal_path(options.output_file, options.mlperf_log)
-    verdicts = journal.read_bytes().count(b"\n") if journal.is_file() else 0
+    verdicts = _verdicts(options)
     if not verdicts:
         return "no program was graded yet"
+    journal = journal_path(options.output_file, options.mlperf_log)
     return f"{journal} keeps {verdicts} verdicts on programs, and the same command continues from there"
+
+
+def _verdicts(options: EvaluationOptions) -> int:
+    journal = journal_path(options.output_file, options.mlperf_log)
+    return journal.read_bytes().count(b"\n") if journal.is_file() else 0
 
 
 def _run_folder(options: EvaluationOptions) -> Path | None:

@@ -94,7 +94,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 class PeakOptions(ClientOptions):
     """What both commands have in common."""
 
-    output_dir: Path = results_flag("logs are written to DIR/peak/<scenario>/")
+    output_dir: Path | None = results_flag("logs are written to DIR/peak/<scenario>/")
 
 
 @options

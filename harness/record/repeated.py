@@ -4,10 +4,15 @@ Every program that keeps its answers says it in these words, a dry run in the co
 """
 
 import shlex
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+
+from harness.cli.door import LAUNCHER
+
+_RESTART = "--restart"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +34,35 @@ class FirstLine:
         """What differs, what the folder holds, where that goes, and how to go back to it."""
         reason = f", {why}" if why else ""
         moved = "would be moved" if self.dry_run else "is moved"
-        back = f"; to continue it, move it back and repeat its command: {shlex.join(command)}"
+        back = f"; to continue it, move it back and run {resuming_command(command)}" if command else ""
         return (
             f"{self._verb('begins', 'begin')} anew{reason}: {earlier} {moved} to {aside} before the first "
-            f"query{back if command else ''}"
+            f"query{back}"
         )
 
     def _verb(self, now: str, conditional: str) -> str:
         return f"would {conditional}" if self.dry_run else now
+
+
+def resuming_command(arguments: Sequence[str]) -> str:
+    """The command of a program, given as sys.argv, with ``--resume``: it never begins anew."""
+    program, *flags = (word for word in arguments if word != _RESTART)
+    resume = () if "--resume" in flags else ("--resume",)
+    return shlex.join(map(str, (*program_words(Path(program)), *flags, *resume)))
+
+
+def program_words(script: Path) -> tuple[Path | str, ...]:
+    """What starts a program, relative to the working folder where it lies in it: ./mlperf starts itself."""
+    if script.name == LAUNCHER.name:
+        name = str(shown(script))
+        return (name if "/" in name else f"./{name}",)
+    return shown(Path(sys.executable)), shown(script)
+
+
+def shown(path: Path) -> Path:
+    """The path, relative to the working folder where it lies in it."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_absolute() and path.is_relative_to(here) else path
 
 
 def run_of(started: datetime) -> str:

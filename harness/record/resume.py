@@ -15,7 +15,7 @@ from harness.errors import ConfigError
 from harness.files import ACCURACY_LOG, JOURNAL_DIR, RUN_RECORD
 from harness.record.answer_log import SavedAnswer, read_saved_answers
 from harness.record.output_dir import aside_of, reading
-from harness.record.repeated import FirstLine, run_of
+from harness.record.repeated import FirstLine, resuming_command, run_of
 from harness.record.run_record import RunRecord
 from harness.record.server_changes import other_model
 from harness.record.settled import ServerInfo
@@ -133,6 +133,21 @@ def _of_logs(plan: RunPlan) -> tuple[object, ...]:
     audit = plan.audit and (plan.audit.settings, plan.audit.official)
     rules = plan.client.benchmark.round, plan.round_settings, plan.client.deviations
     return *rules, plan.mlperf_conf, plan.audit_text, audit
+
+
+def unfinished(log_dir: Path) -> str:
+    """What to know before the log of an accuracy run is scored: that it is not complete; "" where it is.
+
+    Also "" for logs of which nothing is known.
+    """
+    record = _readable(log_dir)
+    if record is None or (record.verdict is not None and record.verdict.result == "VALID"):
+        return ""
+    state = "has not ended or was killed" if record.verdict is None else f"is {record.verdict.result}"
+    samples, words = record.settled.samples, record.provenance.command
+    how = f"with: {resuming_command(words)}" if words else "by its own command"
+    counts = f"{len(answers_in(log_dir, samples))} of {samples} samples are answered"
+    return f"the run {state}, so that no score of it counts; {counts}. Continue it {how}"
 
 
 def check_model(log_dir: Path, record: RunRecord, server: ServerInfo) -> None:

@@ -1,8 +1,6 @@
 """The command that follows a run with answers: score it, or resume it when it is not complete."""
 
 import shlex
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from harness.cli.door import LAUNCHER, is_open, verb_of
@@ -13,10 +11,10 @@ from harness.errors import DatasetError
 from harness.files import ACCURACY_LOG, ROOT
 from harness.grading.decoding.output_decoder import tokenizer_beside
 from harness.grading.livecodebench.release import DEFAULT_RELEASE, find_release
+from harness.record.repeated import program_words, resuming_command, shown
 from harness.record.run_record import RunRecord
 
 _EVALUATOR = "eval_mlperf_accuracy.py"
-_RESTART = "--restart"
 _DATASET, _CODE = "dataset", "livecodebench"
 
 
@@ -38,43 +36,25 @@ def scoring_command(outputs: Path, dataset: Path, benchmark: Benchmark, tokenize
 
     ``tokenizer`` is the flag's value; the default is one that lies beside the dataset.
     """
-    words: list[str | Path] = [*_evaluator(), "--mlperf-log", _shown(outputs)]
+    words: list[str | Path] = [*_evaluator(), "--mlperf-log", shown(outputs)]
     if not is_binary_table(outputs):
-        words += ["--reference-data", _shown(dataset)]
+        words += ["--reference-data", shown(dataset)]
     if benchmark.name != DEFAULT_BENCHMARK:
         words += ["--benchmark", benchmark.name]
     if tokenizer is not None:
         words += ["--tokenizer", tokenizer]
     elif (beside := tokenizer_beside(dataset, benchmark)) is not None:
-        words += ["--tokenizer", _shown(beside)]
+        words += ["--tokenizer", shown(beside)]
     if _has_code(dataset):
-        words += ["--lcb-data", _shown(find_release(dataset) or DEFAULT_RELEASE)]
+        words += ["--lcb-data", shown(find_release(dataset) or DEFAULT_RELEASE)]
     return shlex.join(map(str, words))
-
-
-def resuming_command(arguments: Sequence[str]) -> str:
-    """The command of this program, given as sys.argv, with ``--resume``: it never begins anew."""
-    program, *flags = (word for word in arguments if word != _RESTART)
-    resume = () if "--resume" in flags else ("--resume",)
-    return shlex.join(map(str, (*_program(Path(program)), *flags, *resume)))
 
 
 def _evaluator() -> tuple[Path | str, ...]:
     """The evaluator as this process was started: by a verb of ./mlperf, or by the interpreter."""
-    return (*_program(LAUNCHER), verb_of(_EVALUATOR)) if is_open() else _program(ROOT / _EVALUATOR)
-
-
-def _program(script: Path) -> tuple[Path | str, ...]:
-    """What starts a program, relative to the working folder where it lies in it: ./mlperf starts itself."""
-    if script.name == LAUNCHER.name:
-        shown = str(_shown(script))
-        return (shown if "/" in shown else f"./{shown}",)
-    return _shown(Path(sys.executable)), _shown(script)
-
-
-def _shown(path: Path) -> Path:
-    here = Path.cwd()
-    return path.relative_to(here) if path.is_absolute() and path.is_relative_to(here) else path
+    if is_open():
+        return (*program_words(LAUNCHER), verb_of(_EVALUATOR))
+    return program_words(ROOT / _EVALUATOR)
 
 
 def _has_code(dataset: Path) -> bool:

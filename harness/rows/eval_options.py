@@ -45,7 +45,7 @@ class EvalOptions(ClientOptions):
         old=("--output-file",),
         metavar="FILE",
     )
-    output_dir: Path = results_flag("used without --output")
+    output_dir: Path | None = results_flag("used without --output")
     resume: bool = flag(
         "fail where no run of the file with the same settings is to be continued; without the flag such a "
         "run is continued, too",

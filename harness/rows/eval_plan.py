@@ -78,11 +78,11 @@ def run_folder(output: Path) -> Path:
 
 
 def _default_output(options: EvalOptions) -> Path:
-    """``mlperf_results/run_eval/NAME_YYYYmmdd_HHMMSS`` in the format of the input, parquet for JSON.
+    """``run_eval/NAME_YYYYmmdd_HHMMSS`` in the folder of results, in the input's format, parquet for JSON.
 
     The newest file that an earlier run of the same input has not completed comes before a new one.
     """
-    source, folder = options.input_file, options.output_dir / _FOLDER
+    source, folder = options.input_file, options.results / _FOLDER
     suffix = PICKLE_SUFFIXES[0] if source.suffix.lower() in PICKLE_SUFFIXES else PARQUET_SUFFIXES[0]
     name = re.compile(rf"{re.escape(source.stem)}_[0-9]{{8}}_[0-9]{{6}}{re.escape(suffix + _RUN)}")
     begun = sorted(path.name for path in folder.glob(f"*{_RUN}") if name.fullmatch(path.name))

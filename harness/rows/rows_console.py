@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from harness.progress.progress_line import ProgressBar, ProgressPrinter, ProgressSnapshot
+from harness.record.repeated import resuming_command
 from harness.record.settled import ServerInfo
-from harness.report.next_step import resuming_command, scoring_command
+from harness.report.next_step import scoring_command
 from harness.report.run_console import DRY_RUN, served_by, server_lines
 from harness.rows.eval_plan import EvalPlan
 from harness.rows.eval_result import EvalResult

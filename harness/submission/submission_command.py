@@ -8,7 +8,7 @@ from pathlib import Path
 from harness.config.benchmark import load_benchmark
 from harness.submission.building.build import BuildRequest, build_tree
 from harness.submission.building.descriptions import FROM_RUNS, read_submitter_info
-from harness.submission.building.find_runs import scenarios_there
+from harness.submission.building.find_runs import folder_of, scenarios_there
 from harness.submission.building.machine import machine_fields
 from harness.submission.building.source_code import WrittenSource
 from harness.submission.checks.check import check_contexts, check_tree
@@ -40,11 +40,12 @@ def run(options: SubmissionOptions) -> bool:
 
 def build(options: BuildOptions) -> bool:
     """Build the folder and check it."""
+    benchmark = load_benchmark(options.benchmark, options.round)
     request = BuildRequest(
-        benchmark=load_benchmark(options.benchmark, options.round),
+        benchmark=benchmark,
         rules=load_rules(options.round),
         info=read_submitter_info(options.submission, options.division),
-        results=options.results,
+        results=folder_of(benchmark, options.results),
         output=options.tree.absolute(),
         only=options.scenario,
         user_conf=options.user_conf,

@@ -7,7 +7,7 @@ from typing import Literal
 from harness.cli.door import called
 from harness.cli.flags import Command, add_commands, flag, options, read
 from harness.cli.parser import SIGNAL_CODES, Parser
-from harness.config.choices import OUTPUT_DIR, benchmark_flag, round_flag
+from harness.config.choices import DEFAULT_OUTPUT, benchmark_flag, round_flag
 from harness.config.scenario import Scenario
 
 
@@ -30,11 +30,11 @@ class BuildOptions(TableOptions):
     submission: Path = flag(
         "TOML with the facts that only the submitter knows: names, system, weights", metavar="FILE"
     )
-    results: Path = flag(
-        "folder of the runs (default: %(default)s)",
+    results: Path | None = flag(
+        f"folder of the runs (default: {DEFAULT_OUTPUT})",
         "--results",
         "--output-dir",
-        default=OUTPUT_DIR,
+        default=None,
         metavar="DIR",
     )
     output: Path | None = flag(

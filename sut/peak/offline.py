@@ -50,7 +50,7 @@ def find_offline_rate(
 
     Raises HarnessError, RunError where the short run was not complete.
     """
-    folder = options.output_dir.absolute() / FOLDER / options.scenario
+    folder = options.results.absolute() / FOLDER / options.scenario
     with interruptible():
         plan = search_run(options, folder, options.user_conf, dry_run=True)
         official = run(plan, rate_follows=True)

@@ -83,7 +83,7 @@ def find_peak(
     started returns its measurements, whatever ends it. ``on_line`` gets each line of progress.jsonl of its
     runs.
     """
-    folder = options.output_dir.absolute() / FOLDER / options.scenario / _SEARCH
+    folder = options.results.absolute() / FOLDER / options.scenario / _SEARCH
     check_seconds("--ladder-seconds", options.ladder_seconds)
     with interruptible():
         plan = search_run(options, folder, options.user_conf, dry_run=True)

@@ -286,7 +286,7 @@ def test_a_file_that_was_named_by_the_time_is_continued(tmp_path, capfd, monkeyp
     words = ["--input-file", str(dataset), "--max-new-tokens", str(TOKENS), "--server-url"]
     with StubServer(faults=lambda request: Fault.HTTP_500 if request.index == 1 else None) as stub:
         assert main_here(capfd, program.main, [*words, stub.url])[0] == 4
-    (output,) = (tmp_path / "mlperf_results/run_eval").glob("*.parquet")
+    (output,) = (tmp_path / "mlperf_results/gpt-oss-120b/run_eval").glob("*.parquet")
     with StubServer() as stub:
         code, stdout, _ = main_here(capfd, program.main, [*words, stub.url])
         assert len(stub.requests) == 2
@@ -313,7 +313,9 @@ def test_a_dry_run_sends_nothing_and_leaves_nothing(tmp_path, capfd, monkeypatch
         assert stub.requests == []
     assert (code, list(tmp_path.iterdir())) == (0, [dataset])
     assert "--async has no effect" in stdout
-    assert re.search(rf"{tmp_path}/mlperf_results/run_eval/dataset_\d{{8}}_\d{{6}}\.parquet\n", stdout)
+    assert re.search(
+        rf"{tmp_path}/mlperf_results/gpt-oss-120b/run_eval/dataset_\d{{8}}_\d{{6}}\.parquet\n", stdout
+    )
 
 
 REFUSED = [

@@ -67,11 +67,11 @@ def test_two_runs_of_one_process_are_quiet_and_the_interrupted_one_returns_its_r
     with StubServer(faults=lambda request: Fault.SILENT if request.asked_tokens == 9 else None) as server:
         program = python(tmp_path, PROGRAM, server.url, dataset, quick_conf(tmp_path))
         lines = filter(lambda line: line != "progress\n", iter(program.stdout.readline, ""))
-        path = tmp_path / "mlperf_results/offline/performance/run.json"
+        path = tmp_path / "mlperf_results/gpt-oss-120b/offline/performance/run.json"
         assert next(lines) == f"VALID 0 {path}\n"
         assert program.stdout.readline() == "progress\n"
         where = ("--server-url", server.url, "--input-file", dataset)
-        other = run_here(capfd, tmp_path / "mlperf_results", *where)
+        other = run_here(capfd, tmp_path / "mlperf_results/gpt-oss-120b", *where)
         program.send_signal(signal.SIGINT)
         out, err = program.communicate(timeout=300)
     assert (out.splitlines()[-1], err) == (f"INTERRUPTED 130 {path}", "")

@@ -54,7 +54,7 @@ def resolve_ladder_plan(options: LadderOptions) -> LadderPlan:
     check_seconds("--seconds", options.seconds)
     scenario = Scenario.parse(options.scenario)
     return LadderPlan(
-        client=ladder_client(options, scenario, options.output_dir / FOLDER / scenario / _LADDER),
+        client=ladder_client(options, scenario, options.results / FOLDER / scenario / _LADDER),
         scenario=scenario,
         concurrency=options.concurrency,
         seconds=options.seconds,

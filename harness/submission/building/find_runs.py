@@ -6,6 +6,7 @@ from pathlib import Path
 
 from harness.compliance.registry import TESTS, needed_tests
 from harness.config.benchmark import Benchmark
+from harness.config.choices import OUTPUT_DIR
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
 from harness.files import (
@@ -82,7 +83,8 @@ def find_runs(
     runs = tuple(ScenarioRuns(scenario, results / scenario, tests) for scenario in wanted)
     missing = [what for run in runs for what in _missing(run, rehearsal)]
     if missing:
-        raise ConfigError(f"--results {results}: missing {', '.join(missing)}; {_remedy(missing)}")
+        others = "".join(f"; {text}" for run in runs for text in _moved_aside(run, benchmark))
+        raise ConfigError(f"--results {results}: missing {', '.join(missing)}; {_remedy(missing)}{others}")
     damaged = [what for run in runs for what in _damaged(run)]
     if damaged:
         raise ConfigError(f"--results {results}: {'; '.join(damaged)}; repeat these runs")
@@ -93,6 +95,17 @@ def verify_file(folder: Path, test: str) -> Path:
     """The verification file of a test; that of a rehearsal has another name."""
     path = folder / TESTS[test].verify_file
     return path if path.is_file() or not unofficial(path).is_file() else unofficial(path)
+
+
+def folder_of(benchmark: Benchmark, given: Path | None) -> Path:
+    """The folder that holds the benchmark's scenarios: in ``given``, or there by default.
+
+    All benchmarks' runs were once in one folder by default; such a folder is still found.
+    """
+    own = (given or OUTPUT_DIR) / benchmark.name
+    if given is not None and (scenarios_there(given) or not own.is_dir()):
+        return given
+    return own if own.is_dir() or given is not None or not scenarios_there(OUTPUT_DIR) else OUTPUT_DIR
 
 
 def scenarios_there(results: Path) -> tuple[Scenario, ...]:
@@ -131,6 +144,24 @@ def _missing(run: ScenarioRuns, rehearsal: bool) -> Iterator[str]:
         other = unofficial(path)
         instead = f" (only {other.name})" if other.is_file() else ""
         yield path.relative_to(run.path.parent).as_posix() + instead
+
+
+def _moved_aside(run: ScenarioRuns, benchmark: Benchmark) -> Iterator[str]:
+    """Runs that are not the benchmark's, or none, where an earlier run of the benchmark was moved aside."""
+    for folder in (run.performance, run.accuracy):
+        there = _benchmark_in(folder)
+        if there == benchmark.name:
+            continue
+        for aside in sorted(folder.parent.glob(f"{folder.name}.*"), reverse=True):
+            if _benchmark_in(aside) == benchmark.name:
+                holds = f"holds a run of {there}" if there else "holds no run"
+                yield f"{folder} {holds}, and {aside} an earlier one of {benchmark.name}"
+                break
+
+
+def _benchmark_in(folder: Path) -> str | None:
+    record = read_record(folder / RUN_RECORD)
+    return None if record is None else record.plan.client.benchmark.name
 
 
 def _remedy(missing: Sequence[str]) -> str:

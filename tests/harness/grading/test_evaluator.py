@@ -1,9 +1,13 @@
 """The evaluator from its command line: log in, score, files and exit code out."""
 
+import contextlib
 import functools
 import gzip
 import json
+import os
+import pty
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -30,6 +34,7 @@ from harness.grading.sandbox.tiers import Tier
 from harness.grading.scoring.grade import Reason
 from harness.progress.progress_files import read_grading
 from harness.progress.progress_line import ProgressBar
+from harness.record.run_record import RunVerdict
 from tests.harness.grading.conftest import Result, evaluated
 from tests.harness.grading.logs import array, entry, harmony_ids, write_log
 from tests.harness.grading.samples import REFERENCE, RELEASE, references, right_answer
@@ -92,6 +97,65 @@ def result_file() -> dict:
 
 def warned(result: Result) -> str:
     return "\n".join(line for line in result.stdout.splitlines() if line.startswith("WARNING: "))
+
+
+LOG = "mlperf_log_accuracy.json"
+
+
+def test_the_scorecard_is_kept_beside_the_log_and_the_target_is_seen(evaluate: Evaluate):
+    result = evaluate(ids=outputs({0: "no answer"}), log=LOG)
+    assert Path("accuracy.txt").read_text() == result.stdout
+    (line,) = (line for line in result.stdout.splitlines() if line.startswith("Target "))
+    assert result.stderr.splitlines().count(line) == 1
+    assert re.search(r"exact_match \d+\.\d+ is (below|at least) 82\.2987", line)
+    Path("accuracy.txt").unlink()
+    elsewhere = evaluate("-o", "score.txt", log=LOG)
+    assert Path("score.txt").read_text() == elsewhere.stdout
+    assert not Path("accuracy.txt").exists()
+
+
+def test_the_score_is_on_a_terminal_once(evaluate: Evaluate, release: Path, tmp_path: Path):
+    write_log(tmp_path / LOG, outputs())
+    terminal, other_end = pty.openpty()
+    command = [sys.executable, ROOT / "eval_mlperf_accuracy.py", *arguments(tmp_path / LOG, release)]
+    with (
+        os.fdopen(terminal, "rb", buffering=0) as screen,
+        subprocess.Popen(command, stdout=other_end, stderr=other_end),
+    ):
+        os.close(other_end)
+        shown = b""
+        with contextlib.suppress(OSError):  # EIO: the other end is closed
+            while part := screen.read(1 << 16):
+                shown += part
+    assert shown.count(b"Target PASS") == 1
+
+
+def test_the_text_of_a_submission_is_not_replaced(evaluate: Evaluate):
+    kept = "'exact_match': 83.0\n\nhash=" + 64 * "0" + "\n"
+    Path("accuracy.txt").write_text(kept)
+    result = evaluate(ids=outputs(), log=LOG)
+    assert result.code == 0 and Path("accuracy.txt").read_text() == kept
+    assert "--output" in result.stderr
+
+
+@pytest.mark.parametrize("verdict", [None, RunVerdict("INTERRUPTED")], ids=["killed", "interrupted"])
+def test_the_log_of_an_incomplete_run_says_so_first(evaluate: Evaluate, tmp_path: Path, verdict):
+    command = ("run_mlperf.py", "--accuracy", "--input-file", "a.parquet")
+    record = structs.replace(
+        with_plan(ENDED, mode="accuracy"),
+        verdict=verdict,
+        provenance=structs.replace(ENDED.provenance, command=command),
+    )
+    record.write(tmp_path / "run.json")
+    result = evaluate(ids=outputs(), log=LOG)
+    first, *others = result.stderr.splitlines()
+    assert first.startswith("INCOMPLETE: ") and shlex.join(command) in first
+    assert any(line.startswith("Target ") for line in others)
+    assert not Path("accuracy.txt").exists()
+    assert Path("accuracy.NOT_OFFICIAL.txt").read_text() == result.stdout
+    structs.replace(record, verdict=RunVerdict("VALID")).write(tmp_path / "run.json")
+    assert "INCOMPLETE" not in evaluate(log=LOG).stderr
+    assert Path("accuracy.txt").exists()
 
 
 def test_a_perfect_log_scores_100_in_both_modes(evaluate: Evaluate):

@@ -11,12 +11,13 @@ from msgspec import structs
 
 from harness.config.benchmark import load_benchmark
 from harness.grading.evaluation_options import build_parser
+from harness.record.repeated import resuming_command
 from harness.record.run_record import RunVerdict
-from harness.report.next_step import next_step, resuming_command, scoring_command
+from harness.report.next_step import next_step, scoring_command
 from tests.records import ENDED, with_plan
 from tests.runs import ACCURACY, PERFORMANCE, ROOT, SAMPLES
 
-LOG = Path("mlperf_results/offline/accuracy/mlperf_log_accuracy.json")
+LOG = Path("mlperf_results/gpt-oss-120b/offline/accuracy/mlperf_log_accuracy.json")
 GPT_OSS, LLAMA, R1 = map(load_benchmark, ("gpt-oss-120b", "llama3.1-8b", "deepseek-r1"))
 NAMES = ["aime25", "livecodebench_v6", "gpqa_diamond"]
 

@@ -7,11 +7,14 @@ import os
 import re
 import tomllib
 from functools import partial
+from pathlib import Path
 
 import pytest
 
+from harness.config.benchmark import load_benchmark
 from harness.submission.building import build as building
 from harness.submission.building.build import write_test
+from harness.submission.building.find_runs import folder_of
 from harness.submission.checks.check import check_tree
 from harness.submission.tree.round_rules import load_rules
 from prepare_submission import main
@@ -204,6 +207,27 @@ def test_broken_input_is_one_line_and_nothing_is_written(results, info, tmp_path
     assert build(results) == 2
     assert named in one_line(capsys)
     assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+def test_a_run_that_was_moved_aside_is_named(results, info, capsys):
+    aside = results / "offline/accuracy.20261123-015214"
+    (results / "offline/accuracy").rename(aside)
+    assert build(results) == 2
+    assert str(aside) in one_line(capsys)
+
+
+def test_the_runs_of_a_benchmark_are_found_in_both_layouts(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    benchmark, top = load_benchmark("gpt-oss-120b"), Path("mlperf_results")
+    own = top / "gpt-oss-120b"
+    assert folder_of(benchmark, None) == own
+    (top / "offline").mkdir(parents=True)
+    assert folder_of(benchmark, None) == folder_of(benchmark, top) == top
+    own.mkdir()
+    assert folder_of(benchmark, None) == own
+    assert folder_of(benchmark, top) == top
+    (top / "offline").rmdir()
+    assert folder_of(benchmark, top) == folder_of(benchmark, own) == own
 
 
 def test_a_write_that_fails_leaves_nothing(results, info, tmp_path, capsys, monkeypatch):
