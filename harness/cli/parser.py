@@ -57,7 +57,10 @@ class Parser(argparse.ArgumentParser):
         spelt: list[str] = []
         names: dict[str, str] = {}  # field -> the spelling that was typed
         warnings = []
-        for word in words:
+        for index, word in enumerate(words):
+            if word == "--":  # no flags follow
+                spelt += words[index:]
+                break
             typed, equals, value = word.partition("=")
             name = typed.replace("_", "-")
             if name in self.needless:
@@ -88,7 +91,7 @@ class Parser(argparse.ArgumentParser):
         name = typed.replace("_", "-")
         if name in self.elsewhere:
             self.error(f"{typed}: {self.elsewhere[name]}")
-        if self._subparsers is None and name.startswith("--") and name != "--":
+        if self._subparsers is None and name.startswith("--"):
             from difflib import get_close_matches
 
             near = get_close_matches(name, self._option_string_actions, 1, 0.75)

@@ -12,7 +12,7 @@ from harness.cli.flags import add_groups, flag, options, read
 from harness.cli.parser import SIGNAL_CODES, Parser
 from harness.config.choices import DEFAULT_BENCHMARK, benchmark_flag, round_flag
 from harness.config.other_flags import SCORE_SYNONYMS
-from harness.files import PARQUET_SUFFIXES, PICKLE_SUFFIXES
+from harness.files import ACCURACY_LOG, PARQUET_SUFFIXES, PICKLE_SUFFIXES
 
 Rules = Literal["official", "strict", "both"]
 
@@ -42,7 +42,8 @@ class EvaluationOptions:
     """
 
     mlperf_log: Path = flag(
-        "mlperf_log_accuracy.json, complete, or a table of outputs (parquet, pickle) as of run_eval.py",
+        "mlperf_log_accuracy.json, complete, or its folder, or a table of outputs (parquet, pickle) as of"
+        " run_eval.py",
         old=("--input-file",),
         metavar="FILE",
     )
@@ -193,7 +194,9 @@ def _parsed(parser: Parser, argv: list[str] | None) -> dict[str, Any]:
     workers = given["num_lcb_workers"]
     if workers is not None and workers < 1:
         parser.error(f"--num-workers {workers}: expected at least 1")
-    return given | {"warnings": parser.warnings}
+    log = given["mlperf_log"]
+    folder = {"mlperf_log": log / ACCURACY_LOG} if log.is_dir() else {}
+    return given | folder | {"warnings": parser.warnings}
 
 
 def _evaluated_file(parser: argparse.ArgumentParser, source: Path, asked: Path | None) -> Path:
