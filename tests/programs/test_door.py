@@ -166,7 +166,7 @@ def test_an_error_of_a_program_is_the_verbs(tmp_path):
     assert done.stderr.startswith("./mlperf run: error: ")
 
 
-@pytest.mark.parametrize("program", sorted(path.name for path in ROOT.glob("*.py")))
+@pytest.mark.parametrize("program", sorted({verb.program for verb in VERBS.values()} | {"eval_accuracy.py"}))
 def test_every_program_shows_the_version(program):
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True)
     done = subprocess.run(
