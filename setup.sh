@@ -198,4 +198,6 @@ install_bubblewrap
 [[ $backend == none ]] || install_backend
 [[ -z $score ]] || install_score
 check_samples
-echo "ready: $venv/bin/python run_mlperf.py --help"
+start=./mlperf
+[[ $venv == .venv ]] || start="$venv/bin/python mlperf.py"
+echo "ready: $start --help"

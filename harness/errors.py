@@ -83,7 +83,7 @@ def _wrong_interpreter(error: ImportError) -> ConfigError | None:
         return None
     return ConfigError(
         f"{sys.executable} cannot run this: {error}; run ./setup.sh once, and start every program with "
-        ".venv/bin/python"
+        "./mlperf or .venv/bin/python"
     )
 
 

@@ -44,7 +44,14 @@ class Parser(argparse.ArgumentParser):
         self.needless = needless or {}
         self.elsewhere = elsewhere or {}
         self.warnings: tuple[str, ...] = ()
-        self.add_argument("--version", action=_Version, nargs=0, help="show the version and the commit")
+        self.add_argument(
+            "--version",
+            action=_Version,
+            nargs=0,
+            dest=argparse.SUPPRESS,
+            default=argparse.SUPPRESS,
+            help="show the version and the commit",
+        )
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
@@ -57,7 +64,10 @@ class Parser(argparse.ArgumentParser):
         spelt: list[str] = []
         names: dict[str, str] = {}  # field -> the spelling that was typed
         warnings = []
-        for word in words:
+        for index, word in enumerate(words):
+            if word == "--":  # no flags follow
+                spelt += words[index:]
+                break
             typed, equals, value = word.partition("=")
             name = typed.replace("_", "-")
             if name in self.needless:
@@ -88,7 +98,7 @@ class Parser(argparse.ArgumentParser):
         name = typed.replace("_", "-")
         if name in self.elsewhere:
             self.error(f"{typed}: {self.elsewhere[name]}")
-        if self._subparsers is None and name.startswith("--") and name != "--":
+        if self._subparsers is None and name.startswith("--"):
             from difflib import get_close_matches
 
             near = get_close_matches(name, self._option_string_actions, 1, 0.75)

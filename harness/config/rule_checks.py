@@ -162,13 +162,14 @@ def dataset_deviations(
 
 def benchmarks_with(file: Path, samples: int, but: Benchmark) -> tuple[str, ...]:
     """Other benchmarks with an official dataset of this name or size, where ``but`` has none."""
-    others = [load_benchmark(name, but.round) for name in available_benchmarks()]
 
     def has(one: Benchmark) -> bool:
         rules = one.datasets.values()
         return any(samples == rule.samples or file.name == Path(rule.file).name for rule in rules)
 
-    return () if has(but) else tuple(one.name for one in others if has(one))
+    if has(but):
+        return ()
+    return tuple(name for name in available_benchmarks() if has(load_benchmark(name, but.round)))
 
 
 def dataset_rule(benchmark: Benchmark, *, accuracy: bool, audit: bool, samples: int) -> DatasetRule:

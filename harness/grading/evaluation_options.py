@@ -12,7 +12,7 @@ from harness.cli.flags import add_groups, flag, options, read
 from harness.cli.parser import SIGNAL_CODES, Parser
 from harness.config.choices import DEFAULT_BENCHMARK, benchmark_flag, round_flag
 from harness.config.other_flags import SCORE_SYNONYMS
-from harness.files import PARQUET_SUFFIXES, PICKLE_SUFFIXES
+from harness.files import ACCURACY_LOG, PARQUET_SUFFIXES, PICKLE_SUFFIXES
 
 Rules = Literal["official", "strict", "both"]
 
@@ -22,12 +22,12 @@ _GRADING = ("mode", "num_lcb_workers", "restart", "allow_unsandboxed")
 _FACTS = ("tokenizer", "lcb_data", "benchmark", "round")
 _GROUPS = {
     "input": ("mlperf_log", "reference_data", *_FACTS),
-    "output": ("output", "output_file", "evaluated_file", "save_outputs", "disagreements", "verbose"),
+    "output": ("output_file", "evaluated_file", "save_outputs", "disagreements", "verbose"),
     "grading": _GRADING,
 }
 _ACCURACY_GROUPS = {
     "input": ("mlperf_log", "reference_data", *_FACTS),
-    "output": ("evaluated_file", "output"),
+    "output": ("evaluated_file",),
     "grading": _GRADING,
 }
 _UPSTREAM = "deepseek-r1"  # whose program eval_accuracy.py is
@@ -42,7 +42,8 @@ class EvaluationOptions:
     """
 
     mlperf_log: Path = flag(
-        "mlperf_log_accuracy.json, complete, or a table of outputs (parquet, pickle) as of run_eval.py",
+        "mlperf_log_accuracy.json, complete, or its folder, or a table of outputs (parquet, pickle) as of"
+        " run_eval.py",
         old=("--input-file",),
         metavar="FILE",
     )
@@ -69,14 +70,9 @@ class EvaluationOptions:
     other_benchmark: str = DEFAULT_BENCHMARK
     """whose outputs they are where neither a flag nor the outputs name it"""
     round: str = round_flag()
-    output: Path | None = flag(
-        "write the printed scorecard here (default: accuracy.txt beside mlperf_log_accuracy.json)",
-        "--output",
-        "-o",
-        default=None,
-        metavar="FILE",
+    output_file: Path | None = flag(
+        "write the result as JSON", "--output", "-o", "--output-file", default=None, metavar="FILE"
     )
-    output_file: Path | None = flag("write the result as JSON", default=None, metavar="FILE")
     evaluated_file: Path | None = flag(
         "write the rows with extracted_answer and prompt_accuracy, as upstream's eval_accuracy.py does:"
         " parquet, or a pickle if named .pkl",
@@ -94,7 +90,7 @@ class EvaluationOptions:
         default=None,
         metavar="FILE",
     )
-    verbose: bool = flag("include the grade of every sample in --output-file", default=False)
+    verbose: bool = flag("include the grade of every sample in --output", default=False)
     mode: Rules = flag("rules to grade by, exact_match is official (%(default)s)", default="both")
     num_lcb_workers: int | None = flag(
         "number of processes for programs, or for comparing texts (default: cores of this process)",
@@ -145,7 +141,7 @@ class _AccuracyOptions(EvaluationOptions):
         " its format, .pkl for a log)",
         "--output-file",
         default=None,
-        old=("--graded-rows",),
+        old=("--output", "-o", "--graded-rows"),
         metavar="FILE",
     )
 
@@ -198,7 +194,9 @@ def _parsed(parser: Parser, argv: list[str] | None) -> dict[str, Any]:
     workers = given["num_lcb_workers"]
     if workers is not None and workers < 1:
         parser.error(f"--num-workers {workers}: expected at least 1")
-    return given | {"warnings": parser.warnings}
+    log = given["mlperf_log"]
+    folder = {"mlperf_log": log / ACCURACY_LOG} if log.is_dir() else {}
+    return given | folder | {"warnings": parser.warnings}
 
 
 def _evaluated_file(parser: argparse.ArgumentParser, source: Path, asked: Path | None) -> Path:

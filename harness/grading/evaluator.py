@@ -68,7 +68,6 @@ def run(
         show(f"INCOMPLETE: {incomplete}", file=sys.stderr)
     _require_writable(
         (
-            options.output,
             options.output_file,
             options.evaluated_file,
             options.save_outputs,
@@ -107,20 +106,18 @@ def _show_earlier(options: EvaluationOptions) -> None:
 
 def _write_text(options: EvaluationOptions, text: str, *, complete: bool) -> Path | None:
     """Write what stdout holds to a file; returns it. Of an incomplete run its name says so."""
-    path = options.output
-    if path is None and options.mlperf_log.name == ACCURACY_LOG:
-        beside = options.mlperf_log.with_name(ACCURACY_TEXT)
-        path = beside if complete else unofficial(beside)
-    if path is None:
+    if options.mlperf_log.name != ACCURACY_LOG:
         return None
+    beside = options.mlperf_log.with_name(ACCURACY_TEXT)
+    path = beside if complete else unofficial(beside)
     try:
-        if options.output is None and path.is_file() and b"\nhash=" in path.read_bytes():
-            _warn([f"{path} has the hash of a submission's log and is not replaced; --output names another"])
+        if path.is_file() and b"\nhash=" in path.read_bytes():
+            _warn([f"{path} has the hash of a submission's log and is not replaced"])
             return None
         with atomic_write(path) as file:
             file.write(text.encode())
     except OSError as error:
-        _warn([f"{path}: cannot be written ({error.strerror}); --output names another place"])
+        _warn([f"{path}: cannot be written ({error.strerror}); keep what stdout prints"])
         return None
     return path
 

@@ -73,8 +73,6 @@ class ListOptions:
     folders: tuple[Path, ...] = flag(
         f"folders above runs, such as their --results (default: {OUTPUT_DIR})",
         "folders",
-        default=(OUTPUT_DIR,),
-        untyped=[OUTPUT_DIR],
         type=path,
         nargs="*",
         metavar="DIR",

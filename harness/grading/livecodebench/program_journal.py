@@ -76,7 +76,7 @@ class ResultJournal:
                 self._file.write(b"\n")
         except OSError as error:
             raise GradingError(
-                f"{path}: cannot write the grading journal ({error}); choose another --output-file"
+                f"{path}: cannot write the grading journal ({error}); choose another --output"
             ) from error
 
     def add(self, key: str, outcome: ProgramResult) -> None:
@@ -105,7 +105,7 @@ class ResultJournal:
         except BlockingIOError:
             print(
                 f"{self._path}: another evaluator uses this journal; waiting for its end, to reuse its "
-                "verdicts (or choose another --output-file)",
+                "verdicts (or choose another --output)",
                 file=sys.stderr,
             )
             fcntl.flock(self._file, fcntl.LOCK_EX)

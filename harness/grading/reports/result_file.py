@@ -27,7 +27,7 @@ def write_result(path: Path, result: Json) -> None:
         with atomic_write(path, ".part") as file:
             file.write((json.dumps(result, indent=2) + "\n").encode())
     except OSError as error:
-        raise GradingError(f"{path}: cannot be written ({error}); choose another --output-file") from error
+        raise GradingError(f"{path}: cannot be written ({error}); choose another --output") from error
 
 
 def result(

@@ -135,7 +135,7 @@ def write_evaluated(path: Path, references: Path, graded: Sequence[GradedSample]
     try:
         write_extended(path, table, range(len(graded)), columns)
     except OSError as error:
-        raise GradingError(f"{path}: cannot be written ({error}); choose another --output-file") from error
+        raise GradingError(f"{path}: cannot be written ({error}); choose another place") from error
 
 
 def _grade(sample: GradedSample) -> Any:

@@ -67,6 +67,17 @@ def refused(capsys, parse, *words):
     return line
 
 
+def test_a_folder_of_a_run_stands_for_its_log(tmp_path):
+    log = tmp_path / "mlperf_log_accuracy.json"
+    given = [score.parse_options(["--mlperf-log", str(path)]) for path in (tmp_path, log)]
+    assert given[0] == given[1]
+    assert given[0].mlperf_log == log
+
+
+def test_words_after_two_hyphens_are_no_flags():
+    assert prompts.parse_options(["generate", "--", "--max_samples"]).prompt == "--max_samples"
+
+
 def test_two_spellings_of_one_flag_are_refused(capsys):
     line = refused(capsys, rows.parse_options, *FILE, "--num-samples", "8", "--max-samples", "9")
     assert "--num-samples and --max-samples are the same flag" in line

@@ -131,7 +131,7 @@ def test_a_killed_process_is_one_error(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(grader, "_compare", kill_process)
     with pytest.raises(GradingError) as ended:
         grader.SummaryRunner(1).grade([grader.Summary("a", str(n)) for n in range(300)], quiet)
-    assert "--num-lcb-workers" in str(ended.value)
+    assert "--num-workers" in str(ended.value)
 
 
 def test_processes_give_the_same_scores():
