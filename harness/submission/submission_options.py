@@ -6,7 +6,7 @@ from typing import Literal
 
 from harness.cli.flags import Command, add_commands, flag, options, read
 from harness.cli.parser import SIGNAL_CODES, Parser
-from harness.config.choices import OUTPUT_DIR, benchmark_flag, round_flag
+from harness.config.choices import OUTPUT_DIR, available_benchmarks, round_flag
 from harness.config.scenario import Scenario
 
 
@@ -24,7 +24,7 @@ class TableOptions:
 
 @options
 class BuildOptions(TableOptions):
-    """``build``. ``scenario`` is empty for all that are found; ``division`` None takes that of the TOML."""
+    """``build``. ``scenario`` and ``benchmark`` are empty for all; ``division`` None: that of the TOML."""
 
     submission: Path = flag("TOML with the facts that only the submitter knows: names, system, weights")
     results: Path = flag("--output-dir of the runs (%(default)s)", default=OUTPUT_DIR)
@@ -42,10 +42,14 @@ class BuildOptions(TableOptions):
         default=(),
         choices=tuple(Scenario),
     )
-    benchmark: str = benchmark_flag()
+    benchmark: tuple[str, ...] = flag(
+        "benchmark to submit; repeat it for several (default: all that are found)",
+        default=(),
+        choices=available_benchmarks,
+    )
     round: str = round_flag()
     user_conf: Path | None = flag("user.conf to submit (default: the file that each run used)", default=None)
-    force: bool = flag("replace results that exist already", default=False)
+    force: bool = flag("also replace files that were not built here, or were changed since", default=False)
     servers_moved: bool = flag(
         "accept runs of one scenario that name the same servers by different addresses", default=False
     )

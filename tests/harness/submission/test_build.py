@@ -10,12 +10,12 @@ from functools import partial
 
 import pytest
 
-from harness.submission.building import build as building
-from harness.submission.building.build import write_test
+from harness.submission.building import scenario_files
+from harness.submission.building.scenario_files import write_test
 from harness.submission.checks.check import check_tree
 from harness.submission.tree.round_rules import load_rules
 from prepare_submission import main
-from tests.harness.submission.building import build, files, one_line, write_info
+from tests.harness.submission.building import build, files, one_line, refused, write_info
 from tests.harness.submission.edits import (
     DETAIL,
     SUMMARY,
@@ -66,20 +66,6 @@ def test_the_system_is_completed_from_machine_and_runs(results, info, tmp_path):
     assert system["framework"] == "SGLang 0.5.23"
     assert system["other_software_stack"] == "CPython 3.11.7, LoadGen 6.0.17"
     assert (system["cooling"], system["division"], system["submitter"]) == ("water", "closed", "MyOrg")
-
-
-def test_running_again_is_refused_and_harmless_and_force_replaces(results, info, tmp_path, capsys):
-    build(results)
-    before = {name: (tmp_path / "tree" / name).read_bytes() for name in files(tmp_path / "tree")}
-    capsys.readouterr()
-    assert build(results) == 2
-    assert "--force" in one_line(capsys)
-    assert before == {name: (tmp_path / "tree" / name).read_bytes() for name in files(tmp_path / "tree")}
-    stray = tmp_path / "tree" / RESULTS / "Offline/stray.txt"
-    stray.touch()
-    assert build(results, "--force") == 0
-    assert not stray.exists()
-    assert not list(tmp_path.glob(".tree*"))
 
 
 def test_a_second_system_goes_beside_the_first(results, info, tmp_path):
@@ -159,17 +145,19 @@ def elsewhere(old, new):
 
 BROKEN = [
     ("no results", remove("."), "--results"),
-    ("no performance run", remove(PERFORMANCE), f"{PERFORMANCE}/{SUMMARY}"),
-    ("no accuracy run", remove("interactive/accuracy"), "run_mlperf.py --accuracy"),
+    ("no performance run", remove(PERFORMANCE), f"{PERFORMANCE}: no run; "),
+    ("no summary", remove(f"{PERFORMANCE}/{SUMMARY}"), f"{PERFORMANCE}: {SUMMARY} is missing; "),
+    ("no accuracy run", remove("interactive/accuracy"), "run_mlperf.py --scenario interactive --accuracy "),
     ("not evaluated", remove("offline/accuracy/accuracy.txt"), "eval_mlperf_accuracy.py"),
-    ("no TEST folder", remove("offline/TEST09"), "offline/TEST09/verify_output_len.txt"),
+    ("no TEST folder", remove("offline/TEST09"), "run_compliance.py --test TEST09 --scenario offline "),
+    ("not verified", remove(f"{TEST07}.txt"), "run_compliance.py verify TEST07 "),
     ("an unofficial test", rename(f"{TEST07}.txt", f"{TEST07}.NOT_OFFICIAL.txt"), ".NOT_OFFICIAL"),
     ("no Offline", remove("offline"), "offline/performance"),
     ("neither Server nor Interactive", remove("interactive"), "server or interactive"),
-    ("detail log cut", cut(DETAIL_LOG), DETAIL_LOG),
-    ("summary cut", cut(f"{TEST07_RUN}/{SUMMARY}"), TEST07_RUN),
-    ("accuracy log cut", cut(ACCURACY_LOG), ACCURACY_LOG),
-    ("no answers logged", write(TEST09_LOG, "[\n]\n"), TEST09_LOG),
+    ("detail log cut", cut(DETAIL_LOG), f"{PERFORMANCE}: {DETAIL} is "),
+    ("summary cut", cut(f"{TEST07_RUN}/{SUMMARY}"), f"interactive/TEST07: {SUMMARY} is "),
+    ("accuracy log cut", cut(ACCURACY_LOG), f"offline/accuracy: {ANSWERS} is cut short"),
+    ("no answers logged", write(TEST09_LOG, "[\n]\n"), f"offline/TEST09: {ANSWERS} has no answers"),
     ("an edge system", stated('"datacenter"', '"edge"'), "'edge'"),
     ("no user.conf", remove("user.conf"), "--user-conf"),
     ("a slash in the name", stated('"MyOrg"', '"My/Org"'), "submitter is 'My/Org'"),
@@ -198,11 +186,11 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("change", "named"), [b[1:] for b in BROKEN], ids=[b[0] for b in BROKEN])
-def test_broken_input_is_one_line_and_nothing_is_written(results, info, tmp_path, capsys, change, named):
+def test_broken_input_is_named_and_nothing_is_written(results, info, tmp_path, capsys, change, named):
     change(results)
     before = sorted(path.name for path in tmp_path.iterdir())
     assert build(results) == 2
-    assert named in one_line(capsys)
+    assert named in refused(capsys)
     assert sorted(path.name for path in tmp_path.iterdir()) == before
 
 
@@ -210,7 +198,7 @@ def test_a_write_that_fails_leaves_nothing(results, info, tmp_path, capsys, monk
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(building, "keep_file", full)
+    monkeypatch.setattr(scenario_files, "keep_file", full)
     assert build(results) == 2
     assert os.strerror(errno.ENOSPC) in one_line(capsys)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["results", "submission.toml"]
