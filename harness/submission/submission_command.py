@@ -1,15 +1,19 @@
 """The three commands of prepare_submission.py: each prints, and returns whether there are no issues."""
 
 import json
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from harness.config.benchmark import load_benchmark
-from harness.submission.building.build import BuildRequest, build_tree
+from harness.errors import ConfigError
+from harness.submission.building.build import build_tree
 from harness.submission.building.descriptions import FROM_RUNS, read_submitter_info
-from harness.submission.building.find_runs import folder_of, scenarios_there
+from harness.submission.building.find_runs import benchmarks_in
+from harness.submission.building.gaps import IncompleteError
 from harness.submission.building.machine import machine_fields
+from harness.submission.building.request import BuildRequest
 from harness.submission.building.source_code import WrittenSource
 from harness.submission.checks.check import check_contexts, check_tree
 from harness.submission.checks.issue import Issue
@@ -40,12 +44,11 @@ def run(options: SubmissionOptions) -> bool:
 
 def build(options: BuildOptions) -> bool:
     """Build the folder and check it."""
-    benchmark = load_benchmark(options.benchmark, options.round)
     request = BuildRequest(
-        benchmark=benchmark,
+        benchmarks=tuple(load_benchmark(name, options.round) for name in _benchmarks(options)),
         rules=load_rules(options.round),
         info=read_submitter_info(options.submission, options.division),
-        results=folder_of(benchmark, options.results),
+        results=options.results,
         output=options.tree.absolute(),
         only=options.scenario,
         user_conf=options.user_conf,
@@ -53,12 +56,18 @@ def build(options: BuildOptions) -> bool:
         servers_moved=options.servers_moved,
         rehearsal=options.rehearsal,
     )
-    built = build_tree(request, machine_fields())
-    names = [run.scenario.folder for run in built.runs]
-    show(f"{options.tree}: {request.runs_folder} with {', '.join(names)}")
-    left = sorted(set(scenarios_there(request.results)) - {run.scenario for run in built.runs})
-    if left:
-        show(f"not included from {request.results}: {', '.join(left)}")
+    try:
+        built = build_tree(request, machine_fields())
+    except IncompleteError as error:
+        show(*error.lines(), file=sys.stderr)
+        raise
+    for one in built.benchmarks:
+        names = [run.scenario.folder for run in one.runs]
+        show(f"{options.tree}: {request.runs_folder(one.benchmark)} with {', '.join(names)}")
+        if one.left_out:
+            show(f"not included from {one.folder}: {', '.join(one.left_out)}")
+    if len(built.benchmarks) > 1:
+        show(*_shared_measurements(request))
     show(f"{kept_beside(options.tree)}: full accuracy logs and run.json; keep them, do not submit them")
     if built.from_machine:
         fields = ", ".join(built.from_machine)
@@ -70,6 +79,28 @@ def build(options: BuildOptions) -> bool:
     return _conclude(
         options, request.output, options.round, check_tree(request.output, round_name=options.round)
     )
+
+
+def _benchmarks(options: BuildOptions) -> tuple[str, ...]:
+    """The benchmarks to build. Raises ConfigError where one that was asked for has no runs."""
+    found = benchmarks_in(options.results)
+    absent = [name for name in options.benchmark if name not in found]
+    if absent:
+        raise ConfigError(
+            f"--benchmark {absent[0]}: {options.results} has runs of {', '.join(found)}; "
+            f"pass --benchmark {found[0]}, or the --results of {absent[0]}"
+        )
+    return tuple(dict.fromkeys(options.benchmark)) or found
+
+
+def _shared_measurements(request: BuildRequest) -> Iterator[str]:
+    """What several benchmarks take from one line of the TOML, such as the type of their weights."""
+    common = {name: value for name, value in request.info.measurements.items() if isinstance(value, str)}
+    tables = {name for name, value in request.info.measurements.items() if isinstance(value, dict)}
+    names = [one.name for one in request.benchmarks if one.name not in tables]
+    if len(names) > 1:
+        stated = ", ".join(f"{name} {value}" for name, value in common.items())
+        yield f"check these measurements, they are stated for {', '.join(names)} alike: {stated}"
 
 
 def _about(code: WrittenSource) -> Iterator[str]:

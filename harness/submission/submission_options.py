@@ -7,7 +7,7 @@ from typing import Literal
 from harness.cli.door import called
 from harness.cli.flags import Command, add_commands, flag, options, read
 from harness.cli.parser import SIGNAL_CODES, Parser
-from harness.config.choices import DEFAULT_OUTPUT, benchmark_flag, round_flag
+from harness.config.choices import OUTPUT_DIR, available_benchmarks, round_flag
 from harness.config.scenario import Scenario
 
 
@@ -25,16 +25,16 @@ class TableOptions:
 
 @options
 class BuildOptions(TableOptions):
-    """``build``. ``scenario`` is empty for all that are found; ``division`` None takes that of the TOML."""
+    """``build``. ``scenario`` and ``benchmark`` are empty for all; ``division`` None: that of the TOML."""
 
     submission: Path = flag(
         "TOML with the facts that only the submitter knows: names, system, weights", metavar="FILE"
     )
-    results: Path | None = flag(
-        f"folder of the runs (default: {DEFAULT_OUTPUT})",
+    results: Path = flag(
+        "folder of the runs of all benchmarks, or of one (default: %(default)s)",
         "--results",
         "--output-dir",
-        default=None,
+        default=OUTPUT_DIR,
         metavar="DIR",
     )
     output: Path | None = flag(
@@ -57,12 +57,16 @@ class BuildOptions(TableOptions):
         default=(),
         choices=tuple(Scenario),
     )
-    benchmark: str = benchmark_flag()
+    benchmark: tuple[str, ...] = flag(
+        "benchmark to submit; repeat it for several (default: all that are found)",
+        default=(),
+        choices=available_benchmarks,
+    )
     round: str = round_flag()
     user_conf: Path | None = flag(
         "user.conf to submit (default: the file that each run used)", default=None, metavar="FILE"
     )
-    force: bool = flag("replace results that exist already", default=False)
+    force: bool = flag("also replace files that were not built here, or were changed since", default=False)
     servers_moved: bool = flag(
         "accept runs of one scenario that name the same servers by different addresses", default=False
     )

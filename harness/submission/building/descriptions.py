@@ -13,6 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from harness.config.benchmark import Benchmark
+from harness.config.choices import available_benchmarks
 from harness.errors import ConfigError
 from harness.files import read_decoded
 from harness.record.run_record import RunRecord
@@ -35,8 +36,8 @@ class SubmitterInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """the list of the system's power supplies, a path from the TOML's folder"""
     system: dict[str, str | int | float] = {}
     """fields of systems/<system>.json"""
-    measurements: dict[str, str | int] = {}
-    """fields of measurements.json"""
+    measurements: dict[str, str | int | dict[str, str | int]] = {}
+    """fields of measurements.json; a table with the name of a benchmark has its own"""
     round: str | None = None
     """of a campaign, as all fields below: as `--round`"""
     results: Path | None = None
@@ -62,6 +63,7 @@ def read_submitter_info(path: Path, division: str | None = None) -> SubmitterInf
     nameplate = None if found.nameplate is None else path.absolute().parent / found.nameplate
     if nameplate is not None:
         _check_nameplate(path, nameplate)
+    _check_measurements(path, found)
     return msgspec.structs.replace(found, division=division or found.division, nameplate=nameplate)
 
 
@@ -86,6 +88,15 @@ def _check_nameplate(path: Path, nameplate: Path) -> None:
         wrong = str(error)
     if wrong:
         raise ConfigError(f"--submission {path}: nameplate {nameplate}: {wrong}")
+
+
+def _check_measurements(path: Path, info: SubmitterInfo) -> None:
+    known = available_benchmarks()
+    tables = [name for name, value in info.measurements.items() if isinstance(value, dict)]
+    if wrong := [name for name in tables if name not in known]:
+        raise ConfigError(
+            f"--submission {path}: [measurements.{wrong[0]!r}] is no benchmark, expected {', '.join(known)}"
+        )
 
 
 def _check_name(path: Path, field: str, name: str) -> None:
@@ -115,7 +126,10 @@ def system_fields(
 
 def measurements(info: SubmitterInfo, benchmark: Benchmark, rules: RoundRules) -> dict[str, Any]:
     """The fields of measurements.json. Raises ConfigError that names missing fields."""
-    fields: dict[str, Any] = {"starting_weights_filename": _weights(benchmark), **info.measurements}
+    common = {name: value for name, value in info.measurements.items() if not isinstance(value, dict)}
+    own = info.measurements.get(benchmark.name, {})
+    fields: dict[str, Any] = {"starting_weights_filename": _weights(benchmark), **common}
+    fields |= own if isinstance(own, dict) else {}
     missing = [name for name in rules.measurements.required if not fields.get(name)]
     if missing:
         raise ConfigError(

@@ -1,14 +1,21 @@
-"""Staged writing: files are written beside their destination and renamed, so no tree is half written."""
+"""Staged writing: files are written beside their destination and renamed, so no tree is half written.
 
+The folder of kept files has the sha256 of every file that was built. What was not built here, or was changed
+since, is never replaced without ``--force``.
+"""
+
+import fcntl
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import ConfigError
+from harness.files import atomic_write, sha256_of
+
+_BUILT = "built.sha256"  # in the folder of kept files, as sha256sum writes it
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,50 +24,129 @@ class Move:
 
     staged: Path
     final: Path
-    keep: bool = False
-    """an existing one may stay"""
 
 
 @contextmanager
 def staging(output: Path) -> Iterator[Path]:
-    """A temporary folder on the file system of ``output``."""
-    folder: Path | None = None
+    """An empty folder on the file system of ``output``, for one build at a time."""
+    folder = output.with_name(f".{output.name}.building")
+    lock = output.with_name(f".{output.name}.lock")
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix=f".{output.name}.", dir=output.parent))
-        folder.chmod(0o755)
-        yield folder
+        with _locked(lock, output):
+            shutil.rmtree(folder, ignore_errors=True)  # of a build that was killed
+            folder.mkdir(mode=0o755)
+            folder.chmod(0o755)
+            try:
+                yield folder
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
     except OSError as error:
         where = error.filename or output
         raise ConfigError(
             f"--output {output}: {where}: {error.strerror or error}; free space or choose another folder"
         ) from error
-    finally:
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
 
 
-def refuse_existing(finals: Sequence[Path], force: bool) -> None:
-    """Raise ConfigError that names the paths that would be overwritten."""
-    there = [str(path) for path in finals if path.exists()]
-    if there and not force:
+@contextmanager
+def _locked(lock: Path, output: Path) -> Iterator[None]:
+    """Lock against other builds until the context or the process ends. Raises ConfigError."""
+    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not lock.exists() or os.fstat(descriptor).st_ino != lock.stat().st_ino:
+            raise BlockingIOError  # the build that held it has just ended and removed it
+    except BlockingIOError:
+        os.close(descriptor)
         raise ConfigError(
-            f"{', '.join(there)}: exists; pass --force to replace it, or choose another --output"
-        )
+            f"--output {output}: another build is writing there; let it end or choose another folder"
+        ) from None
+    try:
+        yield
+    finally:
+        lock.unlink(missing_ok=True)
+        os.close(descriptor)
 
 
-def put_in_place(moves: Sequence[Move], folder: Path, force: bool, tree: Path) -> None:
-    """Rename all; replaced files go into ``folder``, the staging folder. Others may read ``tree``."""
-    for number, move in enumerate(moves):
-        if move.final.exists():
-            if move.keep and not force:
-                continue
-            move.final.rename(folder / f"replaced-{number}")
-        move.final.parent.mkdir(parents=True, exist_ok=True)
-        move.staged.rename(move.final)
+def foreign_files(tree: Path, kept: Path, finals: Sequence[Path]) -> Iterator[str]:
+    """Files of the tree that would be replaced and are not as they were built."""
+    built = _read_built(kept)
+    for final in finals:
+        for path in sorted(final.rglob("*")) if final.is_dir() else [final]:
+            if path.is_symlink() or path.is_file():
+                name = path.relative_to(tree).as_posix()
+                if path.is_symlink() or sha256_of(path) not in built.get(name, ()):
+                    yield name
+
+
+def put_in_place(moves: Sequence[Move], folder: Path, tree: Path, kept: Path) -> None:
+    """Rename all, and undo it where one fails. Others may read ``tree``.
+
+    What is built is recorded before anything is replaced: a build that is killed between two renames leaves
+    nothing that the next one would not replace.
+    """
+    before, now = _read_built(kept), _digests(moves, tree)
+    _write_built(kept, {name: before.get(name, set()) | now.get(name, set()) for name in {*before, *now}})
+    done: list[tuple[Move, Path | None]] = []
+    try:
+        for number, move in enumerate(moves):
+            done.append((move, _replace(move, folder / f"replaced-{number}")))
+    except OSError:
+        for move, replaced in reversed(done):
+            move.final.rename(move.staged)
+            if replaced is not None:
+                replaced.rename(move.final)
+        raise
+    for move in moves:
         if move.final.is_relative_to(tree):
             above = [path for path in move.final.parents if path.is_relative_to(tree)]
             _let_read([move.final, *move.final.rglob("*"), *above])
+    _write_built(kept, {name: before[name] for name in before if (tree / name).exists()} | now)
+
+
+def _replace(move: Move, aside: Path) -> Path | None:
+    """Rename one; what it replaces is ``aside``, None for nothing."""
+    replaced = None
+    if move.final.exists():
+        move.final.rename(aside)
+        replaced = aside
+    move.final.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        move.staged.rename(move.final)
+    except OSError:
+        if replaced is not None:
+            replaced.rename(move.final)
+        raise
+    return replaced
+
+
+def _digests(moves: Sequence[Move], tree: Path) -> dict[str, set[str]]:
+    """The sha256 of every staged file of the tree, by its name there."""
+    found = {}
+    for move in moves:
+        if move.final.is_relative_to(tree):
+            for path in move.staged.rglob("*") if move.staged.is_dir() else [move.staged]:
+                if path.is_file():
+                    final = move.final / path.relative_to(move.staged)
+                    found[final.relative_to(tree).as_posix()] = {sha256_of(path)}
+    return found
+
+
+def _read_built(kept: Path) -> dict[str, set[str]]:
+    """The sha256 that each file of the tree had when it was built; several where a build was killed."""
+    found: dict[str, set[str]] = {}
+    if (path := kept / _BUILT).is_file():
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+            digest, _, name = line.partition("  ")
+            found.setdefault(name, set()).add(digest)
+    return found
+
+
+def _write_built(kept: Path, digests: dict[str, set[str]]) -> None:
+    lines = sorted(f"{digest}  {name}\n" for name, found in digests.items() for digest in found)
+    kept.mkdir(parents=True, exist_ok=True)
+    with atomic_write(kept / _BUILT) as file:
+        file.write("".join(lines).encode())
 
 
 def _let_read(paths: Sequence[Path]) -> None:

@@ -73,6 +73,16 @@ def one_line(capsys):
     return captured.err
 
 
+def refused(capsys):
+    """What was printed on stderr: everything that is missing, then one line of error."""
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert [line for line in captured.err.splitlines() if ": error: " in line] == captured.err.splitlines()[
+        -1:
+    ]
+    return captured.err
+
+
 def run_program(folder: Path, program: str, *words: object, codes: tuple[int, ...] = (0,)) -> str:
     """The output of a program of the checkout. Raises RuntimeError for another exit code."""
     command = [sys.executable, str(ROOT / program), *map(str, words)]

@@ -8,6 +8,7 @@ answers.
 import shutil
 import socket
 import tarfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -44,23 +45,28 @@ def copied(source: Path, target: Path) -> Path:
     return shutil.copytree(source, target, copy_function=shutil.copyfile)
 
 
-def results_of(tree: Path, folder: Path) -> Path:
+def results_of(
+    tree: Path,
+    folder: Path,
+    benchmark: str = "gpt-oss-120b",
+    tests: Sequence[str] = ("TEST07", "TEST09"),
+) -> Path:
     """The runs of such a tree, with accuracy logs of some KB instead of the full ones."""
     for scenario in ("Offline", "Interactive"):
-        source, target = tree / RESULTS / scenario, folder / scenario.lower()
+        source, target = tree / RESULTS.with_name(benchmark) / scenario, folder / scenario.lower()
         shutil.copytree(source / "performance/run_1", target / "performance")
         shutil.copytree(source / "accuracy", target / "accuracy")
-        for test in ("TEST07", "TEST09"):
+        for test in tests:
             shutil.copytree(source / test, target / test)
         for path in target.rglob("accuracy.txt"):
             path.write_text("".join(line for line in path.open() if not line.startswith("hash=")))
         for path in target.rglob("accuracy/mlperf_log_accuracy.json"):
-            path.write_text(accuracy_log(path.relative_to(folder).as_posix()))
-        for name in ("performance", "accuracy", "TEST07/run", "TEST09/run"):
+            path.write_text(accuracy_log(f"{benchmark}/{path.relative_to(folder).as_posix()}"))
+        for name in ("performance", "accuracy", *(f"{test}/run" for test in tests)):
             path = target / name / "run.json"
             path.parent.mkdir(exist_ok=True)
-            run_record(folder / "user.conf", name).write(path)
-    shutil.copyfile(tree / RESULTS / "Offline/user.conf", folder / "user.conf")
+            run_record(folder / "user.conf", name, benchmark).write(path)
+    shutil.copyfile(tree / RESULTS.with_name(benchmark) / "Offline/user.conf", folder / "user.conf")
     return folder
 
 
@@ -71,7 +77,7 @@ def accuracy_log(name: str, entries: int = 300) -> str:
     return f"[\n{rows}\n]\n"
 
 
-def run_record(user_conf: Path, run: str = "performance") -> RunRecord:
+def run_record(user_conf: Path, run: str = "performance", benchmark: str = "gpt-oss-120b") -> RunRecord:
     """The recorded run, as if the full dataset had been run against SGLang on this machine."""
     command = ("/home/me/harness/run_mlperf.py", "--scenario", "offline", "--max-concurrency", "40")
     host = replace(ENDED.provenance.host, hostname=socket.gethostname())
@@ -97,4 +103,5 @@ def run_record(user_conf: Path, run: str = "performance") -> RunRecord:
         verdict=RunVerdict("VALID", complete=True),
     )
     placement = replace(record.settled.placement, workers=4)
-    return with_plan(record, user_conf=user_conf, backend="sglang", samples=6396, placement=placement)
+    record = with_plan(record, user_conf=user_conf, backend="sglang", samples=6396, placement=placement)
+    return with_plan(record, benchmark=replace(record.plan.client.benchmark, name=benchmark))

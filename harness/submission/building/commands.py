@@ -1,0 +1,93 @@
+"""The commands that make the runs of a submission, as a submitter types them."""
+
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.compliance.registry import TESTS, find_test
+from harness.config.choices import DEFAULT_BENCHMARK
+from harness.config.run_options import DEFAULT_BACKEND
+from harness.config.scenario import Scenario
+from harness.files import ACCURACY_LOG, ACCURACY_TEXT, COMPLIANCE_RUN
+from harness.record.run_record import RunRecord
+from harness.report.next_step import scoring_command
+from harness.submission.building.find_runs import BenchmarkRuns, ScenarioRuns, records_in
+
+_PYTHON = ".venv/bin/python"
+_DATA = Path("data")  # where datasets/download.sh puts the files
+_ACCURACY = "accuracy"
+
+
+@dataclass(frozen=True, slots=True)
+class Maker:
+    """Commands for one benchmark. What other runs of it were made with holds for those that are missing."""
+
+    found: BenchmarkRuns
+    rehearsal: bool
+
+    def again(self, record: RunRecord) -> str:
+        """The command that a run was made with; "" where it is not known."""
+        if not record.provenance.command:
+            return ""
+        program, *flags = record.provenance.command
+        return shlex.join([_PYTHON, Path(program).name, *(flag for flag in flags if flag != "--resume")])
+
+    def run(self, scenario: Scenario, name: str) -> str:
+        """The command of a run; ``name`` is performance, accuracy or a compliance test."""
+        words = ["run_compliance.py", "--test", name] if name in TESTS else ["run_mlperf.py"]
+        words += [*self._benchmark(), "--scenario", scenario, *self._servers()]
+        words += ["--accuracy"] if name == _ACCURACY else []
+        words += ["--rehearsal"] if self.rehearsal and name in TESTS else []
+        if (like := self._like()) is not None:
+            words += ["--user-conf", str(like.plan.user_conf)]
+        words += ["--input-file", str(self._dataset(name)), "--output-dir", str(self.found.folder)]
+        return shlex.join([_PYTHON, *words])
+
+    def score(self, run: ScenarioRuns) -> str:
+        """The command that writes accuracy.txt."""
+        log, dataset = run.accuracy / ACCURACY_LOG, self._dataset(_ACCURACY)
+        return f"{scoring_command(log, dataset, self.found.benchmark)} > {run.accuracy / ACCURACY_TEXT}"
+
+    def verify(self, run: ScenarioRuns, test: str) -> str:
+        """The command that verifies a test that was run."""
+        words = ["verify", test, *self._benchmark(), "--log-dir", str(run.path / test / COMPLIANCE_RUN)]
+        if TESTS[test].needs_references:
+            words += ["--reference-data", str(self._dataset(test))]
+        words += ["--rehearsal"] if self.rehearsal else []
+        return shlex.join([_PYTHON, "run_compliance.py", *words, "--output-dir", str(run.path)])
+
+    def _benchmark(self) -> list[str]:
+        name = self.found.benchmark.name
+        return [] if name == DEFAULT_BENCHMARK else ["--benchmark", name]
+
+    def _servers(self) -> list[str]:
+        """Backend and addresses of the latest run; an embedded engine has another address in each."""
+        if (like := self._like()) is None:
+            return []
+        client = like.plan.client
+        words = [] if client.backend == DEFAULT_BACKEND else ["--backend", client.backend]
+        if client.backend != "embedded" and client.server_urls:
+            words += ["--server-url", ",".join(client.server_urls)]
+        return words
+
+    def _dataset(self, name: str) -> Path:
+        """The dataset of another run of this kind, or the official one where it is downloaded to."""
+        for record in self._records():
+            if (record.plan.mode if record.plan.audit is None else record.plan.audit.test) == name:
+                return record.plan.client.input_file
+        benchmark = self.found.benchmark
+        if name in TESTS:
+            return _DATA / find_test(benchmark, name).dataset.file
+        return _DATA / benchmark.dataset(accuracy=name == _ACCURACY).file
+
+    def _like(self) -> RunRecord | None:
+        """The latest of these."""
+        return max(self._records(), key=lambda record: record.started, default=None)
+
+    def _records(self) -> Iterator[RunRecord]:
+        """Runs of the benchmark; for a submission those by the rules, since a trial has other servers."""
+        scenarios = (records_in(self.found.folder / scenario) for scenario in Scenario)
+        every = (record for records in scenarios for record in records)
+        ours = (one for one in every if one.plan.client.benchmark.name == self.found.benchmark.name)
+        return (one for one in ours if self.rehearsal or not one.deviations)

@@ -1,0 +1,160 @@
+"""The runs that a submission lacks or cannot use, each with the command that makes it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.compliance.registry import TESTS
+from harness.config.benchmark import Benchmark
+from harness.errors import ConfigError
+from harness.files import (
+    ACCURACY,
+    ACCURACY_LOG,
+    ACCURACY_TEXT,
+    COMPLIANCE_RUN,
+    DETAIL,
+    PERFORMANCE,
+    RUN_RECORD,
+    SUMMARY,
+    unofficial,
+)
+from harness.loadgen_logs.accuracy_log import EMPTY_LOG_BYTES
+from harness.loadgen_logs.summary_and_detail import read_detail, read_summary
+from harness.record.run_record import RunRecord
+from harness.submission.building.commands import Maker
+from harness.submission.building.find_runs import BenchmarkRuns, ScenarioRuns
+from harness.submission.building.gaps import Gap
+from harness.submission.tree.accuracy_files import is_complete
+from harness.submission.tree.cost import Cost
+from harness.submission.tree.origins import read_record
+
+_PERFORMANCE, _ACCURACY = "performance", "accuracy"
+
+
+def missing_runs(found: BenchmarkRuns, rehearsal: bool) -> Iterator[Gap]:
+    """Everything that keeps the runs of a benchmark from being submitted, at most one gap for each run."""
+    make = Maker(found, rehearsal)
+    for run in found.runs:
+        for name in (_PERFORMANCE, _ACCURACY, *run.tests):
+            one = _Run(found.benchmark, run, name, make, rehearsal)
+            yield from (gap for gap in (one.gap(),) if gap is not None)
+    if found.none_of:
+        yield Gap(
+            Cost.GPU_HOURS,
+            f"{found.benchmark.name}: no run of {' or '.join(found.none_of)}, closed needs one of them, with "
+            "accuracy and tests",
+            make.run(found.none_of[0], _PERFORMANCE),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """One run that a submission needs: ``name`` is its folder, of a compliance test the test's."""
+
+    benchmark: Benchmark
+    of: ScenarioRuns
+    name: str
+    make: Maker
+    rehearsal: bool
+
+    @property
+    def is_test(self) -> bool:
+        return self.name in TESTS
+
+    @property
+    def folder(self) -> Path:
+        """What is moved aside before another run."""
+        return self.of.path / self.name
+
+    @property
+    def shown(self) -> str:
+        return f"{self.benchmark.name}: {self.of.path.name}/{self.name}"
+
+    def gap(self) -> Gap | None:
+        """What is wrong with it, None for nothing."""
+        problem = self._problem(self.folder)
+        if problem is None:
+            return self._judgement()
+        aside = self._aside()
+        if aside is not None:
+            move = f"mv {aside} {self.folder}"
+            if self.folder.exists():
+                move = f"mv {self.folder} {self.folder}.other && {move}"
+            return Gap(Cost.MINUTES, f"{self.shown}: {problem}; a usable one lies in {aside}", move)
+        record = _record(self.folder, self.is_test)
+        ours = isinstance(record, RunRecord) and record.plan.client.benchmark.name == self.benchmark.name
+        again = self.make.again(record) if ours and isinstance(record, RunRecord) else ""
+        command = again or self.make.run(self.of.scenario, self.name)
+        return Gap(Cost.GPU_HOURS, f"{self.shown}: {problem}", command)
+
+    def _problem(self, folder: Path) -> str | None:
+        """Why a folder holds no usable run; None for one that can be judged."""
+        if not folder.is_dir() or not any(folder.iterdir()):
+            return "no run"
+        record = _record(folder, self.is_test)
+        if isinstance(record, str):
+            return record
+        if record is not None and record.plan.client.benchmark.name != self.benchmark.name:
+            return f"holds a run of {record.plan.client.benchmark.name}"
+        return self._damage(folder) or (None if record is None else self._verdict(record))
+
+    def _damage(self, folder: Path) -> str | None:
+        """A log that is missing, cut short or without answers."""
+        own = folder / PERFORMANCE if self.is_test else folder
+        if not self.is_test or TESTS[self.name].every_sample:
+            for name, problem in (
+                (SUMMARY, read_summary(own / SUMMARY).problem),
+                (DETAIL, read_detail(own / DETAIL).problem),
+            ):
+                if problem:
+                    return f"{name} is {problem}"
+        if self.name == _PERFORMANCE:
+            return None
+        log = (folder / ACCURACY if self.is_test else folder) / ACCURACY_LOG
+        if not log.is_file():
+            return f"{ACCURACY_LOG} is missing"
+        if log.stat().st_size <= EMPTY_LOG_BYTES:
+            return f"{ACCURACY_LOG} has no answers"
+        return None if is_complete(log) else f"{ACCURACY_LOG} is cut short"
+
+    def _verdict(self, record: RunRecord) -> str | None:
+        """A rehearsal needs complete runs, and so do tests; anything else must be VALID."""
+        verdict = record.verdict
+        if verdict is None:
+            return "the run did not end"
+        if verdict.result == "VALID" or (verdict.complete and (self.is_test or self.rehearsal)):
+            return None
+        return f"the run is {verdict.result}: {'; '.join(verdict.reasons) or 'no reason is recorded'}"
+
+    def _judgement(self) -> Gap | None:
+        """The score or the verdict of a usable run that has none."""
+        if self.name == _ACCURACY and not (self.folder / ACCURACY_TEXT).is_file():
+            return Gap(
+                Cost.MINUTES, f"{self.shown}: not scored, no {ACCURACY_TEXT}", self.make.score(self.of)
+            )
+        if not self.is_test:
+            return None
+        path = self.folder / TESTS[self.name].verify_file
+        if path.is_file() or (self.rehearsal and unofficial(path).is_file()):
+            return None
+        if unofficial(path).is_file():
+            text = f"{self.shown}: a rehearsal, no {path.name} (only {unofficial(path).name})"
+            return Gap(Cost.GPU_HOURS, text, self.make.run(self.of.scenario, self.name))
+        return Gap(
+            Cost.MINUTES, f"{self.shown}: not verified, no {path.name}", self.make.verify(self.of, self.name)
+        )
+
+    def _aside(self) -> Path | None:
+        """The latest usable run of this kind that was moved aside."""
+        for folder in sorted(self.of.path.glob(f"{self.name}.*"), reverse=True):
+            if isinstance(_record(folder, self.is_test), RunRecord) and self._problem(folder) is None:
+                return folder
+        return None
+
+
+def _record(folder: Path, is_test: bool) -> RunRecord | str | None:
+    """The record of the run in a folder, the reason why it cannot be read, or None for no record."""
+    try:
+        return read_record((folder / COMPLIANCE_RUN if is_test else folder) / RUN_RECORD)
+    except ConfigError as error:
+        return str(error)

@@ -1,0 +1,206 @@
+"""``build`` names everything that is missing at once, the dearest first, each with its command."""
+
+import json
+import re
+
+import pytest
+
+from prepare_submission import main
+from tests.harness.submission.building import build, files, one_line, refused, write_info
+from tests.harness.submission.edits import both, changed, fields, pattern, remove, rename, text
+from tests.harness.submission.trees import R1_ARCHIVE, RESULTS, results_of, unpack
+from tests.runs import ROOT
+
+RUN = "interactive/accuracy/run.json"
+URL = "http://localhost:30000"
+
+
+def gaps(printed):
+    """The lines below each heading: what is missing with its remedy."""
+    found, heading = {}, ""
+    for line in printed.splitlines()[:-1]:
+        if match := re.fullmatch(r"(\S.*) \(\d+\):", line):
+            heading = match[1]
+        else:
+            found.setdefault(heading, []).append(line.strip())
+    return {cost: list(zip(lines[::2], lines[1::2], strict=True)) for cost, lines in found.items()}
+
+
+def test_everything_is_listed_at_once_by_cost(results, info, tmp_path, capsys):
+    """What the first try of a newcomer lacked, which took as many attempts."""
+    both(
+        remove("interactive/accuracy"),
+        remove("offline/TEST09"),
+        remove("offline/accuracy/accuracy.txt"),
+        fields("offline/performance/run.json", verdict={"result": "INVALID", "reasons": ["too slow"]}),
+        remove("interactive/TEST07/verify_accuracy.txt"),
+        text("interactive/TEST09/run/run.json", "0.5.23", "0.5.9"),
+    )(results)
+    write_info(tmp_path, without=["cooling", "host_networking"])
+    assert build(results) == 2
+    printed = refused(capsys)
+    found = gaps(printed)
+    assert list(found) == ["GPU hours", "minutes", "a text edit"]
+    names = [re.search(r"(offline|interactive)(/\w+)?", what)[0] for what, _ in found["GPU hours"]]
+    assert names == [
+        "offline/performance",
+        "offline/TEST09",
+        "interactive/accuracy",
+        "interactive",  # the origins
+    ]
+    assert [what for what, _ in found["minutes"]] == [
+        "gpt-oss-120b: offline/accuracy: not scored, no accuracy.txt",
+        "gpt-oss-120b: interactive/TEST07: not verified, no verify_accuracy.txt",
+    ]
+    ((edit, _),) = found["a text edit"]
+    assert edit.endswith("empty: host_networking, cooling")
+    assert "7 things to do first" in printed.splitlines()[-1]
+    assert not (tmp_path / "tree").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "command"),
+    [
+        (
+            remove("interactive/accuracy"),
+            f"run_mlperf.py --scenario interactive --server-url {URL} --accuracy ",
+        ),
+        (remove("offline/TEST09"), f"run_compliance.py --test TEST09 --scenario offline --server-url {URL} "),
+        (remove("offline/accuracy/accuracy.txt"), "eval_mlperf_accuracy.py --mlperf-log "),
+    ],
+)
+def test_the_command_is_that_of_the_other_runs(results, info, capsys, change, command):
+    """Servers, user.conf and folder are theirs, so that it can be pasted."""
+    for path in results.rglob("run.json"):
+        record = json.loads(path.read_text())
+        record["plan"]["server_urls"] = [URL]
+        path.write_text(json.dumps(record))
+    change(results)
+    assert build(results) == 2
+    printed = one_line(capsys)
+    assert f"/python {command}" in printed.replace(f"{ROOT}/", "") and str(results) in printed
+
+
+ENDED = [
+    ({"result": "INVALID", "reasons": ["1 of 6396 queries failed"]}, "INVALID: 1 of 6396 queries failed"),
+    ({"result": "INTERRUPTED", "reasons": ["SIGINT"]}, "INTERRUPTED: SIGINT"),
+    (None, "the run did not end"),
+]
+
+
+@pytest.mark.parametrize(("verdict", "said"), ENDED, ids=["invalid", "interrupted", "killed"])
+def test_a_run_that_is_not_valid_is_named_with_its_own_command(results, info, capsys, verdict, said):
+    fields(RUN, verdict=verdict)(results)
+    assert build(results) == 2
+    printed = one_line(capsys)
+    assert "interactive/accuracy: " in printed and said in printed
+    assert "run_mlperf.py --scenario offline --max-concurrency 40 " in printed
+
+
+def test_a_test_may_be_too_slow_and_not_incomplete(results, info, capsys):
+    run = "interactive/TEST07/run/run.json"
+    fields(run, verdict={"result": "INVALID", "reasons": ["slow"], "complete": True})(results)
+    assert build(results) == 0
+    capsys.readouterr()
+    fields(run, verdict={"result": "INVALID", "reasons": ["a failure"], "complete": False})(results)
+    assert build(results) == 2
+    assert "interactive/TEST07: the run is INVALID: a failure" in one_line(capsys)
+
+
+def of(benchmark, run):
+    """The record of a run of another benchmark."""
+    return changed(
+        f"{run}/run.json", lambda old: old.replace(b'"name": "gpt-oss-120b"', b'"name": "%s"' % benchmark)
+    )
+
+
+def test_a_run_of_another_benchmark_is_named_and_the_right_one_found(results, info, capsys):
+    """The quick start of llama3.1-8b moved the scored run of gpt-oss-120b aside."""
+    aside = "accuracy.20261123-015214"
+    rename("offline/accuracy", f"offline/{aside}")(results)
+    write_again = both(
+        lambda folder: (folder / "offline/accuracy").mkdir(),
+        lambda folder: (folder / "offline/accuracy/run.json").write_bytes(
+            (folder / f"offline/{aside}/run.json").read_bytes()
+        ),
+        of(b"llama3.1-8b", "offline/accuracy"),
+    )
+    write_again(results)
+    assert build(results, "--benchmark", "gpt-oss-120b") == 2
+    printed = one_line(capsys)
+    assert "offline/accuracy: holds a run of llama3.1-8b; a usable one lies in " in printed
+    move = printed[printed.index("mv ") :].strip()
+    assert move == (
+        f"mv {results}/offline/accuracy {results}/offline/accuracy.other && "
+        f"mv {results}/offline/{aside} {results}/offline/accuracy"
+    )
+
+
+def test_a_scenario_that_is_required_is_listed_run_by_run(results, info, capsys):
+    remove("offline")(results)
+    assert build(results) == 2
+    found = gaps(refused(capsys))
+    assert [what.split(": ")[1] for what, _ in found["GPU hours"]] == [
+        f"offline/{name}" for name in ("performance", "accuracy", "TEST07", "TEST09")
+    ]
+
+
+@pytest.fixture
+def both_benchmarks(results, info, tmp_path):
+    """Runs of two benchmarks, each in a folder of its name."""
+    folder = tmp_path / "all"
+    folder.mkdir()
+    results.rename(folder / "gpt-oss-120b")
+    originals = unpack(tmp_path / "r1", R1_ARCHIVE)
+    results_of(originals / "deepseek-r1", folder / "deepseek-r1", "deepseek-r1", ["TEST06"])
+    for path in folder.rglob("run.json"):
+        path.write_text(path.read_text().replace(str(results), str(folder / "gpt-oss-120b")))
+    return folder
+
+
+def test_all_benchmarks_become_one_tree(both_benchmarks, tmp_path, capsys):
+    assert build(both_benchmarks) == 0
+    runs = (tmp_path / "tree" / RESULTS).parent
+    assert {path.parent.name for path in runs.glob("*/Offline")} == {"gpt-oss-120b", "deepseek-r1"}
+    assert len(list((tmp_path / "tree/closed/MyOrg/systems").iterdir())) == 1
+    assert "weight_data_types mxfp4" in capsys.readouterr().out  # stated for both alike
+
+
+def test_one_benchmark_of_several(both_benchmarks, tmp_path):
+    assert build(both_benchmarks, "--benchmark", "deepseek-r1") == 0
+    assert not (tmp_path / "tree" / RESULTS).exists()
+    before = {name: (tmp_path / "tree" / name).read_bytes() for name in files(tmp_path / "tree")}
+    assert build(both_benchmarks, "--benchmark", "gpt-oss-120b") == 0
+    added = {name: (tmp_path / "tree" / name).read_bytes() for name in before}
+    assert added == before  # the description is of both benchmarks' runs
+
+
+def test_what_all_benchmarks_lack_is_one_list(both_benchmarks, tmp_path, capsys):
+    both(remove("gpt-oss-120b/offline/TEST09"), remove("deepseek-r1/interactive/TEST06"))(both_benchmarks)
+    assert build(both_benchmarks) == 2
+    found = gaps(refused(capsys))
+    assert [what.partition(":")[0] for what, _ in found["GPU hours"]] == ["deepseek-r1", "gpt-oss-120b"]
+    assert "--benchmark deepseek-r1 " in found["GPU hours"][0][1]
+
+
+def test_a_benchmark_has_its_own_measurements(both_benchmarks, tmp_path, capsys):
+    toml = tmp_path / "submission.toml"
+    toml.write_text(toml.read_text() + '[measurements."deepseek-r1"]\nweight_data_types = "fp8"\n')
+    assert build(both_benchmarks) == 0
+    runs = (tmp_path / "tree" / RESULTS).parent
+    types = {
+        name: json.loads((runs / name / "Offline/measurements.json").read_text())["weight_data_types"]
+        for name in ("gpt-oss-120b", "deepseek-r1")
+    }
+    assert types == {"gpt-oss-120b": "mxfp4", "deepseek-r1": "fp8"}
+    pattern("submission.toml", "deepseek-r1", "deepseek")(tmp_path)
+    capsys.readouterr()
+    assert build(both_benchmarks) == 2
+    assert "deepseek-r1" in one_line(capsys)
+
+
+def test_an_empty_folder_of_results(info, tmp_path, capsys):
+    (tmp_path / "results").mkdir()
+    words = ["build", "--results", str(tmp_path / "results"), "--submission", str(info)]
+    assert main(words) == 2
+    assert "no scenario folder" in one_line(capsys)
