@@ -14,6 +14,7 @@ from harness.analysis.client_overhead import (
     client_share,
     mean_schedule_lag,
 )
+from harness.analysis.ranks import read_ranks
 from harness.analysis.replicas import replica_balance
 from harness.analysis.run_warnings import run_warnings
 from harness.analysis.server_load import read_samples, server_load
@@ -153,11 +154,12 @@ def _measured(record: RunRecord, seen: Observations, files: _RunFiles) -> RunRec
 def _server_load(plan: RunPlan, without: Mapping[str, str] | None, output_tokens: int) -> ServerLoad | None:
     if without is None:
         return None
+    path = plan.client.log_dir / SERVER_METRICS
     try:
-        samples = read_samples(plan.client.log_dir / SERVER_METRICS)
+        samples, ranks = read_samples(path), read_ranks(path)
     except (FileNotFoundError, DatasetError):
         return ServerLoad(rounds=0, servers=0, without=dict(without))
-    return server_load(samples, without, plan.scenario, output_tokens)
+    return replace(server_load(samples, without, plan.scenario, output_tokens), ranks=ranks)
 
 
 def _verdict(

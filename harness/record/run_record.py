@@ -22,7 +22,7 @@ from harness.files import atomic_write
 from harness.loadgen_logs.summary_and_detail import LoadgenSummary
 from harness.record.migration import SCHEMA, file_fields, in_file, record_fields
 from harness.record.provenance import Provenance
-from harness.record.replica_figures import ReplicaBalance
+from harness.record.replica_figures import RankFigures, ReplicaBalance
 from harness.record.server_changes import ServerChange
 from harness.record.settled import ServerInfo, Settled
 
@@ -143,6 +143,8 @@ class ServerLoad(msgspec.Struct, frozen=True, kw_only=True):
     """increase over the run, of all servers together"""
     notes: tuple[str, ...] = ()
     """what follows for the servers' settings"""
+    ranks: tuple[RankFigures, ...] = ()
+    """data-parallel ranks of servers that report several"""
 
 
 class ReplicaNetwork(msgspec.Struct, frozen=True, kw_only=True):
