@@ -14,6 +14,7 @@ from harness.analysis.client_overhead import (
     client_share,
     mean_schedule_lag,
 )
+from harness.analysis.outages import outage_reasons
 from harness.analysis.ranks import read_ranks
 from harness.analysis.replicas import replica_balance
 from harness.analysis.run_warnings import run_warnings
@@ -39,6 +40,7 @@ from harness.record.outcome import FailureKind
 from harness.record.output_dir import free_reserve
 from harness.record.replica_figures import Straggler
 from harness.record.requests_table import CallTimes, requests_table, write_requests
+from harness.record.run_events import SeenEvent
 from harness.record.run_record import ReplicaNetwork, RunRecord, RunVerdict, ServerLoad
 from harness.record.server_changes import ServerChange, counted_changes
 
@@ -74,6 +76,11 @@ class Observations:
     """as in ReplicaBalance"""
     changes: tuple[ServerChange, ...] = ()
     """servers that were asked again and named another model or version"""
+    events: Sequence[SeenEvent] = ()
+    outages: Sequence[str] = ()
+    """those of the warnings that are about servers out of use"""
+    cannot_be_valid: str = ""
+    """why the run was ended before its end: it could no longer become VALID"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +111,20 @@ def finish(record: RunRecord, seen: Observations) -> RunRecord:
         ended=datetime.now(UTC),
         verdict=_verdict(record, seen, files, unwritten),
         interrupted_by=seen.interrupted_by,
-        warnings=(*record.warnings, *seen.warnings, *run_warnings(record, files.rows)),
         files=_files(plan),
     )
+    record = replace(record, warnings=_warnings(record, seen, files.rows))
     if errors := _unwritten(RUN_RECORD, lambda: _write(record)):
         record = replace(record, verdict=_without_record(record.verdict, errors))
     return record
+
+
+def _warnings(record: RunRecord, seen: Observations, rows: Rows) -> tuple[str, ...]:
+    """All of them, but for those about servers out of use where the verdict names them."""
+    assert record.verdict is not None
+    named = seen.outages if record.verdict.result == "INVALID" else ()
+    kept = (warning for warning in seen.warnings if warning not in named)
+    return (*record.warnings, *kept, *run_warnings(record, rows))
 
 
 def _read(log_dir: Path, lost: Sequence[tuple[int, int]]) -> _RunFiles:
@@ -128,6 +143,7 @@ def _measured(record: RunRecord, seen: Observations, files: _RunFiles) -> RunRec
     rows, stats = files.rows, statistics(files.rows)
     return replace(
         record,
+        events=tuple(event.since(_first_issue(rows)) for event in seen.events),
         statistics=stats,
         unanswered=seen.issued - stats.queries,
         failure_examples=_examples(rows, files.journal.details),
@@ -171,6 +187,7 @@ def _verdict(
     plan = record.plan
     changed = (change.doubt for change in record.changed if change.answers)
     errors = (*seen.errors, *changed, *_broken(files.journal), *unwritten)
+    lost = (f"lost: {seen.cannot_be_valid}",) if seen.cannot_be_valid else ()
     logs = (
         *setting_errors(files.detail, record.settled.loadgen_settings, accuracy=plan.accuracy),
         *loadgen_file_errors(
@@ -178,10 +195,14 @@ def _verdict(
             files.detail,
             accuracy=plan.accuracy,
             samples=record.settled.samples,
-            cause_known=bool(errors),
+            cause_known=bool(errors or lost),
         ),
     )
-    return run_verdict(record, files.rows, seen.issued, (*errors, *logs))
+    verdict = run_verdict(record, files.rows, seen.issued, (*lost, *errors, *logs))
+    if verdict.result == "VALID":
+        return verdict
+    first, others = verdict.reasons[: len(lost)], verdict.reasons[len(lost) :]
+    return replace(verdict, reasons=(*first, *outage_reasons(record.events), *others))
 
 
 def _with_lost(rows: Rows, lost: Sequence[tuple[int, int]]) -> Rows:

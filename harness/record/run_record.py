@@ -23,6 +23,7 @@ from harness.loadgen_logs.summary_and_detail import LoadgenSummary
 from harness.record.migration import SCHEMA, file_fields, in_file, record_fields
 from harness.record.provenance import Provenance
 from harness.record.replica_figures import RankFigures, ReplicaBalance
+from harness.record.run_events import RunEvent
 from harness.record.server_changes import ServerChange
 from harness.record.settled import ServerInfo, Settled
 
@@ -227,6 +228,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """of several replicas"""
     server_load: ServerLoad | None = None
     """`null` where the servers were not asked"""
+    events: tuple[RunEvent, ...] = ()
+    """what happened at a known moment, in order of time"""
     warnings: tuple[str, ...] = ()
     """reasons to distrust the numbers, such as a saturated client (`doubts` in earlier files)"""
     files: dict[str, str] = {}

@@ -113,14 +113,21 @@ class Monitor:
                 next_look = time.monotonic() + self._look_s
         return None
 
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """Reasons for which the run is INVALID."""
+        return tuple(self._errors)
+
     def observations(self) -> Observations:
         """Everything observed until now."""
         table = self._board.table()
         steps_ns = int(table[:, Counter.CLOCK_STEPS_NS].max())
+        outages = self._replicas.outages
         stepped = (f"the wall clock was stepped, by {steps_ns / 1e6:.0f} ms in all",) if steps_ns else ()
         return Observations(
             errors=tuple(self._errors),
-            warnings=(*self._warnings, *stepped, *self._replicas.outages),
+            warnings=(*self._warnings, *stepped, *outages),
+            outages=outages,
             cpu=np.array(self._cpu, dtype=np.int64).reshape(-1, 1 + self._board.rows),
             loop_lag_ns=int(table[:, Counter.LOOP_LAG_NS].max()),
             gc_runs=int(table[:, Counter.GC_RUNS].sum()),
