@@ -1,6 +1,6 @@
 """The end of a run: read its files, decide its verdict, write requests.parquet and run.json."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +14,7 @@ from harness.analysis.client_overhead import (
     client_share,
     mean_schedule_lag,
 )
+from harness.analysis.diagnosis import diagnoses, waiting_part
 from harness.analysis.outages import outage_reasons
 from harness.analysis.ranks import read_ranks
 from harness.analysis.replicas import replica_balance
@@ -62,6 +63,8 @@ class Observations:
     """the signal"""
     cpu: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 1), dtype=np.int64))
     """a row for each second: CLOCK_MONOTONIC ns, then the CPU ns of LoadGen's process and of each worker"""
+    machine: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 1), dtype=np.int64))
+    """a row for each of `cpu`: the machine's CPU ns, then the ns that each process waited for a core"""
     cpu_s: float | None = None
     """CPU time of these processes over the test"""
     loop_lag_ns: int = 0
@@ -148,6 +151,7 @@ def _measured(record: RunRecord, seen: Observations, files: _RunFiles) -> RunRec
         unanswered=seen.issued - stats.queries,
         failure_examples=_examples(rows, files.journal.details),
         loadgen=files.loadgen,
+        loadgen_messages=tuple(_messages(files.detail)),
         settings_in_force=settings_in_force(files.detail),
         client_cpu_s=seen.cpu_s,
         client_load=client_load(
@@ -157,17 +161,21 @@ def _measured(record: RunRecord, seen: Observations, files: _RunFiles) -> RunRec
             record.limits_ns.get("TTFT"),
             loop_lag_ns=seen.loop_lag_ns,
             gc_runs=seen.gc_runs,
+            machine=seen.machine,
         ),
         client_share=client_share(files.calls),
         schedule_lag_mean_ns=mean_schedule_lag(rows, files.calls, files.loadgen.figures),
         network=dict(zip((server.url for server in record.servers), seen.network, strict=False)),
         changed=counted_changes(rows, seen.changes),
         balance=replica_balance(rows, [server.url for server in record.servers], seen.stragglers),
-        server_load=_server_load(record.plan, seen.without_metrics, stats.output_tokens),
+        server_load=_server_load(record.plan, seen.without_metrics, stats.output_tokens, waiting_part(rows)),
+        diagnoses=tuple(diagnoses(rows)),
     )
 
 
-def _server_load(plan: RunPlan, without: Mapping[str, str] | None, output_tokens: int) -> ServerLoad | None:
+def _server_load(
+    plan: RunPlan, without: Mapping[str, str] | None, output_tokens: int, waiting: float
+) -> ServerLoad | None:
     if without is None:
         return None
     path = plan.client.log_dir / SERVER_METRICS
@@ -175,7 +183,7 @@ def _server_load(plan: RunPlan, without: Mapping[str, str] | None, output_tokens
         samples, ranks = read_samples(path), read_ranks(path)
     except (FileNotFoundError, DatasetError):
         return ServerLoad(rounds=0, servers=0, without=dict(without))
-    return replace(server_load(samples, without, plan.scenario, output_tokens), ranks=ranks)
+    return replace(server_load(samples, without, plan.scenario, output_tokens, waiting=waiting), ranks=ranks)
 
 
 def _verdict(
@@ -270,6 +278,14 @@ def _examples(rows: Rows, details: Mapping[int, str]) -> dict[str, tuple[str, ..
         if shown:
             found[kind.label] = tuple(dict.fromkeys(shown))[:_EXAMPLES]
     return found
+
+
+def _messages(detail: LoadgenDetail) -> Iterator[str]:
+    """``12 x message``, errors before warnings."""
+    for messages in (detail.errors, detail.warnings):
+        most = sorted(messages.items(), key=lambda item: -item[1])[:_EXAMPLES]
+        for text, count in most:
+            yield text if count == 1 else f"{count:,} x {text}"
 
 
 def _files(plan: RunPlan) -> dict[str, str]:

@@ -34,7 +34,8 @@ class ReplicaBalance(msgspec.Struct, frozen=True, kw_only=True):
     imbalance: float | None
     """the largest of the replicas' mean numbers in flight over the mean of all: 1 is even"""
     stragglers: tuple[Straggler, ...] | None
-    """`null`: not judged: answers were not streamed, or fewer than ten of a replica ended in any minute"""
+    """`null`: not judged: the replicas could not be compared for 60 s; the run was shorter, answers were not
+    streamed, or fewer than ten of a replica ended in a minute"""
     replicas: dict[str, ReplicaFigures]
     """by URL"""
 

@@ -105,6 +105,8 @@ class Bottleneck(msgspec.Struct, frozen=True):
     from_s: int
     to_s: int
     reason: str
+    machine: bool = False
+    """other programs took the cores; the client itself had little to do"""
 
 
 class ClientLoad(msgspec.Struct, frozen=True):
@@ -146,6 +148,15 @@ class ServerLoad(msgspec.Struct, frozen=True, kw_only=True):
     """what follows for the servers' settings"""
     ranks: tuple[RankFigures, ...] = ()
     """data-parallel ranks of servers that report several"""
+
+
+class Diagnosis(msgspec.Struct, frozen=True):
+    """What the course of a run shows plainly."""
+
+    from_s: float
+    """since the first query"""
+    text: str
+    """a sentence without the time and without a full stop"""
 
 
 class ReplicaNetwork(msgspec.Struct, frozen=True, kw_only=True):
@@ -211,6 +222,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """some details of each kind of failure"""
     loadgen: LoadgenSummary | None = None
     """LoadGen's own summary"""
+    loadgen_messages: tuple[str, ...] = ()
+    """LoadGen's own errors and warnings, the most frequent ones"""
     settings_in_force: dict[str, Any] | None = None
     """settings, mode and generated queries as LoadGen's detail log has them after the run; a difference to
     `plan.loadgen_settings` makes the run INVALID"""
@@ -228,6 +241,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """of several replicas"""
     server_load: ServerLoad | None = None
     """`null` where the servers were not asked"""
+    diagnoses: tuple[Diagnosis, ...] = ()
+    """what the course of the run shows plainly"""
     events: tuple[RunEvent, ...] = ()
     """what happened at a known moment, in order of time"""
     warnings: tuple[str, ...] = ()

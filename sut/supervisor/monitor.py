@@ -18,6 +18,7 @@ from harness.config.deadlines import FailurePolicy
 from harness.errors import RunError
 from sut.ipc.counters import Counter, CounterBoard
 from sut.servers.health import ActivityProbe, HealthMonitor
+from sut.supervisor.machine_load import machine_row
 
 LOOK_S = 1.0
 _STUCK_S = 15.0
@@ -79,6 +80,7 @@ class Monitor:
         self._errors: list[str] = []
         self._warnings: list[str] = []
         self._cpu: list[list[int]] = []
+        self._machine: list[list[int]] = []
         self._began_ns = time.monotonic_ns()
         self._listening = {child.control: index for index, child in enumerate(self._workers)}
 
@@ -129,6 +131,7 @@ class Monitor:
             warnings=(*self._warnings, *stepped, *outages),
             outages=outages,
             cpu=np.array(self._cpu, dtype=np.int64).reshape(-1, 1 + self._board.rows),
+            machine=np.array(self._machine, dtype=np.int64).reshape(-1, 1 + self._board.rows),
             loop_lag_ns=int(table[:, Counter.LOOP_LAG_NS].max()),
             gc_runs=int(table[:, Counter.GC_RUNS].sum()),
         )
@@ -173,6 +176,7 @@ class Monitor:
         table = self._board.table()
         totals: Totals = table.sum(axis=0, dtype=np.int64)
         self._cpu.append([time.monotonic_ns(), *table[:, Counter.CPU_NS].tolist()])
+        self._machine.append(machine_row([child.process.pid for child in (self._issuer, *self._workers)]))
         observe(totals)
         if late_s > _STOOD_STILL_S:
             self._warnings.append(
