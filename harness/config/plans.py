@@ -88,6 +88,8 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     """audit settings on top of all others, as LoadGen read them"""
     audit: ComplianceSettings | None = None
     """of a compliance test"""
+    stop_when_lost: bool = False
+    """end the run once it can no longer become VALID (`--stop-when-lost`)"""
 
     @property
     def kept_audit_config(self) -> Path | None:

@@ -43,6 +43,7 @@ class LoadGenOptions:
     mlperf_conf: Path | None = None
     audit_config: Path | None = None
     dcgm_url: Sequence[str] = ()
+    stop_when_lost: bool = False
 
 
 def resolve_plan(options: RunOptions, audit: ComplianceSettings | None = None) -> RunPlan:
@@ -58,6 +59,7 @@ def resolve_plan(options: RunOptions, audit: ComplianceSettings | None = None) -
         mlperf_conf=options.mlperf_conf,
         audit_config=options.audit_config,
         dcgm_url=options.dcgm_url,
+        stop_when_lost=options.stop_when_lost,
     )
     return resolve_test(options, test, audit)
 
@@ -100,6 +102,7 @@ def resolve_test(
         audit_config=audit_config,
         audit_text=audit_text if audit is None else audit.text,
         audit=audit,
+        stop_when_lost=test.stop_when_lost,
     )
 
 
