@@ -52,6 +52,13 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600}h{whole % 3600 // 60:02}m"
 
 
+def moment(seconds: float) -> str:
+    """A time since the beginning of a run: ``0:17``, ``12:05``, ``3:02:09``."""
+    minutes, rest = divmod(max(int(seconds), 0), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
 def milliseconds(nanoseconds: float) -> str:
     """Milliseconds with three or four significant digits: ``0.853``, ``12.34``, ``155822``."""
     value = nanoseconds / 1e6

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from msgspec import structs
 
 from harness.analysis.finish_run import Observations
+from harness.analysis.rank_watch import RankWatch
 from harness.api_key import api_key
 from harness.cli.signals import InterruptedRun, uninterrupted
 from harness.config.benchmark import Benchmark
@@ -15,7 +16,8 @@ from harness.config.plans import ClientPlan
 from harness.dataset.samples import SampleSet
 from harness.errors import RunError, ServerError, machine_failure
 from harness.files import JOURNAL_DIR, ROOT
-from harness.progress.progress_files import ProgressLine, ProgressLog
+from harness.progress.lost_run import LostRunError
+from harness.progress.progress_files import Latencies, ProgressLine, ProgressLog
 from harness.progress.progress_line import ProgressSnapshot
 from sut.client.endpoint import resolve_endpoints
 from sut.ipc.request_store import render_requests
@@ -27,6 +29,7 @@ from sut.servers.embedded.tiny_models import model_for
 from sut.servers.health import Recheck
 from sut.servers.preflight import Preflight, flush_caches, id_summary, trial_summary
 from sut.servers.scrape import MetricsScraper
+from sut.supervisor.alarms import Alarms, LossRule
 from sut.supervisor.connection_limits import with_enough_sources
 from sut.supervisor.monitor import Totals
 from sut.supervisor.progress_meter import ProgressMeter, RunLength
@@ -127,6 +130,10 @@ class DrivenRun:
     on_progress: Callable[[ProgressSnapshot], None] | None = None
     on_line: Callable[[ProgressLine], None] = lambda line: None
     scraper: MetricsScraper | None = None
+    ranks: RankWatch = field(default_factory=RankWatch)
+    """fed by the scraper"""
+    lost: LossRule | None = None
+    """None for a run that can be made good"""
 
 
 @contextmanager
@@ -149,6 +156,9 @@ def ended(run: DrivenRun, begin: Callable[[], None] = lambda: None) -> Iterator[
             ending.enter_context(uninterrupted())
             name = str(interruption) if isinstance(interruption, InterruptedRun) else "SIGINT"
             seen = session.observations(session.abort(), interrupted_by=name)
+        except LostRunError as error:
+            ending.enter_context(uninterrupted())
+            seen = replace(session.observations(session.abort()), cannot_be_valid=str(error))
         except (RunError, OSError, MemoryError) as error:
             ending.enter_context(uninterrupted())
             cause = error if isinstance(error, RunError) else machine_failure(error)
@@ -180,16 +190,28 @@ def _drive(run: DrivenRun, progress_log: ProgressLog, servers: Recheck) -> Obser
     store = render_requests(prepared.samples, wires)
     session.start_workers(destination, store, prepared.concurrency)
     limited = bool(prepared.concurrency)
-    progress = ProgressMeter(run.length, session.failures, in_flight=session.in_flight, limited=limited)
-    watch = progress_log.watch
+    meter = ProgressMeter(run.length, session.failures, in_flight=session.in_flight, limited=limited)
+    alarms = Alarms(session, servers.urls, run.ranks, plan.policy, run.lost)
 
     def observe(totals: Totals) -> None:
-        snapshot = progress(totals)
+        snapshot = alarms.look(meter(totals))
         progress_log(snapshot)
-        snapshot = replace(snapshot, stragglers=len(watch.stragglers_now))
         if run.on_progress is not None:
-            run.on_progress(snapshot)
+            run.on_progress(_with_recent(snapshot, progress_log))
         if words := run.death():
             raise RunError(f"ended early: {words}")
+        alarms.end_run(snapshot)
 
     return session.observations(session.run(observe, servers))
+
+
+def _with_recent(snapshot: ProgressSnapshot, progress_log: ProgressLog) -> ProgressSnapshot:
+    """With the figures of the last minute, for the line on the terminal."""
+    snapshot = replace(snapshot, stragglers=len(progress_log.watch.stragglers_now))
+    if (last := progress_log.last) is None:
+        return snapshot
+    return replace(snapshot, ttft_p50_p99_ms=_pair(last.ttft), tpot_p50_p99_ms=_pair(last.tpot))
+
+
+def _pair(latencies: Latencies | None) -> tuple[float, float] | None:
+    return None if latencies is None else (latencies.p50_ms, latencies.p99_ms)

@@ -4,16 +4,20 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 
 from msgspec import structs
 
+from harness.analysis.early_stopping import most_over_limit
 from harness.analysis.finish_run import finish
+from harness.analysis.rank_watch import RankWatch
 from harness.api_key import api_key
 from harness.cli.signals import interruptible
 from harness.config.expected_queries import ExpectedQueries
 from harness.config.loadgen_settings import Setting
 from harness.config.plans import RunPlan
 from harness.files import JOURNAL_DIR, ROOT, RUN_RECORD, USER_CONF
+from harness.progress.lost_run import LostWatch, ValidityRules
 from harness.progress.progress_files import ProgressLine
 from harness.progress.progress_line import ProgressSnapshot
 from harness.record.answer_log import SavedAnswer
@@ -36,6 +40,7 @@ from harness.record.resume import (
     version_changes,
 )
 from harness.record.run_record import RunRecord, read_clocks
+from harness.report.search_advice import advice_in_mid_run
 from sut.drive import DrivenRun, ended, preflight, servers_of
 from sut.issuers.loadgen import LoadGen
 from sut.loadgen.binding import TestSpec
@@ -44,6 +49,7 @@ from sut.run_checks import Inputs, read_inputs, require_official, rule_deviation
 from sut.servers.discovery import find_servers
 from sut.servers.gpus import LocalGpus
 from sut.servers.scrape import MetricsScraper
+from sut.supervisor.alarms import LossRule
 from sut.supervisor.placement import load_of_test, server_is_here
 from sut.supervisor.progress_meter import RunLength
 from sut.supervisor.session import QuerySession
@@ -107,6 +113,7 @@ def run(
             destination = replace(destination, saved=saved)
             record = _started(record, prepared, (*changes, *warnings))
             _write_first(record)
+            ranks = RankWatch()
             driven = DrivenRun(
                 session,
                 prepared,
@@ -116,7 +123,9 @@ def run(
                 limits_ns=record.limits_ns,
                 on_progress=on_progress,
                 on_line=on_line,
-                scraper=_scraper(plan, prepared),
+                scraper=_scraper(plan, prepared, ranks),
+                ranks=ranks,
+                lost=_loss_rule(record),
             )
             with ended(driven, lambda: _keep_conf_files(plan)) as seen:
                 return finish(record, seen)
@@ -189,7 +198,31 @@ def _write_first(record: RunRecord) -> None:
             raise
 
 
-def _scraper(plan: RunPlan, prepared: PreparedClient) -> MetricsScraper:
+def _loss_rule(record: RunRecord) -> LossRule | None:
+    """None for an accuracy run, which ``--resume`` can complete."""
+    plan = record.plan
+    if plan.accuracy and plan.audit is None:
+        return None
+    return LossRule(
+        LostWatch(plan.client.log_dir, _validity_rules(record)), plan.stop_when_lost, partial(_advice, record)
+    )
+
+
+def _validity_rules(record: RunRecord) -> ValidityRules:
+    """Those of a compliance test are about its answers alone."""
+    plan, queries = record.plan, record.settled.expected.samples
+    if plan.accuracy or plan.audit_text is not None or not record.limits_ns:
+        return ValidityRules()
+    percentile = float(record.settled.loadgen_settings["server_target_latency_percentile"])
+    return ValidityRules(record.limits_ns, most_over_limit(queries, percentile), queries)
+
+
+def _advice(record: RunRecord, snapshot: ProgressSnapshot) -> str:
+    ended = snapshot.completed + snapshot.failed
+    return advice_in_mid_run(record, snapshot.issued, ended, snapshot.elapsed_s)
+
+
+def _scraper(plan: RunPlan, prepared: PreparedClient, ranks: RankWatch) -> MetricsScraper:
     client = plan.client
     return MetricsScraper(
         prepared.servers,
@@ -198,6 +231,7 @@ def _scraper(plan: RunPlan, prepared: PreparedClient) -> MetricsScraper:
         client.ca_file,
         dcgm_urls=plan.dcgm_urls,
         gpus=_gpus(plan),
+        on_page=ranks.page,
     )
 
 

@@ -20,7 +20,9 @@ def client_share(calls: npt.NDArray[np.void]) -> Distribution | None:
     return distribution(calls["reported_ns"] - calls["arrived_ns"])
 
 
-def share_warnings(share: Distribution | None, ttft_limit_ns: int | None) -> tuple[str, ...]:
+def share_warnings(
+    share: Distribution | None, ttft_limit_ns: int | None, load: ClientLoad | None = None
+) -> tuple[str, ...]:
     """A warning when the client took too large a part of the TTFT that the rules allow."""
     if share is None or ttft_limit_ns is None:
         return ()
@@ -29,8 +31,15 @@ def share_warnings(share: Distribution | None, ttft_limit_ns: int | None) -> tup
         return ()
     return (
         f"the client added {milliseconds(p99)} ms at p99, more than {milliseconds(bound)} ms "
-        f"({LARGEST_PART:.0%} of the TTFT limit): give it more cores or workers",
+        f"({LARGEST_PART:.0%} of the TTFT limit): {_remedy(load)}",
     )
+
+
+def _remedy(load: ClientLoad | None) -> str:
+    """More workers do not help against other programs."""
+    if load is not None and load.bottlenecks and all(stretch.machine for stretch in load.bottlenecks):
+        return "the machine was busy with other programs; give the client cores of its own"
+    return "give it more cores or workers"
 
 
 _SECOND = 1_000_000_000
@@ -39,6 +48,8 @@ _SHORTEST_BUSY_S = 2  # a process is busy for one second when it starts
 _LARGEST_GAP_S = 2
 _FEWEST = 10  # calls in a second; fewer give no figure for that second
 _SHOWN = 4
+# Others take the cores where a process waits this part of the time for one and none uses more than this.
+_WAITED, _LITTLE = 0.02, 0.6
 
 
 def client_load(
@@ -50,17 +61,21 @@ def client_load(
     issuer: str = "LoadGen",
     loop_lag_ns: int = 0,
     gc_runs: int = 0,
+    machine: Integers | None = None,
 ) -> ClientLoad:
     """``cpu``: rows of CLOCK_MONOTONIC ns and each process's CPU ns; ``calls``: LOADGEN_CALL_ROWs.
 
-    The first process is the one that issues the queries; ``issuer`` names it.
+    The first process is the one that issues the queries; ``issuer`` names it. ``machine``, of as many rows:
+    the machine's CPU ns, then the ns that each process waited for a core.
     """
     seconds, cores = _cores(cpu, start_ns)
     names = [issuer, *(f"worker {index}" for index in range(cores.shape[1] - 1))]
     busy = dict(zip(names, cores.max(axis=0, initial=0.0).tolist(), strict=False))
     found = [*_busy_stretches(seconds, cores, names)]
     if ttft_limit_ns is not None:
-        found += _late_stretches(calls, start_ns, int(LARGEST_PART * ttft_limit_ns))
+        others = _Others(cpu, machine, seconds, names)
+        late = _late_stretches(calls, start_ns, int(LARGEST_PART * ttft_limit_ns))
+        found += [others.blamed(stretch, cores) for stretch in late]
     found.sort(key=lambda stretch: (stretch.from_s, stretch.to_s))
     return ClientLoad(busy, tuple(found), loop_lag_ns, gc_runs)
 
@@ -69,7 +84,8 @@ def load_warnings(load: ClientLoad) -> tuple[str, ...]:
     """One line for each of the longest stretches."""
     longest = sorted(load.bottlenecks, key=lambda s: s.from_s - s.to_s)[:_SHOWN]
     lines = [
-        f"the client was the bottleneck from {s.from_s} s to {s.to_s} s: {s.reason}"
+        f"{'the machine was busy' if s.machine else 'the client was the bottleneck'} from {s.from_s} s to "
+        f"{s.to_s} s: {s.reason}"
         for s in sorted(longest, key=lambda s: s.from_s)
     ]
     left = len(load.bottlenecks) - len(lines)
@@ -122,6 +138,40 @@ def _late_stretches(calls: npt.NDArray[np.void], start_ns: int, bound_ns: int) -
         )
         for first, last in _stretches(present[late])
     ]
+
+
+class _Others:
+    """The cores that other programs took, and how long this client's processes waited for one."""
+
+    def __init__(
+        self, cpu: Integers, machine: Integers | None, seconds: Integers, names: Sequence[str]
+    ) -> None:
+        self._seconds, self._names = seconds, names
+        self._known = machine is not None and len(machine) == len(cpu) > 1 and machine.shape == cpu.shape
+        if machine is None or not self._known:
+            return
+        steps, busy = np.diff(cpu, axis=0), np.diff(machine, axis=0)
+        span = np.maximum(steps[:, 0], 1)
+        self._taken = (busy[:, 0] - steps[:, 1:].sum(axis=1)).clip(min=0) / span  # cores
+        self._waited = busy[:, 1:] / span[:, None]  # part of the time
+
+    def blamed(self, stretch: Bottleneck, cores: npt.NDArray[np.float64]) -> Bottleneck:
+        """The stretch, as the machine's where a process waited for a core and none had much to do."""
+        if not self._known:
+            return stretch
+        inside = (self._seconds > stretch.from_s - 1) & (self._seconds <= stretch.to_s)
+        if not inside.any():
+            return stretch
+        waited = self._waited[inside].mean(axis=0)
+        worst = int(waited.argmax())
+        if waited[worst] < _WAITED or cores[inside].max() >= _LITTLE:
+            return stretch
+        taken = float(self._taken[inside].mean())
+        reason = (
+            f"other programs took {taken:.1f} cores, and {self._names[worst]} waited for one "
+            f"{waited[worst]:.0%} of the time; {stretch.reason}"
+        )
+        return Bottleneck(stretch.from_s, stretch.to_s, reason, machine=True)
 
 
 def _worst(seconds: Integers, added: Integers, first: int, last: int) -> str:

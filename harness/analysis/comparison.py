@@ -16,12 +16,16 @@ from harness.config.server_urls import folded
 from harness.errors import ConfigError
 from harness.record.accuracy_result import AccuracyResult
 from harness.record.run_record import RunRecord
+from harness.text import counted, printable
 
 _LEVEL = (2.5, 97.5)  # percent
 _SERVERS_IN_FULL = 16
 _OFTEN = 0.05  # chance below which a difference is reported
 # Settings of LoadGen in which comparable runs may differ: the load is what is compared.
 _LOAD = ("server_target_qps", "offline_expected_qps", "single_stream_expected_latency_ns")
+_RATE = {"server_target_qps": "target_qps", "offline_expected_qps": "target_qps"}  # as conf files have them
+_DECISIVE = ("tokens/s", "TTFT p99, ms", "TPOT p99, ms")  # figures of the summary
+_NAMED, _VALUE = 2, 40  # settings that the summary names, and characters of a value
 # Parts of a record that always differ between two runs, or follow from listed parts.
 _NOT_LISTED = ("plan.log_dir", "plan.expected", "plan.settings_in_force", "provenance.command")
 
@@ -50,6 +54,13 @@ class Difference:
         if math.isnan(self.low):
             return "too short to tell"
         return "differs" if self.low > 0 or self.high < 0 else "no difference shown"
+
+    @property
+    def is_better(self) -> bool | None:
+        """Whether a change that was shown is one for the better: more a second, or fewer milliseconds."""
+        if self.verdict != "differs":
+            return None
+        return (self.change > 0) is not self.name.endswith(", ms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +167,47 @@ def plan_differences(base: RunFiles, other: RunFiles) -> list[tuple[str, str, st
         if first.get(name) != second.get(name)
     ]
     return [row for row in rows if not row[0].startswith(_NOT_LISTED)]
+
+
+def summary(base: RunFiles, other: RunFiles, found: Sequence[Difference], name: str, base_name: str) -> str:
+    """One sentence: the verdicts, what changed by how much, and since which settings differ.
+
+    ``found`` are the differences of the runs, ``name`` and ``base_name`` what the runs are called.
+    """
+    result, before = _result(other), _result(base)
+    verdicts = f"{name} is {result}" + ("" if result == before else f" ({base_name}: {before})")
+    figures = {one.name: one for one in found}
+    changes = [_change(figures[key]) for key in _DECISIVE if key in figures]
+    return f"{verdicts}: {', '.join(changes)}; {_settings(base, other)}."
+
+
+def _result(run: RunFiles) -> str:
+    if run.record is None or run.record.verdict is None:
+        return "without a verdict"
+    return run.record.verdict.result
+
+
+def _change(one: Difference) -> str:
+    label = one.name.removesuffix(", ms")
+    if one.verdict == "no difference shown":
+        return f"no difference in {label} shown"
+    return f"{label} {one.change:+.1%}" + ("" if one.verdict == "differs" else f" ({one.verdict})")
+
+
+def _settings(base: RunFiles, other: RunFiles) -> str:
+    """``since target_qps 20 -> 17``: rates first; what ran and where only as a number."""
+    rows = plan_differences(base, other)
+    if not rows:
+        return "the settings are the same"
+    chosen = [row for row in rows if row[0].startswith(("plan.", "servers["))] or rows
+    chosen.sort(key=lambda row: row[0].rpartition(".")[2] not in _LOAD)
+    named = [
+        f"{_RATE.get(key := name.rpartition('.')[2], key)} {printable(before, _VALUE)} -> "
+        f"{printable(after, _VALUE)}"
+        for name, before, after in chosen[:_NAMED]
+    ]
+    more = len(rows) - len(named)
+    return f"since {', '.join(named)}" + (f" and {counted(more, 'more difference')} below" if more else "")
 
 
 def _flat(run: RunFiles) -> dict[str, str]:

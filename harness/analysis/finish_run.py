@@ -1,6 +1,6 @@
 """The end of a run: read its files, decide its verdict, write requests.parquet and run.json."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +14,9 @@ from harness.analysis.client_overhead import (
     client_share,
     mean_schedule_lag,
 )
+from harness.analysis.diagnosis import diagnoses, waiting_part
+from harness.analysis.outages import outage_reasons
+from harness.analysis.ranks import read_ranks
 from harness.analysis.replicas import replica_balance
 from harness.analysis.run_warnings import run_warnings
 from harness.analysis.server_load import read_samples, server_load
@@ -38,6 +41,7 @@ from harness.record.outcome import FailureKind
 from harness.record.output_dir import free_reserve
 from harness.record.replica_figures import Straggler
 from harness.record.requests_table import CallTimes, requests_table, write_requests
+from harness.record.run_events import SeenEvent
 from harness.record.run_record import ReplicaNetwork, RunRecord, RunVerdict, ServerLoad
 from harness.record.server_changes import ServerChange, counted_changes
 
@@ -59,6 +63,8 @@ class Observations:
     """the signal"""
     cpu: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 1), dtype=np.int64))
     """a row for each second: CLOCK_MONOTONIC ns, then the CPU ns of LoadGen's process and of each worker"""
+    machine: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 1), dtype=np.int64))
+    """a row for each of `cpu`: the machine's CPU ns, then the ns that each process waited for a core"""
     cpu_s: float | None = None
     """CPU time of these processes over the test"""
     loop_lag_ns: int = 0
@@ -73,6 +79,11 @@ class Observations:
     """as in ReplicaBalance"""
     changes: tuple[ServerChange, ...] = ()
     """servers that were asked again and named another model or version"""
+    events: Sequence[SeenEvent] = ()
+    outages: Sequence[str] = ()
+    """those of the warnings that are about servers out of use"""
+    cannot_be_valid: str = ""
+    """why the run was ended before its end: it could no longer become VALID"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +114,20 @@ def finish(record: RunRecord, seen: Observations) -> RunRecord:
         ended=datetime.now(UTC),
         verdict=_verdict(record, seen, files, unwritten),
         interrupted_by=seen.interrupted_by,
-        warnings=(*record.warnings, *seen.warnings, *run_warnings(record, files.rows)),
         files=_files(plan),
     )
+    record = replace(record, warnings=_warnings(record, seen, files.rows))
     if errors := _unwritten(RUN_RECORD, lambda: _write(record)):
         record = replace(record, verdict=_without_record(record.verdict, errors))
     return record
+
+
+def _warnings(record: RunRecord, seen: Observations, rows: Rows) -> tuple[str, ...]:
+    """All of them, but for those about servers out of use where the verdict names them."""
+    assert record.verdict is not None
+    named = seen.outages if record.verdict.result == "INVALID" else ()
+    kept = (warning for warning in seen.warnings if warning not in named)
+    return (*record.warnings, *kept, *run_warnings(record, rows))
 
 
 def _read(log_dir: Path, lost: Sequence[tuple[int, int]]) -> _RunFiles:
@@ -127,10 +146,12 @@ def _measured(record: RunRecord, seen: Observations, files: _RunFiles) -> RunRec
     rows, stats = files.rows, statistics(files.rows)
     return replace(
         record,
+        events=tuple(event.since(_first_issue(rows)) for event in seen.events),
         statistics=stats,
         unanswered=seen.issued - stats.queries,
         failure_examples=_examples(rows, files.journal.details),
         loadgen=files.loadgen,
+        loadgen_messages=tuple(_messages(files.detail)),
         settings_in_force=settings_in_force(files.detail),
         client_cpu_s=seen.cpu_s,
         client_load=client_load(
@@ -140,24 +161,29 @@ def _measured(record: RunRecord, seen: Observations, files: _RunFiles) -> RunRec
             record.limits_ns.get("TTFT"),
             loop_lag_ns=seen.loop_lag_ns,
             gc_runs=seen.gc_runs,
+            machine=seen.machine,
         ),
         client_share=client_share(files.calls),
         schedule_lag_mean_ns=mean_schedule_lag(rows, files.calls, files.loadgen.figures),
         network=dict(zip((server.url for server in record.servers), seen.network, strict=False)),
         changed=counted_changes(rows, seen.changes),
         balance=replica_balance(rows, [server.url for server in record.servers], seen.stragglers),
-        server_load=_server_load(record.plan, seen.without_metrics, stats.output_tokens),
+        server_load=_server_load(record.plan, seen.without_metrics, stats.output_tokens, waiting_part(rows)),
+        diagnoses=tuple(diagnoses(rows)),
     )
 
 
-def _server_load(plan: RunPlan, without: Mapping[str, str] | None, output_tokens: int) -> ServerLoad | None:
+def _server_load(
+    plan: RunPlan, without: Mapping[str, str] | None, output_tokens: int, waiting: float
+) -> ServerLoad | None:
     if without is None:
         return None
+    path = plan.client.log_dir / SERVER_METRICS
     try:
-        samples = read_samples(plan.client.log_dir / SERVER_METRICS)
+        samples, ranks = read_samples(path), read_ranks(path)
     except (FileNotFoundError, DatasetError):
         return ServerLoad(rounds=0, servers=0, without=dict(without))
-    return server_load(samples, without, plan.scenario, output_tokens)
+    return replace(server_load(samples, without, plan.scenario, output_tokens, waiting=waiting), ranks=ranks)
 
 
 def _verdict(
@@ -169,6 +195,7 @@ def _verdict(
     plan = record.plan
     changed = (change.doubt for change in record.changed if change.answers)
     errors = (*seen.errors, *changed, *_broken(files.journal), *unwritten)
+    lost = (f"lost: {seen.cannot_be_valid}",) if seen.cannot_be_valid else ()
     logs = (
         *setting_errors(files.detail, record.settled.loadgen_settings, accuracy=plan.accuracy),
         *loadgen_file_errors(
@@ -176,10 +203,14 @@ def _verdict(
             files.detail,
             accuracy=plan.accuracy,
             samples=record.settled.samples,
-            cause_known=bool(errors),
+            cause_known=bool(errors or lost),
         ),
     )
-    return run_verdict(record, files.rows, seen.issued, (*errors, *logs))
+    verdict = run_verdict(record, files.rows, seen.issued, (*lost, *errors, *logs))
+    if verdict.result == "VALID":
+        return verdict
+    first, others = verdict.reasons[: len(lost)], verdict.reasons[len(lost) :]
+    return replace(verdict, reasons=(*first, *outage_reasons(record.events), *others))
 
 
 def _with_lost(rows: Rows, lost: Sequence[tuple[int, int]]) -> Rows:
@@ -247,6 +278,14 @@ def _examples(rows: Rows, details: Mapping[int, str]) -> dict[str, tuple[str, ..
         if shown:
             found[kind.label] = tuple(dict.fromkeys(shown))[:_EXAMPLES]
     return found
+
+
+def _messages(detail: LoadgenDetail) -> Iterator[str]:
+    """``12 x message``, errors before warnings."""
+    for messages in (detail.errors, detail.warnings):
+        most = sorted(messages.items(), key=lambda item: -item[1])[:_EXAMPLES]
+        for text, count in most:
+            yield text if count == 1 else f"{count:,} x {text}"
 
 
 def _files(plan: RunPlan) -> dict[str, str]:

@@ -11,6 +11,7 @@ from harness.analysis.statistics import completed, percentile, tpot_ns, ttft_ns
 from harness.arrays import Floats
 from harness.record.journal import Rows
 from harness.record.replica_figures import ReplicaBalance, ReplicaFigures, Straggler
+from harness.text import counted
 
 SLOWER = 1.1  # a straggler's TPOT is longer than this times the replicas' median, and stays so
 _LASTS_S = 60.0
@@ -33,7 +34,8 @@ class ReplicaWatch:
     def __init__(self, urls: Sequence[str]) -> None:
         self.medians_ns: Floats = np.full(len(urls), np.nan)
         self.ratios: Floats = self.medians_ns
-        self.judged = False  # whether medians of several replicas could be compared
+        self._comparable_since = np.nan  # when medians of several replicas could first be compared
+        self.judged = False  # whether they could be for a minute
         self._urls = urls
         self._since = np.full(len(urls), np.nan)  # when each began to be slower
         self._found: dict[int, Straggler] = {}
@@ -46,7 +48,9 @@ class ReplicaWatch:
         """
         self.medians_ns, least = _medians(recent, len(self._urls))
         middle = _middle(self.medians_ns)
-        self.judged |= np.isfinite(middle)
+        if np.isfinite(middle):
+            self._comparable_since = np.fmin(self._comparable_since, now_s)
+        self.judged |= bool(now_s - self._comparable_since >= _LASTS_S)
         self.ratios = self.medians_ns / middle
         slow = np.where(least > middle, self.ratios, 0.0)
         over = (slow > SLOWER) | (np.isfinite(self._since) & (slow > _EQUAL))
@@ -63,7 +67,7 @@ class ReplicaWatch:
 
     @property
     def stragglers(self) -> tuple[Straggler, ...] | None:
-        """All that have been stragglers, the slowest first; None where nothing could be compared."""
+        """All that have been stragglers, the slowest first; None where none could be found."""
         return _slowest_first(self._found.values()) if self.judged else None
 
     def _note(self, now_s: float, index: int) -> None:
@@ -71,6 +75,15 @@ class ReplicaWatch:
         if before := self._found.get(index):
             ratio, since = max(ratio, before.ratio), before.from_s
         self._found[index] = Straggler(self._urls[index], round(ratio, 3), round(since, 1), round(now_s, 1))
+
+
+def stragglers_text(balance: ReplicaBalance, seconds: float) -> str:
+    """``no stragglers``, ``2 stragglers``, or why they were not judged in a run of this length."""
+    if balance.stragglers is not None:
+        return counted(len(balance.stragglers), "straggler") if balance.stragglers else "no stragglers"
+    short = seconds < _LASTS_S
+    why = f"{seconds:.0f} s, {_LASTS_S:.0f} s needed" if short else "too few answers of each for a minute"
+    return f"stragglers not judged ({why})"
 
 
 def straggler_warnings(stragglers: Sequence[Straggler], replicas: int) -> Iterator[str]:

@@ -21,7 +21,7 @@ def run_warnings(record: RunRecord, rows: Rows) -> Iterator[str]:
         yield from _repeat_warnings(record.statistics)
         measured = limit_ns is not None and not record.plan.accuracy
         yield from _stream_warnings(rows, record.statistics, measured=measured)
-    yield from share_warnings(record.client_share, limit_ns)
+    yield from share_warnings(record.client_share, limit_ns, record.client_load)
     if record.balance is not None:
         yield from straggler_warnings(record.balance.stragglers or (), len(record.balance.replicas))
     if record.client_load is not None:

@@ -206,9 +206,17 @@ def _codes(column: pa.DictionaryArray) -> npt.NDArray[np.int64]:
 
 
 def server_load(
-    samples: ServerSamples, without: Mapping[str, str], scenario: Scenario, output_tokens: int = 0
+    samples: ServerSamples,
+    without: Mapping[str, str],
+    scenario: Scenario,
+    output_tokens: int = 0,
+    *,
+    waiting: float = 0.0,
 ) -> ServerLoad:
-    """The figures for the record of the run; ``output_tokens`` of all answers."""
+    """The figures for the record of the run; ``output_tokens`` of all answers.
+
+    ``waiting``: the part of the run in which queries waited for a slot of --max-concurrency.
+    """
     millijoules = samples.counts.get("gpu_energy")
     load = ServerLoad(
         rounds=len(samples.times_ns),
@@ -220,7 +228,12 @@ def server_load(
     )
     if load.rounds < _FEWEST_ROUNDS:
         return load
-    notes = (*_cache_notes(load), *_queue_notes(load, scenario), *_engine_notes(load), *_gpu_notes(load))
+    notes = (
+        *_cache_notes(load),
+        *_queue_notes(load, scenario, waiting),
+        *_engine_notes(load),
+        *_gpu_notes(load),
+    )
     return replace(load, notes=notes)
 
 
@@ -257,12 +270,12 @@ def _cache_notes(load: ServerLoad) -> Iterator[str]:
         yield f"{retracted} lost their KV cache and were computed again: {remedy}"
 
 
-def _queue_notes(load: ServerLoad, scenario: Scenario) -> Iterator[str]:
+def _queue_notes(load: ServerLoad, scenario: Scenario, waiting: float) -> Iterator[str]:
     queued = load.levels.get("queued")
     if queued is None:
         return
     if scenario.one_query:
-        if queued.share < _MOSTLY:
+        if queued.share < _MOSTLY <= waiting:
             yield (
                 f"no request waited in the servers' queues for {1 - queued.share:.0%} of the run: a higher "
                 "--max-concurrency may give more throughput"

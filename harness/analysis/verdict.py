@@ -1,17 +1,16 @@
 """The verdict on a run, from LoadGen's result and the outcome of every query."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from harness.analysis.next_rate import missed_limits, rate_after, target_qps
 from harness.analysis.statistics import completed
 from harness.loadgen_logs.summary_and_detail import LoadgenSummary
 from harness.record.journal import Rows
 from harness.record.run_record import RunRecord, RunVerdict, Statistics
 from harness.text import milliseconds
-
-_STEP_DOWN = 0.9  # the rate to try after a missed limit, as a part of the rate that was reached
 
 
 def run_verdict(record: RunRecord, rows: Rows, issued: int, errors: Sequence[str] = ()) -> RunVerdict:
@@ -64,31 +63,26 @@ def _loadgen_reasons(loadgen: LoadgenSummary, rows: Rows, *, accuracy: bool) -> 
 
 def _what_was_missed(loadgen: LoadgenSummary) -> Iterator[str]:
     """Measured value and limit, and a rate to try; LoadGen's own words where it has no limit."""
-    ratios = {}
-    for name in ("TTFT", "TPOT"):
-        p99_ns, limit_ns = loadgen.percentile_ns(name), loadgen.limit_ns(name)
-        if p99_ns is not None and limit_ns is not None and p99_ns > limit_ns:
-            ratios[name] = p99_ns / limit_ns
-            yield f"{name} p99 is {milliseconds(p99_ns)} ms, the limit is {milliseconds(limit_ns)} ms"
-    yield from _rate_to_try(loadgen, ratios)
+    missed = missed_limits(loadgen)
+    for name, (p99_ns, limit_ns) in missed.items():
+        yield f"{name} p99 is {milliseconds(p99_ns)} ms, the limit is {milliseconds(limit_ns)} ms"
+    yield from _rate_to_try(loadgen)
     for line in loadgen.recommendations:
-        if line.partition(" ")[0] not in ratios:
+        if line.partition(" ")[0] not in missed:
             yield line
     for name, lines in loadgen.early_stopping.items():
-        if name not in ratios and any("unsuccessful" in line for line in lines):
+        if name not in missed and any("unsuccessful" in line for line in lines):
             yield f"{name} early stopping: {' '.join(lines)}".lstrip()
 
 
-def _rate_to_try(loadgen: LoadgenSummary, ratios: Mapping[str, float]) -> Iterator[str]:
-    """A guess: TPOT grows about as the requests in flight do, TTFT steeply where the server falls behind."""
-    target = _parameter(loadgen, "target_qps")
-    reached = loadgen.figures.get("Completed samples per second")
-    if ratios and reached and target > 0:
-        held = min(target, reached)
-        rate = held * min(_STEP_DOWN, 1 / ratios.get("TPOT", 1.0))
+def _rate_to_try(loadgen: LoadgenSummary) -> Iterator[str]:
+    """After a missed limit, and in Offline for a run of the required length."""
+    target = target_qps(loadgen)
+    if (guess := rate_after(loadgen)) is not None:
+        reached = loadgen.figures["Completed samples per second"]
         yield (
             f"target_qps was {target:g}, {reached:.4g} samples/s were completed; "
-            f"a guess for the next try: target_qps = {float(f'{rate:.2g}'):g}"
+            f"a guess for the next try: target_qps = {guess:g}"
         )
     measured = loadgen.figures.get("Samples per second")
     if loadgen.scenario == "Offline" and loadgen.constraints.get("Min duration") is False and measured:
@@ -96,14 +90,6 @@ def _rate_to_try(loadgen: LoadgenSummary, ratios: Mapping[str, float]) -> Iterat
             f"target_qps was {target:g}, {measured:.4g} samples/s were measured: "
             f"with target_qps = {math.ceil(measured)} LoadGen makes the query long enough"
         )
-
-
-def _parameter(loadgen: LoadgenSummary, name: str) -> float:
-    """A number of LoadGen's parameters; nan where there is none."""
-    try:
-        return float(loadgen.parameters[name])
-    except (KeyError, ValueError):
-        return math.nan
 
 
 def _single_tokens(rows: Rows) -> str:

@@ -113,8 +113,7 @@ def steps_of(campaign: Campaign) -> tuple[Step, ...]:
             if not campaign.rehearsal and runs.servers not in [one.servers for one in scenarios[:at]]:
                 steps.append(_trial(runs))
             steps += _of_scenario(runs)
-    steps += [_build(campaign, name) for name in campaign.benchmarks]
-    return (*steps, _check(campaign))
+    return (*steps, _build(campaign), _check(campaign))
 
 
 def _servers(campaign: Campaign, name: str, scenario: Scenario) -> Servers:
@@ -203,7 +202,7 @@ def _search(runs: _Runs) -> Step:
 def _performance(runs: _Runs, *, searched: bool) -> Step:
     words = (*_run_words(runs, "performance", _conf(runs)), *_official(runs.campaign))
     if not runs.campaign.rehearsal:
-        words += ()  # TODO("--stop-when-lost",)
+        words += ("--stop-when-lost",)
     return Step(
         name=f"{runs.name}/performance",
         kind="performance",
@@ -287,15 +286,18 @@ def _test(runs: _Runs, name: str) -> Step:
     )
 
 
-def _build(campaign: Campaign, name: str) -> Step:
-    words: list[str | Path] = ["build", "--submission", campaign.file, "--benchmark", name]
-    words += ["--results", campaign.results / name, "--output", campaign.output, *_round(campaign), "--force"]
-    for scenario in campaign.benchmarks[name][1].scenarios:
-        words += ["--scenario", scenario]
+def _build(campaign: Campaign) -> Step:
+    words: list[str | Path] = ["build", "--submission", campaign.file, *_round(campaign)]
+    words += ["--results", campaign.results, "--output", campaign.output]
+    for name in campaign.benchmarks:
+        words += ["--benchmark", name]
+    scenarios = {tuple(part.scenarios) for _, part in campaign.benchmarks.values()}
+    if len(scenarios) == 1:  # the flag is for all benchmarks
+        words += [word for scenario in scenarios.pop() for word in ("--scenario", scenario)]
     if campaign.rehearsal:
         words.append("--rehearsal")
     return Step(
-        name=f"{name}/build",
+        name="build",
         kind="build",
         folder=campaign.output,
         verb="submit",

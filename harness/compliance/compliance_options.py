@@ -32,7 +32,7 @@ _CODES = (
     f"4 the run is INVALID or has failures, {SIGNAL_CODES}."
 )
 _FOR_TEST = re.compile(r"(TEST\d\d)=(.+)")
-_RUN_GROUPS = {"server": SERVER, "deadlines and failures": FAILURES, "run": RUN}
+_RUN_GROUPS = {"server": SERVER, "deadlines and failures": (*FAILURES, "stop_when_lost"), "run": RUN}
 _VERIFICATION = ("reference_data", "audit_configs", "non_official")
 
 

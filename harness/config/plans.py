@@ -93,6 +93,8 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     """of a compliance test"""
     official: bool = False
     """whether the run is refused with any deviation (`--official`)"""
+    stop_when_lost: bool = False
+    """end the run once it can no longer become VALID (`--stop-when-lost`)"""
 
     @property
     def kept_audit_config(self) -> Path | None:

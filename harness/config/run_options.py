@@ -81,7 +81,7 @@ _GROUPS = {
         "official",
     ),
     "server": SERVER,
-    "deadlines and failures": FAILURES,
+    "deadlines and failures": (*FAILURES, "stop_when_lost"),
     "run": RUN,
 }
 
@@ -330,6 +330,9 @@ class RunOptions(ClientOptions):
         metavar="URL",
     )
     report: bool = flag("leave out report.html, the page that shows the run", default=True)
+    stop_when_lost: bool = flag(
+        "end the run as soon as it can no longer become VALID; exit code 4", default=False
+    )
 
     def __post_init__(self) -> None:
         for name in _PATHS:

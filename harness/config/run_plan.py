@@ -44,6 +44,7 @@ class LoadGenOptions:
     audit_config: Path | None = None
     dcgm_url: Sequence[str] = ()
     official: bool = False
+    stop_when_lost: bool = False
 
 
 def resolve_plan(options: RunOptions, audit: ComplianceSettings | None = None) -> RunPlan:
@@ -60,6 +61,7 @@ def resolve_plan(options: RunOptions, audit: ComplianceSettings | None = None) -
         mlperf_conf=options.mlperf_conf,
         audit_config=options.audit_config,
         dcgm_url=options.dcgm_url,
+        stop_when_lost=options.stop_when_lost,
     )
     return resolve_test(options, test, audit)
 
@@ -103,6 +105,7 @@ def resolve_test(
         audit_text=audit_text if audit is None else audit.text,
         audit=audit,
         official=test.official,
+        stop_when_lost=test.stop_when_lost,
     )
 
 

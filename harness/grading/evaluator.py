@@ -37,6 +37,7 @@ from harness.grading.livecodebench.program_journal import journal_path
 from harness.grading.reports import result_file
 from harness.grading.reports.disagreements import write_report
 from harness.grading.reports.result_file import Json
+from harness.grading.reports.samples_report import Heading
 from harness.grading.reports.saved_outputs import save_outputs, write_evaluated
 from harness.grading.reports.scorecard import scorecard
 from harness.grading.sandbox.tiers import Sandbox
@@ -225,8 +226,8 @@ def _write_tables(options: EvaluationOptions, scored: _ScoredLog) -> None:
     if options.save_outputs:
         save_outputs(options.save_outputs, graded, outputs)
     if options.disagreements:
-        line, remarks = scored.result.line, scored.evaluation.remarks
-        write_report(options.disagreements, graded, outputs, line, scored.tests, remarks)
+        heading = Heading(_benchmark_named(options), options.mlperf_log, scored.result)
+        write_report(options.disagreements, graded, outputs, heading, scored.tests, scored.evaluation.remarks)
     if options.evaluated_file:
         write_evaluated(options.evaluated_file, options.references, graded, outputs)
         show(f"{options.evaluated_file}: the rows with their grades", file=sys.stderr)

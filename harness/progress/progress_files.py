@@ -81,6 +81,12 @@ class ProgressLine(msgspec.Struct, frozen=True, kw_only=True):
     """the last minute's largest mean number in flight on a replica over the mean of all"""
     stragglers: int = 0
     """replicas that have been above 1.1 x the median TPOT of all for a minute"""
+    lost: str = ""
+    """why the run can no longer become VALID"""
+    standing: str = ""
+    """data-parallel ranks of servers that show no sign of life"""
+    silent_s: float = 0.0
+    """time in which nothing has arrived although queries wait"""
 
 
 class ProgressLog:
@@ -109,12 +115,15 @@ class ProgressLog:
         self._window: deque[tuple[float, Rows]] = deque()
         self._next_s = _EVERY_S
         self._unread = self._unwritten = False
+        self._alarms = (False, "")
+        self.last: ProgressLine | None = None
 
     def __call__(self, snapshot: ProgressSnapshot) -> None:
-        """Write a line where one is due."""
-        if self._unread or snapshot.elapsed_s < self._next_s:
+        """Write a line where one is due; an alarm has its line at once."""
+        alarms = (bool(snapshot.lost), snapshot.standing)
+        if self._unread or (snapshot.elapsed_s < self._next_s and alarms == self._alarms):
             return
-        self._next_s = snapshot.elapsed_s + _EVERY_S
+        self._alarms, self._next_s = alarms, snapshot.elapsed_s + _EVERY_S
         try:
             self._take(self._tail.read(), snapshot.elapsed_s)
         except OSError as error:
@@ -126,7 +135,7 @@ class ProgressLog:
             log.warning(
                 "straggler: %s: median TPOT %.2f x that of all replicas for a minute", one.url, one.ratio
             )
-        line = self._line(snapshot, recent)
+        self.last = line = self._line(snapshot, recent)
         self._on_line(line)
         self._write(line)
 
@@ -172,6 +181,9 @@ class ProgressLog:
             slowest=self._slowest(),
             imbalance=s.imbalance,
             stragglers=len(self.watch.stragglers_now),
+            lost=s.lost,
+            standing=s.standing,
+            silent_s=round(s.silent_s, 1),
         )
 
     def _over_limits(self) -> dict[str, OverLimit]:

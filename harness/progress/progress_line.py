@@ -17,6 +17,8 @@ _MOST_KINDS = 3  # kinds of failures that the line names
 _BAR = 30  # columns
 _REDRAW_S, _LINE_S = 0.2, 60.0  # between two states of a bar: on a terminal, and in a log file
 _STEADY_S = 5.0  # an earlier rate says nothing about the time left
+SILENT_S = 30.0  # after this time without an event no time left is estimated
+_ALARM, _PLAIN = "\x1b[1;31m", "\x1b[0m"  # bold and red
 
 
 class LiveLine:
@@ -32,11 +34,17 @@ class LiveLine:
         """The longest text. One column stays free: a terminal breaks the line when its last one is filled."""
         return max(shutil.get_terminal_size().columns - 1, 1)
 
-    def show(self, text: str) -> None:
-        """Overwrite the line of a terminal, else print a line."""
+    def show(self, text: str, alarm: slice = slice(0)) -> None:
+        """Overwrite the line of a terminal, else print a line; ``alarm`` is the part to be seen first."""
         if self.on_terminal:
+            shown = text[: self.columns].ljust(self.columns)
             control(self._stream, "\r")
-            self._stream.write(text[: self.columns].ljust(self.columns))
+            self._stream.write(shown[: alarm.start or 0])
+            if shown[alarm]:
+                control(self._stream, _ALARM)
+                self._stream.write(shown[alarm])
+                control(self._stream, _PLAIN)
+            self._stream.write(shown[alarm.stop :])
         else:
             self._stream.write(f"{text}\n")
         self._stream.flush()
@@ -76,6 +84,16 @@ class ProgressSnapshot:
     """queries that have a first token"""
     sent: int | None = None
     """requests without an end at the servers, where their number has a limit"""
+    lost: str = ""
+    """why the run can no longer become VALID"""
+    standing: str = ""
+    """data-parallel ranks of servers that show no sign of life"""
+    silent_s: float = 0.0
+    """time in which nothing has arrived although queries wait"""
+    ttft_p50_p99_ms: tuple[float, float] | None = None
+    """of the answers of the last minute"""
+    tpot_p50_p99_ms: tuple[float, float] | None = None
+    """of the answers of the last minute"""
 
     @property
     def in_flight(self) -> int:
@@ -89,14 +107,20 @@ class ProgressPrinter:
     def __init__(self) -> None:
         self._line = LiveLine()
         self._last_plain_s = 0.0
+        self._alarms = (False, "")
 
     def __call__(self, snapshot: ProgressSnapshot) -> None:
-        """Show the run's present state."""
+        """Show the run's present state. In a log file an alarm has its line at once."""
+        alarms = (bool(snapshot.lost), snapshot.standing)
         if self._line.on_terminal:
-            self._line.show(terminal_progress(snapshot, self._line.columns))
-        elif snapshot.elapsed_s - self._last_plain_s >= _plain_every_s(snapshot.elapsed_s):
+            text = terminal_progress(snapshot, self._line.columns)
+            self._line.show(text, _alarm_part(snapshot))
+        elif alarms != self._alarms or snapshot.elapsed_s - self._last_plain_s >= _plain_every_s(
+            snapshot.elapsed_s
+        ):
             self._last_plain_s = snapshot.elapsed_s
             self._line.show(plain_progress(snapshot))
+        self._alarms = alarms
 
     def end(self) -> None:
         """End the line, so that it stays."""
@@ -122,18 +146,50 @@ def terminal_progress(snapshot: ProgressSnapshot, columns: int) -> str:
 
 def _fields(s: ProgressSnapshot) -> list[str]:
     """The most important first: the last ones are left out on a narrow terminal."""
+    alarms = _alarms(s)
+    done = f"{s.completed + s.failed}/{max(s.total or 0, s.issued)} done"
     fields = [
-        f"[{duration(s.elapsed_s)}] {s.completed + s.failed}/{max(s.total or 0, s.issued)} done",
-        _failed(s),
-        f"{duration(s.remaining_s)} left" if s.remaining_s is not None else "",
+        f"{_clock(s)}{alarms or done}",
+        done if alarms else "",
+        "" if "failed" in s.lost else _failed(s),
+        _time_to_go(s),
         f"{s.stragglers} {'STRAGGLER' if s.stragglers == 1 else 'STRAGGLERS'}" if s.stragglers else "",
         _in_flight(s),
         f"{s.tokens_per_s:.0f} tok/s" if s.tokens_per_s is not None else "",
-        f"TTFT {milliseconds(s.ttft_ns)} ms" if s.ttft_ns is not None else "",
-        f"TPOT {milliseconds(s.tpot_ns)} ms" if s.tpot_ns is not None else "",
+        _latency("TTFT", s.ttft_p50_p99_ms, s.ttft_ns),
+        _latency("TPOT", s.tpot_p50_p99_ms, s.tpot_ns),
         f"imbalance {s.imbalance:.2f}" if s.imbalance is not None else "",
     ]
     return [field for field in fields if field]
+
+
+def _clock(s: ProgressSnapshot) -> str:
+    return f"[{duration(s.elapsed_s)}] "
+
+
+def _alarms(s: ProgressSnapshot) -> str:
+    return ", ".join(text for text in (f"lost: {s.lost}" if s.lost else "", s.standing) if text)
+
+
+def _alarm_part(s: ProgressSnapshot) -> slice:
+    """Where the alarms are in the line."""
+    start = len(_clock(s))
+    return slice(start, start + len(_alarms(s)))
+
+
+def _time_to_go(s: ProgressSnapshot) -> str:
+    """The rate of answers says nothing about the time left while none arrives."""
+    if s.silent_s >= SILENT_S:
+        return f"no estimate: nothing has arrived for {duration(s.silent_s)}"
+    return "" if s.remaining_s is None else f"{duration(s.remaining_s)} left"
+
+
+def _latency(name: str, recent_ms: tuple[float, float] | None, mean_ns: float | None) -> str:
+    """The last minute's percentiles; the mean of the run before there are any."""
+    if recent_ms is not None:
+        p50, p99 = (milliseconds(value * 1e6) for value in recent_ms)
+        return f"{name} p50 {p50} p99 {p99} ms"
+    return "" if mean_ns is None else f"mean {name} {milliseconds(mean_ns)} ms"
 
 
 def _in_flight(s: ProgressSnapshot) -> str:

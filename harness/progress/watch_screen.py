@@ -5,6 +5,7 @@ import select
 import shutil
 import sys
 import termios
+import textwrap
 import time
 import tty
 from collections.abc import Callable, Iterator
@@ -23,10 +24,10 @@ from harness.progress.progress_files import (
     read_grading,
     read_progress,
 )
-from harness.progress.progress_line import progress_bar
+from harness.progress.progress_line import SILENT_S, progress_bar
 from harness.record.accuracy_result import score_line
 from harness.record.run_record import RunRecord
-from harness.text import duration, printable
+from harness.text import LONG_LINE, duration, printable
 
 _LOOK_S = 1.0
 _SILENT_S = 15.0  # the time of three lines of progress
@@ -95,7 +96,7 @@ def _screen(look_s: float) -> Iterator[Callable[[], bool]]:
 
 
 def screen(run: Path, now: datetime, width: int) -> list[str]:
-    """The lines of the screen, cut to its width."""
+    """The lines of the screen, wrapped at its width."""
     record, line, result = _record(run), _last_line(run), _result(run)
     title = record.plan.title if record is not None else str(run)
     lines = [title, str(run), ""]
@@ -109,16 +110,28 @@ def screen(run: Path, now: datetime, width: int) -> list[str]:
         lines += ["", *_steps(grading, now), "", "q leaves; grading continues"]
     elif not result:
         lines += ["", "q leaves; the run continues"]
-    return [printable(text)[: max(width - 1, 1)] for text in lines]
+    return [part for text in lines for part in _wrapped(printable(text, LONG_LINE), max(width - 1, 1))]
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """The text in lines of this width, the further ones indented; a word that is too long is broken."""
+    indent = " " * min(2, width - 1)
+    return textwrap.wrap(text, width, subsequent_indent=indent, drop_whitespace=True) or [""]
 
 
 def _figures(line: ProgressLine, now: datetime, *, lasts: bool) -> Iterator[str]:
     done, total = line.completed + line.failed, max(line.total or 0, line.issued)
     left = f", about {duration(line.remaining_s)} left" if line.remaining_s is not None and lasts else ""
+    if lasts and line.silent_s >= SILENT_S:
+        left = f", no estimate: nothing has arrived for {duration(line.silent_s)}"
     yield f"{progress_bar(done, total, _BAR)} {done:,} of {total:,}, {duration(line.elapsed_s)}{left}"
     silent_s = (now - line.time).total_seconds()
     if lasts and silent_s > _SILENT_S:
         yield f"NO LINE FOR {duration(silent_s)}: the run was killed or suspended, or its disk is full"
+    if line.lost:
+        yield f"LOST: {line.lost}"
+    if line.standing:
+        yield f"WARNING: {line.standing}"
     yield ""
     rate = "" if line.tokens_per_s is None else f", {line.tokens_per_s:,.0f} tokens/s"
     spread = "" if line.imbalance is None else f", imbalance of the replicas {line.imbalance:.2f}"
@@ -151,8 +164,9 @@ def _over(name: str, line: ProgressLine) -> str:
         return ""
     if over.most < 0:
         return f"; {over.queries:,} over {over.limit_ms:g} ms (too few queries to become VALID)"
+    allowed = f"at most {over.most:,} may be" if over.most else "none may be"
     lost = " LOST: the run can no longer become VALID" if over.queries > over.most else ""
-    return f"; {over.queries:,} of at most {over.most:,} over {over.limit_ms:g} ms{lost}"
+    return f"; {over.queries:,} over {over.limit_ms:g} ms, {allowed}{lost}"
 
 
 def plain(line: ProgressLine) -> str:
@@ -160,6 +174,8 @@ def plain(line: ProgressLine) -> str:
     done, total = line.completed + line.failed, max(line.total or 0, line.issued)
     parts = [
         f"[{duration(line.elapsed_s)}] {done}/{total} done",
+        f"lost: {line.lost}" if line.lost else "",
+        line.standing,
         f"{line.failed} FAILED" if line.failed else "",
         f"{line.in_flight} in flight",
         "" if line.tokens_per_s is None else f"{line.tokens_per_s:.0f} tok/s",

@@ -34,6 +34,31 @@ class ReplicaBalance(msgspec.Struct, frozen=True, kw_only=True):
     imbalance: float | None
     """the largest of the replicas' mean numbers in flight over the mean of all: 1 is even"""
     stragglers: tuple[Straggler, ...] | None
-    """`null`: not judged: answers were not streamed, or fewer than ten of a replica ended in any minute"""
+    """`null`: not judged: the replicas could not be compared for 60 s; the run was shorter, answers were not
+    streamed, or fewer than ten of a replica ended in a minute"""
     replicas: dict[str, ReplicaFigures]
     """by URL"""
+
+
+class RankFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """Figures of one data-parallel rank from its server's metrics; `null` where it does not report one."""
+
+    server: str
+    """URL"""
+    rank: int
+    """SGLang's `dp_rank`, vLLM's `engine`"""
+    running: float | None
+    """requests running, mean over the run"""
+    queued: float | None
+    """requests waiting, mean over the run"""
+    kv_use: float | None
+    """part of its KV cache in use, mean over the run"""
+    tokens_per_s: float | None
+    """output tokens, mean over the run"""
+    share: float | None
+    """of the output tokens of all listed ranks of all servers"""
+
+    @property
+    def name(self) -> str:
+        """``dp_rank 1 of http://node1:30000``."""
+        return f"dp_rank {self.rank} of {self.server}"

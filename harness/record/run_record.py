@@ -22,7 +22,8 @@ from harness.files import atomic_write
 from harness.loadgen_logs.summary_and_detail import LoadgenSummary
 from harness.record.migration import SCHEMA, file_fields, in_file, record_fields
 from harness.record.provenance import Provenance
-from harness.record.replica_figures import ReplicaBalance
+from harness.record.replica_figures import RankFigures, ReplicaBalance
+from harness.record.run_events import RunEvent
 from harness.record.server_changes import ServerChange
 from harness.record.settled import ServerInfo, Settled
 
@@ -104,6 +105,8 @@ class Bottleneck(msgspec.Struct, frozen=True):
     from_s: int
     to_s: int
     reason: str
+    machine: bool = False
+    """other programs took the cores; the client itself had little to do"""
 
 
 class ClientLoad(msgspec.Struct, frozen=True):
@@ -143,6 +146,17 @@ class ServerLoad(msgspec.Struct, frozen=True, kw_only=True):
     """increase over the run, of all servers together"""
     notes: tuple[str, ...] = ()
     """what follows for the servers' settings"""
+    ranks: tuple[RankFigures, ...] = ()
+    """data-parallel ranks of servers that report several"""
+
+
+class Diagnosis(msgspec.Struct, frozen=True):
+    """What the course of a run shows plainly."""
+
+    from_s: float
+    """since the first query"""
+    text: str
+    """a sentence without the time and without a full stop"""
 
 
 class ReplicaNetwork(msgspec.Struct, frozen=True, kw_only=True):
@@ -208,6 +222,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """some details of each kind of failure"""
     loadgen: LoadgenSummary | None = None
     """LoadGen's own summary"""
+    loadgen_messages: tuple[str, ...] = ()
+    """LoadGen's own errors and warnings, the most frequent ones"""
     settings_in_force: dict[str, Any] | None = None
     """settings, mode and generated queries as LoadGen's detail log has them after the run; a difference to
     `plan.loadgen_settings` makes the run INVALID"""
@@ -225,6 +241,10 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """of several replicas"""
     server_load: ServerLoad | None = None
     """`null` where the servers were not asked"""
+    diagnoses: tuple[Diagnosis, ...] = ()
+    """what the course of the run shows plainly"""
+    events: tuple[RunEvent, ...] = ()
+    """what happened at a known moment, in order of time"""
     warnings: tuple[str, ...] = ()
     """reasons to distrust the numbers, such as a saturated client (`doubts` in earlier files)"""
     files: dict[str, str] = {}

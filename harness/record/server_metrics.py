@@ -25,6 +25,8 @@ _LONGEST = 1000  # characters in a name with its labels
 
 _LEFT_OUT = re.compile(rb"\w(_bucket|_created)(\{|$)")
 _SERIES = re.compile(rb"([a-zA-Z_:][\w:]*)(\{.*\})?\Z")
+# The label of a data-parallel rank: SGLang's and vLLM's.
+RANK_LABEL = re.compile(r'[{,](?:dp_rank|engine)="([0-9]{1,9})"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,11 @@ QUANTITIES: Mapping[str, Quantity] = {
     ),
     "output_rate": Quantity(
         "level", "output tokens a second, as the servers say", ("sglang:gen_throughput",)
+    ),
+    "computed_tokens": Quantity(
+        "count",
+        "tokens computed, of prompts and answers",
+        ("sglang:realtime_tokens_total",),
     ),
     "accept_length": Quantity(
         "level",

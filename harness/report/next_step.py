@@ -3,6 +3,7 @@
 import shlex
 from pathlib import Path
 
+from harness.analysis.next_rate import rate_after
 from harness.cli.door import LAUNCHER, is_open, verb_of
 from harness.config.benchmark import Benchmark
 from harness.config.choices import DEFAULT_BENCHMARK
@@ -13,22 +14,42 @@ from harness.grading.decoding.output_decoder import tokenizer_beside
 from harness.grading.livecodebench.release import DEFAULT_RELEASE, find_release
 from harness.record.repeated import program_words, resuming_command, shown
 from harness.record.run_record import RunRecord
+from harness.report.search_advice import advice_in_mid_run, search_after
 
 _EVALUATOR = "eval_mlperf_accuracy.py"
 _DATASET, _CODE = "dataset", "livecodebench"
 
 
 def next_step(record: RunRecord) -> str:
-    """A line with the command that follows an accuracy run; "" where there is none."""
+    """A line with the command that follows the run; "" where there is none."""
     plan, client, arguments = record.plan, record.plan.client, record.provenance.command
-    if not plan.accuracy or record.verdict is None or record.statistics is None:
+    if record.verdict is None or record.statistics is None:
         return ""
+    if not plan.accuracy:
+        return _search(record)
     if record.verdict.result == "VALID":
         command = scoring_command(client.log_dir / ACCURACY_LOG, client.input_file, client.benchmark)
         return f"Score it with: {command}"
     if arguments and record.statistics.completed and plan.audit is None:  # a compliance test is repeated
         return f"Resume it with: {resuming_command(arguments)}"
     return ""
+
+
+def _search(record: RunRecord) -> str:
+    """Of a run that missed a limit of latency, whether it was ended for that or not."""
+    verdict, statistics, loadgen = record.verdict, record.statistics, record.loadgen
+    if verdict is None or statistics is None or verdict.result != "INVALID" or statistics.failed:
+        return ""
+    rate = None if loadgen is None else rate_after(loadgen)
+    if verdict.complete and rate is not None:
+        text = search_after(record, rate)
+    elif any(event.kind == "lost" for event in record.events):
+        seconds = (statistics.duration_ns or 0) / 1e9
+        issued = statistics.queries + (record.unanswered or 0)
+        text = advice_in_mid_run(record, issued, statistics.completed, seconds)
+    else:
+        text = ""
+    return f"{text[:1].upper()}{text[1:]}"
 
 
 def scoring_command(outputs: Path, dataset: Path, benchmark: Benchmark, tokenizer: str | None = None) -> str:

@@ -9,7 +9,10 @@ import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from harness.analysis.diagnosis import diagnosis_text
 from harness.analysis.network_summary import first_token_line, network_line
+from harness.analysis.ranks import rank_lines
+from harness.analysis.replicas import stragglers_text
 from harness.analysis.statistics import PERCENTILES
 from harness.config.audit_config import test_named
 from harness.config.benchmark import Benchmark
@@ -19,12 +22,11 @@ from harness.config.server_urls import folded
 from harness.errors import EXIT_VALID
 from harness.loadgen_logs.summary_and_detail import LoadgenSummary, result_lines
 from harness.progress.progress_line import ProgressPrinter, ProgressSnapshot
-from harness.record.replica_figures import ReplicaBalance
 from harness.record.resume import EarlierRun
-from harness.record.run_record import Distribution, RunRecord, RunVerdict, Statistics
+from harness.record.run_record import Distribution, RunRecord, RunVerdict, ServerLoad, Statistics
 from harness.record.settled import ServerInfo
 from harness.report.next_step import next_step
-from harness.text import aligned, duration, labelled, milliseconds, printable, show
+from harness.text import aligned, counted, duration, labelled, milliseconds, printable, show
 
 DRY_RUN = "dry run: everything is checked, nothing was sent"
 _LABEL_WIDTH, _CELL_WIDTH = 14, 9
@@ -35,6 +37,7 @@ _LIMIT = "p99 limit"
 _KINDS, _URLS = 6, 4  # the most kinds of servers that a plan lists, and URLs of each
 _SCHEDULING = {"schedule_policy": "schedule", "chunked_prefill_size": "chunked prefill"}
 _OURS = "this client's own time, inside LoadGen's figures"
+_SLOT = "the wait for a slot of --max-concurrency, as all queries are issued at once"
 _LEGEND = {
     "issue delay": "from LoadGen's call until the request is sent, connecting included",
     "client share": "from the arrival of a token until LoadGen is called",
@@ -89,13 +92,15 @@ def render_summary(
     blocks = [
         [printable(line) for line in loadgen_lines],
         [printable(record.plan.title)],
-        [*_throughput(record.statistics), *_replicas(record.balance)],
+        [*_throughput(record.statistics), *_replicas(record)],
         _latency_table(record, record.statistics, width),
         _network(record),
         _failures(record.statistics),
+        _ranks(record.server_load),
+        _listing("What the course of the run shows", [diagnosis_text(one) for one in record.diagnoses]),
         _listing("What the servers' metrics say", record.server_load.notes if record.server_load else ()),
         _listing("Warnings: reasons to distrust these numbers", record.warnings),
-        _loadgen(record.loadgen),
+        _loadgen(record.loadgen, record.loadgen_messages),
         [_pair(name, path) for name, path in record.files.items()],
         _verdict(record.verdict, len(record.deviations)),
         [printable(next_step, 2000)] if next_step else [],
@@ -119,17 +124,22 @@ def _throughput(s: Statistics) -> list[str]:
     return lines
 
 
-def _replicas(balance: ReplicaBalance | None) -> list[str]:
+def _replicas(record: RunRecord) -> list[str]:
+    balance = record.balance
     if balance is None or balance.imbalance is None:
         return []
-    slow, spread = (
-        balance.stragglers,
-        f"imbalance {balance.imbalance:.3f} (largest mean in flight over that of all)",
+    seconds = (record.statistics.duration_ns or 0) / 1e9 if record.statistics is not None else 0.0
+    spread = f"imbalance {balance.imbalance:.3f} (largest mean in flight over that of all)"
+    return [_pair("replicas", f"{len(balance.replicas)}: {spread}, {stragglers_text(balance, seconds)}")]
+
+
+def _ranks(load: ServerLoad | None) -> list[str]:
+    """The least busy data-parallel ranks, where servers report several."""
+    return (
+        []
+        if load is None
+        else _listing("Data-parallel ranks, the least busy first", [*rank_lines(load.ranks)])
     )
-    judged = (
-        "stragglers not judged" if slow is None else f"{len(slow) or 'no'} straggler{'s' * (len(slow) != 1)}"
-    )
-    return [_pair("replicas", f"{len(balance.replicas)}: {spread}, {judged}")]
 
 
 def _latency_table(record: RunRecord, s: Statistics, width: int | None) -> list[str]:
@@ -150,7 +160,7 @@ def _latency_table(record: RunRecord, s: Statistics, width: int | None) -> list[
     titles = _columns(any(_LIMIT in row for row in rows.values()), width)
     cells = [[name, *(row.get(title, "") for title in titles)] for name, row in rows.items()]
     lines = aligned([["ms", *titles], *cells], "<>", least=(_LABEL_WIDTH, _CELL_WIDTH), gap=" ")
-    return [*lines, *_legend(rows, width)]
+    return [*lines, *_legend(rows, width, waits=_waits(record))]
 
 
 def _columns(limits: bool, width: int | None) -> list[str]:
@@ -163,10 +173,19 @@ def _columns(limits: bool, width: int | None) -> list[str]:
     return titles
 
 
-def _legend(rows: Iterable[str], width: int | None) -> list[str]:
-    known = [f"{name}: {_LEGEND[name]}" for name in rows if name in _LEGEND]
-    text = f"{'; '.join(known)} ({_OURS})"
-    return textwrap.wrap(text, min(width or 110, 110)) if known else []
+def _waits(record: RunRecord) -> bool:
+    """Whether the issue delay is mostly the wait for a request to end: all queries are issued at once."""
+    concurrency, statistics = record.settled.concurrency, record.statistics
+    waits = record.plan.scenario.one_query and concurrency is not None and statistics is not None
+    return waits and statistics.queries > concurrency  # type: ignore[union-attr, operator]
+
+
+def _legend(rows: Iterable[str], width: int | None, *, waits: bool) -> list[str]:
+    texts = _LEGEND | ({"issue delay": _SLOT} if waits else {})
+    known = [f"{name}: {texts[name]}" for name in rows if name in texts]
+    ours = [name for name in rows if name in texts and not (waits and name == "issue delay")]
+    end = f" ({_OURS})" if len(ours) == len(known) else f" ({' and '.join(ours)}: {_OURS})" if ours else ""
+    return textwrap.wrap("; ".join(known) + end, min(width or 110, 110)) if known else []
 
 
 def _cells(found: Distribution | None) -> dict[str, str]:
@@ -199,15 +218,17 @@ def _listing(title: str, items: Sequence[str]) -> list[str]:
     return [title, *(f"  - {printable(item)}" for item in items)] if items else []
 
 
-def _loadgen(log: LoadgenSummary | None) -> list[str]:
+def _loadgen(log: LoadgenSummary | None, messages: Sequence[str]) -> list[str]:
     if log is None:
         return []
     if log.problem:
         return [_pair("LoadGen", f"its summary is {log.problem}")]
     result = {True: "VALID", False: "INVALID", None: "no verdict (accuracy run)"}[log.result_valid]
     unmet = [name for name, met in log.constraints.items() if not met]
-    text = f"{result}, {log.errors} errors, {log.warnings} warnings"
-    return [_pair("LoadGen", text + (f"; not satisfied: {', '.join(unmet)}" if unmet else ""))]
+    counts = ((log.errors, "error"), (log.warnings, "warning"))
+    shown = [counted(count, noun) for count, noun in counts if count is not None]
+    text = ", ".join([result, *shown]) + (f"; not satisfied: {', '.join(unmet)}" if unmet else "")
+    return [_pair("LoadGen", text), *(f"  - {printable(message)}" for message in messages)]
 
 
 def _verdict(verdict: RunVerdict, deviations: int) -> list[str]:
@@ -271,7 +292,8 @@ def _audit_line(record: RunRecord) -> list[str]:
         f"{key} {value:g}" if isinstance(value, float) else f"{key} {value}"
         for key, value in settings.items()
     )
-    test = test_named(settings) or "of no known test"
+    audit = record.plan.audit
+    test = test_named(settings) or (audit.test if audit is not None else "of no known test")
     return [f"audit     settings of {record.plan.audit_config or 'the rules'} ({test}): {shown}"]
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from harness.config.run_options import Backend
 from harness.config.server_urls import folded
 from harness.errors import HarnessError, ServerError
+from harness.record.run_events import EventLog
 from harness.record.server_changes import ServerChange, differing, keep_change, no_longer_named
 from harness.record.settled import ServerInfo
 from sut.servers.info_client import Calls, InfoClient, NotReadyError, WaitNotices
@@ -112,8 +113,10 @@ class HealthMonitor:
         ask: AskHealth,
         none_left: Callable[[], str] = lambda: "",
         pause_s: float = 1.0,
+        events: EventLog | None = None,
     ) -> None:
-        """``none_left``: why no replica can recover any more, "" while one can."""
+        """``none_left``: why no replica can recover, "" while one can. ``events`` gets each outage."""
+        self._events = EventLog() if events is None else events
         self._pause_s = pause_s  # between two checks of a replica
         self.none_left = none_left
         self._outages: list[str] = []
@@ -131,7 +134,8 @@ class HealthMonitor:
         with self._lock:
             now, out = time.monotonic(), sorted(self._out.items())
             named = [
-                f"{self._urls[replica]} has been out of use for {now - since:.0f} s: {why}"
+                f"{self._urls[replica]} has been out of use for {now - since:.0f} s: "
+                f"{_without_url(self._urls[replica], why)}"
                 for replica, (since, why) in out[:_NAMED]
             ]
             more = [f"and {len(out) - _NAMED} more replicas are out of use"] if len(out) > _NAMED else []
@@ -172,6 +176,7 @@ class HealthMonitor:
                 self._outages.append(text)
             self._send("trust", replica)
         if was_out:
+            self._events.add("server_back", self._urls[replica], "in use again")
             log.warning("%s and is healthy again", text)
 
     def _note_out(self, replica: int, began: float, wrong: str) -> None:
@@ -180,6 +185,8 @@ class HealthMonitor:
             self._out[replica] = (began, wrong)
             if before is None:
                 self._send("suspect", replica)
+                why = _without_url(self._urls[replica], wrong)
+                self._events.add("server_out", self._urls[replica], why, int(began * 1e9))
         if before is None or before[1] != wrong:
             log.warning("replica out of use: %s", wrong)
 
@@ -188,6 +195,11 @@ class HealthMonitor:
         for worker in self._workers:
             with suppress(OSError):  # the worker has died
                 worker.send((word, replica))
+
+
+def _without_url(url: str, wrong: str) -> str:
+    """``not reachable (REASON)`` of ``http://node1:30000: not reachable (REASON); REMEDY``."""
+    return wrong.removeprefix(f"{url}: ").partition("; ")[0]
 
 
 class Recheck:

@@ -8,7 +8,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -82,8 +82,13 @@ class MetricsScraper:
         *,
         dcgm_urls: Sequence[str] = (),
         gpus: LocalGpus | None = None,
+        on_page: Callable[[str, bytes, float], None] = lambda url, page, now_s: None,
     ) -> None:
-        """``dcgm_urls``: exporters of GPUs, which get no key; ``gpus``: those of this machine."""
+        """``dcgm_urls``: exporters of GPUs, which get no key; ``gpus``: those of this machine.
+
+        ``on_page`` gets each page with its URL and time.monotonic(), in the thread that reads.
+        """
+        self._on_page = on_page
         # TensorRT-LLM's statistics are removed by reading them, and sut.servers.health needs them.
         authorization = {"Authorization": f"Bearer {key}"} if key else {}
         self._servers = [
@@ -177,6 +182,7 @@ class MetricsScraper:
                 return
         server.failures, server.ever = 0, True
         writer.add(time_ns, server.number, page)
+        self._on_page(server.url, page, time.monotonic())
 
     def _say_who_has_none(self) -> None:
         without = [server for server in self._servers if not server.ever]

@@ -76,6 +76,11 @@ def _query_metrics(line: ProgressLine) -> Iterator[ServedMetric]:
     yield one("mlperf_queries_failed_total", "Queries that failed", line.failed)
     yield one("mlperf_failures_total", "Failed queries", line.failures, "kind")
     yield one("mlperf_queries_in_flight", "Queries issued and not ended", line.in_flight)
+    yield one("mlperf_lost", "1: the run can no longer become VALID", int(bool(line.lost)))
+    silence = "Time in which nothing has arrived although queries wait"
+    yield one("mlperf_silent_seconds", silence, line.silent_s)
+    standing = "1: a data-parallel rank of a server shows no sign of life"
+    yield one("mlperf_rank_standing", standing, int(bool(line.standing)))
 
 
 def _latency_metrics(line: ProgressLine) -> Iterator[ServedMetric]:

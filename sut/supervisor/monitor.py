@@ -18,6 +18,7 @@ from harness.config.deadlines import FailurePolicy
 from harness.errors import RunError
 from sut.ipc.counters import Counter, CounterBoard
 from sut.servers.health import ActivityProbe, HealthMonitor
+from sut.supervisor.machine_load import machine_row
 
 LOOK_S = 1.0
 _STUCK_S = 15.0
@@ -79,6 +80,7 @@ class Monitor:
         self._errors: list[str] = []
         self._warnings: list[str] = []
         self._cpu: list[list[int]] = []
+        self._machine: list[list[int]] = []
         self._began_ns = time.monotonic_ns()
         self._listening = {child.control: index for index, child in enumerate(self._workers)}
 
@@ -113,15 +115,23 @@ class Monitor:
                 next_look = time.monotonic() + self._look_s
         return None
 
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """Reasons for which the run is INVALID."""
+        return tuple(self._errors)
+
     def observations(self) -> Observations:
         """Everything observed until now."""
         table = self._board.table()
         steps_ns = int(table[:, Counter.CLOCK_STEPS_NS].max())
+        outages = self._replicas.outages
         stepped = (f"the wall clock was stepped, by {steps_ns / 1e6:.0f} ms in all",) if steps_ns else ()
         return Observations(
             errors=tuple(self._errors),
-            warnings=(*self._warnings, *stepped, *self._replicas.outages),
+            warnings=(*self._warnings, *stepped, *outages),
+            outages=outages,
             cpu=np.array(self._cpu, dtype=np.int64).reshape(-1, 1 + self._board.rows),
+            machine=np.array(self._machine, dtype=np.int64).reshape(-1, 1 + self._board.rows),
             loop_lag_ns=int(table[:, Counter.LOOP_LAG_NS].max()),
             gc_runs=int(table[:, Counter.GC_RUNS].sum()),
         )
@@ -166,6 +176,7 @@ class Monitor:
         table = self._board.table()
         totals: Totals = table.sum(axis=0, dtype=np.int64)
         self._cpu.append([time.monotonic_ns(), *table[:, Counter.CPU_NS].tolist()])
+        self._machine.append(machine_row([child.process.pid for child in (self._issuer, *self._workers)]))
         observe(totals)
         if late_s > _STOOD_STILL_S:
             self._warnings.append(

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.analysis.replicas import imbalance
-from harness.progress.progress_line import ProgressSnapshot
+from harness.progress.progress_line import SILENT_S, ProgressSnapshot
 from harness.record.outcome import FailureKind
 from sut.ipc.counters import Counter
 
@@ -54,12 +54,14 @@ class ProgressMeter:
         self._in_flight = in_flight
         self._limited = limited
         self._loads: deque[npt.NDArray[np.int64]] = deque(maxlen=_BALANCE_LOOKS)
+        self._arrived = (self._start, 0)  # when anything arrived last, and how much had by then
 
     def __call__(self, totals: npt.NDArray[np.int64]) -> ProgressSnapshot:
         """A snapshot; ``totals`` are indexed by Counter."""
         now = self._clock()
         values = {counter: int(totals[counter]) for counter in Counter}
         failures, loads = self._failures(), self._in_flight()
+        silent_s = self._silent_s(values, now)
         return ProgressSnapshot(
             elapsed_s=now - self._start,
             issued=values[Counter.ISSUED],
@@ -69,12 +71,21 @@ class ProgressMeter:
             tokens_per_s=self._rate(values[Counter.OUTPUT_TOKENS] + values[Counter.PARTIAL_TOKENS], now),
             ttft_ns=_mean(values[Counter.TTFT_SUM_NS], values[Counter.FIRST_TOKENS]),
             tpot_ns=_mean(values[Counter.TPOT_SUM_NS], values[Counter.TPOT_COUNT]),
-            remaining_s=self._remaining(values, now - self._start),
+            remaining_s=self._remaining(values, now - self._start) if silent_s < SILENT_S else None,
             failures={kind.label: count for kind, count in failures.items()},
             imbalance=self._imbalance(loads),
             first_tokens=values[Counter.FIRST_TOKENS],
             sent=int(loads.sum()) if self._limited else None,
+            silent_s=silent_s,
         )
+
+    def _silent_s(self, values: Mapping[Counter, int], now: float) -> float:
+        """How long nothing has arrived; 0 where nothing is waited for."""
+        ended = values[Counter.COMPLETED] + values[Counter.FAILED]
+        arrived = values[Counter.RECEPTIONS] + ended
+        if values[Counter.ISSUED] <= ended or arrived != self._arrived[1]:
+            self._arrived = (now, arrived)
+        return now - self._arrived[0]
 
     def _rate(self, tokens: int, now: float) -> float | None:
         """Tokens per second over the last seconds; tokens of an answer that failed are subtracted."""

@@ -19,6 +19,7 @@ from harness.files import JOURNAL_DIR
 from harness.record.answer_log import SavedAnswer
 from harness.record.journal import failure_reasons
 from harness.record.outcome import FailureKind
+from harness.record.run_events import EventLog
 from harness.record.run_record import ReplicaNetwork
 from harness.record.settled import Placement
 from sut.client.endpoint import Endpoint
@@ -81,6 +82,7 @@ class QuerySession:
         self._replicas: CounterBoard | None = None
         self._network: CounterBoard | None = None
         self._monitor: Monitor | None = None
+        self.events = EventLog()
 
     def __enter__(self) -> "QuerySession":
         return self
@@ -147,7 +149,9 @@ class QuerySession:
         ``look_s``: seconds between two looks at the counters. Raises RunError.
         """
         controls = [child.control for child in self._workers]
-        replicas = HealthMonitor(servers.urls, controls, servers.recovered, servers.none_left)
+        replicas = HealthMonitor(
+            servers.urls, controls, servers.recovered, servers.none_left, events=self.events
+        )
         if self._issuer.keeps_answers:
             watching = (replicas.suspected, replicas.closed)
             threading.Thread(target=servers.watch, args=watching, name="recheck", daemon=True).start()
@@ -187,6 +191,7 @@ class QuerySession:
             errors=seen.errors if error is None else (error, *seen.errors),
             interrupted_by=interrupted_by,
             cpu_s=float(totals[Counter.CPU_NS] / 1e9),
+            events=self.events.events,
             network=self._network_figures(),
         )
 
@@ -197,6 +202,10 @@ class QuerySession:
     def failures(self) -> dict[FailureKind, int]:
         """Failed queries by kind."""
         return self._board.failures()
+
+    def errors(self) -> tuple[str, ...]:
+        """Reasons so far for which the run is INVALID, whatever else happens."""
+        return () if self._monitor is None else self._monitor.errors
 
     def in_flight(self) -> npt.NDArray[np.int64]:
         """The number of requests on each replica."""

@@ -1,6 +1,10 @@
 """Model output in the evaluator's report on disagreements: legible, and nothing in it acts."""
 
+import base64
+import hashlib
 import html.parser
+import math
+import re
 import shutil
 
 import pyarrow as pa
@@ -8,14 +12,18 @@ import pyarrow.parquet as pq
 import pytest
 
 from eval_mlperf_accuracy import main
+from harness.config.benchmark import MetricRule
 from harness.dataset.tokenizer import encode
 from harness.grading.decoding.output_decoder import HarmonyDecoder
 from harness.grading.decoding.output_sources import LoggedOutputs
 from harness.grading.evaluation.evaluate import GradedSample, Logged
+from harness.grading.evaluation.pass_criteria import MetricResult, TargetResult
 from harness.grading.evaluation.references import Reference
 from harness.grading.graders.grader import AIME
 from harness.grading.reports.disagreements import write_report
 from harness.grading.reports.result_file import details, write_result
+from harness.grading.reports.samples_report import Heading
+from harness.grading.scoring.accuracy_score import MetricValue, Score
 from harness.grading.scoring.grade import RIGHT, WRONG, Grade, GradingMode, Reason
 from harness.loadgen_logs.accuracy_log import AccuracyLog
 from harness.text import legible
@@ -44,6 +52,12 @@ class Tags(html.parser.HTMLParser):
         self.links |= {value for name, value in attrs if name == "href"}
 
 
+def heading(log):
+    """A report's heading: one metric that is missed."""
+    metric = MetricResult("exact_match", MetricValue(50.0, 3), MetricRule(83.13, (0.99, math.inf)))
+    return Heading("gpt-oss-120b", log, TargetResult(GradingMode.OFFICIAL, Score(1, {}, {}), (metric,)))
+
+
 @pytest.fixture
 def written(tmp_path):
     """The content of a file on one hostile output, of which the two modes said different things."""
@@ -62,7 +76,7 @@ def written(tmp_path):
         if path.suffix == ".json":
             write_result(path, {"details": details([graded], outputs)})
         else:
-            write_report(path, [graded], outputs, "target met")
+            write_report(path, [graded], outputs, heading(tmp_path / f"log{HOSTILE.replace('/', '')}"))
         text = path.read_bytes().decode()
         assert all(char.isprintable() or char in "\n\t" for char in text)
         return text
@@ -73,11 +87,18 @@ def written(tmp_path):
 def test_html_report(written):
     text, tags = written("d.html"), Tags()
     tags.feed(text)
-    assert not tags.tags & {"script", "img", "b"}
-    assert tags.attributes <= {"lang", "charset", "http-equiv", "content", "id", "href"}
-    assert tags.links == {"#s0"}
+    assert not tags.tags & {"img", "iframe", "object", "link", "base"}
+    assert not {
+        name for name in tags.attributes if name.startswith("on") or name in ("src", "action", "style")
+    }
+    assert all(link.startswith("#") for link in tags.links)
+    assert "<b>bold" not in text
     assert "alert(1)" in text, "the evidence is there"
-    assert "default-src 'none'" in text
+    (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', text)
+    assert "default-src 'none'" in policy
+    (script,) = re.findall(r"<script[^>]*>(.*?)</script>", text, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in policy, "only the page's own script runs"
 
 
 def test_markdown_report(written):

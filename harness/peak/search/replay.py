@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from harness.arrays import Floats
-from harness.peak.search.cut_off import LATE_REPORT_NS
 from harness.peak.search.schedule import Schedule, ScheduledRun
+from harness.progress.lost_run import LATE_REPORT_NS
 
 _SEED = 20_240_607  # Every replay draws the same lengths and times, so that rates compare.
 _MOST_REPLAYED = 60_000  # A longer schedule is replayed in part: this much takes a third of a second.

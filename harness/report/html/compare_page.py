@@ -1,7 +1,7 @@
 """The page and the console table that compare runs with the first of them."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -12,16 +12,19 @@ from harness.analysis.comparison import (
     differences,
     incomparable,
     plan_differences,
+    summary,
 )
 from harness.analysis.distributions import percentile_curve
 from harness.analysis.queries import Queries
 from harness.analysis.run_files import RunFiles
+from harness.analysis.run_outcome import Status
 from harness.analysis.timeline import Bins, bins_of, in_flight, percentiles, tokens_per_second
 from harness.arrays import Floats
-from harness.report.html.page import Badge, Chart, Page, PageTable, Section, Series
+from harness.report.html.page import Badge, Cell, Chart, Page, PageTable, Section, Series
 from harness.text import aligned
 
 _HEADER = ("", "first", "this", "change", "95 % interval", "")
+_STATUS: Mapping[bool | None, Status] = {True: "good", False: "bad", None: "plain"}
 _CURVE = 300  # points of a curve
 _SHOWN = 20  # samples that are listed
 _NOTE = (
@@ -33,12 +36,13 @@ _NOTE = (
 
 def compare_lines(runs: Sequence[RunFiles]) -> Iterator[str]:
     """The table for a terminal; its first line says whether the runs can be compared."""
-    base = runs[0]
+    base, names = runs[0], names_of(runs)
     for number, other in enumerate(runs[1:], 1):
-        reasons = incomparable(base, other)
-        names = f"{base.folder} and {other.folder}"
-        yield f"NOT COMPARABLE: {names}: {'; '.join(reasons)}" if reasons else f"comparable: {names}"
-        yield from aligned([_HEADER, *_rows(differences(base, other))], "<>")
+        reasons, found = incomparable(base, other), differences(base, other)
+        folders = f"{base.folder} and {other.folder}"
+        yield f"NOT COMPARABLE: {folders}: {'; '.join(reasons)}" if reasons else f"comparable: {folders}"
+        yield summary(base, other, found, names[number], names[0])
+        yield from aligned([_HEADER, *(_texts(one) for one in found)], "<>")
         if (changed := changed_samples(base, other)) is not None:
             yield _changed_line(changed)
         if number < len(runs) - 1:
@@ -48,54 +52,94 @@ def compare_lines(runs: Sequence[RunFiles]) -> Iterator[str]:
 
 def compare_page(runs: Sequence[RunFiles]) -> Page:
     """One page for two runs or more."""
-    base = runs[0]
-    reasons = [
-        f"{other.folder} is not comparable with {base.folder}: {reason}"
-        for other in runs[1:]
-        for reason in incomparable(base, other)
+    base, names = runs[0], names_of(runs)
+    others = [
+        (number, other, differences(base, other), incomparable(base, other))
+        for number, other in enumerate(runs[1:], 2)
     ]
-    badge = Badge("NOT COMPARABLE", "bad") if reasons else Badge("comparable", "good")
+    reasons = [
+        f"{names[number - 1]} is not comparable with {names[0]}: {reason}"
+        for number, _, _, why in others
+        for reason in why
+    ]
     sections = [
-        Section("runs", "Runs", tables=[_runs(runs)]),
-        *(_figures(number, base, other) for number, other in enumerate(runs[1:], 2)),
-        Section("curves", "Curves", charts=tuple(_charts(runs))),
-        *(_plans(number, base, other) for number, other in enumerate(runs[1:], 2)),
+        Section("runs", "Runs", tables=[_runs(runs, names)]),
+        *(_figures(number, base, other, found, names) for number, other, found, _ in others),
+        Section("curves", "Curves", charts=tuple(_charts(runs, names))),
+        *(_plans(number, base, other, names) for number, other, _, _ in others),
     ]
     return Page(
         "Comparison of runs",
-        f"{len(runs)} runs; the first is the base",
-        (badge,),
-        reasons,
+        f"{len(runs)} runs; {names[0]} is the base",
+        tuple(_badges(runs, bool(reasons))),
+        [*(summary(base, other, found, names[n - 1], names[0]) for n, other, found, _ in others), *reasons],
         (),
         sections,
         _NOTE,
     )
 
 
-def _runs(runs: Sequence[RunFiles]) -> PageTable:
+def names_of(runs: Sequence[RunFiles]) -> list[str]:
+    """The parts of the folders in which they differ, numbered where these are equal."""
+    parts = [run.folder.absolute().parts for run in runs]
+    while all(parts) and len({one[0] for one in parts}) == 1:
+        parts = [one[1:] for one in parts]
+    while all(parts) and len({one[-1] for one in parts}) == 1:
+        parts = [one[:-1] for one in parts]
+    names = ["/".join(one) for one in parts]
+    if len(set(names)) == len(names) and all(names):
+        return names
+    return [f"run {number}" for number in range(1, len(runs) + 1)]
+
+
+def _badges(runs: Sequence[RunFiles], differ: bool) -> Iterator[Badge]:
+    """Whether the runs compare, and the verdicts where they are not all the same."""
+    yield Badge("NOT COMPARABLE", "bad") if differ else Badge("comparable", "plain")
+    results = [_result(run) for run in runs]
+    if len(set(results)) > 1:
+        yield Badge(" -> ".join(results), "good" if results[-1] == "VALID" else "bad", "#runs")
+
+
+def _result(run: RunFiles) -> str:
+    return run.record.verdict.result if run.record is not None and run.record.verdict is not None else "-"
+
+
+def _runs(runs: Sequence[RunFiles], names: Sequence[str]) -> PageTable:
     rows = []
-    for number, run in enumerate(runs, 1):
+    for name, run in zip(names, runs, strict=True):
         record = run.record
-        result = record.verdict.result if record is not None and record.verdict is not None else "-"
         started = f"{record.started:%Y-%m-%d %H:%M:%S} UTC" if record is not None else "-"
         title = record.plan.title if record is not None else "-"
-        rows.append((str(number), str(run.folder), title, result, started))
+        result = Cell(_result(run), "good" if _result(run) == "VALID" else "bad")
+        rows.append((name, str(run.folder), title, result, started))
     return PageTable(("run", "folder", "what", "result", "started"), rows)
 
 
-def _figures(number: int, base: RunFiles, other: RunFiles) -> Section:
-    found = differences(base, other)
-    marked = frozenset(row for row, one in enumerate(found) if one.verdict == "differs")
+def _figures(
+    number: int, base: RunFiles, other: RunFiles, found: Sequence[Difference], names: Sequence[str]
+) -> Section:
     lines = [_changed_line(changed)] if (changed := changed_samples(base, other)) is not None else []
-    table = PageTable(_HEADER, list(_rows(found)), marked)
-    return Section(f"figures-{number}", f"Run {number} against run 1", lines, tables=[table])
+    header = ("", names[0], names[number - 1], *_HEADER[3:])
+    table = PageTable(header, [_row(one) for one in found])
+    return Section(f"figures-{number}", f"{names[number - 1]} against {names[0]}", lines, tables=[table])
 
 
-def _rows(found: Sequence[Difference]) -> Iterator[tuple[str, ...]]:
-    for one in found:
-        interval = "-" if math.isnan(one.low) else f"{one.low:+.2%} to {one.high:+.2%}"
-        change = "-" if math.isnan(one.change) else f"{one.change:+.2%}"
-        yield one.name, _figure(one.base), _figure(one.value), change, interval, one.verdict
+def _texts(one: Difference) -> tuple[str, ...]:
+    interval = "-" if math.isnan(one.low) else f"{one.low:+.2%} to {one.high:+.2%}"
+    change = "-" if math.isnan(one.change) else f"{one.change:+.2%}"
+    return one.name, _figure(one.base), _figure(one.value), change, interval, _judged(one)
+
+
+def _judged(one: Difference) -> str:
+    """``better``, ``worse``, or why neither is known."""
+    return one.verdict if one.is_better is None else "better" if one.is_better else "worse"
+
+
+def _row(one: Difference) -> tuple[str | Cell, ...]:
+    """Colour and word for what is better and what is worse."""
+    status = _STATUS[one.is_better]
+    name, base, value, change, interval, judged = _texts(one)
+    return name, base, value, Cell(change, status), interval, Cell(judged, status)
 
 
 def _figure(value: float) -> str:
@@ -117,8 +161,8 @@ def _some(indexes: Sequence[int]) -> str:
     return f" (qsl_idx {', '.join(map(str, indexes[:_SHOWN]))}{more})"
 
 
-def _charts(runs: Sequence[RunFiles]) -> Iterator[Chart]:
-    known = [(number, run.queries) for number, run in enumerate(runs, 1) if run.queries is not None]
+def _charts(runs: Sequence[RunFiles], names: Sequence[str]) -> Iterator[Chart]:
+    known = [(name, run.queries) for name, run in zip(names, runs, strict=True) if run.queries is not None]
     longest = max(known, key=lambda pair: pair[1].span)[1]
     bins = bins_of(longest)
     views: dict[str, Callable[[Queries], Floats]] = {
@@ -128,10 +172,10 @@ def _charts(runs: Sequence[RunFiles]) -> Iterator[Chart]:
         "TPOT p99 by time of issue, ms": lambda queries: _p99(queries, bins, queries.tpot),
     }
     for index, (title, values) in enumerate(views.items()):
-        series = [Series(f"run {number}", values(queries), number - 1) for number, queries in known]
+        series = [Series(name, values(queries), color) for color, (name, queries) in enumerate(known)]
         yield Chart(f"time-{index}", title, bins.middles, series, together="time")
     for name in ("ttft", "tpot", "latency"):
-        yield from _curves(name, [(number, getattr(queries, name)) for number, queries in known])
+        yield from _curves(name, [(run, getattr(queries, name)) for run, queries in known])
 
 
 def _p99(queries: Queries, bins: Bins, values: Floats) -> Floats:
@@ -139,23 +183,24 @@ def _p99(queries: Queries, bins: Bins, values: Floats) -> Floats:
     return found * 1e3
 
 
-def _curves(name: str, columns: Sequence[tuple[int, Floats]]) -> Iterator[Chart]:
-    curves = [(number, curve) for number, values in columns if (curve := percentile_curve(values))]
+def _curves(name: str, columns: Sequence[tuple[str, Floats]]) -> Iterator[Chart]:
+    curves = [
+        (color, run, curve)
+        for color, (run, values) in enumerate(columns)
+        if (curve := percentile_curve(values))
+    ]
     if not curves:
         return
-    nines = np.linspace(0, max(float(curve.nines[-1]) for _, curve in curves), _CURVE)
+    nines = np.linspace(0, max(float(curve.nines[-1]) for *_, curve in curves), _CURVE)
     series = [
-        Series(
-            f"run {number}",
-            np.interp(nines, curve.nines, curve.values * 1e3, right=np.nan),
-            number - 1,
-        )
-        for number, curve in curves
+        Series(run, np.interp(nines, curve.nines, curve.values * 1e3, right=np.nan), color)
+        for color, run, curve in curves
     ]
     title = f"{name.upper() if name != 'latency' else name} by percentile, ms"
     yield Chart(f"curve-{name}", title, nines, series, "nines", "log", "percentile")
 
 
-def _plans(number: int, base: RunFiles, other: RunFiles) -> Section:
-    table = PageTable(("", "run 1", f"run {number}"), plan_differences(base, other))
-    return Section(f"plans-{number}", f"What differs in the plans of run 1 and {number}", tables=[table])
+def _plans(number: int, base: RunFiles, other: RunFiles, names: Sequence[str]) -> Section:
+    table = PageTable(("", names[0], names[number - 1]), plan_differences(base, other))
+    title = f"What differs in the plans of {names[0]} and {names[number - 1]}"
+    return Section(f"plans-{number}", title, tables=[table])

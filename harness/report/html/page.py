@@ -178,20 +178,24 @@ def write_page(path: Path, page: Page) -> None:
 
 def render(page: Page) -> str:
     """The page's HTML."""
-    script = _script()
+    style = asset("uPlot.min.css") + asset("page.css")
+    return rendered(page, "page.html", _script(), style, licence=asset("uPlot.LICENSE"), data=_data(page))
+
+
+def rendered(page: Page, template: str, script: str, style: str, **parts: Any) -> str:
+    """The HTML by a template, which gets ``parts`` too. Only this script can run in it."""
     sections = [section for section in page.sections if not section.is_empty]
     html: str = (
         _environment()
-        .get_template("page.html")
+        .get_template(template)
         .render(
             page=page,
             sections=sections,
             ids={section.id for section in sections},
-            style=_asset("uPlot.min.css") + _asset("page.css"),
+            style=style,
             script=script,
             script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-            licence=_asset("uPlot.LICENSE"),
-            data=_data(page),
+            **parts,
         )
     )
     return html
@@ -235,15 +239,16 @@ def _short(value: float) -> float | int:
 
 
 @cache
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
+    """A file of styles or scripts, for the page itself."""
     return (_HERE / "assets" / name).read_text(encoding="utf-8")
 
 
 @cache
 def _script() -> str:
     """uPlot without its first comment, which holds an address, and our script."""
-    _, _, uplot = _asset("uPlot.iife.min.js").partition("*/")
-    return f"{uplot}\n{_asset('page.js')}"
+    _, _, uplot = asset("uPlot.iife.min.js").partition("*/")
+    return f"{uplot}\n{asset('page.js')}"
 
 
 @cache

@@ -9,7 +9,14 @@ import sys
 import numpy as np
 import pytest
 
-from harness.analysis.client_overhead import client_load, lag_warnings, load_warnings, mean_schedule_lag
+from harness.analysis.client_overhead import (
+    client_load,
+    client_share,
+    lag_warnings,
+    load_warnings,
+    mean_schedule_lag,
+    share_warnings,
+)
 from harness.record.journal import COMPLETE, FIRST_TOKEN, LOADGEN_CALL_ROW
 from harness.record.run_record import Bottleneck, ClientLoad
 from tests.records import rows_with
@@ -68,6 +75,31 @@ def test_late_reports():
     assert [(s.from_s, s.to_s) for s in load.bottlenecks] == [(2, 4), (8, 9)]
     assert "45.00 ms" in load.bottlenecks[0].reason
     assert client_load(IDLE, late, START, None).bottlenecks == ()
+
+
+def machine(others, *waited):
+    """Rows for IDLE-like ``cpu``: other programs took ``others`` cores, processes waited these parts."""
+    seconds = np.arange(2)[:, None] * SECOND
+    return (seconds * np.array([[others + 0.2, *waited]])).astype(np.int64)
+
+
+@pytest.mark.parametrize(
+    ("shares", "waited", "blamed"),
+    [
+        ((0.1, 0.1), (0.3, 0.1), True),
+        ((0.1, 0.1), (0.005, 0.001), False),  # none waited for a core
+        ((0.1, 0.9), (0.3, 0.1), False),  # a worker had much to do itself
+    ],
+)
+def test_a_busy_machine_is_no_slow_client(shares, waited, blamed):
+    load = client_load(cpu(shares), reports(99), START, LIMIT_NS, machine=machine(1.8, *waited))
+    (stretch,), (line,) = load.bottlenecks, load_warnings(load)
+    assert stretch.machine is blamed
+    assert line.startswith("the machine was busy from 0 s") is blamed
+    remedy = share_warnings(client_share(reports(99)), LIMIT_NS, load)[0]
+    assert ("workers" in remedy) is not blamed
+    if blamed:
+        assert "other programs took 1.8 cores, and LoadGen waited for one 30% of the time" in line
 
 
 def test_one_late_report_is_no_stretch():

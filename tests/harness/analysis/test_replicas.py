@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from harness.analysis.replicas import ReplicaWatch, replica_balance, straggler_warnings
+from harness.analysis.replicas import ReplicaWatch, replica_balance, straggler_warnings, stragglers_text
 from harness.record.journal import QUERY_ROW
 from harness.record.outcome import FailureKind
 
@@ -100,3 +100,24 @@ def test_the_figures_of_each_replica():
     late["sent_ns"] = late["last_byte_ns"] + 10**10
     found = replica_balance(np.concatenate([late, rows[rows["replica"] == 1]]), URLS[:2], None)
     assert min(one.in_flight for one in found.replicas.values()) == 0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "slow", "words"),
+    [
+        (45, 1.4, "stragglers not judged (45 s, 60 s needed)"),
+        (100, 1.4, "1 straggler"),
+        (100, 1.0, "no stragglers"),
+    ],
+)
+def test_a_short_run_judges_no_straggler(seconds, slow, words):
+    rows, ended = journal(seconds, 4, slow=slow, noise=0.1)
+    watch, _ = followed(rows, ended, 4)
+    balance = replica_balance(rows, URLS[:4], watch.stragglers)
+    assert stragglers_text(balance, seconds) == words
+
+
+def test_a_long_run_with_few_answers_judges_none():
+    rows, ended = journal(100, 4, per_s=0.05)
+    watch, _ = followed(rows, ended, 4)
+    assert "too few answers" in stragglers_text(replica_balance(rows, URLS[:4], watch.stragglers), 100)

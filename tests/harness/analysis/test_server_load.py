@@ -14,7 +14,7 @@ REPLICAS = ["http://a:1", "http://b:2"]
 SECOND = 10**9
 
 
-def load_of(folder, *rounds, scenario=Scenario.SERVER):
+def load_of(folder, *rounds, scenario=Scenario.SERVER, waiting=1.0):
     """The load of rounds of pages, each a page of the first server or one of each server."""
     path = folder / "server_metrics.parquet"
     with path.open("wb") as file:
@@ -24,7 +24,7 @@ def load_of(folder, *rounds, scenario=Scenario.SERVER):
                 writer.add(number * 5 * SECOND, replica, page.encode())
         writer.close()
     samples = read_samples(path)
-    return server_load(samples, {}, scenario), samples
+    return server_load(samples, {}, scenario, waiting=waiting), samples
 
 
 def recorded(engine):
@@ -138,6 +138,13 @@ def test_notes(tmp_path, rounds, scenario, words):
     assert len(load.notes) == (words is not None)
     for word in words or ():
         assert word in load.notes[0]
+
+
+def test_a_higher_concurrency_is_advised_only_where_queries_wait_for_it(tmp_path):
+    rounds = [f"{WAITING} 0"] * 10
+    for waiting, noted in ((0.9, 1), (0.2, 0), (0.0, 0)):
+        load, _ = load_of(tmp_path, *rounds, scenario=Scenario.OFFLINE, waiting=waiting)
+        assert len(load.notes) == noted
 
 
 @pytest.mark.parametrize(

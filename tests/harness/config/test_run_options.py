@@ -26,6 +26,7 @@ FLAGS = [
     ("--mlperf-conf", None, "a.conf", Path("a.conf")),
     ("--user-conf", CONFIG_DIR / "user.conf", "b.conf", Path("b.conf")),
     ("--accuracy", False, "", True),
+    ("--stop-when-lost", False, "", True),
     ("--output-dir", None, "out", Path("out")),
     ("--backend", "sglang", "vllm", "vllm"),
     ("--server-url", (), "http://a:1", ("http://a:1",)),

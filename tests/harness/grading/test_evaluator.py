@@ -171,7 +171,20 @@ def test_a_perfect_log_scores_100_in_both_modes(evaluate: Evaluate):
     assert [row["qsl_idx"] for row in table] == list(range(96))
     assert table[5]["output_token_ids"] == outputs()[5]
     assert table[5]["model_output"].startswith("<|channel|>analysis<|message|>Let me think.<|end|>")
-    assert "0 samples" in Path("report.html").read_text()
+    assert answers_of("report.html") == {}
+
+
+def answers_of(page: str) -> dict[int, str]:
+    """The HTML of each sample on the page, by qsl_idx."""
+    found = re.findall(
+        r'<details class="answer" id="s(\d+)"(.*?)</dl>\s*</details>', Path(page).read_text(), re.DOTALL
+    )
+    return {int(index): text for index, text in found}
+
+
+def words_of(answer: str) -> list[str]:
+    """The rules and the reasons in a sample's heading."""
+    return re.findall(r'<span class="word \w+">(.*?)</span>', answer)
 
 
 def test_below_the_target_the_exit_code_is_5(evaluate: Evaluate):
@@ -451,9 +464,14 @@ def test_the_report_shows_every_disagreement(evaluate: Evaluate):
     result = evaluate("--report", "report.html", ids=outputs(changed))
     assert "The two modes disagree on 4 samples; see report.html\n" in result.stdout
     assert "4 samples; --disagreements FILE.html shows them" in evaluate(ids=outputs(changed)).stdout
-    report = Path("report.html").read_text()
-    assert "disagree (4 samples)" in report and "The answer is C." in report
-    assert "gpqa_diamond: official no_answer, strict correct (4)</a>" in report
+    answers = answers_of("report.html")
+    assert list(answers) == [48, 49, 50, 51]
+    for index, answer in answers.items():
+        assert words_of(answer) == ["official: no_answer", "strict: correct"]
+        assert '<p class="difference">' in answer
+        truth = references()[index].truth
+        marked = re.findall(r'<mark class="strict"[^>]*>(.*?)</mark>', answer)
+        assert "".join(marked) == f"The answer is <b>{truth}</b>."
 
 
 def test_the_page_and_the_result_show_what_was_read(evaluate: Evaluate):
@@ -462,18 +480,14 @@ def test_the_page_and_the_result_show_what_was_read(evaluate: Evaluate):
     code = "```python\nprint('nonsense' * 2)\n```"
     changed = {48: "The answer is C.", 49: "I do not know.", first: code, second: code}
     evaluate("--report", "report.html", "--verbose", ids=outputs(changed))
-    page = Path("report.html").read_text()
-    assert page.count("nonsense&#x27; * 2") == 1 and f"the same program as in sample {first}" in page
-    assert "<dt>official and strict rules</dt><dd><code>wrong: test 1</code></dd>" in page
-    assert (
-        f"<strong>sample {second}</strong> (qsl_idx): problem sample-lamp-row, repeat 2, fails test 1, "
-        in page
-    )
-    assert "<strong>sample 48</strong> (qsl_idx): question 7, repeat 1, truth C, strict answer C, " in page
-    assert "An electron is confined" in page and "<|start|>" not in page
-    listed = set(re.findall("<dt><code>(.*?)</code></dt>", page))
-    assert listed == {"correct", "wrong", "no_answer"}
-    assert set(re.findall("<a href='#(.*?)'", page)) == set(re.findall("<h3 id='(.*?)'", page))
+    page, answers = Path("report.html").read_text(), answers_of("report.html")
+    assert sorted(answers) == sorted(changed)
+    assert page.count("nonsense&#39; * 2") == 1 and f"the same program as in sample {first}" in page
+    assert words_of(answers[second]) == ["official and strict: wrong"]
+    assert "wrong: test 1" in answers[second] and "repeat 2" in answers[second]
+    assert page.count('<article class="card">') == 2  # repeats of a question are beside each other
+    assert page.count("An electron is confined") == 2  # folded: its beginning and the complete text
+    assert {"correct", "wrong", "no_answer"} <= set(re.findall(r">([a-z_]+)</td>", page))
     rows = {row["qsl_idx"]: row for row in json.loads(Path("r.json").read_text())["detailed_results"]}
     assert (rows[48]["read"], rows[49]["strict"]["read"]) == (None, None)
     assert "C" in rows[48]["strict"]["read"] and references()[50].truth in rows[50]["read"]

@@ -20,7 +20,8 @@ SNAPSHOT = ProgressSnapshot(
     remaining_s=3725,
 )
 LINE = (
-    "[1m15s] 1003/6396 done, 3 FAILED, 1h02m left, 197 in flight, 51234 tok/s, TTFT 85.34 ms, TPOT 12.35 ms"
+    "[1m15s] 1003/6396 done, 3 FAILED, 1h02m left, 197 in flight, 51234 tok/s, "
+    "mean TTFT 85.34 ms, mean TPOT 12.35 ms"
 )
 
 
@@ -54,7 +55,7 @@ def test_nothing_known_yet():
     [
         (200, LINE),
         (len(LINE) + 1, LINE),
-        (len(LINE), LINE.removesuffix(", TPOT 12.35 ms")),
+        (len(LINE), LINE.removesuffix(", mean TPOT 12.35 ms")),
         (40, "[1m15s] 1003/6396 done, 3 FAILED"),
         (10, "[1m15s] 1"),
         (1, "["),
@@ -69,6 +70,48 @@ def test_the_line_of_a_terminal_fits_and_overwrites_the_one_before(width, text, 
     show.end()
     show.end()
     assert screen.getvalue() == f"\r{text.ljust(max(width - 1, 1))}\n"
+
+
+LOST = replace(SNAPSHOT, failed=0, lost="30 queries over the TTFT limit, at most 1 may be")
+RANK = "dp_rank 1 of http://node1:30000 stands since 0:38"
+
+
+@pytest.mark.parametrize("columns", [120, 70, 40])
+def test_a_lost_run_is_seen_on_a_terminal_of_any_width(columns, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr(sys, "stdout", screen := Terminal())
+    ProgressPrinter()(LOST)
+    before, bold, rest = screen.getvalue().partition("\x1b[1;31m")
+    alarm, plain, after = rest.partition("\x1b[0m")
+    assert (before, bool(bold), bool(plain)) == ("\r[1m15s] ", True, True)
+    assert alarm == f"lost: {LOST.lost}"[: columns - 1 - len("[1m15s] ")]
+    assert len(before) - 1 + len(alarm) + len(after) == columns - 1
+
+
+def test_alarms_stand_before_the_figures():
+    line = plain_progress(replace(LOST, standing=RANK))
+    assert line.startswith(f"[1m15s] lost: {LOST.lost}, {RANK}, 1000/6396 done, 1h02m left")
+    failed = plain_progress(replace(SNAPSHOT, failures={"truncated": 3}, lost="3 queries failed (truncated)"))
+    assert failed.startswith("[1m15s] lost: 3 queries failed (truncated), 1003/6396 done, 1h02m left")
+
+
+def test_no_time_left_is_estimated_while_nothing_arrives():
+    assert "no estimate: nothing has arrived for 40s" in plain_progress(replace(SNAPSHOT, silent_s=40.0))
+    assert "no estimate" not in plain_progress(replace(SNAPSHOT, silent_s=20.0))
+
+
+def test_percentiles_of_the_last_minute_take_the_place_of_means():
+    line = plain_progress(replace(SNAPSHOT, ttft_p50_p99_ms=(85.3, 990.0), tpot_p50_p99_ms=(12.3, 20.0)))
+    assert line.endswith("TTFT p50 85.30 p99 990.0 ms, TPOT p50 12.30 p99 20.00 ms")
+
+
+def test_an_alarm_has_its_line_in_a_log_file_at_once(capsys):
+    show = ProgressPrinter()
+    for second in range(1, 9):
+        lost = f"{second} queries over the TTFT limit, none may be" if second >= 3 else ""
+        show(replace(SNAPSHOT, elapsed_s=second, lost=lost, standing=RANK if second >= 6 else ""))
+    moments = [line[1 : line.index("]")] for line in capsys.readouterr().out.splitlines()]
+    assert moments == ["3s", "6s"]
 
 
 def test_a_log_file_gets_a_line_each_ten_seconds_at_first_and_then_each_minute(capsys):

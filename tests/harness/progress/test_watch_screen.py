@@ -1,5 +1,6 @@
 """report.py watch: what it shows of runs that last, are graded, or have ended."""
 
+import dataclasses
 import os
 import pty
 import sys
@@ -42,12 +43,24 @@ def test_the_screen_shows_a_run_that_lasts(lasting):
         "about 1m05s left",
         "in flight  98",
         "TTFT",
-        "of at most",
+        "may be LOST",
         records.REPLICAS[1],
     ):
         assert part in text
     assert "LOST" in text
-    assert all(len(line) < 40 for line in shown(lasting, width=40).splitlines())
+    narrow = shown(lasting, width=40).splitlines()
+    assert all(len(line) < 40 for line in narrow)
+    assert "".join("".join(narrow).split()) == "".join(shown(lasting).split())  # wrapped, not cut
+
+
+def test_alarms_come_before_the_figures(lasting):
+    standing = "dp_rank 1 of http://a:1 stands since 0:38"
+    alarm = snapshot(5.5, lost="30 queries over the TTFT limit, at most 3 may be", standing=standing)
+    alarm = dataclasses.replace(alarm, silent_s=40.0)
+    ProgressLog(lasting, LIMITS, 900, records.REPLICAS)(alarm)  # at once, not after five seconds
+    text = shown(lasting)
+    assert text.index("LOST: 30 queries over the TTFT limit") < text.index(standing) < text.index("in flight")
+    assert "no estimate: nothing has arrived for 40s" in text
 
 
 def test_a_silent_run_and_one_without_a_line_yet(lasting):

@@ -7,9 +7,11 @@ import pytest
 from msgspec import structs
 
 from harness.analysis.statistics import statistics
+from harness.config.plans import ComplianceSettings
 from harness.config.scenario import Scenario
 from harness.loadgen_logs.summary_and_detail import parse_summary
-from harness.record.run_record import RunVerdict
+from harness.record.replica_figures import RankFigures
+from harness.record.run_record import Diagnosis, RunVerdict, ServerLoad
 from harness.record.settled import ServerInfo
 from harness.report.run_console import render_plan, render_summary
 from tests.records import rows_with, started
@@ -107,3 +109,43 @@ def test_a_narrow_terminal_loses_columns_and_no_line_wraps(width, scenario):
     assert len(rows) == 5
     if width is None or width >= 104:
         assert len(titles) == 8 + (scenario == "server")
+
+
+@pytest.mark.parametrize(("concurrency", "is_slot"), [(2, True), (3, False), (None, False)])
+def test_the_wait_for_a_slot_is_not_the_clients_own_time(concurrency, is_slot):
+    record = ended(client_share=ended().statistics.ttft)
+    record = structs.replace(record, settled=structs.replace(record.settled, concurrency=concurrency))
+    text = " ".join(render_summary(record).split())
+    assert ("issue delay: the wait for a slot of --max-concurrency" in text) is is_slot
+    assert ("(client share: this client's own time" in text) is is_slot
+
+
+def test_loadgens_messages_ranks_and_diagnoses_are_shown():
+    rank = RankFigures(
+        server="http://a:1", rank=1, running=3.0, queued=0.0, kv_use=None, tokens_per_s=19.2, share=0.05
+    )
+    load = ServerLoad(rounds=9, servers=1, ranks=(rank,))
+    text = render_summary(
+        ended(loadgen_messages=("2 x too few",), server_load=load, diagnoses=(Diagnosis(28.0, "saturated"),))
+    )
+    assert "  - 2 x too few\n" in text
+    assert "dp_rank 1 of http://a:1: 3.0 running, 0.0 queued, 19 tokens/s, 5% of all" in text
+    assert "from 0:28 on saturated" in text
+
+
+def test_the_audit_line_names_the_test():
+    record = started(scenario=Scenario.OFFLINE)
+    settings = {"mode": 2, "accuracy_log_sampling_target": 10000}
+    audit = ComplianceSettings(
+        test="TEST07",
+        dataset=record.plan.client.benchmark.performance,
+        settings=settings,
+        text="",
+        official=True,
+    )
+    record = structs.replace(
+        record,
+        plan=structs.replace(record.plan, audit=audit),
+        settled=structs.replace(record.settled, audit_settings=settings),
+    )
+    assert "(TEST07): mode 2" in render_plan(record)

@@ -42,6 +42,9 @@ LINE = ProgressLine(
     slowest=(SlowReplica("http://a:1", 12.0, 1.25),),
     imbalance=1.04,
     stragglers=1,
+    lost="2 queries failed (timeout)",
+    standing="dp_rank 1 of http://a:1 stands since 0:38",
+    silent_s=41.5,
 )
 # name and labels as they are written, value
 FIGURES = {
@@ -53,6 +56,9 @@ FIGURES = {
     "mlperf_queries_failed_total": 2,
     r'mlperf_failures_total{kind="a\"b\\c\nd"}': 2,
     "mlperf_queries_in_flight": 98,
+    "mlperf_lost": 1,
+    "mlperf_silent_seconds": 41.5,
+    "mlperf_rank_standing": 1,
     "mlperf_output_tokens_per_second": 12.5,
     "mlperf_answers_last_minute": 700,
     'mlperf_ttft_seconds{quantile="0.5"}': 0.25,

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from harness.files import JOURNAL_DIR
-from harness.peak.search.cut_off import CutOff, DecidedError, over_by_loadgen
+from harness.peak.search.cut_off import CutOff, over_by_loadgen
+from harness.progress.lost_run import LostRunError
 from harness.progress.progress_line import ProgressSnapshot
 from harness.record.journal import COMPLETE, FIRST_TOKEN, LOADGEN_CALL_ROW, QUERY_ROW, encode_row
 
@@ -63,7 +64,7 @@ def test_it_is_decided_by_one_more_than_may_be(journal):
     write(journal, row(1, 100, 90), row(2, 3500, 90))
     watch(moment(5.0))
     write(journal, row(3, 100, 90))
-    with pytest.raises(DecidedError, match="3 queries"):
+    with pytest.raises(LostRunError, match="3 queries over the TPOT limit, at most 2 may be"):
         watch(moment(6.0))
     assert watch.decided_s == 6.0
 

@@ -4,15 +4,23 @@ import dataclasses
 import itertools
 import json
 from contextlib import nullcontext
+from pathlib import Path
 
 import numpy as np
 import pytest
 from msgspec.structs import replace
 
 from harness.analysis.bootstrap import estimates
-from harness.analysis.comparison import changed_samples, differences, incomparable, plan_differences
+from harness.analysis.comparison import (
+    Difference,
+    changed_samples,
+    differences,
+    incomparable,
+    plan_differences,
+)
 from harness.analysis.run_files import read_run
-from harness.report.html.compare_page import compare_page
+from harness.record.run_record import RunVerdict
+from harness.report.html.compare_page import compare_page, names_of
 from harness.report.html.page import render
 from report import main
 from tests import records
@@ -153,10 +161,67 @@ def test_the_first_line_says_whether_runs_are_comparable(tmp_path, capsys, monke
     assert (tmp_path / "compare.html").stat().st_size < 500_000
 
 
+def faster(base, path, **fields):
+    """A run with 20 % less TPOT at 17 queries/s, VALID."""
+    quick = records.rows(count=3000, seed=2)
+    quick["last_byte_ns"] -= ((quick["osl"].astype(np.int64) - 1) * 8_000_000).astype(np.int64)
+    rate = ENDED.settled.loadgen_settings | {"server_target_qps": 17.0}
+    record = replace(with_plan(ENDED, loadgen_settings=rate, **fields), verdict=RunVerdict("VALID", (), True))
+    return read_run(records.folder(path / "other", quick, record))
+
+
+def test_one_sentence_says_what_changed_and_since_what(base, tmp_path):
+    other = faster(base, tmp_path)
+    page = compare_page([base, other])
+    sentence = page.reasons[0]
+    before = ENDED.settled.loadgen_settings["server_target_qps"]
+    for part in ("is VALID", "INVALID", "TPOT p99 -20.", f"since target_qps {before} -> 17.0"):
+        assert part in sentence
+    assert page.badges[1].text == "INVALID -> VALID"
+    assert "other" in sentence
+
+
+def test_better_and_worse_have_a_colour_and_a_word(base, tmp_path):
+    (section,) = [
+        one for one in compare_page([base, faster(base, tmp_path)]).sections if one.id == "figures-2"
+    ]
+    rows = {row[0]: row for row in section.tables[0].rows}
+    assert (rows["TPOT p99, ms"][3].status, rows["TPOT p99, ms"][5].text) == ("good", "better")
+    meant = {"better": "good", "worse": "bad", "no difference shown": "plain"}
+    assert all(row[3].status == row[5].status == meant[row[5].text] for row in rows.values())
+
+
+@pytest.mark.parametrize(
+    ("change", "name", "better"),
+    [
+        (0.1, "tokens/s", True),
+        (-0.1, "tokens/s", False),
+        (0.1, "TTFT p99, ms", False),
+        (0.0, "tokens/s", None),
+    ],
+)
+def test_more_a_second_and_fewer_milliseconds_are_better(change, name, better):
+    one = Difference(name, 1.0, 1 + change, change - 0.01, change + 0.01)
+    assert one.is_better is better
+
+
+@pytest.mark.parametrize(
+    ("folders", "names"),
+    [
+        (("a/server/performance", "b/server/performance"), ["a", "b"]),
+        (("a/server/performance", "a/offline/performance"), ["server", "offline"]),
+        (("a/x", "a"), ["run 1", "run 2"]),
+        (("a", "a"), ["run 1", "run 2"]),
+    ],
+)
+def test_runs_are_named_by_what_differs_in_their_folders(base, folders, names):
+    assert names_of([dataclasses.replace(base, folder=Path(folder)) for folder in folders]) == names
+
+
 def test_the_page_has_a_series_for_each_run(base):
     html = render(compare_page([base] * 3))
     assert html.count('"label":"run 3"') == 7
-    assert html.count("Run 3 against run 1") == 2  # heading and its link
+    assert html.count("run 3 against run 1") == 2  # heading and its link
 
 
 @pytest.mark.parametrize("words", [("a",), ("a", "none"), ("a", "empty"), ("a", "logs"), (".", "a")])

@@ -1,0 +1,44 @@
+"""The rate to try after a run that missed a latency limit: a guess, from which a search begins."""
+
+import math
+
+from harness.loadgen_logs.summary_and_detail import LoadgenSummary
+
+_STEP_DOWN = 0.9  # the rate to try after a missed limit, as a part of the rate that was reached
+
+
+def rate_to_try(target: float, reached: float, tpot_ratio: float = 1.0) -> float:
+    """Two digits. TPOT grows about as the requests in flight do, TTFT steeply where the server falls behind.
+
+    ``reached``: completed samples per second; ``tpot_ratio``: TPOT over its limit.
+    """
+    rate = min(target, reached) * min(_STEP_DOWN, 1 / tpot_ratio)
+    return float(f"{rate:.2g}")
+
+
+def missed_limits(loadgen: LoadgenSummary) -> dict[str, tuple[float, float]]:
+    """TTFT and TPOT whose p99 is over the limit, each with its p99 and its limit in ns."""
+    found: dict[str, tuple[float, float]] = {}
+    for name in ("TTFT", "TPOT"):
+        p99_ns, limit_ns = loadgen.percentile_ns(name), loadgen.limit_ns(name)
+        if p99_ns is not None and limit_ns is not None and p99_ns > limit_ns:
+            found[name] = (p99_ns, limit_ns)
+    return found
+
+
+def rate_after(loadgen: LoadgenSummary) -> float | None:
+    """The rate to try after a complete run; None where no limit was missed."""
+    missed, target = missed_limits(loadgen), target_qps(loadgen)
+    reached = loadgen.figures.get("Completed samples per second")
+    if not missed or not reached or not target > 0:
+        return None
+    p99_ns, limit_ns = missed.get("TPOT", (1.0, 1.0))
+    return rate_to_try(target, reached, p99_ns / limit_ns)
+
+
+def target_qps(loadgen: LoadgenSummary) -> float:
+    """The rate that LoadGen was asked for; nan where its summary has none."""
+    try:
+        return float(loadgen.parameters["target_qps"])
+    except (KeyError, ValueError):
+        return math.nan

@@ -1,0 +1,147 @@
+"""Data-parallel ranks without a sign of life, found in the metrics pages of their servers while a run lasts.
+
+A living scheduler of SGLang changes several of its metrics at each reading: at work its tokens and passes,
+without work its idle time (of 112 series 15 to 30 at work, 8 without, in SGLang 0.5). After ``kill -9`` the
+HTTP process still serves the last values, all the same to the last digit. A scheduler that hangs in a
+collective operation, or is in one forward pass for long, compiling included, looks the same. So the
+time since the last sign of life of a rank decides, and whether others show one.
+"""
+
+import math
+import re
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.record.server_metrics import QUANTITIES, RANK_LABEL
+from harness.text import counted, moment
+
+STANDS_S = 30.0
+"""without a sign of life for this time a rank stands; without work a living one reports this often"""
+# A run ends after this silence: where other ranks of the server live, and where none does, which may be a
+# compilation on all of them. SGLang's own watchdog ends a hanging scheduler after 300 s.
+_SILENCE_S, _SILENCE_OF_ALL_S = 120.0, 300.0
+_RECENT_S = 15.0  # a page, or a sign of life, of three readings ago is recent
+_LABEL = re.compile(RANK_LABEL.pattern.encode())
+_AT_WORK = tuple(name.encode() for key in ("running", "queued") for name in QUANTITIES[key].names)
+_OF_IDLE = re.compile(rb"^[\w:]*(?:idle_seconds|stage_seconds)", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class StandingRank:
+    """A rank without a sign of life."""
+
+    server: str
+    rank: int
+    since_s: float
+    """time of its last sign of life, on the caller's clock"""
+    requests: int
+    """running or queued, as it reported last"""
+    others_live: bool
+    """whether other ranks of the server show one"""
+
+    @property
+    def name(self) -> str:
+        """``dp_rank 1 of http://node1:30000``."""
+        return f"dp_rank {self.rank} of {self.server}"
+
+
+@dataclass(slots=True)
+class _Rank:
+    text: bytes
+    changed_s: float
+    requests: int
+    beats: bool
+    """whether it reports what also changes without work"""
+
+
+class RankWatch:
+    """Takes the pages as they are read, in another thread than it is asked.
+
+    ``servers`` are those with requests in flight; times are in seconds, on one clock. A server of one rank is
+    not judged.
+    """
+
+    def __init__(self) -> None:
+        self._ranks: dict[str, dict[int, _Rank]] = {}
+        self._read_s: dict[str, float] = {}
+        self._lock = threading.Lock()
+
+    def page(self, server: str, page: bytes, now_s: float) -> None:
+        """A page of metrics of a server."""
+        texts = _texts_of_ranks(page)
+        with self._lock:
+            self._read_s[server] = now_s
+            ranks = self._ranks.setdefault(server, {})
+            for rank, text in texts.items():
+                if rank not in ranks or ranks[rank].text != text:
+                    ranks[rank] = _Rank(text, now_s, _requests(text), bool(_OF_IDLE.search(text)))
+
+    def standing(self, now_s: float, servers: Sequence[str]) -> tuple[StandingRank, ...]:
+        """The standing ranks, the longest standing first.
+
+        A rank that reports nothing while it has no work stands only with requests.
+        """
+        found: list[StandingRank] = []
+        with self._lock:
+            for server in servers:
+                read_s, ranks = self._read_s.get(server, -math.inf), self._ranks.get(server, {})
+                if len(ranks) < 2 or now_s - read_s > _RECENT_S:
+                    continue
+                alone = any(now_s - one.changed_s <= _RECENT_S for one in ranks.values())
+                found += [
+                    StandingRank(server, rank, one.changed_s, one.requests, alone)
+                    for rank, one in ranks.items()
+                    if read_s - one.changed_s >= STANDS_S and (one.requests or one.beats)
+                ]
+        return tuple(sorted(found, key=lambda one: one.since_s))
+
+    def lives(self, rank: StandingRank) -> bool:
+        """Whether it has shown a sign of life since."""
+        with self._lock:
+            return self._ranks[rank.server][rank.rank].changed_s > rank.since_s
+
+    def at_work(self, now_s: float, servers: Sequence[str]) -> bool:
+        """Whether answers may still come: a rank with requests lives, or a server's ranks are not known."""
+        with self._lock:
+            return any(
+                len(ranks := self._ranks.get(server, {})) < 2
+                or any(one.requests and now_s - one.changed_s <= STANDS_S for one in ranks.values())
+                for server in servers
+            )
+
+
+def standing_text(ranks: Sequence[StandingRank], began_s: float) -> str:
+    """``dp_rank 1 of http://node1:30000 stands since 0:38``; "" for none. ``began_s``: when the run began."""
+    if not ranks:
+        return ""
+    first = f"{ranks[0].name} stands since {moment(ranks[0].since_s - began_s)}"
+    others = len(ranks) - 1
+    return f"{first}, and {counted(others, 'more rank')}" if others else first
+
+
+def silence_s(ranks: Sequence[StandingRank]) -> float:
+    """The silence of all servers that ends a run with these standing ranks."""
+    return _SILENCE_S if all(rank.others_live for rank in ranks) else _SILENCE_OF_ALL_S
+
+
+def _texts_of_ranks(page: bytes) -> dict[int, bytes]:
+    """The lines of each rank."""
+    found: dict[int, list[bytes]] = {}
+    for line in page.splitlines():
+        if not line.startswith(b"#") and (rank := _LABEL.search(line)):
+            found.setdefault(int(rank[1]), []).append(line)
+    return {rank: b"\n".join(lines) for rank, lines in found.items()}
+
+
+def _requests(text: bytes) -> int:
+    """Running and queued, as far as the page has numbers for them."""
+    total = 0.0
+    for line in text.split(b"\n"):
+        name, _, rest = line.partition(b"{")
+        if name in _AT_WORK:
+            try:
+                total += float(rest.rpartition(b"} ")[2].split()[0])
+            except (ValueError, IndexError):
+                continue
+    return int(total) if total == total and abs(total) < 1e12 else 0

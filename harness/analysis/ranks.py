@@ -1,0 +1,159 @@
+"""Figures of the servers' data-parallel ranks, from server_metrics.parquet.
+
+SGLang labels the metrics of each scheduler with ``dp_rank``, vLLM those of each engine with ``engine``. A
+server with one rank is not listed: its figures are those of the replica.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from harness.arrays import Floats
+from harness.arrow import numpy_numbers
+from harness.errors import DatasetError
+from harness.record.replica_figures import RankFigures
+from harness.record.server_metrics import MAPPED, RANK_LABEL
+
+_COLUMNS = ("time_ns", "name", "replica", "labels", "value")
+_BATCH_ROWS = 1 << 17
+_NS = 1e9
+_KEPT = ("running", "queued", "kv_use", "output_tokens", "output_rate", "computed_tokens")
+_OF_DECODING = re.compile(r'[{,]mode="decode"')
+
+_Rank = tuple[str, int]  # server, rank
+
+
+@dataclass(slots=True)
+class _Series:
+    """The values of one series, in order of time."""
+
+    times: list[npt.NDArray[np.int64]] = field(default_factory=list)
+    values: list[Floats] = field(default_factory=list)
+
+    def mean(self) -> float:
+        return float(np.concatenate(self.values).mean())
+
+    def increase(self) -> tuple[float, float]:
+        """The increase of a count, which begins again at 0 where its process restarts, and its seconds."""
+        values, times = np.concatenate(self.values), np.concatenate(self.times)
+        steps = np.diff(values)
+        return float(np.where(steps < 0, values[1:], steps).sum()), float(times[-1] - times[0]) / _NS
+
+
+def read_ranks(path: Path) -> tuple[RankFigures, ...]:
+    """The ranks of every server that reports several, in the order of the servers.
+
+    Empty where none does. Raises DatasetError for a damaged file, FileNotFoundError without one.
+    """
+    series: dict[tuple[_Rank, str], _Series] = {}
+    try:
+        with pq.ParquetFile(path) as file:
+            reading = _Reading(series)
+            for batch in file.iter_batches(_BATCH_ROWS, columns=list(_COLUMNS), use_threads=False):
+                reading.add(batch)
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, OSError, KeyError, ValueError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise DatasetError(f"{path} is no server_metrics.parquet of a run, or damaged: {reason}") from None
+    return _figures(series)
+
+
+class _Reading:
+    """Takes the series of ranks out of batches of rows."""
+
+    def __init__(self, series: dict[tuple[_Rank, str], _Series]) -> None:
+        self._series = series
+        self._chosen: dict[tuple[_Rank, str], tuple[str, str]] = {}
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Add the rows of one batch."""
+        times, values = (numpy_numbers(batch.column(name)) for name in ("time_ns", "value"))
+        labels = [batch.column(name) for name in ("name", "replica", "labels")]
+        names, urls, marks = (column.dictionary.to_pylist() for column in labels)
+        codes = [numpy_numbers(column.indices).astype(np.int64) for column in labels]
+        kept = np.array([MAPPED.get(name) in _KEPT for name in names], dtype=bool)
+        ranks = [RANK_LABEL.search(mark) for mark in marks]
+        ranked = np.array([found is not None for found in ranks], dtype=bool)
+        if not kept.any() or not ranked.any():
+            return
+        used = np.flatnonzero(kept[codes[0]] & ranked[codes[2]] & np.isfinite(values))
+        parts = [column[used] for column in codes]
+        order = np.lexsort(parts)  # a stable sort: each series stays in order of time
+        used, parts = used[order], [column[order] for column in parts]
+        starts = np.flatnonzero(np.any([np.diff(column, prepend=-1) != 0 for column in parts], axis=0))
+        for start, rows in zip(starts.tolist(), np.split(used, starts[1:]), strict=False):
+            name, url, mark = (
+                texts[column[start]] for texts, column in zip((names, urls, marks), parts, strict=True)
+            )
+            found = ranks[parts[2][start]]
+            assert found is not None
+            if (series := self._one((url, int(found[1])), name, mark)) is not None:
+                series.times.append(times[rows])
+                series.values.append(values[rows])
+
+    def _one(self, rank: _Rank, name: str, labels: str) -> _Series | None:
+        """The series that counts for a rank's quantity: the first, as its processes all report the same."""
+        quantity = MAPPED[name]
+        if quantity == "computed_tokens" and not _OF_DECODING.search(labels):
+            return None
+        key = (rank, quantity)
+        if self._chosen.setdefault(key, (name, labels)) != (name, labels):
+            return None
+        return self._series.setdefault(key, _Series())
+
+
+def _figures(series: Mapping[tuple[_Rank, str], _Series]) -> tuple[RankFigures, ...]:
+    by_server: dict[str, list[int]] = defaultdict(list)
+    for server, rank in dict.fromkeys(rank for rank, _ in series):
+        by_server[server].append(rank)
+    ranks = [
+        (server, rank) for server, found in by_server.items() if len(found) > 1 for rank in sorted(found)
+    ]
+    rates = {rank: _tokens_per_s(rank, series) for rank in ranks}
+    total = sum(rate for rate in rates.values() if rate is not None)
+    return tuple(
+        RankFigures(
+            server=rank[0],
+            rank=rank[1],
+            running=_mean(series.get((rank, "running"))),
+            queued=_mean(series.get((rank, "queued"))),
+            kv_use=_mean(series.get((rank, "kv_use"))),
+            tokens_per_s=rates[rank],
+            share=None if (rate := rates[rank]) is None or not total else rate / total,
+        )
+        for rank in ranks
+    )
+
+
+def _mean(series: _Series | None) -> float | None:
+    return None if series is None else series.mean()
+
+
+def _tokens_per_s(rank: _Rank, series: Mapping[tuple[_Rank, str], _Series]) -> float | None:
+    """From the rank's own count, or else the mean of the rate that it reports."""
+    for name in ("computed_tokens", "output_tokens"):
+        if (found := series.get((rank, name))) is not None:
+            increase, seconds = found.increase()
+            if seconds > 0:
+                return increase / seconds
+    return _mean(series.get((rank, "output_rate")))
+
+
+def rank_lines(ranks: Sequence[RankFigures], most: int = 16) -> Iterator[str]:
+    """``dp_rank 1 of URL: 3.0 running, 0.0 queued, 19 tokens/s, 2% of all``, the least busy ranks first."""
+    for one in sorted(ranks, key=lambda one: one.share or 0.0)[:most]:
+        parts = [
+            "" if one.running is None else f"{one.running:,.1f} running",
+            "" if one.queued is None else f"{one.queued:,.1f} queued",
+            "" if one.tokens_per_s is None else f"{one.tokens_per_s:,.0f} tokens/s",
+            "" if one.share is None else f"{one.share:.0%} of all",
+        ]
+        yield f"{one.name}: {', '.join(part for part in parts if part)}"

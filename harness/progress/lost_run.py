@@ -1,0 +1,139 @@
+"""Whether a run can still become VALID, decided from its counters and its journal while it lasts.
+
+Only what LoadGen will count, too, is counted. Its times begin when a query is scheduled and end when it is
+called, so its TTFT is never less than ours.
+"""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.analysis.early_stopping import least_queries
+from harness.analysis.statistics import completed, ttft_ns
+from harness.errors import RunError
+from harness.files import JOURNAL_DIR
+from harness.progress.progress_line import ProgressSnapshot
+from harness.record.journal import JournalTail, Rows
+
+# LoadGen takes the time of a first token when it is called, at most this long after the bytes arrived. Its
+# TPOT of an answer can be smaller than ours by this, divided by the tokens.
+LATE_REPORT_NS = 100_000_000
+# Workers count first tokens four times a second: after this time each one is counted.
+_COUNTED_S = 1.0
+_NS = 1e9
+
+
+class LostRunError(RunError):
+    """The run can no longer become VALID, and is ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class ValidityRules:
+    """What a VALID run needs, as far as it can be lost before its end."""
+
+    limits_ns: Mapping[str, int] = field(default_factory=dict)
+    """of TTFT and TPOT; empty where the scenario has none"""
+    most_over: int = 0
+    """queries that may be over each limit; -1: the run has too few queries to pass"""
+    queries: int = 0
+    """of the run"""
+
+
+@dataclass(slots=True)
+class Over:
+    """Queries over each limit."""
+
+    ttft: int = 0
+    tpot: int = 0
+
+
+class LimitWatch:
+    """Counts the queries of a run that are over a limit, also those that wait for their first token too long.
+
+    A lower bound of the number of the latter is the queries issued by then less all first tokens.
+    """
+
+    def __init__(self, log_dir: Path, limits_ns: Mapping[str, int]) -> None:
+        self.over = Over()
+        self._tail = JournalTail(log_dir / JOURNAL_DIR)
+        self._ttft_ns, self._tpot_ns = limits_ns["TTFT"], limits_ns["TPOT"]
+        self._issued: deque[tuple[float, int]] = deque()  # elapsed seconds, queries
+        self._ended = Over()  # counts of the queries that have ended
+
+    def look(self, moment: ProgressSnapshot) -> tuple[str, int]:
+        """The limit with the most queries over it, and their number. Raises OSError."""
+        self._count_ended()
+        self.over = Over(self._ended.ttft + self._overdue(moment), self._ended.tpot)
+        return max(("TTFT", self.over.ttft), ("TPOT", self.over.tpot), key=lambda pair: pair[1])
+
+    def _count_ended(self) -> None:
+        rows = self._tail.read()
+        self._ended.ttft += late_first_tokens(rows, self._ttft_ns)
+        self._ended.tpot += surely_slow(rows, self._tpot_ns)
+
+    def _overdue(self, moment: ProgressSnapshot) -> int:
+        """Queries without a first token that were issued longer ago than the limit of TTFT."""
+        self._issued.append((moment.elapsed_s, moment.issued))
+        since_s = moment.elapsed_s - self._ttft_ns / _NS - _COUNTED_S
+        while len(self._issued) > 1 and self._issued[1][0] <= since_s:
+            self._issued.popleft()
+        at_s, issued = self._issued[0]
+        return max(0, issued - moment.first_tokens - moment.failed) if at_s <= since_s else 0
+
+
+class LostWatch:
+    """Why a run can no longer become VALID; "" while it can."""
+
+    def __init__(self, log_dir: Path, rules: ValidityRules) -> None:
+        self._rules = rules
+        self._limits = LimitWatch(log_dir, rules.limits_ns) if rules.limits_ns else None
+
+    def look(self, moment: ProgressSnapshot, faults: Sequence[str] = ()) -> str:
+        """The reason at this moment; ``faults`` are errors of the run itself. Raises OSError."""
+        over = "" if self._limits is None else self._over_limit(self._limits, moment)
+        return faults[0] if faults else failures_text(moment) or over
+
+    def _over_limit(self, limits: LimitWatch, moment: ProgressSnapshot) -> str:
+        name, count = limits.look(moment)
+        return self._too_few() or over_limit_text(name, count, self._rules.most_over)
+
+    def _too_few(self) -> str:
+        if self._rules.most_over >= 0:
+            return ""
+        return f"{self._rules.queries:,} queries are too few to pass, {least_queries()} are needed"
+
+
+def over_limit_text(name: str, count: int, most: int) -> str:
+    """``30 queries over the TTFT limit, at most 1 may be``; "" where that is not too many."""
+    if count <= max(most, 0):
+        return ""
+    noun = "query" if count == 1 else "queries"
+    return f"{count:,} {noun} over the {name} limit, {_at_most(most)}"
+
+
+def _at_most(most: int) -> str:
+    return f"at most {most:,} may be" if most > 0 else "none may be"
+
+
+def failures_text(moment: ProgressSnapshot) -> str:
+    """``3 queries failed (truncated)``, with numbers where there are several kinds; "" for none."""
+    if not moment.failed:
+        return ""
+    kinds = sorted(moment.failures.items(), key=lambda item: -item[1])
+    named = kinds[0][0] if len(kinds) == 1 else ", ".join(f"{kind} {count}" for kind, count in kinds)
+    noun = "query" if moment.failed == 1 else "queries"
+    return f"{moment.failed:,} {noun} failed" + (f" ({named})" if named else "")
+
+
+def late_first_tokens(rows: Rows, limit_ns: int) -> int:
+    """Completed queries whose first token came later than its limit."""
+    return int((ttft_ns(completed(rows)) > limit_ns).sum())
+
+
+def surely_slow(rows: Rows, limit_ns: int) -> int:
+    """Completed queries whose TPOT is over its limit even when their first token was reported late."""
+    good = completed(rows)
+    good = good[(good["osl"] >= 2) & (good["first_token_ns"] > 0)]
+    gaps = good["osl"].astype("i8") - 1
+    return int((good["last_byte_ns"] - good["first_token_ns"] - LATE_REPORT_NS > limit_ns * gaps).sum())

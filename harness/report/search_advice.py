@@ -1,0 +1,66 @@
+"""The command that searches for the highest rate, after a run that missed a latency limit."""
+
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from harness.analysis.next_rate import rate_to_try
+from harness.files import ROOT
+from harness.record.run_record import RunRecord
+
+_SEARCH = ROOT / "find_peak.py"
+_SURE_PART = 0.5  # of the queries that must have ended for their rate to say what the servers can do
+# Flags of run_mlperf.py that a search has no use for, and whether a value follows each.
+_OF_A_RUN = {
+    "--accuracy": False,
+    "--resume": False,
+    "--dry-run": False,
+    "--no-report": False,
+    "--report": False,
+    "--stop-when-lost": False,
+    "--max-samples": True,
+    "--audit-config": True,
+    "--dcgm-url": True,
+    "--metrics-port": True,
+}
+
+
+def advice_in_mid_run(record: RunRecord, issued: int, ended: int, seconds: float) -> str:
+    """The rate to try next and the command, of a run that is lost after so many queries; "" for none."""
+    if not ended or not seconds or not record.limits_ns:
+        return ""
+    target = float(record.settled.loadgen_settings["server_target_qps"])
+    reached = ended / seconds if ended >= _SURE_PART * issued else _SURE_PART * target
+    rate = rate_to_try(target, reached)
+    command = search_after(record, rate)
+    return command and f"a guess for the next try: target_qps = {rate:g}; {command}"
+
+
+def search_after(record: RunRecord, rate: float) -> str:
+    """``search for the highest rate with: COMMAND``; "" where that is no remedy."""
+    plan, command = record.plan, record.provenance.command
+    if plan.accuracy or plan.audit_text is not None or not record.limits_ns or not command:
+        return ""
+    return f"search for the highest rate with: {search_command(command, rate)}"
+
+
+def search_command(arguments: Sequence[str], rate: float) -> str:
+    """The search for the servers and the dataset of run_mlperf.py's command, given as sys.argv."""
+    words = [_shown(Path(sys.executable)), _shown(_SEARCH), "search", *_kept(arguments[1:])]
+    return shlex.join([*map(str, words), "--start-qps", f"{rate:g}"])
+
+
+def _kept(flags: Sequence[str]) -> Iterator[str]:
+    words = iter(flags)
+    for word in words:
+        name, has_value, _ = word.partition("=")
+        if name not in _OF_A_RUN:
+            yield word
+        elif _OF_A_RUN[name] and not has_value:
+            next(words, None)
+
+
+def _shown(path: Path) -> Path:
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_absolute() and path.is_relative_to(here) else path

@@ -1,0 +1,95 @@
+"""What a run cannot recover from, or hardly: that it is lost, and ranks of servers that stand."""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from harness.analysis.rank_watch import RankWatch, StandingRank, silence_s, standing_text
+from harness.config.deadlines import FailurePolicy
+from harness.errors import RunError
+from harness.progress.lost_run import LostRunError, LostWatch
+from harness.progress.progress_line import ProgressSnapshot
+from harness.text import moment
+from sut.supervisor.session import QuerySession
+
+log = logging.getLogger("mlperf")
+
+
+@dataclass(frozen=True, slots=True)
+class LossRule:
+    """When a run is lost, and what follows."""
+
+    watch: LostWatch
+    stops: bool = False
+    """whether it is ended then (`--stop-when-lost`)"""
+    advice: Callable[[ProgressSnapshot], str] = lambda snapshot: ""
+    """what to do instead"""
+
+
+class Alarms:
+    """Looks once a second. Each alarm is an event of the run and a warning in the log."""
+
+    def __init__(
+        self,
+        session: QuerySession,
+        urls: Sequence[str],
+        ranks: RankWatch,
+        policy: FailurePolicy,
+        lost: LossRule | None = None,
+    ) -> None:
+        """``urls`` are those of the session's replicas, in its order."""
+        self._session = session
+        self._urls = urls
+        self._ranks = ranks
+        self._policy = policy
+        self._rule = lost
+        self._lost = ""
+        self._standing: dict[str, StandingRank] = {}
+        self._at_work = True
+
+    def look(self, snapshot: ProgressSnapshot) -> ProgressSnapshot:
+        """The snapshot with the alarms. Raises OSError."""
+        now = time.monotonic()
+        loads = self._session.in_flight().tolist()
+        in_use = [url for url, count in zip(self._urls, loads, strict=False) if count > 0]
+        began = now - snapshot.elapsed_s
+        self._note_ranks(self._ranks.standing(now, in_use), began)
+        self._at_work = self._ranks.at_work(now, in_use)
+        self._note_lost(snapshot)
+        standing = standing_text(tuple(self._standing.values()), began)
+        return replace(snapshot, lost=self._lost, standing=standing)
+
+    def end_run(self, snapshot: ProgressSnapshot) -> None:
+        """Raise LostRunError or RunError where the run is to end."""
+        if self._lost and self._rule is not None and self._rule.stops:
+            raise LostRunError(f"{self._lost} (ended by --stop-when-lost at {moment(snapshot.elapsed_s)})")
+        ranks = tuple(self._standing.values())
+        if not ranks or not self._policy.give_up or self._at_work:
+            return
+        if snapshot.silent_s >= min(silence_s(ranks), self._policy.progress_s):
+            raise RunError(
+                f"ended early: {snapshot.standing}, and nothing has arrived for {snapshot.silent_s:.0f} s"
+            )
+
+    def _note_ranks(self, ranks: Sequence[StandingRank], began: float) -> None:
+        before, self._standing = self._standing, {rank.name: rank for rank in ranks}
+        for rank in ranks:
+            if rank.name not in before:
+                text = f"dp_rank {rank.rank} shows no sign of life"
+                self._session.events.add("rank_stands", rank.server, text, int(rank.since_s * 1e9))
+                log.warning("%s", standing_text((rank,), began))
+        for rank in before.values():
+            if rank.name not in self._standing and self._ranks.lives(rank):
+                self._session.events.add("rank_works", rank.server, f"dp_rank {rank.rank} works again")
+                log.warning("%s works again", rank.name)
+
+    def _note_lost(self, snapshot: ProgressSnapshot) -> None:
+        if self._rule is None:
+            return
+        reason = self._rule.watch.look(snapshot, self._session.errors())
+        if reason and not self._lost:
+            self._session.events.add("lost", "", reason)
+            advice = self._rule.advice(snapshot)
+            log.warning("lost: %s%s", reason, f"; {advice}" if advice else "")
+        self._lost = reason or self._lost

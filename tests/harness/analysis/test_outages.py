@@ -1,0 +1,46 @@
+"""Servers that were out of use, in the words of a verdict."""
+
+import pytest
+
+from harness.analysis.outages import outage_reasons
+from harness.record.run_events import EventLog, RunEvent
+
+REFUSED = "not reachable ([Errno 111] Connection refused)"
+
+
+def event(kind, at_s, text=REFUSED, server="http://a:1"):
+    return RunEvent(at_s=at_s, kind=kind, server=server, text=text)
+
+
+@pytest.mark.parametrize(
+    ("events", "reasons"),
+    [
+        ([event("server_out", 17.4)], ["replica http://a:1 died at 0:17 (connection refused)"]),
+        (
+            [event("server_out", 3700, "/health answered 503")],
+            ["replica http://a:1 was out of use from 1:01:40 (/health answered 503)"],
+        ),
+        (
+            [event("server_out", 17), event("server_back", 45, "")],
+            ["replica http://a:1 died at 0:17 (connection refused), in use again at 0:45"],
+        ),
+        ([event("lost", 3, "x"), event("rank_stands", 9, "y")], []),
+    ],
+)
+def test_each_outage_has_its_time_and_cause(events, reasons):
+    assert list(outage_reasons(events)) == reasons
+
+
+def test_many_outages_are_summed_up():
+    found = list(outage_reasons([event("server_out", n, server=f"http://n{n}:1") for n in range(9)]))
+    assert len(found) == 4 and "6 more" in found[-1]
+
+
+def test_events_are_in_order_of_time_and_count_from_the_first_query():
+    log = EventLog()
+    log.add("lost", "", "later", 12 * 10**9)
+    log.add("server_out", "http://a:1", REFUSED, 7 * 10**9)
+    log.add("rank_stands", "http://a:1", "before the first query", 10**9)
+    found = [one.since(2 * 10**9) for one in log.events]
+    assert [(one.kind, one.at_s) for one in found] == [("rank_stands", 0), ("server_out", 5), ("lost", 10)]
+    assert log.events[0].since(0).at_s == 0

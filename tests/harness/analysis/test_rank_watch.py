@@ -1,0 +1,98 @@
+"""Ranks without a sign of life: pages recorded of SGLang with --dp 2, whose scheduler DP1 was then killed.
+
+idle: before the first request; busy: both at work; dead: DP0 idle, DP1 killed with four requests running.
+"""
+
+import pytest
+
+from harness.analysis.rank_watch import STANDS_S, RankWatch, silence_s, standing_text
+from tests.kit import DATA
+
+URL = "http://127.0.0.1:31877"
+
+
+def recorded(name):
+    return (DATA / f"metrics/sglang_dp2_{name}.txt").read_bytes()
+
+
+def watched(*pages, every_s=5.0, url=URL):
+    """A watch that has read these pages, and the time of the last one."""
+    watch = RankWatch()
+    for number, page in enumerate(pages):
+        watch.page(url, page, 1000.0 + number * every_s)
+    return watch, 1000.0 + (len(pages) - 1) * every_s
+
+
+def test_a_killed_scheduler_is_named_within_a_minute():
+    watch, now = watched(recorded("busy1"), recorded("busy2"), *[recorded("dead1"), recorded("dead2")] * 4)
+    (rank,) = watch.standing(now, [URL])
+    assert (rank.server, rank.rank, rank.since_s, rank.requests, rank.others_live) == (
+        URL,
+        1,
+        1010.0,
+        4,
+        True,
+    )
+    assert now - rank.since_s <= 45
+    assert standing_text((rank,), 972.0) == f"dp_rank 1 of {URL} stands since 0:38"
+    assert not watch.at_work(now, [URL])
+    assert silence_s((rank,)) == 120
+    watch.page(URL, recorded("busy1"), now + 5)
+    assert watch.standing(now + 5, [URL]) == ()
+    assert watch.lives(rank)
+    assert watch.at_work(now + 5, [URL])
+
+
+@pytest.mark.parametrize("state", ["idle", "busy"])
+def test_ranks_that_live_do_not_stand(state):
+    watch, now = watched(*[recorded(f"{state}1"), recorded(f"{state}2")] * 10)
+    assert watch.standing(now, [URL]) == ()
+    assert watch.at_work(now, [URL]) is (state == "busy")
+
+
+def test_all_ranks_may_stand():
+    watch, now = watched(*[recorded("busy1")] * 10)
+    ranks = watch.standing(now, [URL])
+    assert [rank.rank for rank in ranks] == [0, 1]
+    assert not any(rank.others_live for rank in ranks)
+    assert "and 1 more rank" in standing_text(ranks, 1000.0)
+    assert silence_s(ranks) == 300
+
+
+@pytest.mark.parametrize(
+    ("pages", "asked_later_s", "servers"),
+    [
+        (int(STANDS_S / 5), 0, [URL]),  # for 25 s: not yet
+        (20, 20, [URL]),  # the server's page has not been read lately
+        (20, 0, []),  # no request of ours is there
+        (20, 0, ["http://other:1"]),
+    ],
+)
+def test_what_is_no_evidence(pages, asked_later_s, servers):
+    watch, now = watched(*[recorded("busy1")] * pages)
+    assert watch.standing(now + asked_later_s, servers) == ()
+
+
+def made(running, count, rank=0):
+    return f'vllm:num_requests_running{{engine="{rank}"}} {running}\nx{{engine="{rank}"}} {count}\n'
+
+
+@pytest.mark.parametrize(("running", "standing"), [(0, []), (3, [1])])
+def test_without_figures_of_idle_time_a_rank_needs_requests(running, standing):
+    pages = [(made(2, number) + made(running, 7, rank=1)).encode() for number in range(10)]
+    watch, now = watched(*pages)
+    assert [rank.rank for rank in watch.standing(now, [URL])] == standing
+    assert watch.at_work(now, [URL])
+
+
+def test_a_server_of_one_rank_is_not_judged():
+    watch, now = watched(*[made(3, 7).encode()] * 10)
+    assert watch.standing(now, [URL]) == ()
+    assert watch.at_work(now, [URL])  # nothing is known against it
+
+
+@pytest.mark.parametrize("value", ["NaN", "x", "1e300", ""])
+def test_odd_numbers_are_no_requests(value):
+    page = b"".join(b'sglang:num_running_reqs{dp_rank="%d"} %s\n' % (n, value.encode()) for n in range(2))
+    watch, now = watched(*[page] * 10)
+    assert watch.standing(now, [URL]) == ()

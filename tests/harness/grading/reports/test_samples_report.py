@@ -1,0 +1,96 @@
+"""The page of samples to look at: what is marked in an output, and filters in a real browser."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from harness.grading.reports.samples_report import spans_of
+from harness.report.html.page import Badge, Page
+from harness.report.html.samples_page import Answer, Excerpt, Question, Span, render_samples
+from tests.browser import DRIVER, browser
+
+BOTH = ("official", "strict")
+
+
+def marked(text, *readings):
+    """The marked parts, with what is the answer between asterisks."""
+    return [
+        ("".join(f"*{span.text}*" if span.strong else span.text for span in [one]), one.marks)
+        for one in spans_of(text, readings)
+        if one.marks
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "readings", "expected"),
+    [
+        ("so Answer: B ok", [(BOTH, "Answer: B", "B")], [("Answer: ", BOTH), ("*B*", BOTH)]),
+        ("A is B. A", [(("strict",), "A is B", "A")], [("*A*", ("strict",)), (" is B", ("strict",))]),
+        ("B. But", [(BOTH, "B. But", "B")], [("*B*", BOTH), (". But", BOTH)]),
+        ("B or B", [(BOTH, "B or B", "B")], [("B or B", BOTH)]),  # which one is not known
+        ("7", [(BOTH, "7", "7")], [("7", BOTH)]),
+        ("none", [(BOTH, "Answer: B", "B")], []),
+        (
+            "one two three",
+            [(("official",), "one two", ""), (("strict",), "two three", "")],
+            [("one ", ("official",)), ("two", BOTH), (" three", ("strict",))],
+        ),
+    ],
+)
+def test_the_span_that_was_read_is_marked(text, readings, expected):
+    readings = [(modes, read, answer or read) for modes, read, answer in readings]
+    assert marked(text, *readings) == expected
+    assert "".join(span.text for span in spans_of(text, readings)) == text
+
+
+def answer(index, reason, kind="wrong by all"):
+    spans = (Span("the answer is "), Span("<b>C</b>", ("strict",), strong=True))
+    verdicts = [("official", reason, "bad"), ("strict", "correct", "good")]
+    return Answer(index, "repeat 1", verdicts, "9 tokens", [kind], "", [Excerpt("end", spans)])
+
+
+@pytest.fixture
+def page(tmp_path):
+    questions = [
+        Question("aime25", "question 1", "What?", "7", [answer(0, "wrong"), answer(1, "no_answer")]),
+        Question("gpqa", "question 2", "Why? " * 100, "C", [answer(10, "wrong", kind="disagree")]),
+    ]
+    path = tmp_path / "samples.html"
+    path.write_text(render_samples(Page("t", "s", (Badge("b", "bad"),), (), (), ()), questions))
+    return path
+
+
+def test_the_page_is_complete_without_javascript(page: Path):
+    html = re.sub(r"<script.*?</script>", "", page.read_text(), flags=re.DOTALL)
+    assert html.count('<details class="answer"') == 3
+    assert html.count('<article class="card"') == 2
+    assert '<mark class="strict" title="read by the strict rules"><b>&lt;b&gt;C&lt;/b&gt;</b></mark>' in html
+    assert '<form class="filters" hidden>' in html
+
+
+SHOWN = "return [...document.querySelectorAll('.answer')].filter((a) => a.offsetParent).map((a) => a.id)"
+CHOOSE = """
+const [name, label] = arguments, select = document.querySelector(`select[name=${name}]`);
+select.value = [...select.options].find((option) => option.text === label).value;
+select.dispatchEvent(new Event("input", { bubbles: true }));
+"""
+
+
+@pytest.mark.engine
+@pytest.mark.skipif(DRIVER is None, reason="no chromedriver (Debian: chromium-driver)")
+def test_filters_hide_what_they_leave_out(page: Path):
+    with browser() as window:
+        window.open(page)
+        assert window.run(SHOWN) == ["s0", "s1", "s10"]
+        window.run(CHOOSE, "reason", "no_answer")
+        assert window.run(SHOWN) == ["s1"]
+        assert window.run("return document.getElementById('shown').textContent") == "1"
+        window.run(CHOOSE, "reason", "all")
+        window.run(CHOOSE, "kind", "disagree")
+        assert window.run(SHOWN) == ["s10"]
+        window.run(CHOOSE, "dataset", "aime25")
+        assert window.run(SHOWN) == []
+        window.run("document.querySelector('.filters button').click()")
+        window.click("#s1 summary")
+        assert window.run("return document.querySelector('#s1 mark').offsetHeight") > 0

@@ -1,0 +1,74 @@
+"""When a run can no longer become VALID, and the words for it."""
+
+import pytest
+
+from harness.analysis.early_stopping import most_over_limit
+from harness.files import JOURNAL_DIR
+from harness.progress.lost_run import LostWatch, ValidityRules
+from harness.progress.progress_line import ProgressSnapshot
+from tests import records
+
+LIMITS = {"TTFT": 600_000_000, "TPOT": 45_000_000}
+QUERIES = 900
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / JOURNAL_DIR).mkdir()
+    return tmp_path
+
+
+def snapshot(elapsed_s=10.0, issued=QUERIES, failed=0, first_tokens=QUERIES, **fields):
+    return ProgressSnapshot(elapsed_s, issued, 0, failed, first_tokens=first_tokens, **fields)
+
+
+def rules(queries=QUERIES):
+    return ValidityRules(LIMITS, most_over_limit(queries), queries)
+
+
+def write(folder, rows):
+    with (folder / JOURNAL_DIR / "queries-0.bin").open("ab") as file:
+        file.write(rows.tobytes())
+
+
+def test_it_is_lost_with_one_query_more_than_early_stopping_allows(folder):
+    rows = records.rows()
+    ttft_ns = rows["first_token_ns"] - rows["issued_ns"]
+    late, good = rows[ttft_ns > LIMITS["TTFT"]], rows[ttft_ns <= LIMITS["TTFT"]]
+    watch, most = LostWatch(folder, rules()), most_over_limit(QUERIES)
+    write(folder, good)
+    write(folder, late[:most])
+    assert watch.look(snapshot()) == ""
+    write(folder, late[most : most + 1])
+    assert watch.look(snapshot()) == f"{most + 1} queries over the TTFT limit, at most {most} may be"
+    write(folder, late[most + 1 :])
+    assert watch.look(snapshot()).startswith(f"{len(late)} queries over the TTFT limit")
+
+
+def test_queries_that_wait_for_their_first_token_count(folder):
+    watch = LostWatch(folder, rules())
+    assert watch.look(snapshot(1.0, issued=30, first_tokens=0)) == ""
+    assert watch.look(snapshot(3.0, issued=60, first_tokens=0)).startswith("30 queries over the TTFT limit")
+
+
+def test_too_few_queries_are_lost_from_the_beginning(folder):
+    reason = LostWatch(folder, rules(85)).look(snapshot(1.0, issued=1, first_tokens=0))
+    assert "85" in reason and "459" in reason
+
+
+@pytest.mark.parametrize(
+    ("failures", "words"),
+    [
+        ({"truncated": 3}, "3 queries failed (truncated)"),
+        ({"truncated": 1}, "1 query failed (truncated)"),
+        ({"truncated": 1, "timeout": 2}, "3 queries failed (timeout 2, truncated 1)"),
+    ],
+)
+def test_a_failed_query_loses_the_run(folder, failures, words):
+    watch = LostWatch(folder, ValidityRules())
+    assert watch.look(snapshot()) == ""
+    assert watch.look(snapshot(failed=sum(failures.values()), failures=failures)) == words
+
+
+def test_a_fault_of_the_run_is_the_first_reason(folder):
+    assert LostWatch(folder, ValidityRules()).look(snapshot(failed=1), ["worker 1 died"]) == "worker 1 died"

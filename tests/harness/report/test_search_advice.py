@@ -1,0 +1,72 @@
+"""The search's command after a run that missed a limit: one that find_peak.py takes."""
+
+import shlex
+
+import pytest
+from msgspec.structs import replace
+
+from harness.config.scenario import Scenario
+from harness.peak.peak_options import parse_options
+from harness.report.next_step import next_step
+from harness.report.search_advice import advice_in_mid_run, search_command
+from tests.records import ENDED, with_plan
+
+COMMON = [
+    "--scenario",
+    "server",
+    "--input-file",
+    "p.parquet",
+    "--server-url",
+    "http://a:1",
+    "--timeout",
+    "90",
+]
+OF_A_RUN = ["--max-samples=64", "--dcgm-url", "http://a:9400", "--no-report", "--stop-when-lost"]
+
+
+def options_of(command):
+    words = shlex.split(command)
+    return parse_options(words[words.index("search") :])
+
+
+def test_the_command_is_one_that_the_search_takes():
+    found = options_of(search_command(["run_mlperf.py", *COMMON, *OF_A_RUN], 17.0))
+    assert (found.start_qps, found.scenario, found.timeout) == (17.0, Scenario.SERVER, 90)
+    assert found.server_url == ("http://a:1",) and str(found.input_file) == "p.parquet"
+
+
+COMMAND = replace(ENDED.provenance, command=("run_mlperf.py", *COMMON))
+
+
+def missed(**changes):
+    """The recorded run, which missed its limits with every query answered."""
+    verdict = replace(ENDED.verdict, complete=True)
+    return replace(ENDED, provenance=COMMAND, verdict=verdict, **changes)
+
+
+def test_a_missed_limit_ends_with_the_search_from_the_guessed_rate():
+    line = next_step(missed())
+    (reason,) = [text for text in ENDED.verdict.reasons if "a guess for the next try" in text]
+    assert options_of(line.partition("with: ")[2]).start_qps == float(reason.rpartition("= ")[2])
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        replace(missed(), verdict=replace(ENDED.verdict, result="VALID", reasons=())),
+        replace(missed(), statistics=replace(ENDED.statistics, completed=ENDED.statistics.queries - 1)),
+        with_plan(missed(), scenario=Scenario.OFFLINE),
+    ],
+)
+def test_where_another_rate_is_no_remedy(record):
+    assert "find_peak" not in next_step(record)
+
+
+@pytest.mark.parametrize(("issued", "ended", "rate"), [(100, 90, 8.1), (100, 10, None)])
+def test_the_rate_of_a_run_that_is_lost(issued, ended, rate):
+    """Of few answers nothing follows for the servers' rate: half of the target is tried."""
+    target = ENDED.settled.loadgen_settings["server_target_qps"]
+    words = advice_in_mid_run(missed(), issued, ended, 10.0)
+    expected = min(rate or target, target) if rate else float(f"{0.45 * target:.2g}")
+    assert options_of(words.partition("with: ")[2]).start_qps == pytest.approx(expected, rel=0.02)
+    assert advice_in_mid_run(missed(), 100, 0, 10.0) == ""

@@ -1,0 +1,140 @@
+"""Runs that lose something while they last: what they say at once, how they end, what their record keeps."""
+
+import json
+import threading
+
+import pytest
+
+from harness.files import PROGRESS
+from tests.kit import wait_until
+from tests.runs import run_mlperf, small_dataset
+from tests.stub import Fault, StubServer
+
+TOKENS = 5
+
+
+def where(tmp_path, *stubs, rows=12):
+    dataset, _ = small_dataset(tmp_path, rows=rows)
+    urls = [word for stub in stubs for word in ("--server-url", stub.url)]
+    return (*urls, "--input-file", dataset, "--max-new-tokens", TOKENS)
+
+
+def one_is_cut(request):
+    """The ninth query; before it comes the trial."""
+    return Fault.CUT_CHUNKED if request.index == 9 else None
+
+
+def lines(run):
+    return [json.loads(line) for line in (run.log_dir / PROGRESS).read_text().splitlines()]
+
+
+def kinds(run):
+    return [event["kind"] for event in run.record["events"]]
+
+
+@pytest.mark.parametrize("stops", [True, False])
+def test_a_run_over_its_latency_limit(tmp_path, stops):
+    """None of 600 queries keeps the limit of 3 s, and 662 are needed before one may be over it."""
+    flag = ("--stop-when-lost",) if stops else ()
+    with StubServer(first_delay_s=3.2) as stub:
+        run = run_mlperf(
+            tmp_path, *where(tmp_path, stub), *flag, scenario="server", qps=100, duration_ms=6000
+        )
+    assert run.code == 4
+    record, (event,) = run.record, run.record["events"]
+    assert event["kind"] == "lost" and event["text"].endswith("over the TTFT limit, none may be")
+    assert event["at_s"] < 5
+    assert lines(run)[-1]["lost"]
+    assert ("lost: " in record["verdict"]["reasons"][0]) is stops
+    assert ("(ended by --stop-when-lost at 0:0" in record["verdict"]["reasons"][0]) is stops
+    assert (record["statistics"]["queries"] < 600) is stops
+    assert "find_peak.py search" in run.stdout and "--start-qps" in run.stdout
+    assert any(line.startswith("[") and "] lost: " in line for line in run.stdout.splitlines())
+    assert "find_peak.py search" in run.stderr.partition("lost: ")[2]
+
+
+@pytest.mark.parametrize("stops", [True, False])
+def test_a_failed_query_of_a_performance_run(tmp_path, stops):
+    flag = ("--stop-when-lost",) if stops else ()
+    with StubServer(event_delay_s=0.05, faults=one_is_cut) as stub:
+        flags = (*where(tmp_path, stub, rows=64), "--max-concurrency", 2, *flag)
+        run = run_mlperf(tmp_path, *flags)
+    assert run.code == 4
+    assert kinds(run) == ["lost"]
+    assert ("lost: 1 query failed (truncated)" in run.record["verdict"]["reasons"][0]) is stops
+    assert (run.record["statistics"]["completed"] < 63) is stops
+    assert "find_peak.py" not in run.stdout  # another rate would not help
+
+
+def test_a_failed_query_of_an_accuracy_run_loses_nothing(tmp_path):
+    """It can be resumed."""
+    with StubServer(faults=one_is_cut) as stub:
+        run = run_mlperf(tmp_path, "--accuracy", *where(tmp_path, stub), "--stop-when-lost")
+    assert run.record["statistics"]["queries"] == 12
+    assert kinds(run) == []
+    assert "Resume it with" in run.stdout
+
+
+def test_a_replica_that_died_is_the_first_reason(tmp_path):
+    with StubServer() as one, StubServer(event_delay_s=0.2) as other:
+        finished = []
+        flags = (*where(tmp_path, one, other, rows=64), "--max-concurrency", 8)
+        thread = threading.Thread(target=lambda: finished.append(run_mlperf(tmp_path, *flags)))
+        thread.start()
+        wait_until(lambda: len(other.requests) > 3)
+        other.stop()
+        thread.join()
+        (run,) = finished
+        assert run.code == 4
+        first, second, *_ = run.record["verdict"]["reasons"]
+        assert first.startswith(f"replica {other.url} died at 0:0")
+        assert first.endswith("(connection refused)")
+        assert "failed" in second
+        (out,) = [event for event in run.record["events"] if event["kind"] == "server_out"]
+        assert (out["server"], out["at_s"] >= 0) == (other.url, True)
+        assert not [text for text in run.record["warnings"] if "out of use" in text]
+        result = run.stdout.partition("Result:")[2].splitlines()
+        assert "died at" in result[1]
+
+
+def page(standing):
+    """SGLang's page of two ranks: the second shows no sign of life once ``standing`` is set."""
+    count = [0, 0]
+
+    def serve():
+        count[0] += 1
+        count[1] += not standing.is_set()
+        return "".join(
+            f'sglang:num_running_reqs{{dp_rank="{rank}"}} {rank * 3}\n'
+            f'sglang:scheduler_idle_seconds_total{{dp_rank="{rank}"}} {count[rank]}\n'
+            for rank in range(2)
+        ).encode()
+
+    return serve
+
+
+def test_a_dead_rank_is_named_and_ends_the_run(tmp_path):
+    """Its requests never end; the other rank has none and lives. What was answered is resumed."""
+    standing = threading.Event()
+
+    def answers(request):
+        if request.index < 9:
+            return True
+        standing.set()
+        return False
+
+    with StubServer(metrics=page(standing), gate=answers) as stub:
+        flags = (*where(tmp_path, stub), "--max-concurrency", 2, "--progress-timeout", 50)
+        run = run_mlperf(tmp_path, "--accuracy", *flags)
+        assert run.code == 4
+        name = f"dp_rank 1 of {stub.url} stands since 0:"
+        assert run.record["verdict"]["reasons"][0].startswith(f"ended early: {name}")
+        assert f"warning: {name}" in run.stderr.lower() or name in run.stderr
+        alarm = next(line for line in lines(run) if line["standing"])
+        assert alarm["elapsed_s"] < 60 and name in alarm["standing"]
+        assert alarm["remaining_s"] is None
+        assert kinds(run) == ["rank_stands"]
+        assert "no estimate: nothing has arrived for" in run.stdout
+    assert run.record["statistics"]["completed"] == 8
+    assert "Resume it with" in run.stdout
+    assert [rank["rank"] for rank in run.record["server_load"]["ranks"]] == [0, 1]

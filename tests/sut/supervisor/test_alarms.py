@@ -1,0 +1,105 @@
+"""When a lost run or a standing rank ends a run, and what is left of it as an event."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from harness.analysis.rank_watch import StandingRank
+from harness.errors import RunError
+from harness.files import JOURNAL_DIR
+from harness.progress.lost_run import LostRunError, LostWatch, ValidityRules
+from harness.progress.progress_line import ProgressSnapshot
+from harness.record.run_events import EventLog
+from sut.supervisor.alarms import Alarms, LossRule
+from tests.sut.supervisor.test_monitor import policy
+
+URLS = ("http://a:1", "http://b:1")
+
+
+class Ranks:
+    """A watch with these standing ranks."""
+
+    def __init__(self, *standing, at_work=False):
+        self.found, self.works = standing, at_work
+
+    def standing(self, now_s, servers):
+        return tuple(rank for rank in self.found if rank.server in servers)
+
+    def at_work(self, now_s, servers):
+        return self.works
+
+    def lives(self, rank):
+        return True
+
+
+def rank(number=1, others_live=True):
+    return StandingRank(URLS[0], number, 0.0, 3, others_live)
+
+
+def session(loads=(3, 0)):
+    return SimpleNamespace(events=EventLog(), in_flight=lambda: np.array(loads), errors=lambda: ())
+
+
+def snapshot(silent_s=0.0, failed=0):
+    failures = {"truncated": failed} if failed else {}
+    return ProgressSnapshot(200.0, 96, 52, failed, silent_s=silent_s, failures=failures)
+
+
+def ends(alarms, moment):
+    alarms.end_run(alarms.look(moment))
+
+
+@pytest.mark.parametrize(
+    ("ranks", "limit_s"),
+    [((rank(),), 120), ((rank(others_live=False),), 300), ((rank(), rank(0, False)), 300)],
+)
+def test_a_standing_rank_ends_a_silent_run(ranks, limit_s):
+    alarms = Alarms(session(), URLS, Ranks(*ranks), policy(progress_s=600.0))
+    ends(alarms, snapshot(limit_s - 1))
+    with pytest.raises(RunError, match=rf"ended early: dp_rank 1 of http://a:1 stands since .* {limit_s} s"):
+        ends(alarms, snapshot(limit_s))
+
+
+def test_the_progress_timeout_is_the_longest_silence():
+    with pytest.raises(RunError, match="dp_rank 1"):
+        ends(Alarms(session(), URLS, Ranks(rank()), policy(progress_s=40.0)), snapshot(40.0))
+
+
+@pytest.mark.parametrize(
+    ("ranks", "loads", "changes"),
+    [
+        (Ranks(rank(), at_work=True), (3, 0), {}),  # others still compute
+        (Ranks(rank()), (0, 3), {}),  # no request is there
+        (Ranks(), (3, 0), {}),
+        (Ranks(rank()), (3, 0), {"give_up": False}),
+    ],
+)
+def test_what_does_not_end_a_run(ranks, loads, changes):
+    ends(Alarms(session(loads), URLS, ranks, policy(progress_s=600.0, **changes)), snapshot(500.0))
+
+
+def test_each_alarm_is_an_event_once():
+    one, ranks = session(), Ranks(rank())
+    alarms = Alarms(one, URLS, ranks, policy())
+    for _ in range(3):
+        assert "dp_rank 1 of http://a:1 stands" in alarms.look(snapshot()).standing
+    ranks.found = ()
+    assert alarms.look(snapshot()).standing == ""
+    assert [event.kind for event in one.events.events] == ["rank_stands", "rank_works"]
+
+
+@pytest.mark.parametrize("stops", [True, False])
+def test_a_lost_run_ends_where_asked(stops, tmp_path):
+    (tmp_path / JOURNAL_DIR).mkdir()
+    one, rule = session(), LossRule(LostWatch(tmp_path, ValidityRules()), stops)
+    alarms = Alarms(one, URLS, Ranks(), policy(), rule)
+    ends(alarms, snapshot())
+    found = alarms.look(snapshot(failed=3))
+    assert found.lost == "3 queries failed (truncated)"
+    assert [(event.kind, event.text) for event in one.events.events] == [("lost", found.lost)]
+    if stops:
+        with pytest.raises(LostRunError, match=r"3 queries failed \(truncated\).*--stop-when-lost at 3:20"):
+            alarms.end_run(found)
+    else:
+        alarms.end_run(found)
