@@ -21,11 +21,12 @@ usage: datasets/download.sh [options]
 Fetch official datasets and models and check them. The same command continues an interrupted download.
 
   --what WHAT         perf (default), acc, compliance, calibration, livecodebench, edge, model (from Hugging Face),
-                      model-mlc (the same from MLCommons), eagle, or all (all but model-mlc and eagle)
-  --benchmark NAME    gpt-oss-120b (default), deepseek-r1, llama3.1-8b, llama3.1-8b-edge, or samples (the files of
-                      this repository)
+                      model-mlc (the same from MLCommons), eagle, wordnet, or all (all but model-mlc and eagle)
+  --benchmark NAME    gpt-oss-120b (default), deepseek-r1, llama3.1-8b, llama3.1-8b-edge, gpt-oss-20b (model and
+                      wordnet, for run_batch.py), or samples (the files of this repository)
   --to DIR            folder for the files (default: data beside datasets)
-  --via HOW           how to fetch MLCommons' files: r2 (its downloader, needs curl and wget), mlcr, or auto (default)
+  --via HOW           how to fetch MLCommons' files: r2 (its downloader, needs curl and wget), mlcr, hf (llama3.1-8b's
+                      files: built from CNN-DailyMail on Hugging Face), or auto (default: r2 or mlcr)
   --verify            check the files that exist, fetch nothing
   --dry-run           print the commands, run nothing
   --help              this text
@@ -40,6 +41,14 @@ fail() { # exit code, message
 }
 
 have() { command -v "$1" >/dev/null 2>&1; }
+
+own() { # tool: that of PATH, or else the one that setup.sh installed
+    if ! have "$1" && [[ -x ${here%/*}/.venv/bin/$1 ]]; then
+        printf '%s\n' "${here%/*}/.venv/bin/$1"
+    else
+        printf '%s\n' "$1"
+    fi
+}
 
 need() { # tool, remedy
     [[ $dry_run == yes ]] || have "$1" || fail 3 "$1 is missing; $2"
@@ -73,7 +82,7 @@ parse_arguments() {
         *) fail 2 "unknown argument $1; see --help" ;;
         esac
     done
-    [[ $via == auto || $via == r2 || $via == mlcr ]] || fail 2 "--via $via, expected r2, mlcr or auto"
+    [[ $via == auto || $via == r2 || $via == mlcr || $via == hf ]] || fail 2 "--via $via, expected r2, mlcr, hf or auto"
     if [[ $benchmark == samples ]]; then
         what=samples
         to=${to:-$here}
@@ -177,26 +186,68 @@ fetch_with_mlcr() { # name of the set, folder, mlcr tags...
 }
 
 fetch_with_hf() { # kind, repository@revision, folder, files (none: all)
-    local kind=$1 repository=${2%@*} revision=${2##*@} folder=$3 tool=hf status=0
-    local hint=' (check the network; a gated model needs "hf auth login")'
+    local kind=$1 repository=${2%@*} revision=${2##*@} folder=$3 tool status=0 hint
     shift 3
-    if ! have hf && have huggingface-cli; then tool=huggingface-cli; fi
-    need "$tool" "pip install huggingface_hub"
+    tool=$(own hf)
+    if ! have "$tool" && have huggingface-cli; then tool=huggingface-cli; fi
+    hint=" (check the network; a gated model needs \"$tool auth login\")"
+    need "$tool" "run ./setup.sh, which installs it, or pip install huggingface_hub"
     run "$tool" download "$repository" "$@" --repo-type "$kind" --revision "$revision" --local-dir "$to/$folder" ||
         status=$?
     ((status == 0)) ||
-        fail 3 "$tool download $repository failed with exit code $status; run the same command again, it continues$hint"
+        fail 3 "hf download $repository failed with exit code $status; run the same command again, it continues$hint"
+}
+
+# MLCommons' file is what its own script made of the validation split, with the model's tokenizer.
+build_from_hf() { # path of the file
+    local python count=() tokenizer model status=0 split=3.0.0/validation-00000-of-00001.parquet
+    case $1 in
+    cnn_eval.json) ;;
+    sample_cnn_eval_5000.json) count=(--total-count 5000) ;;
+    *) fail 2 "--via hf: $1 cannot be built from files of Hugging Face; use --via r2 or mlcr" ;;
+    esac
+    model=$(awk -F '\t' -v b="$benchmark" '$1 == b && $2 == "model" { print $3, $4 }' "$manifest")
+    tokenizer=${model#* }
+    model=${model%% *}
+    fetch_with_hf dataset abisee/cnn_dailymail@main cnn_dailymail "$split"
+    if [[ ! -f $to/${tokenizer}tokenizer.json ]]; then
+        fetch_with_hf model "${model#hf-model:}" "${tokenizer%/}" tokenizer.json
+    fi
+    python=${here%/*}/.venv/bin/python
+    need "$python" "run ./setup.sh"
+    run "$python" "${here%/*}/scripts/build_cnndm.py" --input-file "$to/cnn_dailymail/$split" \
+        --tokenizer "$to/${tokenizer}tokenizer.json" "${count[@]}" --output-file "$to/$1" || status=$?
+    ((status == 0)) || fail "$status" "$1 was not built"
+}
+
+fetch_with_curl() { # address, path
+    local status=0
+    need curl "install it"
+    [[ $dry_run == yes || $2 != */* ]] || mkdir -p -- "$to/${2%/*}"
+    run curl --fail --silent --location --retry 3 --connect-timeout 20 --output "$to/$2.partial" "$1" ||
+        status=$?
+    ((status == 0)) || fail 3 "cannot fetch $1 (curl exit code $status); connect to a network, or copy the file to $to/$2"
+    run mv -- "$to/$2.partial" "$to/$2"
 }
 
 fetch() { # source: all rows of --benchmark and --what with this source
-    local source=$1 files=() tags=() path tag folder within=$to
-    while IFS=$'\t' read -r _ _ _ path _ tag; do
+    local source=$1 files=() tags=() path='' row tag folder within=$to
+    while IFS=$'\t' read -r _ _ _ row _ tag; do
+        path=$row
         folder=${path%/*}
         [[ " ${tags[*]} " == *" $tag "* ]] || tags+=("$tag")
         if [[ $path == */ ]]; then within=$to/$folder; else files+=("${path##*/}"); fi
     done < <(rows | awk -F '\t' -v s="$source" '$3 == s')
+    if [[ $via == mlcr && $source != mlc:* && $what != all ]]; then # all: each from its own place
+        [[ ${tags[*]} != - ]] || fail 2 "--via mlcr: MLCommons does not offer $path; leave out --via"
+        source=mlc:${path%/}
+    elif [[ $via == hf && $source == mlc:* ]]; then
+        source=built
+    fi
     case $source in
+    built) build_from_hf "$path" ;;
     mlc:*) fetch_with_mlc "${source#mlc:}" "$within" "${tags[@]}" ;;
+    url:*) fetch_with_curl "${source#url:}" "$path" ;;
     hf-dataset:*) fetch_with_hf dataset "${source#hf-dataset:}" "$folder" "${files[@]}" ;;
     hf-model:*) fetch_with_hf model "${source#hf-model:}" "$folder" ;;
     *) fail 2 "$benchmark $what cannot be downloaded; its files come with the repository" ;;

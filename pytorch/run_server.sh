@@ -13,6 +13,8 @@ usage: pytorch/run_server.sh [OPTION]... [SERVE_FLAG]...
   --model_path PATH    model folder or Hugging Face name (default: the benchmark's)
   --tp N               processes, one to a GPU, that share the model; needs a model for which transformers has a
                        tensor-parallel plan (default: deepseek-r1 8, others 1)
+  --background FILE    start the server, its output in FILE, and return when it is ready; when it ends before, its last
+                       lines are printed and the exit code is 3
   --dry-run            print the command instead of running it
   --help               this text
 
@@ -23,12 +25,13 @@ EOF
 }
 
 parse_options() {
-    benchmark=gpt-oss-120b model_path='' tp='' dry_run=''
+    benchmark=gpt-oss-120b model_path='' tp='' dry_run='' background=''
     passed=()
     while (($#)); do
         case ${1%%=*} in
             -h | --help) usage && exit 0 ;;
             --dry-run) dry_run=1 && shift ;;
+            --background) take "$@" && background=$value && shift "$taken" ;;
             --benchmark) take "$@" && benchmark=$value && shift "$taken" ;;
             --model_path | --model-path | --model) take "$@" && model_path=$value && shift "$taken" ;;
             --tp | -tp | --tensor-parallel-size | --tp-size) take_count "$@" && tp=$value && shift "$taken" ;;

@@ -98,11 +98,42 @@ program_of() {
     fi
 }
 
-# run_or_print COMMAND...: replace this shell by the command, or with --dry-run print it, quoted for a shell.
+# run_or_print COMMAND...: replace this shell by the command, or with --dry-run print it, quoted for a shell, or with
+# --background start it and wait until it is ready.
 run_or_print() {
     if [[ -n $dry_run ]]; then
         printf '%q ' "$@" | sed 's/ $/\n/'
+    elif [[ -n ${background:-} ]]; then
+        start_in_background "$(passed_value --port 30000)" "$@"
     else
         exec "$@"
     fi
+}
+
+# start_in_background PORT COMMAND...: return when the server answers; when its process ends first, print the end of its
+# output and fail. It outlives this script and its terminal; Ctrl-C while it is waited for stops it.
+start_in_background() {
+    local url=http://localhost:$1 pid waited=0
+    shift
+    command -v curl >/dev/null || fail "--background needs curl to ask whether the server is ready; install it"
+    ! is_ready "$url" || fail "a server answers at $url already; stop it, or take another --port"
+    : >"$background" || fail "cannot write to $background"
+    nohup "$@" >"$background" 2>&1 </dev/null &
+    pid=$!
+    trap 'kill "$pid" 2>/dev/null; exit 130' INT TERM
+    while ! is_ready "$url"; do
+        if ! kill -0 "$pid" 2>/dev/null; then
+            tail -n 20 -- "$background" >&2
+            printf '%s: the server ended before it was ready; above is the end of %s\n' "${0##*/}" "$background" >&2
+            exit 3
+        fi
+        sleep 2
+        waited=$((waited + 1))
+        ((waited % 30)) || printf 'still starting: %s\n' "$(tail -n 1 -- "$background" | tr -d '\r' | cut -c 1-150)"
+    done
+    printf 'ready: %s (its output: %s; to stop it: kill %s)\n' "$url" "$background" "$pid"
+}
+
+is_ready() {
+    curl -sf --noproxy '*' --max-time 5 -o /dev/null "$1/health"
 }

@@ -21,6 +21,8 @@ usage: sglang/run_server.sh [OPTION]... [SGLANG_FLAG]...
                                deepseek-r1: EAGLE with the model's own head
   --eagle_path PATH            EAGLE3 with another draft model
   --enable_prefix_caching      keep SGLang's KV cache across queries, which the closed division does not allow
+  --background FILE            start the server, its output in FILE, and return when it is ready; when it ends before, its
+                               last lines are printed and the exit code is 3
   --dry-run                    print the command instead of running it
   --help                       this text
 
@@ -33,12 +35,13 @@ EOF
 }
 
 parse_options() {
-    benchmark=gpt-oss-120b model_path='' eagle_path='' speculate='' dp='' stream_interval=500 prefix_caching='' dry_run=''
+    benchmark=gpt-oss-120b model_path='' eagle_path='' speculate='' dp='' stream_interval=500 prefix_caching='' dry_run='' background=''
     passed=()
     while (($#)); do
         case ${1%%=*} in
             -h | --help) usage && exit 0 ;;
             --dry-run) dry_run=1 && shift ;;
+            --background) take "$@" && background=$value && shift "$taken" ;;
             --benchmark) take "$@" && benchmark=$value && shift "$taken" ;;
             --enable_speculative_decode) speculate=1 && shift ;;
             --enable_prefix_caching | --enable-prefix-caching) prefix_caching=1 && shift ;;

@@ -16,6 +16,8 @@ usage: vllm/run_server.sh [OPTION]... [VLLM_FLAG]...
   --max_model_len N    longest prompt plus answer in tokens (default: gpt-oss-120b 40960, deepseek-r1 32768,
                        llama3.1-8b 4096)
   --dtype TYPE         of the weights and activations (default: llama3.1-8b bfloat16, others auto)
+  --background FILE    start the server, its output in FILE, and return when it is ready; when it ends before, its last
+                       lines are printed and the exit code is 3
   --dry-run            print the command instead of running it
   --help               this text
 
@@ -27,12 +29,13 @@ EOF
 }
 
 parse_options() {
-    benchmark=gpt-oss-120b model_path='' tp='' dp=1 max_model_len='' dtype='' dry_run=''
+    benchmark=gpt-oss-120b model_path='' tp='' dp=1 max_model_len='' dtype='' dry_run='' background=''
     passed=()
     while (($#)); do
         case ${1%%=*} in
             -h | --help) usage && exit 0 ;;
             --dry-run) dry_run=1 && shift ;;
+            --background) take "$@" && background=$value && shift "$taken" ;;
             --benchmark) take "$@" && benchmark=$value && shift "$taken" ;;
             --model_path | --model-path | --model) take "$@" && model_path=$value && shift "$taken" ;;
             --tp | -tp | --tensor-parallel-size) take_count "$@" && tp=$value && shift "$taken" ;;

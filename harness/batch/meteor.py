@@ -12,6 +12,7 @@ from zipfile import BadZipFile
 
 from harness.cli.processes import computing
 from harness.errors import ConfigError, RunError
+from harness.files import ROOT
 from harness.lean_nltk import load_nltk
 
 if TYPE_CHECKING:
@@ -43,7 +44,10 @@ def find_wordnet(path: Path | None) -> Path:
         raise ConfigError(
             f"--wordnet {path}: no {_WORDS} there, expected nltk's WordNet or the folder of its data"
         )
-    raise ConfigError("no WordNet in nltk's search path; name its folder with --wordnet")
+    raise ConfigError(
+        "no WordNet in nltk's search path; run datasets/download.sh --benchmark gpt-oss-20b --what wordnet, "
+        "or name its folder with --wordnet"
+    )
 
 
 def meteor_scores(
@@ -80,7 +84,7 @@ def _nltk_folders() -> list[Path]:
     load_nltk()
     import nltk.data
 
-    return [Path(folder) for folder in nltk.data.path]
+    return [*map(Path, nltk.data.path), ROOT / "data"]  # where datasets/download.sh puts it
 
 
 def _open(wordnet: Path) -> "WordNetCorpusReader":

@@ -3,6 +3,7 @@
 import re
 import shlex
 import subprocess
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -144,7 +145,7 @@ def commands(page):
         line = re.sub(r'"\$\(.*\)"', "http://node1:30000", line)
         line = line.replace("$s", "offline").replace("$S", "http://node1:30000").replace("$D", "data")
         words = shlex.split(line, comments=True)
-        yield program, words[: words.index(">")] if ">" in words else words
+        yield program, list(takewhile(lambda word: word not in (">", "||"), words))
 
 
 COMMANDS = [(page, *command) for page in PAGES for command in commands(page)]

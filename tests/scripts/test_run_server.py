@@ -1,10 +1,15 @@
 """The scripts that start servers: what they make of their options."""
 
+import os
+import re
 import shlex
+import signal
+import socket
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -163,6 +168,73 @@ def test_run_server_starts_python_without_the_repository_on_its_path(tmp_path):
     assert '"--a", "b c"]]' in result.stdout
     assert f'"{ROOT}"' not in result.stdout
     assert '""' not in result.stdout
+
+
+# --background
+
+# A package in SGLang's place: what it prints, and whether it answers /health before it ends.
+SERVER = """
+import http.server, os, sys
+
+class Health(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200 if self.path == "/health" else 404)
+        self.end_headers()
+
+print("loading")
+print(*sys.argv[1:])
+if "--die" in sys.argv:
+    sys.exit("CUDA out of memory")
+port = int(sys.argv[sys.argv.index("--port") + 1])
+http.server.HTTPServer(("127.0.0.1", port), Health).serve_forever()
+"""
+
+
+@pytest.fixture
+def background(tmp_path):
+    """Starts that server in the background; what it started is ended."""
+    package = tmp_path / "site/sglang"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    (package / "launch_server.py").write_text(SERVER)
+    started = []
+
+    def start(*words):
+        environment = {
+            "PYTHON": sys.executable,
+            "PYTHONPATH": str(tmp_path / "site"),
+            "PYTHONUNBUFFERED": "1",
+        }
+        done = run(RUN_SERVER, *words, "--background", str(tmp_path / "server.log"), **environment)
+        started.extend(re.findall(r"kill (\d+)", done.stdout))
+        return done
+
+    yield start
+    for pid in started:
+        os.kill(int(pid), signal.SIGKILL)
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return str(listening.getsockname()[1])
+
+
+def test_a_server_in_the_background_is_ready_when_the_script_returns(background, tmp_path):
+    port = free_port()
+    done = background("--port", port)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"ready: http://localhost:{port} " in done.stdout
+    assert "--port" in (tmp_path / "server.log").read_text()
+    with urlopen(f"http://127.0.0.1:{port}/health", timeout=30) as answer:
+        assert answer.status == 200
+    again = background("--port", port)
+    assert again.returncode == 2 and "answers" in again.stderr  # it would be taken for the new one
+
+
+def test_a_server_that_died_ends_the_wait_with_its_last_lines(background):
+    done = background("--port", free_port(), "--die")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "CUDA out of memory\nrun_server.sh: the server ended before it was ready" in done.stderr
 
 
 # vllm/run_server.sh

@@ -87,7 +87,7 @@ class Maker:
 
     def _records(self) -> Iterator[RunRecord]:
         """Runs of the benchmark; for a submission those by the rules, since a trial has other servers."""
-        scenarios = (records_in(self.found.folder / scenario) for scenario in Scenario)
-        every = (record for records in scenarios for record in records)
+        folders = dict.fromkeys(run.path for run in self.found.runs)
+        every = (record for folder in folders for record in records_in(folder))
         ours = (one for one in every if one.plan.client.benchmark.name == self.found.benchmark.name)
         return (one for one in ours if self.rehearsal or not one.deviations)

@@ -55,7 +55,7 @@ class BenchmarkRuns:
 
     benchmark: Benchmark
     folder: Path
-    """holds the scenarios"""
+    """holds further scenarios"""
     runs: tuple[ScenarioRuns, ...]
     left_out: tuple[Scenario, ...]
     """scenarios with runs that the division does not have, or that were not asked for"""
@@ -63,10 +63,14 @@ class BenchmarkRuns:
     """scenarios of which the division needs one, where there is none"""
 
 
-def folder_of(results: Path, benchmark: str) -> Path:
-    """The folder of a benchmark's scenarios: below ``results``, or ``results`` itself."""
+def _places(results: Path, benchmark: str) -> dict[Scenario, Path]:
+    """The folder of each scenario of a benchmark: below one of its name, or else in ``results`` itself."""
     own = results / benchmark
-    return own if any(scenarios_in(own)) or not any(scenarios_in(results)) else results
+    found = {scenario: own / scenario for scenario in scenarios_in(own)}
+    for scenario in scenarios_in(results):
+        if scenario not in found and _is_of(results / scenario, benchmark, unnamed=not found):
+            found[scenario] = results / scenario
+    return dict(sorted(found.items(), key=lambda item: list(Scenario).index(item[0])))
 
 
 def scenarios_in(folder: Path) -> tuple[Scenario, ...]:
@@ -98,8 +102,9 @@ def find_runs(request: BuildRequest, benchmark: Benchmark, rule: Suite) -> Bench
             f"--scenario {refused[0]}: {benchmark.name} is submitted with {', '.join(rule.allowed)} in the "
             "closed division; remove the flag, or pass --division open"
         )
-    folder = folder_of(request.results, benchmark.name)
-    there = tuple(one for one in scenarios_in(folder) if _is_of(folder / one, benchmark.name))
+    there = _places(request.results, benchmark.name)
+    own = request.results / benchmark.name
+    folder = own if own.is_dir() or not any(scenarios_in(request.results)) else request.results
     wanted = list(request.only)
     none_of: tuple[Scenario, ...] = ()
     if not wanted:
@@ -108,7 +113,7 @@ def find_runs(request: BuildRequest, benchmark: Benchmark, rule: Suite) -> Bench
         wanted += [one for one in rule.required if one not in wanted]
         none_of = () if set(wanted).intersection(rule.one_of) else rule.one_of
     tests = needed_tests(benchmark) if request.is_closed else ()
-    runs = tuple(ScenarioRuns(scenario, folder / scenario, tests) for scenario in wanted)
+    runs = tuple(ScenarioRuns(one, there.get(one, folder / one), tests) for one in wanted)
     left = tuple(sorted(set(there).difference(wanted)))
     return BenchmarkRuns(benchmark, folder, runs, left, none_of)
 
@@ -128,10 +133,10 @@ def _benchmarks_of(scenario: Path) -> set[str]:
     return {record.plan.client.benchmark.name for record in records_in(scenario)}
 
 
-def _is_of(scenario: Path, benchmark: str) -> bool:
-    """Whether any run of the scenario is of a benchmark; runs without a run.json may be."""
+def _is_of(scenario: Path, benchmark: str, *, unnamed: bool) -> bool:
+    """Whether any run of the scenario is of a benchmark; ``unnamed``: what runs without a run.json are."""
     found = _benchmarks_of(scenario)
-    return not found or benchmark in found
+    return benchmark in found if found else unnamed
 
 
 def verify_file(folder: Path, test: str) -> Path:

@@ -4,14 +4,18 @@ import hashlib
 import os
 import shutil
 import subprocess
+import threading
 import tomllib
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import ClassVar
 
 import pytest
 
+from tests.harness.dataset.test_cnndm import GOLDEN, TOKENIZER, validation_split
 from tests.runs import ROOT
 
 BASICS = ("awk", "bash", "cat", "cut", "dirname", "md5sum", "mkdir", "mktemp", "paste", "rm", "sed")
-BASICS += ("sha256sum", "sort")
+BASICS += ("mv", "sha256sum", "sort")
 LOG = 'printf "%s\\n" "$(basename_of "$0") $*" >>"$CALLS"\n'
 PROLOGUE = '#!/usr/bin/env bash\nset -eu\nbasename_of() { printf "%s" "${1##*/}"; }\n' + LOG
 PERF, ACC, GPQA = b"performance", b"accuracy", b"compliance"
@@ -80,6 +84,8 @@ class Place:
             f"gpt-oss-120b\tlivecodebench\thf-dataset:lcb/lite@abc\tlivecodebench/test2.jsonl\t{lcb[1]}\t-",
             "gpt-oss-120b\tmodel\thf-model:org/model@def\tmodels/model/\t-\t-",
             "gpt-oss-120b\teagle\thf-model:org/eagle@main\tmodels/eagle/\t-\t-",
+            f"gpt-oss-20b\twordnet\turl:file://{self.folder}/offered.zip\tnltk/wordnet.zip\t-\t-",
+            "gpt-oss-20b\tmodel\thf-model:org/small@main\tmodels/small/\t-\tget-the-model,_mlc",
         ]
         (self.script.parent / "manifest.tsv").write_text("\n".join(lines) + "\n")
 
@@ -154,6 +160,93 @@ def test_model(client, place):
     assert place.calls == [f"{client} download org/model {options}"]
 
 
+def test_hf_is_found_where_setup_installed_it(place):
+    """README step 2 follows setup.sh, whose environment is not on PATH."""
+    own = place.folder / ".venv/bin/hf"
+    own.parent.mkdir(parents=True)
+    own.write_text(FAKE_HF)
+    own.chmod(0o755)
+    assert place.run("--what", "model").returncode == 0
+    assert place.calls == [
+        f"hf download org/model --repo-type model --revision def --local-dir {place.to}/models/model"
+    ]
+    failed(place.run("--what", "eagle", HF_FAILS="1"), 3, f'"{own} auth login"')
+
+
+def test_via_mlcr_is_never_ignored(place):
+    """A model comes from MLCommons where it has one, and is refused where it has none."""
+    place.tools("hf", "mlcr")
+    place.run("--benchmark", "gpt-oss-20b", "--what", "model", "--via", "mlcr")
+    assert place.calls == [f"mlcr get-the-model,_mlc --outdirname={place.to}/models/small -j"]
+    refused = place.run("--what", "livecodebench", "--via", "mlcr")
+    failed(refused, 2, "--via mlcr", "livecodebench/test2.jsonl", "leave out --via")
+    assert place.run("--what", "all", "--via", "mlcr").returncode == 2  # the fake brings no accuracy file
+    assert [call.split()[0] for call in place.calls] == ["mlcr", "hf", "hf"]
+
+
+def test_a_file_of_an_address(place):
+    """WordNet's archive, here with the real curl; what is half there has another name."""
+    (place.bin / "curl").symlink_to(shutil.which("curl"))
+    failed(place.run("--benchmark", "gpt-oss-20b", "--what", "wordnet"), 3, "offered.zip", "exit code 37")
+    (place.folder / "offered.zip").write_bytes(b"words")
+    assert place.run("--benchmark", "gpt-oss-20b", "--what", "wordnet").returncode == 0
+    assert [path.name for path in (place.to / "nltk").iterdir()] == ["wordnet.zip"]
+    assert (place.to / "SHA256SUMS").read_text().endswith("  nltk/wordnet.zip\n")
+
+
+class Hub(BaseHTTPRequestHandler):
+    """What the real hf asks of huggingface.co for a file."""
+
+    files: ClassVar[dict[str, bytes]] = {}
+
+    def do_HEAD(self):
+        content = next((own for name, own in self.files.items() if self.path.endswith(name)), None)
+        self.send_response(200 if content is not None else 404)
+        self.send_header("content-length", str(len(content or b"")))
+        if content is not None:
+            self.send_header("etag", f'"{hashlib.sha256(content).hexdigest()}"')
+            self.send_header("x-repo-commit", "0" * 40)
+        self.end_headers()
+        return content or b""
+
+    def do_GET(self):
+        self.wfile.write(self.do_HEAD())
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def hub(tmp_path):
+    """A local server in place of Hugging Face, with articles of our own; its address."""
+    split = validation_split(tmp_path / "offered.parquet").read_bytes()
+    dataset, model = (
+        "/datasets/abisee/cnn_dailymail/resolve/main",
+        "/meta-llama/Llama-3.1-8B-Instruct/resolve",
+    )
+    Hub.files = {
+        f"{dataset}/3.0.0/validation-00000-of-00001.parquet": split,
+        f"{model}/be673f326cab4cd22ccfef76109faf68e41aa5f1/tokenizer.json": TOKENIZER.read_bytes(),
+    }
+    with ThreadingHTTPServer(("127.0.0.1", 0), Hub) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def test_cnn_dailymail_of_hugging_face_becomes_cnn_eval(hub, tmp_path):
+    """With the hf of the environment: one command from the hub to the file that MLCommons distributes."""
+    words = ("--benchmark", "llama3.1-8b", "--via", "hf", "--to", str(tmp_path / "data"))
+    home = {"HF_HOME": str(tmp_path / "home"), "HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    done = run(ROOT / "datasets/download.sh", *words, environment=home | {"HF_ENDPOINT": hub})
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "data/cnn_eval.json").read_bytes() == (GOLDEN / "seven.json").read_bytes()
+    assert "7 rows" in done.stderr and "not the official dataset" in done.stderr
+    Hub.files.popitem()  # the tokenizer is there already
+    (tmp_path / "data/cnn_eval.json").unlink()
+    assert run(ROOT / "datasets/download.sh", *words, environment=home | {"HF_ENDPOINT": hub}).returncode == 0
+
+
 def test_all_fetches_each_source_once(place):
     place.tools("curl", "wget", "hf")
     assert place.run("--what", "all").returncode == 0
@@ -221,7 +314,7 @@ FAILURES = {
     "no curl": ((), (), {}, 3, "curl is missing; install it, or pip install mlc-scripts"),
     "no wget": (("curl",), (), {}, 3, "wget is missing"),
     "no mlcr": (("curl",), ("--via", "mlcr"), {}, 3, "mlcr is missing; pip install mlc-scripts"),
-    "no hf": ((), ("--what", "model"), {}, 3, "hf is missing; pip install huggingface_hub"),
+    "no hf": ((), ("--what", "model"), {}, 3, "hf is missing; run ./setup.sh, which installs it"),
     "no network": (("curl", "wget"), (), {"CURL_FAILS": "6"}, 3, "(curl exit code 6); connect to a network"),
     "mlcr fails": (("mlcr",), (), {"MLCR_FAILS": "1"}, 3, "failed with exit code 1"),
     "hf fails": (("hf",), ("--what", "model"), {"HF_FAILS": "1"}, 3, "hf auth login"),
@@ -229,7 +322,8 @@ FAILURES = {
     "a value missing": ((), ("--what",), {}, 2, "--what needs a value"),
     "unknown what": ((), ("--what", "x"), {}, 2, "there is no x for gpt-oss-120b, only gpt-oss-120b acc"),
     "unknown benchmark": ((), ("--benchmark", "x"), {}, 2, "there is no perf for x"),
-    "unknown way": ((), ("--via", "pigeon"), {}, 2, "--via pigeon, expected r2, mlcr or auto"),
+    "unknown way": ((), ("--via", "pigeon"), {}, 2, "--via pigeon, expected r2, mlcr, hf or auto"),
+    "not on Hugging Face": ((), ("--what", "acc", "--via", "hf"), {}, 2, "--via r2 or mlcr"),
     "a pattern": ((), ("--what", ".*"), {}, 2, "there is no .*"),
 }
 

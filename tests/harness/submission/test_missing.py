@@ -166,6 +166,15 @@ def test_all_benchmarks_become_one_tree(both_benchmarks, tmp_path, capsys):
     assert "weight_data_types mxfp4" in capsys.readouterr().out  # stated for both alike
 
 
+def test_a_scenario_in_the_folder_of_an_earlier_version_is_found(both_benchmarks, tmp_path):
+    """Without a benchmark in its path, beside those with one: only its run.json tells whose it is."""
+    rename("gpt-oss-120b/offline", "offline")(both_benchmarks)
+    assert build(both_benchmarks) == 0
+    runs = (tmp_path / "tree" / RESULTS).parent
+    assert {path.name for path in (runs / "gpt-oss-120b").iterdir()} == {"Offline", "Interactive"}
+    assert {path.name for path in (runs / "deepseek-r1").iterdir()} == {"Offline", "Interactive"}
+
+
 def test_one_benchmark_of_several(both_benchmarks, tmp_path):
     assert build(both_benchmarks, "--benchmark", "deepseek-r1") == 0
     assert not (tmp_path / "tree" / RESULTS).exists()
