@@ -36,6 +36,7 @@ _LIMIT = "p99 limit"
 _KINDS, _URLS = 6, 4  # the most kinds of servers that a plan lists, and URLs of each
 _SCHEDULING = {"schedule_policy": "schedule", "chunked_prefill_size": "chunked prefill"}
 _OURS = "this client's own time, inside LoadGen's figures"
+_NOT_OFFICIAL = "of this client; official are LoadGen's figures"
 _SLOT = "the wait for a slot of --max-concurrency, as all queries are issued at once"
 _LEGEND = {
     "issue delay": "from LoadGen's call until the request is sent, connecting included",
@@ -83,7 +84,7 @@ def render_summary(
     blocks = [
         [printable(line) for line in loadgen_lines],
         [printable(record.plan.title)],
-        [*_throughput(record.statistics), *_replicas(record)],
+        [*_throughput(record.statistics, accuracy=record.plan.accuracy), *_replicas(record)],
         _latency_table(record, record.statistics, width),
         _network(record),
         _failures(record.statistics),
@@ -103,13 +104,13 @@ def _pair(label: str, value: str) -> str:
     return f"{printable(label):<{_LABEL_WIDTH}} {printable(value)}"
 
 
-def _throughput(s: Statistics) -> list[str]:
+def _throughput(s: Statistics, *, accuracy: bool) -> list[str]:
     lines = [_pair("queries", f"{s.queries}: {s.completed} completed, {s.failed} failed")]
     if s.samples_per_s is not None and s.tokens_per_s is not None and s.duration_ns is not None:
         rate = (
             f"{s.samples_per_s:.2f} samples/s, {s.tokens_per_s:.2f} tokens/s in {s.duration_ns / 1e9:.1f} s"
         )
-        lines.append(_pair("throughput", rate))
+        lines.append(_pair("throughput", rate if accuracy else f"{rate} ({_NOT_OFFICIAL})"))
     if s.isl_mean is not None and s.osl_mean is not None:
         lines.append(_pair("mean tokens", f"{s.isl_mean:.1f} in (ISL), {s.osl_mean:.1f} out (OSL)"))
     return lines
