@@ -168,8 +168,9 @@ def _columns(limits: bool, width: int | None) -> list[str]:
 def _waits(record: RunRecord) -> bool:
     """Whether the issue delay is mostly the wait for a request to end: all queries are issued at once."""
     concurrency, statistics = record.settled.concurrency, record.statistics
-    waits = record.plan.scenario.one_query and concurrency is not None and statistics is not None
-    return waits and statistics.queries > concurrency  # type: ignore[union-attr, operator]
+    if not record.plan.scenario.one_query or concurrency is None or statistics is None:
+        return False
+    return statistics.queries > concurrency
 
 
 def _legend(rows: Iterable[str], width: int | None, *, waits: bool) -> list[str]:
