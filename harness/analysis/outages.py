@@ -1,4 +1,4 @@
-"""Servers that were out of use during a run, as the first reasons of its verdict."""
+"""Servers and ranks that were out of use: the first reasons of a verdict, and warnings."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -33,3 +33,23 @@ def _return(event: RunEvent, events: Sequence[RunEvent]) -> str:
         if later.kind == "server_back" and later.server == event.server and later.at_s >= event.at_s
     ]
     return f", in use again at {moment(min(back))}" if back else ""
+
+
+def rank_warnings(events: Sequence[RunEvent], reasons: Sequence[str]) -> Iterator[str]:
+    """``dp_rank 1 of http://node1:30000 stood from 0:38 to 1:20``, but for ranks that a reason names."""
+    stood = [event for event in events if event.kind == "rank_stands"]
+    unnamed = [event for event in stood if not any(f"{_rank(event)} " in reason for reason in reasons)]
+    for event in unnamed[:_NAMED]:
+        end = [
+            later.at_s
+            for later in events
+            if (later.kind, _rank(later)) == ("rank_works", _rank(event)) and later.at_s >= event.at_s
+        ]
+        until = f" to {moment(min(end))}" if end else ""
+        yield f"{_rank(event)} showed no sign of life from {moment(event.at_s)}{until}"
+    if len(unnamed) > _NAMED:
+        yield f"and {len(unnamed) - _NAMED} more ranks without a sign of life (run.json has all)"
+
+
+def _rank(event: RunEvent) -> str:
+    return f"dp_rank {event.rank} of {event.server}"

@@ -24,7 +24,8 @@ _SILENCE_S, _SILENCE_OF_ALL_S = 120.0, 300.0
 _RECENT_S = 15.0  # a page, or a sign of life, of three readings ago is recent
 _LABEL = re.compile(RANK_LABEL.pattern.encode())
 _AT_WORK = tuple(name.encode() for key in ("running", "queued") for name in QUANTITIES[key].names)
-_OF_IDLE = re.compile(rb"^[\w:]*(?:idle_seconds|stage_seconds)", re.MULTILINE)
+
+_OF_SCHEDULER = re.compile(rb"^[\w:]*(?:idle|stage|cpu)_seconds.*$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class _Rank:
     changed_s: float
     requests: int
     beats: bool
-    """whether it reports what also changes without work"""
+    """whether it has been seen to report idle time and nothing else: it does so without work, too"""
 
 
 class RankWatch:
@@ -74,8 +75,9 @@ class RankWatch:
             self._read_s[server] = now_s
             ranks = self._ranks.setdefault(server, {})
             for rank, text in texts.items():
-                if rank not in ranks or ranks[rank].text != text:
-                    ranks[rank] = _Rank(text, now_s, _requests(text), bool(_OF_IDLE.search(text)))
+                before = ranks.get(rank)
+                if before is None or before.text != text:
+                    ranks[rank] = _Rank(text, now_s, _requests(text), _beats(before, text))
 
     def standing(self, now_s: float, servers: Sequence[str]) -> tuple[StandingRank, ...]:
         """The standing ranks, the longest standing first.
@@ -132,6 +134,13 @@ def _texts_of_ranks(page: bytes) -> dict[int, bytes]:
         if not line.startswith(b"#") and (rank := _LABEL.search(line)):
             found.setdefault(int(rank[1]), []).append(line)
     return {rank: b"\n".join(lines) for rank, lines in found.items()}
+
+
+def _beats(before: _Rank | None, text: bytes) -> bool:
+    """Whether the rank has ever changed by nothing but the times of its scheduler."""
+    if before is None:
+        return False
+    return before.beats or _OF_SCHEDULER.sub(b"", before.text) == _OF_SCHEDULER.sub(b"", text)
 
 
 def _requests(text: bytes) -> int:

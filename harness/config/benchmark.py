@@ -119,6 +119,8 @@ class Benchmark(msgspec.Struct, frozen=True):
     """those with an official result"""
     model_revision: str | None = None
     tokenizer: str | None = None
+    least_weights_gb: float | None = None
+    """accelerators' memory below which weights are those of another model, in whatever precision"""
     embedded_model: str | None = None
     """the tiny model of the embedded engine"""
     latency_limits: dict[str, LatencyLimits] = {}

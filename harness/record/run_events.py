@@ -19,6 +19,8 @@ class RunEvent(msgspec.Struct, frozen=True, kw_only=True):
     """`server_out`, `server_back`, `rank_stands`, `rank_works` or `lost`"""
     server: str = ""
     """URL; empty where it is of no one server"""
+    rank: int | None = None
+    """of a data-parallel rank"""
     text: str
     """in words, without the time"""
 
@@ -32,11 +34,14 @@ class SeenEvent:
     kind: EventKind
     server: str
     text: str
+    rank: int | None = None
 
     def since(self, start_ns: int) -> RunEvent:
         """The event of the record; ``start_ns``: the first query, 0 where there was none."""
         at_s = max(self.time_ns - start_ns, 0) / 1e9 if start_ns else 0.0
-        return RunEvent(at_s=round(at_s, 1), kind=self.kind, server=self.server, text=self.text)
+        return RunEvent(
+            at_s=round(at_s, 1), kind=self.kind, server=self.server, rank=self.rank, text=self.text
+        )
 
 
 @dataclass(slots=True)
@@ -46,9 +51,11 @@ class EventLog:
     _events: list[SeenEvent] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def add(self, kind: EventKind, server: str, text: str, time_ns: int | None = None) -> None:
+    def add(
+        self, kind: EventKind, server: str, text: str, time_ns: int | None = None, rank: int | None = None
+    ) -> None:
         """Note an event, now or at ``time_ns``."""
-        event = SeenEvent(time.monotonic_ns() if time_ns is None else time_ns, kind, server, text)
+        event = SeenEvent(time.monotonic_ns() if time_ns is None else time_ns, kind, server, text, rank)
         with self._lock:
             self._events.append(event)
 

@@ -79,6 +79,8 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """where its weights came from"""
     revision: str | None = None
     """of the weights"""
+    weights_gb: float | None = None
+    """memory of the weights on all GPUs of a data-parallel rank, as SGLang reports it"""
     weight_version: str | None = None
     """SGLang's name for the weights (`--weight-version`, `/update_weight_version`)"""
     version: str | None = None

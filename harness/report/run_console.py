@@ -37,6 +37,7 @@ _LIMIT = "p99 limit"
 _KINDS, _URLS = 6, 4  # the most kinds of servers that a plan lists, and URLs of each
 _SCHEDULING = {"schedule_policy": "schedule", "chunked_prefill_size": "chunked prefill"}
 _OURS = "this client's own time, inside LoadGen's figures"
+_NOT_OFFICIAL = "of this client; official are LoadGen's figures"
 _SLOT = "the wait for a slot of --max-concurrency, as all queries are issued at once"
 _LEGEND = {
     "issue delay": "from LoadGen's call until the request is sent, connecting included",
@@ -92,7 +93,7 @@ def render_summary(
     blocks = [
         [printable(line) for line in loadgen_lines],
         [printable(record.plan.title)],
-        [*_throughput(record.statistics), *_replicas(record)],
+        [*_throughput(record.statistics, accuracy=record.plan.accuracy), *_replicas(record)],
         _latency_table(record, record.statistics, width),
         _network(record),
         _failures(record.statistics),
@@ -112,13 +113,13 @@ def _pair(label: str, value: str) -> str:
     return f"{printable(label):<{_LABEL_WIDTH}} {printable(value)}"
 
 
-def _throughput(s: Statistics) -> list[str]:
+def _throughput(s: Statistics, *, accuracy: bool) -> list[str]:
     lines = [_pair("queries", f"{s.queries}: {s.completed} completed, {s.failed} failed")]
     if s.samples_per_s is not None and s.tokens_per_s is not None and s.duration_ns is not None:
         rate = (
             f"{s.samples_per_s:.2f} samples/s, {s.tokens_per_s:.2f} tokens/s in {s.duration_ns / 1e9:.1f} s"
         )
-        lines.append(_pair("throughput", rate))
+        lines.append(_pair("throughput", rate if accuracy else f"{rate} ({_NOT_OFFICIAL})"))
     if s.isl_mean is not None and s.osl_mean is not None:
         lines.append(_pair("mean tokens", f"{s.isl_mean:.1f} in (ISL), {s.osl_mean:.1f} out (OSL)"))
     return lines
@@ -176,8 +177,9 @@ def _columns(limits: bool, width: int | None) -> list[str]:
 def _waits(record: RunRecord) -> bool:
     """Whether the issue delay is mostly the wait for a request to end: all queries are issued at once."""
     concurrency, statistics = record.settled.concurrency, record.statistics
-    waits = record.plan.scenario.one_query and concurrency is not None and statistics is not None
-    return waits and statistics.queries > concurrency  # type: ignore[union-attr, operator]
+    if not record.plan.scenario.one_query or concurrency is None or statistics is None:
+        return False
+    return statistics.queries > concurrency
 
 
 def _legend(rows: Iterable[str], width: int | None, *, waits: bool) -> list[str]:

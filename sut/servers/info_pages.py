@@ -96,6 +96,7 @@ def _ask_sglang(control: InfoClient) -> tuple[ServerInfo, SettingValues]:
         model_path=path,
         revision=_text(info, "revision") or _snapshot(path),
         weight_version=_text(model, "weight_version") or _text(info, "weight_version"),
+        weights_gb=_weights_gb(info),
         version=_text(info, "version"),
         context_length=_integer(info, "context_length") or _integer(model, "context_length"),
         vocabulary_size=_integer(info, "vocab_size"),
@@ -105,6 +106,23 @@ def _ask_sglang(control: InfoClient) -> tuple[ServerInfo, SettingValues]:
         settings=_settings(info),
     )
     return found, _plain_values(info)
+
+
+def _weights_gb(info: Mapping[str, Any]) -> float | None:
+    """What loading the weights took on a GPU, times the GPUs that share a rank's.
+
+    SGLang measures free memory, which on a CPU other programs change, too.
+    """
+    states = info.get("internal_states")
+    state = states[0] if isinstance(states, list) and states and isinstance(states[0], dict) else {}
+    usage = state.get("memory_usage")
+    weight = usage.get("weight") if isinstance(usage, dict) else None
+    if info.get("device") == "cpu" or info.get("cpu_offload_gb"):
+        return None
+    if not isinstance(weight, int | float) or not 0 < weight < _MOST:
+        return None
+    gpus = (_integer(info, "tp_size") or 1) * (_integer(info, "pp_size") or 1)
+    return round(float(weight) * gpus, 3)
 
 
 def _sglang_ranks(info: Mapping[str, Any]) -> int | None:

@@ -164,6 +164,12 @@ def model_deviations(facts: Sequence[ServerInfo], benchmark: Benchmark) -> Itera
             return f" serves {fact.names}, {wanted}{_meant(fact, benchmark)}"
         if fact.revision is not None and not _same_revision(fact.revision, benchmark.model_revision):
             return f" serves revision {fact.revision}, the rules say {benchmark.model_revision}"
+        least = benchmark.least_weights_gb
+        if least is not None and fact.weights_gb is not None and fact.weights_gb < least:
+            return (
+                f" serves {fact.names} with weights of {fact.weights_gb:g} GB, which are not those of "
+                f"{benchmark.model} (at least {least:g} GB)"
+            )
         return None
 
     return _grouped(facts, deviation)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from harness.analysis.rank_watch import RankWatch, StandingRank, silence_s, standing_text
 from harness.config.deadlines import FailurePolicy
-from harness.errors import RunError
+from harness.errors import RunError, machine_failure
 from harness.progress.lost_run import LostRunError, LostWatch
 from harness.progress.progress_line import ProgressSnapshot
 from harness.text import moment
@@ -49,7 +49,7 @@ class Alarms:
         self._at_work = True
 
     def look(self, snapshot: ProgressSnapshot) -> ProgressSnapshot:
-        """The snapshot with the alarms. Raises OSError."""
+        """The snapshot with the alarms."""
         now = time.monotonic()
         loads = self._session.in_flight().tolist()
         in_use = [url for url, count in zip(self._urls, loads, strict=False) if count > 0]
@@ -76,18 +76,24 @@ class Alarms:
         before, self._standing = self._standing, {rank.name: rank for rank in ranks}
         for rank in ranks:
             if rank.name not in before:
-                text = f"dp_rank {rank.rank} shows no sign of life"
-                self._session.events.add("rank_stands", rank.server, text, int(rank.since_s * 1e9))
+                since_ns, text = int(rank.since_s * 1e9), f"dp_rank {rank.rank} shows no sign of life"
+                self._session.events.add("rank_stands", rank.server, text, since_ns, rank.rank)
                 log.warning("%s", standing_text((rank,), began))
         for rank in before.values():
             if rank.name not in self._standing and self._ranks.lives(rank):
-                self._session.events.add("rank_works", rank.server, f"dp_rank {rank.rank} works again")
+                text = f"dp_rank {rank.rank} works again"
+                self._session.events.add("rank_works", rank.server, text, rank=rank.rank)
                 log.warning("%s works again", rank.name)
 
     def _note_lost(self, snapshot: ProgressSnapshot) -> None:
         if self._rule is None:
             return
-        reason = self._rule.watch.look(snapshot, self._session.errors())
+        try:
+            reason = self._rule.watch.look(snapshot, self._session.errors())
+        except OSError as error:  # a journal that cannot be read is no reason to end a run
+            log.warning("not watched for limits any more: %s", machine_failure(error))
+            self._rule = None
+            return
         if reason and not self._lost:
             self._session.events.add("lost", "", reason)
             advice = self._rule.advice(snapshot)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.analysis.outages import outage_reasons
+from harness.analysis.outages import outage_reasons, rank_warnings
 from harness.record.run_events import EventLog, RunEvent
 
 REFUSED = "not reachable ([Errno 111] Connection refused)"
@@ -34,6 +34,27 @@ def test_each_outage_has_its_time_and_cause(events, reasons):
 def test_many_outages_are_summed_up():
     found = list(outage_reasons([event("server_out", n, server=f"http://n{n}:1") for n in range(9)]))
     assert len(found) == 4 and "6 more" in found[-1]
+
+
+def rank_event(kind, at_s, rank=1):
+    return RunEvent(at_s=at_s, kind=kind, server="http://a:1", rank=rank, text="x")
+
+
+@pytest.mark.parametrize(
+    ("events", "reasons", "warnings"),
+    [
+        ([rank_event("rank_stands", 38)], (), ["dp_rank 1 of http://a:1 showed no sign of life from 0:38"]),
+        (
+            [rank_event("rank_stands", 38), rank_event("rank_works", 60, 0), rank_event("rank_works", 80)],
+            ("dp_rank 11 of http://a:1 stands",),
+            ["dp_rank 1 of http://a:1 showed no sign of life from 0:38 to 1:20"],
+        ),
+        ([rank_event("rank_stands", 38)], ("ended early: dp_rank 1 of http://a:1 stands since 0:38",), []),
+        ([event("server_out", 17)], (), []),
+    ],
+)
+def test_ranks_that_stood_are_warnings_where_no_reason_names_them(events, reasons, warnings):
+    assert list(rank_warnings(events, reasons)) == warnings
 
 
 def test_events_are_in_order_of_time_and_count_from_the_first_query():

@@ -50,6 +50,15 @@ def test_ranks_that_live_do_not_stand(state):
     assert watch.at_work(now, [URL]) is (state == "busy")
 
 
+def test_a_rank_that_dies_without_work_stands_where_it_reported_its_idle_time():
+    """Its page names no request; those that the server sends to it never end."""
+    before, last = recorded("idle1"), recorded("idle2")
+    watch, now = watched(before, *[last] * 9)
+    assert [(rank.rank, rank.requests) for rank in watch.standing(now, [URL])] == [(0, 0), (1, 0)]
+    watch, now = watched(*[last] * 9)  # it may be one that reports nothing without work
+    assert watch.standing(now, [URL]) == ()
+
+
 def test_all_ranks_may_stand():
     watch, now = watched(*[recorded("busy1")] * 10)
     ranks = watch.standing(now, [URL])
@@ -71,6 +80,12 @@ def test_all_ranks_may_stand():
 def test_what_is_no_evidence(pages, asked_later_s, servers):
     watch, now = watched(*[recorded("busy1")] * pages)
     assert watch.standing(now + asked_later_s, servers) == ()
+
+
+def test_a_request_between_two_pages_is_no_report_of_idle_time():
+    pages = [(made(2, number) + made(0, min(number, 3), rank=1)).encode() for number in range(12)]
+    watch, now = watched(*pages)
+    assert watch.standing(now, [URL]) == ()
 
 
 def made(running, count, rank=0):

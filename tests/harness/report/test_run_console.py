@@ -136,13 +136,8 @@ def test_loadgens_messages_ranks_and_diagnoses_are_shown():
 def test_the_audit_line_names_the_test():
     record = started(scenario=Scenario.OFFLINE)
     settings = {"mode": 2, "accuracy_log_sampling_target": 10000}
-    audit = ComplianceSettings(
-        test="TEST07",
-        dataset=record.plan.client.benchmark.performance,
-        settings=settings,
-        text="",
-        official=True,
-    )
+    dataset = record.plan.client.benchmark.dataset(accuracy=False)
+    audit = ComplianceSettings(test="TEST07", dataset=dataset, settings=settings, text="", official=True)
     record = structs.replace(
         record,
         plan=structs.replace(record.plan, audit=audit),

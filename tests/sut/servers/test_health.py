@@ -7,6 +7,7 @@ from multiprocessing import Pipe
 import pytest
 
 from harness.errors import ServerError
+from harness.record.run_events import EventLog
 from harness.record.server_changes import usable_samples
 from sut.servers import health
 from sut.servers.discovery import discover
@@ -59,6 +60,28 @@ def test_out_and_back(pipes):
     assert {heard(pipes[0][1]) for _ in range(2)} == {("trust", 0), ("trust", 1)}
     assert watch.all_out_for()[0] == 0.0
     assert len(watch.outages) == 2
+
+
+def test_each_outage_is_an_event_that_names_its_server_once(pipes):
+    events, down = EventLog(), {"http://a"}
+    why = "not reachable ([Errno 111] Connection refused); start the server"
+
+    def ask(url):
+        return f"{url}: {why}" if url in down else ""
+
+    connections = [ours for ours, _ in pipes]
+    watch = HealthMonitor(["http://a", "http://b"], connections, ask, pause_s=0.05, events=events)
+    watch.suspected(0)
+    assert heard(pipes[0][1]) == ("suspect", 0)
+    assert watch.outages[0].count("http://a") == 1
+    down.clear()
+    wait_until(lambda: len(events.events) == 2)
+    assert [(one.kind, one.server) for one in events.events] == [
+        ("server_out", "http://a"),
+        ("server_back", "http://a"),
+    ]
+    assert events.events[0].text == "not reachable ([Errno 111] Connection refused)"
+    assert events.events[0].time_ns <= events.events[1].time_ns
 
 
 def test_a_suspicion_right_after_a_recovery_is_the_last_word(pipes, monkeypatch):

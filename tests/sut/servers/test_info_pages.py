@@ -54,3 +54,20 @@ def test_a_proxy_by_its_headers(headers, found):
     if found is not None:
         server = structs.replace(facts("http://a:1"), router=found)
         assert len(list(router_warnings([server]))) == 1
+
+
+@pytest.mark.parametrize(
+    ("info", "weights_gb"),
+    [
+        ({"internal_states": [{"memory_usage": {"weight": 7.65}}], "tp_size": 8}, 61.2),
+        ({"internal_states": [{"memory_usage": {"weight": 0.015}}], "tp_size": 2, "pp_size": 2}, 0.06),
+        ({"internal_states": [{"memory_usage": {"weight": 0.2}}], "device": "cpu"}, None),
+        ({"internal_states": [{"memory_usage": {"weight": 0.2}}], "cpu_offload_gb": 60}, None),
+        ({"internal_states": [{"memory_usage": {"weight": -0.03}}]}, None),
+        ({"internal_states": [{"memory_usage": 3}]}, None),
+        ({"internal_states": []}, None),
+        ({}, None),
+    ],
+)
+def test_the_memory_of_the_weights(info, weights_gb):
+    assert fact_of({**SMG, "/get_server_info": info}).weights_gb == weights_gb

@@ -75,6 +75,8 @@ REVISION = GPT_OSS.model_revision
         ({"model": "openai/gpt-oss-120b", "revision": "0" * 40}, True, False),
         ({"model": "gpt-oss-120b", "model_path": "/models/gpt-oss-120b-eagle"}, True, False),
         ({"model": "amd/gpt-oss-120b-w-mxfp4-a-fp8-Mlperf"}, False, True),
+        ({"model": "openai/gpt-oss-120b", "weights_gb": 61.2}, False, False),
+        ({"model": "openai/gpt-oss-120b", "weights_gb": 0.03}, True, False),
         ({"model": "openai/gpt-oss-20b"}, True, False),
         ({}, True, False),
     ],

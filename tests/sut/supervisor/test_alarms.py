@@ -103,3 +103,15 @@ def test_a_lost_run_ends_where_asked(stops, tmp_path):
             alarms.end_run(found)
     else:
         alarms.end_run(found)
+
+
+def test_a_journal_that_cannot_be_read_ends_no_run(tmp_path, caplog):
+    class Broken(LostWatch):
+        def look(self, moment, faults=()):
+            raise OSError(5, "Input/output error")
+
+    rule = LossRule(Broken(tmp_path, ValidityRules()), stops=True)
+    alarms = Alarms(session(), URLS, Ranks(), policy(), rule)
+    for _ in range(3):
+        ends(alarms, snapshot(failed=3))
+    assert len(caplog.records) == 1
