@@ -183,7 +183,8 @@ def _budget_line(queries: Queries, name: str, limit: float) -> str:
     if most < 0:
         return f"{total:,} queries are too few to pass, {least_queries():,} are needed."
     lost = "" if over <= most else _lost_at(queries, name, limit, most)
-    return f"{over:,} of at most {most:,} queries over the limit, among {total:,}.{lost}"
+    bound = f"at most {most:,} may be" if most else "none may be"
+    return f"{over:,} of {total:,} queries over the limit, {bound}.{lost}"
 
 
 def _lost_at(queries: Queries, name: str, limit: float, most: int) -> str:
