@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from harness.analysis.diagnosis import diagnosis_text
 from harness.analysis.early_stopping import least_queries, most_over_limit
 from harness.analysis.queries import Queries, known_over, metric
 from harness.analysis.run_files import RunFiles
@@ -19,6 +20,7 @@ from harness.report.html.headline import (
 )
 from harness.report.html.page import Badge, Gauge, Page, Section, Tile
 from harness.report.html.run_charts import distributions, over_time
+from harness.report.html.run_events import events_table, with_marks
 from harness.report.html.run_sections import (
     accuracy_section,
     client_section,
@@ -56,7 +58,7 @@ def run_page(run: RunFiles, outcome: RunOutcome | None = None, next_step: str = 
         tuple(_badges(run) if outcome is None else outcome_badges(outcome)),
         tuple(_page_reasons(run, outcome, next_step)),
         (*(() if outcome is None else outcome_tiles(outcome)), *_headline(run)),
-        [*sections, parameters_section(run.summary)],
+        with_marks([*sections, parameters_section(run.summary)], run.record),
         footer=f"Made from the files in {run.folder}. Percentiles are LoadGen's: the sorted values' element "
         "floor(p * n). Times count from the call of LoadGen's issue callback.",
     )
@@ -68,7 +70,8 @@ def _measured(run: RunFiles) -> Iterator[Section]:
     if queries is None or not queries.span:
         yield Section("distributions", "Latencies", tables=tuple(loadgen_percentiles(run)))
         return
-    yield Section("time", "Over time", charts=over_time(run, queries))
+    events = () if run.record is None else tuple(events_table(run.record))
+    yield Section("time", "Over time", charts=over_time(run, queries), tables=events)
     tables = (*percentile_tables(run), endings(queries))
     yield Section("distributions", "Distributions", charts=distributions(run, queries), tables=tables)
     yield replicas_section(run, queries)
@@ -110,6 +113,8 @@ def _page_reasons(run: RunFiles, outcome: RunOutcome | None, next_step: str) -> 
     verdict = None if run.record is None else run.record.verdict
     reasons = () if verdict is None else verdict.reasons
     yield from reasons
+    if reasons and run.record is not None:
+        yield from map(diagnosis_text, run.record.diagnoses)
     yield from (note for note in run.notes if note.removesuffix(".") not in reasons)
     if outcome is not None:
         yield from deviation_reasons(outcome)
@@ -150,6 +155,8 @@ def _verdict(run: RunFiles) -> Section:
         lines.append(f"LoadGen's constraints: {', '.join(met)}.")
     lines += _early_stopping_lines(run)
     lines += _last_query_effect(run.summary)
+    if run.record is not None and run.record.verdict is not None and not run.record.verdict.reasons:
+        lines += [f"Diagnosis: {diagnosis_text(one)}." for one in run.record.diagnoses]
     return Section("verdict", "Verdict", tuple(lines), tuple(_gauges(run)))
 
 
@@ -176,7 +183,8 @@ def _budget_line(queries: Queries, name: str, limit: float) -> str:
     if most < 0:
         return f"{total:,} queries are too few to pass, {least_queries():,} are needed."
     lost = "" if over <= most else _lost_at(queries, name, limit, most)
-    return f"{over:,} of at most {most:,} queries over the limit, among {total:,}.{lost}"
+    bound = f"at most {most:,} may be" if most else "none may be"
+    return f"{over:,} of {total:,} queries over the limit, {bound}.{lost}"
 
 
 def _lost_at(queries: Queries, name: str, limit: float, most: int) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from harness.analysis.network_summary import first_token_line, network_line
 from harness.analysis.queries import Queries
-from harness.analysis.replicas import SLOWER, figures_of_replicas, straggler_warnings
+from harness.analysis.replicas import SLOWER, figures_of_replicas, straggler_warnings, stragglers_text
 from harness.analysis.run_files import RunFiles
 from harness.config.server_urls import folded
 from harness.loadgen_logs.summary_and_detail import TIMES, LoadgenSummary
@@ -150,7 +150,7 @@ def replicas_section(run: RunFiles, queries: Queries) -> Section:
         f"Replicas with a median TPOT over {SLOWER:g} times the median of all {len(replicas)}: "
         f"{len(slow) or 'none'}."
     )
-    lines = [line, *_balance_lines(balance)]
+    lines = [line, *_balance_lines(balance, queries.span)]
     folded = f"All {len(replicas)} replicas" if len(replicas) > _FOLDED_FROM else ""
     return Section(
         "replicas",
@@ -165,13 +165,14 @@ def _distance(one: ReplicaFigures, middle: float) -> float:
     return 0.0 if one.tpot_p50 is None else abs(one.tpot_p50 - middle)
 
 
-def _balance_lines(balance: ReplicaBalance | None) -> Iterator[str]:
+def _balance_lines(balance: ReplicaBalance | None, seconds: float) -> Iterator[str]:
     if balance is None:
         return
     if balance.imbalance is not None:
         yield f"Imbalance: {balance.imbalance:.3f}, the largest mean number in flight over the mean of all."
-    if balance.stragglers is None:
-        yield "Stragglers are not judged: no replica ended ten streamed answers within a minute."
+    text = stragglers_text(balance, seconds)
+    if not balance.stragglers:
+        yield f"{text[0].upper()}{text[1:]}."
     for warning in straggler_warnings(balance.stragglers or (), len(balance.replicas)):
         yield f"{warning}."
 
@@ -249,6 +250,9 @@ def doubts_sections(record: RunRecord) -> Iterator[Section]:
         tables.append(
             PageTable(("reasons to distrust these numbers",), [(line,) for line in record.warnings])
         )
+    if record.loadgen_messages:
+        rows = [(line,) for line in record.loadgen_messages]
+        tables.append(PageTable(("LoadGen's errors and warnings",), rows))
     examples = [(kind, text) for kind, texts in record.failure_examples.items() for text in texts]
     if examples:
         tables.append(PageTable(("failure", "example"), examples))

@@ -13,6 +13,7 @@ from harness.files import SERVER_METRICS
 from harness.record.run_record import ServerLoad
 from harness.record.server_metrics import QUANTITIES
 from harness.report.html.page import Chart, PageTable, Section, Series, Style
+from harness.report.html.run_events import ranks_table
 
 _MOST_POINTS = 600
 _LINE_FROM = 20  # readings; fewer are not joined to a line
@@ -26,16 +27,15 @@ def server_section(run: RunFiles) -> Section:
     if load is None:
         return Section("server", "Server")
     lines = [*(f"{note[0].upper()}{note[1:]}." for note in load.notes), *_without(load)]
+    tables = tuple(_tables(load))
     try:
         samples = read_samples(run.folder / SERVER_METRICS)
     except FileNotFoundError:
-        return Section("server", "Server", lines)
+        return Section("server", "Server", lines, tables=tables)
     except DatasetError as error:
-        return Section("server", "Server", [*lines, str(error)])
+        return Section("server", "Server", [*lines, str(error)], tables=tables)
     start = run.queries.start_ns if run.queries is not None else 0
-    return Section(
-        "server", "Server", lines, charts=tuple(_charts(samples, start)), tables=tuple(_tables(load))
-    )
+    return Section("server", "Server", lines, charts=tuple(_charts(samples, start)), tables=tables)
 
 
 def _without(load: ServerLoad) -> Iterator[str]:
@@ -98,6 +98,7 @@ def _tables(load: ServerLoad) -> Iterator[PageTable]:
         for key, level in load.levels.items()
         if key in QUANTITIES
     ]
+    yield from ranks_table(load.ranks)
     if rows:
         header = ("of a server, read every few seconds", "mean", "highest", "of the run above 0 (KV: 95 %)")
         yield PageTable(header, rows)

@@ -55,7 +55,7 @@
       ctx.stroke();
       const rows = [0, 1, 2, 3, 4].map((row) => bbox.top + row * high);
       if (across) label(limit.label, (width) => [at - high, at + ratio].flatMap((y) => [bbox.left + bbox.width - width, bbox.left].map((x) => [x, y])));
-      else label(limit.label, (width) => rows.flatMap((y) => [[at + 3 * ratio, y], [at - width - 3 * ratio, y]]));
+      else label(limit.label, (width) => [at + 3 * ratio, at - width - 3 * ratio].flatMap((x) => rows.map((y) => [x, y])));
     }
     ctx.restore();
   }

@@ -14,8 +14,10 @@ from msgspec.structs import replace
 from harness.analysis.run_files import read_run
 from harness.config.scenario import Scenario
 from harness.files import ACCURACY_RESULT, PROGRESS, REPORT, REQUESTS, RUN_RECORD, SERVER_METRICS, SUMMARY
+from harness.record.replica_figures import RankFigures, ReplicaBalance
 from harness.record.requests_table import requests_table, write_requests
-from harness.record.run_record import ClockPair, Level, RunVerdict, ServerLoad
+from harness.record.run_events import RunEvent
+from harness.record.run_record import ClockPair, Diagnosis, Level, RunRecord, RunVerdict, ServerLoad
 from harness.record.server_metrics import MetricsWriter
 from harness.report.html import page as page_module
 from harness.report.html.page import render
@@ -279,3 +281,66 @@ def test_an_empty_summary_is_said_once(tmp_path):
     folder = records.folder(tmp_path, records.rows(), replace(ENDED, verdict=verdict))
     (folder / SUMMARY).write_text("")
     assert sum("summary is empty" in reason for reason in run_page(read_run(folder)).reasons) == 1
+
+
+EVENTS = (
+    RunEvent(at_s=17.0, kind="server_out", server="http://n1:1", text="not reachable"),
+    RunEvent(at_s=20.5, kind="lost", text=HOSTILE),
+)
+
+
+def test_events_are_marked_on_every_time_axis(tmp_path):
+    folder = with_metrics(tmp_path)
+    replace(RunRecord.read(folder / RUN_RECORD), events=EVENTS).write(folder / RUN_RECORD)
+    page = run_page(read_run(folder))
+    timed = [chart for section in page.sections for chart in section.charts if chart.x_axis == "seconds"]
+    assert {"rates", "in-flight", "ttft", "replica-tokens", "server-requests"} <= {one.id for one in timed}
+    for chart in timed:
+        marks = [(limit.label, limit.value, limit.axis) for limit in chart.limits if limit.event]
+        assert marks == [("1", 17.0, "x"), ("2", 20.5, "x")]
+    (table,) = section_of("time", folder).tables
+    assert [row[:3] for row in table.rows] == [("1", "0:17", "http://n1:1"), ("2", "0:20", "-")]
+    assert "<img" not in render(page)
+    others = [chart for section in page.sections for chart in section.charts if chart.x_axis != "seconds"]
+    assert not any(limit.event for chart in others for limit in chart.limits)
+
+
+def rank(number, share):
+    return RankFigures(
+        server="http://a",
+        rank=number,
+        running=3.0,
+        queued=None,
+        kv_use=0.5,
+        tokens_per_s=1000 * share,
+        share=share,
+    )
+
+
+def test_ranks_have_a_table_the_least_busy_first(tmp_path):
+    load = ServerLoad(rounds=3, servers=1, ranks=(rank(0, 0.49), rank(1, 0.02), rank(2, 0.49)))
+    folder = records.folder(tmp_path, records.rows(), replace(ENDED, server_load=load))
+    (table,) = section_of("server", folder).tables
+    assert [row[1] for row in table.rows] == ["1", "0", "2"]
+    assert table.rows[0] == ("http://a", "1", "3.0", "-", "50%", "20.0", "2.0%")
+    assert table.marked == {0}
+
+
+def test_stragglers_are_not_called_absent_where_they_were_not_judged(tmp_path):
+    balance = ReplicaBalance(imbalance=1.2, stragglers=None, replicas={})
+    folder = records.folder(tmp_path, records.rows(), replace(ENDED, balance=balance))
+    (line,) = [line for line in section_of("replicas", folder).lines if "tragglers" in line]
+    assert "not judged" in line
+    assert "60 s needed" in line
+
+
+@pytest.mark.parametrize("valid", [True, False])
+def test_a_diagnosis_follows_the_reasons(tmp_path, valid):
+    diagnosis = Diagnosis(from_s=28.0, text="saturated: in flight grows")
+    verdict = RunVerdict("VALID", (), True) if valid else RunVerdict("INVALID", ("the cause", "more"), True)
+    record = replace(ENDED, verdict=verdict, diagnoses=(diagnosis,), deviations=())
+    folder = records.folder(tmp_path, records.rows(), record)
+    reasons = run_page(read_run(folder)).reasons
+    shown = "from 0:28 on saturated: in flight grows"
+    assert reasons == (() if valid else ("the cause", "more", shown))
+    assert any(shown in line for line in section_of("verdict", folder).lines) is valid
