@@ -1,7 +1,8 @@
 """One benchmark run: checks, processes, the LoadGen test, and its record."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -10,6 +11,7 @@ from msgspec import structs
 
 from harness.analysis.early_stopping import most_over_limit
 from harness.analysis.finish_run import finish
+from harness.analysis.plan_evidence import contradictions
 from harness.analysis.rank_watch import RankWatch
 from harness.api_key import api_key
 from harness.cli.signals import interruptible
@@ -40,12 +42,21 @@ from harness.record.resume import (
     version_changes,
 )
 from harness.record.run_record import RunRecord, read_clocks
+from harness.record.settled import Placement
 from harness.report.search_advice import advice_in_mid_run
 from sut.drive import DrivenRun, ended, preflight, servers_of
 from sut.issuers.loadgen import LoadGen
 from sut.loadgen.binding import TestSpec
 from sut.prepare import PreparedClient, place_workers, prepare_client
-from sut.run_checks import Inputs, read_inputs, require_official, rule_deviations, settle, stray_audit_config
+from sut.run_checks import (
+    Inputs,
+    read_inputs,
+    require_enough_queries,
+    require_official,
+    rule_deviations,
+    settle,
+    stray_audit_config,
+)
 from sut.servers.discovery import find_servers
 from sut.servers.gpus import LocalGpus
 from sut.servers.scrape import MetricsScraper
@@ -91,12 +102,12 @@ def run(
     issuer = _loadgen(plan, len(inputs.samples), trace=trace)
     with (
         interruptible(),
-        QuerySession(client, issuer, inputs.samples, placement) as session,
+        _settled(plan, inputs, issuer, placement, rate_follows=rate_follows) as (session, readback),
         servers_of(client, inputs.samples) as (urls, death),
     ):
         servers = find_servers(urls, client.backend, api_key(), client.ca_file, client.preflight)
         prepared = prepare_client(client, inputs.samples, load, placement, servers)
-        record = _planned(plan, inputs, prepared, session.readback())
+        record = _planned(plan, inputs, prepared, readback)
         if on_plan is not None:
             on_plan(record)
         if stray := stray_audit_config(plan):
@@ -152,6 +163,18 @@ def _loadgen(plan: RunPlan, samples: int, *, trace: bool) -> LoadGen:
     )
 
 
+@contextmanager
+def _settled(
+    plan: RunPlan, inputs: Inputs, issuer: LoadGen, placement: Placement, *, rate_follows: bool
+) -> Iterator[tuple[QuerySession, dict[str, Setting]]]:
+    """The session and LoadGen's settings. Raises ConfigError, before any server is asked or started."""
+    with QuerySession(plan.client, issuer, inputs.samples, placement) as session:
+        readback = session.readback()
+        if not rate_follows:
+            require_enough_queries(plan, readback, len(inputs.samples))
+        yield session, readback
+
+
 def _length(expected: ExpectedQueries) -> RunLength:
     return RunLength(expected.samples, expected.seconds if expected.scheduled else None, expected.least_s)
 
@@ -162,7 +185,7 @@ def _planned(
     """The record before the first query. Raises ConfigError for what the rules forbid."""
     deviations = (*rule_deviations(plan, inputs, readback), *prepared.deviations)
     require_official(plan, deviations)
-    return RunRecord(
+    record = RunRecord(
         plan=plan,
         settled=settle(plan, inputs, prepared, readback),
         provenance=gather_provenance(ROOT),
@@ -172,6 +195,7 @@ def _planned(
         deviations=deviations,
         warnings=prepared.warnings,
     )
+    return structs.replace(record, warnings=(*record.warnings, *contradictions(record)))
 
 
 def _started(record: RunRecord, prepared: PreparedClient, warnings: Sequence[str]) -> RunRecord:

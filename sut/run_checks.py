@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.analysis.early_stopping import too_few_queries
 from harness.config import rule_checks
 from harness.config.audit_config import test_named
 from harness.config.expected_queries import expected_queries
@@ -125,6 +126,15 @@ def require_official(plan: RunPlan, deviations: tuple[str, ...]) -> None:
             f"{plan.audit.test} would not be official: {'; '.join(deviations)}; "
             "remove what deviates, or add --non-official to run it anyway"
         )
+
+
+def require_enough_queries(plan: RunPlan, readback: Mapping[str, Setting], samples: int) -> None:
+    """Refuse a run that early stopping is certain to make INVALID. Raises ConfigError."""
+    if plan.accuracy or not plan.scenario.poisson or plan.audit_text is not None:
+        return  # a compliance test counts whether LoadGen reports VALID or not
+    issue = expected_queries(readback, plan.scenario.loadgen, samples, accuracy=False)
+    if problem := too_few_queries(issue.samples, plan, readback):
+        raise ConfigError(problem)
 
 
 def stray_audit_config(plan: RunPlan) -> str | None:

@@ -5,10 +5,15 @@ at 1 - percentile, t or fewer would be seen with a probability below 1 - confide
 """
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
 
+from harness.config.loadgen_settings import Setting
+from harness.config.plans import RunPlan
+
+_TRIAL_PERCENT = 50
 PERCENTILE, CONFIDENCE = 0.99, 0.99  # LoadGen's for the Server scenario
 _SPREADS = 10  # standard deviations above the mean up to which t is searched
 
@@ -24,6 +29,25 @@ def most_over_limit(queries: int, percentile: float = PERCENTILE, confidence: fl
 def least_queries(percentile: float = PERCENTILE, confidence: float = CONFIDENCE) -> int:
     """The fewest queries with which a run can pass."""
     return math.ceil(math.log1p(-confidence) / math.log(percentile))
+
+
+def too_few_queries(queries: int, plan: RunPlan, settings: Mapping[str, Setting]) -> str:
+    """Why no Server run of ``queries`` can be VALID, with the conf row that mends it; "" where one can.
+
+    ``settings`` are by TestSettings' names.
+    """
+    percentile = float(settings["server_target_latency_percentile"])
+    needed = least_queries(percentile, CONFIDENCE)
+    if queries >= needed:
+        return ""
+    key = f"{plan.model_key}.{plan.scenario.loadgen}"
+    row = "max_query_count" if 0 < settings["max_query_count"] < needed else "min_query_count"
+    short = f"{key}.target_latency_percentile = {_TRIAL_PERCENT}"
+    return (
+        f"the settings of {plan.user_conf} give only {queries} queries, and with fewer than {needed} no run "
+        f"is VALID by LoadGen's early stopping; write a row {key}.{row} = {needed}, or, for a trial that is "
+        f"no result, {short}, which needs {least_queries(_TRIAL_PERCENT / 100)}"
+    )
 
 
 def log_cumulative(n: int, share: float, top: int) -> npt.NDArray[np.float64]:

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import msgspec
 
-from harness.analysis.early_stopping import least_queries
+from harness.analysis.early_stopping import too_few_queries
 from harness.cli.signals import InterruptedRun, interruptible, uninterrupted
 from harness.config.plans import ClientPlan
 from harness.errors import ConfigError, HarnessError, explained
@@ -144,15 +144,9 @@ def _workers(base: RunRecord) -> int:
 
 def _check_queries(settings: SearchSettings, base: RunRecord) -> None:
     """Refuse settings with which a run may have too few queries to be VALID. Raises ConfigError."""
-    run, needed = Schedule(settings.loadgen, settings.samples).fewest, least_queries()
-    if run.most_over >= 0:
-        return
-    key = "max_query_count" if 0 < settings.loadgen["max_query_count"] < needed else "min_query_count"
-    raise ConfigError(
-        f"a run of {settings.samples} samples with the settings of {base.plan.user_conf} may have only "
-        f"{run.queries} queries, and with fewer than {needed} none is VALID by LoadGen's early stopping; "
-        f"write a row *.Server.{key} = {needed}"
-    )
+    fewest = Schedule(settings.loadgen, settings.samples).fewest.queries
+    if problem := too_few_queries(fewest, base.plan, settings.loadgen):
+        raise ConfigError(f"at low rates {problem}")
 
 
 def _check_budget(settings: SearchSettings, base: RunRecord) -> None:

@@ -13,7 +13,17 @@ from harness.files import ACCURACY_LOG, REPORT
 from harness.record.accuracy_result import AccuracyResult
 from sut import prepare
 from sut.processes.machine_limits import MachineLimits
-from tests.runs import ACCURACY, SAMPLES, command, evaluator, main_here, run_here, run_mlperf, small_dataset
+from tests.runs import (
+    ACCURACY,
+    SAMPLES,
+    command,
+    evaluator,
+    main_here,
+    run_here,
+    run_mlperf,
+    small_dataset,
+    without_waits,
+)
 from tests.stub import Facts, Fault, StubServer, expected_ids, refused_url
 
 TOKENS = 5
@@ -191,3 +201,17 @@ def test_ctrl_c_while_servers_are_waited_for(tmp_path):
     assert rest.splitlines()[-1] == "run_mlperf.py: ended by SIGINT"
     assert "Traceback" not in rest
     assert not any(tmp_path.rglob("run.json"))
+
+
+@pytest.mark.parametrize("flags", [(), ("--dry-run",)], ids=["run", "dry run"])
+def test_a_run_that_early_stopping_must_make_invalid_is_refused(tmp_path, capfd, flags):
+    """Before any server is asked: none is there."""
+    dataset, _ = small_dataset(tmp_path)
+    conf = tmp_path / "short.conf"
+    conf.write_text("*.*.sample_concatenate_permutation = 0\n*.Server.min_duration = 1000\n")
+    with refused_url() as url:
+        words = ("--scenario", "server", "--user-conf", conf, "--input-file", dataset, "--server-url", url)
+        run = run_here(capfd, tmp_path, *words, *flags)
+    assert (run.code, run.stdout) == (2, "")
+    (line,) = without_waits(run.stderr)
+    assert "gpt-oss-120b.Server.min_query_count = 459" in line

@@ -1,0 +1,82 @@
+"""What earlier runs say against a plan, and plans that early stopping cannot pass."""
+
+import pytest
+from msgspec import structs
+
+from harness.analysis.early_stopping import too_few_queries
+from harness.analysis.plan_evidence import contradictions
+from harness.config.expected_queries import ExpectedQueries
+from harness.config.scenario import Scenario
+from harness.errors import ConfigError
+from harness.record.run_record import RunVerdict
+from tests.records import ENDED, started, with_plan
+
+RATE = 20.0  # samples per second that the earlier run reached
+
+
+@pytest.fixture
+def offline(tmp_path):
+    """A VALID Offline run in its folder."""
+    folder = tmp_path / "offline/performance"
+    folder.mkdir(parents=True)
+    figures = structs.replace(ENDED.statistics, samples_per_s=RATE)
+    record = structs.replace(
+        with_plan(ENDED, scenario=Scenario.OFFLINE), verdict=RunVerdict("VALID"), statistics=figures
+    )
+    record.write(folder / "run.json")
+    return record
+
+
+def planned(tmp_path, scenario, samples=12_000, **fields):
+    """A plan of 12 000 samples over at least 600 s at 25 queries a second."""
+    settings = ENDED.settled.loadgen_settings | {"min_duration_ms": 600_000, "server_target_qps": 25.0}
+    return started(
+        scenario=scenario,
+        mode="performance",
+        log_dir=tmp_path / scenario / "performance",
+        loadgen_settings=settings,
+        expected=ExpectedQueries(samples, samples, exact=True, seconds=None),
+        **fields,
+    )
+
+
+def test_offline_that_ends_too_early_is_refused_with_the_rate_to_write(offline, tmp_path):
+    with pytest.raises(ConfigError) as refused:
+        list(contradictions(planned(tmp_path, Scenario.OFFLINE, samples=6396)))
+    assert f"{ENDED.plan.model_key}.Offline.target_qps = 20" in str(refused.value)
+    assert str(tmp_path / "offline/performance") in str(refused.value)
+    (likely,) = contradictions(planned(tmp_path, Scenario.OFFLINE, samples=11_000))
+    assert "target_qps = 20" in likely
+    assert list(contradictions(planned(tmp_path, Scenario.OFFLINE))) == []
+
+
+def test_server_above_offline_is_a_warning_with_its_evidence(offline, tmp_path):
+    (warning,) = contradictions(planned(tmp_path, Scenario.SERVER))
+    assert "target_qps is 25" in warning and "20 samples/s" in warning
+    assert str(tmp_path / "offline/performance") in warning
+
+
+@pytest.mark.parametrize("scenario", [Scenario.OFFLINE, Scenario.SERVER])
+def test_other_systems_and_invalid_runs_say_nothing(offline, tmp_path, scenario):
+    plan = planned(tmp_path, scenario, samples=6396)
+    other = structs.replace(plan.servers[0], max_running_requests=7)
+    assert list(contradictions(structs.replace(plan, servers=(other,)))) == []
+    assert list(contradictions(structs.replace(plan, servers=plan.servers * 2))) == []
+    assert list(contradictions(with_plan(plan, max_concurrency=3))) == []
+    assert list(contradictions(with_plan(plan, mode="accuracy"))) == []
+    path = tmp_path / "offline/performance/run.json"
+    structs.replace(offline, verdict=RunVerdict("INVALID")).write(path)
+    assert list(contradictions(plan)) == []
+    path.write_text("{")
+    assert list(contradictions(plan)) == []
+
+
+def test_the_row_that_gives_enough_queries_is_named():
+    plan = started(scenario=Scenario.SERVER).plan
+    settings = {"server_target_latency_percentile": 0.99, "max_query_count": 0}
+    assert too_few_queries(459, plan, settings) == ""
+    said = too_few_queries(458, plan, settings)
+    assert f"{plan.model_key}.Server.min_query_count = 459" in said
+    assert "max_query_count = 459" in too_few_queries(85, plan, settings | {"max_query_count": 85})
+    assert too_few_queries(7, plan, settings | {"server_target_latency_percentile": 0.5}) == ""
+    assert "6 queries" in too_few_queries(6, plan, settings | {"server_target_latency_percentile": 0.5})
