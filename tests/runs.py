@@ -29,7 +29,7 @@ QUICK_CONF = """
 *.Server.target_qps = {qps}
 *.Server.min_duration = {duration_ms}
 *.Server.min_query_count = 1
-*.Server.target_latency_percentile = 50
+*.Server.target_latency_percentile = {percentile}
 *.SingleStream.target_latency = 10
 *.SingleStream.min_duration = 0
 *.SingleStream.min_query_count = 1
@@ -102,13 +102,14 @@ def run_mlperf(
     scenario: str = "offline",
     qps: float = 50,
     duration_ms: int = 500,
+    percentile: int = 50,
     timeout: float = 600,
     report: bool = False,
     here: pytest.CaptureFixture[str] | None = None,
 ) -> FinishedRun:
     """Run to the end with quick LoadGen settings; with ``here`` in this process, where the start of the
     program, its working directory and its log lines are not the question."""
-    conf = quick_conf(output, qps, duration_ms)
+    conf = quick_conf(output, qps, duration_ms, percentile)
     words = command(output, "--scenario", scenario, "--user-conf", conf, *arguments, report=report)
     mode = "accuracy" if "--accuracy" in arguments else "performance"
     if here is not None:
@@ -149,7 +150,7 @@ def without_waits(stderr: str) -> list[str]:
     return [line for line in stderr.splitlines() if not line.startswith("waiting for ")]
 
 
-def quick_conf(directory: Path, qps: float = 50, duration_ms: int = 500) -> Path:
+def quick_conf(directory: Path, qps: float = 50, duration_ms: int = 500, percentile: int = 50) -> Path:
     path = directory / "quick.conf"
-    path.write_text(QUICK_CONF.format(qps=qps, duration_ms=duration_ms))
+    path.write_text(QUICK_CONF.format(qps=qps, duration_ms=duration_ms, percentile=percentile))
     return path

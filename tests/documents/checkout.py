@@ -84,8 +84,7 @@ def make_checkout(folder: Path) -> Checkout:
     shutil.copytree(ROOT, checkout, ignore=_ignored)
     made_up.small_sizes(checkout)
     shutil.copytree(_HERE / "packages", stand_ins / "packages")
-    write_info(stand_ins)
-    shutil.move(stand_ins / "submission.toml", checkout / "configs/submission/example.toml")
+    _write_example(write_info(stand_ins), checkout / "configs/submission/example.toml")
     downloads = stand_ins / "downloads"
     subprocess.run(
         [sys.executable, "-m", "tests.documents.made_up", downloads], cwd=checkout, check=True, timeout=120
@@ -96,6 +95,14 @@ def make_checkout(folder: Path) -> Checkout:
     cache.mkdir(exist_ok=True)
     (checkout / ".cache").symlink_to(cache)  # the embedded engine's model
     return Checkout(checkout, stand_ins)
+
+
+def _write_example(info: Path, example: Path) -> None:
+    """The facts of a made-up system, and the example's servers and scenarios with small rates."""
+    facts, campaign = info.read_text(), example.read_text().partition("\n[servers]\n")[2]
+    for rate in (9.0, float(made_up.RATE)):
+        campaign = campaign.replace('"search"', str(rate), 1)
+    example.write_text(f"{facts}\n[servers]\n{campaign}")
 
 
 def _ignored(folder: str, names: list[str]) -> set[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.batch import batch_options as batch
+from harness.campaign import campaign_options as campaign
 from harness.cli.door import VERBS
 from harness.compliance import compliance_options as compliance
 from harness.config import run_options
@@ -122,6 +123,7 @@ def test_the_shelves_hold_every_page():
 
 
 PARSERS = {
+    "harness.campaign": campaign.parse_options,
     "run_mlperf.py": run_options.parse_options,
     "run_eval.py": eval_options.parse_options,
     "find_peak.py": peak.parse_options,

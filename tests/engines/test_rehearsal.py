@@ -1,0 +1,62 @@
+"""The rehearsal of a whole submission on the embedded engine, killed at random moments."""
+
+import json
+import os
+import random
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from harness.campaign.journal import history
+from tests.harness.submission.building import write_info
+from tests.runs import ROOT
+
+POINTS = int(os.environ.get("HARNESS_KILL_POINTS", "3"))
+SCENARIOS = """
+[benchmarks.gpt-oss-120b.offline]
+[benchmarks.gpt-oss-120b.server]
+[benchmarks."llama3.1-8b".offline]
+[benchmarks."llama3.1-8b".server]
+[benchmarks.deepseek-r1.offline]
+[benchmarks.deepseek-r1.server]
+"""
+
+
+def rehearse(file: Path, **words) -> subprocess.Popen[str]:
+    command = [ROOT / "mlperf", "campaign", file, "--rehearsal"]
+    return subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **words)
+
+
+@pytest.mark.engine
+@pytest.mark.timeout(3000)
+def test_three_benchmarks_are_rehearsed_in_spite_of_kills(tmp_path):
+    file = write_info(tmp_path)
+    file.write_text(file.read_text() + SCENARIOS)
+    dice = random.Random(f"rehearsal {POINTS}")
+    for _ in range(POINTS):
+        campaign = rehearse(file)
+        time.sleep(dice.uniform(1, 40))
+        campaign.kill()
+        campaign.communicate()
+    campaign = rehearse(file)
+    output, _ = campaign.communicate()
+    assert campaign.returncode == 0, output[-4000:]
+    done = [
+        one["step"]
+        for one in history(tmp_path / "mlperf_results_rehearsal/campaign")
+        if one.get("state") == "done"
+    ]
+    assert len(done) == len(set(done)) == 2 * (5 + 4 + 4) + 2
+    tree = tmp_path / "rehearsal"
+    logs = sorted(tree.with_name("rehearsal.kept").rglob("accuracy/mlperf_log_accuracy.json"))
+    assert len(logs) >= 6
+    for log in logs:
+        samples = [one["qsl_idx"] for one in json.loads(log.read_text())]
+        assert len(samples) == len(set(samples))
+    assert {path.parent.name for path in tree.rglob("Offline")} == {
+        "gpt-oss-120b",
+        "llama3.1-8b",
+        "deepseek-r1",
+    }
