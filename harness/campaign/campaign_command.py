@@ -130,8 +130,6 @@ class _Walk:
 
     def _now(self, step: Step) -> Step:
         """The step as it is now: its rate may come from a search that has ended since."""
-        if not step.found_rate:
-            return step
         return next(one for one in steps_of(self.campaign) if one.name == step.name)
 
     def _standing(self, step: Step) -> Standing:
@@ -152,7 +150,7 @@ class _Walk:
                 continue
             checked.add(one.name)
             show(f"Checking {one.name} ...")
-            if code := self._call(one, ("--dry-run",), quiet=True):
+            if code := self._call(one, ("--dry-run", "--log-level", "warning"), quiet=True):
                 return self._ended(one, code)
         return EXIT_VALID
 

@@ -29,13 +29,14 @@ def expected_s(step: Step, measured: Mapping[str, float]) -> float | None:
 
     ``measured`` holds samples/s of Offline runs by benchmark: an Offline accuracy run has no other rate.
     """
-    if step.plan is None or step.kind not in ("performance", "accuracy") or step.found_rate:
+    if step.plan is None or step.kind == "trial" or step.found_rate:
         return None
     plan = step.plan
-    if plan.accuracy and plan.scenario.one_query:
-        rate = measured.get(plan.client.benchmark.name)
-        return None if rate is None else plan.client.benchmark.dataset(accuracy=True).samples / rate
-    return _of_plan(plan)
+    if plan.audit is None and not (plan.accuracy and plan.scenario.one_query):
+        return _of_plan(plan)
+    dataset = plan.client.benchmark.dataset(accuracy=True) if plan.audit is None else plan.audit.dataset
+    rate = measured.get(plan.client.benchmark.name)
+    return None if rate is None else dataset.samples / rate
 
 
 def _of_plan(plan: RunPlan) -> float | None:
