@@ -186,7 +186,9 @@ def _decided(plan: RunPlan, samples: int, dataset_sha256: str) -> dict[str, obje
 
 
 def _differing(before: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
-    return [text for name, value in before.items() for text in differences(name, value, now[name])]
+    """What differs; of another benchmark nothing else, for then everything does."""
+    found = [text for name, value in before.items() for text in differences(name, value, now[name])]
+    return found[:1] if before["benchmark"] != now["benchmark"] else found
 
 
 def _moved_to(record: RunRecord, log_dir: Path) -> RunRecord:

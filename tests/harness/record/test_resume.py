@@ -207,6 +207,14 @@ def test_another_run_begins_anew_and_says_what_differs(tmp_path, change, named):
         assert "top_p" not in said
 
 
+def test_of_another_benchmark_only_its_name_is_said(tmp_path):
+    RECORD.write(tmp_path / "run.json")
+    client = structs.replace(RECORD.plan.client, benchmark=load_benchmark("llama3.1-8b"))
+    other = structs.replace(RECORD, plan=structs.replace(RECORD.plan, client=client, model_key="another"))
+    first_line = found(tmp_path, with_plan(other, samples=5)).first_line
+    assert "benchmark gpt-oss-120b, this one has llama3.1-8b: " in first_line
+
+
 @pytest.mark.parametrize("name", ["attempt.²", "attempt.x", "attempt.", "attempt.0", "attempt." + "9" * 200])
 def test_a_folder_that_is_no_attempt_is_left_alone(tmp_path, name):
     (tmp_path / name).mkdir()
