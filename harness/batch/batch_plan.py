@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -40,6 +41,10 @@ class PromptBatch:
     def read(self) -> SampleSet:
         """The prompts."""
         return self.samples
+
+    def settings_in(self, path: Path) -> EvalSettings | None:
+        """None: lines of ids name no settings."""
+        return None
 
     def warnings(self) -> tuple[str, ...]:
         """Of the file of prompts."""

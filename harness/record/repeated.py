@@ -25,16 +25,16 @@ class FirstLine:
         """``continues the run of 2026-11-23 01:32:35 UTC: 36 of 96 samples are answered``."""
         return f"{self._verb('continues', 'continue')} {earlier}: {counts}"
 
-    def complete(self, earlier: str, folder: Path) -> str:
+    def complete(self, earlier: str, place: Path, anew: str = "--restart begins anew") -> str:
         """``complete: the run of 2026-11-23 01:32:35 UTC, VALID, in FOLDER; nothing is sent``."""
         sent = "would be" if self.dry_run else "is"
-        return f"complete: {earlier} in {folder}; nothing {sent} sent (--restart begins anew)"
+        return f"complete: {earlier} in {place}; nothing {sent} sent ({anew})"
 
     def anew(self, why: str, earlier: str, aside: Path, command: Sequence[str] = ()) -> str:
         """What differs, what the folder holds, where that goes, and how to go back to it."""
         reason = f", {why}" if why else ""
         moved = "would be moved" if self.dry_run else "is moved"
-        back = f"; to continue it, move it back and run {resuming_command(command)}" if command else ""
+        back = f"; to go back to it, move it back and run {resuming_command(command)}" if command else ""
         return (
             f"{self._verb('begins', 'begin')} anew{reason}: {earlier} {moved} to {aside} before the first "
             f"query{back}"

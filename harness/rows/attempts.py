@@ -7,7 +7,7 @@ import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -53,17 +53,33 @@ class EvalSettings(msgspec.Struct, frozen=True, kw_only=True):
 class EarlierRows:
     """What earlier runs of the same file have left, and what the repeated command makes of it."""
 
-    course: Literal["continue", "anew"]
+    course: Literal["continue", "complete", "anew"]
     first_line: str
 
 
-def earlier_rows(output: Path, folder: Path, now: EvalSettings, client: ClientPlan) -> EarlierRows | None:
+def earlier_rows(
+    output: Path,
+    folder: Path,
+    now: EvalSettings,
+    client: ClientPlan,
+    in_file: Callable[[Path], EvalSettings | None],
+) -> EarlierRows | None:
     """What lies there before a server is asked; ``now`` without the model takes that of the earlier run.
+
+    ``in_file`` gives the settings that a complete file names, None where its format has no place for them.
 
     Raises ConfigError where --resume finds nothing to resume, where answers lie without their settings, and
     where a complete file would be replaced.
     """
     before = None if client.restart else read_settings(folder)
+    if before is None and not folder.exists() and output.is_file() and not client.restart:
+        made = in_file(output)
+        if made is not None and not decisive_differences(made, _served_as(made, now)):
+            what, anew = (
+                f"all {now.samples} rows are answered with the same settings",
+                "remove it to begin anew",
+            )
+            return EarlierRows("complete", FirstLine(client.dry_run).complete(what, output, anew))
     if client.resume and before is None:
         raise ConfigError(
             f"--resume: {folder} holds no run to resume; check the name of the output file, or omit --resume"

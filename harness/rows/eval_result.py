@@ -4,13 +4,17 @@ import signal
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from harness.dataset.extended_table import NewColumn, unreadable_columns, write_extended
 from harness.dataset.samples import SampleSet, load_samples
 from harness.dataset.table import Table, open_table
 from harness.errors import EXIT_INVALID, EXIT_VALID, ConfigError, GradingError
+from harness.files import PARQUET_SUFFIXES
 from harness.grading.decoding.output_decoder import BUILT_IN, OutputDecoder, open_decoder, tokenizer_beside
 from harness.grading.decoding.output_sources import BACKEND, FAILURE, IDS, LENGTH, METADATA, TEXT, RowTokens
 from harness.loadgen_logs.accuracy_log import TokenIds
@@ -24,9 +28,9 @@ from harness.rows.eval_plan import EvalPlan
 class EvalResult:
     """``failures``: kind and detail by sample index. ``errors``: why rows have neither answer nor failure.
 
-    ``written``: whether the file is there; ``has_truths``: and true answers in it. ``kept``: answers of
-    earlier attempts. ``warm_up_s``: the trial requests; ``elapsed_s``: from the first request to the last
-    answer, of all attempts.
+    ``was_complete``: nothing was left to do. ``written``: whether the file is there; ``has_truths``: and true
+    answers in it. ``kept``: answers of earlier attempts. ``warm_up_s``: the trial requests; ``elapsed_s``:
+    from the first request to the last answer, of all attempts.
     """
 
     plan: EvalPlan
@@ -40,6 +44,7 @@ class EvalResult:
     without_text: int = 0
     has_truths: bool = False
     written: bool = False
+    was_complete: bool = False
     warm_up_s: float = 0.0
     elapsed_s: float = 0.0
 
@@ -53,7 +58,8 @@ class EvalResult:
         """The program's: 0 all answered, 4 with failures or ended early, 128 and the signal's number."""
         if self.interrupted_by is not None:
             return 128 + signal.Signals[self.interrupted_by]
-        return EXIT_VALID if self.is_complete and not self.failures else EXIT_INVALID
+        done = self.was_complete or (self.is_complete and not self.failures)
+        return EXIT_VALID if done else EXIT_INVALID
 
     @property
     def tokens(self) -> int:
@@ -99,6 +105,16 @@ class OutputTable:
         samples = samples.part(self._plan.skip, self._plan.count)
         self._table = open_table(client.input_file)
         return samples
+
+    def settings_in(self, path: Path) -> EvalSettings | None:
+        """The settings in the schema of a parquet file; None elsewhere."""
+        if path.suffix.lower() not in PARQUET_SUFFIXES:
+            return None
+        try:
+            text = (pq.read_schema(path).metadata or {}).get(METADATA.encode(), b"")
+            return msgspec.json.decode(text, type=EvalSettings)
+        except (OSError, pa.ArrowInvalid, msgspec.DecodeError):
+            return None
 
     def warnings(self) -> tuple[str, ...]:
         """The columns that the table will lack. Raises ConfigError for a tokenizer of another model."""

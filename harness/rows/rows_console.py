@@ -70,6 +70,8 @@ class RowsConsole(ABC):
         """Print the result; returns the program's exit code."""
         self._progress.end()
         self._writing.end()
+        if result.was_complete:
+            return result.exit_code
         if result.plan.client.dry_run:
             print(DRY_RUN)
             return 0

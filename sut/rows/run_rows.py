@@ -57,6 +57,9 @@ class RowFiles(Protocol):
     def read(self) -> SampleSet:
         """The prompts. Raises ConfigError and DatasetError, also where the answers could not be written."""
 
+    def settings_in(self, path: Path) -> EvalSettings | None:
+        """The settings that a complete file of answers names, None where it cannot."""
+
     def warnings(self) -> Sequence[str]:
         """Warnings about the prompts, before anything is sent."""
 
@@ -98,9 +101,11 @@ def run_rows(
     rows = _read(plan, files)
     if rows.earlier is not None:
         watcher.earlier(rows.earlier.first_line)
+        if rows.earlier.course == "complete":
+            return replace(_unsent(plan, rows), was_complete=True)
     warnings = (*plan.client.warnings, *plan.client.deviations, *files.warnings())
     if rows.left:
-        result, settings = _send(plan, rows, warnings, watcher, on_line)
+        result, settings = _send(plan, files, rows, warnings, watcher, on_line)
     else:  # killed while the file was written
         settings = _same_run(plan, rows, None)[0]
         result = _unsent(plan, rows)
@@ -128,19 +133,20 @@ def _read(plan: EvalPlan, files: RowFiles) -> _Rows:
     """Check all that can be checked without a server. Raises ConfigError and DatasetError."""
     samples = files.read()
     attempts.require_writable(plan.output)
-    earlier = _earlier(plan, samples)
-    if earlier is None or earlier.course == "anew":
+    earlier = _earlier(plan, files, samples)
+    if earlier is None or earlier.course != "continue":
         return _Rows(samples, {}, earlier)
     return _Rows(samples, attempts.answers(plan.folder, len(samples)), earlier)
 
 
-def _earlier(plan: EvalPlan, samples: SampleSet) -> EarlierRows | None:
-    return attempts.earlier_rows(plan.output, plan.folder, _settings(plan, samples, None), plan.client)
+def _earlier(plan: EvalPlan, files: RowFiles, samples: SampleSet) -> EarlierRows | None:
+    settings = _settings(plan, samples, None)
+    return attempts.earlier_rows(plan.output, plan.folder, settings, plan.client, files.settings_in)
 
 
-def _check_unfinished(plan: EvalPlan, rows: _Rows) -> None:
+def _check_unfinished(plan: EvalPlan, files: RowFiles, rows: _Rows) -> None:
     """Raise ConfigError if another run has written the file since ``_read``."""
-    if _earlier(plan, rows.samples) != rows.earlier:
+    if _earlier(plan, files, rows.samples) != rows.earlier:
         raise ConfigError(f"another run has written {plan.output} since this one began; repeat the command")
     if rows.earlier is not None and not rows.is_continued:
         attempts.move_aside(plan.output, plan.folder)
@@ -148,6 +154,7 @@ def _check_unfinished(plan: EvalPlan, rows: _Rows) -> None:
 
 def _send(
     plan: EvalPlan,
+    files: RowFiles,
     rows: _Rows,
     warnings: Sequence[str],
     watcher: RowsWatcher,
@@ -168,7 +175,7 @@ def _send(
         began = time.monotonic()
         prepared, destination, more = preflight(prepared)
         warm_up_s = time.monotonic() - began
-        _check_unfinished(plan, rows)  # the server may have taken minutes for the trial request
+        _check_unfinished(plan, files, rows)  # the server may have taken minutes for the trial request
         with attempts.locked(plan.folder):
             attempts.write_settings(plan.folder, settings)
             attempt = attempts.next_attempt(plan.folder)

@@ -280,6 +280,21 @@ def test_other_rows_begin_anew_beside_the_earlier_ones(tmp_path, capfd):
     assert len(read_saved_answers([aside / "attempt.1/journal"], 12)) == 11
 
 
+def test_a_complete_file_is_left_as_it_is(tmp_path, capfd):
+    """No server is there. Other settings are refused, as the file names those it was made with."""
+    dataset, prompts = small_dataset(tmp_path)
+    output = tmp_path / "out.parquet"
+    with StubServer() as stub:
+        assert here(capfd, dataset, output, "--server-url", stub.url)[0] == 0
+    with refused_url() as url:
+        for flags in ((), ("--resume",), ("--dry-run",)):
+            code, stdout, _ = here(capfd, dataset, output, "--server-url", url, *flags)
+            assert (code, stdout.split(":")[0], stdout.count("\n")) == (0, "complete", 1)
+        assert "the file exists" in refuse(capfd, dataset, output, "--server-url", url, "--num-samples", 3)
+        assert "the file exists" in refuse(capfd, dataset, output, "--server-url", url, "--restart")
+    assert answers(output) == wanted(prompts)
+
+
 def test_a_file_that_was_named_by_the_time_is_continued(tmp_path, capfd, monkeypatch):
     monkeypatch.chdir(tmp_path)
     dataset, prompts = small_dataset(tmp_path)

@@ -13,7 +13,9 @@ def test_the_result_begins_on_a_line_of_its_own(monkeypatch):
     monkeypatch.setattr(sys, "stdout", screen)
     console = BatchConsole(["run_batch.py"], positions=20)
     console.written(1, 1)
-    console.finish(SimpleNamespace(plan=SimpleNamespace(client=SimpleNamespace(dry_run=True))))
+    console.finish(
+        SimpleNamespace(was_complete=False, plan=SimpleNamespace(client=SimpleNamespace(dry_run=True)))
+    )
     *_, bar, result, end = screen.getvalue().split("\n")
     assert "1/1 lines written" in bar
     assert result.startswith("dry run")

@@ -81,6 +81,12 @@ def test_test07_passes(scenario, gpqa_file, stub, tmp_path, capfd):
     assert record["deviations"] == []
     assert record["plan"]["parameters"]["max_new_tokens"] == 10240
     assert len(stub.requests) == TEST07_ROWS + 1
+    again = run_here(capfd, *words, *flags(tmp_path, stub, scenario))
+    assert (again.code, again.stdout.split(":")[0]) == (0, "complete")
+    assert "TEST07: TEST PASS" in again.stdout and len(stub.requests) == TEST07_ROWS + 1
+    high = ("--test", "TEST07", "--input-file", gpqa_file, "--no-report", "--dry-run")
+    failed = run_here(capfd, *high, *flags(tmp_path, stub, scenario))
+    assert (failed.code, failed.stdout.split(",")[0]) == (0, "would begin anew")
 
 
 @pytest.mark.engine
