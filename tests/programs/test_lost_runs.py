@@ -34,8 +34,8 @@ def kinds(run):
 
 @pytest.mark.parametrize("stops", [True, False])
 def test_a_run_over_its_latency_limit(tmp_path, stops):
-    """None of 600 queries keeps the limit of 3 s, and 662 are needed before one may be over it."""
-    flag = ("--stop-when-lost",) if stops else ()
+    """No query keeps the limit of 3 s, and 662 are needed before one may be over it."""
+    flag, seconds = (("--stop-when-lost",), 60) if stops else ((), 6)
     with StubServer(first_delay_s=3.2) as stub:
         run = run_mlperf(
             tmp_path,
@@ -43,17 +43,17 @@ def test_a_run_over_its_latency_limit(tmp_path, stops):
             *flag,
             scenario="server",
             qps=100,
-            duration_ms=6000,
+            duration_ms=seconds * 1000,
             percentile=99,
         )
     assert run.code == 4
     record, (event,) = run.record, run.record["events"]
-    assert event["kind"] == "lost" and event["text"].endswith("over the TTFT limit, none may be")
-    assert event["at_s"] < 5
+    assert event["kind"] == "lost" and "queries over the TTFT limit, " in event["text"]
+    assert event["text"].endswith("none may be") is not stops
     assert lines(run)[-1]["lost"]
     assert ("lost: " in record["verdict"]["reasons"][0]) is stops
-    assert ("(ended by --stop-when-lost at 0:0" in record["verdict"]["reasons"][0]) is stops
-    assert (record["statistics"]["queries"] < 600) is stops
+    assert ("(ended by --stop-when-lost at 0:" in record["verdict"]["reasons"][0]) is stops
+    assert (record["statistics"]["queries"] < 100 * seconds) is stops
     assert "find_peak.py search" in run.stdout and "--start-qps" in run.stdout
     assert any(line.startswith("[") and "] lost: " in line for line in run.stdout.splitlines())
     assert "find_peak.py search" in run.stderr.partition("lost: ")[2]
@@ -61,14 +61,14 @@ def test_a_run_over_its_latency_limit(tmp_path, stops):
 
 @pytest.mark.parametrize("stops", [True, False])
 def test_a_failed_query_of_a_performance_run(tmp_path, stops):
-    flag = ("--stop-when-lost",) if stops else ()
+    flag, rows = (("--stop-when-lost",), 400) if stops else ((), 24)
     with StubServer(event_delay_s=0.05, faults=one_is_cut) as stub:
-        flags = (*where(tmp_path, stub, rows=64), "--max-concurrency", 2, *flag)
+        flags = (*where(tmp_path, stub, rows=rows), "--max-concurrency", 2, *flag)
         run = run_mlperf(tmp_path, *flags)
     assert run.code == 4
     assert kinds(run) == ["lost"]
     assert ("lost: 1 query failed (truncated)" in run.record["verdict"]["reasons"][0]) is stops
-    assert (run.record["statistics"]["completed"] < 63) is stops
+    assert (run.record["statistics"]["completed"] < rows - 1) is stops
     assert "find_peak.py" not in run.stdout  # another rate would not help
 
 
@@ -130,14 +130,14 @@ def test_a_dead_rank_is_named_and_ends_the_run(tmp_path):
         return False
 
     with StubServer(metrics=page(standing), gate=answers) as stub:
-        flags = (*where(tmp_path, stub), "--max-concurrency", 2, "--progress-timeout", 50)
+        flags = (*where(tmp_path, stub), "--max-concurrency", 2, "--progress-timeout", 80)
         run = run_mlperf(tmp_path, "--accuracy", *flags)
         assert run.code == 4
         name = f"dp_rank 1 of {stub.url} stands since 0:"
         assert run.record["verdict"]["reasons"][0].startswith(f"ended early: {name}")
-        assert f"warning: {name}" in run.stderr.lower() or name in run.stderr
+        assert name in run.stderr
         alarm = next(line for line in lines(run) if line["standing"])
-        assert alarm["elapsed_s"] < 60 and name in alarm["standing"]
+        assert name in alarm["standing"]
         assert alarm["remaining_s"] is None
         assert kinds(run) == ["rank_stands"]
         assert "no estimate: nothing has arrived for" in run.stdout
