@@ -195,12 +195,13 @@ def _change(one: Difference) -> str:
 
 
 def _settings(base: RunFiles, other: RunFiles) -> str:
-    """``since target_qps 20 -> 17``: rates first; what ran and where only as a number."""
+    """``since target_qps 20 -> 17``: the rate, or else the first settings; the rest only as a number."""
     rows = plan_differences(base, other)
     if not rows:
         return "the settings are the same"
-    chosen = [row for row in rows if row[0].startswith(("plan.", "servers["))] or rows
-    chosen.sort(key=lambda row: row[0].rpartition(".")[2] not in _LOAD)
+    rates = [row for row in rows if row[0].rpartition(".")[2] in _LOAD]
+    settings = [row for row in rows if row[0].startswith(("plan.", "servers["))]
+    chosen = rates or settings or rows
     named = [
         f"{_RATE.get(key := name.rpartition('.')[2], key)} {printable(before, _VALUE)} -> "
         f"{printable(after, _VALUE)}"

@@ -28,6 +28,11 @@ class ComplianceOutcome:
     bounds: str = ""
     """what the figure is compared with, such as ``at least 60.698``"""
 
+    @property
+    def measured(self) -> str:
+        """``65.556, at least 60.698``; "" without a figure."""
+        return ", ".join(filter(None, ("" if self.figure is None else f"{self.figure:g}", self.bounds)))
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -111,8 +116,8 @@ class RunOutcome:
         if self.metrics:
             name, metric = self.metrics[0]
             return f"{name} {metric_text(metric)}"
-        if self.compliance is not None and self.compliance.figure is not None:
-            return f"{self.compliance.figure:g}, {self.compliance.bounds}"
+        if self.compliance is not None and self.compliance.measured:
+            return self.compliance.measured
         return next(self._rates(), "-")
 
     def _rates(self) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from harness.analysis.run_outcome import ComplianceOutcome
-from harness.compliance.base import ComplianceTest
+from harness.compliance.base import ComplianceTest, stated_number
 from harness.compliance.registry import find_test
 from harness.config.benchmark import Benchmark
 from harness.errors import ConfigError
@@ -11,6 +11,7 @@ from harness.files import unofficial
 
 # How compliance_command.py marks a pass that is not official.
 _UNOFFICIAL = "NOT OFFICIAL "
+_THRESHOLDS = ("Accuracy threshold", "Min threshold", "Max threshold")
 
 
 def read_verdict(benchmark: Benchmark, name: str, folder: Path) -> ComplianceOutcome:
@@ -25,7 +26,7 @@ def read_verdict(benchmark: Benchmark, name: str, folder: Path) -> ComplianceOut
         except OSError:
             continue
         found = test.read(_plain(text, test))
-        return ComplianceOutcome(name, found.passed, official, found.figure, _bounds(test))
+        return ComplianceOutcome(name, found.passed, official, found.figure, _bounds(text))
     return ComplianceOutcome(name, None)
 
 
@@ -34,6 +35,8 @@ def _plain(text: str, test: ComplianceTest) -> str:
     return text.replace(_UNOFFICIAL + test.pass_line.removeprefix("TEST "), test.pass_line)
 
 
-def _bounds(test: ComplianceTest) -> str:
-    values = [f"{value:g}" for value in test.thresholds.values()]
+def _bounds(text: str) -> str:
+    """The thresholds that the verification states: those of a user's audit.config where it had one."""
+    stated = [value for name in _THRESHOLDS if (value := stated_number(text, name)) is not None]
+    values = [f"{value:g}" for value in stated]
     return f"at least {values[0]}" if len(values) == 1 else " to ".join(values)

@@ -34,8 +34,7 @@ def score_reasons(one: RunOutcome) -> Iterator[str]:
         yield f"The score is missed by the {one.score.target.mode} rules: {'; '.join([*missed, *lacking])}."
     test = one.compliance
     if test is not None and test.passed is False:
-        found = "" if test.figure is None else f": {test.figure:g}, {test.bounds} is needed"
-        yield f"{test.test} failed{found}."
+        yield f"{test.test} failed" + (f": {test.measured}." if test.measured else ".")
     if test is not None and test.passed is None:
         yield f"{test.test} is not verified yet."
 
@@ -59,7 +58,7 @@ def outcome_tiles(one: RunOutcome) -> Iterator[Tile]:
     if test is not None and test.figure is not None:
         status: Status = "plain" if test.passed is None else "good" if test.passed else "bad"
         word = {True: " PASS", False: " FAIL", None: ""}[test.passed]
-        yield Tile(f"{test.figure:g}{word}", f"{test.test}, {test.bounds}", status)
+        yield Tile(f"{test.figure:g}{word}", ", ".join(filter(None, (test.test, test.bounds))), status)
     for name, part in one.p99_parts.items():
         yield Tile(f"{part:.1%}", f"{name} p99, of its limit", limit_status(part), "#verdict")
 

@@ -177,7 +177,9 @@ def write_page(path: Path, page: Page) -> None:
 
 
 def render(page: Page) -> str:
-    """The page's HTML."""
+    """The page's HTML, without the library of charts where it has none."""
+    if not any(section.charts for section in page.sections):
+        return rendered(page, "page.html", "", asset("page.css"), licence="", data="{}")
     style = asset("uPlot.min.css") + asset("page.css")
     return rendered(page, "page.html", _script(), style, licence=asset("uPlot.LICENSE"), data=_data(page))
 

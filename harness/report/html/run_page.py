@@ -65,12 +65,15 @@ def run_page(run: RunFiles, outcome: RunOutcome | None = None, next_step: str = 
 
 
 def _measured(run: RunFiles) -> Iterator[Section]:
-    """Sections from single queries, or from LoadGen's summary where there are none."""
+    """Sections from single queries, or from LoadGen's summary and the servers where there are none."""
     queries = run.queries
-    if queries is None or not queries.span:
-        yield Section("distributions", "Latencies", tables=tuple(loadgen_percentiles(run)))
-        return
     events = () if run.record is None else tuple(events_table(run.record))
+    if queries is None or not queries.span:
+        yield Section("time", "Events", tables=events)
+        yield Section("distributions", "Latencies", tables=tuple(loadgen_percentiles(run)))
+        if run.record is not None:
+            yield server_section(run)
+        return
     yield Section("time", "Over time", charts=over_time(run, queries), tables=events)
     tables = (*percentile_tables(run), endings(queries))
     yield Section("distributions", "Distributions", charts=distributions(run, queries), tables=tables)

@@ -99,6 +99,7 @@ def test_test07_fails_and_moves_the_earlier_result_aside(gpqa_file, stub, tmp_pa
     assert done.code == 5, done.stdout + done.stderr
     assert re.search(r"TEST07: TEST FAIL: exact_match \S+ of 990 samples, threshold 60.698", done.stdout)
     assert (earlier / "verify_accuracy.txt").read_text().endswith("TEST FAIL\n")
+    assert "TEST07 FAIL" in (earlier / "run" / "report.html").read_text()
     (aside,) = earlier.parent.glob("TEST07.*")
     assert (aside / "verify_accuracy.txt").read_text() == "TEST PASS\n"
 

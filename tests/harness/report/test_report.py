@@ -106,7 +106,7 @@ def test_json_and_csv_have_numbers(runs, capsys):
 @pytest.mark.parametrize(
     ("text", "official", "passed"),
     [
-        ("Mean output tokens: 1300\nTEST PASS\n", True, True),
+        ("Mean output tokens: 1300\nMin threshold: 2.5\nMax threshold: 1400\nTEST PASS\n", True, True),
         ("Mean output tokens: 9\nTEST FAIL\n", True, False),
         ("NOT OFFICIAL: few\n\nMean output tokens: 1300\nNOT OFFICIAL PASS\n", False, True),
         ("nothing", True, None),
@@ -118,6 +118,7 @@ def test_the_verdict_of_a_compliance_test_is_that_of_its_verification(tmp_path, 
     assert found.compliance is not None
     assert (found.compliance.passed, found.passed) == (passed, passed is True)
     assert found.compliance.official is official
+    assert found.compliance.bounds == ("2.5 to 1400" if text and "threshold" in text else "")
     assert found.verdict.status == {True: "good", False: "bad", None: "warn"}[passed]
 
 
@@ -131,7 +132,9 @@ def test_the_overview_has_verdicts_scores_and_links(runs):
     links = [cell.link for cell in cells if cell.link]
     assert links == ["gpt-oss-120b/server/accuracy/report.html"]
     assert page.badges[0].text.startswith("0 OF 5")
-    assert 'href="gpt-oss-120b/server/accuracy/report.html"' in render(page)
+    html = render(page)
+    assert 'href="gpt-oss-120b/server/accuracy/report.html"' in html
+    assert "uPlot" not in html  # it has no charts
 
 
 def test_the_earlier_name_of_the_command(runs, capsys):

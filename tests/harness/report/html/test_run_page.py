@@ -305,6 +305,14 @@ def test_events_are_marked_on_every_time_axis(tmp_path):
     assert not any(limit.event for chart in others for limit in chart.limits)
 
 
+def test_events_and_ranks_of_a_run_without_an_answer_are_shown(tmp_path):
+    load = ServerLoad(rounds=3, servers=1, ranks=(rank(0, 0.98), rank(1, 0.02)))
+    record = replace(ENDED, events=EVENTS, server_load=load, unanswered=44)
+    folder = records.folder(tmp_path, records.rows(0), record)
+    assert len(section_of("time", folder).tables[0].rows) == 2
+    assert len(section_of("server", folder).tables[0].rows) == 2
+
+
 def rank(number, share):
     return RankFigures(
         server="http://a",
