@@ -57,7 +57,7 @@ def script(page):
 # A page that starts a server finds none of another page: run_server.sh refuses a port that answers.
 NO_SERVER = """\
 if [[ -f $STAND_INS/server-30000 ]]; then
-    read -r _ pid <"$STAND_INS/server-30000" && kill -KILL "$pid"
+    kill -KILL "$(cut -d ' ' -f 2 "$STAND_INS/server-30000")"
     rm "$STAND_INS/server-30000"
     while curl -sf -o /dev/null http://localhost:30000/health; do sleep 1; done
 fi
