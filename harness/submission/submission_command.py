@@ -26,7 +26,7 @@ from harness.submission.submission_options import (
     SystemOptions,
     TableOptions,
 )
-from harness.submission.tree.layout import is_empty, kept_beside, scenario_dirs
+from harness.submission.tree.layout import is_empty, is_rehearsal, kept_beside, scenario_dirs
 from harness.submission.tree.round_rules import SystemRule, load_rules
 from harness.text import show
 
@@ -133,7 +133,7 @@ def _conclude(options: TableOptions, tree: Path, round_name: str, issues: Sequen
         write_csv(options.csv, compared)
     if isinstance(options, CheckOptions) and options.json:
         found = {"results": list(map(asdict, rows)), "issues": [issue.fields() for issue in issues]}
-        print(json.dumps(found, indent=2))
+        print(json.dumps({"rehearsal": is_rehearsal(tree)} | found, indent=2))
     else:
         unchecked = sum(not is_empty(one.path) for one in scenario_dirs(tree)) - len(rows)
         show(*issue_lines(tree, issues, list(table(compared)) if compared else [], unchecked))

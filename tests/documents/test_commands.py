@@ -54,8 +54,20 @@ def script(page):
     return "\n".join([f"echo '=== {name_of(page)}'", "(", *runnable, ")"]) if runnable else ""
 
 
+# A page that starts a server finds none of another page: run_server.sh refuses a port that answers.
+NO_SERVER = """\
+if [[ -f $STAND_INS/server-30000 ]]; then
+    kill -KILL "$(cut -d ' ' -f 2 "$STAND_INS/server-30000")"
+    rm "$STAND_INS/server-30000"
+    while curl -sf -o /dev/null http://localhost:30000/health; do sleep 1; done
+fi
+"""
+
+
 def as_run(block):
     """A block that begins with ``#!`` is a script of its own."""
+    if "--background" in block:
+        block = NO_SERVER + block
     if block.startswith("#!"):
         return f"bash -ex <<'END'\n{block}END\n"
     code = next((code for part, code in EXIT_CODES.items() if part in block), None)

@@ -1,5 +1,6 @@
 """The runs that a submission lacks or cannot use, each with the command that makes it."""
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,7 @@ from harness.loadgen_logs.accuracy_log import EMPTY_LOG_BYTES
 from harness.loadgen_logs.summary_and_detail import read_detail, read_summary
 from harness.record.run_record import RunRecord
 from harness.submission.building.commands import Maker
-from harness.submission.building.find_runs import BenchmarkRuns, ScenarioRuns
+from harness.submission.building.find_runs import BenchmarkRuns, ScenarioRuns, verify_file
 from harness.submission.building.gaps import Gap
 from harness.submission.tree.accuracy_files import is_complete
 from harness.submission.tree.cost import Cost
@@ -77,9 +78,9 @@ class _Run:
             return self._judgement()
         aside = self._aside()
         if aside is not None:
-            move = f"mv {aside} {self.folder}"
+            move = shlex.join(["mv", str(aside), str(self.folder)])
             if self.folder.exists():
-                move = f"mv {self.folder} {self.folder}.other && {move}"
+                move = f"{shlex.join(['mv', str(self.folder), f'{self.folder}.other'])} && {move}"
             return Gap(Cost.MINUTES, f"{self.shown}: {problem}; a usable one lies in {aside}", move)
         record = _record(self.folder, self.is_test)
         ours = isinstance(record, RunRecord) and record.plan.client.benchmark.name == self.benchmark.name
@@ -100,7 +101,7 @@ class _Run:
 
     def _damage(self, folder: Path) -> str | None:
         """A log that is missing, cut short or without answers."""
-        own = folder / PERFORMANCE if self.is_test else folder
+        own, answers = self._logs(folder)
         if not self.is_test or TESTS[self.name].every_sample:
             for name, problem in (
                 (SUMMARY, read_summary(own / SUMMARY).problem),
@@ -110,12 +111,21 @@ class _Run:
                     return f"{name} is {problem}"
         if self.name == _PERFORMANCE:
             return None
-        log = (folder / ACCURACY if self.is_test else folder) / ACCURACY_LOG
+        log = answers / ACCURACY_LOG
         if not log.is_file():
             return f"{ACCURACY_LOG} is missing"
         if log.stat().st_size <= EMPTY_LOG_BYTES:
             return f"{ACCURACY_LOG} has no answers"
         return None if is_complete(log) else f"{ACCURACY_LOG} is cut short"
+
+    def _logs(self, folder: Path) -> tuple[Path, Path]:
+        """Where detail and accuracy log lie; those of a test lie together until it is verified."""
+        run = folder / COMPLIANCE_RUN
+        if not self.is_test:
+            return folder, folder
+        if not verify_file(folder, self.name).is_file() and (run / ACCURACY_LOG).is_file():
+            return run, run
+        return folder / PERFORMANCE, folder / ACCURACY
 
     def _verdict(self, record: RunRecord) -> str | None:
         """A rehearsal needs complete runs, and so do tests; anything else must be VALID."""

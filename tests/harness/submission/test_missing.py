@@ -2,15 +2,27 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
 from prepare_submission import main
 from tests.harness.submission.building import build, files, one_line, refused, write_info
-from tests.harness.submission.edits import both, changed, fields, pattern, remove, rename, text
+from tests.harness.submission.edits import (
+    DETAIL,
+    SUMMARY,
+    both,
+    changed,
+    fields,
+    pattern,
+    remove,
+    rename,
+    text,
+)
 from tests.harness.submission.trees import R1_ARCHIVE, RESULTS, results_of, unpack
 from tests.runs import ROOT
 
+ANSWERS = "mlperf_log_accuracy.json"
 RUN = "interactive/accuracy/run.json"
 URL = "http://localhost:30000"
 
@@ -105,6 +117,17 @@ def test_a_test_may_be_too_slow_and_not_incomplete(results, info, capsys):
     fields(run, verdict={"result": "INVALID", "reasons": ["a failure"], "complete": False})(results)
     assert build(results) == 2
     assert "interactive/TEST07: the run is INVALID: a failure" in one_line(capsys)
+
+
+def test_a_test_that_was_killed_before_its_verdict_needs_no_gpu(results, info, capsys):
+    """Its logs lie where the run left them; the verified folder is what is missing."""
+    test = results / "offline/TEST09"
+    for name in (*(f"performance/run_1/{log}" for log in (SUMMARY, DETAIL)), f"accuracy/{ANSWERS}"):
+        (test / name).rename(test / "run" / Path(name).name)
+    (test / "verify_output_len.txt").unlink()
+    assert build(results) == 2
+    printed = one_line(capsys)
+    assert "offline/TEST09: not verified" in printed and "run_compliance.py verify TEST09 " in printed
 
 
 def of(benchmark, run):

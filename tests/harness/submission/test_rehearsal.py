@@ -41,6 +41,10 @@ def test_a_rehearsal_is_built_where_a_submission_is_refused(rehearsed, tmp_path,
         "[deviations] dataset has 64 samples" in line for line in (one, two)
     )
     assert {issue.costs.value for issue in check_tree(tmp_path / "tree")} == {"GPU hours"}
+    assert main(["check", str(tmp_path / "tree"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["rehearsal"] is True
+    assert all(issue["is_rehearsed"] for issue in found["issues"])
 
 
 def test_no_part_of_it_can_be_taken_for_a_submission(rehearsed, tmp_path):
