@@ -101,7 +101,7 @@ def _write_example(info: Path, example: Path) -> None:
     """The facts of a made-up system, and the example's servers and scenarios with small rates."""
     facts, campaign = info.read_text(), example.read_text().partition("\n[servers]\n")[2]
     for rate in (9.0, float(made_up.RATE)):
-        campaign = campaign.replace('"search"', str(rate), 1)
+        campaign = campaign.replace('target_qps = "search"', f"target_qps = {rate}", 1)
     example.write_text(f"{facts}\n[servers]\n{campaign}")
 
 
