@@ -26,8 +26,11 @@ NOT_RUN = {
     "--reference-data data/cnn_eval.json --tokenizer": "a part of llama3.1-8b.md's block",
     "eval_accuracy.py --input-file r1.pkl": "needs the reference's outputs; tests of the evaluator have some",
     "run_batch.py score": "needs WordNet and a model; tests/engines/test_bert_score.py has tiny ones",
-    "find_peak.py ": "takes minutes; tests/programs/test_find_peak.py runs it",
-    "report.py ": "needs runs: test_the_readme_leads_to_a_checked_submission",
+    "./mlperf peak": "takes minutes; tests/programs/test_find_peak_search.py runs it",
+    "# names, system, servers, bench": "test_the_readme_leads_to_a_checked_submission runs a campaign",
+    "my_submission.toml --rehearsal": "submission.md has the same command",
+    "./mlperf endpoints": "takes minutes; tests/programs/test_find_peak.py runs it",
+    "./mlperf report ": "needs runs: test_the_readme_leads_to_a_checked_submission",
     "compare_checkers.py": "needs MLCommons's checker and the results of a round",
     "tests.fuzz": "10 minutes; test_fuzz_targets runs each target",
 }
@@ -89,7 +92,7 @@ def checkout(tmp_path):
 def test_the_readme_leads_to_a_checked_submission(checkout):
     output = run(checkout, script(README))
     assert {path.name for path in (checkout.folder / "submission/closed/MyOrg").iterdir()} == SUBMITTED
-    shown = [block for page in PAGES for block in blocks(page) if "report.py " in block]
+    shown = [block for page in PAGES for block in blocks(page) if "./mlperf report " in block]
     assert len(shown) == 4
     run(checkout, "\n".join(["cp -r mlperf_results earlier_results", *shown]))
     assert (checkout.folder / "compare.html").is_file()

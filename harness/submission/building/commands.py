@@ -9,7 +9,7 @@ from harness.compliance.registry import TESTS, find_test
 from harness.config.choices import DEFAULT_BENCHMARK
 from harness.config.run_options import DEFAULT_BACKEND
 from harness.config.scenario import Scenario
-from harness.files import ACCURACY_LOG, ACCURACY_TEXT, COMPLIANCE_RUN
+from harness.files import ACCURACY_LOG, COMPLIANCE_RUN
 from harness.record.run_record import RunRecord
 from harness.report.next_step import scoring_command
 from harness.submission.building.find_runs import BenchmarkRuns, ScenarioRuns, records_in
@@ -47,7 +47,7 @@ class Maker:
     def score(self, run: ScenarioRuns) -> str:
         """The command that writes accuracy.txt."""
         log, dataset = run.accuracy / ACCURACY_LOG, self._dataset(_ACCURACY)
-        return f"{scoring_command(log, dataset, self.found.benchmark)} > {run.accuracy / ACCURACY_TEXT}"
+        return scoring_command(log, dataset, self.found.benchmark)
 
     def verify(self, run: ScenarioRuns, test: str) -> str:
         """The command that verifies a test that was run."""
