@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import takewhile
 from pathlib import Path
 
 import numpy as np
@@ -46,6 +47,7 @@ from harness.record.run_record import ReplicaNetwork, RunRecord, RunVerdict, Ser
 from harness.record.server_changes import ServerChange, counted_changes
 
 _EXAMPLES = 3
+_ENDED = ("lost: ", "ended early: ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,8 +211,10 @@ def _verdict(
     verdict = run_verdict(record, files.rows, seen.issued, (*lost, *errors, *logs))
     if verdict.result == "VALID":
         return verdict
-    first, others = verdict.reasons[: len(lost)], verdict.reasons[len(lost) :]
-    return replace(verdict, reasons=(*first, *outage_reasons(record.events), *others))
+    # Why the run was ended comes before the outages, and these before what followed from them.
+    count = sum(1 for _ in takewhile(lambda reason: reason.startswith(_ENDED), verdict.reasons))
+    ended, others = verdict.reasons[:count], verdict.reasons[count:]
+    return replace(verdict, reasons=(*ended, *outage_reasons(record.events), *others))
 
 
 def _with_lost(rows: Rows, lost: Sequence[tuple[int, int]]) -> Rows:
