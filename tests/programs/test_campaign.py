@@ -6,6 +6,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -89,9 +90,8 @@ def test_other_settings_are_named_and_only_their_steps_are_made_again(tmp_path):
 
 
 def test_a_lost_run_stops_it_until_something_changes(tmp_path):
-    slow = CONF.replace("ttft_latency = 60000", "ttft_latency = 1").replace(
-        "percentile = 50", "percentile = 99"
-    )
+    slow = CONF.replace("ttft_latency = 60000", "ttft_latency = 1").replace("count = 64", "count = 500")
+    slow = slow.replace("percentile = 50", "percentile = 99")
     with StubServer(first_delay_s=0.1) as stub:
         file = write(tmp_path, f"url = '{stub.url}'", "[benchmarks.gpt-oss-120b.server]\ntarget_qps = 50\n")
         (tmp_path / "my.conf").write_text(slow)
@@ -139,12 +139,14 @@ def test_a_signal_ends_its_run_in_order_and_the_command_continues(tmp_path, sign
 
 
 def test_two_campaigns_at_once_are_one_too_many(tmp_path):
-    with StubServer(event_delay_s=0.05) as stub:
+    go_on = threading.Event()
+    with StubServer(gate=lambda request: request.index < 20 or go_on.is_set()) as stub:
         file = write(tmp_path, f"url = '{stub.url}'")
         campaign = start(file)
         wait_until(lambda: events(tmp_path))
         second, status = run(file), run("status", file)
         campaign.send_signal(signal.SIGTERM)
+        go_on.set()
         campaign.communicate(timeout=300)
     assert second.returncode == 2
     assert str(campaign.pid) in second.stderr and "status" in second.stderr
