@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from harness.campaign.campaign_file import Campaign
+from harness.campaign.campaign_file import Campaign, toml_key
 from harness.campaign.standing import Standing
 from harness.campaign.steps import Step
 from harness.files import ACCURACY_TEXT
@@ -10,10 +10,11 @@ from harness.files import ACCURACY_TEXT
 
 def advice(campaign: Campaign, step: Step, found: Standing) -> Iterator[str]:
     """Lines with the remedy."""
-    table = f"[benchmarks.{'.'.join(step.name.split('/')[:2])}]"
+    benchmark, _, rest = step.name.partition("/")
+    table = f"[benchmarks.{toml_key(benchmark)}.{rest.partition('/')[0]}]"
     if campaign.strict and found.record is not None and found.record.deviations:
         yield f"Remove what deviates, from {campaign.file} or from the servers."
-    elif step.kind == "performance":
+    elif step.kind == "performance" and found.record is not None:
         yield f'Write another target_qps into {table} of {campaign.file}, or target_qps = "search".'
     elif step.kind == "score":
         yield (

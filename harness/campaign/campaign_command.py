@@ -1,6 +1,7 @@
 """The command ``campaign``: what is missing is done, step by step, until the folder is built and checked."""
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -16,14 +17,15 @@ from harness.campaign.campaign_options import CampaignOptions
 from harness.campaign.campaign_page import PAGE, write_campaign_page
 from harness.campaign.facts import require_complete
 from harness.campaign.journal import Journal, history, opened, running
+from harness.campaign.origins import other_origins
 from harness.campaign.searches import adopt, submitted_run
 from harness.campaign.servers import ServerCommand
-from harness.campaign.standing import Standing, standing, write_built
+from harness.campaign.standing import Standing, standing, standings, write_made
 from harness.campaign.steps import Step, steps_of
 from harness.campaign.variables import keep
 from harness.campaign.waiting import end, first_to_end
 from harness.cli.signals import InterruptedRun
-from harness.errors import EXIT_INVALID, EXIT_SERVER, EXIT_THRESHOLD, EXIT_VALID, ConfigError
+from harness.errors import EXIT_INVALID, EXIT_SERVER, EXIT_THRESHOLD, EXIT_USAGE, EXIT_VALID, ConfigError
 from harness.files import ROOT
 from harness.record.provenance import SERVER_COMMAND
 from harness.text import show
@@ -51,7 +53,7 @@ def run(options: CampaignOptions) -> int:
 
 def _show(campaign: Campaign, *, with_commands: bool) -> int:
     steps = steps_of(campaign)
-    found = {step.name: standing(campaign, step) for step in steps}
+    found = standings(campaign, steps)
     now = _running_step(campaign) if running(campaign.folder) is not None else None
     show(*table(steps, found, now), "", remaining(steps, found), *reasons(found))
     if with_commands:
@@ -62,7 +64,7 @@ def _show(campaign: Campaign, *, with_commands: bool) -> int:
 
 def _running_step(campaign: Campaign) -> str | None:
     events = history(campaign.folder)
-    return events[-1]["step"] if events and events[-1].get("event") == "started" else None
+    return str(events[-1]["step"]) if events and events[-1]["event"] == "started" else None
 
 
 def _named(campaign: Campaign, given: Sequence[str]) -> set[str]:
@@ -114,6 +116,8 @@ class _Walk:
                 continue
             if before.state == "lost":
                 return self._stopped(step, before)
+            if others := list(other_origins(self.campaign, step, steps, self._standings(steps))):
+                return self._mixed(step, others)
             if code := self._check_first(step, steps[number - 1 :], checked):
                 return code
             if code := self._do(number, len(steps), step, before):
@@ -136,7 +140,7 @@ class _Walk:
         return Standing("missing", "begins anew") if step.name in self.anew else standing(self.campaign, step)
 
     def _standings(self, steps: Sequence[Step]) -> dict[str, Standing]:
-        return {step.name: self._standing(step) for step in steps}
+        return standings(self.campaign, steps, self.anew)
 
     def _check_first(self, step: Step, ahead: Sequence[Step], checked: set[str]) -> int:
         """Check the plans of all runs at the same servers before the first of them."""
@@ -161,16 +165,19 @@ class _Walk:
         self.journal.write(event="started", step=step.name, command=list(step.words))
         code = EXIT_VALID if self._adopted(step, before) else self._call(step, self._more(step))
         self.anew.discard(step.name)
-        counts = code == EXIT_VALID or (code == EXIT_THRESHOLD and not self.campaign.strict)
-        if step.kind in ("build", "check") and counts:
-            write_built(self.campaign, step)
+        # A missed target is a score, too.
+        counts = code == EXIT_VALID or (
+            code == EXIT_THRESHOLD and (step.kind == "score" or not self.campaign.strict)
+        )
+        if step.kind in ("score", "build", "check") and counts:
+            write_made(self.campaign, step)
         after = standing(self.campaign, self._now(step))
         self.journal.write(event="ended", step=step.name, exit_code=code, state=after.state, text=after.text)
         if after.state == "done":
             return EXIT_VALID
         if after.state == "lost":
             return self._stopped(step, after)
-        return self._ended(step, code or EXIT_INVALID)
+        return self._ended(step, code or EXIT_INVALID, after.text)
 
     def _more(self, step: Step) -> Sequence[str]:
         return ("--restart",) if step.name in self.anew and step.kind in _RESTARTED else ()
@@ -190,6 +197,8 @@ class _Walk:
         """Run the step's program; returns its exit code. Raises InterruptedRun after it has ended."""
         if step.servers is not None:
             self.servers.use(step.servers)
+        if step.conf is not None:
+            step.conf.write()
         words = [sys.executable, "-I", child.__file__, str(os.getpid()), sys.executable, _DOOR, step.verb]
         process = subprocess.Popen(
             [*words, *step.words, *more],
@@ -198,11 +207,10 @@ class _Walk:
             pass_fds=(self.journal.lock,),
             stdout=subprocess.DEVNULL if quiet else None,
         )
-        return self._watch(process)
+        return self._watch(process, None if step.servers is None else self.servers.process)
 
-    def _watch(self, process: "subprocess.Popen[bytes]") -> int:
-        """Wait for a program and, meanwhile, for the servers: a run without them is ended."""
-        server = self.servers.process
+    def _watch(self, process: "subprocess.Popen[bytes]", server: "subprocess.Popen[bytes] | None") -> int:
+        """Wait for a program and, meanwhile, for the servers that it needs: a run without them is ended."""
         try:
             ended = first_to_end([process, *([] if server is None else [server])])
         except InterruptedRun as interruption:
@@ -213,16 +221,21 @@ class _Walk:
             return process.wait()
         end(process, signal.SIGTERM)
         self.reasons = [self.servers.obituary()]
-        lines = (*self.servers.last_lines(), f"Its log: {_shown(self.servers.log)}")
-        show("", f"campaign: {self.reasons[0]}", *lines, file=sys.stderr)
+        show("", f"campaign: {self.reasons[0]}", file=sys.stderr)
         return EXIT_SERVER
 
-    def _ended(self, step: Step, code: int) -> int:
+    def _ended(self, step: Step, code: int, why: str = "") -> int:
         """A step did not end as it should: the next call tries again."""
-        stops = f"The campaign stops at {step.name} (exit code {code})."
+        stops = f"The campaign stops at {step.name} (exit code {code}){f': {why}' if why else ''}."
         self.reasons.append(stops)
-        show("", stops, self._again(), file=sys.stderr)
+        show("", *self._server_log(code), stops, self._again(), file=sys.stderr)
         return code if 0 < code < _SIGNALLED else EXIT_INVALID
+
+    def _server_log(self, code: int) -> Sequence[str]:
+        """What the servers' command printed last, where it is to blame."""
+        if code != EXIT_SERVER or self.servers.process is None:
+            return ()
+        return (*self.servers.last_lines(), f"The servers' log: {_shown(self.servers.log)}")
 
     def _stopped(self, step: Step, found: Standing) -> int:
         """A step is lost: the same again would end the same."""
@@ -231,9 +244,26 @@ class _Walk:
         show("", *self.reasons, file=sys.stderr)
         return _LOST.get(step.kind, EXIT_INVALID)
 
+    def _mixed(self, step: Step, others: Sequence[str]) -> int:
+        """The next run and those that are done could not be submitted together."""
+        scenario = step.name.rpartition("/")[0]
+        self.reasons = [
+            f"The campaign stops before {step.name}: a submission takes no runs of one scenario that have "
+            f"different origins. {'; '.join(others)}.",
+            f"To make them all once more: add --restart {scenario}",
+        ]
+        show("", *self.reasons, file=sys.stderr)
+        return EXIT_USAGE
+
     def _again(self) -> str:
-        flag = " --rehearsal" if self.campaign.rehearsal else ""
-        return f"continue with ./mlperf campaign {_shown(self.campaign.file)}{flag}"
+        words = ["./mlperf", "campaign", str(_shown(self.campaign.file))]
+        if self.campaign.rehearsal:
+            words.append("--rehearsal")
+        for step in steps_of(self.campaign):
+            # One that has begun anew is neither of these.
+            if step.name in self.anew and standing(self.campaign, step).state in ("done", "lost"):
+                words += ["--restart", step.name]
+        return f"continue with {shlex.join(words)}"
 
 
 def _environment(step: Step) -> Mapping[str, str]:

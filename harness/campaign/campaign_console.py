@@ -96,4 +96,5 @@ def reasons(found: Mapping[str, Standing]) -> Iterator[str]:
     """What was made under other settings, and is not used."""
     for name, one in found.items():
         if one.state == "other":
-            yield f"{name}: {one.text}; it is made again, and the earlier results are moved aside"
+            aside = "" if one.record is None else ", and the earlier results are moved aside"
+            yield f"{name}: {one.text}; it is made again{aside}"

@@ -1,7 +1,7 @@
 """The file of a campaign: the submitter's TOML with its servers, benchmarks and scenarios."""
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -117,6 +117,13 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True):
             for scenario in part.scenarios:
                 yield from _urls(self._written(name, scenario))
 
+    def addresses_change(self, name: str, scenario: Scenario) -> bool:
+        """Whether the servers may have other addresses after a restart: in a job, a cluster, by a command."""
+        written = self._written(name, scenario)
+        return written.command is not None or any(
+            "$" in url or not url.startswith("http") for url in _urls(written)
+        )
+
     def _written(self, name: str, scenario: Scenario) -> Servers:
         part = self.benchmarks[name][1]
         merged = self.servers | part.servers | part.scenarios[scenario].servers
@@ -172,20 +179,31 @@ def _benchmark_name(path: Path, name: str) -> str:
     known = available_benchmarks()
     if name not in known:
         raise ConfigError(
-            f"{path}: [benchmarks.{name}]: no such benchmark{_meant(name, known)}; configs/ defines "
-            f"{', '.join(known)}"
+            f"{path}: [benchmarks.{name}]: no such benchmark{_meant_benchmark(name, known)}; configs/ "
+            f"defines {', '.join(known)}"
         )
     return name
 
 
+def _meant_benchmark(name: str, known: Iterable[str]) -> str:
+    """TOML reads a dot as a table within a table, so that a name with one stands in quotation marks."""
+    if cut := [one for one in known if one.startswith(f"{name}.")]:
+        return f"; write [benchmarks.{toml_key(cut[0])}], as the name has a dot"
+    return _meant(name, known)
+
+
+def toml_key(name: str) -> str:
+    """``"llama3.1-8b"``: a name with a dot stands in quotation marks."""
+    return f'"{name}"' if "." in name else name
+
+
 def _benchmark(path: Path, name: str, fields: Any) -> BenchmarkPart:
-    part = _converted(path, fields, BenchmarkPart, f"[benchmarks.{name}]")
+    table = f"benchmarks.{toml_key(name)}"
+    part = _converted(path, fields, BenchmarkPart, f"[{table}]")
     if not part.scenarios:
-        raise ConfigError(
-            f"{path}: [benchmarks.{name}] names no scenario; add a table such as [benchmarks.{name}.offline]"
-        )
+        raise ConfigError(f"{path}: [{table}] names no scenario; add a table such as [{table}.offline]")
     for scenario, of_scenario in part.scenarios.items():
-        place = f"{path}: [benchmarks.{name}.{scenario}]"
+        place = f"{path}: [{table}.{scenario}]"
         rate, latency = of_scenario.target_qps, of_scenario.target_latency
         if scenario.one_at_a_time and rate is not None:
             raise ConfigError(f"{place}: {scenario} has no target_qps; write target_latency, in ms")

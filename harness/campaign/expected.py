@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
+from harness.campaign.rehearsal import BACKEND
 from harness.campaign.steps import Step
 from harness.config.expected_queries import expected_queries
-from harness.config.loadgen_conf import ConfKey, read_conf
 from harness.config.loadgen_settings import settings_of
 from harness.config.plans import RunPlan
 
@@ -31,20 +31,21 @@ def expected_s(step: Step, measured: Mapping[str, float]) -> float | None:
     """
     if step.plan is None or step.kind == "trial" or step.found_rate:
         return None
+    if step.plan.client.backend == BACKEND:  # of a rehearsal, whose engine has no rate to ask for
+        return None
     plan = step.plan
     if plan.audit is None and not (plan.accuracy and plan.scenario.one_query):
-        return _of_plan(plan)
+        return _at_its_rate(step, plan)
     dataset = plan.client.benchmark.dataset(accuracy=True) if plan.audit is None else plan.audit.dataset
     rate = measured.get(plan.client.benchmark.name)
     return None if rate is None else dataset.samples / rate
 
 
-def _of_plan(plan: RunPlan) -> float | None:
+def _at_its_rate(step: Step, plan: RunPlan) -> float | None:
+    assert step.conf is not None
     scenario = plan.scenario.loadgen
-    key = ConfKey(plan.model_key, scenario, interactive=bool(plan.scenario.key_suffix))
-    rows = read_conf(plan.user_conf, key).settings
     settings = {**_DEFAULTS, **plan.client.benchmark.loadgen.settings, **plan.round_settings}
-    for name, value in rows.items():
+    for name, value in step.conf.settings(plan).items():
         settings |= {one.attribute: one.value(value) for one in settings_of(name, scenario)}
     samples = plan.max_samples or plan.client.benchmark.dataset(accuracy=plan.accuracy).samples
     return expected_queries(settings, scenario, samples, accuracy=plan.accuracy).seconds

@@ -85,6 +85,11 @@ def _pump(source: IO[bytes], path: Path) -> None:
     log.close()
 
 
+def _shells(code: int) -> int:
+    """An exit code as a shell gives it: that of a signal is 128 + n."""
+    return code if code >= 0 else 128 - code
+
+
 def _on_signal(action: Callable[[], None]) -> None:
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(signum, lambda number, frame: action())
@@ -114,7 +119,7 @@ def main(mark: str, log: Path, parent: int, grace_s: float, command: str) -> int
             _reap()
             if not any(True for _ in marked(mark)):
                 time.sleep(LOOK_S)  # the last lines of its output
-                return started.returncode & 0xFF or 0
+                return _shells(started.returncode)
     stop(mark, grace_s)
     return 0
 

@@ -93,7 +93,7 @@ def _born(pid: int) -> str:
 
 
 def history(folder: Path) -> list[dict[str, Any]]:
-    """All events, the oldest first; a line that was cut by a crash is left out."""
+    """All events, the oldest first; a line that is damaged is left out."""
     try:
         lines = (folder / JOURNAL).read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -101,7 +101,9 @@ def history(folder: Path) -> list[dict[str, Any]]:
     events = []
     for line in lines:
         try:
-            events.append(json.loads(line))
-        except ValueError:
+            event = json.loads(line)
+        except (ValueError, RecursionError):
             continue
+        if isinstance(event, dict) and {"event", "step"} <= event.keys():
+            events.append(event)
     return events

@@ -2,19 +2,26 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from harness.campaign import guard
 from harness.campaign.campaign_file import Servers
-from harness.text import LONG_LINE, duration, printable
+from harness.config.run_options import SERVER_URL
+from harness.errors import ServerError
+from harness.text import LONG_LINE, duration, printable, show
 
 _LINES = 12  # of the log that are shown
 _TAIL_BYTES = 1 << 14
 _MORE_S = 30.0
+_CONNECT_S = 2.0
+_SIGNALLED = 128  # exit codes of a shell from here on are of signals
 
 
 @dataclass(slots=True)
@@ -43,15 +50,19 @@ class ServerCommand:
 
     def use(self, servers: Servers) -> None:
         """Have these servers started, unless they run; their readiness is what a run waits for."""
-        if servers == self.servers and self._process is not None and self._process.poll() is None:
-            return
+        if servers == self.servers and self._process is not None:
+            if self._process.poll() is None:
+                return
+            show(f"{self.obituary()}; it is started again")
         self.stop()
         self.servers = servers
         if servers.command is None:
             return
         guard.stop(str(self.folder), self.grace_s)  # those of a campaign that was killed
+        _require_free(servers.url)
         if self.log.exists():
             self.log.replace(self.log.with_name(f"{self.log.name}.1"))
+        show(f"Starting the servers, whose log is {self.log}: {servers.command}")
         words = (self.folder, self.log, os.getpid(), self.grace_s)
         program = [sys.executable, "-I", guard.__file__, *map(str, words)]
         self._began = time.monotonic()
@@ -62,8 +73,7 @@ class ServerCommand:
         """How the servers ended, with the last lines of their log."""
         assert self._process is not None and self.servers is not None
         code, lived = self._process.wait(), duration(time.monotonic() - self._began)
-        ended = f"signal {-code}" if code < 0 else f"exit code {code}"
-        return f"the server command ended after {lived} with {ended}: {self.servers.command}"
+        return f"the server command ended after {lived} with {_ended(code)}: {self.servers.command}"
 
     def last_lines(self) -> list[str]:
         """The end of the log."""
@@ -87,3 +97,39 @@ class ServerCommand:
             process.kill()
             process.wait()
         guard.stop(str(self.folder), 0)
+
+
+def _ended(code: int) -> str:
+    """The shell's exit code in words."""
+    if code == 0:
+        return "exit code 0 (it has to stay as long as its servers: docker run without -d)"
+    number = -code if code < 0 else code - _SIGNALLED
+    names = {one.value: one.name for one in signal.Signals}
+    return f"exit code {code}" if number not in names else f"exit code {code} ({names[number]})"
+
+
+def _require_free(urls: Sequence[str]) -> None:
+    """Raise ServerError where something answers already: a run would measure that."""
+    for url in urls or (SERVER_URL,):
+        host, port = _address(url)
+        if not host:
+            continue
+        try:
+            socket.create_connection((host, port), timeout=_CONNECT_S).close()
+        except OSError:
+            continue
+        raise ServerError(
+            f"a server that is not the campaign's listens at {url} already: stop it, or remove the command "
+            "of [servers] to use it"
+        )
+
+
+def _address(url: str) -> tuple[str, int]:
+    """Host and port; "" where that is not plain from the text, as with several hosts in one."""
+    if not url.startswith(("http://", "https://")):
+        return "", 0
+    try:
+        parts = urlsplit(url)
+        return parts.hostname or "", parts.port or 0
+    except ValueError:
+        return "", 0

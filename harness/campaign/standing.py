@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -10,14 +10,17 @@ from typing import Any, Literal
 import msgspec
 
 from harness.campaign.campaign_file import Campaign
+from harness.campaign.conf import settings_in
 from harness.campaign.searches import first_run, found_rate, search_state
-from harness.campaign.steps import Step
+from harness.campaign.steps import Step, dataset_of
 from harness.compliance.registry import TESTS
 from harness.compliance.verified import read_verdict
-from harness.config.loadgen_conf import ConfKey, read_conf
 from harness.config.plans import RunPlan
 from harness.config.scenario import Scenario
+from harness.errors import ConfigError
 from harness.files import (
+    ACCURACY_LOG,
+    ACCURACY_RESULT,
     ACCURACY_TEXT,
     COMPLIANCE_RUN,
     RUN_RECORD,
@@ -32,7 +35,7 @@ from harness.record.run_record import RunRecord
 
 State = Literal["done", "lost", "failed", "incomplete", "other", "missing"]
 _NAMED = 3
-_BUILT = "built.json"  # digests of what the folder to submit was built of, by step
+_MADE = "made.json"  # digests of what scores and the folder to submit were made of, by step
 # What is different when a run, a score or a test is.
 _DECISIVE = {RUN_RECORD, ACCURACY_TEXT, *(test.verify_file for test in TESTS.values())}
 
@@ -48,8 +51,38 @@ class Standing(msgspec.Struct, frozen=True):
     record: RunRecord | None = None
 
 
+def standings(campaign: Campaign, steps: Sequence[Step], anew: Collection[str] = ()) -> dict[str, Standing]:
+    """How far all steps are, those in ``anew`` as if nothing were there."""
+    found: dict[str, Standing] = {}
+    for step in steps:
+        if step.name in anew:
+            found[step.name] = Standing("missing", "begins anew")
+        elif any(found[one.name].state != "done" for one in _sources(step, steps)):
+            found[step.name] = Standing("missing")
+        else:
+            found[step.name] = standing(campaign, step)
+    return found
+
+
+def _sources(step: Step, steps: Sequence[Step]) -> Iterator[Step]:
+    """The earlier steps whose results this one reads."""
+    scenario = step.name.rpartition("/")[0]
+    for one in steps[: steps.index(step)]:
+        of_score = one.kind == "accuracy" and one.name.rpartition("/")[0] == scenario
+        if step.kind in ("build", "check") or (step.kind == "score" and of_score):
+            yield one
+
+
 def standing(campaign: Campaign, step: Step) -> Standing:
-    """How far the step is. Raises ConfigError for a file that is damaged."""
+    """How far the step is. What is damaged is only made again by itself where that takes minutes."""
+    try:
+        return _standing(campaign, step)
+    except ConfigError as error:
+        cheap = step.kind in ("trial", "score")
+        return Standing("failed" if cheap else "lost", f"restore it or begin anew: {error}")
+
+
+def _standing(campaign: Campaign, step: Step) -> Standing:
     match step.kind:
         case "trial" | "performance" | "accuracy":
             return _run(campaign, step, newest_run(step.folder))
@@ -59,7 +92,8 @@ def standing(campaign: Campaign, step: Step) -> Standing:
             return _score(campaign, step)
         case "test":
             return _test(campaign, step)
-    return Standing("done" if _read_built(campaign).get(step.name) == _inputs(campaign, step) else "missing")
+    done = campaign.output.is_dir() and _is_made(campaign, step)
+    return Standing("done" if done else "missing")
 
 
 def _run(campaign: Campaign, step: Step, record: RunRecord | None) -> Standing:
@@ -100,7 +134,7 @@ def _figures(record: RunRecord, result: str) -> str:
 
 def _changes(step: Step, record: RunRecord) -> Iterator[str]:
     """What the run was made with that the step has otherwise: ``temperature 1.0, now 0.5``."""
-    assert step.plan is not None
+    assert step.plan is not None and step.conf is not None
     now, before = _asked(step.plan), _asked(record.plan)
     now["dataset_sha256"], before["dataset_sha256"] = (
         _sha256(step.plan.client.input_file),
@@ -109,11 +143,10 @@ def _changes(step: Step, record: RunRecord) -> Iterator[str]:
     command = None if step.servers is None else step.servers.command
     now["server command"], before["server command"] = command, record.provenance.server_command
     if not step.plan.accuracy:
-        now["conf"] = _rows(step.plan, step.plan.user_conf)
-        kept = step.folder / USER_CONF
-        if step.test:
-            kept = step.folder / COMPLIANCE_RUN / USER_CONF
-        before["conf"] = _rows(step.plan, kept) if kept.is_file() else now["conf"]
+        now["conf"] = before["conf"] = step.conf.settings(step.plan)
+        kept = step.folder / (COMPLIANCE_RUN if step.test else "") / USER_CONF
+        if kept.is_file():
+            before["conf"] = settings_in(kept, step.plan)
     for name, value in before.items():
         yield from (one.replace(", this one has ", ", now ") for one in differences(name, value, now[name]))
 
@@ -136,41 +169,68 @@ def _asked(plan: RunPlan) -> dict[str, Any]:
     }
 
 
-def _rows(plan: RunPlan, path: Path) -> Mapping[str, Any]:
-    key = ConfKey(plan.model_key, plan.scenario.loadgen, interactive=bool(plan.scenario.key_suffix))
-    return read_conf(path, key).settings
+def _sha256(path: Path) -> str:
+    """The digest, computed once for each content: a dataset may be replaced while a campaign works."""
+    state = path.stat()
+    return _sha256_of_state(path, state.st_mtime_ns, state.st_size, state.st_ino)
 
 
 @lru_cache(maxsize=64)
-def _sha256(path: Path) -> str:
+def _sha256_of_state(path: Path, *state: int) -> str:
     return sha256_of(path)
 
 
-def write_built(campaign: Campaign, step: Step) -> None:
-    """Keep what the folder to submit was built of, so that it is built again when that changes."""
-    built = _read_built(campaign) | {step.name: _inputs(campaign, step)}
-    with atomic_write(campaign.folder / _BUILT) as file:
-        file.write(json.dumps(built, indent=2).encode() + b"\n")
+def write_made(campaign: Campaign, step: Step) -> None:
+    """Keep what a score or the folder was made of, so that it is made again when that changes."""
+    made = _read_made(campaign) | {step.name: _inputs(campaign, step)}
+    with atomic_write(campaign.folder / _MADE) as file:
+        file.write(json.dumps(made, indent=2).encode() + b"\n")
 
 
-def _read_built(campaign: Campaign) -> dict[str, str]:
+def _is_made(campaign: Campaign, step: Step) -> bool:
+    return _read_made(campaign).get(step.name) == _inputs(campaign, step)
+
+
+def _read_made(campaign: Campaign) -> dict[str, str]:
     try:
-        found = json.loads((campaign.folder / _BUILT).read_bytes())
-    except (OSError, ValueError):
+        found = json.loads((campaign.folder / _MADE).read_bytes())
+    except (OSError, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) and campaign.output.is_dir() else {}
+    return found if isinstance(found, dict) else {}
 
 
 def _inputs(campaign: Campaign, step: Step) -> str:
-    """A digest of all that the folder is built of, and of how."""
-    digest = hashlib.sha256(repr((step.words, campaign.info)).encode())
+    """A digest of all that a step was made of, and of how."""
+    # Without folders: results may move to another disk.
+    words = [Path(word).name for word in step.words]
+    digest = hashlib.sha256(repr((words, campaign.info if step.kind != "score" else "")).encode())
+    for path in _files(campaign, step):
+        place = path.relative_to(campaign.results) if path.is_relative_to(campaign.results) else path.name
+        digest.update(f"{place}\0{_sha256(path) if path.is_file() else ''}\0".encode())
+    if step.kind == "check":
+        digest.update(repr(sorted(_file_states(campaign.output))).encode())
+    return digest.hexdigest()
+
+
+def _files(campaign: Campaign, step: Step) -> Iterator[Path]:
+    if step.kind == "score":
+        text = step.folder / ACCURACY_TEXT
+        yield from (step.folder / ACCURACY_LOG, text, unofficial(text), step.folder / ACCURACY_RESULT)
+        yield dataset_of(campaign, campaign.benchmarks[step.name.partition("/")[0]][0], "accuracy")
+        return
     for name, (_, part) in sorted(campaign.benchmarks.items()):
         for scenario in part.scenarios:
             folder = campaign.results / name / scenario
-            for path in sorted((*folder.glob("*/*.*"), *folder.glob("*/run/run.json"))):
-                if path.name in _DECISIVE:
-                    digest.update(f"{path}\0{sha256_of(path)}\0".encode())
-    return digest.hexdigest()
+            found = sorted((*folder.glob("*/*.*"), *folder.glob("*/run/run.json")))
+            yield from (path for path in found if path.name in _DECISIVE)
+
+
+def _file_states(tree: Path) -> Iterator[tuple[str, int, int]]:
+    """Name, size and time of each file: a folder that was edited since is checked again."""
+    for path in tree.rglob("*"):
+        if path.is_file():
+            state = path.stat()
+            yield str(path.relative_to(tree)), state.st_size, state.st_mtime_ns
 
 
 def _search(step: Step) -> Standing:
@@ -194,6 +254,8 @@ def _score(campaign: Campaign, step: Step) -> Standing:
     text = step.folder / ACCURACY_TEXT
     if result is None or not (text.is_file() or unofficial(text).is_file()):
         return Standing("missing")
+    if not _is_made(campaign, step):
+        return Standing("other", "scored by hand or with other references or flags")
     line = score_line(step.folder)
     return Standing("done" if result.target.met or not campaign.strict else "lost", line)
 

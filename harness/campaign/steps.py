@@ -9,7 +9,9 @@ from typing import Literal
 import msgspec
 
 from harness.campaign.campaign_file import SEARCH, BenchmarkPart, Campaign, ScenarioPart, Servers
+from harness.campaign.conf import RunConf, user_conf, with_rate
 from harness.campaign.rehearsal import BACKEND, CONF, MAX_NEW_TOKENS, sample_file
+from harness.campaign.searches import found_rate
 from harness.compliance.compliance_options import VerifyOptions
 from harness.compliance.compliance_options import parse_options as compliance_options
 from harness.compliance.registry import find_test, needed_tests
@@ -19,7 +21,7 @@ from harness.config.run_options import parse_options as run_options
 from harness.config.run_plan import resolve_plan
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
-from harness.files import CONFIG_DIR, ROOT, USER_CONF, atomic_write
+from harness.files import CONFIG_DIR, ROOT, USER_CONF
 from harness.grading.decoding.output_decoder import tokenizer_beside
 from harness.grading.livecodebench.release import find_release
 
@@ -61,6 +63,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     """those that it needs"""
     plan: RunPlan | None = None
     """of its run, without what is only known from the servers"""
+    conf: RunConf | None = None
+    """of its run"""
     test: str = ""
     """the compliance test"""
     found_rate: bool = False
@@ -92,7 +96,7 @@ class _Runs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def steps_of(campaign: Campaign) -> tuple[Step, ...]:
-    """All steps. Raises ConfigError that names every missing file; writes the conf files of the runs."""
+    """All steps. Raises ConfigError that names every missing file; writes nothing."""
     missing = list(_missing_files(campaign))
     if missing:
         raise ConfigError(f"{campaign.file}: {'; '.join(missing)}")
@@ -113,6 +117,9 @@ def steps_of(campaign: Campaign) -> tuple[Step, ...]:
             if not campaign.rehearsal and runs.servers not in [one.servers for one in scenarios[:at]]:
                 steps.append(_trial(runs))
             steps += _of_scenario(runs)
+    for step in steps:
+        if step.conf is not None and step.plan is not None:
+            step.conf.settings(step.plan)  # it can be read
     return (*steps, _build(campaign), _check(campaign))
 
 
@@ -175,7 +182,8 @@ def _of_scenario(runs: _Runs) -> Iterator[Step]:
 def _trial(runs: _Runs) -> Step:
     """A short Offline run: it finds servers and answers that do not work before a run of hours does."""
     trial = runs.campaign.folder / "trial" / runs.benchmark.name
-    words = _run_words(runs, "performance", CONF, Scenario.OFFLINE, trial)
+    conf = user_conf(CONF)
+    words = _run_words(runs, "performance", conf, Scenario.OFFLINE, trial)
     return Step(
         name=f"{runs.name}/trial",
         kind="trial",
@@ -183,12 +191,13 @@ def _trial(runs: _Runs) -> Step:
         verb="run",
         words=words,
         servers=runs.servers,
-        plan=_plan(runs, words),
+        plan=_plan(words, conf),
+        conf=conf,
     )
 
 
 def _search(runs: _Runs) -> Step:
-    words = _run_words(runs, "performance", _base_conf(runs))
+    words = _run_words(runs, "performance", user_conf(_base_conf(runs)))
     return Step(
         name=f"{runs.name}/search",
         kind="search",
@@ -200,7 +209,8 @@ def _search(runs: _Runs) -> Step:
 
 
 def _performance(runs: _Runs, *, searched: bool) -> Step:
-    words = (*_run_words(runs, "performance", _conf(runs)), *_official(runs.campaign))
+    conf = _conf(runs)
+    words = (*_run_words(runs, "performance", conf), *_official(runs.campaign))
     if not runs.campaign.rehearsal:
         words += ("--stop-when-lost",)
     return Step(
@@ -210,13 +220,15 @@ def _performance(runs: _Runs, *, searched: bool) -> Step:
         verb="run",
         words=words,
         servers=runs.servers,
-        plan=_plan(runs, words),
+        plan=_plan(words, conf),
+        conf=conf,
         found_rate=searched,
     )
 
 
 def _accuracy(runs: _Runs) -> Step:
-    words = (*_run_words(runs, "accuracy", _conf(runs)), "--accuracy", *_official(runs.campaign))
+    conf = _conf(runs)
+    words = (*_run_words(runs, "accuracy", conf), "--accuracy", *_official(runs.campaign))
     return Step(
         name=f"{runs.name}/accuracy",
         kind="accuracy",
@@ -224,7 +236,8 @@ def _accuracy(runs: _Runs) -> Step:
         verb="run",
         words=words,
         servers=runs.servers,
-        plan=_plan(runs, words),
+        plan=_plan(words, conf),
+        conf=conf,
     )
 
 
@@ -261,7 +274,8 @@ def _score(runs: _Runs) -> Step:
 def _test(runs: _Runs, name: str) -> Step:
     test = find_test(runs.benchmark, name)
     role = next(role for role, rule in runs.benchmark.datasets.items() if rule == test.dataset)
-    words = ("--test", name, *_run_words(runs, role, _conf(runs)))
+    conf = _conf(runs)
+    words = ("--test", name, *_run_words(runs, role, conf))
     if runs.campaign.rehearsal:
         words += ("--rehearsal",)
     options = compliance_options(list(words))
@@ -281,7 +295,8 @@ def _test(runs: _Runs, name: str) -> Step:
         verb="comply",
         words=words,
         servers=runs.servers,
-        plan=resolve_plan(replace(options.run, input_file=file), audit),
+        plan=resolve_plan(replace(options.run, input_file=file, user_conf=conf.base), audit),
+        conf=conf,
         test=name,
     )
 
@@ -289,6 +304,7 @@ def _test(runs: _Runs, name: str) -> Step:
 def _build(campaign: Campaign) -> Step:
     words: list[str | Path] = ["build", "--submission", campaign.file, *_round(campaign)]
     words += ["--results", campaign.results, "--output", campaign.output]
+    words.append("--servers-moved")  # where they may not, the campaign has refused to run: see origins.py
     for name in campaign.benchmarks:
         words += ["--benchmark", name]
     scenarios = {tuple(part.scenarios) for _, part in campaign.benchmarks.values()}
@@ -316,14 +332,14 @@ def _check(campaign: Campaign) -> Step:
 
 
 def _run_words(
-    runs: _Runs, role: str, conf: Path, scenario: Scenario | None = None, results: Path | None = None
+    runs: _Runs, role: str, conf: RunConf, scenario: Scenario | None = None, results: Path | None = None
 ) -> tuple[str, ...]:
     """The flags of a run, whose folder of runs is the benchmark's unless another is given."""
     servers = runs.servers
     words: list[str | Path] = ["--benchmark", runs.benchmark.name, *_round(runs.campaign)]
     words += ["--scenario", scenario or runs.scenario]
     words += ["--input-file", dataset_of(runs.campaign, runs.benchmark, role)]
-    words += ["--user-conf", conf, "--output-dir", results or runs.results]
+    words += ["--user-conf", conf.path, "--output-dir", results or runs.results]
     if servers.backend is not None:
         words += ["--backend", servers.backend]
     for url in servers.url:
@@ -344,8 +360,8 @@ def _round(campaign: Campaign) -> tuple[str, ...]:
     return () if campaign.info.round is None else ("--round", campaign.info.round)
 
 
-def _plan(runs: _Runs, words: tuple[str, ...]) -> RunPlan:
-    return resolve_plan(run_options(list(words)))
+def _plan(words: tuple[str, ...], conf: RunConf) -> RunPlan:
+    return resolve_plan(replace(run_options(list(words)), user_conf=conf.base))
 
 
 def _base_conf(runs: _Runs) -> Path:
@@ -355,29 +371,14 @@ def _base_conf(runs: _Runs) -> Path:
     return CONFIG_DIR / USER_CONF if given is None else runs.campaign.path(given)
 
 
-def conf_text(base: Path, model_key: str, scenario: Scenario, rate: float | None) -> str:
-    """A conf file with a rate as its last row: of equally exact rows LoadGen takes the last."""
-    text = base.read_text(encoding="utf-8").rstrip("\n")
-    if rate is None:
-        return f"{text}\n"
-    return f"{text}\n\n# Of the campaign\n{model_key}.{scenario.loadgen}.{scenario.rate_key} = {rate:g}\n"
-
-
-def _conf(runs: _Runs) -> Path:
-    """The conf file of a scenario's runs, written where its text is new."""
+def _conf(runs: _Runs) -> RunConf:
+    """The conf file of a scenario's runs."""
     base = _base_conf(runs)
     rate = runs.own.target_latency if runs.scenario.one_at_a_time else runs.own.target_qps
     if rate == SEARCH:
-        from harness.campaign.searches import found_rate
-
         rate = found_rate(runs.results / "peak" / runs.scenario, runs.scenario)
     if runs.campaign.rehearsal or rate is None:
-        return base
+        return user_conf(base)
     assert isinstance(rate, float) and math.isfinite(rate)
-    text = conf_text(base, runs.benchmark.model_key(runs.scenario), runs.scenario, rate)
     path = runs.campaign.folder / "conf" / runs.benchmark.name / f"{runs.scenario}.conf"
-    if not path.is_file() or path.read_text(encoding="utf-8") != text:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_write(path) as file:
-            file.write(text.encode())
-    return path
+    return with_rate(base, path, runs.benchmark.model_key(runs.scenario), runs.scenario, rate)

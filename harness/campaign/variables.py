@@ -43,4 +43,5 @@ def _read(folder: Path) -> dict[str, str]:
         found = json.loads((folder / _KEPT).read_bytes())
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    found = found if isinstance(found, dict) else {}
+    return {name: value for name, value in found.items() if isinstance(value, str)}

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,7 +14,11 @@ from pathlib import Path
 import pytest
 
 from harness.campaign import guard
+from harness.campaign.campaign_file import read_campaign
 from harness.campaign.journal import history
+from harness.campaign.origins import other_origins
+from harness.campaign.standing import Standing, newest_run
+from harness.campaign.steps import steps_of
 from tests.harness.submission.building import write_info
 from tests.kit import free_ports, wait_until
 from tests.runs import ACCURACY, PERFORMANCE, ROOT, SAMPLES
@@ -71,6 +76,129 @@ def test_it_walks_to_the_end_and_then_has_nothing_to_do(tmp_path):
     assert "SCORE" in (tmp_path / "mlperf_results/campaign.html").read_text()
 
 
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory):
+    """The folder of a campaign that has ended; its servers are gone."""
+    folder = tmp_path_factory.mktemp("done")
+    with StubServer() as stub:
+        done = run(write(folder, f"url = '{stub.url}'", f"{OFFLINE}target_qps = 1.5\n"))
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return folder
+
+
+@pytest.fixture
+def ended(made_once, tmp_path):
+    """A copy of it: results may be moved."""
+    return shutil.copytree(made_once, tmp_path / "copy")
+
+
+def states(folder: Path) -> list[str]:
+    """The second column of ``status``."""
+    shown = run("status", folder / "my.toml")
+    assert shown.returncode == 0, shown.stderr
+    return [line.split()[1] for line in shown.stdout.partition("\n\n")[0].splitlines()[1:]]
+
+
+def test_results_may_be_moved(ended):
+    assert states(ended) == ["done"] * 6
+    again = run(ended / "my.toml")  # its servers do not live any more
+    assert again.returncode == 0, again.stderr
+
+
+@pytest.mark.parametrize("more", [("status",), ("--dry-run",)])
+def test_the_table_writes_nothing(tmp_path, more):
+    file = write(tmp_path, "url = 'http://127.0.0.1:9'", f"{OFFLINE}target_qps = 12.123456789\n")
+    before = sorted(tmp_path.rglob("*"))
+    shown = run(*sorted((*more, str(file)), key=lambda word: word.startswith("--")))
+    assert shown.returncode == 0, shown.stderr
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe\0{", b"[]", b"3\n{}\n"])
+def test_the_campaigns_own_files_may_be_damaged(ended, content):
+    own = ended / "mlperf_results/campaign"
+    for name in ("campaign.jsonl", ".lock", "variables.json", "conf/gpt-oss-120b/offline.conf"):
+        (own / name).write_bytes(content)
+    assert states(ended) == ["done"] * 6
+    assert run(ended / "my.toml").returncode == 0
+    (own / "made.json").write_bytes(content)
+    assert states(ended) == ["done"] * 3 + ["again", "next", "next"]
+
+
+RUNS = f"mlperf_results/{BENCHMARK}/offline"
+
+
+@pytest.mark.parametrize(
+    ("path", "row", "state"),
+    [
+        ("mlperf_results/campaign/trial/gpt-oss-120b/offline/performance/run.json", 0, "failed"),
+        (f"{RUNS}/performance/run.json", 1, "LOST"),
+        (f"{RUNS}/performance/user.conf", 1, "LOST"),
+        (f"{RUNS}/accuracy/run.json", 2, "LOST"),
+        (f"{RUNS}/accuracy/accuracy_result.json", 3, "failed"),
+    ],
+)
+def test_a_damaged_result_costs_no_hours_by_itself(ended, path, row, state):
+    """A run is only made again when that is asked for; what takes minutes is made again."""
+    (ended / path).write_bytes(b"\xff{")
+    assert states(ended)[row] == state
+    if state == "LOST":
+        done = run(ended / "my.toml")
+        assert done.returncode == 4
+        assert Path(path).name in done.stderr and "--restart" in done.stderr
+
+
+def test_a_score_or_a_folder_that_was_edited_does_not_count(ended):
+    page = next((ended / "submission").rglob("mlperf_log_summary.txt"))
+    page.write_text(page.read_text() + "\n")
+    assert states(ended) == ["done"] * 5 + ["next"]
+    text = ended / RUNS / "accuracy/accuracy.txt"
+    text.write_text(text.read_text().replace("0.000", "83.13"))
+    assert states(ended) == ["done"] * 3 + ["again", "next", "next"]
+
+
+@pytest.mark.parametrize(
+    ("where", "value", "named"),
+    [
+        (("provenance", "git"), {"commit": "0" * 40, "dirty": False}, f"git checkout {'0' * 40}"),
+        (("plan", "server_urls"), ["http://127.0.0.1:9"], "http://127.0.0.1:9"),
+    ],
+)
+def test_a_run_of_another_origin_is_refused_before_it_costs_anything(ended, where, value, named):
+    """The build takes the runs of a scenario from one commit and one server only."""
+    edit_record(ended / RUNS / "performance", where, value)
+    done = run(ended / "my.toml", "--restart", f"{BENCHMARK}/offline/accuracy")
+    assert done.returncode == 2, done.stdout[-2000:] + done.stderr[-2000:]
+    for word in (named, f"--restart {BENCHMARK}/offline"):
+        assert word in done.stderr
+    assert (ended / RUNS / "accuracy/run.json").is_file()
+
+
+def test_runs_of_other_servers_are_seen_before_the_next(ended):
+    file = ended / "my.toml"
+    file.write_text(file.read_text().replace('division = "open"', ""))
+    edit_record(ended / RUNS / "accuracy", ("servers", 0, "version"), "0.0.1")
+    campaign = read_campaign(file)
+    steps = steps_of(campaign)
+    found = {step.name: Standing("missing") for step in steps}
+    for step in steps:
+        if step.kind in ("performance", "accuracy"):
+            found[step.name] = Standing("done", record=newest_run(step.folder))
+    test = next(step for step in steps if step.kind == "test")
+    (text,) = other_origins(campaign, test, steps, found)
+    assert "engine" in text and "0.0.1" in text
+
+
+def edit_record(folder: Path, where: tuple, value: object) -> None:
+    """Another value in a run.json."""
+    record = json.loads((folder / "run.json").read_text())
+    place = record
+    for name in where[:-1]:
+        place = place[name]
+    place[where[-1]] = value
+    (folder / "run.json").write_text(json.dumps(record))
+
+
 def events(folder: Path) -> list[dict]:
     return history(folder / "mlperf_results/campaign")
 
@@ -90,8 +218,7 @@ def test_other_settings_are_named_and_only_their_steps_are_made_again(tmp_path):
 
 
 def test_a_lost_run_stops_it_until_something_changes(tmp_path):
-    slow = CONF.replace("ttft_latency = 60000", "ttft_latency = 1").replace("count = 64", "count = 500")
-    slow = slow.replace("percentile = 50", "percentile = 99")
+    slow = CONF.replace("ttft_latency = 60000", "ttft_latency = 1")
     with StubServer(first_delay_s=0.1) as stub:
         file = write(tmp_path, f"url = '{stub.url}'", "[benchmarks.gpt-oss-120b.server]\ntarget_qps = 50\n")
         (tmp_path / "my.conf").write_text(slow)

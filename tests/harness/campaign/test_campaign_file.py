@@ -24,6 +24,8 @@ def campaign(tmp_path, text, **words):
         ("[benchmark.gpt-oss-120b.offline]\n", ("benchmark", "'benchmarks'")),
         ("[benchmarks.gpt-os-120b.offline]\n", ("gpt-os-120b", "'gpt-oss-120b'")),
         ("[benchmarks.gpt-oss-120b.ofline]\n", ("ofline", "'offline'")),
+        ("[benchmarks.llama3.1-8b.offline]\n", ('[benchmarks."llama3.1-8b"]', "dot")),
+        ('[benchmarks."llama3.1-8b"]\n', ('[benchmarks."llama3.1-8b".offline]',)),
         ("[benchmarks.gpt-oss-120b]\n", ("names no scenario",)),
         (OFFLINE + "target_qsp = 3\n", ("target_qsp", "'target_qps'")),
         (OFFLINE + "target_qps = 'serch'\n", ("serch", "'search'")),

@@ -12,7 +12,9 @@ from harness.campaign import guard
 from harness.campaign.campaign_file import Servers
 from harness.campaign.servers import ServerCommand
 from harness.campaign.waiting import first_to_end
+from harness.errors import ServerError
 from tests.kit import wait_until
+from tests.stub import StubServer
 
 
 @pytest.fixture
@@ -21,8 +23,8 @@ def servers(tmp_path):
     (tmp_path / "campaign").mkdir()
     command = ServerCommand(tmp_path / "campaign", tmp_path, grace_s=1)
 
-    def started(text):
-        command.use(Servers(command=text))
+    def started(text, url=("http://127.0.0.1:9",)):
+        command.use(Servers(command=text, url=url))
         return command
 
     yield started
@@ -36,7 +38,12 @@ def ended(command):
 
 
 @pytest.mark.parametrize(
-    ("text", "code"), [("echo hello; echo no memory >&2; exit 7", "exit code 7"), ("exit 0", "exit code 0")]
+    ("text", "code"),
+    [
+        ("echo hello; echo no memory >&2; exit 7", "exit code 7"),
+        ("exit 0", "exit code 0"),
+        ("kill -9 $$", "SIGKILL"),
+    ],
 )
 def test_an_end_is_told_with_the_last_lines(servers, text, code):
     obituary, lines = ended(servers(text))
@@ -53,6 +60,11 @@ def test_a_command_that_forks_and_exits_lives_as_long_as_what_it_started(servers
     assert command.process.poll() is None
     waiting.touch()
     assert "exit code 0" in ended(command)[0]
+
+
+def test_a_port_that_another_server_has_is_refused(servers):
+    with StubServer() as other, pytest.raises(ServerError, match=f"{other.url} already"):
+        servers("sleep 1000", url=(other.url,))
 
 
 def test_daemons_and_those_that_ignore_sigterm_are_stopped(servers):

@@ -1,0 +1,56 @@
+"""The LoadGen conf file of a scenario's runs: the user's, with the campaign's rate as its last row."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from harness.config.loadgen_conf import ConfKey, parse_conf, read_text
+from harness.config.loadgen_settings import Number
+from harness.config.plans import RunPlan
+from harness.config.scenario import Scenario
+from harness.files import atomic_write
+
+
+class RunConf(msgspec.Struct, frozen=True):
+    """A conf file as a run gets it, written right before that run: the table of steps writes nothing."""
+
+    path: Path
+    base: Path
+    """the user's file, or that of the checkout"""
+    text: str
+    """the content of `path`"""
+
+    def write(self) -> None:
+        """Write the file where it is not the user's own. Raises OSError."""
+        if self.path == self.base or (self.path.is_file() and self.path.read_bytes() == self.text.encode()):
+            return
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(self.path) as file:
+            file.write(self.text.encode())
+
+    def settings(self, plan: RunPlan) -> Mapping[str, Number]:
+        """The rows that apply to the run. Raises ConfigError."""
+        return _settings(self.text, self.base, plan)
+
+
+def settings_in(path: Path, plan: RunPlan) -> Mapping[str, Number]:
+    """The rows of a file that apply to the run. Raises ConfigError."""
+    return _settings(read_text(str(path), path), path, plan)
+
+
+def _settings(text: str, source: Path, plan: RunPlan) -> Mapping[str, Number]:
+    key = ConfKey(plan.model_key, plan.scenario.loadgen, interactive=bool(plan.scenario.key_suffix))
+    return parse_conf(text, str(source), key, "user").settings
+
+
+def user_conf(path: Path) -> RunConf:
+    """A file as it is. Raises ConfigError."""
+    return RunConf(path, path, read_text(str(path), path))
+
+
+def with_rate(base: Path, path: Path, model_key: str, scenario: Scenario, rate: float) -> RunConf:
+    """``base`` with a rate as last row: of equally exact rows LoadGen takes the last. Raises ConfigError."""
+    text = read_text(str(base), base).rstrip("\n")
+    row = f"{model_key}.{scenario.loadgen}.{scenario.rate_key} = {rate!r}"
+    return RunConf(path, base, f"{text}\n\n# Of the campaign\n{row}\n")

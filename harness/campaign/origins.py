@@ -1,0 +1,59 @@
+"""Whether the runs of a scenario come from one place: a submission takes no others.
+
+It is asked before each run, since the folder could only be refused after all of them.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from harness.campaign.campaign_file import Campaign
+from harness.campaign.standing import Standing
+from harness.campaign.steps import Step
+from harness.files import ROOT
+from harness.record.provenance import GitState, git_state
+from harness.record.run_record import RunRecord
+from harness.submission.tree.origins import ADDRESS, origin_differences
+
+_RUNS = ("performance", "accuracy", "test")
+
+
+def other_origins(
+    campaign: Campaign, step: Step, steps: Sequence[Step], found: Mapping[str, Standing]
+) -> Iterator[str]:
+    """Why the next run and those that are done could not be submitted together."""
+    if campaign.rehearsal or step.kind not in _RUNS:
+        return
+    done = dict(_done(step, steps, found))
+    yield from (text for what, text in origin_differences(done) if what != ADDRESS)
+    here = git_state(ROOT) if done else None
+    for name, record in done.items():
+        yield from _other_commit(name, record.provenance.git, here)
+        yield from _other_url(campaign, name, record, step)
+
+
+def _done(
+    step: Step, steps: Sequence[Step], found: Mapping[str, Standing]
+) -> Iterator[tuple[str, RunRecord]]:
+    """The other runs of the step's scenario that are done."""
+    scenario = step.name.rpartition("/")[0]
+    for one in steps:
+        standing = found[one.name]
+        same = one.name.rpartition("/")[0] == scenario and one.kind in _RUNS and one.name != step.name
+        if same and standing.state == "done" and standing.record is not None:
+            yield one.name, standing.record
+
+
+def _other_commit(name: str, before: GitState | None, here: GitState | None) -> Iterator[str]:
+    if before is not None and here is not None and str(before) != str(here):
+        changes = f" && git diff {before.commit} {before.tree} | git apply" if before.tree else ""
+        yield (
+            f"{name} is of commit {before} of the harness, and this checkout is at {here}: "
+            f"git checkout {before.commit}{changes if before.dirty else ''}"
+        )
+
+
+def _other_url(campaign: Campaign, name: str, record: RunRecord, step: Step) -> Iterator[str]:
+    assert step.plan is not None
+    before, now = record.plan.client.server_urls, step.plan.client.server_urls
+    benchmark, scenario = step.plan.client.benchmark.name, step.plan.scenario
+    if before != now and not campaign.addresses_change(benchmark, scenario):
+        yield f"{name} is of {', '.join(before)}, and url is now {', '.join(now)}: write the earlier one"
