@@ -45,8 +45,8 @@ class GradingError(HarnessError):
 
 # What the machine ran out of, and what to do about it.
 _REMEDIES = {
-    errno.ENOSPC: "free space there or choose another --output-dir",
-    errno.EDQUOT: "free space there or choose another --output-dir",
+    errno.ENOSPC: "free space there or choose another --results",
+    errno.EDQUOT: "free space there or choose another --results",
     errno.EFBIG: "lift the limit on the size of files (ulimit -f)",
     errno.EMFILE: "allow more open files (ulimit -n)",
     errno.ENFILE: "allow the system more open files (sysctl fs.file-max)",
@@ -83,7 +83,7 @@ def _wrong_interpreter(error: ImportError) -> ConfigError | None:
         return None
     return ConfigError(
         f"{sys.executable} cannot run this: {error}; run ./setup.sh once, and start every program with "
-        "./mlperf or .venv/bin/python"
+        "./mlperf"
     )
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 
+from harness.cli.door import called
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
 from harness.files import RUN_RECORD
@@ -60,7 +61,7 @@ def _above_offline(record: RunRecord, folder: Path) -> Iterator[str]:
         yield (
             f"target_qps is {asked:g}, and the same servers reached {rate:.4g} samples/s in Offline, without "
             f"limits ({earlier}): the queue is likely to grow until a latency limit is missed; "
-            "find_peak.py search finds the rate"
+            f"{called('find_peak.py', 'search')} finds the rate"
         )
 
 

@@ -105,8 +105,8 @@ def is_open() -> bool:
 
 
 def called(program: str, command: str = "") -> str:
-    """How a program calls itself in its help and errors: ``./mlperf run`` where it was started so."""
-    return f"./mlperf {verb_of(program, command)}" if is_open() else program
+    """What help and messages call a program: ``./mlperf run`` where this process was started so."""
+    return f"./mlperf {verb_of(program, command)}" if is_open() else f"{program} {command}".rstrip()
 
 
 def verb_of(program: str, command: str = "") -> str:

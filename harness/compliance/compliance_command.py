@@ -133,7 +133,7 @@ def verify_logs(options: VerifyOptions) -> int:
 def _refuse_overlap(folder: Path, log_dir: Path) -> None:
     """Writing the folder would delete the logs in it."""
     if log_dir.is_relative_to(folder) and log_dir != folder / COMPLIANCE_RUN:
-        raise ConfigError(f"--output-dir: {folder} holds the logs that are verified; choose another folder")
+        raise ConfigError(f"--results: {folder} holds the logs that are verified; choose another folder")
 
 
 def _conclude(request: VerifyRequest, found: VerifyResult, folder: Path | None) -> TestVerdict:
@@ -189,7 +189,7 @@ def _write(request: VerifyRequest, result: TestResult, folder: Path, reasons: tu
         with contextlib.suppress(OSError):
             _clear(folder)
         raise ConfigError(
-            f"{folder}: cannot write there: {error.strerror or error}; choose another --output-dir"
+            f"{folder}: cannot write there: {error.strerror or error}; choose another --results"
         ) from error
     return verify_file
 

@@ -7,6 +7,7 @@ import argparse
 from pathlib import Path
 from typing import Any, Literal
 
+from harness.cli.door import called
 from harness.cli.flags import flag
 from harness.config.rounds import available_rounds, current_round
 from harness.files import CONFIG_DIR
@@ -55,6 +56,7 @@ def results_folder(given: Path | None, benchmark: str) -> Path:
 def _benchmark(name: str) -> str:
     if name in available_models():
         raise argparse.ArgumentTypeError(
-            f"{name} is a model without an MLPerf benchmark; run_batch.py --model {name} takes plain prompts"
+            f"{name} is a model without an MLPerf benchmark; {called('run_batch.py')} run --model {name} "
+            "takes plain prompts"
         )
     return name

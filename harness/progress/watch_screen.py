@@ -45,7 +45,7 @@ def newest_run(folder: Path) -> Path:
         found = [folder / name for name in names if (folder / name).is_file()]
         if found := found or [path for name in names for path in folder.rglob(name)]:
             return max(found, key=lambda path: path.stat().st_mtime).parent
-    raise ConfigError(f"{folder}: no run in it or below; pass the --output-dir of a run that has begun")
+    raise ConfigError(f"{folder}: no run in it or below; pass the --results of a run that has begun")
 
 
 def watch(folder: Path, look_s: float = _LOOK_S) -> None:

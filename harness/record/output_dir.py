@@ -88,7 +88,7 @@ def writing(log_dir: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise ConfigError(
-            f"--output-dir {log_dir}: cannot write there: {error.strerror or error}; choose another folder"
+            f"--results {log_dir}: cannot write there: {error.strerror or error}; choose another folder"
         ) from error
 
 
@@ -99,7 +99,7 @@ def reading(log_dir: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise ConfigError(
-            f"--output-dir {log_dir}: cannot read it: {error.strerror or error}; choose another folder"
+            f"--results {log_dir}: cannot read it: {error.strerror or error}; choose another folder"
         ) from error
 
 
@@ -123,7 +123,7 @@ def _lock(descriptor: int, log_dir: Path) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise ConfigError(
-            f"--output-dir {log_dir}: another run is writing there; let it end or choose another folder"
+            f"--results {log_dir}: another run is writing there; let it end or choose another folder"
         ) from None
 
 
@@ -132,7 +132,7 @@ def _refuse_open_folder(folder: Path) -> None:
     mode = folder.stat().st_mode
     if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
         raise ConfigError(
-            f"--output-dir: everybody may write into {folder}; chmod o-w it, or choose another folder"
+            f"--results: everybody may write into {folder}; chmod o-w it, or choose another folder"
         )
 
 

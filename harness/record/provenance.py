@@ -148,7 +148,8 @@ def _changed_tree(root: Path) -> str | None:
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder, "index")
         try:
-            shutil.copyfile(root / index.strip(), copy)
+            # With its time, by which git knows the files that changed too soon after it to tell.
+            shutil.copy2(root / index.strip(), copy)
         except OSError:
             return None
         if ask_git(root, "add", "--update", ".", index=copy) is None:

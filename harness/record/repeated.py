@@ -4,15 +4,14 @@ Every program that keeps its answers says it in these words, a dry run in the co
 """
 
 import shlex
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from harness.cli.door import LAUNCHER
+from harness.cli.commands import recorded
 
-_RESTART = "--restart"
+_RESTART, _RESUME = "--restart", "--resume"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,23 +45,9 @@ class FirstLine:
 
 def resuming_command(arguments: Sequence[str]) -> str:
     """The command of a program, given as sys.argv, with ``--resume``: it never begins anew."""
-    program, *flags = (word for word in arguments if word != _RESTART)
-    resume = () if "--resume" in flags else ("--resume",)
-    return shlex.join(map(str, (*program_words(Path(program)), *flags, *resume)))
-
-
-def program_words(script: Path) -> tuple[Path | str, ...]:
-    """What starts a program, relative to the working folder where it lies in it: ./mlperf starts itself."""
-    if script.name == LAUNCHER.name:
-        name = str(shown(script))
-        return (name if "/" in name else f"./{name}",)
-    return shown(Path(sys.executable)), shown(script)
-
-
-def shown(path: Path) -> Path:
-    """The path, relative to the working folder where it lies in it."""
-    here = Path.cwd()
-    return path.relative_to(here) if path.is_absolute() and path.is_relative_to(here) else path
+    start, flags = recorded(arguments)
+    kept = [flag for flag in flags if flag not in (_RESTART, _RESUME)]
+    return shlex.join((*start, *kept, _RESUME))
 
 
 def run_of(started: datetime) -> str:

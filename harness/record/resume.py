@@ -73,7 +73,7 @@ def _in_earlier_layout(plan: RunPlan, samples: int, dataset_sha256: str) -> Earl
     return EarlierRun(
         "anew",
         f"{verb} anew in {client.log_dir}, although {run_of(record.started)} in {folder} can be continued "
-        f"({counts}): add --output-dir {client.log_dir.parents[2]} to continue it",
+        f"({counts}): add --results {client.log_dir.parents[2]} to continue it",
     )
 
 
@@ -143,7 +143,7 @@ def _without_record(plan: RunPlan, problem: str) -> EarlierRun | None:
         )
     if plan.client.resume:
         raise ConfigError(
-            f"--resume: {problem}; check --output-dir and --scenario, or omit --resume to begin anew"
+            f"--resume: {problem}; check --results and --scenario, or omit --resume to begin anew"
         )
     return _anew(plan, "", None)
 

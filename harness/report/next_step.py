@@ -4,15 +4,15 @@ import shlex
 from pathlib import Path
 
 from harness.analysis.next_rate import rate_after
-from harness.cli.door import LAUNCHER, is_open, verb_of
+from harness.cli.commands import shown, start_of
 from harness.config.benchmark import Benchmark
 from harness.config.choices import DEFAULT_BENCHMARK
 from harness.dataset.table import is_binary_table, open_table
 from harness.errors import DatasetError
-from harness.files import ACCURACY_LOG, ROOT
+from harness.files import ACCURACY_LOG
 from harness.grading.decoding.output_decoder import tokenizer_beside
 from harness.grading.livecodebench.release import DEFAULT_RELEASE, find_release
-from harness.record.repeated import program_words, resuming_command, shown
+from harness.record.repeated import resuming_command
 from harness.record.run_record import RunRecord
 from harness.report.search_advice import advice_in_mid_run, search_after
 
@@ -57,7 +57,7 @@ def scoring_command(outputs: Path, dataset: Path, benchmark: Benchmark, tokenize
 
     ``tokenizer`` is the flag's value; the default is one that lies beside the dataset.
     """
-    words: list[str | Path] = [*_evaluator(), "--mlperf-log", shown(outputs)]
+    words: list[str | Path] = [*start_of(_EVALUATOR), "--mlperf-log", shown(outputs)]
     if not is_binary_table(outputs):
         words += ["--reference-data", shown(dataset)]
     if benchmark.name != DEFAULT_BENCHMARK:
@@ -69,13 +69,6 @@ def scoring_command(outputs: Path, dataset: Path, benchmark: Benchmark, tokenize
     if _has_code(dataset):
         words += ["--lcb-data", shown(find_release(dataset) or DEFAULT_RELEASE)]
     return shlex.join(map(str, words))
-
-
-def _evaluator() -> tuple[Path | str, ...]:
-    """The evaluator as this process was started: by a verb of ./mlperf, or by the interpreter."""
-    if is_open():
-        return (*program_words(LAUNCHER), verb_of(_EVALUATOR))
-    return program_words(ROOT / _EVALUATOR)
 
 
 def _has_code(dataset: Path) -> bool:

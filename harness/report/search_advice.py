@@ -1,20 +1,20 @@
 """The command that searches for the highest rate, after a run that missed a latency limit."""
 
 import shlex
-import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from harness.analysis.next_rate import rate_to_try
-from harness.files import ROOT
+from harness.cli.commands import recorded, start_of
+from harness.config.other_flags import SYNONYMS
 from harness.record.run_record import RunRecord
 
-_SEARCH = ROOT / "find_peak.py"
 _SURE_PART = 0.5  # of the queries that must have ended for their rate to say what the servers can do
-# Flags of run_mlperf.py that a search has no use for, and whether a value follows each.
+# Flags of a run that a search has no use for, and whether a value follows each.
 _OF_A_RUN = {
     "--accuracy": False,
     "--resume": False,
+    "--restart": False,
+    "--official": False,
     "--dry-run": False,
     "--no-report": False,
     "--report": False,
@@ -46,21 +46,18 @@ def search_after(record: RunRecord, rate: float) -> str:
 
 
 def search_command(arguments: Sequence[str], rate: float) -> str:
-    """The search for the servers and the dataset of run_mlperf.py's command, given as sys.argv."""
-    words = [_shown(Path(sys.executable)), _shown(_SEARCH), "search", *_kept(arguments[1:])]
-    return shlex.join([*map(str, words), "--start-qps", f"{rate:g}"])
+    """The search for the servers and the dataset of a run's command, given as sys.argv."""
+    words = (*start_of("find_peak.py", "search"), *_kept(recorded(arguments).flags))
+    return shlex.join((*words, "--start-qps", f"{rate:g}"))
 
 
 def _kept(flags: Sequence[str]) -> Iterator[str]:
     words = iter(flags)
     for word in words:
-        name, has_value, _ = word.partition("=")
+        typed, has_value, _ = word.partition("=")
+        name = typed.replace("_", "-")
+        name = SYNONYMS[name].flag if name in SYNONYMS else name
         if name not in _OF_A_RUN:
             yield word
         elif _OF_A_RUN[name] and not has_value:
             next(words, None)
-
-
-def _shown(path: Path) -> Path:
-    here = Path.cwd()
-    return path.relative_to(here) if path.is_absolute() and path.is_relative_to(here) else path

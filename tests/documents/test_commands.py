@@ -25,7 +25,7 @@ NOT_RUN = {
     "build --benchmark deepseek-r1": "test_the_page_of_a_benchmark_leads_to_a_checked_submission",
     "--reference-data data/cnn_eval.json --tokenizer": "a part of llama3.1-8b.md's block",
     "eval_accuracy.py --input-file r1.pkl": "needs the reference's outputs; tests of the evaluator have some",
-    "run_batch.py score": "needs WordNet and a model; tests/engines/test_bert_score.py has tiny ones",
+    "mlperf prompts score": "needs WordNet and a model; tests/engines/test_bert_score.py has tiny ones",
     "./mlperf peak": "takes minutes; tests/programs/test_find_peak_search.py runs it",
     "# names, system, servers, bench": "test_the_readme_leads_to_a_checked_submission runs a campaign",
     "my_submission.toml --rehearsal": "submission.md has the same command",

@@ -6,7 +6,7 @@ from tests.harness.compliance.program import audit, run_compliance
 from tests.runs import PERFORMANCE, ROOT, SAMPLES
 
 NEW_TOKENS = 6
-QUICK = ROOT / "configs" / "compliance" / "quick.conf"
+QUICK = ROOT / "configs/rehearsal.conf"
 REFERENCE = SAMPLES / "compliance_sample.parquet"
 REACHED = {
     "TEST07": "*.*.test07_accuracy_threshold = 0.0\n",

@@ -119,6 +119,7 @@ def page(standing):
     return serve
 
 
+@pytest.mark.engine  # a minute, in which the rank shows no sign of life
 def test_a_dead_rank_is_named_and_ends_the_run(tmp_path):
     """Its requests never end; the other rank has none and lives. What was answered is resumed."""
     standing = threading.Event()

@@ -185,7 +185,7 @@ def test_a_dry_run_refuses_a_folder_that_it_cannot_write(tmp_path, capfd):
     with StubServer() as stub:
         run = run_here(capfd, tmp_path, "--dry-run", "--server-url", stub.url, "--input-file", dataset)
     assert run.code == 2
-    assert f"--output-dir {tmp_path}/offline/performance: cannot write there" in run.stderr
+    assert f"--results {tmp_path}/offline/performance: cannot write there" in run.stderr
 
 
 def test_ctrl_c_while_servers_are_waited_for(tmp_path):

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from harness.cli.door import called
 from harness.config.benchmark import Benchmark
 from harness.errors import ConfigError
 from harness.files import DETAIL, RUN_RECORD, USER_CONF
@@ -154,8 +155,8 @@ def _incomplete(request: BuildRequest, system: Mapping[str, Any], has_runs: bool
         yield Gap(
             Cost.EDIT,
             f"the system description is incomplete: {text}",
-            "write these into [system] of the submission's TOML ('prepare_submission.py system' prints them "
-            "on a node of the system)",
+            "write these into [system] of the submission's TOML "
+            f"('{called('prepare_submission.py')} system' prints them on a node of the system)",
         )
 
 

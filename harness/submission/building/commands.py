@@ -1,20 +1,22 @@
 """The commands that make the runs of a submission, as a submitter types them."""
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.cli.commands import recorded, start_of
 from harness.compliance.registry import TESTS, find_test
 from harness.config.choices import DEFAULT_BENCHMARK
 from harness.config.run_options import DEFAULT_BACKEND
 from harness.config.scenario import Scenario
-from harness.files import ACCURACY_LOG, COMPLIANCE_RUN
+from harness.files import ACCURACY_LOG, COMPLIANCE_RUN, ROOT
 from harness.record.run_record import RunRecord
 from harness.report.next_step import scoring_command
 from harness.submission.building.find_runs import BenchmarkRuns, ScenarioRuns, records_in
 
-_PYTHON = ".venv/bin/python"
+_TESTS = "run_compliance.py"
+_ANEW = ("--restart", "--resume")  # what a run with the same settings is continued without
 _DATA = Path("data")  # where datasets/download.sh puts the files
 _ACCURACY = "accuracy"
 
@@ -30,19 +32,19 @@ class Maker:
         """The command that a run was made with; "" where it is not known."""
         if not record.provenance.command:
             return ""
-        program, *flags = record.provenance.command
-        return shlex.join([_PYTHON, Path(program).name, *(flag for flag in flags if flag != "--resume")])
+        start, flags = recorded(_here(record.provenance.command))
+        return shlex.join([*start, *(flag for flag in flags if flag not in _ANEW)])
 
     def run(self, scenario: Scenario, name: str) -> str:
         """The command of a run; ``name`` is performance, accuracy or a compliance test."""
-        words = ["run_compliance.py", "--test", name] if name in TESTS else ["run_mlperf.py"]
+        words = [*start_of(_TESTS), "--test", name] if name in TESTS else [*start_of("run_mlperf.py")]
         words += [*self._benchmark(), "--scenario", scenario, *self._servers()]
         words += ["--accuracy"] if name == _ACCURACY else []
         words += ["--rehearsal"] if self.rehearsal and name in TESTS else []
         if (like := self._like()) is not None:
             words += ["--user-conf", str(like.plan.user_conf)]
-        words += ["--input-file", str(self._dataset(name)), "--output-dir", str(self.found.folder)]
-        return shlex.join([_PYTHON, *words])
+        words += ["--input-file", str(self._dataset(name)), "--results", str(self.found.folder)]
+        return shlex.join(words)
 
     def score(self, run: ScenarioRuns) -> str:
         """The command that writes accuracy.txt."""
@@ -51,11 +53,12 @@ class Maker:
 
     def verify(self, run: ScenarioRuns, test: str) -> str:
         """The command that verifies a test that was run."""
-        words = ["verify", test, *self._benchmark(), "--log-dir", str(run.path / test / COMPLIANCE_RUN)]
+        words = [*start_of(_TESTS), "verify", test, *self._benchmark()]
+        words += ["--log-dir", str(run.path / test / COMPLIANCE_RUN)]
         if TESTS[test].needs_references:
             words += ["--reference-data", str(self._dataset(test))]
         words += ["--rehearsal"] if self.rehearsal else []
-        return shlex.join([_PYTHON, "run_compliance.py", *words, "--output-dir", str(run.path)])
+        return shlex.join([*words, "--results", str(run.path)])
 
     def _benchmark(self) -> list[str]:
         name = self.found.benchmark.name
@@ -91,3 +94,10 @@ class Maker:
         every = (record for folder in folders for record in records_in(folder))
         ours = (one for one in every if one.plan.client.benchmark.name == self.found.benchmark.name)
         return (one for one in ours if self.rehearsal or not one.deviations)
+
+
+def _here(arguments: Sequence[str]) -> list[str]:
+    """A run's sys.argv with this checkout's program of that name: the run may be of another checkout."""
+    program, *flags = arguments
+    own = ROOT / Path(program).name
+    return [str(own) if own.is_file() else program, *flags]

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.cli.door import called
 from harness.errors import ConfigError
 from harness.files import ROOT
 from harness.git import ask_git
@@ -60,7 +61,7 @@ def source_of(states: Iterable[GitState | None], root: Path | None = None) -> So
     if ask_git(root, "rev-parse", "--verify", "--quiet", "HEAD") is None:
         raise ConfigError(
             f"src/ holds the files that git tracks, and git does not work in {root}; "
-            "run prepare_submission.py in a git checkout of this harness"
+            f"run {called('prepare_submission.py')} in a git checkout of this harness"
         )
     state = next(filter(None, states), None)
     tree = None if state is None else _tree_of(state, root)
@@ -72,7 +73,8 @@ def source_of(states: Iterable[GitState | None], root: Path | None = None) -> So
     if ask_git(root, "cat-file", "-e", f"{tree}^{{tree}}") is None:
         raise ConfigError(
             f"src/ would not be the code of the runs: git in {root} does not have commit {state}; "
-            "fetch it (git fetch --all), or run prepare_submission.py in the checkout that made the runs"
+            f"fetch it (git fetch --all), or run {called('prepare_submission.py')} in the checkout that made "
+            "the runs"
         )
     return SourceCode(tree, state)
 

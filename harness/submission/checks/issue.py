@@ -131,7 +131,7 @@ RULES: dict[str, Rule] = {
     ),
     "test-missing": Rule(
         "closed results have every compliance test",
-        "add the test's folder; run the test if it was not run (with this harness: run_compliance.py)",
+        "add the test's folder; run the test if it was not run (with this harness: ./mlperf comply)",
         Cost.GPU_HOURS,
     ),
     "test-failed": Rule(

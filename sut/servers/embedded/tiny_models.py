@@ -96,7 +96,7 @@ def _require_packages() -> None:
     if missing := [package for package in ("xllamacpp", "gguf") if find_spec(package) is None]:
         raise ConfigError(
             f"--backend embedded: {sys.executable} has no {' and no '.join(missing)}; "
-            "run ./setup.sh without --no-embedded, and start the program with .venv/bin/python"
+            "run ./setup.sh without --no-embedded, and start the program with ./mlperf"
         )
 
 

@@ -37,7 +37,7 @@ def test_an_error_is_one_line_without_key_and_escapes(words, tmp_path, capfd, mo
     code, stdout, stderr = main_here(capfd, mains[0], list(words[1:]))
     assert (code, stdout) == (2, "")
     (line,) = stderr.splitlines()
-    assert line.startswith(f"{words[0]}: error: ")
+    assert line.startswith((f"{words[0]}: error: ", f"{words[0]} {words[1]}: error: "))
     assert KEY not in line
     assert "\x1b" not in line
 

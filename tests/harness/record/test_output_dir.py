@@ -46,7 +46,7 @@ def test_a_dry_run_leaves_nothing(tmp_path):
 def test_what_a_dry_run_refuses(tmp_path):
     (tmp_path / "file").write_text("")
     for folder in (tmp_path / "file", tmp_path / "file" / "logs", Path("/proc/x/logs"), Path("/sys/x")):
-        with pytest.raises(ConfigError, match=re.escape(f"--output-dir {folder}: ")):
+        with pytest.raises(ConfigError, match=re.escape(f"--results {folder}: ")):
             check_free(folder)
     with locked(tmp_path / "logs"), pytest.raises(ConfigError, match=re.escape(str(tmp_path / "logs"))):
         check_free(tmp_path / "logs")

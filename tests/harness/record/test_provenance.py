@@ -43,6 +43,23 @@ def test_every_pinned_run_package_is_asked_for():
     assert set(PACKAGES) == pinned
 
 
+def test_a_change_within_a_tick_of_the_file_systems_clock_is_stored(tmp_path):
+    """The file has the size and the times that the index has of it; the index is as old."""
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "config", "core.trustctime", "false")
+    file, moment = tmp_path / "file", (10**18, 10**18)
+    for content in "12":
+        file.write_text(content)
+        os.utime(file, ns=moment)
+        if content == "1":
+            git(tmp_path, "add", "file")
+            git(tmp_path, "commit", "-qm", "one")
+    os.utime(tmp_path / ".git/index", ns=moment)
+    changed = git_state(tmp_path)
+    assert changed.dirty
+    assert git(tmp_path, "show", f"{changed.tree}:file") == "2"
+
+
 def test_git_state(tmp_path):
     assert git_state(tmp_path) is None
     git(tmp_path, "init", "-q")

@@ -215,7 +215,7 @@ def test_a_run_in_the_earlier_layout_is_named(tmp_path):
     answer(earlier, 3, 5)
     own = tmp_path / "gpt-oss-120b/offline/accuracy"
     said = found(own).first_line
-    assert "2 of 96" in said and f"--output-dir {tmp_path} " in said
+    assert "2 of 96" in said and f"--results {tmp_path} " in said
     assert found(own, restart=True) is None
     assert found(own, with_plan(RECORD, samples=5)) is None
     assert found(tmp_path / "other/offline/accuracy") is None

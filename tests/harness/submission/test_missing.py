@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.cli.door import LAUNCHER
 from prepare_submission import main
 from tests.harness.submission.building import build, files, one_line, refused, write_info
 from tests.harness.submission.edits import (
@@ -107,6 +108,18 @@ def test_a_run_that_is_not_valid_is_named_with_its_own_command(results, info, ca
     printed = one_line(capsys)
     assert "interactive/accuracy: " in printed and said in printed
     assert "run_mlperf.py --scenario offline --max-concurrency 40 " in printed
+
+
+@pytest.mark.parametrize("verb", ["run", "comply"])
+def test_a_run_of_the_door_is_repeated_by_it(results, info, capsys, verb):
+    """Its recorded command has a verb; a checkout elsewhere made it."""
+    path = results / RUN
+    record = json.loads(path.read_text()) | {"verdict": None}
+    record["provenance"]["command"] = ["/home/me/harness/mlperf", verb, "--accuracy", "--restart"]
+    path.write_text(json.dumps(record))
+    assert build(results) == 2
+    launcher = "./mlperf" if Path.cwd() == ROOT else str(LAUNCHER)
+    assert one_line(capsys).endswith(f"; {launcher} {verb} --accuracy\n")
 
 
 def test_a_test_may_be_too_slow_and_not_incomplete(results, info, capsys):

@@ -1,0 +1,50 @@
+"""Commands that a message names, ready to paste: a program is started in them as this process was."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from harness.cli.door import LAUNCHER, is_open, verb_of
+from harness.files import ROOT
+
+
+class Command(NamedTuple):
+    """A command in its two parts."""
+
+    start: tuple[str, ...]
+    """interpreter and script, or the launcher and its verb"""
+    flags: tuple[str, ...]
+
+
+def start_of(program: str, command: str = "") -> tuple[str, ...]:
+    """``./mlperf score`` where this process was started so, else interpreter and script.
+
+    ``command``: of a program with several that are verbs of their own.
+    """
+    if is_open():
+        return (*_started(LAUNCHER), verb_of(program, command))
+    return (*_started(ROOT / program), *filter(None, [command]))
+
+
+def recorded(arguments: Sequence[str]) -> Command:
+    """The parts of a command that was kept as sys.argv."""
+    program, *flags = arguments
+    start = _started(Path(program))
+    if Path(program).name == LAUNCHER.name:
+        return Command((*start, *flags[:1]), tuple(flags[1:]))
+    return Command(start, tuple(flags))
+
+
+def shown(path: Path) -> Path:
+    """The path, relative to the working folder where it lies in it."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_absolute() and path.is_relative_to(here) else path
+
+
+def _started(script: Path) -> tuple[str, ...]:
+    """What starts a program: ./mlperf starts itself."""
+    name = str(shown(script))
+    if script.name == LAUNCHER.name:
+        return (name if "/" in name else f"./{name}",)
+    return str(shown(Path(sys.executable))), name
