@@ -13,16 +13,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from harness.arrays import Floats
 from harness.arrow import numpy_numbers
-from harness.errors import DatasetError
 from harness.record.replica_figures import RankFigures
-from harness.record.server_metrics import MAPPED, RANK_LABEL
+from harness.record.server_metrics import MAPPED, RANK_LABEL, each_batch
 
 _COLUMNS = ("time_ns", "name", "replica", "labels", "value")
-_BATCH_ROWS = 1 << 17
 _NS = 1e9
 _KEPT = ("running", "queued", "kv_use", "output_tokens", "output_rate", "computed_tokens")
 _OF_DECODING = re.compile(r'[{,]mode="decode"')
@@ -53,16 +50,7 @@ def read_ranks(path: Path) -> tuple[RankFigures, ...]:
     Empty where none does. Raises DatasetError for a damaged file, FileNotFoundError without one.
     """
     series: dict[tuple[_Rank, str], _Series] = {}
-    try:
-        with pq.ParquetFile(path) as file:
-            reading = _Reading(series)
-            for batch in file.iter_batches(_BATCH_ROWS, columns=list(_COLUMNS), use_threads=False):
-                reading.add(batch)
-    except FileNotFoundError:
-        raise
-    except (pa.ArrowException, OSError, KeyError, ValueError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise DatasetError(f"{path} is no server_metrics.parquet of a run, or damaged: {reason}") from None
+    each_batch(path, _COLUMNS, _Reading(series).add)
     return _figures(series)
 
 

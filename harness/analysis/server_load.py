@@ -8,19 +8,16 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 from msgspec.structs import replace
 
 from harness.arrays import Floats
 from harness.arrow import numpy_numbers
 from harness.config.scenario import Scenario
-from harness.errors import DatasetError
 from harness.record.run_record import Level, ServerLoad
-from harness.record.server_metrics import MAPPED, QUANTITIES
+from harness.record.server_metrics import MAPPED, QUANTITIES, each_batch
 
 _LABELS = ("name", "replica", "labels")
 _COLUMNS = ("time_ns", *_LABELS, "value")
-_BATCH_ROWS = 1 << 17
 _FULL = 0.95  # a KV cache of which this part is used counts as full
 _PARTS = ("kv_use", "swa_kv_use")
 # Labels of the processes of one replica, which all report the same: the first process counts.
@@ -61,16 +58,8 @@ class ServerSamples:
 
 def read_samples(path: Path) -> ServerSamples:
     """Read the table in parts. Raises DatasetError for a damaged file, FileNotFoundError without one."""
-    try:
-        with pq.ParquetFile(path) as file:
-            reading = _Reading()
-            for batch in file.iter_batches(_BATCH_ROWS, columns=list(_COLUMNS), use_threads=False):
-                reading.add(batch)
-    except FileNotFoundError:
-        raise
-    except (pa.ArrowException, OSError, KeyError, ValueError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise DatasetError(f"{path} is no server_metrics.parquet of a run, or damaged: {reason}") from None
+    reading = _Reading()
+    each_batch(path, _COLUMNS, reading.add)
     return reading.samples()
 
 

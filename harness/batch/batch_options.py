@@ -19,6 +19,7 @@ from harness.config.run_options import (
     ca_file_flag,
     parsed,
     restart_flag,
+    resume_flag,
     server_url_flag,
 )
 
@@ -100,11 +101,7 @@ class BatchOptions(ClientOptions):
     output: Path = flag(
         "token ids of the answers, a line each, in the order of the prompts", "--output", "-o", metavar="FILE"
     )
-    resume: bool = flag(
-        "fail where no run of the file with the same settings is to be continued; without the flag such a "
-        "run is continued, too",
-        default=False,
-    )
+    resume: bool = resume_flag("run of the file")
     restart: bool = restart_flag("run")
     model: str = _model_flag()
     positions: int = _positions_flag()

@@ -104,6 +104,21 @@ class Parser(argparse.ArgumentParser):
             near = get_close_matches(name, self._option_string_actions, 1, 0.75)
             self.error(f"unrecognized arguments: {word}{f'; did you mean {near[0]}?' if near else ''}")
 
+    def add_subparsers(self, **words: Any) -> Any:
+        """Commands, with a line in the help on where their flags are."""
+        shown = f"'{self.prog} COMMAND --help' shows the flags of one"
+        return super().add_subparsers(**{"title": "commands", "description": shown, **words})
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """As ArgumentParser, with the choice that a typo is near to."""
+        names = [str(name) for name in action.choices or ()]
+        if names and str(value) not in names:
+            from difflib import get_close_matches
+
+            if near := get_close_matches(str(value).lower(), names, 1):
+                raise argparse.ArgumentError(action, f"{str(value)[:80]!a}: did you mean {near[0]}?")
+        super()._check_value(action, value)
+
     def format_usage(self) -> str:
         """The words that are needed: the help has all others below."""
         needed = [_needed(action) for action in self._actions if action.required]

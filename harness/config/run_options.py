@@ -150,6 +150,15 @@ def restart_flag(what: str) -> Any:
     return flag(f"begin anew; the earlier {what} is moved aside, never deleted", default=False)
 
 
+def resume_flag(what: str) -> Any:
+    """The field that never begins anew; the same command without it continues, too."""
+    return flag(
+        f"never begin anew: fail where there is no {what} with the same settings to continue (without the "
+        "flag one is continued, too)",
+        default=False,
+    )
+
+
 def user_conf_flag() -> Any:
     """The field for the settings of a submitter."""
     return flag(
@@ -276,9 +285,8 @@ class ClientOptions:
         metavar="N",
     )
     fail_fast: bool | None = flag(
-        f"end the run after {FAILURES_OF_ACCURACY} failures, not at the first: that is --max-failures 1 "
-        "(default with --accuracy and in prompts); without it a run ends early only when no replica answers; "
-        "--no-fail-fast never ends a run early",
+        f"end the run after {FAILURES_OF_ACCURACY} failures (default with --accuracy and in prompts; "
+        "otherwise it ends early only when no replica answers); --no-fail-fast: never end it early",
         default=None,
     )
     max_failures: int | None = flag("end the run after N failures", default=None, metavar="N")
@@ -308,11 +316,7 @@ class RunOptions(ClientOptions):
 
     scenario: Scenario = scenario_flag(Scenario.OFFLINE)
     accuracy: bool = flag("run accuracy mode instead of performance", default=False)
-    resume: bool = flag(
-        "fail where the output folder holds no accuracy run with the same settings; without the flag such a "
-        "run is continued, too, and any other begins anew",
-        default=False,
-    )
+    resume: bool = resume_flag("accuracy run")
     restart: bool = restart_flag("run")
     max_samples: int | None = flag("use only the first N samples (default: all)", default=None, metavar="N")
     mlperf_conf: Path | None = mlperf_conf_flag()

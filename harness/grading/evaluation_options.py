@@ -42,8 +42,8 @@ class EvaluationOptions:
     """
 
     mlperf_log: Path = flag(
-        "mlperf_log_accuracy.json, complete, or its folder, or a table of outputs (parquet, pickle), as"
-        " './mlperf eval' writes it",
+        "mlperf_log_accuracy.json of a complete run, or its folder; or a table of outputs (parquet, pickle),"
+        " as './mlperf eval' writes it",
         old=("--input-file",),
         metavar="FILE",
     )

@@ -343,7 +343,8 @@ def _width(entries: Iterable[RawEntry]) -> int:
             return _INT32 if words[1::2].any() else INT64
     if not found:
         raise GradingError(
-            "accuracy log: no entries; a performance run writes such a log, pass one of an accuracy run"
+            "accuracy log: no entries; a performance run writes such a log, and so does a run that was ended "
+            "early; pass that of a complete accuracy run"
         )
     return _INT32
 

@@ -19,6 +19,7 @@ from harness.config.run_options import (
     parsed,
     restart_flag,
     results_flag,
+    resume_flag,
     scenario_flag,
     user_conf_flag,
 )
@@ -151,11 +152,7 @@ class SearchOptions(PeakOptions):
         type=duration,
         metavar="TIME",
     )
-    resume: bool = flag(
-        "fail where the output folder holds no search with the same settings; without the flag such a search "
-        "is continued, too, and any other begins anew",
-        default=False,
-    )
+    resume: bool = resume_flag("search")
     restart: bool = restart_flag("search")
     mlperf_conf: Path | None = mlperf_conf_flag()
     user_conf: Path = user_conf_flag()

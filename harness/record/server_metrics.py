@@ -5,8 +5,9 @@ are left out. After a bound of rows only the values in ``QUANTITIES`` are kept, 
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, Literal
 
 import numpy as np
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from harness.arrow import arrow_numbers, arrow_texts
+from harness.errors import DatasetError
 
 MOST_PAGE_BYTES = 4 << 20
 _MOST_LINES = 50_000  # lines of a page
@@ -21,6 +23,7 @@ _MOST_SERIES = 50_000  # different names with labels, of all servers
 _MOST_ROWS = 8_000_000
 _MOST_OTHER_ROWS = 4_000_000  # rows of names that are not in QUANTITIES
 _GROUP_ROWS = 1 << 17
+_BATCH_ROWS = 1 << 17  # of the table that are read at once
 _LONGEST = 1000  # characters in a name with its labels
 
 _LEFT_OUT = re.compile(rb"\w(_bucket|_created)(\{|$)")
@@ -273,3 +276,20 @@ class MetricsWriter:
 
 def _labelled(codes: Sequence[int], labels: pa.Array) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(arrow_numbers(np.array(codes, np.int32)), labels)
+
+
+def each_batch(path: Path, columns: Sequence[str], take: Callable[[pa.RecordBatch], None]) -> None:
+    """Hand these columns of the table over in parts.
+
+    Raises DatasetError for a damaged file, also where ``take`` cannot use a value; FileNotFoundError without
+    one.
+    """
+    try:
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(_BATCH_ROWS, columns=list(columns), use_threads=False):
+                take(batch)
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, OSError, KeyError, ValueError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise DatasetError(f"{path} is no server_metrics.parquet of a run, or damaged: {reason}") from None

@@ -14,6 +14,7 @@ from harness.config.run_options import (
     parsed,
     restart_flag,
     results_flag,
+    resume_flag,
 )
 
 _SYNONYMS = SYNONYMS | {"--total-sample-count": Synonym("--max-samples")}
@@ -46,11 +47,7 @@ class EvalOptions(ClientOptions):
         metavar="FILE",
     )
     output_dir: Path | None = results_flag("used without --output")
-    resume: bool = flag(
-        "fail where no run of the file with the same settings is to be continued; without the flag such a "
-        "run is continued, too",
-        default=False,
-    )
+    resume: bool = resume_flag("run of the file")
     restart: bool = restart_flag("run")
     tokenizer: str | None = flag(
         "tokenizer.json or folder of the model, for the text of the answers (default: the benchmark's, "

@@ -17,7 +17,7 @@ import msgspec
 from harness.cli.door import LAUNCHER, verb_of
 from harness.config.benchmark import Benchmark
 from harness.config.scenario import Scenario
-from harness.files import ACCURACY, ACCURACY_LOG, ACCURACY_TEXT, PERFORMANCE
+from harness.files import ACCURACY, ACCURACY_LOG, PERFORMANCE
 from harness.loadgen_logs.summary_and_detail import LoadgenDetail
 from harness.record.run_record import RunRecord
 from harness.record.settled import ServerInfo
@@ -137,8 +137,7 @@ class ScenarioReadme:
                 folder = f"{_RESULTS}/{self.scenario}/accuracy"
                 words = ["--benchmark", self.benchmark.name, "--mlperf-log", f"{folder}/{ACCURACY_LOG}"]
                 reference = f'"{_DATA}/{file_name(str(record.plan.client.input_file))}"'
-                line = f"{shlex.join(words)} --reference-data {reference} > {folder}/{ACCURACY_TEXT}"
-                yield f".venv/bin/python eval_mlperf_accuracy.py {line}"
+                yield f"./mlperf score {shlex.join(words)} --reference-data {reference}"
 
     def _command(self, name: str, record: RunRecord) -> str:
         """The command of a run with the published files in place of its own."""

@@ -2,7 +2,6 @@
 
 import pytest
 
-from harness.analysis import server_load as server_load_module
 from harness.analysis.server_load import cache_warnings, read_samples, server_load
 from harness.config.scenario import Scenario
 from harness.errors import DatasetError
@@ -88,7 +87,7 @@ def test_counts(tmp_path, rounds, key, increase):
 
 
 def test_counts_over_batches(tmp_path, monkeypatch):
-    monkeypatch.setattr(server_load_module, "_BATCH_ROWS", 3)
+    monkeypatch.setattr(server_metrics, "_BATCH_ROWS", 3)
     monkeypatch.setattr(server_metrics, "_GROUP_ROWS", 4)
     pages = (f"{PREEMPTED} {n}\nvllm:num_requests_running {n}\nx 1" for n in range(20))
     load, samples = load_of(tmp_path, *((page, page) for page in pages))

@@ -138,3 +138,22 @@ def test_durations(text, seconds):
 def test_no_durations(text):
     with pytest.raises(ValueError, match="is not a time"):
         seconds_of(text)
+
+
+@pytest.mark.parametrize(
+    ("parse", "words", "meant"),
+    [
+        (submit.parse_options, ["chek", "folder"], "check"),
+        (report.parse_options, ["lst"], "list"),
+        (run.parse_options, [*FILE, "--benchmark", "gpt-oss"], "gpt-oss-120b"),
+        (run.parse_options, [*FILE, "--backend", "SGLang"], "sglang"),
+    ],
+)
+def test_a_typo_in_a_choice_names_the_one_that_is_meant(parse, words, meant, capsys):
+    assert f"did you mean {meant}?" in refused(capsys, parse, *words)
+
+
+def test_the_help_of_a_program_says_where_its_commands_flags_are(capsys):
+    with pytest.raises(SystemExit):
+        submit.parse_options(["--help"])
+    assert "COMMAND --help' shows the flags of one" in " ".join(capsys.readouterr().out.split())
