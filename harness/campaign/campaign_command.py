@@ -2,7 +2,6 @@
 
 import os
 import shlex
-import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -16,7 +15,7 @@ from harness.campaign.campaign_file import Campaign, read_campaign
 from harness.campaign.campaign_options import CampaignOptions
 from harness.campaign.campaign_page import PAGE, write_campaign_page
 from harness.campaign.facts import require_complete
-from harness.campaign.journal import Journal, history, opened, running
+from harness.campaign.journal import Journal, history, is_open, opened
 from harness.campaign.origins import other_origins
 from harness.campaign.searches import adopt, submitted_run
 from harness.campaign.servers import ServerCommand
@@ -54,7 +53,7 @@ def run(options: CampaignOptions) -> int:
 def _show(campaign: Campaign, *, with_commands: bool) -> int:
     steps = steps_of(campaign)
     found = standings(campaign, steps)
-    now = _running_step(campaign) if running(campaign.folder) is not None else None
+    now = _running_step(campaign) if is_open(campaign.folder) else None
     show(*table(steps, found, now), "", remaining(steps, found), *reasons(found))
     if with_commands:
         missing = [step for step in steps if found[step.name].state != "done"]
@@ -206,6 +205,7 @@ class _Walk:
             env=_environment(step),
             pass_fds=(self.journal.lock,),
             stdout=subprocess.DEVNULL if quiet else None,
+            process_group=0,  # the terminal's Ctrl-C is this program's, which ends the other
         )
         return self._watch(process, None if step.servers is None else self.servers.process)
 
@@ -214,12 +214,12 @@ class _Walk:
         try:
             ended = first_to_end([process, *([] if server is None else [server])])
         except InterruptedRun as interruption:
-            end(process, interruption.signum)
+            end(process)
             interruption.add_note(self._again())
             raise
         if ended is process:
             return process.wait()
-        end(process, signal.SIGTERM)
+        end(process)
         self.reasons = [self.servers.obituary()]
         show("", f"campaign: {self.reasons[0]}", file=sys.stderr)
         return EXIT_SERVER

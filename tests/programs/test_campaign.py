@@ -184,8 +184,7 @@ def test_runs_of_other_servers_are_seen_before_the_next(ended):
         if step.kind in ("performance", "accuracy"):
             found[step.name] = Standing("done", record=newest_run(step.folder))
     test = next(step for step in steps if step.kind == "test")
-    (text,) = other_origins(campaign, test, steps, found)
-    assert "engine" in text and "0.0.1" in text
+    assert any("engine" in text and "0.0.1" in text for text in other_origins(campaign, test, steps, found))
 
 
 def edit_record(folder: Path, where: tuple, value: object) -> None:
