@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from msgspec import structs
+
 from harness.campaign import child
 from harness.campaign.advice import advice
 from harness.campaign.campaign_console import announce, command, reasons, remaining, table
@@ -183,10 +185,10 @@ class _Walk:
 
     def _adopted(self, step: Step, before: Standing) -> bool:
         """Whether the search's own run at the rate that it found is the performance run now."""
-        if not step.found_rate or before.state != "missing" or step.name in self.anew:
+        if not step.found_rate or before.state not in ("missing", "other") or step.name in self.anew:
             return False
         run = submitted_run(step.folder.parents[1] / "peak" / step.folder.parent.name)
-        if run is None:
+        if run is None or standing(self.campaign, structs.replace(step, folder=run)).state != "done":
             return False
         adopt(run, step.folder)
         show(f"{run} is the performance run: the search made it at this rate")
