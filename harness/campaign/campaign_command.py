@@ -44,6 +44,7 @@ def run(options: CampaignOptions) -> int:
         return _show(campaign, with_commands=options.dry_run)
     require_complete(campaign)
     with opened(campaign.folder) as journal:
+        journal.write(event="opened", step="")
         keep(campaign.folder, campaign.urls())
         servers = ServerCommand(campaign.folder, campaign.file.parent)
         try:
@@ -55,8 +56,11 @@ def run(options: CampaignOptions) -> int:
 def _show(campaign: Campaign, *, with_commands: bool) -> int:
     steps = steps_of(campaign)
     found = standings(campaign, steps)
-    now = _running_step(campaign) if is_open(campaign.folder) else None
+    works = is_open(campaign.folder)
+    now = _running_step(campaign) if works else None
     show(*table(steps, found, now), "", remaining(steps, found), *reasons(found))
+    if works and now is None:
+        show("A campaign works on it: it checks plans or waits for its servers.")
     if with_commands:
         missing = [step for step in steps if found[step.name].state != "done"]
         show("", *(f"{step.name}: {command(step)}" for step in missing))

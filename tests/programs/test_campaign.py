@@ -267,7 +267,7 @@ def test_two_campaigns_at_once_are_one_too_many(tmp_path):
     with StubServer(event_delay_s=0.05) as stub:
         file = write(tmp_path, f"url = '{stub.url}'")
         campaign = start(file)
-        wait_until(lambda: events(tmp_path))
+        wait_until(lambda: any(one["event"] == "started" for one in events(tmp_path)))
         second, status = run(file), run("status", file)
         campaign.send_signal(signal.SIGTERM)
         campaign.communicate(timeout=300)
