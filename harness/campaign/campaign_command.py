@@ -2,12 +2,13 @@
 
 import os
 import shlex
-import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import structs
 
 from harness.campaign import child
 from harness.campaign.advice import advice
@@ -16,7 +17,7 @@ from harness.campaign.campaign_file import Campaign, read_campaign
 from harness.campaign.campaign_options import CampaignOptions
 from harness.campaign.campaign_page import PAGE, write_campaign_page
 from harness.campaign.facts import require_complete
-from harness.campaign.journal import Journal, history, opened, running
+from harness.campaign.journal import Journal, history, is_open, opened
 from harness.campaign.origins import other_origins
 from harness.campaign.searches import adopt, submitted_run
 from harness.campaign.servers import ServerCommand
@@ -43,6 +44,7 @@ def run(options: CampaignOptions) -> int:
         return _show(campaign, with_commands=options.dry_run)
     require_complete(campaign)
     with opened(campaign.folder) as journal:
+        journal.write(event="opened", step="")
         keep(campaign.folder, campaign.urls())
         servers = ServerCommand(campaign.folder, campaign.file.parent)
         try:
@@ -54,8 +56,11 @@ def run(options: CampaignOptions) -> int:
 def _show(campaign: Campaign, *, with_commands: bool) -> int:
     steps = steps_of(campaign)
     found = standings(campaign, steps)
-    now = _running_step(campaign) if running(campaign.folder) is not None else None
+    works = is_open(campaign.folder)
+    now = _running_step(campaign) if works else None
     show(*table(steps, found, now), "", remaining(steps, found), *reasons(found))
+    if works and now is None:
+        show("A campaign works on it: it checks plans or waits for its servers.")
     if with_commands:
         missing = [step for step in steps if found[step.name].state != "done"]
         show("", *(f"{step.name}: {command(step)}" for step in missing))
@@ -184,10 +189,10 @@ class _Walk:
 
     def _adopted(self, step: Step, before: Standing) -> bool:
         """Whether the search's own run at the rate that it found is the performance run now."""
-        if not step.found_rate or before.state != "missing" or step.name in self.anew:
+        if not step.found_rate or before.state not in ("missing", "other") or step.name in self.anew:
             return False
         run = submitted_run(step.folder.parents[1] / "peak" / step.folder.parent.name)
-        if run is None:
+        if run is None or standing(self.campaign, structs.replace(step, folder=run)).state != "done":
             return False
         adopt(run, step.folder)
         show(f"{run} is the performance run: the search made it at this rate")
@@ -206,6 +211,7 @@ class _Walk:
             env=_environment(step),
             pass_fds=(self.journal.lock,),
             stdout=subprocess.DEVNULL if quiet else None,
+            process_group=0,  # the terminal's Ctrl-C is this program's, which ends the other
         )
         return self._watch(process, None if step.servers is None else self.servers.process)
 
@@ -214,12 +220,12 @@ class _Walk:
         try:
             ended = first_to_end([process, *([] if server is None else [server])])
         except InterruptedRun as interruption:
-            end(process, interruption.signum)
+            end(process)
             interruption.add_note(self._again())
             raise
         if ended is process:
             return process.wait()
-        end(process, signal.SIGTERM)
+        end(process)
         self.reasons = [self.servers.obituary()]
         show("", f"campaign: {self.reasons[0]}", file=sys.stderr)
         return EXIT_SERVER

@@ -34,7 +34,8 @@ def write_campaign_page(
             _outcomes(campaign),
             campaign.results,
             title=f"Campaign of {campaign.info.submitter}, {campaign.info.system_id}",
-            subtitle=f"{campaign.file}; {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+            subtitle=f"{campaign.file}; {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+            + ("; a rehearsal judges no rate, score or test" if campaign.rehearsal else ""),
             badges=tuple(_badges(campaign, steps, found, reasons)),
             reasons=reasons,
             figures=list(_tiles(steps, found)),
@@ -70,9 +71,18 @@ def _tiles(steps: Sequence[Step], found: Mapping[str, Standing]) -> Iterator[Til
 
 
 def _steps(steps: Sequence[Step], found: Mapping[str, Standing], running: str | None) -> Section:
-    header, *lines = rows(steps, found, running)
-    cells: list[tuple[str | Cell, ...]] = [
-        (name, Cell(state, _COLOURS.get(state, "plain")), expected, result)
-        for name, state, expected, result in lines
-    ]
-    return Section("steps", "Steps", tables=[PageTable(header, cells)])
+    """A table for each benchmark, as narrow as its steps' names within it."""
+    _, *lines = rows(steps, found, running)
+    timed = any(expected for _, _, expected, _ in lines)
+    tables: dict[str, list[list[str | Cell]]] = {}
+    for name, state, expected, result in lines:
+        group, _, step = name.rpartition("/") if name.count("/") < 2 else name.partition("/")
+        cells: list[str | Cell] = [
+            step,
+            Cell(state, _COLOURS.get(state, "plain")),
+            *([expected] if timed else []),
+            result,
+        ]
+        tables.setdefault(group or "folder to submit", []).append(cells)
+    header = ("state", *(["expected"] if timed else []), "result")
+    return Section("steps", "Steps", tables=[PageTable((name, *header), one) for name, one in tables.items()])

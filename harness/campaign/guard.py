@@ -21,6 +21,7 @@ from typing import IO
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 MOST_BYTES = 64 << 20  # of the log; then it begins again, and the part before stays as LOG.1
 GRACE_S = 30.0  # between SIGTERM and SIGKILL
+_KILL_S = 10.0
 LOOK_S = 0.5
 MARK = "MLPERF_CAMPAIGN"  # the variable that marks processes
 
@@ -50,7 +51,11 @@ def stop(mark: str, grace_s: float) -> None:
         if not any(True for _ in marked(mark)):
             return
         time.sleep(0.1)
-    _signal_all(mark, signal.SIGKILL)
+    # Again, as one may have started another meanwhile; one that waits for a device may never end.
+    deadline = time.monotonic() + _KILL_S
+    while any(True for _ in marked(mark)) and time.monotonic() < deadline:
+        _signal_all(mark, signal.SIGKILL)
+        time.sleep(0.05)
 
 
 def _signal_all(mark: str, signum: signal.Signals) -> None:

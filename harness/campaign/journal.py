@@ -6,6 +6,7 @@ The journal is a history for people. Whether a step is done follows from its res
 import fcntl
 import json
 import os
+import platform
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import ConfigError
-from harness.record.output_dir import writing
+from harness.text import show
 
 JOURNAL = "campaign.jsonl"
 _LOCK = ".lock"
@@ -42,13 +43,18 @@ class Journal:
 @contextmanager
 def opened(folder: Path) -> Iterator[Journal]:
     """Lock the campaign's folder. Raises ConfigError where another campaign works in it."""
-    with writing(folder):
+    try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+    except OSError as error:
+        raise ConfigError(
+            f"{folder}: cannot write there: {error.strerror or error}; write results = FOLDER, another one, "
+            "at the top of the TOML"
+        ) from error
     try:
         _take(lock, folder)
         os.ftruncate(lock, 0)
-        os.pwrite(lock, f"{os.getpid()} {_born(os.getpid())}\n".encode(), 0)
+        os.pwrite(lock, f"{os.getpid()} {_born(os.getpid())} {platform.node()}\n".encode(), 0)
         yield Journal(folder, lock)
     finally:
         os.close(lock)
@@ -64,27 +70,57 @@ def _take(lock: int, folder: Path) -> None:
         except BlockingIOError:
             if (holder := running(folder)) is not None:
                 raise ConfigError(
-                    f"{folder}: the campaign of process {holder} works there; "
+                    f"{folder}: the campaign of {holder} works there; "
                     "'./mlperf campaign status FILE' shows how far it is"
                 ) from None
             if time.monotonic() > deadline:
                 raise ConfigError(
-                    f"{folder}: a run of an earlier campaign still works there; end it "
+                    f"{folder}: a run of an earlier campaign{_elsewhere(folder)} still works there; end it "
                     f"(fuser {folder / _LOCK} names it)"
                 ) from None
         if not said:
-            print("The campaign before was killed; waiting for its last run to end ...", flush=True)
+            show(f"Waiting for the last run of an earlier campaign{_elsewhere(folder)} to end ...")
             said = True
         time.sleep(_LOOK_S)
 
 
-def running(folder: Path) -> int | None:
-    """The process of the campaign that works in the folder; None where there is none."""
+def running(folder: Path) -> str | None:
+    """``process 123``, the campaign that works in the folder; None where there is none on this machine."""
+    pid, born, host = _holder(folder)
     try:
-        pid, born = (folder / _LOCK).read_text().split()
-        return int(pid) if _born(int(pid)) == born else None
+        return f"process {pid}" if host == platform.node() and _born(int(pid)) == born else None
     except (OSError, ValueError):
         return None
+
+
+def is_open(folder: Path) -> bool:
+    """Whether a campaign works in the folder, or the last run of one that was killed; on any machine."""
+    try:
+        lock = os.open(folder / _LOCK, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(lock)
+    return False
+
+
+def _elsewhere(folder: Path) -> str:
+    """The machine of the latest campaign, on a file system that several share."""
+    host = _holder(folder)[2]
+    return "" if host in ("", platform.node()) else f" on {host}"
+
+
+def _holder(folder: Path) -> tuple[str, str, str]:
+    """Process, its start and machine of the latest campaign; empty texts where they are not known."""
+    try:
+        pid, born, host = (folder / _LOCK).read_text().split()
+    except (OSError, ValueError):
+        return "", "", ""
+    return pid, born, host
 
 
 def _born(pid: int) -> str:

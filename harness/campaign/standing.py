@@ -92,8 +92,9 @@ def _standing(campaign: Campaign, step: Step) -> Standing:
             return _score(campaign, step)
         case "test":
             return _test(campaign, step)
-    done = campaign.output.is_dir() and _is_made(campaign, step)
-    return Standing("done" if done else "missing")
+    if not campaign.output.is_dir() or not _is_made(campaign, step):
+        return Standing("missing")
+    return Standing("done", str(campaign.output) if step.kind == "build" else "")
 
 
 def _run(campaign: Campaign, step: Step, record: RunRecord | None) -> Standing:
@@ -268,7 +269,7 @@ def _test(campaign: Campaign, step: Step) -> Standing:
     found = read_verdict(record.plan.client.benchmark, step.test, step.folder)
     if found.passed is None:
         return Standing("incomplete", "not verified", record)
-    figure = "" if found.figure is None else f"{found.figure:g}, {found.bounds}"
-    words = ("PASS" if found.passed else "FAIL", "" if found.official else "NOT OFFICIAL", figure)
+    figure = "" if found.figure is None else f"{found.figure:g} ({found.bounds})"
+    words = ("PASS" if found.passed else "FAIL", figure, "" if found.official else "NOT OFFICIAL")
     counts = (found.passed and found.official) or not campaign.strict
     return Standing("done" if counts else "lost", ", ".join(filter(None, words)), record)

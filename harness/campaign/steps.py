@@ -24,6 +24,7 @@ from harness.errors import ConfigError
 from harness.files import CONFIG_DIR, ROOT, USER_CONF
 from harness.grading.decoding.output_decoder import tokenizer_beside
 from harness.grading.livecodebench.release import find_release
+from harness.peak.peak_options import parse_options as peak_options
 
 Kind = Literal["trial", "search", "performance", "accuracy", "score", "test", "build", "check"]
 
@@ -198,6 +199,7 @@ def _trial(runs: _Runs) -> Step:
 
 def _search(runs: _Runs) -> Step:
     words = _run_words(runs, "performance", user_conf(_base_conf(runs)))
+    peak_options(["search", *words])  # ends the program on a flag that only runs have
     return Step(
         name=f"{runs.name}/search",
         kind="search",

@@ -21,8 +21,11 @@ def first_to_end(processes: "Sequence[subprocess.Popen[bytes]]") -> "subprocess.
             os.close(descriptor)
 
 
-def end(process: "subprocess.Popen[bytes]", signum: int) -> None:
-    """End a program in order; what it still says stays on the terminal."""
+def end(process: "subprocess.Popen[bytes]") -> None:
+    """End a program in order; what it still says stays on the terminal.
+
+    By SIGTERM: SIGINT shows a traceback of a Python that has only begun to start.
+    """
     if process.poll() is None:
-        process.send_signal(signum)
+        process.terminate()
     process.wait()
