@@ -13,7 +13,7 @@ from harness.dataset import tokenizer
 from harness.peak.ladder.ladder_files import read_state
 from tests.engines import sglang_server as sglang
 from tests.engines.test_embedded_runs import figure
-from tests.kit import free_ports, wait_until
+from tests.kit import wait_until
 from tests.runs import ROOT, command, quick_conf, run_mlperf, small_dataset, write_dataset
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
@@ -131,34 +131,33 @@ def test_data_parallel_offline(sglang_server, greedy, tmp_path):
     assert all(after[rank] > before[rank] for rank in after)
 
 
-def test_a_killed_rank_is_named_within_a_minute(sglang_installed, tmp_path):
-    """With one scheduler killed the HTTP process goes on; a server of its own, as it does not recover."""
-    sglang.make_model()
+@pytest.mark.parametrize("sglang_server", ["dp-2"], indirect=True)
+def test_a_killed_rank_is_named_within_a_minute(sglang_server, tmp_path):
+    """With one scheduler killed the HTTP process goes on. It stays broken: the last test of this server."""
     dataset, _ = small_dataset(tmp_path, rows=96, length=40)
-    log_path = tmp_path / "dp-2.log"
-    with sglang.SglangServer(free_ports(1), log_path, sglang.CONFIGURATIONS["dp-2"]) as server:
-        flags = ("--accuracy", "--server-url", server.url, "--input-file", dataset, "--stream", "on")
-        flags += ("--max-concurrency", 8, "--max-new-tokens", 200)
-        words = command(tmp_path, *flags, "--user-conf", quick_conf(tmp_path))
-        run = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        log_dir = tmp_path / "offline" / "accuracy"
-        try:
-            wait_until(lambda: any(path.stat().st_size for path in log_dir.glob("journal/queries-*.bin")))
-            killed = datetime.now(UTC)
-            subprocess.run(
-                ["pkill", "-KILL", "-g", str(server.process.pid), "-f", "scheduler_DP1"], check=True
-            )
-            said, _ = run.communicate(timeout=600)
-        finally:
-            run.kill()
+    flags = ("--accuracy", "--server-url", sglang_server.url, "--input-file", dataset, "--stream", "on")
+    flags += ("--max-concurrency", 8, "--max-new-tokens", 200)
+    words = command(tmp_path, *flags, "--user-conf", quick_conf(tmp_path))
+    run = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    log_dir = tmp_path / "offline" / "accuracy"
+    try:
+        wait_until(lambda: any(path.stat().st_size for path in log_dir.glob("journal/queries-*.bin")))
+        killed = datetime.now(UTC)
+        group = str(sglang_server.process.pid)
+        subprocess.run(["pkill", "-KILL", "-g", group, "-f", "scheduler_DP1"], check=True)
+        said, _ = run.communicate(timeout=600)
+    finally:
+        run.kill()
     record = json.loads((log_dir / "run.json").read_text())
     assert run.returncode == 4, said
-    assert record["verdict"]["reasons"][0].startswith(f"ended early: dp_rank 1 of {server.url} stands since")
+    assert record["verdict"]["reasons"][0].startswith(
+        f"ended early: dp_rank 1 of {sglang_server.url} stands since"
+    )
     lines = [json.loads(line) for line in (log_dir / "progress.jsonl").read_text().splitlines()]
     alarm = next(line for line in lines if line["standing"])
     assert (datetime.fromisoformat(alarm["time"]) - killed).total_seconds() < 60
     (event,) = record["events"]
-    assert (event["kind"], event["server"]) == ("rank_stands", server.url)
+    assert (event["kind"], event["server"]) == ("rank_stands", sglang_server.url)
     assert [rank["rank"] for rank in record["server_load"]["ranks"]] == [0, 1]
     assert "Resume it with" in said
 

@@ -202,6 +202,7 @@ def events(folder: Path) -> list[dict]:
     return history(folder / "mlperf_results/campaign")
 
 
+@pytest.mark.engine
 def test_other_settings_are_named_and_only_their_steps_are_made_again(tmp_path):
     with StubServer() as stub:
         file = write(tmp_path, f"url = '{stub.url}'")
@@ -233,6 +234,7 @@ def test_a_lost_run_stops_it_until_something_changes(tmp_path):
     assert "STOPPED" in page
 
 
+@pytest.mark.engine
 def test_a_server_that_dies_in_a_run_is_told_at_once(tmp_path):
     port, die = free_ports(1), tmp_path / "die"
     serve = f"exec {sys.executable} -m tests.harness.campaign.serve {port} {die}"
@@ -250,6 +252,7 @@ def test_a_server_that_dies_in_a_run_is_told_at_once(tmp_path):
     assert not list(guard.marked(str(tmp_path / "mlperf_results/campaign")))
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_its_run_in_order_and_the_command_continues(tmp_path, signum):
     with StubServer(event_delay_s=0.05) as stub:
