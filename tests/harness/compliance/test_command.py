@@ -27,7 +27,7 @@ from tests.stub import Facts, Fault, StubServer, every, refused_url
 
 TOKENS = 3
 COMPLIANCE = SAMPLES / "compliance_sample.parquet"
-QUICK = (ROOT / "configs" / "compliance" / "quick.conf").read_text()
+QUICK = (ROOT / "configs" / "rehearsal.conf").read_text()
 VERIFIED = [
     "accuracy/accuracy.txt",
     "accuracy/mlperf_log_accuracy.json",
