@@ -13,7 +13,7 @@ from harness.campaign.journal import history
 from tests.harness.submission.building import write_info
 from tests.runs import ROOT
 
-POINTS = int(os.environ.get("HARNESS_KILL_POINTS", "3"))
+POINTS = int(os.environ.get("HARNESS_KILL_POINTS", "1"))
 SCENARIOS = """
 [benchmarks.gpt-oss-120b.offline]
 [benchmarks.gpt-oss-120b.server]
