@@ -99,6 +99,7 @@ def states(folder: Path) -> list[str]:
     return [line.split()[1] for line in shown.stdout.partition("\n\n")[0].splitlines()[1:]]
 
 
+@pytest.mark.engine
 def test_results_may_be_moved(ended):
     assert states(ended) == ["done"] * 6
     again = run(ended / "my.toml")  # its servers do not live any more
@@ -115,6 +116,7 @@ def test_the_table_writes_nothing(tmp_path, more):
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe\0{", b"[]", b"3\n{}\n"])
+@pytest.mark.engine
 def test_the_campaigns_own_files_may_be_damaged(ended, content):
     own = ended / "mlperf_results/campaign"
     for name in ("campaign.jsonl", ".lock", "variables.json", "conf/gpt-oss-120b/offline.conf"):
@@ -138,6 +140,7 @@ RUNS = f"mlperf_results/{BENCHMARK}/offline"
         (f"{RUNS}/accuracy/accuracy_result.json", 3, "failed"),
     ],
 )
+@pytest.mark.engine
 def test_a_damaged_result_costs_no_hours_by_itself(ended, path, row, state):
     """A run is only made again when that is asked for; what takes minutes is made again."""
     (ended / path).write_bytes(b"\xff{")
@@ -148,6 +151,7 @@ def test_a_damaged_result_costs_no_hours_by_itself(ended, path, row, state):
         assert Path(path).name in done.stderr and "--restart" in done.stderr
 
 
+@pytest.mark.engine
 def test_a_score_or_a_folder_that_was_edited_does_not_count(ended):
     page = next((ended / "submission").rglob("mlperf_log_summary.txt"))
     page.write_text(page.read_text() + "\n")
@@ -164,6 +168,7 @@ def test_a_score_or_a_folder_that_was_edited_does_not_count(ended):
         (("plan", "server_urls"), ["http://127.0.0.1:9"], "http://127.0.0.1:9"),
     ],
 )
+@pytest.mark.engine
 def test_a_run_of_another_origin_is_refused_before_it_costs_anything(ended, where, value, named):
     """The build takes the runs of a scenario from one commit and one server only."""
     edit_record(ended / RUNS / "performance", where, value)
@@ -174,6 +179,7 @@ def test_a_run_of_another_origin_is_refused_before_it_costs_anything(ended, wher
     assert (ended / RUNS / "accuracy/run.json").is_file()
 
 
+@pytest.mark.engine
 def test_runs_of_other_servers_are_seen_before_the_next(ended):
     file = ended / "my.toml"
     file.write_text(file.read_text().replace('division = "open"', ""))

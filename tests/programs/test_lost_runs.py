@@ -32,6 +32,7 @@ def kinds(run):
     return [event["kind"] for event in run.record["events"]]
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("stops", [True, False])
 def test_a_run_over_its_latency_limit(tmp_path, stops):
     """No query keeps the limit of 3 s, and 662 are needed before one may be over it."""
