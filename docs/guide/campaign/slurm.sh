@@ -13,15 +13,13 @@
 #
 # Slurm sends SIGTERM five minutes before the time limit: the run ends in order, and the job queues itself again.
 
-campaign=()
 end() {
-    kill -TERM "${campaign[0]}"
-    wait "${campaign[0]}"
+    kill -TERM $!
+    wait $!
     scontrol requeue "$SLURM_JOB_ID"
     exit 143
 }
 trap end TERM
 
 ./mlperf campaign "${1:-my_submission.toml}" &
-campaign=($!)
-wait "${campaign[0]}"
+wait $!
