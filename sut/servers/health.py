@@ -124,7 +124,7 @@ class HealthMonitor:
         self._workers = workers
         self._ask = ask
         self._lock = threading.Lock()
-        self._asking: set[int] = set()
+        self._asking: dict[int, threading.Event] = {}  # set by the first answer
         self._out: dict[int, tuple[float, str]] = {}
         self.closed = threading.Event()
 
@@ -146,8 +146,10 @@ class HealthMonitor:
         with self._lock:
             if replica in self._asking:
                 return
-            self._asking.add(replica)
-        threading.Thread(target=self._until_well, args=(replica,), name="health", daemon=True).start()
+            answered = self._asking[replica] = threading.Event()
+        threading.Thread(
+            target=self._until_well, args=(replica, answered), name="health", daemon=True
+        ).start()
 
     def all_out_for(self) -> tuple[float, str]:
         """Seconds since the last replica went out, and its error; 0 while one is in use."""
@@ -158,16 +160,23 @@ class HealthMonitor:
         return time.monotonic() - since, why
 
     def close(self) -> None:
-        """Stop polling."""
+        """Stop polling, once every suspected replica has been asked: one that died in the last second is named."""
+        with self._lock:
+            asking = tuple(self._asking.values())
+        until = time.monotonic() + _ANSWER_S
+        for answered in asking:
+            answered.wait(max(0.0, until - time.monotonic()))
         self.closed.set()
 
-    def _until_well(self, replica: int) -> None:
+    def _until_well(self, replica: int, answered: threading.Event) -> None:
         began = time.monotonic()
         while (wrong := self._ask(self._urls[replica])) and not self.closed.is_set():
             self._note_out(replica, began, wrong)
+            answered.set()
             self.closed.wait(self._pause_s)
+        answered.set()
         with self._lock:
-            self._asking.discard(replica)
+            del self._asking[replica]
             if self.closed.is_set():
                 return
             was_out = self._out.pop(replica, None) is not None

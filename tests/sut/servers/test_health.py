@@ -102,6 +102,20 @@ def test_a_suspicion_right_after_a_recovery_is_the_last_word(pipes, monkeypatch)
     assert told == [outage, ("trust", 0), outage]
 
 
+def test_what_is_asked_when_the_run_ends_is_still_heard(pipes):
+    ending = threading.Event()
+
+    def ask(url):
+        assert ending.wait(60)
+        return "dead"
+
+    watch = watching(pipes, ask)
+    watch.suspected(1)
+    threading.Timer(0.2, ending.set).start()
+    watch.close()
+    assert len(watch.outages) == 1
+
+
 def test_close_ends_the_questions(pipes):
     asked = []
     watch = watching(pipes, lambda url: asked.append(url) or "dead")
