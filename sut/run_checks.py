@@ -39,7 +39,7 @@ def read_inputs(plan: RunPlan, *, rate_follows: bool = False) -> Inputs:
 
     ``rate_follows``: the runs have a rate of their own, so that the file's is not missed.
     """
-    run = ConfKey(plan.model_key, plan.scenario.loadgen, interactive=bool(plan.scenario.key_suffix))
+    run = plan.conf_key
     user = read_conf(plan.user_conf, run)
     mlperf = Conf() if plan.mlperf_conf is None else read_conf(plan.mlperf_conf, run, "mlperf")
     audit, skipped = _audit_settings(plan, run)

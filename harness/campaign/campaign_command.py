@@ -130,7 +130,7 @@ class _Walk:
         return EXIT_VALID
 
     def _page(self, running: str | None = None) -> None:
-        """The page of all runs, as far as they are; a campaign goes on without it."""
+        """Write the page of all runs; a campaign continues where that fails."""
         steps = steps_of(self.campaign)
         try:
             write_campaign_page(self.campaign, steps, self._standings(steps), running, self.reasons)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from harness.config.loadgen_conf import ConfKey, parse_conf, read_text
+from harness.config.loadgen_conf import parse_conf, read_text, with_rows
 from harness.config.loadgen_settings import Number
 from harness.config.plans import RunPlan
 from harness.config.scenario import Scenario
@@ -40,8 +40,7 @@ def settings_in(path: Path, plan: RunPlan) -> Mapping[str, Number]:
 
 
 def _settings(text: str, source: Path, plan: RunPlan) -> Mapping[str, Number]:
-    key = ConfKey(plan.model_key, plan.scenario.loadgen, interactive=bool(plan.scenario.key_suffix))
-    return parse_conf(text, str(source), key, "user").settings
+    return parse_conf(text, str(source), plan.conf_key, "user").settings
 
 
 def user_conf(path: Path) -> RunConf:
@@ -51,6 +50,5 @@ def user_conf(path: Path) -> RunConf:
 
 def with_rate(base: Path, path: Path, model_key: str, scenario: Scenario, rate: float) -> RunConf:
     """``base`` with a rate as last row: of equally exact rows LoadGen takes the last. Raises ConfigError."""
-    text = read_text(str(base), base).rstrip("\n")
     row = f"{model_key}.{scenario.loadgen}.{scenario.rate_key} = {rate!r}"
-    return RunConf(path, base, f"{text}\n\n# Of the campaign\n{row}\n")
+    return RunConf(path, base, with_rows(read_text(str(base), base), "Of the campaign", [row]))

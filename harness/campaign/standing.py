@@ -30,7 +30,7 @@ from harness.files import (
     unofficial,
 )
 from harness.record.accuracy_result import AccuracyResult, score_line
-from harness.record.resume import differences
+from harness.record.resume import differences, newest_run
 from harness.record.run_record import RunRecord
 
 State = Literal["done", "lost", "failed", "incomplete", "other", "missing"]
@@ -116,15 +116,6 @@ def _run(campaign: Campaign, step: Step, record: RunRecord | None) -> Standing:
         return Standing("incomplete", f"{answered} of {record.settled.expected.samples} answered", record)
     lost = record.verdict.complete or any(one.startswith("lost:") for one in record.verdict.reasons)
     return Standing("lost" if lost else "failed", reasons, record)
-
-
-def newest_run(folder: Path) -> RunRecord | None:
-    """The run in a folder, or its newest attempt where a kill came before the next one's record."""
-    attempts = sorted(folder.glob("attempt.*"), key=lambda path: (len(path.name), path.name), reverse=True)
-    for place in (folder, *attempts):
-        if (place / RUN_RECORD).is_file():
-            return RunRecord.read(place / RUN_RECORD)
-    return None
 
 
 def _figures(record: RunRecord, result: str) -> str:

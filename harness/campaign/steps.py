@@ -170,14 +170,11 @@ def _of_scenario(runs: _Runs) -> Iterator[Step]:
     searched = runs.own.target_qps == SEARCH and not runs.campaign.rehearsal
     if searched:
         yield _search(runs)
-    performance = _performance(runs, searched=searched)
-    accuracy = [_accuracy(runs), _score(runs)]
-    tests = [
-        _test(runs, test) for test in needed_tests(runs.benchmark) if runs.campaign.info.division == "closed"
-    ]
-    yield performance
-    yield from accuracy
-    yield from tests
+    yield _performance(runs, searched=searched)
+    yield _accuracy(runs)
+    yield _score(runs)
+    if runs.campaign.info.division == "closed":
+        yield from (_test(runs, name) for name in needed_tests(runs.benchmark))
 
 
 def _trial(runs: _Runs) -> Step:
@@ -185,16 +182,7 @@ def _trial(runs: _Runs) -> Step:
     trial = runs.campaign.folder / "trial" / runs.benchmark.name
     conf = user_conf(CONF)
     words = _run_words(runs, "performance", conf, Scenario.OFFLINE, trial)
-    return Step(
-        name=f"{runs.name}/trial",
-        kind="trial",
-        folder=trial / Scenario.OFFLINE / "performance",
-        verb="run",
-        words=words,
-        servers=runs.servers,
-        plan=_plan(words, conf),
-        conf=conf,
-    )
+    return _run(runs, "trial", trial / Scenario.OFFLINE / "performance", words, conf)
 
 
 def _search(runs: _Runs) -> Step:
@@ -215,31 +203,34 @@ def _performance(runs: _Runs, *, searched: bool) -> Step:
     words = (*_run_words(runs, "performance", conf), *_official(runs.campaign))
     if not runs.campaign.rehearsal:
         words += ("--stop-when-lost",)
-    return Step(
-        name=f"{runs.name}/performance",
-        kind="performance",
-        folder=runs.folder / "performance",
-        verb="run",
-        words=words,
-        servers=runs.servers,
-        plan=_plan(words, conf),
-        conf=conf,
-        found_rate=searched,
-    )
+    return _run(runs, "performance", runs.folder / "performance", words, conf, found_rate=searched)
 
 
 def _accuracy(runs: _Runs) -> Step:
     conf = _conf(runs)
     words = (*_run_words(runs, "accuracy", conf), "--accuracy", *_official(runs.campaign))
+    return _run(runs, "accuracy", runs.folder / "accuracy", words, conf)
+
+
+def _run(
+    runs: _Runs,
+    kind: Literal["trial", "performance", "accuracy"],
+    folder: Path,
+    words: tuple[str, ...],
+    conf: RunConf,
+    *,
+    found_rate: bool = False,
+) -> Step:
     return Step(
-        name=f"{runs.name}/accuracy",
-        kind="accuracy",
-        folder=runs.folder / "accuracy",
+        name=f"{runs.name}/{kind}",
+        kind=kind,
+        folder=folder,
         verb="run",
         words=words,
         servers=runs.servers,
-        plan=_plan(words, conf),
+        plan=resolve_plan(replace(run_options(list(words)), user_conf=conf.base)),
         conf=conf,
+        found_rate=found_rate,
     )
 
 
@@ -260,10 +251,6 @@ def _score(runs: _Runs) -> Step:
         words += ["--tokenizer", beside]
     if runs.part.lcb_data is not None and not runs.campaign.rehearsal:
         words += ["--lcb-data", runs.campaign.path(runs.part.lcb_data)]
-    elif (release := find_release(dataset)) is not None and any(
-        _CODE in one for one in runs.benchmark.datasets["accuracy"].repeats
-    ):
-        words += ["--lcb-data", release]
     return Step(
         name=f"{runs.name}/score",
         kind="score",
@@ -360,10 +347,6 @@ def _official(campaign: Campaign) -> tuple[str, ...]:
 
 def _round(campaign: Campaign) -> tuple[str, ...]:
     return () if campaign.info.round is None else ("--round", campaign.info.round)
-
-
-def _plan(words: tuple[str, ...], conf: RunConf) -> RunPlan:
-    return resolve_plan(replace(run_options(list(words)), user_conf=conf.base))
 
 
 def _base_conf(runs: _Runs) -> Path:

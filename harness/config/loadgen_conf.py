@@ -143,6 +143,11 @@ def read_conf(path: Path, run: ConfKey, kind: ConfKind = "user") -> Conf:
     return parse_conf(read_text(str(path), path), str(path), run, kind)
 
 
+def with_rows(text: str, comment: str, rows: Iterable[str]) -> str:
+    """A conf file with further rows at its end: of equally exact rows LoadGen takes the last."""
+    return "\n".join([text.rstrip("\n"), "", f"# {comment}", *rows, ""])
+
+
 def read_text(source: str, path: Path) -> str:
     """The text of a conf file, which messages call ``source``. Raises ConfigError."""
     try:

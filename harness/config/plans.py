@@ -11,6 +11,7 @@ import msgspec
 from harness.config.benchmark import Benchmark, DatasetRule
 from harness.config.deadlines import Deadlines, FailurePolicy, PreflightLimits
 from harness.config.generation import SamplingParameters
+from harness.config.loadgen_conf import ConfKey
 from harness.config.loadgen_settings import Number, Setting
 from harness.config.run_options import Backend
 from harness.config.scenario import Scenario
@@ -105,6 +106,11 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     def results_dir(self) -> Path:
         """The folder that is moved aside before another run; a test's verdict and logs move together."""
         return self.client.log_dir if self.audit is None else self.client.log_dir.parent
+
+    @property
+    def conf_key(self) -> ConfKey:
+        """What the rows of a conf file must name to apply to the run."""
+        return ConfKey(self.model_key, self.scenario.loadgen, interactive=bool(self.scenario.key_suffix))
 
     @property
     def accuracy(self) -> bool:

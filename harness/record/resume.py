@@ -85,7 +85,7 @@ def _in_folder(
     if client.restart or (not plan.accuracy and plan.audit is None):
         return _anew(plan, "as asked for" if client.restart else "as performance runs do", _readable(log_dir))
     try:
-        record = _newest_run(log_dir)
+        record = newest_run(log_dir)
     except ConfigError as error:
         return _without_record(plan, str(error))
     if record is None:
@@ -261,7 +261,7 @@ def answers_in(log_dir: Path, samples: int) -> dict[int, SavedAnswer]:
         )
 
 
-def _newest_run(log_dir: Path) -> RunRecord | None:
+def newest_run(log_dir: Path) -> RunRecord | None:
     """The newest run.json: of the last attempt, or of one before when a crash came between.
 
     Raises ConfigError for a damaged one.
@@ -274,7 +274,7 @@ def _newest_run(log_dir: Path) -> RunRecord | None:
 
 def _readable(log_dir: Path) -> RunRecord | None:
     with suppress(ConfigError):
-        return _newest_run(log_dir)
+        return newest_run(log_dir)
     return None
 
 

@@ -27,7 +27,10 @@ _OF_A_RUN = {
 
 
 def advice_in_mid_run(record: RunRecord, issued: int, ended: int, seconds: float) -> str:
-    """The rate to try next and the command, of a run that is lost after so many queries; "" for none."""
+    """The rate to try after a run that was lost, and the command of a search; "" where there is none.
+
+    ``issued`` and ``ended`` are its queries so far, in ``seconds``.
+    """
     if not ended or not seconds or not record.limits_ns:
         return ""
     target = float(record.settled.loadgen_settings["server_target_qps"])

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from harness.cli.signals import interruptible, signals_kept
+from harness.config.loadgen_conf import with_rows
 from harness.errors import RunError
 from harness.files import JOURNAL_DIR, USER_CONF
 from harness.peak.ladder.ladder_plan import FOLDER
@@ -111,7 +112,7 @@ def _short_conf(folder: Path, user_conf: Path, official: RunRecord) -> Path:
         "sample_concatenate_permutation": 0,
     }
     path = folder / USER_CONF
-    text = user_conf.read_text(encoding="utf-8").rstrip("\n")
-    more = "\n".join(f"{key}.{name} = {value}" for name, value in rows.items())
-    path.write_text(f"{text}\n\n# NOT OFFICIAL: a short run of find_peak.py\n{more}\n", encoding="utf-8")
+    more = (f"{key}.{name} = {value}" for name, value in rows.items())
+    comment = "NOT OFFICIAL: a short run of find_peak.py"
+    path.write_text(with_rows(user_conf.read_text("utf-8"), comment, more), "utf-8")
     return path

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from harness.config.loadgen_conf import with_rows
 from harness.errors import RunError
 from harness.files import USER_CONF
 from harness.loadgen_logs.summary_and_detail import LoadgenSummary
@@ -16,9 +17,9 @@ _CLIENT_BOUND = 0.05  # A run counts as bound by this client above this part of 
 
 def write_conf(folder: Path, user_conf: Path, model_key: str, rate: float) -> Path:
     """The user's conf file with the rate of a probe: LoadGen takes the last of the most exact rows."""
-    text = user_conf.read_text(encoding="utf-8").rstrip("\n")
+    row = f"{model_key}.Server.target_qps = {rate:g}"
     path = folder / USER_CONF
-    path.write_text(f"{text}\n\n# Found by find_peak.py\n{model_key}.Server.target_qps = {rate:g}\n", "utf-8")
+    path.write_text(with_rows(user_conf.read_text("utf-8"), "Found by find_peak.py", [row]), "utf-8")
     return path
 
 

@@ -51,5 +51,13 @@ def _origin(record: RunRecord) -> dict[str, str]:
 
 def servers_elsewhere(record: RunRecord, hostname: str) -> bool:
     """Whether the client or a server of the run was on another machine than this one."""
-    hosts = {urlsplit(server.url).hostname for server in record.servers}
-    return record.provenance.host.hostname != hostname or not hosts <= {*_LOCAL, hostname.lower()}
+    here = all(is_here(server.url, hostname) for server in record.servers)
+    return record.provenance.host.hostname != hostname or not here
+
+
+def is_here(url: str, hostname: str) -> bool:
+    """Whether a URL is plainly one of the machine of this name."""
+    try:
+        return urlsplit(url).hostname in (*_LOCAL, hostname.lower())
+    except ValueError:  # of several machines in one: http://node[1-2]:30000
+        return False
