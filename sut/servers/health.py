@@ -147,9 +147,8 @@ class HealthMonitor:
             if replica in self._asking:
                 return
             answered = self._asking[replica] = threading.Event()
-        threading.Thread(
-            target=self._until_well, args=(replica, answered), name="health", daemon=True
-        ).start()
+        asks = threading.Thread(target=self._until_well, args=(replica, answered), name="health", daemon=True)
+        asks.start()
 
     def all_out_for(self) -> tuple[float, str]:
         """Seconds since the last replica went out, and its error; 0 while one is in use."""
@@ -160,7 +159,10 @@ class HealthMonitor:
         return time.monotonic() - since, why
 
     def close(self) -> None:
-        """Stop polling, once every suspected replica has been asked: one that died in the last second is named."""
+        """Stop polling, once every suspected replica has been asked.
+
+        One that died in the last second of a run is named by it, too.
+        """
         with self._lock:
             asking = tuple(self._asking.values())
         until = time.monotonic() + _ANSWER_S
