@@ -1,9 +1,8 @@
 """The file of a campaign: the submitter's TOML with its servers, benchmarks and scenarios."""
 
-import difflib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -15,6 +14,7 @@ from harness.config.run_options import Backend
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
 from harness.submission.building.descriptions import SubmitterInfo, read_submitter_info
+from harness.toml_files import converted, meant
 
 SEARCH = "search"
 
@@ -127,7 +127,7 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True):
     def _written(self, name: str, scenario: Scenario) -> Servers:
         part = self.benchmarks[name][1]
         merged = self.servers | part.servers | part.scenarios[scenario].servers
-        return _converted(self.file, merged, Servers, f"servers of {name} {scenario}")
+        return converted(str(self.file), merged, Servers, f"servers of {name} {scenario}")
 
     def path(self, path: Path) -> Path:
         """A path of the TOML."""
@@ -189,7 +189,7 @@ def _meant_benchmark(name: str, known: Iterable[str]) -> str:
     """TOML reads a dot as a table within a table, so that a name with one stands in quotation marks."""
     if cut := [one for one in known if one.startswith(f"{name}.")]:
         return f"; write [benchmarks.{toml_key(cut[0])}], as the name has a dot"
-    return _meant(name, known)
+    return meant(name, known)
 
 
 def toml_key(name: str) -> str:
@@ -197,9 +197,15 @@ def toml_key(name: str) -> str:
     return f'"{name}"' if "." in name else name
 
 
+def _servers(table: str, part: BenchmarkPart) -> dict[str, Any]:
+    return {f"{table}.{scenario}": one.servers for scenario, one in part.scenarios.items()}
+
+
 def _benchmark(path: Path, name: str, fields: Any) -> BenchmarkPart:
     table = f"benchmarks.{toml_key(name)}"
-    part = _converted(path, fields, BenchmarkPart, f"[{table}]")
+    part = converted(str(path), fields, BenchmarkPart, table)
+    for place, servers in {table: part.servers, **_servers(table, part)}.items():
+        converted(str(path), servers, Servers, f"{place}.servers")
     if not part.scenarios:
         raise ConfigError(f"{path}: [{table}] names no scenario; add a table such as [{table}.offline]")
     for scenario, of_scenario in part.scenarios.items():
@@ -215,33 +221,3 @@ def _benchmark(path: Path, name: str, fields: Any) -> BenchmarkPart:
             if isinstance(value, float) and not 0 < value < float("inf"):
                 raise ConfigError(f"{place}: {scenario.rate_key} is {value}, expected a number above 0")
     return part
-
-
-_Part = TypeVar("_Part", bound=msgspec.Struct)
-
-
-def _converted(path: Path, fields: Any, kind: type[_Part], place: str) -> _Part:
-    if isinstance(fields, Mapping):
-        for where, name, known in _unknown(fields, kind, place):
-            raise ConfigError(f"{path}: {where}: unknown key {name!r}{_meant(name, known)}")
-    try:
-        return msgspec.convert(fields, kind, dec_hook=lambda to, value: to(value))
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"{path}: {place}: {error}") from error
-
-
-def _unknown(fields: Mapping[str, Any], kind: type, place: str) -> Iterator[tuple[str, str, list[str]]]:
-    """Keys that the table does not have, with those that it has."""
-    known = {one.encode_name: one.type for one in msgspec.structs.fields(kind)}
-    for name, value in fields.items():
-        if name not in known:
-            yield place, name, list(known)
-        elif name in {str(one) for one in Scenario} and isinstance(value, Mapping):
-            yield from _unknown(value, ScenarioPart, f"{place.rstrip(']')}.{name}]")
-        elif name == "servers" and isinstance(value, Mapping):
-            yield from _unknown(value, Servers, f"{place.rstrip(']')}.servers]")
-
-
-def _meant(name: str, known: Any) -> str:
-    found = difflib.get_close_matches(name, list(known), 1, 0.6)
-    return f"; did you mean {found[0]!r}?" if found else f", expected one of {', '.join(known)}"

@@ -3,10 +3,8 @@
 Their sources are the submitter's TOML (configs/submission/example.toml is one), this machine and the runs.
 """
 
-import difflib
 import re
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,10 +13,10 @@ import msgspec
 from harness.config.benchmark import Benchmark
 from harness.config.choices import available_benchmarks
 from harness.errors import ConfigError
-from harness.files import read_decoded
 from harness.record.run_record import RunRecord
 from harness.submission.tree.round_rules import RoundRules
 from harness.submission.tree.system_description import NameplateError, design_watts
+from harness.toml_files import read_struct
 
 FROM_RUNS = ("framework", "other_software_stack")  # fields that run.json fills in
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
@@ -52,12 +50,8 @@ class SubmitterInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def read_submitter_info(path: Path, division: str | None = None) -> SubmitterInfo:
     """Read the TOML and check its names; ``division`` overrides that of the file. Raises ConfigError."""
-    decode = partial(msgspec.toml.decode, type=SubmitterInfo, dec_hook=_as_path)
     remedy = "start from a copy of configs/submission/example.toml"
-    try:
-        found: SubmitterInfo = read_decoded(f"--submission {path}", path, decode, remedy)
-    except ConfigError as error:
-        raise ConfigError(f"{error}{_meant(str(error))}") from error.__cause__
+    found = read_struct(f"--submission {path}", path, SubmitterInfo, remedy)
     for field in ("submitter", "system_id"):
         _check_name(path, field, getattr(found, field))
     nameplate = None if found.nameplate is None else path.absolute().parent / found.nameplate
@@ -65,18 +59,6 @@ def read_submitter_info(path: Path, division: str | None = None) -> SubmitterInf
         _check_nameplate(path, nameplate)
     _check_measurements(path, found)
     return msgspec.structs.replace(found, division=division or found.division, nameplate=nameplate)
-
-
-def _meant(message: str) -> str:
-    """The key that a misspelt one may mean, of those at the top of the file."""
-    unknown = re.search(r"unknown field `([^`]+)`$", message.partition("; ")[0])
-    known = [one.encode_name for one in msgspec.structs.fields(SubmitterInfo)]
-    near = difflib.get_close_matches(unknown[1], known, 1, 0.6) if unknown else []
-    return f"; did you mean {near[0]!r}?" if near else ""
-
-
-def _as_path(kind: type, value: Any) -> Any:
-    return kind(value)
 
 
 def _check_nameplate(path: Path, nameplate: Path) -> None:
