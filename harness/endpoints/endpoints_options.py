@@ -1,0 +1,225 @@
+"""The options of run_endpoints.py's commands and its command line. Imports stay light for ``--help``."""
+
+import argparse
+from pathlib import Path
+from typing import Any, Literal
+
+from harness.cli.door import called
+from harness.cli.flags import add_flags, add_groups, flag, options, path, read
+from harness.cli.parser import SIGNAL_CODES, Parser
+from harness.config.other_flags import ELSEWHERE, EVERY_REPLICA, SYNONYMS
+from harness.config.run_options import (
+    FAILURES,
+    SERVER,
+    ClientOptions,
+    parsed,
+    restart_flag,
+    results_flag,
+)
+from harness.grading.evaluation_options import allow_unsandboxed_flag, lcb_data_flag, tokenizer_flag
+
+FOLDER = "endpoints"  # of a rehearsal, below the folder of runs
+_CODES = (
+    "Exit codes: 0 done, 2 usage, config or dataset, 3 server, 4 failed requests or ended early, "
+    f"5 a check or a score not passed, {SIGNAL_CODES}."
+)
+_TEXTS = {
+    "run": "Rehearse a curve of MLPerf Endpoints: the points, their scores, the tree and its check.",
+    "build": "Build the tree that would be submitted, from run folders, also of the official client.",
+    "check": "Check a tree with the official checker, where it is installed, and more strictly than it.",
+    "compare": "Compare two curves: rehearsals, or published trees.",
+}
+_GROUPS = {
+    "curve": (
+        "benchmark",
+        "input_file",
+        "c_max",
+        "c_min",
+        "concurrency",
+        "offline",
+        "with_replacement",
+        "short",
+        "restart",
+    ),
+    "accuracy": ("accuracy_file", "reference_data", "tokenizer", "lcb_data", "allow_unsandboxed"),
+    "submission": ("system", "target_cohort", "seed_sets", "seed_set"),
+    "generation": ("generation_config", "max_new_tokens"),
+    "server": tuple(name for name in SERVER if name not in ("min_replicas", "max_concurrency")),
+    "deadlines and failures": FAILURES,
+    "run": ("output_dir", "dry_run", "log_level"),
+}
+
+
+def concurrencies(text: str) -> tuple[int, ...]:
+    """Numbers of requests in flight, such as ``1,8,64``, in any order."""
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of numbers such as 1,8,64") from None
+
+
+def system_flag() -> Any:
+    """The field for the facts that no program can know."""
+    return flag(
+        "TOML with the facts that only the submitter knows: organisation, system, power "
+        "(default: placeholders, which keep the tree from being a submission)",
+        default=None,
+        metavar="FILE",
+    )
+
+
+def cohort_flag() -> Any:
+    """The field for the cohort of a submission."""
+    return flag(
+        "cohort of the submission, such as 2026-10-C1 (default: that of the set of seeds)",
+        default=None,
+        metavar="COHORT",
+    )
+
+
+def seed_sets_flag() -> Any:
+    """The field for newer seeds than those that are built in."""
+    return flag(
+        "YAML file of published sets of seeds in the official form (default: the built-in sets)",
+        default=None,
+        metavar="FILE",
+    )
+
+
+@options
+class RehearsalOptions(ClientOptions):
+    """``run``. ``c_max`` None: the largest of ``concurrency``, else found by a short ladder."""
+
+    accuracy_file: Path | None = flag(
+        "accuracy dataset (default: no accuracy runs, which keeps the tree from being a submission)",
+        default=None,
+        metavar="FILE",
+    )
+    reference_data: Path | None = flag(
+        "file with the true answers (default: --accuracy-file, which has them)", default=None, metavar="FILE"
+    )
+    tokenizer: str | None = tokenizer_flag()
+    lcb_data: Path | None = lcb_data_flag()
+    allow_unsandboxed: bool = allow_unsandboxed_flag()
+    c_max: int | None = flag(
+        "most requests in flight of the curve (default: the largest of --concurrency, else found by a short "
+        "ladder)",
+        default=None,
+        metavar="N",
+    )
+    c_min: int | None = flag(
+        "requests in flight at the lower end, 1 to 32 (default: the least of --concurrency, else one for "
+        "each replica)",
+        default=None,
+        metavar="N",
+    )
+    concurrency: tuple[int, ...] = flag(
+        "requests in flight of every point, over all replicas (default: C_min, C_max, and two points in each "
+        "third between them)",
+        default=(),
+        type=concurrencies,
+        metavar="N,N,...",
+    )
+    offline: Literal["dedicated", "elected"] = flag(
+        "Offline point: a run of its own with all samples at once, or that at C_max (default: %(default)s)",
+        default="dedicated",
+    )
+    with_replacement: bool = flag(
+        "draw every sample anew, as the text of the rules says (default: a permutation in each pass, as the "
+        "official client does)",
+        default=False,
+    )
+    short: bool = flag(
+        "rehearse the forms only: one pass over the first samples, no least time, C_max 40", default=False
+    )
+    system: Path | None = system_flag()
+    target_cohort: str | None = cohort_flag()
+    seed_sets: Path | None = seed_sets_flag()
+    seed_set: str | None = flag("set of seeds (default: the first)", default=None, metavar="ID")
+    restart: bool = restart_flag("rehearsal")
+    output_dir: Path | None = results_flag(f"the rehearsal is written to DIR/{FOLDER}/")
+
+    @property
+    def folder(self) -> Path:
+        """The rehearsal's folder."""
+        return self.results / FOLDER
+
+
+@options
+class BuildOptions:
+    """``build``. ``output`` None: the folder ``tree`` beside the run folders."""
+
+    folders: tuple[Path, ...] = flag(
+        "run folders, or folders of such: runs/ of a rehearsal, or those of the official client",
+        "folders",
+        type=path,
+        nargs="+",
+        metavar="DIR",
+    )
+    system: Path | None = system_flag()
+    target_cohort: str | None = cohort_flag()
+    seed_sets: Path | None = seed_sets_flag()
+    output: Path | None = flag(
+        "the tree to write (default: tree/ beside the run folders)",
+        "--output",
+        "-o",
+        default=None,
+        metavar="DIR",
+    )
+
+
+@options
+class CheckOptions:
+    """``check``."""
+
+    tree: Path = flag("a rehearsal's folder, or a tree to submit", "tree", type=path, metavar="DIR")
+    seed_sets: Path | None = seed_sets_flag()
+    json: bool = flag("print the findings as JSON instead", default=False)
+
+
+@options
+class CompareOptions:
+    """``compare``: the base first."""
+
+    left: Path = flag(
+        "a rehearsal's folder, or a published tree: the base", "left", type=path, metavar="BASE"
+    )
+    right: Path = flag("what is compared with it", "right", type=path, metavar="DIR")
+
+
+EndpointsOptions = RehearsalOptions | BuildOptions | CheckOptions | CompareOptions
+_COMMANDS: dict[str, tuple[type[EndpointsOptions], tuple[str, ...]]] = {
+    "build": (BuildOptions, ("folders", "system", "target_cohort", "seed_sets", "output")),
+    "check": (CheckOptions, ("tree", "seed_sets", "json")),
+    "compare": (CompareOptions, ("left", "right")),
+}
+
+
+def build_parser() -> Parser:
+    """All flags of all commands."""
+    parser = Parser(
+        prog=called("run_endpoints.py"),
+        description="MLPerf Endpoints, rehearsed: never an MLPerf result.",
+        epilog=_CODES,
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    run = commands.add_parser(
+        "run",
+        synonyms=SYNONYMS,
+        elsewhere=ELSEWHERE | EVERY_REPLICA,
+        help=_TEXTS["run"],
+        description=_TEXTS["run"],
+        epilog=_CODES,
+    )
+    add_groups(run, RehearsalOptions, _GROUPS)
+    for name, (cls, flags) in _COMMANDS.items():
+        add_flags(commands.add_parser(name, help=_TEXTS[name], description=_TEXTS[name]), cls, flags)
+    return parser
+
+
+def parse_options(argv: list[str] | None = None) -> EndpointsOptions:
+    """Parse the flags of one command; argparse exits with code 2 and one line on wrong usage."""
+    given = parsed(build_parser(), argv)
+    if given["command"] == "run":
+        return read(RehearsalOptions, given)
+    return read(_COMMANDS[given["command"]][0], given)

@@ -1,0 +1,47 @@
+"""What keeps a curve from being a submission, as far as its plan shows it."""
+
+from collections.abc import Iterator
+
+from harness.endpoints.curve import Curve, Point
+from harness.endpoints.planning.rules import EndpointsDataset, EndpointsRules
+
+
+def shortfalls(curve: Curve, rules: EndpointsRules) -> Iterator[str]:
+    """Each with its section of the rules, the ones that a flag can change first."""
+    if curve.short:
+        yield "--short: one pass over the first samples and no least time, forms only (sections 6.2, 6.4)"
+    else:
+        yield from _too_short(curve, rules)
+        yield from _dataset(curve, rules)
+    if not curve.accuracy_samples:
+        yield "no accuracy runs: set --accuracy-file (section 4.3)"
+    if curve.salt_bits < rules.least_salt_bits:
+        yield f"salt of {curve.salt_bits} bits, expected at least {rules.least_salt_bits} (section 2.9.5.1)"
+    yield "requests are sent by this client, not by MLCommons's own, unmodified (section 2.1.1)"
+
+
+def _too_short(curve: Curve, rules: EndpointsRules) -> Iterator[str]:
+    for point in curve.points:
+        if point.issue_s < (least := rules.least_issue_s(point.concurrency)):
+            yield f"{point.name} issues for {point.issue_s:g} s, expected at least {least:g} s (section 6.2)"
+        if point.passes < (passes := _least_passes(point, rules)):
+            yield f"{point.name} has {point.passes} passes, expected at least {passes} (sections 4.4, 6.4)"
+
+
+def _least_passes(point: Point, rules: EndpointsRules) -> int:
+    """A dedicated Offline run has no steady window."""
+    return rules.least_passes if point.offline == "dedicated" else rules.window_passes
+
+
+def _dataset(curve: Curve, rules: EndpointsRules) -> Iterator[str]:
+    model = rules.models[curve.model_name]
+    for kind, samples, official in (
+        ("performance", curve.samples, model.performance),
+        ("accuracy", curve.accuracy_samples, model.accuracy),
+    ):
+        if samples and samples != _samples(official):
+            yield f"{kind} dataset of {samples} samples, expected {_samples(official)} (section 6.4)"
+
+
+def _samples(official: EndpointsDataset | None) -> int:
+    return 0 if official is None else official.samples

@@ -1,0 +1,116 @@
+"""The rules of a cohort: configs/endpoints/<cohort>.toml, in which a misspelt key is an error."""
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from harness.config.benchmark import MetricRule
+from harness.config.rounds import read_toml
+from harness.endpoints.planning.cohorts import cohort_number
+from harness.endpoints.planning.regions import ULTRA_LOW_MOST
+from harness.errors import ConfigError
+from harness.files import CONFIG_DIR
+
+_FOLDER = CONFIG_DIR / "endpoints"
+
+Seed = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class PublishedSeeds(msgspec.Struct, frozen=True, kw_only=True):
+    """A set of seeds that MLCommons published."""
+
+    id: str
+    cohort: str | None = None
+    """of its publication; None where its file names none"""
+    scheduler_rng_seed: Seed
+    sample_index_rng_seed: Seed
+    model_seed: Seed
+
+
+class Drafter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A drafter of speculative decoding that is approved for a model."""
+
+    model_id: str
+    weight_checksum: str
+    approved_cohort: str
+
+
+class EndpointsDataset(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An official dataset."""
+
+    dataset: str
+    """its name in point.yaml"""
+    samples: int
+
+
+class EndpointsModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A benchmark of MLPerf Endpoints."""
+
+    benchmark: str | None = None
+    """its name in configs/; None where this harness has none"""
+    performance: EndpointsDataset | None = None
+    accuracy: EndpointsDataset | None = None
+    targets: dict[str, MetricRule] = {}
+    """by metric; scores as this project's graders print them"""
+    drafters: tuple[Drafter, ...] = ()
+
+
+class EndpointsRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the rules of a cohort fix for all curves. Times in s."""
+
+    cohort: str
+    ultra_low_issue_s: float
+    """the shortest time of issue of a point with at most 32 requests in flight"""
+    issue_s: float
+    """of the others"""
+    window_passes: int
+    """the fewest passes of a steady window"""
+    least_passes: int
+    """the fewest of a run"""
+    fewest_points: int
+    """at fixed concurrency"""
+    most_points: int
+    """with the Offline point"""
+    offline_part: float
+    """of the throughput at C_max that a dedicated Offline run reaches at least"""
+    least_salt_bits: int
+    longest_warm_up_s: float
+    adoption_cohorts: int
+    """for which a set of seeds can be taken, from that of its publication on"""
+    seed_sets: tuple[PublishedSeeds, ...]
+    models: dict[str, EndpointsModel]
+    """by canonical name"""
+
+    def least_issue_s(self, concurrency: int) -> float:
+        """The shortest time of issue of a point."""
+        return self.ultra_low_issue_s if concurrency <= ULTRA_LOW_MOST else self.issue_s
+
+    def model_name(self, benchmark: str) -> str:
+        """The canonical name of a benchmark's model. Raises ConfigError."""
+        for name, model in self.models.items():
+            if model.benchmark == benchmark:
+                return name
+        known = ", ".join(model.benchmark for model in self.models.values() if model.benchmark)
+        raise ConfigError(f"--benchmark {benchmark} is not one of MLPerf Endpoints, expected one of {known}")
+
+
+def load_endpoints_rules(cohort: str | None = None) -> EndpointsRules:
+    """The rules for submissions to a cohort: the latest ones up to it; None for the latest.
+
+    Raises ConfigError for a cohort that is none or earlier than all rules, and for a malformed file.
+    """
+    files = sorted(_FOLDER.glob("*.toml"), key=lambda path: cohort_number(path.stem))
+    wanted = cohort_number(cohort or files[-1].stem)
+    holding = [path for path in files if cohort_number(path.stem) <= wanted]
+    if not holding:
+        raise ConfigError(f"no rules for submissions to {cohort}: the first are those of {files[0].stem}")
+    return read_endpoints_rules(holding[-1])
+
+
+def read_endpoints_rules(path: Path) -> EndpointsRules:
+    """One file of rules. Raises ConfigError."""
+    try:
+        return msgspec.convert(read_toml(path), EndpointsRules)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{path}: {error}") from error

@@ -1,0 +1,78 @@
+"""The seeds of a curve: a set that MLCommons published, for a cohort that may take it (§4.6)."""
+
+from pathlib import Path
+
+import msgspec
+
+from harness.endpoints.curve import SeedSet
+from harness.endpoints.planning.cohorts import cohort_name, cohort_number
+from harness.endpoints.planning.rules import EndpointsRules, PublishedSeeds
+from harness.errors import ConfigError
+from harness.yaml_files import read_yaml
+
+_MOST_SEED = (1 << 64) - 1
+_SEEDS = ("scheduler_rng_seed", "sample_index_rng_seed", "model_seed")
+
+
+class _Cohort(msgspec.Struct, rename={"cohort_id": "cohort-id"}):
+    seed_sets: tuple[PublishedSeeds, ...]
+    cohort_id: str | None = None
+
+
+class _File(msgspec.Struct):
+    """Both official forms: sets below the cohort of their publication, or, earlier, without one."""
+
+    cohort: _Cohort | None = None
+    seed_sets: tuple[PublishedSeeds, ...] = ()
+
+
+def read_seed_sets(path: Path) -> tuple[PublishedSeeds, ...]:
+    """The sets of a file in the official form. Raises ConfigError."""
+    try:
+        file = msgspec.convert(read_yaml(path), _File)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{path}: no file of seed sets: {error}") from error
+    nested = file.cohort or _Cohort(file.seed_sets)
+    found = tuple(msgspec.structs.replace(one, cohort=nested.cohort_id) for one in nested.seed_sets)
+    if not found:
+        raise ConfigError(f"{path}: no seed sets, expected cohort.seed_sets with at least one")
+    _check(path, found)
+    return found
+
+
+def _check(path: Path, found: tuple[PublishedSeeds, ...]) -> None:
+    for one in found:
+        for name in _SEEDS:
+            if (seed := getattr(one, name)) > _MOST_SEED:
+                raise ConfigError(
+                    f"{path}: {name} of set {one.id!r} is {seed}, expected at most {_MOST_SEED}"
+                )
+    if len({one.id for one in found}) < len(found):
+        raise ConfigError(f"{path}: two seed sets have the same id, expected one of each")
+    if found[0].cohort is not None:
+        cohort_number(found[0].cohort)
+
+
+def chosen_seeds(
+    rules: EndpointsRules, published: tuple[PublishedSeeds, ...], name: str | None, cohort: str
+) -> SeedSet:
+    """One of these sets for a submission to a cohort; no name: the first. Raises ConfigError."""
+    one = next((one for one in published if name in (None, one.id)), None)
+    if one is None:
+        known = ", ".join(one.id for one in published)
+        raise ConfigError(f"--seed-set {name} is not published, expected one of {known}; set --seed-sets")
+    if one.cohort is not None:
+        first = cohort_number(one.cohort)
+        last = first + rules.adoption_cohorts - 1
+        if not first <= cohort_number(cohort) <= last:
+            raise ConfigError(
+                f"--target-cohort {cohort}: seed set {one.id} is for {one.cohort} to {cohort_name(last)}; "
+                "set --seed-sets to a file of newer sets"
+            )
+    return SeedSet(
+        name=one.id,
+        cohort=cohort,
+        scheduler=one.scheduler_rng_seed,
+        sample_index=one.sample_index_rng_seed,
+        model=one.model_seed,
+    )

@@ -1,0 +1,76 @@
+"""Expected times, and the plan on the terminal."""
+
+import pytest
+
+from harness.endpoints.planning.curve_plan import plan_curve
+from harness.endpoints.planning.expected import expected_times, rate_at, total
+from harness.endpoints.planning.plan_console import plan_lines
+from harness.endpoints.planning.plan_shortfalls import shortfalls
+from harness.endpoints.planning.rules import load_endpoints_rules
+from harness.endpoints.planning.seed_sets import chosen_seeds
+
+RULES = load_endpoints_rules()
+SEEDS = chosen_seeds(RULES, RULES.seed_sets, None, RULES.cohort)
+
+
+def curve(**more):
+    sizes = {"samples": 6396, "accuracy_samples": 4395, "c_max": 1024, **more}
+    return plan_curve(RULES, "gpt-oss-120b", SEEDS, **sizes)
+
+
+def test_of_unknown_servers_only_the_rules_are_known():
+    times = expected_times(curve(c_min=1))
+    assert {name: one.total_s for name, one in times.items()} == {
+        **dict.fromkeys(("r1024", "r323", "r103", "r33"), 1320),
+        "offline": 1200,
+        **dict.fromkeys(("r11", "r4", "r1"), 660),
+    }
+    assert (total(times).total_s, total(times).at_least) == (4 * 1320 + 1200 + 3 * 660, True)
+
+
+def test_measured_rates_give_the_passes_that_time_or_number_asks_for():
+    """At 64 requests/s a pass takes 100 s: 14 of them in 1320 s; at 2 requests/s five take 16 000 s."""
+    times = expected_times(curve(samples=6400, offline="elected", c_min=1), {1: 2.0, 1024: 64.0})
+    assert (times["r1024"].issue_s, times["r1"].issue_s) == pytest.approx((1400, 16000))
+    assert (times["r1024"].accuracy_s, times["r1"].accuracy_s) == pytest.approx((4395 / 64, 4395 / 2))
+    assert times["r323"].accuracy_s == 0
+    assert {name for name, one in times.items() if one.at_least} == {"r1024", "r103", "r11", "r1"}
+
+
+@pytest.mark.parametrize(
+    ("concurrency", "rate"), [(1, 0.5), (8, 4.0), (16, 8.0), (32, 16.0), (64, 16.0), (256, 16.0)]
+)
+def test_a_rate_between_and_beyond_the_measured_ones(concurrency, rate):
+    assert rate_at(concurrency, {8: 4.0, 32: 16.0, 64: 16.0}) == pytest.approx(rate)
+
+
+def test_a_step_without_an_answer_is_no_measurement():
+    assert rate_at(8, {}) is None
+    assert rate_at(8, {4: 0.0}) is None
+    assert rate_at(8, {4: 0.0, 16: 4.0}) == 2.0
+
+
+@pytest.mark.parametrize("offline", ["dedicated", "elected"])
+@pytest.mark.parametrize("rates", [None, {16: 1.5, 1024: 40.0}])
+@pytest.mark.parametrize("short", [False, True])
+def test_the_plan_is_one_screen(offline, rates, short):
+    found = curve(offline=offline, short=short, c_max=40 if short else 1024)
+    lines = list(plan_lines(found, RULES, expected_times(found, rates), "found by a ladder"))
+    assert len(lines) <= 25
+    assert max(map(len, lines)) <= 100
+    text = "\n".join(lines)
+    assert all(f"\n{point.name} " in text for point in found.points)
+    assert all(str(seed) in text for seed in (SEEDS.scheduler, SEEDS.sample_index, SEEDS.model))
+    assert "not an MLPerf result" in lines[0]
+    assert "found by a ladder" in lines[1]
+
+
+def test_what_is_missing_from_a_submission():
+    client = "MLCommons's own"
+    assert [client in one for one in shortfalls(curve(), RULES)] == [True]
+    short, last = shortfalls(curve(short=True, c_max=40), RULES)
+    assert "--short" in short and client in last
+    performance, accuracy, _ = shortfalls(curve(samples=5000, accuracy_samples=7), RULES)
+    assert "5000 samples, expected 6396" in performance
+    assert "7 samples, expected 4395" in accuracy
+    assert any("--accuracy-file" in one for one in shortfalls(curve(accuracy_samples=0), RULES))

@@ -1,0 +1,108 @@
+"""The rules of a cohort, beside the official package and this project's own benchmarks."""
+
+import pytest
+
+from harness.config.benchmark import load_benchmark
+from harness.endpoints.planning.cohorts import cohort_name, cohort_number
+from harness.endpoints.planning.rules import load_endpoints_rules, read_endpoints_rules
+from harness.errors import ConfigError
+from harness.yaml_files import read_yaml
+
+RULES = load_endpoints_rules()
+OURS = {name: model for name, model in RULES.models.items() if model.benchmark}
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_datasets_and_targets_are_those_of_inference(name):
+    """Endpoints took them over from v6.0; a later round may move on."""
+    model, benchmark = RULES.models[name], load_benchmark(OURS[name].benchmark, "v6.0")
+    assert model.performance.samples == benchmark.datasets["performance"].samples
+    assert model.accuracy.samples == benchmark.datasets["accuracy"].samples
+    same = {metric: rule.bounds for metric, rule in benchmark.accuracy.items() if metric in model.targets}
+    assert {metric: rule.bounds for metric, rule in model.targets.items()} == same
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_targets_are_those_of_the_official_package(name):
+    official = pytest.importorskip("submission_checker.accuracy_targets")
+    bounds, samples = official.get_thresholds(name)
+    ours = {metric.lower(): rule.bounds for metric, rule in OURS[name].targets.items()}
+    assert {
+        metric: (low, float("inf") if high is None else high) for metric, (low, high) in bounds.items()
+    } == ours
+    assert samples == OURS[name].accuracy.samples
+
+
+def test_durations_and_datasets_are_those_of_the_official_package():
+    official = pytest.importorskip("submission_checker.models.regions")
+    results = pytest.importorskip("submission_checker.models.aggregate.point_result")
+    for concurrency in (1, 32, 33, 1024, 1100):
+        band = official.classify_concurrency(concurrency, official.compute_regions(1024, 1))
+        milliseconds = official.min_duration_ms(band, concurrency, agentic=False)
+        assert RULES.least_issue_s(concurrency) * 1000 == milliseconds
+    sizes = {model.performance.dataset: model.performance.samples for model in OURS.values()}
+    sizes |= {model.accuracy.dataset: model.accuracy.samples for model in OURS.values()}
+    known = {name: size for name, size in sizes.items() if name in results.MIN_QUERY_COUNT}
+    assert known == {name: results.MIN_QUERY_COUNT[name] for name in known}
+    assert len(known) == 3
+
+
+def test_names_drafters_and_seeds_are_those_of_the_official_package():
+    layout = pytest.importorskip("submission_checker.layout")
+    seeds = pytest.importorskip("submission_checker.seed_sets")
+    data = seeds.bundled_seed_sets_path().parent
+    assert all(layout.canonical_model_name(name) == name for name in RULES.models)
+    theirs = read_yaml(data / "approved_drafters.yaml")["drafters"]
+    keys = ("model_id", "weight_checksum", "approved_cohort")
+    ours = [
+        (name, *(getattr(one, key) for key in keys))
+        for name, model in RULES.models.items()
+        for one in model.drafters
+    ]
+    assert sorted(ours) == sorted((one["benchmark"], *(one[key] for key in keys)) for one in theirs)
+    published = seeds.load_seed_sets(data / "seed_sets.yaml")
+    for one in RULES.seed_sets:
+        fields = ("scheduler_rng_seed", "sample_index_rng_seed", "model_seed")
+        assert {name: getattr(one, name) for name in fields} == published[one.id].seeds
+        first = cohort_number(one.cohort)
+        window = range(first, first + RULES.adoption_cohorts)
+        assert tuple(map(cohort_name, window)) == published[one.id].cohorts
+    assert {one.id for one in RULES.seed_sets} == set(published)
+
+
+def test_two_cohorts_a_month_follow_each_other():
+    numbers = [
+        cohort_number(f"{year}-{month:02}-C{half}")
+        for year in (2026, 2027)
+        for month in range(1, 13)
+        for half in (0, 1)
+    ]
+    assert numbers == list(range(numbers[0], numbers[0] + 48))
+    assert cohort_name(cohort_number("2026-12-C1") + 1) == "2027-01-C0"
+
+
+@pytest.mark.parametrize(
+    "name", ["2026-13-C0", "2026-10-C2", "2026-10", "v1.0", "2026-10-C1 ", "٢026-10-C1", ""]
+)
+def test_what_is_no_cohort_is_one_line(name):
+    with pytest.raises(ConfigError, match="expected one such as 2026-10-C1"):
+        cohort_number(name)
+
+
+def test_a_cohort_has_the_latest_rules_before_it():
+    assert load_endpoints_rules("2027-01-C0").cohort == RULES.cohort
+    with pytest.raises(ConfigError, match="the first are those of 2026-10-C1"):
+        load_endpoints_rules("2026-10-C0")
+
+
+def test_a_benchmark_that_endpoints_has_not_is_one_line():
+    assert RULES.model_name("llama3.1-8b") == "llama3_1-8b"
+    with pytest.raises(ConfigError, match=r"expected one of gpt-oss-120b, deepseek-r1, llama3.1-8b"):
+        RULES.model_name("llama3.1-8b-edge")
+
+
+def test_a_misspelt_rule_is_one_line(tmp_path):
+    path = tmp_path / "rules.toml"
+    path.write_text("window_pases = 4\n")
+    with pytest.raises(ConfigError, match=r"rules.toml: .*window_pases"):
+        read_endpoints_rules(path)
