@@ -1,0 +1,202 @@
+"""Steady state in the forms of the official files: one key, two shapes.
+
+``steady_state`` of point.yaml is what the submission checker reads; super-passes count from 0 in the run.
+That of result_summary.json is the headline that the official client writes with ``--steady-state``, where
+they count from 0 after the ramp-up.
+"""
+
+from typing import Any
+
+import msgspec
+
+from harness.endpoints.steady.steady_point import (
+    Rate,
+    Spread,
+    SteadyState,
+    Window,
+    states_of,
+    status_of,
+    verdict_of,
+)
+
+
+class HeadlineWindow(msgspec.Struct, frozen=True, kw_only=True):
+    """The extent of the window, and which plateau it is."""
+
+    sp_lo: int
+    sp_hi: int
+    """the first super-pass after it"""
+    n_samples: int
+    n_super_passes: int
+    plateau_index: int
+    n_plateaus: int
+    skipped_short: int
+
+
+class HeadlineTime(msgspec.Struct, frozen=True, kw_only=True):
+    """TTFT or TPOT of the window."""
+
+    p50_ns: float
+    p90_ns: float
+    p99_ns: float
+    mean_ns: float
+    count: int
+
+
+class HeadlineRates(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokens/s as the detector counts them, with their intervals."""
+
+    per_user: float
+    system: float
+    per_user_ci: tuple[float, float]
+    system_ci: tuple[float, float]
+
+
+class ShortWindow(msgspec.Struct, frozen=True, kw_only=True):
+    """The window's issue time, and the shortest that the detector accepts."""
+
+    is_short: bool
+    window_duration_s: float
+    min_duration_s: float
+    dominant: str
+
+
+class HeadlineShift(msgspec.Struct, frozen=True, kw_only=True):
+    """A later plateau on another level."""
+
+    detected: bool
+    change_point_sp: int | None = None
+    delta_pct: float | None = None
+
+
+class Headline(msgspec.Struct, frozen=True, kw_only=True):
+    """``steady_state`` of result_summary.json."""
+
+    found: bool
+    reason: str | None = None
+    window: HeadlineWindow | None = None
+    tps: HeadlineRates | None = None
+    ttft: HeadlineTime | None = None
+    tpot: HeadlineTime | None = None
+    short_window: ShortWindow | None = None
+    drifting_up: tuple[str, ...] = ()
+    anomaly: HeadlineShift | None = None
+    global_trend: dict[str, str] | None = None
+    profile: str | None = None
+    profile_caveat: str | None = None
+    superpass_size: int | None = None
+    n_super_passes: int | None = None
+    n_post_warmup: int | None = None
+
+
+def steady_headline(state: SteadyState) -> dict[str, Any]:
+    """``steady_state`` of result_summary.json: the official client's fields and those of point.yaml."""
+    found: dict[str, Any] = msgspec.to_builtins(headline(state))
+    block = steady_block(state)
+    window = found["window"] | block["window"] if state.window else None
+    return block | found | {"window": window}
+
+
+def steady_block(state: SteadyState) -> dict[str, Any]:
+    """``steady_state`` of point.yaml."""
+    return block_of(headline(state), complete=state.complete, required_s=state.required_s)
+
+
+def block_of_summary(found: object, required_s: float) -> dict[str, Any]:
+    """``steady_state`` of point.yaml from that of a result_summary.json of any client.
+
+    ``required_s``: shortest issue time of an official window. Raises msgspec.ValidationError.
+    """
+    read = msgspec.convert(found, Headline, strict=False)
+    return block_of(read, complete=read.n_super_passes or 0, required_s=required_s)
+
+
+def block_of(read: Headline, *, complete: int, required_s: float) -> dict[str, Any]:
+    """``steady_state`` of point.yaml after ``complete`` super-passes."""
+    trend, window, short = read.global_trend or {}, read.window, read.short_window
+    verdict = verdict_of(read.found, _shifted(read), trend)
+    seconds = short.window_duration_s if window and short else None
+    shortest = max(required_s, short.min_duration_s) if short else required_s
+    block: dict[str, Any] = {"status": status_of(complete, seconds, shortest), "verdict": verdict}
+    if window:
+        cropped = (read.n_super_passes or 0) - (read.n_post_warmup or 0)
+        block["window"] = {
+            "super_pass_start": cropped + window.sp_lo,
+            "super_pass_end": cropped + window.sp_hi - 1,
+            "super_pass_size": read.superpass_size,
+            "n_samples": window.n_samples,
+            "duration_s": seconds,
+        }
+    if states := states_of(window is not None, trend):
+        block["state"] = states
+    if verdict == "anomaly":
+        block["anomaly"] = msgspec.to_builtins(read.anomaly)
+    return block
+
+
+def _shifted(read: Headline) -> bool:
+    return read.anomaly is not None and read.anomaly.detected
+
+
+def headline(state: SteadyState) -> Headline:
+    """The official client's figures of this state."""
+    window, shift, found = state.window, state.level_shift, state.verdict != "not found"
+    return Headline(
+        found=found,
+        reason=None if found else state.reason,
+        window=_extent(state, window) if window else None,
+        tps=_rates(window.detector_user, window.detector_system) if window else None,
+        ttft=_time(window.ttft) if window else None,
+        tpot=_time(window.tpot) if window else None,
+        short_window=_short(window) if window else None,
+        drifting_up=tuple(metric for metric, direction in state.trend.items() if direction == "up"),
+        anomaly=HeadlineShift(
+            detected=True, change_point_sp=shift.super_pass - state.cropped, delta_pct=shift.percent
+        )
+        if shift
+        else None,
+        global_trend=dict(state.trend),
+        profile="concurrency",
+        superpass_size=state.super_pass_size,
+        n_super_passes=len(state.passes),
+        n_post_warmup=max(0, len(state.passes) - state.cropped),
+    )
+
+
+def _extent(state: SteadyState, window: Window) -> HeadlineWindow:
+    at = state.plateaus.index(window.plateau)
+    return HeadlineWindow(
+        sp_lo=window.first - state.cropped,
+        sp_hi=window.last + 1 - state.cropped,
+        n_samples=window.samples,
+        n_super_passes=window.last + 1 - window.first,
+        plateau_index=at,
+        n_plateaus=len(state.plateaus),
+        skipped_short=at,  # A longer one before it would have been reported.
+    )
+
+
+def _rates(user: Rate, system: Rate) -> HeadlineRates:
+    return HeadlineRates(
+        per_user=user.value,
+        system=system.value,
+        per_user_ci=(user.low, user.high),
+        system_ci=(system.low, system.high),
+    )
+
+
+def _time(spread: Spread | None) -> HeadlineTime | None:
+    if spread is None:
+        return None
+    return HeadlineTime(
+        p50_ns=spread.p50, p90_ns=spread.p90, p99_ns=spread.p99, mean_ns=spread.mean, count=spread.count
+    )
+
+
+def _short(window: Window) -> ShortWindow:
+    return ShortWindow(
+        is_short=not window.long_enough,
+        window_duration_s=window.issue_s,
+        min_duration_s=window.least.seconds,
+        dominant=window.least.term,
+    )

@@ -1,0 +1,87 @@
+"""The blocks of point.yaml and result_summary.json."""
+
+import json
+
+import msgspec
+import pytest
+
+from harness.endpoints.steady.steady_block import block_of_summary, steady_block, steady_headline
+from harness.endpoints.steady.steady_point import steady_state
+from tests.harness.endpoints.steady.made_up_runs import SHAPES, run_of
+
+
+def judged(name):
+    return steady_state(run_of(SHAPES[name], 1), SHAPES[name].size, concurrency=64)
+
+
+def test_the_block_of_a_plateau():
+    assert steady_block(judged("plateau")) == {
+        "status": "windowable",
+        "verdict": "STEADY STATE",
+        "window": {
+            "super_pass_start": 1,
+            "super_pass_end": 8,
+            "super_pass_size": 40,
+            "n_samples": 320,
+            "duration_s": 1595.0,
+        },
+        "state": {"tpot_p50": "Plateau", "tpot_p90": "Plateau"},
+    }
+
+
+def test_only_a_level_shift_has_an_anomaly():
+    assert {name for name in SHAPES if "anomaly" in steady_block(judged(name))} == {
+        *("steps up late", "steps down late")
+    }
+    assert steady_block(judged("steps up late"))["anomaly"]["change_point_sp"] == 24
+
+
+def test_without_a_plateau_there_is_no_window():
+    block = steady_block(judged("few passes"))
+    assert block == {"status": "insufficient_passes", "verdict": "not found"}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_the_official_checker_accepts_it(name):
+    """Its vocabulary, and its rule that status and window agree."""
+    checker = pytest.importorskip("submission_checker.models.file.steady_state")
+    read = checker.SteadyState.model_validate(steady_block(judged(name)))
+    assert read.status in checker.STEADY_STATE_STATUSES
+    assert read.verdict in checker.STEADY_STATE_VERDICTS
+    assert set(read.state.values()) <= set(checker.GATING_STATES)
+    spans = read.window.super_passes
+    if read.is_official:
+        assert spans >= checker.MIN_TREND_N
+        assert not read.drifting_metrics
+    assert read.status != "insufficient_passes" or spans is None
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_result_summary_is_enough_for_the_block(name):
+    """As a run folder of the official client has it: through JSON."""
+    state = judged(name)
+    summary = json.loads(json.dumps(steady_headline(state)))
+    block = steady_block(state)
+    if state.status == "partial_dataset":  # A headline does not say whether its only super-pass is complete.
+        block["status"] = "insufficient_passes"
+    assert block_of_summary(summary, state.required_s) == block
+
+
+def test_the_block_of_a_summary_holds_the_keys_of_both_files():
+    state = judged("plateau")
+    found = steady_headline(state)
+    block = steady_block(state)
+    assert found["window"].items() >= block.pop("window").items()
+    assert found.items() >= block.items()
+    assert (found["found"], found["window"]["sp_lo"], found["window"]["sp_hi"]) == (True, 0, 8)
+
+
+@pytest.mark.parametrize("found", [None, [], {}, {"found": True, "window": {"sp_lo": "x"}}])
+def test_what_is_no_headline_is_refused(found):
+    with pytest.raises(msgspec.ValidationError):
+        block_of_summary(found, 600)
+
+
+def test_fields_that_a_later_client_adds_do_no_harm():
+    headline = steady_headline(judged("plateau")) | {"new": 1}
+    assert block_of_summary(headline, 1200)["status"] == "windowable"
