@@ -45,15 +45,19 @@ log = logging.getLogger("mlperf")
 log.addHandler(logging.NullHandler())  # a caller that sets up no logging sees none
 
 Death = Callable[[], str]  # how the embedded engine ended; "" while it runs
+Serving = tuple[Sequence[str], Death]  # the URLs to drive and their engine
 
 
 @contextmanager
-def servers_of(plan: ClientPlan, samples: SampleSet) -> Iterator[tuple[Sequence[str], Death]]:
-    """The URLs to drive and how their engine died; the embedded engine lives as long as the context."""
+def servers_of(plan: ClientPlan, samples: SampleSet, least_context: int = 0) -> Iterator[Serving]:
+    """The URLs to drive and how their engine died; the embedded engine lives as long as the context.
+
+    ``least_context``: tokens of prompt and answer of further samples that it is to take.
+    """
     if plan.backend != "embedded":
         yield plan.server_urls, lambda: ""
         return
-    context = samples.longest(plan.parameters.max_new_tokens) + 1
+    context = max(samples.longest(plan.parameters.max_new_tokens), least_context) + 1
     with engine_of(plan.benchmark, _EMBEDDED_SLOTS, context) as engine:
         try:
             yield (engine.url,), engine.death

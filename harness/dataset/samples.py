@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from harness.dataset.salt import Salt
 from harness.dataset.table import open_table
 from harness.dataset.token_columns import TokenRows, token_rows
 from harness.dataset.tokenizer import SPECIAL
@@ -22,6 +23,7 @@ class SampleSet:
     ``ids`` holds all tokens one after another: shape (total tokens,), int32, read-only. ``offsets`` says
     where each prompt begins and ends: shape (n + 1,), int64, offsets[0] == 0. ``sha256`` is the file's.
     ``limits`` are the most output tokens of each answer: shape (n,), int64; None: those of the run for all.
+    ``salt``: what each query has in place of the placeholder in its prompt; None: nothing is replaced.
     """
 
     path: Path
@@ -29,6 +31,7 @@ class SampleSet:
     ids: npt.NDArray[np.int32]
     offsets: npt.NDArray[np.int64]
     limits: npt.NDArray[np.int64] | None = None
+    salt: Salt | None = None
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -75,6 +78,7 @@ class SampleSet:
             ids=self.ids[offsets[0] : offsets[-1]],
             offsets=offsets - offsets[0],
             limits=None if self.limits is None else self.limits[first:last],
+            salt=None if self.salt is None else self.salt.part(first, last),
         )
 
 
@@ -104,7 +108,7 @@ def prompt_efforts(samples: SampleSet, effort_ids: Mapping[str, Sequence[int]]) 
     best = np.full(len(samples), np.iinfo(np.int64).max)
     found = np.zeros(len(samples), np.int64)
     for number, marker in enumerate(effort_ids.values(), start=1):
-        first = _first_match(samples.ids, marker, starts, limits)
+        first = first_match(samples.ids, marker, starts, limits)
         earlier = first < best
         best[earlier], found[earlier] = first[earlier], number
     return tuple(names[number] for number in found)
@@ -116,7 +120,7 @@ def _system_message_ends(samples: SampleSet) -> npt.NDArray[np.int64]:
     return np.minimum(first, samples.offsets[1:])
 
 
-def _first_match(
+def first_match(
     ids: npt.NDArray[np.int32],
     marker: Sequence[int],
     starts: npt.NDArray[np.int64],

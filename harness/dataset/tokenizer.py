@@ -73,7 +73,7 @@ _REMEMBERED_BYTES = 64  # the longest word whose merges are kept
 def encode(text: str) -> list[int]:
     """Ids of plain text; the names of special tokens are text like any other. Raises ConfigError."""
     known, ids = ranks(), []
-    for _, (start, end) in _word_splitter().pre_tokenize_str(text):
+    for _, (start, end) in word_splitter().pre_tokenize_str(text):
         word = text[start:end].encode()
         whole = known.get(word)
         if whole is not None:
@@ -166,7 +166,8 @@ def _read_ranks_file() -> bytes:
 
 
 @cache
-def _word_splitter() -> "Split":
+def word_splitter() -> "Split":
+    """Cuts text into words."""
     from tokenizers import Regex
     from tokenizers.pre_tokenizers import Split
 

@@ -1,7 +1,11 @@
-"""The answers of an accuracy run, written during the run, so that it can be resumed.
+"""The answers that workers keep during a run.
 
-A worker appends one record per answer to ``answers-<worker>.bin``: a header (ANSWER), the output ids as
-little-endian int32, and a crc32 over both. A record that a crash cut short is not an answer.
+An accuracy run keeps the answer to each sample, so that it can be resumed: a worker appends one record per
+answer to ``answers-<worker>.bin``: a header (ANSWER), the output ids as little-endian int32, and a crc32 over
+both. A record that a crash cut short is not an answer.
+
+A point of MLPerf Endpoints sends each sample several times and keeps every answer, for the reference
+tokenizer: the records of ``query_answers-<worker>.bin`` have a query's id, and the first text's time.
 """
 
 import struct
@@ -10,17 +14,23 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from harness.record.journal import ANSWERS_FILE
+from harness.record.journal import ANSWERS_FILE, QUERY_ANSWERS_FILE
 from harness.record.server_changes import usable_samples
 
 MAGIC = b"ANS1"
 ANSWER = struct.Struct("<4sIIB3x")  # magic, sample index, number of ids, FINISH_REASONS index
+QUERY_MAGIC = b"ANQ1"
+# Magic, query id, number of ids, FINISH_REASONS index, tokens up to the first text, its arrival.
+QUERY_ANSWER = struct.Struct("<4sIIB3xIq")
 CRC = struct.Struct("<I")
 _MOST_IDS = 1 << 24
+
+KeptAnswers = Literal["of samples", "of queries"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +51,44 @@ class SavedAnswer:
         return np.fromfile(self.path, "<i4", self.count, offset=self.offset)
 
 
+@dataclass(frozen=True, slots=True)
+class QueryAnswer:
+    """The answer to a query."""
+
+    query_id: int
+    place: SavedAnswer
+    """of its ids; the index there is the query's, too"""
+    visible_tokens: int
+    """tokens up to and including the event with the first text; 0 where it has none, or was not streamed"""
+    visible_ns: int
+    """arrival of that event, CLOCK_MONOTONIC; 0 where it has no text, or was not streamed"""
+
+
 def encode_answer(sample_index: int, finish: int, output_ids: bytes) -> bytes:
     """One record; ``output_ids`` are little-endian int32."""
     record = ANSWER.pack(MAGIC, sample_index, len(output_ids) // 4, finish) + output_ids
     return record + CRC.pack(zlib.crc32(record))
+
+
+def encode_query_answer(
+    query_id: int, finish: int, visible_ns: int, visible_tokens: int, output_ids: bytes
+) -> bytes:
+    """One record of a query; ``output_ids`` are little-endian int32."""
+    count = len(output_ids) // 4
+    record = QUERY_ANSWER.pack(QUERY_MAGIC, query_id, count, finish, visible_tokens, visible_ns) + output_ids
+    return record + CRC.pack(zlib.crc32(record))
+
+
+def read_query_answers(journal: Path) -> Iterator[QueryAnswer]:
+    """Every intact answer to a query in a journal's folder, in no order.
+
+    Damaged bytes between records are skipped. Raises OSError.
+    """
+    for path in sorted(journal.glob(QUERY_ANSWERS_FILE.format("*"))):
+        for fields, offset in _records(path, QUERY_ANSWER, QUERY_MAGIC):
+            _, query_id, count, finish, visible_tokens, visible_ns = fields
+            place = SavedAnswer(path, query_id, offset, count, finish)
+            yield QueryAnswer(query_id, place, visible_tokens, visible_ns)
 
 
 def read_saved_answers(journals: Iterable[Path], samples: int) -> dict[int, SavedAnswer]:
@@ -64,28 +108,35 @@ def read_saved_answers(journals: Iterable[Path], samples: int) -> dict[int, Save
 
 def read_answers(path: Path) -> Iterator[SavedAnswer]:
     """Every intact record of a file; damaged bytes between records are skipped."""
+    for (_, sample_index, count, finish), offset in _records(path, ANSWER, MAGIC):
+        yield SavedAnswer(path, sample_index, offset, count, finish)
+
+
+def _records(path: Path, header: struct.Struct, magic: bytes) -> Iterator[tuple[tuple[int, ...], int]]:
+    """The header of each intact record, whose third field is the number of ids, and where they begin."""
     if not path.stat().st_size:
         return
     with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
-        position = data.find(MAGIC)
+        position = data.find(magic)
         while position >= 0:
-            answer = _answer_at(path, data, position)
-            if answer is None:
-                position = data.find(MAGIC, position + 1)
+            fields = _record_at(data, position, header)
+            if fields is None:
+                position = data.find(magic, position + 1)
                 continue
-            yield answer
-            end = answer.offset + 4 * answer.count + CRC.size
-            position = end if data[end : end + len(MAGIC)] == MAGIC else data.find(MAGIC, end)
+            offset = position + header.size
+            yield fields, offset
+            end = offset + 4 * fields[2] + CRC.size
+            position = end if data[end : end + len(magic)] == magic else data.find(magic, end)
 
 
-def _answer_at(path: Path, data: mmap, position: int) -> SavedAnswer | None:
-    start = position + ANSWER.size
+def _record_at(data: mmap, position: int, header: struct.Struct) -> tuple[int, ...] | None:
+    start = position + header.size
     if start > len(data):
         return None
-    _, sample_index, count, finish = ANSWER.unpack_from(data, position)
-    end = start + 4 * count
-    if not 0 < count <= _MOST_IDS or end + CRC.size > len(data):
+    fields: tuple[int, ...] = header.unpack_from(data, position)
+    end = start + 4 * fields[2]
+    if not 0 < fields[2] <= _MOST_IDS or end + CRC.size > len(data):
         return None
     if zlib.crc32(data[position:end]) != CRC.unpack_from(data, end)[0]:
         return None
-    return SavedAnswer(path, sample_index, start, count, finish)
+    return fields

@@ -62,6 +62,7 @@ FIRST_TOKEN, COMPLETE = 1, 2  # kinds of a call
 LOADGEN_CALLS_FILE = "reports.bin"
 # The files of one worker, or of all with ``*``; harness/record/answer_log.py describes those of answers.
 QUERIES_FILE, ANSWERS_FILE = "queries-{}.bin", "answers-{}.bin"
+QUERY_ANSWERS_FILE = "query_answers-{}.bin"
 FAILURES_FILE, RETRIES_FILE = "failures-{}.jsonl", "retries-{}.jsonl"
 
 NOWHERE = 0xFFFF  # worker and replica of a lost query: unknown

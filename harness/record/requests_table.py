@@ -38,6 +38,11 @@ COLUMNS: Mapping[str, tuple[str, str]] = {
     "isl": ("tokens", "prompt (input sequence length)"),
     "osl": ("tokens", "answer (output sequence length), the first token included"),
     "first_event_tokens": ("tokens", "in the event that carried the first token"),
+    "visible_ns": (
+        _NS,
+        "points of Endpoints: the event with the first text arrived; null where there is none",
+    ),
+    "visible_tokens": ("tokens", "points of Endpoints: up to and including that event"),
     "retries": ("requests", "sent again after a failure"),
     "resumed": ("", "true: the answer is of an earlier attempt and has no times"),
     "finish_reason": ("", "stop or length; null where the query failed"),
@@ -57,11 +62,23 @@ class CallTimes:
     """with the end, CLOCK_MONOTONIC; 0: never"""
 
 
+@dataclass(frozen=True, slots=True)
+class FirstTexts:
+    """The first text of answers: three arrays of one length, in any order."""
+
+    query_id: npt.NDArray[np.uint64]
+    time_ns: npt.NDArray[np.int64]
+    """arrival, CLOCK_MONOTONIC; 0: none, or not streamed"""
+    tokens: npt.NDArray[np.int64]
+    """up to and including its event; 0: none"""
+
+
 def requests_table(
     rows: Rows,
     replicas: Sequence[str],
     details: Mapping[int, str] | None = None,
     reported: CallTimes | None = None,
+    texts: FirstTexts | None = None,
 ) -> pa.Table:
     """The table in order of issue. ``replicas``: the URL of each number; ``details``: by query id."""
     rows = rows[np.lexsort((rows["query_id"], rows["issued_ns"]))]
@@ -71,8 +88,11 @@ def requests_table(
     columns["replica"] = _labels(rows["replica"], replicas, nowhere=NOWHERE)
     columns |= {name: _moments(rows[name]) for name in TIMES}
     if reported is not None:
-        first_ns, done_ns = _reported_columns(rows["query_id"], reported)
-        columns |= {"reported_first_ns": first_ns, "reported_done_ns": done_ns}
+        moments = _joined(rows["query_id"], reported.query_id, reported.first_ns, reported.done_ns)
+        columns |= zip(("reported_first_ns", "reported_done_ns"), map(_moments, moments), strict=True)
+    if texts is not None:
+        found = _joined(rows["query_id"], texts.query_id, texts.time_ns, texts.tokens)
+        columns |= zip(("visible_ns", "visible_tokens"), map(_moments, found), strict=True)
     columns |= {name: arrow_numbers(rows[name]) for name in COUNTS}
     columns["resumed"] = arrow_numbers(rows["resumed"] == 1)
     columns["finish_reason"] = _labels(rows["finish"], [None, *FINISH_REASONS[1:]])
@@ -133,13 +153,15 @@ def _details(query_ids: npt.NDArray[np.uint64], details: Mapping[int, str]) -> p
     return arrow_texts(texts)
 
 
-def _reported_columns(query_ids: npt.NDArray[np.uint64], reported: CallTimes) -> tuple[pa.Array, pa.Array]:
-    """Join by query id; null where LoadGen was not called."""
-    order = np.argsort(reported.query_id)
-    known = reported.query_id[order]
+def _joined(
+    query_ids: npt.NDArray[np.uint64], ids: npt.NDArray[np.uint64], *columns: npt.NDArray[np.int64]
+) -> list[npt.NDArray[np.int64]]:
+    """The columns' values by query id; 0 where ``ids`` do not have it."""
+    order = np.argsort(ids)
+    known = ids[order]
     at = np.minimum(np.searchsorted(known, query_ids), max(len(known) - 1, 0))
     found = known[at] == query_ids if len(known) else np.zeros(len(query_ids), dtype=bool)
-    columns = [np.zeros(len(query_ids), dtype=np.int64) for _ in range(2)]
-    for column, source in zip(columns, (reported.first_ns, reported.done_ns), strict=True):
+    joined = [np.zeros(len(query_ids), dtype=np.int64) for _ in columns]
+    for column, source in zip(joined, columns, strict=True):
         column[found] = source[order][at[found]]
-    return _moments(columns[0]), _moments(columns[1])
+    return joined

@@ -139,8 +139,7 @@ class HttpClient:
             return
         connection.request = request
         request.connection = connection
-        body = request.body
-        connection.unsent = [replica.endpoint.head, request.opening(request.id, len(body)), body[1:]]
+        connection.unsent = [replica.endpoint.head, *_opened(request)]
         if connection.ready:
             self._send(connection, request)
 
@@ -321,7 +320,9 @@ class HttpClient:
         elif arrived_ns - before_ns > _BATCHED_GAP_NS:
             if failure := self._deadlines.missed_between(request, before_ns):
                 self._finish(request, failure)
-            elif not connection.batched and len(self.in_flight) >= _BATCHED_FROM and request.first_token_sent:
+            elif (
+                not connection.batched and len(self.in_flight) >= _BATCHED_FROM and request.reader.visible_ns
+            ):
                 connection.batched = True
                 self._poller.to_batched(connection.fd, connection.mask)
 
@@ -411,6 +412,16 @@ class HttpClient:
             if now - connection.opened_ns > limit_ns:
                 late = TimeoutError(f"no connection within {limit_ns / 1e9:g} s")
                 self._lost(connection, FailureKind.CONNECT, late)
+
+
+def _opened(request: Request) -> list[bytes | memoryview]:
+    """The rest of a request behind its endpoint's head: the brace that begins its JSON is the opening's."""
+    body = request.body
+    if request.salt is None:
+        return [request.opening(request.id, len(body)), body[1:]]
+    first, *others = request.pieces
+    size = len(first) + sum(map(len, others))
+    return [request.opening(request.id, size), first[1:], *others]
 
 
 def _no_connection(replica: ReplicaPool, error: OSError) -> Failure:

@@ -44,6 +44,7 @@ class Request:
         "query_id",
         "reader",
         "replica",
+        "salt",
         "sample_index",
         "sent_ns",
         "started_ns",
@@ -63,6 +64,7 @@ class Request:
         self.sample_index = sample_index
         self.issued_ns = issued_ns
         self.body = body  # the JSON of the request
+        self.salt: tuple[int, bytes, int] | None = None  # what is sent between two places of it
         self.reader = reader  # reads its answer
         self.opening = opening  # its protocol's: sut.wire.wire.Wire.opening
         self.id = ""  # the server is asked to repeat it; another one in each attempt
@@ -87,7 +89,7 @@ class Request:
         if endpoint.repeats_ids and not self.is_answered_by_id:
             found = excerpt(self.reader.answer_id.encode())
             return Failure(FailureKind.OTHER_REQUEST, f"the answer has the id {found!r}, expected {self.id}")
-        if (repeated := self.reader.prompt_ids) and not _same_ids(repeated, self.body):
+        if (repeated := self.reader.prompt_ids) and not _same_ids(repeated, b"".join(self.pieces)):
             detail = f"the answer is to another prompt: {excerpt(repeated[:80])}"
             return Failure(FailureKind.OTHER_REQUEST, detail)
         counted, known = answer.prompt_tokens, self.prompt_tokens
@@ -97,17 +99,25 @@ class Request:
         return None
 
     @property
+    def pieces(self) -> tuple[bytes | memoryview, ...]:
+        """The JSON of the request as it is sent."""
+        if self.salt is None:
+            return (self.body,)
+        begin, salt, end = self.salt
+        return self.body[:begin], salt, self.body[end:]
+
+    @property
     def is_answered_by_id(self) -> bool:
         """Whether its answer carries its id: nothing else on this connection can be taken for another's."""
         return self.id in self.reader.answer_id
 
 
-def _same_ids(repeated: bytes, body: memoryview) -> bool:
+def _same_ids(repeated: bytes, body: bytes) -> bool:
     """Whether a JSON list is the first one of a request's body: its prompt."""
-    start = bytes(body[:_BEFORE_PROMPT]).index(b"[")
-    if bytes(body[start : start + len(repeated)]) == repeated:
+    start = body.index(b"[", 0, _BEFORE_PROMPT)
+    if body.startswith(repeated, start):
         return True
-    end = bytes(body).index(b"]", start) + 1
+    end = body.index(b"]", start) + 1
     try:
         return _ids_of(repeated) == _ids_of(body[start:end])
     except msgspec.DecodeError:

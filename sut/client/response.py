@@ -34,7 +34,8 @@ _SECOND_LENGTH = "Content-Length can't be present with Transfer-Encoding"
 class ResponseReader:
     """One response.
 
-    ``tokens`` and failures do not include what was deferred, until ``parse_deferred``.
+    ``text_after``: tokens at the start of an answer that are no text. ``tokens`` and failures do
+    not include what was deferred, until ``parse_deferred``.
     """
 
     __slots__ = (
@@ -56,14 +57,19 @@ class ResponseReader:
         "_parser",
         "_pieces",
         "_status",
+        "_text_after",
         "first_byte_ns",
         "first_event_tokens",
         "first_token_ns",
         "last_byte_ns",
         "on_body",
+        "visible_ns",
+        "visible_tokens",
     )
 
-    def __init__(self, answer: AnswerReader, *, streams: bool, max_event_bytes: int) -> None:
+    def __init__(
+        self, answer: AnswerReader, *, streams: bool, max_event_bytes: int, text_after: int = 0
+    ) -> None:
         self._answer = answer
         self._events = EventReader(max_event_bytes) if streams else None
         self._max_body = max_event_bytes
@@ -79,6 +85,7 @@ class ResponseReader:
         self._deferred_bytes = 0
         self._encoding = b""
         self._headed = False  # the headers are complete: headers that follow are trailers
+        self._text_after = text_after
         self._complete = False
         self._done = False  # the end mark has come
         self._keep_alive = False
@@ -87,6 +94,8 @@ class ResponseReader:
         self.first_byte_ns = 0
         self.first_token_ns = 0
         self.first_event_tokens = 0  # the tokens that arrived with the first one
+        self.visible_ns = 0  # arrival of the first text: that of the first token where all is text
+        self.visible_tokens = 0  # the tokens that had arrived then
         self.last_byte_ns = 0
 
     @property
@@ -137,8 +146,8 @@ class ResponseReader:
                 FailureKind.TOO_LARGE, f"more than {_MOST_AROUND_BYTES} bytes of headers or framing at once"
             )
             return self._failure
-        if not self.first_token_ns and self._answer.tokens:
-            self._mark_first(arrived_ns)
+        if not self.visible_ns and self._answer.tokens:
+            self._mark(arrived_ns)
         return None
 
     def defer(self, data: bytes, arrived_ns: int) -> bool:
@@ -253,9 +262,15 @@ class ResponseReader:
                 self._failure = failure
                 return
 
-    def _mark_first(self, arrived_ns: int) -> None:
-        self.first_token_ns = arrived_ns
-        self.first_event_tokens = self._answer.tokens
+    def _mark(self, arrived_ns: int) -> None:
+        """Note the first token, and the first text."""
+        tokens = self._answer.tokens
+        if not self.first_token_ns:
+            self.first_token_ns = arrived_ns
+            self.first_event_tokens = tokens
+        if tokens > self._text_after:
+            self.visible_ns = arrived_ns
+            self.visible_tokens = tokens
 
     def _judge(self, arrived_ns: int) -> Outcome:
         if self._status != 200:
@@ -266,8 +281,8 @@ class ResponseReader:
             return self._left_over(rest)
         if self._failure is not None:
             return self._failure
-        if not self.first_token_ns and self._answer.tokens:
-            self._mark_first(arrived_ns)
+        if not self.visible_ns and self._answer.tokens:
+            self._mark(arrived_ns)
         return self._answer.finish()
 
     def _left_over(self, rest: bytes) -> Failure:

@@ -25,6 +25,7 @@ class ClosedLoop:
     name: str = "the process that keeps requests in flight"
     first_tokens: bool = False
     keeps_answers: bool = False
+    text_after: int | None = None
 
     def run(self, process: IssuingProcess) -> None:
         """Keep the commanded number in flight until an abort."""

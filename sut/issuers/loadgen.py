@@ -47,6 +47,11 @@ class LoadGen:
         """An accuracy run's answers matter."""
         return self.spec.accuracy
 
+    @property
+    def text_after(self) -> int | None:
+        """LoadGen gets the answers."""
+        return None
+
     def run(self, process: IssuingProcess) -> None:
         """Configure LoadGen, report its settings, and run the test once the supervisor starts it."""
         settings = binding.configure(self.spec)

@@ -84,7 +84,11 @@ class Issuer(Protocol):
 
     @property
     def keeps_answers(self) -> bool:
-        """Whether the answers matter, not their times: the workers keep them."""
+        """Whether the answers matter, not their times: the workers keep that to each sample."""
+
+    @property
+    def text_after(self) -> int | None:
+        """Where the workers keep the answer to each query, although times matter: tokens before its text."""
 
     def run(self, process: IssuingProcess) -> None:
         """Issue the queries to their end. Raises ConfigError for settings that are refused."""

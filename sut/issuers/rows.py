@@ -15,6 +15,7 @@ class RowsInOrder:
     name: str = "the process that issues the rows"
     first_tokens: bool = False
     keeps_answers: bool = True
+    text_after: int | None = None
 
     def run(self, process: IssuingProcess) -> None:
         """Issue all rows at once and wait for their ends."""

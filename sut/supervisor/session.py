@@ -275,6 +275,7 @@ class QuerySession:
             retries=plan.policy.retries,
             first_tokens=self._issuer.first_tokens,
             accuracy=self._issuer.keeps_answers,
+            text_after=self._issuer.text_after,
             journal_dir=self._journal_dir,
             saved=destination.saved,
             cores=self._placement.cores_of(index),

@@ -190,6 +190,10 @@ class Wire:
         """A request's JSON body without its id: the prompt, then the options."""
         return self._head + msgspec.json.encode(token_ids) + self._tail
 
+    def prompt_offset(self, before: Sequence[int]) -> int:
+        """The place in ``render``'s bytes of the id that follows these, of which there is one at least."""
+        return len(self._head) + len(msgspec.json.encode(before))
+
     def opening(self, request_id: str, body_bytes: int) -> bytes:
         """The headers that end a request's head, and its body's opening brace, after which an id may stand.
 

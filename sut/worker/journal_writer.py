@@ -5,12 +5,13 @@ from pathlib import Path
 
 import msgspec
 
-from harness.record.answer_log import encode_answer
+from harness.record.answer_log import KeptAnswers, encode_answer, encode_query_answer
 from harness.record.journal import (
     ANSWERS_FILE,
     FAILURES_FILE,
     FINISH_REASONS,
     QUERIES_FILE,
+    QUERY_ANSWERS_FILE,
     RETRIES_FILE,
     encode_row,
 )
@@ -39,14 +40,18 @@ class _Appender:
 class JournalWriter:
     """Appends to the journal's files of one worker: queries, failures, retries, and answers.
 
-    ``keep_answers``: whether the output ids are kept, as an accuracy run does. ``flush`` writes
-    to the kernel: after that, the data survives the process.
+    ``answers``: whether the output ids are kept: of samples, as an accuracy run does, or of queries.
+    ``flush`` writes to the kernel: after that, the data survives the process.
     """
 
-    def __init__(self, directory: Path, name: str, worker: int, *, keep_answers: bool = False) -> None:
+    def __init__(
+        self, directory: Path, name: str, worker: int, *, answers: KeptAnswers | None = None
+    ) -> None:
         self._worker = worker
         self._queries = _Appender(directory / QUERIES_FILE.format(name))
-        self._answers = _Appender(directory / ANSWERS_FILE.format(name)) if keep_answers else None
+        self._by_query = answers == "of queries"
+        file = QUERY_ANSWERS_FILE if self._by_query else ANSWERS_FILE
+        self._answers = _Appender(directory / file.format(name)) if answers else None
         self._failures = _Appender(directory / FAILURES_FILE.format(name))
         self._retries = _Appender(directory / RETRIES_FILE.format(name))
 
@@ -60,15 +65,24 @@ class JournalWriter:
         first_event_tokens: int,
         outcome: Outcome,
         retries: int = 0,
+        visible: tuple[int, int] = (0, 0),
     ) -> None:
-        """Record one finished query; ``times_ns`` in the order of QUERY_ROW."""
+        """Record one finished query; ``times_ns`` in the order of QUERY_ROW.
+
+        ``visible``: when its first text arrived, and the tokens that had then.
+        """
         osl = finish = failure = 0
         if isinstance(outcome, Completion):
             osl = len(outcome.output_ids)
             finish = _FINISH.get(outcome.finish_reason, _OTHER)
             if self._answers is not None:
                 # The answer comes before the row: a run with a row but not its answer could not be resumed.
-                self._answers.waiting += encode_answer(sample_index, finish, outcome.output_ids.tobytes())
+                ids = outcome.output_ids.tobytes()
+                self._answers.waiting += (
+                    encode_query_answer(query_id, finish, *visible, ids)
+                    if self._by_query
+                    else encode_answer(sample_index, finish, ids)
+                )
         else:
             failure = int(outcome.kind)
             self._failures.waiting += _line(query_id, sample_index, outcome)

@@ -29,7 +29,7 @@ from typing import NoReturn
 from harness.config.deadlines import Deadlines
 from harness.config.generation import SamplingParameters
 from harness.errors import machine_failure
-from harness.record.answer_log import SavedAnswer
+from harness.record.answer_log import KeptAnswers, SavedAnswer
 from harness.record.journal import NOWHERE
 from harness.record.outcome import Completion, Failure, Outcome
 from harness.record.settled import Cpus
@@ -79,6 +79,8 @@ class WorkerSpec:
     journal_dir: Path
     saved: Mapping[int, SavedAnswer] = field(default_factory=dict)
     """Answers of an earlier attempt, by sample."""
+    text_after: int | None = None
+    """Where the answer to each query is kept, with the arrival of its first text: the tokens before that."""
     cores: Cpus = ()
     board: CounterBoard | None = None
     """Requests in flight: a row for each worker, a column for each replica."""
@@ -136,8 +138,9 @@ class Worker:
         self._counters = counters
         self._wires = Wires(spec.wire, spec.parameters, spec.vocabulary_size, spec.model, spec.seen)
         self._streams = spec.parameters.stream
+        self._text_after = spec.text_after or 0
         self._journal = JournalWriter(
-            spec.journal_dir, f"worker{spec.index}", spec.index, keep_answers=spec.accuracy
+            spec.journal_dir, f"worker{spec.index}", spec.index, answers=_kept_answers(spec)
         )
         self._journal_fault = ""
         self._retries = Retries(spec.retries, answers_only=spec.accuracy)
@@ -265,11 +268,17 @@ class Worker:
 
     def _send(self, query_id: int, sample_index: int, issued_ns: int, attempt: int) -> None:
         wire = self._wires.of(self._store.limit(sample_index))
-        reader = ResponseReader(wire.answer(), streams=self._streams, max_event_bytes=wire.max_event_bytes)
+        reader = ResponseReader(
+            wire.answer(),
+            streams=self._streams,
+            max_event_bytes=wire.max_event_bytes,
+            text_after=self._text_after,
+        )
         self._counters[Counter.SENT] += 1
         body = self._store.request(sample_index)
         request = Request(query_id, sample_index, issued_ns, body, reader, wire.opening)
         request.attempt = attempt
+        request.salt = self._store.salt(query_id, sample_index)
         request.prompt_tokens = self._store.prompt_tokens(sample_index)
         self._client.start(request)
 
@@ -329,6 +338,7 @@ class Worker:
             reader.first_event_tokens,
             outcome,
             request.attempt,
+            (reader.visible_ns, reader.visible_tokens) if self._streams else (0, 0),
         )
 
     def _complete(self, request: Request, completion: Completion) -> None:
@@ -345,6 +355,13 @@ class Worker:
         if osl > 1 and self._streams:
             counters[Counter.TPOT_SUM_NS] += (reader.last_byte_ns - reader.first_token_ns) // (osl - 1)
             counters[Counter.TPOT_COUNT] += 1
+
+
+def _kept_answers(spec: WorkerSpec) -> KeptAnswers | None:
+    """What the journal keeps besides rows."""
+    if spec.accuracy:
+        return "of samples"
+    return None if spec.text_after is None else "of queries"
 
 
 def _network_rows(spec: WorkerSpec) -> list[memoryview] | None:

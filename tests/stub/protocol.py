@@ -70,6 +70,8 @@ class Options:
 
     tokens: int | Callable[[list[int]], int] | None = None
     """How many, or a rule of the prompt; None: as many as asked."""
+    answers: Callable[[list[int]], list[int]] | None = None
+    """The ids of an answer by its prompt, as far as tokens were asked for; None: ``expected_ids``."""
     tokens_per_event: int = 1
     """Like --stream-interval: the first event has 1 token, later ones this number."""
     first_delay_s: float = 0.0
@@ -89,6 +91,8 @@ class Options:
     event_gate: Callable[[Request, int], bool] = lambda request, number: True
     """Each event, counted from 0, waits until this is true."""
     facts: Facts = field(default_factory=Facts)
+    text: Callable[[list[int]], str] = lambda ids: " tok" * len(ids)
+    """What /v1/completions says in words of the ids in an event."""
 
 
 @dataclass(slots=True)
@@ -107,6 +111,9 @@ class Step:
 def honest_steps(request: Request, options: Options, n: int, cumulative: bool) -> list[Step]:
     """The events of a whole and correct answer of n >= 1 tokens."""
     ids = expected_ids(request.prompt_ids, n)
+    if options.answers is not None:
+        ids = options.answers(request.prompt_ids)[: request.asked_tokens]
+        n = len(ids)
     ends = [*range(1, n, options.tokens_per_event), n] if request.streams else [n]
     starts = [0] * len(ends) if cumulative else [0, *ends[:-1]]
     steps = [Step(ids[start:end], end) for start, end in zip(starts, ends, strict=True)]
@@ -146,7 +153,7 @@ class CompletionsProtocol:
     cumulative = False
 
     def __init__(self, options: Options) -> None:
-        self.model = options.facts.served_name
+        self.model, self._text = options.facts.served_name, options.text
 
     def render(self, request: Request, steps: list[Step]) -> list[bytes]:
         """Body blocks: one per event, the usage event if asked for, and the end mark."""
@@ -164,7 +171,7 @@ class CompletionsProtocol:
         return {"id": f"cmpl-{given}", "object": "text_completion", "created": 0, "model": self.model}
 
     def _document(self, request: Request, step: Step) -> dict[str, Any]:
-        choice: dict[str, Any] = {"index": 0, "text": " tok" * len(step.ids), "logprobs": None}
+        choice: dict[str, Any] = {"index": 0, "text": self._text(step.ids), "logprobs": None}
         choice |= {"finish_reason": step.finish, "stop_reason": None}
         if request.body.get("detokenize") is False:
             choice |= {"text": "", "token_ids": step.ids, "avg_decoded_tokens_per_iter": 1.0}

@@ -8,9 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 # Bytes that do not print become the characters from U+0100 on, in order.
-_PRINTS = {*range(33, 127), *range(161, 173), *range(174, 256)}
-_PRINTABLE = {byte: 256 + rank for rank, byte in enumerate(sorted(set(range(256)) - _PRINTS))}
-_BYTES = {character: byte for byte, character in _PRINTABLE.items()}
 
 Array = npt.NDArray[np.float16] | npt.NDArray[np.float32]
 
@@ -64,16 +61,6 @@ def write_out(writer: gguf.GGUFWriter, tensors: Iterable[tuple[str, Array]]) -> 
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-
-
-def spell(token: bytes) -> str:
-    """The token as GPT-2's vocabularies write it: one printable character for each byte."""
-    return token.decode("latin-1").translate(_PRINTABLE)
-
-
-def unspell(name: str) -> bytes:
-    """The inverse of ``spell``."""
-    return name.translate(_BYTES).encode("latin-1")
 
 
 def kind_of(word: bytes) -> gguf.TokenType:

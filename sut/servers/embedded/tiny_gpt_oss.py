@@ -11,6 +11,7 @@ import gguf
 import numpy as np
 
 from harness.dataset import tokenizer
+from harness.dataset.model_tokenizer import spell
 from sut.servers.embedded.gguf_model import (
     Array,
     Sizes,
@@ -18,7 +19,6 @@ from sut.servers.embedded.gguf_model import (
     half,
     kind_of,
     single,
-    spell,
     write_out,
 )
 

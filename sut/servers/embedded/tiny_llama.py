@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from harness.dataset.model_tokenizer import unspell
 from harness.files import ROOT
 from sut.servers.embedded.gguf_model import (
     Array,
@@ -21,7 +22,6 @@ from sut.servers.embedded.gguf_model import (
     describe_vocabulary,
     half,
     kind_of,
-    unspell,
     write_out,
 )
 

@@ -13,22 +13,10 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).resolve().parents[3]))
 
 from harness.dataset import tokenizer
-from sut.servers.embedded.gguf_model import spell
+from harness.dataset.model_tokenizer import harmony_tokenizer
 
 # openai/gpt-oss-120b's own tokenizer.json.
 _TOKENIZER_SHA256 = "0614fe83cadab421296e664e1f48f4261fa8fef6e03e63bb75c20f38e37d07d3"
-_CONTRACTION = "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
-_PIECES = "|".join(
-    (
-        rf"[^\r\n\p{{L}}\p{{N}}]?[\p{{Lu}}\p{{Lt}}\p{{Lm}}\p{{Lo}}\p{{M}}]*[\p{{Ll}}\p{{Lm}}\p{{Lo}}\p{{M}}]+{_CONTRACTION}",
-        rf"[^\r\n\p{{L}}\p{{N}}]?[\p{{Lu}}\p{{Lt}}\p{{Lm}}\p{{Lo}}\p{{M}}]+[\p{{Ll}}\p{{Lm}}\p{{Lo}}\p{{M}}]*{_CONTRACTION}",
-        r"\p{N}{1,3}",
-        r" ?[^\s\p{L}\p{N}]+[\r\n/]*",
-        r"\s*[\r\n]+",
-        r"\s+(?!\S)",
-        r"\s+",
-    )
-)
 
 
 def main(directory: Path) -> None:
@@ -72,23 +60,10 @@ def write_model(directory: Path) -> None:
 
 def write_tokenizer(directory: Path) -> None:
     """``tokenizer.json``, byte for byte that of gpt-oss-120b; exits where it is not."""
-    from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast
 
-    vocabulary = {spell(token): rank for token, rank in tokenizer.ranks().items()}
-    merges = [(spell(left), spell(right)) for left, right in tokenizer.merges()]
-    built = Tokenizer(models.BPE(vocabulary, merges, fuse_unk=False, byte_fallback=False, ignore_merges=True))
-    split = pre_tokenizers.Split(Regex(_PIECES), behavior="isolated", invert=False)
-    to_text = pre_tokenizers.ByteLevel(add_prefix_space=False, trim_offsets=True, use_regex=False)
-    built.pre_tokenizer = pre_tokenizers.Sequence([split, to_text])
-    built.decoder = decoders.ByteLevel()
-    built.post_processor = processors.ByteLevel(trim_offsets=False)
-    listed = [
-        name for name, token in tokenizer.SPECIAL.items() if token <= tokenizer.SPECIAL["<|endofprompt|>"]
-    ]
-    built.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in listed])
     PreTrainedTokenizerFast(
-        tokenizer_object=built,
+        tokenizer_object=harmony_tokenizer(),
         bos_token="<|startoftext|>",
         eos_token="<|return|>",
         pad_token="<|endoftext|>",

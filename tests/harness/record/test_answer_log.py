@@ -2,7 +2,15 @@
 
 import numpy as np
 
-from harness.record.answer_log import ANSWER, MAGIC, encode_answer, read_answers, read_saved_answers
+from harness.record.answer_log import (
+    ANSWER,
+    MAGIC,
+    encode_answer,
+    encode_query_answer,
+    read_answers,
+    read_query_answers,
+    read_saved_answers,
+)
 
 
 def record(sample, finish, ids):
@@ -62,3 +70,32 @@ def test_the_first_answer_counts_and_strangers_do_not(tmp_path):
     write(tmp_path / "attempt.2/answers-1.bin", b"")
     kept = read_saved_answers([tmp_path / "attempt.1", tmp_path / "attempt.2"], samples=40)
     assert {index: answer.output_ids().tolist() for index, answer in kept.items()} == {3: [7], 4: [10]}
+
+
+QUERY_ANSWERS = [(1 << 31, 1, 500, 4, [7]), (0, 2, 0, 0, [200005, 0, -1, 5]), (9, 1, 1 << 60, 1, [1, 2])]
+QUERY_RECORDS = [
+    encode_query_answer(query, finish, at, tokens, np.array(ids, "<i4").tobytes())
+    for query, finish, at, tokens, ids in QUERY_ANSWERS
+]
+
+
+def found_queries(folder):
+    return [
+        (a.query_id, a.place.finish, a.visible_ns, a.visible_tokens, a.place.output_ids().tolist())
+        for a in read_query_answers(folder)
+    ]
+
+
+def test_answers_to_queries_cut_at_every_byte(tmp_path):
+    data, ends = b"".join(QUERY_RECORDS), np.cumsum([len(one) for one in QUERY_RECORDS])
+    for cut in range(len(data) + 1):
+        write(tmp_path / "query_answers-0.bin", data[:cut])
+        assert found_queries(tmp_path) == QUERY_ANSWERS[: int((ends <= cut).sum())], cut
+
+
+def test_answers_to_queries_are_no_answers_to_samples(tmp_path):
+    """A resumed accuracy run reads nothing of a point, and a point nothing of it."""
+    write(tmp_path / "query_answers-0.bin", QUERY_RECORDS[2] + RECORDS[0])
+    write(tmp_path / "answers-0.bin", RECORDS[0] + QUERY_RECORDS[1])
+    assert found_queries(tmp_path) == QUERY_ANSWERS[2:]
+    assert list(read_saved_answers([tmp_path], samples=40)) == [3]

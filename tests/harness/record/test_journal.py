@@ -81,7 +81,7 @@ def test_every_file_is_open_before_the_first_failure(tmp_path):
     write(tmp_path, [completion()])
     names = {"queries-0.bin", "failures-0.jsonl", "retries-0.jsonl"}
     assert {path.name for path in tmp_path.iterdir()} == names
-    JournalWriter(tmp_path, "0", 0, keep_answers=True)
+    JournalWriter(tmp_path, "0", 0, answers="of samples")
     assert {path.name for path in tmp_path.iterdir()} == names | {"answers-0.bin"}
 
 

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from harness.record.outcome import Completion, Failure, FailureKind
+from sut.client.response import ResponseReader
 from sut.wire.sse import DONE
-from tests.kit import DATA, assert_failed, reader_of
+from tests.kit import DATA, assert_failed, reader_of, wire_of
 from tests.sut.wire.judging import GREEDY, LLAMACPP, VLLM, cumulative
 
 SGLANG_HTTP, PYTORCH_HTTP, VLLM_HTTP, LLAMA_HTTP = (
@@ -434,3 +435,28 @@ def test_a_byte_order_mark_hides_no_event(cut):
 def test_an_event_of_the_type_error(field):
     body = EVENTS[0] + field + b'\ndata: {"message":"boom"}\n\n' + b"".join(EVENTS[1:])
     assert_failed(run([chunked(body)]), FailureKind.IN_BAND_ERROR, "boom")
+
+
+@pytest.mark.parametrize(
+    ("text_after", "cuts", "seen"),
+    [
+        (0, 1, (1, 1, 1, 1)),
+        (1, 1, (1, 1, 2, 2)),
+        (2, 1, (1, 1, 3, 3)),
+        (3, 1, (1, 1, 0, 0)),  # all tokens are framing
+        (1, 2, (1, 2, 1, 2)),  # two events in one read
+        (2, 2, (1, 2, 2, 3)),
+    ],
+)
+def test_the_first_text_is_that_of_the_event_behind_the_framing(text_after, cuts, seen):
+    wire = wire_of()
+    response = ResponseReader(
+        wire.answer(), streams=True, max_event_bytes=wire.max_event_bytes, text_after=text_after
+    )
+    head = OK + EVENT_STREAM + b"connection: close\r\n\r\n"
+    pieces = [b"".join(EVENTS[at : at + cuts]) for at in range(0, len(EVENTS), cuts)]
+    for when, piece in enumerate([head + pieces[0], *pieces[1:]], start=1):
+        assert response.feed(piece, when) is None
+    assert isinstance(response.closed(), Completion)
+    found = (response.first_token_ns, response.first_event_tokens, response.visible_ns)
+    assert (*found, response.visible_tokens) == seen

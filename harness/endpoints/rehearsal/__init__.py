@@ -1,0 +1,1 @@
+"""A rehearsal in progress: what follows the last request of a point, and what the terminal shows."""

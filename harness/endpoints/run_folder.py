@@ -1,0 +1,22 @@
+"""The files of a run folder: one point of a curve, in the layout that the official client writes.
+
+A folder of the official client has the first group only. Everything that reads run folders works without
+the second group, and says what it could not know.
+"""
+
+# Of the official client, relative to the run folder.
+CONFIG = "config.yaml"
+EVENTS = "events.jsonl"
+SUMMARY = "performance/result_summary.json"
+ACCURACY = "accuracy/accuracy_results.json"
+
+# Of this client besides.
+POINT_RUN = "point_run.json"  # harness/endpoints/point_run.py
+WARM_UP_REQUESTS = "warm_up.parquet"  # as requests.parquet, which holds the counted ones alone
+
+# In a rehearsal's folder.
+RUNS = "runs"  # a run folder for each point, named as the point
+REHEARSAL = "rehearsal.json"  # the plan
+TREE = "tree"
+PAGE = "endpoints.html"
+NOT_A_RESULT_FILE = "NOT_A_RESULT.txt"

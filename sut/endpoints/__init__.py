@@ -1,0 +1,1 @@
+"""MLPerf Endpoints, rehearsed: the points of a curve, run against servers."""
