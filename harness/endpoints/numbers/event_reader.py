@@ -1,0 +1,409 @@
+"""The requests of a performance phase, from the events.jsonl of any client, with their tokens counted.
+
+Processes share the file by ranges of bytes: each decodes the lines of a range and counts the tokens of the
+answers in it, so that no more than some ranges are in memory, whatever the file's length. The result is kept
+beside the events, for the next reader.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from harness.cli.processes import computing
+from harness.dataset.model_tokenizer import TOKENIZER_FILE, harmony_tokenizer
+from harness.endpoints.numbers.chat_template import HarmonyTemplate
+from harness.endpoints.numbers.count_cache import FINISH_REASONS, Cached, read_cached, write_cached
+from harness.endpoints.numbers.event_record import (
+    COMPLETE,
+    ENDED,
+    ERRORS,
+    FIRST,
+    ISSUED,
+    LATER,
+    START,
+    STOP,
+    Answer,
+    Event,
+    Prompt,
+)
+from harness.endpoints.numbers.reference_tokenizer import ReferenceTokenizer, TokenizerFile
+from harness.endpoints.run_folder import EVENTS
+from harness.endpoints.samples import SAMPLE, Samples
+from harness.errors import DatasetError, RunError
+from harness.files import REQUESTS
+
+Progress = Callable[[int, int], None]
+"""called with the bytes that were read and those of the file"""
+
+_RANGE_BYTES = 4 << 20
+_ALONE_BYTES = 2 << 20  # a shorter file is read sooner than a process starts
+_SESSION = b'"session.'
+
+
+@dataclass(frozen=True, slots=True)
+class RunEvents:
+    """What events.jsonl says of a performance phase."""
+
+    samples: Samples
+    isl: npt.NDArray[np.int64]
+    """tokens of each prompt; 0 where nothing says it"""
+    finish: npt.NDArray[np.uint8]
+    """of each request, its place in FINISH_REASONS"""
+    duration_ns: int
+    """from the start of tracking to the last completion"""
+    ended: bool
+    """whether the client closed the file"""
+    notes: tuple[str, ...] = ()
+    """what is missing, a line each"""
+
+
+def read_samples(folder: Path, tokenizer: TokenizerFile | None, progress: Progress | None = None) -> Samples:
+    """The requests of a run folder, in the order of issue; as read_events."""
+    return read_events(folder, tokenizer, progress).samples
+
+
+def read_events(
+    folder: Path,
+    tokenizer: TokenizerFile | None,
+    progress: Progress | None = None,
+    processes: int | None = None,
+) -> RunEvents:
+    """Everything that a run folder's events say; None is gpt-oss's tokenizer.
+
+    A file that was cut off is read as far as it goes. Raises DatasetError for one that is missing, is broken
+    in its middle or holds no performance phase, ConfigError for a tokenizer that cannot count its answers,
+    RunError where a process was killed.
+    """
+    file = folder / EVENTS
+    try:
+        size = file.stat().st_size
+        key = _key(file, tokenizer)
+        cached = read_cached(folder, key)
+        if cached is None:
+            cached = _counted(file, size, tokenizer, progress or _silent, processes or _cores())
+            write_cached(folder, key, cached)
+    except OSError as error:
+        raise DatasetError(f"{file}: {error.strerror}; expected the events of a run") from error
+    if progress is not None:
+        progress(size, size)
+    return _events(file, cached)
+
+
+def _prompt_lengths(folder: Path, cached: Cached) -> npt.NDArray[np.int64]:
+    """Tokens of the prompts; our own events do not repeat them, the table of requests beside them does."""
+    if cached.rows["isl"].any():
+        return cached.rows["isl"].astype(np.int64)
+    try:
+        table = pq.read_table(folder / REQUESTS, columns=["issued_ns", "isl"])
+    except (OSError, pa.ArrowException):
+        return np.zeros(len(cached.rows), np.int64)
+    issued = table.filter(pc.is_valid(table["issued_ns"]))
+    isl = issued["isl"].to_numpy().astype(np.int64)
+    return isl if len(isl) == len(cached.rows) else np.zeros(len(cached.rows), np.int64)
+
+
+def _key(events: Path, tokenizer: TokenizerFile | None) -> str:
+    """Changes with the events and with the tokenizer."""
+    stamps = [events.stat()]
+    if tokenizer is not None:
+        folder = tokenizer.path if tokenizer.path.is_dir() else tokenizer.path.parent
+        file = tokenizer.path / TOKENIZER_FILE if tokenizer.path.is_dir() else tokenizer.path
+        template = (folder / name for name in ("tokenizer_config.json", "chat_template.jinja"))
+        stamps += [path.stat() for path in (file, *template) if path.exists()]
+    own = "own template " if tokenizer is not None and tokenizer.own_template else ""
+    return own + " ".join(f"{stamp.st_size}:{stamp.st_mtime_ns}" for stamp in stamps)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+def _silent(done: int, total: int) -> None:
+    """No progress is shown."""
+
+
+def _events(file: Path, cached: Cached) -> RunEvents:
+    samples = cached.rows[list(SAMPLE.names or ())].astype(SAMPLE)
+    unended = int(((samples["complete_ns"] == 0) & ~samples["failed"]).sum())
+    notes = [f"{file}: {cached.broken}"] if cached.broken else []
+    if not cached.ended and not cached.broken:
+        notes.append(f"{file}: ends without session.ended: the run was cut off")
+    if unended:
+        notes.append(f"{file}: {unended} of {len(samples)} requests have no end")
+    finish = cached.rows["finish"].astype(np.uint8)
+    isl = _prompt_lengths(file.parent, cached)
+    return RunEvents(samples, isl, finish, cached.duration_ns, cached.ended, tuple(notes))
+
+
+class _Seen(NamedTuple):
+    """A line that matters, of a range."""
+
+    kind: str
+    ns: int
+    uuid: str
+    tokens: int = 0
+    """of an answer, or of a prompt"""
+    suffix: int = 0
+    finish: int = 0
+
+
+class _Range(NamedTuple):
+    begin: int
+    end: int
+
+
+class _Found(NamedTuple):
+    part: _Range
+    seen: list[_Seen]
+    broken_at: int | None
+    error: str = ""
+
+
+def _counted(
+    file: Path, size: int, tokenizer: TokenizerFile | None, progress: Progress, processes: int
+) -> Cached:
+    plan = _planned(file, size)
+    phase = _Phase(ended=plan.ended)
+    with _reading(file, plan.ranges, tokenizer, processes if size > _ALONE_BYTES else 1) as read:
+        for found in read:
+            if found.part.begin >= plan.tracked_to and phase.is_over:
+                break
+            for seen in found.seen:
+                phase.add(seen)
+            progress(found.part.end, size)
+            if found.broken_at is not None:
+                phase.broken = _broken(file, found, size)
+                break
+    if not plan.ranges:
+        raise DatasetError(f"{file}: no performance phase; expected {START}")
+    return phase.result()
+
+
+@contextmanager
+def _reading(
+    file: Path, ranges: list[_Range], tokenizer: TokenizerFile | None, processes: int
+) -> Iterator[Iterator[_Found]]:
+    """What the ranges hold, in order."""
+    work = partial(_read_range, file, tokenizer)
+    if processes == 1 or len(ranges) == 1:
+        yield map(work, ranges)
+        return
+    # Each process loads the tokenizer: this one, which holds all requests, stays small.
+    try:
+        with computing(work, ranges, processes, 1, _begin) as results:
+            yield results
+    except BrokenProcessPool as error:
+        raise RunError(
+            "a process that counted tokens was killed, perhaps for lack of memory; free it and repeat the "
+            "command: no request is sent again"
+        ) from error
+
+
+@cache
+def _opened(tokenizer: TokenizerFile | None) -> ReferenceTokenizer:
+    if tokenizer is None:
+        return ReferenceTokenizer(harmony_tokenizer(), HarmonyTemplate())
+    return tokenizer.open()
+
+
+def _begin() -> None:
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # a process for each core
+
+
+class _Plan(NamedTuple):
+    ranges: list[_Range]
+    """complete lines from the start of tracking to the end of the file"""
+    tracked_to: int
+    """end of the range in which tracking stops"""
+    ended: bool
+
+
+def _planned(file: Path, size: int) -> _Plan:
+    if not size:
+        raise DatasetError(f"{file}: empty; expected the events of a run")
+    ranges: list[_Range] = []
+    kinds: set[str] = set()
+    tracked_to = size
+    for part, data in _parts(file):
+        for place, kind in _sessions(data):
+            kinds.add(kind)
+            if kind == START and not ranges:
+                part = _Range(part.begin + place, part.end)
+            elif kind == STOP:
+                tracked_to = part.end
+        if START in kinds:
+            ranges.append(part)
+    return _Plan(ranges, tracked_to, ENDED in kinds)
+
+
+def _parts(file: Path) -> Iterator[tuple[_Range, bytes]]:
+    """The file in ranges of complete lines."""
+    begin = 0
+    with file.open("rb") as opened:
+        while data := opened.read(_RANGE_BYTES) + opened.readline():
+            yield _Range(begin, begin + len(data)), data
+            begin += len(data)
+
+
+def _sessions(data: bytes) -> Iterator[tuple[int, str]]:
+    """Begin and kind of the lines about the session; a quotation mark inside a text follows a backslash."""
+    place = data.find(_SESSION)
+    while place >= 0:
+        begin = data.rfind(b"\n", 0, place) + 1
+        end = data.find(b'"', place + 1)
+        if data[place - 1 : place] != b"\\":
+            yield begin, data[place + 1 : end].decode("ascii", "replace")
+        place = data.find(_SESSION, place + 1)
+
+
+def _broken(file: Path, found: _Found, size: int) -> str:
+    at = found.broken_at or 0
+    with file.open("rb") as opened:
+        opened.seek(at)
+        line = opened.readline()
+    if at + len(line) < size:
+        raise DatasetError(f"{file}: byte {at}: {found.error}; expected an event in each line")
+    return f"cut off in its last line, at byte {at} of {size}"
+
+
+def _read_range(file: Path, tokenizer: TokenizerFile | None, part: _Range) -> _Found:
+    """The lines of a range that matter, in their order."""
+    with file.open("rb") as opened:
+        opened.seek(part.begin)
+        lines = opened.read(part.end - part.begin).splitlines(keepends=True)
+    events, at, error, broken_at = [], part.begin, "", None
+    for line in lines:
+        try:
+            event = _EVENT.decode(line) if line.strip() else None
+        except (msgspec.DecodeError, UnicodeDecodeError) as broken:
+            error, broken_at = str(broken), at
+            break
+        if event is not None and event.event_type != LATER:
+            events.append(event)
+        at += len(line)
+    return _Found(part, _seen(events, _opened(tokenizer)), broken_at, error)
+
+
+_EVENT = msgspec.json.Decoder(Event)
+
+
+def _seen(events: list[Event], reader: ReferenceTokenizer) -> list[_Seen]:
+    answered = [number for number, event in enumerate(events) if event.event_type == COMPLETE]
+    totals, suffixes = reader.count_answers([_answer(events[number].data) for number in answered])
+    counts = {number: (int(a), int(b)) for number, a, b in zip(answered, totals, suffixes, strict=True)}
+    seen = []
+    for number, event in enumerate(events):
+        tokens, suffix = counts.get(number, (0, 0))
+        if isinstance(event.data, Prompt):
+            tokens = _prompt_tokens(event.data, reader)
+        finish = _finish_of(event.finish_reason)
+        seen.append(_Seen(event.event_type, event.timestamp_ns, event.sample_uuid, tokens, suffix, finish))
+    return seen
+
+
+def _answer(data: Any) -> Answer:
+    if isinstance(data, Answer):
+        return data
+    return Answer(data) if isinstance(data, str) else Answer()
+
+
+def _prompt_tokens(prompt: Prompt, tokenizer: ReferenceTokenizer) -> int:
+    if prompt.token_ids is not None:
+        return len(prompt.token_ids)
+    return tokenizer.count_texts([prompt.text])[0] if prompt.text else 0
+
+
+def _finish_of(reason: str | msgspec.UnsetType) -> int:
+    if not isinstance(reason, str):
+        return 0
+    return FINISH_REASONS.index(reason) if reason in FINISH_REASONS else len(FINISH_REASONS) - 1
+
+
+@dataclass(slots=True)
+class _Phase:
+    """The requests that were issued while performance was tracked, as their events arrive."""
+
+    rows: list[list[Any]] = field(default_factory=list)
+    broken: str = ""
+    ended: bool = False
+    _open: dict[str, list[Any]] = field(default_factory=dict)
+    _tracking: bool = False
+    _blocks: list[list[int]] = field(default_factory=list)
+    """begin and last completion of each time of tracking"""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more can come of these requests."""
+        return not self._tracking and not self._open
+
+    def add(self, seen: _Seen) -> None:
+        """Take the next line."""
+        take = _Phase.failed if seen.kind.startswith(ERRORS) else _TAKERS.get(seen.kind)
+        if take is not None:
+            take(self, seen)
+
+    def start(self, seen: _Seen) -> None:
+        """Requests count from here on."""
+        if not self._tracking:
+            self._tracking = True
+            self._blocks.append([seen.ns, seen.ns])
+
+    def stop(self, _: _Seen) -> None:
+        """Requests no longer count."""
+        self._tracking = False
+
+    def issued(self, seen: _Seen) -> None:
+        """A request was sent; one with the same id is the same."""
+        if self._tracking and seen.uuid not in self._open:
+            row = [seen.ns, 0, 0, 0, 0, False, seen.tokens, 0, len(self._blocks) - 1]
+            self._open[seen.uuid] = row
+            self.rows.append(row)
+
+    def first(self, seen: _Seen) -> None:
+        """Its first fragment arrived."""
+        if (row := self._open.get(seen.uuid)) is not None:
+            row[1] = seen.ns
+
+    def failed(self, seen: _Seen) -> None:
+        """It failed; its end may follow."""
+        if (row := self._open.get(seen.uuid)) is not None:
+            row[5] = True
+
+    def completed(self, seen: _Seen) -> None:
+        """It ended."""
+        row = self._open.pop(seen.uuid, None)
+        if row is None:
+            return
+        row[2], row[3], row[7] = seen.ns, seen.tokens, seen.finish
+        row[4] = seen.suffix if row[1] else 0
+        block = self._blocks[row[8]]
+        block[1] = max(block[1], seen.ns)
+
+    def result(self) -> Cached:
+        """All of it."""
+        rows = np.array(
+            [tuple(row[:8]) for row in self.rows], [*SAMPLE.descr, ("isl", "<i8"), ("finish", "<i8")]
+        )
+        duration_ns = sum(last - begin for begin, last in self._blocks)
+        return Cached(rows, duration_ns, self.ended, self.broken)
+
+
+_TAKERS: Mapping[str, Callable[[_Phase, _Seen], None]] = {
+    START: _Phase.start,
+    STOP: _Phase.stop,
+    ISSUED: _Phase.issued,
+    FIRST: _Phase.first,
+    COMPLETE: _Phase.completed,
+}

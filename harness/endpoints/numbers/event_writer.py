@@ -1,0 +1,209 @@
+"""events.jsonl of our own runs: the journal's rows and answers in the official form.
+
+Processes turn ids into text; lines are written in the order of time. A request that failed has an error at
+the last moment that is known of it, and no end: the journal does not say when a failure was noticed.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from functools import cache, partial
+from pathlib import Path
+from typing import Literal, NamedTuple, TypeVar
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from harness.cli.processes import computing
+from harness.endpoints.numbers import event_record as form
+from harness.endpoints.numbers.answer_text import AnswerText, open_text
+from harness.endpoints.numbers.event_record import Event, Fault, Prompt
+from harness.endpoints.point_run import WARM_UP
+from harness.endpoints.run_folder import EVENTS
+from harness.errors import DatasetError, RunError
+from harness.files import JOURNAL_DIR, atomic_write
+from harness.record.answer_log import SavedAnswer, read_query_answers
+from harness.record.journal import FINISH_REASONS, Rows, read_journal
+from harness.record.outcome import FailureKind
+
+_Value = TypeVar("_Value")
+
+Progress = Callable[[int, int], None]
+"""called with the events that were written and the number of all"""
+
+_BATCH = 2048  # events that a process takes at a time
+_ALONE = 4096  # fewer events are written sooner than a process starts
+_TIMES = ("issued_ns", "sent_ns", "first_byte_ns", "first_token_ns", "last_byte_ns")
+_KINDS = (form.ISSUED, form.FIRST, form.COMPLETE, form.FAILED)
+_NO_PROMPT = Prompt()  # prompts are the dataset's and the salts'
+_MOMENT = np.dtype([("ns", "<i8"), ("kind", "<u1"), ("row", "<u4")])
+
+
+def write_events(
+    folder: Path,
+    tokenizer: Path | None,
+    progress: Progress | None = None,
+    *,
+    ended: bool = True,
+    processes: int | None = None,
+) -> int:
+    """Write events.jsonl of a run folder from its journal; the number of requests.
+
+    ``tokenizer`` is a model's folder or tokenizer.json; None is gpt-oss's. ``ended``: whether the run ended
+    by its rule; else the session has no end. The warm-up is left out. Raises DatasetError where a completed
+    request has no answer in the journal, OSError where the file cannot be written, RunError where a process
+    was killed.
+    """
+    journal = read_journal(folder / JOURNAL_DIR)
+    counted = (journal.rows["issued_ns"] > 0) & (journal.rows["query_id"] < WARM_UP)
+    rows = np.sort(journal.rows[counted], order=["issued_ns", "query_id"])
+    batches = _batches(rows, journal.details, _answers(folder / JOURNAL_DIR, rows))
+    total, done = sum(len(batch.moments) for batch in batches), 0
+    with atomic_write(folder / EVENTS) as file:
+        file.write(_session(rows, "min", form.STARTED, form.START))
+        with _written(batches, tokenizer, processes or len(os.sched_getaffinity(0))) as written:
+            for batch, lines in zip(batches, written, strict=True):
+                file.write(lines)
+                done += len(batch.moments)
+                if progress is not None:
+                    progress(done, total)
+        file.write(_session(rows, "max", form.STOP, *([form.ENDED] if ended else [])))
+    return len(rows)
+
+
+class _Batch(NamedTuple):
+    """Moments in the order of time, with what a process must know of their requests."""
+
+    moments: npt.NDArray[np.void]
+    """of _MOMENT"""
+    rows: Rows
+    """of each moment"""
+    details: Mapping[int, str]
+    answers: Mapping[int, "_Kept"]
+    """by query id"""
+
+
+class _Kept(NamedTuple):
+    """An answer in the journal."""
+
+    place: SavedAnswer
+    first_ns: int
+    """arrival of the first text; 0: none, or not streamed"""
+    first: int
+    """ids up to and including it"""
+
+
+def _batches(rows: Rows, details: Mapping[int, str], answers: Mapping[int, _Kept]) -> list[_Batch]:
+    moments = _moments(rows, answers)
+    batches = []
+    for begin in range(0, len(moments), _BATCH):
+        some = moments[begin : begin + _BATCH]
+        of_some = rows[some["row"]]
+        ids = of_some["query_id"].tolist()
+        batches.append(_Batch(some, of_some, _only(ids, details), _only(ids, answers)))
+    return batches
+
+
+def _only(ids: Sequence[int], values: Mapping[int, _Value]) -> dict[int, _Value]:
+    return {each: values[each] for each in ids if each in values}
+
+
+def _moments(rows: Rows, answers: Mapping[int, _Kept]) -> npt.NDArray[np.void]:
+    """All moments of the requests, in the order of time; at the same time in that of _KINDS."""
+    failed = rows["failure"] > 0
+    last_known = np.max([rows[name] for name in _TIMES], axis=0)
+    kept = map(answers.get, rows["query_id"].tolist())
+    first_ns = np.fromiter((answer.first_ns if answer else 0 for answer in kept), np.int64, len(rows))
+    times = (
+        rows["issued_ns"],
+        first_ns,
+        np.where(failed, 0, rows["last_byte_ns"]),
+        np.where(failed, last_known, 0),
+    )
+    parts = []
+    for kind, ns in enumerate(times):
+        (at,) = np.nonzero(ns)
+        part = np.zeros(len(at), _MOMENT)
+        part["ns"], part["kind"], part["row"] = ns[at], kind, at
+        parts.append(part)
+    return np.sort(np.concatenate(parts), order=["ns", "kind", "row"])
+
+
+def _answers(journal: Path, rows: Rows) -> dict[int, _Kept]:
+    found = {
+        answer.query_id: _Kept(answer.place, answer.visible_ns, answer.visible_tokens)
+        for answer in read_query_answers(journal)
+    }
+    completed = rows["query_id"][rows["failure"] == 0].tolist()
+    missing = [query_id for query_id in completed if query_id not in found]
+    if missing:
+        raise DatasetError(
+            f"{journal}: {len(missing)} of {len(completed)} completed requests have no answer, such as "
+            f"{missing[0]}; expected one for each, so that its tokens can be counted; run the point again"
+        )
+    return found
+
+
+@contextmanager
+def _written(batches: list[_Batch], tokenizer: Path | None, processes: int) -> Iterator[Iterator[bytes]]:
+    """The lines of each batch."""
+    work = partial(_lines_of, tokenizer)
+    if processes == 1 or len(batches) <= _ALONE // _BATCH:
+        yield map(work, batches)
+        return
+    try:
+        with computing(work, batches, processes, 1) as written:
+            yield written
+    except BrokenProcessPool as error:
+        raise RunError(
+            "a process that wrote events was killed, perhaps for lack of memory; free memory and repeat the "
+            "command: no request is sent again"
+        ) from error
+
+
+@cache
+def _text_of(tokenizer: Path | None) -> AnswerText:
+    return open_text(tokenizer)
+
+
+def _lines_of(tokenizer: Path | None, batch: _Batch) -> bytes:
+    return _lines(_text_of(tokenizer), batch)
+
+
+def _lines(text: AnswerText, batch: _Batch) -> bytes:
+    lines = []
+    for moment, row in zip(batch.moments, batch.rows, strict=True):
+        kind, query_id = _KINDS[moment["kind"]], int(row["query_id"])
+        event = Event(
+            kind, int(moment["ns"]), f"{query_id:032x}", data=_NO_PROMPT if kind == form.ISSUED else None
+        )
+        if kind == form.COMPLETE:
+            kept = batch.answers[query_id]
+            first = kept.first if kept.first_ns else 0
+            event = msgspec.structs.replace(
+                event,
+                data=text.answer(kept.place.output_ids(), first),
+                finish_reason=FINISH_REASONS[row["finish"]],
+                worker_id=int(row["worker"]),
+            )
+        elif kind == form.FAILED:
+            fault = Fault(FailureKind(row["failure"]).label, batch.details.get(query_id, ""))
+            event = msgspec.structs.replace(event, data=fault)
+        lines.append(_line(event))
+    return b"".join(lines)
+
+
+def _session(rows: Rows, which: Literal["min", "max"], *kinds: str) -> bytes:
+    """Events of the session, at the first or the last known moment of all requests."""
+    at = [int(getattr(rows[name][rows[name] > 0], which)()) for name in _TIMES if (rows[name] > 0).any()]
+    ns = {"min": min, "max": max}[which](at, default=0)
+    return b"".join(_line(Event(kind, ns)) for kind in kinds)
+
+
+def _line(event: Event) -> bytes:
+    return _ENCODER.encode(event) + b"\n"
+
+
+_ENCODER = msgspec.json.Encoder()

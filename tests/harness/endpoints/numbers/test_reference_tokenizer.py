@@ -1,0 +1,178 @@
+import random
+
+import pytest
+
+from harness.config.benchmark import load_benchmark
+from harness.dataset.model_tokenizer import harmony_tokenizer, load_tokenizer
+from harness.endpoints.numbers.chat_template import HarmonyTemplate, JinjaTemplate, NoTemplate
+from harness.endpoints.numbers.event_record import Answer, Message, after_first, whole
+from harness.endpoints.numbers.reference_tokenizer import ReferenceTokenizer, reference_tokenizer
+from harness.errors import ConfigError
+from tests.harness.endpoints.numbers.event_files import TOKENIZER
+from tests.runs import SAMPLES
+
+PIECES = [
+    *("Hello", " world", "  ", "\n", "\n\n", "don't", "I'LL", "12345", " 7", "中文字", "é", "🙂"),
+    *(
+        "<|end|>",
+        "<|",
+        "|>",
+        "end",
+        ".",
+        " ...",
+        "!?",
+        "\t",
+        "\u00a0",
+        "<|end_of_text|>",
+        "A",
+        "bC",
+        "/",
+        "\r\n",
+    ),
+]
+
+
+def texts(seed: int, count: int) -> list[tuple[str, str]]:
+    drawn = random.Random(seed)
+    pairs = []
+    for _ in range(count):
+        text = "".join(drawn.choices(PIECES, k=drawn.randint(1, 30)))
+        cut = drawn.randint(0, len(text))
+        pairs.append((text[:cut], text[cut:]))
+    return pairs
+
+
+def check(reader: ReferenceTokenizer, seed: int) -> None:
+    """Of any text cut anywhere: the tokens of both together, and of the rest alone."""
+    pairs = texts(seed, 2000)
+    totals, suffixes = reader.count_answers([Answer((first, rest)) for first, rest in pairs])
+    assert totals.tolist() == reader.count_texts([first + rest for first, rest in pairs])
+    assert suffixes.tolist() == [
+        number if rest else 0
+        for number, (_, rest) in zip(reader.count_texts([rest for _, rest in pairs]), pairs, strict=True)
+    ]
+
+
+def test_where_it_is_found(tmp_path):
+    gpt_oss, llama = load_benchmark("gpt-oss-120b"), load_benchmark("llama3.1-8b")
+    dataset = SAMPLES / "cnn_sample.json"
+    assert reference_tokenizer(gpt_oss, dataset, None) is None
+    assert reference_tokenizer(llama, dataset, None) == TOKENIZER
+    assert reference_tokenizer(gpt_oss, dataset, str(TOKENIZER.path)) == TOKENIZER
+    with pytest.raises(ConfigError, match="no such file"):
+        reference_tokenizer(llama, dataset, str(tmp_path / "missing"))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_cut_anywhere(seed):
+    check(TOKENIZER.open(), seed)
+
+
+@pytest.mark.engine
+def test_a_cut_anywhere_in_harmony():
+    check(ReferenceTokenizer(harmony_tokenizer(), HarmonyTemplate()), 7)
+
+
+def test_most_cuts_are_not_tokenized_twice(monkeypatch):
+    """A cut before a word decides nothing about the tokens around it."""
+    reader = TOKENIZER.open()
+    encoded = []
+    loaded = reader._tokenizer
+    monkeypatch.setattr(reader, "_tokenizer", Counting(loaded, encoded))
+    answer = Answer(("The", " quick brown fox jumps over the lazy dog, and then over all the others."))
+    (total,), (suffix,) = reader.count_answers([answer])
+    assert (total, suffix) == (
+        suffix + 1,
+        len(loaded.encode(after_first(answer).content, add_special_tokens=False)),
+    )
+    assert whole(answer).content not in encoded
+
+
+class Counting:
+    """The tokenizer, which keeps what it encoded."""
+
+    def __init__(self, loaded, encoded):
+        self._loaded, self._encoded = loaded, encoded
+
+    def __getattr__(self, name):
+        return getattr(self._loaded, name)
+
+    def encode_batch_fast(self, batch, **options):
+        self._encoded += batch
+        return self._loaded.encode_batch_fast(batch, **options)
+
+
+TOOLS = [[{"index": 1, "id": "b", "function": {"name": "g", "arguments": "{"}},
+          {"index": 0, "id": "a", "function": {"name": "f", "arguments": "1"}}],
+         [{"index": 1, "function": {"arguments": "}"}}]]  # fmt: skip
+
+
+def frozen(value):
+    return tuple(map(frozen, value)) if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize(
+    ("answer", "rest"),
+    [
+        (Answer(("a", "b")), Message("b")),
+        (Answer(("a",)), Message()),
+        (Answer("all"), Message()),
+        (Answer(()), Message()),
+        (Answer("out", ("r1", "r2")), Message("out", "r2")),
+        (Answer("out", ("r1",)), Message("out", "")),
+        (Answer(("o1", "o2"), ("r1", "r2")), Message("o1o2", "r2")),
+        (Answer("out", "not streamed"), Message()),
+    ],
+)
+def test_what_follows_the_first_fragment(answer, rest):
+    assert after_first(answer) == rest
+
+
+def test_tool_calls_are_put_together_by_index():
+    calls = whole(Answer("", None, frozen(TOOLS))).tool_calls
+    assert [(call["id"], call["function"]) for call in calls] == [
+        ("a", {"name": "f", "arguments": "1"}),
+        ("b", {"name": "g", "arguments": "{}"}),
+    ]
+    (rest,) = after_first(Answer("", None, frozen(TOOLS))).tool_calls
+    assert rest["function"]["arguments"] == "}"
+
+
+def test_a_template_counts_what_it_adds():
+    loaded = load_tokenizer(TOKENIZER.path)
+
+    def encode(texts):
+        return [len(each.ids) for each in loaded.encode_batch(list(texts), add_special_tokens=False)]
+
+    source = (
+        "{% for m in messages %}<|begin_of_text|>{{ m.role }}:"
+        "{% if m.reasoning_content %} think {{ m.reasoning_content }} done{% endif %} {{ m.content }}"
+        "{% endfor %}"
+    )
+    reader = ReferenceTokenizer(loaded, JinjaTemplate(source, {}, encode))
+    (total,), (suffix,) = reader.count_answers([Answer("yes", ("because", " of this"))])
+    frame, full, rest = encode(
+        [f"assistant:{text} {out}" for text, out in
+         (("", ""), (" think because of this done", "yes"), (" think  of this done", "yes"))]
+    )  # fmt: skip
+    assert (total, suffix) == (full - frame, rest - frame)
+
+
+def test_a_template_that_refuses_and_one_that_is_missing():
+    def encode(texts):
+        return [0 for _ in texts]
+
+    with pytest.raises(ConfigError, match="not in this house"):
+        JinjaTemplate("{{ raise_exception('not in this house') }}", {}, encode)
+    with pytest.raises(ConfigError, match="chat_template"):
+        TOKENIZER.open().count_answers([Answer("yes", ("because",))])
+    assert isinstance(TOKENIZER.open()._template, NoTemplate)
+
+
+@pytest.mark.engine
+def test_harmony_counts_the_frame_of_a_thought():
+    """<|start|>assistant<|channel|>analysis<|message|>...<|end|>: six tokens besides the thought's."""
+    reader = ReferenceTokenizer(harmony_tokenizer(), HarmonyTemplate())
+    framed = "<|start|>assistant<|channel|>analysis<|message|>We think.<|end|>"
+    (total,), _ = reader.count_answers([Answer("So: 42.", ("We", " think."))])
+    assert total == sum(reader.count_texts([framed, "So: 42."]))
