@@ -34,6 +34,34 @@ _UPSTREAM = "deepseek-r1"  # whose program eval_accuracy.py is
 _TABLES = (*PICKLE_SUFFIXES, *PARQUET_SUFFIXES)
 
 
+def tokenizer_flag() -> Any:
+    """The field for the model's tokenizer."""
+    return flag(
+        "tokenizer.json or folder of the model, or its name in the Hugging Face cache; it must be the"
+        " benchmark's model (default: the benchmark's tokenizer, built in or from that cache)",
+        default=None,
+        metavar="PATH",
+    )
+
+
+def lcb_data_flag() -> Any:
+    """The field for the tests of LiveCodeBench."""
+    return flag(
+        "LiveCodeBench release file, folder or prepared index (default: livecodebench in the download"
+        " that holds the true answers, else data/livecodebench)",
+        default=None,
+        metavar="PATH",
+    )
+
+
+def allow_unsandboxed_flag() -> Any:
+    """The field that gives up the sandbox."""
+    return flag(
+        "run model-written code without a sandbox where none works: it has all your permissions",
+        default=False,
+    )
+
+
 @options
 class EvaluationOptions:
     """What is scored, by which rules, and the files to write.
@@ -54,18 +82,8 @@ class EvaluationOptions:
         old=("--dataset-file",),
         metavar="FILE",
     )
-    tokenizer: str | None = flag(
-        "tokenizer.json or folder of the model, or its name in the Hugging Face cache; it must be the"
-        " benchmark's model (default: the benchmark's tokenizer, built in or from that cache)",
-        default=None,
-        metavar="PATH",
-    )
-    lcb_data: Path | None = flag(
-        "LiveCodeBench release file, folder or prepared index (default: livecodebench in the download"
-        " that holds the true answers, else data/livecodebench)",
-        default=None,
-        metavar="PATH",
-    )
+    tokenizer: str | None = tokenizer_flag()
+    lcb_data: Path | None = lcb_data_flag()
     benchmark: str | None = benchmark_flag(None, f"that of the run, else {DEFAULT_BENCHMARK}")
     other_benchmark: str = DEFAULT_BENCHMARK
     """whose outputs they are where neither a flag nor the outputs name it"""
@@ -103,11 +121,10 @@ class EvaluationOptions:
         "grade every program again (default: grades in the journal of an earlier call are reused)",
         default=False,
     )
-    allow_unsandboxed: bool = flag(
-        "run model-written code without a sandbox where none works: it has all your permissions",
-        default=False,
-    )
+    allow_unsandboxed: bool = allow_unsandboxed_flag()
 
+    first_rows: int | None = None
+    """of the true answers, which are those of a part of the dataset; None: all"""
     warnings: tuple[str, ...] = ()
     """about the command line"""
 

@@ -11,6 +11,7 @@ from harness.config.choices import available_benchmarks
 from harness.dataset.table import is_binary_table
 from harness.errors import ConfigError, GradingError
 from harness.files import ACCURACY_LOG, ACCURACY_TEXT, RUN_RECORD, atomic_write, unofficial
+from harness.grading.decoding.output_decoder import open_decoder
 from harness.grading.decoding.output_sources import Outputs, benchmark_of, open_outputs
 from harness.grading.evaluation.evaluate import Evaluation, evaluate
 from harness.grading.evaluation.pass_criteria import (
@@ -75,8 +76,14 @@ def run(
             options.disagreements,
         )
     )
-    with ProgressFile(_run_folder(options)) as watched:
-        scored = _score(options, watched.show)
+    with ProgressFile(_run_folder(options)) as watched, ProgressBar(sys.stderr) as bar:
+
+        def progress(done: int, total: int, what: str) -> None:
+            bar.show(done, total, what)
+            watched.show(done, total, what)
+
+        scored = score(options, progress)
+        bar.end()
         _warn(scored.result.foremost)  # they are seen on stderr if the scorecard goes to a file
         _write_tables(options, scored)
         summary = _summary(scored)
@@ -149,7 +156,7 @@ def _run_folder(options: EvaluationOptions) -> Path | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _ScoredLog:
+class ScoredLog:
     """A scored log, and what its reports show beside the score."""
 
     outputs: Outputs
@@ -161,7 +168,8 @@ class _ScoredLog:
     """The tests of the programs, where programs ran."""
 
 
-def _score(options: EvaluationOptions, watched: Progress) -> _ScoredLog:
+def score(options: EvaluationOptions, progress: Progress) -> ScoredLog:
+    """Grade without printing the result or writing a file. Raises HarnessError."""
     benchmark = load_benchmark(_benchmark_named(options), options.round)
     graders = graders_of(benchmark.name)
     require_metrics(benchmark, graders)
@@ -169,18 +177,30 @@ def _score(options: EvaluationOptions, watched: Progress) -> _ScoredLog:
     outputs, references = _read(options, benchmark)
     runners = _runners(references, graders, options, benchmark)
     repeats = benchmark.dataset(accuracy=True).repeats
-    with ProgressBar(sys.stderr) as bar:
-
-        def progress(done: int, total: int, what: str) -> None:
-            bar.show(done, total, what)
-            watched(done, total, what)
-
-        evaluation = evaluate(outputs, references, graders, modes, repeats, progress, runners)
+    evaluation = evaluate(outputs, references, graders, modes, repeats, progress, runners)
     sandbox = next((one.sandbox for one in runners.values() if isinstance(one, SandboxedTaskRunner)), None)
     programs = runners.get(LIVECODEBENCH)
     tests = ProblemIndex(programs.execution.index) if isinstance(programs, ProgramRunner) else None
     result = check_target(evaluation, benchmark, sandbox)
-    return _ScoredLog(outputs, references, evaluation, result, sandbox, tests)
+    return ScoredLog(outputs, references, evaluation, result, sandbox, tests)
+
+
+def require_gradable(options: EvaluationOptions, outputs: int) -> None:
+    """Raise HarnessError for what keeps a number of outputs from being graded, before they are asked for.
+
+    ``mlperf_log`` need not be there yet.
+    """
+    benchmark = load_benchmark(_benchmark_named(options), options.round)
+    graders = graders_of(benchmark.name)
+    require_metrics(benchmark, graders)
+    references = load_references(options.references, benchmark)
+    if len(references) < outputs:
+        raise GradingError(
+            f"--reference-data {options.references}: {len(references)} rows, the accuracy dataset has "
+            f"{outputs}; pass the references of this dataset, with its rows in their order"
+        )
+    open_decoder(benchmark, options.tokenizer, benchmark.dataset(accuracy=True).max_new_tokens)
+    _runners(references[:outputs], graders, options, benchmark)
 
 
 def _benchmark_named(options: EvaluationOptions) -> str:
@@ -189,7 +209,7 @@ def _benchmark_named(options: EvaluationOptions) -> str:
     return options.other_benchmark if found not in available_benchmarks() else found
 
 
-def _summary(scored: _ScoredLog) -> Json:
+def _summary(scored: ScoredLog) -> Json:
     """The result without the details of samples."""
     summary = result_file.result(scored.evaluation, scored.result, scored.sandbox, details=None)
     if scored.tests is None:
@@ -211,7 +231,7 @@ def _read(options: EvaluationOptions, benchmark: Benchmark) -> tuple[Outputs, Se
     found, notes = open_outputs(source, benchmark, options.tokenizer)
     for note in notes:
         show(f"{source}: {note}", file=sys.stderr)
-    references = load_references(options.references, benchmark)
+    references = load_references(options.references, benchmark)[: options.first_rows]
     if isinstance(found, Sized) and len(found) != len(references):
         raise GradingError(
             f"{source}: {len(found)} rows, {options.references} has {len(references)}; omit "
@@ -220,7 +240,7 @@ def _read(options: EvaluationOptions, benchmark: Benchmark) -> tuple[Outputs, Se
     return found, references
 
 
-def _write_tables(options: EvaluationOptions, scored: _ScoredLog) -> None:
+def _write_tables(options: EvaluationOptions, scored: ScoredLog) -> None:
     """The requested files of single outputs."""
     graded, outputs = scored.evaluation.graded, scored.outputs
     if options.save_outputs:
@@ -266,7 +286,7 @@ def _runners(
     }
 
 
-def _difficulties(scored: _ScoredLog) -> dict[str, str]:
+def _difficulties(scored: ScoredLog) -> dict[str, str]:
     """Difficulty of each programming problem by question_id, where the release states it."""
     if scored.tests is None:
         return {}

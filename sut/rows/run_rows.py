@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -24,7 +25,7 @@ from harness.rows import attempts
 from harness.rows.attempts import EarlierRows, EvalSettings
 from harness.rows.eval_plan import EvalPlan
 from harness.rows.eval_result import EvalResult
-from sut.drive import DrivenRun, ended, preflight, servers_of
+from sut.drive import DrivenRun, Serving, ended, preflight, servers_of
 from sut.issuers.rows import RowsInOrder
 from sut.prepare import place_workers, prepare_client
 from sut.servers.discovery import find_servers
@@ -91,10 +92,12 @@ def run_rows(
     files: RowFiles,
     watcher: RowsWatcher,
     on_line: Callable[[ProgressLine], None] = lambda line: None,
+    serving: Serving | None = None,
 ) -> EvalResult:
     """Answer the rows and write the file. Also returns for interrupted runs and failed rows.
 
-    ``on_line`` is called with each line of progress.jsonl.
+    ``on_line`` is called with each line of progress.jsonl. ``serving``: servers that are there for several
+    runs; None: the plan's.
 
     Raises HarnessError where the run cannot start.
     """
@@ -105,7 +108,7 @@ def run_rows(
             return replace(_unsent(plan, rows), was_complete=True)
     warnings = (*plan.client.warnings, *plan.client.deviations, *files.warnings())
     if rows.left:
-        result, settings = _send(plan, files, rows, warnings, watcher, on_line)
+        result, settings = _send(plan, files, rows, warnings, watcher, on_line, serving)
     else:  # killed while the file was written
         settings = _same_run(plan, rows, None)[0]
         result = _unsent(plan, rows)
@@ -159,12 +162,14 @@ def _send(
     warnings: Sequence[str],
     watcher: RowsWatcher,
     on_line: Callable[[ProgressLine], None],
+    serving: Serving | None,
 ) -> tuple[EvalResult, EvalSettings]:
     """Send the rows without an answer; the journal keeps every answer."""
     client, samples = plan.client, rows.samples
     load = Load(open_at_most=client.max_concurrency, all_at_once=True)
     placement = place_workers(client, load)
-    with interruptible(), servers_of(client, samples) as (urls, death):
+    there = servers_of(client, samples) if serving is None else nullcontext(serving)
+    with interruptible(), there as (urls, death):
         servers = find_servers(urls, client.backend, api_key(), client.ca_file, client.preflight)
         prepared = prepare_client(client, samples, load, placement, servers)
         settings, changes = _same_run(plan, rows, prepared.servers[0])

@@ -1,0 +1,258 @@
+"""accuracy_results.json of a run folder, in the official client's form: written, and read beside its targets.
+
+Files of the official client are read as well. What is a percentage in the rules is a share of 1 in ours: a
+checker that takes any number up to 1 for a share would read 0.8 % as 80 %.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+
+from harness.config.benchmark import Benchmark
+from harness.endpoints.run_folder import ACCURACY
+from harness.errors import ConfigError, machine_failure
+from harness.files import atomic_write
+from harness.peak.ladder.steps import NOT_A_RESULT
+
+_INLINE = "performance"  # dataset_type of the score of a performance run's own answers
+_PERCENT = 100.0
+_Count = Annotated[int, msgspec.Meta(ge=0)]
+_DIGITS = 12  # of a percentage that was a share of 1: more than any bound has
+
+
+class PointMetric(msgspec.Struct, frozen=True, kw_only=True):
+    """A metric in the unit of its target: percent of exact_match and ROUGE."""
+
+    value: float
+    lowest: float
+    """the lowest passing value"""
+    highest: float | None = None
+    """None where there is no upper bound"""
+
+    @property
+    def is_met(self) -> bool:
+        """Whether the value is within its bounds, which pass themselves."""
+        return self.lowest <= self.value <= (math.inf if self.highest is None else self.highest)
+
+
+class PointAccuracy(msgspec.Struct, frozen=True, kw_only=True):
+    """The accuracy run of a point."""
+
+    metrics: dict[str, PointMetric]
+    """those that have a target, the most important one first"""
+    missing: tuple[str, ...] = ()
+    """metrics with a target that the file does not have; no official check sees that"""
+    lacks: tuple[str, ...] = ()
+    """those among them without which there is no score: percentages"""
+    samples: int
+    """issued, each repeat for itself"""
+    expected_samples: int
+    """of the accuracy dataset"""
+    unanswered: int = 0
+    """requests whose answer never came, as far as the file counts them"""
+    empty: int = 0
+    """answers without text; the official client writes one for each failed request, too"""
+    partial: bool = False
+    """whether the file itself says that its score is not of everything"""
+    duration_s: float | None = None
+    """from the first request to the last answer"""
+    warnings: tuple[str, ...] = ()
+    """what the graders say of the score"""
+    deviations: tuple[str, ...] = ()
+    """differences from the rules that were asked for, or from the point's servers"""
+    reference_data: str | None = None
+    """the file of the true answers; None in files of the official client"""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every sample of the accuracy dataset was answered and is part of the score."""
+        return not self.partial and not self.unanswered and self.samples >= self.expected_samples
+
+    @property
+    def is_met(self) -> bool:
+        """Whether every metric that is there meets its target, and no percentage is missing."""
+        return not self.lacks and all(metric.is_met for metric in self.metrics.values())
+
+    @property
+    def passed(self) -> bool:
+        """Whether a complete run met its targets."""
+        return self.is_complete and self.is_met
+
+    @property
+    def line(self) -> str:
+        """``exact_match 83.126 (82.2987 or more)``, and why it does not count."""
+        parts = [_words(name, metric) for name, metric in self.metrics.items()]
+        parts += [f"no {name}" for name in self.lacks]
+        if self.samples < self.expected_samples:
+            parts.append(f"{self.samples} of {self.expected_samples} samples: no accuracy result")
+        if self.unanswered:
+            parts.append(f"{self.unanswered} requests without an answer: no accuracy result")
+        if self.empty:
+            parts.append(f"{self.empty} empty answers")
+        if self.deviations:
+            parts.append(f"not by the rules: {'; '.join(self.deviations)}")
+        return ", ".join(parts) or "no score"
+
+
+def _words(name: str, metric: PointMetric) -> str:
+    most = " or more" if metric.highest is None else f" to {metric.highest:.10g}"
+    verdict = "" if metric.is_met else ", NOT met"
+    return f"{name} {metric.value:.7g} ({metric.lowest:.10g}{most}{verdict})"
+
+
+def targets(benchmark: Benchmark) -> dict[str, tuple[float, float]]:
+    """The lowest and the highest passing value of each metric that must be reported."""
+    return {name: rule.bounds for name, rule in benchmark.accuracy.items() if rule.bounds[0]}
+
+
+def write_accuracy(folder: Path, entry: Mapping[str, Any]) -> None:
+    """Write the one entry of an accuracy run into its run folder. Raises RunError."""
+    path = folder / ACCURACY
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(path) as file:
+            whole = {"label": NOT_A_RESULT, "accuracy_scores": [entry]}
+            file.write((json.dumps(whole, indent=2, allow_nan=False) + "\n").encode())
+    except OSError as error:
+        raise machine_failure(error) from error
+
+
+def as_shares(metrics: Mapping[str, float], benchmark: Benchmark) -> dict[str, float]:
+    """Metrics in the file's unit."""
+    return {
+        name: value / _PERCENT if _is_percentage(benchmark, name) else value
+        for name, value in metrics.items()
+    }
+
+
+def _is_percentage(benchmark: Benchmark, name: str) -> bool:
+    """Percentages of the rules have no highest passing value; counts of tokens and characters have."""
+    return math.isinf(benchmark.accuracy[name].bounds[1])
+
+
+class _Entry(msgspec.Struct):
+    """One scored data set. The second name of a count is that of earlier files."""
+
+    score: Any = None
+    unit_samples: _Count | None = None
+    num_samples: _Count | None = None
+    num_repeats: _Count | None = None
+    n_repeats: _Count | None = None
+    duration_s: float | None = None
+    complete: bool = True
+    dataset_type: str | None = None
+    response_counts: dict[str, _Count] | None = None
+    warnings: tuple[str, ...] = ()
+    deviations: tuple[str, ...] = ()
+    reference_data: str | None = None
+
+    @property
+    def samples(self) -> int:
+        """Rows of the data set."""
+        return self.num_samples or 0 if self.unit_samples is None else self.unit_samples
+
+    @property
+    def issued(self) -> int:
+        """Its requests."""
+        return self.samples * (self.num_repeats or self.n_repeats or 1)
+
+    def counted(self, kind: str) -> int:
+        """Its responses of one kind."""
+        return (self.response_counts or {}).get(kind, 0)
+
+
+def read_accuracy(folder: Path, benchmark: Benchmark) -> PointAccuracy | None:
+    """The accuracy of a run folder, or of a point's folder in a tree; None where it has none.
+
+    Raises ConfigError for a file that cannot be read.
+    """
+    beside = folder / Path(ACCURACY).name
+    path = next((path for path in (folder / ACCURACY, beside) if path.is_file()), None)
+    if path is None:
+        return None
+    try:
+        return _accuracy(_entries(msgspec.json.decode(path.read_bytes())), benchmark)
+    except RecursionError:
+        why = "too deeply nested"
+    except (OSError, ValueError) as error:  # msgspec's errors are ValueErrors
+        why = str(error)
+    raise ConfigError(f"{path}: {why}; expected the accuracy_results.json of a run: score the point again")
+
+
+def _entries(whole: Any) -> list[tuple[_Entry, Any]]:
+    """The scored data sets of accuracy runs, each with what it was read from. Raises ValueError."""
+    found = whole.get("accuracy_scores", whole) if isinstance(whole, dict) else whole
+    parts = list(found.values()) if isinstance(found, dict) else found
+    if not isinstance(parts, list) or not all(isinstance(part, dict) for part in parts):
+        raise ValueError("no accuracy_scores: objects, one for each data set")
+    entries = [(msgspec.convert(part, _Entry, strict=False), part) for part in parts]
+    return [(entry, part) for entry, part in entries if entry.dataset_type != _INLINE]
+
+
+def _accuracy(entries: list[tuple[_Entry, Any]], benchmark: Benchmark) -> PointAccuracy | None:
+    """The score over all data sets, each weighted with its rows, as the checker does it."""
+    if not entries:
+        return None
+    values: dict[str, list[tuple[float, int]]] = {}
+    for entry, part in entries:
+        for name, value in _scores(part, benchmark).items():
+            values.setdefault(name, []).append((value, entry.samples))
+    metrics = {
+        name: _metric(benchmark, name, _mean(values[name])) for name in benchmark.accuracy if name in values
+    }
+    missing = tuple(name for name in targets(benchmark) if name not in metrics)
+    durations = [entry.duration_s for entry, _ in entries if entry.duration_s is not None]
+    return PointAccuracy(
+        metrics=metrics,
+        missing=missing,
+        lacks=tuple(name for name in missing if _is_percentage(benchmark, name)),
+        samples=sum(entry.issued for entry, _ in entries),
+        expected_samples=benchmark.dataset(accuracy=True).samples,
+        unanswered=sum(entry.counted("missing") for entry, _ in entries),
+        empty=sum(entry.counted("empty") for entry, _ in entries),
+        partial=not all(entry.complete for entry, _ in entries),
+        duration_s=sum(durations) if durations else None,
+        warnings=tuple(text for entry, _ in entries for text in entry.warnings),
+        deviations=tuple(text for entry, _ in entries for text in entry.deviations),
+        reference_data=next((entry.reference_data for entry, _ in entries), None),
+    )
+
+
+def _scores(part: dict[str, Any], benchmark: Benchmark) -> dict[str, float]:
+    """The metrics of a data set by the rules' names. A number without a name is the first metric."""
+    score = part.get("score", part)
+    named = score if isinstance(score, dict) else {next(iter(benchmark.accuracy)): score}
+    names = {name.lower(): name for name in benchmark.accuracy}
+    return {
+        names[key.lower()]: _number(key, value)
+        for key, value in named.items()
+        if key.lower() in names and value is not None
+    }
+
+
+def _number(name: str, value: Any) -> float:
+    """A number, or its text, as the official client writes ROUGE."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise ValueError(f"{name} is {value!r}, expected a number")
+    if not math.isfinite(number := float(value)):
+        raise ValueError(f"{name} is {value!r}, expected a finite number")
+    return number
+
+
+def _mean(values: list[tuple[float, int]]) -> float:
+    """Weighted, unless a weight is unknown."""
+    if len(values) == 1:
+        return values[0][0]
+    weights = [weight for _, weight in values] if all(weight for _, weight in values) else [1] * len(values)
+    return sum(value * weight for (value, _), weight in zip(values, weights, strict=True)) / sum(weights)
+
+
+def _metric(benchmark: Benchmark, name: str, value: float) -> PointMetric:
+    lowest, highest = benchmark.accuracy[name].bounds
+    if _is_percentage(benchmark, name) and 0 <= value <= 1:
+        value = round(_PERCENT * value, _DIGITS)
+    return PointMetric(value=value, lowest=lowest, highest=None if math.isinf(highest) else highest)
