@@ -7,6 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from harness.config.benchmark import load_benchmark
+from harness.endpoints.tree.run_facts import read_runs, run_folders
+from harness.endpoints.tree.starter import starter
 from harness.errors import ConfigError
 from harness.submission.building.build import build_tree
 from harness.submission.building.descriptions import FROM_RUNS, read_submitter_info
@@ -15,7 +17,7 @@ from harness.submission.building.gaps import IncompleteError
 from harness.submission.building.machine import machine_fields
 from harness.submission.building.request import BuildRequest
 from harness.submission.building.source_code import WrittenSource
-from harness.submission.checks.check import check_contexts, check_tree
+from harness.submission.checks.check import check_contexts, check_tree, endpoints_contexts
 from harness.submission.checks.issue import Issue
 from harness.submission.checks.listing import issue_lines
 from harness.submission.results_table import compare, summarize, table, write_csv
@@ -29,6 +31,7 @@ from harness.submission.submission_options import (
 from harness.submission.tree.layout import is_empty, is_rehearsal, kept_beside, scenario_dirs
 from harness.submission.tree.round_rules import SystemRule, load_rules
 from harness.text import show
+from harness.toml_files import quoted
 
 
 def run(options: SubmissionOptions) -> bool:
@@ -126,7 +129,7 @@ def check(options: CheckOptions) -> bool:
 
 def _conclude(options: TableOptions, tree: Path, round_name: str, issues: Sequence[Issue]) -> bool:
     """Print results and issues, or both as JSON; True where no issue needs an action."""
-    rows = summarize(check_contexts(tree, round_name))
+    rows = summarize((*check_contexts(tree, round_name), *endpoints_contexts(tree, round_name)))
     earlier = summarize(check_contexts(options.against.absolute())) if options.against else ()
     compared = compare(rows, earlier)
     if options.csv:
@@ -142,12 +145,15 @@ def _conclude(options: TableOptions, tree: Path, round_name: str, issues: Sequen
 
 def system(options: SystemOptions) -> bool:
     """Print [system] for the submission's TOML; fields that are still empty must be filled in."""
+    if options.endpoints is not None:
+        show(*starter(machine_fields(), read_runs(run_folders(options.endpoints))))
+        return True
     rule, machine = load_rules().system, machine_fields()
     stated = read_submitter_info(options.submission).system if options.submission else {}
     given = {"division", "submitter"}  # the top of the TOML has these folder names
     print("[system]")
     for name in [name for name in rule.fields if name not in given and name not in stated]:
-        print(f'"{name}" = {_quoted(machine.get(name, ""))}{_mark(name, rule, machine)}')
+        print(f'"{name}" = {quoted(machine.get(name, ""))}{_mark(name, rule, machine)}')
     return True
 
 
@@ -155,8 +161,3 @@ def _mark(name: str, rule: SystemRule, machine: Mapping[str, str]) -> str:
     if machine.get(name) or name not in rule.meaningful:
         return ""
     return "  # empty: from run.json" if name in FROM_RUNS else "  # needed"
-
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{"".join(letter for letter in escaped if letter.isprintable())}"'

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Literal
 
 from harness.cli.door import called
-from harness.cli.flags import Command, add_commands, flag, options, read
+from harness.cli.flags import Command, add_commands, flag, options, path, read
 from harness.cli.parser import SIGNAL_CODES, Parser
 from harness.config.choices import OUTPUT_DIR, available_benchmarks, round_flag
 from harness.config.scenario import Scenario
@@ -100,6 +100,13 @@ class SystemOptions:
     submission: Path | None = flag(
         "TOML to complete: only missing fields are printed", default=None, metavar="FILE"
     )
+    endpoints: tuple[Path, ...] | None = flag(
+        "print the TOML of ./mlperf endpoints build instead, with what these run folders show",
+        default=None,
+        type=path,
+        nargs="*",
+        metavar="DIR",
+    )
 
 
 SubmissionOptions = BuildOptions | CheckOptions | SystemOptions
@@ -129,7 +136,9 @@ _COMMANDS = {
         ("tree", "round", *_TABLE, "kept", "json"),
         "check a folder, built by this harness or another",
     ),
-    "system": Command(SystemOptions, ("submission",), "print the system description of this machine as TOML"),
+    "system": Command(
+        SystemOptions, ("submission", "endpoints"), "print the system description of this machine as TOML"
+    ),
 }
 
 

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from harness.files import JOURNAL_DIR, REQUESTS, atomic_write
-from harness.peak.ladder.endpoints import write_endpoints
 from harness.peak.ladder.ladder_result import Ladder, user_tokens_per_s
 from harness.peak.ladder.measurement import StepRows
 from harness.peak.ladder.steps import NOT_A_RESULT, Latency, ReplicaStep, Step
@@ -40,7 +39,6 @@ def read_state(folder: Path) -> Ladder:
 def write_ladder(folder: Path, ladder: Ladder, steps: Sequence[StepRows]) -> None:
     """Write everything but the page. Raises OSError."""
     write_state(folder, ladder)
-    write_endpoints(folder, ladder)
     _write_table(folder / LADDER_STEPS, [_step_row(step) for step in ladder.steps])
     replicas = [_replica_row(step, one) for step in ladder.steps for one in step.replicas]
     _write_table(folder / LADDER_REPLICAS, replicas)

@@ -54,12 +54,17 @@ def resolve_ladder_plan(options: LadderOptions) -> LadderPlan:
     check_seconds("--seconds", options.seconds)
     scenario = Scenario.parse(options.scenario)
     return LadderPlan(
-        client=ladder_client(options, scenario, options.results / FOLDER / scenario / _LADDER),
+        client=ladder_client(options, scenario, ladder_folder(options.results, scenario)),
         scenario=scenario,
         concurrency=options.concurrency,
         seconds=options.seconds,
         goes_on=options.fail_fast is False,
     )
+
+
+def ladder_folder(results: Path, scenario: Scenario) -> Path:
+    """The output folder of a ladder below a folder of runs."""
+    return results / FOLDER / scenario / _LADDER
 
 
 def ladder_client(options: ClientOptions, scenario: Scenario, folder: Path) -> ClientPlan:

@@ -1,0 +1,1 @@
+"""The tree that would be submitted: its files from run folders and from a TOML of the system."""

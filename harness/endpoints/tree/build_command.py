@@ -1,0 +1,80 @@
+"""``build``: a tree from run folders of either client, and what it lacks."""
+
+import sys
+from pathlib import Path
+from typing import Protocol
+
+from harness.endpoints.planning.seed_sets import read_seed_sets
+from harness.endpoints.run_folder import RUNS, TREE
+from harness.endpoints.tree.build_tree import (
+    POINT_YAML,
+    SYSTEM_DESC,
+    SYSTEM_POWER,
+    Tree,
+    build_tree,
+)
+from harness.endpoints.tree.run_facts import UnusableError
+from harness.endpoints.tree.system_file import read_system
+from harness.errors import EXIT_THRESHOLD, EXIT_VALID
+from harness.text import counted, labelled, show
+
+
+class BuildOptions(Protocol):
+    """What the command line gives."""
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """Run folders, or folders of such."""
+
+    @property
+    def system(self) -> Path | None:
+        """The TOML of the system; None: placeholders, and everything in it is missing."""
+
+    @property
+    def target_cohort(self) -> str | None:
+        """That of the TOML where it is None."""
+
+    @property
+    def seed_sets(self) -> Path | None:
+        """Published seeds; None: the built-in sets."""
+
+    @property
+    def output(self) -> Path | None:
+        """The tree; None: tree/ beside the run folders."""
+
+
+def build(options: BuildOptions) -> int:
+    """Build the tree and print what it lacks; the exit code. Raises HarnessError, OSError."""
+    try:
+        found = build_tree(
+            options.folders,
+            read_system(options.system) if options.system else None,
+            options.output or beside(options.folders[0]),
+            seed_sets=read_seed_sets(options.seed_sets) if options.seed_sets else None,
+            target_cohort=options.target_cohort,
+        )
+    except UnusableError as error:
+        show(*error.lines, file=sys.stderr)
+        raise
+    show(*summary(found))
+    return EXIT_THRESHOLD if found.missing else EXIT_VALID
+
+
+def beside(first: Path) -> Path:
+    """tree/ in the rehearsal's folder of these run folders, or beside them."""
+    return first / TREE if (first / RUNS).is_dir() else first.absolute().parent / TREE
+
+
+def summary(found: Tree) -> list[str]:
+    """Where the tree is, what it lacks, and what it is not."""
+    points = f"{counted(len(found.points), 'point')}: {', '.join(found.points)}"
+    lines = [f"{found.submission}: {points}"]
+    lines.append(
+        f"{POINT_YAML}, {SYSTEM_DESC} and {SYSTEM_POWER} are in the run folders, too, for their upload"
+    )
+    lines += labelled("MISSING", found.missing)
+    lines += labelled("TO WRITE", found.unwritten)
+    lines += labelled("WARNING", found.unwritable)
+    if found.label:
+        lines.append(f"{found.label}: these points are of this client, a rehearsal")
+    return lines

@@ -1,0 +1,189 @@
+"""What a tree lacks, a line each with its remedy; what keeps a rehearsal's from being a submission."""
+
+from collections.abc import Iterator, Sequence
+
+from harness.endpoints.curve import Band
+from harness.endpoints.planning.regions import LABELS, MANDATORY, ULTRA_LOW_MOST, Regions, regions
+from harness.endpoints.run_folder import CONFIG, SUMMARY
+from harness.endpoints.tree.point_files import (
+    DESCRIBED,
+    DESCRIBED_NODE,
+    DISCLOSED,
+    CurveFacts,
+    Json,
+    most_replicas,
+    point_yaml,
+)
+from harness.endpoints.tree.run_facts import RunFacts, rules
+
+_IN_TOML = {
+    "model_name": "model",
+    "model_precision": "model",
+    "link_to_model": "model",
+    "dataset_name": "dataset",
+    "dataset_link": "dataset",
+}
+_WHY_NOT = (
+    "the client is this one, not the reference client; repeat each point with its config.yaml",
+    "the reference client of 2026-08 salts no prompt of token ids; its point is unsalted until it can",
+)
+
+
+def missing(runs: Sequence[RunFacts], of: CurveFacts) -> list[str]:
+    """Fields and files that the rules ask for and nothing gives."""
+    return [
+        *_of_system(of),
+        *_power(of),
+        *_points(runs, of),
+        *_of_points(runs, of),
+        *_accuracy(runs, of),
+        *_parallelism(runs, of),
+    ]
+
+
+def why_no_submission(runs: Sequence[RunFacts], lacking: Sequence[str]) -> Iterator[str]:
+    """For a tree with points of this client."""
+    yield from _WHY_NOT
+    ours = [one for one in runs if one.run is not None]
+    short = [one.name for one in ours if one.run is not None and one.run.curve.short]
+    if short:
+        yield f"passes and durations are far below the rules' (a short rehearsal) at {', '.join(short)}"
+    ended = [one.name for one in ours if one.run is not None and not one.run.complete]
+    if ended:
+        yield f"ended before their time: {', '.join(ended)}; the same command continues there"
+    for one in ours:
+        yield from (f"{one.name}: {line}" for line in (one.run.deviations if one.run else ()))
+    yield from lacking
+
+
+def _of_system(of: CurveFacts) -> Iterator[str]:
+    given = of.system.system
+    for field in DESCRIBED:
+        if not getattr(given, field):
+            yield f"system_desc.json has no {field}; write it into [system] of the TOML"
+    status = given.system_availability_status
+    if status == "Available" and not given.availability_url:
+        yield "system_desc.json has no availability_url, but is Available; write it into [system]"
+    if status == "Preview" and not given.target_availability_date:
+        yield "system_desc.json has no target_availability_date, but is Preview; write it into [system]"
+    for number, node in enumerate(of.system.node_types, 1):
+        for field in DESCRIBED_NODE:
+            if not getattr(node, field):
+                yield f"node type {number} has no {field}; write it into its [[node_types]]"
+        if not node.accelerators:
+            yield f"node type {number} has no accelerators; write its [[node_types.accelerator_info]]"
+
+
+def _power(of: CurveFacts) -> Iterator[str]:
+    """Only the Standardized division has to normalize by power."""
+    if of.system.division == "Standardized":
+        yield from (f"{gap}: system_power.json has no total, tps/kW is unknown" for gap in of.power.gaps)
+
+
+def _points(runs: Sequence[RunFacts], of: CurveFacts) -> Iterator[str]:
+    """Points that the curve lacks: of its plan, of a band, of the least number."""
+    fixed = [one.concurrency for one in runs if not one.dedicated]
+    planned = next((one.run.curve.points for one in runs if one.run is not None), ())
+    measured = {(one.dedicated, one.concurrency) for one in runs}
+    absent = [one for one in planned if (one.offline == "dedicated", one.concurrency) not in measured]
+    if absent:
+        names = ", ".join(one.name for one in absent)
+        yield f"points of the plan that were not run: {names}; the same command continues there"
+    if of.c_max <= ULTRA_LOW_MOST:
+        yield f"C_max is {of.c_max}; a curve has points with more than {ULTRA_LOW_MOST} in flight, run one"
+    elif (bands := _regions(runs, of)) is not None:
+        seen = {bands.band(one) for one in fixed}
+        for band, span in zip(MANDATORY[1:], bands[1:], strict=False):
+            if band not in seen and span.start <= span.end:
+                yield f"no point in the {LABELS[band]} band, {span} in flight; run one there"
+    else:
+        yield f"no point in the Ultra Low band, 1-{ULTRA_LOW_MOST} in flight; run one there"
+    if len(fixed) < (least := rules().fewest_points):
+        yield f"{len(fixed)} points at a fixed concurrency, expected {least} at least; run more"
+
+
+def _regions(runs: Sequence[RunFacts], of: CurveFacts) -> Regions | None:
+    """None where the rules have none: the lowest point is too high, or C_max too low."""
+    lowest = of.c_min_override or min(one.concurrency for one in runs if not one.dedicated)
+    return regions(lowest, of.c_max) if lowest <= ULTRA_LOW_MOST < of.c_max else None
+
+
+def _of_points(runs: Sequence[RunFacts], of: CurveFacts) -> Iterator[str]:
+    written = [(one, point_yaml(one, of)) for one in runs]
+    for field in DISCLOSED:
+        if lacking := [one.name for one, point in written if field not in point]:
+            table = f"[{_IN_TOML[field]}]" if field in _IN_TOML else "the top"
+            yield f"point.yaml has no {field} ({_shown(lacking, runs)}); write it into {table} of the TOML"
+    if seeds := [one.name for one, point in written if len(_seeds(point)) < 3]:
+        yield (
+            f"point.yaml lacks seeds ({_shown(seeds, runs)}): those of {CONFIG} are of no published set; "
+            "repeat the point with the ruleset's, or name the file of newer sets with --seed-sets"
+        )
+    if cold := [one.name for one, point in written if "warmup" not in point]:
+        yield (
+            f"point.yaml has no warmup ({_shown(cold, runs)}): {CONFIG} has one, the run folder not its "
+            "counts; write [warm_up] into the TOML"
+        )
+    unsteady = [one.name for one in runs if one.steady_state is None and not one.dedicated]
+    if unsteady:
+        yield (
+            f"no steady state ({_shown(unsteady, runs)}): {SUMMARY} has no steady_state, and the whole run "
+            "counts; run the client's steady-state diagnostics on the folder"
+        )
+    if not of.offline:
+        yield (
+            "no Offline point: neither a run with load_pattern max_throughput nor a point at C_max "
+            f"({of.c_max}); run one of them"
+        )
+
+
+def _accuracy(runs: Sequence[RunFacts], of: CurveFacts) -> Iterator[str]:
+    scored = [one for one in runs if one.accuracy is not None]
+    offline = [name for name in of.offline if name not in {one.name for one in scored}]
+    if lacking := _unscored([one.concurrency for one in scored if not one.dedicated], runs, of):
+        names = ", ".join(LABELS[band] for band in lacking)
+        yield (
+            f"no accuracy results in the bands {names}; run the accuracy dataset at the concurrency of a "
+            "point there, right after it"
+        )
+    for name in offline:
+        yield f"{name} is the Offline point and has no accuracy results; run its accuracy dataset"
+
+
+def _unscored(scored: Sequence[int], runs: Sequence[RunFacts], of: CurveFacts) -> list[Band]:
+    """Bands without an accuracy run: each run fills one, and any at most 32 in flight the lowest."""
+    bands = _regions(runs, of)
+    if bands is None:
+        return []
+    filled = {bands.band(one) for one in scored}
+    spare = len(scored) > len(filled - {"ultra_low"}) and min(scored) <= ULTRA_LOW_MOST
+    return [band for band in MANDATORY if band not in filled and not (band == "ultra_low" and spare)]
+
+
+def _parallelism(runs: Sequence[RunFacts], of: CurveFacts) -> Iterator[str]:
+    for one in runs:
+        given = of.system.parallelism_of(one.name)
+        most = most_replicas(of.system, given)
+        if most is None:
+            if not given.disaggregated:
+                yield (
+                    f"{one.name}: no parallelism is declared; write tensor_parallel and data_parallel into "
+                    "[parallelism] of the TOML"
+                )
+                return
+        elif (given.data_parallel or 1) > most:
+            yield f"{one.name}: data_parallel is {given.data_parallel}, but {most} fit; correct the TOML"
+        elif (given.data_parallel or 1) < most and not given.dp_shortfall:
+            yield (
+                f"{one.name}: data_parallel is {given.data_parallel or 1}, and {most} replicas fit; start as "
+                "many, or give the reason as dp_shortfall in the TOML"
+            )
+
+
+def _seeds(point: Json) -> Json:
+    found: Json = point["runtime_settings"]["runtime"]
+    return found
+
+
+def _shown(names: Sequence[str], runs: Sequence[RunFacts]) -> str:
+    return "every point" if len(names) == len(runs) else ", ".join(names)

@@ -1,0 +1,304 @@
+"""What a run folder says of its point, whichever client wrote it; point_run.json is used if there is one."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from harness.config.benchmark import Benchmark, load_benchmark
+from harness.endpoints.planning.rules import (
+    EndpointsDataset,
+    EndpointsRules,
+    PublishedSeeds,
+    load_endpoints_rules,
+)
+from harness.endpoints.point_run import PointRun, read_point_run
+from harness.endpoints.run_folder import ACCURACY, CONFIG, RUNS, SUMMARY
+from harness.endpoints.steady.steady_block import block_of_summary
+from harness.errors import ConfigError
+from harness.files import read_decoded
+from harness.text import counted
+from harness.yaml_files import read_yaml
+
+Json = dict[str, Any]
+
+_STEADY = ("status", "verdict", "window", "state", "anomaly")  # in point.yaml
+_TOO_MANY = 1 << 31  # requests in flight
+_AGAIN = "repeat the point, or leave its folder out"
+
+
+class UnusableError(ConfigError):
+    """Run folders that cannot be used; with several, ``lines`` are to be printed before the message."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        self.lines = tuple(lines) if len(lines) > 1 else ()
+        several = f"{counted(len(lines), 'run folder')} cannot be used, listed above; no tree was built"
+        super().__init__(lines[0] if len(lines) == 1 else several)
+
+
+class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """One point as its folder has it."""
+
+    folder: Path
+    config: Json
+    summary: Json
+    accuracy: Path | None
+    """accuracy_results.json, which may be in another folder"""
+    run: PointRun | None
+    """None: the folder is the official client's"""
+
+    @property
+    def dedicated(self) -> bool:
+        """Whether it is an Offline run of its own."""
+        return self.load_pattern == "max_throughput"
+
+    @property
+    def load_pattern(self) -> str:
+        """How requests were issued: `concurrency` or `max_throughput`."""
+        return str(_at(self.config, "settings", "load_pattern").get("type", "max_throughput"))
+
+    @property
+    def concurrency(self) -> int:
+        """Requests in flight; of a dedicated Offline run the samples of the dataset, as the rules have it."""
+        if self.dedicated:
+            return self.samples or self.issued
+        found = _at(self.config, "settings", "load_pattern").get("target_concurrency")
+        return found if isinstance(found, int) else 0
+
+    @property
+    def name(self) -> str:
+        """The folder of the point in a tree."""
+        return f"r{self.concurrency}"
+
+    @property
+    def issued(self) -> int:
+        """Requests."""
+        return int(self.summary["n_samples_issued"])
+
+    @property
+    def samples(self) -> int | None:
+        """Of the performance dataset."""
+        if self.run is not None:
+            return self.run.curve.samples
+        official = self.official_dataset
+        stated = self.dataset.get("samples")
+        if isinstance(stated, int):
+            return stated
+        return official.samples if official else None
+
+    @property
+    def dataset(self) -> Json:
+        """The performance dataset in the client's configuration."""
+        given = self.config.get("datasets")
+        found = [one for one in given if isinstance(one, dict)] if isinstance(given, list) else []
+        timed = [one for one in found if one.get("type", "performance") == "performance"]
+        return (timed or [{}])[0]
+
+    @property
+    def dataset_name(self) -> str:
+        """In the rules' spelling where the model has one."""
+        official = self.official_dataset
+        return official.dataset if official else str(self.dataset.get("name", "")).partition("::")[0]
+
+    @property
+    def is_short(self) -> bool:
+        """Whether it rehearses the forms only: its number of samples and its score mean nothing."""
+        return self.run is not None and self.run.curve.short
+
+    @property
+    def official_dataset(self) -> EndpointsDataset | None:
+        """The performance dataset that the rules name for the model; a short rehearsal has a part of it."""
+        if self.is_short:
+            return None
+        model = rules().models.get(self.model_name)
+        return model.performance if model else None
+
+    @property
+    def model_name(self) -> str:
+        """The canonical name of the benchmark's model; empty where no file has it."""
+        if self.run is not None:
+            return self.run.curve.model_name
+        stated = _at(self.config, "submission_ref").get("model")
+        served = str(_at(self.config, "model_params").get("name", ""))
+        for name, model in rules().models.items():
+            if model.benchmark and load_benchmark(model.benchmark).model == served:
+                return name
+        canonical = canonical_name(served)
+        return canonical if canonical in rules().models else canonical_name(str(stated or ""))
+
+    @property
+    def benchmark(self) -> Benchmark | None:
+        """The definition in configs/, by the model's name."""
+        if self.run is not None:
+            return load_benchmark(self.run.curve.benchmark)
+        model = rules().models.get(self.model_name)
+        return load_benchmark(model.benchmark) if model and model.benchmark else None
+
+    @property
+    def system_tps(self) -> float:
+        """Output tokens per second of the whole run, as the official checker derives it."""
+        tokens = int(self.summary["output_sequence_lengths"]["total"])
+        return tokens / (float(self.summary["duration_ns"]) / 1e9)
+
+    @property
+    def runtime(self) -> Json:
+        """Durations and seeds in the client's configuration."""
+        return _at(self.config, "settings", "runtime")
+
+    def seed_set(self, published: Iterable[PublishedSeeds]) -> PublishedSeeds | None:
+        """The published set whose seeds the client's configuration has."""
+        own = (self.runtime.get("scheduler_random_seed"), self.runtime.get("dataloader_random_seed"))
+        same = (one for one in published if (one.scheduler_rng_seed, one.sample_index_rng_seed) == own)
+        return next(same, None)
+
+    @property
+    def streamed(self) -> bool:
+        """Whether workers forwarded every chunk."""
+        return bool(_at(self.config, "settings", "client").get("stream_all_chunks", False))
+
+    @property
+    def warm_up(self) -> Json:
+        """The client's own warm-up in its configuration."""
+        return _at(self.config, "settings", "warmup")
+
+    @property
+    def steady_state(self) -> Json | None:
+        """The detector's block in the form of point.yaml; None where there is none, or in no known form."""
+        found = self.summary.get("steady_state")
+        if isinstance(found, dict) and "verdict" in found:
+            return {name: found[name] for name in _STEADY if found.get(name) is not None}
+        try:
+            return block_of_summary(found, rules().least_issue_s(self.concurrency))
+        except msgspec.ValidationError:
+            return None
+
+
+@cache
+def rules() -> EndpointsRules:
+    """The latest rules: names of models and datasets."""
+    return load_endpoints_rules()
+
+
+def canonical_name(name: str) -> str:
+    """A model's name as Endpoints spells it: `llama3_1-8b`."""
+    return "".join(one if one.isalnum() or one in "_-" else "_" for one in name.rpartition("/")[2])
+
+
+def run_folders(given: Iterable[Path]) -> list[Path]:
+    """The run folders among these, in a rehearsal's folder, or in a folder of them. Raises ConfigError."""
+    found: list[Path] = []
+    for path in given:
+        if not path.is_dir():
+            raise ConfigError(f"{path}: there is no such folder; give run folders, or a rehearsal's folder")
+        inner = path / RUNS if (path / RUNS).is_dir() else path
+        several = [] if _is_run(path) else sorted(filter(_is_run, inner.iterdir()))
+        if not _is_run(path) and not several:
+            raise ConfigError(
+                f"{path}: no run folder, expected {CONFIG} and {SUMMARY} in it or one level below"
+            )
+        found += several or [path]
+    return found
+
+
+def read_runs(folders: Sequence[Path]) -> list[RunFacts]:
+    """The points, the lowest concurrency first. Raises UnusableError.
+
+    A folder with an accuracy run alone belongs to the point of the same concurrency.
+    """
+    wrong, found, scored = [], [], []
+    for folder in folders:
+        try:
+            if (folder / ACCURACY).is_file() and not (folder / SUMMARY).is_file():
+                scored.append(_facts(folder, {"n_samples_issued": 0}))
+            else:
+                found.append(_facts(folder, _summary(folder)))
+        except ConfigError as error:
+            wrong.append(str(error))
+    wrong += [*_twice(found), *_other_models(found), *_scored_alone(found, scored)]
+    if wrong:
+        raise UnusableError(wrong)
+    apart = {one.concurrency: one.accuracy for one in scored}
+    joined = [
+        msgspec.structs.replace(one, accuracy=one.accuracy or apart.get(one.concurrency)) for one in found
+    ]
+    return sorted(joined, key=lambda one: (one.dedicated, one.concurrency))
+
+
+def _is_run(path: Path) -> bool:
+    return path.is_dir() and ((path / CONFIG).is_file() or (path / SUMMARY).is_file())
+
+
+def _twice(found: Sequence[RunFacts]) -> Iterator[str]:
+    seen: dict[str, Path] = {}
+    for one in found:
+        first = seen.setdefault(one.name, one.folder)
+        if first is not one.folder:
+            yield f"{one.folder}: {one.name} again, as {first}; leave one of them out"
+
+
+def _other_models(found: Sequence[RunFacts]) -> Iterator[str]:
+    for one in found:
+        if one.model_name != found[0].model_name:
+            yield (
+                f"{one.folder}: {one.model_name or 'an unknown model'}, but {found[0].folder} is of "
+                f"{found[0].model_name or 'an unknown model'}; a tree has one curve, so build two"
+            )
+
+
+def _scored_alone(found: Sequence[RunFacts], scored: Sequence[RunFacts]) -> Iterator[str]:
+    points = {one.name for one in found}
+    for one in scored:
+        if one.name not in points:
+            yield f"{one.folder}: no {SUMMARY}, and no other folder has the point {one.name}; {_AGAIN}"
+
+
+def _facts(folder: Path, summary: Json) -> RunFacts:
+    config = read_yaml(folder / CONFIG)
+    if not isinstance(config, dict):
+        raise ConfigError(f"{folder / CONFIG}: {type(config).__name__}, expected a mapping; {_AGAIN}")
+    accuracy = folder / ACCURACY
+    if accuracy.is_file():
+        _decoded(accuracy, Json)
+    facts = RunFacts(
+        folder=folder,
+        config=config,
+        summary=summary,
+        accuracy=accuracy if accuracy.is_file() else None,
+        run=read_point_run(folder),
+    )
+    concurrency = facts.concurrency
+    if facts.load_pattern not in ("concurrency", "max_throughput") or not 1 <= concurrency < _TOO_MANY:
+        raise ConfigError(
+            f"{folder / CONFIG}: load_pattern {facts.load_pattern} with {concurrency} in flight, expected "
+            f"concurrency with a target_concurrency, or max_throughput; {_AGAIN}"
+        )
+    return facts
+
+
+def _summary(folder: Path) -> Json:
+    path = folder / SUMMARY
+    found: Json = _decoded(path, Json)
+    lengths = found.get("output_sequence_lengths")
+    needed = {
+        "n_samples_issued": found.get("n_samples_issued"),
+        "duration_ns": found.get("duration_ns"),
+        "output_sequence_lengths.total": lengths.get("total") if isinstance(lengths, dict) else None,
+    }
+    for name, value in needed.items():
+        if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+            raise ConfigError(f"{path}: {name} is {value!r}, expected a number above 0; {_AGAIN}")
+    return found
+
+
+def _decoded(path: Path, kind: Any) -> Any:
+    return read_decoded(str(path), path, msgspec.json.Decoder(kind).decode, _AGAIN)
+
+
+def _at(table: Mapping[str, Any], *names: str) -> Json:
+    """A table within a table; empty where it is not there or no table."""
+    found: Any = table
+    for name in names:
+        found = found.get(name) if isinstance(found, dict) else None
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,303 @@
+"""The TOML of a system and its submitter: what no run can show. ``EXAMPLE`` is one.
+
+Names of fields are the official ones where point.yaml or system_desc.json have the field.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from harness.errors import ConfigError
+from harness.toml_files import read_struct
+
+LONGEST_SHORT_NAME = 20  # shortened_system_name, rules §8.2
+EXAMPLE = "configs/submission/endpoints.example.toml"
+_FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
+
+
+class Watts(msgspec.Struct, frozen=True, kw_only=True):
+    """A power figure and where it is published."""
+
+    watts: float
+    source: str
+    """a URL, or `D.1` to `D.4`: a default of the rules' Appendix D"""
+    source_type: Literal["vendor_spec", "publication", "public_statement"] = "vendor_spec"
+
+
+class ScaleUp(msgspec.Struct, frozen=True, kw_only=True):
+    """The network between the accelerators of a node: its switches, or its traffic and energy per bit."""
+
+    switches: int = 0
+    switch: Watts | None = None
+    bandwidth_tbps: float | None = None
+    """in terabytes per second, as the rules' worked examples read it"""
+    pj_per_bit: float | None = None
+    source: str = ""
+    """of pj_per_bit"""
+
+
+class NodePower(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node may draw: its parts, or a published figure of the node or of its rack."""
+
+    cpu: Watts | None = None
+    """one processor"""
+    accelerator: Watts | None = None
+    """one accelerator"""
+    combined: Watts | None = None
+    """all processors and accelerators of a node, where they are published as one"""
+    scale_up: ScaleUp = ScaleUp()
+    node: Watts | None = None
+    """a complete node"""
+    rack: Watts | None = None
+    """a complete rack, of which the system is a part"""
+    rack_nodes: int | None = None
+    """in that rack"""
+
+
+class Accelerator(msgspec.Struct, frozen=True, kw_only=True):
+    """One kind of accelerator in a node."""
+
+    accelerator_model_name: str = ""
+    accelerators_per_node: int = 0
+    accelerator_memory_capacity: str = ""
+    accelerator_memory_type: str = ""
+    accelerator_interconnect: str = ""
+    accelerator_host_interconnect: str = ""
+
+
+class NodeType(msgspec.Struct, frozen=True, kw_only=True):
+    """Nodes that are all alike."""
+
+    number_of_nodes: int = 1
+    host_processor_model_name: str = ""
+    host_processors_per_node: int = 0
+    host_processor_core_count: int = 0
+    """of one processor"""
+    host_memory_capacity: str = ""
+    host_memory_configuration: str = ""
+    accelerator_info: tuple[Accelerator, ...] = ()
+    host_network_card_count: str = ""
+    host_networking: str = ""
+    host_storage_capacity: str = ""
+    host_storage_type: str = ""
+    other_hardware: str = ""
+    hw_notes: str = ""
+    cooling: Literal["air", "liquid", ""] = ""
+    inference_backend: str = ""
+    """empty: the engine that the servers reported"""
+    driver: str = ""
+    operating_system: str = ""
+    filesystem: str = ""
+    container_link: str = ""
+    other_software_stack: str = ""
+    sw_notes: str = ""
+    power: NodePower = NodePower()
+
+    @property
+    def accelerators(self) -> int:
+        """In one node."""
+        return sum(one.accelerators_per_node for one in self.accelerator_info)
+
+
+class Switches(msgspec.Struct, frozen=True, kw_only=True):
+    """Switches of one model between the nodes."""
+
+    model: str
+    count: int
+    bandwidth_tbps: float
+    power: Watts | None = None
+    """of one switch; None: the default of Appendix D for this model"""
+
+
+class ScaleOut(msgspec.Struct, frozen=True, kw_only=True):
+    """The network between the nodes, for a system with more than one."""
+
+    cabling: Literal["passive", "active_optical"]
+    nics_per_node: int
+    nic_gbps: float
+    nic: Watts | None = None
+    """one adapter; None: the default of Appendix D"""
+    switches: tuple[Switches, ...] = ()
+
+
+class System(msgspec.Struct, frozen=True, kw_only=True):
+    """The system as a whole."""
+
+    system_name: str = ""
+    shortened_system_name: str = ""
+    system_category: str = ""
+    system_availability_status: Literal["Available", "Preview", "RDI", ""] = ""
+    availability_url: str = ""
+    target_availability_date: str = ""
+    system_size: str = ""
+    serving_framework: str = ""
+    """empty: the engine that the servers reported"""
+    max_supported_concurrency: int | None = None
+    """C_max; None: the highest fixed concurrency"""
+    c_min_override: int | None = None
+    network_topology: str = ""
+    """between client and servers, and between nodes"""
+    notes: str = ""
+
+
+class Model(msgspec.Struct, frozen=True, kw_only=True):
+    """The model that was served."""
+
+    model_name: str = ""
+    """empty: that of the runs"""
+    model_precision: str = ""
+    link_to_model: str = ""
+    link_to_model_transformation: str = ""
+    model_notes: str = ""
+
+
+class Dataset(msgspec.Struct, frozen=True, kw_only=True):
+    """The performance dataset."""
+
+    dataset_name: str = ""
+    """empty: that of the benchmark"""
+    dataset_link: str = ""
+
+
+class Parallelism(msgspec.Struct, frozen=True, kw_only=True):
+    """How the model is spread over accelerators; in [points.r64] for one point."""
+
+    tensor_parallel: int | None = None
+    pipeline_parallel: int | None = None
+    expert_parallel: int | None = None
+    data_parallel: int | None = None
+    disaggregated: bool | None = None
+    batch: int | None = None
+    nodes_used: dict[str, int] | None = None
+    """by the number of the node type, from 1; None: all that are provisioned"""
+    dp_shortfall: str = ""
+    """why fewer replicas ran than fit"""
+
+
+class Drafter(msgspec.Struct, frozen=True, kw_only=True):
+    """A drafter of speculative decoding, as the approved list identifies it."""
+
+    model_id: str = ""
+    weight_checksum: str = ""
+    target_checksum: str = ""
+    configuration: dict[str, Any] = {}
+
+
+class WarmUpTable(msgspec.Struct, frozen=True, kw_only=True):
+    """The warm-up of the official client's runs, whose folders do not show it."""
+
+    duration_s: float
+    requests_issued: int
+    requests_completed: int
+    data_source: str
+    concurrency: int
+    initialization_steps: tuple[str, ...] = ()
+    logs_retained: bool = False
+    link_logs: str = ""
+
+
+class Docs(msgspec.Struct, frozen=True, kw_only=True):
+    """Files to take over, paths from the TOML's folder."""
+
+    readme: Path | None = None
+    """how to build and start the servers; None: a skeleton"""
+    software_disclosure: Path | None = None
+    """None: a skeleton with the versions that the servers reported"""
+    calibration: Path | None = None
+    server_configs: tuple[Path, ...] = ()
+    """of every point"""
+
+
+class SystemFile(msgspec.Struct, frozen=True, kw_only=True):
+    """The complete TOML."""
+
+    submitter: str
+    """becomes a folder's name, as the next two"""
+    submission_id: str
+    system_id: str
+    implementation: str
+    """becomes the folder src/<implementation>"""
+    division: Literal["Standardized", "Serviced", "RDI"]
+    target_cohort: str = ""
+    """of the official client's runs; this client's record it"""
+    system: System = System()
+    node_types: tuple[NodeType, ...] = ()
+    scale_out: ScaleOut | None = None
+    model: Model = Model()
+    dataset: Dataset = Dataset()
+    parallelism: Parallelism = Parallelism()
+    points: dict[str, Parallelism] = {}
+    """what differs at a point, by its folder's name"""
+    drafter: Drafter | None = None
+    warm_up: WarmUpTable | None = None
+    docs: Docs = Docs()
+
+    def parallelism_of(self, point: str) -> Parallelism:
+        """That of one point."""
+        own = self.points.get(point, Parallelism())
+        given = {
+            name: value for name, value in msgspec.structs.asdict(own).items() if value not in (None, "")
+        }
+        return msgspec.structs.replace(self.parallelism, **given)
+
+    @property
+    def cooling(self) -> Literal["air", "liquid"] | None:
+        """Of the whole system: air, the larger overhead, where nodes differ."""
+        found = {node.cooling for node in self.node_types} - {""}
+        if not found:
+            return None
+        return "air" if "air" in found else "liquid"
+
+
+def read_system(path: Path) -> SystemFile:
+    """Read the TOML and check what would break files or folders. Raises ConfigError."""
+    source = f"--system {path}"
+    found = read_struct(source, path, SystemFile, f"start from a copy of {EXAMPLE}")
+    for wrong in _wrong(found):
+        raise ConfigError(f"{source}: {wrong}")
+    docs = found.docs
+    taken = [one for one in (docs.readme, docs.software_disclosure, docs.calibration) if one]
+    for one in (*taken, *docs.server_configs):
+        if not (path.parent / one).is_file():
+            raise ConfigError(f"{source}: [docs]: there is no file {path.parent / one}")
+    return msgspec.structs.replace(found, docs=_from_folder(docs, path.parent))
+
+
+def _wrong(found: SystemFile) -> Iterator[str]:
+    for field in ("submitter", "submission_id", "system_id", "implementation"):
+        if not _FOLDER.fullmatch(name := getattr(found, field)):
+            yield (
+                f"{field} is {name!r}, expected a folder's name: letters, digits and ._+-, without slash, "
+                "space or leading dot"
+            )
+    short = found.system.shortened_system_name
+    if len(short) > LONGEST_SHORT_NAME:
+        yield (
+            f"[system]: shortened_system_name {short!r} has {len(short)} characters, expected at most "
+            f"{LONGEST_SHORT_NAME}"
+        )
+    for point, one in {"": found.parallelism, **found.points}.items():
+        place = f"[points.{point}]" if point else "[parallelism]"
+        types = {str(number): node for number, node in enumerate(found.node_types, 1)}
+        for number, nodes in (one.nodes_used or {}).items():
+            most = types[number].number_of_nodes if number in types else 0
+            if not 1 <= nodes <= most:
+                yield (
+                    f"{place}: nodes_used has {nodes} of node type {number}, which has {most}; expected 1 to "
+                    "number_of_nodes"
+                )
+
+
+def _from_folder(docs: Docs, folder: Path) -> Docs:
+    def whole(one: Path | None) -> Path | None:
+        return None if one is None else folder / one
+
+    return Docs(
+        readme=whole(docs.readme),
+        software_disclosure=whole(docs.software_disclosure),
+        calibration=whole(docs.calibration),
+        server_configs=tuple(folder / one for one in docs.server_configs),
+    )

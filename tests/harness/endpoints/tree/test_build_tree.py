@@ -1,0 +1,456 @@
+"""Trees of made-up curves, held against the official checker, upload and viewer."""
+
+import json
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+
+from harness.endpoints.run_folder import ACCURACY, CONFIG, NOT_A_RESULT_FILE, POINT_RUN, RUNS, SUMMARY, TREE
+from harness.endpoints.tree.build_command import build
+from harness.endpoints.tree.build_tree import POINT_YAML, SYSTEM_DESC, SYSTEM_POWER, TREE_RECORD, build_tree
+from harness.endpoints.tree.run_facts import UnusableError, canonical_name, read_runs, run_folders
+from harness.endpoints.tree.system_file import read_system
+from harness.errors import ConfigError
+from harness.peak.ladder.steps import NOT_A_RESULT
+from tests.endpoints_kit import SYSTEM, curve, point_run, steady_state, write_run, write_runs, write_system
+from tests.kit import DATA
+
+needs_official = pytest.mark.skipif(
+    find_spec("submission_checker") is None, reason="endpoints-submission-cli is not installed"
+)
+RUNTIME, LOAD = ("settings", "runtime"), ("settings", "load_pattern")
+CURVES = {
+    "ours, dedicated": ("dedicated", False),
+    "ours, elected": ("elected", False),
+    "official, dedicated": ("dedicated", True),
+    "official, elected": ("elected", True),
+}
+
+
+class Given(msgspec.Struct):
+    folders: tuple[Path, ...]
+    system: Path | None
+    target_cohort: str | None = None
+    seed_sets: Path | None = None
+    output: Path | None = None
+
+
+def official(*words):
+    program = Path(sys.executable).parent / words[0]
+    return subprocess.run([program, *words[1:]], capture_output=True, text=True, timeout=300)
+
+
+def tree_of(folder, text=SYSTEM):
+    return build_tree([folder], read_system(write_system(folder, text)), folder / TREE)
+
+
+def edit(path, **fields):
+    path.write_text(json.dumps(json.loads(path.read_text()) | fields))
+
+
+def edit_config(path, *keys, value):
+    config = yaml.safe_load(path.read_text())
+    table = config
+    for key in keys[:-1]:
+        table = table[key]
+    table[keys[-1]] = value
+    path.write_text(yaml.safe_dump(config))
+
+
+@pytest.fixture(params=CURVES.values(), ids=CURVES.keys())
+def built(request, tmp_path):
+    offline, of_official = request.param
+    write_runs(tmp_path, offline, official=of_official)
+    return tmp_path, tree_of(tmp_path), of_official
+
+
+@needs_official
+def test_the_official_checker_finds_no_error(built):
+    _, tree, _ = built
+    assert tree.missing == ()
+    done = official("endpoints-submission-cli", "check-submission", tree.submission)
+    assert done.returncode == 0, done.stdout
+    assert "0 error(s)" in done.stdout
+
+
+@needs_official
+@pytest.mark.engine
+def test_every_run_folder_can_be_uploaded(built):
+    _, tree, _ = built
+    for name, run in tree.points.items():
+        done = official("endpoints-submission-cli", "runs", "create", "--path", run, "--dry-run")
+        assert done.returncode == 0, done.stdout
+        payload = json.loads(done.stdout)
+        assert payload["point_config"]["concurrency"] == int(name[1:])
+        derived = payload["system_power"]["derived"]
+        assert derived["problems"] == []
+        assert derived["system_tps_per_kw"] == payload["point_config"]["system_tps_per_kw"]
+
+
+@pytest.mark.skipif(find_spec("mlperf_endpoints_visualizer") is None, reason="mlperf-viz is not installed")
+def test_the_official_viewer_shows_every_point(built):
+    folder, tree, of_official = built
+    done = official("mlperf-viz", folder / TREE, "--strict", "--export", folder / "bundle.json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    bundle = json.loads((folder / "bundle.json").read_text())
+    assert len(bundle["runs"]) == len(tree.points)
+    assert (NOT_A_RESULT in json.dumps(bundle["submissions"])) is not of_official
+
+
+def test_only_a_tree_of_this_client_is_labelled(built):
+    folder, tree, of_official = built
+    named = (folder / TREE / NOT_A_RESULT_FILE).is_file()
+    texts = [path.read_text() for path in tree.curve.rglob("*") if path.name in (POINT_YAML, SYSTEM_DESC)]
+    marked = [NOT_A_RESULT in text for text in texts]
+    assert len(texts) == 2 * len(tree.points)
+    assert (named, all(marked), any(marked)) == ((False,) * 3 if of_official else (True,) * 3)
+    assert (NOT_A_RESULT.replace(" ", "-") in str(tree.submission)) is not of_official
+
+
+def test_a_point_has_what_was_measured_and_decided(tmp_path):
+    write_runs(tmp_path)
+    tree = tree_of(tmp_path)
+    point = yaml.safe_load((tree.curve / "r64" / POINT_YAML).read_text())
+    run = point_run(curve().points[3])
+    assert point["concurrency"] == run.point.concurrency == 64
+    assert point["max_supported_concurrency"] == 1024
+    assert point["steady_state"] == steady_state(run)
+    assert point["warmup"]["requests_issued"] == run.warm_up.requests_issued
+    seeds = run.curve.seeds
+    assert point["runtime_settings"]["runtime"]["model_seed"] == seeds.model
+    assert point["runtime_settings"]["salt"] == 128
+    assert (point["seed_set"], point["target_cohort"]) == (seeds.name, seeds.cohort)
+    offline = yaml.safe_load((tree.curve / "r6396" / POINT_YAML).read_text())
+    assert (point["offline"], offline["offline"]) == ("none", "dedicated")
+    assert offline["runtime_settings"]["load_pattern"] == "max_throughput"
+    described = json.loads((tree.curve / "r64" / SYSTEM_DESC).read_text())
+    assert described["baseline_network_latency"] == {"round_trips": 100, "min_us": 180.0, "p50_us": 210.0}
+    rates = {one.name: one.system_tps for one in read_runs(list(tree.points.values()))}
+    assert described["tps_utilization"] == pytest.approx(rates["r64"] / max(rates.values()), abs=1e-6)
+
+
+def test_the_official_clients_folder_alone_is_enough(tmp_path):
+    write_runs(tmp_path, official=True)
+    assert not any(path.name == POINT_RUN for path in tmp_path.rglob("*"))
+    tree = tree_of(tmp_path)
+    point = yaml.safe_load((tree.curve / "r64" / POINT_YAML).read_text())
+    assert point["steady_state"] == steady_state(point_run(curve().points[3]))
+    assert point["seed_set"] == "A"  # the published set with the seeds of config.yaml
+    assert point["dataset"] == "mlperf_gpt_oss_performance"
+    assert (tree.curve / "r64" / CONFIG).read_bytes() == (tree.points["r64"] / CONFIG).read_bytes()
+
+
+def test_a_run_folder_as_the_official_client_left_it(tmp_path, capsys):
+    run = tmp_path / "run"
+    shutil.copytree(DATA / "endpoints/official_run", run)
+    (one,) = read_runs(run_folders([run]))
+    assert (one.name, one.model_name, one.dataset_name) == (
+        "r4",
+        "gpt-oss-120b",
+        "mlperf_gpt_oss_performance",
+    )
+    assert one.system_tps == pytest.approx(one.summary["tps"])
+    assert build(Given((run,), write_system(tmp_path))) == 5
+    printed = capsys.readouterr().out
+    for word in ("seed_set", "no steady state", "no accuracy results"):
+        assert word in printed
+    assert yaml.safe_load((run / POINT_YAML).read_text())["warmup"]["requests_issued"] == 0
+
+
+SEED_SETS = """\
+cohort:
+  cohort-id: 2026-10-C1
+  seed_sets:
+  - {id: B, scheduler_rng_seed: 42, sample_index_rng_seed: 586478644936801402, model_seed: 7}
+"""
+
+
+def test_newer_seeds_come_from_their_file(tmp_path):
+    write_runs(tmp_path, official=True)
+    for run in (tmp_path / RUNS).iterdir():
+        edit_config(run / CONFIG, *RUNTIME, "scheduler_random_seed", value=42)
+    (tmp_path / "seeds.yaml").write_text(SEED_SETS)
+    given = Given((tmp_path,), write_system(tmp_path), seed_sets=tmp_path / "seeds.yaml")
+    assert build(given) == 0
+    assert yaml.safe_load((tmp_path / RUNS / "r1" / POINT_YAML).read_text())["seed_set"] == "B"
+
+
+def of_toml(old, new=""):
+    assert old in SYSTEM
+    return lambda folder: SYSTEM.replace(old, new, 1)
+
+
+def of_run(change):
+    def apply(folder):
+        change(folder / RUNS / "r64")
+        return SYSTEM
+
+    return apply
+
+
+GAPS = {
+    "no precision": (of_toml('model_precision = "MXFP4"'), "model_precision"),
+    "no cohort": (of_toml('target_cohort = "2026-10-C1"'), "target_cohort"),
+    "no dataset link": (
+        of_toml('dataset_link = "https://example.com/perf_eval_ref.parquet"'),
+        "dataset_link",
+    ),
+    "no short name": (of_toml('shortened_system_name = "8xH200"'), "shortened_system_name"),
+    "no URL": (of_toml('availability_url = "https://example.com/h200"'), "availability_url"),
+    "no driver": (of_toml('driver = "580.65.06"'), "driver"),
+    "no cooling": (of_toml('cooling = "air"'), "cooling"),
+    "no power": (
+        of_toml('accelerator = { watts = 700, source = "https://example.com/h200" }'),
+        "power.accelerator",
+    ),
+    "no parallelism": (of_toml("tensor_parallel = 1\ndata_parallel = 8"), "parallelism"),
+    "too few replicas": (of_toml("data_parallel = 8", "data_parallel = 4"), "dp_shortfall"),
+    "too many replicas": (of_toml("data_parallel = 8", "data_parallel = 9"), "data_parallel"),
+    "no steady state": (of_run(lambda run: edit(run / SUMMARY, steady_state=None)), "steady_state"),
+    "no accuracy in a band": (of_run(lambda run: (run / ACCURACY).unlink()), "Medium"),
+    "seeds of no set": (
+        of_run(
+            lambda run: edit_config(run / CONFIG, "settings", "runtime", "scheduler_random_seed", value=42)
+        ),
+        "seed",
+    ),
+    "a warm-up that nothing counts": (
+        of_run(lambda run: edit_config(run / CONFIG, "settings", "warmup", "enabled", value=True)),
+        "[warm_up]",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ["Serviced", "RDI"])
+def test_other_divisions_need_no_power(name, tmp_path):
+    write_runs(tmp_path, official=True)
+    tree = tree_of(tmp_path, GAPS["no power"][0](tmp_path).replace('"Standardized"', f'"{name}"'))
+    assert tree.missing == ()
+    assert not list((tmp_path / TREE).rglob(SYSTEM_POWER))
+
+
+def without(*names):
+    def change(root):
+        for name in names:
+            shutil.rmtree(root / RUNS / name)
+        return SYSTEM
+
+    return change
+
+
+ABSENT = {
+    "a band": (without("r64", "r32"), "Medium band, 12-103"),
+    "the lowest": (without("r1", "r8", "r32"), "Ultra Low"),
+    "two of eight": (without("r256", "r512"), "5 points at a fixed concurrency, expected 7"),
+    "all above 32": (without("r64", "r256", "r512", "r1024"), "C_max is 32"),
+    "Offline and C_max": (without("r6396", "r1024"), "r512 is the Offline point"),
+}
+
+
+@pytest.mark.parametrize(("change", "words"), ABSENT.values(), ids=ABSENT.keys())
+def test_points_that_a_curve_lacks_are_named(change, words, tmp_path, capsys):
+    for folder in write_runs(tmp_path, official=True):
+        if folder.name == "offline":
+            folder.rename(folder.with_name("r6396"))
+    assert build(Given((tmp_path,), write_system(tmp_path, change(tmp_path)))) == 5
+    assert words in capsys.readouterr().out
+
+
+def test_points_of_the_plan_that_were_not_run_are_named(tmp_path, capsys):
+    write_runs(tmp_path)
+    for name in ("r512", "offline"):
+        (tmp_path / RUNS / name / CONFIG).unlink()
+        (tmp_path / RUNS / name / SUMMARY).unlink()
+    build(Given((tmp_path,), write_system(tmp_path)))
+    (line,) = [one for one in capsys.readouterr().out.splitlines() if "of the plan" in one]
+    assert "r512, offline" in line
+
+
+def test_points_of_two_models_are_refused(tmp_path):
+    write_runs(tmp_path)
+    other = point_run(curve().points[3], curve(benchmark="deepseek-r1", model_name="deepseek-r1"))
+    write_run(tmp_path / RUNS / "r64", other)
+    with pytest.raises(ConfigError, match="r64: deepseek-r1"):
+        tree_of(tmp_path)
+
+
+@pytest.mark.parametrize(("change", "word"), GAPS.values(), ids=GAPS.keys())
+def test_what_is_missing_is_named_with_its_remedy(change, word, tmp_path, capsys):
+    write_runs(tmp_path, official=True)
+    system = write_system(tmp_path, change(tmp_path))
+    assert build(Given((tmp_path,), system)) == 5
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("MISSING")]
+    assert [line for line in lines if word in line and ";" in line], lines
+
+
+@needs_official
+@pytest.mark.engine
+@pytest.mark.parametrize("name", ["no precision", "no short name", "no URL", "no cooling", "seeds of no set"])
+def test_the_official_checker_rejects_what_is_named(name, tmp_path):
+    write_runs(tmp_path, official=True)
+    tree = tree_of(tmp_path, GAPS[name][0](tmp_path))
+    done = official("endpoints-submission-cli", "check-submission", tree.submission)
+    assert done.returncode == 1
+
+
+def test_without_a_toml_everything_in_it_is_missing(tmp_path):
+    write_runs(tmp_path)
+    assert build(Given((tmp_path / RUNS,), None)) == 5
+    record = json.loads((tmp_path / TREE / TREE_RECORD).read_text())
+    assert record["label"] == NOT_A_RESULT
+    assert any("model_precision" in line for line in record["missing"])
+    assert (tmp_path / TREE / record["curve"] / "r1" / POINT_YAML).is_file()
+
+
+UNUSABLE = {
+    "a summary that was cut off": lambda run: (run / SUMMARY).write_bytes((run / SUMMARY).read_bytes()[:200]),
+    "no summary": lambda run: (run / SUMMARY).unlink(),
+    "a summary of another kind": lambda run: (run / SUMMARY).write_text("[]"),
+    "no tokens": lambda run: edit(run / SUMMARY, output_sequence_lengths={}),
+    "no duration": lambda run: edit(run / SUMMARY, duration_ns=0),
+    "a duration of text": lambda run: edit(run / SUMMARY, duration_ns="long"),
+    "an anchor": lambda run: (run / CONFIG).write_text("a: &a [1]\nb: *a\n"),
+    "a deep nesting": lambda run: (run / CONFIG).write_text("[" * 10_000_000),
+    "a list": lambda run: (run / CONFIG).write_text("- 1\n"),
+    "no config": lambda run: (run / CONFIG).unlink(),
+    "another load": lambda run: edit_config(run / CONFIG, *LOAD, "type", value="poisson"),
+    "a concurrency that nobody has": lambda run: edit_config(
+        run / CONFIG, *LOAD, "target_concurrency", value=10**30
+    ),
+    "no concurrency": lambda run: edit_config(run / CONFIG, *LOAD, "target_concurrency", value="many"),
+    "scores that were cut off": lambda run: (run / ACCURACY).write_text('{"accuracy_scores": ['),
+    "our record, cut off": lambda run: (run / POINT_RUN).write_text('{"curve": {'),
+}
+
+
+@pytest.mark.parametrize("damage", UNUSABLE.values(), ids=UNUSABLE.keys())
+def test_a_damaged_run_folder_is_one_line(damage, tmp_path):
+    write_runs(tmp_path)
+    damage(tmp_path / RUNS / "r64")
+    with pytest.raises(ConfigError) as raised:
+        tree_of(tmp_path)
+    text = str(raised.value)
+    assert "r64" in text and "\n" not in text and len(text) < 500
+    assert not (tmp_path / TREE).exists()
+
+
+def test_all_damaged_run_folders_are_named(tmp_path):
+    write_runs(tmp_path)
+    for name in ("r1", "r64"):
+        (tmp_path / RUNS / name / SUMMARY).unlink()
+    with pytest.raises(UnusableError) as raised:
+        read_runs(run_folders([tmp_path]))
+    assert ["/r1:" in raised.value.lines[0], "/r64:" in raised.value.lines[1]] == [True, True]
+
+
+@pytest.mark.parametrize("name", ["absent", "empty"])
+def test_a_folder_without_runs_is_one_line(name, tmp_path):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ConfigError, match=name):
+        run_folders([tmp_path / name])
+
+
+def test_the_same_point_twice_is_refused(tmp_path):
+    write_runs(tmp_path)
+    write_run(tmp_path / RUNS / "again", point_run(curve().points[3]))
+    with pytest.raises(ConfigError, match="r64"):
+        read_runs(run_folders([tmp_path]))
+
+
+def test_an_accuracy_run_in_a_folder_of_its_own_belongs_to_its_point(tmp_path):
+    write_runs(tmp_path, official=True)
+    run, apart = tmp_path / RUNS / "r64", tmp_path / RUNS / "r64-accuracy"
+    (apart / ACCURACY).parent.mkdir(parents=True)
+    (run / ACCURACY).rename(apart / ACCURACY)
+    (apart / CONFIG).write_bytes((run / CONFIG).read_bytes())
+    tree = tree_of(tmp_path)
+    assert tree.missing == ()
+    assert (tree.curve / "r64" / "accuracy_results.json").read_bytes() == (apart / ACCURACY).read_bytes()
+
+
+def test_a_tree_replaces_its_predecessor_and_nothing_else(tmp_path):
+    write_runs(tmp_path)
+    (tmp_path / TREE).mkdir()
+    (tmp_path / TREE / "thesis.txt").write_text("mine")
+    with pytest.raises(ConfigError, match="other files"):
+        tree_of(tmp_path)
+    (tmp_path / TREE / "thesis.txt").unlink()
+    first = tree_of(tmp_path)
+    for name in ("r256", "r512"):
+        (tmp_path / RUNS / name / CONFIG).rename(tmp_path / f"{name}.yaml")
+        (tmp_path / RUNS / name / SUMMARY).unlink()
+    second = tree_of(tmp_path)
+    assert set(first.points) - set(second.points) == {"r256", "r512"}
+    assert sorted(path.name for path in second.curve.iterdir()) == sorted(second.points)
+
+
+def test_a_disclosure_written_by_hand_is_kept(tmp_path):
+    write_runs(tmp_path, official=True)
+    own = tmp_path / RUNS / "r64" / POINT_YAML
+    own.write_text("concurrency: 64\nnotes: by hand\n")
+    tree_of(tmp_path)
+    tree_of(tmp_path, SYSTEM.replace("MXFP4", "BF16"))
+    assert own.with_name("point.yaml.earlier").read_text().endswith("by hand\n")
+    assert yaml.safe_load(own.read_text())["model_precision"] == "BF16"
+
+
+@needs_official
+def test_power_is_the_official_packages(tmp_path):
+    from submission_checker.models import SystemPower
+
+    text = SYSTEM.replace('cooling = "air" ', 'cooling = "liquid" ').replace(
+        "number_of_nodes = 1", "number_of_nodes = 3"
+    )
+    text = text.replace("[model]\n", SCALE_OUT + "[model]\n")
+    write_runs(tmp_path)
+    tree = tree_of(tmp_path, text)
+    stated = json.loads((tree.curve.parent / SYSTEM_POWER).read_text())
+    theirs = SystemPower.model_validate(stated).compute()
+    assert theirs.problems == []
+    assert stated["provisioned_power_kw"] == theirs.provisioned_power_kw
+    point = yaml.safe_load((tree.curve / "r1" / POINT_YAML).read_text())
+    assert point["point_power_kw"] == theirs.point_power_kw({1: 2})
+    assert theirs.point_power_kw({1: 2}) < theirs.provisioned_power_kw
+
+
+SCALE_OUT = """\
+[points.r1]
+nodes_used = { 1 = 2 }
+
+[scale_out]
+cabling = "passive"
+nics_per_node = 8
+nic_gbps = 400
+nic = { watts = 25, source = "https://example.com/nic" }
+
+[[scale_out.switches]]
+model = "SN5610"
+count = 1
+bandwidth_tbps = 51.2
+power = { watts = 900, source = "https://example.com/sn5610" }
+
+"""
+
+
+def test_canonical_names():
+    assert canonical_name("llama3.1-8b") == "llama3_1-8b"
+    assert canonical_name("openai/gpt-oss-120b") == "gpt-oss-120b"
+
+
+def test_odd_values_in_a_configuration_are_not_fatal(tmp_path):
+    write_runs(tmp_path, official=True)
+    for keys in (("datasets",), ("model_params",), ("settings", "runtime"), ("settings", "warmup")):
+        edit_config(tmp_path / RUNS / "r64" / CONFIG, *keys, value=True)
+    assert any("seed" in line for line in tree_of(tmp_path).missing)
+
+
+def test_an_offline_run_alone_is_no_curve(tmp_path):
+    write_runs(tmp_path)
+    with pytest.raises(ConfigError, match="Offline run alone"):
+        build_tree([tmp_path / RUNS / "offline"], None, tmp_path / TREE)

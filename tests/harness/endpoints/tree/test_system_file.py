@@ -1,0 +1,83 @@
+"""The TOML of a system: what is wrong in it is one line with its place; what begins it can be completed."""
+
+import pytest
+
+from harness.endpoints.tree.run_facts import read_runs, run_folders
+from harness.endpoints.tree.starter import starter
+from harness.endpoints.tree.system_file import EXAMPLE, read_system
+from harness.errors import ConfigError
+from tests.endpoints_kit import SYSTEM, write_runs, write_system
+
+
+def changed(old, new):
+    assert old in SYSTEM
+    return SYSTEM.replace(old, new, 1)
+
+
+def with_point(line):
+    return f"{SYSTEM}\n[points.r1]\n{line}\n"
+
+
+WRONG = {
+    "no TOML": ("submitter = ", "start from a copy"),
+    "a typo at the top": (changed("submitter =", "submiter ="), "did you mean 'submitter'"),
+    "a typo in a table": (changed("system_size", "sytem_size"), "[system]: unknown key 'sytem_size'"),
+    "a typo in a list of tables": (changed("\ndriver", "\ndrivers"), "did you mean 'driver'"),
+    "a typo two levels down": (
+        changed("accelerators_per_node", "accelerator_per_node"),
+        "'accelerator_per_node'",
+    ),
+    "a typo in a figure": (
+        changed("watts = 700", "watt = 700"),
+        "[node_types.power.accelerator]: unknown key 'watt'",
+    ),
+    "a point's typo": (
+        f"{SYSTEM}\n[points.r1]\ntensor_paralel = 8\n",
+        "[points.r1]: unknown key 'tensor_paralel'",
+    ),
+    "text for a number": (changed("watts = 700", 'watts = "a lot"'), "watts"),
+    "another division": (changed('"Standardized"', '"closed"'), "division"),
+    "no submitter": (changed('submitter = "MyOrg"', ""), "submitter"),
+    "a path for a name": (changed('"MyOrg"', '"../MyOrg"'), "submitter is '../MyOrg'"),
+    "a long short name": (changed('= "8xH200" ', f'= "{21 * "x"}"'), "21 characters"),
+    "more nodes than there are": (
+        with_point("nodes_used = { 1 = 2 }"),
+        "[points.r1]: nodes_used has 2",
+    ),
+    "nodes of no type": (with_point("nodes_used = { 7 = 1 }"), "node type 7"),
+    "a document that is not there": (f'{SYSTEM}\n[docs]\nreadme = "absent.md"\n', "absent.md"),
+}
+
+
+@pytest.mark.parametrize(("text", "word"), WRONG.values(), ids=WRONG.keys())
+def test_a_wrong_toml_is_one_line(text, word, tmp_path):
+    with pytest.raises(ConfigError) as raised:
+        read_system(write_system(tmp_path, text))
+    assert word in str(raised.value) and "\n" not in str(raised.value)
+    assert str(raised.value).startswith("--system ")
+
+
+def test_a_toml_that_is_not_there_names_the_example(tmp_path):
+    with pytest.raises(ConfigError, match=EXAMPLE):
+        read_system(tmp_path / "absent.toml")
+
+
+def test_a_point_differs_in_what_its_table_has(tmp_path):
+    own = read_system(write_system(tmp_path, f"{SYSTEM}\n[points.r1]\ntensor_parallel = 8\n"))
+    one, other = own.parallelism_of("r1"), own.parallelism_of("r64")
+    assert (one.tensor_parallel, one.data_parallel) == (8, 8)
+    assert (other.tensor_parallel, other.data_parallel) == (1, 8)
+
+
+def test_the_beginning_is_complete_but_for_what_is_marked(tmp_path):
+    write_runs(tmp_path)
+    machine = {"driver": 'with "quotes"', "accelerators_per_node": "8", "host_processor_model_name": "X"}
+    text = "\n".join(starter(machine, read_runs(run_folders([tmp_path]))))
+    for name in ("submitter", "submission_id", "system_id"):
+        text = text.replace(f'{name} = ""', f'{name} = "x"', 1)
+    found = read_system(write_system(tmp_path, text))
+    assert found.implementation == "llama.cpp" and found.target_cohort == "2026-10-C1"
+    (node,) = found.node_types
+    assert (node.driver, node.accelerators, node.host_processor_model_name) == ('with "quotes"', 8, "X")
+    assert found.model.model_name == "gpt-oss-120b"
+    assert 'cooling = ""  # needed' in text
