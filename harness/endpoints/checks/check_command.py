@@ -1,0 +1,85 @@
+"""``check`` of run_endpoints.py: print the findings, return the exit code."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+from harness.endpoints.checks.finding import OFFICIAL, Finding, Severity
+from harness.endpoints.checks.tree_check import check_tree
+from harness.errors import EXIT_THRESHOLD, EXIT_VALID
+from harness.peak.ladder.steps import NOT_A_RESULT
+from harness.text import counted, show
+
+_NOUNS = {Severity.ERROR: "error", Severity.WARNING: "warning"}
+_BY = " (MLCommons's checker)"
+
+
+class Checked(Protocol):
+    """The options of the command."""
+
+    @property
+    def tree(self) -> Path:
+        """A rehearsal's folder, a tree, or run folders."""
+
+    @property
+    def json(self) -> bool:
+        """Whether to print JSON."""
+
+
+def check(options: Checked) -> int:
+    """Check and print: 0 without errors, 5 with some. Raises ConfigError where nothing can be checked."""
+    found = check_tree(options.tree)
+    if options.json:
+        print(json.dumps({"label": NOT_A_RESULT, "findings": [one.fields() for one in found]}, indent=2))
+    else:
+        show(*finding_lines(found))
+    return EXIT_THRESHOLD if has_errors(found) else EXIT_VALID
+
+
+def has_errors(found: Sequence[Finding]) -> bool:
+    """Whether anything must be mended."""
+    return any(one.severity is Severity.ERROR for one in found)
+
+
+def finding_lines(found: Sequence[Finding]) -> Iterator[str]:
+    """The findings, errors last, and their number; alike ones of several places are one line."""
+    if rehearsed := [one.rule for one in found if one.severity is Severity.REHEARSED]:
+        yield f"{Severity.REHEARSED} ({len(rehearsed)}): {', '.join(sorted(set(rehearsed)))}"
+    for severity in (Severity.UNKNOWN, Severity.WARNING, Severity.ERROR):
+        listed = [one for one in found if one.severity is severity]
+        if listed:
+            yield f"{severity} ({len(listed)}):"
+        yield from (f"  {_line(alike)}" for alike in _alike(listed))
+    counts = [counted(_count(found, one), noun) for one, noun in _NOUNS.items()]
+    officially = sum(one.source == OFFICIAL and one.severity is Severity.ERROR for one in found)
+    counts[0] += f" ({officially} of MLCommons's checker)" if officially else ""
+    for severity in (Severity.REHEARSED, Severity.UNKNOWN):
+        if count := _count(found, severity):
+            counts.append(f"{count} {severity}")
+    yield f"{', '.join(counts)}; {NOT_A_RESULT}"
+
+
+def _alike(listed: Sequence[Finding]) -> Iterable[Sequence[Finding]]:
+    found: dict[Finding, list[Finding]] = {}
+    for one in listed:
+        found.setdefault(_kind(one), []).append(one)
+    return found.values()
+
+
+def _kind(one: Finding) -> Finding:
+    """What alike findings have in common: MLCommons's checker names the point in its sentences."""
+    got = re.sub(r"[\d.]+", "", one.got) if one.source == OFFICIAL else one.got
+    return replace(one, path="", got=got)
+
+
+def _line(alike: Sequence[Finding]) -> str:
+    first, others = alike[0], len(alike) - 1
+    path = f"{first.path} and {counted(others, 'other place')}" if others else first.path
+    return f"{replace(first, path=path)}{_BY if first.source == OFFICIAL else ''}"
+
+
+def _count(found: Sequence[Finding], severity: Severity) -> int:
+    return sum(one.severity is severity for one in found)

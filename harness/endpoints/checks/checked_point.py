@@ -1,0 +1,255 @@
+"""The files of a point, in a tree or in a run folder of either client, read within limits."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from harness.endpoints.checks.finding import Finding, Severity, finding
+from harness.endpoints.planning.rules import EndpointsRules, load_endpoints_rules
+from harness.endpoints.point_run import PointRun
+from harness.endpoints.run_folder import ACCURACY, CONFIG, EVENTS, POINT_RUN, SUMMARY
+from harness.errors import ConfigError
+from harness.submission.tree.layout import read_fields
+from harness.yaml_files import read_yaml
+
+POINT = "point.yaml"
+SYSTEM = "system_desc.json"
+_MOST = 1e300
+_MOST_BYTES = 1 << 28  # accuracy results may hold every answer
+
+Fields = Mapping[str, Any]
+OFFLINE_PATTERN = "max_throughput"
+_AGENTIC_S = 2400.0  # §6.2, above 32 in flight
+
+
+@dataclass(frozen=True)
+class PointFiles:
+    """One point. A file that is missing, or cannot be read, is an empty table."""
+
+    root: Path
+    """what is checked"""
+    folder: Path
+    run: Path | None
+    """the run folder, where it is known"""
+    point: Fields = field(default_factory=dict)
+    """point.yaml; empty for a run folder alone"""
+    config: Fields = field(default_factory=dict)
+    summary: Fields = field(default_factory=dict)
+    accuracy: Fields = field(default_factory=dict)
+    system: Fields = field(default_factory=dict)
+    record: PointRun | None = None
+    problems: tuple[Finding, ...] = ()
+    """files that cannot be read"""
+
+    def where(self, name: str = "") -> str:
+        """A file of the point, relative to what is checked."""
+        return (self.folder / name).relative_to(self.root).as_posix()
+
+    @property
+    def in_tree(self) -> bool:
+        """Whether it is a point of a tree, and no run folder alone."""
+        return bool(self.point)
+
+    @property
+    def summary_file(self) -> str:
+        """The name of the summary in this folder."""
+        return Path(SUMMARY).name if self.in_tree else SUMMARY
+
+    @property
+    def log(self) -> Path | None:
+        """The log of the run, where there is one."""
+        folders = (one for one in (self.run, self.folder) if one is not None)
+        return next((folder / EVENTS for folder in folders if (folder / EVENTS).is_file()), None)
+
+    @cached_property
+    def settings(self) -> Fields:
+        """``settings`` of config.yaml."""
+        return table(self.config, "settings")
+
+    @cached_property
+    def runtime_settings(self) -> Fields:
+        """``runtime_settings`` of point.yaml."""
+        return table(self.point, "runtime_settings")
+
+    @property
+    def load_pattern(self) -> str:
+        """As the run had it; else as the point says."""
+        pattern = table(self.settings, "load_pattern").get("type")
+        return str(pattern or self.runtime_settings.get("load_pattern") or "")
+
+    @property
+    def is_offline(self) -> bool:
+        """Whether it is a dedicated Offline run."""
+        if self.in_tree:
+            return self.point.get("offline") == "dedicated"
+        return self.load_pattern == OFFLINE_PATTERN
+
+    @property
+    def concurrency(self) -> int | None:
+        """Requests in flight, as the point declares them; of a run folder alone as it was configured."""
+        if self.in_tree:
+            return whole(self.point.get("concurrency"))
+        return whole(table(self.settings, "load_pattern").get("target_concurrency"))
+
+    @property
+    def required_s(self) -> float | None:
+        """Shortest issue time of the point; None where its concurrency is unknown."""
+        if self.is_offline:
+            return rules().issue_s
+        if self.concurrency is None:
+            return None
+        least = rules().least_issue_s(self.concurrency)
+        is_agentic = self.load_pattern == "agentic_inference" and least == rules().issue_s
+        return _AGENTIC_S if is_agentic else least
+
+    @property
+    def performance_dataset(self) -> Fields:
+        """The first one in config.yaml."""
+        listed = self.config.get("datasets")
+        found = [one for one in listed if isinstance(one, Mapping)] if isinstance(listed, list) else []
+        return next((one for one in found if one.get("type", "performance") == "performance"), {})
+
+    @property
+    def dataset_size(self) -> int | None:
+        """Samples of the performance dataset: by its official name, else as the run had it."""
+        if self.record is not None and self.record.curve.short:
+            return self.record.curve.samples
+        names = (self.point.get("dataset"), self.performance_dataset.get("name"))
+        official = (one.performance for one in rules().models.values() if one.performance is not None)
+        known = next((one.samples for one in official if one.dataset in names), None)
+        if known is not None or self.record is not None:
+            return known or self.record.curve.samples  # type: ignore[union-attr]
+        window = table(table(self.point, "steady_state"), "window")
+        return whole(self.performance_dataset.get("samples")) or whole(window.get("super_pass_size"))
+
+    @property
+    def is_short(self) -> bool:
+        """Whether the run was a short rehearsal."""
+        return self.record is not None and self.record.curve.short
+
+    @property
+    def system_tps(self) -> float | None:
+        """Output tokens per second of the summary."""
+        tokens = number(table(self.summary, "output_sequence_lengths").get("total"))
+        duration_ns = number(self.summary.get("duration_ns"))
+        return tokens / duration_ns * 1e9 if tokens is not None and duration_ns else None
+
+
+@cache
+def rules() -> EndpointsRules:
+    """The latest ones."""
+    return load_endpoints_rules()
+
+
+def point_in_tree(root: Path, folder: Path, runs: Path | None) -> PointFiles:
+    """A point of a tree. ``runs`` holds the run folders of a rehearsal."""
+    problems: list[Finding] = []
+    point = _yaml(root, folder / POINT, problems)
+    name = "offline" if point.get("offline") == "dedicated" else folder.name
+    beside = next((runs / one for one in (name, folder.name) if runs and (runs / one).is_dir()), None)
+    return PointFiles(
+        root,
+        folder,
+        beside,
+        point or {"concurrency": whole(folder.name[1:])},
+        _yaml(root, folder / CONFIG, problems),
+        _json(root, folder / Path(SUMMARY).name, problems),
+        _json(root, folder / Path(ACCURACY).name, problems, needed=False),
+        _json(root, folder / SYSTEM, problems),
+        _record(root, beside, problems),
+        tuple(problems),
+    )
+
+
+def point_of_run(root: Path, folder: Path) -> PointFiles:
+    """A run folder alone."""
+    problems: list[Finding] = []
+    return PointFiles(
+        root,
+        folder,
+        folder,
+        config=_yaml(root, folder / CONFIG, problems),
+        summary=_json(root, folder / SUMMARY, problems),
+        accuracy=_json(root, folder / ACCURACY, problems, needed=False),
+        record=_record(root, folder, problems),
+        problems=tuple(problems),
+    )
+
+
+def table(fields: Fields, name: str) -> Fields:
+    """A table in a table, empty where there is none."""
+    found = fields.get(name)
+    return found if isinstance(found, Mapping) else {}
+
+
+def number(value: object) -> float | None:
+    """A finite number of JSON or YAML, which may hold integers of any length."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _MOST
+    return float(value) if is_number else None  # type: ignore[arg-type]
+
+
+def whole(value: object) -> int | None:
+    """A whole number, also as text."""
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 19:
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def percentile(block: Fields, percent: int) -> float | None:
+    """A percentile of a block of the summary, whose keys are ``90`` or ``90.0``."""
+    values = table(block, "percentiles")
+    return next((number(values[key]) for key in (str(percent), f"{percent}.0") if key in values), None)
+
+
+def _yaml(root: Path, path: Path, problems: list[Finding]) -> Fields:
+    where = path.relative_to(root).as_posix()
+    if not path.exists():
+        problems.append(finding("missing", where, "is missing"))
+        return {}
+    try:
+        found = read_yaml(path)
+    except ConfigError as error:
+        problems.append(finding("unreadable", where, str(error).removeprefix(f"{path}: ")))
+        return {}
+    if not isinstance(found, Mapping):
+        problems.append(finding("unreadable", where, "is no table", expected="a YAML table"))
+        return {}
+    return found
+
+
+def _json(root: Path, path: Path, problems: list[Finding], *, needed: bool = True) -> Fields:
+    where = path.relative_to(root).as_posix()
+    if not path.exists():
+        problems.extend([finding("missing", where, "is missing")] if needed else [])
+        return {}
+    found = "has more than 256 MiB" if _is_larger(path) else read_fields(path)
+    if isinstance(found, str):
+        problems.append(finding("unreadable", where, found))
+        return {}
+    return found
+
+
+def _is_larger(path: Path) -> bool:
+    try:
+        return path.stat().st_size > _MOST_BYTES
+    except OSError:
+        return False
+
+
+def _record(root: Path, run: Path | None, problems: list[Finding]) -> PointRun | None:
+    """What this client knows of the run; None for a run of the official client."""
+    if run is None or not (run / POINT_RUN).is_file():
+        return None
+    try:
+        return msgspec.json.decode((run / POINT_RUN).read_bytes(), type=PointRun)
+    except OSError as error:
+        what = str(error.strerror)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        what = str(error)
+    name = run.name if not run.is_relative_to(root) else run.relative_to(root).as_posix()
+    problems.append(finding("unreadable", f"{name}/{POINT_RUN}", what, severity=Severity.WARNING))
+    return None

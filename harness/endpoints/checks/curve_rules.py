@@ -1,0 +1,76 @@
+"""Our rules of a curve: what its points have in common, and Offline against the point of C_max."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from harness.endpoints.checks.checked_point import POINT, SYSTEM, PointFiles, number, rules, whole
+from harness.endpoints.checks.finding import Finding, finding
+
+_UTILIZATION_TOLERANCE = 0.005  # MLCommons's checker allows 0.1
+
+
+def check_curve(points: Sequence[PointFiles]) -> Iterator[Finding]:
+    """Rules over all points of one system and model."""
+    if any(one.in_tree for one in points):
+        yield from _precision(points)
+        yield from _utilization(points)
+    yield from _offline(points)
+
+
+def _precision(points: Sequence[PointFiles]) -> Iterator[Finding]:
+    stated = [str(one.point.get("model_precision")) for one in points]
+    usual = Counter(stated).most_common(1)[0][0]
+    for one, precision in zip(points, stated, strict=True):
+        if precision != usual:
+            text = f"model_precision is {precision}"
+            yield finding("precision", one.where(POINT), text, expected=f"{usual} as in the other points")
+
+
+def _utilization(points: Sequence[PointFiles]) -> Iterator[Finding]:
+    rates = {one.folder: one.system_tps for one in points}
+    most = max((rate for rate in rates.values() if rate is not None), default=0.0)
+    for one in points:
+        rate, stated = rates[one.folder], number(one.system.get("tps_utilization"))
+        if rate is None or not most:
+            continue
+        if stated is None or abs(stated - rate / most) > _UTILIZATION_TOLERANCE:
+            text = f"tps_utilization is {'missing' if stated is None else stated}"
+            yield finding("tps-utilization", one.where(SYSTEM), text, expected=f"{rate / most:.4f}")
+
+
+def _offline(points: Sequence[PointFiles]) -> Iterator[Finding]:
+    offline = next((one for one in points if one.is_offline), None)
+    if offline is None:
+        return
+    c_max = _c_max(points)
+    top = next((one for one in points if one.concurrency == c_max and not one.is_offline), None)
+    if top is not None and offline.system_tps is not None and top.system_tps is not None:
+        least = rules().offline_part * top.system_tps
+        if offline.system_tps < least:
+            text = f"system_tps is {offline.system_tps:,.1f}"
+            where = offline.where(offline.summary_file)
+            yield finding(
+                "offline-throughput", where, text, expected=f"{least:,.1f} or more, as of {top.where()}"
+            )
+    at_once, size = offline.concurrency, offline.dataset_size
+    if at_once is not None and size is not None and at_once != size:
+        yield finding(
+            "offline-concurrency", offline.where(POINT), f"is {at_once:,}", expected=f"{size:,}, the dataset"
+        )
+    if at_once is not None and c_max is not None and at_once < c_max:
+        yield finding(
+            "offline-concurrency",
+            offline.where(POINT),
+            f"is {at_once:,}",
+            expected=f"C_max {c_max:,} or more",
+        )
+
+
+def _c_max(points: Sequence[PointFiles]) -> int | None:
+    """As it is declared; of run folders the highest concurrency."""
+    declared = [whole(one.system.get("max_supported_concurrency")) for one in points]
+    ran = [one.concurrency for one in points if not one.is_offline]
+    found = [value for value in declared if value is not None] or [
+        value for value in ran if value is not None
+    ]
+    return max(found, default=None)

@@ -1,0 +1,147 @@
+"""Our rules that the log of a point's run decides: issue time, passes, counts, failures, steady state."""
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness.endpoints.checks.checked_point import Fields, PointFiles, number, rules, table, whole
+from harness.endpoints.checks.finding import Finding, Severity, finding
+from harness.endpoints.checks.point_rules import by_length, check_salt, steady_block, whole_passes
+from harness.endpoints.checks.request_log import LogError, RequestLog, read_log
+from harness.endpoints.run_folder import EVENTS
+
+SteadyBlock = Callable[[Path, int, int], Mapping[str, Any] | str]
+"""The block steady_state of a run folder, for the dataset's samples and a concurrency; text: why none."""
+
+_SPAN_TOLERANCE_S = 1.0  # of a duration that is written in whole seconds
+_COUNT_TOLERANCE = 0.01  # of answers without a first fragment, which some count
+
+
+def check_log(files: PointFiles, recompute: SteadyBlock | None = None) -> Iterator[Finding]:
+    """What the log says, and what cannot be known without one."""
+    path = files.log
+    if path is None:
+        yield finding(
+            "not-recomputed", files.where(), f"no {EVENTS}: issue time, passes, failures, steady state"
+        )
+        yield from check_salt(files)
+        return
+    try:
+        log = read_log(path)
+    except LogError as error:
+        yield finding("log", _where(files, path), str(error))
+        yield from check_salt(files)
+        return
+    issued = len(log.issued_ns)
+    yield from check_salt(files, issued, log.prompts)
+    yield from _counts(files, log, _where(files, path))
+    yield from _issue_time(files, log, _where(files, path))
+    if not files.is_offline:
+        yield from _fragments(log, _where(files, path))
+        yield from _window(files, log)
+        yield from _steady_state(files, path.parent, recompute)
+
+
+def _where(files: PointFiles, path: Path) -> str:
+    if path.is_relative_to(files.root):
+        return path.relative_to(files.root).as_posix()
+    return f"{path.parent.name}/{path.name}"
+
+
+def _counts(files: PointFiles, log: RequestLog, where: str) -> Iterator[Finding]:
+    issued, failed = len(log.issued_ns), int(log.failed.sum())
+    lost = int(((log.complete_ns == 0) & ~log.failed).sum())
+    if failed or lost:
+        text = f"{failed:,} of {issued:,} requests failed" + (f", {lost:,} never ended" if lost else "")
+        yield finding("failures", where, text)
+    if issued != whole(files.summary.get("n_samples_issued")):
+        yield from whole_passes(files, where, issued)
+    pairs = (("n_samples_issued", issued), ("n_samples_failed", failed))
+    for name, counted in pairs:
+        stated = whole(files.summary.get(name))
+        if stated is not None and stated != counted:
+            text = f"{name} is {stated:,}"
+            expected = f"{counted:,} as in {where}"
+            yield finding("log-differs", files.where(files.summary_file), text, expected=expected)
+    duration_ns = number(files.summary.get("duration_ns"))
+    if duration_ns is not None and duration_ns < (log.elapsed_s - _SPAN_TOLERANCE_S) * 1e9:
+        text = f"duration_ns is {duration_ns / 1e9:.1f} s"
+        expected = f"{log.elapsed_s:.1f} s as in {where}"
+        yield finding("log-differs", files.where(files.summary_file), text, expected=expected)
+
+
+def _issue_time(files: PointFiles, log: RequestLog, where: str) -> Iterator[Finding]:
+    """A dedicated Offline run issues everything at once, so its time counts to the last completion."""
+    seconds, what = (log.elapsed_s, "the run") if files.is_offline else (log.issue_s, "issue")
+    if files.required_s and seconds < files.required_s:
+        text = f"{what} lasts {seconds:.1f} s"
+        yield by_length(files, "issue-time", where, text, expected=f"{files.required_s:.0f} s or more")
+    size = files.dataset_size
+    if size and not files.is_offline and len(log.issued_ns) < rules().window_passes * size:
+        text = f"the run has {len(log.issued_ns) // size} complete passes"
+        yield by_length(files, "super-passes", where, text)
+
+
+def _fragments(log: RequestLog, where: str) -> Iterator[Finding]:
+    """An answer whose only fragment is its end was not streamed."""
+    answered = ~log.failed & (log.complete_ns > 0)
+    without = int(np.count_nonzero(answered & (log.first_ns == 0)))
+    if without:
+        text = f"{without:,} of {int(answered.sum()):,} answers have no first fragment"
+        yield finding("streaming", where, text, severity=Severity.ERROR if without > 1 else Severity.WARNING)
+
+
+def _window(files: PointFiles, log: RequestLog) -> Iterator[Finding]:
+    """The claimed window's issue time, whatever made it a window."""
+    block, where = steady_block(files)
+    window = table(block, "window")
+    first, last = (whole(window.get(f"super_pass_{name}")) for name in ("start", "end"))
+    size, claimed = whole(window.get("super_pass_size")), number(window.get("duration_s"))
+    if first is None or last is None or not size or first < 0 or last < first:
+        return
+    if files.dataset_size and size != files.dataset_size:
+        text = f"super_pass_size is {size:,}"
+        yield finding("steady-state-differs", where, text, expected=f"{files.dataset_size:,}, one pass")
+    if (last + 1) * size > len(log.issued_ns):
+        text = f"the window ends with super-pass {last}"
+        expected = f"{len(log.issued_ns) // size} super-passes as in the log"
+        yield finding("steady-state-differs", where, text, expected=expected)
+        return
+    issue_s = log.issue_s_of(first, last, size)
+    if claimed is not None and abs(claimed - issue_s) > max(_SPAN_TOLERANCE_S, 0.005 * issue_s):
+        text = f"duration_s is {claimed:.1f}"
+        yield finding("steady-state-differs", where, text, expected=f"{issue_s:.1f} as in the log")
+
+
+def _steady_state(files: PointFiles, run: Path, recompute: SteadyBlock | None) -> Iterator[Finding]:
+    """The complete block, recomputed."""
+    stated, where = steady_block(files)
+    size, concurrency = files.dataset_size, files.concurrency
+    if not stated:
+        return
+    if recompute is None or size is None or concurrency is None:
+        found: Mapping[str, Any] | str = "tokens are not counted here"
+    else:
+        found = recompute(run, size, concurrency)
+    if isinstance(found, str):
+        yield finding("not-recomputed", where, f"status and verdict of steady_state: {found}", remedy="")
+        return
+    for name, got, expected in _differences(stated, found):
+        yield finding("steady-state-differs", where, f"{name} is {got}", expected=f"{expected} as in the log")
+
+
+def _differences(stated: Fields, found: Fields) -> Iterator[tuple[str, object, object]]:
+    for name in ("status", "verdict"):
+        if stated.get(name) != found.get(name):
+            yield name, stated.get(name), found.get(name)
+    if table(stated, "state") and table(stated, "state") != table(found, "state"):
+        yield "state", dict(table(stated, "state")), dict(table(found, "state"))
+    ours, theirs = table(found, "window"), table(stated, "window")
+    for name in ("super_pass_start", "super_pass_end"):
+        if theirs.get(name) != ours.get(name):
+            yield f"window.{name}", theirs.get(name), ours.get(name)
+    counted, claimed = number(ours.get("n_samples")), number(theirs.get("n_samples"))
+    if counted and claimed is not None and abs(claimed - counted) > _COUNT_TOLERANCE * counted:
+        yield "window.n_samples", theirs["n_samples"], ours["n_samples"]

@@ -1,0 +1,314 @@
+"""Our rules that a point's files decide: settings, streaming, salt, latencies, failures, steady state."""
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+
+from harness.endpoints.checks.checked_point import (
+    OFFLINE_PATTERN,
+    POINT,
+    Fields,
+    PointFiles,
+    number,
+    percentile,
+    rules,
+    table,
+    whole,
+)
+from harness.endpoints.checks.finding import Finding, Severity, finding
+from harness.endpoints.run_folder import CONFIG
+
+_PATTERNS = ("concurrency", "agentic_inference")
+_UNSTEADY = ("drifting_up", "drifting_down", "not found")
+
+
+def check_files(files: PointFiles) -> Iterator[Finding]:
+    """Everything that needs no log."""
+    yield from files.problems
+    yield from _name(files)
+    if files.config:
+        yield from _load_pattern(files)
+        yield from _config(files)
+    yield from _min_duration(files)
+    yield from _streaming(files)
+    yield from accuracy_salt(files)
+    if files.summary:
+        yield from _summary(files)
+    yield from _steady_state(files)
+
+
+def _name(files: PointFiles) -> Iterator[Finding]:
+    if files.in_tree and files.folder.name != f"r{files.concurrency}":
+        text = f"is of concurrency {files.concurrency}"
+        yield finding("folder-name", files.where(), text, expected=f"r{files.concurrency}")
+
+
+def _load_pattern(files: PointFiles) -> Iterator[Finding]:
+    pattern = files.load_pattern
+    expected = (OFFLINE_PATTERN,) if files.is_offline else _PATTERNS
+    if pattern not in expected:
+        yield finding("load-pattern", files.where(CONFIG), f"the load pattern is {pattern or 'not stated'}")
+
+
+def _config(files: PointFiles) -> Iterator[Finding]:
+    """config.yaml is the configuration of this point: of its load, seeds, model and salt."""
+    if not files.in_tree:
+        return
+    where, settings = files.where(CONFIG), files.settings
+    load, runtime = table(settings, "load_pattern"), table(settings, "runtime")
+    stated = files.runtime_settings
+    pairs: list[tuple[str, object, object]] = [
+        ("load_pattern.type", load.get("type"), stated.get("load_pattern")),
+        (
+            "runtime.min_duration_ms",
+            duration_ms(runtime.get("min_duration_ms")),
+            duration_ms(stated.get("min_duration_ms")),
+        ),
+        (
+            "client.stream_all_chunks",
+            table(settings, "client").get("stream_all_chunks"),
+            stated.get("stream_all_chunks"),
+        ),
+    ]
+    if not files.is_offline:
+        pairs.insert(
+            0, ("load_pattern.target_concurrency", load.get("target_concurrency"), files.concurrency)
+        )
+    for name, got, expected in pairs:
+        if expected is not None and got != expected:
+            text = f"settings.{name} is {_shown(got)}"
+            yield finding("config-differs", where, text, expected=f"{_shown(expected)} as in {POINT}")
+    yield from _seeds(files, runtime, table(stated, "runtime"))
+    yield from _model(files)
+
+
+def _seeds(files: PointFiles, config: Fields, point: Fields) -> Iterator[Finding]:
+    """The official client takes the seeds from the ruleset where one is named, whatever else is written."""
+    where = files.where(CONFIG)
+    named = table(files.config, "submission_ref").get("ruleset")
+    if isinstance(named, str) and named.startswith("mlperf-endpoints"):
+        expected = f"{files.point.get('target_cohort')}-{files.point.get('seed_set')}"
+        if named != "mlperf-endpoints-current" and not named.endswith(f"-{expected}"):
+            yield finding("config-differs", where, f"the ruleset is {named}", expected=f"that of {expected}")
+        return
+    for ours, theirs in (
+        ("scheduler_random_seed", "scheduler_rng_seed"),
+        ("dataloader_random_seed", "sample_index_rng_seed"),
+    ):
+        if point.get(theirs) is not None and config.get(ours) != point[theirs]:
+            text = f"settings.runtime.{ours} is {_shown(config.get(ours))}"
+            yield finding("config-differs", where, text, expected=f"{point[theirs]} as in {POINT}")
+
+
+def _model(files: PointFiles) -> Iterator[Finding]:
+    declared = files.point.get("model_name")
+    names = (
+        table(files.config, "submission_ref").get("model"),
+        table(files.config, "model_params").get("tokenizer_name"),
+        table(files.config, "model_params").get("name"),
+    )
+    used = [name for name in names if isinstance(name, str)]
+    if declared and used and not any(_letters(declared) in _letters(name) for name in used):
+        text = f"is a configuration of {used[0]}"
+        yield finding("config-differs", files.where(CONFIG), text, expected=f"of {declared}")
+
+
+def _letters(name: object) -> str:
+    return re.sub(r"[^a-z0-9]", "", str(name).lower())
+
+
+def _min_duration(files: PointFiles) -> Iterator[Finding]:
+    required = files.required_s
+    places = (
+        (POINT, files.runtime_settings, files.in_tree),
+        (CONFIG, table(files.settings, "runtime"), bool(files.config)),
+    )
+    for name, fields, exists in places:
+        stated = duration_ms(fields.get("min_duration_ms"))
+        if not exists or required is None or (stated is not None and stated >= required * 1000):
+            continue
+        if stated is None and files.is_offline:  # all samples are issued at once
+            continue
+        text = f"min_duration_ms is {_shown(fields.get('min_duration_ms'))}"
+        expected = f"{required * 1000:.0f} or more"
+        yield by_length(files, "min-duration", files.where(name), text, expected=expected)
+
+
+def _streaming(files: PointFiles) -> Iterator[Finding]:
+    """A dedicated Offline run reports throughput only, so it may do without."""
+    if files.is_offline:
+        return
+    if files.config and (mode := table(files.config, "model_params").get("streaming")) not in ("on", True):
+        yield finding("streaming", files.where(CONFIG), f"model_params.streaming is {_shown(mode)}")
+    places = (
+        (POINT, files.runtime_settings, files.in_tree),
+        (CONFIG, table(files.settings, "client"), bool(files.config)),
+    )
+    for name, fields, exists in places:
+        chunks = fields.get("stream_all_chunks")
+        if exists and chunks is not True:
+            yield finding("streaming", files.where(name), f"stream_all_chunks is {_shown(chunks)}")
+
+
+def declared_salt(files: PointFiles) -> int | bool | None:
+    """Bits of salt, or whether there is one, as the files declare it; None where none does.
+
+    The official client has a switch for agentic datasets and for its warm-up only.
+    """
+    if files.record is not None:
+        return files.record.curve.salt_bits
+    agentic = table(files.performance_dataset, "agentic_inference").get("enable_salt")
+    places = (files.runtime_settings.get("salt"), files.settings.get("salt"), agentic)
+    for value in places:
+        found = value.get("bits", value.get("enabled")) if isinstance(value, Mapping) else value
+        if isinstance(found, int):
+            return found
+    return None
+
+
+def check_salt(files: PointFiles, issued: int | None = None, prompts: int | None = None) -> Iterator[Finding]:
+    """``prompts``: different ones among the issued requests, as a log shows what was sent."""
+    if issued and prompts is not None and prompts < issued:
+        text = f"{issued - prompts:,} of {issued:,} performance requests repeat the prompt of another"
+        yield finding("salt", files.where(), text)
+        return
+    declared = declared_salt(files)
+    is_small = type(declared) is int and declared < rules().least_salt_bits
+    if declared is False or is_small:
+        text = f"{declared} bits are declared" if declared else "the salt is declared to be off"
+        yield finding("salt", files.where(POINT if files.in_tree else CONFIG), text)
+    elif declared is None and not (prompts and files.dataset_size and issued and issued > files.dataset_size):
+        text = "no file declares the salt, and no log shows it"
+        remedy = "look at prompts that were sent twice, or keep events.jsonl of two passes with its prompts"
+        yield finding("salt", files.where(), text, remedy=remedy, severity=Severity.UNKNOWN)
+
+
+def accuracy_salt(files: PointFiles) -> Iterator[Finding]:
+    """Accuracy prompts are the reference's."""
+    listed = files.config.get("datasets")
+    for one in listed if isinstance(listed, list) else ():
+        if isinstance(one, Mapping) and one.get("type") == "accuracy" and _is_salted(one):
+            yield finding("accuracy-salt", files.where(CONFIG), f"dataset {one.get('name')} is salted")
+    if (salt := table(files.runtime_settings, "accuracy").get("salt")) not in (None, False, 0):
+        yield finding(
+            "accuracy-salt", files.where(POINT), f"runtime_settings.accuracy.salt is {_shown(salt)}"
+        )
+    scores = files.accuracy.get("accuracy_scores")
+    for score in scores if isinstance(scores, list) else ():
+        if isinstance(score, Mapping) and score.get("salted") not in (None, False, 0):
+            yield finding(
+                "accuracy-salt", files.where("accuracy_results.json"), "the scored answers were salted"
+            )
+
+
+def _is_salted(dataset: Fields) -> bool:
+    return bool(dataset.get("salt") or table(dataset, "agentic_inference").get("enable_salt"))
+
+
+def _summary(files: PointFiles) -> Iterator[Finding]:
+    where, summary = files.where(files.summary_file), files.summary
+    issued, failed = (whole(summary.get(f"n_samples_{name}")) for name in ("issued", "failed"))
+    if failed:
+        yield finding("failures", where, f"{failed:,} of {issued or 0:,} requests failed")
+    if summary.get("complete") is False or summary.get("state") in ("interrupted", "INTERRUPTED"):
+        text = f"complete is {_shown(summary.get('complete'))}, state {_shown(summary.get('state'))}"
+        yield finding("incomplete", where, text)
+    yield from whole_passes(files, where, issued)
+    required, duration_ns = files.required_s, number(summary.get("duration_ns"))
+    if files.log is None and required and duration_ns is not None and duration_ns < required * 1e9:
+        text = f"the complete run lasts {duration_ns / 1e9:.1f} s"
+        yield by_length(files, "issue-time", where, text, expected=f"{required:.0f} s or more")
+    yield from _ttft(files, where)
+
+
+def whole_passes(files: PointFiles, where: str, issued: int | None) -> Iterator[Finding]:
+    """Issue ends with a pass."""
+    size = files.dataset_size
+    if issued is None or not size:
+        text = "the size of the dataset is not known" if issued is not None else "n_samples_issued is missing"
+        remedy = "state datasets[].samples in config.yaml" if issued else "write the summary again"
+        yield finding("whole-passes", where, text, remedy=remedy, severity=Severity.UNKNOWN)
+    elif issued % size or not issued:
+        text = f"{issued:,} samples issued: {issued // size} passes and {issued % size:,} samples"
+        yield by_length(files, "whole-passes", where, text, expected=f"a multiple of {size:,}")
+
+
+def _ttft(files: PointFiles, where: str) -> Iterator[Finding]:
+    block = files.summary.get("ttft")
+    if files.is_offline:
+        return
+    if not isinstance(block, Mapping) or not block:
+        yield finding("ttft", where, "the block ttft is missing")
+        return
+    p90 = percentile(block, 90)
+    if p90 is None or not math.isfinite(p90) or p90 <= 0:
+        yield finding("ttft", where, "ttft has no p90" if p90 is None else f"the p90 of ttft is {p90}")
+
+
+def _steady_state(files: PointFiles) -> Iterator[Finding]:
+    """A dedicated Offline run is outside the scope of the rules' steady state."""
+    if files.is_offline:
+        return
+    block, where = steady_block(files)
+    if not block:
+        if files.in_tree:
+            yield by_length(files, "steady-state", where, "steady_state is missing")
+        return
+    verdict, status = block.get("verdict"), block.get("status")
+    drifting = [name for name, state in table(block, "state").items() if str(state).startswith("Drifting")]
+    if verdict in _UNSTEADY or drifting:
+        text = f"the verdict is {_shown(verdict)}" + (
+            f", {', '.join(map(str, drifting))} drift" if drifting else ""
+        )
+        yield by_length(files, "steady-state", where, text)
+    elif verdict == "anomaly":
+        yield finding("steady-state", where, "the verdict is anomaly", severity=Severity.WARNING)
+    elif verdict is None:
+        yield by_length(files, "steady-state", where, "the verdict is missing")
+    if status != "windowable":
+        yield by_length(
+            files, "super-passes", where, f"the status is {_shown(status)}", expected="windowable"
+        )
+    yield from _window(files, where, table(block, "window"))
+
+
+def steady_block(files: PointFiles) -> tuple[Fields, str]:
+    """The block of the point, or of the summary of a run folder alone, and where it is."""
+    if files.in_tree:
+        return table(files.point, "steady_state"), files.where(POINT)
+    return table(files.summary, "steady_state"), files.where(files.summary_file)
+
+
+def _window(files: PointFiles, where: str, window: Fields) -> Iterator[Finding]:
+    first, last = (whole(window.get(f"super_pass_{name}")) for name in ("start", "end"))
+    if first is not None and last is not None and last - first + 1 < rules().window_passes:
+        text = f"the window spans {last - first + 1} super-passes"
+        yield by_length(files, "super-passes", where, text)
+    required, duration_s = files.required_s, number(window.get("duration_s"))
+    if required and duration_s is not None and duration_s < required:
+        text = f"the window has {duration_s:.1f} s of issue time"
+        yield by_length(files, "issue-time", where, text, expected=f"{required:.0f} s or more")
+    run_ns = number(files.summary.get("duration_ns"))
+    if run_ns is not None and duration_s is not None and duration_s * 1e9 > run_ns * 1.001:
+        text = f"the window claims {duration_s:.1f} s of a run of {run_ns / 1e9:.1f} s"
+        yield finding("steady-state-differs", where, text)
+
+
+def by_length(files: PointFiles, rule: str, where: str, text: str, *, expected: str = "") -> Finding:
+    """A finding that every short rehearsal has."""
+    severity = Severity.REHEARSED if files.is_short else Severity.ERROR
+    return finding(rule, where, text, expected=expected, severity=severity)
+
+
+def duration_ms(value: object) -> float | None:
+    """A duration of config.yaml: ms, or with a unit, such as ``600s``."""
+    if (found := number(value)) is not None:
+        return found
+    matched = re.fullmatch(r"(\d{1,12}(?:\.\d{1,6})?)(ms|s|m|h)?", value) if isinstance(value, str) else None
+    return (
+        float(matched[1]) * {"ms": 1, "s": 1e3, "m": 6e4, "h": 3.6e6}[matched[2] or "ms"] if matched else None
+    )
+
+
+def _shown(value: object) -> str:
+    return "missing" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,343 @@
+"""Every change to a passing tree that breaks a rule is an error: of MLCommons's checker, or of ours."""
+
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from harness.endpoints.checks.finding import OFFICIAL, OURS, Finding, Severity
+from harness.endpoints.checks.official_checker import interpreter
+from harness.endpoints.checks.tree_check import check_tree
+from tests.harness.endpoints.checks.passing import (
+    LEVELS,
+    LOGGED,
+    RESULTS,
+    SAMPLES,
+    accuracy,
+    write,
+    write_log,
+    write_passing,
+)
+
+needs_official = pytest.mark.skipif(interpreter() is None, reason="endpoints-submission-cli is not installed")
+Edit = Callable[[dict[str, Any]], Any]
+
+
+@pytest.fixture(scope="module")
+def passing(tmp_path_factory) -> Path:
+    return write_passing(tmp_path_factory.mktemp("passing"))
+
+
+@pytest.fixture
+def tree(passing, tmp_path) -> Path:
+    return shutil.copytree(passing, tmp_path / "changed")
+
+
+def edit(root: Path, level: int, name: str, change: Edit) -> None:
+    path = root / RESULTS / f"r{level}" / name
+    content = yaml.safe_load(path.read_text()) if path.suffix == ".yaml" else json.loads(path.read_text())
+    change(content)
+    write(path, content)
+
+
+def everywhere(name: str, change: Edit, levels: Sequence[int] = tuple(LEVELS)) -> Callable[[Path], None]:
+    """A change of a file of some points."""
+
+    def changed(root: Path) -> None:
+        for level in levels:
+            edit(root, level, name, change)
+
+    return changed
+
+
+def one(name: str, change: Edit, level: int = LOGGED) -> Callable[[Path], None]:
+    """A change of a file of one point."""
+    return everywhere(name, change, (level,))
+
+
+def point_of(*keys: str, value: Any) -> Callable[[Path], None]:
+    """A value of the point whose log is there."""
+
+    def change(content: dict[str, Any]) -> None:
+        for key in keys[:-1]:
+            content = content[key]
+        content[keys[-1]] = value
+
+    return one("point.yaml", change)
+
+
+def without(*names: str) -> Callable[[Path], None]:
+    """A tree without some points."""
+
+    def change(root: Path) -> None:
+        for name in names:
+            shutil.rmtree(root / RESULTS / name)
+
+    return change
+
+
+def removed(level: int, name: str) -> Callable[[Path], None]:
+    return lambda root: (root / RESULTS / f"r{level}" / name).unlink()
+
+
+def renamed(old: Path, new: Path) -> Callable[[Path], Path]:
+    return lambda root: (root / old).rename(root / new)
+
+
+def errors(found: Sequence[Finding], source: str) -> set[str]:
+    return {one.rule for one in found if one.severity is Severity.ERROR and one.source == source}
+
+
+def drafter(content: dict[str, Any]) -> None:
+    content["speculative_decoding"] = {"drafter_model_id": "someone/else", "drafter_checksum": "0" * 40}
+
+
+def half_a_pass(content: dict[str, Any]) -> None:
+    content |= {"n_samples_issued": SAMPLES // 2, "n_samples_completed": SAMPLES // 2}
+
+
+def failed(content: dict[str, Any]) -> None:
+    content["n_samples_failed"] = 500
+    content["n_samples_completed"] -= 500
+
+
+def seven_more(content: dict[str, Any]) -> None:
+    content["n_samples_issued"] += 7
+    content["n_samples_completed"] += 7
+
+
+def lasts(seconds: float, *, claimed: bool) -> Callable[[Path], None]:
+    """A run of so many seconds with the same rates; ``claimed``: its block still says 1 200 s."""
+
+    def change(root: Path) -> None:
+        def shorter(content: dict[str, Any]) -> None:
+            tokens = content["output_sequence_lengths"]
+            tokens["total"] = round(tokens["total"] * seconds * 1e9 / content["duration_ns"])
+            content["duration_ns"] = round(seconds * 1e9)
+
+        edit(root, 512, "result_summary.json", shorter)
+        if not claimed:
+            edit(root, 512, "point.yaml", lambda it: it["steady_state"]["window"].update(duration_s=seconds))
+
+    return change
+
+
+CAUGHT = {
+    "wrong seed": (point_of("runtime_settings", "runtime", "model_seed", value=42), "seed-runtime-match"),
+    "unknown seed set": (
+        everywhere("point.yaml", lambda it: it.update(seed_set="Z")),
+        "seed-set-membership",
+    ),
+    "no point in Low": (without("r8"), "low-concurrency-coverage"),
+    "no point in Medium": (without("r32", "r64"), "med-concurrency-coverage"),
+    "Poisson": (point_of("runtime_settings", "load_pattern", value="poisson"), "load-pattern"),
+    "a window of two passes": (
+        point_of("steady_state", "window", "super_pass_end", value=1),
+        "steady-state-consistency",
+    ),
+    "accuracy of 70": (
+        lambda root: write(root / RESULTS / "r64/accuracy_results.json", accuracy(70.0)),
+        "accuracy-gate",
+    ),
+    "no accuracy in a band": (removed(64, "accuracy_results.json"), "accuracy-coverage"),
+    "issued is not completed and failed": (
+        one("result_summary.json", lambda it: it.update(n_samples_failed=5)),
+        "metric-consistency-accounting",
+    ),
+    "tokens doubled": (
+        one("result_summary.json", lambda it: it["output_sequence_lengths"].update(total=25584000), 1024),
+        "tps-utilization",
+    ),
+    "no TPOT": (one("result_summary.json", lambda it: it.pop("tpot")), "metric-consistency-tpot-p90"),
+    "no Offline": (without(f"r{SAMPLES}"), "offline-point-present"),
+    "a drafter that is not approved": (one("point.yaml", drafter), "approved-drafter"),
+    "no warm-up": (one("point.yaml", lambda it: it.pop("warmup")), "warmup-present"),
+    "another GPU in one point": (
+        one("system_desc.json", lambda it: it["node_types"][0].update(driver="570")),
+        "system-description-consistency",
+    ),
+    "half a pass": (one("result_summary.json", half_a_pass, 512), "min-query-count"),
+    "the model's folder": (
+        renamed(RESULTS, RESULTS.with_name("gpt-oss")),
+        "model-name-consistency",
+    ),
+}
+LET_THROUGH = {
+    "300 s instead of 1 200 s": (lasts(300.0, claimed=False), "issue-time"),
+    "300 s, and the block claims 1 200 s": (lasts(300.0, claimed=True), "issue-time"),
+    "min_duration_ms of 300 000": (
+        point_of("runtime_settings", "min_duration_ms", value=300_000),
+        "min-duration",
+    ),
+    "7 samples more than passes": (one("result_summary.json", seven_more, 512), "whole-passes"),
+    "500 failed": (one("result_summary.json", failed, 512), "failures"),
+    "no steady state": (one("point.yaml", lambda it: it.pop("steady_state")), "steady-state"),
+    "drifting up": (point_of("steady_state", "verdict", value="drifting_up"), "steady-state"),
+    "salt off": (point_of("runtime_settings", "salt", value=False), "salt"),
+    "a salt of 32 bits": (point_of("runtime_settings", "salt", value={"bits": 32}), "salt"),
+    "stream_all_chunks off": (point_of("runtime_settings", "stream_all_chunks", value=False), "streaming"),
+    "no TTFT percentiles": (one("result_summary.json", lambda it: it["ttft"].pop("percentiles")), "ttft"),
+    "no TTFT": (one("result_summary.json", lambda it: it.pop("ttft")), "ttft"),
+    "config.yaml of another concurrency": (
+        one("config.yaml", lambda it: it["settings"]["load_pattern"].update(target_concurrency=128)),
+        "config-differs",
+    ),
+    "another precision in one point": (point_of("model_precision", value="FP8"), "precision"),
+    "folder r1000 for 1 024": (renamed(RESULTS / "r1024", RESULTS / "r1000"), "folder-name"),
+}
+
+
+@needs_official
+def test_the_passing_tree_passes(tree):
+    found = check_tree(tree)
+    assert [str(one) for one in found if one.severity is Severity.ERROR] == []
+    assert any(one.source == OFFICIAL for one in found)
+
+
+@pytest.mark.engine
+@needs_official
+@pytest.mark.parametrize("change", CAUGHT)
+def test_mlcommons_s_checker_catches(tree, change):
+    make, rule = CAUGHT[change]
+    make(tree)
+    assert rule in errors(check_tree(tree), OFFICIAL)
+
+
+@pytest.mark.parametrize("change", LET_THROUGH)
+def test_ours_catches_what_mlcommons_s_lets_through(tree, change):
+    make, rule = LET_THROUGH[change]
+    make(tree)
+    found = check_tree(tree, officially=False)
+    assert rule in errors(found, OURS)
+    (error, *_) = [one for one in found if one.rule == rule and one.severity is Severity.ERROR]
+    assert all((error.path, error.got, error.expected, error.remedy, error.section))
+
+
+@pytest.mark.engine
+@needs_official
+@pytest.mark.parametrize("change", LET_THROUGH)
+def test_mlcommons_s_checker_lets_it_through(tree, change):
+    LET_THROUGH[change][0](tree)
+    assert errors(check_tree(tree), OFFICIAL) == set()
+
+
+OURS_TOO = {
+    "config.yaml of other seeds": (
+        lambda it: (it.pop("submission_ref"), it["settings"]["runtime"].update(scheduler_random_seed=1)),
+        "config-differs",
+    ),
+    "config.yaml of another set of seeds": (
+        lambda it: it["submission_ref"].update(ruleset="mlperf-endpoints-v1.0-2026-10-C1-B"),
+        "config-differs",
+    ),
+    "config.yaml of another model": (
+        lambda it: (it.pop("submission_ref"), it["model_params"].update(name="deepseek-ai/DeepSeek-R1")),
+        "config-differs",
+    ),
+    "config.yaml of Poisson": (
+        lambda it: it["settings"]["load_pattern"].update(type="poisson"),
+        "load-pattern",
+    ),
+    "streaming off": (lambda it: it["model_params"].update(streaming="off"), "streaming"),
+    "chunks off": (lambda it: it["settings"]["client"].update(stream_all_chunks=False), "streaming"),
+    "a short minimum": (lambda it: it["settings"]["runtime"].update(min_duration_ms="300s"), "min-duration"),
+    "salted accuracy": (
+        lambda it: it["datasets"].append({"name": "acc", "type": "accuracy", "salt": True}),
+        "accuracy-salt",
+    ),
+}
+
+
+@pytest.mark.parametrize("change", OURS_TOO)
+def test_a_configuration_that_is_not_the_point_s(tree, change):
+    make, rule = OURS_TOO[change]
+    edit(tree, LOGGED, "config.yaml", make)
+    assert rule in errors(check_tree(tree, officially=False), OURS)
+
+
+def test_offline_below_the_point_of_c_max(tree):
+    edit(tree, SAMPLES, "result_summary.json", lambda it: it["output_sequence_lengths"].update(total=10**6))
+    assert "offline-throughput" in errors(check_tree(tree, officially=False), OURS)
+
+
+def test_offline_is_of_the_dataset_s_samples(tree):
+    edit(tree, SAMPLES, "point.yaml", lambda it: it.update(concurrency=1000))
+    found = [str(one) for one in check_tree(tree, officially=False) if one.rule == "offline-concurrency"]
+    assert len(found) == 2 and "6,396" in found[0] and "1,024" in found[1]
+
+
+def test_a_tps_utilization_within_the_official_tolerance(tree):
+    edit(tree, LOGGED, "system_desc.json", lambda it: it.update(tps_utilization=it["tps_utilization"] + 0.05))
+    assert errors(check_tree(tree, officially=False), OURS) == {"tps-utilization"}
+
+
+def log_of(root: Path) -> Path:
+    return root / f"runs/r{LOGGED}/events.jsonl"
+
+
+def test_the_log_decides_whatever_the_files_claim(tree):
+    write_log(log_of(tree), seconds=300.0)
+    found = check_tree(tree, officially=False)
+    assert errors(found, OURS) == {"issue-time", "steady-state-differs"}
+    (span,) = [one for one in found if one.rule == "steady-state-differs"]
+    assert (span.got, span.expected) == ("duration_s is 1224.0", "300.0 as in the log")
+
+
+def test_a_log_of_other_counts(tree):
+    write_log(log_of(tree), count=4 * SAMPLES + 7)
+    assert errors(check_tree(tree, officially=False), OURS) == {"log-differs", "whole-passes"}
+
+
+def test_a_log_of_prompts_without_salt(tree):
+    write_log(log_of(tree), salted=False)
+    found = check_tree(tree, officially=False)
+    assert errors(found, OURS) == {"salt"}
+    assert "19,188 of 25,584" in next(one.got for one in found if one.rule == "salt")
+
+
+def test_failures_that_only_the_log_has(tree):
+    lines = log_of(tree).read_text().splitlines(keepends=True)
+    event = {"event_type": "error.generic", "timestamp_ns": 1, "sample_uuid": "sample5", "data": None}
+    lines.insert(len(lines) - 1, json.dumps(event) + "\n")
+    lines = [line for line in lines if '"sample.complete"' not in line or '"sample6"' not in line]
+    log_of(tree).write_text("".join(lines))
+    found = check_tree(tree, officially=False)
+    assert errors(found, OURS) == {"failures", "log-differs"}
+    (text,) = [one.got for one in found if one.rule == "failures"]
+    assert text == "1 of 25,584 requests failed, 1 never ended"
+
+
+def test_answers_that_were_not_streamed(tree):
+    lines = log_of(tree).read_text().splitlines(keepends=True)
+    log_of(tree).write_text("".join(line for line in lines if "sample.recv_first" not in line))
+    assert errors(check_tree(tree, officially=False), OURS) == {"streaming"}
+
+
+def test_the_steady_state_is_recomputed(tree):
+    stated = yaml.safe_load((tree / RESULTS / f"r{LOGGED}/point.yaml").read_text())["steady_state"]
+    asked = []
+
+    def recompute(run: Path, samples: int, concurrency: int) -> dict[str, Any]:
+        asked.append((run, samples, concurrency))
+        return stated | {"verdict": "drifting_up", "status": "insufficient_passes"}
+
+    found = check_tree(tree, recompute=recompute, officially=False)
+    assert asked == [(log_of(tree).parent, SAMPLES, LOGGED)]
+    differ = [(one.got, one.expected) for one in found if one.rule == "steady-state-differs"]
+    assert differ == [
+        ("status is windowable", "insufficient_passes as in the log"),
+        ("verdict is STEADY STATE", "drifting_up as in the log"),
+    ]
+    agrees = check_tree(tree, recompute=lambda *_: stated, officially=False)
+    assert errors(agrees, OURS) == set()
+
+
+def test_what_was_not_recomputed_is_said(tree):
+    silent = [one for one in check_tree(tree, officially=False) if one.severity is Severity.UNKNOWN]
+    assert {one.path for one in silent if "events.jsonl" in one.got} == {
+        f"{RESULTS.relative_to('tree')}/r{level}" for level in LEVELS if level != LOGGED
+    }

@@ -1,0 +1,56 @@
+"""The block steady_state, recomputed from a log with the reference tokenizer."""
+
+import pytest
+
+from harness.endpoints.checks.finding import Severity
+from harness.endpoints.checks.recompute import recomputed_block
+from harness.endpoints.checks.tree_check import check_tree
+from tests.harness.endpoints.checks.passing import config, summary, write
+from tests.harness.endpoints.steady.made_up_runs import SHAPES, run_of
+from tests.harness.endpoints.steady.made_up_runs import write_run as write_shape
+
+pytestmark = pytest.mark.engine  # a minute in all
+
+SIZE, LEVEL = 40, 64
+
+
+def run_folder(folder, shape: str):
+    """A run folder of gpt-oss with a log of this shape."""
+    samples = run_of(SHAPES[shape], 1)
+    write_shape(folder, samples, LEVEL)
+    settings = config(LEVEL)
+    settings["datasets"][0]["samples"] = SIZE
+    write(folder / "config.yaml", settings)
+    counts = {"n_samples_issued": len(samples), "n_samples_completed": len(samples)}
+    (folder / "performance").mkdir()
+    write(folder / "performance/result_summary.json", summary(LEVEL) | counts)
+    with (folder / "events.jsonl").open("a") as log:
+        log.write('{"event_type": "session.ended", "timestamp_ns": 1000000000000000}\n')
+    return folder
+
+
+@pytest.mark.parametrize(("shape", "verdict"), [("plateau", "STEADY STATE"), ("drifts up", "not found")])
+def test_the_verdict_of_a_log(tmp_path, shape, verdict):
+    found = recomputed_block(run_folder(tmp_path / "r64", shape), SIZE, LEVEL)
+    assert isinstance(found, dict) and found["verdict"] == verdict
+
+
+def test_a_block_that_the_log_does_not_bear_out(tmp_path):
+    run = run_folder(tmp_path / "r64", "drifts up")
+    claimed = recomputed_block(run_folder(tmp_path / "other", "plateau"), SIZE, LEVEL)
+    write(run / "performance/result_summary.json", summary(LEVEL) | {"steady_state": claimed})
+    found = check_tree(run, recompute=recomputed_block)
+    assert any(one.got == "verdict is STEADY STATE" for one in found if one.severity is Severity.ERROR)
+
+
+@pytest.mark.parametrize("what", ["no texts", "another model", "no log"])
+def test_what_cannot_be_recomputed_says_why(tmp_path, what):
+    run = run_folder(tmp_path / "r64", "plateau")
+    log = run / "events.jsonl"
+    if what == "no texts":
+        log.write_text("".join(line for line in log.read_text().splitlines(True) if "complete" not in line))
+    elif what == "another model":
+        write(run / "config.yaml", config(LEVEL) | {"submission_ref": {}, "model_params": {"name": "x"}})
+    else:
+        log.unlink()
+    assert isinstance(recomputed_block(run, SIZE, LEVEL), str)

@@ -1,0 +1,259 @@
+"""What can be checked, what cannot be read, and what the command prints."""
+
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from harness.endpoints.checks.check_command import check, finding_lines
+from harness.endpoints.checks.finding import Severity
+from harness.endpoints.checks.official_checker import check_officially, interpreter
+from harness.endpoints.checks.tree_check import check_tree
+from harness.endpoints.curve import Curve, Point, SeedSet
+from harness.endpoints.point_run import PointRun
+from harness.errors import EXIT_THRESHOLD, EXIT_VALID, ConfigError
+from harness.peak.ladder.steps import NOT_A_RESULT
+from tests.harness.endpoints.checks.passing import (
+    LOGGED,
+    MODEL,
+    RESULTS,
+    SEEDS,
+    config,
+    point,
+    write,
+    write_log,
+    write_passing,
+    write_run,
+)
+from tests.kit import parameters
+from tests.records import ENDED
+
+POINT = RESULTS / f"r{LOGGED}"
+
+
+@dataclass(frozen=True)
+class Options:
+    tree: Path
+    json: bool = False
+
+
+@pytest.fixture(scope="module")
+def passing(tmp_path_factory) -> Path:
+    return write_passing(tmp_path_factory.mktemp("passing"))
+
+
+@pytest.fixture
+def rehearsal(passing, tmp_path) -> Path:
+    return shutil.copytree(passing, tmp_path / "rehearsal")
+
+
+def errors(path: Path) -> list[str]:
+    return [str(one) for one in check_tree(path, officially=False) if one.severity is Severity.ERROR]
+
+
+@pytest.mark.parametrize("inside", ["", "tree", "../org"])
+def test_a_tree_is_found_from_the_rehearsal_the_tree_and_the_organisation(rehearsal, inside):
+    if inside == "../org":
+        shutil.copytree(rehearsal / "tree", rehearsal.parent / "org/submission")
+    found = check_tree(rehearsal / inside, officially=False)
+    assert [str(one) for one in found if one.severity is Severity.ERROR] == []
+    logged = sum("events.jsonl" not in one.got for one in found if one.rule == "not-recomputed")
+    assert logged == (inside != "../org")  # a tree that was copied away has lost its runs
+
+
+def test_a_log_that_lies_in_the_point_s_folder(rehearsal):
+    (rehearsal / f"runs/r{LOGGED}/events.jsonl").rename(rehearsal / POINT / "events.jsonl")
+    write_log(rehearsal / POINT / "events.jsonl", seconds=100.0)
+    assert any("issue lasts 100.0 s" in line for line in errors(rehearsal))
+
+
+def test_run_folders_of_the_official_client_alone(tmp_path):
+    write_run(tmp_path / "runs/r64")
+    assert errors(tmp_path / "runs/r64") == errors(tmp_path / "runs") == errors(tmp_path) == []
+    write_log(tmp_path / "runs/r64/events.jsonl", count=400, seconds=30.0, salted=False)
+    found = check_tree(tmp_path / "runs")
+    assert {one.rule for one in found if one.severity is Severity.ERROR} == {"issue-time", "salt"}
+
+
+def record(*, short: bool) -> PointRun:
+    """What this client leaves of a point."""
+    planned = Point(name="r64", concurrency=64, band="med", issue_s=1.0, passes=1)
+    seeds = SeedSet(
+        name="A",
+        cohort="2026-10-C1",
+        scheduler=SEEDS["scheduler_rng_seed"],
+        sample_index=SEEDS["sample_index_rng_seed"],
+        model=SEEDS["model_seed"],
+    )
+    curve = Curve(
+        benchmark=MODEL,
+        model_name=MODEL,
+        c_min=1,
+        c_max=1024,
+        points=(planned,),
+        samples=100,
+        accuracy_samples=0,
+        seeds=seeds,
+        short=short,
+    )
+    return PointRun(
+        curve=curve,
+        point=planned,
+        input_file="perf.parquet",
+        dataset_sha256="0" * 64,
+        parameters=parameters(),
+        servers=ENDED.servers,
+        provenance=ENDED.provenance,
+        started=ENDED.started,
+    )
+
+
+@pytest.mark.parametrize("short", [False, True])
+def test_a_short_rehearsal_is_not_blamed_for_its_length(tmp_path, short):
+    run = write_run(tmp_path / "r64")
+    settings = config(64)
+    settings["settings"]["runtime"]["min_duration_ms"] = 1000
+    write(run / "config.yaml", settings)
+    (run / "point_run.json").write_bytes(msgspec.json.encode(record(short=short)))
+    write_log(run / "events.jsonl", count=400, seconds=30.0)
+    found = check_tree(run)
+    severity = Severity.REHEARSED if short else Severity.ERROR
+    assert {one.rule for one in found if one.severity is severity} == {"issue-time", "min-duration"}
+    (last, *rest) = reversed(list(finding_lines(found)))
+    assert any("issue-time, min-duration" in line for line in rest) is short and NOT_A_RESULT in last
+    assert check(Options(run)) == (EXIT_VALID if short else EXIT_THRESHOLD)
+
+
+@pytest.mark.parametrize("bits", [0, 128])
+def test_the_salt_of_our_own_run(tmp_path, bits):
+    run = write_run(tmp_path / "r64")
+    made = record(short=False)
+    curve = msgspec.structs.replace(made.curve, salt_bits=bits)
+    (run / "point_run.json").write_bytes(msgspec.json.encode(msgspec.structs.replace(made, curve=curve)))
+    assert len(errors(run)) == (bits == 0)
+
+
+def test_the_command_says_what_it_found(rehearsal, capsys):
+    assert check(Options(rehearsal)) == EXIT_VALID
+    assert NOT_A_RESULT in capsys.readouterr().out.splitlines()[-1]
+    (rehearsal / POINT).rename(rehearsal / RESULTS / "r65")
+    assert check(Options(rehearsal, json=True)) == EXIT_THRESHOLD
+    printed = json.loads(capsys.readouterr().out)
+    (found,) = [one for one in printed["findings"] if one["rule"] == "folder-name"]
+    assert (found["severity"], found["section"], found["expected"]) == ("error", "§8.1", "r64")
+
+
+def test_alike_findings_are_one_line(rehearsal, capsys):
+    check(Options(rehearsal))
+    lines = [line for line in capsys.readouterr().out.splitlines() if "no events.jsonl" in line]
+    assert len(lines) == 1 and "6 other places" in lines[0]
+
+
+def test_without_mlcommons_s_checker_one_line_says_so(rehearsal, monkeypatch):
+    monkeypatch.setattr("sys.path", [])
+    monkeypatch.setenv("PATH", "")
+    (line,) = check_officially(rehearsal / "tree")
+    assert line.severity is Severity.UNKNOWN and "pip install endpoints-submission-cli" in line.remedy
+
+
+@pytest.mark.skipif(interpreter() is None, reason="endpoints-submission-cli is not installed")
+def test_a_tree_on_which_mlcommons_s_checker_fails(rehearsal):
+    nested(rehearsal / RESULTS.parent / "system_power.json", '{"a":', 1 << 20)
+    (line,) = [one for one in check_officially(rehearsal / "tree") if one.rule == "official-checker"]
+    assert line.severity is Severity.ERROR and "RecursionError" in line.got
+
+
+@pytest.mark.parametrize("what", ["missing", "a file", "an empty folder", "a folder of others"])
+def test_what_holds_nothing_to_check_is_refused(tmp_path, what):
+    path = tmp_path / "given"
+    if what == "a file":
+        path.write_text("")
+    elif what != "missing":
+        path.mkdir()
+        (path / "others").mkdir()
+    with pytest.raises(ConfigError) as raised:
+        check_tree(path)
+    assert str(path) in str(raised.value) and "expected" in str(raised.value)
+
+
+def nested(path: Path, open_: str, count: int = 5 << 20) -> None:
+    path.write_text(open_ * count)
+
+
+BROKEN = {
+    "cut-off JSON": ("result_summary.json", lambda path: path.write_text(path.read_text()[:50])),
+    "an empty file": ("result_summary.json", lambda path: path.write_text("")),
+    "a list": ("result_summary.json", lambda path: path.write_text("[]")),
+    "10 MB of nested JSON": ("system_desc.json", lambda path: nested(path, '{"a":', 2 << 20)),
+    "nested YAML": ("config.yaml", lambda path: nested(path, "[", 5000)),
+    "10 MB of nested YAML": ("point.yaml", lambda path: nested(path, "[", 10 << 20)),
+    "an anchor": ("point.yaml", lambda path: path.write_text("a: &a [1]\nb: *a\n")),
+    "no YAML table": ("config.yaml", lambda path: path.write_text("text")),
+    "bytes": ("config.yaml", lambda path: path.write_bytes(b"\xff\xfe\x00")),
+    "a folder": ("config.yaml", lambda path: (path.unlink(), path.mkdir())),
+}
+
+
+@pytest.mark.parametrize("how", BROKEN)
+def test_a_file_that_cannot_be_read_is_one_line(rehearsal, how):
+    name, spoil = BROKEN[how]
+    spoil(rehearsal / POINT / name)
+    found = [one for one in check_tree(rehearsal) if one.rule == "unreadable"]
+    assert [one.path for one in found] == [f"{POINT.relative_to('tree').as_posix()}/{name}"]
+    assert "\n" not in str(found[0]) and len(str(found[0])) <= 600
+
+
+def test_mlcommons_s_checker_is_not_given_yaml_without_limits(rehearsal):
+    (rehearsal / POINT / "config.yaml").write_text("a: &a [1]\nb: *a\n")
+    (line,) = [one for one in check_tree(rehearsal) if one.rule == "official-checker"]
+    assert "config.yaml" in line.got and "was not run" in line.got
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_a_file_that_may_not_be_read(rehearsal):
+    (rehearsal / POINT / "config.yaml").chmod(0)
+    assert any("Permission denied" in line for line in errors(rehearsal))
+
+
+LOGS = {
+    "cut off": (lambda text: text[:-30], "cut off"),
+    "no end": (lambda text: "\n".join(text.splitlines()[:-1]), "cut off"),
+    "empty": (lambda text: "", "start_performance_tracking"),
+    "text": (lambda text: "text\n", "line 1"),
+    "numbers in place of names": (lambda text: '{"event_type": 1, "timestamp_ns": 2}\n', "line 1"),
+    "nested": (lambda text: "[" * (1 << 20), "line 1"),
+}
+
+
+@pytest.mark.parametrize("how", LOGS)
+def test_a_log_that_is_not_complete_is_one_line(tmp_path, how):
+    change, said = LOGS[how]
+    run = write_run(tmp_path / "r64")
+    log = run / "events.jsonl"
+    log.write_text(change(log.read_text()))
+    (found,) = [one for one in check_tree(run) if one.rule == "log"]
+    assert said in found.got and found.severity is Severity.ERROR
+
+
+VALUES = [None, [], {}, "text", -1, True, 1e308, 10**400, "9" * 400]
+
+
+@pytest.mark.parametrize(
+    "keys", [("concurrency",), ("runtime_settings",), ("steady_state", "window"), ("warmup",), ("dataset",)]
+)
+def test_any_value_in_point_yaml_gives_findings(rehearsal, keys):
+    shutil.rmtree(rehearsal / "runs")
+    path = rehearsal / POINT / "point.yaml"
+    for value in VALUES:
+        content = point(LOGGED)
+        at = content
+        for key in keys[:-1]:
+            at = at[key]
+        at[keys[-1]] = value
+        write(path, content)
+        found = check_tree(rehearsal, officially=False)
+        assert any(one.path.startswith(POINT.relative_to("tree").as_posix()) for one in found)
