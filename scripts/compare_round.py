@@ -100,6 +100,7 @@ def _their_rules(constants: Mapping[str, Any], round_name: str) -> Values:
     return {
         "benchmarks": set(config["models"]),
         "aliases": set(config["model_mapping"].items()),
+        "endpoints_benchmarks": _with_endpoints_logs(constants, round_name),
         "system.meaningful": meaningful,
         "system.optional": set(constants["SYSTEM_DESC_REQUIRED_FIELDS"]) - meaningful,
         "system.network": set(constants["SYSTEM_DESC_REQUIRED_FIELDS_NETWORK_MODE"]),
@@ -113,10 +114,17 @@ def _their_rules(constants: Mapping[str, Any], round_name: str) -> Values:
     }
 
 
+def _with_endpoints_logs(constants: Mapping[str, Any], round_name: str) -> set[str]:
+    """The checker finds a result in these logs for the rounds of its table only."""
+    rounds = constants.get("RESULT_FIELD_ENDPOINTS", {})
+    return set(constants["ENDPOINTS_ALLOWED_MODELS"]) if round_name in rounds else set()
+
+
 def _our_rules(rules: RoundRules) -> Values:
     return {
         "benchmarks": set(rules.benchmarks),
         "aliases": set(rules.aliases.items()),
+        "endpoints_benchmarks": set(rules.endpoints_benchmarks),
         "system.meaningful": set(rules.system.meaningful),
         "system.optional": set(rules.system.optional),
         "system.network": set(rules.system.network),

@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from harness.compliance.registry import find_test, needed_tests
 from harness.config.loadgen_settings import NS_PER_MS
@@ -12,8 +13,9 @@ from harness.errors import ConfigError
 from harness.files import ACCURACY, ACCURACY_TEXT, PERFORMANCE
 from harness.loadgen_logs.summary_and_detail import LoadgenDetail
 from harness.submission.checks.context import CheckContext, read_logs
+from harness.submission.checks.endpoints_run import read_measured
 from harness.submission.tree.accuracy_files import parse_accuracy
-from harness.submission.tree.layout import is_readable, read_fields
+from harness.submission.tree.layout import has_endpoints_layout, is_readable, read_fields
 from harness.text import aligned, printable
 
 _TTFT = "result_first_token_99.00_percentile_latency_ns"
@@ -69,27 +71,48 @@ def summarize(contexts: Sequence[CheckContext]) -> tuple[ResultRow, ...]:
 
 
 def _row(context: CheckContext) -> ResultRow:
-    folder, logs = context.dir, read_logs(context, PERFORMANCE)
+    folder = context.dir
     description = read_fields(folder.system_file)
     system = {} if isinstance(description, str) else description
-    single = context.scenario.one_at_a_time
-    latency = context.scenario.poisson  # LoadGen logs them in every scenario; limits exist only here
     return ResultRow(
         division=folder.division,
         submitter=folder.org,
         system=folder.system,
         benchmark=context.benchmark.name,
         scenario=folder.folder,
-        valid=logs.summary.result_valid is True,
-        result=_number(logs.detail, context.scenario.result, NS_PER_MS if single else 1),
-        unit="ms" if single else "tokens/s",
-        ttft_p99_ms=_number(logs.detail, _TTFT, NS_PER_MS) if latency else None,
-        tpot_p99_ms=_number(logs.detail, _TPOT, NS_PER_MS) if latency else None,
-        accuracy=_accuracy(context),
-        tests=", ".join(_tests(context)),
+        **(_of_endpoints(context) if has_endpoints_layout(folder.path) else _of_loadgen(context)),
         accelerator=str(system.get("accelerator_model_name") or ""),
         accelerators=_product(system.get("number_of_nodes"), system.get("accelerators_per_node")),
     )
+
+
+def _of_loadgen(context: CheckContext) -> dict[str, Any]:
+    logs = read_logs(context, PERFORMANCE)
+    single = context.scenario.one_at_a_time
+    latency = context.scenario.poisson  # LoadGen logs them in every scenario; limits exist only here
+    return {
+        "valid": logs.summary.result_valid is True,
+        "result": _number(logs.detail, context.scenario.result, NS_PER_MS if single else 1),
+        "unit": "ms" if single else "tokens/s",
+        "ttft_p99_ms": _number(logs.detail, _TTFT, NS_PER_MS) if latency else None,
+        "tpot_p99_ms": _number(logs.detail, _TPOT, NS_PER_MS) if latency else None,
+        "accuracy": _accuracy(context),
+        "tests": ", ".join(_tests(context)),
+    }
+
+
+def _of_endpoints(context: CheckContext) -> dict[str, Any]:
+    """A result of the client of Endpoints, which has no verdict of its own."""
+    measured = read_measured(context)
+    return {
+        "valid": measured.complete,
+        "result": measured.latency_p90_ms if context.scenario.one_at_a_time else measured.tokens_per_s,
+        "unit": "ms" if context.scenario.one_at_a_time else "tokens/s",
+        "ttft_p99_ms": measured.ttft_p99_ms if context.scenario.poisson else None,
+        "tpot_p99_ms": measured.tpot_p99_ms if context.scenario.poisson else None,
+        "accuracy": measured.accuracy,
+        "tests": "",
+    }
 
 
 def _number(detail: LoadgenDetail, key: str, unit: int) -> float | None:

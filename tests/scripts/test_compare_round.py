@@ -66,6 +66,8 @@ CHECKER = {
     "REQUIRED_POWER_FILES": [*load_rules().power.power],
     "REQUIRED_PERF_FILES": ["mlperf_log_summary.txt", "mlperf_log_detail.txt"],
     "REQUIRED_PERF_POWER_FILES": ["spl.txt"],
+    "RESULT_FIELD_ENDPOINTS": {"v6.1": {}},
+    "ENDPOINTS_ALLOWED_MODELS": [*load_rules().endpoints_benchmarks],
 }
 
 

@@ -15,6 +15,7 @@ from harness.files import DETAIL, RUN_RECORD, USER_CONF
 from harness.loadgen_logs.summary_and_detail import read_detail
 from harness.record.run_record import RunRecord
 from harness.submission.building.descriptions import FROM_RUNS, measurements, system_fields
+from harness.submission.building.endpoints_files import endpoints_readme, write_endpoints
 from harness.submission.building.find_runs import BenchmarkRuns, ScenarioRuns, find_runs
 from harness.submission.building.gaps import Gap, IncompleteError, attempt
 from harness.submission.building.missing_runs import missing_runs
@@ -80,7 +81,8 @@ def build_tree(request: BuildRequest, machine: Mapping[str, str]) -> BuildResult
     machine = {} if elsewhere else machine
     described = [*records, *_records_of_others(request)]
     system = system_fields(request.info, request.folders, machine, described, request.rules)
-    gaps += _incomplete(request, system, bool(records))
+    measured = any(run.is_of_endpoints for part in parts for run in part.found.runs)
+    gaps += _incomplete(request, system, bool(records) or measured)
     if gaps:
         raise IncompleteError(tuple(dict.fromkeys(gaps)))
     with staging(request.output) as folder:
@@ -113,6 +115,9 @@ def _part(request: BuildRequest, benchmark: Benchmark, gaps: list[Gap]) -> _Part
         gaps += _mixed(request, benchmark.name, run, records)
         states = [record.provenance.git for record in records.values()]
         source = attempt(gaps, Cost.MINUTES, partial(source_of, states))
+        if run.is_of_endpoints:
+            part.sources.update({} if source is None else {run.scenario: source})
+            continue
         conf = _user_conf(request, run)
         if isinstance(conf, Gap):
             gaps += [conf] if run.performance.is_dir() else []
@@ -167,6 +172,11 @@ def _stage(request: BuildRequest, part: _Part, folder: Path) -> dict[SourceCode,
     for run in part.found.runs:
         target = Path(request.runs_folder(benchmark), run.scenario.folder)
         write_file(tree / target / "measurements.json", _json(part.measured))
+        if run.is_of_endpoints:
+            write_endpoints(run, tree / target, folder / "kept" / target)
+            text = endpoints_readme(benchmark, run, codes[part.sources[run.scenario]])
+            write_file(tree / target / "README.md", text)
+            continue
         write_logs(request.rules, run, tree / target, folder / "kept" / target)
         readme = ScenarioReadme(
             benchmark,

@@ -9,9 +9,10 @@ from harness.config.benchmark import Benchmark
 from harness.config.choices import DEFAULT_BENCHMARK, available_benchmarks
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
-from harness.files import ACCURACY, COMPLIANCE_RUN, PERFORMANCE, RUN_RECORD, unofficial
+from harness.files import ACCURACY, COMPLIANCE_RUN, DETAIL, PERFORMANCE, RUN_RECORD, unofficial
 from harness.record.run_record import RunRecord
 from harness.submission.building.request import BuildRequest
+from harness.submission.tree.layout import has_endpoints_layout
 from harness.submission.tree.origins import read_record
 from harness.submission.tree.round_rules import Suite
 
@@ -36,6 +37,12 @@ class ScenarioRuns:
     def accuracy(self) -> Path:
         """LoadGen's logs of the accuracy run, and accuracy.txt."""
         return self.path / "accuracy"
+
+    @property
+    def is_of_endpoints(self) -> bool:
+        """Whether the folder holds a run of the client of MLPerf Endpoints, and no log of LoadGen."""
+        logs = (self.performance / DETAIL, self.accuracy / DETAIL)
+        return has_endpoints_layout(self.path) and not any(path.is_file() for path in logs)
 
     def record_files(self) -> dict[str, Path]:
         """The path of each run's run.json, by the run's folder in a submission; the file may be missing."""

@@ -23,6 +23,7 @@ from harness.loadgen_logs.accuracy_log import EMPTY_LOG_BYTES
 from harness.loadgen_logs.summary_and_detail import read_detail, read_summary
 from harness.record.run_record import RunRecord
 from harness.submission.building.commands import Maker
+from harness.submission.building.endpoints_files import endpoints_gaps
 from harness.submission.building.find_runs import BenchmarkRuns, ScenarioRuns, verify_file
 from harness.submission.building.gaps import Gap
 from harness.submission.tree.accuracy_files import is_complete
@@ -36,6 +37,9 @@ def missing_runs(found: BenchmarkRuns, rehearsal: bool) -> Iterator[Gap]:
     """Everything that keeps the runs of a benchmark from being submitted, at most one gap for each run."""
     make = Maker(found, rehearsal)
     for run in found.runs:
+        if run.is_of_endpoints:
+            yield from endpoints_gaps(found.benchmark, run)
+            continue
         for name in (_PERFORMANCE, _ACCURACY, *run.tests):
             one = _Run(found.benchmark, run, name, make, rehearsal)
             yield from (gap for gap in (one.gap(),) if gap is not None)

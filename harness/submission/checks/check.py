@@ -18,6 +18,7 @@ from harness.submission.checks.documents import (
     check_system,
     check_user_conf,
 )
+from harness.submission.checks.endpoints_run import check_endpoints
 from harness.submission.checks.issue import Issue, unreadable
 from harness.submission.checks.loadgen_logs import check_versions
 from harness.submission.checks.performance_run import check_performance
@@ -103,6 +104,8 @@ def _parts(
     for context in contexts:
         yield from ((context.dir.path, check(context)) for check in CHECKS)
         context.read.clear()
+    for context in endpoints_contexts(root, round_name):
+        yield from ((context.dir.path, check(context)) for check in (check_encoding, check_endpoints))
     yield root, check_files(root, rules.files.any_bytes)
     yield root, check_repeats(root, contexts)
 
@@ -131,14 +134,25 @@ def _benchmark(folder: BenchmarkDir, round_name: str) -> Iterator[Issue]:
         yield from _scenarios(folder, *rules.suite_of(name))
 
 
-def _context(folder: ScenarioDir, kept: Path, round_name: str) -> CheckContext | None:
+def endpoints_contexts(root: Path, round_name: str | None = None) -> tuple[CheckContext, ...]:
+    """Every result that has the Endpoints layout. Raises ConfigError when ``root`` is not a submission."""
+    round_name = round_name or current_round()
+    folders = [one for one in scenario_dirs(root) if has_endpoints_layout(one.path)]
+    found = (_context(one, kept_beside(root), round_name, endpoints=True) for one in folders)
+    return tuple(context for context in found if context is not None)
+
+
+def _context(
+    folder: ScenarioDir, kept: Path, round_name: str, *, endpoints: bool = False
+) -> CheckContext | None:
     """None for a folder that is not checked; ``_benchmark`` reports those."""
-    rules, scenario = load_rules(round_name), folder.scenario
+    rules = load_rules(round_name)
+    scenario = endpoints_scenario(folder.folder) if endpoints else folder.scenario
     name = official_name(folder, rules)
     benchmark, (_, suite) = definition_of(name, round_name), rules.suite_of(name)
     if benchmark is None or scenario is None or (folder.binding and scenario not in suite.allowed):
         return None
-    if is_empty(folder.path) or has_endpoints_layout(folder.path):
+    if is_empty(folder.path) or has_endpoints_layout(folder.path) is not endpoints:
         return None
     aside = kept / folder.path.relative_to(folder.root)
     return CheckContext(folder, benchmark, scenario, rules, aside if aside.is_dir() else None)
@@ -180,8 +194,6 @@ def _scenarios(folder: BenchmarkDir, suite: str, rule: Suite) -> Iterator[Issue]
         found = scenario_named(name)
         if has_endpoints_layout(folder.path / name):
             found = endpoints_scenario(name)
-            text = "has the Endpoints layout (result_summary.json, no LoadGen logs): not checked"
-            yield Issue("scenarios", f"{where}/{name}", text, is_warning=True)
         if found is not None and (found in rule.allowed or not folder.binding):
             have.add(found)
         elif not folder.binding and name.lower() in _UNDEFINED_SCENARIOS:

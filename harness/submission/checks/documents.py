@@ -3,7 +3,7 @@
 run.json is kept beside the tree and never submitted.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +27,12 @@ from harness.submission.tree.system_description import (
     system_issues,
 )
 
-_WRITTEN = (USER_CONF, "README.md")
 
-
-def check_scenario_documents(context: CheckContext) -> Iterator[Issue]:
-    """user.conf, README.md and measurements.json of one scenario."""
-    for name in _WRITTEN:
+def check_scenario_documents(
+    context: CheckContext, written: Sequence[str] = (USER_CONF, "README.md")
+) -> Iterator[Issue]:
+    """measurements.json of one scenario, and the files that must be ``written``."""
+    for name in written:
         path = context.dir.path / name
         if not path.is_file():
             yield context.missing(path)

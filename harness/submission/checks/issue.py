@@ -39,6 +39,14 @@ RULES: dict[str, Rule] = {
     "loadgen-errors": Rule(
         "LoadGen logged no error, even in a VALID run", "find the cause and repeat the run", Cost.GPU_HOURS
     ),
+    "failed-requests": Rule(
+        "no request of a run with Endpoints logs failed", "find the cause and repeat the run", Cost.GPU_HOURS
+    ),
+    "endpoints-benchmark": Rule(
+        "Endpoints logs are taken for some benchmarks of some rounds only",
+        "run the scenario with LoadGen",
+        Cost.GPU_HOURS,
+    ),
     "invalid": Rule(
         "LoadGen's result is VALID",
         "repeat the run with settings that the system holds",

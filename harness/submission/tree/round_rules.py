@@ -90,6 +90,8 @@ class RoundRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     system: SystemRule
     measurements: MeasurementsRule
     power: PowerRule
+    endpoints_benchmarks: tuple[str, ...] = ()
+    """those that may have logs of MLPerf Endpoints in place of LoadGen's"""
 
     def suite_of(self, benchmark: str) -> tuple[str, Suite]:
         """Name and rules of the suite that a benchmark belongs to."""

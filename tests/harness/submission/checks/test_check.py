@@ -85,7 +85,8 @@ def test_every_rule_can_be_broken():
         for *_, expected in DAMAGES
         for code in ("mode" if expected is None else expected).split()
     }
-    elsewhere = {"test06-log", "origin"}  # in test_recorded_trees.py and test_build.py
+    # In test_recorded_trees.py, test_build.py and test_endpoints_run.py.
+    elsewhere = {"test06-log", "origin", "failed-requests", "endpoints-benchmark"}
     assert named | elsewhere == set(RULES)
 
 
@@ -94,12 +95,6 @@ def test_every_rule_is_documented():
     assert [
         code for code, rule in RULES.items() if f"| `{code}` | {rule.text} | {rule.cost} |" not in page
     ] == []
-
-
-def endpoints(name):
-    """submission_structure.md: config.yaml, result_summary.json and accuracy_results.json instead of logs."""
-    gone = (remove(f"{name}/{run}/{log}") for run in (RUN, "accuracy") for log in (SUMMARY, DETAIL))
-    return both(rename("Interactive", name), *gone, *endpoints_files(name))
 
 
 def endpoints_files(scenario):
@@ -118,9 +113,7 @@ MISSED = f"Interactive/TEST07/{RUN}"
 TAKEN = {
     "the tree as it is": (both(), []),
     "another benchmark": (rename("", "../whisper"), [("benchmark", "whisper")]),
-    "Endpoints layout": (endpoints("Interactive"), [("scenarios", "gpt-oss-120b/Interactive")]),
-    "its name of Server": (endpoints("Online"), [("scenarios", "gpt-oss-120b/Online")]),
-    "its files beside LoadGen's logs, which are checked": (both(*endpoints_files("Offline")), []),
+    "files of Endpoints beside LoadGen's logs, which are checked": (both(*endpoints_files("Offline")), []),
     "power measurements": (
         both(
             copied(OFFLINE, f"{POWER}/ranging"),

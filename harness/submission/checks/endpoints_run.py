@@ -1,0 +1,318 @@
+"""Checks of a result in the Endpoints layout, which MLCommons's checker takes in place of LoadGen's logs.
+
+``<Scenario>/{config.yaml, performance/result_summary.json, accuracy/accuracy_results.json}``, and in audit/
+the result of each compliance test that the client of MLPerf Endpoints makes.
+"""
+
+import math
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeGuard
+
+from harness.compliance.registry import find_test, needed_tests
+from harness.config.loadgen_settings import NS_PER_MS
+from harness.config.scenario import Scenario
+from harness.errors import ConfigError
+from harness.submission.checks.context import CheckContext
+from harness.submission.checks.documents import check_scenario_documents
+from harness.submission.checks.issue import Issue
+from harness.submission.tree.layout import read_fields
+from harness.yaml_files import read_yaml
+
+CONFIG = Path("config.yaml")
+SUMMARY, ACCURACY = Path("performance/result_summary.json"), Path("accuracy/accuracy_results.json")
+AUDIT = Path("audit")
+
+Fields = Mapping[str, Any]
+_Read = Generator[Issue, None, Fields | None]  # issues of a file, and its table
+_MOST_BYTES = 1 << 28
+_MOST = 1e300
+_PERCENTILES = "early_stopping_percentiles"
+# The official names of the compliance tests in the client of Endpoints.
+AUDITS = {
+    "TEST04": "output_caching_test",
+    "TEST06": "consistency_output_test",
+    "TEST07": "accuracy_in_performance_full_test",
+}
+# How the client issues the queries of a scenario: its type, and its load pattern.
+_TYPES = {Scenario.OFFLINE: ("offline", "max_throughput"), Scenario.SINGLE_STREAM: ("online", "concurrency")}
+_SERVER = ("online", "poisson")
+
+
+def check_endpoints(context: CheckContext) -> Iterator[Issue]:
+    """All issues of a scenario in this layout."""
+    if context.benchmark.name not in context.rules.endpoints_benchmarks:
+        text = f"{context.benchmark.name} may not be submitted with logs of Endpoints"
+        yield context.issue("endpoints-benchmark", Path(), text)
+    yield from check_scenario_documents(context, ("README.md",))
+    config = yield from _yaml(context, CONFIG)
+    summary = yield from _json(context, SUMMARY)
+    accuracy = yield from _json(context, ACCURACY)
+    if config is not None:
+        yield from _configuration(context, config)
+    if summary is not None:
+        yield from _performance(context, summary)
+    if accuracy is not None:
+        yield from _accuracy(context, accuracy)
+    yield from _audits(context)
+
+
+def _yaml(context: CheckContext, path: Path) -> _Read:
+    file = context.dir.path / path
+    if not file.is_file():
+        yield context.missing(path)
+        return None
+    try:
+        found = read_yaml(file)
+    except ConfigError as error:
+        yield context.issue("malformed", path, str(error).removeprefix(f"{file}: "))
+        return None
+    if not isinstance(found, Mapping):
+        yield context.issue("malformed", path, "is no table")
+        return None
+    return found
+
+
+def _json(context: CheckContext, path: Path) -> _Read:
+    file = context.dir.path / path
+    if not file.is_file():
+        yield context.missing(path)
+        return None
+    found = "has more than 256 MiB" if file.stat().st_size > _MOST_BYTES else read_fields(file)
+    if isinstance(found, str):
+        yield context.issue("malformed", path, found)
+        return None
+    return found
+
+
+def _configuration(context: CheckContext, config: Fields) -> Iterator[Issue]:
+    kind, pattern = _TYPES.get(context.scenario, _SERVER)
+    if config.get("type") != kind:
+        text = f"type is {_shown(config.get('type'))}, expected {kind} in {context.dir.folder}"
+        yield context.issue("scenario", CONFIG, text)
+    found = _at(config, "settings", "load_pattern", "type")
+    if found != pattern and context.closed:
+        text = f"settings.load_pattern.type is {_shown(found)}, expected {pattern}"
+        yield context.issue("settings", CONFIG, text)
+    runtime = ("settings", "runtime")
+    least, duration = int(context.benchmark.loadgen.settings["min_duration_ms"]), "min_duration_ms"
+    if not _number(found := _at(config, *runtime, duration)) or found < least:
+        text = f"settings.runtime.{duration} is {_shown(found)}, expected {least} or more"
+        yield context.issue("min-duration", CONFIG, text)
+    for name, seed in (
+        ("dataloader_random_seed", "sample_index_rng_seed"),
+        ("scheduler_random_seed", "schedule_rng_seed"),
+    ):
+        found, expected = _at(config, *runtime, name), context.rules.seeds[seed]
+        if found != expected:
+            text = f"settings.runtime.{name} is {_shown(found)}, expected {seed} {expected}"
+            yield context.issue("seeds", CONFIG, text)
+
+
+def _performance(context: CheckContext, summary: Fields) -> Iterator[Issue]:
+    for code, text in (
+        *_counts(context, summary),
+        *_duration(context, summary),
+        *_latency(context, summary),
+        *_mean_tokens(context, summary),
+    ):
+        yield context.issue(code, SUMMARY, text)
+
+
+_Found = Iterator[tuple[str, str]]  # code and text of an issue of result_summary.json
+
+
+def _counts(context: CheckContext, summary: Fields) -> _Found:
+    """MLCommons's checker counts no requests here."""
+    issued, completed, failed = (
+        summary.get(f"n_samples_{name}") for name in ("issued", "completed", "failed")
+    )
+    least = context.benchmark.dataset(accuracy=False).samples
+    if failed not in (None, 0):
+        yield "failed-requests", f"{failed} of {issued} requests failed"
+    if not _number(completed) or completed < least:
+        yield "sample-count", f"n_samples_completed is {_shown(completed)}, expected {least} or more"
+    elif not _number(issued) or (not failed and issued != completed):
+        yield "cross-check", f"{_shown(issued)} were issued, {completed} completed and none failed"
+    if summary.get("complete") is False:
+        yield "invalid", f"the run is not complete: its state is {_shown(summary.get('state'))}"
+
+
+def _duration(context: CheckContext, summary: Fields) -> _Found:
+    """The official checker reads the setting only."""
+    least, found = int(context.benchmark.loadgen.settings["min_duration_ms"]), summary.get("duration_ns")
+    if not _number(found) or found <= 0:
+        yield "invalid", f"duration_ns is {_shown(found)}: there is no result"
+    elif found < least * NS_PER_MS and not context.scenario.one_query:
+        yield "min-duration", f"the run lasted {found / 1e9:.1f} s, expected {least / 1000:g} s or more"
+
+
+def _latency(context: CheckContext, summary: Fields) -> _Found:
+    """Only percentiles with the margin of early stopping count."""
+    limit = context.benchmark.latency_limits.get(context.scenario)
+    if limit is None:
+        return
+    for name, most in (("ttft", limit.ttft_ms), ("tpot", limit.tpot_ms)):
+        found = _percentile(summary, name, 99)
+        if not _number(found) or not 0 < found / NS_PER_MS < most:
+            shown = f"{found / NS_PER_MS:.2f} ms" if _number(found) else _shown(found)
+            text = f"99.0 of {name}.{_PERCENTILES} is {shown}, expected less than {most} ms"
+            yield "latency", text
+
+
+def _percentile(summary: Fields, name: str, percent: int) -> Any:
+    percentiles = _at(summary, name, _PERCENTILES)
+    if not isinstance(percentiles, Mapping):
+        return None
+    return next((percentiles[key] for key in (f"{percent}.0", str(percent)) if key in percentiles), None)
+
+
+def _mean_tokens(context: CheckContext, summary: Fields) -> _Found:
+    mean = _at(summary, "output_sequence_lengths", "avg")
+    for name in needed_tests(context.benchmark) if context.closed else ():
+        bounds = find_test(context.benchmark, name).mean_token_bounds
+        if bounds is not None and (not _number(mean) or not bounds[0] <= mean <= bounds[1]):
+            text = f"output_sequence_lengths.avg is {_shown(mean)}"
+            yield "mean-tokens", f"{text}, expected {bounds[0]:.2f} to {bounds[1]:.2f}"
+
+
+def _accuracy(context: CheckContext, accuracy: Fields) -> Iterator[Issue]:
+    found = _scored(accuracy)
+    if not any(one.get("score") is not None for one in found):
+        yield context.issue("accuracy", ACCURACY, "accuracy_scores has no score")
+        return
+    counts = [_samples(one) for one in found]
+    expected = context.benchmark.dataset(accuracy=True).samples
+    if sum(counts) != expected:
+        text = f"{sum(counts)} samples were evaluated (total_samples), expected {expected}"
+        yield context.issue("sample-count", ACCURACY, text)
+    if context.closed:
+        yield from _bounded(context, found, counts)
+
+
+def _scored(accuracy: Fields) -> list[Fields]:
+    """The data sets of the accuracy run; the client also scores the answers of the performance run."""
+    scores = accuracy.get("accuracy_scores")
+    listed = [one for one in scores if isinstance(one, Mapping)] if isinstance(scores, list) else []
+    return [one for one in listed if one.get("dataset_type") in (None, "accuracy")]
+
+
+def _bounded(context: CheckContext, found: Sequence[Fields], counts: Sequence[int]) -> Iterator[Issue]:
+    """MLCommons's checker compares no score of these benchmarks with its target."""
+    for name, rule in context.benchmark.accuracy.items():
+        low, high = rule.bounds
+        score = _weighed(context, found, counts, name)
+        if score is None:
+            if low:
+                yield context.issue("accuracy", ACCURACY, f"{name!r} is missing in accuracy_scores[].score")
+        elif not low <= score <= high:
+            limit = f"{low:.4f} or more" if high == math.inf else f"{low:.4f} to {high:.4f}"
+            yield context.issue("accuracy", ACCURACY, f"{name} is {score:.4f}, expected {limit}")
+
+
+def _weighed(
+    context: CheckContext, found: Sequence[Fields], counts: Sequence[int], metric: str
+) -> float | None:
+    """The mean of a metric over the samples of all data sets; None where one of them lacks it."""
+    metrics = context.benchmark.accuracy
+    needed = [name for name, rule in metrics.items() if rule.bounds[0]]
+    only = needed[0] if len(needed) == 1 else ""
+    values = [value for one in found if (value := _score(one, metric, only)) is not None]
+    if len(values) < len(found) or not sum(counts):
+        return None
+    score = sum(value * count for value, count in zip(values, counts, strict=True)) / sum(counts)
+    # Some of the client's scorers report a fraction.
+    return score * 100 if 0 <= score <= 1 < metrics[metric].bounds[0] else score
+
+
+def _score(entry: Fields, metric: str, only: str) -> float | None:
+    """A metric of a data set; a score without a name is that of the only metric that must be there."""
+    score = entry.get("score")
+    if isinstance(score, Mapping):
+        score = next((value for key, value in score.items() if str(key).lower() == metric.lower()), None)
+    elif metric != only:
+        return None
+    try:
+        return float(score) if isinstance(score, str) or _number(score) else None
+    except ValueError:
+        return None
+
+
+def _samples(entry: Fields) -> int:
+    issued = entry.get("total_samples", _at(entry, "response_counts", "issued"))
+    return int(issued) if _number(issued) else 0
+
+
+def _audits(context: CheckContext) -> Iterator[Issue]:
+    """Tests that are there must have passed; the client makes none that these benchmarks need."""
+    for name in needed_tests(context.benchmark) if context.closed else ():
+        path = AUDIT / f"audit_{AUDITS.get(name, '')}.json"
+        if name not in AUDITS or not (context.dir.path / path).exists():
+            continue
+        result = yield from _json(context, path)
+        if result is None:
+            continue
+        if result.get("test") != AUDITS[name]:
+            text = f"test is {_shown(result.get('test'))}, expected {AUDITS[name]}"
+            yield context.issue("test-failed", path, text)
+        elif result.get("passed") is not True:
+            yield context.issue("test-failed", path, f"passed is {_shown(result.get('passed'))}")
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What the table of results shows; None for what the files do not say."""
+
+    complete: bool
+    tokens_per_s: float | None
+    latency_p90_ms: float | None
+    ttft_p99_ms: float | None
+    tpot_p99_ms: float | None
+    accuracy: str
+
+
+def read_measured(context: CheckContext) -> Measured:
+    """The figures of a result in this layout."""
+    found = read_fields(context.dir.path / SUMMARY)
+    scores = read_fields(context.dir.path / ACCURACY)
+    summary: Fields = {} if isinstance(found, str) else found
+    tokens, duration_ns = _at(summary, "output_sequence_lengths", "total"), summary.get("duration_ns")
+    return Measured(
+        complete=summary.get("complete") is not False and not summary.get("n_samples_failed"),
+        tokens_per_s=tokens / duration_ns * 1e9
+        if _number(tokens) and _number(duration_ns) and duration_ns
+        else None,
+        latency_p90_ms=_ms(_percentile(summary, "latency", 90)),
+        ttft_p99_ms=_ms(_percentile(summary, "ttft", 99)),
+        tpot_p99_ms=_ms(_percentile(summary, "tpot", 99)),
+        accuracy="" if isinstance(scores, str) else _scores(context, _scored(scores)),
+    )
+
+
+def _scores(context: CheckContext, found: Sequence[Fields]) -> str:
+    """The scores, without the metrics that only bound lengths."""
+    names = [name for name, rule in context.benchmark.accuracy.items() if rule.bounds[1] == math.inf]
+    counts = [_samples(one) for one in found]
+    scores = {name: _weighed(context, found, counts, name) for name in names}
+    return ", ".join(f"{name} {score:.3f}" for name, score in scores.items() if score is not None)
+
+
+def _ms(found: object) -> float | None:
+    return found / NS_PER_MS if _number(found) else None
+
+
+def _at(fields: Fields, *names: str) -> Any:
+    found: Any = fields
+    for name in names:
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return found
+
+
+def _number(value: object) -> TypeGuard[int | float]:
+    """Whether it is a finite number, and no truth value; JSON may hold integers of any length."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _MOST
+
+
+def _shown(value: object) -> str:
+    return "missing" if value is None else str(value)

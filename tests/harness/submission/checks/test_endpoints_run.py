@@ -1,0 +1,150 @@
+"""Results in the Endpoints layout: what is taken has no issue, and each damage has its own."""
+
+import json
+import math
+
+import pytest
+
+from harness.submission.checks.check import check_tree, endpoints_contexts
+from harness.submission.checks.endpoints_run import check_endpoints
+from harness.submission.results_table import summarize
+from prepare_submission import main
+from tests.harness.submission.checks.endpoints_results import ACCURACY, CONFIG, SUMMARY, change, endpoints
+from tests.harness.submission.checks.official_checker import accepts, needs_official
+from tests.harness.submission.edits import both, remove, rename, write
+from tests.harness.submission.trees import RESULTS
+
+RUNTIME = ("settings", "runtime")
+P99 = ("early_stopping_percentiles", "99.0")
+AUDIT = "audit/audit_accuracy_in_performance_full_test.json"
+
+
+@pytest.fixture
+def results(tree):
+    """Both scenarios of gpt-oss-120b."""
+    both(endpoints("Offline"), endpoints("Interactive"))(tree / RESULTS)
+    return tree
+
+
+# Damage, code of its issue, and whether MLCommons's checker refuses it.
+DAMAGES = {
+    "no accuracy": (remove(f"Interactive/{ACCURACY}"), "missing-file", True),
+    "cut-off JSON": (write(f"Interactive/{SUMMARY}", '{"n_samples'), "malformed", True),
+    "nested JSON": (write(f"Interactive/{SUMMARY}", "[" * (1 << 20)), "malformed", True),
+    "YAML with an anchor": (write(f"Interactive/{CONFIG}", "a: &a [1]\nb: *a\n"), "malformed", True),
+    "no README": (remove("Interactive/README.md"), "missing-file", True),
+    "another scenario": (change(CONFIG, "online", "type", scenario="Offline"), "scenario", True),
+    "Offline in Interactive": (change(CONFIG, "offline", "type"), "scenario", False),
+    "a seed": (change(CONFIG, 42, *RUNTIME, "dataloader_random_seed"), "seeds", True),
+    "another seed": (change(CONFIG, 42, *RUNTIME, "scheduler_random_seed"), "seeds", True),
+    "300 s": (change(CONFIG, 300_000, *RUNTIME, "min_duration_ms"), "min-duration", True),
+    "300 s, measured": (change(SUMMARY, 300 * 10**9, "duration_ns"), "min-duration", False),
+    "TTFT": (change(SUMMARY, 2.1e9, "ttft", *P99), "latency", True),
+    "TPOT": (change(SUMMARY, 16e6, "tpot", *P99), "latency", True),
+    "no early stopping": (change(SUMMARY, None, "ttft", P99[0]), "latency", True),
+    "short answers": (change(SUMMARY, 900.0, "output_sequence_lengths", "avg"), "mean-tokens", True),
+    "no score": (change(ACCURACY, [], "accuracy_scores"), "accuracy", True),
+    "a low score": (change(ACCURACY, 0.7, "accuracy_scores", 2, "score"), "accuracy", False),
+    "a data set is missing": (change(ACCURACY, None, "accuracy_scores", 0), "sample-count", True),
+    "a failed test": (
+        write(
+            f"Interactive/{AUDIT}",
+            json.dumps({"test": "accuracy_in_performance_full_test", "passed": False}),
+        ),
+        "test-failed",
+        True,
+    ),
+    "another test": (
+        write(f"Interactive/{AUDIT}", json.dumps({"test": "output_caching_test", "passed": True})),
+        "test-failed",
+        True,
+    ),
+    "half a pass": (
+        both(change(SUMMARY, 3198, "n_samples_completed"), change(SUMMARY, 3198, "n_samples_issued")),
+        "sample-count",
+        False,
+    ),
+    "lost requests": (change(SUMMARY, 6400, "n_samples_issued"), "cross-check", False),
+    "fixed concurrency": (
+        change(CONFIG, "concurrency", "settings", "load_pattern", "type"),
+        "settings",
+        False,
+    ),
+    "an interrupted run": (change(SUMMARY, False, "complete"), "invalid", False),
+}
+
+
+def failing(issues) -> set[str]:
+    return {one.code for one in issues if not one.is_warning}
+
+
+def test_both_scenarios_have_no_issue(results):
+    assert check_tree(results) == ()
+
+
+@needs_official
+@pytest.mark.engine
+def test_mlcommons_s_checker_accepts_them(results):
+    assert accepts(results)
+
+
+def test_a_scenario_of_each_layout_and_the_name_online(tree):
+    both(endpoints("Interactive"), rename("Interactive", "Online"))(tree / RESULTS)
+    config = tree / RESULTS / "Online" / CONFIG
+    assert failing(check_tree(tree)) == set() and config.is_file()
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_each_damage_has_its_issue(results, name):
+    damage, code, _ = DAMAGES[name]
+    damage(results / RESULTS)
+    assert failing(check_tree(results)) == {code}
+
+
+@needs_official
+@pytest.mark.engine
+@pytest.mark.parametrize("name", DAMAGES)
+def test_what_mlcommons_s_checker_says_of_it(results, name):
+    damage, _, refused = DAMAGES[name]
+    damage(results / RESULTS)
+    assert accepts(results) is not refused
+
+
+def test_failed_requests(results):
+    damage = both(change(SUMMARY, 5, "n_samples_failed"), change(SUMMARY, 6401, "n_samples_issued"))
+    damage(results / RESULTS)
+    assert failing(check_tree(results)) == {"failed-requests"}
+
+
+def test_a_round_that_takes_no_endpoints_logs(results):
+    assert "endpoints-benchmark" in failing(check_tree(results, round_name="v6.0"))
+
+
+def test_the_table_shows_them(results, capsys):
+    assert main(["check", str(results)]) == 0
+    shown = capsys.readouterr().out
+    assert "11,677.3 tokens/s" in shown and "1500.0 ms" in shown and "exact_match 83.000" in shown
+    assert "not checked" not in shown
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        (SUMMARY, "n_samples_failed"),
+        (SUMMARY, "n_samples_completed"),
+        (SUMMARY, "duration_ns"),
+        (SUMMARY, "ttft"),
+        (SUMMARY, "tpot", *P99),
+        (ACCURACY, "accuracy_scores", 0),
+        (ACCURACY, "accuracy_scores", 0, "total_samples"),
+        (ACCURACY, "accuracy_scores", 0, "score"),
+        (CONFIG, *RUNTIME),
+    ],
+)
+def test_any_value_is_an_issue(results, keys):
+    file, *path = keys
+    for value in ([], {}, "text", "nan", -1, True, math.inf, math.nan, 10**400):
+        change(file, value, *path)(results / RESULTS)
+        (context,) = [one for one in endpoints_contexts(results) if one.dir.folder == "Interactive"]
+        assert list(check_endpoints(context)) != []
+        assert len(summarize([context])) == 1
