@@ -24,7 +24,7 @@ _HERE = Path(__file__).parent
 _DIGITS = 5  # significant digits of a value in a chart
 
 Axis = Literal["seconds", "nines", "number", "log"]
-Style = Literal["line", "points", "open points", "crosses", "bars"]
+Style = Literal["line", "steps", "points", "open points", "crosses", "bars"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,9 @@ class Series:
     color: int = 0
     """number of a colour in page.css"""
     style: Style = "line"
+    """`steps` hold each value back to the one before"""
+    names: Sequence[str] = ()
+    """a text beside each value; none, or one for each x"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,14 @@ class Limit:
     axis: Literal["x", "y"] = "y"
     event: bool = False
     """something that happened, not a bound"""
+
+
+@dataclass(frozen=True, slots=True)
+class Shade:
+    """A part of the x axis with another background."""
+
+    low: float
+    high: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +77,7 @@ class Chart:
     together: str = ""
     """charts of the same name share cursor and zoom"""
     note: str = ""
+    shade: Shade | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -224,9 +236,16 @@ def _chart(chart: Chart) -> dict[str, Any]:
             for limit in chart.limits
         ],
         "series": [
-            {"label": one.label, "color": one.color, "style": one.style, "y": _numbers(one.values)}
+            {
+                "label": one.label,
+                "color": one.color,
+                "style": one.style,
+                "y": _numbers(one.values),
+                "names": list(one.names),
+            }
             for one in chart.series
         ],
+        "shade": None if chart.shade is None else {"low": chart.shade.low, "high": chart.shade.high},
     }
 
 

@@ -19,16 +19,20 @@
   const text = (chart, axis) => (axis === "seconds" ? clock(chart.x.at(-1) ?? 0) : texts[axis]);
   const shown = (form) => (u, v) => (v == null ? "–" : form(v));
 
-  // Limits are drawn over the plot, so that they do not stretch an axis on which all is far below them.
   // A label is drawn on a patch of the background and moves until it covers no other one.
-  function drawLimits(u, limits) {
+  function labeller(u) {
     const { ctx, bbox } = u, ratio = devicePixelRatio, taken = [];
     const high = 14 * ratio;
     const free = (x, y, width) => taken.every((o) => x + width < o.x || o.x + o.width < x || y + high <= o.y || o.y + high <= y);
-    function label(words, places) {
+    ctx.textAlign = "left";
+    ctx.textBaseline = "alphabetic";
+    ctx.font = `${11 * ratio}px system-ui, sans-serif`;
+    const label = (words, places, always = true) => {
       const width = ctx.measureText(words).width + 4 * ratio;
       const fit = ([x, y]) => [Math.min(Math.max(x, bbox.left), bbox.left + bbox.width - width), y];
-      const [x, y] = places(width).map(fit).find(([x, y]) => free(x, y, width)) ?? fit(places(width)[0]);
+      const found = places(width, high).map(fit).find(([x, y]) => free(x, y, width));
+      if (!found && !always) return;
+      const [x, y] = found ?? fit(places(width, high)[0]);
       taken.push({ x, y, width });
       const before = ctx.fillStyle;
       ctx.fillStyle = color("--panel");
@@ -37,13 +41,16 @@
       ctx.globalAlpha = 1;
       ctx.fillStyle = before;
       ctx.fillText(words, x + 2 * ratio, y + 11 * ratio);
-    }
-    ctx.save();
+    };
+    label.spare = (x, y) => taken.push({ x: x - 5 * ratio, y: y - high / 2, width: 10 * ratio });
+    return label;
+  }
+
+  // Limits are drawn over the plot, so that they do not stretch an axis on which all is far below them.
+  function drawLimits(u, limits, label) {
+    const { ctx, bbox } = u, ratio = devicePixelRatio;
     ctx.lineWidth = 1.2 * ratio;
     ctx.setLineDash([6 * ratio, 4 * ratio]);
-    ctx.textAlign = "left";
-    ctx.textBaseline = "alphabetic";
-    ctx.font = `${11 * ratio}px system-ui, sans-serif`;
     for (const limit of limits) {
       ctx.strokeStyle = ctx.fillStyle = color(limit.event ? "--warn" : "--bad");
       const at = u.valToPos(limit.value, limit.axis, true);
@@ -53,10 +60,42 @@
       ctx.moveTo(across ? bbox.left : at, across ? at : bbox.top);
       ctx.lineTo(across ? bbox.left + bbox.width : at, across ? at : bbox.top + bbox.height);
       ctx.stroke();
-      const rows = [0, 1, 2, 3, 4].map((row) => bbox.top + row * high);
-      if (across) label(limit.label, (width) => [at - high, at + ratio].flatMap((y) => [bbox.left + bbox.width - width, bbox.left].map((x) => [x, y])));
-      else label(limit.label, (width) => [at + 3 * ratio, at - width - 3 * ratio].flatMap((x) => rows.map((y) => [x, y])));
+      const rows = (high) => [0, 1, 2, 3, 4].map((row) => bbox.top + row * high);
+      if (across) label(limit.label, (width, high) => [at - high, at + ratio].flatMap((y) => [bbox.left + bbox.width - width, bbox.left].map((x) => [x, y])));
+      else label(limit.label, (width, high) => [at + 3 * ratio, at - width - 3 * ratio].flatMap((x) => rows(high).map((y) => [x, y])));
     }
+  }
+
+  // Around its value, where no value and no other name is; where there is no room the legend has to do.
+  function drawNames(u, series, label) {
+    const gap = 8 * devicePixelRatio;
+    const named = series.flatMap((one, index) => one.names.map((name, row) => [name, u.data[0][row], u.series[index + 1].show ? u.data[index + 1][row] : null]));
+    const places = named.filter(([name, , value]) => name && value != null).map(([name, x, value]) => [name, u.valToPos(x, "x", true), u.valToPos(value, "y", true)]);
+    places.forEach(([, x, y]) => label.spare(x, y));
+    u.ctx.fillStyle = color("--text");
+    for (const [name, x, y] of places) {
+      const around = (width, high) => [y - high - gap, y + gap, y - high / 2].flatMap((top) => [x - width / 2, x + gap, x - width - gap].map((left) => [left, top]));
+      label(name, (width, high) => around(width, high).filter(([left, top]) => left + width / 2 !== x || top + high / 2 !== y), false);
+    }
+  }
+
+  function drawLabels(u, chart) {
+    u.ctx.save();
+    const label = labeller(u);
+    drawNames(u, chart.series, label);
+    drawLimits(u, chart.limits, label);
+    u.ctx.restore();
+  }
+
+  // A part of the x axis, under the grid.
+  function drawShade(u, shade) {
+    if (!shade) return;
+    const { ctx, bbox } = u;
+    const [left, right] = [shade.low, shade.high].map((v) => Math.min(Math.max(u.valToPos(v, "x", true), bbox.left), bbox.left + bbox.width));
+    ctx.save();
+    ctx.fillStyle = color("--good");
+    ctx.globalAlpha = 0.15;
+    ctx.fillRect(left, bbox.top, right - left, bbox.height);
     ctx.restore();
   }
 
@@ -88,6 +127,7 @@
     if (one.style === "points") return { ...base, paths: () => null, points: { show: true, size, fill: stroke, stroke } };
     if (one.style === "open points") return { ...base, paths: () => null, points: { show: true, size: 9, width: 2, fill: color("--panel"), stroke } };
     if (one.style === "crosses") return { ...base, paths: () => null, points: { show: false } };
+    if (one.style === "steps") return { ...base, paths: uPlot.paths.stepped({ align: -1 }), points: { show: false } };
     if (one.style === "bars") return { ...base, fill: stroke + "66", paths: uPlot.paths.bars({ size: [0.9, 60] }), points: { show: false } };
     return { ...base, points: { show: false } };
   }
@@ -97,6 +137,10 @@
     const room = (high - low) * 0.04 || Math.abs(high) * 0.1 || 1;
     return [low - room, high + room];
   };
+  function xScale(chart) {
+    if (chart.xAxis === "log") return { distr: 3, range: (u, low, high) => [low / 1.3, high * 1.3] };
+    return chart.xAxis === "number" && chart.series.some((s) => s.style.includes("points")) ? { range: padded } : {};
+  }
 
   // Room above the values, and a limit in sight where it is not far above them.
   function yRange(chart) {
@@ -119,6 +163,9 @@
     return all.filter((v) => v >= low && v <= high);
   }
 
+  const WHOLE = [...Array(10).keys()].flatMap((power) => [1, 2, 5].map((factor) => factor * 10 ** power));
+  const logTicks = { splits: decades, filter: (u, v) => v };
+
   function options(chart, width) {
     const axis = { stroke: color("--muted"), grid: { stroke: color("--grid"), width: 1 }, ticks: { stroke: color("--grid"), width: 1 } };
     const label = (text) => (text ? { label: text, labelSize: 18, labelFont: "12px system-ui, sans-serif" } : {});
@@ -128,15 +175,15 @@
       width, height: HEIGHT,
       cursor: { sync: chart.together ? { key: chart.together } : undefined, drag: { x: true, y: false } },
       scales: {
-        x: { time: false, ...(chart.series.some((s) => s.style.includes("points")) && chart.xAxis === "number" ? { range: padded } : {}) },
+        x: { time: false, ...xScale(chart) },
         y: { distr: chart.yAxis === "log" ? 3 : 1, range: yRange(chart) },
       },
       axes: [
-        { ...axis, ...label(chart.xLabel), values: ticks(chart.xAxis), space: 70, ...(chart.xAxis === "nines" ? { splits: nines } : {}), ...(chart.xAxis === "seconds" ? { incrs: TIMES } : {}) },
-        { ...axis, values: ticks(chart.yAxis), size: wide, ...(chart.yAxis === "log" ? { splits: decades, filter: (u, v) => v } : {}) },
+        { ...axis, ...label(chart.xLabel), values: ticks(chart.xAxis), space: 70, ...(chart.xAxis === "log" ? logTicks : {}), ...(chart.xAxis === "nines" ? { splits: nines } : {}), ...(chart.xAxis === "seconds" ? { incrs: TIMES } : {}), ...(chart.xAxis === "number" && chart.x.every(Number.isInteger) ? { incrs: WHOLE } : {}) },
+        { ...axis, values: ticks(chart.yAxis), size: wide, ...(chart.yAxis === "log" ? logTicks : {}) },
       ],
       series: [{ label: chart.xLabel || "time", value: shown(text(chart, chart.xAxis)) }, ...chart.series.map((s) => seriesOf(s, chart))],
-      hooks: { draw: [(u) => drawCrosses(u, chart.series), (u) => drawLimits(u, chart.limits)] },
+      hooks: { drawClear: [(u) => drawShade(u, chart.shade)], draw: [(u) => drawCrosses(u, chart.series), (u) => drawLabels(u, chart)] },
     };
   }
 

@@ -1,0 +1,110 @@
+"""The charts of a curve: the step function, times by concurrency, TPOT over super-passes."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from harness.arrays import Floats
+from harness.endpoints.curve import Band
+from harness.endpoints.planning.regions import LABELS
+from harness.endpoints.steady.steady_point import SteadyState
+from harness.endpoints.steady.super_passes import series
+from harness.endpoints.view.curve_files import MeasuredCurve
+from harness.endpoints.view.measured_point import CurvePoint
+from harness.endpoints.view.pareto import step_function
+from harness.report.html.page import Axis, Chart, Limit, Series, Shade
+
+USER = "tokens/s of a user, 1000 / TPOT p90 in ms"
+_MS = 1e-6
+_NAN = float("nan")
+_BANDS: Mapping[Band | None, tuple[str, int]] = {
+    "ultra_low": (LABELS["ultra_low"], 6),
+    "low": (LABELS["low"], 2),
+    "med": (LABELS["med"], 4),
+    "high": (LABELS["high"], 1),
+    "margin": (LABELS["margin"], 3),
+    None: ("outside of all bands", 7),
+}
+_OFFLINE = 5  # colour
+
+
+def pareto_chart(curve: MeasuredCurve) -> Iterator[Chart]:
+    """Each point's number of requests in flight stands beside it."""
+    points = sorted(curve.steps, key=lambda one: one.tps_per_user or 0.0)
+    if not points:
+        return
+    x = np.array([one.tps_per_user for one in points], dtype=float)
+    rates = np.array([one.system_tps for one in points], dtype=float)
+    lines = [Series("curve", step_function(points).at(x), 0, "steps")]
+    if curve.offline is not None and curve.offline.offline == "dedicated" and curve.offline.system_tps:
+        ceiling = np.full(len(x), curve.offline.system_tps)
+        lines.append(Series("Offline", ceiling, _OFFLINE, names=("Offline", *[""] * (len(x) - 1))))
+    yield Chart(
+        "pareto",
+        "Tokens/s of the system by tokens/s of a user",
+        x,
+        [*lines, *_by_band(points, rates)],
+        "number",
+        x_label=USER,
+        note="the step function of the rules, without interpolation; at each point its requests in flight",
+    )
+
+
+def _by_band(points: Sequence[CurvePoint], rates: Floats) -> Iterator[Series]:
+    for band, (label, color) in _BANDS.items():
+        mask = np.array([one.band == band for one in points])
+        if mask.any():
+            names = [_name(one) if one.band == band else "" for one in points]
+            yield Series(label, np.where(mask, rates, _NAN), color, "points", names=names)
+
+
+def _name(point: CurvePoint) -> str:
+    name = f"{point.concurrency:,}" if point.concurrency else point.name
+    return f"{name}, elected Offline" if point.offline == "elected" else name
+
+
+def times_charts(curve: MeasuredCurve) -> Iterator[Chart]:
+    """TPOT and TTFT by requests in flight."""
+    points = [one for one in curve.steps if one.concurrency]
+    x = np.array([one.concurrency for one in points], dtype=float)
+    take: Mapping[str, Callable[[CurvePoint], Mapping[int, float]]] = {
+        "TPOT": lambda one: one.tpot_ns,
+        "TTFT": lambda one: one.ttft_ns,
+    }
+    for name, of in take.items():
+        lines = [
+            Series(f"p{share}", np.array([of(one).get(share, _NAN) * _MS for one in points]), color)
+            for color, share in enumerate((50, 90))
+        ]
+        y_axis: Axis = "log" if name == "TTFT" else "number"
+        title = f"{name} by requests in flight, ms"
+        if points and np.isfinite(lines[1].values).any():
+            yield Chart(f"{name.lower()}-by-n", title, x, lines, "log", y_axis, "in flight")
+
+
+def steady_charts(states: Mapping[str, SteadyState]) -> Iterator[Chart]:
+    """TPOT of every super-pass of a point, with the reported window shaded."""
+    for name, state in states.items():
+        passes = [one for one in state.passes if one.tpot_count]
+        if len(passes) < 2:
+            continue
+        x = np.arange(1, len(passes) + 1, dtype=float)
+        lines = [
+            Series("p50", series(passes, "tpot_p50") * _MS, 0, "points"),
+            Series("p90", series(passes, "tpot_p90") * _MS, 1, "points"),
+        ]
+        window = state.window
+        limits = []
+        if state.level_shift is not None:
+            limits.append(Limit("level shift", state.level_shift.super_pass + 1, "x", event=True))
+        yield Chart(
+            f"steady-{name}",
+            f"{name}: TPOT of each super-pass, ms",
+            x,
+            lines,
+            "number",
+            x_label="super-pass",
+            limits=limits,
+            note=state.reason,
+            shade=None if window is None else Shade(window.first + 0.5, window.last + 1.5),
+        )

@@ -1,0 +1,193 @@
+"""The points of a curve as a folder shows them, for the page and for comparisons.
+
+Three kinds of folders are read alike: a rehearsal, plain run folders of this client or the official one, and
+one curve of a published tree (``results/<system>/<model>/r<N>/``).
+"""
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from harness.endpoints.curve import Curve
+from harness.endpoints.planning.regions import Regions, regions
+from harness.endpoints.rehearsal_record import read_rehearsal
+from harness.endpoints.run_folder import POINT_RUN, REHEARSAL, RUNS, SUMMARY, TREE
+from harness.endpoints.view.measured_point import POINT_YAML, CurvePoint, decoded, read_point
+from harness.endpoints.view.official_forms import SystemPower
+from harness.errors import ConfigError
+
+Kind = Literal["rehearsal", "run folders", "published tree"]
+
+_POWER = "system_power.json"  # of a system, above its models
+_POINT_FOLDER = re.compile(r"r\d+")
+_DEEPEST = 6  # from the root of a tree to a point: org, submission, results, system, model, point
+_NAMED = 4  # curves that an error lists
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredCurve:
+    """What a folder holds of a curve."""
+
+    folder: Path
+    kind: Kind
+    points: Sequence[CurvePoint]
+    """by concurrency, a dedicated Offline run last; of a rehearsal also those that have only begun"""
+    plan: Curve | None = None
+    """of a rehearsal"""
+    regions: Regions | None = None
+    """None where C_min and C_max are no curve's"""
+    kilowatts: float | None = None
+    """provisioned power of the system"""
+    problems: Sequence[str] = ()
+    """files that cannot be read, a line each"""
+
+    @property
+    def steps(self) -> Sequence[CurvePoint]:
+        """The measured points at a fixed concurrency."""
+        return [one for one in self.points if one.system_tps and one.tps_per_user]
+
+    @property
+    def offline(self) -> CurvePoint | None:
+        """The Offline point, dedicated or elected."""
+        return next((one for one in self.points if one.offline != "none"), None)
+
+    @property
+    def c_max(self) -> int | None:
+        """As declared; else the highest measured concurrency."""
+        declared = [one.declared_c_max for one in self.points if one.declared_c_max]
+        if self.plan is not None:
+            return self.plan.c_max
+        return max(declared or _concurrencies(self.points), default=None)
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        """What was set at the points: one value, or all that occur."""
+        names = dict.fromkeys(name for one in self.points for name in one.settings)
+        return {
+            name: " / ".join(dict.fromkeys(one.settings[name] for one in self.points if name in one.settings))
+            for name in names
+        }
+
+
+def read_curve(folder: Path) -> MeasuredCurve:
+    """The curve of a folder. Raises ConfigError where there is none, or more than one."""
+    if (rehearsal := read_rehearsal(folder)) is not None:
+        return _with_bands(_rehearsal(folder, rehearsal.curve))
+    if not folder.is_dir():
+        raise ConfigError(f"{folder}: no such folder; name a rehearsal, run folders or a published tree")
+    if curves := _published(folder):
+        return _with_bands(_tree(folder, curves))
+    folders = [folder, *_folders(folder, 2)]
+    runs = [one for one in folders if (one / SUMMARY).is_file() or (one / POINT_RUN).is_file()]
+    if not runs:
+        raise ConfigError(
+            f"{folder}: no {REHEARSAL}, no run folder with {SUMMARY} and no r<N>/{POINT_YAML}; name a "
+            "rehearsal, a folder of run folders or a published tree"
+        )
+    points = [read_point(one) for one in runs]
+    return _with_bands(MeasuredCurve(folder=folder, kind="run folders", points=_in_order(points)))
+
+
+def read_points(folder: Path) -> Sequence[CurvePoint]:
+    """The points of ``read_curve``."""
+    return read_curve(folder).points
+
+
+def _rehearsal(folder: Path, plan: Curve) -> MeasuredCurve:
+    """Points that have not begun are in the plan alone."""
+    built = {one.name: one for curve in _published(folder / TREE) for one in _point_folders(curve)}
+    begun = [(point, folder / RUNS / point.name) for point in plan.points]
+    points = [
+        replace(
+            read_point(run, *filter(None, [built.get(f"r{point.concurrency}")])),
+            concurrency=point.concurrency,
+            offline=point.offline,
+        )
+        for point, run in begun
+        if run.is_dir()
+    ]
+    systems = list((folder / TREE).glob(f"*/*/results/*/{_POWER}"))
+    kilowatts, problems = _power(systems[0].parent if systems else folder)
+    return MeasuredCurve(
+        folder=folder,
+        kind="rehearsal",
+        points=_in_order(points),
+        plan=plan,
+        kilowatts=kilowatts,
+        problems=problems,
+    )
+
+
+def _tree(folder: Path, curves: Sequence[Path]) -> MeasuredCurve:
+    if len(curves) > 1:
+        named = ", ".join(str(one.relative_to(folder)) for one in curves[:_NAMED])
+        more = ", ..." if len(curves) > _NAMED else ""
+        raise ConfigError(f"{folder}: {len(curves)} curves ({named}{more}); name the folder of one")
+    points = [read_point(one) for one in _point_folders(curves[0])]
+    kilowatts, problems = _power(curves[0].parent)
+    return MeasuredCurve(
+        folder=folder,
+        kind="published tree",
+        points=_in_order(points),
+        kilowatts=kilowatts,
+        problems=problems,
+    )
+
+
+def _published(folder: Path) -> list[Path]:
+    """The folders of curves in a tree: those with points r<N> that hold their files without folders."""
+    found = [folder, *_folders(folder, _DEEPEST)]
+    return [one for one in found if any(True for _ in _point_folders(one))]
+
+
+def _point_folders(curve: Path) -> Iterator[Path]:
+    for one in _folders(curve, 1):
+        if _POINT_FOLDER.fullmatch(one.name) and (one / Path(SUMMARY).name).is_file():
+            yield one
+
+
+def _folders(folder: Path, depth: int) -> list[Path]:
+    """The folders below, in order, without those of the points' own logs."""
+    found: list[Path] = []
+    for name, inner, _ in os.walk(folder):
+        level = len(Path(name).relative_to(folder).parts)
+        inner.sort()
+        found += [Path(name, one) for one in inner]
+        if level + 1 >= depth:
+            inner.clear()
+    return found
+
+
+def _power(system: Path) -> tuple[float | None, Sequence[str]]:
+    path = system / _POWER
+    try:
+        return (decoded(path, SystemPower).kilowatts if path.is_file() else None), ()
+    except ConfigError as error:
+        return None, (str(error),)
+
+
+def _in_order(points: Sequence[CurvePoint]) -> Sequence[CurvePoint]:
+    return sorted(points, key=lambda one: (one.offline == "dedicated", one.concurrency or 0))
+
+
+def _concurrencies(points: Sequence[CurvePoint]) -> list[int]:
+    return [one.concurrency for one in points if one.concurrency and one.offline != "dedicated"]
+
+
+def _with_bands(curve: MeasuredCurve) -> MeasuredCurve:
+    """The bands between the lowest point and C_max."""
+    lowest = curve.plan.c_min if curve.plan else min(_concurrencies(curve.points), default=0)
+    try:
+        spans = regions(lowest, curve.c_max or 0)
+    except ConfigError:
+        return curve
+    points = [
+        replace(one, band=spans.band(one.concurrency) if one.concurrency else None)
+        if one.offline != "dedicated"
+        else one
+        for one in curve.points
+    ]
+    return replace(curve, points=points, regions=spans)

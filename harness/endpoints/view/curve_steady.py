@@ -1,0 +1,64 @@
+"""The steady state of a curve's points, from their requests as they were counted before."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from harness.endpoints.numbers.count_cache import COUNTS
+from harness.endpoints.run_folder import EVENTS
+from harness.endpoints.samples import SAMPLE, Samples
+from harness.endpoints.steady.steady_block import steady_block
+from harness.endpoints.steady.steady_point import SteadyState, steady_state
+from harness.endpoints.view.curve_files import MeasuredCurve
+from harness.endpoints.view.measured_point import CurvePoint
+from harness.endpoints.view.official_forms import SteadyBlock
+
+
+def steady_states(curve: MeasuredCurve) -> Mapping[str, SteadyState]:
+    """By the name of the point; without the points whose answers nobody has counted, which takes minutes."""
+    found = {}
+    for one in curve.points:
+        samples, size = counted_samples(one.folder), _super_pass(curve, one)
+        if one.offline != "dedicated" and one.concurrency and size and samples is not None and len(samples):
+            found[one.name] = steady_state(samples, size, concurrency=one.concurrency)
+    return found
+
+
+def with_states(curve: MeasuredCurve, states: Mapping[str, SteadyState]) -> MeasuredCurve:
+    """The curve whose points have the steady state of their requests, instead of what their files state."""
+    points = [
+        replace(one, steady=msgspec.convert(steady_block(states[one.name]), SteadyBlock))
+        if one.name in states
+        else one
+        for one in curve.points
+    ]
+    return replace(curve, points=points)
+
+
+def _super_pass(curve: MeasuredCurve, point: CurvePoint) -> int | None:
+    """The samples of the dataset."""
+    if curve.plan is not None:
+        return curve.plan.samples
+    if point.run is not None:
+        return point.run.curve.samples
+    return None if point.steady is None else point.steady.window.super_pass_size
+
+
+def counted_samples(folder: Path) -> Samples | None:
+    """The requests of a run folder with the tokens that its last reader counted; None if outdated."""
+    counts, events = folder / COUNTS, folder / EVENTS
+    try:
+        if counts.stat().st_mtime_ns < events.stat().st_mtime_ns:
+            return None
+        table = pq.read_table(counts, columns=list(SAMPLE.names or ()))
+    except (OSError, pa.ArrowException):
+        return None
+    samples = np.zeros(table.num_rows, SAMPLE)
+    for name in SAMPLE.names or ():
+        samples[name] = table[name].to_numpy()
+    return samples

@@ -1,0 +1,272 @@
+"""The tables of a curve's page: points, bands, definitions side by side, accuracy, what was sent besides."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from harness.analysis.run_outcome import Status
+from harness.endpoints.accuracy import PointMetric
+from harness.endpoints.curve import Point
+from harness.endpoints.numbers.both_definitions import DefinitionRow
+from harness.endpoints.planning.regions import LABELS, MANDATORY
+from harness.endpoints.steady.steady_point import SteadyState
+from harness.endpoints.view.curve_files import MeasuredCurve
+from harness.endpoints.view.measured_point import CurvePoint
+from harness.endpoints.view.shortfalls import is_steady, steady_word
+from harness.report.html.page import Cell, PageTable
+from harness.text import duration, milliseconds
+
+_NONE = "-"
+
+# Of each point both are shown: enough to see where they part.
+_COMPARED = ("output tokens", "tokens/s", "TTFT p90", "TPOT p90")
+
+
+def points_table(curve: MeasuredCurve) -> PageTable:
+    """Every point, also those that a rehearsal has not measured yet."""
+    header = [
+        "point",
+        "in flight",
+        "band",
+        "tokens/s",
+        "tokens/s of a user",
+        "TTFT p90, ms",
+        "TPOT p90, ms",
+        "requests",
+        "failed",
+        "time",
+        "steady state",
+    ]
+    if curve.kilowatts:
+        header.append("tokens/s per kW")
+    measured = {one.name for one in curve.points}
+    planned = [] if curve.plan is None else [one for one in curve.plan.points if one.name not in measured]
+    rows = [_point_row(one, curve.kilowatts) for one in curve.points]
+    rows += [_planned_row(one, len(header)) for one in planned]
+    marked = frozenset(number for number, one in enumerate(curve.points) if one.failed or one.problems)
+    return PageTable(header, rows, marked)
+
+
+def _point_row(point: CurvePoint, kilowatts: float | None) -> list[str | Cell]:
+    rate = point.system_tps
+    return [
+        point.name,
+        _count(point.concurrency),
+        _band(point),
+        _rate(rate),
+        _rate(point.tps_per_user),
+        _ms(point.ttft_ns, 90),
+        _ms(point.tpot_ns, 90),
+        _count(point.issued),
+        Cell(_count(point.failed), "bad" if point.failed else "plain"),
+        _NONE if point.seconds is None else duration(point.seconds),
+        _steady_cell(point),
+        *([_rate(rate / kilowatts if rate else None)] if kilowatts else []),
+    ]
+
+
+def _planned_row(point: Point, columns: int) -> list[str | Cell]:
+    row: list[str | Cell] = [
+        point.name,
+        f"{point.concurrency:,}",
+        _label(point),
+        Cell("not measured yet", "warn"),
+    ]
+    return [*row, *[""] * (columns - len(row))]
+
+
+def _label(point: Point) -> str:
+    return "Offline" if point.offline == "dedicated" else LABELS.get(point.band, _NONE)
+
+
+def _band(point: CurvePoint) -> str:
+    if point.offline == "dedicated":
+        return "Offline"
+    label = LABELS.get(point.band, _NONE) if point.band is not None else "outside of all bands"
+    return f"{label}, elected Offline" if point.offline == "elected" else label
+
+
+def _steady_cell(point: CurvePoint) -> str | Cell:
+    if point.offline == "dedicated" or point.system_tps is None:
+        return _NONE
+    return Cell(steady_word(point), "good" if is_steady(point) else "warn")
+
+
+def bands_table(curve: MeasuredCurve) -> PageTable | None:
+    """The four bands and the margin, with the points in each."""
+    if curve.regions is None:
+        return None
+    rows: list[list[str | Cell]] = []
+    for band, span in zip((*MANDATORY, "margin"), curve.regions, strict=True):
+        inside = [one for one in curve.points if one.band == band and one.offline != "dedicated"]
+        names = ", ".join(f"{one.concurrency:,}" for one in inside if one.concurrency)
+        needed = band in MANDATORY
+        scored = ", ".join(f"{one.concurrency:,}" for one in inside if one.scored)
+        rows.append([
+            LABELS[band],
+            str(span),
+            names or Cell("none", "bad" if needed else "plain"),
+            scored or (Cell("none", "bad") if needed else "not needed"),
+        ])  # fmt: skip
+    return PageTable(("band", "requests in flight", "points at", "accuracy run at"), rows)
+
+
+def steady_table(curve: MeasuredCurve, states: Mapping[str, SteadyState]) -> PageTable | None:
+    """Status, verdict and window of each point, with the window's own numbers where they are known."""
+    rows = [
+        _steady_row(one, states.get(one.name))
+        for one in curve.points
+        if one.offline != "dedicated" and (one.steady is not None or one.name in states)
+    ]
+    header = ("point", "status", "verdict", "super-passes", "issued for", "tokens/s", "tokens/s of a user")
+    return PageTable(header, rows) if rows else None
+
+
+def _steady_row(point: CurvePoint, state: SteadyState | None) -> list[str | Cell]:
+    """What the requests say, else what the files state."""
+    block = point.steady
+    if state is None:
+        colour: Status = "good" if is_steady(point) else "warn"
+        assert block is not None
+        passes, seconds = block.window.super_passes, block.window.duration_s
+        words = (block.status or _NONE, block.verdict or _NONE)
+    else:
+        colour = "good" if state.official else "warn"
+        seconds = state.window.issue_s if state.window else None
+        passes = state.window.last + 1 - state.window.first if state.window else None
+        words = (state.status, state.verdict)
+    window = None if state is None else state.window
+    return [
+        point.name,
+        *(Cell(word, colour) for word in words),
+        _count(passes),
+        _NONE if seconds is None else f"{seconds:,.0f} s",
+        _rate(window.system_tps if window else None),
+        _rate(window.tps_per_user if window else None),
+    ]
+
+
+def definitions_tables(curve: MeasuredCurve) -> list[PageTable]:
+    """Each number in this project's definition and in Endpoints', and why they may differ."""
+    points = [one for one in curve.points if any(row.ours is not None for row in one.definitions)]
+    if not points:
+        return []
+    header = ["point"]
+    for row in points[0].definitions:
+        if row.name in _COMPARED:
+            unit = ", ms" if row.unit == "ms" else ""
+            header += [f"{row.name}{unit}: ours", "Endpoints'", "difference"]
+    reasons = {row.name: row.reason for row in points[0].definitions if row.name in _COMPARED}
+    return [
+        PageTable(header, [_definitions_row(one) for one in points]),
+        PageTable(("number", "why they may differ"), list(reasons.items())),
+    ]
+
+
+def _definitions_row(point: CurvePoint) -> list[str]:
+    rows = [row for row in point.definitions if row.name in _COMPARED]
+    return [point.name, *(text for row in rows for text in _beside(row))]
+
+
+def _beside(row: DefinitionRow) -> Iterator[str]:
+    form = "{:,.3f}" if row.unit == "ms" else "{:,.0f}" if row.unit == "tokens" else "{:,.1f}"
+    yield _NONE if row.ours is None else form.format(row.ours)
+    yield _NONE if row.endpoints is None else form.format(row.endpoints)
+    yield f"{row.endpoints / row.ours - 1:+.2%}" if row.ours and row.endpoints else _NONE
+
+
+def accuracy_table(curve: MeasuredCurve) -> PageTable | None:
+    """Every metric against its target."""
+    rows: list[list[str | Cell]] = []
+    for one in curve.points:
+        found = one.accuracy
+        if found is None:
+            continue
+        share = f"{found.samples:,} of {found.expected_samples:,}"
+        samples = share if found.is_complete else Cell(share, "bad")
+        rows += [
+            [
+                one.name,
+                name,
+                Cell(f"{metric.value:.7g}", "good" if metric.is_met else "bad"),
+                _target(metric),
+                samples,
+            ]
+            for name, metric in found.metrics.items()
+        ]
+        rows += [[one.name, name, Cell("missing", "bad"), "", samples] for name in found.missing]
+    return PageTable(("point", "metric", "value", "target", "samples"), rows) if rows else None
+
+
+def _target(metric: PointMetric) -> str:
+    if metric.highest is None:
+        return f"{metric.lowest:.7g} or more"
+    return f"{metric.lowest:.7g} to {metric.highest:.7g}"
+
+
+def warm_up_table(curve: MeasuredCurve) -> PageTable | None:
+    """What was sent before the first counted request, and round trips without load."""
+    rows: list[list[str]] = []
+    for one in curve.points:
+        declared = one.run.warm_up if one.run is not None and one.run.warm_up is not None else one.warm_up
+        network = one.run.network if one.run is not None else None
+        if declared is None and network is None:
+            continue
+        rows.append([
+            one.name,
+            *([_NONE] * 5 if declared is None else [
+                _NONE if declared.duration_s is None else f"{declared.duration_s:,.1f} s",
+                _count(declared.requests_issued),
+                _count(declared.requests_completed),
+                _count(declared.concurrency),
+                declared.data_source or _NONE,
+            ]),
+            *([_NONE] * 2 if network is None else map(milliseconds, (network.min_ns, network.p50_ns))),
+        ])  # fmt: skip
+    header = (
+        "point",
+        "warm-up",
+        "issued",
+        "completed",
+        "in flight",
+        "of",
+        "idle round trip, min, ms",
+        "p50, ms",
+    )
+    return PageTable(header, rows) if rows else None
+
+
+def failures_table(points: Sequence[CurvePoint]) -> PageTable | None:
+    """Failed requests by kind; the files of the official client have no kinds."""
+    rows: list[list[str | Cell]] = [
+        [one.name, kind, Cell(f"{count:,}", "bad")] for one in points for kind, count in _kinds(one).items()
+    ]
+    return PageTable(("point", "failed requests", "number"), rows) if rows else None
+
+
+def _kinds(point: CurvePoint) -> Mapping[str, int]:
+    if point.run is not None and point.run.failures:
+        return point.run.failures
+    return {"any": point.failed} if point.failed else {}
+
+
+def client_table(points: Sequence[CurvePoint]) -> PageTable | None:
+    """Signs that the client, not the servers, set the pace."""
+    rows = [(one.name, sign) for one in points if one.run is not None for sign in one.run.client_bound]
+    return PageTable(("point", "sign of a client that was the bottleneck"), rows) if rows else None
+
+
+def settings_table(curve: MeasuredCurve) -> PageTable:
+    """What was set, one value or all that occur."""
+    rows = list(curve.settings.items())
+    return PageTable(("", ""), rows)
+
+
+def _count(value: int | None) -> str:
+    return _NONE if value is None else f"{value:,}"
+
+
+def _rate(value: float | None) -> str:
+    return _NONE if value is None else f"{value:,.1f}"
+
+
+def _ms(percentiles: Mapping[int, float], share: int) -> str:
+    return milliseconds(percentiles[share]) if share in percentiles else _NONE

@@ -1,0 +1,189 @@
+"""What keeps a measured curve from being a submission, as far as its files say: the gravest first.
+
+``check`` judges a tree with the official checker and rule by rule; these lines are for who looks at a page.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from harness.endpoints.planning.regions import LABELS, MANDATORY
+from harness.endpoints.planning.rules import EndpointsRules, load_endpoints_rules
+from harness.endpoints.view.curve_files import MeasuredCurve
+from harness.endpoints.view.measured_point import CurvePoint
+
+OFFICIAL_STATUS, OFFICIAL_VERDICTS = "windowable", ("STEADY STATE", "anomaly")
+_NAMED = 6  # points that a line lists
+
+
+def shortfalls(curve: MeasuredCurve) -> list[str]:
+    """A line each."""
+    rules = load_endpoints_rules(None if curve.plan is None else curve.plan.seeds.cohort)
+    return [
+        *_short(curve, rules),
+        *_unfinished(curve),
+        *curve.problems,
+        *(problem for one in curve.points for problem in one.problems),
+        *_failures(curve.points),
+        *_unsteady(curve.points),
+        *_accuracy(curve.points),
+        *_missing_points(curve, rules),
+        *_offline(curve, rules),
+        *_salt(curve, rules),
+        *_client(curve),
+    ]
+
+
+def _short(curve: MeasuredCurve, rules: EndpointsRules) -> Iterator[str]:
+    if curve.plan is not None and curve.plan.short:
+        yield "short: a rehearsal of the forms, whose passes and durations are far below the rules'"
+        return
+    least = {one.name: _least_s(one, rules) for one in curve.points}
+    short = [one for one in curve.points if 0 < _issued_s(one) < least[one.name]]
+    if short:
+        told = [f"{one.name} {_issued_s(one):,.0f} of {least[one.name]:,.0f} s" for one in short]
+        yield f"issued for less than the rules' time (section 6.2): {_list(told)}"
+    if broken := [one.name for one in curve.points if _is_partial(one, curve)]:
+        yield f"the last pass of the dataset is incomplete (section 6.4): {_list(broken)}"
+
+
+def _least_s(point: CurvePoint, rules: EndpointsRules) -> float:
+    if point.offline == "dedicated" or point.concurrency is None:
+        return rules.issue_s
+    return rules.least_issue_s(point.concurrency)
+
+
+def _issued_s(point: CurvePoint) -> float:
+    """The time that counts: that of the official window, else of the run's issue, else of the run."""
+    window = point.steady.window.duration_s if is_steady(point) and point.steady else None
+    return window or (point.run.issue_s if point.run is not None else None) or point.seconds or 0.0
+
+
+def _is_partial(point: CurvePoint, curve: MeasuredCurve) -> bool:
+    samples = curve.plan.samples if curve.plan is not None else None
+    return bool(samples and point.issued and point.issued % samples)
+
+
+def is_steady(point: CurvePoint) -> bool:
+    """Whether its files state an official window."""
+    block = point.steady
+    return block is not None and block.status == OFFICIAL_STATUS and block.verdict in OFFICIAL_VERDICTS
+
+
+def _unfinished(curve: MeasuredCurve) -> Iterator[str]:
+    if curve.plan is not None:
+        begun = {one.name for one in curve.points}
+        if left := [point.name for point in curve.plan.points if point.name not in begun]:
+            yield f"not measured yet: {_list(left)}"
+    for one in curve.points:
+        if one.run is not None and not one.run.complete:
+            why = one.run.interrupted_by or "; ".join(one.run.errors) or "its run has not ended"
+            yield f"{one.name} is incomplete: {why}"
+        elif one.system_tps is None and not one.problems:
+            yield f"{one.name} has no numbers"
+
+
+def _failures(points: Sequence[CurvePoint]) -> Iterator[str]:
+    failed = [f"{one.name} {one.failed:,} of {one.issued or 0:,}" for one in points if one.failed]
+    if failed:
+        yield f"failed requests: {_list(failed)}"
+
+
+def _unsteady(points: Sequence[CurvePoint]) -> Iterator[str]:
+    """A dedicated Offline run has no steady state."""
+    found = [one for one in points if one.offline != "dedicated" and one.system_tps and not is_steady(one)]
+    if found:
+        words = _by_text((one.name, steady_word(one)) for one in found)
+        told = "; ".join(f"{word} {_list(names)}" for word, names in words.items())
+        yield f"no official steady window, so that the complete run counts (section 4.4): {told}"
+
+
+def steady_word(point: CurvePoint) -> str:
+    """``STEADY STATE``, or why there is none."""
+    block = point.steady
+    if block is None:
+        return "not judged"
+    return (block.verdict if block.status == OFFICIAL_STATUS else block.status) or "not judged"
+
+
+def _accuracy(points: Sequence[CurvePoint]) -> Iterator[str]:
+    missed = _by_text(
+        (one.name, one.accuracy.line)
+        for one in points
+        if one.accuracy is not None and not one.accuracy.passed
+    )
+    for line, names in missed.items():
+        yield f"accuracy of {_list(names)}: {line}"
+    if unknown := [one.name for one in points if one.scored and one.accuracy is None]:
+        yield f"accuracy without a target, since the model is none of the rules' here: {_list(unknown)}"
+    scored = {one.band for one in points if one.scored and one.offline != "dedicated"}
+    lacking = [LABELS[band] for band in MANDATORY if band not in scored]
+    if not any(one.scored for one in points if one.offline != "none"):
+        lacking.append("Offline")
+    if lacking:
+        yield f"no accuracy run (section 5.3): {_list(lacking)}"
+
+
+def _missing_points(curve: MeasuredCurve, rules: EndpointsRules) -> Iterator[str]:
+    planned = curve.plan.points if curve.plan is not None else curve.points
+    fixed = [one for one in planned if one.offline != "dedicated"]
+    if len(fixed) < rules.fewest_points:
+        yield (
+            f"{len(fixed)} points at a fixed concurrency, the rules ask for {rules.fewest_points} at least "
+            "(section 5.3)"
+        )
+    bands = {one.band for one in curve.points if one.offline != "dedicated"}
+    if curve.plan is None and (empty := [LABELS[band] for band in MANDATORY if band not in bands]):
+        yield f"bands without a point (section 5.3): {_list(empty)}"
+
+
+def _offline(curve: MeasuredCurve, rules: EndpointsRules) -> Iterator[str]:
+    if curve.offline is None:
+        if curve.plan is None:
+            yield "no Offline point, dedicated or elected (section 5.7)"
+    elif (part := offline_part(curve)) is not None and part < rules.offline_part:
+        yield (
+            f"Offline has {part:.1%} of the throughput at C_max, the rules ask for {rules.offline_part:.0%} "
+            "at least (section 5.7.2)"
+        )
+
+
+def offline_part(curve: MeasuredCurve) -> float | None:
+    """The throughput of a dedicated Offline run as a part of that at C_max."""
+    at_most = next((one for one in curve.steps if one.concurrency == curve.c_max), None)
+    if curve.offline is None or curve.offline.offline != "dedicated" or at_most is None:
+        return None
+    rate, highest = curve.offline.system_tps, at_most.system_tps
+    return rate / highest if rate and highest else None
+
+
+def _salt(curve: MeasuredCurve, rules: EndpointsRules) -> Iterator[str]:
+    plan = curve.plan
+    if plan is not None and plan.salt_bits < rules.least_salt_bits:
+        yield f"salt of {plan.salt_bits} bits, the rules ask for {rules.least_salt_bits} (section 2.9.5.1)"
+    yield from _grouped({one.name: one.run.deviations for one in curve.points if one.run is not None})
+
+
+def _client(curve: MeasuredCurve) -> Iterator[str]:
+    if bound := [one.name for one in curve.points if one.run is not None and one.run.client_bound]:
+        yield f"the client may have been the bottleneck: {_list(bound)}"
+    if any(one.run is not None for one in curve.points):
+        yield "measured by this client; a submission takes the unmodified reference client (section 2.1.1)"
+
+
+def _grouped(lines: Mapping[str, Iterable[str]]) -> Iterator[str]:
+    """Each line once, with the points that have it; without them where all have it."""
+    points = _by_text((name, line) for name, those in lines.items() for line in those)
+    for line, names in points.items():
+        yield line if len(names) == len(lines) else f"{line} ({_list(names)})"
+
+
+def _by_text(pairs: Iterable[tuple[str, str]]) -> Mapping[str, list[str]]:
+    """The names that have a text, in order."""
+    found: dict[str, list[str]] = {}
+    for name, text in pairs:
+        found.setdefault(text, []).append(name)
+    return found
+
+
+def _list(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more

@@ -1,0 +1,197 @@
+"""Points of a curve, read from a rehearsal, from run folders of either client and from a tree."""
+
+import json
+
+import pytest
+
+from harness.endpoints.accuracy import PointMetric
+from harness.endpoints.run_folder import CONFIG, POINT_RUN, REHEARSAL, RUNS, SUMMARY
+from harness.endpoints.steady.super_passes import super_passes
+from harness.endpoints.view.curve_files import read_curve, read_points
+from harness.endpoints.view.measured_point import is_same_model
+from harness.errors import ConfigError
+from tests import endpoints_folders as made
+from tests import endpoints_kit as kit
+from tests.kit import DATA
+
+FIXED = [1, 8, 32, 64, 256, 512, 1024]
+BANDS = ["ultra_low", "low", "med", "med", "high", "high", "high"]
+
+
+@pytest.mark.parametrize("folder", [made.rehearsal, made.run_folders, made.tree])
+def test_the_same_points_from_every_kind_of_folder(folder, tmp_path):
+    curve = read_curve(folder(tmp_path))
+    *fixed, offline = curve.points
+    assert [one.concurrency for one in fixed] == FIXED
+    assert [one.band for one in fixed] == BANDS
+    assert offline.offline == "dedicated"
+    assert offline.tps_per_user is None
+    assert curve.c_max == 1024
+    assert curve.problems == ()
+    for one in fixed:
+        plan = next(point for point in kit.curve().points if point.concurrency == one.concurrency)
+        found = kit.summary(kit.point_run(plan))
+        tokens, seconds = found["output_sequence_lengths"]["total"], found["duration_ns"] / 1e9
+        assert one.system_tps == pytest.approx(tokens / seconds)
+        assert one.tps_per_user == pytest.approx(1e9 / one.tpot_ns[90])
+        assert (one.issued, one.failed, one.problems) == (found["n_samples_issued"], 0, ())
+        assert (one.steady.status, one.steady.verdict) == ("windowable", "STEADY STATE")
+
+
+def test_a_folder_that_the_official_client_left(tmp_path):
+    """Recorded: 12 requests with 4 in flight."""
+    curve = read_curve(DATA / "endpoints/official_run")
+    (point,) = curve.points
+    recorded = json.loads((DATA / "endpoints/official_run" / SUMMARY).read_text())
+    assert (point.concurrency, point.issued, point.failed) == (4, 12, 0)
+    assert point.system_tps == pytest.approx(recorded["tps"])
+    assert point.tps_per_user == pytest.approx(1e9 / recorded["tpot"]["percentiles"]["90.0"])
+    assert point.ttft_ns[90] == recorded["ttft"]["percentiles"]["90.0"]
+    assert point.problems == ()
+
+
+def test_what_only_this_client_knows(tmp_path):
+    r64 = next(one for one in read_points(made.rehearsal(tmp_path)) if one.name == "r64")
+    assert r64.run.warm_up.requests_issued == 64
+    assert r64.settings["salt"] == "128 bits"
+    assert r64.accuracy.metrics["exact_match"] == PointMetric(value=83.5, lowest=82.2987)
+
+
+def test_a_tree_tells_power_and_what_was_declared(tmp_path):
+    curve = read_curve(made.tree(tmp_path))
+    assert curve.kind == "published tree"
+    # 2 CPUs of 350 W, 8 accelerators of 700 W and 4 switches of 100 W, with the share for air cooling
+    assert curve.kilowatts == pytest.approx((2 * 350 + 8 * 700 + 4 * 100) * 1.5 / 1000)
+    assert curve.settings["model precision"] == "MXFP4"
+    assert curve.settings["parallelism"] == "TP 1, DP 8"
+    assert curve.settings["accelerators of a node"] == "8 x NVIDIA H200"
+
+
+def test_the_folder_of_one_curve_is_taken_too(tmp_path):
+    (model,) = made.tree(tmp_path).glob("results/*/*/")
+    assert len(read_curve(model).points) == 8
+
+
+def test_an_unfinished_rehearsal_has_the_points_that_are_there(tmp_path):
+    curve = read_curve(made.rehearsal(tmp_path, points=("r1", "offline")))
+    assert [one.name for one in curve.points] == ["r1", "offline"]
+    assert len(curve.plan.points) == 8
+
+
+def test_percentiles_as_older_and_newer_clients_write_them(tmp_path):
+    folder = made.run_folders(tmp_path)
+    made.change(folder / "r8", lambda found: found["tpot"].update(percentiles={"90": 2e6, "99.9": 5e6}))
+    made.change(folder / "r64", lambda found: found["tpot"].update(percentiles={"90.0": 2e6, "50.0": None}))
+    by_name = {one.name: one for one in read_points(folder)}
+    assert dict(by_name["r8"].tpot_ns) == dict(by_name["r64"].tpot_ns) == {90: 2e6}
+
+
+def test_the_headline_of_the_official_detector(tmp_path):
+    """result_summary.json has it in another form than point.yaml."""
+    headline = {
+        "found": True,
+        "window": {
+            "sp_lo": 1,
+            "sp_hi": 7,
+            "n_samples": 900,
+            "n_super_passes": 6,
+            "plateau_index": 0,
+            "n_plateaus": 1,
+            "skipped_short": 0,
+        },
+        "short_window": {
+            "is_short": False,
+            "window_duration_s": 1300.0,
+            "min_duration_s": 600.0,
+            "dominant": "floor",
+        },
+        "global_trend": {"tpot_p50": "steady", "tpot_p90": "steady"},
+        "superpass_size": 150,
+        "n_super_passes": 8,
+    }
+    folder = made.run_folders(tmp_path)
+    made.change(folder / "r64", lambda found: found.update(steady_state=headline))
+    (r64,) = (one for one in read_points(folder) if one.name == "r64")
+    assert (r64.steady.status, r64.steady.window.super_passes) == ("windowable", 6)
+    made.change(folder / "r64", lambda found: found.update(steady_state={"found": "perhaps"}))
+    (r64,) = (one for one in read_points(folder) if one.name == "r64")
+    assert r64.steady is None
+
+
+BROKEN = {
+    "cut off": (SUMMARY, '{"n_samples_issued": 1'),
+    "a text for a number": (SUMMARY, '{"n_samples_issued": "many"}'),
+    "a percentile that is none": (SUMMARY, '{"tpot": {"percentiles": {"most": 1}}}'),
+    "nested": (SUMMARY, '{"x":' * 100_000),
+    "a list": (CONFIG, "- 1\n"),
+    "YAML with aliases": (CONFIG, "a: &a [1]\nb: *a\n"),
+    "YAML of 10 MB of nesting": (CONFIG, "[" * 10_000_000),
+    "another form": (POINT_RUN, '{"label": 1}'),
+}
+
+
+@pytest.mark.parametrize(("name", "text"), BROKEN.values(), ids=BROKEN)
+def test_a_damaged_file_is_one_line_and_the_other_points_stay(name, text, tmp_path):
+    folder = made.rehearsal(tmp_path)
+    (folder / RUNS / "r64" / name).write_text(text)
+    by_name = {one.name: one for one in read_points(folder)}
+    (line,) = by_name["r64"].problems
+    assert str(folder / RUNS / "r64" / name) in line
+    assert "\n" not in line
+    assert len(line) < 1000
+    assert len(by_name) == 8
+    assert by_name["r8"].system_tps
+
+
+def test_a_damaged_accuracy_file_is_one_line(tmp_path):
+    folder = made.rehearsal(tmp_path)
+    (folder / RUNS / "r64/accuracy/accuracy_results.json").write_text('{"accuracy_scores": 3}')
+    (r64,) = (one for one in read_points(folder) if one.name == "r64")
+    assert len(r64.problems) == 1
+    assert r64.accuracy is None
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"curve": {}}'])
+def test_a_damaged_plan_is_one_line(text, tmp_path):
+    made.rehearsal(tmp_path)
+    (tmp_path / REHEARSAL).write_text(text)
+    with pytest.raises(ConfigError, match=REHEARSAL):
+        read_curve(tmp_path)
+
+
+def test_folders_without_a_curve(tmp_path):
+    with pytest.raises(ConfigError, match="no such folder"):
+        read_curve(tmp_path / "none")
+    with pytest.raises(ConfigError, match="no run folder"):
+        read_curve(tmp_path)
+
+
+def test_of_several_curves_one_has_to_be_named(tmp_path):
+    for model in ("gpt-oss-120b", "llama3_1-8b"):
+        point = tmp_path / "MyOrg/one/results/system" / model / "r64"
+        point.mkdir(parents=True)
+        (point / "result_summary.json").write_text(json.dumps({"n_samples_issued": 1}))
+    with pytest.raises(ConfigError, match=r"2 curves .*gpt-oss-120b.*llama3_1-8b"):
+        read_curve(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("llama3_1-8b", "meta-llama/Llama-3.1-8B-Instruct", True),
+        ("gpt-oss-120b", "openai/gpt-oss-120b", True),
+        ("gpt-oss-120b", "openai/gpt-oss-20b", False),
+        ("", "gpt-oss-120b", False),
+    ],
+)
+def test_names_of_one_model(one, other, same):
+    assert is_same_model(one, other) is same
+
+
+def test_counted_requests_have_the_super_passes_that_were_made_up(tmp_path):
+    """The helper of the page's tests writes what the page reads."""
+    from harness.endpoints.view.curve_steady import counted_samples
+
+    made.count(tmp_path, [10, 20], 40)
+    found = [round(one.tpot_p50 / made.MS, 1) for one in super_passes(counted_samples(tmp_path), 40)]
+    assert found == pytest.approx([10, 20], rel=0.02)

@@ -1,0 +1,272 @@
+"""endpoints.html: what it says of whole, short, broken and unfinished curves, and what a browser draws."""
+
+import re
+
+import pytest
+from msgspec.structs import replace
+
+from harness.endpoints.point_run import write_point_run
+from harness.endpoints.run_folder import PAGE, RUNS, SUMMARY, TREE
+from harness.endpoints.tree.build_tree import build_tree
+from harness.endpoints.tree.system_file import read_system
+from harness.endpoints.view.curve_files import read_curve
+from harness.endpoints.view.curve_steady import steady_states
+from harness.endpoints.view.endpoints_page import endpoints_page, write_endpoints_page
+from harness.endpoints.view.shortfalls import shortfalls
+from harness.errors import ConfigError
+from tests import endpoints_folders as made
+from tests import endpoints_kit as kit
+from tests.browser import DRIVER, browser
+from tests.harness.report.html.test_browser import PIXELS
+
+CLIENT = "measured by this client; a submission takes the unmodified reference client (section 2.1.1)"
+HOSTILE = "</script><script>document.title='owned'</script><img src=x onerror=alert(1)>\u2028"
+
+
+def page_of(folder):
+    curve = read_curve(folder)
+    return endpoints_page(curve, steady_states(curve))
+
+
+def cells(page, section):
+    """The texts of a section's tables, row by row."""
+    (found,) = (one for one in page.sections if one.id == section)
+    return [
+        [cell if isinstance(cell, str) else cell.text for cell in row]
+        for table in found.tables
+        for row in table.rows
+    ]
+
+
+def badges(page):
+    return [one.text for one in page.badges]
+
+
+def change_run(folder, name, **changes):
+    plan = kit.curve()
+    (point,) = (one for one in plan.points if one.name == name)
+    write_point_run(folder / RUNS / name, kit.point_run(point, plan, **changes))
+
+
+def test_a_whole_rehearsal_is_still_no_result(tmp_path):
+    page = page_of(made.rehearsal(tmp_path))
+    assert badges(page) == ["NOT AN MLPERF RESULT"]
+    assert page.reasons == [CLIENT]
+    rows = cells(page, "curve")
+    assert [row[0] for row in rows] == ["r1", "r8", "r32", "r64", "r256", "r512", "r1024", "offline"]
+    assert [row[2] for row in rows] == [
+        "Ultra Low",
+        "Low",
+        "Medium",
+        "Medium",
+        "High",
+        "High",
+        "High",
+        "Offline",
+    ]
+    assert [row[2] for row in cells(page, "bands")] == ["1", "8", "32, 64", "256, 512, 1,024", "none"]
+    assert all(value == "83.5" for _, _, value, *_ in cells(page, "accuracy"))
+    assert ["r64", "20.0 s", "64", "64", "64", "accuracy dataset", "0.180", "0.210"] in cells(page, "warm-up")
+
+
+def test_what_keeps_it_from_being_a_submission_in_order(tmp_path):
+    """The gravest first: short, then missing, failed, unsteady, without accuracy, the client."""
+    folder = made.rehearsal(tmp_path, points=("r1", "r64", "r1024"), short=True, salt_bits=0)
+    (r64,) = (one for one in read_curve(folder).points if one.name == "r64")
+    write_point_run(folder / RUNS / "r64", replace(r64.run, failures={"timeout": 5, "http_500": 2}))
+    made.change(folder / RUNS / "r64", lambda found: found["steady_state"].update(verdict="drifting_up"))
+    (folder / RUNS / "r1/accuracy/accuracy_results.json").unlink()
+    page = page_of(folder)
+    begun = [re.split(r"[:(]", line)[0].strip() for line in page.reasons]
+    assert begun == [
+        "short",
+        "not measured yet",
+        "failed requests",
+        "no official steady window, so that the complete run counts",
+        "no accuracy run",
+        "salt of 0 bits, the rules ask for 64",
+        "measured by this client; a submission takes the unmodified reference client",
+    ]
+    assert badges(page) == [
+        "NOT AN MLPERF RESULT",
+        "SHORT",
+        "3 OF 8 POINTS MEASURED",
+        "FAILED REQUESTS",
+    ]
+    assert "drifting_up r64" in page.reasons[3]
+    assert page.reasons[4].endswith("Ultra Low, Low, Offline")
+    assert [row[3] for row in cells(page, "curve")][-5:] == ["not measured yet"] * 5
+
+
+def reasons(folder):
+    return [one for one in shortfalls(read_curve(folder)) if one != CLIENT]
+
+
+def test_a_run_below_the_time_of_the_rules(tmp_path):
+    """The official checker takes such a window for what it says."""
+    folder = made.rehearsal(tmp_path)
+    made.change(folder / RUNS / "r64", lambda found: found["steady_state"]["window"].update(duration_s=300.0))
+    assert reasons(folder) == ["issued for less than the rules' time (section 6.2): r64 300 of 1,200 s"]
+
+
+def test_a_part_of_a_pass(tmp_path):
+    folder = made.rehearsal(tmp_path)
+    change_run(folder, "r8", issued=kit.SAMPLES + 7)
+    assert reasons(folder) == ["the last pass of the dataset is incomplete (section 6.4): r8"]
+
+
+def test_a_score_below_its_target(tmp_path):
+    folder = made.rehearsal(tmp_path)
+    file = folder / RUNS / "r64/accuracy/accuracy_results.json"
+    file.write_text(file.read_text().replace("83.5", "70.5"))
+    page = page_of(folder)
+    assert "ACCURACY NOT PASSED" in badges(page)
+    assert "70.5" in page.reasons[0]
+    ((_, _, value, target, _),) = (row for row in cells(page, "accuracy") if row[0] == "r64")
+    assert (value, target) == ("70.5", "82.2987 or more")
+
+
+def test_an_offline_run_that_is_slower_than_c_max(tmp_path):
+    folder = made.rehearsal(tmp_path)
+    made.change(folder / RUNS / "offline", lambda found: found.update(duration_ns=2 * found["duration_ns"]))
+    (line,) = reasons(folder)
+    assert line.startswith("Offline has 53.6% of the throughput at C_max, the rules ask for 98%")
+
+
+def test_an_elected_offline_point_needs_no_other(tmp_path):
+    page = page_of(made.rehearsal(tmp_path, offline="elected"))
+    assert page.reasons == [CLIENT]
+    (offline,) = (one for one in page.sections if one.id == "offline")
+    assert "r1024" in offline.lines[0]
+
+
+def test_a_point_that_ended_early_and_a_slow_client(tmp_path):
+    folder = made.rehearsal(tmp_path)
+    change_run(folder, "r8", complete=False, errors=("no server answered for 10 s",))
+    change_run(folder, "r64", client_bound=("the issuing process had no CPU left",))
+    assert reasons(folder) == [
+        "r8 is incomplete: no server answered for 10 s",
+        "the client may have been the bottleneck: r64",
+    ]
+    page = page_of(folder)
+    assert "7 OF 8 POINTS MEASURED" in badges(page)
+    assert cells(page, "client") == [["r64", "the issuing process had no CPU left"]]
+
+
+def test_a_point_whose_requests_failed_has_no_numbers(tmp_path):
+    """It has no result_summary.json; its failures are shown all the same."""
+    folder = made.rehearsal(tmp_path)
+    (folder / RUNS / "r8" / SUMMARY).unlink()
+    change_run(folder, "r8", failures={"timeout": 3})
+    assert reasons(folder) == ["r8 has no numbers", "failed requests: r8 3 of 51,168"]
+    page = page_of(folder)
+    assert cells(page, "failures") == [["r8", "timeout", "3"]]
+    assert "FAILED REQUESTS" in badges(page)
+
+
+def test_run_folders_of_the_official_client(tmp_path):
+    """They know no bands and no model of ours; what they have is shown."""
+    page = page_of(made.run_folders(tmp_path))
+    assert "measured by this client" not in "".join(page.reasons)
+    assert [row[1] for row in cells(page, "curve")][:3] == ["1", "8", "32"]
+    assert not cells(page, "definitions")
+
+
+def test_throughput_for_a_kilowatt(tmp_path):
+    folder = made.tree(tmp_path)
+    page = page_of(folder)
+    (highest,) = (one for one in read_curve(folder).points if one.name == "r1024")
+    ((*_, shown),) = (row for row in cells(page, "curve") if row[0] == "r1024")
+    assert shown == f"{highest.system_tps / 10.05:,.1f}"
+
+
+def test_a_system_that_nobody_described_has_no_watts(tmp_path):
+    folder = made.rehearsal(tmp_path)
+    build_tree([folder], None, folder / TREE)
+    assert read_curve(folder).kilowatts is None
+    build_tree([folder], read_system(kit.write_system(tmp_path)), folder / TREE)
+    assert read_curve(folder).kilowatts == pytest.approx(10.05)
+
+
+def test_a_short_rehearsal_is_scored_by_its_benchmark(tmp_path):
+    """Its model has a name that no submission has."""
+    curve = read_curve(made.rehearsal(tmp_path, short=True, model_name="short-rehearsal"))
+    assert all(one.accuracy.metrics for one in curve.points if one.scored)
+    assert sum(one.scored for one in curve.points) == 5
+
+
+def test_both_definitions_stand_side_by_side(tmp_path):
+    folder = made.rehearsal(tmp_path)
+    made.change(folder / RUNS / "r64", lambda found: found["output_sequence_lengths"].update(total=1e6))
+    change_run(folder, "r64", own=replace(kit.point_run(kit.curve().points[3]).own, tokens=1_010_000))
+    rows = {row[0]: row for row in cells(page_of(folder), "definitions")}
+    assert rows["r64"][1:4] == ["1,010,000", "1,000,000", "-0.99%"]
+    assert "reference tokenizer" in rows["output tokens"][1]
+
+
+def test_requests_count_before_what_a_file_states(tmp_path):
+    folder = made.rehearsal(tmp_path, samples=40)
+    made.count(folder / RUNS / "r64", [20, 30, 40, 50, 60, 70, 80, 90], 40)
+    page = page_of(folder)
+    assert any("r64" in line and "steady window" in line for line in page.reasons)
+    ((_, status, verdict, *_),) = (row for row in cells(page, "steady") if row[0] == "r64")
+    assert (status, verdict) != ("windowable", "STEADY STATE")
+
+
+def test_a_folder_without_points_is_one_line(tmp_path):
+    with pytest.raises(ConfigError, match="no run folder"):
+        write_endpoints_page(tmp_path)
+    assert not (tmp_path / PAGE).exists()
+
+
+@pytest.fixture
+def steady(tmp_path):
+    folder = made.rehearsal(tmp_path, samples=40, model_name="gpt-oss-120b")
+    made.count(folder / RUNS / "r64", [20, 22, 24, 24.1, 23.9, 24, 24.1, 23.9, 24, 24], 40)
+    change_run(folder, "r8", deviations=(HOSTILE,))
+    return write_endpoints_page(folder)
+
+
+def test_the_page_needs_nothing_from_elsewhere(steady):
+    html = steady.read_text()
+    assert not re.search(r"(?i)(src|href)\s*=\s*[\"']?\s*(https?:|//)|@import|url\(|\bfetch\(|XMLHttp", html)
+    assert "<img" not in html
+    assert len(html) < 500_000
+
+
+@pytest.mark.engine
+@pytest.mark.skipif(DRIVER is None, reason="no chromedriver (Debian: chromium-driver)")
+def test_a_browser_draws_the_curve_the_windows_and_both_themes(steady):
+    with browser() as window:
+        for scheme in ("light", "dark"):
+            feature = {"name": "prefers-color-scheme", "value": scheme}
+            window._chromium("Emulation.setEmulatedMedia", features=[feature])
+            for width in (1400, 420):
+                size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+                window._chromium("Emulation.setDeviceMetricsOverride", **size)
+                window.open(steady)
+                assert window.run("return document.title").startswith("MLPerf Endpoints")
+                assert int(window.run("return document.documentElement.dataset.charts")) == 4
+                assert window.run("return document.documentElement.scrollWidth") <= width
+                for chart, color in (
+                    ("pareto", "--c0"),  # the steps
+                    ("pareto", "--c5"),  # Offline
+                    ("pareto", "--c1"),  # points of the High band
+                    ("pareto", "--text"),  # their names
+                    ("steady-r64", "--c0"),
+                    ("ttft-by-n", "--c1"),
+                ):
+                    assert window.run(PIXELS, chart, color) > 10, (scheme, width, chart, color)
+                assert window.run(SHADED, "steady-r64") > 1000
+                assert window.run(SHADED, "pareto") < 100  # edges of glyphs
+
+
+# Pixels of a chart that have the colour of a shade: --good at 15 % over nothing.
+SHADED = """
+const canvas = document.querySelector(`#chart-${arguments[0]} canvas`);
+const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+let count = 0;
+for (let i = 0; i < data.length; i += 4)
+  if (data[i + 3] > 30 && data[i + 3] < 45 && data[i + 1] > data[i] + 30) count++;
+return count;
+"""
