@@ -41,6 +41,8 @@ def _start(verb: str, words: list[str]) -> int:
             from prepare_submission import main
         case "find_peak.py":
             from find_peak import main
+        case "run_endpoints.py":
+            from run_endpoints import main
         case "report.py":
             from report import main
         case "run_eval.py":

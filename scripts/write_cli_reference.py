@@ -18,6 +18,7 @@ from harness.campaign.campaign_options import build_parser as campaign_parser  #
 from harness.cli.door import VERBS, Verb  # noqa: E402
 from harness.compliance.compliance_options import build_run_parser, build_verify_parser  # noqa: E402
 from harness.config.run_options import build_parser as run_parser  # noqa: E402
+from harness.endpoints.endpoints_options import build_parser as endpoints_parser  # noqa: E402
 from harness.grading.evaluation_options import build_accuracy_parser  # noqa: E402
 from harness.grading.evaluation_options import build_parser as grading_parser  # noqa: E402
 from harness.peak.peak_options import build_parser as peak_parser  # noqa: E402
@@ -34,6 +35,7 @@ _PARSERS = {
     "run_compliance.py": build_run_parser,
     "prepare_submission.py": submission_parser,
     "find_peak.py": peak_parser,
+    "run_endpoints.py": endpoints_parser,
     "report.py": report_parser,
     "run_eval.py": eval_parser,
     "run_batch.py": batch_parser,

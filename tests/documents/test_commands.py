@@ -8,6 +8,8 @@ import re
 
 import pytest
 
+from harness.endpoints.checks.finding import Severity
+from harness.endpoints.checks.official_checker import check_officially
 from tests.documents.checkout import make_checkout
 from tests.documents.pages import PAGES, README, blocks, name_of, outside_blocks
 
@@ -29,16 +31,23 @@ NOT_RUN = {
     "./mlperf peak": "takes minutes; tests/programs/test_find_peak_search.py runs it",
     "# names, system, servers, bench": "test_the_readme_leads_to_a_checked_submission runs a campaign",
     "my_submission.toml --rehearsal": "submission.md has the same command",
-    "./mlperf endpoints": "takes minutes; tests/programs/test_find_peak.py runs it",
+    "./mlperf ladder": "takes minutes; tests/programs/test_find_peak.py runs it",
+    "./mlperf endpoints run --c-max 1024": "needs the official datasets; the guide of endpoints has samples",
     "./mlperf report ": "needs runs: test_the_readme_leads_to_a_checked_submission",
     "compare_checkers.py": "needs MLCommons's checker and the results of a round",
     "tests.fuzz": "10 minutes; test_fuzz_targets runs each target",
 }
 # Exit codes other than 0, by a part of the block.
-# Random weights do not pass TEST07, nor the bounds of a score.
-EXIT_CODES = {"_sample_tokenizer.json": 5, "--test all --rehearsal": 5}
+# Random weights do not pass TEST07, nor the bounds of a score. A short Offline run can be slower than C_max.
+EXIT_CODES = {
+    "_sample_tokenizer.json": 5,
+    "--test all --rehearsal": 5,
+    "endpoints run --short": "[05]",
+    "endpoints check": "[05]",
+}
 OTHER_BENCHMARKS = [page for page in PAGES if page.name in ("llama3.1-8b.md", "deepseek-r1.md")]
-GUIDE = [page for page in PAGES if "guide" in page.parts]
+(ENDPOINTS,) = (page for page in PAGES if page.name == "endpoints.md")
+GUIDE = [page for page in PAGES if "guide" in page.parts and page != ENDPOINTS]
 # The blocks of submission.md that leave data, confs and a server; the guide's commands begin there.
 SET_UP = slice(1, 3)
 # The other pages come in alphabetical order; these start another engine on the port, or remove everything.
@@ -119,6 +128,19 @@ def test_the_guide(checkout):
     between = "\nrm -rf mlperf_results submission\n"
     (submission,) = (page for page in GUIDE if page.name == "submission.md")
     run(checkout, "".join(blocks(submission)[SET_UP]) + between.join(map(script, pages)))
+
+
+@pytest.mark.engine
+def test_the_guide_of_endpoints_leads_to_a_checked_tree(checkout):
+    output = run(checkout, "./setup.sh\n" + script(ENDPOINTS))
+    folder = checkout.folder / "mlperf_results/gpt-oss-120b/endpoints"
+    assert sorted(path.name for path in (folder / "runs").iterdir() if path.name == "offline") == ["offline"]
+    assert len(list((folder / "tree").glob("*/*/results/*/*/r*/point.yaml"))) == 8
+    for page in (folder / "endpoints.html", checkout.folder / "compare.html"):
+        assert "NOT AN MLPERF RESULT" in page.read_text()
+    assert "as in every short rehearsal" in output
+    (submission,) = (path.parent for path in (folder / "tree").glob("*/*/results"))
+    assert [one for one in check_officially(submission) if one.severity is Severity.ERROR] == []
 
 
 def test_every_reason_is_needed():

@@ -13,6 +13,7 @@ from harness.campaign import campaign_options as campaign
 from harness.cli.door import VERBS
 from harness.compliance import compliance_options as compliance
 from harness.config import run_options
+from harness.endpoints import endpoints_options as endpoints
 from harness.grading import evaluation_options as grading
 from harness.peak import peak_options as peak
 from harness.report import report_options as pages
@@ -127,6 +128,7 @@ PARSERS = {
     "run_mlperf.py": run_options.parse_options,
     "run_eval.py": eval_options.parse_options,
     "find_peak.py": peak.parse_options,
+    "run_endpoints.py": endpoints.parse_options,
     "run_batch.py": batch.parse_options,
     "run_compliance.py": compliance.parse_options,
     "eval_accuracy.py": grading.build_accuracy_parser().parse_args,

@@ -61,6 +61,7 @@ def prompts(stub: StubServer) -> int:
     return len(stub.requests)
 
 
+@pytest.mark.engine
 def test_it_walks_to_the_end_and_then_has_nothing_to_do(tmp_path):
     with StubServer() as stub:
         file = write(tmp_path, f"url = '{stub.url}'")

@@ -126,6 +126,7 @@ COMMANDS = [
     *(("submit", name) for name in ("system", "build", "check")),
     *(("report", name) for name in ("show", "compare", "watch", "list")),
     *(("prompts", name) for name in ("run", "chat", "generate", "encode", "decode", "score")),
+    *(("endpoints", name) for name in ("run", "build", "check", "compare")),
     ("comply", "verify"),
 ]
 
@@ -143,7 +144,9 @@ def test_every_command_of_a_verb_is_reached(verb, command):
         ("scor", "score"),
         ("RUN", "run"),
         ("search", "peak"),
-        ("ladder", "endpoints"),
+        ("endpoint", "endpoints"),
+        ("laddr", "ladder"),
+        ("pareto", "endpoints"),
         ("run_mlperf.py", "run"),
         ("eval_mlperf_accuracy.py", "score"),
         ("watch", "report watch"),

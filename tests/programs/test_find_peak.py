@@ -38,6 +38,7 @@ def held(stubs, begin, end):
     return np.searchsorted(received, moments, "right") - np.searchsorted(sent, moments, "right")
 
 
+@pytest.mark.engine
 def test_a_ladder_over_two_replicas(tmp_path, capfd):
     with StubServer(**KNOBS) as one, StubServer(**KNOBS) as other:
         stubs, folder = (one, other), tmp_path / FOLDER

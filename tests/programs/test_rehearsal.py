@@ -19,6 +19,9 @@ SCENARIOS = """
 [benchmarks.gpt-oss-120b.server]
 [benchmarks."llama3.1-8b".offline]
 [benchmarks."llama3.1-8b".server]
+"""
+# With many kills: its grader takes minutes more, and tests/documents rehearses its page, too.
+DEEPSEEK = """
 [benchmarks.deepseek-r1.offline]
 [benchmarks.deepseek-r1.server]
 """
@@ -31,9 +34,10 @@ def rehearse(file: Path, **words) -> subprocess.Popen[str]:
 
 @pytest.mark.engine
 @pytest.mark.timeout(3000)
-def test_three_benchmarks_are_rehearsed_in_spite_of_kills(tmp_path):
+def test_benchmarks_are_rehearsed_in_spite_of_kills(tmp_path):
     file = write_info(tmp_path)
-    file.write_text(file.read_text() + SCENARIOS)
+    names = {"gpt-oss-120b", "llama3.1-8b"} | ({"deepseek-r1"} if POINTS > 1 else set())
+    file.write_text(file.read_text() + SCENARIOS + (DEEPSEEK if POINTS > 1 else ""))
     dice = random.Random(f"rehearsal {POINTS}")
     for _ in range(POINTS):
         campaign = rehearse(file)
@@ -48,15 +52,11 @@ def test_three_benchmarks_are_rehearsed_in_spite_of_kills(tmp_path):
         for one in history(tmp_path / "mlperf_results_rehearsal/campaign")
         if one.get("state") == "done"
     ]
-    assert len(done) == len(set(done)) == 2 * (5 + 4 + 4) + 2
+    assert len(done) == len(set(done)) == 2 * (5 + 4 * (len(names) - 1)) + 2
     tree = tmp_path / "rehearsal"
     logs = sorted(tree.with_name("rehearsal.kept").rglob("accuracy/mlperf_log_accuracy.json"))
-    assert len(logs) >= 6
+    assert len(logs) >= 2 * len(names)
     for log in logs:
         samples = [one["qsl_idx"] for one in json.loads(log.read_text())]
         assert len(samples) == len(set(samples))
-    assert {path.parent.name for path in tree.rglob("Offline")} == {
-        "gpt-oss-120b",
-        "llama3.1-8b",
-        "deepseek-r1",
-    }
+    assert {path.parent.name for path in tree.rglob("Offline")} == names

@@ -28,7 +28,8 @@ def by_door(request, monkeypatch, tmp_path):
     [
         ("eval_mlperf_accuracy.py", "", "score"),
         ("find_peak.py", "search", "peak"),
-        ("find_peak.py", "ladder", "endpoints"),
+        ("find_peak.py", "ladder", "ladder"),
+        ("run_endpoints.py", "", "endpoints"),
     ],
 )
 def test_a_program_is_started_as_this_one_was(by_door, program, command, verb):

@@ -1,0 +1,98 @@
+"""What follows the last request of a point: its events, its numbers, its steady state, its config.yaml."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from harness.endpoints.numbers.event_reader import read_events
+from harness.endpoints.numbers.event_writer import write_events
+from harness.endpoints.numbers.reference_tokenizer import TokenizerFile
+from harness.endpoints.numbers.result_summary import write_summary
+from harness.endpoints.point_run import PointRun, read_point_run
+from harness.endpoints.run_folder import SUMMARY
+from harness.endpoints.steady.steady_block import steady_headline
+from harness.endpoints.steady.steady_point import SteadyState, steady_state
+from harness.endpoints.tree.client_config import write_config
+from harness.files import read_decoded
+
+CLIENT = "this project's client, in a rehearsal"
+_AGAIN = "remove the run folder, so that the point is run again"
+
+Progress = Callable[[int, int, str], None]
+"""called with what is done, all of it, and what it is"""
+
+
+class PointNumbers(NamedTuple):
+    """A point that can be looked at."""
+
+    run: PointRun
+    summary: dict[str, Any]
+    """result_summary.json"""
+    state: SteadyState | None
+    """None of a dedicated Offline run, and where it was not judged now"""
+
+    @property
+    def steady(self) -> str:
+        """The verdict in words."""
+        if self.state is None:
+            return ""
+        return self.state.verdict if self.state.window else f"{self.state.verdict}: {self.state.reason}"
+
+
+def finish_point(
+    folder: Path,
+    run: PointRun,
+    least_issue_s: float,
+    tokenizer: TokenizerFile | None,
+    column: str,
+    progress: Progress,
+) -> PointNumbers:
+    """Write the official files of a run folder from its journal.
+
+    ``least_issue_s``: of a steady window, by the rules. ``tokenizer`` None is gpt-oss's. ``column`` of the
+    dataset holds the prompts. Raises DatasetError, ConfigError, RunError and OSError.
+    """
+    path = None if tokenizer is None else tokenizer.path
+    write_events(
+        folder, path, lambda done, total: progress(done, total, "events written"), ended=run.complete
+    )
+    events = read_events(folder, tokenizer, lambda done, total: progress(done, total, "bytes counted"))
+    state, window = None, None
+    if run.point.offline != "dedicated" and len(events.samples):
+        state = steady_state(
+            events.samples,
+            run.curve.samples,
+            concurrency=run.point.concurrency,
+            required_s=least_issue_s,
+        )
+        window = state.requests
+    steady = {} if state is None else {"steady_state": steady_headline(state)}
+    write_config(folder, run, column=column)
+    # Last: where it is, the point is finished.
+    summary = write_summary(
+        folder,
+        events,
+        client=CLIENT,
+        window=window,
+        **steady,
+    )
+    return PointNumbers(run, summary, state)
+
+
+def finished_point(folder: Path) -> PointNumbers | None:
+    """A point that was finished earlier; None where it is to be run, or finished. Raises ConfigError."""
+    run = unfinished_point(folder)
+    if run is None or not (folder / SUMMARY).is_file():
+        return None
+    summary = read_decoded(
+        str(folder / SUMMARY), folder / SUMMARY, msgspec.json.Decoder(dict[str, Any]).decode, _AGAIN
+    )
+    return PointNumbers(run, summary, None)
+
+
+def unfinished_point(folder: Path) -> PointRun | None:
+    """A point whose requests all have an answer; it may lack its numbers. Raises ConfigError."""
+    run = read_point_run(folder)
+    return None if run is None or not run.complete or run.failures else run

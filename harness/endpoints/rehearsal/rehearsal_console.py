@@ -1,0 +1,130 @@
+"""The texts of a rehearsal on stdout: the plan, the progress of each point, its numbers, what is left."""
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from harness.endpoints.accuracy import PointAccuracy
+from harness.endpoints.curve import Point
+from harness.endpoints.point_run import PointRun
+from harness.progress.progress_line import LiveLine, ProgressBar
+from harness.record.settled import ServerInfo
+from harness.rows.eval_plan import EvalPlan
+from harness.rows.eval_result import EvalResult
+from harness.rows.rows_console import RowsConsole
+from harness.text import counted, duration, labelled, milliseconds, show
+
+_PLAIN_EVERY_S = 30.0  # between two lines of progress in a log file or a pipe
+
+
+class RehearsalConsole:
+    """Prints a rehearsal while it lasts (sut.endpoints.point.PointWatcher)."""
+
+    def __init__(self) -> None:
+        self._line = LiveLine()
+        self._bar = ProgressBar(sys.stderr)
+        self._plain: tuple[str, float] = ("", 0.0)
+        self._said: set[str] = set()
+
+    def say(self, *lines: str) -> None:
+        """Lines that stay."""
+        self._line.end()
+        self._bar.end()
+        show(*lines)
+
+    def progress(self, point: Point, elapsed_s: float, phase: str) -> None:
+        """The present phase: a line that is overwritten on a terminal, sometimes a plain line elsewhere."""
+        last, last_s = self._plain
+        if self._line.on_terminal or point.name != last or not 0 <= elapsed_s - last_s < _PLAIN_EVERY_S:
+            self._plain = (point.name, elapsed_s)
+            self._line.show(f"[{duration(elapsed_s)}] {point.name}: {phase}")
+
+    def passed(self, point: Point, steady: str) -> None:
+        """A line that stays: whether it is worth waiting for the rest of the point."""
+        self.say(f"{point.name}: {steady}")
+
+    def counting(self, done: int, total: int, what: str) -> None:
+        """The work on a point's answers after its last request."""
+        self._line.end()
+        self._bar.show(done, total, what)
+
+    def warn(self, warnings: Iterable[str]) -> None:
+        """Warnings that were not said before: most are the same for each point."""
+        new = [one for one in dict.fromkeys(warnings) if one not in self._said]
+        self._said.update(new)
+        show(*labelled("WARNING", new))
+
+    def point(self, run: PointRun, summary: Mapping[str, Any], steady: str) -> None:
+        """A point that has ended: what is wrong with it, its numbers in the rules' definitions."""
+        words = [*_wrong(run), *_numbers(summary), *((steady,) if steady else ())]
+        self.say(f"{run.point.name}: {', '.join(words)}")
+        show(*labelled("ERROR", run.errors))
+        self.warn((*run.warnings, *run.client_bound))
+
+    def accuracy(self, point: Point, found: PointAccuracy) -> None:
+        """An accuracy run that was scored."""
+        scores = ", ".join(
+            f"{name} {one.value:.6g} ({'' if one.is_met else 'BELOW '}{one.lowest:.6g})"
+            for name, one in found.metrics.items()
+        )
+        part = "" if found.is_complete else f", {found.samples} of {found.expected_samples} samples"
+        self.say(f"{point.name}: accuracy {scores or 'without a metric'}{part}")
+        self.warn(found.warnings)
+
+
+class AccuracyConsole(RowsConsole):
+    """Prints the accuracy run of a point (sut.endpoints.accuracy.AccuracyWatcher)."""
+
+    ROWS, WRITTEN = "accuracy samples", "answers"
+
+    def __init__(self, point: Point, console: RehearsalConsole) -> None:
+        super().__init__(sys.argv)
+        self._point, self._console = point, console
+
+    def earlier(self, first_line: str) -> None:
+        """Nothing: the number of answers follows, and the score of a complete run."""
+
+    def plan(
+        self, plan: EvalPlan, samples: int, kept: int, servers: Sequence[ServerInfo], warnings: Sequence[str]
+    ) -> None:
+        """One line; what is wrong with the servers was said before the first point."""
+        found = f", {kept} of them answered" if kept else ""
+        self._console.say(f"{self._point.name}: accuracy, {counted(samples, 'sample')}{found}")
+        self._console.warn(warnings)
+
+    def heading(self, plan: EvalPlan, samples: int) -> tuple[str, str]:
+        """Of ``plan``, which has one line here."""
+        raise NotImplementedError
+
+    def lines(self, result: EvalResult) -> list[str]:
+        """Nothing: the score follows."""
+        return []
+
+    def graded(self, done: int, total: int, what: str) -> None:
+        """An output or a program was graded."""
+        self._progress.end()
+        self._console.counting(done, total, what)
+
+
+def _wrong(run: PointRun) -> list[str]:
+    found = [] if run.complete else ["NOT COMPLETE"]
+    if run.failures:
+        kinds = ", ".join(f"{kind} {count}" for kind, count in run.failures.items())
+        found.append(f"{sum(run.failures.values())} of {run.issued} requests FAILED ({kinds})")
+    return found
+
+
+def _numbers(summary: Mapping[str, Any]) -> list[str]:
+    """``1,234.5 tokens/s, 45.2 for a user, TTFT p90 210 ms``; what the summary has."""
+    found = [] if summary.get("tps") is None else [f"{summary['tps']:,.1f} tokens/s"]
+    if tpot := _p90(summary, "tpot"):
+        found.append(f"{1e9 / tpot:,.1f} for a user")
+    if ttft := _p90(summary, "ttft"):
+        found.append(f"TTFT p90 {milliseconds(round(ttft))} ms")
+    return found
+
+
+def _p90(summary: Mapping[str, Any], name: str) -> float | None:
+    block = summary.get(name) or {}
+    value: float | None = (block.get("percentiles") or {}).get("90.0")
+    return value

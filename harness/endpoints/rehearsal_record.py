@@ -1,0 +1,63 @@
+"""rehearsal.json: the plan of a rehearsal and what all its points share; whether a repeated one continues."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from harness.config.generation import SamplingParameters
+from harness.endpoints.curve import Curve
+from harness.endpoints.run_folder import REHEARSAL
+from harness.files import atomic_write, read_decoded
+from harness.peak.ladder.steps import NOT_A_RESULT
+
+
+class Rehearsal(msgspec.Struct, frozen=True, kw_only=True):
+    """A rehearsal as rehearsal.json has it. Its points are in their run folders."""
+
+    label: str = NOT_A_RESULT
+    curve: Curve
+    input_file: str
+    dataset_sha256: str
+    accuracy_file: str | None = None
+    accuracy_sha256: str | None = None
+    parameters: SamplingParameters
+    """of the performance points"""
+    engine: str
+    """of the first server, as are the next two"""
+    version: str | None = None
+    model: str | None = None
+    started: datetime
+
+    def differences(self, other: "Rehearsal") -> Iterator[str]:
+        """What keeps the points of ``self`` from being those of ``other``, ``name: mine, not theirs``."""
+        for name in ("dataset_sha256", "accuracy_sha256", "engine", "version", "model"):
+            yield from _different(name, getattr(self, name), getattr(other, name))
+        for name in SamplingParameters.__struct_fields__:
+            yield from _different(name, getattr(self.parameters, name), getattr(other.parameters, name))
+        for name in Curve.__struct_fields__:
+            yield from _different(name, getattr(self.curve, name), getattr(other.curve, name))
+
+
+def _different(name: str, mine: object, theirs: object) -> Iterator[str]:
+    if mine != theirs:
+        shown = "" if isinstance(mine, tuple) else f": {mine}, not {theirs}"
+        yield f"{name}{shown}"
+
+
+def write_rehearsal(folder: Path, rehearsal: Rehearsal) -> None:
+    """Write rehearsal.json, complete or not at all. Raises OSError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with atomic_write(folder / REHEARSAL) as file:
+        file.write(msgspec.json.format(msgspec.json.encode(rehearsal), indent=1))
+
+
+def read_rehearsal(folder: Path) -> Rehearsal | None:
+    """The rehearsal of a folder, None where there is none. Raises ConfigError for a damaged file."""
+    path = folder / REHEARSAL
+    if not path.exists():
+        return None
+    return read_decoded(
+        str(path), path, msgspec.json.Decoder(Rehearsal).decode, "--restart moves the folder aside"
+    )

@@ -1,0 +1,383 @@
+"""The command ``run_endpoints.py run``: the plan, every point with its accuracy run, the tree, its check.
+
+Repeating it continues: a point that is complete stays, and one that was cut off is run again. The page is
+written after each point.
+"""
+
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from harness.api_key import api_key
+from harness.cli.signals import InterruptedRun, interruptible, signals_kept
+from harness.config.plans import ClientPlan
+from harness.config.scenario import Scenario
+from harness.dataset.samples import SampleSet, load_samples
+from harness.dataset.table import open_table
+from harness.dataset.token_columns import COLUMNS
+from harness.endpoints.checks.check_command import finding_lines, has_errors
+from harness.endpoints.checks.tree_check import check_tree
+from harness.endpoints.curve import Curve, Point
+from harness.endpoints.endpoints_options import RehearsalOptions
+from harness.endpoints.numbers.reference_tokenizer import TokenizerFile, reference_tokenizer
+from harness.endpoints.planning.curve_plan import (
+    PlannedCurve,
+    known_c_max,
+    plan_rehearsal,
+    with_enough_passes,
+)
+from harness.endpoints.planning.expected import expected_times
+from harness.endpoints.planning.plan_console import plan_lines
+from harness.endpoints.planning.plan_shortfalls import shortfalls
+from harness.endpoints.planning.regions import ULTRA_LOW_MOST
+from harness.endpoints.planning.seed_sets import read_seed_sets
+from harness.endpoints.rehearsal.finish_point import (
+    PointNumbers,
+    finish_point,
+    finished_point,
+    unfinished_point,
+)
+from harness.endpoints.rehearsal.rehearsal_console import AccuracyConsole, RehearsalConsole
+from harness.endpoints.rehearsal_record import Rehearsal, read_rehearsal, write_rehearsal
+from harness.endpoints.run_folder import NOT_A_RESULT_FILE, PAGE, RUNS, TREE
+from harness.endpoints.tree.build_command import summary
+from harness.endpoints.tree.build_tree import build_tree
+from harness.endpoints.tree.system_file import SystemFile, read_system
+from harness.endpoints.view.endpoints_page import write_endpoints_page
+from harness.errors import (
+    EXIT_INVALID,
+    EXIT_THRESHOLD,
+    EXIT_VALID,
+    ConfigError,
+    HarnessError,
+    RunError,
+    machine_failure,
+)
+from harness.files import atomic_write
+from harness.peak.ladder.ladder_console import LadderConsole
+from harness.peak.ladder.ladder_files import read_state
+from harness.peak.ladder.ladder_plan import LadderPlan, ladder_client, ladder_folder
+from harness.peak.ladder.ladder_result import Ladder
+from harness.peak.ladder.steps import NOT_A_RESULT
+from harness.record.output_dir import aside_of, check_free, free_reserve, locked, move_aside_existing
+from harness.record.repeated import FirstLine, run_of
+from harness.report.run_console import DRY_RUN, served_by, server_lines
+from harness.text import labelled
+from sut.drive import Serving, servers_of
+from sut.endpoints.accuracy import AccuracyPlan, plan_accuracy, run_accuracy
+from sut.endpoints.point import OpenServers, run_point
+from sut.peak.ladder import climb
+from sut.servers.discovery import find_servers
+
+_LADDER_S = 20.0  # a step of the ladder that looks for C_max
+_MOST_SALT_TOKENS = 128
+_CONTINUES = "repeat the command to continue there"
+
+
+def rehearse(options: RehearsalOptions) -> int:
+    """Rehearse a curve; the exit code. Raises HarnessError where nothing could be begun."""
+    console = RehearsalConsole()
+    inputs = _read(options)
+    with interruptible():
+        earlier = None if options.restart else read_rehearsal(options.folder)
+        c_max, origin = _c_max(options, inputs, earlier)
+        with servers_of(inputs.client, inputs.samples, inputs.longest) as serving:
+            walk = _planned(options, inputs, serving, c_max, console)
+            console.say(*_plan_lines(walk, earlier, origin))
+            if options.dry_run:
+                check_free(options.folder)
+                console.say(DRY_RUN)
+                return EXIT_VALID
+            with locked(options.folder):
+                _begin(walk, earlier)
+                return walk.to_the_end()
+
+
+@dataclass(frozen=True, slots=True)
+class _Inputs:
+    """Everything that is read and checked without a server."""
+
+    client: ClientPlan
+    samples: SampleSet
+    accuracy: AccuracyPlan | None
+    system: SystemFile | None
+    tokenizer: TokenizerFile | None
+    """None: gpt-oss's, which is built in"""
+    column: str
+    """of the performance dataset, with the prompts"""
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest prompt with its answer, of either dataset; performance prompts are salted."""
+        performance = self.samples.longest(self.client.parameters.max_new_tokens) + _MOST_SALT_TOKENS
+        return max(performance, 0 if self.accuracy is None else self.accuracy.longest)
+
+
+def _read(options: RehearsalOptions) -> _Inputs:
+    client = ladder_client(options, Scenario.SERVER, options.folder)
+    samples = load_samples(client.input_file, vocabulary_size=client.benchmark.vocabulary_size)
+    accuracy = None
+    if options.accuracy_file is not None:
+        accuracy = plan_accuracy(
+            options,
+            options.accuracy_file,
+            reference_data=options.reference_data,
+            tokenizer=options.tokenizer,
+            lcb_data=options.lcb_data,
+            allow_unsandboxed=options.allow_unsandboxed,
+        )
+    tokenizer = reference_tokenizer(client.benchmark, client.input_file, options.tokenizer)
+    system = read_system(options.system) if options.system else None
+    column = open_table(client.input_file).first_column(COLUMNS)
+    return _Inputs(client, samples, accuracy, system, tokenizer, column)
+
+
+def _c_max(options: RehearsalOptions, inputs: _Inputs, earlier: Rehearsal | None) -> tuple[int, str]:
+    """C_max, and how it was found where it was not given. Raises ConfigError and RunError."""
+    if (known := known_c_max(options)) is not None:
+        return known, ""
+    if earlier is not None:
+        return earlier.curve.c_max, "found by the ladder of the rehearsal that continues"
+    if options.dry_run:
+        raise ConfigError("--c-max is not given, and a dry run sends nothing to find it; give it")
+    best = _c_max_of(_climbed(options, inputs.client))
+    most = len(inputs.samples) - 1  # more in flight than a pass has are no point of a curve
+    where = f"found by the ladder in {_ladder_folder(options)}"
+    return (best, where) if best <= most else (most, f"{best} {where}, but the dataset is smaller")
+
+
+def _ladder_folder(options: RehearsalOptions) -> Path:
+    """Where ``./mlperf ladder`` writes, too."""
+    return ladder_folder(options.results, Scenario.SERVER)
+
+
+def _rates(options: RehearsalOptions) -> dict[int, float]:
+    """Requests/s by the number in flight, of the last ladder of these results; none without one."""
+    try:
+        return {step.concurrency: step.queries_per_s for step in read_state(_ladder_folder(options)).steps}
+    except (OSError, msgspec.DecodeError):
+        return {}
+
+
+def _climbed(options: RehearsalOptions, client: ClientPlan) -> Ladder:
+    plan = LadderPlan(
+        client=msgspec.structs.replace(client, log_dir=_ladder_folder(options)),
+        scenario=Scenario.SERVER,
+        concurrency=(),
+        seconds=_LADDER_S,
+        goes_on=False,
+    )
+    # Endpoints has no limit of latency: the ladder ends where more in flight only wait.
+    benchmark = msgspec.structs.replace(plan.client.benchmark, latency_limits={})
+    plan = replace(plan, client=msgspec.structs.replace(plan.client, benchmark=benchmark))
+    console = LadderConsole()
+    with signals_kept():  # its end ignores them, and the points follow
+        ladder = climb(plan, console)
+    console.end_line()
+    if ladder.interrupted_by is not None:
+        raise InterruptedRun(signal.Signals[ladder.interrupted_by])
+    return ladder
+
+
+def _c_max_of(ladder: Ladder) -> int:
+    """The step of most tokens/s. Raises RunError where there is none, ConfigError where it is too low."""
+    best = ladder.best
+    if best is None or not ladder.complete:
+        raise RunError(f"C_max was not found: {ladder.stopped}; give --c-max")
+    if best.concurrency <= ULTRA_LOW_MOST:
+        raise ConfigError(
+            f"C_max was looked for: the most tokens/s come with {best.concurrency} in flight, and a curve "
+            f"needs more than {ULTRA_LOW_MOST}; give --c-max"
+        )
+    return best.concurrency
+
+
+def _planned(
+    options: RehearsalOptions, inputs: _Inputs, serving: Serving, c_max: int, console: RehearsalConsole
+) -> "_Walk":
+    """Ask the servers and plan the curve. Raises ConfigError and ServerError."""
+    client, accuracy = inputs.client, inputs.accuracy
+    urls, death = serving
+    servers = find_servers(urls, client.backend, api_key(), client.ca_file, client.preflight)
+    planned = plan_rehearsal(
+        options,
+        samples=len(inputs.samples),
+        accuracy_samples=0 if accuracy is None else len(accuracy.samples),
+        c_max=c_max,
+        replicas=len(servers.found),
+    )
+    curve = planned.curve
+    if accuracy is not None and curve.accuracy_samples < len(accuracy.samples):
+        accuracy = accuracy.first(curve.accuracy_samples)
+    samples = (
+        inputs.samples if curve.samples == len(inputs.samples) else inputs.samples.part(0, curve.samples)
+    )
+    first = servers.found[0]
+    rehearsal = Rehearsal(
+        curve=curve,
+        input_file=str(client.input_file),
+        dataset_sha256=samples.sha256,
+        accuracy_file=None if accuracy is None else str(options.accuracy_file),
+        accuracy_sha256=None if accuracy is None else accuracy.samples.sha256,
+        parameters=client.parameters,
+        engine=first.engine,
+        version=first.version,
+        model=first.model,
+        started=datetime.now(UTC),
+    )
+    opened = OpenServers(
+        client, samples, servers, death, None if inputs.tokenizer is None else inputs.tokenizer.path
+    )
+    return _Walk(options, planned, rehearsal, replace(inputs, accuracy=accuracy), opened, serving, console)
+
+
+def _plan_lines(walk: "_Walk", earlier: Rehearsal | None, origin: str) -> Iterator[str]:
+    client, opened = walk.inputs.client, walk.opened
+    curve, rules = walk.planned
+    if _holds_something(walk.options.folder):
+        yield _first_line(walk, earlier)
+    yield from plan_lines(curve, rules, expected_times(curve, _rates(walk.options)), origin)
+    yield from labelled("server", server_lines(opened.servers.found, served_by))
+    yield f"output    {walk.options.folder}"
+    yield from labelled("DEVIATION", client.deviations)
+    yield from labelled("WARNING", (*client.warnings, *opened.servers.warnings))
+
+
+def _first_line(walk: "_Walk", earlier: Rehearsal | None) -> str:
+    """What the folder holds, and what happens to it."""
+    options, words = walk.options, FirstLine(walk.options.dry_run)
+    what = "what is there" if earlier is None else run_of(earlier.started).replace("the run", "the rehearsal")
+    why = _why_anew(walk, earlier)
+    if why is None:
+        points = walk.planned.curve.points
+        done = sum(finished_point(walk.folder(point)) is not None for point in points)
+        return words.continues(what, f"{done} of {len(points)} points are complete")
+    return words.anew(why, what, aside_of(options.folder) or options.folder)
+
+
+def _why_anew(walk: "_Walk", earlier: Rehearsal | None) -> str | None:
+    """Why what the folder holds is not continued; None where it is."""
+    if earlier is None:
+        return "as asked for" if walk.options.restart else ""
+    return ", ".join(earlier.differences(walk.rehearsal)) or None
+
+
+def _holds_something(folder: Path) -> bool:
+    return folder.is_dir() and any(folder.iterdir())
+
+
+def _begin(walk: "_Walk", earlier: Rehearsal | None) -> None:
+    """Prepare the folder, and move aside what is not continued. Raises ConfigError and OSError."""
+    folder = walk.options.folder
+    if _holds_something(folder):
+        if _why_anew(walk, earlier) is None:
+            return
+        move_aside_existing(folder)
+        free_reserve(folder)
+    write_rehearsal(folder, walk.rehearsal)
+    lines = (f"This is a rehearsal and {NOT_A_RESULT}:", *shortfalls(*walk.planned))
+    with atomic_write(folder / NOT_A_RESULT_FILE) as file:
+        file.write("\n- ".join((*lines, "")).removesuffix("- ").encode())
+
+
+@dataclass(slots=True)
+class _Walk:
+    """A rehearsal that is planned: all its points, one after the other."""
+
+    options: RehearsalOptions
+    planned: PlannedCurve
+    rehearsal: Rehearsal
+    inputs: _Inputs
+    opened: OpenServers
+    serving: Serving
+    console: RehearsalConsole
+    failed: bool = False
+    below: bool = False
+
+    def folder(self, point: Point) -> Path:
+        """The run folder of a point."""
+        return self.options.folder / RUNS / point.name
+
+    def to_the_end(self) -> int:
+        """Run what is missing, then build and check the tree; the exit code."""
+        for point in self.planned.curve.points:
+            try:
+                self._point(point)
+            except InterruptedRun as interruption:
+                self._page()
+                self.console.say(f"ended by {interruption} in {point.name}; {_CONTINUES}")
+                raise
+            except (HarnessError, OSError) as error:
+                self._page()
+                cause = machine_failure(error) if isinstance(error, OSError) else error
+                raise type(cause)(f"{point.name}: {cause}; {_CONTINUES}") from error
+            self._page()
+        return self._tree()
+
+    def _point(self, point: Point) -> None:
+        """One point and its accuracy run, where they are missing. Raises HarnessError and InterruptedRun."""
+        folder, curve = self.folder(point), self.planned.curve
+        numbers = finished_point(folder)
+        if numbers is None:
+            numbers = self._measured(point, curve, folder)
+        self.console.point(numbers.run, numbers.summary, numbers.steady)
+        self.failed |= bool(numbers.run.failures)
+        accuracy = self.inputs.accuracy
+        if point.accuracy and accuracy is not None:
+            found = run_accuracy(accuracy, point, folder, self.serving, AccuracyConsole(point, self.console))
+            if found is not None:
+                self.below |= not (found.passed or curve.short)
+                self.console.accuracy(point, found)
+
+    def _measured(self, point: Point, curve: Curve, folder: Path) -> PointNumbers:
+        run = unfinished_point(folder)
+        if run is None:
+            with signals_kept():  # at the end of a point they are ignored, and the next one follows
+                run = run_point(curve, self._long_enough(point), self.opened, folder, self.console)
+        if run.interrupted_by is not None:
+            raise InterruptedRun(signal.Signals[run.interrupted_by])
+        if not run.complete:
+            raise RunError("; ".join(run.errors) or "it did not come to its end")
+        least_s = self.planned.rules.least_issue_s(point.concurrency)
+        inputs = self.inputs
+        return finish_point(folder, run, least_s, inputs.tokenizer, inputs.column, self.console.counting)
+
+    def _long_enough(self, point: Point) -> Point:
+        """All requests of an Offline run are issued at once: how many follows from the rate at C_max."""
+        curve = self.planned.curve
+        if point.offline != "dedicated" or curve.short:
+            return point
+        most = next(one for one in curve.points if one.concurrency == curve.c_max)
+        measured = finished_point(self.folder(most))
+        rate = None if measured is None else measured.summary.get("qps")
+        return with_enough_passes(point, curve.samples, rate) if rate else point
+
+    def _page(self) -> None:
+        """Write the page; a rehearsal continues where that fails."""
+        try:
+            write_endpoints_page(self.options.folder)
+        except (HarnessError, OSError) as error:
+            self.console.say(f"WARNING   the page was not written: {error}")
+
+    def _tree(self) -> int:
+        """Build and check what would be submitted."""
+        folder = self.options.folder
+        seeds = None if self.options.seed_sets is None else read_seed_sets(self.options.seed_sets)
+        tree = build_tree(
+            [folder],
+            self.inputs.system,
+            folder / TREE,
+            seed_sets=seeds,
+            target_cohort=self.options.target_cohort,
+        )
+        self.console.say("", *summary(tree))
+        found = check_tree(folder)
+        self._page()
+        self.console.say("", *finding_lines(found), f"page      {folder / PAGE}")
+        if self.failed:
+            return EXIT_INVALID
+        return EXIT_THRESHOLD if self.below or has_errors(found) else EXIT_VALID

@@ -1,0 +1,134 @@
+"""run_endpoints.py run as a user calls it, against stub servers: the walk over all points."""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import run_endpoints
+from harness.endpoints.run_folder import NOT_A_RESULT_FILE, PAGE, REHEARSAL, RUNS, SUMMARY, TREE
+from harness.peak.ladder.steps import NOT_A_RESULT
+from tests.kit import wait_until
+from tests.runs import ROOT, main_here
+from tests.stub import StubServer
+
+SAMPLES = ROOT / "datasets/samples"
+OFFICIAL = shutil.which("endpoints-submission-cli", path=str(Path(sys.executable).parent))
+ELECTED = ("--offline", "elected")  # 7 points, none of them with all samples at once
+
+
+def words(folder, *stubs, accuracy=False, tokens=6):
+    given = ["run", "--short", "--input-file", SAMPLES / "perf_sample.parquet", "--output-dir", folder]
+    given += ["--max-new-tokens", tokens, "--server-url", ",".join(stub.url for stub in stubs)]
+    if accuracy:
+        given += ["--system", ROOT / "configs/submission/endpoints.example.toml"]
+        given += ["--accuracy-file", SAMPLES / "acc_sample.parquet"]
+    return [str(word) for word in given]
+
+
+def started(given):
+    command = [sys.executable, ROOT / "run_endpoints.py", *given]
+    return subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def complete(folder):
+    """The points that are complete, in the order of the plan."""
+    rehearsal = folder / "endpoints"
+    plan = json.loads((rehearsal / REHEARSAL).read_text())["curve"]["points"]
+    return [one["name"] for one in plan if (rehearsal / RUNS / one["name"] / SUMMARY).is_file()]
+
+
+def generated(stub):
+    return [request for request in stub.requests if request.prompt_ids]
+
+
+@pytest.mark.engine
+@pytest.mark.timeout(600)
+def test_a_short_rehearsal_is_a_tree_that_the_official_checker_accepts(tmp_path, capfd):
+    with StubServer(event_delay_s=0.002) as stub:  # so that each answer has a TPOT
+        code, stdout, stderr = main_here(capfd, run_endpoints.main, words(tmp_path, stub, accuracy=True))
+        assert code == 0, stdout + stderr
+        sent = len(generated(stub))
+        again = main_here(capfd, run_endpoints.main, words(tmp_path, stub, accuracy=True))
+        assert again[0] == 0, again
+        assert "8 of 8 points are complete" in again[1]
+        assert len(generated(stub)) == sent
+    folder = tmp_path / "endpoints"
+    assert len(complete(tmp_path)) == 8
+    assert "0 errors" in stdout
+    for file in (PAGE, NOT_A_RESULT_FILE, REHEARSAL):
+        assert NOT_A_RESULT in (folder / file).read_text()
+    (submission,) = (folder / TREE).glob("*/*/")
+    assert "not-an-MLPerf-result" in submission.name
+    if OFFICIAL is None:
+        pytest.skip("endpoints-submission-cli is not installed")
+    checked = subprocess.run(
+        [OFFICIAL, "check-submission", submission], capture_output=True, text=True, check=False
+    )
+    assert checked.returncode == 0, checked.stdout
+    assert "0 error(s)" in checked.stdout
+    for run in (folder / RUNS).glob("[!.]*"):
+        upload = [OFFICIAL, "runs", "create", "--path", run, "--dry-run"]
+        assert subprocess.run(upload, capture_output=True, check=False).returncode == 0
+    viewer = Path(sys.executable).with_name("mlperf-viz")
+    export = [viewer, folder / TREE, "--strict", "--export", tmp_path / "bundle.json"]
+    assert subprocess.run(export, capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.engine
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("end", "codes"), [("SIGINT", {130}), ("SIGKILL", {-9}), ("server", {3, 4})])
+def test_it_continues_where_it_was_cut_off(end, codes, tmp_path, capfd):
+    """In the third point: the first two are not run again."""
+    with StubServer(event_delay_s=0.02) as stub:
+        rehearsal = started([*words(tmp_path, stub), *ELECTED])
+        folder = tmp_path / "endpoints" / RUNS
+        third = lambda: len(list(folder.glob("*/journal"))) == 3  # noqa: E731
+        wait_until(lambda: third() or rehearsal.poll() is not None)
+        if end == "server":
+            stub.stop()
+        else:
+            rehearsal.send_signal(signal.Signals[end])
+        stdout, stderr = rehearsal.communicate()
+    assert rehearsal.returncode in codes, stdout + stderr
+    before = complete(tmp_path)
+    assert len(before) == 2
+    times = [(folder / name / SUMMARY).stat().st_mtime_ns for name in before]
+    if end != "SIGKILL":
+        assert "repeat the command" in stdout + stderr
+        assert "Traceback" not in stderr
+    with StubServer() as stub:
+        code, stdout, stderr = main_here(capfd, run_endpoints.main, [*words(tmp_path, stub), *ELECTED])
+    assert "2 of 7 points are complete" in stdout, stdout + stderr
+    assert [(folder / name / SUMMARY).stat().st_mtime_ns for name in before] == times
+    assert len(complete(tmp_path)) == 7
+    assert code == 5  # without an accuracy dataset it is no submission
+
+
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        (("--c-max", 32), ("C_max is 32", "more than 32")),
+        (("--c-max", 4096), ("samples", "4096", "--c-max")),
+        (("--c-max", 64, "--c-min", 33), ("C_min is 33",)),
+        (("--seed-set", "Z"), ("--seed-set Z", "A")),
+        (("--target-cohort", "soon"), ("'soon'", "2026-10-C1")),
+        (("--system", "missing.toml"), ("missing.toml", "example.toml")),
+        (("--accuracy-file", "missing.parquet"), ("missing.parquet",)),
+        (("--concurrency", "1,2,3"), ("3",)),
+    ],
+)
+def test_a_plan_that_cannot_be_is_one_line(flags, named, tmp_path, capfd):
+    with StubServer() as stub:
+        given = [*words(tmp_path, stub), *map(str, flags)]
+        code, _stdout, stderr = main_here(capfd, run_endpoints.main, given)
+        assert not generated(stub)
+    assert code == 2
+    lines = [line for line in stderr.splitlines() if "error: " in line]
+    assert len(lines) == 1, stderr
+    assert all(word in lines[0] for word in named), lines[0]
+    assert not (tmp_path / "endpoints").exists()
