@@ -54,7 +54,7 @@ def main() -> None:
 
 
 def write(path: Path, answers: int) -> None:
-    """An events.jsonl with so many answers."""
+    """An events.jsonl with this number of answers."""
     with path.open("w") as file:
         for line in _lines(answers):
             file.write(json.dumps(line, separators=(",", ":"), ensure_ascii=False) + "\n")

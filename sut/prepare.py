@@ -1,6 +1,6 @@
 """The client's part between the plan and the first query: workers, servers, connections."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness.config.client_plan import MOST_WORKERS
@@ -56,6 +56,12 @@ def place_workers(plan: ClientPlan, load: Load) -> Placement:
             "allow more open files (ulimit -Hn) or lower it"
         )
     return placement
+
+
+def client_holds(plan: ClientPlan, servers: Sequence[ServerInfo]) -> int:
+    """Connections that fit, with the workers for what the servers run at once."""
+    workers = place_workers(plan, Load(open_at_most=running_limit(servers))).workers
+    return ConnectionLimits(machine_limits(), workers, [server.url for server in servers]).max_connections
 
 
 def prepare_client(

@@ -10,10 +10,7 @@ import numpy.typing as npt
 SAMPLE = np.dtype(
     [
         ("issued_ns", "<i8"),
-        (
-            "first_ns",
-            "<i8",
-        ),  # first fragment of visible, reasoning or tool text; 0: none, or not streamed
+        ("first_ns", "<i8"),  # first fragment of visible, reasoning or tool text; 0: none, not streamed
         ("complete_ns", "<i8"),  # 0 where it never ended
         ("output_tokens", "<i8"),  # of the whole answer, through the chat template
         ("suffix_tokens", "<i8"),  # of the text after the first fragment, tokenized at once

@@ -20,34 +20,31 @@ from harness.config.deadlines import Deadlines
 from harness.config.plans import ClientPlan
 from harness.dataset.samples import SampleSet
 from harness.endpoints.curve import Curve, Point
+from harness.endpoints.planning.rules import load_endpoints_rules
 from harness.endpoints.point_numbers import PointRows, client_bound, own_numbers, warm_up_of
 from harness.endpoints.point_progress import PointPhase
 from harness.endpoints.point_requests import write_point_requests
 from harness.endpoints.point_run import PointRun, write_point_run
 from harness.endpoints.rehearsal.live_passes import LivePasses
 from harness.endpoints.salting import salt_seed, salted, text_after
-from harness.endpoints.steady.steady_point import required_issue_s
 from harness.errors import ConfigError, machine_failure
 from harness.files import JOURNAL_DIR, ROOT
 from harness.progress.progress_line import ProgressSnapshot
 from harness.record.journal import JournalTail, lost_rows, read_journal
 from harness.record.output_dir import aside_of, free_reserve, locked, move_aside_existing
 from harness.record.provenance import gather_provenance
-from harness.record.settled import running_limit
 from sut.drive import Death, DrivenRun, ended, preflight
 from sut.endpoints.idle_round_trip import idle_round_trip
 from sut.issuers.passes import Passes, SampleOrder
-from sut.prepare import PreparedClient, place_workers, prepare_client
-from sut.processes.machine_limits import machine_limits
+from sut.prepare import PreparedClient, client_holds, place_workers, prepare_client
 from sut.servers.discovery import Servers
 from sut.servers.scrape import MetricsScraper
-from sut.supervisor.connection_limits import ConnectionLimits
 from sut.supervisor.placement import Load
 from sut.supervisor.progress_meter import RunLength
 from sut.supervisor.session import Destination, QuerySession
 
-# A warm-up sends so many times what is in flight: the first requests begin at once, the second ones as those
-# end, as under a steady load. It is not longer than a pass, unless fewer would not fill the servers.
+# A warm-up sends twice the number in flight: the first half begins at once, the second half as those end, as
+# under a steady load. It is not longer than a pass, unless fewer would not fill the servers.
 _WAVES = 2
 _OFFLINE_EACH = 16  # requests to each server before everything is issued at once; they end first
 _UNKNOWN_NETWORK = "the round trip without load is not known: no server keeps a connection to /v1/models"
@@ -130,7 +127,8 @@ def _measured(
     client, folder = prepared.plan, prepared.plan.log_dir
     phase = PointPhase(run.curve, run.point, issuer.warm_up)
     tail = JournalTail(folder / JOURNAL_DIR)
-    passes = LivePasses(run.curve.samples, required_issue_s(run.point.concurrency))
+    rules = load_endpoints_rules(run.curve.seeds.cohort)
+    passes = LivePasses(run.curve.samples, rules.least_issue_s(run.point.concurrency))
 
     def on_progress(snapshot: ProgressSnapshot) -> None:
         watcher.progress(run.point, snapshot.elapsed_s, phase(snapshot))
@@ -238,7 +236,7 @@ def _prepared(curve: Curve, point: Point, servers: OpenServers, folder: Path, se
     at_once = point.offline == "dedicated"
     if at_once:
         client = _unstreamed(client)
-        most = _client_holds(client, servers.servers)
+        most = client_holds(client, servers.servers.found)
         total = point.passes * curve.samples
         client = msgspec.structs.replace(
             client, max_concurrency=min(total, client.max_concurrency or total, most)
@@ -259,13 +257,6 @@ def _unstreamed(client: ClientPlan) -> ClientPlan:
         deadlines=Deadlines(request_s=client.deadlines.request_s),
         policy=msgspec.structs.replace(client.policy, ask_in_silence=True),
     )
-
-
-def _client_holds(client: ClientPlan, servers: Servers) -> int:
-    """Connections that fit."""
-    workers = place_workers(client, Load(open_at_most=running_limit(servers.found))).workers
-    urls = [server.url for server in servers.found]
-    return ConnectionLimits(machine_limits(), workers, urls).max_connections
 
 
 def _issuer(curve: Curve, point: Point, prepared: PreparedClient) -> Passes:

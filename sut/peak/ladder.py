@@ -13,7 +13,6 @@ import msgspec
 from harness.analysis.statistics import completed, latency_ns
 from harness.api_key import api_key
 from harness.cli.signals import InterruptedRun, interruptible, uninterrupted
-from harness.config.plans import ClientPlan
 from harness.dataset.samples import SampleSet, load_samples
 from harness.errors import RunError, machine_failure
 from harness.files import JOURNAL_DIR, ROOT
@@ -26,17 +25,14 @@ from harness.record.journal import JournalTail, Rows, failure_reasons
 from harness.record.output_dir import check_free, free_reserve, locked, move_aside_existing
 from harness.record.provenance import gather_provenance
 from harness.record.server_changes import ServerChange
-from harness.record.settled import ServerInfo, running_limit
 from sut.drive import Death, asked_again, preflight, recheck_of, servers_of
 from sut.ipc.counters import Counter
 from sut.ipc.request_store import render_requests
 from sut.issuers.closed_loop import ClosedLoop
-from sut.prepare import PreparedClient, place_workers, prepare_client
-from sut.processes.machine_limits import machine_limits
+from sut.prepare import PreparedClient, client_holds, place_workers, prepare_client
 from sut.servers.discovery import find_servers
 from sut.servers.health import Recheck
 from sut.servers.scrape import MetricsScraper
-from sut.supervisor.connection_limits import ConnectionLimits
 from sut.supervisor.monitor import Monitor, Observer, Totals
 from sut.supervisor.placement import Load
 from sut.supervisor.session import Destination, QuerySession
@@ -109,17 +105,11 @@ def _prepared(plan: LadderPlan, samples: SampleSet, urls: Sequence[str]) -> tupl
     client = plan.client
     servers = find_servers(urls, client.backend, api_key(), client.ca_file, client.preflight)
     found = servers.found
-    steps = plan.concurrency or default_steps(found, _client_holds(client, found))
+    steps = plan.concurrency or default_steps(found, client_holds(client, found))
     client = msgspec.structs.replace(client, max_concurrency=steps[-1])
     load = Load(open_at_most=steps[-1])
     prepared = prepare_client(client, samples, load, place_workers(client, load), servers)
     return prepared, _ladder(plan, prepared, steps)
-
-
-def _client_holds(client: ClientPlan, servers: Sequence[ServerInfo]) -> int:
-    """Connections that fit, with the workers for what the servers run at once."""
-    workers = place_workers(client, Load(open_at_most=running_limit(servers))).workers
-    return ConnectionLimits(machine_limits(), workers, [server.url for server in servers]).max_connections
 
 
 def _ladder(plan: LadderPlan, prepared: PreparedClient, steps: tuple[int, ...]) -> Ladder:

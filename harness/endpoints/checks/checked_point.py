@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from harness.endpoints.checks.finding import Finding, Severity, finding
-from harness.endpoints.planning.rules import EndpointsRules, load_endpoints_rules
+from harness.endpoints.planning.rules import load_endpoints_rules
 from harness.endpoints.point_run import PointRun
 from harness.endpoints.run_folder import ACCURACY, CONFIG, EVENTS, POINT_RUN, SUMMARY
 from harness.errors import ConfigError
@@ -99,11 +99,11 @@ class PointFiles:
     def required_s(self) -> float | None:
         """Shortest issue time of the point; None where its concurrency is unknown."""
         if self.is_offline:
-            return rules().issue_s
+            return load_endpoints_rules().issue_s
         if self.concurrency is None:
             return None
-        least = rules().least_issue_s(self.concurrency)
-        is_agentic = self.load_pattern == "agentic_inference" and least == rules().issue_s
+        least = load_endpoints_rules().least_issue_s(self.concurrency)
+        is_agentic = self.load_pattern == "agentic_inference" and least == load_endpoints_rules().issue_s
         return _AGENTIC_S if is_agentic else least
 
     @property
@@ -119,7 +119,9 @@ class PointFiles:
         if self.record is not None and self.record.curve.short:
             return self.record.curve.samples
         names = (self.point.get("dataset"), self.performance_dataset.get("name"))
-        official = (one.performance for one in rules().models.values() if one.performance is not None)
+        official = (
+            one.performance for one in load_endpoints_rules().models.values() if one.performance is not None
+        )
         known = next((one.samples for one in official if one.dataset in names), None)
         if known is not None or self.record is not None:
             return known or self.record.curve.samples  # type: ignore[union-attr]
@@ -137,12 +139,6 @@ class PointFiles:
         tokens = number(table(self.summary, "output_sequence_lengths").get("total"))
         duration_ns = number(self.summary.get("duration_ns"))
         return tokens / duration_ns * 1e9 if tokens is not None and duration_ns else None
-
-
-@cache
-def rules() -> EndpointsRules:
-    """The latest ones."""
-    return load_endpoints_rules()
 
 
 def point_in_tree(root: Path, folder: Path, runs: Path | None) -> PointFiles:

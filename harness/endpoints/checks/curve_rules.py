@@ -3,8 +3,9 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from harness.endpoints.checks.checked_point import POINT, SYSTEM, PointFiles, number, rules, whole
+from harness.endpoints.checks.checked_point import POINT, SYSTEM, PointFiles, number, whole
 from harness.endpoints.checks.finding import Finding, finding
+from harness.endpoints.planning.rules import load_endpoints_rules
 
 _UTILIZATION_TOLERANCE = 0.005  # MLCommons's checker allows 0.1
 
@@ -45,7 +46,7 @@ def _offline(points: Sequence[PointFiles]) -> Iterator[Finding]:
     c_max = _c_max(points)
     top = next((one for one in points if one.concurrency == c_max and not one.is_offline), None)
     if top is not None and offline.system_tps is not None and top.system_tps is not None:
-        least = rules().offline_part * top.system_tps
+        least = load_endpoints_rules().offline_part * top.system_tps
         if offline.system_tps < least:
             text = f"system_tps is {offline.system_tps:,.1f}"
             where = offline.where(offline.summary_file)

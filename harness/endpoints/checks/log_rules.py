@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from harness.endpoints.checks.checked_point import Fields, PointFiles, number, rules, table, whole
+from harness.endpoints.checks.checked_point import Fields, PointFiles, number, table, whole
 from harness.endpoints.checks.finding import Finding, Severity, finding
 from harness.endpoints.checks.point_rules import by_length, check_salt, steady_block, whole_passes
 from harness.endpoints.checks.request_log import LogError, RequestLog, read_log
+from harness.endpoints.planning.rules import load_endpoints_rules
 from harness.endpoints.run_folder import EVENTS
 
 SteadyBlock = Callable[[Path, int, int], Mapping[str, Any] | str]
@@ -79,7 +80,7 @@ def _issue_time(files: PointFiles, log: RequestLog, where: str) -> Iterator[Find
         text = f"{what} lasts {seconds:.1f} s"
         yield by_length(files, "issue-time", where, text, expected=f"{files.required_s:.0f} s or more")
     size = files.dataset_size
-    if size and not files.is_offline and len(log.issued_ns) < rules().window_passes * size:
+    if size and not files.is_offline and len(log.issued_ns) < load_endpoints_rules().window_passes * size:
         text = f"the run has {len(log.issued_ns) // size} complete passes"
         yield by_length(files, "super-passes", where, text)
 

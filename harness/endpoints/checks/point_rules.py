@@ -11,11 +11,11 @@ from harness.endpoints.checks.checked_point import (
     PointFiles,
     number,
     percentile,
-    rules,
     table,
     whole,
 )
 from harness.endpoints.checks.finding import Finding, Severity, finding
+from harness.endpoints.planning.rules import load_endpoints_rules
 from harness.endpoints.run_folder import CONFIG
 
 _PATTERNS = ("concurrency", "agentic_inference")
@@ -173,7 +173,7 @@ def check_salt(files: PointFiles, issued: int | None = None, prompts: int | None
         yield finding("salt", files.where(), text)
         return
     declared = declared_salt(files)
-    is_small = type(declared) is int and declared < rules().least_salt_bits
+    is_small = type(declared) is int and declared < load_endpoints_rules().least_salt_bits
     if declared is False or is_small:
         text = f"{declared} bits are declared" if declared else "the salt is declared to be off"
         yield finding("salt", files.where(POINT if files.in_tree else CONFIG), text)
@@ -281,7 +281,7 @@ def steady_block(files: PointFiles) -> tuple[Fields, str]:
 
 def _window(files: PointFiles, where: str, window: Fields) -> Iterator[Finding]:
     first, last = (whole(window.get(f"super_pass_{name}")) for name in ("start", "end"))
-    if first is not None and last is not None and last - first + 1 < rules().window_passes:
+    if first is not None and last is not None and last - first + 1 < load_endpoints_rules().window_passes:
         text = f"the window spans {last - first + 1} super-passes"
         yield by_length(files, "super-passes", where, text)
     required, duration_s = files.required_s, number(window.get("duration_s"))

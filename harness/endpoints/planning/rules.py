@@ -1,5 +1,6 @@
 """The rules of a cohort: configs/endpoints/<cohort>.toml, in which a misspelt key is an error."""
 
+from functools import cache
 from pathlib import Path
 from typing import Annotated
 
@@ -95,6 +96,7 @@ class EndpointsRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         raise ConfigError(f"--benchmark {benchmark} is not one of MLPerf Endpoints, expected one of {known}")
 
 
+@cache
 def load_endpoints_rules(cohort: str | None = None) -> EndpointsRules:
     """The rules for submissions to a cohort: the latest ones up to it; None for the latest.
 

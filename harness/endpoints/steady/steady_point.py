@@ -7,6 +7,7 @@ import msgspec
 import numpy as np
 
 from harness.arrays import Floats
+from harness.endpoints.planning.rules import load_endpoints_rules
 from harness.endpoints.samples import Samples, tpot_ns
 from harness.endpoints.steady.plateaus import (
     GATES,
@@ -37,9 +38,6 @@ State = Literal["Plateau", "Drifting Up", "Drifting Down"]
 WATCHED = ("ttft_p50", "ttft_p90", *GATES)
 
 STATES: dict[str, State] = {"up": "Drifting Up", "down": "Drifting Down", "steady": "Plateau"}
-
-# Section 6.2: the shortest issue time of an official window, in s.
-_FEW_IN_FLIGHT, _FEW_IN_FLIGHT_S, _ABOVE_S = 32, 600.0, 1200.0
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True):
@@ -169,11 +167,6 @@ class SteadyState(msgspec.Struct, frozen=True, kw_only=True):
         return short + "".join(f"; {name(m)} drifts {self.trend[m]} to the end of the run" for m in moving)
 
 
-def required_issue_s(concurrency: int) -> float:
-    """The rules' shortest issue time at this concurrency."""
-    return _FEW_IN_FLIGHT_S if concurrency <= _FEW_IN_FLIGHT else _ABOVE_S
-
-
 def steady_state(
     samples: Samples, dataset_size: int, *, concurrency: int, required_s: float | None = None
 ) -> SteadyState:
@@ -181,7 +174,7 @@ def steady_state(
 
     ``required_s``: shortest issue time of an official window; None for the rules' at this concurrency.
     """
-    required = required_issue_s(concurrency) if required_s is None else required_s
+    required = load_endpoints_rules().least_issue_s(concurrency) if required_s is None else required_s
     passes = super_passes(samples, dataset_size)
     cropped = ramp_up(passes)
     found = plateaus(passes, cropped)

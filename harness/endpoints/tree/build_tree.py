@@ -13,13 +13,13 @@ from typing import Any
 
 import msgspec
 
-from harness.endpoints.planning.rules import PublishedSeeds
+from harness.endpoints.planning.rules import PublishedSeeds, load_endpoints_rules
 from harness.endpoints.run_folder import CONFIG, NOT_A_RESULT_FILE, SUMMARY
 from harness.endpoints.tree.documents import documents, unwritten
 from harness.endpoints.tree.missing_fields import missing, why_no_submission
 from harness.endpoints.tree.point_files import CurveFacts, curve_facts, point_yaml, system_description
 from harness.endpoints.tree.power import system_power
-from harness.endpoints.tree.run_facts import RunFacts, read_runs, rules, run_folders
+from harness.endpoints.tree.run_facts import RunFacts, read_runs, run_folders
 from harness.endpoints.tree.starter import placeholders
 from harness.endpoints.tree.system_file import SystemFile
 from harness.errors import ConfigError
@@ -79,7 +79,7 @@ def build_tree(
         )
     system = stated or placeholders(runs)
     system = msgspec.structs.replace(system, target_cohort=target_cohort or system.target_cohort)
-    of = curve_facts(system, runs, rules().seed_sets if seed_sets is None else seed_sets)
+    of = curve_facts(system, runs, load_endpoints_rules().seed_sets if seed_sets is None else seed_sets)
     submission = _submission(of)
     curve = submission / "results" / system.system_id / _model_folder(runs, of)
     found = Tree(

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from harness.endpoints.curve import Band
 from harness.endpoints.planning.regions import LABELS, MANDATORY, ULTRA_LOW_MOST, Regions, regions
+from harness.endpoints.planning.rules import load_endpoints_rules
 from harness.endpoints.run_folder import CONFIG, SUMMARY
 from harness.endpoints.tree.point_files import (
     DESCRIBED,
@@ -14,7 +15,7 @@ from harness.endpoints.tree.point_files import (
     most_replicas,
     point_yaml,
 )
-from harness.endpoints.tree.run_facts import RunFacts, rules
+from harness.endpoints.tree.run_facts import RunFacts
 
 _IN_TOML = {
     "model_name": "model",
@@ -98,7 +99,7 @@ def _points(runs: Sequence[RunFacts], of: CurveFacts) -> Iterator[str]:
                 yield f"no point in the {LABELS[band]} band, {span} in flight; run one there"
     else:
         yield f"no point in the Ultra Low band, 1-{ULTRA_LOW_MOST} in flight; run one there"
-    if len(fixed) < (least := rules().fewest_points):
+    if len(fixed) < (least := load_endpoints_rules().fewest_points):
         yield f"{len(fixed)} points at a fixed concurrency, expected {least} at least; run more"
 
 

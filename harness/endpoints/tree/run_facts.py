@@ -1,7 +1,6 @@
 """What a run folder says of its point, whichever client wrote it; point_run.json is used if there is one."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,6 @@ import msgspec
 from harness.config.benchmark import Benchmark, load_benchmark
 from harness.endpoints.planning.rules import (
     EndpointsDataset,
-    EndpointsRules,
     PublishedSeeds,
     load_endpoints_rules,
 )
@@ -112,7 +110,7 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
         """The performance dataset that the rules name for the model; a short rehearsal has a part of it."""
         if self.is_short:
             return None
-        model = rules().models.get(self.model_name)
+        model = load_endpoints_rules().models.get(self.model_name)
         return model.performance if model else None
 
     @property
@@ -122,18 +120,18 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
             return self.run.curve.model_name
         stated = _at(self.config, "submission_ref").get("model")
         served = str(_at(self.config, "model_params").get("name", ""))
-        for name, model in rules().models.items():
+        for name, model in load_endpoints_rules().models.items():
             if model.benchmark and load_benchmark(model.benchmark).model == served:
                 return name
         canonical = canonical_name(served)
-        return canonical if canonical in rules().models else canonical_name(str(stated or ""))
+        return canonical if canonical in load_endpoints_rules().models else canonical_name(str(stated or ""))
 
     @property
     def benchmark(self) -> Benchmark | None:
         """The definition in configs/, by the model's name."""
         if self.run is not None:
             return load_benchmark(self.run.curve.benchmark)
-        model = rules().models.get(self.model_name)
+        model = load_endpoints_rules().models.get(self.model_name)
         return load_benchmark(model.benchmark) if model and model.benchmark else None
 
     @property
@@ -170,15 +168,9 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
         if isinstance(found, dict) and "verdict" in found:
             return {name: found[name] for name in _STEADY if found.get(name) is not None}
         try:
-            return block_of_summary(found, rules().least_issue_s(self.concurrency))
+            return block_of_summary(found, load_endpoints_rules().least_issue_s(self.concurrency))
         except msgspec.ValidationError:
             return None
-
-
-@cache
-def rules() -> EndpointsRules:
-    """The latest rules: names of models and datasets."""
-    return load_endpoints_rules()
 
 
 def canonical_name(name: str) -> str:

@@ -44,7 +44,7 @@ class PlayedWorkers:
         return told
 
     def wait_for(self, count):
-        """Wait until so many wait for an answer, and no more."""
+        """Wait until this number of requests waits for an answer, and no more."""
 
         def are_there():
             self._read()

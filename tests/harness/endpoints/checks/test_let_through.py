@@ -111,7 +111,7 @@ def seven_more(content: dict[str, Any]) -> None:
 
 
 def lasts(seconds: float, *, claimed: bool) -> Callable[[Path], None]:
-    """A run of so many seconds with the same rates; ``claimed``: its block still says 1 200 s."""
+    """A run of this length with the same rates; ``claimed``: its block still says 1 200 s."""
 
     def change(root: Path) -> None:
         def shorter(content: dict[str, Any]) -> None:
