@@ -10,8 +10,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-import msgspec
-
 from harness.api_key import api_key
 from harness.cli.signals import InterruptedRun, interruptible, signals_kept
 from harness.config.plans import ClientPlan
@@ -33,7 +31,6 @@ from harness.endpoints.planning.curve_plan import (
 from harness.endpoints.planning.expected import expected_times
 from harness.endpoints.planning.plan_console import plan_lines
 from harness.endpoints.planning.plan_shortfalls import shortfalls
-from harness.endpoints.planning.regions import ULTRA_LOW_MOST
 from harness.endpoints.planning.seed_sets import read_seed_sets
 from harness.endpoints.rehearsal.finish_point import (
     PointNumbers,
@@ -58,10 +55,7 @@ from harness.errors import (
     machine_failure,
 )
 from harness.files import atomic_write
-from harness.peak.ladder.ladder_console import LadderConsole
-from harness.peak.ladder.ladder_files import read_state
-from harness.peak.ladder.ladder_plan import LadderPlan, ladder_client, ladder_folder
-from harness.peak.ladder.ladder_result import Ladder
+from harness.peak.ladder.ladder_plan import ladder_client, ladder_folder
 from harness.peak.ladder.steps import NOT_A_RESULT
 from harness.record.output_dir import aside_of, check_free, free_reserve, locked, move_aside_existing
 from harness.record.repeated import FirstLine, run_of
@@ -69,11 +63,10 @@ from harness.report.run_console import DRY_RUN, served_by, server_lines
 from harness.text import labelled
 from sut.drive import Serving, servers_of
 from sut.endpoints.accuracy import AccuracyPlan, plan_accuracy, run_accuracy
+from sut.endpoints.c_max import find_c_max, measured_rates
 from sut.endpoints.point import OpenServers, run_point
-from sut.peak.ladder import climb
 from sut.servers.discovery import find_servers
 
-_LADDER_S = 20.0  # a step of the ladder that looks for C_max
 _MOST_SALT_TOKENS = 128
 _CONTINUES = "repeat the command to continue there"
 
@@ -144,56 +137,12 @@ def _c_max(options: RehearsalOptions, inputs: _Inputs, earlier: Rehearsal | None
         return earlier.curve.c_max, "found by the ladder of the rehearsal that continues"
     if options.dry_run:
         raise ConfigError("--c-max is not given, and a dry run sends nothing to find it; give it")
-    best = _c_max_of(_climbed(options, inputs.client))
-    most = len(inputs.samples) - 1  # more in flight than a pass has are no point of a curve
-    where = f"found by the ladder in {_ladder_folder(options)}"
-    return (best, where) if best <= most else (most, f"{best} {where}, but the dataset is smaller")
+    return find_c_max(inputs.client, _ladder_folder(options), most=len(inputs.samples) - 1)
 
 
 def _ladder_folder(options: RehearsalOptions) -> Path:
     """Where ``./mlperf ladder`` writes, too."""
     return ladder_folder(options.results, Scenario.SERVER)
-
-
-def _rates(options: RehearsalOptions) -> dict[int, float]:
-    """Requests/s by the number in flight, of the last ladder of these results; none without one."""
-    try:
-        return {step.concurrency: step.queries_per_s for step in read_state(_ladder_folder(options)).steps}
-    except (OSError, msgspec.DecodeError):
-        return {}
-
-
-def _climbed(options: RehearsalOptions, client: ClientPlan) -> Ladder:
-    plan = LadderPlan(
-        client=msgspec.structs.replace(client, log_dir=_ladder_folder(options)),
-        scenario=Scenario.SERVER,
-        concurrency=(),
-        seconds=_LADDER_S,
-        goes_on=False,
-    )
-    # Endpoints has no limit of latency: the ladder ends where more in flight only wait.
-    benchmark = msgspec.structs.replace(plan.client.benchmark, latency_limits={})
-    plan = replace(plan, client=msgspec.structs.replace(plan.client, benchmark=benchmark))
-    console = LadderConsole()
-    with signals_kept():  # its end ignores them, and the points follow
-        ladder = climb(plan, console)
-    console.end_line()
-    if ladder.interrupted_by is not None:
-        raise InterruptedRun(signal.Signals[ladder.interrupted_by])
-    return ladder
-
-
-def _c_max_of(ladder: Ladder) -> int:
-    """The step of most tokens/s. Raises RunError where there is none, ConfigError where it is too low."""
-    best = ladder.best
-    if best is None or not ladder.complete:
-        raise RunError(f"C_max was not found: {ladder.stopped}; give --c-max")
-    if best.concurrency <= ULTRA_LOW_MOST:
-        raise ConfigError(
-            f"C_max was looked for: the most tokens/s come with {best.concurrency} in flight, and a curve "
-            f"needs more than {ULTRA_LOW_MOST}; give --c-max"
-        )
-    return best.concurrency
 
 
 def _planned(
@@ -240,7 +189,9 @@ def _plan_lines(walk: "_Walk", earlier: Rehearsal | None, origin: str) -> Iterat
     curve, rules = walk.planned
     if _holds_something(walk.options.folder):
         yield _first_line(walk, earlier)
-    yield from plan_lines(curve, rules, expected_times(curve, _rates(walk.options)), origin)
+    yield from plan_lines(
+        curve, rules, expected_times(curve, measured_rates(_ladder_folder(walk.options))), origin
+    )
     yield from labelled("server", server_lines(opened.servers.found, served_by))
     yield f"output    {walk.options.folder}"
     yield from labelled("DEVIATION", client.deviations)
