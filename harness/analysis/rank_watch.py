@@ -21,7 +21,8 @@ STANDS_S = 30.0
 # A run ends after this silence: where other ranks of the server live, and where none does, which may be a
 # compilation on all of them. SGLang's own watchdog ends a hanging scheduler after 300 s.
 _SILENCE_S, _SILENCE_OF_ALL_S = 120.0, 300.0
-_RECENT_S = 15.0  # a page, or a sign of life, of three readings ago is recent
+# A page, or a sign of life, of three readings ago is recent; on a busy machine readings are further apart.
+_RECENT_READINGS, _RECENT_S = 3, 15.0
 _LABEL = re.compile(RANK_LABEL.pattern.encode())
 _AT_WORK = tuple(name.encode() for key in ("running", "queued") for name in QUANTITIES[key].names)
 
@@ -56,6 +57,23 @@ class _Rank:
     """whether it has been seen to report idle time and nothing else: it does so without work, too"""
 
 
+@dataclass(slots=True)
+class _Server:
+    ranks: dict[int, _Rank]
+    read_s: float = -math.inf
+    recent_s: float = _RECENT_S
+    """how long ago something may be and still be recent"""
+
+    def read(self, now_s: float) -> None:
+        """Note a reading."""
+        if self.ranks:
+            self.recent_s = max(_RECENT_S, _RECENT_READINGS * (now_s - self.read_s))
+        self.read_s = now_s
+
+
+_NEVER_READ = _Server({})
+
+
 class RankWatch:
     """Takes the pages as they are read, in another thread than it is asked.
 
@@ -64,16 +82,16 @@ class RankWatch:
     """
 
     def __init__(self) -> None:
-        self._ranks: dict[str, dict[int, _Rank]] = {}
-        self._read_s: dict[str, float] = {}
+        self._servers: dict[str, _Server] = {}
         self._lock = threading.Lock()
 
     def page(self, server: str, page: bytes, now_s: float) -> None:
         """A page of metrics of a server."""
         texts = _texts_of_ranks(page)
         with self._lock:
-            self._read_s[server] = now_s
-            ranks = self._ranks.setdefault(server, {})
+            found = self._servers.setdefault(server, _Server({}))
+            found.read(now_s)
+            ranks = found.ranks
             for rank, text in texts.items():
                 before = ranks.get(rank)
                 if before is None or before.text != text:
@@ -86,31 +104,33 @@ class RankWatch:
         """
         found: list[StandingRank] = []
         with self._lock:
-            for server in servers:
-                read_s, ranks = self._read_s.get(server, -math.inf), self._ranks.get(server, {})
-                if len(ranks) < 2 or now_s - read_s > _RECENT_S:
+            for url, server in self._known(servers):
+                if len(server.ranks) < 2 or now_s - server.read_s > server.recent_s:
                     continue
-                alone = any(now_s - one.changed_s <= _RECENT_S for one in ranks.values())
+                others_live = any(now_s - one.changed_s <= server.recent_s for one in server.ranks.values())
                 found += [
-                    StandingRank(server, rank, one.changed_s, one.requests, alone)
-                    for rank, one in ranks.items()
-                    if read_s - one.changed_s >= STANDS_S and (one.requests or one.beats)
+                    StandingRank(url, rank, one.changed_s, one.requests, others_live)
+                    for rank, one in server.ranks.items()
+                    if server.read_s - one.changed_s >= STANDS_S and (one.requests or one.beats)
                 ]
         return tuple(sorted(found, key=lambda one: one.since_s))
 
     def lives(self, rank: StandingRank) -> bool:
         """Whether it has shown a sign of life since."""
         with self._lock:
-            return self._ranks[rank.server][rank.rank].changed_s > rank.since_s
+            return self._servers[rank.server].ranks[rank.rank].changed_s > rank.since_s
 
     def at_work(self, now_s: float, servers: Sequence[str]) -> bool:
         """Whether answers may still come: a rank with requests lives, or a server's ranks are not known."""
         with self._lock:
             return any(
-                len(ranks := self._ranks.get(server, {})) < 2
-                or any(one.requests and now_s - one.changed_s <= STANDS_S for one in ranks.values())
-                for server in servers
+                len(server.ranks) < 2
+                or any(one.requests and now_s - one.changed_s <= STANDS_S for one in server.ranks.values())
+                for _, server in self._known(servers)
             )
+
+    def _known(self, urls: Sequence[str]) -> list[tuple[str, _Server]]:
+        return [(url, self._servers.get(url, _NEVER_READ)) for url in urls]
 
 
 def standing_text(ranks: Sequence[StandingRank], began_s: float) -> str:

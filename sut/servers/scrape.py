@@ -31,8 +31,9 @@ EVERY_S = 5.0
 _ANSWER_S = 2.0
 _PARTS = 20  # of that time; see _within
 _AT_ONCE = 32
-_LARGEST_PART = 0.2  # part of the time that rounds may take; after a longer round the next one comes later
-_TRIES = 3  # failures in a row, after which a server is queried in every tenth round only
+_LARGEST_PART = 0.2  # part of a core that rounds may take; after a costlier one the next comes later
+_LEAST_PAUSE_S = 1.0  # where servers, or a busy machine, make a round long
+_TRIES = 3  # failures in a row, after which a server that never answered is queried in every tenth round only
 _SELDOM = 10
 _NICE = 10
 _END_S = 30.0  # the thread has a low priority, and the machine may be busy
@@ -59,6 +60,10 @@ class _Server:
     """whether a page was read"""
     wrong: str = ""
     """the latest failure"""
+
+    def is_due(self, number: int) -> bool:
+        """Whether this round reads its page: a busy server's may come late for many rounds."""
+        return self.ever or self.failures < _TRIES or number % _SELDOM == 0
 
 
 @dataclass(slots=True)
@@ -147,8 +152,8 @@ class MetricsScraper:
         ) as client:
             gate, number, last = asyncio.Semaphore(_AT_ONCE), 0, False
             while True:
-                began = time.monotonic()
-                asked = [one for one in self._servers if one.failures < _TRIES or number % _SELDOM == 0]
+                began, began_cpu = time.monotonic(), time.thread_time()
+                asked = [one for one in self._servers if one.is_due(number)]
                 if last:
                     asked = [one for one in asked if not one.failures]
                 time_ns = time.monotonic_ns()
@@ -159,8 +164,9 @@ class MetricsScraper:
                     self._say_who_has_none()
                 if last:
                     return
-                took, number = time.monotonic() - began, number + 1
-                last = await self._pause(max(EVERY_S, took / _LARGEST_PART) - took)
+                number += 1
+                rest_s = max(EVERY_S, (time.thread_time() - began_cpu) / _LARGEST_PART)
+                last = await self._pause(max(rest_s - (time.monotonic() - began), _LEAST_PAUSE_S))
 
     async def _pause(self, seconds: float) -> bool:
         """Wait; returns whether the run has ended in the meantime."""

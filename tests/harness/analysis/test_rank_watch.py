@@ -43,6 +43,14 @@ def test_a_killed_scheduler_is_named_within_a_minute():
     assert watch.at_work(now + 5, [URL])
 
 
+def test_on_a_busy_machine_readings_far_apart_name_it_too():
+    pages = [recorded("busy1"), recorded("busy2"), *[recorded("dead1"), recorded("dead2")] * 2]
+    watch, now = watched(*pages, every_s=25.0)
+    (rank,) = watch.standing(now + 20, [URL])
+    assert (rank.rank, rank.others_live, now - rank.since_s) == (1, True, 75.0)
+    assert watch.standing(now + 76, [URL]) == ()
+
+
 @pytest.mark.parametrize("state", ["idle", "busy"])
 def test_ranks_that_live_do_not_stand(state):
     watch, now = watched(*[recorded(f"{state}1"), recorded(f"{state}2")] * 10)
