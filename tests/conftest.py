@@ -51,16 +51,44 @@ def pytest_collection():
         gc.enable()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items):
+    """The long tests first: what comes last is short, and leaves no process of pytest-xdist idle."""
+    yield
+    items.sort(key=lambda item: _rank(item.nodeid.partition("::")[0]))
+
+
 @functools.cache
 def _source(path):
     return (ROOT / path).read_text()
 
 
+# Fixtures of a session that one process alone makes.
+SERVERS = ("sglang_server", "llama_server")
+# These take minutes each.
+LONGEST = (
+    "tests/engines/test_sglang.py",
+    "tests/documents/test_commands.py",
+    "tests/harness/submission/test_full_tree.py",
+    "tests/programs/test_campaign.py",
+)
+
+
+@functools.cache
+def _rank(path):
+    """The place of a module in the order of the tests."""
+    if path in LONGEST:
+        return LONGEST.index(path)
+    return len(LONGEST) + ("mark.engine" not in _source(path))
+
+
+@functools.cache
 def _together(nodeid):
     """The name of the tests that one process takes: what they share is then made once."""
     path, _, name = nodeid.partition("::")
-    if path.startswith("tests/engines/"):
-        return "engines"
+    for server in SERVERS:
+        if f"{server}.url" in _source(path):
+            return server
     if path == "tests/test_architecture.py" or 'scope="module"' in _source(path):
         return path
     if "mark.engine" in _source(path):
@@ -77,6 +105,8 @@ def pytest_xdist_make_scheduler(config, log):
     if config.getvalue("dist") != "loadgroup":
         return None
     from xdist.scheduler import LoadScopeScheduling
+
+    config.option.loadscopereorder = False  # by the number of tests
 
     class Groups(LoadScopeScheduling):
         def _split_scope(self, nodeid):

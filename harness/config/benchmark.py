@@ -7,6 +7,7 @@ ignored.
 """
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -154,7 +155,12 @@ def load_benchmark(name: str, round_name: str | None = None) -> Benchmark:
     definitions = available_benchmarks()
     if name not in definitions:
         raise ConfigError(f"unknown benchmark {name!r}; configs/ defines {', '.join(definitions)}")
-    return read_definition(definitions[name], round_name or current_round())
+    return _definition(definitions[name], round_name or current_round())
+
+
+@cache  # the check of a tree asks for them many times
+def _definition(path: Path, round_name: str) -> Benchmark:
+    return read_definition(path, round_name)
 
 
 def read_definition(path: Path, round_name: str, rules: Path | None = None) -> Benchmark:

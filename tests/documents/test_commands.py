@@ -35,11 +35,14 @@ NOT_RUN = {
     "./mlperf endpoints run --c-max 1024": "needs the official datasets; the guide of endpoints has samples",
     "./mlperf report ": "needs runs: test_the_readme_leads_to_a_checked_submission",
     "compare_checkers.py": "needs MLCommons's checker and the results of a round",
+    "--api chat-ids --input-file": "needs trtllm-serve and a gateway; tests/engines has both",
+    "trtllm_sources": "downloads files; tests/engines/test_trtllm_serve.py runs them where they are",
     "tests.fuzz": "10 minutes; test_fuzz_targets runs each target",
 }
 # Exit codes other than 0, by a part of the block.
 # Random weights do not pass TEST07, nor the bounds of a score. A short Offline run can be slower than C_max.
 EXIT_CODES = {
+    "./mlperf doctor": "[023]",  # it looks at this machine, and at servers that are not there
     "_sample_tokenizer.json": 5,
     "--test all --rehearsal": 5,
     "endpoints run --short": "[05]",
@@ -54,6 +57,8 @@ SET_UP = slice(1, 3)
 LAST = ("llamacpp.md", "trtllm.md", "vllm.md", "install.md")
 
 SUBMITTED = {"results", "src", "systems"}
+
+pytestmark = pytest.mark.timeout(1600)  # a page of commands takes minutes, on a busy machine many
 
 
 def reason_not_to_run(block):

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -61,36 +62,44 @@ def prompts(stub: StubServer) -> int:
     return len(stub.requests)
 
 
-@pytest.mark.engine
-def test_it_walks_to_the_end_and_then_has_nothing_to_do(tmp_path):
-    with StubServer() as stub:
-        file = write(tmp_path, f"url = '{stub.url}'")
-        done = run(file)
-        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-        sent = prompts(stub)
-        again = run(file)
-        assert (again.returncode, prompts(stub)) == (0, sent)
-    assert "Everything is done" in again.stdout
-    assert (tmp_path / "submission/open/MyOrg/results/made_up" / BENCHMARK / "Offline").is_dir()
-    steps = [event["step"].rpartition("/")[2] for event in events(tmp_path) if event["event"] == "ended"]
-    assert steps == ["trial", "performance", "accuracy", "score", "build", "check"]
-    assert "SCORE" in (tmp_path / "mlperf_results/campaign.html").read_text()
+@dataclass(frozen=True)
+class Walked:
+    """A campaign that has ended and was called again; its servers are gone."""
+
+    folder: Path
+    again: subprocess.CompletedProcess[str]
+    sent: tuple[int, int]
+    """requests of both calls, and of the first"""
 
 
 @pytest.fixture(scope="module")
 def made_once(tmp_path_factory):
-    """The folder of a campaign that has ended; its servers are gone."""
     folder = tmp_path_factory.mktemp("done")
     with StubServer() as stub:
-        done = run(write(folder, f"url = '{stub.url}'", f"{OFFLINE}target_qps = 1.5\n"))
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    return folder
+        file = write(folder, f"url = '{stub.url}'", f"{OFFLINE}target_qps = 1.5\n")
+        done = run(file)
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+        sent = prompts(stub)
+        again = run(file)
+        return Walked(folder, again, (prompts(stub), sent))
+
+
+@pytest.mark.engine
+def test_it_walks_to_the_end_and_then_has_nothing_to_do(made_once):
+    folder, again = made_once.folder, made_once.again
+    in_all, sent = made_once.sent
+    assert (again.returncode, in_all) == (0, sent)
+    assert "Everything is done" in again.stdout
+    assert (folder / "submission/open/MyOrg/results/made_up" / BENCHMARK / "Offline").is_dir()
+    steps = [event["step"].rpartition("/")[2] for event in events(folder) if event["event"] == "ended"]
+    assert steps == ["trial", "performance", "accuracy", "score", "build", "check"]
+    assert "SCORE" in (folder / "mlperf_results/campaign.html").read_text()
 
 
 @pytest.fixture
 def ended(made_once, tmp_path):
     """A copy of it: results may be moved."""
-    return shutil.copytree(made_once, tmp_path / "copy")
+    return shutil.copytree(made_once.folder, tmp_path / "copy")
 
 
 def states(folder: Path) -> list[str]:
@@ -224,6 +233,7 @@ def test_other_settings_are_named_and_only_their_steps_are_made_again(tmp_path):
     assert len(list((tmp_path / "mlperf_results" / BENCHMARK / "offline").glob("performance.*"))) == 1
 
 
+@pytest.mark.engine
 def test_a_lost_run_stops_it_until_something_changes(tmp_path):
     slow = CONF.replace("ttft_latency = 60000", "ttft_latency = 1")
     with StubServer(first_delay_s=0.1) as stub:
@@ -274,6 +284,7 @@ def test_a_signal_ends_its_run_in_order_and_the_command_continues(tmp_path, sign
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
 
 
+@pytest.mark.engine
 def test_two_campaigns_at_once_are_one_too_many(tmp_path):
     go_on = threading.Event()
     with StubServer(gate=lambda request: request.index < 20 or go_on.is_set()) as stub:

@@ -35,6 +35,7 @@ def campaign(tmp_path, text, **words):
         (OFFLINE + OFFLINE, ("twice",)),
         ("[servers]\ncomand = 'x'\n" + OFFLINE, ("comand", "'command'")),
         ("[servers]\nbackend = 'triton'\n" + OFFLINE, ("triton",)),
+        ("[servers]\napi = 'chatt'\n" + OFFLINE, ("chatt",)),
         ("round = 'v1.0'\n" + OFFLINE, ("v1.0", "v6.0")),
         ("", ("[benchmarks.NAME.SCENARIO]",)),
     ],

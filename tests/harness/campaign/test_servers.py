@@ -88,7 +88,7 @@ def test_what_a_killed_campaign_left_is_stopped_by_the_next(servers, tmp_path):
     folder = tmp_path / "campaign"
     left = subprocess.Popen(["sleep", "1000"], env=os.environ | {guard.MARK: str(folder)})
     command = servers("sleep 1000")
-    assert left.wait() == -signal.SIGTERM
+    assert left.wait() in (-signal.SIGTERM, -signal.SIGKILL)  # the second on a busy machine, after the grace
     assert command.process.poll() is None
 
 

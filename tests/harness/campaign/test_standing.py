@@ -34,3 +34,18 @@ def test_a_rehearsal_asks_for_complete_runs_and_for_no_speed(tmp_path, verdict, 
     record.write(step.folder / RUN_RECORD)
     found = standing(campaign, step)
     assert found.state == state, found.text
+
+
+def test_a_run_asks_its_servers_as_their_table_says(tmp_path):
+    files = ("performance", "accuracy", "compliance", "lcb_data")
+    for name in files:
+        (tmp_path / name).touch()
+    (tmp_path / "my.toml").write_text(
+        'submitter = "Org"\nsystem_id = "box"\n[benchmarks.gpt-oss-120b]\n'
+        + "".join(f"{name} = '{name}'\n" for name in files)
+        + "servers = { backend = 'trtllm', api = 'chat-ids' }\noffline = { target_qps = 9.0 }\n"
+    )
+    steps = steps_of(read_campaign(tmp_path / "my.toml"))
+    (run,) = [one for one in steps if one.kind == "performance"]
+    assert "--backend trtllm --api chat-ids" in " ".join(run.words)
+    assert run.plan.client.api == "chat-ids"
