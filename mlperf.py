@@ -31,6 +31,8 @@ def _start(verb: str, words: list[str]) -> int:
     match VERBS[verb].program:
         case "harness.campaign":
             from harness.campaign.__main__ import main
+        case "sut.doctor":
+            from sut.doctor.__main__ import main
         case "run_mlperf.py":
             from run_mlperf import main
         case "eval_mlperf_accuracy.py":

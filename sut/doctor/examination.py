@@ -1,0 +1,77 @@
+"""The examination of a node: every check in turn, its lines as they come, and a result at the end."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from harness.api_key import api_key
+from harness.config.benchmark import load_benchmark
+from harness.config.server_urls import parse_server_urls
+from harness.text import counted, printable, show
+from sut.doctor import data_files, this_node
+from sut.doctor.doctor_options import DoctorOptions
+from sut.doctor.finding import Finding, exit_code
+from sut.doctor.gpu_health import gpu_findings
+from sut.doctor.server_paths import server_findings
+from sut.doctor.software import software_findings
+from sut.doctor.this_node import ClockReading, Folders
+from sut.processes.machine_limits import machine_limits
+from sut.servers.gpus import LocalGpus
+from sut.supervisor.placement import this_machine
+
+_QUESTIONS_S = 20.0
+_MARKS = {"ok": "ok", "warning": "WARNING", "error": "ERROR"}
+_INDENT = 9 + 18
+
+
+def examine(options: DoctorOptions) -> int:
+    """Look at everything and print it; returns the exit code."""
+    findings = []
+    for finding in findings_of(options):
+        findings.append(finding)
+        if not options.json:
+            show(*_lines(finding))
+    code = exit_code(findings)
+    if options.json:
+        print(msgspec.json.format(msgspec.json.encode({"exit_code": code, "findings": findings})).decode())
+    else:
+        show("", _result(findings))
+    return code
+
+
+def findings_of(options: DoctorOptions) -> Iterator[Finding]:
+    """Every check; the clock is watched as long as the others take."""
+    began, at, limits = ClockReading.now(), Folders(), machine_limits()
+    urls = parse_server_urls(options.server_url) if options.server_url else ()
+    yield from software_findings()
+    yield this_node.memory_finding(at)
+    yield this_node.shm_finding(at)
+    yield this_node.files_finding(limits, options.max_concurrency)
+    yield from this_node.ports_findings(limits, options.max_concurrency, len(urls))
+    yield from this_node.cores_findings(this_machine(), at)
+    yield this_node.huge_pages_finding(at)
+    yield from this_node.disk_findings(options.results)
+    yield from gpu_findings(LocalGpus())
+    yield data_files.tokenizer_finding(load_benchmark(options.benchmark))
+    yield data_files.sandbox_finding()
+    if options.datasets:
+        yield from data_files.dataset_findings(options.benchmark)
+    if urls:
+        yield from server_findings(urls, options.backend, api_key(), options.ca_file, _QUESTIONS_S)
+    yield from this_node.clock_findings(began, ClockReading.now(), this_node.clock_state())
+
+
+def _lines(finding: Finding) -> Iterator[str]:
+    yield f"{_MARKS[finding.level]:<9}{finding.subject:<18}{printable(finding.text, 600)}"
+    if finding.remedy:
+        yield f"{'':<{_INDENT}}-> {printable(finding.remedy, 600)}"
+
+
+def _result(findings: Iterable[Finding]) -> str:
+    count = Counter(finding.level for finding in findings)
+    if count["error"]:
+        return f"{counted(count['error'], 'error')}, {counted(count['warning'], 'warning')}: a run would fail"
+    if count["warning"]:
+        return f"no error, {counted(count['warning'], 'warning')}"
+    return "all in order"

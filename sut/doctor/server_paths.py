@@ -1,0 +1,109 @@
+"""The way to each server: reachable, by which protocol, how far, and with which packets."""
+
+import socket
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.config.deadlines import PreflightLimits
+from harness.config.run_options import Backend
+from harness.errors import HarnessError, ServerError
+from harness.record.settled import ServerInfo
+from sut.client.endpoint import AddressPair, Endpoint, resolve_endpoint
+from sut.doctor.finding import Finding, ok
+from sut.servers.discovery import find_servers
+
+_TRIES = 9
+_CONNECT_S = 5.0
+_LEAST_MSS = 1200  # IPv6 carries at least 1280 bytes; less is a tunnel in a tunnel
+_FAR_US = 2000.0  # beyond this the network is part of every measured first token
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """Connections to one address."""
+
+    address: str
+    round_trips_us: tuple[float, ...]
+    """time of each connect: one round trip"""
+    mss: int
+    """bytes of a segment"""
+
+
+def server_findings(
+    urls: Sequence[str], backend: Backend, key: str | None, ca_file: Path | None, within_s: float
+) -> Iterator[Finding]:
+    """Each server by itself, so that one that is down hides no other."""
+    for url in urls:
+        try:
+            (server,) = find_servers(
+                [url], backend, key, ca_file, PreflightLimits(questions_s=within_s, trial_s=1)
+            ).found
+            way = way_to(resolve_endpoint(server.url, "", key, ca_file))
+        except HarnessError as error:
+            yield _refused(url, error)
+            continue
+        yield ok("server", f"{url}: {_described(server)}")
+        yield from way_findings(url, way)
+
+
+def _refused(url: str, error: HarnessError) -> Finding:
+    text, _, remedy = str(error).removeprefix(f"{url}: ").partition("; ")
+    return Finding("error", "server", f"{url}: {text}", remedy, of_server=isinstance(error, ServerError))
+
+
+def _described(server: ServerInfo) -> str:
+    parts = [
+        f"{server.engine}{f' {server.version}' if server.version else ''}",
+        f"model {server.names}",
+        f"wire {server.wire}",
+        f"{server.dp_size} data-parallel ranks" if server.dp_size else "",
+        f"{server.max_running_requests} requests at once" if server.max_running_requests else "",
+        f"behind {server.router.name}" if server.router else "",
+    ]
+    return ", ".join(filter(None, parts))
+
+
+def way_findings(url: str, way: Way | None) -> Iterator[Finding]:
+    """Round trip and packets."""
+    if way is None:
+        yield Finding("error", "network", f"{url}: no connection", "is the server up?", of_server=True)
+        return
+    least, median = min(way.round_trips_us), statistics.median(way.round_trips_us)
+    text = f"{way.address}: round trip {least:.0f} µs, median {median:.0f} of {len(way.round_trips_us)}"
+    if median > _FAR_US:
+        remedy = "measure from the servers' network: it is part of every TTFT"
+        yield Finding("warning", "network", text, remedy)
+    elif way.mss < _LEAST_MSS:
+        yield Finding(
+            "warning", "network", f"{text}; only {way.mss} bytes a packet", "look at the MTU on the way"
+        )
+    else:
+        yield ok("network", f"{text}; {way.mss} bytes a packet")
+
+
+def way_to(endpoint: Endpoint) -> Way | None:
+    """Connect a few times to the endpoint's first address; None where nothing listens."""
+    pair = endpoint.pairs[0]
+    times, mss = [], 0
+    for _ in range(_TRIES):
+        found = _connect(pair)
+        if found is None:
+            return None
+        times.append(found[0])
+        mss = found[1]
+    return Way(f"{pair.address[0]}:{pair.address[1]}", tuple(times), mss)
+
+
+def _connect(pair: AddressPair) -> tuple[float, int] | None:
+    with socket.socket(pair.family, socket.SOCK_STREAM) as probe:
+        probe.settimeout(_CONNECT_S)
+        began = time.perf_counter_ns()
+        try:
+            probe.connect(pair.address)
+        except OSError:
+            return None
+        took = (time.perf_counter_ns() - began) / 1000
+        return took, probe.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG)

@@ -1,0 +1,235 @@
+"""Memory, files, ports, cores, clock and disk of this machine, read without any right of root."""
+
+import ctypes
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from sut.doctor.finding import Finding, Level, ok
+from sut.processes.machine_limits import SPARE_DESCRIPTORS, MachineLimits
+from sut.supervisor.placement import Machine
+
+_GIB = 1 << 30
+# A run of 512 GPUs takes less than 4 GiB with its dataset and its page (docs/design/performance.md).
+_ENOUGH_MEMORY, _LEAST_MEMORY = 4 * _GIB, _GIB
+# NCCL and the engines' processes exchange tensors there; docker's default of 64 MiB is the usual fault.
+_ENOUGH_SHM = _GIB
+_ENOUGH_DISK, _LEAST_DISK = 4 * _GIB, _GIB // 2
+_DISK_BYTES = 32 << 20
+_SLOW_DISK = 20e6  # bytes a second; a journal of 512 GPUs writes about a tenth
+_FEW_STREAMS = 1024  # in flight at a node of eight GPUs
+_STEP_NS = 1_000_000  # the clock of a machine in order is moved by less at once
+_TIME_ERROR = 5  # adjtimex(2): the clock is not synchronized
+_MOST_BUSY = 0.5  # part of the cores
+
+
+@dataclass(frozen=True, slots=True)
+class Folders:
+    """Where Linux says what it has; others in tests."""
+
+    proc: Path = Path("/proc")
+    sys: Path = Path("/sys")
+    shm: Path = Path("/dev/shm")
+
+
+def text_of(path: Path) -> str:
+    """A small file of the kernel; "" where there is none."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def memory_finding(at: Folders) -> Finding:
+    """Memory that is free, within the container's limit."""
+    free = _available(text_of(at.proc / "meminfo"))
+    if free is None:
+        return Finding("warning", "memory", "the kernel does not say how much is free", "look at free -g")
+    limit, used = (text_of(at.sys / f"fs/cgroup/memory.{name}") for name in ("max", "current"))
+    where = ""
+    if limit.isdecimal() and used.isdecimal() and int(limit) - int(used) < free:
+        free, where = int(limit) - int(used), " in this container"
+    text = f"{free / _GIB:.1f} GiB free{where}"
+    if free >= _ENOUGH_MEMORY:
+        return ok("memory", text)
+    level: Level = "error" if free < _LEAST_MEMORY else "warning"
+    return Finding(level, "memory", f"{text}, a run takes up to {_ENOUGH_MEMORY // _GIB}", "free some")
+
+
+def _available(meminfo: str) -> int | None:
+    for line in meminfo.splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return None
+
+
+def shm_finding(at: Folders) -> Finding:
+    """Shared memory for servers on this machine; this client needs none."""
+    remedy = "start the server's container with --ipc=host or --shm-size 16g"
+    try:
+        found = os.statvfs(at.shm)
+    except OSError:
+        return Finding(
+            "warning", "/dev/shm", "not there: servers on several GPUs of this machine fail", remedy
+        )
+    free = found.f_bavail * found.f_frsize
+    text = f"{free / _GIB:.1f} GiB free"
+    if free >= _ENOUGH_SHM:
+        return ok("/dev/shm", text)
+    return Finding("warning", "/dev/shm", f"{text}: servers on several GPUs of this machine may fail", remedy)
+
+
+def files_finding(limits: MachineLimits, in_flight: int | None) -> Finding:
+    """Open files of a worker process."""
+    asked = in_flight or _FEW_STREAMS
+    room = limits.descriptors - SPARE_DESCRIPTORS
+    text = f"{limits.descriptors} for each process"
+    if room >= asked:
+        return ok("open files", text)
+    level: Level = "error" if room < 1 or in_flight else "warning"
+    text += f"; {asked} requests in flight need {asked + SPARE_DESCRIPTORS} in one worker"
+    return Finding(level, "open files", text, "raise it: ulimit -Hn, or LimitNOFILE of the service")
+
+
+def ports_findings(limits: MachineLimits, in_flight: int | None, servers: int) -> Iterator[Finding]:
+    """Local ports between two addresses, and the queue of new connections of a server on this machine."""
+    asked = -(-(in_flight or _FEW_STREAMS) // max(servers, 1))
+    if limits.ports is None:
+        yield Finding("warning", "local ports", "their range is not known", "look at ip_local_port_range")
+    else:
+        wrong = next(limits.port_shortages(asked), "")
+        text, _, remedy = wrong.partition("; ")
+        yield (
+            Finding("error" if in_flight else "warning", "local ports", text, remedy)
+            if wrong
+            else ok("local ports", f"{limits.ports} to each server address")
+        )
+    if limits.backlog is not None:
+        wrong = next(limits.backlog_shortages(min(asked, _FEW_STREAMS)), "")
+        text, _, remedy = wrong.partition("; ")
+        yield (
+            Finding("warning", "connection queue", text, remedy)
+            if wrong
+            else ok("connection queue", f"{limits.backlog} (somaxconn)")
+        )
+
+
+def cores_findings(machine: Machine, at: Folders) -> Iterator[Finding]:
+    """Cores for the client, what else runs on them, and their governor."""
+    cores, quota = len(machine.cores), machine.quota
+    allowed = cores if quota is None else min(cores, quota)
+    text = f"{cores} physical{'' if quota is None else f', {quota:g} by the quota of the container'}"
+    if allowed < 2:
+        remedy = "give the client two cores of its own; load that it cannot keep up with is named by each run"
+        yield Finding("warning", "cores", f"{text}: LoadGen and a worker share one", remedy)
+    else:
+        yield ok("cores", text + ("" if quota is None and cores >= 4 else "; nothing is pinned below 4"))
+    busy = text_of(at.proc / "loadavg").split()
+    if busy and float(busy[0]) > max(1.0, _MOST_BUSY * cores):
+        yield Finding(
+            "warning",
+            "load",
+            f"{busy[0]} processes run on {cores} cores now",
+            "end them, or measure elsewhere",
+        )
+    governors = {
+        text_of(path) for path in (at.sys / "devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_governor")
+    }
+    if "powersave" in governors and text_of(at.sys / "devices/system/cpu/intel_pstate/status") != "active":
+        yield Finding(
+            "warning",
+            "CPU clock",
+            "the powersave governor keeps it low",
+            "cpupower frequency-set -g performance",
+        )
+
+
+def huge_pages_finding(at: Folders) -> Finding:
+    """Only told: no engine of the guide needs a setting."""
+    chosen = text_of(at.sys / "kernel/mm/transparent_hugepage/enabled")
+    named = chosen.partition("[")[2].partition("]")[0] or "not known"
+    return ok("huge pages", f"transparent: {named}")
+
+
+# -- the clock
+
+
+@dataclass(frozen=True, slots=True)
+class ClockReading:
+    """The two clocks at one moment, in ns."""
+
+    wall_ns: int
+    steady_ns: int
+
+    @classmethod
+    def now(cls) -> "ClockReading":
+        """As close together as two calls are."""
+        return cls(time.time_ns(), time.monotonic_ns())
+
+
+def clock_findings(before: ClockReading, after: ClockReading, state: int | None) -> Iterator[Finding]:
+    """Whether the wall clock was set in between, and is kept in time; ``state`` is what adjtimex(2) returns.
+
+    Latencies come from the steady clock. The wall clock stands in logs, where a step makes them unreadable.
+    """
+    step = (after.wall_ns - before.wall_ns) - (after.steady_ns - before.steady_ns)
+    seconds = (after.steady_ns - before.steady_ns) / 1e9
+    keep = "let chrony or ntpd keep it in time, with steps at its start only (makestep 1 3)"
+    if abs(step) > _STEP_NS:
+        text = f"the wall clock was set by {step / 1e6:+.1f} ms within {seconds:.1f} s"
+        yield Finding("warning", "clock", text, keep)
+    if state == _TIME_ERROR:
+        yield Finding("warning", "clock", "the kernel says that it is not synchronized", keep)
+    elif abs(step) <= _STEP_NS:
+        how = "not known whether it is synchronized" if state is None else "synchronized"
+        yield ok("clock", f"{how}; not set within {seconds:.1f} s")
+
+
+def clock_state() -> int | None:
+    """What adjtimex(2) returns for a question; None where a container does not allow it."""
+    try:
+        state = ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.create_string_buffer(512))
+    except (OSError, AttributeError):
+        return None
+    return None if state < 0 else state
+
+
+# -- the disk
+
+
+def disk_findings(folder: Path) -> Iterator[Finding]:
+    """Room for logs in the folder of runs, and how fast they are written there."""
+    place = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    try:
+        found = os.statvfs(place)
+        free = found.f_bavail * found.f_frsize
+        speed = _written_per_s(place)
+    except OSError as error:
+        text = f"{place}: {error.strerror or error}"
+        yield Finding("error", "disk", text, "name a folder that can be written: --results DIR")
+        return
+    text = f"{place}: {free / _GIB:.1f} GiB free, {speed / 1e6:.0f} MB/s"
+    if free < _ENOUGH_DISK:
+        level: Level = "error" if free < _LEAST_DISK else "warning"
+        yield Finding(
+            level, "disk", f"{text}; runs of a submission take up to 4", "free some, or --results DIR"
+        )
+    elif speed < _SLOW_DISK:
+        yield Finding(
+            "warning", "disk", f"{text}: journals may fall behind", "use a local disk: --results DIR"
+        )
+    else:
+        yield ok("disk", text)
+
+
+def _written_per_s(folder: Path) -> float:
+    data = os.urandom(1 << 20)
+    with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
+        began = time.monotonic()
+        for _ in range(_DISK_BYTES // len(data)):
+            file.write(data)
+        os.fsync(file.fileno())
+        return _DISK_BYTES / (time.monotonic() - began)

@@ -1,0 +1,287 @@
+"""The doctor: on this machine as it is, and with each fault that it knows."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from harness.files import ROOT
+from sut.doctor import data_files, gpu_health, server_paths, software, this_node
+from sut.doctor.finding import Finding, exit_code, ok
+from sut.doctor.this_node import ClockReading, Folders
+from sut.processes.machine_limits import MachineLimits
+from sut.supervisor.placement import Machine
+from tests.stub import StubServer
+
+GIB = 1 << 30
+
+
+def doctor(*flags, **more):
+    words = [sys.executable, "-m", "sut.doctor", "--no-datasets", *map(str, flags)]
+    return subprocess.run(words, capture_output=True, text=True, cwd=ROOT, timeout=300, **more)
+
+
+def levels(findings):
+    return [finding.level for finding in findings]
+
+
+def test_on_this_machine_it_prints_every_check_and_a_result():
+    done = doctor()
+    assert done.returncode in (0, 2), done.stderr
+    subjects = {line[9:27].strip() for line in done.stdout.splitlines() if not line.startswith(" ")}
+    expected = {"Python", "packages", "memory", "open files", "cores", "disk", "GPUs", "tokenizer", "sandbox"}
+    assert expected <= subjects
+    assert done.stdout.splitlines()[-1].startswith(("all in order", "no error", "1 error"))
+
+
+def test_as_json_with_servers(tmp_path):
+    with StubServer() as stub:
+        flags = ("--server-url", stub.url, "--server-url", "http://127.0.0.1:9", "--output-dir", tmp_path)
+        done = doctor("--json", *flags)
+    found = json.loads(done.stdout)
+    of_servers = [one for one in found["findings"] if one["subject"] in ("server", "network")]
+    assert [(one["level"], one["subject"]) for one in of_servers] == [
+        ("ok", "server"),
+        ("ok", "network"),
+        ("error", "server"),
+    ]
+    assert "wire sglang" in of_servers[0]["text"]
+    assert "round trip" in of_servers[1]["text"]
+    assert of_servers[2]["remedy"]
+    others = [one for one in found["findings"] if one["level"] == "error" and not one["of_server"]]
+    assert done.returncode == found["exit_code"] == (2 if others else 3)
+
+
+def test_few_open_files_are_an_error():
+    done = doctor("--max-concurrency", 500, preexec_fn=few_files)
+    assert done.returncode == 2
+    assert "ERROR    open files" in done.stdout
+    assert "500 requests in flight need 564" in done.stdout
+
+
+def few_files():
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_NOFILE, (96, 96))
+
+
+@pytest.mark.parametrize(
+    ("findings", "code"),
+    [
+        ([ok("a", "")], 0),
+        ([Finding("warning", "a", "")], 0),
+        ([Finding("error", "a", "", of_server=True)], 3),
+        ([Finding("error", "a", "", of_server=True), Finding("error", "b", "")], 2),
+    ],
+)
+def test_exit_code(findings, code):
+    assert exit_code(findings) == code
+
+
+# -- this node
+
+
+@pytest.fixture
+def kernel(tmp_path):
+    """Folders of a kernel, empty but for what ``write`` puts there."""
+    at = Folders(tmp_path / "proc", tmp_path / "sys", tmp_path / "shm")
+
+    def write(path, text):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    return at, write
+
+
+@pytest.mark.parametrize(("free", "level"), [(16, "ok"), (3, "warning"), (0.5, "error")])
+def test_memory(kernel, free, level):
+    at, write = kernel
+    write(at.proc / "meminfo", f"MemTotal: 99\nMemAvailable: {int(free * GIB / 1024)} kB\n")
+    assert this_node.memory_finding(at).level == level
+
+
+def test_memory_of_a_container(kernel):
+    at, write = kernel
+    write(at.proc / "meminfo", f"MemAvailable: {64 * GIB // 1024} kB\n")
+    write(at.sys / "fs/cgroup/memory.max", str(6 * GIB))
+    write(at.sys / "fs/cgroup/memory.current", str(4 * GIB))
+    found = this_node.memory_finding(at)
+    assert (found.level, "2.0 GiB free in this container" in found.text) == ("warning", True)
+    write(at.sys / "fs/cgroup/memory.max", "max")
+    assert this_node.memory_finding(at).level == "ok"
+
+
+def test_without_shared_memory_a_warning_names_the_flag_of_the_container(kernel):
+    at, _ = kernel
+    found = this_node.shm_finding(at)
+    assert (found.level, "--ipc=host" in found.remedy) == ("warning", True)
+
+
+@pytest.mark.parametrize(
+    ("files", "asked", "level"),
+    [
+        (20_000, None, "ok"),
+        (1024, None, "warning"),
+        (64, None, "error"),
+        (1024, 500, "ok"),
+        (1024, 5000, "error"),
+    ],
+)
+def test_open_files(files, asked, level):
+    assert this_node.files_finding(MachineLimits(files, None), asked).level == level
+
+
+@pytest.mark.parametrize(
+    ("ports", "asked", "servers", "expected"),
+    [
+        (14_000, None, 0, ["ok"]),
+        (14_000, 20_000, 1, ["error"]),
+        (14_000, 20_000, 2, ["ok"]),
+        (500, None, 1, ["warning"]),
+    ],
+)
+def test_local_ports(ports, asked, servers, expected):
+    assert levels(this_node.ports_findings(MachineLimits(9999, ports), asked, servers)) == expected
+
+
+def test_a_short_queue_of_connections_is_named_with_its_sysctl():
+    _, queue = this_node.ports_findings(MachineLimits(9999, 14_000, 128), None, 1)
+    assert (queue.level, "somaxconn" in queue.remedy) == ("warning", True)
+
+
+def test_cores_load_and_governor(kernel):
+    at, write = kernel
+    machine = Machine(((0,), (1,), (2,), (3,)), None, 1024)
+    write(at.proc / "loadavg", "1.5 1 1 1/1 1")
+    assert levels(this_node.cores_findings(machine, at)) == ["ok"]
+    write(at.proc / "loadavg", "3.5 1 1 1/1 1")
+    write(at.sys / "devices/system/cpu/cpu0/cpufreq/scaling_governor", "powersave")
+    cores, load, clock = this_node.cores_findings(machine, at)
+    assert (cores.level, load.subject, clock.subject) == ("ok", "load", "CPU clock")
+    (small,) = this_node.cores_findings(Machine(((0,), (1,)), 1.0, 1024), Folders(at.sys, at.proc))
+    assert small.level == "warning"
+
+
+SECOND = 1_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("set_by_ns", "state", "expected"),
+    [
+        (0, 0, [("ok", "synchronized")]),
+        (0, None, [("ok", "not known")]),
+        (0, 5, [("warning", "not synchronized")]),
+        (40_000_000, 0, [("warning", "+40.0 ms within 2.0 s")]),
+        (-3 * SECOND, 5, [("warning", "-3000.0 ms"), ("warning", "not synchronized")]),
+        (90_000, 0, [("ok", "synchronized")]),  # slewed, not set
+    ],
+)
+def test_a_clock_that_was_set_while_it_was_watched(set_by_ns, state, expected):
+    before, after = ClockReading(10 * SECOND, SECOND), ClockReading(12 * SECOND + set_by_ns, 3 * SECOND)
+    found = list(this_node.clock_findings(before, after, state))
+    assert [one.level for one in found] == [level for level, _ in expected]
+    assert all(words in one.text for one, (_, words) in zip(found, expected, strict=True))
+
+
+def test_the_state_of_the_clock_is_that_of_the_kernel():
+    assert this_node.clock_state() in (None, *range(6))
+
+
+def test_a_folder_that_does_not_exist_yet_is_judged_by_its_parent(tmp_path):
+    (found,) = this_node.disk_findings(tmp_path / "a/b")
+    assert str(tmp_path) in found.text
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
+def test_a_folder_that_cannot_be_written(tmp_path):
+    tmp_path.chmod(0o500)
+    assert levels(this_node.disk_findings(tmp_path)) == ["error"]
+
+
+# -- software, files, GPUs
+
+
+def test_packages():
+    pins = software.pinned_versions()
+    assert levels(software.software_findings(pins.get, (3, 12, 1))) == ["ok", "ok"]
+    assert levels(software.software_findings({**pins, "numpy": "1.0"}.get, (3, 10, 0))) == [
+        "error",
+        "warning",
+    ]
+    found = list(software.software_findings({}.get))
+    assert "mlcommons-loadgen" in found[-1].text
+
+
+SAID = """\
+ok        perf/a.parquet (known md5)
+MISSING   acc/b.parquet
+DIFFERS   acc/c.parquet: md5:1, expected md5:2 (known); delete it and download it again
+unknown   d: no checksum known; its sha256 is 3
+"""
+
+
+def test_files_by_their_verification():
+    found = {one.level: one for one in data_files.of_verification(SAID, "gpt-oss-120b")}
+    assert (found["error"].text[:13], found["error"].remedy) == (
+        "acc/c.parquet",
+        "delete it and download it again",
+    )
+    assert found["ok"].text.startswith("1 ")
+    assert levels(data_files.of_verification(SAID, "x")) == ["error", "warning", "warning", "ok"]
+
+
+class Gpus(list):
+    """Two GPUs with these values, as LocalGpus shows them."""
+
+    failures = ()
+
+    def __init__(self, facts=None, **values):
+        super().__init__([0, 1])
+        self._values, self._facts = values, facts
+
+    def page(self):
+        lines = (f'{name}{{gpu="{n}"}} {value}' for name, value in self._values.items() for n in self)
+        return "\n".join(lines).encode()
+
+    def facts(self):
+        return [] if self._facts is None else [self._facts]
+
+
+HEALTHY = {"driver": "580.95.05", "cuda": (13, 0), "ecc_uncorrected": {0: 0, 1: 0}}
+
+
+@pytest.mark.parametrize(
+    ("facts", "values", "wrong"),
+    [
+        (HEALTHY, {"DCGM_FI_DEV_SM_CLOCK": 1980, "DCGM_FI_DEV_GPU_TEMP": 31}, {}),
+        (HEALTHY, {"gpu_slowed": 1.0}, {"GPU clocks": "error"}),
+        (HEALTHY, {"DCGM_FI_DEV_GPU_TEMP": 90}, {"GPU clocks": "warning"}),
+        (HEALTHY, {"DCGM_FI_DEV_GPU_UTIL": 97}, {"GPU load": "warning"}),
+        ({**HEALTHY, "driver": "570.1", "cuda": (12, 8)}, {}, {"GPU driver": "error"}),
+        ({**HEALTHY, "ecc_uncorrected": {0: 0, 1: 4}}, {}, {"GPU memory": "error"}),
+        ({"driver": "6.12.12", "ecc_uncorrected": {}}, {}, {}),  # ROCm's
+    ],
+)
+def test_gpus(facts, values, wrong):
+    found = gpu_health.gpu_findings(Gpus(facts, **values))
+    assert {one.subject: one.level for one in found if one.level != "ok"} == wrong
+
+
+# -- servers
+
+
+@pytest.mark.parametrize(
+    ("trips", "mss", "level"),
+    [((90.0, 110.0), 1448, "ok"), ((4000.0,), 1448, "warning"), ((90.0,), 536, "warning")],
+)
+def test_the_way_to_a_server(trips, mss, level):
+    way = server_paths.Way("10.0.0.1:30000", trips, mss)
+    assert levels(server_paths.way_findings("http://a:1", way)) == [level]
+
+
+def test_a_server_that_is_gone_between_the_questions():
+    (found,) = server_paths.way_findings("http://a:1", None)
+    assert (found.level, found.of_server) == ("error", True)
