@@ -13,6 +13,9 @@ usage: pytorch/run_server.sh [OPTION]... [SERVE_FLAG]...
   --model_path PATH    model folder or Hugging Face name (default: the benchmark's)
   --tp N               processes, one to a GPU, that share the model; needs a model for which transformers has a
                        tensor-parallel plan (default: deepseek-r1 8, others 1)
+  --dummy-weights      the benchmark's architecture with random weights, for a first look at a machine without the model:
+                       a run against it is NOT OFFICIAL, and its answers mean nothing
+  --layers N           with --dummy-weights: N layers, for a small GPU or a CPU
   --background FILE    start the server, its output in FILE, and return when it is ready; when it ends before, its last
                        lines are printed and the exit code is 3
   --dry-run            print the command instead of running it
@@ -26,11 +29,14 @@ EOF
 
 parse_options() {
     benchmark=gpt-oss-120b model_path='' tp='' dry_run='' background=''
+    dummy_weights='' layers=''
     passed=()
     while (($#)); do
         case ${1%%=*} in
             -h | --help) usage && exit 0 ;;
             --dry-run) dry_run=1 && shift ;;
+            --dummy-weights | --dummy_weights) dummy_weights=1 && shift ;;
+            --layers) take_count "$@" && layers=$value && shift "$taken" ;;
             --background) take "$@" && background=$value && shift "$taken" ;;
             --benchmark) take "$@" && benchmark=$value && shift "$taken" ;;
             --model_path | --model-path | --model) take "$@" && model_path=$value && shift "$taken" ;;
@@ -57,6 +63,7 @@ build_server_args() {
     fi
     server_args=()
     add_default '--model-path' "$model_path"
+    [[ -z $dummy_weights ]] || add_default '--dummy-weights'
     [[ -z $revision ]] || add_default '--revision' "$revision"
     server_args+=("${passed[@]}")
 }

@@ -51,6 +51,9 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="serve.py", description=__doc__, allow_abbrev=False)
     parser.add_argument("--model-path", required=True, help="model folder or Hugging Face name")
     parser.add_argument("--revision", help="commit of a Hugging Face model")
+    parser.add_argument(
+        "--dummy-weights", action="store_true", help="random weights: the path needs a config.json only"
+    )
     parser.add_argument("--served-model-name", help="name to report (default: the model's path)")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     parser.add_argument("--port", type=int, default=30000, help="port (default: %(default)s)")
@@ -96,10 +99,23 @@ def _load(arguments: argparse.Namespace) -> Any:
         placement["distributed_config"] = DistributedConfig(tp_plan="auto")
     elif has_gpu:
         placement["device_map"] = "cuda"
+    if arguments.dummy_weights:
+        return _random(config, arguments.dtype, "cuda" if has_gpu else "cpu").eval()
     model = AutoModelForCausalLM.from_pretrained(
         path, config=config, revision=revision, dtype=arguments.dtype, **placement
     )
     return model.eval()
+
+
+def _random(config: Any, dtype: str, device: str) -> Any:
+    """A model with random weights, always the same; transformers has no random numbers in MXFP4 or FP8."""
+    if world_size() > 1:
+        raise ValueError("--dummy-weights is for one process; use --tp 1, with fewer --layers")
+    if hasattr(config, "quantization_config"):
+        del config.quantization_config
+    torch.manual_seed(0)
+    with torch.device(device):
+        return AutoModelForCausalLM.from_config(config, dtype=config.dtype if dtype == "auto" else dtype)
 
 
 def _serve(arguments: argparse.Namespace, rows: Rows, model: Any) -> int:
@@ -149,6 +165,7 @@ def _facts(arguments: argparse.Namespace, model: Any) -> Facts:
     return Facts(
         model_path=arguments.model_path,
         served_model_name=arguments.served_model_name or arguments.model_path,
+        load_format="dummy" if arguments.dummy_weights else "auto",
         revision=getattr(model.config, "_commit_hash", None) or arguments.revision,
         version=f"transformers {transformers.__version__}, torch {torch.__version__}",
         context_length=min(arguments.context_length or longest, longest),

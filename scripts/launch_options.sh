@@ -33,11 +33,17 @@ check_count() {
     [[ $2 =~ ^[1-9][0-9]*$ ]] || fail "$1 is '$2', expected an integer of at least 1"
 }
 
-# read_definition BENCHMARK: the model and its revision are those of the definition, unless model_path is set.
+# read_definition BENCHMARK: the model and its revision are those of the definition, unless model_path is set. With
+# dummy_weights it is a folder without weights, of this many layers.
 read_definition() {
     definition=$configs/$1.toml
     [[ $1 != */* && -f $definition ]] || fail "--benchmark $1: expected one of $(benchmarks)"
     revision=''
+    [[ -z ${layers:-} || -n $dummy_weights ]] || fail "--layers $layers cuts a model with --dummy-weights only"
+    if [[ -n ${dummy_weights:-} ]]; then
+        [[ -z $model_path ]] || fail "--dummy-weights has the benchmark's architecture; omit --model_path $model_path"
+        model_path=$(python3 "$configs/../scripts/dummy_model.py" "$1" $layers) || exit 2
+    fi
     [[ -z $model_path ]] || return 0
     model_path=$(defined model) revision=$(defined model_revision)
 }

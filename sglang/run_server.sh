@@ -21,6 +21,9 @@ usage: sglang/run_server.sh [OPTION]... [SGLANG_FLAG]...
                                deepseek-r1: EAGLE with the model's own head
   --eagle_path PATH            EAGLE3 with another draft model
   --enable_prefix_caching      keep SGLang's KV cache across queries, which the closed division does not allow
+  --dummy-weights              the benchmark's architecture with random weights, for a first look at a machine without the
+                               model: a run against it is NOT OFFICIAL, and its answers mean nothing
+  --layers N                   with --dummy-weights: N layers, for a small GPU or a CPU
   --background FILE            start the server, its output in FILE, and return when it is ready; when it ends before, its
                                last lines are printed and the exit code is 3
   --dry-run                    print the command instead of running it
@@ -36,6 +39,7 @@ EOF
 
 parse_options() {
     benchmark=gpt-oss-120b model_path='' eagle_path='' speculate='' dp='' stream_interval=500 prefix_caching='' dry_run='' background=''
+    dummy_weights='' layers=''
     passed=()
     while (($#)); do
         case ${1%%=*} in
@@ -44,6 +48,8 @@ parse_options() {
             --background) take "$@" && background=$value && shift "$taken" ;;
             --benchmark) take "$@" && benchmark=$value && shift "$taken" ;;
             --enable_speculative_decode) speculate=1 && shift ;;
+            --dummy-weights | --dummy_weights) dummy_weights=1 && shift ;;
+            --layers) take_count "$@" && layers=$value && shift "$taken" ;;
             --enable_prefix_caching | --enable-prefix-caching) prefix_caching=1 && shift ;;
             --model_path | --model-path | --model) take "$@" && model_path=$value && shift "$taken" ;;
             --eagle_path) take "$@" && eagle_path=$value speculate=1 && shift "$taken" ;;
@@ -92,6 +98,7 @@ draft model with --eagle_path (DeepSeek-R1's own head: --benchmark deepseek-r1),
 build_server_args() {
     local tp=1 attention=1 requests_per_replica=512
     server_args=(--model-path "$model_path")
+    [[ -z $dummy_weights ]] || add_default '--load-format' dummy
     [[ -z $revision ]] || add_default '--revision' "$revision"
     case $benchmark in
         deepseek-r1) use_deepseek_defaults ;;

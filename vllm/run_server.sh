@@ -16,6 +16,9 @@ usage: vllm/run_server.sh [OPTION]... [VLLM_FLAG]...
   --max_model_len N    longest prompt plus answer in tokens (default: gpt-oss-120b 40960, deepseek-r1 32768,
                        llama3.1-8b 4096)
   --dtype TYPE         of the weights and activations (default: llama3.1-8b bfloat16, others auto)
+  --dummy-weights      the benchmark's architecture with random weights, for a first look at a machine without the model:
+                       a run against it is NOT OFFICIAL, and its answers mean nothing
+  --layers N           with --dummy-weights: N layers, for a small GPU or a CPU
   --background FILE    start the server, its output in FILE, and return when it is ready; when it ends before, its last
                        lines are printed and the exit code is 3
   --dry-run            print the command instead of running it
@@ -30,11 +33,14 @@ EOF
 
 parse_options() {
     benchmark=gpt-oss-120b model_path='' tp='' dp=1 max_model_len='' dtype='' dry_run='' background=''
+    dummy_weights='' layers=''
     passed=()
     while (($#)); do
         case ${1%%=*} in
             -h | --help) usage && exit 0 ;;
             --dry-run) dry_run=1 && shift ;;
+            --dummy-weights | --dummy_weights) dummy_weights=1 && shift ;;
+            --layers) take_count "$@" && layers=$value && shift "$taken" ;;
             --background) take "$@" && background=$value && shift "$taken" ;;
             --benchmark) take "$@" && benchmark=$value && shift "$taken" ;;
             --model_path | --model-path | --model) take "$@" && model_path=$value && shift "$taken" ;;
@@ -64,6 +70,7 @@ set_benchmark_defaults() {
 
 build_server_args() {
     server_args=("$model_path")
+    [[ -z $dummy_weights ]] || add_default '--load-format' dummy
     [[ -z $revision ]] || add_default '--revision' "$revision"
     add_default '--tensor-parallel-size' "$tp"
     add_default '--data-parallel-size' "$dp"

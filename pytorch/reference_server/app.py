@@ -29,6 +29,7 @@ class Facts:
     tp_size: int
     dtype: str
     max_running_requests: int
+    load_format: str
     engine: str = "PyTorch"
     dp_size: int = 1
 

@@ -1,5 +1,6 @@
 """The scripts that start servers: what they make of their options."""
 
+import json
 import os
 import re
 import shlex
@@ -13,6 +14,8 @@ from urllib.request import urlopen
 
 import pytest
 
+from harness.config.benchmark import load_benchmark
+from harness.record.settled import DUMMY
 from tests.scripts.test_scripts import ROOT, run
 
 RUN_SERVER, RUN_VLLM, RUN_PYTORCH = (
@@ -307,3 +310,39 @@ def test_options_of_the_pytorch_server(arguments, processes, given):
     words = dry_run(RUN_PYTORCH, *arguments.split(), PYTHON="python3.11")
     torchrun = ["-P", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", processes]
     assert words == ["python3.11", *(torchrun if processes else []), SERVE, *given.split()]
+
+
+# --dummy-weights, of all three
+
+
+@pytest.mark.parametrize(
+    ("name", "layers"),
+    [("gpt-oss-120b", 36), ("deepseek-r1", 61), ("llama3.1-8b", 32), ("llama3.1-8b-edge", 32)],
+)
+def test_dummy_weights_are_the_benchmarks_architecture(name, layers):
+    words = dry_run(RUN_SERVER, "--benchmark", name, "--dummy-weights")
+    given = flags(words[words.index("sglang.launch_server") + 1 :])
+    folder = Path(given["--model-path"])
+    assert (given["--load-format"], "--revision" in given) == ("dummy", False)
+    config = json.loads((folder / "config.json").read_text())
+    assert (config["num_hidden_layers"], config["vocab_size"]) == (
+        layers,
+        load_benchmark(name).vocabulary_size,
+    )
+    vocabulary = json.loads((folder / "tokenizer.json").read_text())["model"]["vocab"]
+    assert (len(vocabulary), DUMMY in folder.name) == (config["vocab_size"], True)
+    words = dry_run(RUN_VLLM, "--benchmark", name, "--dummy-weights", "--layers", "1")
+    cut = json.loads(Path(words[2], "config.json").read_text())
+    assert cut == {**config, "num_hidden_layers": 1}
+    assert flags(words[3:])["--load-format"] == "dummy"
+    words = dry_run(RUN_PYTORCH, "--benchmark", name, "--dummy-weights", "--layers=1")
+    assert words[words.index(SERVE) + 1 :] == ["--model-path", f"{folder}-1-layers", "--dummy-weights"]
+
+
+@pytest.mark.parametrize("script", [RUN_SERVER, RUN_VLLM, RUN_PYTORCH], ids=lambda script: script.parent.name)
+@pytest.mark.parametrize(
+    "words", ["--layers 2", "--dummy-weights --model_path a/b", "--dummy-weights --layers 0"]
+)
+def test_layers_and_models_that_do_not_belong_to_dummy_weights(script, words):
+    result = run(script, *words.split(), "--dry-run")
+    assert (result.returncode, result.stderr.count("\n")) == (2, 1)

@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""Write the folder of a model without weights: a benchmark's architecture, for servers with random weights.
+
+usage: scripts/dummy_model.py BENCHMARK [LAYERS]
+
+Prints the folder. Any Python 3 will do, since servers have environments of their own.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+# Of each model's own edge variant, too.
+_ARCHITECTURES = ROOT / "configs/architectures"
+
+
+def main(words: list[str]) -> int:
+    """Write the folder; returns the exit code."""
+    benchmark, layers = words[0], words[1] if len(words) > 1 else ""
+    source = _ARCHITECTURES / f"{benchmark.removesuffix('-edge')}.json"
+    if not source.is_file():
+        known = ", ".join(sorted(path.stem for path in _ARCHITECTURES.glob("*.json")))
+        print(f"dummy_model.py: no architecture of {benchmark} is known, expected {known}", file=sys.stderr)
+        return 2
+    config = json.loads(source.read_text(encoding="utf-8"))
+    name = f"{source.stem}-dummy-weights"
+    if layers and int(layers) != config["num_hidden_layers"]:
+        config["num_hidden_layers"], name = int(layers), f"{name}-{layers}-layers"
+    folder = ROOT / ".cache" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
+    write_tokenizer(folder, config)
+    print(folder)
+    return 0
+
+
+def write_tokenizer(folder: Path, config: dict[str, Any]) -> None:
+    """A word for each id, ``t17``: engines want a tokenizer, and none is needed for requests with ids."""
+    vocabulary = {f"t{number}": number for number in range(config["vocab_size"])}
+    ends = config["eos_token_id"]
+    end = f"t{ends[0] if isinstance(ends, list) else ends}"
+    tokenizer: dict[str, Any] = {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [],
+        "normalizer": None,
+        "pre_tokenizer": {"type": "WhitespaceSplit"},
+        "post_processor": None,
+        "decoder": None,
+        "model": {"type": "WordLevel", "vocab": vocabulary, "unk_token": "t0"},
+    }
+    of_transformers = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": end}
+    generation = {"eos_token_id": ends, "bos_token_id": config["bos_token_id"]}
+    for name, document in (
+        ("tokenizer.json", tokenizer),
+        ("tokenizer_config.json", of_transformers),
+        ("generation_config.json", generation),
+    ):
+        (folder / name).write_text(json.dumps(document) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
