@@ -4,7 +4,7 @@ The architecture is gpt-oss's (sinks, sliding window, experts, YaRN); only the s
 The same code always gives the same bytes; a change of them needs another version in tiny_models.py.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import gguf
@@ -28,10 +28,15 @@ _EXPERTS, _EXPERTS_USED = 4, 2
 
 def write(path: Path) -> None:
     """Write the model to ``path``: 65 MB, about 3 seconds."""
+    write_out(new_file(path), _tensors())
+
+
+def new_file(path: Path, kind: Callable[[bytes], gguf.TokenType] = kind_of) -> gguf.GGUFWriter:
+    """A file that says everything but the weights; ``kind`` gives an ordinary token's type."""
     writer = gguf.GGUFWriter(path, "gpt-oss")
     _describe_architecture(writer)
-    _describe_tokenizer(writer)
-    write_out(writer, _tensors())
+    _describe_tokenizer(writer, kind)
+    return writer
 
 
 def _describe_architecture(writer: gguf.GGUFWriter) -> None:
@@ -48,11 +53,11 @@ def _describe_architecture(writer: gguf.GGUFWriter) -> None:
     writer.add_vocab_size(tokenizer.VOCABULARY_SIZE)
 
 
-def _describe_tokenizer(writer: gguf.GGUFWriter) -> None:
+def _describe_tokenizer(writer: gguf.GGUFWriter, kind: Callable[[bytes], gguf.TokenType]) -> None:
     special = tokenizer.SPECIAL
     words = tokenizer.vocabulary()[: tokenizer.VOCABULARY_SIZE - len(special)]
     names = [*map(spell, words), *special]
-    kinds = [*map(kind_of, words), *[gguf.TokenType.CONTROL] * len(special)]
+    kinds = [*map(kind, words), *[gguf.TokenType.CONTROL] * len(special)]
     merges = ((spell(left), spell(right)) for left, right in tokenizer.merges())
     describe_vocabulary(writer, "gpt-4o", names, kinds, merges)
     writer.add_bos_token_id(special["<|startoftext|>"])
