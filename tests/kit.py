@@ -12,9 +12,11 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from harness.config.generation import SamplingParameters
+from harness.config.protocol import Dialect, Protocol, own_protocol
 from harness.dataset.samples import SampleSet
 from harness.record.outcome import Failure, FailureKind, Outcome
 from sut.client.connections import Request
@@ -32,21 +34,30 @@ def parameters(**changes: Any) -> SamplingParameters:
     return SamplingParameters(**fixed | {"skip_special_tokens": False} | changes)
 
 
-def wire_of(protocol: str = "sglang", **changes: Any):
+def protocol_of(name: Dialect | Protocol) -> Protocol:
+    """The protocol, or a dialect's own."""
+    return name if isinstance(name, Protocol) else own_protocol(name)
+
+
+def wire_of(protocol: Dialect | Protocol = "sglang", **changes: Any):
     """The protocol with ``parameters(**changes)``."""
-    return make_wire(protocol, parameters(**changes), VOCABULARY, "m")
+    return make_wire(protocol_of(protocol), parameters(**changes), VOCABULARY, "m")
 
 
-def reader_of(protocol: str = "sglang", most: int | None = None, **changes: Any) -> ResponseReader:
+def reader_of(
+    protocol: Dialect | Protocol = "sglang", most: int | None = None, **changes: Any
+) -> ResponseReader:
     """A reader of one response in the protocol with ``parameters(**changes)``."""
     wire = wire_of(protocol, **changes)
     return ResponseReader(wire.answer(), streams=wire.streams, max_event_bytes=most or wire.max_event_bytes)
 
 
-def make_request(prompt: list[int], query_id: int = 0, protocol: str = "sglang", **changes: Any) -> Request:
+def make_request(
+    prompt: list[int], query_id: int = 0, protocol: Dialect | Protocol = "sglang", **changes: Any
+) -> Request:
     """A request as a worker renders it."""
     wire = wire_of(protocol, **changes)
-    body = memoryview(wire.render(prompt))
+    body = memoryview(wire.render(msgspec.json.encode(prompt)))
     return Request(query_id, 0, time.monotonic_ns(), body, reader_of(protocol, **changes), wire.opening)
 
 
@@ -54,6 +65,13 @@ def sample_set(path, prompts: list[list[int]], limits: list[int] | None = None) 
     ids = np.concatenate([np.array(prompt, dtype=np.int32) for prompt in prompts])
     offsets = np.cumsum([0, *map(len, prompts)], dtype=np.int64)
     return SampleSet(path, "0" * 64, ids, offsets, None if limits is None else np.array(limits))
+
+
+def any_written(folder: Path, pattern: str) -> bool:
+    """Whether one of the files holds anything; a file that is moved away at this moment does not."""
+    with suppress(FileNotFoundError):
+        return any(path.stat().st_size for path in folder.glob(pattern))
+    return False
 
 
 def wait_until(happened: Callable[[], Any], seconds: float = PATIENCE_S) -> None:

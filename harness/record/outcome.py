@@ -32,6 +32,7 @@ class FailureKind(IntEnum):
     AFTER_END = 20  # another event after the one that ended the answer
     OTHER_REQUEST = 21  # the answer, or a part of it, carries the id or the prompt of another request
     OTHER_MODEL = 22  # the answer names another model or version of weights than the trial requests' answers
+    ENCODER_LOST = 23  # the process that held the answer's text, to encode it, died
 
     @property
     def label(self) -> str:
@@ -50,6 +51,26 @@ class Completion:
     output_ids: npt.NDArray[np.int32]
     finish_reason: str
     prompt_tokens: int | None = None
+    counted: int | None = None
+    """The server's own count of output tokens, where the ids are those of the encoded text."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextCompletion:
+    """A complete answer as text. Encoding it gives a Completion."""
+
+    text: str
+    """Reasoning first, where the server separates it; not empty."""
+    finish_reason: str
+    prompt_tokens: int | None
+    """The server's count; None where it reports none."""
+    counted: int | None
+    """The server's count of output tokens; None where it reports none."""
+
+
+UNSEEN = 16
+"""Tokens of an answer that a server may count and keep out of its text: the end token, and harmony's markers
+and channel names (10 with one thought, 17 with a call of a tool, in answers of vLLM and SGLang)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,4 +81,4 @@ class Failure:
     detail: str
 
 
-Outcome = Completion | Failure
+Outcome = Completion | TextCompletion | Failure

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from harness.config.deadlines import Deadlines
-from harness.record.outcome import Completion, Failure, FailureKind, Outcome
+from harness.record.outcome import Failure, FailureKind, Outcome
 from sut.client.balance import Balance
 from sut.client.connections import Connection, ConnectionTimes, ReplicaPool, Request
 from sut.client.deadline_watch import DeadlineWatch
@@ -306,7 +306,7 @@ class HttpClient:
         arrived_ns = connection.transport.complete_ns(arrived_ns)
         outcome = request.reader.feed(data, arrived_ns) if data else request.reader.closed()
         if outcome is not None:
-            if isinstance(outcome, Completion):
+            if not isinstance(outcome, Failure):
                 refusal = request.refusal(outcome, self._replicas[request.replica].endpoint)
                 outcome = refusal or self._deadlines.missed_at_end(request, before_ns) or outcome
             self._finish(request, outcome)
@@ -390,7 +390,7 @@ class HttpClient:
             outcome = _with_evidence(outcome, connection)
             endpoint = connection.replica.endpoint
             if (
-                isinstance(outcome, Completion)
+                not isinstance(outcome, Failure)
                 and endpoint.keep_alive
                 and request.reader.reusable
                 and request.is_answered_by_id
@@ -431,7 +431,7 @@ def _no_connection(replica: ReplicaPool, error: OSError) -> Failure:
 
 def _with_evidence(outcome: Outcome, connection: Connection) -> Outcome:
     """A timeout with the kernel's figures of its connection."""
-    if isinstance(outcome, Completion) or outcome.kind is not FailureKind.TIMEOUT:
+    if not isinstance(outcome, Failure) or outcome.kind is not FailureKind.TIMEOUT:
         return outcome
     evidence = TcpInfo.of(connection.transport.info()).evidence()
     return Failure(outcome.kind, f"{outcome.detail}; {evidence}") if evidence else outcome

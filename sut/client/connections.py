@@ -1,12 +1,13 @@
 """State of the request path inside one worker: replicas, their connections, the requests on them."""
 
+import re
 from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import msgspec
 
-from harness.record.outcome import Completion, Failure, FailureKind, Outcome
+from harness.record.outcome import Completion, Failure, FailureKind, Outcome, TextCompletion
 from sut.client.endpoint import AddressPair, Endpoint, tls_context
 from sut.client.network_figures import Figures, Network
 from sut.client.response import ResponseReader
@@ -23,7 +24,8 @@ _SIGNS_OF_DEATH = (
 )
 
 
-_BEFORE_PROMPT = 32  # bytes at the start of a request's body, the prompt's bracket among them
+# What stands before the prompt's ids in a request's body; a prompt of text or of messages has none.
+_before_ids = re.compile(rb'\{(?:"\w+":\{?)+(?=\[\d)').match
 _ids_of = msgspec.json.Decoder(list[int]).decode
 
 
@@ -79,7 +81,7 @@ class Request:
         self.prompt_tokens: int | None = None  # the count that a server must report if it reports one
         self.connection: Connection | None = None
 
-    def refusal(self, answer: Completion, endpoint: Endpoint) -> Failure | None:
+    def refusal(self, answer: Completion | TextCompletion, endpoint: Endpoint) -> Failure | None:
         """The Failure of a complete answer that came too early, or is to another request.
 
         If a server does not repeat ids, its connections carry one request only.
@@ -93,6 +95,8 @@ class Request:
             detail = f"the answer is to another prompt: {excerpt(repeated[:80])}"
             return Failure(FailureKind.OTHER_REQUEST, detail)
         counted, known = answer.prompt_tokens, self.prompt_tokens
+        if counted is None and known is not None and isinstance(answer, TextCompletion):
+            return Failure(FailureKind.TOKEN_COUNT, "the answer has no count of the prompt's tokens")
         if counted is not None and known is not None and counted != known:
             detail = f"the answer is to a prompt of {counted} tokens, the query's has {known}"
             return Failure(FailureKind.TOKEN_COUNT, detail)
@@ -113,8 +117,13 @@ class Request:
 
 
 def _same_ids(repeated: bytes, body: bytes) -> bool:
-    """Whether a JSON list is the first one of a request's body: its prompt."""
-    start = body.index(b"[", 0, _BEFORE_PROMPT)
+    """Whether a JSON list is the prompt of a request's body, where it is ids.
+
+    The ids of a text or of messages are the server's own: their number has to be that of the prompt.
+    """
+    if (before := _before_ids(body)) is None:
+        return True
+    start = before.end()
     if body.startswith(repeated, start):
         return True
     end = body.index(b"]", start) + 1
@@ -167,7 +176,7 @@ class ReplicaPool:
 
     def fails_again(self, outcome: Outcome) -> bool:
         """Count an outcome; True when the replica looks dead and needs a health check."""
-        if isinstance(outcome, Completion):
+        if not isinstance(outcome, Failure):
             self.failed_in_a_row = 0
             return False
         if outcome.kind is FailureKind.CONNECT:

@@ -1,4 +1,4 @@
-"""Wire protocols of inference servers, and the choice of one by its name."""
+"""Wire protocols of inference servers, and the choice of one."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -6,34 +6,39 @@ from functools import partial
 import msgspec
 
 from harness.config.generation import SamplingParameters
+from harness.config.protocol import Dialect, Protocol
 from sut.wire.fields import AnswersSeen, EventJudge
-from sut.wire.llamacpp import LlamaCppWire
-from sut.wire.openai import OpenAIWire, TrtllmWire
-from sut.wire.sglang import SglangWire
-from sut.wire.wire import Wire
+from sut.wire.llamacpp import LLAMACPP
+from sut.wire.openai import FORMS
+from sut.wire.sglang import SGLANG
+from sut.wire.wire import Form, Wire
 
-_WIRES: Mapping[str, type[Wire]] = {
-    "sglang": SglangWire,
-    "llamacpp": LlamaCppWire,
-    "trtllm": TrtllmWire,
-    "openai": OpenAIWire,
+_FORMS: Mapping[Protocol, Form] = {
+    Protocol("sglang", "generate"): SGLANG,
+    Protocol("llamacpp", "generate"): LLAMACPP,
+    **FORMS,
 }
 
 
-def make_judge(name: str, model: str, seen: AnswersSeen | None = None) -> EventJudge:
+def supported(dialect: Dialect) -> tuple[Protocol, ...]:
+    """The protocols of a dialect, the best one first: ids in answers, then ids in requests."""
+    return tuple(protocol for protocol in _FORMS if protocol.dialect == dialect)
+
+
+def make_judge(protocol: Protocol, model: str, seen: AnswersSeen | None = None) -> EventJudge:
     """The judge of a protocol's events; without ``seen`` it learns."""
-    return _WIRES[name].judge(model, seen)
+    return _FORMS[protocol].judge(model, seen)
 
 
 def make_wire(
-    name: str,
+    protocol: Protocol,
     parameters: SamplingParameters,
     vocabulary_size: int,
     model: str,
     judge: EventJudge | None = None,
 ) -> Wire:
     """The protocol object; ``model`` is the served name that OpenAI requests must carry."""
-    return _WIRES[name](parameters, vocabulary_size, model, judge or make_judge(name, model))
+    return Wire(_FORMS[protocol], parameters, vocabulary_size, model, judge or make_judge(protocol, model))
 
 
 class Wires:
@@ -41,15 +46,15 @@ class Wires:
 
     def __init__(
         self,
-        name: str,
+        protocol: Protocol,
         parameters: SamplingParameters,
         vocabulary_size: int,
         model: str,
         seen: AnswersSeen | None = None,
     ) -> None:
-        judge = make_judge(name, model, seen)
+        judge = make_judge(protocol, model, seen)
         self._parameters = parameters
-        self._make = partial(make_wire, name, vocabulary_size=vocabulary_size, model=model, judge=judge)
+        self._make = partial(make_wire, protocol, vocabulary_size=vocabulary_size, model=model, judge=judge)
         self._by_limit: dict[int, Wire] = {}
 
     def of(self, limit: int) -> Wire:

@@ -27,7 +27,7 @@ _COMPLETE = ("stop", "length")
 _BROKEN_OFF = ("abort", "error")
 # Errors of msgspec for bytes that are not the expected JSON, endless nesting included.
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-# Half a character, at which servers may cut text. It is replaced, since no text of an answer is used.
+# Half a character, at which servers may cut text.
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 _Event = TypeVar("_Event")
 
@@ -134,10 +134,15 @@ def decoded(decode: Callable[[bytes], _Event], event: bytes) -> tuple[_Event, by
     try:
         return decode(event), event
     except UNREADABLE:
-        healed = _SURROGATE.sub(rb"\\ufffd", event)
+        healed = with_whole_characters(event)
         if healed == event:
             raise
         return decode(healed), healed
+
+
+def with_whole_characters(event: bytes) -> bytes:
+    """An event with replacements for halves of characters, of the same length."""
+    return _SURROGATE.sub(rb"\\ufffd", event)
 
 
 def repeated(ids: msgspec.Raw) -> bytes:
@@ -174,12 +179,27 @@ def incomplete(reason: str, tokens: int, message: str = "") -> Failure | None:
     given = excerpt((message or reason).encode())
     if reason in _BROKEN_OFF:
         return Failure(FailureKind.ABORTED, f"the server ended the request after {tokens} tokens: {given}")
-    return Failure(FailureKind.FINISH_REASON, f"ended after {tokens} tokens for an unknown reason: {given!r}")
+    return Failure(
+        FailureKind.FINISH_REASON,
+        f"ended after {tokens} tokens by {given!r}, which is not a complete answer's end",
+    )
 
 
 def after_end(tokens: int) -> Failure:
     """The Failure of an event after the one with the finish reason."""
     return Failure(FailureKind.AFTER_END, f"another event came after the end, which was at {tokens} tokens")
+
+
+def unfinished(tokens: int) -> Failure:
+    """The Failure of a stream without a finish reason."""
+    return Failure(FailureKind.UNFINISHED, f"the stream ended after {tokens} tokens without a finish reason")
+
+
+def cut_off(tokens: int, limits: AnswerBounds) -> Failure:
+    """The Failure of an answer that its server cut off before the limit of tokens that was asked for."""
+    return Failure(
+        FailureKind.UNFINISHED, f"cut off after {tokens} of {limits.max_new_tokens} tokens: context full?"
+    )
 
 
 def whole_answer(
@@ -190,9 +210,7 @@ def whole_answer(
     ``claimed`` is the server's own count of output tokens, ``reason`` its finish reason.
     """
     if reason is None:
-        return Failure(
-            FailureKind.UNFINISHED, f"the stream ended after {len(ids)} tokens without a finish reason"
-        )
+        return unfinished(len(ids))
     if failure := incomplete(reason, len(ids)):
         return failure
     if claimed is not None and claimed != len(ids):
@@ -200,10 +218,7 @@ def whole_answer(
     if not ids:
         return Failure(FailureKind.NO_TOKENS, f"finished ({excerpt(reason.encode())}) without a token")
     if reason == "length" and len(ids) < limits.max_new_tokens:
-        return Failure(
-            FailureKind.UNFINISHED,
-            f"cut off after {len(ids)} of {limits.max_new_tokens} tokens: context full?",
-        )
+        return cut_off(len(ids), limits)
     return _checked(ids, reason, prompt_tokens, limits)
 
 

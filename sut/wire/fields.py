@@ -5,8 +5,9 @@ servers had them. An unknown field is accepted only if it cannot mean a failure:
 "", [] and {}) or a number, and its name does not speak of failures. Text or true in an unknown field is a
 failure, whatever it says; so is a key that is given twice, at any depth.
 
-An event's *form* is its bytes without what differs between honest events: text, ids, numbers. Decoding an
-event completely costs as much as all other work on it, so a form that was judged is remembered.
+An event's *form* is its bytes without what differs between honest events: text, ids, numbers, the answer's
+id. Decoding an event completely costs as much as all other work on it, so a form that was judged is
+remembered.
 """
 
 import json
@@ -31,6 +32,7 @@ NOTHING = "nothing"  # always empty
 _MOST_FORMS = 1024
 _LONG = 1024  # bytes; a longer event's lists of ids are cut out first, which is faster than digit by digit
 _PROMPT_IDS = b'"prompt_token_ids":['
+_ID = b'{"id":"'
 _VARYING = b"0123456789,.-+"
 _TEXT_REST = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*')
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
@@ -50,8 +52,8 @@ _FINE = frozenset([*_OF_SUCCESS, "none", "200", "complete", "completed", "finish
 class EventKeys:
     """The keys of the fields in which honest events differ, each with the beginning of its value."""
 
-    text: bytes
-    """Such as ``"text":"``."""
+    texts: tuple[bytes, ...]
+    """Such as ``"text":"``; an event with more than one of them is not a usual one."""
     ids: bytes
     """The new ids, such as ``"output_ids":[``."""
     count: bytes = b""
@@ -74,15 +76,22 @@ class EventJudge:
     """Judges the fields of all events of one protocol; ``seen`` None: learns what trial answers show."""
 
     def __init__(
-        self, documented: FieldRules, keys: EventKeys, names: tuple[str, ...], seen: AnswersSeen | None
+        self,
+        documented: FieldRules,
+        keys: EventKeys,
+        names: tuple[str, ...],
+        seen: AnswersSeen | None,
+        *,
+        ids_may_change: bool = False,
     ) -> None:
         self._documented = documented
-        self._text = keys.text
+        self._texts = keys.texts
         self._ids = keys.ids
         self._forms: set[bytes] = set()
         self._learns = seen is None
         self._fields = set[str]() if seen is None else set(seen.fields)
         self._names = {*names, *(seen.names if seen else ())}
+        self._ids_may_change = ids_may_change
         self._ids_change = seen is not None and seen.ids_change
 
     @property
@@ -98,7 +107,7 @@ class EventJudge:
 
     def lets_ids_change(self) -> bool:
         """Whether events of one answer may have different ids; a trial answer that asks this has them."""
-        self._ids_change |= self._learns
+        self._ids_change |= self._learns and self._ids_may_change
         return self._ids_change
 
     def failure(self, event: bytes) -> Failure | None:
@@ -125,10 +134,13 @@ class EventJudge:
         """
         if len(event) > _LONG:
             event = _without_list(_without_list(event, _PROMPT_IDS), self._ids)
-        start = event.find(self._text) + len(self._text)
-        if start >= len(self._text):
-            end = _TEXT_REST.match(event, start).end()  # type: ignore[union-attr]
-            event = event[:start] + event[end:]
+        if event.startswith(_ID):  # some servers give each event another one
+            event = event[_TEXT_REST.match(event, len(_ID)).end() :]  # type: ignore[union-attr]
+        for key in self._texts:
+            start = event.find(key) + len(key)
+            if start >= len(key):
+                end = _TEXT_REST.match(event, start).end()  # type: ignore[union-attr]
+                event = event[:start] + event[end:]
         return event.translate(None, _VARYING)
 
 

@@ -24,7 +24,7 @@ from sut.wire.answer_checks import (
     wrong_count,
 )
 from sut.wire.fields import DATA, TEXT, EventJudge, EventKeys, FieldRules
-from sut.wire.wire import TokenAnswer, Wire
+from sut.wire.wire import Form, TokenAnswer
 
 _FIELDS: FieldRules = {
     "content": TEXT,
@@ -58,7 +58,7 @@ class LlamaCppAnswer(TokenAnswer):
     """One completion; events carry new ids, the last one the count and the reason."""
 
     __slots__ = ("_last",)
-    keys = EventKeys(b'"content":"', b'"tokens":[', b'"tokens_predicted":')
+    keys = EventKeys((b'"content":"',), b'"tokens":[', b'"tokens_predicted":')
 
     def __init__(self, limits: AnswerBounds, judge: EventJudge) -> None:
         super().__init__(limits, judge)
@@ -112,24 +112,20 @@ class LlamaCppAnswer(TokenAnswer):
         return outcome
 
 
-class LlamaCppWire(Wire):
-    """Renders requests for and reads answers of ``/completion``."""
+def _options(parameters: SamplingParameters, model: str) -> dict[str, Any]:
+    """``{"n_predict":...,"return_tokens":true,...}``."""
+    return {
+        "n_predict": parameters.max_new_tokens,
+        "temperature": parameters.temperature,
+        "top_p": parameters.top_p,
+        "top_k": max(parameters.top_k, 0),
+        "min_p": 0.0,  # llama.cpp filters by default; the rules know no min_p
+        "cache_prompt": False,
+        "return_tokens": True,
+        "stream": parameters.stream,
+        **given(seed=parameters.seed),  # it has no minimum number of tokens
+    } | parameters.extra
 
-    path = "/completion"
-    fields = _FIELDS
-    answers = LlamaCppAnswer
 
-    @staticmethod
-    def options(parameters: SamplingParameters, model: str) -> dict[str, Any]:
-        """``{"n_predict":...,"return_tokens":true,...}``."""
-        return {
-            "n_predict": parameters.max_new_tokens,
-            "temperature": parameters.temperature,
-            "top_p": parameters.top_p,
-            "top_k": max(parameters.top_k, 0),
-            "min_p": 0.0,  # llama.cpp filters by default; the rules know no min_p
-            "cache_prompt": False,
-            "return_tokens": True,
-            "stream": parameters.stream,
-            **given(seed=parameters.seed),  # it has no minimum number of tokens
-        } | parameters.extra
+LLAMACPP = Form(path="/completion", fields=_FIELDS, answers=LlamaCppAnswer, options=_options)
+"""``/completion``."""

@@ -36,7 +36,7 @@ from sut.wire.answer_checks import (
     wrong_count,
 )
 from sut.wire.fields import DATA, NOTHING, OTHERS, TEXT, EventJudge, EventKeys, FieldRules
-from sut.wire.wire import TokenAnswer, Wire
+from sut.wire.wire import Form, TokenAnswer
 
 # SGLang's compact JSON begins in one of two ways: with --skip-tokenizer-init, or with text.
 _BARE, _TEXT, _AFTER_TEXT = b'{"output_ids":[', b'{"text":"', b'","output_ids":['
@@ -89,7 +89,7 @@ class SglangAnswer(TokenAnswer):
     """One ``/generate`` answer, cumulative or incremental."""
 
     __slots__ = ("_cumulative", "_meta", "_shown")
-    keys = EventKeys(b'"text":"', b'"output_ids":[', b'"completion_tokens":')
+    keys = EventKeys((b'"text":"',), b'"output_ids":[', b'"completion_tokens":')
 
     def __init__(self, limits: AnswerBounds, judge: EventJudge) -> None:
         super().__init__(limits, judge)
@@ -248,28 +248,31 @@ class _Shown:
         return head + event[new:]
 
 
-class SglangWire(Wire):
-    """Renders requests for and reads answers of ``/generate``."""
+def opening_with_rid(request_id: str, body_bytes: int) -> bytes:
+    """``{"rid":"...",`` and the headers before it."""
+    rid = b'{"rid":"%b",' % request_id.encode()
+    return b"Content-Length: %d\r\n\r\n%b" % (body_bytes + len(rid) - 1, rid)
 
-    path = "/generate"
-    fields = _FIELDS
-    answers = SglangAnswer
-    prompt_key = b"input_ids"
 
-    @staticmethod
-    def options(parameters: SamplingParameters, model: str) -> dict[str, Any]:
-        """``{"sampling_params":{...},"stream":true}``."""
-        sampling = {
-            "max_new_tokens": parameters.max_new_tokens,
-            "temperature": parameters.temperature,
-            "top_p": parameters.top_p,
-            "top_k": parameters.top_k or -1,  # SGLang refuses 0 and writes "off" as -1
-            "skip_special_tokens": parameters.skip_special_tokens,
-            **given(min_new_tokens=parameters.min_new_tokens, sampling_seed=parameters.seed),
-        }
-        return {"sampling_params": sampling | parameters.extra, "stream": parameters.stream}
+def _options(parameters: SamplingParameters, model: str) -> dict[str, Any]:
+    """``{"sampling_params":{...},"stream":true}``."""
+    sampling = {
+        "max_new_tokens": parameters.max_new_tokens,
+        "temperature": parameters.temperature,
+        "top_p": parameters.top_p,
+        "top_k": parameters.top_k or -1,  # SGLang refuses 0 and writes "off" as -1
+        "skip_special_tokens": parameters.skip_special_tokens,
+        **given(min_new_tokens=parameters.min_new_tokens, sampling_seed=parameters.seed),
+    }
+    return {"sampling_params": sampling | parameters.extra, "stream": parameters.stream}
 
-    def opening(self, request_id: str, body_bytes: int) -> bytes:
-        """``{"rid":"...",`` and the headers before it."""
-        rid = b'{"rid":"%b",' % request_id.encode()
-        return b"Content-Length: %d\r\n\r\n%b" % (body_bytes + len(rid) - 1, rid)
+
+SGLANG = Form(
+    path="/generate",
+    fields=_FIELDS,
+    answers=SglangAnswer,
+    options=_options,
+    head=b'{"input_ids":',
+    opening=opening_with_rid,
+)
+"""``/generate``."""

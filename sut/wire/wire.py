@@ -7,7 +7,8 @@ left to the decoder.
 
 import re
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import msgspec
@@ -17,8 +18,10 @@ from harness.record.outcome import Failure, Outcome
 from sut.wire.answer_checks import AnswerBounds, AnswerReader, IdArray, append_ids, wrong_id
 from sut.wire.fields import AnswersSeen, EventJudge, EventKeys, FieldRules
 
-# The most patterns that are tried for one answer; an event that does not have the latest one is decoded.
+# The most patterns that are tried for one answer, and one more for as many tokens: some servers' events have
+# the time in them. An event that does not have the latest one is decoded.
 _MOST_PATTERNS = 4
+_TOKENS_PER_PATTERN = 8
 _TEXT = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*')
 # Text with the short escapes; what has others (\u) is left to the decoder.
 _plain_text = re.compile(rb'[^"\\\x00-\x1f]*(?:\\["\\/bfnrt][^"\\\x00-\x1f]*)*').match
@@ -44,8 +47,9 @@ class Pattern:
         if event.count(keys.ids) != 1:
             return None
         head, from_text = event[:ids], b""
-        if event.count(keys.text) == 1:
-            text = event.find(keys.text) + len(keys.text)
+        found = [key for key in keys.texts for _ in range(event.count(key))]
+        if len(found) == 1:
+            text = event.find(found[0]) + len(found[0])
             end = _TEXT.match(event, text).end()  # type: ignore[union-attr]
             if not text <= end < ids:
                 return None
@@ -145,9 +149,45 @@ class TokenAnswer:
         """Expect that the next event has the pattern of this one, unless the answer ends with it."""
         if is_last:
             self._pattern = None
-        elif self._patterns < _MOST_PATTERNS:
+        elif self._patterns < _MOST_PATTERNS + self.tokens // _TOKENS_PER_PATTERN:
             self._patterns += 1
             self._pattern = Pattern.of(event, self.keys) or self._pattern
+
+
+def plain_opening(request_id: str, body_bytes: int) -> bytes:
+    """The headers that end a request's head, and its body's opening brace, after which an id may stand.
+
+    ``body_bytes``: the size of the body that ``Wire.render`` gave, of which all but the brace follows.
+    A protocol whose answers do not repeat the id sends none.
+    """
+    return b"Content-Length: %d\r\n\r\n{" % body_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """The form of one protocol's requests and answers."""
+
+    path: str
+    fields: FieldRules
+    """The documented fields of its events."""
+    answers: type[TokenAnswer]
+    """What reads one answer."""
+    options: Callable[[SamplingParameters, str], dict[str, Any]]
+    """All of a request but its prompt and id, by the parameters and the served name."""
+    head: bytes = b'{"prompt":'
+    """A request's JSON up to its prompt."""
+    after_prompt: bytes = b","
+    """What stands between the prompt and the options."""
+    opening: Callable[[str, int], bytes] = plain_opening
+    names_model: bool = False
+    """Whether answers have the served name."""
+    ids_may_change: bool = False
+    """Whether the events of one answer may have different ids if those of the trial answers have."""
+
+    def judge(self, model: str, seen: AnswersSeen | None) -> EventJudge:
+        """The judge of its events, for answers of ``model``."""
+        names = (model,) if self.names_model else ()
+        return EventJudge(self.fields, self.answers.keys, names, seen, ids_may_change=self.ids_may_change)
 
 
 class Wire:
@@ -156,52 +196,34 @@ class Wire:
     ``model`` is the served name, which some protocols' requests carry.
     """
 
-    path: ClassVar[str]
-    fields: ClassVar[FieldRules]
-    """The documented fields of its events."""
-    answers: ClassVar[type[TokenAnswer]]
-    """What reads one answer."""
-    prompt_key = b"prompt"
-    """The key of a request's prompt."""
-
     def __init__(
-        self, parameters: SamplingParameters, vocabulary_size: int, model: str, judge: EventJudge
+        self,
+        form: Form,
+        parameters: SamplingParameters,
+        vocabulary_size: int,
+        model: str,
+        judge: EventJudge,
     ) -> None:
+        self.path = form.path
+        self.opening = form.opening
         self.streams = parameters.stream
+        self._answers = form.answers
         self._judge = judge
         self._limits = AnswerBounds(parameters.max_new_tokens, vocabulary_size)
         self.max_event_bytes = (
             self._limits.max_event_bytes
         )  # the largest event that an honest answer can hold
-        self._head = b'{"%b":' % self.prompt_key
-        self._tail = b"," + msgspec.json.encode(self.options(parameters, model))[1:]
+        self._head = form.head
+        self._tail = form.after_prompt + msgspec.json.encode(form.options(parameters, model))[1:]
 
-    @classmethod
-    def judge(cls, model: str, seen: AnswersSeen | None) -> EventJudge:
-        """The judge of this protocol's events."""
-        return EventJudge(cls.fields, cls.answers.keys, (), seen)
-
-    @staticmethod
-    def options(parameters: SamplingParameters, model: str) -> dict[str, Any]:
-        """All of a request but its prompt and id."""
-        raise NotImplementedError
-
-    def render(self, token_ids: Sequence[int]) -> bytes:
-        """A request's JSON body without its id: the prompt, then the options."""
-        return self._head + msgspec.json.encode(token_ids) + self._tail
+    def render(self, prompt: bytes) -> bytes:
+        """A request's JSON body without its id: the prompt's JSON, then the options."""
+        return self._head + prompt + self._tail
 
     def prompt_offset(self, before: Sequence[int]) -> int:
         """The place in ``render``'s bytes of the id that follows these, of which there is one at least."""
         return len(self._head) + len(msgspec.json.encode(before))
 
-    def opening(self, request_id: str, body_bytes: int) -> bytes:
-        """The headers that end a request's head, and its body's opening brace, after which an id may stand.
-
-        ``body_bytes``: the size of the body that ``render`` gave, of which all but the brace follows.
-        A protocol whose answers do not repeat the id sends none.
-        """
-        return b"Content-Length: %d\r\n\r\n{" % body_bytes
-
     def answer(self) -> AnswerReader:
         """A reader for one new answer."""
-        return self.answers(self._limits, self._judge)
+        return self._answers(self._limits, self._judge)

@@ -1,7 +1,7 @@
-"""Fuzz targets of the request path: HTTP, events and the three protocols.
+"""Fuzz targets of the request path: HTTP, events and the protocols.
 
 The oracle is a second reading of the same bytes, with another JSON parser and nothing clever: a Completion
-may only hold the ids that it finds too, as many as the server counted.
+may only hold the ids that it finds too, as many as the server counted; a TextCompletion only that text.
 """
 
 import json
@@ -10,11 +10,13 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from harness.record.outcome import Completion, Failure, Outcome
+from harness.config.protocol import Protocol
+from harness.record.outcome import Completion, Failure, Outcome, TextCompletion
 from sut.ipc.messages import TokenMessageReader
 from sut.wire.sse import BOM, EventReader, EventTooLargeError, NoEventError, OtherEventError
 from tests.fuzz.damage import damaged, pieces, shuffled
 from tests.kit import DATA, VOCABULARY, reader_of
+from tests.recorded_wires import exchange
 
 MOST_EVENT = 1 << 20
 DETAIL = 2000
@@ -27,8 +29,14 @@ def _events(name: str) -> list[bytes]:
     return [part + b"\n\n" for part in (DATA / name).read_bytes().split(b"\n\n") if part]
 
 
+def _exchanged(name: str) -> list[bytes]:
+    return [b"data: " + event + b"\n\n" for event in exchange(name).events]
+
+
+CHAT = Protocol("openai", "chat", "text")
+CHAT_IDS = Protocol("openai", "chat")
 # protocol, blocks of a true stream, max_new_tokens
-STREAMS: dict[str, tuple[str, list[bytes], int]] = {
+STREAMS: dict[str, tuple[Any, list[bytes], int]] = {
     "sglang-cumulative": ("sglang", _events("sglang_cumulative_interval1.txt"), 20),
     "sglang-interval": ("sglang", _events("sglang_cumulative_interval8.txt"), 20),
     "sglang-incremental": ("sglang", _events("sglang_incremental_interval1.txt"), 20),
@@ -36,12 +44,29 @@ STREAMS: dict[str, tuple[str, list[bytes], int]] = {
     "openai": ("openai", _events("vllm_eos.txt"), 20),
     "openai-interval": ("openai", _events("vllm_interval8.txt"), 20),
     "llamacpp": ("llamacpp", _events("llamacpp_stream.txt"), 8),
+    "chat": (CHAT, _exchanged("vllm-0.32.0/harmony-chat-stream"), 60),
+    "chat-with-ids": (CHAT_IDS, _exchanged("vllm-0.32.0/harmony-chat-ids-back-stream"), 60),
+    "chat-of-llamacpp": (
+        Protocol("llamacpp", "chat", "text"),
+        _exchanged("llamacpp-2026.10.11549/harmony-chat-stream"),
+        60,
+    ),
+    "completions-text": (
+        Protocol("sglang", "completions-text", "text"),
+        _exchanged("sglang-0.5.23/completions-text-no-stop-trim-stream"),
+        60,
+    ),
+    "generate": (Protocol("openai", "generate"), _exchanged("vllm-0.32.0/generate-stream"), 8),
+    "dynamo": ("dynamo", _exchanged("dynamo-1.6.1/completions-ids-token-ids-out-stream"), 4),
 }
-WHOLE: dict[str, tuple[str, bytes, int]] = {
+WHOLE: dict[str, tuple[Any, bytes, int]] = {
     "sglang-whole": ("sglang", (DATA / "sglang_whole.txt").read_bytes(), 4),
     "llamacpp-whole": ("llamacpp", (DATA / "llamacpp_whole.txt").read_bytes(), 8),
     "openai-whole": ("openai", (DATA / "vllm_whole_length.txt").read_bytes(), 4),
+    "chat-whole": (CHAT, exchange("vllm-0.32.0/harmony-chat").body, 60),
+    "dynamo-whole": ("dynamo", exchange("dynamo-1.6.1/chat-token-data").body, 4),
 }
+KINDS = {"sglang": "sglang", "openai": "openai", "llamacpp": "llamacpp", "chat": CHAT, "chat-ids": CHAT_IDS}
 
 
 def stream(name: str, rng: Random) -> None:
@@ -64,8 +89,9 @@ def whole(name: str, rng: Random) -> None:
     check(wire, response, asked, rng, streams=False)
 
 
-def noise(wire: str, rng: Random) -> None:
+def noise(kind: str, rng: Random) -> None:
     """Bytes that are no answer at all."""
+    wire = KINDS[kind]
     streams = rng.random() < 0.5
     body = rng.randbytes(rng.randrange(300))
     response = rng.choice((body, _HEAD + body, chunked([body]), chunked([b"data: " + body + b"\n\n"])))
@@ -74,7 +100,9 @@ def noise(wire: str, rng: Random) -> None:
 
 _MEMBERS = (
     "output_ids", "meta_info", "completion_tokens", "finish_reason", "type", "error", "choices", "token_ids",
-    "usage", "tokens", "stop", "stop_type", "tokens_predicted", "prompt_tokens",
+    "usage", "tokens", "stop", "stop_type", "tokens_predicted", "prompt_tokens", "delta", "message",
+    "content", "reasoning", "reasoning_content", "tool_calls", "function", "arguments", "text", "role",
+    "refusal",
 )  # fmt: skip
 
 
@@ -87,8 +115,9 @@ def _value(rng: Random, depth: int = 0) -> object:
     return rng.choice((None, True, False, 7, -1, 2**70, 1.5, float("nan"), "", "stop", "\ud800"))
 
 
-def values(wire: str, rng: Random) -> None:
+def values(kind: str, rng: Random) -> None:
     """Events of other members and values than any server's."""
+    wire = KINDS[kind]
     streams = rng.random() < 0.7
     documents = [json.dumps(_value(rng)).encode() for _ in range(rng.randrange(1, 4))]
     blocks = [b"data: " + document + b"\n\n" for document in documents]
@@ -133,25 +162,61 @@ def chunked(blocks: Sequence[bytes]) -> bytes:
     return _HEAD + b"".join(b"%x\r\n%b\r\n" % (len(b), b) for b in blocks if b) + b"0\r\n\r\n"
 
 
-def check(wire: str, response: bytes, asked: int, rng: Random, *, streams: bool) -> Outcome:
+def check(wire: Any, response: bytes, asked: int, rng: Random, *, streams: bool) -> Outcome:
     """Read a response in pieces; the outcome must be honest."""
     reader = reader_of(wire, MOST_EVENT, stream=streams, max_new_tokens=asked)
     outcomes = (reader.feed(piece, 1) for piece in pieces(response, rng) if piece)
     outcome = next(filter(None, outcomes), None) or reader.closed()
-    assert isinstance(outcome, Completion | Failure)
+    assert isinstance(outcome, Completion | TextCompletion | Failure)
     assert reader.first_id < VOCABULARY
-    assert reader.first_event_tokens <= asked
     if isinstance(outcome, Failure):
         assert outcome.detail.isprintable() and len(outcome.detail) <= DETAIL, outcome
         return outcome
-    ids = outcome.output_ids.tolist()
-    assert 1 <= len(ids) <= asked and min(ids) >= 0 and max(ids) < VOCABULARY
-    assert ids[0] == reader.first_id
     body = _body(response)
     documents = _payloads(body)[0] if streams else [body]
     assert documents is not None
+    if isinstance(outcome, TextCompletion):
+        assert outcome.text and outcome.text == _text(documents), (outcome, response)
+        assert outcome.counted in range(1, asked + 1) and outcome.counted == _counted(documents), response
+        return outcome
+    ids = outcome.output_ids.tolist()
+    assert reader.first_event_tokens <= asked
+    assert 1 <= len(ids) <= asked and min(ids) >= 0 and max(ids) < VOCABULARY
+    assert ids[0] == reader.first_id
     assert ids in _readings(wire, documents), (ids, response)
     return outcome
+
+
+def _text(documents: Sequence[bytes]) -> str:
+    """Reasoning, content and calls of tools of all documents; pieces of characters are joined."""
+    parts = {"reasoning": "", "content": "", "tools": ""}
+    for document in documents:
+        if document == b"[DONE]":
+            continue
+        found = json.loads(document.decode("utf-8", "surrogateescape"), strict=False, parse_int=_integer)
+        choice = (found.get("choices") or [{}])[0]
+        message = choice.get("delta") or choice.get("message")
+        if message is None:
+            message = {} if choice.get("delta") == {} else {"content": choice.get("text")}
+        parts["reasoning"] += message.get("reasoning_content") or message.get("reasoning") or ""
+        parts["content"] += message.get("content") or ""
+        for call in message.get("tool_calls") or ():
+            function = call.get("function") or {}
+            parts["tools"] += (function.get("name") or "") + (function.get("arguments") or "")
+    text = "".join(parts.values()).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+    return re.sub(
+        "[\udc80-\udcff]+", lambda found: found[0].encode("utf-8", "surrogateescape").decode(), text
+    )
+
+
+def _counted(documents: Sequence[bytes]) -> int | None:
+    """The last count of tokens."""
+    counts = [
+        _choice(json.loads(document.decode("utf-8", "replace"), strict=False, parse_int=_integer))[1]
+        for document in documents
+        if document != b"[DONE]"
+    ]
+    return next((count for count in reversed(counts) if count is not None), None)
 
 
 def _payloads(data: bytes) -> tuple[list[bytes] | None, bytes]:
@@ -193,7 +258,7 @@ def _chunk_size(rest: bytes) -> int:
     return int(found[0], 16)
 
 
-def _readings(wire: str, documents: Sequence[bytes]) -> list[list[int]]:
+def _readings(wire: Any, documents: Sequence[bytes]) -> list[list[int]]:
     """What the ids may be: all of the last document, or those of all documents one after another."""
     parts: list[list[int]] = []
     counts: list[int] = []
@@ -202,7 +267,7 @@ def _readings(wire: str, documents: Sequence[bytes]) -> list[list[int]]:
             found = json.loads(document.decode("utf-8", "replace"), strict=False, parse_int=_integer)
         except (ValueError, RecursionError):
             continue  # of a cumulative stream's inner events only the count is read
-        ids, count = _PARTS[wire](found if isinstance(found, dict) else {})
+        ids, count = _PARTS.get(wire, _choice)(found if isinstance(found, dict) else {})
         parts += [ids] if ids is not None else []
         counts += [count] if count is not None else []
     readings = [*parts[-1:], [token for part in parts for token in part]]
@@ -227,4 +292,9 @@ def _llamacpp(document: dict[str, Any]) -> tuple[list[int] | None, int | None]:
     return document.get("tokens"), document.get("tokens_predicted")
 
 
-_PARTS = {"sglang": _sglang, "openai": _choice, "llamacpp": _llamacpp}
+def _nvext(document: dict[str, Any]) -> tuple[list[int] | None, int | None]:
+    ids, count = _choice(document)
+    return ids or (document.get("nvext") or {}).get("completion_token_ids"), count
+
+
+_PARTS = {"sglang": _sglang, "llamacpp": _llamacpp, "dynamo": _nvext}

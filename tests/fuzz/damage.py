@@ -15,6 +15,8 @@ WORDS = (
     b"[" * 3000, b'{"a":' * 3000, b'"completion_tokens":', b'"completion_tokens":7,', b'"error":null,',
     b'"error":{"code":1},', b'"output_ids":[1],', b'"finish_reason":{"type":"stop"},', b'"tokens":[5],',
     b'"stop":true,', b'"token_ids":[1],', b'"choices":[],', b'"usage":{"completion_tokens":1}',
+    b'"delta":{"content":"x"},', b'"content":null,', b'"reasoning":"y",', b'"text":"z",', b'"message":{},',
+    b"\\ud83e", b"\\udda5", b"\xf0\x9f",
 )  # fmt: skip
 
 

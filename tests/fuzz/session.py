@@ -24,8 +24,8 @@ def _pathless(target: Callable[[str, Random], None], what: str) -> Target:
 TARGETS: dict[str, Target] = {
     **{name: _pathless(answers.stream, name) for name in answers.STREAMS},
     **{name: _pathless(answers.whole, name) for name in answers.WHOLE},
-    **{f"noise-{wire}": _pathless(answers.noise, wire) for wire in ("sglang", "openai", "llamacpp")},
-    **{f"values-{wire}": _pathless(answers.values, wire) for wire in ("sglang", "openai", "llamacpp")},
+    **{f"noise-{wire}": _pathless(answers.noise, wire) for wire in answers.KINDS},
+    **{f"values-{wire}": _pathless(answers.values, wire) for wire in answers.KINDS},
     "events": answers.events,
     "messages": answers.messages,
     "accuracy-log": records.accuracy_log,

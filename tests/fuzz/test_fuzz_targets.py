@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
-from harness.record.outcome import Completion
+from harness.record.outcome import Completion, TextCompletion
 from sut.client.response import ResponseReader
-from sut.wire import answer_checks, llamacpp, openai, sglang
+from sut.wire import answer_checks, chunk_answer, llamacpp, sglang
 from tests.fuzz import answers, session
 from tests.fuzz.session import TARGETS, HangError, run_one
 
@@ -28,20 +28,20 @@ def test_the_undamaged_input_completes_in_any_pieces(name):
     response = answers.chunked(content if streams else [content])
     for number in range(10):
         outcome = answers.check(wire, response, asked, Random(number), streams=streams)
-        assert isinstance(outcome, Completion)
+        assert isinstance(outcome, Completion | TextCompletion)
 
 
 def believe_any_count(monkeypatch):
     monkeypatch.setattr(answer_checks, "wrong_count", lambda *_: None)
     true = answer_checks.whole_answer
-    for module in (sglang, openai, llamacpp):
+    for module in (sglang, chunk_answer, llamacpp):
         monkeypatch.setattr(module, "whole_answer", lambda ids, claimed, *rest: true(ids, None, *rest))
     for module in (sglang, llamacpp):
         monkeypatch.setattr(module, "wrong_count", lambda *_: None)
 
 
 def show_what_the_server_said(monkeypatch):
-    for module in (sglang, openai, llamacpp):
+    for module in (sglang, chunk_answer, llamacpp):
         monkeypatch.setattr(module, "excerpt", lambda data: data.decode("latin-1"))
 
 

@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from harness.record.outcome import Completion, FailureKind
+from harness.record.outcome import Completion, FailureKind, TextCompletion
 from sut.client.connections import Request
+from sut.client.endpoint import resolve_endpoint
 from sut.client.response import ResponseReader
-from tests.kit import PATIENCE_S, assert_failed, read_request, reset, scripted, wait_until
+from tests.kit import PATIENCE_S, assert_failed, make_request, read_request, reset, scripted, wait_until
 from tests.stub import Fault, StubServer, refused_url
 from tests.sut.driver import PROMPT, answer, assert_completed, with_id_of
 from tests.sut.wire.judging import sglang_event
@@ -175,6 +176,18 @@ def test_an_answer_to_another_prompt_ends_its_connection(drive):
     assert_failed(outcomes[1], FailureKind.TOKEN_COUNT, "2 tokens")
     assert [type(outcome) for outcome in outcomes[::2]] == [Completion, Completion]
     assert driver.client.opened == 2
+
+
+@pytest.mark.parametrize(
+    ("counted", "kind"), [(2, None), (3, FailureKind.TOKEN_COUNT), (None, FailureKind.TOKEN_COUNT)]
+)
+def test_a_text_whose_prompt_is_not_counted_as_it_was_sent(counted, kind):
+    """A server of chats may have ignored it: nothing else shows that."""
+    request = make_request([1, 2])
+    request.prompt_tokens = 2
+    answer = TextCompletion("four words", "stop", counted, 2)
+    refusal = request.refusal(answer, resolve_endpoint("http://127.0.0.1:1", "/", None))
+    assert (refusal and refusal.kind) is kind
 
 
 def test_connections_idle_for_long_are_closed_by_us(drive, pass_time):

@@ -6,6 +6,7 @@ Every form takes the number of ids after each event: ``chunks(1, 3)`` are three 
 import math
 from itertools import pairwise
 
+from harness.config.protocol import Protocol
 from harness.record.outcome import Completion, FailureKind
 from sut.wire.sse import DONE, EventReader
 from tests.kit import DATA, VOCABULARY, wire_of
@@ -112,6 +113,38 @@ def openai_complete(*ends, ids=GREEDY, finish="stop", claimed=None):
     return [chunk(ids[: ends[-1]], finish, counts(ends[-1] if claimed is None else claimed))]
 
 
+def chat_chunk(ids, finish=None, usage=None, **more):
+    """As vLLM sends a chat's with return_token_ids: its events have text, or none."""
+    choice = {"index": 0, "delta": {"content": "x"} if len(ids) == 1 else {}, "logprobs": None}
+    choice |= {"finish_reason": finish, "token_ids": ids}
+    head = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+    return compact(head | {"choices": [choice]} | ({"usage": usage} if usage else {}) | more)
+
+
+def chat_chunks(*ends, ids=GREEDY, finish="stop", claimed=None):
+    parts = [ids[a:b] for a, b in pairwise((0, *ends))]
+    head = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+    first = {"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}
+    end = head | {"choices": [], "usage": counts(ends[-1] if claimed is None else claimed)}
+    begin = compact(head | {"choices": [first], "prompt_token_ids": [1, 2, 3, 4]})
+    return [begin, *map(chat_chunk, parts[:-1]), chat_chunk(parts[-1], finish), compact(end)]
+
+
+def dynamo_chunk(ids, finish=None):
+    """As Dynamo sends it with nvext.extra_fields."""
+    choice = {"text": "x", "index": 0} | ({"finish_reason": finish} if finish is not None else {})
+    head = {"id": "cmpl-1", "choices": [choice], "created": 1, "model": "m", "system_fingerprint": None}
+    return compact(
+        head | {"object": "text_completion", "usage": None, "nvext": {"completion_token_ids": ids}}
+    )
+
+
+def dynamo(*ends, ids=GREEDY, finish="stop", claimed=None):
+    parts = [ids[a:b] for a, b in pairwise((0, *ends))]
+    end = usage(ends[-1] if claimed is None else claimed)
+    return [*map(dynamo_chunk, parts[:-1]), dynamo_chunk(parts[-1], finish), end]
+
+
 def llamacpp_event(ids, predicted, **more):
     document = {"index": 0, "content": "x", "tokens": ids, "stop": False, "id_slot": -1}
     return compact(document | {"tokens_predicted": predicted, "tokens_evaluated": 4} | more)
@@ -142,6 +175,8 @@ FORMS = {
     "sglang, complete": ("sglang", sglang_complete),
     "openai": ("openai", chunks),
     "openai, complete": ("openai", openai_complete),
+    "openai, chat": (Protocol("openai", "chat-ids"), chat_chunks),
+    "dynamo": ("dynamo", dynamo),
     "llamacpp": ("llamacpp", llamacpp),
     "llamacpp, complete": ("llamacpp", llamacpp_complete),
 }

@@ -8,7 +8,7 @@ from harness.record.outcome import Completion, Failure, FailureKind
 from sut.wire import fields, make_judge, make_wire
 from sut.wire import wire as wire_module
 from sut.wire.fields import AnswersSeen
-from tests.kit import VOCABULARY, assert_failed, parameters
+from tests.kit import VOCABULARY, assert_failed, parameters, protocol_of
 from tests.sut.wire.judging import FORMS, GREEDY, assert_completed, judge, recorded
 
 IN_BAND, MALFORMED = FailureKind.IN_BAND_ERROR, FailureKind.MALFORMED
@@ -68,7 +68,7 @@ def test_a_field_that_may_say_a_failure_is_one(form, name):
     protocol, made = FORMS[form]
     for events, number, inside in places(protocol, made):
         said = beside(protocol, events[number], inside, name, SAYS_A_FAILURE[name])
-        answer = make_wire(protocol, parameters(), VOCABULARY, "m", known(protocol)).answer()
+        answer = make_wire(protocol_of(protocol), parameters(), VOCABULARY, "m", known(protocol)).answer()
         fed = [answer.feed(event) for event in (*events[:number], said)]
         assert_failed(fed[-1], IN_BAND)
         assert not any(fed[:-1])
@@ -86,11 +86,13 @@ def test_a_field_that_says_nothing_is_none(form, name):
 
 def known(protocol, **seen):
     """A judge that does not learn."""
-    return make_judge(protocol, "m", AnswersSeen(**seen))
+    return make_judge(protocol_of(protocol), "m", AnswersSeen(**seen))
 
 
 def outcome_of(protocol, events, judge_of_run, asked=20):
-    answer = make_wire(protocol, parameters(max_new_tokens=asked), VOCABULARY, "m", judge_of_run).answer()
+    answer = make_wire(
+        protocol_of(protocol), parameters(max_new_tokens=asked), VOCABULARY, "m", judge_of_run
+    ).answer()
     for event in events:
         if (failure := answer.feed(event)) is not None:
             return failure
@@ -102,13 +104,19 @@ def test_a_text_of_the_trial_answer_is_known_in_the_run(form):
     """Of the next SGLang or vLLM, which has fields that this one has not."""
     protocol, made = FORMS[form]
     said = [beside(protocol, event, True, "placement", "node 7") for event in made(1, 2)]
-    trial = make_judge(protocol, "m")
+    trial = make_judge(protocol_of(protocol), "m")
     assert isinstance(outcome_of(protocol, said, trial), Completion)
     later = [beside(protocol, event, True, "placement", "node 9") for event in made(1, 2)]
-    assert_completed(outcome_of(protocol, later, make_judge(protocol, "m", trial.seen)), GREEDY[:2])
+    assert_completed(
+        outcome_of(protocol, later, make_judge(protocol_of(protocol), "m", trial.seen)), GREEDY[:2]
+    )
     assert_failed(outcome_of(protocol, later, known(protocol)), IN_BAND, "placement")
     broken = [beside(protocol, event, True, "placement", "node failed") for event in made(1, 2)]
-    assert_failed(outcome_of(protocol, broken, make_judge(protocol, "m", trial.seen)), IN_BAND, "node failed")
+    assert_failed(
+        outcome_of(protocol, broken, make_judge(protocol_of(protocol), "m", trial.seen)),
+        IN_BAND,
+        "node failed",
+    )
 
 
 RECORDED = [
@@ -176,7 +184,7 @@ def test_half_a_character_in_a_text_changes_nothing(form):
 
 def test_the_forms_that_are_remembered_are_bounded(monkeypatch):
     monkeypatch.setattr(fields, "_MOST_FORMS", 8)
-    judge_of_run = make_judge("openai", "m")
+    judge_of_run = make_judge(protocol_of("openai"), "m")
     for number in range(100):
         assert judge_of_run.failure(b'{"id":"x","%b":1}' % (b"a" * number + b"_count")) is None
     assert len(judge_of_run._forms) <= 8

@@ -44,7 +44,7 @@ def test_request_body(protocol, options, changed, stream):
         body |= {"prompt": [200006, 1, 2]} | sampling
     if protocol == "openai" and stream:  # an error for vLLM and OpenAI without stream
         body |= {"stream_options": {"include_usage": True}}
-    assert json.loads(wire.render([200006, 1, 2])) == body
+    assert json.loads(wire.render(b"[200006,1,2]")) == body
     assert wire.streams is stream
 
 
@@ -165,5 +165,5 @@ def test_ids_that_no_model_has(form, name):
         ids = [*GREEDY[:place], bad, *GREEDY[place + 1 : 4]]
         assert_failed(judge(protocol, made(1, 2, 3, 4, ids=ids)), kind)
     answer = wire_of(protocol).answer()
-    assert_failed(answer.feed(made(1, ids=[bad])[0]), kind)
+    assert_failed(next(filter(None, map(answer.feed, made(1, ids=[bad])[:2]))), kind)
     assert answer.first_id == -1

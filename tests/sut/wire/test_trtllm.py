@@ -1,9 +1,10 @@
-"""TensorRT-LLM's completions: requests that it takes, and answers with the members of its sources.
+"""TensorRT-LLM's completions: requests that it takes, and answers recorded from its own front end.
 
-From ``tensorrt_llm/serve/openai_protocol.py`` and ``postprocess_handlers.py``; nothing here was recorded.
+tests/engines/trtllm_server.py records them, over a made-up engine; no GPU has made any of them.
 """
 
 import json
+import re
 
 import pytest
 
@@ -21,32 +22,13 @@ KNOWN = {
     *("spaces_between_special_tokens", "truncate_prompt_tokens", "return_context_logits", "detokenize"),
     *("add_special_tokens", "response_format", "disaggregated_params"),
 }
-IDS = [200005, 35644, 200008, 200002]
+WORDS = [290, 4853, 19705, 68347, 65613]
+END, OTHER_END = 200002, 200012
+FOUR = WORDS[:4]
 
 
-def judge(documents, asked=20):
-    return judging.judge("trtllm", [json.dumps(document).encode() for document in documents], asked)
-
-
-def chunk(ids, finish=None):
-    choice = {"index": 0, "text": "", "token_ids": ids, "logprobs": None, "finish_reason": finish}
-    choice |= {"stop_reason": None, "avg_decoded_tokens_per_iter": 1.0}
-    head = {"id": "cmpl-7", "object": "text_completion", "created": 1795316214, "model": "m"}
-    return head | {"choices": [choice], "usage": None}
-
-
-def usage(tokens):
-    counts = {"prompt_tokens": 3, "total_tokens": 3 + tokens, "completion_tokens": tokens}
-    return counts | {"prompt_tokens_details": {"cached_tokens": 0}}
-
-
-def last(tokens):
-    return chunk([]) | {"choices": [], "usage": usage(tokens)}
-
-
-def complete(ids, finish):
-    choice = chunk(ids, finish)["choices"][0] | {"context_logits": None, "disaggregated_params": None}
-    return chunk([]) | {"choices": [choice], "usage": usage(len(ids)), "prompt_token_ids": None}
+def judge(name, asked=20, change=lambda events: events):
+    return judging.judge("trtllm", change(judging.recorded(name)), asked)
 
 
 @pytest.mark.parametrize("stream", [True, False])
@@ -61,37 +43,68 @@ def complete(ids, finish):
     ],
 )
 def test_request_body(changes, sent, stream):
-    body = json.loads(wire_of("trtllm", stream=stream, **changes).render([1, 2]))
+    body = json.loads(wire_of("trtllm", stream=stream, **changes).render(b"[1,2]"))
     assert body.items() >= (sent | {"prompt": [1, 2], "model": "m", "stream": stream}).items()
     assert set(body) <= KNOWN
-    assert (body.get("stream_options") == {"include_usage": True}) is stream  # an error without stream
+    options = {"include_usage": True, "continuous_usage_stats": False} if stream else None
+    assert body.get("stream_options") == options  # an error without stream
 
 
 @pytest.mark.parametrize(
-    ("documents", "asked", "ids", "reason"),
+    ("name", "asked", "ids", "reason"),
     [
-        ([*(chunk([i]) for i in IDS[:3]), chunk(IDS[3:], "stop"), last(4)], 20, IDS, "stop"),
-        ([chunk(IDS[:1]), chunk(IDS[1:], "length"), last(4)], 4, IDS, "length"),
-        # TRTLLMSampler: the model's first end token is not returned.
-        ([chunk(IDS[:2]), chunk(IDS[2:3]), chunk([], "stop"), last(3)], 20, IDS[:3], "stop"),
-        ([complete(IDS, "stop")], 20, IDS, "stop"),
-        ([complete(IDS, "length")], 4, IDS, "length"),
+        ("trtllm_stop", 20, [*FOUR, END], "stop"),
+        ("trtllm_whole_stop", 20, [*FOUR, END], "stop"),
+        ("trtllm_stop_word", 20, [*FOUR, OTHER_END], "stop"),
+        (
+            "trtllm_stop_word_stripped",
+            20,
+            FOUR,
+            "stop",
+        ),  # what include_stop_str_in_output is asked for against
+        ("trtllm_no_end_token", 20, WORDS, "stop"),  # TRTLLMSampler; its last event has no ids
+        ("trtllm_length", 3, WORDS[:3], "length"),
+        ("trtllm_usage_in_each", 20, [*FOUR, END], "stop"),
     ],
 )
-def test_honest_answers(documents, asked, ids, reason):
-    judging.assert_completed(judge(documents, asked), ids, reason, prompt=3)
+def test_honest_answers(name, asked, ids, reason):
+    judging.assert_completed(judge(name, asked), ids, reason, prompt=12)
+
+
+def _usage_of_newer_versions(events):
+    return [*events[:-1], events[-1].replace(b"chat.completion.chunk", b"text_completion")]
+
+
+def test_the_usage_is_a_completion_in_newer_versions():
+    outcome = judge("trtllm_stop", change=_usage_of_newer_versions)
+    judging.assert_completed(outcome, [*FOUR, END], prompt=12)
+
+
+def _with_an_error(events):
+    return [*events[:2], b'{"error":{"message":"boom","type":"server_error"}}']
+
+
+def _without_ids(events):
+    return [re.sub(rb'"token_ids":\[[0-9,]*\]', b'"token_ids":[]', event) for event in events]
 
 
 @pytest.mark.parametrize(
-    ("documents", "kind"),
+    ("name", "change", "kind"),
     [
-        ([chunk([], "stop"), last(0)], FailureKind.NO_TOKENS),  # an end token alone, not returned
-        ([chunk(IDS), chunk([], "cancelled"), last(4)], FailureKind.FINISH_REASON),
-        ([chunk(IDS), chunk([], "timeout"), last(4)], FailureKind.FINISH_REASON),
-        ([chunk(IDS), {"error": {"message": "boom", "type": "server_error"}}], FailureKind.IN_BAND_ERROR),
-        ([chunk(None), chunk(None, "stop"), last(4)], FailureKind.TOKEN_COUNT),  # detokenize was not heeded
-        ([complete(IDS, "length")], FailureKind.UNFINISHED),
+        ("trtllm_cancelled", list, FailureKind.FINISH_REASON),
+        (
+            "trtllm_cancelled",
+            lambda events: [e.replace(b'"cancelled"', b'"timeout"') for e in events],
+            FailureKind.FINISH_REASON,
+        ),
+        ("trtllm_stop", _with_an_error, FailureKind.IN_BAND_ERROR),
+        ("trtllm_text", list, FailureKind.TOKEN_COUNT),  # detokenize was not heeded
+        ("trtllm_whole_text", list, FailureKind.TOKEN_COUNT),
+        ("trtllm_stop", _without_ids, FailureKind.TOKEN_COUNT),
+        ("trtllm_stop", lambda events: events[:-1], FailureKind.TOKEN_COUNT),
+        ("trtllm_stop", lambda events: events[:2], FailureKind.UNFINISHED),  # an error in mid-stream
+        ("trtllm_length", list, FailureKind.UNFINISHED),  # fewer than asked for
     ],
 )
-def test_failures(documents, kind):
-    assert_failed(judge(documents), kind)
+def test_failures(name, change, kind):
+    assert_failed(judge(name, change=change), kind)
