@@ -5,20 +5,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import date
 
+from harness.dataset.chat_messages import HARMONY_SYSTEM
 from harness.dataset.tokenizer import SPECIAL, encode, encode_harmony, token_bytes
 from harness.text import legible
 
 _START, _END, _MESSAGE, _CHANNEL = (SPECIAL[f"<|{n}|>"] for n in ("start", "end", "message", "channel"))
 _FINAL = "final"
-# gpt-oss's system message without tools, as its publisher describes the format.
-_SYSTEM = """\
-You are ChatGPT, a large language model trained by OpenAI.
-Knowledge cutoff: 2024-06
-Current date: {today}
-
-Reasoning: {reasoning}
-
-# Valid channels: analysis, commentary, final. Channel must be included for every message."""
 
 
 @dataclass(slots=True)
@@ -33,7 +25,7 @@ class Conversation:
     def prompt(self, text: str) -> list[int]:
         """The ids of all messages, with this one of the user, up to the start of the answer."""
         if not self._ids:
-            system = _SYSTEM.format(today=self.today, reasoning=self.reasoning)
+            system = HARMONY_SYSTEM.format(today=self.today, reasoning=self.reasoning)
             self._add("system", encode(system))
             if self.instructions:
                 self._add("developer", encode(f"# Instructions\n\n{self.instructions}"))

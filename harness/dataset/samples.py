@@ -5,9 +5,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from harness.dataset.prompt_texts import PromptTexts
 from harness.dataset.salt import Salt
 from harness.dataset.table import open_table
 from harness.dataset.token_columns import TokenRows, token_rows
@@ -23,6 +25,9 @@ class SampleSet:
     ``ids`` holds all tokens one after another: shape (total tokens,), int32, read-only. ``offsets`` says
     where each prompt begins and ends: shape (n + 1,), int64, offsets[0] == 0. ``sha256`` is the file's.
     ``limits`` are the most output tokens of each answer: shape (n,), int64; None: those of the run for all.
+    ``texts``: the JSON of each prompt where requests carry text: a string, or a list of messages; None: they
+    carry the ids.
+    ``as_text``: how they were made, where there are texts.
     ``salt``: what each query has in place of the placeholder in its prompt; None: nothing is replaced.
     """
 
@@ -32,6 +37,8 @@ class SampleSet:
     offsets: npt.NDArray[np.int64]
     limits: npt.NDArray[np.int64] | None = None
     salt: Salt | None = None
+    texts: Sequence[bytes] | None = None
+    as_text: PromptTexts | None = None
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -46,6 +53,10 @@ class SampleSet:
         if not 0 <= index < len(self):
             raise IndexError(f"sample {index} of {len(self)}")
         return self.ids[self.offsets[index] : self.offsets[index + 1]]
+
+    def prompt(self, index: int) -> bytes:
+        """The JSON of one sample's prompt, as its request carries it."""
+        return msgspec.json.encode(self.tokens(index).tolist()) if self.texts is None else self.texts[index]
 
     def longest(self, max_new_tokens: int) -> int:
         """The most tokens of a prompt with its answer; ``max_new_tokens`` is the limit of the run."""
@@ -79,6 +90,7 @@ class SampleSet:
             offsets=offsets - offsets[0],
             limits=None if self.limits is None else self.limits[first:last],
             salt=None if self.salt is None else self.salt.part(first, last),
+            texts=None if self.texts is None else self.texts[first:last],
         )
 
 

@@ -49,7 +49,7 @@ SPECIAL: Mapping[str, int] = MappingProxyType(
 )
 
 _RANKS_FILE = "share/o200k_base.tiktoken.gz"  # below the environment's folder
-_RANKS_SHA256 = "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"
+RANKS_SHA256 = "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"
 
 
 # The pattern of o200k_base as its publisher gives it: a word, up to three digits, punctuation, or space.
@@ -126,9 +126,9 @@ def ranks() -> Mapping[bytes, int]:
     """Byte string -> id of the 199,998 ordinary tokens. Raises ConfigError for any other vocabulary."""
     raw = _read_ranks_file()
     digest = hashlib.sha256(raw).hexdigest()
-    if digest != _RANKS_SHA256:
+    if digest != RANKS_SHA256:
         raise ConfigError(
-            f"{_ranks_path()}: sha256 {digest}, expected {_RANKS_SHA256}; remove it and run ./setup.sh"
+            f"{_ranks_path()}: sha256 {digest}, expected {RANKS_SHA256}; remove it and run ./setup.sh"
         )
     rows = (line.split() for line in raw.splitlines())
     return MappingProxyType({base64.b64decode(token): int(rank) for token, rank in rows})

@@ -4,13 +4,13 @@ The official count of an answer is that of an empty user's message with the answ
 answer, both through the model's chat template (rules, section 2.8).
 """
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from harness.dataset.model_template import ModelTemplate, open_model_template
 from harness.endpoints.numbers.event_record import Message
 from harness.errors import ConfigError
 
@@ -65,24 +65,10 @@ class NoTemplate:
 
 
 class JinjaTemplate:
-    """A model's own template, rendered as transformers does."""
+    """A model's own template."""
 
-    def __init__(self, source: str, special: Mapping[str, Any], encode: Encode) -> None:
-        from jinja2.exceptions import TemplateError
-        from jinja2.ext import loopcontrols
-        from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-        environment = ImmutableSandboxedEnvironment(
-            trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols]
-        )
-        environment.filters["tojson"] = _to_json
-        environment.globals["raise_exception"] = _refuse
-        environment.globals["strftime_now"] = _no_date
-        self._failures, self._special = (
-            (TemplateError, TypeError, ValueError, AttributeError, KeyError),
-            special,
-        )
-        self._template = environment.from_string(source)
+    def __init__(self, template: ModelTemplate, encode: Encode) -> None:
+        self._template = template
         (self._frame,) = encode([self._rendered(Message())])
 
     def render(self, message: Message) -> Rendered:
@@ -95,44 +81,13 @@ class JinjaTemplate:
             answer |= {"reasoning_content": message.reasoning}
         if message.tool_calls:
             answer |= {"tool_calls": [_with_arguments(call) for call in message.tool_calls]}
-        try:
-            return self._template.render(
-                messages=[_USER, answer],
-                add_generation_prompt=False,
-                tools=None,
-                documents=None,
-                **self._special,
-            )
-        except self._failures as error:
-            raise ConfigError(f"the model's chat template cannot render an answer: {error}") from error
+        return self._template.render([_USER, answer], _no_date)
 
 
 def open_template(folder: Path, encode: Encode) -> ChatTemplate:
     """The template in a model's folder. Raises ConfigError for one that cannot be used."""
-    settings = _settings(folder / "tokenizer_config.json")
-    file = folder / "chat_template.jinja"
-    source = file.read_text() if file.is_file() else settings.get("chat_template")
-    if isinstance(source, list):  # several by name
-        source = next((each.get("template") for each in source if each.get("name") == "default"), None)
-    if not isinstance(source, str):
-        return NoTemplate(folder)
-    return JinjaTemplate(source, _special_tokens(settings), encode)
-
-
-def _settings(file: Path) -> dict[str, Any]:
-    try:
-        return msgspec.json.decode(file.read_bytes(), type=dict[str, Any])
-    except OSError:
-        return {}
-    except msgspec.DecodeError as error:
-        raise ConfigError(f"{file}: {error}; expected the model's file") from error
-
-
-def _special_tokens(settings: Mapping[str, Any]) -> dict[str, str]:
-    """``bos_token`` and the like, as templates name them."""
-    named = {name: value for name, value in settings.items() if name.endswith("_token")}
-    texts = {name: value["content"] if isinstance(value, dict) else value for name, value in named.items()}
-    return {name: text for name, text in texts.items() if isinstance(text, str)}
+    template = open_model_template(folder)
+    return NoTemplate(folder) if template is None else JinjaTemplate(template, encode)
 
 
 def _with_arguments(call: dict[str, Any]) -> dict[str, Any]:
@@ -143,14 +98,6 @@ def _with_arguments(call: dict[str, Any]) -> dict[str, Any]:
     except (msgspec.DecodeError, TypeError):
         return call
     return call | {"function": function | {"arguments": arguments}} if isinstance(arguments, dict) else call
-
-
-def _to_json(value: Any, ensure_ascii: bool = False, indent: int | None = None, **options: Any) -> str:
-    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, **options)
-
-
-def _refuse(reason: str) -> str:
-    raise ValueError(reason)
 
 
 def _no_date(form: str) -> str:

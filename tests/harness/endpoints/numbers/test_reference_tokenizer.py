@@ -3,6 +3,7 @@ import random
 import pytest
 
 from harness.config.benchmark import load_benchmark
+from harness.dataset.model_template import ModelTemplate
 from harness.dataset.model_tokenizer import harmony_tokenizer, load_tokenizer
 from harness.endpoints.numbers.chat_template import HarmonyTemplate, JinjaTemplate, NoTemplate
 from harness.endpoints.numbers.event_record import Answer, Message, after_first, whole
@@ -149,7 +150,7 @@ def test_a_template_counts_what_it_adds():
         "{% if m.reasoning_content %} think {{ m.reasoning_content }} done{% endif %} {{ m.content }}"
         "{% endfor %}"
     )
-    reader = ReferenceTokenizer(loaded, JinjaTemplate(source, {}, encode))
+    reader = ReferenceTokenizer(loaded, JinjaTemplate(ModelTemplate(source, {}), encode))
     (total,), (suffix,) = reader.count_answers([Answer("yes", ("because", " of this"))])
     frame, full, rest = encode(
         [f"assistant:{text} {out}" for text, out in
@@ -163,7 +164,7 @@ def test_a_template_that_refuses_and_one_that_is_missing():
         return [0 for _ in texts]
 
     with pytest.raises(ConfigError, match="not in this house"):
-        JinjaTemplate("{{ raise_exception('not in this house') }}", {}, encode)
+        JinjaTemplate(ModelTemplate("{{ raise_exception('not in this house') }}", {}), encode)
     with pytest.raises(ConfigError, match="chat_template"):
         TOKENIZER.open().count_answers([Answer("yes", ("because",))])
     assert isinstance(TOKENIZER.open()._template, NoTemplate)

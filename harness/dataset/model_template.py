@@ -1,0 +1,80 @@
+"""A model's own chat template, rendered as transformers does."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from harness.errors import ConfigError
+
+
+class ModelTemplate:
+    """Renders messages. ``special``: the model's ``bos_token`` and the like, as templates name them."""
+
+    def __init__(self, source: str, special: Mapping[str, str]) -> None:
+        from jinja2.exceptions import TemplateError
+        from jinja2.ext import loopcontrols
+        from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+        environment = ImmutableSandboxedEnvironment(
+            trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols]
+        )
+        environment.filters["tojson"] = _to_json
+        environment.globals["raise_exception"] = _refuse
+        self._failures = (TemplateError, TypeError, ValueError, AttributeError, KeyError)
+        self._special = special
+        self._template = environment.from_string(source)
+
+    def render(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        date: Callable[[str], str],
+        *,
+        prompt: bool = False,
+        **variables: Any,
+    ) -> str:
+        """The text, with ``prompt`` up to the start of the answer. ``date`` formats that of the clock.
+
+        Raises ConfigError where the template cannot render the messages.
+        """
+        given = {"tools": None, "documents": None, "strftime_now": date, **self._special, **variables}
+        try:
+            return self._template.render(messages=messages, add_generation_prompt=prompt, **given)
+        except self._failures as error:
+            raise ConfigError(f"the model's chat template cannot render messages: {error}") from error
+
+
+def open_model_template(folder: Path) -> ModelTemplate | None:
+    """The template in a model's folder; None where it has none. Raises ConfigError for a broken one."""
+    settings = _settings(folder / "tokenizer_config.json")
+    file = folder / "chat_template.jinja"
+    source = file.read_text() if file.is_file() else settings.get("chat_template")
+    if isinstance(source, list):  # several by name
+        source = next((each.get("template") for each in source if each.get("name") == "default"), None)
+    return ModelTemplate(source, _special_tokens(settings)) if isinstance(source, str) else None
+
+
+def _settings(file: Path) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=dict[str, Any])
+    except OSError:
+        return {}
+    except msgspec.DecodeError as error:
+        raise ConfigError(f"{file}: {error}; expected the model's file") from error
+
+
+def _special_tokens(settings: Mapping[str, Any]) -> dict[str, str]:
+    """``bos_token`` and the like, as templates name them."""
+    named = {name: value for name, value in settings.items() if name.endswith("_token")}
+    texts = {name: value["content"] if isinstance(value, dict) else value for name, value in named.items()}
+    return {name: text for name, text in texts.items() if isinstance(text, str)}
+
+
+def _to_json(value: Any, ensure_ascii: bool = False, indent: int | None = None, **options: Any) -> str:
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, **options)
+
+
+def _refuse(reason: str) -> str:
+    raise ValueError(reason)

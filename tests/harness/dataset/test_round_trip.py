@@ -1,0 +1,211 @@
+"""Prompts as text: each is proved to be the ids of its row, with the tokenizer of each benchmark."""
+
+import json
+import random
+import re
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.config.benchmark import load_benchmark
+from harness.dataset import tokenizer as o200k
+from harness.dataset.model_template import ModelTemplate
+from harness.dataset.model_tokenizer import harmony_tokenizer, load_tokenizer
+from harness.dataset.round_trip import with_texts
+from harness.dataset.samples import load_samples
+from harness.endpoints.salting import salted
+from harness.errors import ConfigError, DatasetError
+from tests.harness.dataset.test_chat_messages import DEEPSEEK_TEMPLATE, harmony
+from tests.kit import sample_set
+from tests.runs import SAMPLES
+
+# Of each benchmark: its sample, the sample's tokenizer, and what servers put before a text.
+BENCHMARKS = {
+    "gpt-oss-120b": ("acc_sample.parquet", None, ""),
+    "llama3.1-8b": ("cnn_sample.json", "cnn_sample_tokenizer.json", "<|begin_of_text|>"),
+    "deepseek-r1": ("r1_sample.parquet", "r1_sample_tokenizer.json", "<｜begin▁of▁sentence｜>"),
+}
+FILE = Path("x.parquet")
+
+
+@cache
+def tokenizer_of(benchmark):
+    name = BENCHMARKS[benchmark][1]
+    return harmony_tokenizer() if name is None else load_tokenizer(SAMPLES / name)
+
+
+def of_ids(prompts, api="completions-text", benchmark="gpt-oss-120b", template=None, first_row=0):
+    known_as, tokenizer = load_benchmark(benchmark).tokenizer, tokenizer_of(benchmark)
+    return with_texts(sample_set(FILE, prompts), api, known_as, tokenizer, template, first_row)
+
+
+def of_texts(*texts, **options):
+    return of_ids([o200k.encode_harmony(text) for text in texts], **options)
+
+
+def sent(samples):
+    """What the requests carry."""
+    return [json.loads(samples.prompt(index)) for index in range(len(samples))]
+
+
+@pytest.mark.parametrize("benchmark", BENCHMARKS)
+def test_a_text_and_what_servers_put_before_it_are_the_prompt(benchmark):
+    file, _, before = BENCHMARKS[benchmark]
+    known = load_benchmark(benchmark)
+    samples = load_samples(SAMPLES / file, vocabulary_size=known.vocabulary_size)
+    found = with_texts(samples, "completions-text", known.tokenizer, tokenizer_of(benchmark))
+    assert found.as_text.put_before == before
+    assert found.as_text.prompts == len(samples) == len(found)
+    for index in (0, 7, len(samples) - 1):
+        text = before + json.loads(found.prompt(index))
+        if benchmark == "gpt-oss-120b":
+            assert o200k.encode_harmony(text) == samples.tokens(index).tolist()
+        else:
+            ids = tokenizer_of(benchmark).encode(text, add_special_tokens=False).ids
+            assert ids == samples.tokens(index).tolist()
+
+
+def test_a_part_of_the_samples_has_its_own_texts():
+    found = of_texts("one", "two", "three")
+    assert sent(found.part(1, 2)) == ["two", "three"]
+    assert sent(found.head(1)) == ["one"]
+
+
+ROUND_TRIPS = {
+    "a leading space": " a",
+    "unnormalized": "e\u0301 Å \u212b ﬁ",
+    "a replacement character of its own": "\ufffd",
+    "controls and quotes": '\x00\x7f"\\\u2028',
+    "special tokens": "<|start|>user<|message|>a<|end|>",
+    "names of none": "<|nothing|> <|im_start|> <|",
+    "emoji of several parts": "🙂‍↔️👩🏽‍💻",
+}
+
+
+@pytest.mark.parametrize("which", ROUND_TRIPS)
+def test_what_round_trips(which):
+    text = ROUND_TRIPS[which]
+    assert sent(of_texts(text)) == [text]
+
+
+A = o200k.encode("a")
+OTHERS = {
+    "half a character": [*A, o200k.ranks()["漢".encode()[:2]]],
+    "a name of a special token as plain text": o200k.encode("<|end|>"),
+    "a word in two pieces": [*o200k.encode("hel"), *o200k.encode("lo")],
+    "an id that gpt-oss's tokenizer.json does not have": [*A, 201087],
+}
+
+
+@pytest.mark.parametrize("which", OTHERS)
+@pytest.mark.parametrize("api", ["completions-text", "chat"])
+def test_what_does_not_is_refused_and_named(which, api):
+    with pytest.raises(DatasetError, match=r"x\.parquet: 1 of 3 prompts .*\(row 101\).* omit --api"):
+        of_ids([A, OTHERS[which], A], api=api, first_row=100)
+
+
+def test_the_first_of_many_are_named():
+    prompts = [OTHERS["half a character"] if row % 3 == 1 else A for row in range(1000)]
+    with pytest.raises(DatasetError, match=r"333 of 1000 .*\(rows 1, 4, 7, 10, 13 and 328 more\)"):
+        of_ids(prompts)
+
+
+def test_a_prompt_without_what_servers_put_before_it():
+    with pytest.raises(DatasetError, match=r"servers put <\|begin_of_text\|> before .*"):
+        of_ids([[128000, 403], [403]], benchmark="llama3.1-8b")
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(st.integers(0, 201087), min_size=1, max_size=12), min_size=1, max_size=8))
+def test_random_ids_by_another_encoder(prompts):
+    """The own encoder, pinned to the real one; it knows more of the reserved names than tokenizer.json."""
+    wrong = [
+        row
+        for row, ids in enumerate(prompts)
+        if o200k.encode_harmony(o200k.decode(ids)) != ids or max(ids) > o200k.SPECIAL["<|endofprompt|>"]
+    ]
+    if not wrong:
+        assert sent(of_ids(prompts)) == [o200k.decode(ids) for ids in prompts]
+        return
+    with pytest.raises(DatasetError) as caught:
+        of_ids(prompts)
+    counted, named = re.search(r"(\d+) of \d+ .*\(rows? ([\d, ]+)", str(caught.value)).groups()
+    assert int(counted) == len(wrong)
+    assert [int(row) for row in named.replace(" and", "").split(",")] == wrong[:5]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.text(min_size=1), min_size=1, max_size=6))
+def test_what_a_tokenizer_made_of_a_text_is_text(texts):
+    """No text column is needed: all that it says are the ids."""
+    assert sent(of_ids([list(tokenizer_of("gpt-oss-120b").encode(text).ids) for text in texts])) == texts
+
+
+def test_messages_and_the_fields_of_their_requests():
+    found = of_texts(harmony("Hi"), harmony("é\n <b>"), api="chat")
+    assert sent(found) == [[{"role": "user", "content": user}] for user in ("Hi", "é\n <b>")]
+    assert found.as_text.fields == {"reasoning_effort": "low"}
+    assert found.as_text.own_template is False
+    (deviation,) = found.as_text.deviations
+    assert "2026-01-01" in deviation
+
+
+def test_rows_of_different_effort_cannot_share_a_run():
+    with pytest.raises(DatasetError, match=r'\(row 1\).*"high".* row 0 .*"low".*completions-text'):
+        of_texts(harmony("a"), harmony("b", effort="high"), harmony("c"), api="chat")
+
+
+def test_a_prompt_that_no_template_gives():
+    with pytest.raises(DatasetError, match=r"\(row 1\).*chat template does not give.*completions-text"):
+        of_texts(harmony("a"), "Why does ice float?", api="chat")
+
+
+def deepseek(user, think=True):
+    ids = tokenizer_of("deepseek-r1").encode(user, add_special_tokens=False).ids
+    after = tokenizer_of("deepseek-r1").encode("<think>\n", add_special_tokens=False).ids
+    return [0, 128803, *ids, 128804, *(after if think else ())]
+
+
+def test_the_models_own_template_decides():
+    template = ModelTemplate(DEEPSEEK_TEMPLATE, {"bos_token": "<｜begin▁of▁sentence｜>"})
+    found = of_ids([deepseek("the two")], "chat", "deepseek-r1", template)
+    assert sent(found) == [[{"role": "user", "content": "the two"}]]
+    assert found.as_text.own_template is True
+    without = ModelTemplate(DEEPSEEK_TEMPLATE, {})
+    for prompts, other in (
+        ([deepseek("a"), deepseek("a", think=False)], template),
+        ([deepseek("a")], without),
+    ):
+        with pytest.raises(
+            DatasetError, match=rf"\(row {len(prompts) - 1}\).*template in the model's folder"
+        ):
+            of_ids(prompts, "chat", "deepseek-r1", other)
+
+
+def test_salted_prompts_are_ids():
+    benchmark = load_benchmark("gpt-oss-120b")
+    samples = load_samples(SAMPLES / "perf_sample.parquet", vocabulary_size=benchmark.vocabulary_size)
+    with pytest.raises(ConfigError, match="salted"):
+        with_texts(
+            salted(samples, benchmark, 128, "1/r8/0"),
+            "chat",
+            benchmark.tokenizer,
+            tokenizer_of("gpt-oss-120b"),
+        )
+
+
+def test_a_model_whose_chat_format_is_not_known():
+    with pytest.raises(ConfigError, match="chat format"):
+        with_texts(sample_set(FILE, [A]), "chat", None, tokenizer_of("gpt-oss-120b"))
+
+
+def test_many_prompts_are_compared_row_by_row():
+    rng = random.Random(29)
+    words = np.arange(1000, 2000)
+    prompts = [o200k.encode(o200k.decode(rng.choices(words, k=20))) for _ in range(600)]
+    found = of_ids(prompts)
+    assert [o200k.encode(text) for text in sent(found)] == prompts
