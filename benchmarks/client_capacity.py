@@ -10,6 +10,7 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Sequence
+from math import nan
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -40,6 +41,8 @@ def main() -> None:
             # As fast as the stub sends them, and one each 20 ms.
             *(streams(folder, repeats, "burst", 500, 100, 2000, cumulative=c) for c in (0, 1)),
             *(streams(folder, repeats, "paced 20 ms", 512, 250, 512, **PACED, cumulative=c) for c in (0, 1)),
+            # The same events in OpenAI's forms, with ids and as text, which is encoded again.
+            *(forms(folder, repeats, api, ids) for api in ("completions", "chat-ids") for ids in (1, 0)),
         ]
     columns = ("workload", "per second", "CPU us for each", "client cores", "client share p99 ms")
     print_table("client_capacity: the complete harness, client on one core", columns, rows)
@@ -58,11 +61,24 @@ def streams(
     folder: Path, repeats: int, name: str, prompts: int, tokens: int, queries: int, **knobs: int
 ) -> list[object]:
     """256 streams of answers of ``tokens`` events: rate and CPU of events."""
-    dataset = write_prompts(folder / "streams.parquet", prompts, 200)
-    flags = ("--input-file", dataset, "--max-new-tokens", tokens, "--max-concurrency", 256, "--stream", "on")
+    flags = stream_flags(folder, prompts, tokens)
     runs = runs_of(folder, repeats, queries, flags, **knobs)
     shape = "cumulative" if knobs["cumulative"] else "incremental"
     return figures(f"{name}, {shape}: events", runs, [run.statistics.output_tokens for run in runs])
+
+
+def forms(folder: Path, repeats: int, api: str, ids: int) -> list[object]:
+    """256 paced streams of vLLM's: with ids, or as text."""
+    flags = (*stream_flags(folder, 512, 250), "--backend", "vllm", "--api", api)
+    runs = runs_of(folder, repeats, 512, flags, **PACED, ids=ids)
+    shape = "ids" if ids else "text"
+    return figures(f"paced, {api}, {shape}: events", runs, [run.statistics.output_tokens for run in runs])
+
+
+def stream_flags(folder: Path, prompts: int, tokens: int) -> tuple[object, ...]:
+    """Flags of 256 streams of answers of ``tokens`` tokens."""
+    dataset = write_prompts(folder / "streams.parquet", prompts, 200)
+    return ("--input-file", dataset, "--max-new-tokens", tokens, "--max-concurrency", 256, "--stream", "on")
 
 
 def runs_of(
@@ -84,7 +100,8 @@ def figures(name: str, runs: list[Measured], counts: list[int]) -> list[object]:
         statistics.median(count / s for count, s in zip(counts, seconds, strict=True)),
         statistics.median(run.cpu_s * 1e6 / count for run, count in zip(runs, counts, strict=True)),
         statistics.median(run.cpu_s / s for run, s in zip(runs, seconds, strict=True)),
-        statistics.median(run.client_share_ms["99"] for run in runs),
+        # Offline's answers of text have none: their end is told after their ids.
+        statistics.median(run.client_share_ms["99"] if run.record.client_share else nan for run in runs),
     ]
 
 

@@ -283,7 +283,7 @@ void answer_start(Conn *c, Protocol protocol, const char *body, size_t n, const 
     c->sent = c->events = 0;
     c->head_sent = false;
     c->wants_usage = true_after(prompt.rest, prompt.rest_len, "\"include_usage\"");
-    c->wants_ids = true_after(prompt.rest, prompt.rest_len, "\"return_token_ids\"");
+    c->wants_ids = knobs.ids && true_after(prompt.rest, prompt.rest_len, "\"return_token_ids\"");
     c->streaming = true_after(prompt.rest, prompt.rest_len, "\"stream\"");
     c->waiting = !c->streaming;
     c->request++;

@@ -62,7 +62,8 @@ static const char *rest_of(const char *body, size_t n, const char *list, const c
 }
 
 Prompt prompt_read(const char *body, size_t n, Protocol protocol) {
-    const char *list = value_of(body, n, protocol == GENERATE ? "\"input_ids\"" : "\"prompt\"");
+    static const char *keys[] = {[GENERATE] = "\"input_ids\"", [COMPLETION] = "\"prompt\"", [CHAT] = "\"prompt_token_ids\""};
+    const char *list = value_of(body, n, keys[protocol]);
     if (!list || *list != '[') return (Prompt){crc32_of((const unsigned char *)body, n), n / 4, 0, body, n};
     list++;
     const char *end = memchr(list, ']', body + n - list);

@@ -27,6 +27,7 @@ typedef struct {
     int64_t drift_s;           // with this time constant
     int64_t step;              // 1: all streams emit on one common clock of gap_us, like a decode batch
     int64_t cumulative;        // 1: /generate repeats all ids in every event; 0: only the new ones
+    int64_t ids;               // 0: OpenAI's answers have no ids, even where they are asked for
     int64_t text;              // 1: every token also has a text, " tok"
     int64_t stamps;            // 1: events carry t_req and t_ns
     int64_t context_length;    // reported

@@ -62,14 +62,16 @@ def client_load(
     loop_lag_ns: int = 0,
     gc_runs: int = 0,
     machine: Integers | None = None,
+    encoders: int = 0,
 ) -> ClientLoad:
     """``cpu``: rows of CLOCK_MONOTONIC ns and each process's CPU ns; ``calls``: LOADGEN_CALL_ROWs.
 
     The first process is the one that issues the queries; ``issuer`` names it. ``machine``, of as many rows:
-    the machine's CPU ns, then the ns that each process waited for a core.
+    the machine's CPU ns, then the ns that each process waited for a core. ``encoders``: the last processes.
     """
     seconds, cores = _cores(cpu, start_ns)
-    names = [issuer, *(f"worker {index}" for index in range(cores.shape[1] - 1))]
+    parts = {"worker": cores.shape[1] - 1 - encoders, "encoder": encoders}
+    names = [issuer, *(f"{part} {index}" for part, count in parts.items() for index in range(count))]
     busy = dict(zip(names, cores.max(axis=0, initial=0.0).tolist(), strict=False))
     found = [*_busy_stretches(seconds, cores, names)]
     if ttft_limit_ns is not None:

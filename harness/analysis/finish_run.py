@@ -16,6 +16,7 @@ from harness.analysis.client_overhead import (
     mean_schedule_lag,
 )
 from harness.analysis.diagnosis import diagnoses, waiting_part
+from harness.analysis.encoded_answers import text_reasons, with_counts
 from harness.analysis.outages import outage_reasons
 from harness.analysis.ranks import read_ranks
 from harness.analysis.replicas import replica_balance
@@ -35,15 +36,16 @@ from harness.record.journal import (
     Journal,
     Rows,
     lost_rows,
+    read_counts,
     read_journal,
     read_loadgen_calls,
 )
 from harness.record.outcome import FailureKind
 from harness.record.output_dir import free_reserve
 from harness.record.replica_figures import Straggler
-from harness.record.requests_table import CallTimes, requests_table, write_requests
+from harness.record.requests_table import CallTimes, TextCounts, requests_table, write_requests
 from harness.record.run_events import SeenEvent
-from harness.record.run_record import ReplicaNetwork, RunRecord, RunVerdict, ServerLoad
+from harness.record.run_record import EncodedAnswers, ReplicaNetwork, RunRecord, RunVerdict, ServerLoad
 from harness.record.server_changes import ServerChange, counted_changes
 
 _EXAMPLES = 3
@@ -67,6 +69,8 @@ class Observations:
     """a row for each second: CLOCK_MONOTONIC ns, then the CPU ns of LoadGen's process and of each worker"""
     machine: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 1), dtype=np.int64))
     """a row for each of `cpu`: the machine's CPU ns, then the ns that each process waited for a core"""
+    encoders: int = 0
+    """the last columns of these are those of encoders of text answers"""
     cpu_s: float | None = None
     """CPU time of these processes over the test"""
     loop_lag_ns: int = 0
@@ -98,6 +102,13 @@ class _RunFiles:
     calls: Rows
     loadgen: LoadgenSummary
     detail: LoadgenDetail
+    counts: Rows
+    """of answers that came as text"""
+
+    def calls_at_once(self, encoded: EncodedAnswers | None) -> Rows:
+        """The calls that nothing but the client delays: not the ends of texts, which are encoded."""
+        calls = self.calls
+        return calls if encoded is None else calls[calls["kind"] == FIRST_TOKEN]
 
 
 def finish(record: RunRecord, seen: Observations) -> RunRecord:
@@ -107,7 +118,11 @@ def finish(record: RunRecord, seen: Observations) -> RunRecord:
     """
     plan, files = record.plan, _read(record.plan.client.log_dir, seen.lost)
     table = requests_table(
-        files.rows, [server.url for server in record.servers], files.journal.details, _reported(files.calls)
+        files.rows,
+        [server.url for server in record.servers],
+        files.journal.details,
+        _reported(files.calls),
+        counts=None if record.encoded is None else TextCounts(record.encoded.tokenizer, files.counts),
     )
     unwritten = _unwritten(REQUESTS, lambda: write_requests(plan.client.log_dir / REQUESTS, table))
     record = _measured(record, seen, files)
@@ -140,12 +155,14 @@ def _read(log_dir: Path, lost: Sequence[tuple[int, int]]) -> _RunFiles:
         read_loadgen_calls(log_dir / JOURNAL_DIR),
         read_summary(log_dir / SUMMARY),
         read_detail(log_dir / DETAIL),
+        read_counts(log_dir / JOURNAL_DIR),
     )
 
 
 def _measured(record: RunRecord, seen: Observations, files: _RunFiles) -> RunRecord:
     """The record with everything that was counted and timed."""
     rows, stats = files.rows, statistics(files.rows)
+    calls = files.calls_at_once(record.encoded)
     return replace(
         record,
         events=tuple(event.since(_first_issue(rows)) for event in seen.events),
@@ -158,14 +175,16 @@ def _measured(record: RunRecord, seen: Observations, files: _RunFiles) -> RunRec
         client_cpu_s=seen.cpu_s,
         client_load=client_load(
             seen.cpu,
-            files.calls,
+            calls,
             _first_issue(rows),
             record.limits_ns.get("TTFT"),
             loop_lag_ns=seen.loop_lag_ns,
             gc_runs=seen.gc_runs,
             machine=seen.machine,
+            encoders=seen.encoders,
         ),
-        client_share=client_share(files.calls),
+        client_share=client_share(calls),
+        encoded=None if record.encoded is None else with_counts(record.encoded, files.counts, files.calls),
         schedule_lag_mean_ns=mean_schedule_lag(rows, files.calls, files.loadgen.figures),
         network=dict(zip((server.url for server in record.servers), seen.network, strict=False)),
         changed=counted_changes(rows, seen.changes),
@@ -196,7 +215,7 @@ def _verdict(
         return RunVerdict("INTERRUPTED", (reason, *unwritten))
     plan = record.plan
     changed = (change.doubt for change in record.changed if change.answers)
-    errors = (*seen.errors, *changed, *_broken(files.journal), *unwritten)
+    errors = (*seen.errors, *changed, *_broken(files.journal), *text_reasons(record.encoded), *unwritten)
     lost = (f"lost: {seen.cannot_be_valid}",) if seen.cannot_be_valid else ()
     logs = (
         *setting_errors(files.detail, record.settled.loadgen_settings, accuracy=plan.accuracy),

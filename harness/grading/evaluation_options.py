@@ -12,6 +12,7 @@ from harness.cli.flags import add_groups, flag, options, read
 from harness.cli.parser import SIGNAL_CODES, Parser
 from harness.config.choices import DEFAULT_BENCHMARK, benchmark_flag, round_flag
 from harness.config.other_flags import SCORE_SYNONYMS
+from harness.config.run_options import tokenizer_flag
 from harness.files import ACCURACY_LOG, PARQUET_SUFFIXES, PICKLE_SUFFIXES
 
 Rules = Literal["official", "strict", "both"]
@@ -32,16 +33,6 @@ _ACCURACY_GROUPS = {
 }
 _UPSTREAM = "deepseek-r1"  # whose program eval_accuracy.py is
 _TABLES = (*PICKLE_SUFFIXES, *PARQUET_SUFFIXES)
-
-
-def tokenizer_flag() -> Any:
-    """The field for the model's tokenizer."""
-    return flag(
-        "tokenizer.json or folder of the model, or its name in the Hugging Face cache; it must be the"
-        " benchmark's model (default: the benchmark's tokenizer, built in or from that cache)",
-        default=None,
-        metavar="PATH",
-    )
 
 
 def lcb_data_flag() -> Any:

@@ -62,8 +62,13 @@ FIRST_TOKEN, COMPLETE = 1, 2  # kinds of a call
 LOADGEN_CALLS_FILE = "reports.bin"
 # The files of one worker, or of all with ``*``; harness/record/answer_log.py describes those of answers.
 QUERIES_FILE, ANSWERS_FILE = "queries-{}.bin", "answers-{}.bin"
+COUNTS_FILE = "counts-{}.bin"
 QUERY_ANSWERS_FILE = "query_answers-{}.bin"
 FAILURES_FILE, RETRIES_FILE = "failures-{}.jsonl", "retries-{}.jsonl"
+
+# One row for each answer that came as text.
+COUNT_ROW = np.dtype([("query_id", "<u8"), ("ids", "<u4"), ("counted", "<u4")])  # counted: by the server
+_COUNT = struct.Struct("<QII")
 
 NOWHERE = 0xFFFF  # worker and replica of a lost query: unknown
 
@@ -78,6 +83,21 @@ def encode_row(*values: int) -> bytes:
     """A row of ``queries-<worker>.bin`` from the values of QUERY_ROW in its order, without ``crc``."""
     body = _BODY.pack(*values)
     return body + _CRC.pack(zlib.crc32(body))
+
+
+def encode_count(query_id: int, ids: int, counted: int) -> bytes:
+    """A row of ``counts-<worker>.bin``."""
+    return _COUNT.pack(query_id, ids, counted)
+
+
+def read_counts(directory: Path) -> Rows:
+    """The COUNT_ROWs of a run; a row that was cut short is left out."""
+    parts = [np.empty(0, COUNT_ROW)]
+    for path in sorted(directory.glob(COUNTS_FILE.format("*"))):
+        data = path.read_bytes()
+        parts.append(np.frombuffer(data[: len(data) - len(data) % COUNT_ROW.itemsize], COUNT_ROW))
+    rows: Rows = np.concatenate(parts)
+    return rows
 
 
 @dataclass(frozen=True, slots=True)

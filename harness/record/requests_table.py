@@ -43,6 +43,7 @@ COLUMNS: Mapping[str, tuple[str, str]] = {
         "points of Endpoints: the event with the first text arrived; null where there is none",
     ),
     "visible_tokens": ("tokens", "points of Endpoints: up to and including that event"),
+    "counted": ("tokens", "answers that came as text: the server's own count; osl is of the encoded text"),
     "retries": ("requests", "sent again after a failure"),
     "resumed": ("", "true: the answer is of an earlier attempt and has no times"),
     "finish_reason": ("", "stop or length; null where the query failed"),
@@ -73,12 +74,23 @@ class FirstTexts:
     """up to and including its event; 0: none"""
 
 
+@dataclass(frozen=True, slots=True)
+class TextCounts:
+    """The servers' own counts of answers that came as text."""
+
+    tokenizer: str
+    """what encoded them"""
+    rows: Rows
+    """COUNT_ROWs, in any order"""
+
+
 def requests_table(
     rows: Rows,
     replicas: Sequence[str],
     details: Mapping[int, str] | None = None,
     reported: CallTimes | None = None,
     texts: FirstTexts | None = None,
+    counts: TextCounts | None = None,
 ) -> pa.Table:
     """The table in order of issue. ``replicas``: the URL of each number; ``details``: by query id."""
     rows = rows[np.lexsort((rows["query_id"], rows["issued_ns"]))]
@@ -94,20 +106,27 @@ def requests_table(
         found = _joined(rows["query_id"], texts.query_id, texts.time_ns, texts.tokens)
         columns |= zip(("visible_ns", "visible_tokens"), map(_moments, found), strict=True)
     columns |= {name: arrow_numbers(rows[name]) for name in COUNTS}
+    if counts is not None:
+        own = _joined(rows["query_id"], counts.rows["query_id"], counts.rows["counted"])
+        columns["counted"] = _moments(own[0])
     columns["resumed"] = arrow_numbers(rows["resumed"] == 1)
     columns["finish_reason"] = _labels(rows["finish"], [None, *FINISH_REASONS[1:]])
     columns["failure"] = _labels(rows["failure"], _failure_labels())
     columns["failure_detail"] = _details(rows["query_id"], details or {})
-    return _described(pa.Table.from_arrays(list(columns.values()), list(columns)))
+    answers = "token ids" if counts is None else f"text, encoded again with {counts.tokenizer}"
+    return _described(pa.Table.from_arrays(list(columns.values()), list(columns)), answers)
 
 
-def _described(table: pa.Table) -> pa.Table:
+def _described(table: pa.Table, answers: str) -> pa.Table:
     fields = []
     for field in table.schema:
         unit, description = COLUMNS[field.name]
         fields.append(field.with_metadata({"unit": unit, "description": description}))
-    clock = {"clock": "times are CLOCK_MONOTONIC; run.json's clock field ties them to UTC"}
-    return pa.Table.from_arrays(table.columns, schema=pa.schema(fields, metadata=clock))
+    facts = {
+        "clock": "times are CLOCK_MONOTONIC; run.json's clock field ties them to UTC",
+        "answers": answers,
+    }
+    return pa.Table.from_arrays(table.columns, schema=pa.schema(fields, metadata=facts))
 
 
 def write_requests(path: Path, table: pa.Table) -> None:

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import structs
 
 from harness.config.plans import RunPlan
+from harness.config.protocol import TEXT_APIS, Answers
 from harness.errors import ConfigError
 from harness.files import ACCURACY_LOG, JOURNAL_DIR, RUN_RECORD
 from harness.record.answer_log import SavedAnswer, read_saved_answers
@@ -189,6 +190,17 @@ def check_model(log_dir: Path, record: RunRecord, server: ServerInfo) -> None:
         )
 
 
+def check_answers(log_dir: Path, record: RunRecord, answers: Answers) -> None:
+    """Raise ConfigError if the answers of the earlier run came in another form, ids or text, than now."""
+    for before in record.servers:
+        if before.answers != answers:
+            raise ConfigError(
+                f"the answers in {log_dir} came as {before.answers}, those of the servers now are {answers}; "
+                "one result needs one kind: give --api and the servers as before, or add --restart, which "
+                "moves the answers aside"
+            )
+
+
 def require_unchanged(log_dir: Path, earlier: EarlierRun | None) -> None:
     """Raise ConfigError if another run has written to the folder since ``earlier`` was found there."""
     now, before = _readable(log_dir), earlier and earlier.record
@@ -210,6 +222,7 @@ def _decided(plan: RunPlan, samples: int, dataset_sha256: str) -> dict[str, obje
         "samples": samples,
         "dataset_sha256": dataset_sha256,
         "parameters": msgspec.to_builtins(plan.client.parameters),
+        "prompts": "text" if plan.client.api in TEXT_APIS else "ids",
     }
 
 

@@ -188,6 +188,30 @@ class ReplicaNetwork(msgspec.Struct, frozen=True, kw_only=True):
     """received while an earlier one was missing: lost on the way, or overtaken"""
 
 
+class EncodedAnswers(msgspec.Struct, frozen=True, kw_only=True):
+    """Answers that came as text: their ids are those of the text, encoded again, not the model's.
+
+    Counts are those of this attempt's complete answers, differences are ids less the server's own count.
+    """
+
+    tokenizer: str
+    """path of its file, or `o200k_harmony`, which is built in"""
+    tokenizer_sha256: str
+    answers: int = 0
+    ids: int = 0
+    """of all answers together"""
+    counted: int = 0
+    """tokens of all answers together, by the servers' own counts"""
+    equal: int = 0
+    """answers of as many ids as counted"""
+    fewest: int = 0
+    """the difference of the answer that lacks most"""
+    most: int = 0
+    """the difference of the answer that has most more"""
+    delay: Distribution | None = None
+    """ns from an answer's last byte to LoadGen's call for its end: part of LoadGen's latency and TPOT"""
+
+
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One run: ``verdict`` and the fields after ``ended`` stay empty while it lasts."""
 
@@ -232,6 +256,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     client_load: ClientLoad | None = None
     client_share: Distribution | None = None
     """time in ns that the client added to each token report: arrival of the bytes to the call of LoadGen"""
+    encoded: EncodedAnswers | None = None
+    """`null` where answers have ids"""
     schedule_lag_mean_ns: float | None = None
     """LoadGen's scheduled time to its call of the issue callback, on average: its mean TTFT less ours; `null`
     where a query failed. It includes the few µs of the call in which LoadGen stamps the first token"""

@@ -6,6 +6,11 @@ import msgspec
 
 from harness.config.expected_queries import ExpectedQueries
 from harness.config.loadgen_settings import Number, Setting
+from harness.config.protocol import Answers, Api, Dialect, Protocol, own_protocol
+from harness.dataset.prompt_texts import PromptTexts
+
+DUMMY = "-dummy-weights"
+"""in the name of the folder that scripts/dummy_model.py writes"""
 
 Cpus = tuple[int, ...]
 
@@ -42,6 +47,8 @@ class Settled(msgspec.Struct, frozen=True, kw_only=True):
     samples: int
     """rows of the dataset that are used"""
     dataset_sha256: str
+    prompts: PromptTexts | None = None
+    """as text; `null` where requests carry ids"""
     placement: Placement
     concurrency: int | None
     """most requests in flight; `null` where LoadGen alone decides"""
@@ -68,8 +75,8 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Facts that one server URL reported; `null` where it did not."""
 
     url: str
-    wire: str
-    """its protocol: `sglang`, `openai`, `trtllm` or `llamacpp`"""
+    wire: Dialect
+    """names and values of its options: `sglang`, `openai` (vLLM's), `trtllm`, `llamacpp` or `dynamo`"""
     engine: str
     model: str | None = None
     """the name under which it serves"""
@@ -100,11 +107,27 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """further values of SGLang's /server_info, only those in which replicas of the run differ"""
     trial_s: float | None = None
     """seconds that its trial request took before the run"""
+    api: Api | None = None
+    """how it is asked; `null`: the protocol's own way, token ids in and out"""
+    answers: Answers = "ids"
+    """`text`: the ids of its answers are found by encoding them again"""
     repeats_ids: bool | None = None
     """whether the trial answer carried its request's id; if not, each connection carries one request"""
 
     router: Router | None = None
     """in front of it, where its answers show one"""
+
+    @property
+    def protocol(self) -> Protocol:
+        """How it is asked, and what its answers hold."""
+        own = own_protocol(self.wire)
+        return Protocol(self.wire, self.api or own.api, self.answers)
+
+    @property
+    def has_dummy_weights(self) -> bool:
+        """Whether it was started with random weights; vLLM shows it by the name of the folder alone."""
+        named = any(DUMMY in name for name in (self.model_path, self.model, self.served_name) if name)
+        return named or self.settings.get("load_format") == "dummy"
 
     @property
     def names(self) -> str:
@@ -115,6 +138,10 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 def running_limit(servers: Iterable[ServerInfo]) -> int:
     """Requests that the servers run at once; a guess for those that do not report it."""
-    return sum(
-        server.max_running_requests or _UNKNOWN_RANK_RUNS * (server.dp_size or 1) for server in servers
-    )
+    return sum(server.max_running_requests or _UNKNOWN_RANK_RUNS * _ranks(server) for server in servers)
+
+
+def _ranks(server: ServerInfo) -> int:
+    """Those behind the URL; a router passes on the number of one of its servers."""
+    behind = 1 if server.router is None else server.router.servers or 1
+    return behind * (server.dp_size or 1)

@@ -18,6 +18,7 @@ from harness.config.audit_config import test_named
 from harness.config.benchmark import Benchmark
 from harness.config.deadlines import Deadlines
 from harness.config.generation import SamplingParameters
+from harness.config.protocol import protocol_text
 from harness.config.server_urls import folded
 from harness.errors import EXIT_VALID
 from harness.loadgen_logs.summary_and_detail import LoadgenSummary, result_lines
@@ -28,7 +29,7 @@ from harness.record.settled import ServerInfo
 from harness.report.next_step import next_step
 from harness.text import aligned, counted, duration, labelled, milliseconds, printable, show
 
-DRY_RUN = "dry run: everything is checked, nothing was sent"
+DRY_RUN = "dry run: everything is checked, no query was sent"
 _LABEL_WIDTH, _CELL_WIDTH = 14, 9
 _NOT_MEASURED = "-"
 # Columns that are left out on a narrow terminal, the least important first.
@@ -103,7 +104,7 @@ def render_summary(
         _listing("Warnings: reasons to distrust these numbers", record.warnings),
         _loadgen(record.loadgen, record.loadgen_messages),
         [_pair(name, path) for name, path in record.files.items()],
-        _verdict(record.verdict, len(record.deviations)),
+        _verdict(record, record.verdict),
         [printable(next_step, 2000)] if next_step else [],
     ]
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
@@ -233,11 +234,12 @@ def _loadgen(log: LoadgenSummary | None, messages: Sequence[str]) -> list[str]:
     return [_pair("LoadGen", text), *(f"  - {printable(message)}" for message in messages)]
 
 
-def _verdict(verdict: RunVerdict, deviations: int) -> list[str]:
-    noun = "deviation" if deviations == 1 else "deviations"
-    mark = (
-        f", NOT OFFICIAL: {deviations} {noun} from the rules (see the plan, run.json)" if deviations else ""
-    )
+def _verdict(record: RunRecord, verdict: RunVerdict) -> list[str]:
+    count = len(record.deviations)
+    text = counted(count, "deviation")
+    if any(server.has_dummy_weights for server in record.servers):
+        text = f"random weights, one of {text}" if count > 1 else "random weights, a deviation"
+    mark = f", NOT OFFICIAL: {text} from the rules (see the plan, run.json)" if count else ""
     return [f"Result: {verdict.result}{mark}", *(f"  - {printable(reason)}" for reason in verdict.reasons)]
 
 
@@ -256,6 +258,7 @@ def render_plan(record: RunRecord, *, searched: bool = False) -> str:
         f"top_p {parameters.top_p:g}, top_k {parameters.top_k}, "
         + ("" if parameters.seed is None else f"seed {parameters.seed}, ")
         + ("streamed" if parameters.stream else "not streamed"),
+        *labelled("api", api_lines(record.servers)),
         *labelled(
             "server", server_lines(record.servers, lambda server: _served(server, plan.client.benchmark))
         ),
@@ -332,6 +335,13 @@ def server_lines(servers: Sequence[ServerInfo], served: Callable[[ServerInfo], s
     ]
     hidden = sum(len(urls) for _, urls in found[_KINDS:])
     return [*lines, f"and {hidden} more, of {len(found) - _KINDS} other kinds"] if hidden else lines
+
+
+def api_lines(servers: Sequence[ServerInfo]) -> Iterable[str]:
+    """How the servers are asked, as in ``POST /generate, input_ids; ids in, ids out``."""
+    return dict.fromkeys(
+        protocol_text(server.protocol, tried=server.trial_s is not None) for server in servers
+    )
 
 
 def served_by(server: ServerInfo) -> str:

@@ -78,12 +78,12 @@ def render_requests(samples: SampleSet, wires: Wires) -> RequestStore:
         file.seek(header)
         position = header
         for index in range(count):
-            wire, tokens = wires.of(limits[index]), samples.tokens(index).tolist()
+            wire = wires.of(limits[index])
             table[index] = position
             if samples.salt is not None:
                 at = int(samples.salt.at[index])
-                table[3 * count + 1 + index] = wire.prompt_offset(tokens[:at])
-            position += file.write(wire.render(tokens))
+                table[3 * count + 1 + index] = wire.prompt_offset(samples.tokens(index)[:at].tolist())
+            position += file.write(wire.render(samples.prompt(index)))
         table[count] = position
         file.seek(0)
         file.write(table.tobytes())

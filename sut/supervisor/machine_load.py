@@ -13,10 +13,19 @@ _BUSY = (0, 1, 2, 5, 6, 7)  # user, nice, system, irq, softirq, steal; not idle 
 
 def waited_ns(pid: int, proc: Path = Path("/proc")) -> int:
     """Time that the threads of a process were ready to run and did not; 0 where it is not known."""
+    return _of_threads(pid, 1, proc)
+
+
+def cpu_ns(pid: int | None, proc: Path = Path("/proc")) -> int:
+    """CPU time of the threads of a process; 0 where it is not known."""
+    return 0 if pid is None else _of_threads(pid, 0, proc)
+
+
+def _of_threads(pid: int, column: int, proc: Path) -> int:
     total = 0
     try:
         for task in os.scandir(proc / str(pid) / "task"):
-            total += int(Path(task.path, "schedstat").read_bytes().split()[1])
+            total += int(Path(task.path, "schedstat").read_bytes().split()[column])
     except (OSError, IndexError, ValueError):  # the process has ended, or the kernel does not count it
         return total
     return total

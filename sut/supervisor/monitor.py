@@ -4,6 +4,7 @@ import logging
 import signal
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
@@ -18,7 +19,7 @@ from harness.config.deadlines import FailurePolicy
 from harness.errors import RunError
 from sut.ipc.counters import Counter, CounterBoard
 from sut.servers.health import ActivityProbe, HealthMonitor
-from sut.supervisor.machine_load import machine_row
+from sut.supervisor.machine_load import cpu_ns, machine_row
 
 LOOK_S = 1.0
 _STUCK_S = 15.0
@@ -56,6 +57,8 @@ class Processes:
     """a row of the issuer, then one of each worker"""
     on_death: Callable[[int], None]
     """called with the number of a worker that has died"""
+    encoders: Sequence[ChildProcess] = ()
+    """of the workers, where answers are text"""
 
 
 class Monitor:
@@ -71,6 +74,7 @@ class Monitor:
     ) -> None:
         self._issuer = processes.issuer
         self._workers = processes.workers
+        self._encoders = processes.encoders
         self._board = processes.board
         self._on_death = processes.on_death
         self._policy = policy
@@ -125,13 +129,15 @@ class Monitor:
         table = self._board.table()
         steps_ns = int(table[:, Counter.CLOCK_STEPS_NS].max())
         outages = self._replicas.outages
+        columns = 1 + self._board.rows + len(self._encoders)
         stepped = (f"the wall clock was stepped, by {steps_ns / 1e6:.0f} ms in all",) if steps_ns else ()
         return Observations(
             errors=tuple(self._errors),
             warnings=(*self._warnings, *stepped, *outages),
             outages=outages,
-            cpu=np.array(self._cpu, dtype=np.int64).reshape(-1, 1 + self._board.rows),
-            machine=np.array(self._machine, dtype=np.int64).reshape(-1, 1 + self._board.rows),
+            cpu=np.array(self._cpu, dtype=np.int64).reshape(-1, columns),
+            machine=np.array(self._machine, dtype=np.int64).reshape(-1, columns),
+            encoders=len(self._encoders),
             loop_lag_ns=int(table[:, Counter.LOOP_LAG_NS].max()),
             gc_runs=int(table[:, Counter.GC_RUNS].sum()),
         )
@@ -163,6 +169,8 @@ class Monitor:
             if value not in self._warnings:
                 log.warning(value)
                 self._warnings.append(value)
+        elif kind == "encoder":
+            raise RunError(f"ended early: {self._encoder_end(index, value)}")
         elif kind == "journal":
             raise RunError(
                 f"ended early: the journal in {self._log_dir} cannot be written ({value}), and "
@@ -172,11 +180,25 @@ class Monitor:
             self._errors.append(str(value))
         return bool(kind != "error")
 
+    def _encoder_end(self, index: int, seen: str) -> str:
+        """Why the answers of a worker can no longer be encoded."""
+        process, control = self._encoders[index].process, self._encoders[index].control
+        process.join(_EXIT_S if seen == "has ended" else 0)
+        how = describe_exit(process) if process.exitcode is not None else seen
+        with suppress(EOFError, OSError):
+            how = str(control.recv()[1]) if control.poll() else how
+        return (
+            f"encoder {index} (pid {process.pid}) {how}: its worker's answers come as text and get no ids; "
+            "look for what ended it (memory: dmesg), or use servers that send token ids"
+        )
+
     def _look(self, late_s: float, observe: Observer) -> None:
         table = self._board.table()
         totals: Totals = table.sum(axis=0, dtype=np.int64)
-        self._cpu.append([time.monotonic_ns(), *table[:, Counter.CPU_NS].tolist()])
-        self._machine.append(machine_row([child.process.pid for child in (self._issuer, *self._workers)]))
+        encoding = [cpu_ns(child.process.pid) for child in self._encoders]
+        self._cpu.append([time.monotonic_ns(), *table[:, Counter.CPU_NS].tolist(), *encoding])
+        children = (self._issuer, *self._workers, *self._encoders)
+        self._machine.append(machine_row([child.process.pid for child in children]))
         observe(totals)
         if late_s > _STOOD_STILL_S:
             self._warnings.append(

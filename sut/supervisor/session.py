@@ -1,5 +1,6 @@
 """Runs queries in their processes: the issuer's, the workers', and this one, the monitor's."""
 
+import os
 import socket
 import threading
 from collections.abc import Iterator, Mapping
@@ -13,9 +14,11 @@ import numpy.typing as npt
 from harness.analysis.finish_run import Observations
 from harness.config.loadgen_settings import Setting
 from harness.config.plans import ClientPlan
+from harness.config.protocol import Protocol
 from harness.dataset.samples import SampleSet
 from harness.errors import ConfigError, RunError
 from harness.files import JOURNAL_DIR
+from harness.grading.decoding.text_tokenizer import TextTokenizer
 from harness.record.answer_log import SavedAnswer
 from harness.record.journal import failure_reasons
 from harness.record.outcome import FailureKind
@@ -24,6 +27,7 @@ from harness.record.run_record import ReplicaNetwork
 from harness.record.settled import Placement
 from sut.client.endpoint import Endpoint
 from sut.client.network_figures import Network, network_of_replicas
+from sut.encoder.process import EncoderSpec, encoder_main
 from sut.ipc.counters import Counter, CounterBoard
 from sut.ipc.request_store import RequestStore
 from sut.issuers.loop import Issuer, Lost, issuing_main
@@ -40,6 +44,7 @@ from sut.supervisor.monitor import (
     describe_exit,
     receive_from_issuer,
 )
+from sut.wire import Wires
 from sut.wire.fields import AnswersSeen
 from sut.worker.worker import WorkerSpec, worker_main
 
@@ -57,12 +62,19 @@ class Destination:
     """The destination of the queries: resolved replicas and their protocol."""
 
     endpoints: tuple[Endpoint, ...]
-    wire: str
+    protocol: Protocol
     model: str
     seen: AnswersSeen
     """what the trial answers have shown"""
     saved: Mapping[int, SavedAnswer] = field(default_factory=dict)
     """answers of an earlier attempt at this run, by sample; those queries are not sent"""
+    tokenizer: TextTokenizer | None = None
+    """what gives answers that are text their ids"""
+
+
+def wires_of(plan: ClientPlan, destination: Destination) -> Wires:
+    """What renders the requests of a plan."""
+    return Wires(destination.protocol, plan.parameters, plan.benchmark.vocabulary_size, destination.model)
 
 
 class QuerySession:
@@ -78,6 +90,7 @@ class QuerySession:
         self._pairs = [socket.socketpair() for _ in range(placement.workers)]
         self._issuing = self._start_issuer()
         self._workers: list[ChildProcess] = []
+        self._encoders: list[ChildProcess] = []
         self._capacities: list[int] = []
         self._replicas: CounterBoard | None = None
         self._network: CounterBoard | None = None
@@ -116,13 +129,15 @@ class QuerySession:
         for index, share in enumerate(shares):
             spec = self._worker_spec(index, share, destination)
             ours, theirs = Pipe()
-            channel = self._pairs[index][1]
-            process = spawn(worker_main, spec, channel, store, self._board, theirs)
+            channel, encoder = self._pairs[index][1], self._start_encoder(index, destination)
+            process = spawn(worker_main, spec, channel, store, self._board, theirs, encoder)
             channel.close()
             theirs.close()
+            if encoder is not None:
+                encoder.close()  # the encoder ends with its worker
             self._workers.append(ChildProcess(process, ours))
         try:
-            for child in self._workers:
+            for child in (*self._workers, *self._encoders):
                 _await_ready(child)
         except RunError:
             self._require_issuer()  # the workers end with it, and its end is the cause
@@ -136,7 +151,7 @@ class QuerySession:
         """
         with self.monitored(servers) as monitor:
             lost = monitor.until_done(observe)
-            for child in self._workers:
+            for child in (*self._workers, *self._encoders):
                 stop(child.process, _WORKER_END_S)
         stop(self._issuing.process, _WORKER_END_S)
         observe(self._board.totals())
@@ -162,7 +177,7 @@ class QuerySession:
             if self._plan.policy.ask_in_silence
             else None,
         )
-        processes = Processes(self._issuing, self._workers, self._board, self._forget)
+        processes = Processes(self._issuing, self._workers, self._board, self._forget, self._encoders)
         monitor = Monitor(processes, policy, replicas, self._plan.log_dir, look_s)
         self._monitor = monitor
         try:
@@ -190,7 +205,7 @@ class QuerySession:
             lost=lost,
             errors=seen.errors if error is None else (error, *seen.errors),
             interrupted_by=interrupted_by,
-            cpu_s=float(totals[Counter.CPU_NS] / 1e9),
+            cpu_s=float((totals[Counter.CPU_NS] + _encoding_ns(seen)) / 1e9),
             events=self.events.events,
             network=self._network_figures(),
         )
@@ -225,7 +240,7 @@ class QuerySession:
                 lost = _receive_abort_reply(issuer)
             except OSError:
                 issuer.process.kill()
-        for child in self._workers:
+        for child in (*self._workers, *self._encoders):
             stop(child.process, _ABORT_S)
         stop(issuer.process, _ABORT_S)
         for ours, theirs in self._pairs:
@@ -259,12 +274,29 @@ class QuerySession:
             connection.close()
         return ChildProcess(process, ours, self._issuer.name)
 
+    def _start_encoder(self, index: int, destination: Destination) -> socket.socket | None:
+        """The worker's end of the channel to its encoder; None where answers have ids."""
+        if destination.tokenizer is None:
+            return None
+        pinned = {
+            cpu for cores in (self._placement.loadgen_cores, *self._placement.worker_cores) for cpu in cores
+        }
+        free = os.sched_getaffinity(0) - pinned if pinned else set()
+        spec = EncoderSpec(destination.tokenizer, self._plan.benchmark.vocabulary_size, frozenset(free))
+        ours, theirs = Pipe()
+        channel, its_end = socket.socketpair()
+        process = spawn(encoder_main, index, spec, its_end, theirs)
+        its_end.close()
+        theirs.close()
+        self._encoders.append(ChildProcess(process, ours, f"encoder {index}"))
+        return channel
+
     def _worker_spec(self, index: int, share: int, destination: Destination) -> WorkerSpec:
         plan = self._plan
         return WorkerSpec(
             index=index,
             endpoints=destination.endpoints,
-            wire=destination.wire,
+            protocol=destination.protocol,
             model=destination.model,
             seen=destination.seen,
             parameters=plan.parameters,
@@ -284,6 +316,14 @@ class QuerySession:
         )
 
 
+def _encoding_ns(seen: Observations) -> int:
+    """CPU time of the encoders while the test was monitored; their start is not part of it."""
+    if not seen.encoders or not len(seen.cpu):
+        return 0
+    spent = seen.cpu[-1, -seen.encoders :] - seen.cpu[0, -seen.encoders :]
+    return int(spent.sum())
+
+
 def _receive_abort_reply(issuer: ChildProcess) -> Lost:
     while issuer.control.poll(_ABORT_S):
         try:
@@ -298,11 +338,11 @@ def _receive_abort_reply(issuer: ChildProcess) -> Lost:
 
 def _await_ready(child: ChildProcess) -> None:
     if not child.control.poll(_READY_S):
-        raise RunError(f"worker {child.process.pid} did not start within {_READY_S:g} s")
+        raise RunError(f"{child.name} (process {child.process.pid}) did not start within {_READY_S:g} s")
     try:
         kind, value = child.control.recv()
     except (EOFError, OSError):
-        kind, value = "error", f"worker {child.process.pid} died at its start"
+        kind, value = "error", f"{child.name} (process {child.process.pid}) died at its start"
     if kind == "error":
         raise RunError(str(value))
 

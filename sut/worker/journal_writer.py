@@ -8,14 +8,16 @@ import msgspec
 from harness.record.answer_log import KeptAnswers, encode_answer, encode_query_answer
 from harness.record.journal import (
     ANSWERS_FILE,
+    COUNTS_FILE,
     FAILURES_FILE,
     FINISH_REASONS,
     QUERIES_FILE,
     QUERY_ANSWERS_FILE,
     RETRIES_FILE,
+    encode_count,
     encode_row,
 )
-from harness.record.outcome import Completion, Failure, Outcome
+from harness.record.outcome import Completion, Failure
 
 _FINISH = {reason: code for code, reason in enumerate(FINISH_REASONS)}
 _OTHER = _FINISH["other"]
@@ -38,20 +40,28 @@ class _Appender:
 
 
 class JournalWriter:
-    """Appends to the journal's files of one worker: queries, failures, retries, and answers.
+    """Appends to the journal's files of one worker: queries, failures, retries, answers and counts.
 
     ``answers``: whether the output ids are kept: of samples, as an accuracy run does, or of queries.
+    ``counts``: whether the server's own counts are kept, beside those of the ids.
     ``flush`` writes to the kernel: after that, the data survives the process.
     """
 
     def __init__(
-        self, directory: Path, name: str, worker: int, *, answers: KeptAnswers | None = None
+        self,
+        directory: Path,
+        name: str,
+        worker: int,
+        *,
+        answers: KeptAnswers | None = None,
+        counts: bool = False,
     ) -> None:
         self._worker = worker
         self._queries = _Appender(directory / QUERIES_FILE.format(name))
         self._by_query = answers == "of queries"
         file = QUERY_ANSWERS_FILE if self._by_query else ANSWERS_FILE
         self._answers = _Appender(directory / file.format(name)) if answers else None
+        self._counts = _Appender(directory / COUNTS_FILE.format(name)) if counts else None
         self._failures = _Appender(directory / FAILURES_FILE.format(name))
         self._retries = _Appender(directory / RETRIES_FILE.format(name))
 
@@ -63,7 +73,7 @@ class JournalWriter:
         times_ns: tuple[int, int, int, int, int],
         isl: int,
         first_event_tokens: int,
-        outcome: Outcome,
+        outcome: Completion | Failure,
         retries: int = 0,
         visible: tuple[int, int] = (0, 0),
     ) -> None:
@@ -83,6 +93,8 @@ class JournalWriter:
                     if self._by_query
                     else encode_answer(sample_index, finish, ids)
                 )
+            if self._counts is not None and outcome.counted is not None:
+                self._counts.waiting += encode_count(query_id, osl, outcome.counted)
         else:
             failure = int(outcome.kind)
             self._failures.waiting += _line(query_id, sample_index, outcome)
@@ -107,7 +119,7 @@ class JournalWriter:
 
     def flush(self) -> None:
         """Write everything that waits. Raises OSError (disk full) and keeps the rest."""
-        for appender in (self._answers, self._queries, self._failures, self._retries):
+        for appender in (self._answers, self._counts, self._queries, self._failures, self._retries):
             if appender is not None:
                 appender.flush()
 

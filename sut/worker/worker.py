@@ -9,6 +9,7 @@ Messages on ``control``, to the supervisor:
     ("suspect", replica)                a replica looks dead
     ("address", text)                   an address of a replica gives no connection
     ("journal", text)                   the journal cannot be written
+    ("encoder", text)                   its encoder has died, or does not move
 
 and from it, when it has checked a replica's health: ("suspect", replica) or ("trust", replica).
 """
@@ -28,16 +29,18 @@ from typing import NoReturn
 
 from harness.config.deadlines import Deadlines
 from harness.config.generation import SamplingParameters
+from harness.config.protocol import Protocol
 from harness.errors import machine_failure
 from harness.record.answer_log import KeptAnswers, SavedAnswer
 from harness.record.journal import NOWHERE
-from harness.record.outcome import Completion, Failure, Outcome
+from harness.record.outcome import Completion, Failure, Outcome, TextCompletion
 from harness.record.settled import Cpus
 from sut.client.balance import Balance
 from sut.client.client import HttpClient
 from sut.client.connections import Request
 from sut.client.endpoint import Endpoint
 from sut.client.response import ResponseReader
+from sut.encoder.link import EncoderLink
 from sut.ipc.counters import FIRST_FAILURE, Counter, CounterBoard
 from sut.ipc.messages import ASSIGNMENT_STRUCT, COMPLETE, FAILED, FIRST, TokenMessageWriter
 from sut.ipc.request_store import RequestStore
@@ -51,6 +54,7 @@ _TICK_S = 0.25
 _FIRST_WAIT_NS = 250_000_000  # before a failed request is sent again; twice as long after each failure
 _LONGEST_WAIT_NS = 8_000_000_000
 _INTAKE_BYTES = ASSIGNMENT_STRUCT.size * 2048
+_LAST_TEXTS_S = 0.5  # for the ids of answers that had come at the end
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +63,7 @@ class WorkerSpec:
 
     index: int
     endpoints: tuple[Endpoint, ...]
-    wire: str
+    protocol: Protocol
     model: str
     """The served name."""
     seen: AnswersSeen
@@ -130,20 +134,28 @@ class Worker:
         store: RequestStore,
         counters: memoryview,
         control: Pipe,
+        encoder: socket.socket | None = None,
     ) -> None:
+        """``encoder``: the channel to the encoder, where answers are text."""
         self._spec = spec
         self._channel = channel
         self._control = control
         self._store = store
         self._counters = counters
-        self._wires = Wires(spec.wire, spec.parameters, spec.vocabulary_size, spec.model, spec.seen)
+        self._wires = Wires(spec.protocol, spec.parameters, spec.vocabulary_size, spec.model, spec.seen)
         self._streams = spec.parameters.stream
         self._text_after = spec.text_after or 0
         self._journal = JournalWriter(
-            spec.journal_dir, f"worker{spec.index}", spec.index, answers=_kept_answers(spec)
+            spec.journal_dir,
+            f"worker{spec.index}",
+            spec.index,
+            answers=_kept_answers(spec),
+            counts=encoder is not None,
         )
         self._journal_fault = ""
         self._retries = Retries(spec.retries, answers_only=spec.accuracy)
+        # A text has no ids before its end. Where times do not matter, the first one is reported then.
+        self._hold_first_tokens = self._retries.hold_first_tokens or (spec.accuracy and encoder is not None)
         self._messages = TokenMessageWriter(channel)
         self._client = HttpClient(
             spec.endpoints,
@@ -155,6 +167,10 @@ class Worker:
             balance=Balance(len(spec.endpoints), spec.board, spec.index if spec.board else 0),
             network=_network_rows(spec),
         )
+        self._encoder = (
+            None if encoder is None else EncoderLink(encoder, self._on_encoded, self._client.watch)
+        )
+        self._encoder_fault = ""
         self._backlog: deque[tuple[int, int, int]] = deque()
         self._intake = b""
         self._open = True
@@ -184,8 +200,18 @@ class Worker:
                 )
                 next_tick = time.monotonic() + _TICK_S
                 self._tick()
+        self._await_encoder()
         self._client.close()
         self._keep_records()
+
+    def _await_encoder(self) -> None:
+        """Take the last ids, so that the journal has every answer that had come; then let the encoder end."""
+        if self._encoder is None:
+            return
+        until = time.monotonic() + _LAST_TEXTS_S
+        while self._encoder.waiting and time.monotonic() < until:
+            self._client.poll(_TICK_S)
+        self._encoder.close()
 
     def _tick(self) -> None:
         self._client.tick()
@@ -193,6 +219,16 @@ class Worker:
             self._send(request.query_id, request.sample_index, request.issued_ns, request.attempt + 1)
         self._flush_messages()
         self._keep_records()
+        if self._encoder is not None and not self._encoder_fault:
+            self._check_encoder(self._encoder)
+
+    def _check_encoder(self, encoder: EncoderLink) -> None:
+        if not encoder.is_open:
+            self._encoder_fault = "has ended"
+        elif encoder.is_stuck(time.monotonic_ns()):
+            self._encoder_fault = f"does not move, with {encoder.waiting} answers waiting"
+        if self._encoder_fault:
+            self._control.send(("encoder", self._encoder_fault))
 
     def _keep_records(self) -> None:
         try:
@@ -296,21 +332,36 @@ class Worker:
 
     def _on_first_token(self, request: Request) -> None:
         self._count_first_token(request)
-        if not self._retries.hold_first_tokens:
+        if not self._hold_first_tokens:
             self._send_first_token(request, request.reader.first_token_ns)
 
     def _count_first_token(self, request: Request) -> None:
         self._counters[Counter.FIRST_TOKENS] += 1
         self._counters[Counter.TTFT_SUM_NS] += request.reader.first_token_ns - request.issued_ns
 
-    def _send_first_token(self, request: Request, arrived_ns: int) -> None:
-        """``arrived_ns``: when the bytes came after which it may be reported; client share begins then."""
+    def _send_first_token(self, request: Request, arrived_ns: int, answer: Completion | None = None) -> None:
+        """``arrived_ns``: when the bytes came after which it may be reported; client share begins then.
+
+        Of a text the id is known only with its ``answer``: before that it is reported without one.
+        """
         if self._spec.first_tokens:
-            self._messages.add(
-                request.query_id, FIRST, arrived_ns, request.reader.first_id.to_bytes(4, "little")
-            )
+            first = request.reader.first_id
+            if first < 0:
+                token = b"" if answer is None else answer.output_ids[:1].tobytes()
+            else:
+                token = first.to_bytes(4, "little")
+            self._messages.add(request.query_id, FIRST, arrived_ns, token)
 
     def _on_done(self, request: Request, outcome: Outcome) -> None:
+        if not isinstance(outcome, TextCompletion):
+            self._on_encoded(request, outcome)
+        elif self._encoder is not None:
+            self._encoder.send(request, outcome)
+        else:
+            raise RuntimeError("a text answer, and no encoder for it")
+
+    def _on_encoded(self, request: Request, outcome: Completion | Failure) -> None:
+        """The end of a query: an answer with its ids, or a Failure."""
         if isinstance(outcome, Completion):
             self._complete(request, outcome)
         elif self._retries.takes(request, outcome, time.monotonic_ns()):
@@ -335,7 +386,7 @@ class Worker:
             request.replica,
             times,
             self._store.prompt_tokens(request.sample_index),
-            reader.first_event_tokens,
+            _first_event_tokens(reader, outcome),
             outcome,
             request.attempt,
             (reader.visible_ns, reader.visible_tokens) if self._streams else (0, 0),
@@ -345,9 +396,9 @@ class Worker:
         reader, osl = request.reader, len(completion.output_ids)
         if self._streams and not request.first_token_sent:
             self._count_first_token(request)
-        if not request.first_token_sent or self._retries.hold_first_tokens:
+        if not request.first_token_sent or self._hold_first_tokens:
             request.first_token_sent = True
-            self._send_first_token(request, reader.last_byte_ns)
+            self._send_first_token(request, reader.last_byte_ns, completion)
         self._messages.add(request.query_id, COMPLETE, reader.last_byte_ns, completion.output_ids.tobytes())
         counters = self._counters
         counters[Counter.COMPLETED] += 1
@@ -355,6 +406,14 @@ class Worker:
         if osl > 1 and self._streams:
             counters[Counter.TPOT_SUM_NS] += (reader.last_byte_ns - reader.first_token_ns) // (osl - 1)
             counters[Counter.TPOT_COUNT] += 1
+
+
+def _first_event_tokens(reader: ResponseReader, outcome: Completion | Failure) -> int:
+    """Of a text, fragments, unless all of it came in the first event."""
+    fragments = reader.first_event_tokens
+    if isinstance(outcome, Failure) or outcome.counted is None or fragments < reader.tokens:
+        return fragments
+    return len(outcome.output_ids)
 
 
 def _kept_answers(spec: WorkerSpec) -> KeptAnswers | None:
@@ -373,14 +432,19 @@ def _network_rows(spec: WorkerSpec) -> list[memoryview] | None:
 
 
 def worker_main(
-    spec: WorkerSpec, channel: socket.socket, store: RequestStore, board: CounterBoard, control: Pipe
+    spec: WorkerSpec,
+    channel: socket.socket,
+    store: RequestStore,
+    board: CounterBoard,
+    control: Pipe,
+    encoder: socket.socket | None,
 ) -> None:
     """Entry point of the process. Sends "ready" to ``control``, or the reason of a failure."""
     die_with_parent()
     pin(spec.cores)
     raise_descriptor_limit()
     try:
-        worker = Worker(spec, channel, store, board.row(spec.index + 1), control)
+        worker = Worker(spec, channel, store, board.row(spec.index + 1), control, encoder)
         gc.collect()
         gc.freeze()
         gc.disable()

@@ -11,7 +11,7 @@ from sut.client.client import HttpClient
 from sut.client.connections import ConnectionTimes
 from sut.client.endpoint import resolve_endpoint
 from tests.kit import PATIENCE_S, make_request, wire_of
-from tests.stub import INCREMENTAL_ONLY, Fault, expected_ids
+from tests.stub import INCREMENTAL_ONLY, OF_CHATS, OF_PROMPTS, OF_TEXT, OF_USAGE, Fault, expected_ids
 from tests.sut.wire.judging import cumulative
 
 WIRE = wire_of(max_new_tokens=6)
@@ -20,10 +20,12 @@ PROMPT = [200006, 17360]
 TIMES = ConnectionTimes(idle_ns=1800 * 10**9)
 # What is a failure only beside the answers that the trial requests had.
 _BY_THE_TRIAL = (Fault.OTHER_ID, Fault.OTHER_MODEL, Fault.DETAIL_BESIDE, Fault.FLAG_BESIDE)
+# What SGLang's answers cannot show, or only beside the query's own count.
+_ELSEWHERE = {*OF_USAGE, *OF_CHATS, *OF_TEXT, *OF_PROMPTS}
 KINDS = {
     fault: FailureKind[fault.failure.upper()]
     for fault in Fault
-    if fault.failure and fault not in {*INCREMENTAL_ONLY, *_BY_THE_TRIAL}
+    if fault.failure and fault not in {*INCREMENTAL_ONLY, *_BY_THE_TRIAL, *_ELSEWHERE}
 } | {
     Fault.DUPLICATED_ID: FailureKind.TOO_MANY_TOKENS  # these answers have all tokens that were asked for
 }

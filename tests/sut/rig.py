@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from harness.config.deadlines import Deadlines
+from harness.config.protocol import Protocol, own_protocol
 from harness.record.journal import read_journal
 from sut.client.endpoint import resolve_endpoint
 from sut.ipc.counters import CounterBoard
@@ -28,9 +29,20 @@ class Rig:
     """A worker in a thread; ``reports`` are (query id, kind, token ids) in order of arrival."""
 
     def __init__(
-        self, tmp_path, *urls, wire="sglang", parameters=PARAMETERS, timeout_s=600.0, limits=None, **options
+        self,
+        tmp_path,
+        *urls,
+        wire="sglang",
+        parameters=PARAMETERS,
+        timeout_s=600.0,
+        limits=None,
+        model=None,
+        encoder=None,
+        **options,
     ):
-        wires = Wires(wire, parameters, VOCABULARY, "m")
+        """``encoder``: the channel to one, where answers are text."""
+        protocol = wire if isinstance(wire, Protocol) else own_protocol(wire)
+        wires = Wires(protocol, parameters, VOCABULARY, "m")
         store = render_requests(sample_set(tmp_path, PROMPTS, limits), wires)
         self.channel, theirs = socket.socketpair()
         self.channel.settimeout(PATIENCE_S)
@@ -41,9 +53,9 @@ class Rig:
         spec = WorkerSpec(
             index=0,
             endpoints=tuple(resolve_endpoint(url, wires.of(0).path, None) for url in urls),
-            wire=wire,
+            protocol=protocol,
             model="m",
-            seen=AnswersSeen(names=frozenset({Facts().served_name})),
+            seen=AnswersSeen(names=frozenset({model or Facts().served_name})),
             parameters=parameters,
             vocabulary_size=VOCABULARY,
             warm_connections=1,
@@ -52,7 +64,7 @@ class Rig:
             **usual | options,
         )
         self.control, control = Pipe()
-        self.worker = Worker(spec, theirs, store, self.board.row(0), control)
+        self.worker = Worker(spec, theirs, store, self.board.row(0), control, encoder)
         self.error = None
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()

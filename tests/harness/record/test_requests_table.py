@@ -5,9 +5,9 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from harness.record.journal import QUERY_ROW
+from harness.record.journal import COUNT_ROW, QUERY_ROW
 from harness.record.outcome import FailureKind
-from harness.record.requests_table import CallTimes, FirstTexts, requests_table, write_requests
+from harness.record.requests_table import CallTimes, FirstTexts, TextCounts, requests_table, write_requests
 from tests.records import rows_with
 from tests.runs import ROOT
 
@@ -66,7 +66,8 @@ def test_no_rows_and_no_reports(tmp_path):
 def test_every_column_says_its_unit_and_meaning(tmp_path, rows):
     """In the file, and in the table of the documents."""
     joined = [np.zeros(1, kind) for kind in (np.uint64, np.int64, np.int64)]
-    read_back(tmp_path, rows, URLS, reported=CallTimes(*joined), texts=FirstTexts(*joined))
+    counts = TextCounts("m/tokenizer.json", np.zeros(1, COUNT_ROW))
+    read_back(tmp_path, rows, URLS, reported=CallTimes(*joined), texts=FirstTexts(*joined), counts=counts)
     schema = pq.read_schema(tmp_path / "requests.parquet")
     described = {field.name: [text.decode() for text in field.metadata.values()] for field in schema}
     page = (ROOT / "docs/reference/requests_parquet.md").read_text()

@@ -12,6 +12,7 @@ from harness.record.answer_log import encode_answer
 from harness.record.output_dir import move_aside_existing
 from harness.record.resume import (
     archive_attempt,
+    check_answers,
     check_model,
     earlier_run,
     require_unchanged,
@@ -142,6 +143,15 @@ def test_answers_of_another_model_are_refused(tmp_path, changed):
     check_model(tmp_path, RECORD, structs.replace(SERVER, context_length=1 << 20, model_path="/elsewhere"))
 
 
+@pytest.mark.parametrize("before", ["ids", "text"])
+def test_answers_as_ids_and_as_text_are_not_mixed(tmp_path, before):
+    """run.json says of all of them what it says of the last attempt's."""
+    record = structs.replace(RECORD, servers=(structs.replace(SERVER, answers=before),))
+    check_answers(tmp_path, record, before)
+    with pytest.raises(ConfigError, match="--restart"):
+        check_answers(tmp_path, record, "text" if before == "ids" else "ids")
+
+
 def test_a_run_that_another_has_ended_meanwhile_is_not_touched(tmp_path):
     RECORD.write(tmp_path / "run.json")
     earlier = found(tmp_path)
@@ -186,6 +196,7 @@ def test_answers_without_a_record_are_neither_used_nor_moved(tmp_path):
     ("change", "named"),
     [
         ({"samples": 95}, ["samples 96", "95"]),
+        ({"api": "chat"}, ["prompts ids", "text"]),
         ({"parameters": structs.replace(PARAMETERS, temperature=0.5)}, ["parameters.temperature 1.0", "0.5"]),
         (
             {"parameters": structs.replace(PARAMETERS, extra={"stop": [1]})},

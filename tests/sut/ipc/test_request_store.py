@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.config.protocol import own_protocol
 from harness.dataset.salt import SaltIds
 from harness.endpoints.salting import with_salt
 from sut.ipc.request_store import render_requests
@@ -19,7 +20,7 @@ FIRSTS = {str(prompt[0]): (prompt[0],) for prompt in PROMPTS[2:]}
 
 
 def rendered(prompts, wire="sglang", limits=None):
-    wires = Wires(wire, parameters(), VOCABULARY, "m")
+    wires = Wires(own_protocol(wire), parameters(), VOCABULARY, "m")
     return render_requests(sample_set(Path("x.parquet"), prompts, limits), wires)
 
 
@@ -55,7 +56,7 @@ def test_each_query_has_its_salt_in_place_of_the_placeholder(wire):
     """Whatever the widths of its ids; in a process that got the store, too."""
     ids = SaltIds("seed", (3, 70, 100_001, 5), 7)
     samples = with_salt(sample_set(Path("x.parquet"), PROMPTS[2:]), ids, (58,), (60, 220), FIRSTS)
-    store = render_requests(samples, Wires(wire, parameters(), VOCABULARY, "m"))
+    store = render_requests(samples, Wires(own_protocol(wire), parameters(), VOCABULARY, "m"))
     store = pickle.loads(ForkingPickler.dumps(store))
     for query, sample in ((0, 0), (1, 0), (1 << 31, 2), (12, 1)):
         request = make_request([1])

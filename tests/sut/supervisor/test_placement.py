@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from harness.config.protocol import own_protocol
 from harness.config.run_options import parse_options
 from harness.config.run_plan import resolve_plan
 from harness.dataset.samples import load_samples
@@ -146,9 +147,9 @@ def test_a_session_pins_the_issuer_and_workers(tmp_path):
         flags = ["--input-file", str(dataset), "--server-url", server.url, "--output-dir", str(tmp_path)]
         plan = resolve_plan(parse_options(flags)).client
         samples = load_samples(dataset, vocabulary_size=plan.benchmark.vocabulary_size)
-        wires = Wires("sglang", plan.parameters, plan.benchmark.vocabulary_size, "m")
+        wires = Wires(own_protocol("sglang"), plan.parameters, plan.benchmark.vocabulary_size, "m")
         endpoint = resolve_endpoint(server.url, wires.of(0).path, None)
-        destination = Destination((endpoint,), "sglang", "m", AnswersSeen())
+        destination = Destination((endpoint,), own_protocol("sglang"), "m", AnswersSeen())
         placement = Placement(1, "", (last,), ((last,),))
         with QuerySession(plan, RowsInOrder(range(len(samples))), samples, placement) as session:
             session.start_workers(destination, render_requests(samples, wires), None)
