@@ -25,11 +25,13 @@ from harness.peak.peak_options import build_parser as peak_parser  # noqa: E402
 from harness.report.report_options import build_parser as report_parser  # noqa: E402
 from harness.rows.eval_options import build_parser as eval_parser  # noqa: E402
 from harness.submission.submission_options import build_parser as submission_parser  # noqa: E402
+from sut.doctor.doctor_options import build_parser as doctor_parser  # noqa: E402
 
 PAGE = ROOT / "docs/reference/cli.md"
 MARK = "<!-- below: written by scripts/write_cli_reference.py -->"
 _PARSERS = {
     "harness.campaign": campaign_parser,
+    "sut.doctor": doctor_parser,
     "run_mlperf.py": run_parser,
     "eval_mlperf_accuracy.py": grading_parser,
     "run_compliance.py": build_run_parser,

@@ -13,28 +13,30 @@ from harness.api_key import api_key
 from harness.cli.signals import InterruptedRun, uninterrupted
 from harness.config.benchmark import Benchmark
 from harness.config.plans import ClientPlan
+from harness.config.protocol import Protocol, own_protocol, protocol_text
 from harness.dataset.samples import SampleSet
 from harness.errors import RunError, ServerError, machine_failure
 from harness.files import JOURNAL_DIR, ROOT
+from harness.grading.decoding.text_tokenizer import TextTokenizer, text_tokenizer
 from harness.progress.lost_run import LostRunError
 from harness.progress.progress_files import Latencies, ProgressLine, ProgressLog
 from harness.progress.progress_line import ProgressSnapshot
-from sut.client.endpoint import resolve_endpoints
+from sut.client.endpoint import Endpoint, resolve_endpoints
 from sut.ipc.request_store import render_requests
 from sut.prepare import PreparedClient
 from sut.processes.machine_limits import local_ports
+from sut.servers.apis import TrialRequests
 from sut.servers.discovery import left_out_warning, require
 from sut.servers.embedded.engine import EmbeddedEngine
 from sut.servers.embedded.tiny_models import model_for
 from sut.servers.health import Recheck
-from sut.servers.preflight import Preflight, flush_caches, id_summary, trial_summary
+from sut.servers.preflight import flush_caches, id_summary, trial_summary
 from sut.servers.scrape import MetricsScraper
 from sut.supervisor.alarms import Alarms, LossRule
 from sut.supervisor.connection_limits import with_enough_sources
 from sut.supervisor.monitor import Totals
 from sut.supervisor.progress_meter import ProgressMeter, RunLength
-from sut.supervisor.session import Destination, QuerySession
-from sut.wire import Wires, make_wire
+from sut.supervisor.session import Destination, QuerySession, wires_of
 
 _CACHE = ROOT / ".cache"
 _EMBEDDED_SLOTS = 16
@@ -80,44 +82,73 @@ def preflight(prepared: PreparedClient) -> tuple[PreparedClient, Destination, tu
     Returns the servers that can be used, with the time of that request, the destination of the queries, and
     warnings. Servers that failed are left out if the plan allows it.
     """
-    plan, first = prepared.plan, prepared.servers[0]
-    vocabulary, key = plan.benchmark.vocabulary_size, api_key()
-    path = make_wire(first.wire, plan.parameters, vocabulary, first.served_name).path
-    each, ports = -(-prepared.connections // len(prepared.servers)), local_ports()
-    endpoints = [
-        with_enough_sources(endpoint, each, ports)
-        for endpoint in resolve_endpoints(
-            [server.url for server in prepared.servers], path, key, plan.ca_file
-        )
-    ]
-    least = plan.preflight.min_replicas
-    trial = Preflight(first, plan.parameters, vocabulary, plan.preflight.trial_s)
-    trials = trial.try_all(endpoints, prepared.samples.tokens(0).tolist(), to_the_end=least is not None)
+    plan, key, least = prepared.plan, api_key(), prepared.plan.preflight.min_replicas
+    tried = TrialRequests(
+        prepared.servers,
+        plan.parameters,
+        plan.benchmark.vocabulary_size,
+        prepared.samples,
+        plan.preflight.trial_s,
+        to_the_end=least is not None,
+        endpoints_of=lambda urls, path: _endpoints(prepared, urls, path),
+    ).settled()
     faults = [
-        (server.url, one.error) for server, one in zip(prepared.servers, trials, strict=True) if one.error
+        (server.url, one.error)
+        for server, one in zip(prepared.servers, tried.trials, strict=True)
+        if one.error
     ]
     left_out = require(faults, len(prepared.servers), least)
     used = [
         (
             structs.replace(
-                server, trial_s=one.seconds and round(one.seconds, 4), repeats_ids=one.repeats_ids
+                server,
+                trial_s=one.seconds and round(one.seconds, 4),
+                answers=tried.protocol.answers,
+                repeats_ids=one.repeats_ids,
             ),
             replace(endpoint, keep_alive=one.keeps_alive, repeats_ids=one.repeats_ids),
         )
-        for server, endpoint, one in zip(prepared.servers, endpoints, trials, strict=True)
+        for server, endpoint, one in zip(prepared.servers, tried.endpoints, tried.trials, strict=True)
         if one.error is None
     ]
     servers = tuple(server for server, _ in used)
     prepared = replace(prepared, servers=servers, left_out={**prepared.left_out, **left_out})
     if len(servers) > 1:
         log.info(trial_summary(servers))
+    if tried.protocol != own_protocol(tried.protocol.dialect):
+        log.info("trial requests: %s", protocol_text(tried.protocol))
     if words := id_summary(servers):
         log.info(words)
     warnings = flush_caches(servers, key, plan.ca_file)
     if left_out:
-        warnings = (*left_out_warning(left_out, len(trials)), *warnings)
-    used_endpoints = tuple(endpoint for _, endpoint in used)
-    return prepared, Destination(used_endpoints, first.wire, first.served_name, trial.seen), warnings
+        warnings = (*left_out_warning(left_out, len(tried.trials)), *warnings)
+    destination = Destination(
+        tuple(endpoint for _, endpoint in used),
+        tried.protocol,
+        prepared.servers[0].served_name,
+        tried.seen,
+        tokenizer=_tokenizer(plan, tried.protocol),
+    )
+    return prepared, destination, warnings
+
+
+def _tokenizer(plan: ClientPlan, protocol: Protocol) -> TextTokenizer | None:
+    """What encodes the answers of servers that send text. Raises ConfigError where there is none."""
+    if protocol.answers == "ids":
+        return None
+    return text_tokenizer(plan.benchmark, plan.input_file, plan.tokenizer)
+
+
+def tried_in_dry_run(prepared: PreparedClient) -> PreparedClient:
+    """Send the trial requests where an API is asked for: whether a server takes it shows in no page."""
+    return prepared if prepared.plan.api is None else preflight(prepared)[0]
+
+
+def _endpoints(prepared: PreparedClient, urls: Sequence[str], path: str) -> list[Endpoint]:
+    """The endpoints of these URLs, each with addresses for its part of the connections."""
+    each, ports = -(-prepared.connections // len(prepared.servers)), local_ports()
+    found = resolve_endpoints(urls, path, api_key(), prepared.plan.ca_file)
+    return [with_enough_sources(endpoint, each, ports) for endpoint in found]
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +221,7 @@ def _drive(run: DrivenRun, progress_log: ProgressLog, servers: Recheck) -> Obser
     """Start the workers and the issuing process, and monitor them. Raises RunError, OSError, MemoryError."""
     session, prepared, destination = run.session, run.prepared, run.destination
     plan = prepared.plan
-    wires = Wires(destination.wire, plan.parameters, plan.benchmark.vocabulary_size, destination.model)
+    wires = wires_of(plan, destination)
     store = render_requests(prepared.samples, wires)
     session.start_workers(destination, store, prepared.concurrency)
     limited = bool(prepared.concurrency)

@@ -1,14 +1,25 @@
 """The client's part between the plan and the first query: workers, servers, connections."""
 
+import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from msgspec import structs
 
 from harness.config.client_plan import MOST_WORKERS
+from harness.config.generation import SamplingParameters
 from harness.config.plans import ClientPlan
+from harness.config.protocol import TEXT_APIS, Dialect
+from harness.dataset.model_template import open_model_template
+from harness.dataset.round_trip import with_texts
 from harness.dataset.samples import SampleSet
 from harness.errors import ConfigError
+from harness.grading.decoding.text_tokenizer import text_tokenizer
 from harness.record.settled import Placement, ServerInfo, running_limit
 from sut.processes.machine_limits import check_workers, machine_limits
+from sut.servers.apis import asked_by
 from sut.servers.discovery import Servers
 from sut.servers.server_checks import (
     check_capacity,
@@ -24,6 +35,10 @@ from sut.supervisor.placement import Load, choose, server_is_here, this_machine
 
 # Offline asks for twice what the server runs at once, so that its queue never runs dry.
 _QUEUE_FACTOR = 2
+_TEMPLATE_FIELDS = "chat_template_kwargs"  # the field of a request with what its template is given
+_MANY_TOKENS = 2_000_000  # their texts take seconds
+
+log = logging.getLogger("mlperf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +54,7 @@ class PreparedClient:
     connections: int
     """the most that are expected in all"""
     deviations: tuple[str, ...]
-    """of the servers' model"""
+    """of the servers' model, and of the prompts that they get"""
     warnings: tuple[str, ...]
     left_out: Mapping[str, str] = field(default_factory=dict)
     """servers by URL, and why"""
@@ -64,15 +79,37 @@ def client_holds(plan: ClientPlan, servers: Sequence[ServerInfo]) -> int:
     return ConnectionLimits(machine_limits(), workers, [server.url for server in servers]).max_connections
 
 
+def as_sent(plan: ClientPlan, samples: SampleSet, first_row: int = 0) -> SampleSet:
+    """The samples with their prompts as text, where the plan's API takes text.
+
+    ``first_row``: that of the first sample in the file. Raises ConfigError without the model's tokenizer, and
+    DatasetError where the text of a prompt is another prompt.
+    """
+    if plan.api not in TEXT_APIS or samples.texts is not None:
+        return samples
+    source = text_tokenizer(plan.benchmark, plan.input_file, plan.tokenizer)
+    if len(samples.ids) > _MANY_TOKENS:
+        log.info("prompts   encoding the text of %d with %s, to prove it", len(samples), source.name)
+    template = open_model_template(Path(source.name).parent) if plan.api == "chat" else None
+    sent = with_texts(samples, plan.api, plan.benchmark.tokenizer, source.open(), template, first_row)
+    if sent.as_text is None:
+        return sent
+    facts = structs.replace(sent.as_text, tokenizer=source.name, tokenizer_sha256=source.sha256)
+    log.info("prompts   as text: %s", facts)
+    return replace(sent, as_text=facts)
+
+
 def prepare_client(
     plan: ClientPlan, samples: SampleSet, load: Load, placement: Placement, servers: Servers
 ) -> PreparedClient:
     """Check the servers and the connections to them.
 
     Raises ServerError where the servers cannot take the dataset, ConfigError where too many connections
-    are asked for.
+    are asked for, and as ``as_sent``.
     """
-    found = servers.found
+    found = asked_by(servers.found, plan.api)
+    samples = as_sent(plan, samples)
+    plan = structs.replace(plan, parameters=_with_fields(plan.parameters, samples, found[0].wire))
     check_capacity(
         found,
         int(samples.lengths.max()),
@@ -92,10 +129,28 @@ def prepare_client(
         *(stream_warnings(found) if load.all_at_once and plan.parameters.stream else ()),
         *limits.warnings(connections, all_at_once=load.all_at_once),
     )
-    deviations = tuple(model_deviations(found, plan.benchmark))
+    of_prompts = samples.as_text.deviations if samples.as_text else ()
+    deviations = (*model_deviations(found, plan.benchmark), *of_prompts)
     return PreparedClient(
         plan, samples, found, placement, concurrency, connections, deviations, warnings, servers.left_out
     )
+
+
+def _with_fields(parameters: SamplingParameters, samples: SampleSet, dialect: Dialect) -> SamplingParameters:
+    """The parameters with the fields that messages need in all requests. ConfigError for other values."""
+    if samples.as_text is None or not samples.as_text.fields:
+        return parameters
+    fields: dict[str, Any] = samples.as_text.fields
+    if dialect == "llamacpp":  # its template takes all of them from one place
+        own = {name: value for name, value in fields.items() if name != _TEMPLATE_FIELDS}
+        fields = {_TEMPLATE_FIELDS: fields.get(_TEMPLATE_FIELDS, {}) | own}
+    for name, value in fields.items():
+        if parameters.extra.get(name, value) != value:
+            raise ConfigError(
+                f"--generation-config: {name} is {parameters.extra[name]!r}, but the prompts of "
+                f"{samples.path.name} need {value!r}; remove it"
+            )
+    return structs.replace(parameters, extra=parameters.extra | fields)
 
 
 def _concurrency(

@@ -10,6 +10,7 @@ from functools import partial
 from msgspec import structs
 
 from harness.analysis.early_stopping import most_over_limit
+from harness.analysis.encoded_answers import encoded_with
 from harness.analysis.finish_run import finish
 from harness.analysis.plan_evidence import contradictions
 from harness.analysis.rank_watch import RankWatch
@@ -19,6 +20,7 @@ from harness.config.expected_queries import ExpectedQueries
 from harness.config.loadgen_settings import Setting
 from harness.config.plans import RunPlan
 from harness.files import JOURNAL_DIR, ROOT, RUN_RECORD, USER_CONF
+from harness.grading.decoding.text_tokenizer import TextTokenizer
 from harness.progress.lost_run import LostWatch, ValidityRules
 from harness.progress.progress_files import ProgressLine
 from harness.progress.progress_line import ProgressSnapshot
@@ -35,6 +37,7 @@ from harness.record.provenance import gather_provenance
 from harness.record.resume import (
     EarlierRun,
     archive_attempt,
+    check_answers,
     check_model,
     earlier_run,
     require_unchanged,
@@ -44,10 +47,10 @@ from harness.record.resume import (
 from harness.record.run_record import RunRecord, read_clocks
 from harness.record.settled import Placement
 from harness.report.search_advice import advice_in_mid_run
-from sut.drive import DrivenRun, ended, preflight, servers_of
+from sut.drive import DrivenRun, ended, preflight, servers_of, tried_in_dry_run
 from sut.issuers.loadgen import LoadGen
 from sut.loadgen.binding import TestSpec
-from sut.prepare import PreparedClient, place_workers, prepare_client
+from sut.prepare import PreparedClient, as_sent, place_workers, prepare_client
 from sut.run_checks import (
     Inputs,
     read_inputs,
@@ -97,6 +100,7 @@ def run(
     earlier = _found(plan, inputs, is_done, on_earlier)
     if earlier is not None and earlier.course == "complete" and earlier.record is not None:
         return earlier.record
+    inputs = replace(inputs, samples=as_sent(plan.client, inputs.samples))
     client, load = plan.client, load_of_test(plan, inputs.settings)
     placement = place_workers(client, load)
     issuer = _loadgen(plan, len(inputs.samples), trace=trace)
@@ -116,13 +120,15 @@ def run(
         if client.dry_run:
             check_free(plan.results_dir)
             _gpus(plan)
-            return record
+            return structs.replace(record, servers=tried_in_dry_run(prepared).servers)
         with locked(plan.results_dir):
             require_unchanged(client.log_dir, earlier)
             prepared, destination, warnings = preflight(prepared)
+            if earlier is not None and earlier.course == "continue" and earlier.record is not None:
+                check_answers(client.log_dir, earlier.record, destination.protocol.answers)
             saved = _prepare_output_dir(plan, len(inputs.samples), earlier)
             destination = replace(destination, saved=saved)
-            record = _started(record, prepared, (*changes, *warnings))
+            record = _started(record, prepared, (*changes, *warnings), destination.tokenizer)
             _write_first(record)
             ranks = RankWatch()
             driven = DrivenRun(
@@ -183,7 +189,7 @@ def _planned(
     plan: RunPlan, inputs: Inputs, prepared: PreparedClient, readback: dict[str, Setting]
 ) -> RunRecord:
     """The record before the first query. Raises ConfigError for what the rules forbid."""
-    deviations = (*rule_deviations(plan, inputs, readback), *prepared.deviations)
+    deviations = (*prepared.deviations, *rule_deviations(plan, inputs, readback))
     require_official(plan, deviations)
     record = RunRecord(
         plan=plan,
@@ -198,7 +204,9 @@ def _planned(
     return structs.replace(record, warnings=(*record.warnings, *contradictions(record)))
 
 
-def _started(record: RunRecord, prepared: PreparedClient, warnings: Sequence[str]) -> RunRecord:
+def _started(
+    record: RunRecord, prepared: PreparedClient, warnings: Sequence[str], tokenizer: TextTokenizer | None
+) -> RunRecord:
     """The record at the start of the run, with the servers that passed the preflight."""
     clock = read_clocks()
     return structs.replace(
@@ -208,6 +216,7 @@ def _started(record: RunRecord, prepared: PreparedClient, warnings: Sequence[str
         warnings=(*record.warnings, *warnings),
         servers=prepared.servers,
         left_out=dict(prepared.left_out),
+        encoded=encoded_with(tokenizer),
     )
 
 

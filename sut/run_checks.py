@@ -91,6 +91,7 @@ def settle(plan: RunPlan, inputs: Inputs, prepared: PreparedClient, readback: di
     return Settled(
         samples=len(inputs.samples),
         dataset_sha256=inputs.samples.sha256,
+        prompts=inputs.samples.as_text,
         placement=prepared.placement,
         concurrency=prepared.concurrency,
         audit_settings=None if inputs.audit is None else dict(inputs.audit),

@@ -9,6 +9,7 @@ import msgspec
 from harness.campaign.variables import expanded
 from harness.config.benchmark import Benchmark, load_benchmark
 from harness.config.choices import OUTPUT_DIR, available_benchmarks
+from harness.config.protocol import Api
 from harness.config.rounds import available_rounds
 from harness.config.run_options import Backend
 from harness.config.scenario import Scenario
@@ -28,6 +29,8 @@ class Servers(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """as `--server-url`; empty for its default"""
     backend: Backend | None = None
     """as `--backend`; None for its default"""
+    api: Api | None = None
+    """as `--api`; None for the backend's own"""
     wait: str = "1h"
     """the longest wait until they are ready"""
 

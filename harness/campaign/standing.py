@@ -156,6 +156,7 @@ def _asked(plan: RunPlan) -> dict[str, Any]:
         "max_concurrency": client.max_concurrency,
         "parameters": msgspec.to_builtins(client.parameters),
         "backend": client.backend,
+        "api": client.api,
         # A router's or a cluster's servers may have other addresses after a restart, not another number.
         "servers": len(client.server_urls),
         "test": "" if plan.audit is None else plan.audit.test,

@@ -10,7 +10,7 @@ import msgspec
 
 from harness.campaign.campaign_file import SEARCH, BenchmarkPart, Campaign, ScenarioPart, Servers
 from harness.campaign.conf import RunConf, user_conf, with_rate
-from harness.campaign.rehearsal import BACKEND, CONF, MAX_NEW_TOKENS, sample_file
+from harness.campaign.rehearsal import BACKEND, CONF, max_new_tokens, sample_file
 from harness.campaign.searches import found_rate
 from harness.compliance.compliance_options import VerifyOptions
 from harness.compliance.compliance_options import parse_options as compliance_options
@@ -30,6 +30,7 @@ Kind = Literal["trial", "search", "performance", "accuracy", "score", "test", "b
 
 _OWN_FLAGS = {
     "--accuracy",
+    "--api",
     "--audit-config",
     "--backend",
     "--benchmark",
@@ -331,10 +332,12 @@ def _run_words(
     words += ["--user-conf", conf.path, "--output-dir", results or runs.results]
     if servers.backend is not None:
         words += ["--backend", servers.backend]
+    if servers.api is not None:
+        words += ["--api", servers.api]
     for url in servers.url:
         words += ["--server-url", url]
     if runs.campaign.rehearsal:
-        return (*map(str, words), "--max-new-tokens", str(MAX_NEW_TOKENS))
+        return (*map(str, words), "--max-new-tokens", str(max_new_tokens(runs.benchmark.name)))
     flags = (*runs.part.flags, *runs.own.flags)
     if own := sorted(_OWN_FLAGS.intersection(flag.partition("=")[0] for flag in flags)):
         raise ConfigError(f"{runs.campaign.file}: flags of {runs.name}: {own[0]} is the campaign's own")

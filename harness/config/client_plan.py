@@ -14,6 +14,7 @@ from harness.config.deadlines import (
 from harness.config.generation import SamplingParameters
 from harness.config.option_checks import check_choice, optional_count, optional_file
 from harness.config.plans import ClientPlan
+from harness.config.protocol import Api, check_api
 from harness.config.run_options import SERVER_URL, Backend, ClientOptions
 from harness.config.server_urls import parse_server_urls
 from harness.errors import ConfigError
@@ -46,6 +47,8 @@ def resolve_client(
         input_file=options.input_file.absolute(),
         parameters=parameters,
         backend=options.backend,
+        api=_api(options.backend, options.api),
+        tokenizer=options.tokenizer,
         server_urls=_server_urls(options.backend, options.server_url),
         ca_file=optional_file("--ca-file", options.ca_file),
         preflight=resolve_preflight(options, every_replica=every_replica),
@@ -62,8 +65,15 @@ def resolve_client(
     )
 
 
-def _server_urls(backend: Backend, given: str | Sequence[str]) -> tuple[str, ...]:
+def _api(backend: Backend, api: Api | None) -> Api | None:
     check_choice("backend", backend, get_args(Backend))
+    if api is not None:
+        check_choice("api", api, get_args(Api))
+    check_api(backend, api)
+    return api
+
+
+def _server_urls(backend: Backend, given: str | Sequence[str]) -> tuple[str, ...]:
     values = (given,) if isinstance(given, str) else given
     if backend != "embedded":
         return parse_server_urls(values or (SERVER_URL,))

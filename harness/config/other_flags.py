@@ -24,11 +24,13 @@ MODES = (
     "the modes getp, chat and generate are './mlperf prompts run -i FILE -o FILE', './mlperf prompts chat' "
     "and './mlperf prompts generate'"
 )
+_API = "'--api completions', chat-ids, completions-text or chat says how the server is asked"
 _SETTINGS = ("--batch-size", "--device", "--dtype", "--gpu-count", "--tensor-parallel-size")
 # What belongs to the server or to another program.
 ELSEWHERE = {
     **dict.fromkeys(("--model-path", "--model-name", "--model"), _MODEL),
     **dict.fromkeys(_SETTINGS, _SETTING),
+    **dict.fromkeys(("--api-type", "--endpoint", "--endpoint-type"), _API),
     "--mlperf-accuracy-file": "'./mlperf score --mlperf-log FILE' scores a log",
     "-m": MODES,
     "-z": "the tokenizer is the model's; omit the flag",

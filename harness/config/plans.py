@@ -13,6 +13,7 @@ from harness.config.deadlines import Deadlines, FailurePolicy, PreflightLimits
 from harness.config.generation import SamplingParameters
 from harness.config.loadgen_conf import ConfKey
 from harness.config.loadgen_settings import Number, Setting
+from harness.config.protocol import Api
 from harness.config.run_options import Backend
 from harness.config.scenario import Scenario
 from harness.files import AUDIT_CONFIG
@@ -29,7 +30,11 @@ class ClientPlan(msgspec.Struct, frozen=True, kw_only=True):
     parameters: SamplingParameters
     """generation parameters, as every request carries them"""
     backend: Backend
-    """`sglang`, `pytorch`, `vllm`, `trtllm`, `openai` or `embedded`"""
+    """`sglang`, `pytorch`, `vllm`, `trtllm`, `dynamo`, `openai` or `embedded`"""
+    api: Api | None = None
+    """as asked for; `servers` shows the API in use"""
+    tokenizer: str | None = None
+    """as asked for; `encoded` shows the one in use"""
     server_urls: tuple[str, ...]
     ca_file: Path | None
     preflight: PreflightLimits

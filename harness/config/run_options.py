@@ -16,13 +16,14 @@ from harness.cli.flags import add_groups, flag, options, read
 from harness.cli.parser import SIGNAL_CODES, Parser
 from harness.config.choices import DEFAULT_OUTPUT, LogLevel, benchmark_flag, results_folder, round_flag
 from harness.config.other_flags import ELSEWHERE, SYNONYMS
+from harness.config.protocol import Api
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
 from harness.files import CONFIG_DIR, USER_CONF
 
 SERVER_URL = "http://localhost:30000"  # where no URL is given, unless the engine is embedded
 
-Backend = Literal["sglang", "pytorch", "vllm", "trtllm", "openai", "embedded"]
+Backend = Literal["sglang", "pytorch", "vllm", "trtllm", "dynamo", "openai", "embedded"]
 DEFAULT_BACKEND: Backend = "sglang"
 _BACKEND_NAME = "MLPERF_BACKEND"  # which users of deepseek-r1's reference export
 Stream = Literal["auto", "on", "off"]
@@ -47,6 +48,8 @@ GENERATION = ("generation_config", "max_new_tokens", "stream")
 SETTINGS = ("mlperf_conf", "user_conf", *GENERATION)
 SERVER = (
     "backend",
+    "api",
+    "tokenizer",
     "server_url",
     "min_replicas",
     "wait_for_servers",
@@ -91,19 +94,41 @@ def backend_flag() -> Any:
     return flag(
         "protocol of the server: SGLang's native API (pytorch: the same of pytorch/run_server.sh), "
         "OpenAI completions (vllm; openai: the same for other servers, or llama.cpp), TensorRT-LLM's "
-        "trtllm-serve (not yet tried on the real server), or a small engine that is started here (default: "
-        f"{DEFAULT_BACKEND}, or what {_BACKEND_NAME} names)",
+        "trtllm-serve (not yet tried on the real server), Dynamo's frontend (ids in nvext), or a small "
+        f"engine that is started here (default: {DEFAULT_BACKEND}, or what {_BACKEND_NAME} names)",
         default=DEFAULT_BACKEND,
         untyped=None,  # the environment may name another
     )
 
 
-def server_url_flag() -> Any:
-    """The field for the servers."""
+def api_flag() -> Any:
+    """The field for how servers are asked."""
+    return flag(
+        "how the server is asked: generate (SGLang's, or vLLM's /inference/v1/generate), completions or "
+        "chat-ids (both with token ids), completions-text or chat (with text); a trial request shows whether "
+        "ids come back, and answers without are encoded again with the benchmark's tokenizer (default: the "
+        "backend's own, with token ids)",
+        default=None,
+    )
+
+
+def tokenizer_flag() -> Any:
+    """The field for the model's tokenizer."""
+    return flag(
+        "where there is text: tokenizer.json or folder of the model, or its name in the Hugging Face cache; "
+        "it must be the benchmark's model (default: the benchmark's tokenizer, built in, beside the dataset "
+        "or from that cache)",
+        default=None,
+        metavar="PATH",
+    )
+
+
+def server_url_flag(without: str = SERVER_URL) -> Any:
+    """The field for the servers; ``without``: what holds without the flag."""
     return flag(
         "server URL; repeat it or separate by commas for several replicas; also "
         "http://node[001-064,70]:30000-30007, @FILE of one URL a line, slurm:HOSTS:PORTS, or "
-        f"dns+http://NAME:PORT for every address of a name (default: {SERVER_URL})",
+        f"dns+http://NAME:PORT for every address of a name (default: {without})",
         default=(),
         metavar="URL",
     )
@@ -226,6 +251,8 @@ class ClientOptions:
         default="auto",
     )
     backend: Backend = backend_flag()
+    api: Api | None = api_flag()
+    tokenizer: str | None = tokenizer_flag()
     server_url: Sequence[str] = server_url_flag()
     ca_file: Path | None = ca_file_flag()
     preflight_timeout: float = flag(

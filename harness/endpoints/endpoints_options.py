@@ -16,7 +16,7 @@ from harness.config.run_options import (
     restart_flag,
     results_flag,
 )
-from harness.grading.evaluation_options import allow_unsandboxed_flag, lcb_data_flag, tokenizer_flag
+from harness.grading.evaluation_options import allow_unsandboxed_flag, lcb_data_flag
 
 FOLDER = "endpoints"  # of a rehearsal, below the folder of runs
 _CODES = (
@@ -41,7 +41,7 @@ _GROUPS = {
         "short",
         "restart",
     ),
-    "accuracy": ("accuracy_file", "reference_data", "tokenizer", "lcb_data", "allow_unsandboxed"),
+    "accuracy": ("accuracy_file", "reference_data", "lcb_data", "allow_unsandboxed"),
     "submission": ("system", "target_cohort", "seed_sets", "seed_set"),
     "generation": ("generation_config", "max_new_tokens"),
     "server": tuple(name for name in SERVER if name not in ("min_replicas", "max_concurrency")),
@@ -98,7 +98,6 @@ class RehearsalOptions(ClientOptions):
     reference_data: Path | None = flag(
         "file with the true answers (default: --accuracy-file, which has them)", default=None, metavar="FILE"
     )
-    tokenizer: str | None = tokenizer_flag()
     lcb_data: Path | None = lcb_data_flag()
     allow_unsandboxed: bool = allow_unsandboxed_flag()
     c_max: int | None = flag(

@@ -18,6 +18,7 @@ import msgspec
 
 from harness.config.generation import SamplingParameters
 from harness.config.plans import ClientPlan
+from harness.config.protocol import Answers
 from harness.errors import ConfigError
 from harness.files import JOURNAL_DIR, atomic_write
 from harness.record.answer_log import SavedAnswer
@@ -47,6 +48,9 @@ class EvalSettings(msgspec.Struct, frozen=True, kw_only=True):
     model: str | None = None
     weight_version: str | None = None
     version: str | None = None
+    prompts: Literal["ids", "text"] = "ids"
+    answers: Answers | None = None
+    """None until the trial requests have shown it"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +122,7 @@ def _written_at(folder: Path) -> datetime:
 
 def _served_as(before: EvalSettings, now: EvalSettings) -> EvalSettings:
     """``now`` with the servers' part of an earlier run: it is compared once the servers are known."""
-    part = {name: getattr(before, name) for name in (*_MAY_CHANGE, "model", "weight_version")}
+    part = {name: getattr(before, name) for name in (*_MAY_CHANGE, "model", "weight_version", "answers")}
     return msgspec.structs.replace(now, **part)
 
 
@@ -191,6 +195,14 @@ def check_same(folder: Path, earlier: EvalSettings, now: EvalSettings) -> list[s
         raise ConfigError(f"{folder} holds a run with {decisive}; {_ANOTHER}")
     found = _differences(earlier, now)
     return [f"earlier answers are of {text}" for name in _MAY_CHANGE for text in found[name]]
+
+
+def answered(folder: Path, settings: EvalSettings, answers: Answers) -> EvalSettings:
+    """The settings with the form of the answers. Raises ConfigError if earlier ones came in another."""
+    now = msgspec.structs.replace(settings, answers=answers)
+    if settings.answers is not None and (other := decisive_differences(settings, now)):
+        raise ConfigError(f"{folder} holds a run with {other}; {_ANOTHER}")
+    return now
 
 
 def _differences(earlier: EvalSettings, now: EvalSettings) -> dict[str, list[str]]:

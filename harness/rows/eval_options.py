@@ -21,7 +21,7 @@ _SYNONYMS = SYNONYMS | {"--total-sample-count": Synonym("--max-samples")}
 _NEEDLESS = {"--async": "requests are always in flight side by side"}
 _GROUPS = {
     "rows": ("benchmark", "round", "input_file", "max_samples", "skip_samples"),
-    "output": ("output_file", "output_dir", "resume", "restart", "tokenizer"),
+    "output": ("output_file", "output_dir", "resume", "restart"),
     "generation": GENERATION,
     "server": SERVER,
     "deadlines and failures": FAILURES,
@@ -49,12 +49,6 @@ class EvalOptions(ClientOptions):
     output_dir: Path | None = results_flag("used without --output")
     resume: bool = resume_flag("run of the file")
     restart: bool = restart_flag("run")
-    tokenizer: str | None = flag(
-        "tokenizer.json or folder of the model, for the text of the answers (default: the benchmark's, "
-        "built in, beside the dataset or from the Hugging Face cache; without one the ids alone are written)",
-        default=None,
-        metavar="PATH",
-    )
 
 
 def build_parser() -> Parser:

@@ -9,7 +9,7 @@ from harness.progress.progress_line import ProgressBar, ProgressPrinter, Progres
 from harness.record.repeated import resuming_command
 from harness.record.settled import ServerInfo
 from harness.report.next_step import scoring_command
-from harness.report.run_console import DRY_RUN, served_by, server_lines
+from harness.report.run_console import DRY_RUN, api_lines, served_by, server_lines
 from harness.rows.eval_plan import EvalPlan
 from harness.rows.eval_result import EvalResult
 from harness.text import labelled, show
@@ -51,6 +51,7 @@ class RowsConsole(ABC):
         lines = [
             rows,
             f"answers   {answers}",
+            *labelled("api", api_lines(servers)),
             *labelled("server", server_lines(servers, served_by)),
             f"output    {plan.output}",
             *labelled("WARNING", warnings),

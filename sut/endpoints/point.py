@@ -89,6 +89,7 @@ def run_point(
     prepared = _prepared(curve, point, servers, folder, seed)
     with locked(folder):
         prepared, destination, warnings = preflight(prepared)
+        _require_ids(destination)
         move_aside_existing(folder)
         network = idle_round_trip(destination.endpoints, api_key())
         issuer = _issuer(curve, point, prepared)
@@ -113,6 +114,15 @@ def run_point(
         )
         write_point_run(folder, run)
         return _measured(run, issuer, prepared, destination, servers.death, watcher)
+
+
+def _require_ids(destination: Destination) -> None:
+    """The first fragment of an answer is told from the rest by its tokens. Raises ConfigError."""
+    if destination.tokenizer is not None:
+        raise ConfigError(
+            f"{destination.endpoints[0].url} answers in text, a point needs token ids; omit --api, or use "
+            "one that gives ids back"
+        )
 
 
 def _measured(

@@ -13,6 +13,7 @@ from pathlib import Path
 from harness.api_key import api_key
 from harness.cli.signals import InterruptedRun, interruptible, signals_kept
 from harness.config.plans import ClientPlan
+from harness.config.protocol import TEXT_APIS
 from harness.config.scenario import Scenario
 from harness.dataset.samples import SampleSet, load_samples
 from harness.dataset.table import open_table
@@ -59,12 +60,13 @@ from harness.peak.ladder.ladder_plan import ladder_client, ladder_folder
 from harness.peak.ladder.steps import NOT_A_RESULT
 from harness.record.output_dir import aside_of, check_free, free_reserve, locked, move_aside_existing
 from harness.record.repeated import FirstLine, run_of
-from harness.report.run_console import DRY_RUN, served_by, server_lines
+from harness.report.run_console import DRY_RUN, api_lines, served_by, server_lines
 from harness.text import labelled
 from sut.drive import Serving, servers_of
 from sut.endpoints.accuracy import AccuracyPlan, plan_accuracy, run_accuracy
 from sut.endpoints.c_max import find_c_max, measured_rates
 from sut.endpoints.point import OpenServers, run_point
+from sut.servers.apis import asked_by
 from sut.servers.discovery import find_servers
 
 _MOST_SALT_TOKENS = 128
@@ -112,6 +114,10 @@ class _Inputs:
 
 def _read(options: RehearsalOptions) -> _Inputs:
     client = ladder_client(options, Scenario.SERVER, options.folder)
+    if client.api in TEXT_APIS:
+        raise ConfigError(
+            f"--api {client.api}: prompts of points are salted with ids; omit it, or name one that sends ids"
+        )
     samples = load_samples(client.input_file, vocabulary_size=client.benchmark.vocabulary_size)
     accuracy = None
     if options.accuracy_file is not None:
@@ -192,6 +198,7 @@ def _plan_lines(walk: "_Walk", earlier: Rehearsal | None, origin: str) -> Iterat
     yield from plan_lines(
         curve, rules, expected_times(curve, measured_rates(_ladder_folder(walk.options))), origin
     )
+    yield from labelled("api", api_lines(asked_by(opened.servers.found, client.api)))
     yield from labelled("server", server_lines(opened.servers.found, served_by))
     yield f"output    {walk.options.folder}"
     yield from labelled("DEVIATION", client.deviations)

@@ -10,6 +10,7 @@ from typing import Protocol
 
 import msgspec
 
+from harness.analysis.encoded_answers import encoded_with, text_warnings
 from harness.analysis.statistics import completed, latency_ns
 from harness.api_key import api_key
 from harness.cli.signals import InterruptedRun, interruptible, uninterrupted
@@ -25,18 +26,17 @@ from harness.record.journal import JournalTail, Rows, failure_reasons
 from harness.record.output_dir import check_free, free_reserve, locked, move_aside_existing
 from harness.record.provenance import gather_provenance
 from harness.record.server_changes import ServerChange
-from sut.drive import Death, asked_again, preflight, recheck_of, servers_of
+from sut.drive import Death, asked_again, preflight, recheck_of, servers_of, tried_in_dry_run
 from sut.ipc.counters import Counter
 from sut.ipc.request_store import render_requests
 from sut.issuers.closed_loop import ClosedLoop
-from sut.prepare import PreparedClient, client_holds, place_workers, prepare_client
+from sut.prepare import PreparedClient, as_sent, client_holds, place_workers, prepare_client
 from sut.servers.discovery import find_servers
 from sut.servers.health import Recheck
 from sut.servers.scrape import MetricsScraper
 from sut.supervisor.monitor import Monitor, Observer, Totals
 from sut.supervisor.placement import Load
-from sut.supervisor.session import Destination, QuerySession
-from sut.wire import Wires
+from sut.supervisor.session import Destination, QuerySession, wires_of
 
 _LOOKS = 32  # the counters are read this number of times in a step; workers write them four times a second
 _SHORTEST_LOOK_S, _LONGEST_LOOK_S = 0.25, 1.0
@@ -67,7 +67,7 @@ def climb(plan: LadderPlan, watcher: LadderWatcher) -> Ladder:
         watcher.plan(ladder, plan)
         if plan.client.dry_run:
             check_free(plan.client.log_dir)
-            return ladder
+            return msgspec.structs.replace(ladder, servers=tried_in_dry_run(prepared).servers)
         with _opened(plan, prepared, ladder, death, watcher) as opened, opened.ending():
             for concurrency in ladder.wanted:
                 opened.step(concurrency)
@@ -96,6 +96,7 @@ def _asked(plan: LadderPlan) -> Iterator[tuple[PreparedClient, Ladder, Death]]:
     """Everything is checked; the embedded engine lives as long as the block."""
     client = plan.client
     samples = load_samples(client.input_file, vocabulary_size=client.benchmark.vocabulary_size)
+    samples = as_sent(client, samples)
     with servers_of(client, samples) as (urls, death):
         yield *_prepared(plan, samples, urls), death
 
@@ -150,7 +151,7 @@ def _opened(
             ladder,
             started=datetime.now(UTC),
             servers=prepared.servers,
-            warnings=(*ladder.warnings, *warnings),
+            warnings=(*ladder.warnings, *warnings, *text_warnings(encoded_with(destination.tokenizer))),
         )
         scraper = MetricsScraper(prepared.servers, folder, api_key(), plan.client.ca_file)
         servers = recheck_of(prepared)
@@ -229,7 +230,7 @@ def _client(
 ) -> Iterator["ClosedLoopClient"]:
     """The client's processes, connected; requests in flight at the end of the block are abandoned."""
     client, samples = prepared.plan, prepared.samples
-    wires = Wires(destination.wire, client.parameters, client.benchmark.vocabulary_size, destination.model)
+    wires = wires_of(client, destination)
     look_s = min(max(plan.seconds / _LOOKS, _SHORTEST_LOOK_S), _LONGEST_LOOK_S)
     issuer = ClosedLoop(len(samples))
     with QuerySession(client, issuer, samples, prepared.placement) as session:

@@ -9,25 +9,28 @@ from typing import Protocol
 
 import msgspec
 
+from harness.analysis.encoded_answers import encoded_with, text_reasons, text_warnings, with_counts
 from harness.analysis.finish_run import Observations
 from harness.api_key import api_key
 from harness.cli.signals import interruptible
+from harness.config.protocol import TEXT_APIS
 from harness.dataset.samples import SampleSet
 from harness.errors import ConfigError
 from harness.files import JOURNAL_DIR
 from harness.progress.progress_files import ProgressLine
 from harness.progress.progress_line import ProgressSnapshot
 from harness.record.answer_log import SavedAnswer
-from harness.record.journal import read_journal
+from harness.record.journal import read_counts, read_journal
+from harness.record.run_record import EncodedAnswers
 from harness.record.server_changes import counted_changes
 from harness.record.settled import ServerInfo
 from harness.rows import attempts
 from harness.rows.attempts import EarlierRows, EvalSettings
 from harness.rows.eval_plan import EvalPlan
 from harness.rows.eval_result import EvalResult
-from sut.drive import DrivenRun, Serving, ended, preflight, servers_of
+from sut.drive import DrivenRun, Serving, ended, preflight, servers_of, tried_in_dry_run
 from sut.issuers.rows import RowsInOrder
-from sut.prepare import place_workers, prepare_client
+from sut.prepare import as_sent, place_workers, prepare_client
 from sut.servers.discovery import find_servers
 from sut.supervisor.placement import Load
 from sut.supervisor.progress_meter import RunLength
@@ -165,7 +168,7 @@ def _send(
     serving: Serving | None,
 ) -> tuple[EvalResult, EvalSettings]:
     """Send the rows without an answer; the journal keeps every answer."""
-    client, samples = plan.client, rows.samples
+    client, samples = plan.client, as_sent(plan.client, rows.samples, plan.skip)
     load = Load(open_at_most=client.max_concurrency, all_at_once=True)
     placement = place_workers(client, load)
     there = servers_of(client, samples) if serving is None else nullcontext(serving)
@@ -176,10 +179,12 @@ def _send(
         warnings = (*warnings, *prepared.deviations, *prepared.warnings, *changes)
         watcher.plan(plan, len(samples), len(rows.kept), prepared.servers, warnings)
         if client.dry_run:
+            tried_in_dry_run(prepared)
             return _unsent(plan, rows), settings
         began = time.monotonic()
         prepared, destination, more = preflight(prepared)
         warm_up_s = time.monotonic() - began
+        settings = attempts.answered(plan.folder, settings, destination.protocol.answers)
         _check_unfinished(plan, files, rows)  # the server may have taken minutes for the trial request
         with attempts.locked(plan.folder):
             attempts.write_settings(plan.folder, settings)
@@ -198,13 +203,18 @@ def _send(
                     on_line=on_line,
                 )
                 with ended(driven) as seen:
-                    result = _ended_with(plan, rows, attempt, seen)
+                    result = _ended_with(plan, rows, attempt, seen, encoded_with(destination.tokenizer))
     warnings = (*more, *result.warnings)
     return replace(result, warnings=warnings, warm_up_s=warm_up_s), settings
 
 
-def _ended_with(plan: EvalPlan, rows: _Rows, attempt: Path, seen: Observations) -> EvalResult:
-    changes = counted_changes(read_journal(attempt / JOURNAL_DIR).rows, seen.changes)
+def _ended_with(
+    plan: EvalPlan, rows: _Rows, attempt: Path, seen: Observations, encoded: EncodedAnswers | None
+) -> EvalResult:
+    journal = attempt / JOURNAL_DIR
+    if encoded is not None:
+        encoded = with_counts(encoded, read_counts(journal))
+    changes = counted_changes(read_journal(journal).rows, seen.changes)
     in_doubt = (
         f"{change.doubt}, then repeat the command, which sends them again"
         for change in changes
@@ -216,8 +226,8 @@ def _ended_with(plan: EvalPlan, rows: _Rows, attempt: Path, seen: Observations) 
         kept=len(rows.kept),
         answers=attempts.answers(plan.folder, len(rows.samples)),
         failures=attempts.failures(attempt, seen.lost),
-        errors=(*seen.errors, *in_doubt),
-        warnings=tuple(seen.warnings),
+        errors=(*seen.errors, *in_doubt, *text_reasons(encoded)),
+        warnings=(*seen.warnings, *text_warnings(encoded)),
         interrupted_by=seen.interrupted_by,
         elapsed_s=attempts.elapsed_s(plan.folder),
     )
@@ -230,6 +240,8 @@ def _same_run(plan: EvalPlan, rows: _Rows, server: ServerInfo | None) -> tuple[E
     """
     earlier = attempts.read_settings(plan.folder) if rows.is_continued else None
     settings = _settings(plan, rows.samples, server or earlier)
+    if earlier is not None:
+        settings = msgspec.structs.replace(settings, answers=earlier.answers)
     return settings, () if earlier is None else attempts.check_same(plan.folder, earlier, settings)
 
 
@@ -242,6 +254,8 @@ def _settings(plan: EvalPlan, samples: SampleSet, known: ServerInfo | EvalSettin
         samples=len(samples),
         parameters=client.parameters,
         backend=client.backend,
+        prompts="text" if client.api in TEXT_APIS else "ids",
+        answers=known.answers if isinstance(known, EvalSettings) else None,
         model=known.model if known else None,
         weight_version=known.weight_version if known else None,
         version=known.version if known else None,

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
+import msgspec
+
 from harness.api_key import api_key
 from harness.batch.batch_options import TalkOptions
 from harness.batch.batch_plan import allowed_positions, limit_of, sampling
@@ -115,7 +117,7 @@ def stream_answer(
 
     None if ``is_stopped`` became true before its end: the connection is closed, so that the server ends it.
     """
-    wire = make_wire(server.wire, parameters, vocabulary_size, server.served_name)
+    wire = make_wire(server.protocol, parameters, vocabulary_size, server.served_name)
     endpoint = resolve_endpoint(server.url, wire.path, api_key(), ca_file)
     outcomes: list[Outcome] = []
     client = HttpClient(
@@ -128,7 +130,7 @@ def stream_answer(
         streams=wire.streams,
         max_event_bytes=wire.max_event_bytes,
     )
-    body = memoryview(wire.render(prompt))
+    body = memoryview(wire.render(msgspec.json.encode(prompt)))
     try:
         client.start(Request(0, 0, time.monotonic_ns(), body, reader, wire.opening))
         while not outcomes and not is_stopped():

@@ -5,12 +5,14 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+import msgspec
 from msgspec.structs import replace
 
 from harness.config.run_options import Backend
 from harness.errors import ServerError
 from harness.record.settled import Router, ServerInfo
 from sut.servers.info_client import InfoClient, NotReadyError
+from sut.wire.answer_checks import UNREADABLE
 
 SettingValues = dict[str, str | int | float | bool]
 _NATIVE = ("sglang", "pytorch")  # servers with SGLang's pages; our PyTorch server names itself as the engine
@@ -28,6 +30,7 @@ _SETTINGS = (
     "pp_size",
     "ep_size",
     "enable_dp_attention",
+    "load_format",
     "quantization",
     "dtype",
     "kv_cache_dtype",
@@ -45,7 +48,10 @@ _SETTINGS = (
     "speculative_num_draft_tokens",
 )
 
-GATEWAY = "SMG or sglang-router"
+SMG, SGLANG_ROUTER, VLLM_ROUTER = "SMG", "sglang-router", "vllm-router"
+DYNAMO = "Dynamo's frontend"
+_VLLM_ROUTER_HEALTH = b"All servers healthy"
+_DYNAMO_ENDPOINT = b'"dyn://'  # one of the addresses in its /health
 # Proxies by the beginning of their Server header, in lower case; engines have others (uvicorn, llama.cpp).
 _PROXIES = {
     "nginx": "nginx",
@@ -60,7 +66,17 @@ _PROXIES = {
     "cloudflare": "Cloudflare",
 }
 _LONGEST_HEADER = 100
+
 _MOST_SERVERS = 1 << 20
+
+
+class _Instance(msgspec.Struct):
+    endpoint: str = ""
+    instance_id: int = 0
+
+
+class _DynamoHealth(msgspec.Struct):
+    instances: list[_Instance] = []
 
 
 def ask_server(control: InfoClient, backend: Backend) -> tuple[ServerInfo, SettingValues]:
@@ -68,14 +84,17 @@ def ask_server(control: InfoClient, backend: Backend) -> tuple[ServerInfo, Setti
 
     Raises NotReadyError if it may be starting, ServerError for a server that cannot be used.
     """
-    status, _ = control.ask("/health")
+    status, health = control.ask("/health")
     if status != 200:
         path = urlsplit(control.url).path
         remedy = f"name the server without {path}" if status == 404 and path else "the server is not ready"
         raise NotReadyError(f"{control.url}: /health answered {status}, expected 200; {remedy}")
     headers = control.headers
-    server, reported = _ask_sglang(control) if backend in _NATIVE else (_ask_openai(control, backend), {})
-    return with_router(server, router_of(control, headers)), reported
+    if backend in _NATIVE:
+        server, reported = _ask_sglang(control)
+    else:
+        server, reported = _ask_openai(control, backend, health), {}
+    return with_router(server, router_of(control, headers, health)), reported
 
 
 def _ask_sglang(control: InfoClient) -> tuple[ServerInfo, SettingValues]:
@@ -83,7 +102,7 @@ def _ask_sglang(control: InfoClient) -> tuple[ServerInfo, SettingValues]:
     if model is None or "model_path" not in model:
         raise ServerError(
             f"{control.url}: no SGLang server (it has no /model_info), nor ours of PyTorch; "
-            "use --backend vllm, trtllm or openai"
+            "use --backend vllm, trtllm, dynamo or openai"
         )
     info = control.first_json(("/server_info", "/get_server_info")) or {}
     path = _text(model, "model_path")
@@ -157,7 +176,7 @@ def _sglang_runs_at_once(info: Mapping[str, Any]) -> int | None:
     return asked if info.get("enable_dp_attention") is True else min(asked * ranks, _MOST)
 
 
-def _ask_openai(control: InfoClient, backend: Backend) -> ServerInfo:
+def _ask_openai(control: InfoClient, backend: Backend, health: bytes) -> ServerInfo:
     models = (control.first_json(("/v1/models",)) or {}).get("data")
     if not isinstance(models, list) or not models or not isinstance(models[0], dict):
         raise ServerError(f"{control.url}: /v1/models lists no model; is this an OpenAI-compatible server?")
@@ -166,6 +185,10 @@ def _ask_openai(control: InfoClient, backend: Backend) -> ServerInfo:
     owner = _text(model, "owned_by")
     if owner == "llamacpp":
         return _ask_llamacpp(control, name, model)
+    if owner == "vllm" and backend in ("trtllm", "dynamo"):
+        raise ServerError(f"{control.url}: vLLM, not what --backend {backend} names; use --backend vllm")
+    if backend == "dynamo" or _DYNAMO_ENDPOINT in health:
+        return _dynamo(control.url, name, model)
     is_trtllm = backend == "trtllm" or owner == "tensorrt_llm"
     version = control.first_json(("/version",)) or {}
     root = _text(model, "root")
@@ -180,6 +203,18 @@ def _ask_openai(control: InfoClient, backend: Backend) -> ServerInfo:
         version=_text(version, "version"),
         context_length=_integer(model, "max_model_len"),
         dp_size=None if is_trtllm else _vllm_engines(control),
+    )
+
+
+def _dynamo(url: str, name: str, model: Mapping[str, Any]) -> ServerInfo:
+    """Dynamo's frontend says nothing of the engines behind it."""
+    return ServerInfo(
+        url=url,
+        wire="dynamo",
+        engine="Dynamo",
+        model=name,
+        served_name=name,
+        context_length=_integer(model, "context_window"),
     )
 
 
@@ -236,16 +271,20 @@ def _snapshot(path: str | None) -> str | None:
     return found[1] if found else None
 
 
-def router_of(control: InfoClient, headers: Mapping[str, str]) -> Router | None:
-    """The router in front of a server, by the ``headers`` of an answer and a page of its own; None for none.
+def router_of(control: InfoClient, headers: Mapping[str, str], health: bytes = b"") -> Router | None:
+    """The router in front of a server; None for none that shows itself.
 
-    Tried with SMG 1.13.0 and nginx 1.22.1; others are known by the headers that they are documented to send.
+    By the ``headers`` and the page of its ``health``, and by a page of its own. Tried with SMG 1.13.0,
+    sglang-router 0.3.2, vllm-router 0.1.17, Dynamo 1.6.1 and nginx 1.22.1; others are known by the headers
+    that they are documented to send.
     """
+    if _DYNAMO_ENDPOINT in health:
+        return Router(DYNAMO, servers=_dynamo_workers(health))
     try:
         workers = (control.first_json(("/workers",)) or {}).get("workers")
         if isinstance(workers, list):
-            version = _gateway_version(control)
-            return Router(GATEWAY, version=version, servers=min(len(workers), _MOST_SERVERS))
+            name, version = _gateway(control, health)
+            return Router(name, version=version, servers=min(len(workers), _MOST_SERVERS))
     except ServerError:
         pass  # the headers may still show a router
     server, via = headers.get("server", "")[:_LONGEST_HEADER], headers.get("via", "")[:_LONGEST_HEADER]
@@ -265,6 +304,19 @@ def with_router(server: ServerInfo, router: Router | None) -> ServerInfo:
     return replace(server, router=router, max_running_requests=runs)
 
 
-def _gateway_version(control: InfoClient) -> str | None:
+def _gateway(control: InfoClient, health: bytes) -> tuple[str, str | None]:
+    """The name and version of a router with a list of workers; those of one family differ in little."""
     version = (control.first_json(("/get_loads",)) or {}).get("version")
-    return version[:_LONGEST_HEADER] if isinstance(version, str) else None
+    if isinstance(version, str):
+        return SMG, version[:_LONGEST_HEADER]
+    return (VLLM_ROUTER if health.strip() == _VLLM_ROUTER_HEALTH else SGLANG_ROUTER), None
+
+
+def _dynamo_workers(health: bytes) -> int | None:
+    """The instances that generate, where its page lists them."""
+    try:
+        page = msgspec.json.decode(health, type=_DynamoHealth)
+    except UNREADABLE:
+        return None
+    found = {one.instance_id for one in page.instances if one.endpoint == "generate"}
+    return min(len(found), _MOST_SERVERS) or None

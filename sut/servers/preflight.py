@@ -9,19 +9,22 @@ import msgspec
 
 from harness.config.deadlines import Deadlines
 from harness.config.generation import SamplingParameters
+from harness.config.protocol import Answers
 from harness.config.server_urls import folded
 from harness.errors import ServerError
-from harness.record.outcome import Failure, FailureKind, Outcome
+from harness.record.outcome import Outcome
 from harness.record.settled import ServerInfo
 from sut.client.client import HttpClient
 from sut.client.connections import Request
 from sut.client.endpoint import Endpoint
 from sut.client.response import ResponseReader
 from sut.servers.info_client import Calls, InfoClient, WaitNotices
+from sut.servers.trial_answers import is_refusal, what_is_wrong
 from sut.wire import make_judge, make_wire
 from sut.wire.fields import AnswersSeen
 
-_TRIAL_TOKENS = 4
+# Of text more: the first tokens of a gpt-oss are the markers of a channel, which a chat may strip.
+_TRIAL_TOKENS: dict[Answers, int] = {"ids": 4, "text": 16}
 _LINGER_S = 0.15  # a server that closes after each answer does so within this time
 _FLUSH_S = 1.0
 _FLUSHES_PER_S = 100
@@ -34,16 +37,20 @@ class Preflight:
     def __init__(
         self, facts: ServerInfo, parameters: SamplingParameters, vocabulary_size: int, within_s: float
     ) -> None:
-        most, least = min(_TRIAL_TOKENS, parameters.max_new_tokens), parameters.min_new_tokens
+        most = min(_TRIAL_TOKENS[facts.protocol.answers], parameters.max_new_tokens)
+        least = parameters.min_new_tokens
         small = msgspec.structs.replace(
             parameters, max_new_tokens=most, min_new_tokens=None if least is None else min(least, most)
         )
-        self._judge = make_judge(facts.wire, facts.served_name)
-        self._wire = make_wire(facts.wire, small, vocabulary_size, facts.served_name, self._judge)
+        self._protocol = facts.protocol
+        self._judge = make_judge(facts.protocol, facts.served_name)
+        self._wire = make_wire(facts.protocol, small, vocabulary_size, facts.served_name, self._judge)
+        self._tokens = most
         self._within_s = within_s
         self._outcomes: dict[int, Outcome] = {}
         self._seconds: dict[int, float] = {}
         self._by_id: set[int] = set()
+        self._gave_tokens: set[int] = set()
 
     @property
     def seen(self) -> AnswersSeen:
@@ -51,9 +58,22 @@ class Preflight:
         return self._judge.seen
 
     def try_all(
-        self, endpoints: Sequence[Endpoint], prompt: list[int], *, to_the_end: bool = False
+        self,
+        endpoints: Sequence[Endpoint],
+        prompt: bytes,
+        prompt_tokens: int | None,
+        *,
+        to_the_end: bool = False,
+        refusals_end: bool = True,
     ) -> list["Trial"]:
-        """The trial of each replica; without ``to_the_end`` the first failure ends it."""
+        """The trial of each replica; without ``to_the_end`` the first failure ends it.
+
+        Without ``refusals_end`` only one that is no refusal of the request does. ``prompt_tokens`` is what
+        the server must count, None where it is not known.
+        """
+        self._outcomes.clear()
+        self._by_id.clear()
+        self._gave_tokens.clear()
         deadlines = Deadlines(request_s=self._within_s)
         client = HttpClient(endpoints, deadlines, on_done=self._on_done)
         try:
@@ -61,13 +81,20 @@ class Preflight:
             for index in range(len(endpoints)):
                 client.start(self._request(index, body))
             with WaitNotices() as notices:
-                errors = self._wait(client, endpoints, len(prompt), notices, to_the_end)
+                errors = self._wait(client, endpoints, prompt_tokens, notices, to_the_end, refusals_end)
             _poll_for(client, _LINGER_S)
             keeps = client.keeps_alive()
         finally:
             client.close()
         return [
-            Trial(kept, index in self._by_id, self._seconds.get(index), errors.get(index))
+            Trial(
+                kept,
+                index in self._by_id,
+                self._seconds.get(index),
+                errors.get(index),
+                index in errors and self._is_refused(index, prompt_tokens),
+                index in self._gave_tokens,
+            )
             for index, kept in enumerate(keeps)
         ]
 
@@ -81,30 +108,38 @@ class Preflight:
         self,
         client: HttpClient,
         endpoints: Sequence[Endpoint],
-        prompt_tokens: int,
+        prompt_tokens: int | None,
         notices: WaitNotices,
         to_the_end: bool,
+        refusals_end: bool,
     ) -> dict[int, ServerError]:
-        waiting, errors = dict(enumerate(endpoints)), dict[int, ServerError]()
-        while waiting and (to_the_end or not errors):
+        waiting, errors, ended = dict(enumerate(endpoints)), dict[int, ServerError](), False
+        while waiting and not ended:
             client.poll(0.1)
             client.tick()
             for index in self._outcomes.keys() & waiting.keys():
-                error = _trial_error(waiting.pop(index).url, self._outcomes[index], prompt_tokens)
-                if error is not None:
-                    errors[index] = error
+                outcome, url = self._outcomes[index], waiting.pop(index).url
+                wrong = what_is_wrong(self._protocol, outcome, prompt_tokens)
+                if wrong:
+                    errors[index] = ServerError(f"{url}: {wrong}")
+                    ended |= not to_the_end and (refusals_end or not self._is_refused(index, prompt_tokens))
             urls = folded((endpoint.url for endpoint in waiting.values()), 3)
             count = f"{len(waiting)} of {len(endpoints)} servers, " if len(endpoints) > 1 else ""
             notices.tick(
-                f"the trial request of {_TRIAL_TOKENS} tokens at {count}{urls}, where a cold server compiles "
+                f"the trial request of {self._tokens} tokens at {count}{urls}, where a cold server compiles "
                 f"first; at most {self._within_s:g} s (--trial-timeout)"
             )
         return errors
+
+    def _is_refused(self, index: int, prompt_tokens: int | None) -> bool:
+        return is_refusal(self._outcomes[index], prompt_tokens, gave_tokens=index in self._gave_tokens)
 
     def _on_done(self, request: Request, outcome: Outcome) -> None:
         self._outcomes[request.replica] = outcome
         if request.is_answered_by_id:
             self._by_id.add(request.replica)
+        if request.reader.tokens:
+            self._gave_tokens.add(request.replica)
         began = request.sent_ns or request.issued_ns
         self._seconds[request.replica] = (time.monotonic_ns() - began) / 1e9
 
@@ -120,6 +155,10 @@ class Trial:
     seconds: float | None
     """None: it did not end."""
     error: ServerError | None
+    refused: bool = False
+    """Whether the error is that of an answer: the same server may take another request."""
+    gave_tokens: bool = False
+    """Whether the answer held any token id, or text where that was asked for."""
 
 
 def trial_summary(servers: Sequence[ServerInfo]) -> str:
@@ -166,20 +205,3 @@ def _poll_for(client: HttpClient, seconds: float) -> None:
     until = time.monotonic() + seconds
     while (left := until - time.monotonic()) > 0:
         client.poll(left)
-
-
-def _trial_error(url: str, outcome: Outcome, prompt_tokens: int) -> ServerError | None:
-    if isinstance(outcome, Failure):
-        remedy = (
-            "; a server that compiles at its first request may need a larger --trial-timeout"
-            if outcome.kind is FailureKind.TIMEOUT
-            else ""
-        )
-        return ServerError(f"{url}: the trial request failed: {outcome.kind.label}: {outcome.detail}{remedy}")
-    counted = outcome.prompt_tokens
-    if counted is None or counted == prompt_tokens:
-        return None
-    return ServerError(
-        f"{url}: a prompt of {prompt_tokens} token ids was counted as {counted}; "
-        "the server does not take ids as they are"
-    )

@@ -14,7 +14,7 @@ from harness.config.generation import SamplingParameters
 from harness.config.server_urls import folded
 from harness.errors import ServerError
 from harness.record.settled import ServerInfo
-from sut.servers.info_pages import GATEWAY, SettingValues
+from sut.servers.info_pages import DYNAMO, SGLANG_ROUTER, SMG, VLLM_ROUTER, SettingValues
 
 # SGLang also passes on the tokens of unstreamed answers in steps of 50: with this interval, or a longer one,
 # streams cost it no more.
@@ -48,12 +48,13 @@ _HASH = re.compile(r"[0-9a-f]{40}")
 _REMEDY = "one run needs equal replicas: start those that differ like the others, or do not name them"
 
 _PAGE = "docs/guide/servers/router.md"
-_RISK = "which may hide failures by retrying, and hides stragglers"
+_RISK = "and may hide failures by retrying"
+_GATEWAY = "and, without --disable-retries, failures; its policy is not known"
 _RISKS = {
-    GATEWAY: "which hides failures by retrying unless it has --disable-retries, and hides stragglers; its "
-    "policy is not known (cache_aware unless it has --policy power_of_two or another)",
-    "nginx": "which hides failures by retrying unless it has proxy_next_upstream off, hides stragglers, and "
-    "may hold back streams unless it has proxy_buffering off",
+    **dict.fromkeys((SMG, SGLANG_ROUTER, VLLM_ROUTER), _GATEWAY),
+    DYNAMO: "and, with --migration-limit, failures",
+    "nginx": "and, without proxy_next_upstream off, failures, and may hold back streams unless it has "
+    "proxy_buffering off",
 }
 
 _Key = TypeVar("_Key")
@@ -158,6 +159,8 @@ def model_deviations(facts: Sequence[ServerInfo], benchmark: Benchmark) -> Itera
     wanted = f"the rules say {benchmark.model}" if benchmark.official else f"expected {benchmark.model}"
 
     def deviation(fact: ServerInfo) -> str | None:
+        if fact.has_dummy_weights:
+            return f" has random weights ({fact.names}): its answers mean nothing, {wanted}"
         if fact.model is None:
             return f" does not name its model, {wanted}"
         if _match_of(fact, benchmark.model) is Match.OTHER:
@@ -258,14 +261,18 @@ def check_capacity(
 
 
 def router_warnings(servers: Sequence[ServerInfo]) -> Iterator[str]:
-    """A warning for each kind of router."""
+    """A warning for each kind of router: what it decides in place of this client, and what it may hide."""
 
     def router_name(server: ServerInfo) -> str | None:
         return None if server.router is None else server.router.name
 
+    choice = "is off" if len(servers) == 1 else f"is between these {len(servers)} URLs only"
     for name, found in _urls_by(servers, router_name).items():
-        risk = _RISKS.get(name, _RISK)
-        yield f"{folded(found)}: {name} in front, {risk}; name the servers themselves, or see {_PAGE}"
+        yield (
+            f"{folded(found)}: {name} in front, which places each query (this client's least-busy choice "
+            f"{choice}) and hides stragglers {_RISKS.get(name, _RISK)}; name the servers themselves, or see "
+            f"{_PAGE}"
+        )
 
 
 # -- differences between the replicas

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.config.benchmark import load_benchmark
+from harness.config.protocol import Protocol
 from harness.endpoints.curve import Point, SeedSet
 from harness.endpoints.point_run import PointRun
 from harness.endpoints.run_folder import CONFIG
@@ -21,8 +22,8 @@ from harness.yaml_files import write_yaml
 Yaml = dict[str, Any]
 
 IDS = "input_tokens"  # the client's name of a prompt that is already tokenized
-# The adapter of the client that speaks the protocol of our servers with prompts of token ids.
-_API_TYPES = {"sglang": "sglang"}
+# The client's adapters that send token ids: one for SGLang's own API; all others get completions.
+_API_TYPES = {Protocol("sglang", "generate"): "sglang"}
 _COMPLETIONS = "openai_completions"
 
 
@@ -112,4 +113,4 @@ def _load_pattern(point: Point) -> Yaml:
 
 
 def _api_type(run: PointRun) -> str:
-    return _API_TYPES.get(run.servers[0].wire, _COMPLETIONS) if run.servers else _COMPLETIONS
+    return _API_TYPES.get(run.servers[0].protocol, _COMPLETIONS) if run.servers else _COMPLETIONS

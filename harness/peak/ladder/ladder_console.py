@@ -8,7 +8,7 @@ from harness.peak.ladder.ladder_plan import LadderPlan
 from harness.peak.ladder.ladder_result import SLOWER, Ladder, broken, stragglers, user_tokens_per_s
 from harness.peak.ladder.steps import NOT_A_RESULT, Latency, Step
 from harness.progress.progress_line import LiveLine
-from harness.report.run_console import DRY_RUN, limits_text, served_by, server_lines
+from harness.report.run_console import DRY_RUN, api_lines, limits_text, served_by, server_lines
 from harness.text import aligned, duration, labelled, milliseconds, show
 
 _SLOWEST = 3  # replicas that a remark names
@@ -45,6 +45,7 @@ class LadderConsole:
             f"steps     {steps} in flight, {ladder.seconds:g} s each after their filling",
             f"limits    p99 of {ladder.scenario}: {limits_text(ladder.limits_ns) or 'none'}",
             f"samples   {ladder.samples} of {ladder.input_file}, in order, repeated",
+            *labelled("api", api_lines(ladder.servers)),
             *labelled("server", server_lines(ladder.servers, served_by)),
             f"output    {plan.client.log_dir}",
             *labelled("DEVIATION", ladder.deviations),

@@ -65,11 +65,12 @@ class Maker:
         return [] if name == DEFAULT_BENCHMARK else ["--benchmark", name]
 
     def _servers(self) -> list[str]:
-        """Backend and addresses of the latest run; an embedded engine has another address in each."""
+        """Backend, API and addresses of the latest run; an embedded engine has another address in each."""
         if (like := self._like()) is None:
             return []
         client = like.plan.client
         words = [] if client.backend == DEFAULT_BACKEND else ["--backend", client.backend]
+        words += [] if client.api is None else ["--api", client.api]
         if client.backend != "embedded" and client.server_urls:
             words += ["--server-url", ",".join(client.server_urls)]
         return words

@@ -90,7 +90,7 @@ class ScenarioReadme:
         yield from self._servers(record.servers)
         parameters = msgspec.to_builtins(plan.parameters)
         yield "- generation: " + _listed({name: parameters[name] for name in parameters if name != "extra"})
-        settings = {"worker processes": settled.placement.workers, "backend": plan.backend}
+        settings = {"worker processes": settled.placement.workers, "backend": plan.backend, "api": plan.api}
         yield "- client: " + _listed(settings | {"concurrency": settled.concurrency})
 
     def _servers(self, servers: Sequence[ServerInfo]) -> Iterator[str]:

@@ -29,6 +29,8 @@ FLAGS = [
     ("--stop-when-lost", False, "", True),
     ("--output-dir", None, "out", Path("out")),
     ("--backend", "sglang", "vllm", "vllm"),
+    ("--api", None, "chat-ids", "chat-ids"),
+    ("--tokenizer", None, "models/m", "models/m"),
     ("--server-url", (), "http://a:1", ("http://a:1",)),
     ("--dcgm-url", (), "http://a:1", ("http://a:1",)),
     ("--generation-config", None, "g.json", Path("g.json")),
@@ -152,6 +154,7 @@ ELSEWHERE = [
     (["--model_name", "m"], "run_server.sh --model_path"),
     (["--dtype", "bfloat16"], "run_server.sh"),
     (["--batch_size=1"], "run_server.sh"),
+    (["--endpoint", "/v1/chat/completions"], "--api"),
     (["--mlperf-accuracy-file", "l.json"], "./mlperf score --mlperf-log FILE"),
     (
         ["/models/gpt-oss-120b.bin", "-m", "getp", "-i", "in", "-o", "out"],

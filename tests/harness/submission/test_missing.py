@@ -94,6 +94,16 @@ def test_the_command_is_that_of_the_other_runs(results, info, capsys, change, co
     assert f"/python {command}" in printed.replace(f"{ROOT}/", "") and str(results) in printed
 
 
+def test_the_command_asks_the_servers_by_the_same_api(results, info, capsys):
+    for path in results.rglob("run.json"):
+        record = json.loads(path.read_text())
+        record["plan"] |= {"backend": "trtllm", "api": "chat-ids", "server_urls": [URL]}
+        path.write_text(json.dumps(record))
+    remove("interactive/accuracy")(results)
+    assert build(results) == 2
+    assert f" --backend trtllm --api chat-ids --server-url {URL} --accuracy " in one_line(capsys)
+
+
 ENDED = [
     ({"result": "INVALID", "reasons": ["1 of 6396 queries failed"]}, "INVALID: 1 of 6396 queries failed"),
     ({"result": "INTERRUPTED", "reasons": ["SIGINT"]}, "INTERRUPTED: SIGINT"),

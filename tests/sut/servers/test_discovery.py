@@ -144,6 +144,10 @@ def test_nothing_listens():
         ("openai", {"/health": b"", "/v1/models": {"data": []}}, ServerError, ["/v1/models"]),
         ("openai", {"/health": b"", "/v1/models": {"data": ["m"]}}, ServerError, ["/v1/models"]),
         ("openai", {"/health": b"", "/v1/models": b"<html>"}, ServerError, ["/v1/models"]),
+        *[
+            (backend, {"/health": b"", "/v1/models": {"data": [VLLM]}}, ServerError, ["--backend vllm"])
+            for backend in ("trtllm", "dynamo")
+        ],
         ("sglang", {"/health": 401}, ServerError, ["401", "SGLANG_API_KEY"]),
     ],
 )

@@ -15,7 +15,7 @@ from sut.servers.health import ActivityProbe, HealthMonitor, Recheck, ask_work, 
 from tests.kit import wait_until
 from tests.stub import StubServer, refused_url
 from tests.sut.pages import LLAMA_MODELS, LLAMA_PROPS, facts, pages
-from tests.sut.servers.test_info_pages import SMG
+from tests.sut.servers.test_info_pages import GATEWAY
 
 
 @pytest.fixture
@@ -195,7 +195,7 @@ VLLM = {
     "/version": {"version": "0.32.0"},
 }
 LLAMA = {"/health": b"", "/v1/models": {"data": [LLAMA_MODELS]}, "/props": LLAMA_PROPS}
-BEHIND = {**SGLANG, "/workers": SMG["/workers"]}
+BEHIND = {**SGLANG, "/workers": GATEWAY["/workers"]}
 
 
 def changed(table, page, **values):

@@ -5,13 +5,13 @@ from msgspec import structs
 
 from harness.record.settled import Router
 from sut.servers.info_client import InfoClient
-from sut.servers.info_pages import GATEWAY, router_of
+from sut.servers.info_pages import DYNAMO, SGLANG_ROUTER, SMG, VLLM_ROUTER, router_of
 from sut.servers.server_checks import router_warnings
 from tests.sut.pages import fact_of, facts, pages
 
-# What SMG 1.13.0 answered in front of two servers, cut to what matters; its other paths are 404.
+# What SMG 1.13.0 answers in front of two servers, cut to what matters; its other paths are 404.
 WORKER = {"id": "01a20268", "model_id": "stub", "worker_type": "regular", "runtime_type": "sglang"}
-SMG = {
+GATEWAY = {
     "/health": b"OK",
     "/get_model_info": {"model_path": "m"},
     "/get_server_info": {"max_running_requests": 256, "dp_size": 1, "version": "0.5.23"},
@@ -21,16 +21,54 @@ SMG = {
 
 
 def test_a_gateway_and_what_its_servers_run_together():
-    fact = fact_of(SMG)
-    assert fact.router == Router(GATEWAY, "smg-1.13.0", 2)
+    fact = fact_of(GATEWAY)
+    assert fact.router == Router(SMG, "smg-1.13.0", 2)
     assert fact.max_running_requests == 512
     (warning,) = router_warnings([fact, structs.replace(fact, url="http://other:1")])
     assert "--disable-retries" in warning
 
 
+LOADS = {"workers": [{"worker": "http://127.0.0.1:31000", "load": -1}]}
+INSTANCE = {"component": "backend", "endpoint": "generate", "namespace": "dynamo", "instance_id": 2908795924}
+EVENTS = INSTANCE | {"endpoint": "worker_kv_query_source_1b88"}
+DYNAMOS = {
+    "/health": {
+        "status": "healthy",
+        "endpoints": ["dyn://dynamo.backend.generate"],
+        "instances": [INSTANCE, EVENTS, INSTANCE | {"instance_id": 1}, INSTANCE | {"instance_id": 2}],
+    },
+    "/v1/models": {"data": [{"id": "openai/gpt-oss-120b", "owned_by": "nvidia", "context_window": 4096}]},
+}
+
+
+@pytest.mark.parametrize(("health", "name"), [(b"OK", SGLANG_ROUTER), (b"All servers healthy", VLLM_ROUTER)])
+def test_relatives_of_the_gateway(health, name):
+    """sglang-router 0.3.2 and vllm-router 0.1.17 have its list of workers and no version."""
+    fact = fact_of({**GATEWAY, "/health": health, "/get_loads": LOADS})
+    assert fact.router == Router(name, None, 2)
+
+
+@pytest.mark.parametrize("backend", ["dynamo", "openai", "vllm"])
+def test_the_frontend_of_dynamo(backend):
+    """Known by the addresses in its /health; --backend dynamo is for one whose page is hidden."""
+    fact = fact_of(DYNAMOS, backend)
+    assert fact.router == Router(DYNAMO, None, 3)
+    assert (fact.wire, fact.engine, fact.served_name) == ("dynamo", "Dynamo", "openai/gpt-oss-120b")
+    assert fact.context_length == 4096
+    hidden = fact_of(DYNAMOS | {"/health": b"OK"}, "dynamo")
+    assert (hidden.wire, hidden.router) == ("dynamo", None)
+
+
+@pytest.mark.parametrize(("urls", "words"), [(1, "is off"), (3, "between these 3 URLs only")])
+def test_whose_choice_of_a_server_counts(urls, words):
+    server = structs.replace(facts("http://a:1"), router=Router(SMG))
+    (warning,) = router_warnings([structs.replace(server, url=f"http://a:{n}") for n in range(urls)])
+    assert words in warning
+
+
 @pytest.mark.parametrize("workers", [404, 403, 500, b"no JSON", {"workers": 3}, [1]])
 def test_a_server_without_a_gateways_page(workers):
-    fact = fact_of({**SMG, "/workers": workers})
+    fact = fact_of({**GATEWAY, "/workers": workers})
     assert fact.router is None
     assert fact.max_running_requests == 256
     assert list(router_warnings([fact])) == []
@@ -70,4 +108,4 @@ def test_a_proxy_by_its_headers(headers, found):
     ],
 )
 def test_the_memory_of_the_weights(info, weights_gb):
-    assert fact_of({**SMG, "/get_server_info": info}).weights_gb == weights_gb
+    assert fact_of({**GATEWAY, "/get_server_info": info}).weights_gb == weights_gb

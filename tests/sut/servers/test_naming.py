@@ -121,6 +121,8 @@ def test_the_certificate_of_a_replica_at_an_address_is_that_of_its_name(tls, cer
         with pytest.raises(ServerError, match=r"Hostname mismatch.*--server-url"):
             discover([bad], "sglang", None, 20, cert)
         endpoint = [resolve_endpoint(url, "/generate", None, cert) for url in (good, bad)]
-        trials = Preflight(facts(good), PARAMETERS, VOCABULARY, 20).try_all(endpoint, [1], to_the_end=True)
+        trials = Preflight(facts(good), PARAMETERS, VOCABULARY, 20).try_all(
+            endpoint, b"[1]", 1, to_the_end=True
+        )
     assert trials[0].error is None
     assert "Hostname mismatch" in str(trials[1].error)

@@ -2,6 +2,7 @@
 
 import json
 
+import msgspec
 import pytest
 
 from harness.errors import ServerError
@@ -22,7 +23,7 @@ def trial(*servers, prompt=(1,), seconds=20.0, **changes):
 
 def kept_alive(trials, servers, prompt):
     """Whether each server keeps its connections. Raises the error of the first that fails."""
-    results = trials.try_all(servers, prompt)
+    results = trials.try_all(servers, msgspec.json.encode(prompt), len(prompt))
     for result in results:
         if result.error is not None:
             raise result.error
@@ -125,7 +126,7 @@ def test_trial_with_a_wrong_prompt_count():
 def test_all_trials_to_the_end_and_who_failed():
     with StubServer() as a, StubServer(faults=Fault.HTTP_500) as b, StubServer() as c:
         trials = Preflight(facts(a.url), PARAMETERS, VOCABULARY, 20)
-        found = trials.try_all(endpoints(a, b, c), [1], to_the_end=True)
+        found = trials.try_all(endpoints(a, b, c), b"[1]", 1, to_the_end=True)
     assert [one.error is None for one in found] == [True, False, True]
     assert all(one.seconds > 0 for one in found)
 

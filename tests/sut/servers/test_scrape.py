@@ -32,6 +32,7 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n"
 @pytest.fixture
 def quick(monkeypatch):
     monkeypatch.setattr(scrape, "EVERY_S", 0.01)
+    monkeypatch.setattr(scrape, "_LEAST_PAUSE_S", 0.01)
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from harness.config.benchmark import load_benchmark
 from harness.errors import ServerError
-from harness.report.run_console import render_plan
+from harness.report.run_console import render_plan, render_summary
 from sut.servers.server_checks import (
     Match,
     check_capacity,
@@ -21,7 +21,7 @@ from sut.servers.server_checks import (
     stream_warnings,
 )
 from tests.kit import VOCABULARY, parameters
-from tests.records import started
+from tests.records import ENDED, started
 from tests.sut.pages import facts
 
 NAME = "openai/gpt-oss-120b"
@@ -91,6 +91,21 @@ def test_served_model(said, deviates, warns):
         assert f"serves {said['model_path']} as {said['model']} (" in line
     assert "None" not in "".join(deviations) + line
     assert ("revision not reported" in line) is ("revision" not in said)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"model": GPT_OSS.model, "settings": {"load_format": "dummy"}},
+        {"model": "/c/gpt-oss-120b-dummy-weights-2-layers", "wire": "openai"},
+    ],
+)
+def test_random_weights_are_the_first_deviation_of_a_run(said):
+    (text,) = model_deviations(told(**said), GPT_OSS)
+    assert "random weights" in text
+    record = structs.replace(ENDED, servers=tuple(told(**said)), deviations=(text, "another"))
+    (line,) = [line for line in render_summary(record).splitlines() if line.startswith("Result: ")]
+    assert "NOT OFFICIAL: random weights, one of 2 deviations" in line
 
 
 def test_a_model_without_rules_is_expected_by_name_alone():

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -155,6 +156,7 @@ def test_alike_findings_are_one_line(rehearsal, capsys):
 
 def test_without_mlcommons_s_checker_one_line_says_so(rehearsal, monkeypatch):
     monkeypatch.setattr("sys.path", [])
+    monkeypatch.delitem(sys.modules, "submission_checker", raising=False)  # another test may have imported it
     monkeypatch.setenv("PATH", "")
     (line,) = check_officially(rehearsal / "tree")
     assert line.severity is Severity.UNKNOWN and "pip install endpoints-submission-cli" in line.remedy

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from msgspec import structs
 
 from harness.endpoints.run_folder import CONFIG
 from harness.endpoints.tree.client_config import client_config, write_config
@@ -59,6 +60,22 @@ def test_a_point_that_was_run_is_repeated_as_it_was_issued():
     before, after = point_run(point, issued=0), point_run(point, issued=7 * 6396)
     assert client_config(before)["settings"]["runtime"]["n_samples_to_issue"] == point.passes * 6396
     assert client_config(after)["settings"]["runtime"]["n_samples_to_issue"] == 7 * 6396
+
+
+@pytest.mark.parametrize(
+    ("asked", "api_type"),
+    [
+        ({"wire": "sglang"}, "sglang"),
+        ({"wire": "sglang", "api": "completions"}, "openai_completions"),
+        ({"wire": "openai"}, "openai_completions"),
+        ({"wire": "openai", "api": "generate"}, "openai_completions"),
+        ({"wire": "llamacpp"}, "openai_completions"),
+    ],
+)
+def test_the_adapter_is_that_of_the_api(asked, api_type):
+    run = point_run(curve().points[0])
+    run = structs.replace(run, servers=tuple(structs.replace(one, **asked) for one in run.servers))
+    assert client_config(run)["endpoint_config"]["api_type"] == api_type
 
 
 def test_the_file_has_no_aliases(tmp_path):
