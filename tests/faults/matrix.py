@@ -3,9 +3,19 @@
 ``python -m tests.faults.tables`` writes its tables into docs/reference/faults.md.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from tests.stub import CUMULATIVE_ONLY, INCREMENTAL_ONLY, ONLY_STREAMS, Fault
+from harness.config.protocol import Protocol, own_protocol
+from tests.stub import (
+    CUMULATIVE_ONLY,
+    INCREMENTAL_ONLY,
+    OF_CHATS,
+    OF_IDS,
+    OF_TEXT,
+    OF_USAGE,
+    ONLY_STREAMS,
+    Fault,
+)
 
 VALID, INVALID, INTERRUPTED, NOTHING = "VALID", "INVALID", "INTERRUPTED", "none"
 DEADLINE_S = 8  # --timeout of the runs with faults of single answers
@@ -30,39 +40,134 @@ OFFLINE, OFFLINE_ACCURACY = Setting("offline", False), Setting("offline", True)
 SERVER, SERVER_ACCURACY = Setting("server", False), Setting("server", True)
 INTERACTIVE, INTERACTIVE_ACCURACY = Setting("interactive", False), Setting("interactive", True)
 SETTINGS = (OFFLINE, OFFLINE_ACCURACY, SERVER, SERVER_ACCURACY, INTERACTIVE, INTERACTIVE_ACCURACY)
+# For faults that have a run of their own. Interactive is Server with other limits: one of its modes shows it.
+FIVE = SETTINGS[:5]
 TWO = (OFFLINE, SERVER_ACCURACY)  # for what no scenario and no mode changes
-# The faults of single answers that each of these runs meets; of incremental streams see stub/faults.py.
-ANSWERS = tuple(f for f in Fault if f not in {*INCREMENTAL_ONLY, Fault.ONE_TOKEN, Fault.ONE_PIECE})
-_NEW_TOKENS = tuple(f for f in Fault if f in {*ANSWERS, *INCREMENTAL_ONLY} - CUMULATIVE_ONLY)
-_WHOLE = tuple(f for f in ANSWERS if f.whole != ONLY_STREAMS)
-_OPENAI, _TRTLLM = ("--backend", "openai"), ("--backend", "trtllm")
+_SGLANG, _LLAMACPP = own_protocol("sglang"), own_protocol("llamacpp")
+# Faults that are none, or others, where text is encoded: the server's count need not be that of the text.
+_OF_ENCODED = dict.fromkeys(
+    (Fault.WRONG_COUNT, Fault.DUPLICATED_ID, Fault.SKIPPED_ID, *INCREMENTAL_ONLY), ""
+) | {Fault.HALF_CHARACTER: "malformed"}
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How a server is asked and answers."""
+
+    protocol: Protocol
+    streams: bool = True
+    cumulative: bool = False
+
+    def __str__(self) -> str:
+        one = self.protocol
+        said = "cumulative" if self.cumulative else "streamed" if self.streams else "complete"
+        return f"{one.dialect}-{one.api}-{one.answers}-{said}"
+
+    @property
+    def faults(self) -> tuple[Fault, ...]:
+        """Those that its answers can have."""
+        none = {Fault.ONE_TOKEN, Fault.ONE_PIECE} | (OF_TEXT if self.protocol.answers == "ids" else OF_IDS)
+        none |= INCREMENTAL_ONLY if self.cumulative else CUMULATIVE_ONLY
+        if not self.streams:
+            none |= INCREMENTAL_ONLY | {fault for fault in Fault if fault.whole == ONLY_STREAMS}
+        if self.protocol in (_SGLANG, _LLAMACPP):
+            none |= OF_USAGE
+        if not self.protocol.api.startswith("chat"):
+            none |= OF_CHATS
+        if self.protocol == _LLAMACPP:
+            none |= {Fault.OTHER_ID, Fault.ID_CHANGES, Fault.OTHER_PROMPT}
+        return tuple(fault for fault in Fault if fault not in none)
+
+    def failure(self, fault: Fault) -> str:
+        """The kind of failure that a query ends in; "": it completes."""
+        one = self.protocol
+        if fault in (Fault.OTHER_TEMPLATE, Fault.EMPTY_CHAT) and self._repeats_prompt and not one.text_in:
+            return "other_request"
+        if fault is Fault.OTHER_PROMPT and one.text_in and not (self.streams and self._repeats_prompt):
+            return ""  # the ids of a text are the server's own; their number is right
+        if fault is Fault.ABORT_GOES_ON and one == _LLAMACPP:
+            return "after_end"
+        if one.answers == "text" and fault in _OF_ENCODED:
+            return _OF_ENCODED[fault]
+        return fault.failure if self.streams else fault.whole
+
+    def changes_ids(self, fault: Fault) -> bool:
+        """Whether the answer completes with other ids: text that is encoded shows less than ids do."""
+        changing = {*_OF_ENCODED, Fault.HALVED_CHARACTER} - {Fault.WRONG_COUNT}
+        return self.protocol.answers == "text" and fault in changing
+
+    @property
+    def _repeats_prompt(self) -> bool:
+        """Whether its answers have the prompt's ids."""
+        one = self.protocol
+        return one.answers == "ids" and one.api != "generate" and one.dialect in ("openai", "sglang")
+
+
+def _both(way: Way) -> tuple[Way, Way]:
+    return way, replace(way, streams=False)
+
+
+# Each way is met by all of its faults in the client; the servers' other dialects differ in their requests.
+WAYS = tuple(
+    way
+    for protocol in (
+        _LLAMACPP,
+        Protocol("openai", "completions"),
+        Protocol("openai", "generate"),
+        Protocol("openai", "chat-ids"),
+        Protocol("openai", "completions-text"),
+        Protocol("openai", "chat"),
+        Protocol("openai", "completions", "text"),
+        Protocol("openai", "chat-ids", "text"),
+        Protocol("openai", "completions-text", "text"),
+        Protocol("openai", "chat", "text"),
+        Protocol("sglang", "completions"),
+        Protocol("sglang", "chat-ids", "text"),
+        Protocol("trtllm", "completions"),
+        Protocol("trtllm", "chat-ids", "text"),
+        Protocol("llamacpp", "chat", "text"),
+        Protocol("dynamo", "completions"),
+        Protocol("dynamo", "chat-ids"),
+    )
+    for way in _both(Way(protocol))
+)
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerRuns:
-    """Runs that meet the faults of single answers in one kind of answer."""
+    """Runs that meet all faults of single answers in one kind of answer."""
 
-    kind: str
-    faults: tuple[Fault, ...]
+    way: Way
     settings: tuple[Setting, ...]
     arguments: tuple[str, ...] = ()
-    streams: bool = True
-    """It is asked for, since Offline's default is not to stream."""
-    cumulative: bool = True
     quick: int = 0
     """So many of the settings are in the quick loop."""
+    trials: int = 1
+    """The requests of the preflight."""
+
+    @property
+    def faults(self) -> tuple[Fault, ...]:
+        """But for text that is lost, which the few tokens of these answers cannot show."""
+        return tuple(fault for fault in self.way.faults if fault is not Fault.LOST_TEXT)
 
 
 _SINGLE_STREAM = Setting("single-stream", False)
 _ALL = (SERVER_ACCURACY, *SETTINGS[:3], *SETTINGS[4:], _SINGLE_STREAM)
+_OPENAI, _TRTLLM = ("--backend", "openai"), ("--backend", "trtllm")
+_COMPLETIONS, _TRT = Way(own_protocol("openai")), Way(own_protocol("trtllm"))
 ANSWER_RUNS = (
-    AnswerRuns("cumulative", ANSWERS, _ALL, quick=1),
-    AnswerRuns("incremental", _NEW_TOKENS, (SERVER, OFFLINE), cumulative=False),
-    AnswerRuns("openai", _NEW_TOKENS, (SERVER, OFFLINE_ACCURACY), _OPENAI),
-    AnswerRuns("trtllm", _NEW_TOKENS, (SERVER_ACCURACY,), _TRTLLM),
-    AnswerRuns("whole", _WHOLE, (OFFLINE_ACCURACY, OFFLINE, SERVER), streams=False, quick=1),
-    AnswerRuns("whole openai", _WHOLE, (OFFLINE, OFFLINE_ACCURACY), _OPENAI, streams=False),
-    AnswerRuns("whole trtllm", _WHOLE, (OFFLINE,), _TRTLLM, streams=False),
+    AnswerRuns(Way(_SGLANG, cumulative=True), _ALL, quick=1),
+    AnswerRuns(Way(_SGLANG), (SERVER, OFFLINE)),
+    AnswerRuns(_COMPLETIONS, (SERVER,), _OPENAI),
+    AnswerRuns(_TRT, (SERVER_ACCURACY,), _TRTLLM),
+    AnswerRuns(Way(_SGLANG, streams=False), (OFFLINE_ACCURACY, OFFLINE, SERVER), quick=1),
+    AnswerRuns(replace(_COMPLETIONS, streams=False), (OFFLINE_ACCURACY,), _OPENAI),
+    AnswerRuns(
+        Way(Protocol("openai", "chat-ids", "text")),
+        (SERVER_ACCURACY,),
+        (*_OPENAI, "--api", "chat-ids"),
+        trials=3,
+    ),
 )
 
 
@@ -95,7 +200,7 @@ class RunFault:
     @property
     def settings(self) -> tuple[Setting, ...]:
         """Two where the run does not begin: neither scenario nor mode matters then."""
-        return self.only or (TWO if self.outcome.code in (2, 3) else SETTINGS)
+        return self.only or (TWO if self.outcome.code in (2, 3) else FIVE)
 
 
 def _refused(code: int, words: str) -> Outcome:
@@ -119,6 +224,24 @@ SERVER_FAULTS = (
     RunFault("unhealthy", "`/health` says 503", _refused(3, "/health answered 503, expected 200")),
     RunFault("small_context", "server's context too short", _refused(3, "raise the server's context length")),
     RunFault("trial_fails", "the trial request fails", _refused(3, "the trial request failed: http_status")),
+    RunFault(
+        "needs_key",
+        "the server wants a key",
+        _refused(3, "SGLANG_API_KEY or OPENAI_API_KEY"),
+        only=(OFFLINE,),
+    ),
+    RunFault(
+        "gateway",
+        "a gateway's page in place of answers",
+        _refused(3, "page of a proxy or gateway"),
+        only=(OFFLINE,),
+    ),
+    RunFault(
+        "ids_ignored",
+        "the server ignores the ids of a chat (`--api chat-ids`)",
+        _refused(3, "; use --api "),
+        only=(OFFLINE,),
+    ),
     RunFault(
         "wrong_model",
         "server has another model (NOT OFFICIAL)",

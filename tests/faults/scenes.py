@@ -108,6 +108,11 @@ SCENES = {
     # the server
     "refused": Scene(url=lambda stubs: "http://127.0.0.1:9", at_once=True),
     "unhealthy": Scene(stub={"healthy": False}),
+    "needs_key": Scene(stub={"faults": Fault.HTTP_401}),
+    "gateway": Scene(stub={"faults": Fault.HTML}),
+    "ids_ignored": Scene(
+        stub={"chat_ids": False, "returns_ids": False}, arguments=("--backend", "openai", "--api", "chat-ids")
+    ),
     "wrong_model": Scene(stub={"facts": Facts(model="other/model-7b", served_name="model-7b")}),
     "small_context": Scene(stub={"facts": Facts(context_length=20)}),
     "trial_fails": Scene(stub={"faults": [Fault.HTTP_500]}),

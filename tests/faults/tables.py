@@ -8,28 +8,35 @@ from pathlib import Path
 
 from tests.faults.matrix import (
     ANSWER_RUNS,
-    ANSWERS,
+    FIVE,
     MACHINE_FAULTS,
     NOTHING,
     PROCESS_FAULTS,
     SERVER_FAULTS,
-    SETTINGS,
     TWO,
+    WAYS,
     RunFault,
+    Way,
 )
-from tests.stub import INCREMENTAL_ONLY, ONLY_STREAMS, Fault
+from tests.stub import Fault
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/reference/faults.md"
 BEGIN, END = "<!-- fault matrix: written by tests/faults/tables.py -->", "<!-- end of the fault matrix -->"
 RUN_FAULTS = (*SERVER_FAULTS, *PROCESS_FAULTS, *MACHINE_FAULTS)
 # test_ports.py: too many asked for, Offline takes what fits, ports run out in the others.
-PORT_CELLS = len(TWO) + len(SETTINGS)
-_ANSWER_HEAD = ["an answer", "failure", "of an answer that is not streamed", "noticed"]
+PORT_CELLS = len(TWO) + len(FIVE)
+_ANSWER_HEAD = ["an answer", "failure", "of an answer that is not streamed", "of text without ids", "noticed"]
+_ALL_WAYS = (*WAYS, *(kind.way for kind in ANSWER_RUNS))
 
 
 def answer_cells() -> int:
     """Faults of single answers, over all runs that meet them."""
     return sum(len(kind.faults) * len(kind.settings) for kind in ANSWER_RUNS)
+
+
+def way_cells() -> int:
+    """Faults of single answers, over all ways to ask."""
+    return sum(len(way.faults) for way in WAYS)
 
 
 def run_cells() -> int:
@@ -39,20 +46,16 @@ def run_cells() -> int:
 
 def tables() -> str:
     """One line for each fault."""
-    answers = [[row.what, _named(row.failure), _named_whole(row), _noticed(row)] for row in ANSWERS]
-    new_tokens = [fault for fault in Fault if fault in INCREMENTAL_ONLY]
-    incremental = [
-        [f"{row.what} (incremental)", _named(row.failure), "-", _noticed(row)] for row in new_tokens
-    ]
-    met = len(ANSWERS) + len(incremental)
+    met = [fault for fault in Fault if any(fault in way.faults for way in _ALL_WAYS)]
     in_turn = sum(len(kind.settings) for kind in ANSWER_RUNS)
     cells = (
-        f"{met} faults of single answers are tested in {in_turn} kinds of run ({answer_cells()} tests); "
+        f"{len(met)} faults of single answers are tested through {len(WAYS)} ways to ask a server "
+        f"({way_cells()} tests of the client) and in {in_turn} complete runs ({answer_cells()} tests); "
         f"another {run_cells()} tests are runs with one fault each."
     )
     runs = [_run_line(row) for row in RUN_FAULTS]
     head = ["fault", "result", "exit code", "message"]
-    parts = [*_table(_ANSWER_HEAD, answers + incremental), "", *_table(head, runs)]
+    parts = [*_table(_ANSWER_HEAD, map(_answer_line, met)), "", *_table(head, runs)]
     return "\n".join([cells, "", *parts])
 
 
@@ -63,16 +66,22 @@ def written(text: str) -> str:
     return f"{before}{BEGIN}\n{tables()}\n{END}{after}"
 
 
-def _named(failure: str) -> str:
-    return f"`{failure}`" if failure else "complete"
+def _answer_line(row: Fault) -> list[str]:
+    ids = [way for way in _ALL_WAYS if way.protocol.answers == "ids"]
+    text = [way for way in _ALL_WAYS if way.protocol.answers == "text"]
+    kinds = ([w for w in ids if w.streams], [w for w in ids if not w.streams], text)
+    return [row.what, *(_named(row, ways) for ways in kinds), _noticed(row)]
 
 
-def _named_whole(row: Fault) -> str:
-    return "-" if row.whole == ONLY_STREAMS else _named(row.whole)
+def _named(row: Fault, ways: Sequence[Way]) -> str:
+    """The kinds of failure in these ways; more than one where the protocols differ."""
+    found = dict.fromkeys(way.failure(row) for way in ways if row in way.faults)
+    return " or ".join(f"`{failure}`" if failure else "complete" for failure in found) or "-"
 
 
 def _noticed(row: Fault) -> str:
-    return "deadline" if row.late else "at once" if row.failure else "-"
+    fails = any(way.failure(row) for way in _ALL_WAYS if row in way.faults)
+    return "deadline" if row.late else "at once" if fails else "-"
 
 
 def _run_line(row: RunFault) -> list[str]:

@@ -9,12 +9,12 @@ import pytest
 
 from tests.faults.matrix import ANSWER_RUNS, DEADLINE_S
 from tests.runs import run_mlperf, small_dataset
-from tests.stub import Fault, StubServer, expected_ids
+from tests.stub import Fault, StubServer, expected_ids, expected_words
 
 TOKENS, ASKED = 4, 8  # an id too many is not yet more than was asked for
 RUNS = [
     pytest.param(
-        kind, setting, id=f"{kind.kind}-{setting}", marks=pytest.mark.engine if i >= kind.quick else ()
+        kind, setting, id=f"{kind.way}-{setting}", marks=pytest.mark.engine if i >= kind.quick else ()
     )
     for kind in ANSWER_RUNS
     for i, setting in enumerate(kind.settings)
@@ -23,13 +23,16 @@ RUNS = [
 
 @pytest.mark.parametrize(("kind", "setting"), RUNS)
 def test_faults_in_turn(kind, setting, tmp_path, capfd):
-    """The preflight's trial request comes first and is answered well, then one request for each fault."""
-    rows, streams, arguments = kind.faults, kind.streams, kind.arguments
+    """The preflight's trial requests come first and are answered well, then one request for each fault."""
+    way, arguments = kind.way, kind.arguments
+    rows, streams, rule = kind.faults, way.streams, expected_ids
     if streams != (setting.scenario != "offline"):
         arguments = (*arguments, "--stream", "on" if streams else "off")
-    knobs = {"tokens": TOKENS, "event_delay_s": 0.002, "drip_s": 1.0, "cumulative": kind.cumulative}
+    knobs = {"tokens": TOKENS, "event_delay_s": 0.002, "drip_s": 1.0, "cumulative": way.cumulative}
+    if way.protocol.answers == "text":
+        rule, knobs["returns_ids"] = expected_words, False
     dataset, prompts = small_dataset(tmp_path, rows=len(rows) + 9)
-    with StubServer(faults=[None, *rows], **knobs) as stub:
+    with StubServer(faults=[*[None] * kind.trials, *rows], **knobs) as stub:
         run = run_mlperf(
             tmp_path,
             *("--server-url", stub.url, "--input-file", dataset, "--max-new-tokens", ASKED),
@@ -38,9 +41,10 @@ def test_faults_in_turn(kind, setting, tmp_path, capfd):
             scenario=setting.scenario,
             here=capfd,
         )
-        met = {prompts.index(r.prompt_ids): row for r, row in zip(stub.requests[1:], rows, strict=False)}
+        queries = stub.requests[kind.trials :]
+        met = {prompts.index(r.prompt_ids): row for r, row in zip(queries, rows, strict=False)}
     assert len(met) == len(rows)
-    names = {sample: row.failure if streams else row.whole for sample, row in met.items()}
+    names = {sample: way.failure(row) for sample, row in met.items()}
     victims = {sample: name for sample, name in names.items() if name}
     assert "Traceback" not in run.stderr
     assert (run.code, run.result) == (4, "INVALID"), run.stdout + run.stderr
@@ -50,8 +54,11 @@ def test_faults_in_turn(kind, setting, tmp_path, capfd):
     assert all(row["failure_detail"].isprintable() for row in failed)
     assert f"{len(victims)} ERRORS encountered" in run.loadgen_summary
     if setting.accuracy:
-        answered = {i: expected_ids(prompt, TOKENS) for i, prompt in enumerate(prompts)}
-        assert run.accuracy_log == answered | {index: [] for index in victims}
+        answered = {i: rule(prompt, TOKENS) for i, prompt in enumerate(prompts)}
+        expected, logged = answered | {index: [] for index in victims}, run.accuracy_log
+        changed = {sample for sample, row in met.items() if way.changes_ids(row)} - victims.keys()
+        assert logged.keys() == expected.keys()
+        assert {i for i in logged if logged[i] != expected[i]} == changed
 
 
 @pytest.mark.parametrize(

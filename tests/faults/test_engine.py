@@ -10,7 +10,7 @@ import pytest
 
 from tests.faults.going import Going, alive, clear, in_setting
 from tests.faults.matrix import OFFLINE, SERVER_ACCURACY
-from tests.kit import wait_until
+from tests.kit import any_written, wait_until
 from tests.runs import ACCURACY, PERFORMANCE, command
 
 pytestmark = pytest.mark.engine
@@ -31,7 +31,7 @@ def going(tmp_path, setting, *arguments):
     )
     run = Going(process, setting, (), tmp_path / setting.scenario / setting.mode)
     try:
-        wait_until(lambda: any(path.stat().st_size for path in run.log_dir.glob("journal/queries-*.bin")))
+        wait_until(lambda: any_written(run.log_dir, "journal/queries-*.bin"))
         yield run
     finally:
         clear(run)

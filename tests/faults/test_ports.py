@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from tests.faults.going import HANG_S, ROWS, TOKENS, in_setting
-from tests.faults.matrix import OFFLINE, OFFLINE_ACCURACY, SETTINGS, TWO
+from tests.faults.matrix import FIVE, OFFLINE, OFFLINE_ACCURACY, TWO
 from tests.runs import ROOT, FinishedRun, command, small_dataset
 
 FIRST, LAST = 40000, 40011
@@ -58,7 +58,7 @@ def test_offline_takes_what_fits(setting, tmp_path):
 
 
 @pytest.mark.engine
-@pytest.mark.parametrize("setting", SETTINGS[2:], ids=str)
+@pytest.mark.parametrize("setting", FIVE[2:], ids=str)
 def test_ports_run_out(setting, tmp_path):
     """LoadGen alone decides how many are in flight: the server is not blamed for what is missing here."""
     run = run_with_few_ports(tmp_path, setting)

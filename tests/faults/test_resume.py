@@ -14,7 +14,7 @@ import pytest
 
 from harness.record.answer_log import read_saved_answers
 from tests.faults.going import alive, verdict
-from tests.kit import wait_until
+from tests.kit import any_written, wait_until
 from tests.runs import command, quick_conf, run_here, run_mlperf, small_dataset
 from tests.stub import Facts, Fault, StubServer, expected_ids
 
@@ -74,7 +74,7 @@ def go_on_after(dice, output, scenario, certain=False):
             sent = len(stub.requests) + dice.randrange(ROWS // 2 if certain else ROWS + 4)
 
             def caught():
-                in_journal = any(path.stat().st_size for path in log_dir.glob("journal/answers-*.bin"))
+                in_journal = any_written(log_dir, "journal/answers-*.bin")
                 return len(stub.requests) >= sent and (in_journal or not certain)  # noqa: B023
 
             kill_at(caught, dice.uniform(0, 0.1), output, words, conf)
@@ -171,6 +171,7 @@ def test_a_repeated_command_sends_failures_again(tmp_path, capfd):
     assert all(row["sent_ns"] is None and row["osl"] == TOKENS for row in rows if row["resumed"])
 
 
+@pytest.mark.engine
 def test_answers_that_cannot_be_continued_are_moved_and_come_back(tmp_path, capfd):
     """Other parameters begin anew; the earlier answers lie where the first line says, and are used again."""
     dataset, _ = small_dataset(tmp_path, rows=ROWS)

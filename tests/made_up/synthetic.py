@@ -124,8 +124,7 @@ class AnsweringServer(StubServer):
 
     async def _generate(self, x: Exchange) -> None:
         request = x.request
-        request.index = len(self.requests)
-        self.requests.append(request)
+        self._take(request)
         ids = self._answer_of(request.prompt_ids)
         cut = len(ids) > request.asked_tokens
         ids = ids[: request.asked_tokens]

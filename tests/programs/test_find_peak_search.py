@@ -16,7 +16,7 @@ from harness.peak.search.policy import History
 from harness.peak.search.search_state import SearchState, read_state
 from harness.progress import progress_files
 from sut.supervisor.metrics_port import MetricsServer
-from tests.kit import wait_until
+from tests.kit import any_written, wait_until
 from tests.runs import ROOT, main_here, small_dataset, without_waits
 from tests.stub import StubServer
 
@@ -58,7 +58,7 @@ def ended(process):
 def running(folder, number=1):
     """Whether the journal of a probe has rows."""
     journal = folder / FOLDER / f"probe-{number:02d}/server/performance/journal"
-    return any(path.stat().st_size for path in journal.glob("queries-*.bin"))
+    return any_written(journal, "queries-*.bin")
 
 
 def probed(folder):

@@ -174,9 +174,24 @@ def test_offline_keeps_twice_as_much_in_flight_as_all_ranks_run(
     assert f" {at_once} at once" in line
     assert ("guess" in line) is guessed
     assert ("replicas differ in dp size: 3" in run.stdout) is (len(ranks) > 1)
-    assert "dry run: everything is checked, nothing was sent" in run.stdout
+    assert "dry run: everything is checked, no query was sent" in run.stdout
     assert [stub.requests for stub in stubs] == [[] for _ in ranks]
     assert list(tmp_path.iterdir()) == [dataset]
+
+
+def test_a_dry_run_with_an_api_tries_it(tmp_path, capfd):
+    """Whether a server takes it shows in no page."""
+    dataset, _ = small_dataset(tmp_path)
+    with StubServer() as stub:
+        where = ("--server-url", stub.url, "--input-file", dataset, "--api", "completions")
+        run = run_here(capfd, tmp_path, "--dry-run", *where)
+        refused = run_here(capfd, tmp_path, "--dry-run", *where, "--backend", "pytorch")
+    assert (run.code, refused.code) == (0, 2), run.stderr
+    (line,) = (line for line in run.stdout.splitlines() if line.startswith("api "))
+    assert "POST /v1/completions, prompt: ids; ids in" in line
+    assert [request.path for request in stub.requests] == ["/v1/completions"]
+    assert list(tmp_path.iterdir()) == [dataset]
+    assert "--api completions: --backend pytorch" in refused.stderr
 
 
 def test_a_dry_run_refuses_a_folder_that_it_cannot_write(tmp_path, capfd):

@@ -1,10 +1,11 @@
-"""Faults in what an answer says: each changes the steps of an honest one."""
+"""Faults in what an answer says: each changes the prompt that it is to, or the steps of an honest one."""
 
 import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from .apis import SYSTEM_PROMPT
 from .faults import Fault
 from .protocol import Step, compact, sse
 
@@ -39,6 +40,15 @@ def _middle(made: Callable[[Step], list[Step]]) -> Change:
     return change
 
 
+def _without_text(steps: list[Step], kept: int) -> list[Step]:
+    """The steps with their counts, but with no more than the first ``kept`` tokens."""
+    ends = [step.count for step in steps]
+    return [
+        replace(step, ids=step.ids[: max(kept - end + len(step.ids), 0)])
+        for step, end in zip(steps, ends, strict=True)
+    ]
+
+
 def _event(document: dict[str, Any], count: int | None = None, kind: bytes = b"") -> Step:
     """An event that says this, with the count of tokens that an honest one has in its place."""
     counted = {} if count is None else {"meta_info": {"completion_tokens": count}}
@@ -52,6 +62,12 @@ def _error(where: str) -> Step:
 _BROKEN = (
     b'data: {"text":"","output_ids":[1000,2,"meta_info":{"finish_reason":null,"completion_tokens":%d}}\n\n'
 )
+
+# What the server takes for a prompt.
+PROMPTS: dict[Fault, Callable[[list[int]], list[int]]] = {
+    Fault.OTHER_TEMPLATE: lambda prompt: [*SYSTEM_PROMPT, *prompt],
+    Fault.EMPTY_CHAT: lambda prompt: list(SYSTEM_PROMPT),
+}
 
 CONTENT: dict[Fault, Change] = {
     Fault.ERROR_AT_START: lambda steps: [_error("at the start")],
@@ -78,6 +94,8 @@ CONTENT: dict[Fault, Change] = {
     Fault.ABORT: _last_finish("abort"),
     Fault.UNKNOWN_REASON: _last_finish("cancelled"),
     Fault.EMPTY_REASON: _last_finish(""),
+    Fault.CONTENT_FILTER: _last_finish("content_filter"),
+    Fault.TOOL_CALLS: _last_finish("tool_calls"),
     Fault.NO_FINISH: _last_finish(None),
     Fault.WRONG_COUNT: _last(lambda step: replace(step, count=step.count + 1)),
     # It agrees with itself and contradicts the ones before it (streams of >= 3 tokens).
@@ -91,5 +109,7 @@ CONTENT: dict[Fault, Change] = {
     Fault.HUGE_ID: _last_ids(lambda ids: [*ids[:-1], 2**40]),
     Fault.FLOAT_ID: _last_ids(lambda ids: [*ids[:-1], 1000.5]),
     Fault.NAN_ID: _last_ids(lambda ids: [*ids[:-1], math.nan]),
+    Fault.EMPTY_TEXT: lambda steps: _without_text(steps, 0),
+    Fault.LOST_TEXT: lambda steps: _without_text(steps, 1),
     Fault.ZERO_TOKENS: lambda steps: [Step([], 0, finish="stop")],
 }

@@ -17,7 +17,9 @@ class Fault(Enum):
     and that of an answer that is not streamed, where it is another one."""
 
     HTTP_400_JSON = "400 with a JSON body", "http_status"
+    HTTP_401 = "401 with a JSON body", "http_status"
     HTTP_404 = "404 with a JSON body", "http_status"
+    HTTP_413_HTML = "413 with a gateway's HTML", "http_status"
     HTTP_429_EMPTY = "429 with an empty body", "http_status"
     HTTP_500 = "500 with a JSON body", "http_status"
     HTTP_500_HTML = "500 with HTML and escape sequences", "http_status"
@@ -51,6 +53,8 @@ class Fault(Enum):
     NO_FINISH = "no finish reason", "unfinished"
     UNKNOWN_REASON = "finish reason cancelled", "finish_reason"
     EMPTY_REASON = "empty finish reason", "finish_reason"
+    CONTENT_FILTER = "finish reason content_filter", "finish_reason"
+    TOOL_CALLS = "finish reason tool_calls", "finish_reason"
     TWO_ENDS = "two events with a finish reason", "after_end", ONLY_STREAMS
     WRONG_COUNT = "ids disagree with the count", "token_count"
     SHRINKING_IDS = "ids shrink", "token_count", ONLY_STREAMS
@@ -104,9 +108,19 @@ class Fault(Enum):
     RESET_AFTER_ALL = "the same, with a reset in place of the close"
     GARBAGE_AFTER = "garbage after a complete answer"
     SECOND_RESPONSE = "a second answer, to no request"
+    # Of OpenAI's APIs.
+    NO_USAGE = "no usage", "token_count"
+    NULL_USAGE = "usage that is null", "token_count"
+    REFUSAL = "a text in `refusal`", "in_band_error"
+    OTHER_TEMPLATE = "a prompt that has more tokens, as by a template's system prompt", "token_count"
+    EMPTY_CHAT = "an empty chat in place of the prompt", "token_count"
+    # Of text: without ids the server's count is compared with the ids of the text.
+    EMPTY_TEXT = "counted tokens, but no text", "no_tokens"
+    LOST_TEXT = "text of the first token alone", "token_count"
+    HALVED_CHARACTER = "the halves of a character in two events", "", ONLY_STREAMS
     # Of streams whose events carry only what is new; in the others they do no harm.
-    REPEATED_EVENT = "an event twice", "token_count"
-    SKIPPED_EVENT = "an event left out", "token_count"
+    REPEATED_EVENT = "an event twice, where each has only what is new", "token_count"
+    SKIPPED_EVENT = "an event left out, where each has only what is new", "token_count"
     # Complete answers that say something about the server or the way to it.
     ONE_TOKEN = "an answer of one token"
     ONE_PIECE = "all events at once, at the end"
@@ -121,6 +135,13 @@ class Fault(Enum):
         return self.failure == "timeout"
 
 
+# What only some answers can show: those with ids; with OpenAI's usage; of a chat; of text that is encoded.
+OF_IDS = frozenset({Fault.NEGATIVE_ID, Fault.HUGE_ID, Fault.FLOAT_ID, Fault.NAN_ID, Fault.SHRINKING_IDS})
+OF_USAGE = frozenset({Fault.NO_USAGE, Fault.NULL_USAGE})
+OF_CHATS = frozenset({Fault.REFUSAL})
+OF_TEXT = frozenset({Fault.EMPTY_TEXT, Fault.LOST_TEXT, Fault.HALVED_CHARACTER})
+# What the number of the query's tokens shows.
+OF_PROMPTS = frozenset({Fault.OTHER_TEMPLATE, Fault.EMPTY_CHAT})
 # What only a stream can show that repeats what it said, and only one that does not.
 CUMULATIVE_ONLY = frozenset({Fault.CHANGED_IDS, Fault.SWAPPED_MIDDLE})
 INCREMENTAL_ONLY = frozenset({Fault.REPEATED_EVENT, Fault.SKIPPED_EVENT})

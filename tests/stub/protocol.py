@@ -1,4 +1,4 @@
-"""What is asked and what an honest server would say, in SGLang's and OpenAI's shapes."""
+"""What is asked, and what an honest server would say. Its forms are in apis.py."""
 
 import json
 import zlib
@@ -8,6 +8,7 @@ from typing import Any
 
 FIRST_ID, ID_RANGE, ID_STRIDE = 1000, 100_000, 7919  # inside every vocabulary, below the special tokens
 DONE = b"data: [DONE]\n\n"
+Rule = Callable[[list[int], int], list[int]]
 
 
 def expected_ids(prompt_ids: list[int], n: int) -> list[int]:
@@ -46,18 +47,23 @@ class Request:
     first_sent_ns: int = 0
     last_sent_ns: int = 0
     answered: bool = False
-
-    @property
-    def prompt_ids(self) -> list[int]:
-        """Token ids of the prompt, whichever of the two protocols carried them."""
-        return list(self.body.get("input_ids") or self.body.get("prompt") or [])
+    prompt_ids: list[int] = field(default_factory=list)
+    """As sent, whichever API carried them; of a text its tokens."""
+    taken_ids: list[int] = field(default_factory=list)
+    """What the server takes for the prompt: the same but for a template, or a server that ignores ids."""
+    gets_ids: bool = True
+    """Whether its answer has ids."""
+    made: int = 0
+    """The tokens of its answer."""
 
     @property
     def asked_tokens(self) -> int:
         """The most tokens that the client asked for (SGLang's and OpenAI's defaults where it did not)."""
         if "sampling_params" in self.body:
-            return int(self.body["sampling_params"].get("max_new_tokens", 128))
-        return int(self.body.get("max_tokens", 16))
+            given = self.body["sampling_params"]
+            return int(given.get("max_new_tokens", given.get("max_tokens", 128)))
+        names = ("max_tokens", "max_completion_tokens", "n_predict")
+        return next((int(self.body[name]) for name in names if name in self.body), 16)
 
     @property
     def streams(self) -> bool:
@@ -71,7 +77,8 @@ class Options:
     tokens: int | Callable[[list[int]], int] | None = None
     """How many, or a rule of the prompt; None: as many as asked."""
     answers: Callable[[list[int]], list[int]] | None = None
-    """The ids of an answer by its prompt, as far as tokens were asked for; None: ``expected_ids``."""
+    """The ids of an answer by its prompt, as far as tokens were asked for; None: ``expected_ids``, of answers
+    without ids ``expected_words``."""
     tokens_per_event: int = 1
     """Like --stream-interval: the first event has 1 token, later ones this number."""
     first_delay_s: float = 0.0
@@ -91,8 +98,20 @@ class Options:
     event_gate: Callable[[Request, int], bool] = lambda request, number: True
     """Each event, counted from 0, waits until this is true."""
     facts: Facts = field(default_factory=Facts)
-    text: Callable[[list[int]], str] = lambda ids: " tok" * len(ids)
-    """What /v1/completions says in words of the ids in an event."""
+    text: Callable[[list[int]], str] | None = None
+    """What an event says in words of its ids; None: beside ids " tok" for each, without them their text."""
+    returns_ids: bool = True
+    """OpenAI's APIs give ids where they are asked for; False: they ignore that, as many servers do."""
+    chat_ids: bool = True
+    """``prompt_token_ids`` and ``input_ids`` of a chat are its prompt; False: they are ignored, as vLLM and
+    llama.cpp do, and the template of an empty chat is answered."""
+    refuses: tuple[str, ...] = ()
+    """Fields of a request that are an error: Dynamo's and trtllm-serve's front ends know only their own."""
+    template: Callable[[list[dict[str, Any]]], list[int]] | None = None
+    """The prompt of a chat; None: its contents one after another, which no real server makes of it."""
+    parts: tuple[str, ...] = ("content",)
+    """Of a chat's answer, in order and of about the same length: content, reasoning (vLLM's name),
+    reasoning_content (SGLang's and llama.cpp's), tool_calls."""
 
 
 @dataclass(slots=True)
@@ -108,89 +127,17 @@ class Step:
     raw: bytes | None = None
 
 
-def honest_steps(request: Request, options: Options, n: int, cumulative: bool) -> list[Step]:
-    """The events of a whole and correct answer of n >= 1 tokens."""
-    ids = expected_ids(request.prompt_ids, n)
+def honest_steps(request: Request, options: Options, n: int, cumulative: bool, rule: Rule) -> list[Step]:
+    """The events of a complete and correct answer of n >= 1 tokens; ``rule`` has their ids."""
+    ids = rule(request.taken_ids, n)
     if options.answers is not None:
-        ids = options.answers(request.prompt_ids)[: request.asked_tokens]
+        ids = options.answers(request.taken_ids)[: request.asked_tokens]
         n = len(ids)
     ends = [*range(1, n, options.tokens_per_event), n] if request.streams else [n]
     starts = [0] * len(ends) if cumulative else [0, *ends[:-1]]
     steps = [Step(ids[start:end], end) for start, end in zip(starts, ends, strict=True)]
     steps[-1].finish = "length" if n >= request.asked_tokens else "stop"
     return steps
-
-
-class SglangProtocol:
-    """POST /generate."""
-
-    def __init__(self, options: Options) -> None:
-        self.cumulative = options.cumulative
-
-    def render(self, request: Request, steps: list[Step]) -> list[bytes]:
-        """Body blocks: one per event and the end mark, or the one JSON document."""
-        if not request.streams:
-            return [raw_document(steps) or self._document(request, steps[-1])]
-        return [*(step.raw or sse(self._document(request, step)) for step in steps), DONE]
-
-    def _document(self, request: Request, step: Step) -> bytes:
-        meta = {
-            "id": request.body.get("rid") or f"{request.index:032x}",
-            "finish_reason": _sglang_finish(step),
-            "prompt_tokens": len(request.prompt_ids),
-            "completion_tokens": step.count,
-            "cached_tokens": 0,
-        }
-        return compact({"text": "", "output_ids": step.ids, "meta_info": meta})
-
-
-class CompletionsProtocol:
-    """POST /v1/completions with token ids; its streams are never cumulative.
-
-    As vLLM answers; where ``detokenize`` is false, as TensorRT-LLM does by its sources.
-    """
-
-    cumulative = False
-
-    def __init__(self, options: Options) -> None:
-        self.model, self._text = options.facts.served_name, options.text
-
-    def render(self, request: Request, steps: list[Step]) -> list[bytes]:
-        """Body blocks: one per event, the usage event if asked for, and the end mark."""
-        prompt, made = len(request.prompt_ids), steps[-1].count
-        usage = {"prompt_tokens": prompt, "total_tokens": prompt + made, "completion_tokens": made}
-        if not request.streams:
-            return [raw_document(steps) or compact(self._document(request, steps[-1]) | {"usage": usage})]
-        blocks = [step.raw or sse(compact(self._document(request, step))) for step in steps]
-        if (request.body.get("stream_options") or {}).get("include_usage"):
-            blocks.append(sse(compact(self._envelope(request) | {"choices": [], "usage": usage})))
-        return [*blocks, DONE]
-
-    def _envelope(self, request: Request) -> dict[str, Any]:
-        given = request.headers.get("x-request-id", request.index)
-        return {"id": f"cmpl-{given}", "object": "text_completion", "created": 0, "model": self.model}
-
-    def _document(self, request: Request, step: Step) -> dict[str, Any]:
-        choice: dict[str, Any] = {"index": 0, "text": self._text(step.ids), "logprobs": None}
-        choice |= {"finish_reason": step.finish, "stop_reason": None}
-        if request.body.get("detokenize") is False:
-            choice |= {"text": "", "token_ids": step.ids, "avg_decoded_tokens_per_iter": 1.0}
-            return self._envelope(request) | {"choices": [choice], "usage": None}
-        if request.body.get("return_token_ids"):
-            first = step.count == len(step.ids)
-            choice |= {"token_ids": step.ids, "prompt_token_ids": request.prompt_ids if first else None}
-        return self._envelope(request) | {"choices": [choice]}
-
-
-def _sglang_finish(step: Step) -> dict[str, Any] | None:
-    if step.finish is None:
-        return None
-    details: dict[str, dict[str, Any]] = {
-        "length": {"length": step.count},
-        "stop": {"matched": 200002},
-        "abort": {"message": "aborted by the stub", "status_code": 500},
-    }
-    return {"type": step.finish} | details.get(step.finish, {})
 
 
 def raw_document(steps: list[Step]) -> bytes | None:

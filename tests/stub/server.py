@@ -10,18 +10,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from .content import CONTENT, token_count
+from .apis import APIS
+from .content import CONTENT, PROMPTS, token_count
 from .exchange import Exchange
 from .faults import Fault, Schedule, as_schedule
-from .protocol import (
-    CompletionsProtocol,
-    Options,
-    Request,
-    SglangProtocol,
-    compact,
-    honest_steps,
-    information,
-)
+from .protocol import Options, Request, compact, honest_steps, information
 from .transport import TRANSPORT
 
 MAX_REQUEST_BYTES = 64 << 20
@@ -49,10 +42,7 @@ class StubServer:
         self.requests: list[Request] = []
         self.connections = 0
         self._fault_of, self._tls = as_schedule(faults), tls
-        self._protocols: dict[str, SglangProtocol | CompletionsProtocol] = {
-            "/generate": SglangProtocol(self.options),
-            "/v1/completions": CompletionsProtocol(self.options),
-        }
+        self._protocols = {path: api(self.options) for path, api in APIS.items()}
         self._writers: set[asyncio.StreamWriter] = set()
         self.host = f"[{host}]" if ":" in host else host
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -129,6 +119,9 @@ class StubServer:
             await x.send_whole(401, "application/json", b'{"error":"Unauthorized"}')
         elif request.path in ("/health", "/health_generate"):
             await x.send_whole(200 if self.options.healthy else 503, "text/plain", b"")
+        elif unknown := [name for name in request.body if name in self.options.refuses]:
+            said = {"message": f"Unsupported parameter(s): {', '.join(unknown)}", "code": 400}
+            await x.send_whole(400, "application/json", compact(said | {"type": "Bad Request"}))
         elif request.method == "POST" and request.path in self._protocols:
             await self._generate(x)
         elif request.path == "/metrics" and self.options.metrics is not None:
@@ -140,17 +133,27 @@ class StubServer:
         else:
             await x.send_whole(404, "application/json", b'{"detail":"Not Found"}')
 
-    async def _generate(self, x: Exchange) -> None:
-        request, protocol = x.request, self._protocols[x.request.path]
+    def _take(self, request: Request) -> None:
+        """Read the prompt, and count the request."""
+        api = self._protocols[request.path]
+        request.prompt_ids = api.prompt_of(request)
+        request.taken_ids = api.taken_of(request)
+        request.gets_ids = api.gives_ids(request)
         request.index = len(self.requests)
         self.requests.append(request)
+
+    async def _generate(self, x: Exchange) -> None:
+        request, protocol = x.request, self._protocols[x.request.path]
+        self._take(request)
         while not self.options.gate(request):
             await asyncio.sleep(0.01)
         fault = self._fault_of(request)
+        if fault in PROMPTS:
+            request.taken_ids = PROMPTS[fault](request.taken_ids)
         wanted = self.options.tokens or request.asked_tokens
         wanted = wanted(request.prompt_ids) if callable(wanted) else wanted
         n = token_count(fault, wanted, request.asked_tokens)
-        steps = honest_steps(request, self.options, n, protocol.cumulative)
+        steps = honest_steps(request, self.options, n, protocol.cumulative, protocol.rule(request))
         if fault in CONTENT:
             steps = CONTENT[fault](steps)
         x.blocks = protocol.render(request, steps)

@@ -11,8 +11,10 @@ from contextlib import contextmanager
 
 import pytest
 
+from harness.dataset import tokenizer
 from tests.kit import DATA
-from tests.stub import Facts, Fault, StubServer, expected_ids
+from tests.recorded_wires import exchange
+from tests.stub import Facts, Fault, StubServer, expected_ids, expected_words
 
 PROMPT = [200006, 17360, 200008, 5]
 
@@ -106,6 +108,85 @@ def test_completions_have_the_members_that_vllm_sends():
         assert [choice.keys() for choice in mine["choices"]] == [choice.keys() for choice in real["choices"]]
     prompts = [event["choices"][0]["prompt_token_ids"] for event in ours[:-1]]
     assert prompts == [prompt, None, None, None]
+
+
+def shape(value, path=""):
+    """Where in a document something other than null stands, lists taken together."""
+    if isinstance(value, dict):
+        return set().union(*(shape(inner, f"{path}.{name}") for name, inner in value.items()))
+    if isinstance(value, list):
+        return {path}.union(*(shape(inner, path) for inner in value))
+    return set() if value is None else {path}
+
+
+FORMS = [
+    "vllm-0.32.0/completions-ids",
+    "vllm-0.32.0/completions-text",
+    "vllm-0.32.0/completions-text-ids-back",
+    "vllm-0.32.0/chat",
+    "vllm-0.32.0/chat-ids-back",
+    "vllm-0.32.0/generate",
+    "sglang-0.5.23/completions-text-length",
+    "sglang-0.5.23/chat-length",
+    "sglang-0.5.23/native-ids",
+    "llamacpp-2026.10.11549/native-ids",
+    "llamacpp-2026.10.11549/completions-text",
+    "llamacpp-2026.10.11549/chat",
+    "dynamo-1.6.1/completions-ids-extra",
+    "dynamo-1.6.1/chat-token-data",
+]
+
+
+@pytest.mark.parametrize("stream", ["", "-stream"])
+@pytest.mark.parametrize("name", FORMS)
+def test_the_forms_of_real_servers(name, stream):
+    """The stub, asked the same, says nothing in a place where the recorded server says nothing."""
+    recorded = exchange(name + stream)
+    with StubServer(tokens=3) as stub, connection(stub) as conn:
+        conn.request("POST", recorded.path, json.dumps(recorded.request), {"X-Request-Id": "q-000017"})
+        body = conn.getresponse().read()
+    ours, theirs = (events(body), recorded.chunks) if stream else (json.loads(body), recorded.answer)
+    assert shape(ours) <= shape(theirs)
+
+
+ASKED = [{"role": "user", "content": " one two"}]
+TEXT_IN = {
+    "/v1/completions": {"prompt": " one two"},
+    "/v1/chat/completions": {"messages": ASKED},
+}
+
+
+@pytest.mark.parametrize("path", TEXT_IN)
+def test_a_text_encodes_to_the_ids_that_it_is_of(path):
+    """Cut anywhere into parts and events, and counted as these ids."""
+    body = TEXT_IN[path] | {"max_tokens": 40, "stream": True, "stream_options": {"include_usage": True}}
+    with (
+        StubServer(tokens_per_event=3, parts=("reasoning_content", "content")) as stub,
+        connection(stub) as conn,
+    ):
+        conn.request("POST", path, json.dumps(body))
+        got = events(conn.getresponse().read())
+    said = [choice.get("delta", choice) for event in got for choice in event["choices"]]
+    text = "".join(
+        part.get("reasoning_content") or part.get("content") or part.get("text") or "" for part in said
+    )
+    prompt = tokenizer.encode(" one two")
+    assert stub.requests[0].prompt_ids == prompt
+    assert tokenizer.encode(text) == expected_words(prompt, 40)
+    assert not text.isascii()
+    assert got[-1]["usage"] == {"prompt_tokens": 2, "total_tokens": 42, "completion_tokens": 40}
+    assert path == "/v1/completions" or {"reasoning_content", "content"} <= {
+        key for part in said for key in part
+    }
+
+
+def test_ids_in_a_chat_are_ignored_by_some_servers():
+    body = {"messages": [], "prompt_token_ids": PROMPT, "max_tokens": 2}
+    for knows, prompt_tokens in ((True, len(PROMPT)), (False, 8)):
+        with StubServer(chat_ids=knows) as stub, connection(stub) as conn:
+            conn.request("POST", "/v1/chat/completions", json.dumps(body))
+            assert json.loads(conn.getresponse().read())["usage"]["prompt_tokens"] == prompt_tokens
+            assert stub.requests[0].prompt_ids == PROMPT
 
 
 def test_as_many_may_connect_at_once_as_a_client_does():

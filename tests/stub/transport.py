@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import itertools
 import json
+import re
 import socket
 import struct
 from collections.abc import Awaitable, Callable
@@ -102,6 +103,10 @@ async def _endless_headers(x: Exchange) -> None:
         await asyncio.sleep(0)
 
 
+# What only the event with the finish reason has; of llama.cpp's own the last.
+_ENDS = (b'_reason":{"', b'_reason":"', b'"stop":true')
+
+
 def _other_blocks(change: Callable[[list[bytes]], list[bytes]]) -> Transport:
     async def transport(x: Exchange) -> None:
         x.blocks = change(x.blocks)
@@ -121,16 +126,21 @@ def _edited(change: Callable[[dict[str, Any]], Any], *, place: str = "middle") -
 
     def blocks(blocks: list[bytes]) -> list[bytes]:
         documents = [number for number, block in enumerate(blocks) if b"{" in block]
-        last = max(n for n in documents if b'_reason":{"' in blocks[n] or b'_reason":"' in blocks[n])
+        last = max(n for n in documents if any(end in blocks[n] for end in _ENDS))
         chosen = {"middle": [last // 2], "all": documents, "end": [last]}[place]
         return [edit(block) if number in chosen else block for number, block in enumerate(blocks)]
 
     return _other_blocks(blocks)
 
 
+def _answer(document: dict[str, Any]) -> dict[str, Any]:
+    """OpenAI's choice; in SGLang's and llama.cpp's own APIs the document."""
+    return document["choices"][0] if "choices" in document else document
+
+
 def _inner(document: dict[str, Any]) -> dict[str, Any]:
-    """SGLang's ``meta_info``, OpenAI's choice."""
-    return document["meta_info"] if "meta_info" in document else document["choices"][0]
+    """The same, but SGLang's ``meta_info``."""
+    return document["meta_info"] if "meta_info" in document else _answer(document)
 
 
 def _give(**members: Any) -> Transport:
@@ -142,20 +152,26 @@ def _give_inside(**members: Any) -> Transport:
 
 
 def _give_answer(**members: Any) -> Transport:
-    """Beside the ids: in SGLang's document, in OpenAI's choice."""
-    return _edited(
-        lambda document: (document if "meta_info" in document else document["choices"][0]).update(members)
-    )
+    """Beside the ids or the text."""
+    return _edited(lambda document: _answer(document).update(members))
+
+
+def _refuse(document: dict[str, Any]) -> None:
+    choice = _answer(document)
+    choice.get("delta", choice.get("message", choice))["refusal"] = "I cannot help with that"
 
 
 def _rename(document: dict[str, Any]) -> None:
     place = document.get("meta_info", document)
-    place["id"] = place["id"][:-3] + "abc"
+    key = "id" if "id" in place else "request_id"
+    place[key] = place[key][:-3] + "abc"
 
 
 def _remodel(document: dict[str, Any]) -> None:
     if "meta_info" in document:
         document["meta_info"]["weight_version"] = "v2"
+    elif "output_mode" in document:
+        document["choices"][0]["weight_versions"] = [{"version": "v2", "start": 0, "end": 1}]
     else:
         document["model"] = "another"
 
@@ -163,15 +179,40 @@ def _remodel(document: dict[str, Any]) -> None:
 def _recount(document: dict[str, Any]) -> None:
     if "meta_info" in document:
         document["meta_info"]["prompt_tokens"] += 1
+    elif "tokens_evaluated" in document:
+        document["tokens_evaluated"] += 1
     else:
         document["usage"] = {"prompt_tokens": 99, "completion_tokens": 1, "total_tokens": 100}
 
 
 def _double(document: dict[str, Any]) -> Any:
-    if "meta_info" in document:
+    if "choices" not in document:
         return [document, document | {"index": 1}]
     document["choices"].append(document["choices"][0] | {"index": 1})
     return None
+
+
+def _without_usage(blocks: list[bytes]) -> list[bytes]:
+    return [re.sub(rb',"usage":\{[^{}]*\}', b"", block) for block in blocks if not _is_usage_event(block)]
+
+
+def _null_usage(blocks: list[bytes]) -> list[bytes]:
+    return [re.sub(rb'"usage":\{[^{}]*\}', b'"usage":null', block) for block in blocks]
+
+
+def _is_usage_event(block: bytes) -> bool:
+    return b'"choices":[]' in block
+
+
+async def _other_prompt(x: Exchange) -> None:
+    """Repeats another prompt than that of the request, with as many ids, where the API repeats it."""
+
+    def change(document: dict[str, Any]) -> None:
+        choice = _answer(document)
+        is_chat = "delta" in choice or "message" in choice
+        (document if is_chat else choice)["prompt_token_ids"] = [7] * len(x.request.taken_ids)
+
+    await _edited(change)(x)
 
 
 def _between(*parts: bytes) -> Transport:
@@ -181,15 +222,18 @@ def _between(*parts: bytes) -> Transport:
 
 async def _key_twice(x: Exchange) -> None:
     """Two finish reasons, the first of them of a broken answer."""
-    key, place = b'"finish_reason":', len(x.blocks) // 2 if x.request.streams else 0
+    place = len(x.blocks) // 2 if x.request.streams else 0
+    key = next(key for key in (b'"finish_reason":', b'"stop_type":', b'"stop":') if key in x.blocks[place])
     abort = b'{"type":"abort"},' if b'"meta_info"' in x.blocks[place] else b'"abort",'
     x.blocks[place] = x.blocks[place].replace(key, key + abort + key, 1)
     await x.send_answer()
 
 
 def _excuse(document: dict[str, Any]) -> None:
-    reason = _inner(document)["finish_reason"]
-    (reason if isinstance(reason, dict) else _inner(document))["message"] = "aborted by client"
+    inner = _inner(document)
+    reason = inner.get("finish_reason")
+    key = "explanation" if "choices" in document else "message"  # a chat's message is its answer
+    (reason if isinstance(reason, dict) else inner)[key] = "aborted by client"
 
 
 def _with_trailer(trailer: bytes) -> Transport:
@@ -204,6 +248,25 @@ async def _as_http_1_0(x: Exchange) -> None:
     await x.send(x.head(chunked=False).replace(b"HTTP/1.1", b"HTTP/1.0") + b"".join(x.blocks))
 
 
+_TEXTS = (b'"text":"', b'"content":"')
+
+
+def _with_text(block: bytes, text: bytes) -> bytes:
+    """The event with more text before its own; one that has none is as it was."""
+    key = next((key for key in _TEXTS if key in block), None)
+    return block if key is None else block.replace(key, key + text, 1)
+
+
+def _halved_character(blocks: list[bytes]) -> list[bytes]:
+    """Half of one behind the first text, the other half before the next."""
+    first, second = [n for n, block in enumerate(blocks) if any(key + b" " in block for key in _TEXTS)][:2]
+    key = next(key for key in _TEXTS if key in blocks[first])
+    head, _, rest = blocks[first].partition(key)
+    text, _, end = rest.partition(b'"')
+    changed = {first: head + key + text + rb'\ud83d"' + end, second: _with_text(blocks[second], rb"\ude42")}
+    return [changed.get(number, block) for number, block in enumerate(blocks)]
+
+
 async def _bytewise(x: Exchange) -> None:
     """Every byte of the response is its own write, chunk framing included."""
     for byte in x.at_once():
@@ -212,10 +275,10 @@ async def _bytewise(x: Exchange) -> None:
 
 
 async def _split_utf8(x: Exchange) -> None:
-    """Text in four scripts; every character of several bytes is cut between two chunks."""
+    """Text in four scripts, beside ids; every character of several bytes is cut between two chunks."""
     text = "héllo 世界 🙂 ∑".encode()
     await _headers(x)
-    for block in (b.replace(b'"text":"', b'"text":"' + text, 1) for b in x.blocks):
+    for block in (_with_text(block, text) if x.request.gets_ids else block for block in x.blocks):
         cuts = [i for i, byte in enumerate(block) if 0x80 <= byte < 0xC0]
         for start, end in itertools.pairwise([0, *cuts, len(block)]):
             await x.send(x.framed(block[start:end]))
@@ -264,6 +327,8 @@ TRANSPORT: dict[Fault, Transport] = {
         400, "application/json", b'{"message":"The input is longer than the context"}'
     ),
     Fault.HTTP_429_EMPTY: _response(429, "text/plain", b""),
+    Fault.HTTP_401: _response(401, "application/json", b'{"error":{"message":"Incorrect API key provided"}}'),
+    Fault.HTTP_413_HTML: _response(413, "text/html", b"<html><h1>413 Request Entity Too Large</h1></html>"),
     Fault.HTTP_404: _response(404, "application/json", b'{"detail":"Not Found"}'),
     Fault.HTTP_503: _response(503, "text/plain", b"", "retry-after: 1\r\n"),
     Fault.REDIRECT: _response(302, "text/plain", b"", "location: http://127.0.0.1:9/elsewhere\r\n"),
@@ -287,11 +352,10 @@ TRANSPORT: dict[Fault, Transport] = {
     Fault.SILENT_AFTER_HEADERS: _then(_headers, _silence),
     Fault.SILENT_AFTER_FIRST: _then(_headers, _one_event, _silence),
     Fault.HUGE_EVENT: _other_blocks(
-        lambda blocks: [blocks[0].replace(b'"text":"', b'"text":"' + b"x" * 5_000_000, 1), *blocks[1:]]
+        lambda blocks: [blocks[0].replace(b"{", b'{"note":"' + b"x" * 5_000_000 + b'",', 1), *blocks[1:]]
     ),
     Fault.OTHER_ID: _edited(_rename, place="all"),
     Fault.ID_CHANGES: _edited(_rename),
-    Fault.OTHER_PROMPT: _give_answer(prompt_token_ids=[7, 7]),
     Fault.OTHER_MODEL: _edited(_remodel),
     Fault.OTHER_PROMPT_COUNT: _edited(_recount),
     Fault.OTHER_INDEX: _give_answer(index=1),
@@ -310,9 +374,11 @@ TRANSPORT: dict[Fault, Transport] = {
     Fault.HTML_INSIDE: _between(b"<html><h1>502 Bad Gateway</h1></html>\n\n"),
     Fault.RESPONSE_INSIDE: _between(b"HTTP/1.1 502 Bad Gateway\r\ncontent-length: 0\r\n\r\n"),
     Fault.AFTER_DONE: _other_blocks(lambda blocks: [*blocks, *blocks[-2:]]),
-    Fault.HALF_CHARACTER: _other_blocks(
-        lambda blocks: [block.replace(b'"text":"', rb'"text":"\ud83d', 1) for block in blocks]
-    ),
+    Fault.HALF_CHARACTER: _other_blocks(lambda blocks: [_with_text(block, rb"\ud83d") for block in blocks]),
+    Fault.HALVED_CHARACTER: _other_blocks(_halved_character),
+    Fault.NO_USAGE: _other_blocks(_without_usage),
+    Fault.NULL_USAGE: _other_blocks(_null_usage),
+    Fault.REFUSAL: _edited(_refuse),
     Fault.NO_ERRORS: _give(error=False, errors=[], detail="", warning={}),
     Fault.NEW_COUNTERS: _give_inside(kv_blocks=7, step_times=[0.5, 1.5], ranks={"dp": 1}),
     Fault.HTTP_1_0: _then(_as_http_1_0, _close),
