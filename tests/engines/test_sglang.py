@@ -1,5 +1,6 @@
 """Real SGLang on the CPU: the protocol, every stream shape, all scenarios, a ladder, data parallelism."""
 
+import functools
 import json
 import subprocess
 import sys
@@ -12,19 +13,23 @@ from harness.dataset import tokenizer
 from harness.peak.ladder.ladder_files import read_state
 from tests.engines import sglang_server as sglang
 from tests.engines.test_embedded_runs import figure
-from tests.kit import wait_until
+from tests.kit import any_written, wait_until
 from tests.runs import ROOT, command, quick_conf, run_mlperf, small_dataset, write_dataset
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
 
 VERSION = (ROOT / "sglang/VERSION").read_text().strip()
 NEW_TOKENS = 20
-FOX = tokenizer.encode("The quick brown fox jumps over the lazy dog.")
-# With these the two likeliest tokens are never equal.
-EXACT = [[200006, 17360, 200008, 3575], FOX]
+SYSTEM = [200006, 17360, 200008, 3575]
+FOX = "The quick brown fox jumps over the lazy dog."
+EXACT = 2  # the first prompts, with which the two likeliest tokens are never equal
 # One is longer than the sliding window of 128 tokens, and its repetitions lead to ties.
 TEXTS = ["def add(a, b):", "Grüße aus Zürich! " * 30, "1 2 3 4 5 6 7", "人工智能", "a"]
-PROMPTS = [*EXACT, *map(tokenizer.encode, TEXTS)]
+
+
+@functools.cache
+def prompts():
+    return [SYSTEM, *map(tokenizer.encode, [FOX, *TEXTS])]
 
 
 @pytest.fixture
@@ -32,7 +37,13 @@ def greedy(tmp_path):
     """Flags of a deterministic run: greedy decoding, exactly NEW_TOKENS tokens."""
     config = tmp_path / "greedy.json"
     config.write_text(json.dumps({"temperature": 0.0, "max_new_tokens": NEW_TOKENS, "ignore_eos": True}))
-    return ("--generation-config", config, "--input-file", write_dataset(tmp_path / "p.parquet", PROMPTS))
+    return ("--generation-config", config, "--input-file", write_dataset(tmp_path / "p.parquet", prompts()))
+
+
+@functools.cache
+def gaps_of(outputs):
+    """Those of the answers to all prompts; equal answers are not computed again."""
+    return sglang.greedy_gaps(list(zip(prompts(), map(list, outputs), strict=True)))
 
 
 @pytest.fixture(scope="session")
@@ -50,11 +61,11 @@ def test_greedy_ids_through_the_harness(sglang_server, stream, greedy, outputs_o
     assert run.code == 0, run.stdout + run.stderr
     assert all((row["first_token_ns"] is not None) == (stream == "on") for row in run.requests)
     answers = run.accuracy_log
-    outputs = [answers[index] for index in range(len(PROMPTS))]
+    outputs = tuple(tuple(answers[index]) for index in range(len(prompts())))
     assert outputs_of_the_first.setdefault("ids", outputs) == outputs
-    gaps = sglang.greedy_gaps(list(zip(PROMPTS, outputs, strict=True)))
-    assert [len(gap) for gap in gaps] == [NEW_TOKENS] * len(PROMPTS)
-    assert set(chain(*gaps[: len(EXACT)])) == {0.0}
+    gaps = gaps_of(outputs)
+    assert [len(gap) for gap in gaps] == [NEW_TOKENS] * len(prompts())
+    assert set(chain(*gaps[:EXACT])) == {0.0}
     assert max(chain(*gaps)) < sglang.GREEDY_GAP
     (server,) = run.record["servers"]
     assert (server["engine"], server["version"]) == ("SGLang", VERSION)
@@ -62,7 +73,8 @@ def test_greedy_ids_through_the_harness(sglang_server, stream, greedy, outputs_o
 
 def test_the_greedy_gap_of_a_wrong_token_is_large(sglang_installed):
     """Else the test above could not fail: ids that are not the model's choice are far from it."""
-    (gaps,) = sglang.greedy_gaps([(FOX, tokenizer.encode(" and runs away from all the other animals"))])
+    foreign = tokenizer.encode(" and runs away from all the other animals")
+    (gaps,) = sglang.greedy_gaps([(tokenizer.encode(FOX), foreign)])
     assert min(gaps) > 5 * sglang.GREEDY_GAP
 
 
@@ -91,7 +103,7 @@ def test_other_weights_in_mid_run_are_no_valid_result(sglang_server, greedy, tmp
     run = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     log_dir = tmp_path / "server" / "performance"
     try:
-        wait_until(lambda: any(path.stat().st_size for path in log_dir.glob("journal/queries-*.bin")))
+        wait_until(lambda: any_written(log_dir, "journal/queries-*.bin"))
         name_weights("v2")
         said, _ = run.communicate(timeout=600)
     finally:
@@ -140,7 +152,9 @@ def test_a_killed_rank_is_named_and_ends_the_run(sglang_server, tmp_path):
     run = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     log_dir = tmp_path / "offline" / "accuracy"
     try:
-        wait_until(lambda: any(path.stat().st_size for path in log_dir.glob("journal/queries-*.bin")))
+        wait_until(lambda: any_written(log_dir, "journal/queries-*.bin"))
+        # Answers of equal length end together: at that moment the rank reports that none is running.
+        wait_until(lambda: is_at_work(sglang_server.url, rank=1))
         group = str(sglang_server.process.pid)
         subprocess.run(["pkill", "-KILL", "-g", group, "-f", "scheduler_DP1"], check=True)
         said, _ = run.communicate(timeout=600)
@@ -159,6 +173,13 @@ def test_a_killed_rank_is_named_and_ends_the_run(sglang_server, tmp_path):
     assert "Resume it with" in said
 
 
+def is_at_work(url, rank):
+    """Whether the metrics say that a data-parallel replica runs requests."""
+    lines = page(f"{url}/metrics").splitlines()
+    running = [line for line in lines if line.startswith("sglang:num_running_reqs{")]
+    return any(f'dp_rank="{rank}"' in line and float(line.split()[-1]) > 0 for line in running)
+
+
 def prefilled_tokens(url):
     """Prompt tokens that each data-parallel replica has computed so far, by its rank."""
     loads = json.loads(page(f"{url}/v1/loads"))["loads"]
@@ -174,7 +195,7 @@ def page(url, body=None):
         return response.read().decode()
 
 
-def generate(server, prompt=EXACT[0], **parameters):
+def generate(server, prompt=SYSTEM, **parameters):
     """The last event but the end mark."""
     sampling = {"temperature": 0.0, "top_k": -1, "skip_special_tokens": False, "ignore_eos": True}
     sampling |= {"max_new_tokens": NEW_TOKENS, **parameters}

@@ -85,6 +85,7 @@ def test_the_command_of_a_published_readme_is_understood(sglang_installed):
     """Each setting that a server reports comes back as the flag that sets it."""
     values = dict.fromkeys(_SETTINGS, 2) | {
         "dtype": "bfloat16",
+        "load_format": "dummy",
         "kv_cache_dtype": "fp8_e4m3",
         "quantization": "mxfp4",
     }
