@@ -57,7 +57,7 @@ class Checkout:
                 start_new_session=True,
             )
             try:
-                code = process.wait(timeout=600)
+                code = process.wait(timeout=1500)
             finally:
                 with suppress(ProcessLookupError):  # nothing was left
                     os.killpg(process.pid, signal.SIGKILL)
@@ -74,6 +74,8 @@ class Checkout:
             "TEST_PID": str(os.getpid()),
             "REAL_PYTHON": sys.executable,
             "SLURM_JOB_NODELIST": "127.0.0.1",
+            # Kingfisher's compiled rules, 6 s of CPU for each home without them.
+            "KF_RULE_CACHE_DIR": str(ROOT / ".cache/kingfisher"),
             "VOCABULARY": str(Path(sys.prefix) / "share/o200k_base.tiktoken.gz"),
         }
 

@@ -20,6 +20,7 @@ from harness.report import report_options as pages
 from harness.rows import eval_options
 from harness.submission import submission_options as submission
 from scripts import write_cli_reference, write_run_json_reference
+from sut.doctor import doctor_options
 from tests.documents.pages import PAGES, blocks, name_of
 from tests.runs import ROOT
 
@@ -125,6 +126,7 @@ def test_the_shelves_hold_every_page():
 
 PARSERS = {
     "harness.campaign": campaign.parse_options,
+    "sut.doctor": doctor_options.parse_options,
     "run_mlperf.py": run_options.parse_options,
     "run_eval.py": eval_options.parse_options,
     "find_peak.py": peak.parse_options,
