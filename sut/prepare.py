@@ -11,7 +11,7 @@ from msgspec import structs
 from harness.config.client_plan import MOST_WORKERS
 from harness.config.generation import SamplingParameters
 from harness.config.plans import ClientPlan
-from harness.config.protocol import TEXT_APIS, Dialect
+from harness.config.protocol import Dialect, prompts_of
 from harness.dataset.model_template import open_model_template
 from harness.dataset.round_trip import with_texts
 from harness.dataset.samples import SampleSet
@@ -85,7 +85,7 @@ def as_sent(plan: ClientPlan, samples: SampleSet, first_row: int = 0) -> SampleS
     ``first_row``: that of the first sample in the file. Raises ConfigError without the model's tokenizer, and
     DatasetError where the text of a prompt is another prompt.
     """
-    if plan.api not in TEXT_APIS or samples.texts is not None:
+    if plan.api is None or prompts_of(plan.api) == "ids" or samples.texts is not None:
         return samples
     source = text_tokenizer(plan.benchmark, plan.input_file, plan.tokenizer)
     if len(samples.ids) > _MANY_TOKENS:

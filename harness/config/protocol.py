@@ -49,7 +49,17 @@ class Protocol:
     @property
     def text_in(self) -> bool:
         """Whether its prompts are text."""
-        return self.api in TEXT_APIS
+        return self.prompts == "text"
+
+    @property
+    def prompts(self) -> Answers:
+        """What its requests hold."""
+        return prompts_of(self.api)
+
+
+def prompts_of(api: Api | None) -> Answers:
+    """What requests of an API hold; None is a backend's own, of ids."""
+    return "text" if api in TEXT_APIS else "ids"
 
 
 def own_protocol(dialect: Dialect) -> Protocol:
@@ -75,4 +85,4 @@ def protocol_text(protocol: Protocol, *, tried: bool = True) -> str:
         out = "text out: encoded again with the benchmark's tokenizer"
     elif not tried and protocol.api != "generate":
         out = "ids out if the trial request shows that they come, else text"
-    return f"{asked}; {'text' if protocol.text_in else 'ids'} in, {out}"
+    return f"{asked}; {protocol.prompts} in, {out}"

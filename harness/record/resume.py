@@ -11,7 +11,7 @@ import msgspec
 from msgspec import structs
 
 from harness.config.plans import RunPlan
-from harness.config.protocol import TEXT_APIS, Answers
+from harness.config.protocol import Answers, prompts_of
 from harness.errors import ConfigError
 from harness.files import ACCURACY_LOG, JOURNAL_DIR, RUN_RECORD
 from harness.record.answer_log import SavedAnswer, read_saved_answers
@@ -222,7 +222,7 @@ def _decided(plan: RunPlan, samples: int, dataset_sha256: str) -> dict[str, obje
         "samples": samples,
         "dataset_sha256": dataset_sha256,
         "parameters": msgspec.to_builtins(plan.client.parameters),
-        "prompts": "text" if plan.client.api in TEXT_APIS else "ids",
+        "prompts": prompts_of(plan.client.api),
     }
 
 

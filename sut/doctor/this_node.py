@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.free_memory import container_memory, machine_memory
 from sut.doctor.finding import Finding, Level, ok
 from sut.processes.machine_limits import SPARE_DESCRIPTORS, MachineLimits
 from sut.supervisor.placement import Machine
@@ -45,25 +46,17 @@ def text_of(path: Path) -> str:
 
 def memory_finding(at: Folders) -> Finding:
     """Memory that is free, within the container's limit."""
-    free = _available(text_of(at.proc / "meminfo"))
-    if free is None:
+    try:
+        machine = machine_memory(at.proc)
+    except (OSError, ValueError, KeyError):
         return Finding("warning", "memory", "the kernel does not say how much is free", "look at free -g")
-    limit, used = (text_of(at.sys / f"fs/cgroup/memory.{name}") for name in ("max", "current"))
-    where = ""
-    if limit.isdecimal() and used.isdecimal() and int(limit) - int(used) < free:
-        free, where = int(limit) - int(used), " in this container"
+    free = min([machine, *container_memory(at.sys)])
+    where = " in this container" if free < machine else ""
     text = f"{free / _GIB:.1f} GiB free{where}"
     if free >= _ENOUGH_MEMORY:
         return ok("memory", text)
     level: Level = "error" if free < _LEAST_MEMORY else "warning"
     return Finding(level, "memory", f"{text}, a run takes up to {_ENOUGH_MEMORY // _GIB}", "free some")
-
-
-def _available(meminfo: str) -> int | None:
-    for line in meminfo.splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
-    return None
 
 
 def shm_finding(at: Folders) -> Finding:

@@ -13,7 +13,7 @@ from pathlib import Path
 from harness.api_key import api_key
 from harness.cli.signals import InterruptedRun, interruptible, signals_kept
 from harness.config.plans import ClientPlan
-from harness.config.protocol import TEXT_APIS
+from harness.config.protocol import prompts_of
 from harness.config.scenario import Scenario
 from harness.dataset.samples import SampleSet, load_samples
 from harness.dataset.table import open_table
@@ -114,7 +114,7 @@ class _Inputs:
 
 def _read(options: RehearsalOptions) -> _Inputs:
     client = ladder_client(options, Scenario.SERVER, options.folder)
-    if client.api in TEXT_APIS:
+    if prompts_of(client.api) == "text":
         raise ConfigError(
             f"--api {client.api}: prompts of points are salted with ids; omit it, or name one that sends ids"
         )

@@ -13,7 +13,7 @@ from harness.analysis.encoded_answers import encoded_with, text_reasons, text_wa
 from harness.analysis.finish_run import Observations
 from harness.api_key import api_key
 from harness.cli.signals import interruptible
-from harness.config.protocol import TEXT_APIS
+from harness.config.protocol import prompts_of
 from harness.dataset.samples import SampleSet
 from harness.errors import ConfigError
 from harness.files import JOURNAL_DIR
@@ -254,7 +254,7 @@ def _settings(plan: EvalPlan, samples: SampleSet, known: ServerInfo | EvalSettin
         samples=len(samples),
         parameters=client.parameters,
         backend=client.backend,
-        prompts="text" if client.api in TEXT_APIS else "ids",
+        prompts=prompts_of(client.api),
         answers=known.answers if isinstance(known, EvalSettings) else None,
         model=known.model if known else None,
         weight_version=known.weight_version if known else None,

@@ -181,4 +181,4 @@ def _spelled(protocol: Protocol, refused: Protocol) -> str:
     words = [] if protocol.dialect == refused.dialect else [f"--backend {_BACKENDS[protocol.dialect]}"]
     if not words or protocol.api != own_protocol(protocol.dialect).api:
         words.append(f"--api {protocol.api}")
-    return f"{' '.join(words)} ({'text' if protocol.text_in else 'ids'} in, {protocol.answers} out)"
+    return f"{' '.join(words)} ({protocol.prompts} in, {protocol.answers} out)"

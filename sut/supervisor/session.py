@@ -137,7 +137,7 @@ class QuerySession:
                 encoder.close()  # the encoder ends with its worker
             self._workers.append(ChildProcess(process, ours))
         try:
-            for child in (*self._workers, *self._encoders):
+            for child in self._answering:
                 _await_ready(child)
         except RunError:
             self._require_issuer()  # the workers end with it, and its end is the cause
@@ -151,7 +151,7 @@ class QuerySession:
         """
         with self.monitored(servers) as monitor:
             lost = monitor.until_done(observe)
-            for child in (*self._workers, *self._encoders):
+            for child in self._answering:
                 stop(child.process, _WORKER_END_S)
         stop(self._issuing.process, _WORKER_END_S)
         observe(self._board.totals())
@@ -240,7 +240,7 @@ class QuerySession:
                 lost = _receive_abort_reply(issuer)
             except OSError:
                 issuer.process.kill()
-        for child in (*self._workers, *self._encoders):
+        for child in self._answering:
             stop(child.process, _ABORT_S)
         stop(issuer.process, _ABORT_S)
         for ours, theirs in self._pairs:
@@ -273,6 +273,11 @@ class QuerySession:
         for connection in sockets:
             connection.close()
         return ChildProcess(process, ours, self._issuer.name)
+
+    @property
+    def _answering(self) -> tuple[ChildProcess, ...]:
+        """Workers, and their encoders."""
+        return (*self._workers, *self._encoders)
 
     def _start_encoder(self, index: int, destination: Destination) -> socket.socket | None:
         """The worker's end of the channel to its encoder; None where answers have ids."""

@@ -11,11 +11,12 @@ import os
 import queue
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import GradingError
+from harness.free_memory import container_memory, machine_memory
 from harness.grading.livecodebench.index import ProblemIndex
 from harness.grading.livecodebench.program_journal import ResultJournal, task_key
 from harness.grading.livecodebench.run_solution import TEST_S, ProgramResult, RunLimits, run_with_retry
@@ -26,7 +27,6 @@ from harness.grading.scoring.grade import GradingMode, Progress, Reason, Task
 
 _MEMORY_SHARE = 0.8  # the share of free memory to use: programs are checked ten times a second
 _LARGEST_SHARE, _SMALLEST_SHARE = GIB, 128 * MIB
-_CGROUPS = Path("/sys/fs/cgroup")
 _LOOK_S = 0.5
 _MOST_WORKERS = 4  # when programs wait: a multiple of the number of processors
 _WORTH = 0.5  # the share of a processor that must be free for a further worker
@@ -97,19 +97,7 @@ def run_programs(
 
 def free_memory() -> int:
     """Bytes that all programs together may use: most of the free memory of machine and container."""
-    fields = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
-    free = [int(fields["MemAvailable"].split()[0]) * 1024, *_container_memory()]
-    return int(_MEMORY_SHARE * min(free))
-
-
-def _container_memory() -> Iterator[int]:
-    """Bytes that the control group still allows, by version 2 or 1 of its files."""
-    for limit, used in (
-        ("memory.max", "memory.current"),
-        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
-    ):
-        with contextlib.suppress(OSError, ValueError):  # not there, or "max"
-            yield int((_CGROUPS / limit).read_text()) - int((_CGROUPS / used).read_text())
+    return int(_MEMORY_SHARE * min([machine_memory(), *container_memory()]))
 
 
 @dataclass(frozen=True, slots=True)
