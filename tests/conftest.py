@@ -35,9 +35,19 @@ _DEFAULTS: dict[signal.Signals, Callable[..., Any] | signal.Handlers] = {
 def pytest_configure():
     """In the main process and in every worker of pytest-xdist, before anything is started."""
     for signum, default in _DEFAULTS.items():
-        if signal.getsignal(signum) is signal.SIG_IGN:
+        if signal.getsignal(signum) is not default:
             signal.signal(signum, default)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _DEFAULTS)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown():
+    """A test leaves signals as they were: the next one starts programs, which inherit what is ignored."""
+    yield
+    changed = [signum.name for signum, usual in _DEFAULTS.items() if signal.getsignal(signum) is not usual]
+    blocked = [signum.name for signum in _DEFAULTS if signum in signal.pthread_sigmask(signal.SIG_BLOCK, ())]
+    pytest_configure()
+    assert not changed and not blocked, f"a test changed the handling of {changed}, or blocked {blocked}"
 
 
 @pytest.hookimpl(wrapper=True)

@@ -69,10 +69,12 @@ class RunProber:
             self._ladder = self._opened(concurrency)
         opened = self._ladder.opened
         step, self._ladder.last = None, concurrency
-        with opened.ending():
-            step = opened.step(concurrency)
+        with signals_kept():
+            with opened.ending():
+                step = opened.step(concurrency)
+            if step is None:
+                self.close()
         if step is None:
-            self.close()
             if opened.ladder.interrupted_by is not None:
                 raise interruption(opened.ladder.interrupted_by)
             raise RunError(f"the ladder with {concurrency} requests in flight: {opened.ladder.stopped}")
