@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Write the folder of a model without weights: a benchmark's architecture, for servers with random weights.
+"""Write the folder of a model without weights: an architecture of configs/architectures, for random weights.
 
-usage: scripts/dummy_model.py BENCHMARK [LAYERS]
+usage: scripts/dummy_model.py NAME [LAYERS]
 
 Prints the folder. Any Python 3 will do, since servers have environments of their own.
 """
@@ -18,13 +18,13 @@ _ARCHITECTURES = ROOT / "configs/architectures"
 
 def main(words: list[str]) -> int:
     """Write the folder; returns the exit code."""
-    benchmark, layers = words[0], words[1] if len(words) > 1 else ""
-    source = _ARCHITECTURES / f"{benchmark.removesuffix('-edge')}.json"
+    model, layers = words[0], words[1] if len(words) > 1 else ""
+    source = _ARCHITECTURES / f"{model.removesuffix('-edge')}.json"
     if not source.is_file():
         known = ", ".join(sorted(path.stem for path in _ARCHITECTURES.glob("*.json")))
-        print(f"dummy_model.py: no architecture of {benchmark} is known, expected {known}", file=sys.stderr)
+        print(f"dummy_model.py: no architecture of {model} is known, expected {known}", file=sys.stderr)
         return 2
-    config = json.loads(source.read_text(encoding="utf-8"))
+    config = architecture(source)
     name = f"{source.stem}-dummy-weights"
     if layers and int(layers) != config["num_hidden_layers"]:
         config["num_hidden_layers"], name = int(layers), f"{name}-{layers}-layers"
@@ -34,6 +34,13 @@ def main(words: list[str]) -> int:
     write_tokenizer(folder, config)
     print(folder)
     return 0
+
+
+def architecture(source: Path) -> dict[str, Any]:
+    """A config.json; ``like`` in a file names the one from which it differs in the other keys."""
+    found: dict[str, Any] = json.loads(source.read_text(encoding="utf-8"))
+    like = found.pop("like", None)
+    return architecture(source.with_name(f"{like}.json")) | found if like else found
 
 
 def write_tokenizer(folder: Path, config: dict[str, Any]) -> None:

@@ -34,16 +34,16 @@ check_count() {
 }
 
 # read_definition BENCHMARK: the model and its revision are those of the definition, unless model_path is set. With
-# dummy_weights it is a folder without weights, of this many layers.
+# dummy_weights it is a folder without weights, of this many layers, for any name of configs/architectures.
 read_definition() {
-    definition=$configs/$1.toml
-    [[ $1 != */* && -f $definition ]] || fail "--benchmark $1: expected one of $(benchmarks)"
-    revision=''
+    definition=$configs/$1.toml revision=''
     [[ -z ${layers:-} || -n $dummy_weights ]] || fail "--layers $layers cuts a model with --dummy-weights only"
-    if [[ -n ${dummy_weights:-} ]]; then
+    if [[ -n ${dummy_weights:-} && $1 != */* ]]; then
         [[ -z $model_path ]] || fail "--dummy-weights has the benchmark's architecture; omit --model_path $model_path"
         model_path=$(python3 "$configs/../scripts/dummy_model.py" "$1" $layers) || exit 2
+        return 0
     fi
+    [[ $1 != */* && -f $definition ]] || fail "--benchmark $1: expected one of $(benchmarks)"
     [[ -z $model_path ]] || return 0
     model_path=$(defined model) revision=$(defined model_revision)
 }

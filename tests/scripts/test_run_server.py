@@ -339,6 +339,22 @@ def test_dummy_weights_are_the_benchmarks_architecture(name, layers):
     assert words[words.index(SERVE) + 1 :] == ["--model-path", f"{folder}-1-layers", "--dummy-weights"]
 
 
+@pytest.mark.parametrize("script", [RUN_VLLM, RUN_PYTORCH], ids=lambda script: script.parent.name)
+def test_dummy_weights_of_a_model_that_is_no_benchmark(script):
+    words = dry_run(script, "--benchmark", "gpt-oss-20b", "--dummy-weights")
+    (folder,) = (word for word in words if word.endswith(f"gpt-oss-20b{DUMMY}"))
+    known = tomllib.loads((ROOT / "configs/models/gpt-oss-20b.toml").read_text())
+    large = json.loads((ROOT / "configs/architectures/gpt-oss-120b.json").read_text())
+    differences = {"num_hidden_layers": known["layers"], "num_local_experts": known["experts"]}
+    assert json.loads(Path(folder, "config.json").read_text()) == {**large, **differences}
+
+
+def test_an_architecture_that_is_not_known():
+    result = run(RUN_PYTORCH, "--benchmark", "gpt-oss-7b", "--dummy-weights", "--dry-run")
+    assert (result.returncode, result.stderr.count("\n")) == (2, 1)
+    assert "gpt-oss-20b" in result.stderr
+
+
 @pytest.mark.parametrize("script", [RUN_SERVER, RUN_VLLM, RUN_PYTORCH], ids=lambda script: script.parent.name)
 @pytest.mark.parametrize(
     "words", ["--layers 2", "--dummy-weights --model_path a/b", "--dummy-weights --layers 0"]
