@@ -24,7 +24,7 @@ from harness.record.run_record import RunRecord, Statistics
 
 ROOT = Path(__file__).resolve().parent.parent
 
-RESULTS = ROOT / "benchmarks/results"
+RESULTS = Path(os.environ.get("BENCH_RESULTS", ROOT / "benchmarks/results"))
 STUB = ROOT / "benchmarks/stub/stub_server"
 # LoadGen's settings: the number of queries; the rate and the milliseconds of a run.
 OFFLINE = "*.Offline.target_qps = 1\n*.Offline.min_duration = 0\n*.Offline.min_query_count = {}\n"
@@ -199,12 +199,12 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[obje
 
 
 def save(name: str, result: object, *, quiet: bool = False) -> None:
-    """Write the result as JSON under benchmarks/results/."""
+    """Write the result as JSON under benchmarks/results/, or the folder that BENCH_RESULTS names."""
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.json"
     path.write_text(json.dumps(result, indent=2, default=float) + "\n")
     if not quiet:
-        print(f"\nwritten to {path.relative_to(ROOT)}")
+        print(f"\nwritten to {path}")
 
 
 def _text(cell: object) -> str:

@@ -2,12 +2,12 @@
 """The heaviest submitted Server loads of gpt-oss-120b, from this machine.
 
     python benchmarks/record_load.py --load 72-gpu [--hold-s 180]
-    python benchmarks/record_load.py --load 512-gpu [--scale 0.5]
+    python benchmarks/record_load.py --load 512-gpu [--scale 0.5] [--cores 8]
 
 Poisson arrivals, 1 364 tokens for each answer, stream interval 100, as the submitted systems answered: the
 stub keeps the delay of the first token and the pace. Each GPU of the system is a server with a port of its
-own. Streams are distributed over stub processes and workers within the limit on descriptors. Prints the load
-that was reached, or the limit that prevented it.
+own. Streams are distributed over stub processes and workers within the limit on descriptors, and a worker to
+each of the client's cores but LoadGen's. Prints the load that was reached, or the limit that prevented it.
 """
 
 import resource
@@ -59,16 +59,17 @@ def main() -> None:
     parser.add_argument("--load", choices=sorted(LOADS), default="72-gpu")
     parser.add_argument("--hold-s", type=float, default=180)
     parser.add_argument("--scale", type=float, default=1.0, help="part of the load, for small machines")
+    parser.add_argument("--cores", type=int, default=1, help="of the client, and as many for the stub")
     arguments = parser.parse_args()
     load = LOADS[arguments.load]
     scale = arguments.scale
     load = Load(max(1, round(load.servers * scale)), load.qps * scale, load.ttft_ms, load.tpot_ms)
-    processes = min(load.servers, process_count(load.streams))
+    processes = min(load.servers, max(process_count(load.streams), arguments.cores - 1))
     print(
         f"{load.qps:g}/s to {load.servers} servers, about {load.streams} streams, {processes} stub processes "
         "and workers"
     )
-    rows = hold(load, processes, arguments.hold_s)
+    rows = hold(load, processes, arguments.hold_s, arguments.cores)
     print_table(f"record_load: {arguments.load} x {arguments.scale:g}", ("", "value"), rows)
     save(f"record_load_{arguments.load}", {str(name): value for name, value in rows})
 
@@ -82,8 +83,8 @@ def process_count(streams: int) -> int:
     return max(1, -(-int(streams * 1.2) // (hard - SPARE)))
 
 
-def hold(load: Load, processes: int, hold_s: float) -> list[list[object]]:
-    """One run; rows of the table."""
+def hold(load: Load, processes: int, hold_s: float, cores: int) -> list[list[object]]:
+    """One run, on the first ``cores`` cores and against stubs on as many behind them; rows of the table."""
     knobs: dict[str, int | str] = {
         "tokens_per_event": INTERVAL,
         "first_us": int(load.ttft_ms * 1000),
@@ -91,7 +92,8 @@ def hold(load: Load, processes: int, hold_s: float) -> list[list[object]]:
         "cumulative": 0,
     }
     ports = -(-load.servers // processes)
-    with tempfile.TemporaryDirectory() as name, Stub(knobs, processes, ports=ports) as stub:
+    of_stub = range(cores, 2 * cores)
+    with tempfile.TemporaryDirectory() as name, Stub(knobs, processes, of_stub, ports) as stub:
         folder = Path(name)
         dataset = write_prompts(folder / "prompts.parquet", 6396, 200)
         run = run_harness(
@@ -100,6 +102,7 @@ def hold(load: Load, processes: int, hold_s: float) -> list[list[object]]:
             scenario="server",
             urls=stub.urls[: load.servers],
             conf=SERVER.format(load.qps, int(hold_s * 1000)),
+            cores=range(cores),
         )
         stats = stub.stats()
         most = sum(one["max_active"] for one in stats)

@@ -48,7 +48,7 @@ SPECIAL: Mapping[str, int] = MappingProxyType(
     {NAMED_SPECIAL.get(i, f"<|reserved_{i}|>"): i for i in range(_FIRST_SPECIAL, VOCABULARY_SIZE)}
 )
 
-_RANKS_FILE = "share/o200k_base.tiktoken.gz"  # below the environment's folder
+RANKS_FILE = "share/o200k_base.tiktoken.gz"  # below the environment's folder
 RANKS_SHA256 = "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"
 
 
@@ -147,7 +147,7 @@ def merges() -> list[tuple[bytes, bytes]]:
 
 def _ranks_path() -> Path:
     """The file that setup.sh has written; else the one inside the encoder's package, if installed."""
-    path = Path(sys.prefix) / _RANKS_FILE
+    path = Path(sys.prefix) / RANKS_FILE
     package = None if path.exists() else importlib.util.find_spec("bpe_openai")
     if package is None or package.origin is None:
         return path
