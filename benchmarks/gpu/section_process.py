@@ -21,6 +21,7 @@ from harness.text import duration
 _GRACE_S = 20.0  # between Ctrl-C and SIGKILL
 _LOOK_S = 0.5
 _ANSWER_S = 20.0
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # never by a proxy
 
 
 def executed(words: Sequence[str], folder: Path, limit_s: float, more: Mapping[str, str]) -> int | None:
@@ -104,7 +105,7 @@ class RandomServer:
 
     def _info(self) -> bytes | None:
         try:
-            with urllib.request.urlopen(f"{self._url}/server_info", timeout=_ANSWER_S) as answer:
+            with _DIRECT.open(f"{self._url}/server_info", timeout=_ANSWER_S) as answer:
                 content: bytes = answer.read()
                 return content
         except OSError:

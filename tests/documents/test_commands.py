@@ -19,6 +19,7 @@ NOT_RUN = {
     "HARNESS_SGLANG=1": "installs 2.9 GB; tests/engines runs the same script and server",
     "install_sglang_cpu.sh": "installs 2.9 GB; tests/engines runs the same script and server",
     "setup.sh --backend pytorch": "needs torch; tests/engines runs its server with tiny models",
+    "benchmarks/gpu/carry.py": "needs a second machine, with PyTorch; tests/benchmarks/gpu has its parts",
     "VLLM_CPU_KVCACHE_SPACE": "sets up vLLM's own CPU build",
     "submission_checker.main": "MLCommons's checker; test_full_tree runs it where it is",
     "--via hf": "needs CNN-DailyMail; tests/harness/dataset/test_download.py has a hub with made-up articles",
