@@ -87,7 +87,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             "",
         ]
         for row in self.rows:
-            lines += [f"## {row.name}", "", f"{row.question}. {row.began}".strip(), ""]
+            lines += [f"## {row.name}", "", f"{row.question} {row.began}".strip(), ""]
             lines += ["```bash", row.command, "```", ""] if row.command else []
         return "\n".join(lines)
 
