@@ -18,7 +18,7 @@ from sut.client.connections import Connection, ConnectionTimes, ReplicaPool, Req
 from sut.client.deadline_watch import DeadlineWatch
 from sut.client.endpoint import AddressPair, Endpoint
 from sut.client.network_figures import GIVEN_UP, Figures, Network, TcpInfo, count_closed, count_connect
-from sut.client.poller import Poller
+from sut.client.poller import Event, Poller
 from sut.client.transport import KernelClock
 
 # With at least this number of requests in flight, streams with events this far apart are polled in batches.
@@ -155,6 +155,8 @@ class HttpClient:
                 self._receive(connection)
             else:
                 self._handle(connection, mask)
+        for events in self._poller.poll_batched():
+            self._receive_batched(events)
         self._end_late()
 
     def tick(self) -> None:
@@ -282,27 +284,47 @@ class HttpClient:
             connection.mask = mask
             self._poller.modify(connection.fd, mask)
 
+    def _receive_batched(self, events: Sequence[Event]) -> None:
+        """Keep what has come for streams of which nothing is urgent, until it may be their end."""
+        connections, stall_ns = self._connections, self._deadlines.stall_ns
+        for descriptor, mask in events:
+            connection = connections.get(descriptor)
+            if connection is None:
+                continue
+            request = connection.request
+            if mask != select.EPOLLIN or request is None or not connection.batched:
+                self._handle(connection, mask)
+                continue
+            try:
+                received = connection.transport.receive()
+            except OSError as error:
+                self._lost(connection, FailureKind.NO_RESPONSE, error)
+                continue
+            if received is None:
+                continue
+            data, arrived_ns = received
+            reader = request.reader
+            if arrived_ns - reader.last_byte_ns <= stall_ns and reader.defer(data, arrived_ns):
+                self.receptions += 1
+            else:
+                self._take(connection, data, arrived_ns)
+
     def _receive(self, connection: Connection) -> None:
-        request = connection.request
         try:
             received = connection.transport.receive()
         except OSError as error:
             self._lost(connection, FailureKind.NO_RESPONSE, error)
             return
-        if received is None:
-            return
-        data, arrived_ns = received
+        if received is not None:
+            self._take(connection, *received)
+
+    def _take(self, connection: Connection, data: bytes, arrived_ns: int) -> None:
+        request = connection.request
         self.receptions += 1
         if request is None:  # idle: closed by the server, or unexpected bytes
             self._forget_idle(connection)
             return
         before_ns = request.reader.last_byte_ns
-        if (
-            connection.batched
-            and arrived_ns - before_ns <= self._deadlines.stall_ns
-            and request.reader.defer(data, arrived_ns)
-        ):
-            return
         arrived_ns = connection.transport.complete_ns(arrived_ns)
         outcome = request.reader.feed(data, arrived_ns) if data else request.reader.closed()
         if outcome is not None:

@@ -249,18 +249,22 @@ class ResponseReader:
                 FailureKind.MALFORMED, f"a line that is neither an event's nor JSON: {excerpt(error.args[0])}"
             )
             return
-        feed = self._answer.feed
-        for payload in payloads:
-            if self._done:
-                self._failure = Failure(
-                    FailureKind.AFTER_END, f"an event came after the end mark: {excerpt(payload)}"
-                )
-                return
-            if payload == DONE:
-                self._done = True
-            elif (failure := feed(payload)) is not None:
-                self._failure = failure
-                return
+        self._take_events(payloads)
+
+    def _take_events(self, payloads: list[bytes]) -> None:
+        after: list[bytes] = []
+        if self._done:
+            payloads, after = [], payloads
+        elif DONE in payloads:
+            self._done = True
+            end = payloads.index(DONE)
+            payloads, after = payloads[:end], payloads[end + 1 :]
+        if payloads:
+            self._failure = self._answer.feed_all(payloads)
+        if after and self._failure is None:
+            self._failure = Failure(
+                FailureKind.AFTER_END, f"an event came after the end mark: {excerpt(after[0])}"
+            )
 
     def _mark(self, arrived_ns: int) -> None:
         """Note the first token, and the first text."""

@@ -50,11 +50,13 @@ _BUFFERS = (_RECEIVED,)
 _SO_TIMESTAMPNS = 35  # asm-generic/socket.h; Python does not name it
 _IP_BIND_ADDRESS_NO_PORT = 24  # linux/in.h; the port is then chosen for the pair of addresses
 _TIMESPEC = struct.Struct("@qq")
+_timespec = _TIMESPEC.unpack
 _ANCILLARY_BYTES = socket.CMSG_SPACE(_TIMESPEC.size)
 _SLACK_NS = 1_000_000  # two clocks may differ by this, since one of them is slewed
 # The stamp is the last segment's, which may have waited for a lost one before it. On a connection that has
 # lost segments, bytes count as arrived when they are read, if that is at least this long after their stamp.
 LATE_NS = 5_000_000
+_monotonic_ns = time.monotonic_ns
 _IN_PROGRESS = (0, errno.EINPROGRESS, errno.EWOULDBLOCK)
 
 # An answer that is not streamed may take an hour, in which nothing arrives. Keep-alive probes hold the
@@ -147,10 +149,10 @@ class PlainTransport:
             size, ancillary, _, _ = self._recvmsg_into(_BUFFERS, _ANCILLARY_BYTES)
         except BlockingIOError:
             return None
-        now = time.monotonic_ns()
+        now = _monotonic_ns()
         data = _RECEIVED[:size].tobytes()
         if ancillary:
-            seconds, nanoseconds = _TIMESPEC.unpack(ancillary[0][2])
+            seconds, nanoseconds = _timespec(ancillary[0][2])
             arrived_ns = seconds * 1_000_000_000 + nanoseconds - self._clock.offset_ns
             if self._latest_ns - _SLACK_NS <= arrived_ns <= now + _SLACK_NS:
                 self._latest_ns = arrived_ns

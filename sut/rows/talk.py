@@ -4,7 +4,7 @@ import signal
 import sys
 import time
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -97,6 +97,10 @@ class StreamedAnswer:
             self._passed_on += len(new)
             self._on_ids(new)
         return failure
+
+    def feed_all(self, events: Sequence[bytes]) -> Failure | None:
+        """Take the payloads of some events, one by one."""
+        return next(filter(None, map(self.feed, events)), None)
 
     def finish(self) -> Outcome:
         """Judge the answer after its last event."""

@@ -2,7 +2,7 @@
 
 import re
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -70,6 +70,9 @@ class AnswerReader(Protocol):
 
     def feed(self, event: bytes) -> Failure | None:
         """Take one event's payload; a Failure ends the answer."""
+
+    def feed_all(self, events: Sequence[bytes]) -> Failure | None:
+        """Take the payloads of some events: as ``feed`` takes each."""
 
     def finish(self) -> Outcome:
         """Judge the answer after its last event."""

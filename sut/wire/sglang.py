@@ -9,6 +9,7 @@ A request carries an id, ``rid``, and every event of its answer the same one. Th
 0.5.23 (``managers/tokenizer_manager.py``).
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -107,6 +108,9 @@ class SglangAnswer(TokenAnswer):
                 self.tokens += len(ids)
                 return append_ids(self._ids, ids, self._limits)
         return self._take(event) if rest is None else self._take_rest(event, rest)
+
+    def _take_alike(self, events: Sequence[bytes]) -> int:
+        return 0 if self._cumulative is not False or self._shown is not None else super()._take_alike(events)
 
     def finish(self) -> Outcome:
         """Judge the answer after its last event."""

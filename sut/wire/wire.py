@@ -22,6 +22,7 @@ from sut.wire.fields import AnswersSeen, EventJudge, EventKeys, FieldRules
 # the time in them. An event that does not have the latest one is decoded.
 _MOST_PATTERNS = 4
 _TOKENS_PER_PATTERN = 8
+_TOGETHER = 4  # events from which on taking them together costs less
 _TEXT = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*')
 # Text with the short escapes; what has others (\u) is left to the decoder.
 _plain_text = re.compile(rb'[^"\\\x00-\x1f]*(?:\\["\\/bfnrt][^"\\\x00-\x1f]*)*').match
@@ -84,6 +85,35 @@ class Pattern:
         rest = self._to_count if after is None else b"%b%d%b" % (self._to_count, tokens + len(ids), after)
         return ids if event[end:] == rest else None
 
+    def leading_ids(self, events: Sequence[bytes], tokens: int) -> tuple[list[int], int]:
+        """All ids of the first events that have this pattern, as ``new_ids``, and the number of these."""
+        head, from_text, to_ids = self._head, self._from_text, self._to_ids
+        to_count, after = self._to_count, self._end
+        lists: list[bytes] = []
+        count = tokens
+        for event in events:
+            if event.startswith(to_ids):
+                at = len(to_ids)
+            else:
+                if not event.startswith(head):
+                    break
+                at = _plain_text(event, len(head)).end()  # type: ignore[union-attr]
+                if not event.startswith(from_text, at):
+                    break
+                at += len(from_text)
+            end = event.find(b"]", at)
+            new = event.count(b",", at, end) + 1
+            rest = to_count if after is None else b"%b%d%b" % (to_count, count + new, after)
+            if event[end:] != rest:
+                break
+            lists.append(event[at:end])
+            count += new
+        try:
+            ids = _ids_of(b"[%b]" % b",".join(lists))
+        except msgspec.DecodeError:
+            return [], 0
+        return (ids, len(lists)) if len(ids) == count - tokens else ([], 0)
+
 
 class TokenAnswer:
     """Reads an answer whose events carry new ids: an AnswerReader but for ``_take`` and ``finish``."""
@@ -125,9 +155,30 @@ class TokenAnswer:
                 return self._extend(ids)
         return self._take(event)
 
+    def feed_all(self, events: Sequence[bytes]) -> Failure | None:
+        """Take the JSON of some events: as ``feed`` takes each."""
+        for event in events[self._take_alike(events) :]:
+            if failure := self.feed(event):
+                return failure
+        return None
+
     def finish(self) -> Outcome:
         """Judge the answer after its last event."""
         raise NotImplementedError
+
+    def _take_alike(self, events: Sequence[bytes]) -> int:
+        """Take the first events if they have the latest pattern and nothing is wrong; return their number."""
+        if self._pattern is None or not self._ids or len(events) < _TOGETHER:
+            return 0
+        ids, taken = self._pattern.leading_ids(events, self.tokens)
+        if self.tokens + len(ids) > self._limits.max_new_tokens:
+            return 0
+        try:
+            self._ids += array("I", ids)
+        except OverflowError:
+            return 0
+        self.tokens = len(self._ids)
+        return taken
 
     def _take(self, event: bytes) -> Failure | None:
         """Decode an event and check all of it."""

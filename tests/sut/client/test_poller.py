@@ -35,6 +35,10 @@ def pairs():
             end.close()
 
 
+def seen(polls, timeout_s=60):
+    return polls.poll(timeout_s) + [event for some in polls.poll_batched() for event in some]
+
+
 def test_without_batched_streams_a_poll_waits_as_long_as_it_may(polls, pairs):
     polls.register(pairs[0][0].fileno(), READ)
     start = time.monotonic()
@@ -47,7 +51,7 @@ def test_both_sets_are_seen_in_one_poll(polls, pairs):
         polls.register(ours.fileno(), READ)
         theirs.send(b"x")
     polls.to_batched(pairs[1][0].fileno(), READ)
-    assert {descriptor for descriptor, _ in polls.poll(60)} == {ours.fileno() for ours, _ in pairs}
+    assert {descriptor for descriptor, _ in seen(polls)} == {ours.fileno() for ours, _ in pairs}
 
 
 def test_a_batched_stream_waits_for_a_nap_and_an_immediate_one_for_nothing(polls, pairs):
@@ -56,11 +60,30 @@ def test_a_batched_stream_waits_for_a_nap_and_an_immediate_one_for_nothing(polls
     polls.to_batched(ours.fileno(), READ)
     theirs.send(b"x")
     start = time.monotonic()
-    assert polls.poll(60) == [(ours.fileno(), READ)]
+    assert seen(polls) == [(ours.fileno(), READ)]
     assert NAP_S / 2 < time.monotonic() - start < 60
     polls.to_immediate(ours.fileno(), READ)
     assert polls.poll(60) == [(ours.fileno(), READ)]
     assert polls.batched == set()
+
+
+def test_what_is_urgent_interrupts_a_batch(polls):
+    pairs = [socket.socketpair() for _ in range(40)]
+    urgent, *paced = pairs
+    for ours, theirs in pairs:
+        polls.register(ours.fileno(), READ)
+        if ours is not urgent[0]:
+            polls.to_batched(ours.fileno(), READ)
+            theirs.send(b"x")
+    assert polls.poll(0) == []
+    batch = polls.poll_batched()
+    assert 0 < len(next(batch)) < len(paced)
+    urgent[1].send(b"x")
+    assert next(batch, None) is None
+    assert seen(polls)[0] == (urgent[0].fileno(), READ)
+    for pair in pairs:
+        for end in pair:
+            end.close()
 
 
 def test_another_mask_is_kept_in_either_set(polls, pairs):
@@ -70,7 +93,7 @@ def test_another_mask_is_kept_in_either_set(polls, pairs):
     assert polls.poll(60) == [(ours.fileno(), select.EPOLLOUT)]
     polls.to_batched(ours.fileno(), READ)
     polls.modify(ours.fileno(), READ | select.EPOLLOUT)
-    assert polls.poll(60) == [(ours.fileno(), select.EPOLLOUT)]
+    assert seen(polls) == [(ours.fileno(), select.EPOLLOUT)]
 
 
 @pytest.fixture

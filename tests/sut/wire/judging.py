@@ -46,12 +46,24 @@ def recorded(name):
 
 
 def judge(protocol, events, asked=20):
-    """The outcome of an answer."""
+    """The outcome of an answer, which is the same however many of its events are taken together."""
+    events = list(events)
+    outcomes = [_judged(protocol, events, asked, alone) for alone in sorted({0, 1, 3, len(events)})]
+    assert len(set(map(_shown, outcomes))) == 1, outcomes
+    return outcomes[0]
+
+
+def _judged(protocol, events, asked, alone):
+    """``alone``: the number of events that are taken one by one before the others."""
     answer = wire_of(protocol, max_new_tokens=asked).answer()
-    for event in events:
+    for event in events[:alone]:
         if (failure := answer.feed(event)) is not None:
             return failure
-    return answer.finish()
+    return answer.feed_all(events[alone:]) or answer.finish()
+
+
+def _shown(outcome):
+    return repr((outcome.output_ids.tolist(), outcome) if isinstance(outcome, Completion) else outcome)
 
 
 def assert_completed(outcome, ids, reason="stop", prompt=4):
