@@ -14,8 +14,13 @@ PROSE = " ".join(f"The {number}th of these sentences says what comes before it."
 
 
 @pytest.fixture(scope="module")
-def encoder():
-    return AnswerEncoder(harmony_tokenizer(), VOCABULARY)
+def tokenizer():
+    return harmony_tokenizer()
+
+
+@pytest.fixture(scope="module")
+def encoder(tokenizer):
+    return AnswerEncoder(tokenizer, VOCABULARY)
 
 
 def answered(name):
@@ -104,6 +109,6 @@ def test_without_a_text_or_a_count(encoder):
     assert_failed(encoder.encode("Yes.", None), FailureKind.TOKEN_COUNT, "no usage")
 
 
-def test_ids_beyond_the_vocabulary():
-    encoder = AnswerEncoder(harmony_tokenizer(), 1000)
+def test_ids_beyond_the_vocabulary(tokenizer):
+    encoder = AnswerEncoder(tokenizer, 1000)
     assert_failed(encoder.encode("Yes, indeed.", 4), FailureKind.TOKEN_VALUE, "1000")

@@ -23,11 +23,16 @@ def tokenizer():
     return harmony_tokenizer()
 
 
+@pytest.fixture(scope="module")
+def answer_encoder(tokenizer):
+    return AnswerEncoder(tokenizer, VOCABULARY)
+
+
 @pytest.fixture
-def encoder(tokenizer):
+def encoder(answer_encoder):
     """The channel to an encoder in a thread, and its other end."""
     ours, theirs = socket.socketpair()
-    thread = threading.Thread(target=serve, args=(theirs, AnswerEncoder(tokenizer, VOCABULARY)), daemon=True)
+    thread = threading.Thread(target=serve, args=(theirs, answer_encoder), daemon=True)
     thread.start()
     yield ours, theirs
     ours.close()
@@ -99,16 +104,15 @@ def test_an_encoder_that_dies_is_reported(start, encoder):
     assert journal.rows["failure"].tolist() == [FailureKind.ENCODER_LOST]
 
 
-def test_answers_that_had_come_are_kept_when_the_run_ends(start, tokenizer, tmp_path):
+def test_answers_that_had_come_are_kept_when_the_run_ends(start, tokenizer, answer_encoder, tmp_path):
     """The issuing process hangs up while a text is being encoded: a resumed run need not send it again."""
     ours, theirs = socket.socketpair()
-    ready = AnswerEncoder(tokenizer, VOCABULARY)
     with scripted(answering(IN_STREAM.response)) as (url, _), theirs:
         rig = start(url, parameters=parameters(max_new_tokens=8), encoder=ours, accuracy=True, **NAMED)
         rig.assign(QUERY)
         assert theirs.recv(1, socket.MSG_PEEK)  # the text is here
         rig.channel.shutdown(socket.SHUT_WR)
-        serve(theirs, ready)
+        serve(theirs, answer_encoder)
         rig.thread.join(PATIENCE_S)
         journal = rig.finish()
     assert journal.rows["osl"].tolist() == [len(tokenizer.encode(TEXT).ids)]
