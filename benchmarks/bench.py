@@ -72,6 +72,11 @@ class Stub:
             process.terminate()
             process.wait()
 
+    @property
+    def pids(self) -> list[int]:
+        """The processes."""
+        return [process.pid for process in self._running]
+
     def kill(self) -> None:
         """Kill the processes; all connections are reset."""
         for process in self._running:

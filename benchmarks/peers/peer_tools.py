@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow.parquet as pq
 
 from benchmarks.bench import ROOT
+from benchmarks.peers.workloads import Workload
 from harness.files import REQUESTS, RUN_RECORD
 from harness.record.run_record import RunRecord
 
@@ -21,16 +23,13 @@ _SUMMARY = {"mean": "Mean First Token latency (ns)", "p99": "99.00 percentile fi
 
 
 @dataclass(frozen=True)
-class Workload:
-    """``qps`` None is a closed loop of ``concurrency`` requests; ``tokens`` of each answer."""
+class Claims:
+    """What a client reports of its run; None for what it does not."""
 
-    name: str
-    count: int
-    tokens: int
-    concurrency: int
-    prompt_tokens: int
-    stream: bool = True
-    qps: float | None = None
+    ttft: Figures | None = None
+    failures: int | None = None
+    in_order: npt.NDArray[np.float64] | None = None
+    """the TTFT in ns of each request, in the order of sending"""
 
 
 @dataclass(frozen=True)
@@ -42,47 +41,74 @@ class Job:
     folder: Path
     parquet: Path
     prompts: Path
+    tokenizer: Path
+    """a folder"""
 
 
 @dataclass(frozen=True)
 class Tool:
     """``command`` returns the words to run and the folder to run in, None for an unsupported workload.
 
-    ``claims`` reads, after the run, the TTFT figures and the number of failures that the client reports.
+    ``claims`` reads, after the run, what the client reports.
     """
 
     name: str
     command: Callable[[Job], tuple[list[str], Path] | None]
-    claims: Callable[[Job, str], tuple[Figures | None, int | None]]
+    claims: Callable[[Job, str], Claims]
 
 
 def harness() -> Tool:
-    """This harness, with LoadGen."""
-    return Tool("this harness", _harness_command, _harness_claims)
+    """This harness: with LoadGen, or its ladder where the workload says so."""
+
+    def command(job: Job) -> tuple[list[str], Path]:
+        load = job.workload
+        words = [sys.executable]
+        if load.ladder_s:
+            words += [str(ROOT / "find_peak.py"), "ladder", "--seconds", f"{load.ladder_s}s"]
+            words += ["--concurrency", str(load.concurrency)]
+        else:
+            words += [str(ROOT / "run_mlperf.py"), "--scenario", _scenario(load)]
+            words += ["--user-conf", str(_conf(job)), "--stream", "on" if load.stream else "off"]
+            words += [] if load.qps else ["--max-concurrency", str(load.concurrency)]
+        words += ["--input-file", str(job.parquet), "--max-new-tokens", str(load.tokens)]
+        words += ["--server-url", job.url, "--output-dir", str(job.folder), "--log-level", "warning"]
+        return words, job.folder
+
+    return Tool("ours", command, _harness_claims)
 
 
-def _harness_command(job: Job) -> tuple[list[str], Path]:
-    load = job.workload
-    config = job.folder / "generation.json"
-    config.write_text(json.dumps({"max_new_tokens": load.tokens}))
-    words = [sys.executable, str(ROOT / "run_mlperf.py"), "--scenario", _scenario(load)]
-    words += ["--user-conf", str(_conf(job)), "--input-file", str(job.parquet), "--server-url", job.url]
-    words += ["--generation-config", str(config), "--output-dir", str(job.folder), "--log-level", "warning"]
-    words += ["--stream", "on" if load.stream else "off"]
-    return words + ([] if load.qps else ["--max-concurrency", str(load.concurrency)]), job.folder
-
-
-def _harness_claims(job: Job, output: str) -> tuple[Figures | None, int | None]:
+def _harness_claims(job: Job, output: str) -> Claims:
+    if job.workload.ladder_s:
+        rows = pq.read_table(job.folder / "peak/server" / REQUESTS).to_pandas().sort_values("sent_ns")
+        ttft = (rows["reported_first_ns"] - rows["sent_ns"]).to_numpy(dtype=float)
+        return Claims(figures(ttft), None, ttft)
     log_dir = job.folder / _scenario(job.workload) / "performance"
     record = RunRecord.read(log_dir / RUN_RECORD)
     assert record.statistics is not None
     failures = record.statistics.failed + (record.unanswered or 0)
-    if job.workload.qps:
-        return _loadgen_figures(log_dir), failures
-    if failures:
-        return None, failures
-    rows = pq.read_table(log_dir / REQUESTS).to_pandas()
-    return figures(rows["reported_first_ns"] - rows["sent_ns"]), failures
+    return Claims(_loadgen_figures(log_dir) if job.workload.qps else None, failures)
+
+
+def vllm_rs(binary: Path) -> Tool:
+    """vLLM's client in Rust."""
+
+    def command(job: Job) -> tuple[list[str], Path]:
+        load = job.workload
+        words = [str(binary), "bench", "serve", "--backend", "openai", "--base-url", job.url]
+        words += ["--tokenizer", str(job.tokenizer), "--prompt-token-ids", "--ignore-eos", "--disable-tqdm"]
+        words += ["--random-input-len", str(load.prompt_tokens), "--random-output-len", str(load.tokens)]
+        words += ["--num-prompts", str(load.count), "--save-result", "--save-detailed"]
+        words += ["--result-dir", str(job.folder), "--result-filename", "vllm.json"]
+        words += ["--request-rate", str(load.qps)] if load.qps else []
+        return words + ([] if load.qps else ["--max-concurrency", str(load.concurrency)]), job.folder
+
+    def claims(job: Job, output: str) -> Claims:
+        reported = json.loads((job.folder / "vllm.json").read_text())
+        order = np.argsort(reported["start_times"])
+        ttft = np.array(reported["ttfts"])[order] * 1e9
+        return Claims(figures(ttft), reported["failed"], ttft)
+
+    return Tool("vllm-rs", command, claims)
 
 
 def reference(python: str, checkout: Path) -> Tool:
@@ -98,10 +124,11 @@ def reference(python: str, checkout: Path) -> Tool:
         words += ["--max-new-tokens", str(load.tokens), "--max-concurrency", str(load.concurrency)]
         return words, home
 
-    def claims(job: Job, output: str) -> tuple[Figures | None, int | None]:
+    def claims(job: Job, output: str) -> Claims:
         log_dir = job.folder / _scenario(job.workload) / "performance"
         found = re.findall(r"(\d+) ERRORS? encountered", (log_dir / "mlperf_log_summary.txt").read_text())
-        return _loadgen_figures(log_dir) if job.workload.qps else None, int(found[0]) if found else 0
+        failures = int(found[0]) if found else 0
+        return Claims(_loadgen_figures(log_dir) if job.workload.qps else None, failures)
 
     return Tool("MLCommons reference", command, claims)
 
@@ -116,20 +143,27 @@ def plain(library: str, python: str) -> Tool:
         words += ["--concurrency", str(load.concurrency), "--stream", str(int(load.stream))]
         return words + (["--qps", str(load.qps)] if load.qps else []), job.folder
 
-    def claims(job: Job, output: str) -> tuple[Figures | None, int | None]:
+    def claims(job: Job, output: str) -> Claims:
         reported = json.loads(output.splitlines()[-1])
-        return figures(reported["ttft_ns"]) if reported["ttft_ns"] else None, reported["failures"]
+        return Claims(figures(reported["ttft_ns"]) if reported["ttft_ns"] else None, reported["failures"])
 
     return Tool(f"plain {library} loop", command, claims)
 
 
-def sglang(module: str, python: str, tokenizer: Path) -> Tool:
+def sglang(module: str, python: str) -> Tool:
     """SGLang's bench_serving or its Rust client; both need a tokenizer, which is a folder on disk."""
 
     def command(job: Job) -> tuple[list[str], Path]:
         load = job.workload
         words = [python, "-m", module, "--backend", "sglang", "--base-url", job.url, "--disable-tqdm"]
-        words += ["--dataset-name", "random-ids", "--model", str(tokenizer), "--tokenizer", str(tokenizer)]
+        words += [
+            "--dataset-name",
+            "random-ids",
+            "--model",
+            str(job.tokenizer),
+            "--tokenizer",
+            str(job.tokenizer),
+        ]
         words += ["--random-input-len", str(load.prompt_tokens), "--random-output-len", str(load.tokens)]
         words += ["--random-range-ratio", "1", "--num-prompts", str(load.count), "--tokenize-prompt"]
         words += ["--output-file", str(job.folder / "sglang.jsonl"), "--output-details"]
@@ -138,10 +172,10 @@ def sglang(module: str, python: str, tokenizer: Path) -> Tool:
         )
         return words + ([] if load.stream else ["--disable-stream"]), job.folder
 
-    def claims(job: Job, output: str) -> tuple[Figures | None, int | None]:
+    def claims(job: Job, output: str) -> Claims:
         reported: dict[str, Any] = json.loads((job.folder / "sglang.jsonl").read_text().splitlines()[-1])
         ttfts = np.array([seconds for seconds in reported["ttfts"] if seconds]) * 1e9
-        return figures(ttfts) if len(ttfts) else None, job.workload.count - reported["completed"]
+        return Claims(figures(ttfts) if len(ttfts) else None, job.workload.count - reported["completed"])
 
     return Tool(module, command, claims)
 
@@ -164,7 +198,7 @@ def foreign(name: str, line: str) -> Tool:
         )
         return ["sh", "-c", filled], job.folder
 
-    return Tool(name, command, lambda job, output: (None, None))
+    return Tool(name, command, lambda job, output: Claims())
 
 
 def absent(python: str, *modules: str) -> str:

@@ -1,0 +1,120 @@
+"""One client's program watched from outside: exit, CPU time, memory, and the load of the machine."""
+
+import os
+import resource
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.bench import pinned
+
+_SAMPLE_S = 0.1
+_TICKS, _PAGE = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass
+class Ended:
+    """The end of one command. ``code`` is None for one that was killed at its time limit."""
+
+    code: int | None = None
+    output: str = ""
+    cpu_s: float = 0.0
+    """all its processes, from start to end"""
+    peak_mib: float = 0.0
+    """resident memory of all its processes together, shared pages once"""
+    others: float = 0.0
+    """cores that other programs used, the stub and this one left out"""
+    load_average: float = 0.0
+    """before"""
+    samples: list[tuple[int, float]] = field(default_factory=list)
+    """(monotonic ns, CPU seconds so far)"""
+
+    def cpu_between(self, start_ns: int, end_ns: int) -> float:
+        """CPU seconds between two moments."""
+        times, seconds = zip(*self.samples, strict=True)
+        return float(np.diff(np.interp((start_ns, end_ns), times, seconds))[0])
+
+
+def run(words: Sequence[str], folder: Path, limit_s: float, stub: int) -> Ended:
+    """Run on core 0. ``stub``: the process that serves it."""
+    ended = Ended(load_average=os.getloadavg()[0])
+    began, busy, used = time.monotonic(), _busy_s(), _children_s()
+    known = _cpu_s(os.getpid()) + _cpu_s(stub)
+    with tempfile.TemporaryFile("w+") as output:
+        process = subprocess.Popen(
+            words,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=folder,
+            start_new_session=True,
+            preexec_fn=lambda: os.sched_setaffinity(0, pinned((0,))),
+        )
+        watcher = threading.Thread(target=_watch, args=(process.pid, ended), daemon=True)
+        watcher.start()
+        try:
+            ended.code = process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, 9)
+            process.wait()
+        seconds = time.monotonic() - began
+        watcher.join()
+        output.seek(0)
+        ended.output = output.read()
+    ended.cpu_s = max(_children_s() - used, *(seconds for _, seconds in ended.samples[-1:]), 0.0)
+    known = _cpu_s(os.getpid()) + _cpu_s(stub) - known  # the client's own time is among our children's
+    ended.others = max(0.0, _busy_s() - busy - known) / seconds
+    return ended
+
+
+def _watch(pid: int, ended: Ended) -> None:
+    """Sample the processes until none is left."""
+    while family := list(_family(pid)):
+        with suppress(OSError, IndexError):
+            ended.samples.append((time.monotonic_ns(), sum(map(_cpu_s, family))))
+            sizes = [_pages(one) for one in family]
+            pages = sum(own - shared for own, shared in sizes) + max(shared for _, shared in sizes)
+            ended.peak_mib = max(ended.peak_mib, pages * _PAGE / 2**20)
+        time.sleep(_SAMPLE_S)
+
+
+def _family(pid: int) -> Iterator[int]:
+    """A living process and all below it."""
+    try:
+        if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+            return
+        yield pid
+        children = [path.read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/children")]
+    except OSError:
+        return
+    for child in (int(one) for some in children for one in some):
+        yield from _family(child)
+
+
+def _cpu_s(pid: int) -> float:
+    """CPU seconds of a process and of those of its children that it has waited for."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / _TICKS
+
+
+def _pages(pid: int) -> tuple[int, int]:
+    size = Path(f"/proc/{pid}/statm").read_text().split()
+    return int(size[1]), int(size[2])
+
+
+def _children_s() -> float:
+    """CPU seconds of all children that were waited for, to the microsecond."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _busy_s() -> float:
+    """CPU seconds of the machine: user, nice, system, irq, softirq."""
+    fields = [int(one) for one in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
+    return (sum(fields[:3]) + sum(fields[5:7])) / _TICKS
