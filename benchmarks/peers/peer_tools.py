@@ -79,8 +79,9 @@ def harness() -> Tool:
 
 def _harness_claims(job: Job, output: str) -> Claims:
     if job.workload.ladder_s:
-        rows = pq.read_table(job.folder / "peak/server" / REQUESTS).to_pandas().sort_values("sent_ns")
-        ttft = (rows["reported_first_ns"] - rows["sent_ns"]).to_numpy(dtype=float)
+        rows = pq.read_table(job.folder / "peak/server/ladder" / REQUESTS).to_pandas()
+        rows = rows.sort_values("issued_ns")
+        ttft = (rows["first_token_ns"] - rows["issued_ns"]).dropna().to_numpy(dtype=float)
         return Claims(figures(ttft), None, ttft)
     log_dir = job.folder / _scenario(job.workload) / "performance"
     record = RunRecord.read(log_dir / RUN_RECORD)

@@ -30,7 +30,7 @@ class Ended:
     peak_mib: float = 0.0
     """resident memory of all its processes together, shared pages once"""
     others: float = 0.0
-    """cores that other programs used, the stub and this one left out"""
+    """cores that other programs used, the stub and this one left out, and that the hypervisor took away"""
     load_average: float = 0.0
     """before"""
     samples: list[tuple[int, float]] = field(default_factory=list)
@@ -115,6 +115,6 @@ def _children_s() -> float:
 
 
 def _busy_s() -> float:
-    """CPU seconds of the machine: user, nice, system, irq, softirq."""
+    """CPU seconds of the machine: user, nice, system, irq, softirq, stolen."""
     fields = [int(one) for one in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
-    return (sum(fields[:3]) + sum(fields[5:7])) / _TICKS
+    return (sum(fields[:3]) + sum(fields[5:8])) / _TICKS
