@@ -2,15 +2,18 @@
 
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -143,6 +146,15 @@ def main_here(
         os.umask(umask)
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     return code, *capture.readouterr()
+
+
+def processes_of_the_session(family: Iterable[psutil.Process]) -> list[psutil.Process]:
+    """LoadGen's process, or another issuer's, and the workers in their order."""
+    named = {}
+    for one in family:
+        with suppress(psutil.NoSuchProcess):  # it has ended
+            named[one.name()] = one
+    return [named[name] for name in sorted(named) if re.fullmatch(r"issuer|worker\d+", name)]
 
 
 def without_waits(stderr: str) -> list[str]:

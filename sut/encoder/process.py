@@ -16,7 +16,7 @@ from harness.errors import HarnessError, machine_failure
 from harness.grading.decoding.text_tokenizer import TextTokenizer
 from harness.record.outcome import Failure
 from sut.encoder.answer_encoder import AnswerEncoder
-from sut.processes.spawn import die_with_parent, pin
+from sut.processes.spawn import die_with_parent, pin, show_as
 
 TEXT_STRUCT = struct.Struct("<Iq")  # bytes of the text, the server's count or NO_COUNT
 IDS_STRUCT = struct.Struct("<II")  # bytes that follow, FailureKind or 0
@@ -39,6 +39,7 @@ class EncoderSpec:
 def encoder_main(index: int, spec: EncoderSpec, channel: socket.socket, control: Pipe) -> NoReturn:
     """Entry point of the process. Sends "ready" to ``control``, or the reason of a failure."""
     die_with_parent()
+    show_as(f"encoder{index}")
     pin(tuple(spec.cores))
     # Threads of its own would take cores from the workers.
     os.environ["TOKENIZERS_PARALLELISM"] = "false"

@@ -20,7 +20,7 @@ from harness.record.settled import Cpus
 from sut.ipc.counters import FIRST_FAILURE, Counter, CounterBoard
 from sut.ipc.messages import FIRST, TokenMessage, TokenMessageReader
 from sut.issuers.dispatcher import Dispatcher, WorkerChannel
-from sut.processes.spawn import die_with_parent, gc_runs, pin
+from sut.processes.spawn import die_with_parent, gc_runs, pin, show_as
 
 SIGN_OF_LIFE_S = 0.5
 # malloc maps, clears and unmaps memory of its own for more: that costs more than the rest of a read.
@@ -99,6 +99,7 @@ def issuing_main(
 ) -> NoReturn:
     """Entry point of the process; ends by os._exit, since LoadGen's threads crash an orderly exit."""
     die_with_parent()
+    show_as("issuer")
     pin(cores)
     try:
         issuer.run(IssuingProcess(sockets, board.row(0), control))

@@ -13,7 +13,7 @@ from typing import Any
 from harness.cli.signals import blocked_in_children
 from harness.record.settled import Cpus
 
-_PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
 
 
 def spawn(target: Callable[..., None], *arguments: Any) -> SpawnProcess:
@@ -25,6 +25,12 @@ def spawn(target: Callable[..., None], *arguments: Any) -> SpawnProcess:
     with blocked_in_children():
         process.start()
     return process
+
+
+def show_as(name: str) -> None:
+    """Name this process for ps and top: the command lines of all children are the same."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode())
 
 
 def die_with_parent() -> None:

@@ -45,7 +45,7 @@ from sut.ipc.counters import FIRST_FAILURE, Counter, CounterBoard
 from sut.ipc.messages import ASSIGNMENT_STRUCT, COMPLETE, FAILED, FIRST, TokenMessageWriter
 from sut.ipc.request_store import RequestStore
 from sut.processes.machine_limits import raise_descriptor_limit
-from sut.processes.spawn import die_with_parent, gc_runs, pin
+from sut.processes.spawn import die_with_parent, gc_runs, pin, show_as
 from sut.wire import Wires
 from sut.wire.fields import AnswersSeen
 from sut.worker.journal_writer import JournalWriter
@@ -441,6 +441,7 @@ def worker_main(
 ) -> None:
     """Entry point of the process. Sends "ready" to ``control``, or the reason of a failure."""
     die_with_parent()
+    show_as(f"worker{spec.index}")
     pin(spec.cores)
     raise_descriptor_limit()
     try:

@@ -15,7 +15,7 @@ import psutil
 
 from tests.faults.matrix import Setting
 from tests.kit import wait_until
-from tests.runs import FinishedRun, command, small_dataset
+from tests.runs import FinishedRun, command, processes_of_the_session, small_dataset
 from tests.stub import StubServer
 
 HANG_S = 300  # a run that has not ended by then hangs
@@ -72,13 +72,7 @@ class Going:
         return alive(self.seen)
 
     def spawned(self) -> list[psutil.Process]:
-        """LoadGen's process and the workers, in the order of their start."""
-        children = []
-        for child in self.family():
-            with suppress(psutil.NoSuchProcess):  # another child, which has ended
-                if "spawn_main" in " ".join(child.cmdline()):
-                    children.append(child)
-        return sorted(children, key=lambda child: child.create_time())
+        return processes_of_the_session(self.family())
 
     @property
     def loadgen(self) -> psutil.Process:
