@@ -27,6 +27,8 @@ DATA = Path(__file__).parent / "data"  # recorded answers of real servers
 VOCABULARY = 201088
 PATIENCE_S = 120.0  # for an event that must come: a busy machine has time enough, a hang fails the test
 
+_kept_ports: list[ExitStack] = []
+
 
 def parameters(**changes: Any) -> SamplingParameters:
     """gpt-oss's parameters for a stream of at most 20 tokens, with ``changes``."""
@@ -85,14 +87,20 @@ def wait_until(happened: Callable[[], Any], seconds: float = PATIENCE_S) -> None
 def free_ports(count: int) -> int:
     """The first of ``count`` consecutive free ports, below those that the system gives to connections and
     apart from those that the neighbours of this process begin with.
+
+    They stay bound until this process ends, which hinders no server that sets SO_REUSEADDR, as all here do:
+    an engine listens a minute after its start, and nobody else may be given its port in that minute.
     """
     for port in range(20_000 + os.getpid() % 500 * 16, 32_000, count):
-        with ExitStack() as taken:
+        with ExitStack() as bound:
             try:
                 for number in range(port, port + count):
-                    taken.enter_context(socket.create_server(("0.0.0.0", number)))
+                    one = bound.enter_context(socket.socket())
+                    one.bind(("0.0.0.0", number))  # fails beside a port that is kept so
+                    one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             except OSError:
                 continue
+            _kept_ports.append(bound.pop_all())
             return port
     raise AssertionError("no free ports")
 
