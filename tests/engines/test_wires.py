@@ -14,18 +14,23 @@ pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
 
 SUBJECTS = ("fox", "dog", "grüne Frosch", "猫")
 TEXTS = [f"The quick brown {subject} jumps over the lazy dog." for subject in SUBJECTS]
-# What a chat is asked by, as gpt-oss's template renders it today.
-CHATS = [
-    "<|start|>system<|message|>You are ChatGPT, a large language model trained by OpenAI.\n"
-    f"Knowledge cutoff: 2024-06\nCurrent date: {date.today()}\n\nReasoning: medium\n\n"
-    "# Valid channels: analysis, commentary, final. Channel must be included for every message.<|end|>"
-    f"<|start|>user<|message|>{text}<|end|><|start|>assistant"
-    for text in TEXTS
-]
 NEW_TOKENS = 40
 WITHOUT_END = ANSWER[:-1]
 # A chat says neither the headers of channels nor the ends of messages.
 SAID = tokenizer.encode(" Think about it twice, then done") + tokenizer.encode(" Hello🦥!")
+
+
+def prompts_of(api):
+    """What an API is asked by: a chat as gpt-oss's template renders it, with the date of this moment."""
+    if api != "chat":
+        return TEXTS
+    return [
+        "<|start|>system<|message|>You are ChatGPT, a large language model trained by OpenAI.\n"
+        f"Knowledge cutoff: 2024-06\nCurrent date: {date.today()}\n\nReasoning: medium\n\n"
+        "# Valid channels: analysis, commentary, final. Channel must be included for every message.<|end|>"
+        f"<|start|>user<|message|>{text}<|end|><|start|>assistant"
+        for text in TEXTS
+    ]
 
 
 def asked(folder, url, api, prompts, *flags, stream="on", backend="openai"):
@@ -50,17 +55,18 @@ def test_the_scripted_answer_has_an_analysis_and_a_final_part():
 
 
 @pytest.mark.parametrize(
-    ("api", "stream", "prompts", "expected"),
+    ("api", "stream", "expected"),
     [
         # It leaves ids of tokens that end inside a character out of its events, not out of complete answers.
-        ("generate", "off", TEXTS, ANSWER),
+        ("generate", "off", ANSWER),
         # Its text never has the end token.
-        ("completions", "on", TEXTS, WITHOUT_END),
-        ("completions-text", "off", TEXTS, WITHOUT_END),
-        ("chat", "on", CHATS, SAID),
+        ("completions", "on", WITHOUT_END),
+        ("completions-text", "off", WITHOUT_END),
+        ("chat", "on", SAID),
     ],
 )
-def test_llamacpp(scripted_llama, api, stream, prompts, expected, tmp_path):
+def test_llamacpp(scripted_llama, api, stream, expected, tmp_path):
+    prompts = prompts_of(api)
     run = asked(tmp_path, scripted_llama.url, api, prompts, stream=stream)
     assert run.accuracy_log == dict.fromkeys(range(len(prompts)), expected)
     (server,) = run.record["servers"]
@@ -71,12 +77,10 @@ def test_llamacpp(scripted_llama, api, stream, prompts, expected, tmp_path):
         assert (encoded["ids"], encoded["counted"]) == tuple(sizes)
 
 
-@pytest.mark.parametrize(
-    ("api", "prompts"),
-    [("completions", TEXTS), ("generate", TEXTS), ("completions-text", TEXTS), ("chat", CHATS)],
-)
-def test_vllm(scripted_vllm, api, prompts, tmp_path):
+@pytest.mark.parametrize("api", ["completions", "generate", "completions-text", "chat"])
+def test_vllm(scripted_vllm, api, tmp_path):
     """Ids come back in every API, those of channels and the end too."""
+    prompts = prompts_of(api)
     run = asked(tmp_path, scripted_vllm.url, api, prompts, backend="vllm")
     assert run.accuracy_log == dict.fromkeys(range(len(prompts)), ANSWER)
     (server,) = run.record["servers"]
@@ -93,12 +97,10 @@ def test_vllm_ignores_ids_in_a_chat(scripted_vllm, tmp_path):
     assert "use --api completions (ids in, ids out)" in run.stderr
 
 
-@pytest.mark.parametrize(
-    ("api", "prompts"),
-    [("completions", TEXTS), ("completions-text", TEXTS), ("chat-ids", TEXTS), ("chat", CHATS)],
-)
-def test_sglang(sglang_server, api, prompts, tmp_path):
+@pytest.mark.parametrize("api", ["completions", "completions-text", "chat-ids", "chat"])
+def test_sglang(sglang_server, api, tmp_path):
     """Ids as from /generate; those of streamed chats are their text's, of random tokens often others."""
+    prompts = prompts_of(api)
     one_at_a_time = ("--max-concurrency", 1)  # the size of a batch changes roundings
     run = asked(tmp_path, sglang_server.url, api, prompts, *one_at_a_time, backend="sglang")
     (server,) = run.record["servers"]
