@@ -14,7 +14,7 @@ from sut.servers.embedded.engine import EmbeddedEngine
 from sut.servers.embedded.tiny_models import tiny_model
 from tests.engines import routers
 from tests.engines.sglang_server import CACHE
-from tests.engines.test_wires import CHATS, SAID, TEXTS, asked
+from tests.engines.test_wires import SAID, TEXTS, asked, prompts_of
 from tests.kit import wait_until
 from tests.runs import command, quick_conf, write_dataset
 
@@ -45,8 +45,8 @@ def before(kind, tmp_path):
 def test_a_chat_through_a_router(before, scripted_llama, tmp_path):
     """The answers are the server's own, and one warning names the router."""
     with before(scripted_llama.url) as router:
-        run = asked(tmp_path, router.url, "chat", CHATS)
-    assert run.accuracy_log == dict.fromkeys(range(len(CHATS)), SAID)
+        run = asked(tmp_path, router.url, "chat", prompts_of("chat"))
+    assert run.accuracy_log == dict.fromkeys(range(len(TEXTS)), SAID)
     assert run.record["servers"][0]["router"] is not None
     assert sum("in front" in warning for warning in run.record["warnings"]) == 1
 
