@@ -81,16 +81,19 @@ def ignore_signals() -> None:
 
 
 @contextmanager
-def blocked_in_children(signums: Collection[signal.Signals] = _SIGNALS) -> Iterator[None]:
+def blocked_in_children(
+    signums: Collection[signal.Signals] = _SIGNALS, *, forked: bool = False
+) -> Iterator[None]:
     """Processes that are started within the block inherit a block of ``signums``; here signals are deferred.
 
     The mask alone does not stop the handler: the kernel can deliver a signal to another thread, and Python
     then runs the handler in this one. An exception halfway through a start would end the child with a
-    traceback.
+    traceback. ``forked``: they are copies of this one, which need no resource tracker.
     """
-    from multiprocessing import resource_tracker  # here: most programs start no process
+    if not forked:
+        from multiprocessing import resource_tracker  # here: most programs start no process
 
-    resource_tracker.ensure_running()  # when it starts, it unblocks SIGINT and SIGTERM
+        resource_tracker.ensure_running()  # when it starts, it unblocks SIGINT and SIGTERM
     with _deferred():
         before = signal.pthread_sigmask(signal.SIG_BLOCK, signums)
         try:

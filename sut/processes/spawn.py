@@ -7,7 +7,7 @@ import os
 import signal
 from collections.abc import Callable
 from contextlib import suppress
-from multiprocessing.context import SpawnProcess
+from multiprocessing.process import BaseProcess
 from typing import Any
 
 from harness.cli.signals import blocked_in_children
@@ -16,7 +16,7 @@ from harness.record.settled import Cpus
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
 
 
-def spawn(target: Callable[..., None], *arguments: Any) -> SpawnProcess:
+def spawn(target: Callable[..., None], *arguments: Any) -> BaseProcess:
     """Start a child with a fresh interpreter. SIGINT, SIGTERM and SIGHUP stay blocked in it.
 
     Only this process reacts to them. A signal that comes during the start is handled after it.
@@ -47,7 +47,7 @@ def gc_runs() -> int:
     return sum(generation["collections"] for generation in gc.get_stats())
 
 
-def stop(process: SpawnProcess, grace_s: float) -> None:
+def stop(process: BaseProcess, grace_s: float) -> None:
     """Wait for the child to end, then kill it."""
     process.join(grace_s)
     if process.is_alive():

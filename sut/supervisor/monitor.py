@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnProcess
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,7 @@ Observer = Callable[[Totals], None]
 class ChildProcess:
     """A child process, the pipe to it, and its name in messages."""
 
-    process: SpawnProcess
+    process: BaseProcess
     control: Connection
     name: str = "the worker"
 
@@ -321,7 +321,7 @@ def receive_from_issuer(issuer: ChildProcess, timeout_s: float) -> tuple[str, An
     return message
 
 
-def describe_exit(process: SpawnProcess) -> str:
+def describe_exit(process: BaseProcess) -> str:
     """``was killed by SIGKILL``, ``ended with exit code 1``."""
     code = process.exitcode
     if code is None:

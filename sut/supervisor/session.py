@@ -31,6 +31,7 @@ from sut.encoder.process import EncoderSpec, encoder_main
 from sut.ipc.counters import Counter, CounterBoard
 from sut.ipc.request_store import RequestStore
 from sut.issuers.loop import Issuer, Lost, issuing_main
+from sut.processes.prepared import PreparedProcess
 from sut.processes.spawn import spawn, stop
 from sut.servers.health import ActivityProbe, HealthMonitor, Recheck
 from sut.supervisor.journal_sync import JournalSync
@@ -88,6 +89,8 @@ class QuerySession:
         self._journal_dir = plan.log_dir / JOURNAL_DIR
         self._board = CounterBoard(placement.workers + 1)
         self._pairs = [socket.socketpair() for _ in range(placement.workers)]
+        # Before anything starts a thread, such as the questions to the servers.
+        self._prepared = [PreparedProcess() for _ in range(placement.workers)]
         self._issuing = self._start_issuer()
         self._workers: list[ChildProcess] = []
         self._encoders: list[ChildProcess] = []
@@ -130,7 +133,8 @@ class QuerySession:
             spec = self._worker_spec(index, share, destination)
             ours, theirs = Pipe()
             channel, encoder = self._pairs[index][1], self._start_encoder(index, destination)
-            process = spawn(worker_main, spec, channel, store, self._board, theirs, encoder)
+            begin = self._prepared[index].begin
+            process = begin(worker_main, spec, channel, store, self._board, theirs, encoder)
             channel.close()
             theirs.close()
             if encoder is not None:
@@ -243,6 +247,8 @@ class QuerySession:
         for child in self._answering:
             stop(child.process, _ABORT_S)
         stop(issuer.process, _ABORT_S)
+        for prepared in self._prepared:
+            prepared.dismiss()
         for ours, theirs in self._pairs:
             ours.close()
             theirs.close()
@@ -268,7 +274,7 @@ class QuerySession:
         ours, theirs = Pipe()
         sockets = [pair[0] for pair in self._pairs]
         cores = self._placement.loadgen_cores
-        process = spawn(issuing_main, self._issuer, sockets, self._board, theirs, cores)
+        process = PreparedProcess().begin(issuing_main, self._issuer, sockets, self._board, theirs, cores)
         theirs.close()
         for connection in sockets:
             connection.close()
