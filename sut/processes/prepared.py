@@ -100,7 +100,7 @@ def _wait_and_work(channel: socket.socket, inherited: Iterable[int]) -> None:
         os._exit(0)  # there is no work
     _Carried.descriptors = descriptors
     with channel.makefile("rb") as stream:
-        work, arguments = pickle.load(stream)
+        work, arguments = ForkingPickler.loads(stream.read())
     channel.close()
     work(*arguments)
 

@@ -55,10 +55,14 @@ def _limit_workers(what: int, limit: int) -> Callable[[Going], None]:
 
 
 def _limit_workers_memory(run: Going) -> None:
-    """Not a page more than they have; the answers to come are of 5 MB."""
+    """Not a page more than they have; the answers to come are of 5 MB.
+
+    What is limited is what they may write: a copy has address space of its parent's threads to spare.
+    """
     for worker in run.workers:
-        size = worker.memory_info().vms
-        worker.rlimit(psutil.RLIMIT_AS, (size, size))
+        status = Path(f"/proc/{worker.pid}/status").read_text()
+        size = int(status.partition("VmData:")[2].split()[0]) << 10
+        worker.rlimit(psutil.RLIMIT_DATA, (size, size))
 
 
 def _fill_disk(run: Going) -> None:
