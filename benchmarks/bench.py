@@ -10,7 +10,8 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -240,22 +241,26 @@ def _wait_for(url: str) -> None:
     raise SystemExit(f"{url}: the stub server does not answer")
 
 
-def _watch_memory(process: "subprocess.Popen[str]") -> float:
-    """Peak of the resident memory of the program and its children together, shared pages once, in MiB.
+def resident_mib(processes: Iterable[int]) -> float:
+    """Resident memory of processes: a page that several have, as copies of one another do, is shared out."""
+    total_kib = 0
+    for pid in processes:
+        with suppress(OSError, IndexError):  # it has ended
+            total_kib += int(Path(f"/proc/{pid}/smaps_rollup").read_text().partition("\nPss:")[2].split()[0])
+    return total_kib / 1024
 
-    Read from statm, which is cheap; walking page tables for exact shares can stall a large client.
+
+def _watch_memory(process: "subprocess.Popen[str]") -> float:
+    """Peak of the resident memory of the program and its children together, in MiB, looked at every 2 s.
+
+    The kernel walks the page tables: a client of several GB stands still for some ms meanwhile.
     """
     import psutil
 
     peak = 0.0
     while process.poll() is None:
-        time.sleep(1.0)
-        try:
-            parent = psutil.Process(process.pid)
-            family = [parent, *parent.children(recursive=True)]
-            sizes = [p.memory_info() for p in family]
-            own = sum(size.rss - size.shared for size in sizes) + max(size.shared for size in sizes)
-            peak = max(peak, own / 2**20)
-        except psutil.NoSuchProcess:
-            continue
+        time.sleep(2.0)
+        with suppress(psutil.NoSuchProcess):
+            children = psutil.Process(process.pid).children(recursive=True)
+            peak = max(peak, resident_mib([process.pid, *(child.pid for child in children)]))
     return peak

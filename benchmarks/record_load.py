@@ -1,19 +1,21 @@
 #!/usr/bin/env python3
-"""The heaviest submitted Server loads of gpt-oss-120b, from this machine.
+"""The heaviest submitted Server loads, from this machine.
 
     python benchmarks/record_load.py --load 72-gpu [--hold-s 180]
     python benchmarks/record_load.py --load 512-gpu [--scale 0.5] [--cores 8]
+    python benchmarks/record_load.py --load long-answers --hold-s 280
 
-Poisson arrivals, 1 364 tokens for each answer, stream interval 100, as the submitted systems answered: the
-stub keeps the delay of the first token and the pace. Each GPU of the system is a server with a port of its
-own. Streams are distributed over stub processes and workers within the limit on descriptors, and a worker to
-each of the client's cores but LoadGen's. Prints the load that was reached, or the limit that prevented it.
+Poisson arrivals, stream interval 100, and answers as long as the submitted systems gave: gpt-oss-120b on 72
+and 512 GPUs, and deepseek-r1, with 84 000 in flight at 310 queries/s. The stub keeps the delay of the first
+token and the pace. Each GPU of the system is a server with a port of its own. Streams are distributed over
+stub processes and workers within the limit on descriptors, and a worker to each of the client's cores but
+LoadGen's. Prints the load that was reached, or the limit that prevented it.
 """
 
 import resource
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -31,26 +33,32 @@ from benchmarks.bench import (
 )
 from harness.record.run_record import RunRecord
 
-TOKENS, INTERVAL = 1364, 100
+INTERVAL = 100
 SPARE = 300  # descriptors of a process that are not streams
 
 
 @dataclass(frozen=True)
 class Load:
-    """A submitted result: arrivals each second, TTFT and TPOT in ms, servers with one GPU each."""
+    """A submitted result: arrivals each second, TTFT and TPOT in ms, servers with one GPU each, tokens."""
 
     servers: int
     qps: float
     ttft_ms: float
     tpot_ms: float
+    tokens: int = 1364
 
     @property
     def streams(self) -> int:
         """Mean number in flight, by Little's law."""
-        return int(self.qps * (self.ttft_ms + (TOKENS - 1) * self.tpot_ms) / 1000)
+        return int(self.qps * (self.ttft_ms + (self.tokens - 1) * self.tpot_ms) / 1000)
 
 
-LOADS = {"72-gpu": Load(72, 750, 1000, 60), "512-gpu": Load(512, 3956, 1000, 34.3)}
+LOADS = {
+    "72-gpu": Load(72, 750, 1000, 60),
+    "512-gpu": Load(512, 3956, 1000, 34.3),
+    # VR200 x 72, v6.1: 1.18 M tokens/s; the TPOT follows from the connections.
+    "long-answers": Load(72, 310, 1000, 71, tokens=3806),
+}
 
 
 def main() -> None:
@@ -63,7 +71,7 @@ def main() -> None:
     arguments = parser.parse_args()
     load = LOADS[arguments.load]
     scale = arguments.scale
-    load = Load(max(1, round(load.servers * scale)), load.qps * scale, load.ttft_ms, load.tpot_ms)
+    load = replace(load, servers=max(1, round(load.servers * scale)), qps=load.qps * scale)
     processes = min(load.servers, max(process_count(load.streams), arguments.cores - 1))
     print(
         f"{load.qps:g}/s to {load.servers} servers, about {load.streams} streams, {processes} stub processes "
@@ -98,7 +106,7 @@ def hold(load: Load, processes: int, hold_s: float, cores: int) -> list[list[obj
         dataset = write_prompts(folder / "prompts.parquet", 6396, 200)
         run = run_harness(
             folder,
-            *("--input-file", dataset, "--max-new-tokens", TOKENS, "--num-workers", processes),
+            *("--input-file", dataset, "--max-new-tokens", load.tokens, "--num-workers", processes),
             scenario="server",
             urls=stub.urls[: load.servers],
             conf=SERVER.format(load.qps, int(hold_s * 1000)),

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.bench import pinned
+from benchmarks.bench import pinned, resident_mib
 
-_SAMPLE_S = 0.1
-_TICKS, _PAGE = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
+_SAMPLE_S, _SAMPLES_OF_MEMORY = 0.1, 10
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass
@@ -28,7 +28,7 @@ class Ended:
     cpu_s: float = 0.0
     """all its processes, from start to end"""
     peak_mib: float = 0.0
-    """resident memory of all its processes together, shared pages once"""
+    """resident memory of all its processes together, shared pages once, looked at each second"""
     others: float = 0.0
     """cores that other programs used, the stub and this one left out, and that the hypervisor took away"""
     load_average: float = 0.0
@@ -78,9 +78,8 @@ def _watch(pid: int, ended: Ended) -> None:
     while family := list(_family(pid)):
         with suppress(OSError, IndexError):
             ended.samples.append((time.monotonic_ns(), sum(map(_cpu_s, family))))
-            sizes = [_pages(one) for one in family]
-            pages = sum(own - shared for own, shared in sizes) + max(shared for _, shared in sizes)
-            ended.peak_mib = max(ended.peak_mib, pages * _PAGE / 2**20)
+            if len(ended.samples) % _SAMPLES_OF_MEMORY == 0:
+                ended.peak_mib = max(ended.peak_mib, resident_mib(family))
         time.sleep(_SAMPLE_S)
 
 
@@ -101,11 +100,6 @@ def _cpu_s(pid: int) -> float:
     """CPU seconds of a process and of those of its children that it has waited for."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return sum(map(int, fields[11:15])) / _TICKS
-
-
-def _pages(pid: int) -> tuple[int, int]:
-    size = Path(f"/proc/{pid}/statm").read_text().split()
-    return int(size[1]), int(size[2])
 
 
 def _children_s() -> float:
