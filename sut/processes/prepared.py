@@ -24,7 +24,8 @@ from sut.processes.spawn import die_with_parent, spawn, stop
 
 _OPEN = Path("/proc/self/fd")
 _STANDARD = 3  # input, output, errors
-_MOST_CARRIED = 64  # descriptors among the arguments
+_MOST_AT_ONCE = 200  # descriptors in a message; Linux takes 253
+_DESCRIPTORS, _WORK = b"d", b"w"  # what follows in the channel
 
 _Work = Callable[..., None]
 
@@ -48,9 +49,11 @@ class PreparedProcess:
         if self._process is None or self._channel is None:
             return spawn(work, *arguments)
         message, descriptors = _pickled((work, arguments))
-        with self._channel as channel, suppress(OSError):  # it has died: its own channels show that
-            socket.send_fds(channel, [b"x"], descriptors)
-            channel.sendall(message)
+        died = suppress(BrokenPipeError, ConnectionResetError)  # its own channels show that
+        with self._channel as channel, died:
+            for first in range(0, len(descriptors), _MOST_AT_ONCE):
+                socket.send_fds(channel, [_DESCRIPTORS], descriptors[first : first + _MOST_AT_ONCE])
+            channel.sendall(_WORK + message)
         self._channel = None
         return self._process
 
@@ -95,14 +98,21 @@ def _wait_and_work(channel: socket.socket, inherited: Iterable[int]) -> None:
     die_with_parent()
     for number in inherited:
         os.close(number)
-    word, descriptors, _, _ = socket.recv_fds(channel, 1, _MOST_CARRIED, socket.MSG_CMSG_CLOEXEC)
+    while (word := _next_word(channel)) == _DESCRIPTORS:
+        pass
     if not word:
         os._exit(0)  # there is no work
-    _Carried.descriptors = descriptors
     with channel.makefile("rb") as stream:
         work, arguments = ForkingPickler.loads(stream.read())
     channel.close()
     work(*arguments)
+
+
+def _next_word(channel: socket.socket) -> bytes:
+    """The word, of which the descriptors are kept; b"" at the end."""
+    word, descriptors, _, _ = socket.recv_fds(channel, 1, _MOST_AT_ONCE, socket.MSG_CMSG_CLOEXEC)
+    _Carried.descriptors += descriptors
+    return word
 
 
 class _Carried:

@@ -23,6 +23,9 @@ def descriptors(control, channel):
     kinds = sorted(name.split(":")[0] for name in names if name != os.devnull)
     control.send((os.getpid(), kinds, sorted(one.name for one in blocked), channel.recv(9)))
 
+def answer_each(control, channels):
+    control.send([channel.recv(9) for channel in channels])
+
 def wait_for(channel):
     channel.recv(1)
 
@@ -66,6 +69,23 @@ def test_a_copy_holds_the_descriptors_of_its_work_and_no_other(tmp_path):
     # The pipes are multiprocessing's, to and from its parent.
     kinds = ["pipe", "pipe", "socket", "socket"]
     assert out == f"ForkProcess {(kinds, ['SIGHUP', 'SIGINT', 'SIGTERM'], b'after')} 0\n"
+
+
+def test_the_work_may_have_more_descriptors_than_a_message(tmp_path):
+    """As that of LoadGen's process, which has one of each worker."""
+    out = run(
+        tmp_path,
+        """
+    pairs = [socket.socketpair() for _ in range(300)]
+    later, theirs = Pipe()
+    process = PreparedProcess().begin(answer_each, theirs, [pair[1] for pair in pairs])
+    for number, (ours, its) in enumerate(pairs):
+        its.close()
+        ours.send(b"%d" % number)
+    print(later.recv() == [b"%d" % number for number in range(300)], ends(process))
+""",
+    )
+    assert out == "True 0\n"
 
 
 def test_the_end_of_a_copy_is_seen_at_its_channel_while_another_lives(tmp_path):
