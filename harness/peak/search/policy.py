@@ -260,10 +260,11 @@ class Policy:
             return NextStep(concurrency)
         if history.probes or any(keeps(step, self._limits_ns) for step in steps):
             return None
-        fewest = min(step.concurrency for step in steps)
-        return Ended(
-            "NOTHING_PASSES", f"with {counted(fewest, 'request')} in flight a limit is already missed"
-        )
+        fewest = min(steps, key=lambda step: step.concurrency)
+        missed = f"with {counted(fewest.concurrency, 'request')} in flight a limit is already missed"
+        if fewest.client_bound:
+            return Ended("STOPPED", f"{missed}, but this client was the bottleneck, not the servers")
+        return Ended("NOTHING_PASSES", missed)
 
     def _predictor(self, history: History) -> Predictor | None:
         key = tuple(step.concurrency for step in history.steps)

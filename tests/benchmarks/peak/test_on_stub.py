@@ -27,7 +27,8 @@ WORKLOAD = Workload(lengths(700, mean=20.0), min_duration_s=10.0)
 def test_a_search_finds_the_peak_of_the_stub(binary, tmp_path):  # noqa: F811
     """A busy machine is slower than the model: what is found may be lower, but not much higher.
 
-    Where the client was a bottleneck, or a rate had both verdicts, another end than FOUND is right.
+    Where the client was a bottleneck, the stub's even pace had pauses, or a rate had both verdicts,
+    another end than FOUND is right.
     """
     peak = true_peak(SERVER, WORKLOAD)
     dataset = write_dataset(tmp_path / "prompts.parquet", WORKLOAD)
@@ -44,8 +45,10 @@ def test_a_search_finds_the_peak_of_the_stub(binary, tmp_path):  # noqa: F811
     state = read_state(tmp_path / "peak/server/search")
     found, probes = state.conclusion, state.history.probes
     assert done.returncode in (0, 4), done.stdout + done.stderr
-    assert {probe.queries % len(WORKLOAD.tokens) for probe in probes} == {0}
-    disturbed = any(one.client_bound for one in (*state.history.steps, *probes)) or found.remarks
+    assert all(probe.queries % len(WORKLOAD.tokens) == 0 for probe in probes)
+    steps = state.history.steps
+    paused = any(one.tpot is not None and one.tpot.p99_ns > 2 * one.tpot.p50_ns for one in steps)
+    disturbed = any(one.client_bound for one in (*steps, *probes)) or found.remarks or paused
     assert found.outcome == "FOUND" or disturbed, done.stdout
     if found.rate is None:
         return

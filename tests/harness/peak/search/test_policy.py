@@ -65,6 +65,11 @@ ENDS = {
     "no time for a run": (History(LADDER), {"budget_s": 300.0}, "BUDGET"),
     "no time for a run behind a step": (History(), {"budget_s": 89.0, "step_s": 60.0}, "BUDGET"),
     "no step within the limits": (History((step(1, 90.0),)), {}, "NOTHING_PASSES"),
+    "no step within the limits, by the client": (
+        History((replace(step(1, 90.0), client_bound=True),)),
+        {},
+        "STOPPED",
+    ),
     "too many runs": (History(LADDER, tuple(probe(40.0 - n, "INVALID") for n in range(16))), {}, "STOPPED"),
 }
 
