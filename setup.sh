@@ -172,6 +172,13 @@ install_score() {
     cp "$venv/share/o200k_base.tiktoken.gz" "$directory/share/"
 }
 
+# Without a compiler the client reads paced streams in Python, which takes more CPU time.
+compile_client() {
+    local reason
+    reason=$("$venv/bin/python" -m sut.client.native_streams 2>&1) ||
+        echo "note: the client's library is not compiled, $reason (Debian and Ubuntu: apt install gcc libc6-dev); it reads in Python"
+}
+
 # The stronger of the two sandboxes for model-written programs; the other is Landlock.
 install_bubblewrap() {
     if command -v bwrap >/dev/null; then
@@ -194,6 +201,7 @@ check_samples() {
 parse_options "$@"
 install_harness
 install_vocabulary
+compile_client
 install_bubblewrap
 [[ $backend == none ]] || install_backend
 [[ -z $score ]] || install_score

@@ -20,7 +20,9 @@ from harness.config.protocol import Dialect, Protocol, own_protocol
 from harness.dataset.samples import SampleSet
 from harness.record.outcome import Failure, FailureKind, Outcome
 from sut.client.connections import Request
+from sut.client.endpoint import AddressPair
 from sut.client.response import ResponseReader
+from sut.client.transport import KernelClock, PlainTransport
 from sut.wire import make_wire
 
 DATA = Path(__file__).parent / "data"  # recorded answers of real servers
@@ -174,3 +176,17 @@ def reset(connection: socket.socket) -> None:
     """Close with RST instead of FIN."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     connection.close()
+
+
+@contextmanager
+def connected(clock: KernelClock | None = None) -> Iterator[tuple[PlainTransport, socket.socket]]:
+    """A ready PlainTransport and the server's end of it."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        pair = AddressPair(socket.AF_INET, listener.getsockname())
+        transport = PlainTransport(pair, clock or KernelClock())
+        server, _ = listener.accept()
+        with server:
+            server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            wait_until(transport.ready)
+            yield transport, server
+        transport.close()

@@ -30,6 +30,8 @@ class Placement(msgspec.Struct, frozen=True):
     """CPUs of LoadGen's process; empty where the scheduler decides"""
     worker_cores: tuple[Cpus, ...] = ()
     """CPUs of each worker; empty where the scheduler decides"""
+    native: bool = False
+    """whether workers read plain streams in C: `./setup.sh` has found a compiler"""
 
     def cores_of(self, worker: int) -> Cpus:
         """The CPUs of one worker."""

@@ -18,8 +18,8 @@ from sut.client.connections import Connection, ConnectionTimes, ReplicaPool, Req
 from sut.client.deadline_watch import DeadlineWatch
 from sut.client.endpoint import AddressPair, Endpoint
 from sut.client.network_figures import GIVEN_UP, Figures, Network, TcpInfo, count_closed, count_connect
-from sut.client.poller import Event, Poller
-from sut.client.transport import KernelClock
+from sut.client.poller import Poller
+from sut.client.transport import KernelClock, Received
 
 # With at least this number of requests in flight, streams with events this far apart are polled in batches.
 _BATCHED_FROM = 64
@@ -57,11 +57,10 @@ class HttpClient:
         times: ConnectionTimes = _TIMES,
     ) -> None:
         self.opened = 0  # connections
-        self.receptions = 0  # reads that brought bytes
+        self._receptions = 0  # reads that brought bytes
         self.partial_tokens = 0  # tokens so far of the answers in flight
         self.in_flight: dict[int, Request] = {}  # sorted by their start
         self._times = times
-        self._poller = Poller()
         figures: Sequence[Figures | None] = network or [None] * len(endpoints)
         self._replicas = [
             ReplicaPool(index, endpoint, figures[index]) for index, endpoint in enumerate(endpoints)
@@ -75,6 +74,8 @@ class HttpClient:
         self._on_suspect = on_suspect
         self._on_lost_address = on_lost_address
         self._clock = KernelClock()
+        plain = not any(endpoint.tls for endpoint in endpoints)
+        self._poller = Poller(self._clock, self._deadlines.stall_ns, plain=plain)
         self._connections: dict[int, Connection] = {}
         self._connecting: dict[int, Connection] = {}
         self._watched: dict[int, Callable[[int], None]] = {}
@@ -86,6 +87,11 @@ class HttpClient:
     def can_start(self) -> bool:
         """Whether another request may begin: there is a replica, and not too many connects are pending."""
         return len(self._connecting) < MAX_CONNECTING and bool(self._trusted)
+
+    @property
+    def receptions(self) -> int:
+        """Reads that brought bytes, so far."""
+        return self._receptions + self._poller.kept
 
     @property
     def clock_steps_ns(self) -> int:
@@ -155,8 +161,8 @@ class HttpClient:
                 self._receive(connection)
             else:
                 self._handle(connection, mask)
-        for events in self._poller.poll_batched():
-            self._receive_batched(events)
+        for descriptor, what in self._poller.read_batched():
+            self._see(descriptor, what)
         self._end_late()
 
     def tick(self) -> None:
@@ -284,30 +290,22 @@ class HttpClient:
             connection.mask = mask
             self._poller.modify(connection.fd, mask)
 
-    def _receive_batched(self, events: Sequence[Event]) -> None:
-        """Keep what has come for streams of which nothing is urgent, until it may be their end."""
-        connections, stall_ns = self._connections, self._deadlines.stall_ns
-        for descriptor, mask in events:
-            connection = connections.get(descriptor)
-            if connection is None:
-                continue
-            request = connection.request
-            if mask != select.EPOLLIN or request is None or not connection.batched:
-                self._handle(connection, mask)
-                continue
-            try:
-                received = connection.transport.receive()
-            except OSError as error:
-                self._lost(connection, FailureKind.NO_RESPONSE, error)
-                continue
-            if received is None:
-                continue
-            data, arrived_ns = received
-            reader = request.reader
-            if arrived_ns - reader.last_byte_ns <= stall_ns and reader.defer(data, arrived_ns):
-                self.receptions += 1
-            else:
-                self._take(connection, data, arrived_ns)
+    def _see(self, descriptor: int, what: int | OSError | Received) -> None:
+        """Handle what has come on a batched stream and may not be kept."""
+        connection = self._connections[descriptor]
+        if isinstance(what, int):
+            self._handle(connection, what)
+        elif isinstance(what, OSError):
+            self._lost(connection, FailureKind.NO_RESPONSE, what)
+        else:
+            self._take(connection, *what)
+
+    def _hand_over(self, connection: Connection) -> None:
+        """Give a reader what is kept of its stream: before it gets more bytes, or is asked."""
+        if connection.batched and connection.request is not None:
+            data, arrived_ns = self._poller.take(connection.fd)
+            if data:
+                connection.request.reader.hold(data, arrived_ns)
 
     def _receive(self, connection: Connection) -> None:
         try:
@@ -320,10 +318,11 @@ class HttpClient:
 
     def _take(self, connection: Connection, data: bytes, arrived_ns: int) -> None:
         request = connection.request
-        self.receptions += 1
+        self._receptions += 1
         if request is None:  # idle: closed by the server, or unexpected bytes
             self._forget_idle(connection)
             return
+        self._hand_over(connection)
         before_ns = request.reader.last_byte_ns
         arrived_ns = connection.transport.complete_ns(arrived_ns)
         outcome = request.reader.feed(data, arrived_ns) if data else request.reader.closed()
@@ -346,16 +345,24 @@ class HttpClient:
                 not connection.batched and len(self.in_flight) >= _BATCHED_FROM and request.reader.visible_ns
             ):
                 connection.batched = True
-                self._poller.to_batched(connection.fd, connection.mask)
+                self._poller.to_batched(
+                    connection.fd,
+                    connection.mask,
+                    connection.transport,
+                    arrived_ns,
+                    holds=request.reader.holds,
+                )
 
     def _end_late(self) -> None:
         """Fail the requests that are beyond a deadline, by the arrival of what the kernel holds for them."""
         now = time.monotonic_ns()
         for request in self._deadlines.due(now):
             self._read_arrived(request, now)
+            if request.connection is not None:
+                self._hand_over(request.connection)
             if self.in_flight.get(request.query_id) is not request:
                 continue
-            if failure := request.reader.parse_deferred() or self._deadlines.missed(request, now):
+            if failure := request.reader.parse_held() or self._deadlines.missed(request, now):
                 self._finish(request, failure)
             else:
                 self._deadlines.add_again(request, now)
@@ -364,9 +371,9 @@ class HttpClient:
         """Read what arrived by ``until_ns`` and was not read yet: this process may have been suspended."""
         connection = request.connection
         while connection is not None and connection.ready and connection.request is request:
-            before = self.receptions
+            before = self._receptions
             self._receive(connection)
-            if self.receptions == before or request.reader.last_byte_ns > until_ns:
+            if self._receptions == before or request.reader.last_byte_ns > until_ns:
                 return
 
     def _lost(self, connection: Connection, kind: FailureKind, error: OSError) -> None:
@@ -385,6 +392,7 @@ class HttpClient:
         if kind is FailureKind.CONNECT:
             self._finish(request, _no_connection(replica, error))
             return
+        self._hand_over(connection)
         if (outcome := request.reader.broken()) is not None:
             self._finish(request, outcome)
             return

@@ -7,11 +7,13 @@ wait for a first token.
 """
 
 import select
-from collections.abc import Iterator
+from collections.abc import Iterable
+
+from sut.client.native_streams import NativeStreams, library
+from sut.client.streams import EVENTS_A_ROUND, Arrival, BatchedStreams, Held, Streams
+from sut.client.transport import KernelClock, Transport
 
 NAP_S = 0.001
-_EVENTS_A_ROUND = 64  # messages are sent after each round: fewer events, earlier messages
-_BATCHED_AT_A_TIME = 16  # between two looks at what is urgent
 
 Event = tuple[int, int]  # descriptor and mask
 
@@ -19,14 +21,28 @@ Event = tuple[int, int]  # descriptor and mask
 class Poller:
     """Every descriptor is served at once or in batches; ``forget`` it when it is closed."""
 
-    __slots__ = ("_batched", "_immediate", "_known", "_more", "batched")
+    __slots__ = ("_batched", "_immediate", "_known", "_streams", "batched")
 
-    def __init__(self) -> None:
+    def __init__(self, clock: KernelClock, stall_ns: int, *, plain: bool = True) -> None:
+        """``stall_ns``: what comes on a batched stream so long after its last bytes is not kept.
+
+        ``plain``: whether all connections are plain TCP.
+        """
         self._immediate = select.epoll()
         self._batched = select.epoll()
-        self._more = False
+        native = library() if plain else None
+        self._streams: Streams
+        if native is None:
+            self._streams = BatchedStreams(self._batched, self._immediate, stall_ns)
+        else:
+            self._streams = NativeStreams(native, self._batched, self._immediate, stall_ns, clock)
         self.batched: set[int] = set()
         self._known: set[int] = set()  # descriptors that were served in batches once: they stay in that set
+
+    @property
+    def kept(self) -> int:
+        """Reads of batched streams so far whose bytes were kept."""
+        return self._streams.kept
 
     def register(self, descriptor: int, mask: int) -> None:
         """Serve a new descriptor at once."""
@@ -36,43 +52,46 @@ class Poller:
         """Wait for other events."""
         (self._batched if descriptor in self.batched else self._immediate).modify(descriptor, mask)
 
-    def to_batched(self, descriptor: int, mask: int) -> None:
-        """Poll it in batches from now on."""
+    def to_batched(
+        self, descriptor: int, mask: int, transport: Transport, last_ns: int, *, holds: bool
+    ) -> None:
+        """Read it in batches from now on: see Streams.begin."""
         self._immediate.unregister(descriptor)
         if descriptor not in self._known:
             self._known.add(descriptor)
             self._batched.register(descriptor, mask)
         self.batched.add(descriptor)
+        self._streams.begin(descriptor, transport, last_ns, holds=holds)
 
     def to_immediate(self, descriptor: int, mask: int) -> None:
         """Serve it at once again from now on."""
         self._immediate.register(descriptor, mask)
         self.batched.remove(descriptor)
+        self._streams.end(descriptor)
 
     def forget(self, descriptor: int) -> None:
         """Note that a descriptor is closed, which removes it from its sets."""
-        self.batched.discard(descriptor)
+        if descriptor in self.batched:
+            self.batched.remove(descriptor)
+            self._streams.end(descriptor)
         self._known.discard(descriptor)
 
     def poll(self, timeout_s: float) -> list[Event]:
         """Events of the immediate set, at once; [] after the timeout, or when the batched one is due."""
         if self.batched:
-            timeout_s = 0 if self._more else min(timeout_s, NAP_S)
-        return self._immediate.poll(timeout_s, _EVENTS_A_ROUND)
+            timeout_s = 0 if self._streams.more else min(timeout_s, NAP_S)
+        return self._immediate.poll(timeout_s, EVENTS_A_ROUND)
 
-    def poll_batched(self) -> Iterator[list[Event]]:
-        """Events of the batched set, within NAP_S: a few at a time, until the immediate set has some."""
-        if not self.batched:
-            return
-        events = self._batched.poll(0, _EVENTS_A_ROUND)
-        self._more = len(events) == _EVENTS_A_ROUND
-        for start in range(0, len(events), _BATCHED_AT_A_TIME):
-            if start and self._immediate.poll(0, 1):
-                self._more = True
-                return
-            yield events[start : start + _BATCHED_AT_A_TIME]
+    def read_batched(self) -> Iterable[Arrival]:
+        """Read the batched set, within NAP_S, until the immediate one has events."""
+        return self._streams.read() if self.batched else ()
+
+    def take(self, descriptor: int) -> Held:
+        """Remove and return what is kept of a batched stream."""
+        return self._streams.take(descriptor)
 
     def close(self) -> None:
-        """Close both descriptors."""
+        """Close both sets."""
+        self._streams.close()
         self._immediate.close()
         self._batched.close()

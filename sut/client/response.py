@@ -13,9 +13,6 @@ from sut.wire.fields import is_harmless
 from sut.wire.sse import BOM, DONE, EventReader, EventTooLargeError, NoEventError, OtherEventError
 
 _ERROR_BODY_BYTES = 4096
-# In each protocol a chunk of complete JSON events ends like this, and the end of an answer never does.
-_EVENT_END = b"}\n\n\r\n"
-_MOST_DEFERRED_BYTES = 1 << 13
 # The most bytes of headers, informational responses, chunk extensions and trailers: no answer needs as many.
 _MOST_AROUND_BYTES = 1 << 18
 # Beginnings of an event stream's lines; any other end of a body is not a cut-off event.
@@ -35,7 +32,7 @@ class ResponseReader:
     """One response.
 
     ``text_after``: tokens at the start of an answer that are no text. ``tokens`` and failures do
-    not include what was deferred, until ``parse_deferred``.
+    not include what is held, until ``parse_held``.
     """
 
     __slots__ = (
@@ -44,14 +41,13 @@ class ResponseReader:
         "_body",
         "_chunked",
         "_complete",
-        "_deferred",
-        "_deferred_bytes",
         "_done",
         "_encoding",
         "_events",
         "_failure",
         "_framed",
         "_headed",
+        "_held",
         "_keep_alive",
         "_max_body",
         "_parser",
@@ -81,8 +77,7 @@ class ResponseReader:
         self._failure: Failure | None = None
         self._framed = False
         self._chunked = False
-        self._deferred: list[bytes] = []
-        self._deferred_bytes = 0
+        self._held = b""
         self._encoding = b""
         self._headed = False  # the headers are complete: headers that follow are trailers
         self._text_after = text_after
@@ -119,6 +114,11 @@ class ResponseReader:
         return self._answer.prompt_ids
 
     @property
+    def holds(self) -> bool:
+        """Whether its events may be held: the end of a chunked answer never looks like that of an event."""
+        return self._chunked
+
+    @property
     def reusable(self) -> bool:
         """Whether the connection may carry another request."""
         return self._keep_alive
@@ -128,7 +128,8 @@ class ResponseReader:
         if not self.first_byte_ns:
             self.first_byte_ns = arrived_ns
         self.last_byte_ns = arrived_ns
-        error = self._parse(self._with_deferred(data) if self._deferred else data)
+        held, self._held = self._held, b""
+        error = self._parse(held + data if held else data)
         if self._pieces and not self._complete:
             self._take_body()
         if error is not None and self._headed and str(error) == _SECOND_LENGTH:
@@ -150,24 +151,21 @@ class ResponseReader:
             self._mark(arrived_ns)
         return None
 
-    def defer(self, data: bytes, arrived_ns: int) -> bool:
-        """Keep events for the next ``feed``: no time depends on those between the first token and the end,
-        and parsing them together costs less. False if ``data`` may be the end, or enough is kept.
-        """
-        if not self._chunked or self._deferred_bytes > _MOST_DEFERRED_BYTES or not data.endswith(_EVENT_END):
-            return False
-        self._deferred.append(data)
-        self._deferred_bytes += len(data)
-        self.last_byte_ns = arrived_ns
-        return True
+    def hold(self, data: bytes, arrived_ns: int) -> None:
+        """Keep complete events for the next ``feed``: parsing them together costs less.
 
-    def parse_deferred(self) -> Outcome | None:
-        """Parse what ``defer`` has kept; its Failure if it has one."""
-        return self.feed(b"", self.last_byte_ns) if self._deferred else None
+        No time depends on those between the first token and the end.
+        """
+        self._held += data
+        self.last_byte_ns = arrived_ns
+
+    def parse_held(self) -> Outcome | None:
+        """Parse what is held; its Failure if it has one."""
+        return self.feed(b"", self.last_byte_ns) if self._held else None
 
     def closed(self) -> Outcome:
         """The peer closed the connection before an Outcome: allowed only for a body without framing."""
-        if (outcome := self.parse_deferred()) is not None:
+        if (outcome := self.parse_held()) is not None:
             return outcome
         if self._failure is not None:
             return self._failure
@@ -184,7 +182,7 @@ class ResponseReader:
 
         None for any other body.
         """
-        if (outcome := self.parse_deferred()) is not None:
+        if (outcome := self.parse_held()) is not None:
             return outcome
         if self._ends_with_connection and self._ends_by_content:
             return self._failure or self._judge(self.last_byte_ns)
@@ -205,13 +203,6 @@ class ResponseReader:
     def release(self) -> None:
         """Release the parser, which refers to this reader: workers run without a garbage collector."""
         self._parser = None
-
-    def _with_deferred(self, data: bytes) -> bytes:
-        self._deferred.append(data)
-        data = b"".join(self._deferred)
-        self._deferred.clear()
-        self._deferred_bytes = 0
-        return data
 
     def _parse(self, data: bytes) -> Exception | None:
         """Let httptools call back; what it refuses is returned."""

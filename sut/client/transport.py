@@ -45,14 +45,14 @@ class KernelClock:
 
 RECEIVE_BYTES = 65536
 # Every socket of a process is read into the same memory: a buffer for each read would split the heap.
-_RECEIVED = memoryview(bytearray(RECEIVE_BYTES))
-_BUFFERS = (_RECEIVED,)
+RECEIVED = memoryview(bytearray(RECEIVE_BYTES))
+_BUFFERS = (RECEIVED,)
 _SO_TIMESTAMPNS = 35  # asm-generic/socket.h; Python does not name it
 _IP_BIND_ADDRESS_NO_PORT = 24  # linux/in.h; the port is then chosen for the pair of addresses
 _TIMESPEC = struct.Struct("@qq")
 _timespec = _TIMESPEC.unpack
 _ANCILLARY_BYTES = socket.CMSG_SPACE(_TIMESPEC.size)
-_SLACK_NS = 1_000_000  # two clocks may differ by this, since one of them is slewed
+SLACK_NS = 1_000_000  # two clocks may differ by this, since one of them is slewed
 # The stamp is the last segment's, which may have waited for a lost one before it. On a connection that has
 # lost segments, bytes count as arrived when they are read, if that is at least this long after their stamp.
 LATE_NS = 5_000_000
@@ -74,6 +74,8 @@ _KEEP_ALIVE = (
 )
 
 Buffers = Sequence[bytes | memoryview]
+Received = tuple[bytes, int]
+"""Bytes, b"" at the end of a connection, and the arrival of the last in monotonic ns."""
 
 
 class Transport(Protocol):
@@ -92,7 +94,7 @@ class Transport(Protocol):
     def send(self, buffers: Buffers) -> int:
         """Bytes accepted, 0 when the socket is full. Raises OSError."""
 
-    def receive(self) -> tuple[bytes, int] | None:
+    def receive(self) -> Received | None:
         """Bytes and the arrival of the last in monotonic ns, b"" at the end, None when there are none yet."""
 
     def complete_ns(self, arrived_ns: int) -> int:
@@ -111,7 +113,7 @@ class Transport(Protocol):
 class PlainTransport:
     """TCP; arrival is the kernel's receive stamp if it can be trusted, else the moment of the read."""
 
-    __slots__ = ("_clock", "_connected", "_latest_ns", "_recvmsg_into", "_socket")
+    __slots__ = ("_clock", "_connected", "_recvmsg_into", "_socket", "latest_ns")
 
     def __init__(self, route: AddressPair, clock: KernelClock) -> None:
         self._socket = _connecting_socket(route)
@@ -119,7 +121,7 @@ class PlainTransport:
         self._recvmsg_into = self._socket.recvmsg_into
         self._clock = clock
         self._connected = False
-        self._latest_ns = time.monotonic_ns()
+        self.latest_ns = time.monotonic_ns()  # arrival of the latest bytes
 
     def fileno(self) -> int:
         """Descriptor for the poll loop."""
@@ -143,22 +145,22 @@ class PlainTransport:
         except BlockingIOError:
             return 0
 
-    def receive(self) -> tuple[bytes, int] | None:
+    def receive(self) -> Received | None:
         """Bytes and their arrival."""
         try:
             size, ancillary, _, _ = self._recvmsg_into(_BUFFERS, _ANCILLARY_BYTES)
         except BlockingIOError:
             return None
         now = _monotonic_ns()
-        data = _RECEIVED[:size].tobytes()
+        data = RECEIVED[:size].tobytes()
         if ancillary:
             seconds, nanoseconds = _timespec(ancillary[0][2])
             arrived_ns = seconds * 1_000_000_000 + nanoseconds - self._clock.offset_ns
-            if self._latest_ns - _SLACK_NS <= arrived_ns <= now + _SLACK_NS:
-                self._latest_ns = arrived_ns
+            if self.latest_ns - SLACK_NS <= arrived_ns <= now + SLACK_NS:
+                self.latest_ns = arrived_ns
                 return data, arrived_ns
             self._clock.refresh()  # the wall clock was stepped: stamps are used from the next one on
-        self._latest_ns = now
+        self.latest_ns = now
         return data, now
 
     def complete_ns(self, arrived_ns: int) -> int:
@@ -236,7 +238,7 @@ class TlsTransport:
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return 0
 
-    def receive(self) -> tuple[bytes, int] | None:
+    def receive(self) -> Received | None:
         """All decrypted bytes, since epoll does not report what TLS has buffered."""
         parts: list[bytes] = []
         tls = self._open()

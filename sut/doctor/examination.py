@@ -14,7 +14,7 @@ from sut.doctor.doctor_options import DoctorOptions
 from sut.doctor.finding import Finding, exit_code
 from sut.doctor.gpu_health import gpu_findings
 from sut.doctor.server_paths import server_findings
-from sut.doctor.software import software_findings
+from sut.doctor.software import client_finding, software_findings
 from sut.doctor.this_node import ClockReading, Folders
 from sut.processes.machine_limits import machine_limits
 from sut.servers.gpus import LocalGpus
@@ -43,13 +43,15 @@ def examine(options: DoctorOptions) -> int:
 def findings_of(options: DoctorOptions) -> Iterator[Finding]:
     """Every check; the clock is watched as long as the others take."""
     began, at, limits = ClockReading.now(), Folders(), machine_limits()
+    machine = this_machine()
     urls = parse_server_urls(options.server_url) if options.server_url else ()
     yield from software_findings()
+    yield client_finding(compiled=machine.native)
     yield this_node.memory_finding(at)
     yield this_node.shm_finding(at)
     yield this_node.files_finding(limits, options.max_concurrency)
     yield from this_node.ports_findings(limits, options.max_concurrency, len(urls))
-    yield from this_node.cores_findings(this_machine(), at)
+    yield from this_node.cores_findings(machine, at)
     yield this_node.huge_pages_finding(at)
     yield from this_node.disk_findings(options.results)
     yield from gpu_findings(LocalGpus())

@@ -12,6 +12,7 @@ from pathlib import Path
 from harness.config.loadgen_settings import Number
 from harness.config.plans import ClientPlan, RunPlan
 from harness.record.settled import Cpus, Placement
+from sut.client.native_streams import library
 from sut.processes.machine_limits import SPARE_DESCRIPTORS, hard_descriptor_limit
 from sut.servers.naming import any_is_here
 
@@ -38,6 +39,8 @@ class Machine:
     """CPU time that the container may use, in cores; None without a bound"""
     descriptors: int
     """open files of one process"""
+    native: bool = False
+    """whether the client's C library was compiled"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +107,10 @@ def choose(machine: Machine, load: Load, asked: int | None, *, server_here: bool
     if load.open_at_most is not None and workers > load.open_at_most:
         workers, reason = load.open_at_most, _counted(load.open_at_most, "request in flight")
     if machine.quota is not None or len(machine.cores) < _PIN_FROM_CORES or workers >= ours:
-        return Placement(workers, reason)
+        return Placement(workers, reason, native=machine.native)
     # From the last core on: interrupts and other programs mostly run on the first.
     loadgen, *others = reversed(machine.cores)
-    return Placement(workers, reason, loadgen, tuple(others[:workers]))
+    return Placement(workers, reason, loadgen, tuple(others[:workers]), machine.native)
 
 
 def _wanted(load: Load, spare: int, descriptors: int) -> tuple[int, str]:
@@ -147,6 +150,7 @@ def this_machine() -> Machine:
         physical_cores(sorted(os.sched_getaffinity(0)), _siblings),
         cpu_quota(_QUOTA.read_text() if _QUOTA.is_file() else ""),
         hard_descriptor_limit(),
+        library() is not None,
     )
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from harness.record.outcome import Completion, Failure, FailureKind
 from sut.client.response import ResponseReader
+from sut.client.streams import EVENT_END
 from sut.wire.sse import DONE
 from tests.kit import DATA, assert_failed, reader_of, wire_of
 from tests.sut.wire.judging import GREEDY, LLAMACPP, VLLM, cumulative
@@ -94,11 +95,12 @@ def test_cut_at_every_byte(name):
         assert complete.output_ids.dtype == np.int32
 
 
-def run_deferred(pieces, wire="sglang"):
-    """The outcome where all is held that may be, once the first token is there; and what was held."""
+def run_holding(pieces, wire="sglang"):
+    """The outcome where all is held that may be, once the first token is there; and the number of pieces."""
     response, held = reader(wire=wire), 0
     for when, piece in enumerate(pieces, start=1):
-        if response.first_token_ns and response.defer(piece, when):
+        if response.first_token_ns and response.holds and piece.endswith(EVENT_END):
+            response.hold(piece, when)
             held += 1
         elif (outcome := response.feed(piece, when)) is not None:
             return outcome, held
@@ -117,7 +119,7 @@ STOP = b'{"type":"stop"}'
 END = b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n"
 TWO, LAST = [HEAD + event([1, 2], 2), event([3, 4], 4)], event([7], 7, STOP)
 # name: pieces as they arrive, how many of them are held.
-DEFERRED = {
+HELD = {
     "complete": ([*TWO, event([5, 6], 6), LAST + END], 2),
     "the end in pieces": ([*TWO, event([5, 6], 6), LAST, END[:-4], END[-4:-1], END[-1:]], 3),
     "two events in one read": ([*TWO, event([5], 5) + event([6], 6), LAST, END], 3),
@@ -136,25 +138,25 @@ DEFERRED = {
 }
 
 
-@pytest.mark.parametrize("name", DEFERRED)
+@pytest.mark.parametrize("name", HELD)
 def test_what_is_held_is_checked_like_the_rest(name):
-    pieces, deferrable = DEFERRED[name]
-    expected, (outcome, held) = run(pieces), run_deferred(pieces)
-    assert held == deferrable
+    pieces, number = HELD[name]
+    expected, (outcome, held) = run(pieces), run_holding(pieces)
+    assert held == number
     if isinstance(expected, Completion):
         assert outcome.output_ids.tolist() == expected.output_ids.tolist()
     else:
         assert_failed(outcome, expected.kind)
 
 
-def test_what_is_deferred_is_bounded_and_parsed_on_request():
+def test_what_is_held_is_parsed_on_request():
     response = reader_of("sglang", stream=True, max_new_tokens=1 << 20)
     response.feed(HEAD + event([1], 1), 1)
-    assert response.defer(event([1] * 5000, 5001), 2)
-    assert not response.defer(event([1], 5002), 3)
-    assert (response.tokens, response.last_byte_ns) == (1, 2)
-    assert response.parse_deferred() is None
-    assert (response.tokens, response.last_byte_ns) == (5001, 2)
+    response.hold(event([1], 2), 2)
+    response.hold(event([1], 3), 3)
+    assert (response.tokens, response.last_byte_ns) == (1, 3)
+    assert response.parse_held() is None
+    assert (response.tokens, response.last_byte_ns) == (3, 3)
 
 
 def test_a_recorded_vllm_that_was_ended_in_the_middle():

@@ -4,29 +4,16 @@ import select
 import socket
 import ssl
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 
 import pytest
 
 from sut.client.endpoint import AddressPair
 from sut.client.transport import LATE_NS, KernelClock, PlainTransport, TlsTransport, realtime_offset_ns
-from tests.kit import PATIENCE_S, wait_until
+from tests.kit import PATIENCE_S, connected
 
 BUSY_NS = 20_000_000  # the clocks' offset as a busy machine reads it; a step is seconds
 SLACK_NS = 200_000  # the two clocks are read one after the other; see realtime_offset_ns
-
-
-@contextmanager
-def connected():
-    """A ready PlainTransport and the server's end of it."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        transport = PlainTransport(AddressPair(socket.AF_INET, listener.getsockname()), KernelClock())
-        server, _ = listener.accept()
-        with server:
-            server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            wait_until(transport.ready)
-            yield transport, server
-        transport.close()
 
 
 def received(transport):

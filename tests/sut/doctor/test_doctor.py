@@ -215,6 +215,11 @@ def test_packages():
     assert "mlcommons-loadgen" in found[-1].text
 
 
+def test_without_the_clients_library_the_remedy_is_a_compiler():
+    assert levels([software.client_finding(compiled=True)]) == ["ok"]
+    assert "gcc" in software.client_finding(compiled=False).remedy
+
+
 SAID = """\
 ok        perf/a.parquet (known md5)
 MISSING   acc/b.parquet

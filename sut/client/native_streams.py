@@ -1,0 +1,167 @@
+"""Batched streams of plain TCP in C: native_streams.c, which ./setup.sh compiles where there is a compiler.
+
+    python -m sut.client.native_streams
+
+compiles it into this environment's folder. The file's name has the digest of the source, so that a library of
+another version of the source is not used.
+"""
+
+import ctypes
+import functools
+import hashlib
+import os
+import select
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from sut.client.streams import AT_A_TIME, EVENT_END, EVENTS_A_ROUND, MOST_HELD_BYTES, Arrival, Held
+from sut.client.transport import RECEIVE_BYTES, RECEIVED, SLACK_NS, KernelClock, PlainTransport, Transport
+
+_SOURCE = Path(__file__).with_suffix(".c")
+_FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-shared", "-fPIC")
+
+
+class _Exchange(ctypes.Structure):
+    """``struct exchange``."""
+
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in ("batched", "urgent", "events_a_round", "at_a_time")),
+        *((name, ctypes.c_int64) for name in ("most_held_bytes", "stall_ns", "slack_ns", "offset_ns")),
+        ("received", ctypes.c_void_p),
+        ("received_bytes", ctypes.c_int64),
+        ("event_end", ctypes.c_char_p),
+        ("event_end_bytes", ctypes.c_int64),
+        *((name, ctypes.c_int64) for name in ("mask", "code", "size", "arrived_ns")),
+        *((name, ctypes.c_int64) for name in ("more", "kept", "stepped")),
+    )
+
+
+class NativeStreams:
+    """Streams of plain TCP connections, whose stamps ``clock`` converts."""
+
+    def __init__(
+        self,
+        library: ctypes.PyDLL,
+        batched: select.epoll,
+        urgent: select.epoll,
+        stall_ns: int,
+        clock: KernelClock,
+    ) -> None:
+        """``batched``: the set of the streams. ``urgent``: another one, looked at while reading."""
+        self.more = False
+        self.kept = 0
+        self._clock = clock
+        self._transports: dict[int, PlainTransport] = {}
+        self._exchange = _Exchange(
+            batched=batched.fileno(),
+            urgent=urgent.fileno(),
+            events_a_round=EVENTS_A_ROUND,
+            at_a_time=AT_A_TIME,
+            most_held_bytes=MOST_HELD_BYTES,
+            stall_ns=stall_ns,
+            slack_ns=SLACK_NS,
+            received=ctypes.addressof(ctypes.c_char.from_buffer(RECEIVED)),
+            received_bytes=RECEIVE_BYTES,
+            event_end=EVENT_END,
+            event_end_bytes=len(EVENT_END),
+        )
+        self._library = library
+        self._streams = library.streams_new(ctypes.byref(self._exchange))
+        if not self._streams:
+            raise MemoryError
+
+    def begin(self, descriptor: int, transport: Transport, last_ns: int, *, holds: bool) -> None:
+        """As Streams."""
+        assert isinstance(transport, PlainTransport), "encrypted streams are read in Python"
+        if self._library.streams_begin(self._streams, descriptor, last_ns, holds):
+            raise MemoryError
+        self._transports[descriptor] = transport
+
+    def end(self, descriptor: int) -> None:
+        """As Streams."""
+        del self._transports[descriptor]
+        self._library.streams_end(self._streams, descriptor)
+
+    def read(self) -> Iterator[Arrival]:
+        """As Streams."""
+        exchange, following = self._exchange, self._library.streams_next
+        exchange.offset_ns = self._clock.offset_ns
+        while (descriptor := following(self._streams)) >= 0:
+            if exchange.mask:
+                yield descriptor, exchange.mask
+            elif exchange.code:
+                yield descriptor, OSError(exchange.code, os.strerror(exchange.code))
+            else:
+                self._transports[descriptor].latest_ns = exchange.arrived_ns
+                yield descriptor, (RECEIVED[: exchange.size].tobytes(), exchange.arrived_ns)
+        self.more, self.kept = bool(exchange.more), exchange.kept
+        if exchange.stepped:  # the wall clock was: stamps are used from the next one on
+            exchange.stepped = 0
+            self._clock.refresh()
+
+    def take(self, descriptor: int) -> Held:
+        """As Streams."""
+        address, exchange = self._library.streams_take(self._streams, descriptor), self._exchange
+        if not exchange.size:
+            return b"", 0
+        transport = self._transports[descriptor]
+        transport.latest_ns = max(transport.latest_ns, exchange.arrived_ns)
+        return ctypes.string_at(address, exchange.size), exchange.arrived_ns
+
+    def close(self) -> None:
+        """As Streams."""
+        if self._streams:
+            self._library.streams_free(self._streams)
+        self._streams = None
+
+
+def library_file() -> Path:
+    """Where the compiled library of this source belongs."""
+    digest = hashlib.sha256(_SOURCE.read_bytes()).hexdigest()
+    return Path(sys.prefix, "share", f"native_streams-{digest[:16]}.so")
+
+
+@functools.cache
+def library() -> ctypes.PyDLL | None:
+    """The compiled library; None where it was not compiled, or not for this machine."""
+    try:
+        loaded = ctypes.PyDLL(str(library_file()))
+    except OSError:
+        return None
+    streams = ctypes.c_void_p
+    for name, result, arguments in (
+        ("new", streams, (ctypes.POINTER(_Exchange),)),
+        ("begin", ctypes.c_int, (streams, ctypes.c_int, ctypes.c_int64, ctypes.c_int)),
+        ("end", None, (streams, ctypes.c_int)),
+        ("next", ctypes.c_int, (streams,)),
+        ("take", ctypes.c_void_p, (streams, ctypes.c_int)),
+        ("free", None, (streams,)),
+    ):
+        function = getattr(loaded, f"streams_{name}")
+        function.restype, function.argtypes = result, arguments
+    return loaded
+
+
+def compile_library() -> str:
+    """Compile it; return why that was not possible, "" if it was."""
+    compiler, file = shlex.split(os.environ.get("CC", "cc")), library_file()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    partial = file.with_suffix(f".{os.getpid()}")
+    try:
+        done = subprocess.run(
+            [*compiler, *_FLAGS, "-o", partial, _SOURCE], capture_output=True, text=True, check=False
+        )
+    except OSError as error:
+        return f"{compiler[0]}: {error.strerror}"
+    if done.returncode:
+        first, *_ = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+        return f"{compiler[0]}: {first}"
+    partial.replace(file)
+    return ""
+
+
+if __name__ == "__main__":
+    sys.exit(compile_library() or None)
