@@ -17,8 +17,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from sut.client.streams import AT_A_TIME, EVENT_END, EVENTS_A_ROUND, MOST_HELD_BYTES, Arrival, Held
-from sut.client.transport import RECEIVE_BYTES, RECEIVED, SLACK_NS, KernelClock, PlainTransport, Transport
+from sut.client.streams import AT_A_TIME, EVENT_END, EVENTS_A_ROUND, MOST_HELD_BYTES, NAP_S, Arrival, Held
+from sut.client.transport import SLACK_NS, KernelClock, PlainTransport, Transport
 
 _SOURCE = Path(__file__).with_suffix(".c")
 _FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-shared", "-fPIC")
@@ -30,12 +30,11 @@ class _Exchange(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_int64) for name in ("batched", "urgent", "events_a_round", "at_a_time")),
         *((name, ctypes.c_int64) for name in ("most_held_bytes", "stall_ns", "slack_ns", "offset_ns")),
-        ("received", ctypes.c_void_p),
-        ("received_bytes", ctypes.c_int64),
+        ("nap_ms", ctypes.c_int64),
         ("event_end", ctypes.c_char_p),
         ("event_end_bytes", ctypes.c_int64),
         *((name, ctypes.c_int64) for name in ("mask", "code", "size", "arrived_ns")),
-        *((name, ctypes.c_int64) for name in ("more", "kept", "stepped")),
+        *((name, ctypes.c_int64) for name in ("held_bytes", "held_ns", "more", "kept", "stepped")),
     )
 
 
@@ -44,7 +43,7 @@ class NativeStreams:
 
     def __init__(
         self,
-        library: ctypes.PyDLL,
+        library: ctypes.CDLL,
         batched: select.epoll,
         urgent: select.epoll,
         stall_ns: int,
@@ -63,8 +62,7 @@ class NativeStreams:
             most_held_bytes=MOST_HELD_BYTES,
             stall_ns=stall_ns,
             slack_ns=SLACK_NS,
-            received=ctypes.addressof(ctypes.c_char.from_buffer(RECEIVED)),
-            received_bytes=RECEIVE_BYTES,
+            nap_ms=round(NAP_S * 1000),
             event_end=EVENT_END,
             event_end_bytes=len(EVENT_END),
         )
@@ -72,6 +70,7 @@ class NativeStreams:
         self._streams = library.streams_new(ctypes.byref(self._exchange))
         if not self._streams:
             raise MemoryError
+        self._received = library.streams_received(self._streams)
 
     def begin(self, descriptor: int, transport: Transport, last_ns: int, *, holds: bool) -> None:
         """As Streams."""
@@ -85,6 +84,12 @@ class NativeStreams:
         del self._transports[descriptor]
         self._library.streams_end(self._streams, descriptor)
 
+    def wait(self, timeout_s: float) -> float:
+        """As Streams: all of the time, since the library reads meanwhile."""
+        self._exchange.offset_ns = self._clock.offset_ns
+        self._library.streams_wait(self._streams, int(timeout_s * 1e9))
+        return 0.0
+
     def read(self) -> Iterator[Arrival]:
         """As Streams."""
         exchange, following = self._exchange, self._library.streams_next
@@ -96,7 +101,7 @@ class NativeStreams:
                 yield descriptor, OSError(exchange.code, os.strerror(exchange.code))
             else:
                 self._transports[descriptor].latest_ns = exchange.arrived_ns
-                yield descriptor, (RECEIVED[: exchange.size].tobytes(), exchange.arrived_ns)
+                yield descriptor, (ctypes.string_at(self._received, exchange.size), exchange.arrived_ns)
         self.more, self.kept = bool(exchange.more), exchange.kept
         if exchange.stepped:  # the wall clock was: stamps are used from the next one on
             exchange.stepped = 0
@@ -105,11 +110,11 @@ class NativeStreams:
     def take(self, descriptor: int) -> Held:
         """As Streams."""
         address, exchange = self._library.streams_take(self._streams, descriptor), self._exchange
-        if not exchange.size:
+        if not exchange.held_bytes:
             return b"", 0
         transport = self._transports[descriptor]
-        transport.latest_ns = max(transport.latest_ns, exchange.arrived_ns)
-        return ctypes.string_at(address, exchange.size), exchange.arrived_ns
+        transport.latest_ns = max(transport.latest_ns, exchange.held_ns)
+        return ctypes.string_at(address, exchange.held_bytes), exchange.held_ns
 
     def close(self) -> None:
         """As Streams."""
@@ -125,10 +130,10 @@ def library_file() -> Path:
 
 
 @functools.cache
-def library() -> ctypes.PyDLL | None:
+def library() -> ctypes.CDLL | None:
     """The compiled library; None where it was not compiled, or not for this machine."""
     try:
-        loaded = ctypes.PyDLL(str(library_file()))
+        loaded = ctypes.CDLL(str(library_file()))
     except OSError:
         return None
     streams = ctypes.c_void_p
@@ -136,7 +141,9 @@ def library() -> ctypes.PyDLL | None:
         ("new", streams, (ctypes.POINTER(_Exchange),)),
         ("begin", ctypes.c_int, (streams, ctypes.c_int, ctypes.c_int64, ctypes.c_int)),
         ("end", None, (streams, ctypes.c_int)),
+        ("wait", None, (streams, ctypes.c_int64)),
         ("next", ctypes.c_int, (streams,)),
+        ("received", ctypes.c_void_p, (streams,)),
         ("take", ctypes.c_void_p, (streams, ctypes.c_int)),
         ("free", None, (streams,)),
     ):

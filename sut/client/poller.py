@@ -13,8 +13,6 @@ from sut.client.native_streams import NativeStreams, library
 from sut.client.streams import EVENTS_A_ROUND, Arrival, BatchedStreams, Held, Streams
 from sut.client.transport import KernelClock, Transport
 
-NAP_S = 0.001
-
 Event = tuple[int, int]  # descriptor and mask
 
 
@@ -79,7 +77,7 @@ class Poller:
     def poll(self, timeout_s: float) -> list[Event]:
         """Events of the immediate set, at once; [] after the timeout, or when the batched one is due."""
         if self.batched:
-            timeout_s = 0 if self._streams.more else min(timeout_s, NAP_S)
+            timeout_s = self._streams.wait(timeout_s)
         return self._immediate.poll(timeout_s, EVENTS_A_ROUND)
 
     def read_batched(self) -> Iterable[Arrival]:

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from sut.client.transport import Received, Transport
 
+NAP_S = 0.001
 EVENTS_A_ROUND = 64  # messages are sent after each round: fewer events, earlier messages
 AT_A_TIME = 16  # between two looks at what is urgent
 MOST_HELD_BYTES = 1 << 13
@@ -36,6 +37,9 @@ class Streams(Protocol):
 
     def end(self, descriptor: int) -> None:
         """Read it no more, and drop what is kept of it."""
+
+    def wait(self, timeout_s: float) -> float:
+        """Wait for what has to be looked at; return how much longer what is urgent may be awaited."""
 
     def read(self) -> Iterator[Arrival]:
         """Read what has come, until something urgent has, and return what may not be kept.
@@ -101,6 +105,10 @@ class BatchedStreams:
     def end(self, descriptor: int) -> None:
         """As Streams."""
         del self._streams[descriptor]
+
+    def wait(self, timeout_s: float) -> float:
+        """As Streams: a nap."""
+        return 0.0 if self.more else min(timeout_s, NAP_S)
 
     def read(self) -> Iterator[Arrival]:
         """As Streams."""

@@ -45,8 +45,8 @@ class KernelClock:
 
 RECEIVE_BYTES = 65536
 # Every socket of a process is read into the same memory: a buffer for each read would split the heap.
-RECEIVED = memoryview(bytearray(RECEIVE_BYTES))
-_BUFFERS = (RECEIVED,)
+_RECEIVED = memoryview(bytearray(RECEIVE_BYTES))
+_BUFFERS = (_RECEIVED,)
 _SO_TIMESTAMPNS = 35  # asm-generic/socket.h; Python does not name it
 _IP_BIND_ADDRESS_NO_PORT = 24  # linux/in.h; the port is then chosen for the pair of addresses
 _TIMESPEC = struct.Struct("@qq")
@@ -152,7 +152,7 @@ class PlainTransport:
         except BlockingIOError:
             return None
         now = _monotonic_ns()
-        data = RECEIVED[:size].tobytes()
+        data = _RECEIVED[:size].tobytes()
         if ancillary:
             seconds, nanoseconds = _timespec(ancillary[0][2])
             arrived_ns = seconds * 1_000_000_000 + nanoseconds - self._clock.offset_ns

@@ -187,7 +187,7 @@ class Worker:
         next_tick = time.monotonic() + _TICK_S
         counters = self._counters
         while self._open:
-            self._client.poll(_TICK_S)
+            self._client.poll(max(0.0, next_tick - time.monotonic()))
             counters[Counter.PARTIAL_TOKENS] = self._client.partial_tokens
             if self._backlog:
                 self._start_backlog()

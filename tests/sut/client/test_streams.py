@@ -9,8 +9,8 @@ from contextlib import ExitStack
 import pytest
 
 from sut.client import native_streams, poller
-from sut.client.poller import NAP_S, Poller
-from sut.client.streams import AT_A_TIME, EVENT_END, MOST_HELD_BYTES
+from sut.client.poller import Poller
+from sut.client.streams import AT_A_TIME, EVENT_END, MOST_HELD_BYTES, NAP_S
 from sut.client.transport import KernelClock
 from tests.kit import PATIENCE_S, connected, reset
 
