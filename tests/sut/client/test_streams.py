@@ -196,6 +196,27 @@ def test_a_batched_stream_waits_for_a_nap_and_an_immediate_one_for_nothing(polls
     assert polls.batched == set()
 
 
+def test_a_stream_that_ends_before_it_is_looked_at_is_forgotten(polls, open_stream):
+    (stream, server), _ = open_stream(), open_stream()
+    server.sendall(END)
+    time.sleep(0.1)  # it is readable
+    assert polls.poll(10 * NAP_S) == []
+    polls.forget(stream)
+    assert list(polls.read_batched()) == []
+
+
+def test_a_long_poll_ends_with_what_has_to_be_looked_at(polls, open_stream):
+    """Events that are kept do not end it where it reads meanwhile; what may be an end does, and its time."""
+    stream, server = open_stream()
+    server.sendall(EVENT)
+    read_until(polls, lambda _: polls.kept == 1)
+    assert polls.poll(0.02) == []
+    server.sendall(END)
+    found = read_until(polls, bool)
+    assert [(descriptor, what[0]) for descriptor, what in found] == [(stream, END)]
+    assert polls.take(stream)[0] == EVENT
+
+
 def test_another_mask_is_kept_in_the_batched_set(polls, open_stream):
     stream, _ = open_stream()
     polls.modify(stream, READ | select.EPOLLOUT)
