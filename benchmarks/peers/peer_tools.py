@@ -30,6 +30,8 @@ class Claims:
     failures: int | None = None
     in_order: npt.NDArray[np.float64] | None = None
     """the TTFT in ns of each request, in the order of sending"""
+    requests: int | None = None
+    """its number of requests, if not the workload's: LoadGen issues queries until the least time is over"""
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,8 @@ def _harness_claims(job: Job, output: str) -> Claims:
     record = RunRecord.read(log_dir / RUN_RECORD)
     assert record.statistics is not None
     failures = record.statistics.failed + (record.unanswered or 0)
-    return Claims(_loadgen_figures(log_dir) if job.workload.qps else None, failures)
+    ttft = _loadgen_figures(log_dir) if job.workload.qps else None
+    return Claims(ttft, failures, requests=record.statistics.completed + failures)
 
 
 def vllm_rs(binary: Path) -> Tool:

@@ -152,16 +152,15 @@ def run_of(tool: Tool, load: Workload) -> Run | None:
         ended = run(*planned, LIMIT_S, stub.pids[0])
         shape = (load.tokens, load.prompt_tokens)
         truth = [row for row in stub.log() if (row["tokens"], row["prompt_tokens"]) == shape]
+        claimed = claims(tool, job, ended)
         if not load.ladder_s:  # a trial request before them may have the same shape
-            truth = sorted(truth, key=lambda row: row["t_request"])[-load.count :]
+            truth = sorted(truth, key=lambda row: row["t_request"])[-(claimed.requests or load.count) :]
         if ended.code not in (0, 4) or not truth:  # 4: LoadGen calls an answer of one token an error
             print(f"{tool.name}: exit {ended.code}, {len(truth)} answers\n{ended.output[-2000:]}", flush=True)
             if not truth:
                 return None
         events = sum(row["events"] for row in truth) if load.ladder_s is None else stub.stats()[0]["events"]
-        return figures_of(
-            job, ended, truth, events if load.tokens > 1 else len(truth), claims(tool, job, ended)
-        )
+        return figures_of(job, ended, truth, events if load.tokens > 1 else len(truth), claimed)
 
 
 def figures_of(job: Job, ended: Ended, truth: list[dict[str, int]], count: int, claimed: Claims) -> Run:
