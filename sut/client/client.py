@@ -21,9 +21,10 @@ from sut.client.network_figures import GIVEN_UP, Figures, Network, TcpInfo, coun
 from sut.client.poller import Poller
 from sut.client.transport import KernelClock, Received
 
-# With at least this number of requests in flight, streams with events this far apart are polled in batches.
+# With at least this number of requests in flight, streams are polled in batches: those with events this far
+# apart, and those of which the next events are expected and read in C.
 _BATCHED_FROM = 64
-_BATCHED_GAP_NS = 5_000_000
+_PACED_GAP_NS = 5_000_000
 MAX_CONNECTING = 256  # a listen backlog is finite
 # If ticks are further apart, the process was suspended, and connects may have completed since.
 _STOOD_STILL_NS = 1_500_000_000
@@ -40,6 +41,7 @@ class HttpClient:
     A replica that fails repeatedly gets no more requests, and ``on_suspect`` is called with its index, until
     ``trust`` is called after a successful health check. An address of a replica that gives no connection is
     not used again until then, its others are, and ``on_lost_address`` is called with a sentence.
+    ``on_urgent_done`` is called in each poll, before the streams that are read in batches.
     ``network``: where to count what is known of each replica's network.
     """
 
@@ -49,6 +51,7 @@ class HttpClient:
         deadlines: Deadlines,
         *,
         on_done: Callable[[Request, Outcome], None],
+        on_urgent_done: Callable[[], None] = lambda: None,
         on_first_token: Callable[[Request], None] = lambda request: None,
         on_suspect: Callable[[int], None] = lambda index: None,
         on_lost_address: Callable[[str], None] = lambda text: None,
@@ -58,7 +61,7 @@ class HttpClient:
     ) -> None:
         self.opened = 0  # connections
         self._receptions = 0  # reads that brought bytes
-        self.partial_tokens = 0  # tokens so far of the answers in flight
+        self._partial_tokens = 0  # tokens so far of the answers in flight, but for those that are kept
         self.in_flight: dict[int, Request] = {}  # sorted by their start
         self._times = times
         figures: Sequence[Figures | None] = network or [None] * len(endpoints)
@@ -71,6 +74,7 @@ class HttpClient:
         self._ticked_ns = time.monotonic_ns()
         self._on_first_token = on_first_token
         self._on_done = on_done
+        self._on_urgent_done = on_urgent_done
         self._on_suspect = on_suspect
         self._on_lost_address = on_lost_address
         self._clock = KernelClock()
@@ -92,6 +96,11 @@ class HttpClient:
     def receptions(self) -> int:
         """Reads that brought bytes, so far."""
         return self._receptions + self._poller.kept
+
+    @property
+    def partial_tokens(self) -> int:
+        """Tokens so far of the answers in flight."""
+        return self._partial_tokens + self._poller.kept_tokens
 
     @property
     def clock_steps_ns(self) -> int:
@@ -161,6 +170,7 @@ class HttpClient:
                 self._receive(connection)
             else:
                 self._handle(connection, mask)
+        self._on_urgent_done()
         for descriptor, what in self._poller.read_batched():
             self._see(descriptor, what)
         self._end_late()
@@ -303,9 +313,10 @@ class HttpClient:
     def _hand_over(self, connection: Connection) -> None:
         """Give a reader what is kept of its stream: before it gets more bytes, or is asked."""
         if connection.batched and connection.request is not None:
-            data, arrived_ns = self._poller.take(connection.fd)
-            if data:
-                connection.request.reader.hold(data, arrived_ns)
+            ids, data, arrived_ns = self._poller.take(connection.fd)
+            if arrived_ns:
+                connection.request.reader.hold(data, arrived_ns, ids)
+                self._count(connection.request)
 
     def _receive(self, connection: Connection) -> None:
         try:
@@ -332,26 +343,38 @@ class HttpClient:
                 outcome = refusal or self._deadlines.missed_at_end(request, before_ns) or outcome
             self._finish(request, outcome)
             return
-        tokens = request.reader.tokens
-        self.partial_tokens += tokens - request.tokens
-        request.tokens = tokens
+        self._count(request)
+        paced = False
         if request.reader.first_token_ns and not request.first_token_sent:
             request.first_token_sent = True
             self._on_first_token(request)
-        elif arrived_ns - before_ns > _BATCHED_GAP_NS:
-            if failure := self._deadlines.missed_between(request, before_ns):
-                self._finish(request, failure)
-            elif (
-                not connection.batched and len(self.in_flight) >= _BATCHED_FROM and request.reader.visible_ns
-            ):
-                connection.batched = True
-                self._poller.to_batched(
-                    connection.fd,
-                    connection.mask,
-                    connection.transport,
-                    arrived_ns,
-                    holds=request.reader.holds,
-                )
+        else:
+            paced = arrived_ns - before_ns > _PACED_GAP_NS
+        if paced and (failure := self._deadlines.missed_between(request, before_ns)):
+            self._finish(request, failure)
+            return
+        self._read_on(connection, request, arrived_ns, paced=paced)
+
+    def _read_on(self, connection: Connection, request: Request, arrived_ns: int, *, paced: bool) -> None:
+        """Choose how the rest of an answer is read, whose latest bytes came at ``arrived_ns``."""
+        reader = request.reader
+        if not connection.batched and (len(self.in_flight) < _BATCHED_FROM or not reader.visible_ns):
+            return
+        expected = reader.expected if self._poller.is_native else None
+        if not connection.batched:
+            if not paced and expected is None:
+                return
+            connection.batched = True
+            self._poller.to_batched(
+                connection.fd, connection.mask, connection.transport, arrived_ns, holds=reader.holds
+            )
+        self._poller.expect(connection.fd, expected)
+
+    def _count(self, request: Request) -> None:
+        """Count the tokens that have come."""
+        tokens = request.reader.tokens
+        self._partial_tokens += tokens - request.tokens
+        request.tokens = tokens
 
     def _end_late(self) -> None:
         """Fail the requests that are beyond a deadline, by the arrival of what the kernel holds for them."""
@@ -411,7 +434,7 @@ class HttpClient:
 
     def _finish(self, request: Request, outcome: Outcome) -> None:
         del self.in_flight[request.query_id]
-        self.partial_tokens -= request.tokens
+        self._partial_tokens -= request.tokens
         replica = self._replicas[request.replica]
         self._balance.ended(replica.index)
         request.reader.release()

@@ -1,4 +1,4 @@
-"""Batched streams of plain TCP in C: native_streams.c, which ./setup.sh compiles where there is a compiler.
+"""Batched streams of plain TCP in C: sut/client/native, which ./setup.sh compiles where there is a compiler.
 
     python -m sut.client.native_streams
 
@@ -17,10 +17,20 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from sut.client.streams import AT_A_TIME, EVENT_END, EVENTS_A_ROUND, MOST_HELD_BYTES, NAP_S, Arrival, Held
+from sut.client.streams import (
+    AT_A_TIME,
+    EVENTS_A_ROUND,
+    MOST_HELD_BYTES,
+    NAP_S,
+    NOTHING_HELD,
+    Arrival,
+    Held,
+)
 from sut.client.transport import SLACK_NS, KernelClock, PlainTransport, Transport
+from sut.wire.answer_checks import Expected
+from sut.wire.sse import EVENT_END
 
-_SOURCE = Path(__file__).with_suffix(".c")
+_SOURCES = sorted(Path(__file__).parent.glob("native/*.[ch]"))
 _FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-shared", "-fPIC")
 
 
@@ -33,8 +43,9 @@ class _Exchange(ctypes.Structure):
         ("nap_ms", ctypes.c_int64),
         ("event_end", ctypes.c_char_p),
         ("event_end_bytes", ctypes.c_int64),
-        *((name, ctypes.c_int64) for name in ("mask", "code", "size", "arrived_ns")),
-        *((name, ctypes.c_int64) for name in ("held_bytes", "held_ns", "more", "kept", "stepped")),
+        *((name, ctypes.c_int64) for name in ("mask", "code", "start", "size", "arrived_ns")),
+        *((name, ctypes.c_int64) for name in ("held_bytes", "held_ids", "held_ns")),
+        *((name, ctypes.c_int64) for name in ("more", "kept", "kept_ids", "stepped")),
     )
 
 
@@ -72,12 +83,28 @@ class NativeStreams:
             raise MemoryError
         self._received = library.streams_received(self._streams)
 
-    def begin(self, descriptor: int, transport: Transport, last_ns: int, *, holds: bool) -> None:
+    @property
+    def kept_tokens(self) -> int:
+        """As Streams."""
+        return int(self._exchange.kept_ids)
+
+    def begin(self, descriptor: int, mask: int, transport: Transport, last_ns: int, *, holds: bool) -> None:
         """As Streams."""
         assert isinstance(transport, PlainTransport), "encrypted streams are read in Python"
-        if self._library.streams_begin(self._streams, descriptor, last_ns, holds):
-            raise MemoryError
+        if self._library.streams_begin(self._streams, descriptor, mask, last_ns, holds):
+            raise _error()
         self._transports[descriptor] = transport
+
+    def listen(self, descriptor: int, mask: int) -> None:
+        """As Streams."""
+        if self._library.streams_listen(self._streams, descriptor, mask):
+            raise _error()
+
+    def expect(self, descriptor: int, expected: Expected | None) -> None:
+        """As Streams."""
+        pattern, tokens, most = expected or (b"", 0, 0)
+        if self._library.streams_expect(self._streams, descriptor, pattern, len(pattern), tokens, most):
+            raise MemoryError
 
     def end(self, descriptor: int) -> None:
         """As Streams."""
@@ -101,7 +128,8 @@ class NativeStreams:
                 yield descriptor, OSError(exchange.code, os.strerror(exchange.code))
             else:
                 self._transports[descriptor].latest_ns = exchange.arrived_ns
-                yield descriptor, (ctypes.string_at(self._received, exchange.size), exchange.arrived_ns)
+                data = ctypes.string_at(self._received + exchange.start, exchange.size)
+                yield descriptor, (data, exchange.arrived_ns)
         self.more, self.kept = bool(exchange.more), exchange.kept
         if exchange.stepped:  # the wall clock was: stamps are used from the next one on
             exchange.stepped = 0
@@ -110,11 +138,13 @@ class NativeStreams:
     def take(self, descriptor: int) -> Held:
         """As Streams."""
         address, exchange = self._library.streams_take(self._streams, descriptor), self._exchange
-        if not exchange.held_bytes:
-            return b"", 0
+        size, count, held_ns = exchange.held_bytes, exchange.held_ids, exchange.held_ns
+        if not size and not count:
+            return NOTHING_HELD
         transport = self._transports[descriptor]
-        transport.latest_ns = max(transport.latest_ns, exchange.held_ns)
-        return ctypes.string_at(address, exchange.held_bytes), exchange.held_ns
+        transport.latest_ns = max(transport.latest_ns, held_ns)
+        ids = ctypes.string_at(self._library.streams_taken_ids(self._streams), 4 * count) if count else b""
+        return Held(ids, ctypes.string_at(address, size) if size else b"", held_ns)
 
     def close(self) -> None:
         """As Streams."""
@@ -123,9 +153,14 @@ class NativeStreams:
         self._streams = None
 
 
+def _error() -> OSError:
+    code = ctypes.get_errno()
+    return OSError(code, os.strerror(code))
+
+
 def library_file() -> Path:
     """Where the compiled library of this source belongs."""
-    digest = hashlib.sha256(_SOURCE.read_bytes()).hexdigest()
+    digest = hashlib.sha256(b"".join(file.read_bytes() for file in _SOURCES)).hexdigest()
     return Path(sys.prefix, "share", f"native_streams-{digest[:16]}.so")
 
 
@@ -133,18 +168,21 @@ def library_file() -> Path:
 def library() -> ctypes.CDLL | None:
     """The compiled library; None where it was not compiled, or not for this machine."""
     try:
-        loaded = ctypes.CDLL(str(library_file()))
+        loaded = ctypes.CDLL(str(library_file()), use_errno=True)
     except OSError:
         return None
     streams = ctypes.c_void_p
     for name, result, arguments in (
         ("new", streams, (ctypes.POINTER(_Exchange),)),
-        ("begin", ctypes.c_int, (streams, ctypes.c_int, ctypes.c_int64, ctypes.c_int)),
+        ("begin", ctypes.c_int, (streams, ctypes.c_int, ctypes.c_uint32, ctypes.c_int64, ctypes.c_int)),
+        ("listen", ctypes.c_int, (streams, ctypes.c_int, ctypes.c_uint32)),
         ("end", None, (streams, ctypes.c_int)),
         ("wait", None, (streams, ctypes.c_int64)),
         ("next", ctypes.c_int, (streams,)),
         ("received", ctypes.c_void_p, (streams,)),
+        ("expect", ctypes.c_int, (streams, ctypes.c_int, ctypes.c_char_p, *[ctypes.c_int64] * 3)),
         ("take", ctypes.c_void_p, (streams, ctypes.c_int)),
+        ("taken_ids", ctypes.c_void_p, (streams,)),
         ("free", None, (streams,)),
     ):
         function = getattr(loaded, f"streams_{name}")
@@ -159,7 +197,10 @@ def compile_library() -> str:
     partial = file.with_suffix(f".{os.getpid()}")
     try:
         done = subprocess.run(
-            [*compiler, *_FLAGS, "-o", partial, _SOURCE], capture_output=True, text=True, check=False
+            [*compiler, *_FLAGS, "-o", partial, *(file for file in _SOURCES if file.suffix == ".c")],
+            capture_output=True,
+            text=True,
+            check=False,
         )
     except OSError as error:
         return f"{compiler[0]}: {error.strerror}"

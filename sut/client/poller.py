@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from sut.client.native_streams import NativeStreams, library
 from sut.client.streams import EVENTS_A_ROUND, Arrival, BatchedStreams, Held, Streams
 from sut.client.transport import KernelClock, Transport
+from sut.wire.answer_checks import Expected
 
 Event = tuple[int, int]  # descriptor and mask
 
@@ -19,7 +20,7 @@ Event = tuple[int, int]  # descriptor and mask
 class Poller:
     """Every descriptor is served at once or in batches; ``forget`` it when it is closed."""
 
-    __slots__ = ("_batched", "_immediate", "_known", "_streams", "batched")
+    __slots__ = ("_batched", "_immediate", "_streams", "batched", "is_native")
 
     def __init__(self, clock: KernelClock, stall_ns: int, *, plain: bool = True) -> None:
         """``stall_ns``: what comes on a batched stream so long after its last bytes is not kept.
@@ -29,18 +30,23 @@ class Poller:
         self._immediate = select.epoll()
         self._batched = select.epoll()
         native = library() if plain else None
+        self.is_native = native is not None  # whether batched streams are read in C
         self._streams: Streams
         if native is None:
             self._streams = BatchedStreams(self._batched, self._immediate, stall_ns)
         else:
             self._streams = NativeStreams(native, self._batched, self._immediate, stall_ns, clock)
         self.batched: set[int] = set()
-        self._known: set[int] = set()  # descriptors that were served in batches once: they stay in that set
 
     @property
     def kept(self) -> int:
         """Reads of batched streams so far whose bytes were kept."""
         return self._streams.kept
+
+    @property
+    def kept_tokens(self) -> int:
+        """The ids of batched streams that are kept at the moment."""
+        return self._streams.kept_tokens
 
     def register(self, descriptor: int, mask: int) -> None:
         """Serve a new descriptor at once."""
@@ -48,18 +54,22 @@ class Poller:
 
     def modify(self, descriptor: int, mask: int) -> None:
         """Wait for other events."""
-        (self._batched if descriptor in self.batched else self._immediate).modify(descriptor, mask)
+        if descriptor in self.batched:
+            self._streams.listen(descriptor, mask)
+        else:
+            self._immediate.modify(descriptor, mask)
 
     def to_batched(
         self, descriptor: int, mask: int, transport: Transport, last_ns: int, *, holds: bool
     ) -> None:
         """Read it in batches from now on: see Streams.begin."""
         self._immediate.unregister(descriptor)
-        if descriptor not in self._known:
-            self._known.add(descriptor)
-            self._batched.register(descriptor, mask)
         self.batched.add(descriptor)
-        self._streams.begin(descriptor, transport, last_ns, holds=holds)
+        self._streams.begin(descriptor, mask, transport, last_ns, holds=holds)
+
+    def expect(self, descriptor: int, expected: Expected | None) -> None:
+        """Note the form of a batched stream's next events: see Streams.expect."""
+        self._streams.expect(descriptor, expected)
 
     def to_immediate(self, descriptor: int, mask: int) -> None:
         """Serve it at once again from now on."""
@@ -72,7 +82,6 @@ class Poller:
         if descriptor in self.batched:
             self.batched.remove(descriptor)
             self._streams.end(descriptor)
-        self._known.discard(descriptor)
 
     def poll(self, timeout_s: float) -> list[Event]:
         """Events of the immediate set, at once; [] after the timeout, or when the batched one is due."""

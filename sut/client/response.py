@@ -8,9 +8,17 @@ from typing import Any
 import httptools
 
 from harness.record.outcome import Failure, FailureKind, Outcome
-from sut.wire.answer_checks import AnswerReader, excerpt
+from sut.wire.answer_checks import AnswerReader, Expected, excerpt
 from sut.wire.fields import is_harmless
-from sut.wire.sse import BOM, DONE, EventReader, EventTooLargeError, NoEventError, OtherEventError
+from sut.wire.sse import (
+    BOM,
+    DONE,
+    EVENT_END,
+    EventReader,
+    EventTooLargeError,
+    NoEventError,
+    OtherEventError,
+)
 
 _ERROR_BODY_BYTES = 4096
 # The most bytes of headers, informational responses, chunk extensions and trailers: no answer needs as many.
@@ -43,6 +51,7 @@ class ResponseReader:
         "_complete",
         "_done",
         "_encoding",
+        "_ended_event",
         "_events",
         "_failure",
         "_framed",
@@ -78,6 +87,7 @@ class ResponseReader:
         self._framed = False
         self._chunked = False
         self._held = b""
+        self._ended_event = False  # what was fed latest ended with an event
         self._encoding = b""
         self._headed = False  # the headers are complete: headers that follow are trailers
         self._text_after = text_after
@@ -119,6 +129,15 @@ class ResponseReader:
         return self._chunked
 
     @property
+    def expected(self) -> Expected | None:
+        """The form of the next events; None unless a chunk of them begins now.
+
+        The CRLF of EVENT_END is the chunk's and not of an event, in which it would begin another one.
+        """
+        events, begins = self._events, self._chunked and self._ended_event and not self._held
+        return self._answer.expected if begins and events is not None and events.is_between else None
+
+    @property
     def reusable(self) -> bool:
         """Whether the connection may carry another request."""
         return self._keep_alive
@@ -129,6 +148,7 @@ class ResponseReader:
             self.first_byte_ns = arrived_ns
         self.last_byte_ns = arrived_ns
         held, self._held = self._held, b""
+        self._ended_event = data.endswith(EVENT_END)
         error = self._parse(held + data if held else data)
         if self._pieces and not self._complete:
             self._take_body()
@@ -151,11 +171,13 @@ class ResponseReader:
             self._mark(arrived_ns)
         return None
 
-    def hold(self, data: bytes, arrived_ns: int) -> None:
-        """Keep complete events for the next ``feed``: parsing them together costs less.
+    def hold(self, data: bytes, arrived_ns: int, ids: bytes = b"") -> None:
+        """Take the ``ids`` of events that were as expected; keep others for ``feed``: all at once is cheaper.
 
         No time depends on those between the first token and the end.
         """
+        if ids:
+            self._answer.add(ids)
         self._held += data
         self.last_byte_ns = arrived_ns
 

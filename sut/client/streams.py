@@ -1,27 +1,39 @@
 """Streams of which nothing is urgent until their end: what has come is kept until it may be that end.
 
 ``BatchedStreams`` is plain Python and reads any transport; sut/client/native_streams.py does the same in C
-for plain TCP.
+for plain TCP, and reads events that have an expected pattern.
 """
 
 import select
 from collections.abc import Iterator
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from sut.client.transport import Received, Transport
+from sut.wire.answer_checks import Expected
+from sut.wire.sse import EVENT_END
 
 NAP_S = 0.001
 EVENTS_A_ROUND = 64  # messages are sent after each round: fewer events, earlier messages
 AT_A_TIME = 16  # between two looks at what is urgent
 MOST_HELD_BYTES = 1 << 13
-# In each protocol a chunk of complete JSON events ends like this, and the end of an answer never does.
-EVENT_END = b"}\n\n\r\n"
 
 Arrival = tuple[int, int | OSError | Received]
 """A descriptor and what is to be done about it: a mask that says more than that bytes have come, the error of
 a read, or received bytes, b"" at the end of the connection."""
-Held = tuple[bytes, int]
-"""Bytes and the arrival of the last, in monotonic ns."""
+
+
+class Held(NamedTuple):
+    """What is kept of a stream."""
+
+    ids: bytes
+    """Unsigned 32-bit integers, of events that were as expected."""
+    data: bytes
+    """What came after them."""
+    arrived_ns: int
+    """The arrival of the last byte, in monotonic ns."""
+
+
+NOTHING_HELD = Held(b"", b"", 0)
 
 
 class Streams(Protocol):
@@ -32,8 +44,21 @@ class Streams(Protocol):
     kept: int
     """Reads so far whose bytes were kept."""
 
-    def begin(self, descriptor: int, transport: Transport, last_ns: int, *, holds: bool) -> None:
+    @property
+    def kept_tokens(self) -> int:
+        """The ids that are kept at the moment."""
+
+    def begin(self, descriptor: int, mask: int, transport: Transport, last_ns: int, *, holds: bool) -> None:
         """Read a stream whose latest bytes came at ``last_ns``. ``holds``: whether its events may be kept."""
+
+    def listen(self, descriptor: int, mask: int) -> None:
+        """Wait for other events of it."""
+
+    def expect(self, descriptor: int, expected: Expected | None) -> None:
+        """Note the form of its next events, of which the ids may be kept instead of the bytes.
+
+        It holds until something else comes; None: it is not known.
+        """
 
     def end(self, descriptor: int) -> None:
         """Read it no more, and drop what is kept of it."""
@@ -85,7 +110,7 @@ class _Stream:
         data = b"".join(self._pieces)
         self._pieces.clear()
         self._bytes = 0
-        return data, self._held_ns
+        return Held(b"", data, self._held_ns) if data else NOTHING_HELD
 
 
 class BatchedStreams:
@@ -98,9 +123,25 @@ class BatchedStreams:
         self._batched, self._urgent, self._stall_ns = batched, urgent, stall_ns
         self._streams: dict[int, _Stream] = {}
 
-    def begin(self, descriptor: int, transport: Transport, last_ns: int, *, holds: bool) -> None:
+    @property
+    def kept_tokens(self) -> int:
+        """As Streams: none, since all is kept as bytes."""
+        return 0
+
+    def begin(self, descriptor: int, mask: int, transport: Transport, last_ns: int, *, holds: bool) -> None:
         """As Streams."""
+        try:
+            self._batched.modify(descriptor, mask)
+        except FileNotFoundError:  # its connection has not been batched before: it stays in that set
+            self._batched.register(descriptor, mask)
         self._streams[descriptor] = _Stream(transport, last_ns, holds)
+
+    def listen(self, descriptor: int, mask: int) -> None:
+        """As Streams."""
+        self._batched.modify(descriptor, mask)
+
+    def expect(self, descriptor: int, expected: Expected | None) -> None:
+        """As Streams: all is kept as bytes."""
 
     def end(self, descriptor: int) -> None:
         """As Streams."""

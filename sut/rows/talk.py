@@ -32,7 +32,7 @@ from sut.client.response import ResponseReader
 from sut.drive import engine_of
 from sut.servers.discovery import discover
 from sut.wire import make_wire
-from sut.wire.answer_checks import AnswerReader
+from sut.wire.answer_checks import AnswerReader, Expected
 
 _QUESTIONS_S, _ANSWER_S = 60.0, 3600.0
 _LOOK_S = 0.05
@@ -92,19 +92,32 @@ class StreamedAnswer:
     def feed(self, event: bytes) -> Failure | None:
         """Take one event's payload."""
         failure = self._answer.feed(event)
-        new = self._answer.ids[self._passed_on :].tolist()
-        if failure is None and new:
-            self._passed_on += len(new)
-            self._on_ids(new)
+        if failure is None:
+            self._pass_on()
         return failure
 
     def feed_all(self, events: Sequence[bytes]) -> Failure | None:
         """Take the payloads of some events, one by one."""
         return next(filter(None, map(self.feed, events)), None)
 
+    @property
+    def expected(self) -> Expected | None:
+        """The form of its next events."""
+        return self._answer.expected
+
+    def add(self, ids: bytes) -> None:
+        """Take the ids of events that were as expected."""
+        self._answer.add(ids)
+        self._pass_on()
+
     def finish(self) -> Outcome:
         """Judge the answer after its last event."""
         return self._answer.finish()
+
+    def _pass_on(self) -> None:
+        if new := self._answer.ids[self._passed_on :].tolist():
+            self._passed_on += len(new)
+            self._on_ids(new)
 
 
 def stream_answer(

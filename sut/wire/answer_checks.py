@@ -4,7 +4,7 @@ import re
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
@@ -29,6 +29,7 @@ _BROKEN_OFF = ("abort", "error")
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 # Half a character, at which servers may cut text.
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
+_UINT32, _INT32, _greatest = np.dtype(np.uint32), np.dtype(np.int32), np.maximum.reduce
 _Event = TypeVar("_Event")
 
 
@@ -43,6 +44,17 @@ class AnswerBounds:
     def max_event_bytes(self) -> int:
         """More than the largest event that ``max_new_tokens`` can give."""
         return self.max_new_tokens * BYTES_PER_TOKEN + BYTES_PER_EVENT
+
+
+class Expected(NamedTuple):
+    """The form of an answer's next events, as long as they differ in their text, ids and count only."""
+
+    pattern: bytes
+    """A struct pattern of sut/client/native/events.h."""
+    tokens: int
+    """Output tokens so far."""
+    most: int
+    """The output tokens that it may have."""
 
 
 class AnswerReader(Protocol):
@@ -73,6 +85,13 @@ class AnswerReader(Protocol):
 
     def feed_all(self, events: Sequence[bytes]) -> Failure | None:
         """Take the payloads of some events: as ``feed`` takes each."""
+
+    @property
+    def expected(self) -> Expected | None:
+        """The form of its next events; None where they have to be fed."""
+
+    def add(self, ids: bytes) -> None:
+        """Take the ids of events that were as expected: unsigned 32-bit integers."""
 
     def finish(self) -> Outcome:
         """Judge the answer after its last event."""
@@ -226,7 +245,6 @@ def whole_answer(
 
 
 def _checked(ids: IdArray, reason: str, prompt_tokens: int | None, limits: AnswerBounds) -> Outcome:
-    known = np.frombuffer(ids, dtype=np.uint32)
-    if (high := int(known.max())) >= limits.vocabulary_size:
+    if (high := int(_greatest(np.frombuffer(ids, _UINT32)))) >= limits.vocabulary_size:
         return wrong_id(high, limits)
-    return Completion(known.view(np.int32), reason, prompt_tokens)
+    return Completion(np.frombuffer(ids, _INT32), reason, prompt_tokens)

@@ -9,7 +9,6 @@ A request carries an id, ``rid``, and every event of its answer the same one. Th
 0.5.23 (``managers/tokenizer_manager.py``).
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -37,7 +36,7 @@ from sut.wire.answer_checks import (
     wrong_count,
 )
 from sut.wire.fields import DATA, NOTHING, OTHERS, TEXT, EventJudge, EventKeys, FieldRules
-from sut.wire.wire import Form, TokenAnswer
+from sut.wire.wire import Form, Pattern, TokenAnswer
 
 # SGLang's compact JSON begins in one of two ways: with --skip-tokenizer-init, or with text.
 _BARE, _TEXT, _AFTER_TEXT = b'{"output_ids":[', b'{"text":"', b'","output_ids":['
@@ -109,8 +108,14 @@ class SglangAnswer(TokenAnswer):
                 return append_ids(self._ids, ids, self._limits)
         return self._take(event) if rest is None else self._take_rest(event, rest)
 
-    def _take_alike(self, events: Sequence[bytes]) -> int:
-        return 0 if self._cumulative is not False or self._shown is not None else super()._take_alike(events)
+    def add(self, ids: bytes) -> None:
+        """As AnswerReader: events that count their ids to those before them are incremental."""
+        if ids:
+            self._cumulative = False
+        super().add(ids)
+
+    def _pattern_of_next(self) -> Pattern | None:
+        return None if self._cumulative or self._shown is not None else super()._pattern_of_next()
 
     def finish(self) -> Outcome:
         """Judge the answer after its last event."""

@@ -3,6 +3,8 @@
 import re
 
 DONE = b"[DONE]"
+# In each protocol a chunk of complete JSON events ends like this, and the end of an answer never does.
+EVENT_END = b"}\n\n\r\n"
 BOM = b"\xef\xbb\xbf"  # a stream may begin with one; it is not part of the first line
 # The lines that an event may have, by the standard.
 _LINE = re.compile(rb"(?:data|event|id|retry)(?::|$)|:|$")
@@ -36,6 +38,11 @@ class EventReader:
         self._max = max_event_bytes
         self._rest: bytes | bytearray = b""
         self._after_cr = False  # a line feed that follows belongs to the same line end
+
+    @property
+    def is_between(self) -> bool:
+        """Whether no event has begun that is not complete."""
+        return not self._rest and not self._after_cr
 
     def feed(self, data: bytes) -> list[bytes]:
         """Payloads completed by ``data``, in order."""

@@ -6,16 +6,18 @@ left to the decoder.
 """
 
 import re
+import struct
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, ClassVar
 
 import msgspec
 
 from harness.config.generation import SamplingParameters
 from harness.record.outcome import Failure, Outcome
-from sut.wire.answer_checks import AnswerBounds, AnswerReader, IdArray, append_ids, wrong_id
+from sut.wire.answer_checks import AnswerBounds, AnswerReader, Expected, IdArray, append_ids, wrong_id
 from sut.wire.fields import AnswersSeen, EventJudge, EventKeys, FieldRules
 
 # The most patterns that are tried for one answer, and one more for as many tokens: some servers' events have
@@ -27,12 +29,13 @@ _TEXT = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*')
 # Text with the short escapes; what has others (\u) is left to the decoder.
 _plain_text = re.compile(rb'[^"\\\x00-\x1f]*(?:\\["\\/bfnrt][^"\\\x00-\x1f]*)*').match
 _ids_of = msgspec.json.Decoder(list[int]).decode
+_sizes = struct.Struct("@qqqq").pack  # the beginning of a struct pattern: sut/client/native/events.h
 
 
 class Pattern:
     """One event's bytes around its text, its ids and its count of tokens, in this order."""
 
-    __slots__ = ("_end", "_from_text", "_head", "_to_count", "_to_ids")
+    __slots__ = ("_end", "_from_text", "_head", "_packed", "_to_count", "_to_ids")
 
     def __init__(self, head: bytes, from_text: bytes, to_count: bytes, end: bytes | None) -> None:
         self._head = head
@@ -40,6 +43,17 @@ class Pattern:
         self._to_ids = head + from_text  # the same without text
         self._to_count = to_count
         self._end = end
+        self._packed: bytes | None = None
+
+    @property
+    def packed(self) -> bytes:
+        """A struct pattern; b"" where an event has several lines, of which the beginnings are lost here."""
+        if self._packed is None:
+            parts, end = (self._head, self._from_text, self._to_count), self._end
+            sizes = _sizes(*map(len, parts), -1 if end is None else len(end))
+            around = b"".join(parts) + (end or b"")
+            self._packed = b"" if b"\n" in around or b"\r" in around else sizes + around
+        return self._packed
 
     @classmethod
     def of(cls, event: bytes, keys: EventKeys) -> "Pattern | None":
@@ -85,7 +99,7 @@ class Pattern:
         rest = self._to_count if after is None else b"%b%d%b" % (self._to_count, tokens + len(ids), after)
         return ids if event[end:] == rest else None
 
-    def leading_ids(self, events: Sequence[bytes], tokens: int) -> tuple[list[int], int]:
+    def leading_ids(self, events: Iterable[bytes], tokens: int) -> tuple[list[int], int]:
         """All ids of the first events that have this pattern, as ``new_ids``, and the number of these."""
         head, from_text, to_ids = self._head, self._from_text, self._to_ids
         to_count, after = self._to_count, self._end
@@ -157,27 +171,45 @@ class TokenAnswer:
 
     def feed_all(self, events: Sequence[bytes]) -> Failure | None:
         """Take the JSON of some events: as ``feed`` takes each."""
-        for event in events[self._take_alike(events) :]:
-            if failure := self.feed(event):
+        taken = 0
+        while (taken := taken + self._take_alike(events, taken)) < len(events):
+            if failure := self.feed(events[taken]):
                 return failure
+            taken += 1
         return None
+
+    @property
+    def expected(self) -> Expected | None:
+        """As AnswerReader."""
+        pattern = self._pattern_of_next()
+        if pattern is None or not pattern.packed:
+            return None
+        return Expected(pattern.packed, self.tokens, self._limits.max_new_tokens)
+
+    def add(self, ids: bytes) -> None:
+        """As AnswerReader."""
+        self._ids.frombytes(ids)
+        self.tokens = len(self._ids)
 
     def finish(self) -> Outcome:
         """Judge the answer after its last event."""
         raise NotImplementedError
 
-    def _take_alike(self, events: Sequence[bytes]) -> int:
-        """Take the first events if they have the latest pattern and nothing is wrong; return their number."""
-        if self._pattern is None or not self._ids or len(events) < _TOGETHER:
+    def _pattern_of_next(self) -> Pattern | None:
+        """The pattern that the next events have if they differ in their text, ids and count only."""
+        return self._pattern if self._ids else None
+
+    def _take_alike(self, events: Sequence[bytes], start: int) -> int:
+        """Take the next events if they have the latest pattern and nothing is wrong; return their number."""
+        if len(events) - start < _TOGETHER or (pattern := self._pattern_of_next()) is None:
             return 0
-        ids, taken = self._pattern.leading_ids(events, self.tokens)
+        ids, taken = pattern.leading_ids(islice(events, start, None), self.tokens)
         if self.tokens + len(ids) > self._limits.max_new_tokens:
             return 0
         try:
-            self._ids += array("I", ids)
+            self.add(array("I", ids).tobytes())
         except OverflowError:
             return 0
-        self.tokens = len(self._ids)
         return taken
 
     def _take(self, event: bytes) -> Failure | None:

@@ -162,6 +162,7 @@ class Worker:
             spec.deadlines,
             on_first_token=self._on_first_token,
             on_done=self._on_done,
+            on_urgent_done=self._flush_messages,
             on_suspect=self._on_suspect,
             on_lost_address=self._on_lost_address,
             balance=Balance(len(spec.endpoints), spec.board, spec.index if spec.board else 0),
@@ -191,8 +192,7 @@ class Worker:
             counters[Counter.PARTIAL_TOKENS] = self._client.partial_tokens
             if self._backlog:
                 self._start_backlog()
-            if self._messages.waiting:
-                self._flush_messages()
+            self._flush_messages()
             late = time.monotonic() - next_tick
             if late >= 0:
                 self._counters[Counter.LOOP_LAG_NS] = max(
@@ -246,6 +246,8 @@ class Worker:
         counters[Counter.CPU_NS] = time.process_time_ns() - self._cpu_start_ns
 
     def _flush_messages(self) -> None:
+        if not self._messages.waiting:
+            return
         mask = select.EPOLLIN if self._messages.flush() else select.EPOLLIN | select.EPOLLOUT
         if mask != self._channel_mask:
             self._channel_mask = mask

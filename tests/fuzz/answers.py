@@ -14,6 +14,7 @@ from harness.config.protocol import Protocol
 from harness.record.outcome import Completion, Failure, Outcome, TextCompletion
 from sut.ipc.messages import TokenMessageReader
 from sut.wire.sse import BOM, EventReader, EventTooLargeError, NoEventError, OtherEventError
+from tests.batched import read_batched
 from tests.fuzz.damage import damaged, pieces, shuffled
 from tests.kit import DATA, VOCABULARY, reader_of
 from tests.recorded_wires import exchange
@@ -165,9 +166,14 @@ def chunked(blocks: Sequence[bytes]) -> bytes:
 def check(wire: Any, response: bytes, asked: int, rng: Random, *, streams: bool) -> Outcome:
     """Read a response in pieces; the outcome must be honest."""
     reader = reader_of(wire, MOST_EVENT, stream=streams, max_new_tokens=asked)
-    outcomes = (reader.feed(piece, 1) for piece in pieces(response, rng) if piece)
+    cut = pieces(response, rng)
+    outcomes = (reader.feed(piece, 1) for piece in cut if piece)
     outcome = next(filter(None, outcomes), None) or reader.closed()
     assert isinstance(outcome, Completion | TextCompletion | Failure)
+    if reader.first_token_ns:
+        again = reader_of(wire, MOST_EVENT, stream=streams, max_new_tokens=asked)
+        batched, _ = read_batched(again, cut)
+        assert _shown(batched) == _shown(outcome), (batched, outcome, cut)
     assert reader.first_id < VOCABULARY
     if isinstance(outcome, Failure):
         assert outcome.detail.isprintable() and len(outcome.detail) <= DETAIL, outcome
@@ -185,6 +191,13 @@ def check(wire: Any, response: bytes, asked: int, rng: Random, *, streams: bool)
     assert ids[0] == reader.first_id
     assert ids in _readings(wire, documents), (ids, response)
     return outcome
+
+
+def _shown(outcome: Outcome) -> object:
+    """What an outcome says, however its bytes were read."""
+    if isinstance(outcome, Failure):
+        return outcome.kind
+    return outcome.output_ids.tolist() if isinstance(outcome, Completion) else outcome.text
 
 
 def _text(documents: Sequence[bytes]) -> str:

@@ -8,8 +8,7 @@ import pytest
 
 from harness.record.outcome import Completion, Failure, FailureKind
 from sut.client.response import ResponseReader
-from sut.client.streams import EVENT_END
-from sut.wire.sse import DONE
+from sut.wire.sse import DONE, EVENT_END
 from tests.kit import DATA, assert_failed, reader_of, wire_of
 from tests.sut.wire.judging import GREEDY, LLAMACPP, VLLM, cumulative
 
