@@ -314,7 +314,10 @@ static int receive(struct streams *streams, struct stream *stream, int descripto
     } control;
     struct iovec into = {streams->received, sizeof streams->received};
     struct msghdr message = {.msg_iov = &into, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
-    ssize_t size = recvmsg(descriptor, &message, MSG_DONTWAIT);
+    ssize_t size;
+    do
+        size = recvmsg(descriptor, &message, MSG_DONTWAIT);
+    while (size < 0 && errno == EINTR);
     exchange->code = size < 0 ? errno : 0;
     if (size < 0)
         return errno != EAGAIN && errno != EWOULDBLOCK;
