@@ -184,6 +184,39 @@ def sglang(module: str, python: str) -> Tool:
     return Tool(module, command, claims)
 
 
+def aiperf(program: Path) -> Tool:
+    """NVIDIA's aiperf; it sends its prompts as text."""
+
+    def command(job: Job) -> tuple[list[str], Path]:
+        load = job.workload
+        words = [
+            str(program),
+            "profile",
+            "--model",
+            "stub",
+            "--url",
+            job.url,
+            "--tokenizer",
+            str(job.tokenizer),
+        ]
+        words += ["--endpoint-type", "completions", "--isl", str(load.prompt_tokens)]
+        words += ["--osl", str(load.tokens), "--use-legacy-max-tokens", "--extra-inputs", "ignore_eos:true"]
+        words += ["--request-count", str(load.count), "--artifact-dir", str(job.folder / "aiperf")]
+        words += ["--ui", "none", "--no-server-metrics", "--no-gpu-telemetry"]
+        words += ["--streaming"] if load.stream else []
+        if load.qps:
+            return [*words, "--request-rate", str(load.qps), "--request-rate-mode", "poisson"], job.folder
+        return [*words, "--concurrency", str(load.concurrency)], job.folder
+
+    def claims(job: Job, output: str) -> Claims:
+        reported = json.loads((job.folder / "aiperf/profile_export_aiperf.json").read_text())
+        ttft = reported["time_to_first_token"]
+        failed = reported.get("error_request_count", {"avg": 0})["avg"]
+        return Claims({"mean": ttft["avg"] * 1e6, "p99": ttft["p99"] * 1e6}, int(failed))
+
+    return Tool("aiperf", command, claims)
+
+
 def foreign(name: str, line: str) -> Tool:
     """Any command: {url}, {prompts}, {tokens}, {count}, {concurrency} and {qps} are filled in.
 

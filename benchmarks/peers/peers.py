@@ -37,6 +37,7 @@ from benchmarks.peers.peer_tools import (
     Job,
     Tool,
     absent,
+    aiperf,
     figures,
     foreign,
     harness,
@@ -111,6 +112,9 @@ def available(arguments: argparse.Namespace) -> Iterator[Tool]:
     needed = "no --reference" if checkout is None else absent(python, "mlperf_loadgen", "aiohttp", "tqdm")
     if is_installed("MLCommons reference", needed):
         yield reference(python, checkout.absolute())
+    beside = Path(python).with_name("aiperf")
+    if is_installed("aiperf", "" if beside.exists() else f"{beside} is missing"):
+        yield aiperf(beside)
     for command in arguments.command:
         yield foreign(*command.split("=", 1))
 
@@ -150,8 +154,7 @@ def run_of(tool: Tool, load: Workload) -> Run | None:
         if planned is None:
             return None
         ended = run(*planned, LIMIT_S, stub.pids[0])
-        shape = (load.tokens, load.prompt_tokens)
-        truth = [row for row in stub.log() if (row["tokens"], row["prompt_tokens"]) == shape]
+        truth = [row for row in stub.log() if row["tokens"] == load.tokens]
         claimed = claims(tool, job, ended)
         if not load.ladder_s:  # a trial request before them may have the same shape
             truth = sorted(truth, key=lambda row: row["t_request"])[-(claimed.requests or load.count) :]
