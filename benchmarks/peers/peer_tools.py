@@ -189,16 +189,8 @@ def aiperf(program: Path) -> Tool:
 
     def command(job: Job) -> tuple[list[str], Path]:
         load = job.workload
-        words = [
-            str(program),
-            "profile",
-            "--model",
-            "stub",
-            "--url",
-            job.url,
-            "--tokenizer",
-            str(job.tokenizer),
-        ]
+        words = [str(program), "profile", "--model", "stub", "--url", job.url]
+        words += ["--tokenizer", str(job.tokenizer)]
         words += ["--endpoint-type", "completions", "--isl", str(load.prompt_tokens)]
         words += ["--osl", str(load.tokens), "--use-legacy-max-tokens", "--extra-inputs", "ignore_eos:true"]
         words += ["--request-count", str(load.count), "--artifact-dir", str(job.folder / "aiperf")]

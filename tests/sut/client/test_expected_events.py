@@ -10,7 +10,6 @@ import pytest
 
 from harness.config.protocol import Protocol
 from harness.record.outcome import Completion, Failure, FailureKind
-from sut.client import native_streams, poller
 from sut.client.streams import MOST_HELD_BYTES
 from tests.batched import read_batched
 from tests.fuzz.answers import STREAMS, chunked
@@ -20,16 +19,6 @@ TOKENS = 40
 HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 STOP = b'{"type":"stop"}'
 END = b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n"
-
-
-@pytest.fixture(params=["python", "native"])
-def is_native(request, monkeypatch):
-    """Whether batched streams are read in C."""
-    if request.param == "python":
-        monkeypatch.setattr(poller, "library", lambda: None)
-    elif native_streams.library() is None:
-        pytest.skip("./setup.sh has compiled no library")
-    return request.param == "native"
 
 
 def chunk(*events):

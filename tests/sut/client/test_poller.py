@@ -9,13 +9,13 @@ import pytest
 
 from harness.record.outcome import FailureKind
 from sut.client import client as client_module
-from sut.client import native_streams, poller
 from sut.client.poller import Poller
 from sut.client.transport import KernelClock
 from tests.kit import PATIENCE_S, assert_failed, read_request, reset, scripted
 from tests.sut.driver import with_id_of
 from tests.sut.wire.judging import GREEDY, cumulative
 
+pytestmark = pytest.mark.usefixtures("is_native")
 READ = select.EPOLLIN
 GAP_S = 0.02
 FIRST, SECOND, LAST = (b"data: %b\n\n" % event for event in cumulative(1, 2, 3))
@@ -48,15 +48,6 @@ def test_another_mask(polls, pair):
     polls.register(ours, READ)
     polls.modify(ours, READ | select.EPOLLOUT)
     assert polls.poll(60) == [(ours, select.EPOLLOUT)]
-
-
-@pytest.fixture(params=["python", "native"], autouse=True)
-def streams(request, monkeypatch):
-    """Batched streams are read in Python, or in C."""
-    if request.param == "python":
-        monkeypatch.setattr(poller, "library", lambda: None)
-    elif native_streams.library() is None:
-        pytest.skip("./setup.sh has compiled no library")
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 import numpy as np
 import pytest
 
-from sut.client import native_streams, poller
+from sut.client import native_streams
 from sut.client.poller import Poller
 from sut.client.streams import AT_A_TIME, MOST_HELD_BYTES, NAP_S
 from sut.client.transport import RECEIVE_BYTES, KernelClock
@@ -23,13 +23,9 @@ STALL_NS = 10_000_000_000
 END = b"0\r\n\r\n"
 
 
-@pytest.fixture(params=["python", "native"])
-def polls(request, monkeypatch):
+@pytest.fixture
+def polls(is_native):
     """A poller whose batched streams are read in Python, or in C."""
-    if request.param == "python":
-        monkeypatch.setattr(poller, "library", lambda: None)
-    elif native_streams.library() is None:
-        pytest.skip("./setup.sh has compiled no library")
     made = Poller(KernelClock(), STALL_NS)
     yield made
     made.close()
