@@ -3,9 +3,10 @@
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
 
+import msgspec
 from msgspec import structs
+from msgspec.structs import replace
 
 from harness.analysis.finish_run import Observations
 from harness.analysis.rank_watch import RankWatch
@@ -151,8 +152,7 @@ def _endpoints(prepared: PreparedClient, urls: Sequence[str], path: str) -> list
     return [with_enough_sources(endpoint, each, ports) for endpoint in found]
 
 
-@dataclass(frozen=True, slots=True)
-class DrivenRun:
+class DrivenRun(msgspec.Struct, frozen=True):
     """Queries to servers, ready to begin."""
 
     session: QuerySession
@@ -160,12 +160,12 @@ class DrivenRun:
     destination: Destination
     death: Death
     length: RunLength
-    limits_ns: Mapping[str, int] = field(default_factory=dict)
+    limits_ns: Mapping[str, int] = msgspec.field(default_factory=dict)
     """p99 limits of TTFT and TPOT, for the progress"""
     on_progress: Callable[[ProgressSnapshot], None] | None = None
     on_line: Callable[[ProgressLine], None] = lambda line: None
     scraper: MetricsScraper | None = None
-    ranks: RankWatch = field(default_factory=RankWatch)
+    ranks: RankWatch = msgspec.field(default_factory=RankWatch)
     """fed by the scraper"""
     lost: LossRule | None = None
     """None for a run that can be made good"""

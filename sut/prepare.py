@@ -2,11 +2,12 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from msgspec import structs
+from msgspec.structs import replace
 
 from harness.config.client_plan import MOST_WORKERS
 from harness.config.generation import SamplingParameters
@@ -41,8 +42,7 @@ _MANY_TOKENS = 2_000_000  # their texts take seconds
 log = logging.getLogger("mlperf")
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedClient:
+class PreparedClient(msgspec.Struct, frozen=True):
     """The client's part of a plan, checked against its servers and this machine."""
 
     plan: ClientPlan
@@ -56,7 +56,7 @@ class PreparedClient:
     deviations: tuple[str, ...]
     """of the servers' model, and of the prompts that they get"""
     warnings: tuple[str, ...]
-    left_out: Mapping[str, str] = field(default_factory=dict)
+    left_out: Mapping[str, str] = msgspec.field(default_factory=dict)
     """servers by URL, and why"""
 
 

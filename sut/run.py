@@ -3,11 +3,11 @@
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
 from msgspec import structs
+from msgspec.structs import replace
 
 from harness.analysis.early_stopping import most_over_limit
 from harness.analysis.encoded_answers import encoded_with

@@ -1,8 +1,9 @@
 """LoadGen's part between the plan and the first query: dataset, conf files, and the rules."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from harness.analysis.early_stopping import too_few_queries
 from harness.config import rule_checks
@@ -21,8 +22,7 @@ from sut.prepare import PreparedClient
 _LOADGEN_RATES = {"target_qps": "1 per second", "target_latency": "10 ms"}
 
 
-@dataclass(frozen=True, slots=True)
-class Inputs:
+class Inputs(msgspec.Struct, frozen=True):
     """The files of a run: the dataset, and what the conf files set for its model and scenario."""
 
     samples: SampleSet

@@ -7,8 +7,8 @@ temperature).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -21,8 +21,7 @@ _MOST_BLOCKS, _FEWEST_BLOCKS = 200, 10
 _CELLS = 500  # half of a histogram's cells: for all ranks, and for the highest ones
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
+class Estimate(msgspec.Struct, frozen=True):
     """A figure of a run."""
 
     value: float
@@ -93,8 +92,7 @@ def _mean(values: Floats, blocks: npt.NDArray[np.int32], weights: Floats) -> Est
     return Estimate(float(sums.sum() / counts.sum()), resampled)
 
 
-@dataclass(frozen=True, slots=True)
-class _Histograms:
+class _Histograms(msgspec.Struct, frozen=True):
     """Histograms of the blocks, with the same cells."""
 
     counts: Floats

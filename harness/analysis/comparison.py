@@ -3,9 +3,9 @@
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from harness.analysis.bootstrap import Estimate, estimates
@@ -30,8 +30,7 @@ _NAMED, _VALUE = 2, 40  # settings that the summary names, and characters of a v
 _NOT_LISTED = ("plan.log_dir", "plan.expected", "plan.settings_in_force", "provenance.command")
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(msgspec.Struct, frozen=True):
     """A figure of a run beside the first run's."""
 
     name: str
@@ -63,8 +62,7 @@ class Difference:
         return (self.change > 0) is not self.name.endswith(", ms")
 
 
-@dataclass(frozen=True, slots=True)
-class ChangedSamples:
+class ChangedSamples(msgspec.Struct, frozen=True):
     """Samples that one run has right and the other wrong."""
 
     to_wrong: tuple[int, ...]

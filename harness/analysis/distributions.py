@@ -1,9 +1,9 @@
 """Distributions of values: percentile curves, histograms, and points for a scatter plot."""
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -15,8 +15,7 @@ _MOST_SORTED = 100_000  # rows from which points are chosen, of up to millions
 _HISTOGRAM_BINS = 60
 
 
-@dataclass(frozen=True, slots=True)
-class Curve:
+class Curve(msgspec.Struct, frozen=True):
     """A percentile curve."""
 
     nines: Floats
@@ -36,8 +35,7 @@ def percentile_curve(values: Floats) -> Curve | None:
     return Curve(nines, ordered[ranks])
 
 
-@dataclass(frozen=True, slots=True)
-class Histogram:
+class Histogram(msgspec.Struct, frozen=True):
     """Counts between neighbouring ``edges``."""
 
     edges: Floats

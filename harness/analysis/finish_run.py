@@ -1,11 +1,11 @@
 """The end of a run: read its files, decide its verdict, write requests.parquet and run.json."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import takewhile
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace
@@ -52,8 +52,7 @@ _EXAMPLES = 3
 _ENDED = ("lost: ", "ended early: ")
 
 
-@dataclass(frozen=True, slots=True)
-class Observations:
+class Observations(msgspec.Struct, frozen=True):
     """The supervisor's observations while LoadGen ran, in addition to the run's files."""
 
     issued: int = 0
@@ -65,9 +64,9 @@ class Observations:
     warnings: Sequence[str] = ()
     interrupted_by: str | None = None
     """the signal"""
-    cpu: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 1), dtype=np.int64))
+    cpu: npt.NDArray[np.int64] = msgspec.field(default_factory=lambda: np.empty((0, 1), dtype=np.int64))
     """a row for each second: CLOCK_MONOTONIC ns, then the CPU ns of LoadGen's process and of each worker"""
-    machine: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 1), dtype=np.int64))
+    machine: npt.NDArray[np.int64] = msgspec.field(default_factory=lambda: np.empty((0, 1), dtype=np.int64))
     """a row for each of `cpu`: the machine's CPU ns, then the ns that each process waited for a core"""
     encoders: int = 0
     """the last columns of these are those of encoders of text answers"""
@@ -92,8 +91,7 @@ class Observations:
     """why the run was ended before its end: it could no longer become VALID"""
 
 
-@dataclass(frozen=True, slots=True)
-class _RunFiles:
+class _RunFiles(msgspec.Struct, frozen=True):
     """The journal and LoadGen's logs, as the run left them."""
 
     journal: Journal

@@ -1,12 +1,13 @@
 """requests.parquet as columns of numbers, small enough for millions of queries."""
 
-from dataclasses import dataclass, replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec.structs import replace
 
 from harness.arrays import Floats
 from harness.arrow import numpy_numbers
@@ -23,8 +24,7 @@ _BATCH_ROWS, _BUFFER_BYTES = 1 << 13, 1 << 16
 Codes = npt.NDArray[np.int16]
 
 
-@dataclass(frozen=True, slots=True)
-class Queries:
+class Queries(msgspec.Struct, frozen=True):
     """Queries in order of issue. Times are in seconds, NaN where the event did not occur."""
 
     issued: Floats

@@ -11,7 +11,8 @@ import math
 import re
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from harness.record.server_metrics import QUANTITIES, RANK_LABEL
 from harness.text import counted, moment
@@ -29,8 +30,7 @@ _AT_WORK = tuple(name.encode() for key in ("running", "queued") for name in QUAN
 _OF_SCHEDULER = re.compile(rb"^[\w:]*(?:idle|stage|cpu)_seconds.*$", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class StandingRank:
+class StandingRank(msgspec.Struct, frozen=True):
     """A rank without a sign of life."""
 
     server: str
@@ -48,8 +48,7 @@ class StandingRank:
         return f"dp_rank {self.rank} of {self.server}"
 
 
-@dataclass(slots=True)
-class _Rank:
+class _Rank(msgspec.Struct):
     text: bytes
     changed_s: float
     requests: int
@@ -57,8 +56,7 @@ class _Rank:
     """whether it has been seen to report idle time and nothing else: it does so without work, too"""
 
 
-@dataclass(slots=True)
-class _Server:
+class _Server(msgspec.Struct):
     ranks: dict[int, _Rank]
     read_s: float = -math.inf
     recent_s: float = _RECENT_S

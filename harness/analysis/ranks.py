@@ -7,9 +7,9 @@ server with one rank is not listed: its figures are those of the replica.
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -27,12 +27,11 @@ _OF_DECODING = re.compile(r'[{,]mode="decode"')
 _Rank = tuple[str, int]  # server, rank
 
 
-@dataclass(slots=True)
-class _Series:
+class _Series(msgspec.Struct):
     """The values of one series, in order of time."""
 
-    times: list[npt.NDArray[np.int64]] = field(default_factory=list)
-    values: list[Floats] = field(default_factory=list)
+    times: list[npt.NDArray[np.int64]] = msgspec.field(default_factory=list)
+    values: list[Floats] = msgspec.field(default_factory=list)
 
     def mean(self) -> float:
         return float(np.concatenate(self.values).mean())

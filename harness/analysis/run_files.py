@@ -1,8 +1,9 @@
 """The files of a run in a folder."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+
+import msgspec
 
 from harness.analysis.queries import Queries, read_queries
 from harness.files import REQUESTS, RUN_RECORD, SUMMARY
@@ -12,8 +13,7 @@ from harness.record.run_record import RunRecord
 _NS = 1e9
 
 
-@dataclass(frozen=True, slots=True)
-class RunFiles:
+class RunFiles(msgspec.Struct, frozen=True):
     """What a run's folder holds. That of another harness has LoadGen's summary only."""
 
     folder: Path

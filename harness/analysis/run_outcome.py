@@ -1,9 +1,10 @@
 """The outcome of a run: what its verdict, its score and its compliance test say together."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+import msgspec
 
 from harness.record.accuracy_result import AccuracyResult, MetricFigures
 from harness.record.run_record import RunRecord
@@ -15,8 +16,7 @@ _CLOSE = 0.9  # of a limit: from here on a value is near it
 _RATES = ("Completed tokens per second", "Tokens per second", "Completed samples per second")
 
 
-@dataclass(frozen=True, slots=True)
-class ComplianceOutcome:
+class ComplianceOutcome(msgspec.Struct, frozen=True):
     """The verification of a compliance test, as its folder holds it."""
 
     test: str
@@ -34,16 +34,14 @@ class ComplianceOutcome:
         return ", ".join(filter(None, ("" if self.figure is None else f"{self.figure:g}", self.bounds)))
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(msgspec.Struct, frozen=True):
     """The word that decides what a run is worth."""
 
     text: str
     status: Status
 
 
-@dataclass(frozen=True, slots=True)
-class RunOutcome:
+class RunOutcome(msgspec.Struct, frozen=True):
     """A run in its folder."""
 
     folder: Path

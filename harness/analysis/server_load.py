@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -32,8 +32,7 @@ _Series = tuple[str, str, str]  # name, replica, labels
 _Group = tuple[str, str, str]  # quantity, replica, labels without ranks
 
 
-@dataclass(frozen=True, slots=True)
-class LevelOverTime:
+class LevelOverTime(msgspec.Struct, frozen=True):
     """A level in each round, over all servers; NaN where none has it."""
 
     total: Floats
@@ -42,8 +41,7 @@ class LevelOverTime:
     highest: Floats
 
 
-@dataclass(frozen=True, slots=True)
-class ServerSamples:
+class ServerSamples(msgspec.Struct, frozen=True):
     """What the servers' pages said in the rounds of reading them. Keys are those of QUANTITIES."""
 
     times_ns: npt.NDArray[np.int64]
@@ -63,13 +61,12 @@ def read_samples(path: Path) -> ServerSamples:
     return reading.samples()
 
 
-@dataclass(slots=True)
-class _Sums:
+class _Sums(msgspec.Struct):
     """A level's sums over servers, by round."""
 
-    total: dict[int, float] = field(default_factory=dict)
-    count: dict[int, int] = field(default_factory=dict)
-    highest: dict[int, float] = field(default_factory=dict)
+    total: dict[int, float] = msgspec.field(default_factory=dict)
+    count: dict[int, int] = msgspec.field(default_factory=dict)
+    highest: dict[int, float] = msgspec.field(default_factory=dict)
     over: int = 0
 
     def add(self, times: npt.NDArray[np.int64], values: Floats, bound: float | None) -> None:

@@ -3,8 +3,8 @@
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -19,8 +19,7 @@ _PART = 1 << 16  # rows that are converted to float64 at once
 _SHORTEST_S = 1e-6  # assumed for an answer that came in one event
 
 
-@dataclass(frozen=True, slots=True)
-class Bins:
+class Bins(msgspec.Struct, frozen=True):
     """Equal intervals of ``width`` seconds from the first issue to the last event."""
 
     width: float

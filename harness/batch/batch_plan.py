@@ -2,10 +2,11 @@
 
 import hashlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from harness.batch.batch_options import BatchOptions, TalkOptions
 from harness.batch.formats import Prompts, read_prompts, write_answers
@@ -29,8 +30,7 @@ _STOPPED = "stop"
 _MOST_TOKEN_BYTES = 128  # the longest token of o200k, 128 spaces
 
 
-@dataclass(frozen=True, slots=True)
-class PromptBatch:
+class PromptBatch(msgspec.Struct, frozen=True):
     """A plan with the prompts that it sends, and the file of their answers (sut.rows.run_rows.RowFiles)."""
 
     plan: EvalPlan

@@ -2,8 +2,9 @@
 
 import codecs
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from datetime import date
+
+import msgspec
 
 from harness.dataset.chat_messages import HARMONY_SYSTEM
 from harness.dataset.tokenizer import SPECIAL, encode, encode_harmony, token_bytes
@@ -13,14 +14,13 @@ _START, _END, _MESSAGE, _CHANNEL = (SPECIAL[f"<|{n}|>"] for n in ("start", "end"
 _FINAL = "final"
 
 
-@dataclass(slots=True)
-class Conversation:
+class Conversation(msgspec.Struct):
     """Messages so far. What a user types is plain text: no name of a special token becomes one."""
 
     reasoning: str
     instructions: str | None = None
-    today: date = field(default_factory=date.today)
-    _ids: list[int] = field(default_factory=list)
+    today: date = msgspec.field(default_factory=date.today)
+    _ids: list[int] = msgspec.field(default_factory=list)
 
     def prompt(self, text: str) -> list[int]:
         """The ids of all messages, with this one of the user, up to the start of the answer."""

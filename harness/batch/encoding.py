@@ -1,7 +1,6 @@
 """Text to token ids and back: o200k_harmony, or the tokenizer.json of any model."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -13,8 +12,7 @@ from harness.dataset.model_tokenizer import load_tokenizer
 from harness.errors import ConfigError, DatasetError
 
 
-@dataclass(frozen=True, slots=True)
-class Encoding:
+class Encoding(msgspec.Struct, frozen=True):
     """``encode`` gives the ids of plain text, ``decode`` their text, special tokens by name."""
 
     name: str

@@ -8,10 +8,10 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -28,8 +28,7 @@ _SHOWN = 40  # characters that a message quotes
 Ids = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class Prompts:
+class Prompts(msgspec.Struct, frozen=True):
     """The prompts of a file in its order, and warnings about the file. Prompt i is in line i + 2."""
 
     path: Path

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from unicodedata import name as name_of
@@ -32,8 +31,7 @@ class _Thresholds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     bertscore_f1: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class DecodedFile:
+class DecodedFile(msgspec.Struct, frozen=True):
     """The texts of a file of ids, a line each, and the number of their ids."""
 
     path: Path
@@ -41,8 +39,7 @@ class DecodedFile:
     lengths: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PairScores:
+class PairScores(msgspec.Struct, frozen=True):
     """The scores of every pair by one metric."""
 
     name: str
@@ -97,8 +94,7 @@ def read_thresholds(path: Path | None) -> _Thresholds:
     return read_decoded(f"--thresholds {path}", path, msgspec.json.Decoder(_Thresholds).decode, expected)
 
 
-@dataclass(frozen=True, slots=True)
-class _Places:
+class _Places(msgspec.Struct, frozen=True):
     """The folders of WordNet and the model; None for a metric that is left out, and why."""
 
     wordnet: Path | None

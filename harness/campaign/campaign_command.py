@@ -5,9 +5,9 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
 from msgspec import structs
 
 from harness.campaign import child
@@ -84,8 +84,7 @@ def _named(campaign: Campaign, given: Sequence[str]) -> set[str]:
     return found
 
 
-@dataclass(slots=True)
-class _Walk:
+class _Walk(msgspec.Struct):
     """The steps of a campaign, one after the other."""
 
     campaign: Campaign
@@ -93,7 +92,7 @@ class _Walk:
     servers: ServerCommand
     anew: set[str]
     """steps to begin anew"""
-    reasons: list[str] = field(default_factory=list)
+    reasons: list[str] = msgspec.field(default_factory=list)
     """why it stopped"""
 
     def run(self) -> int:

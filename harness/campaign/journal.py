@@ -10,10 +10,11 @@ import platform
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from harness.errors import ConfigError
 from harness.text import show
@@ -24,8 +25,7 @@ _WAIT_S = 120.0  # for the run of a campaign that was killed: it ends in order
 _LOOK_S = 0.2
 
 
-@dataclass(frozen=True, slots=True)
-class Journal:
+class Journal(msgspec.Struct, frozen=True):
     """An open campaign. ``lock`` is inherited by its runs: it holds as long as one of them lives."""
 
     folder: Path

@@ -7,9 +7,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
+
+import msgspec
 
 from harness.campaign import guard
 from harness.campaign.campaign_file import Servers
@@ -24,8 +25,7 @@ _CONNECT_S = 2.0
 _SIGNALLED = 128  # exit codes of a shell from here on are of signals
 
 
-@dataclass(slots=True)
-class ServerCommand:
+class ServerCommand(msgspec.Struct):
     """The servers' process while a campaign runs; at most one command at a time."""
 
     folder: Path
@@ -35,7 +35,7 @@ class ServerCommand:
     servers: Servers | None = None
     grace_s: float = guard.GRACE_S
     """between SIGTERM and SIGKILL"""
-    _process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+    _process: subprocess.Popen[bytes] | None = None
     _began: float = 0.0
 
     @property

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
@@ -17,8 +16,7 @@ RULE = "=" * 80
 _TOTAL = re.compile(r"^Total samples(?: evaluated)?: (\d+)[ \t\r]*$", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class TestResult:
+class TestResult(msgspec.Struct, frozen=True):
     """The verdict of a test on a log."""
 
     __test__: ClassVar[bool] = False  # so pytest does not take it for a class of tests
@@ -34,8 +32,7 @@ class TestResult:
     """they need no action"""
 
 
-@dataclass(frozen=True, slots=True)
-class VerifiedFigures:
+class VerifiedFigures(msgspec.Struct, frozen=True):
     """The content of a verification file."""
 
     passed: bool | None
@@ -44,8 +41,7 @@ class VerifiedFigures:
     samples: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class JudgedRun:
+class JudgedRun(msgspec.Struct, frozen=True):
     """Inputs of a test's verdict in addition to its log."""
 
     benchmark: Benchmark

@@ -3,9 +3,10 @@
 import contextlib
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+
+import msgspec
 
 from harness.compliance.base import ComplianceTest, TestResult
 from harness.compliance.compliance_options import ComplianceOptions, VerifyOptions, files_by_test
@@ -36,8 +37,7 @@ RunOfTest = Callable[[RunPlan, Callable[[RunRecord], bool]], RunRecord]
 _CONTINUE = (EXIT_VALID, EXIT_INVALID, EXIT_THRESHOLD)
 
 
-@dataclass(frozen=True, slots=True)
-class TestVerdict:
+class TestVerdict(msgspec.Struct, frozen=True):
     """The end of one test."""
 
     code: int

@@ -1,8 +1,10 @@
 """Plans of compliance runs. Dataset, audit settings and references of every test are checked first."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+
+import msgspec
 
 from harness.compliance.base import ComplianceTest
 from harness.compliance.compliance_options import ALL_TESTS, ComplianceOptions, files_by_test
@@ -17,8 +19,7 @@ from harness.dataset.samples import load_samples, prompt_efforts
 from harness.errors import ConfigError, DatasetError
 
 
-@dataclass(frozen=True, slots=True)
-class ComplianceRun:
+class ComplianceRun(msgspec.Struct, frozen=True):
     """One test: the plan of its run, and how the logs are verified. ``folder`` gets the verdict."""
 
     plan: RunPlan

@@ -2,8 +2,10 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import ClassVar
+
+import msgspec
+from msgspec.structs import replace
 
 from harness.compliance.base import (
     RULE,
@@ -68,8 +70,7 @@ class OutputLengthTest(ComplianceTest, frozen=True, kw_only=True):
         return f"mean output tokens are {mean}, LoadGen's tokens/s ÷ samples/s is {mean_tokens:.2f}"
 
 
-@dataclass(frozen=True, slots=True)
-class LengthStatistics:
+class LengthStatistics(msgspec.Struct, frozen=True):
     """Lengths of all outputs, including empty ones, in tokens of 4 bytes."""
 
     count: int

@@ -1,10 +1,10 @@
 """The logs of a compliance run, except for its answers: the settings in effect, and whether it is usable."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -66,8 +66,7 @@ _PLACES = {ACCURACY_LOG: ACCURACY, SUMMARY: PERFORMANCE, DETAIL: PERFORMANCE}
 _SHOWN_BY_THE_LOG = ("performance_issue_unique", "accuracy_log_sampling_target")
 
 
-@dataclass(frozen=True, slots=True)
-class RunFindings:
+class RunFindings(msgspec.Struct, frozen=True):
     """What the logs of a run say of it."""
 
     scenario: str | None

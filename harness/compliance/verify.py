@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from harness.compliance.base import ComplianceTest, JudgedRun, TestResult
 from harness.compliance.run_logs import (
@@ -23,8 +24,7 @@ from harness.grading.evaluation.references import Reference, load_references
 from harness.loadgen_logs.accuracy_log import EMPTY_LOG_BYTES, INT64, AccuracyLog
 
 
-@dataclass(frozen=True, slots=True)
-class VerifyRequest:
+class VerifyRequest(msgspec.Struct, frozen=True):
     """The logs to verify."""
 
     benchmark: Benchmark
@@ -43,8 +43,7 @@ class VerifyRequest:
     """the size of the dataset where it is known"""
 
 
-@dataclass(frozen=True, slots=True)
-class VerifyResult:
+class VerifyResult(msgspec.Struct, frozen=True):
     """The verdict of a test, and what else the logs show."""
 
     result: TestResult

@@ -7,9 +7,11 @@ completely.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from harness.config.loadgen_conf import THRESHOLD, ConfKey, parse_conf, read_text
 from harness.config.loadgen_settings import PERFORMANCE_MODE, TEST_MODES, Number, settings_of
@@ -22,8 +24,7 @@ _TEST01_KEYS = {"mode", "accuracy_log_rng_seed", "accuracy_log_sampling_target"}
 _TEST06_KEYS = _TEST01_KEYS | {"min_query_count", "min_duration", "sample_concatenate_permutation"}
 
 
-@dataclass(frozen=True, slots=True)
-class AuditConfig:
+class AuditConfig(msgspec.Struct, frozen=True):
     """Settings of one test by LoadGen's key, as they apply in one scenario."""
 
     source: str

@@ -6,9 +6,9 @@ IssueQueriesInternal; the schedule of Server is reproduced from its seed.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -22,8 +22,7 @@ _NS = 1e9
 Settings = Mapping[str, int | float | bool]
 
 
-@dataclass(frozen=True, slots=True)
-class ExpectedQueries:
+class ExpectedQueries(msgspec.Struct, frozen=True):
     """The queries that LoadGen will issue."""
 
     samples: int

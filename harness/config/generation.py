@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
@@ -70,8 +69,7 @@ class SamplingParameters(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(f"seed is {self.seed}, expected a number of at most 63 bits")
 
 
-@dataclass(frozen=True, slots=True)
-class ResolvedGeneration:
+class ResolvedGeneration(msgspec.Struct, frozen=True):
     """The parameters of a run, and what is to be said of them."""
 
     parameters: SamplingParameters

@@ -9,9 +9,10 @@ import difflib
 import math
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
+
+import msgspec
 
 from harness.config.loadgen_settings import SETTINGS, Number, settings_of
 from harness.config.scenario import LOADGEN_SCENARIOS
@@ -84,8 +85,7 @@ _SPACES = " \t\r\v\f"
 ConfKind = Literal["user", "mlperf", "audit"]
 
 
-@dataclass(frozen=True, slots=True)
-class ConfKey:
+class ConfKey(msgspec.Struct, frozen=True):
     """LoadGen's model key and scenario of the run for which a conf file is read."""
 
     model_key: str
@@ -93,8 +93,7 @@ class ConfKey:
     interactive: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ConfRow:
+class ConfRow(msgspec.Struct, frozen=True):
     """One ``model.Scenario.key = value`` line."""
 
     line: int
@@ -104,8 +103,7 @@ class ConfRow:
     value: Number
 
 
-@dataclass(frozen=True, slots=True)
-class Conf:
+class Conf(msgspec.Struct, frozen=True):
     """A file as LoadGen reads it for one run: the rows that apply, and a line for what it skips."""
 
     rows: tuple[ConfRow, ...] = ()
@@ -118,8 +116,7 @@ class Conf:
         return {row.key: row.value for row in ranked}
 
 
-@dataclass(frozen=True, slots=True)
-class _Skipped:
+class _Skipped(msgspec.Struct, frozen=True):
     """A row that LoadGen skips. ``meant`` names the key that it was to set for this run, or is empty."""
 
     line: int
@@ -128,10 +125,9 @@ class _Skipped:
     correction: str = ""
 
 
-@dataclass(slots=True)
-class _Found:
-    rows: list[ConfRow] = field(default_factory=list)
-    skipped: list[_Skipped] = field(default_factory=list)
+class _Found(msgspec.Struct):
+    rows: list[ConfRow] = msgspec.field(default_factory=list)
+    skipped: list[_Skipped] = msgspec.field(default_factory=list)
 
 
 def read_conf(path: Path, run: ConfKey, kind: ConfKind = "user") -> Conf:

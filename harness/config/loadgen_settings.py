@@ -5,7 +5,8 @@ test_settings_internal.cc.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from harness.config.scenario import LOADGEN_SCENARIOS, Scenario
 
@@ -21,8 +22,7 @@ _PERCENT = 0.01
 _EFFECTIVE, _REQUESTED = "effective_", "requested_"
 
 
-@dataclass(frozen=True, slots=True)
-class LoadGenSetting:
+class LoadGenSetting(msgspec.Struct, frozen=True):
     """One setting. ``attribute`` is its name in TestSettings and in benchmark definitions.
 
     ``kind`` and ``scale`` turn the number of a conf file into LoadGen's value. ``scenarios`` are those for

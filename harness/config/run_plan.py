@@ -1,9 +1,9 @@
 """The plan of a LoadGen test: every choice resolved and checked, before anything is started."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 from msgspec.structs import replace
 
 from harness.config.audit_config import plain_rows
@@ -32,8 +32,7 @@ from harness.errors import ConfigError
 from harness.files import COMPLIANCE_RUN
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadGenOptions:
+class LoadGenOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The options of a LoadGen test that do not concern the client."""
 
     scenario: Scenario

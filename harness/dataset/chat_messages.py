@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from datetime import date
 from types import MappingProxyType
 from typing import Any
+
+import msgspec
 
 HARMONY_SYSTEM = """\
 You are ChatGPT, a large language model trained by OpenAI.
@@ -23,12 +24,11 @@ _CUTTING_DATE = "Cutting Knowledge Date: December 2023\nToday Date: "
 Message = Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Chat:
+class Chat(msgspec.Struct, frozen=True):
     """What a request must carry for the model's template to render a prompt."""
 
     messages: tuple[Message, ...]
-    fields: Mapping[str, Any] = field(default_factory=dict)
+    fields: Mapping[str, Any] = msgspec.field(default_factory=dict)
     """of the request, beside the messages"""
     today: str = ""
     """the date that the template takes from the server's clock, such as 2025-09-01; "": it takes none"""
@@ -93,8 +93,7 @@ def _is_date(text: str) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class ChatFormat:
+class ChatFormat(msgspec.Struct, frozen=True):
     """How a model's prompts are rendered."""
 
     shape: str

@@ -6,11 +6,11 @@ One batch of rows is in memory at a time, whatever the cells hold.
 import pickle
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
 from harness.dataset.pickle_records import Missing, Scalar
@@ -26,8 +26,7 @@ _BATCH = 32
 _PROTOCOL = 3  # the latest without frames, so that pickles of cells can follow each other
 
 
-@dataclass(frozen=True, slots=True)
-class NewColumn:
+class NewColumn(msgspec.Struct, frozen=True):
     """A column that the dataset lacks.
 
     ``kind`` is arrow's name of the type, ``ids`` for lists of int32. ``cell`` gives the value at a position

@@ -8,10 +8,10 @@ import math
 import pickle
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -41,8 +41,7 @@ _BROKEN = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class PickledFrame:
+class PickledFrame(msgspec.Struct, frozen=True):
     """A pickled table: a DataFrame, or a dict of lists."""
 
     path: Path

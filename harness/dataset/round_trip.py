@@ -6,7 +6,6 @@ what encodes to a row's ids is the text of these ids. All other prompts can be s
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import date
 from functools import partial
 from types import MappingProxyType
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from harness.config.protocol import Api
 from harness.dataset.chat_messages import CHAT_FORMATS, Chat
@@ -60,8 +60,7 @@ def with_texts(
     return replace(samples, texts=[msgspec.json.encode(text) for text in texts], as_text=facts)
 
 
-@dataclass(frozen=True, slots=True)
-class _Rows:
+class _Rows(msgspec.Struct, frozen=True):
     """The rows of a dataset, as errors name them."""
 
     samples: SampleSet

@@ -6,14 +6,14 @@ order among them.
 """
 
 import hashlib
-from dataclasses import dataclass, replace
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 
-@dataclass(frozen=True, slots=True)
-class SaltIds:
+class SaltIds(msgspec.Struct, frozen=True):
     """The ids of the salt of any query: a number of symbols, each one id of an alphabet."""
 
     seed: str
@@ -60,8 +60,7 @@ class RenderedSalt:
         return b",".join(map(self._text_of, one.digest()))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Salt:
+class Salt(msgspec.Struct, frozen=True, eq=False):
     """The salt of a dataset's prompts, which hold a placeholder: the alphabet's first id for each symbol."""
 
     ids: SaltIds

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from harness.dataset.prompt_texts import PromptTexts
 from harness.dataset.salt import Salt
@@ -18,8 +18,7 @@ from harness.errors import DatasetError
 from harness.files import sha256_of
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SampleSet:
+class SampleSet(msgspec.Struct, frozen=True, eq=False):
     """Prompts in the order of the file.
 
     ``ids`` holds all tokens one after another: shape (total tokens,), int32, read-only. ``offsets`` says

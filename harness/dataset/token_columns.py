@@ -2,10 +2,10 @@
 
 from array import array
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -22,8 +22,7 @@ _MOST_TOKENS = 1 << 30  # the largest official file has about 6e7
 _INT32 = np.iinfo(np.int32)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TokenRows:
+class TokenRows(msgspec.Struct, frozen=True, eq=False):
     """Row i is ids[offsets[i]:offsets[i + 1]]: ids (total,) int32, offsets (n + 1,) int64."""
 
     ids: npt.NDArray[np.int32]

@@ -1,8 +1,8 @@
 """The numbers of a point in this project's definitions, and signs that the client was its bottleneck."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from harness.analysis.client_overhead import client_load
@@ -20,8 +20,7 @@ _ISSUER = "the issuing process"
 _NS = 1e9
 
 
-@dataclass(frozen=True, slots=True)
-class PointRows:
+class PointRows(msgspec.Struct, frozen=True):
     """The requests of a point that ended, and those that were lost."""
 
     counted: Rows

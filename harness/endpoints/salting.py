@@ -6,12 +6,13 @@ hexadecimal digits in brackets and a space, before the user's text; the same tex
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from harness.config.benchmark import Benchmark
 from harness.dataset import tokenizer
@@ -32,8 +33,7 @@ IdOf = Callable[[str], int | None]
 """the id of a text that is one token; None for any other"""
 
 
-@dataclass(frozen=True, slots=True)
-class PromptFormat:
+class PromptFormat(msgspec.Struct, frozen=True):
     """The facts of a model's prompts and answers that its chat template fixes."""
 
     user_text: Mapping[str, tuple[int, ...]]

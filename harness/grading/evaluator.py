@@ -3,8 +3,9 @@
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence, Sized
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from harness.config.benchmark import Benchmark, load_benchmark
 from harness.config.choices import available_benchmarks
@@ -155,8 +156,7 @@ def _run_folder(options: EvaluationOptions) -> Path | None:
     return next((file.parent for file in files if (file.parent / RUN_RECORD).is_file()), None)
 
 
-@dataclass(frozen=True, slots=True)
-class ScoredLog:
+class ScoredLog(msgspec.Struct, frozen=True):
     """A scored log, and what its reports show beside the score."""
 
     outputs: Outputs

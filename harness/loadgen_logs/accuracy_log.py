@@ -121,8 +121,7 @@ class LogEntry:
         return _whole(self.first_ids, self.data_ids, self._row.token_count)
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(msgspec.Struct, frozen=True):
     """The place where a log broke off, and what was seen."""
 
     offset: int
@@ -130,8 +129,7 @@ class Cut:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class RawEntry:
+class RawEntry(msgspec.Struct, frozen=True):
     """The bytes of one entry, from brace to brace, and where they lie in the file."""
 
     text: bytes
@@ -245,8 +243,7 @@ class AccuracyLog:
         return LogEntry(self.path, raw.offset, len(raw.text), _row(raw), self.width)
 
 
-@dataclass(frozen=True, slots=True)
-class Coverage:
+class Coverage(msgspec.Struct, frozen=True):
     """The expected samples that a log lacks, and those with several entries."""
 
     expected: int

@@ -9,10 +9,11 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from harness.config.loadgen_settings import ACCURACY_MODE
 from harness.files import GIT_LFS_POINTER
@@ -34,8 +35,7 @@ _LARGEST = 1e30  # far above all 64-bit numbers of LoadGen; NaN and infinity are
 _NO_TIME_NS = 1e18  # LoadGen's figure where a query had no such time is near 2^63
 
 
-@dataclass(frozen=True, slots=True)
-class LoadgenSummary:
+class LoadgenSummary(msgspec.Struct, frozen=True):
     """``mlperf_log_summary.txt``. Accuracy runs write only the counts of warnings and errors."""
 
     scenario: str | None
@@ -66,8 +66,7 @@ class LoadgenSummary:
         return int(text) if text.isdigit() and int(text) else None
 
 
-@dataclass(frozen=True, slots=True)
-class DetailRow:
+class DetailRow(msgspec.Struct, frozen=True):
     """One row of ``mlperf_log_detail.txt``."""
 
     key: str
@@ -77,8 +76,7 @@ class DetailRow:
     is_warning: bool
 
 
-@dataclass(frozen=True, slots=True)
-class LoadgenDetail:
+class LoadgenDetail(msgspec.Struct, frozen=True):
     """The detail log."""
 
     values: Mapping[str, Any]

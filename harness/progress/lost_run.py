@@ -6,8 +6,9 @@ called, so its TTFT is never less than ours.
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 from harness.analysis.early_stopping import least_queries
 from harness.analysis.statistics import completed, ttft_ns
@@ -28,11 +29,10 @@ class LostRunError(RunError):
     """The run can no longer become VALID, and is ended."""
 
 
-@dataclass(frozen=True, slots=True)
-class ValidityRules:
+class ValidityRules(msgspec.Struct, frozen=True):
     """What a VALID run needs, as far as it can be lost before its end."""
 
-    limits_ns: Mapping[str, int] = field(default_factory=dict)
+    limits_ns: Mapping[str, int] = msgspec.field(default_factory=dict)
     """of TTFT and TPOT; empty where the scenario has none"""
     most_over: int = 0
     """queries that may be over each limit; -1: the run has too few queries to pass"""
@@ -40,8 +40,7 @@ class ValidityRules:
     """of the run"""
 
 
-@dataclass(slots=True)
-class Over:
+class Over(msgspec.Struct):
     """Queries over each limit."""
 
     ttft: int = 0

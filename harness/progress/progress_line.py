@@ -4,9 +4,10 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self, TextIO
+
+import msgspec
 
 from harness.cli.streams import control
 from harness.text import duration, milliseconds
@@ -58,8 +59,7 @@ class LiveLine:
             self._is_open = False
 
 
-@dataclass(frozen=True, slots=True)
-class ProgressSnapshot:
+class ProgressSnapshot(msgspec.Struct, frozen=True):
     """A run at one moment; None: not known (yet)."""
 
     elapsed_s: float
@@ -75,7 +75,7 @@ class ProgressSnapshot:
     tpot_ns: float | None = None
     """mean so far"""
     remaining_s: float | None = None
-    failures: Mapping[str, int] = field(default_factory=dict)
+    failures: Mapping[str, int] = msgspec.field(default_factory=dict)
     """by kind"""
     imbalance: float | None = None
     """of several replicas, as in ReplicaBalance, over the last minute"""

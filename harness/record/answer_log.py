@@ -11,11 +11,11 @@ tokenizer: the records of ``query_answers-<worker>.bin`` have a query's id, and 
 import struct
 import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Literal
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -33,8 +33,7 @@ _MOST_IDS = 1 << 24
 KeptAnswers = Literal["of samples", "of queries"]
 
 
-@dataclass(frozen=True, slots=True)
-class SavedAnswer:
+class SavedAnswer(msgspec.Struct, frozen=True):
     """The place of an answer in a file."""
 
     path: Path
@@ -51,8 +50,7 @@ class SavedAnswer:
         return np.fromfile(self.path, "<i4", self.count, offset=self.offset)
 
 
-@dataclass(frozen=True, slots=True)
-class QueryAnswer:
+class QueryAnswer(msgspec.Struct, frozen=True):
     """The answer to a query."""
 
     query_id: int

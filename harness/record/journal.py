@@ -9,7 +9,6 @@ import struct
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -100,8 +99,7 @@ def read_counts(directory: Path) -> Rows:
     return rows
 
 
-@dataclass(frozen=True, slots=True)
-class Journal:
+class Journal(msgspec.Struct, frozen=True):
     """The content of a run's journal."""
 
     rows: Rows

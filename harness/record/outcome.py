@@ -1,8 +1,8 @@
 """The outcome of a query: exactly one Completion or one Failure, returned and never raised."""
 
-from dataclasses import dataclass
 from enum import IntEnum
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -40,8 +40,7 @@ class FailureKind(IntEnum):
         return self.name.lower()
 
 
-@dataclass(frozen=True, slots=True)
-class Completion:
+class Completion(msgspec.Struct, frozen=True):
     """A complete answer.
 
     ``output_ids`` are all output tokens, the first included: shape (OSL,), int32, OSL >= 1.
@@ -55,8 +54,7 @@ class Completion:
     """The server's own count of output tokens, where the ids are those of the encoded text."""
 
 
-@dataclass(frozen=True, slots=True)
-class TextCompletion:
+class TextCompletion(msgspec.Struct, frozen=True):
     """A complete answer as text. Encoding it gives a Completion."""
 
     text: str
@@ -73,8 +71,7 @@ UNSEEN = 16
 and channel names (10 with one thought, 17 with a call of a tool, in answers of vLLM and SGLang)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(msgspec.Struct, frozen=True):
     """No usable answer; ``detail`` is one line of evidence, printable and bounded."""
 
     kind: FailureKind

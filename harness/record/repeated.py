@@ -5,17 +5,17 @@ Every program that keeps its answers says it in these words, a dry run in the co
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+
+import msgspec
 
 from harness.cli.commands import recorded
 
 _RESTART, _RESUME = "--restart", "--resume"
 
 
-@dataclass(frozen=True, slots=True)
-class FirstLine:
+class FirstLine(msgspec.Struct, frozen=True):
     """The sentences of one program; ``dry_run``: nothing of it is done."""
 
     dry_run: bool = False

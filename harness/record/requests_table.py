@@ -5,9 +5,9 @@ its unit and description (COLUMNS).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -52,8 +52,7 @@ COLUMNS: Mapping[str, tuple[str, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class CallTimes:
+class CallTimes(msgspec.Struct, frozen=True):
     """Times at which LoadGen was called: three arrays of one length, in any order."""
 
     query_id: npt.NDArray[np.uint64]
@@ -63,8 +62,7 @@ class CallTimes:
     """with the end, CLOCK_MONOTONIC; 0: never"""
 
 
-@dataclass(frozen=True, slots=True)
-class FirstTexts:
+class FirstTexts(msgspec.Struct, frozen=True):
     """The first text of answers: three arrays of one length, in any order."""
 
     query_id: npt.NDArray[np.uint64]
@@ -74,8 +72,7 @@ class FirstTexts:
     """up to and including its event; 0: none"""
 
 
-@dataclass(frozen=True, slots=True)
-class TextCounts:
+class TextCounts(msgspec.Struct, frozen=True):
     """The servers' own counts of answers that came as text."""
 
     tokenizer: str

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -28,8 +27,7 @@ _SHOWN = 80  # characters of a value
 _ANY_SAMPLE = 1 << 32  # beyond every sample index
 
 
-@dataclass(frozen=True, slots=True)
-class EarlierRun:
+class EarlierRun(msgspec.Struct, frozen=True):
     """An earlier run in the folder of a plan, and what the plan's command makes of it."""
 
     course: Literal["continue", "complete", "anew"]

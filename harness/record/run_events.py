@@ -2,7 +2,6 @@
 
 import threading
 import time
-from dataclasses import dataclass, field
 from typing import Literal
 
 import msgspec
@@ -25,8 +24,7 @@ class RunEvent(msgspec.Struct, frozen=True, kw_only=True):
     """in words, without the time"""
 
 
-@dataclass(frozen=True, slots=True)
-class SeenEvent:
+class SeenEvent(msgspec.Struct, frozen=True):
     """An event as it is observed."""
 
     time_ns: int
@@ -44,12 +42,11 @@ class SeenEvent:
         )
 
 
-@dataclass(slots=True)
-class EventLog:
+class EventLog(msgspec.Struct):
     """Collects events, from several threads."""
 
-    _events: list[SeenEvent] = field(default_factory=list)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _events: list[SeenEvent] = msgspec.field(default_factory=list)
+    _lock: threading.Lock = msgspec.field(default_factory=threading.Lock)
 
     def add(
         self, kind: EventKind, server: str, text: str, time_ns: int | None = None, rank: int | None = None

@@ -6,10 +6,10 @@ are left out. After a bound of rows only the values in ``QUANTITIES`` are kept, 
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -32,8 +32,7 @@ _SERIES = re.compile(rb"([a-zA-Z_:][\w:]*)(\{.*\})?\Z")
 RANK_LABEL = re.compile(r'[{,](?:dp_rank|engine)="([0-9]{1,9})"')
 
 
-@dataclass(frozen=True, slots=True)
-class Quantity:
+class Quantity(msgspec.Struct, frozen=True):
     """A quantity that servers report under different names."""
 
     kind: Literal["level", "count"]

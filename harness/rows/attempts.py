@@ -9,7 +9,6 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
@@ -53,8 +52,7 @@ class EvalSettings(msgspec.Struct, frozen=True, kw_only=True):
     """None until the trial requests have shown it"""
 
 
-@dataclass(frozen=True, slots=True)
-class EarlierRows:
+class EarlierRows(msgspec.Struct, frozen=True):
     """What earlier runs of the same file have left, and what the repeated command makes of it."""
 
     course: Literal["continue", "complete", "anew"]

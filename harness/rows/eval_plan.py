@@ -1,9 +1,10 @@
 """The plan of run_eval.py: the accuracy run's parameters for some rows of a dataset, and where they go."""
 
 import re
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+
+import msgspec
 
 from harness.config.benchmark import load_benchmark
 from harness.config.client_plan import resolve_client
@@ -20,8 +21,7 @@ _FOLDER = "run_eval"  # below --results
 _RUN = ".run"  # suffix of the folder beside an output file
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvalPlan:
+class EvalPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Rows that are answered once, in order, and the file of their answers."""
 
     client: ClientPlan

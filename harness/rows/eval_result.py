@@ -3,12 +3,12 @@
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec.structs import replace
 
 from harness.dataset.extended_table import NewColumn, unreadable_columns, write_extended
 from harness.dataset.samples import SampleSet, load_samples
@@ -24,8 +24,7 @@ from harness.rows.attempts import EvalSettings
 from harness.rows.eval_plan import EvalPlan
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvalResult:
+class EvalResult(msgspec.Struct, frozen=True, kw_only=True):
     """``failures``: kind and detail by sample index. ``errors``: why rows have neither answer nor failure.
 
     ``was_complete``: nothing was left to do. ``written``: whether the file is there; ``has_truths``: and true
@@ -72,8 +71,7 @@ class EvalResult:
         return dict(Counter(kind.label for kind, _ in self.failures.values()).most_common())
 
 
-@dataclass(slots=True)
-class OutputTexts:
+class OutputTexts(msgspec.Struct):
     """The texts of outputs; ``missing`` counts those that the tokenizer cannot decode."""
 
     decoder: OutputDecoder | None

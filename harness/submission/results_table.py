@@ -3,9 +3,11 @@
 import csv
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
+
+import msgspec
+from msgspec.structs import asdict, fields
 
 from harness.compliance.registry import find_test, needed_tests
 from harness.config.loadgen_settings import NS_PER_MS
@@ -22,8 +24,7 @@ _TTFT = "result_first_token_99.00_percentile_latency_ns"
 _TPOT = "result_time_per_output_token_99.00_percentile_ns"
 
 
-@dataclass(frozen=True, slots=True)
-class ResultRow:
+class ResultRow(msgspec.Struct, frozen=True):
     """One result. The logs do not have a value that is None."""
 
     division: str
@@ -53,8 +54,7 @@ class ResultRow:
         return self.result / self.accelerators
 
 
-@dataclass(frozen=True, slots=True)
-class ComparedRow:
+class ComparedRow(msgspec.Struct, frozen=True):
     """A row and an earlier one."""
 
     row: ResultRow

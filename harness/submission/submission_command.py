@@ -3,8 +3,9 @@
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
+
+from msgspec.structs import asdict
 
 from harness.config.benchmark import load_benchmark
 from harness.endpoints.tree.run_facts import read_runs, run_folders

@@ -3,7 +3,6 @@
 import re
 from array import array
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import msgspec
 
@@ -133,8 +132,7 @@ def _same_ids(repeated: bytes, body: bytes) -> bool:
         return False
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionTimes:
+class ConnectionTimes(msgspec.Struct, frozen=True):
     """How long connections may take and stay idle."""
 
     connect_ns: int = 10_000_000_000

@@ -16,9 +16,10 @@ from array import array
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
+
+import msgspec
 
 from harness.config.server_urls import default_port, split_address
 from harness.errors import ConfigError, ServerError
@@ -33,8 +34,7 @@ _PROBE_S = 1.0
 _MOST_LOOKUPS = 128
 
 
-@dataclass(frozen=True, slots=True)
-class AddressPair:
+class AddressPair(msgspec.Struct, frozen=True):
     """One pair of addresses."""
 
     family: int
@@ -144,8 +144,7 @@ def _kernels_choice(pair: AddressPair) -> str | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(msgspec.Struct, frozen=True):
     """One replica, resolved."""
 
     url: str

@@ -4,8 +4,9 @@ import socket
 import statistics
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from harness.config.deadlines import PreflightLimits
 from harness.config.run_options import Backend
@@ -21,8 +22,7 @@ _LEAST_MSS = 1200  # IPv6 carries at least 1280 bytes; less is a tunnel in a tun
 _FAR_US = 2000.0  # beyond this the network is part of every measured first token
 
 
-@dataclass(frozen=True, slots=True)
-class Way:
+class Way(msgspec.Struct, frozen=True):
     """Connections to one address."""
 
     address: str

@@ -5,8 +5,9 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from harness.free_memory import container_memory, machine_memory
 from sut.doctor.finding import Finding, Level, ok
@@ -27,8 +28,7 @@ _TIME_ERROR = 5  # adjtimex(2): the clock is not synchronized
 _MOST_BUSY = 0.5  # part of the cores
 
 
-@dataclass(frozen=True, slots=True)
-class Folders:
+class Folders(msgspec.Struct, frozen=True):
     """Where Linux says what it has; others in tests."""
 
     proc: Path = Path("/proc")
@@ -150,8 +150,7 @@ def huge_pages_finding(at: Folders) -> Finding:
 # -- the clock
 
 
-@dataclass(frozen=True, slots=True)
-class ClockReading:
+class ClockReading(msgspec.Struct, frozen=True):
     """The two clocks at one moment, in ns."""
 
     wall_ns: int

@@ -8,9 +8,10 @@ import contextlib
 import os
 import socket
 import struct
-from dataclasses import dataclass
 from multiprocessing.connection import Connection as Pipe
 from typing import NoReturn
+
+import msgspec
 
 from harness.errors import HarnessError, machine_failure
 from harness.grading.decoding.text_tokenizer import TextTokenizer
@@ -26,8 +27,7 @@ _RECEIVE_BYTES = 1 << 18
 _NICE = 10
 
 
-@dataclass(frozen=True, slots=True)
-class EncoderSpec:
+class EncoderSpec(msgspec.Struct, frozen=True):
     """The settings of an encoder."""
 
     tokenizer: TextTokenizer

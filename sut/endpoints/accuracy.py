@@ -6,13 +6,14 @@ it again continues: what is answered is not asked again, and what is scored is n
 
 import signal
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec import structs
 
 from harness.cli.signals import InterruptedRun, interruptible, signals_kept
 from harness.config.benchmark import Benchmark, load_benchmark
@@ -54,8 +55,7 @@ class AccuracyWatcher(RowsWatcher, Protocol):
         """Called after each output, and after each program that was run."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AccuracyPlan:
+class AccuracyPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What the accuracy runs of all points share: everything is read and checked before the first."""
 
     options: ClientOptions
@@ -71,7 +71,7 @@ class AccuracyPlan:
     def first(self, rows: int) -> "AccuracyPlan":
         """The same with the first rows only, for a rehearsal of the forms."""
         samples, grading = self.samples.part(0, rows), replace(self.grading, first_rows=rows)
-        return replace(self, samples=samples, grading=grading)
+        return structs.replace(self, samples=samples, grading=grading)
 
     @property
     def longest(self) -> int:
@@ -231,7 +231,7 @@ class _AnswerTable(OutputTable):
             _FACTS.decode(): msgspec.json.encode(facts).decode(),
         }
         write_extended(result.plan.output, self._table, range(result.samples), columns, metadata)
-        return replace(result, written=True)
+        return structs.replace(result, written=True)
 
 
 def _differences(before: ServerInfo | None, now: ServerInfo) -> list[str]:
@@ -242,8 +242,7 @@ def _differences(before: ServerInfo | None, now: ServerInfo) -> list[str]:
     return [f"{now.url}: {text}" for name in names for text in differences(name, was[name], is_now[name])]
 
 
-@dataclass(frozen=True, slots=True)
-class _Watched:
+class _Watched(msgspec.Struct, frozen=True):
     """Shows the caller's watcher what differs from the performance run, too."""
 
     watcher: AccuracyWatcher

@@ -5,13 +5,13 @@ workers follow from its concurrency. The servers stay, and are asked for by the 
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from harness.analysis.finish_run import Observations
 from harness.analysis.statistics import completed, failures_by_kind
@@ -50,8 +50,7 @@ _OFFLINE_EACH = 16  # requests to each server before everything is issued at onc
 _UNKNOWN_NETWORK = "the round trip without load is not known: no server keeps a connection to /v1/models"
 
 
-@dataclass(frozen=True, slots=True)
-class OpenServers:
+class OpenServers(msgspec.Struct, frozen=True):
     """Servers that are there for all points of a rehearsal."""
 
     client: ClientPlan

@@ -6,9 +6,11 @@ written after each point.
 
 import signal
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
 
 from harness.api_key import api_key
 from harness.cli.signals import InterruptedRun, interruptible, signals_kept
@@ -92,8 +94,7 @@ def rehearse(options: RehearsalOptions) -> int:
                 return walk.to_the_end()
 
 
-@dataclass(frozen=True, slots=True)
-class _Inputs:
+class _Inputs(msgspec.Struct, frozen=True):
     """Everything that is read and checked without a server."""
 
     client: ClientPlan
@@ -242,8 +243,7 @@ def _begin(walk: "_Walk", earlier: Rehearsal | None) -> None:
         file.write("\n- ".join((*lines, "")).removesuffix("- ").encode())
 
 
-@dataclass(slots=True)
-class _Walk:
+class _Walk(msgspec.Struct):
     """A rehearsal that is planned: all its points, one after the other."""
 
     options: RehearsalOptions

@@ -8,8 +8,9 @@ queries.
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from sut.issuers.dispatcher import WorkerChannel
 from sut.issuers.loop import IssuingLoop, IssuingProcess
@@ -17,8 +18,7 @@ from sut.issuers.loop import IssuingLoop, IssuingProcess
 _SHORTEST_S = 0.001  # between two new requests of a rise: what epoll can wait
 
 
-@dataclass(frozen=True, slots=True)
-class ClosedLoop:
+class ClosedLoop(msgspec.Struct, frozen=True):
     """Issues samples of a dataset of this size, again and again."""
 
     samples: int

@@ -10,11 +10,11 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from harness.config.scenario import needs_first_tokens
@@ -30,8 +30,7 @@ _SWITCH_INTERVAL_S = 0.0005
 _WORKERS_END_S = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class LoadGen:
+class LoadGen(msgspec.Struct, frozen=True):
     """Issues the queries of one LoadGen test."""
 
     spec: TestSpec

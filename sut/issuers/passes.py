@@ -10,9 +10,9 @@ they all end. A query's id counts the queries of the passes; those of the warm-u
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import islice
 
+import msgspec
 import numpy as np
 
 from harness.endpoints.point_run import WARM_UP
@@ -22,8 +22,7 @@ from sut.issuers.loop import IssuingLoop, IssuingProcess
 _NS = 1e9
 
 
-@dataclass(frozen=True, slots=True)
-class SampleOrder:
+class SampleOrder(msgspec.Struct, frozen=True):
     """The samples of each pass over a dataset of this size."""
 
     samples: int
@@ -40,8 +39,7 @@ class SampleOrder:
         return samples
 
 
-@dataclass(frozen=True, slots=True)
-class Passes:
+class Passes(msgspec.Struct, frozen=True):
     """Issues the passes of a point."""
 
     order: SampleOrder

@@ -1,14 +1,14 @@
 """Rows of a dataset, each issued once, in order. A query's id is its position among the rows."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from sut.issuers.dispatcher import WorkerChannel
 from sut.issuers.loop import IssuingLoop, IssuingProcess
 
 
-@dataclass(frozen=True, slots=True)
-class RowsInOrder:
+class RowsInOrder(msgspec.Struct, frozen=True):
     """Issues these samples; workers get them as slots become free."""
 
     rows: Sequence[int]

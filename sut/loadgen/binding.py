@@ -2,9 +2,9 @@
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import mlperf_loadgen as lg
+import msgspec
 
 from harness.config.loadgen_settings import BY_ATTRIBUTE, Setting
 from harness.config.scenario import LoadGenScenario
@@ -16,8 +16,7 @@ FLUSH_INTERVAL_S = 0.5  # LoadGen's log thread writes at least once in this time
 Readback = dict[str, Setting]
 
 
-@dataclass(frozen=True, slots=True)
-class TestSpec:
+class TestSpec(msgspec.Struct, frozen=True):
     """One LoadGen test. ``samples`` is the number of dataset rows.
 
     ``round_settings`` are those of an earlier round, in place of those inside LoadGen. ``audit_text`` are

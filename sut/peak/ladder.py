@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
@@ -175,8 +174,7 @@ def _opened(
         write_ladder(folder, opened.ladder, client.kept)
 
 
-@dataclass(slots=True)
-class OpenLadder:
+class OpenLadder(msgspec.Struct):
     """A ladder while it lasts: ``ladder`` has its steps so far, and at its end why it ended."""
 
     ladder: Ladder
@@ -240,8 +238,7 @@ def _client(
             yield ClosedLoopClient(session, monitor, tail, death, servers.urls, plan)
 
 
-@dataclass(slots=True)
-class ClosedLoopClient:
+class ClosedLoopClient(msgspec.Struct):
     """Requests in flight at a number that ``measure`` sets, from one call to the next without a break.
 
     ``kept``: the requests of each step so far, also of one that was cut.
@@ -253,10 +250,10 @@ class ClosedLoopClient:
     death: Death
     urls: list[str]
     plan: LadderPlan
-    kept: list[StepRows] = field(default_factory=list)
+    kept: list[StepRows] = msgspec.field(default_factory=list)
     _concurrency: int = 0
     _latency_s: float = 0.0  # the latest mean of all requests that ended in a step
-    _began: float = field(default_factory=time.monotonic)
+    _began: float = msgspec.field(default_factory=time.monotonic)
 
     def measure(self, concurrency: int, watcher: LadderWatcher) -> Step:
         """Hold this number of requests in flight until a step is measured.

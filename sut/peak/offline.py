@@ -2,9 +2,10 @@
 
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
+
+from msgspec.structs import replace
 
 from harness.cli.signals import interruptible, signals_kept
 from harness.config.loadgen_conf import with_rows

@@ -154,8 +154,7 @@ class RunProber:
         return self.folder / f"{PROBE_FOLDER}{number:02d}"
 
 
-@dataclass(slots=True)
-class _Session:
+class _Session(msgspec.Struct):
     """A ladder that is open, for up to ``most`` requests in flight; ``last`` step so far."""
 
     opened: OpenLadder
@@ -164,8 +163,7 @@ class _Session:
     last: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _StepProgress:
+class _StepProgress(msgspec.Struct, frozen=True):
     """Shows the progress of a step alone: the step is shown once it is measured."""
 
     show: Callable[[int, float, str], None]

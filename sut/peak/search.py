@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -63,8 +62,7 @@ class SearchWatcher(Protocol):
         """Called after each measurement."""
 
 
-@dataclass(frozen=True, slots=True)
-class Searched:
+class Searched(msgspec.Struct, frozen=True):
     """The state as search.json has it; ``error`` ended the search, None for one that was completed."""
 
     folder: Path

@@ -2,8 +2,9 @@
 
 import resource
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from harness.errors import ConfigError
 from harness.record.provenance import port_range
@@ -15,8 +16,7 @@ _PORT_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _SOMAXCONN = Path("/proc/sys/net/core/somaxconn")
 
 
-@dataclass(frozen=True, slots=True)
-class MachineLimits:
+class MachineLimits(msgspec.Struct, frozen=True):
     """``descriptors`` is the hard limit of one process; ``ports`` is the number of local ports for outgoing
     connections, counted for each pair of source and destination address; ``backlog`` is the longest
     queue of new connections that a server on this machine can have. None where unknown.

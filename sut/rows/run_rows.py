@@ -3,11 +3,11 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from harness.analysis.encoded_answers import encoded_with, text_reasons, text_warnings, with_counts
 from harness.analysis.finish_run import Observations
@@ -71,8 +71,7 @@ class RowFiles(Protocol):
         """Write the answers once every row has one, or its failure; ``on_row`` gets the rows done."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Rows:
+class _Rows(msgspec.Struct, frozen=True):
     """Prompts that are sent, and answers that an earlier attempt has left."""
 
     samples: SampleSet

@@ -1,7 +1,7 @@
 """The API in which a server is asked, and what its answers hold: settled by trial requests."""
 
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 
 import msgspec
 from msgspec import structs
@@ -50,8 +50,7 @@ def _asked_by(server: ServerInfo, api: Api) -> ServerInfo:
     return structs.replace(server, api=api, answers=answers, served_name=name)
 
 
-@dataclass(frozen=True, slots=True)
-class Tried:
+class Tried(msgspec.Struct, frozen=True):
     """The trial requests of all replicas in one protocol."""
 
     protocol: Protocol
@@ -61,8 +60,7 @@ class Tried:
     """what the answers have shown"""
 
 
-@dataclass(frozen=True, slots=True)
-class TrialRequests:
+class TrialRequests(msgspec.Struct, frozen=True):
     """Trial requests of the run's servers, which settle what their answers hold."""
 
     servers: Sequence[ServerInfo]
@@ -80,12 +78,12 @@ class TrialRequests:
         That is so for all replicas or for none. The error of a replica names what it would take instead.
         """
         asked = self.servers[0].protocol
-        with_text = replace(asked, answers="text")
+        with_text = dataclasses.replace(asked, answers="text")
         may_be_text = asked != with_text and with_text in supported(asked.dialect)
         tried = self._try(asked, refusals_end=not may_be_text)
         if may_be_text and _none_gives_ids(tried.trials):
             tried = self._try(with_text)
-        return replace(tried, trials=list(self._with_remedies(tried)))
+        return structs.replace(tried, trials=list(self._with_remedies(tried)))
 
     def _try(self, protocol: Protocol, *, refusals_end: bool = True) -> Tried:
         facts, endpoints = self._asked(self.servers, protocol)
@@ -115,7 +113,7 @@ class TrialRequests:
             if looking and trial.refused:
                 looking = False
                 remedy = _ALIKE if took_it else self._remedy(server, tried.protocol)
-                trial = replace(trial, error=ServerError(f"{trial.error}; {remedy}"))
+                trial = structs.replace(trial, error=ServerError(f"{trial.error}; {remedy}"))
             yield trial
 
     def _remedy(self, server: ServerInfo, refused: Protocol) -> str:

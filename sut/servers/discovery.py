@@ -5,8 +5,9 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 from harness.config.deadlines import PreflightLimits
 from harness.config.run_options import Backend
@@ -31,13 +32,12 @@ _REASON = 160  # characters
 log = logging.getLogger("mlperf")
 
 
-@dataclass(frozen=True, slots=True)
-class Servers:
+class Servers(msgspec.Struct, frozen=True):
     """The replicas of a run."""
 
     found: tuple[ServerInfo, ...]
     """Those that can be used, at least one."""
-    left_out: Mapping[str, str] = field(default_factory=dict)
+    left_out: Mapping[str, str] = msgspec.field(default_factory=dict)
     """The reasons why others are left out (--min-replicas), by URL."""
     warnings: tuple[str, ...] = ()
 

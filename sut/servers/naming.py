@@ -3,8 +3,10 @@
 import ipaddress
 import socket
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
+
+import msgspec
+from msgspec.structs import replace
 
 from harness.config.server_urls import DNS, at_address, default_port, folded, split_address
 from harness.errors import ConfigError, HarnessError, ServerError
@@ -18,8 +20,7 @@ class DuplicateError(ConfigError):
     """A URL of a server that an earlier one names."""
 
 
-@dataclass(frozen=True, slots=True)
-class Replicas:
+class Replicas(msgspec.Struct, frozen=True):
     """The replicas that URLs name."""
 
     urls: tuple[str, ...]

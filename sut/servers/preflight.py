@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -144,8 +143,7 @@ class Preflight:
         self._seconds[request.replica] = (time.monotonic_ns() - began) / 1e9
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
+class Trial(msgspec.Struct, frozen=True):
     """The result of a replica's trial request."""
 
     keeps_alive: bool

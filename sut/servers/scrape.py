@@ -10,12 +10,12 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
+import msgspec
 
 from harness.api_key import masked_text
 from harness.errors import machine_failure
@@ -47,13 +47,12 @@ class NoMetricsError(Exception):
     """The reason why a server has no page of metrics now."""
 
 
-@dataclass(slots=True)
-class _Server:
+class _Server(msgspec.Struct):
     """A server whose page is read."""
 
     number: int
     url: str
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
     failures: int = 0
     """in a row"""
     ever: bool = False
@@ -66,11 +65,10 @@ class _Server:
         return self.ever or self.failures < _TRIES or number % _SELDOM == 0
 
 
-@dataclass(slots=True)
-class Scraped:
+class Scraped(msgspec.Struct):
     """The result of a run's reading."""
 
-    without: dict[str, str] = field(default_factory=dict)
+    without: dict[str, str] = msgspec.field(default_factory=dict)
     """servers that never had metrics, and why"""
     warnings: tuple[str, ...] = ()
 

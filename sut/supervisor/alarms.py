@@ -3,7 +3,9 @@
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from harness.analysis.rank_watch import RankWatch, StandingRank, silence_s, standing_text
 from harness.config.deadlines import FailurePolicy
@@ -16,8 +18,7 @@ from sut.supervisor.session import QuerySession
 log = logging.getLogger("mlperf")
 
 
-@dataclass(frozen=True, slots=True)
-class LossRule:
+class LossRule(msgspec.Struct, frozen=True):
     """When a run is lost, and what follows."""
 
     watch: LostWatch

@@ -1,8 +1,9 @@
 """The number of connections that this machine can open to the servers: its limits, by address pair."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import cached_property
+
+from msgspec.structs import replace
 
 from sut.client.client import MAX_CONNECTING
 from sut.client.endpoint import Endpoint, is_own_address, most_pairs, resolve_endpoints, with_source_addresses

@@ -12,10 +12,11 @@ import socket
 import socketserver
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
 from threading import Event, Thread
 from typing import Any
+
+import msgspec
 
 from harness.analysis.replicas import SLOWER
 from harness.errors import ConfigError
@@ -32,8 +33,7 @@ _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 log = logging.getLogger("mlperf")
 
 
-@dataclass(frozen=True, slots=True)
-class ServedMetric:
+class ServedMetric(msgspec.Struct, frozen=True):
     """A metric of the page: a counter where its name ends in `_total`, else a gauge."""
 
     name: str

@@ -5,12 +5,12 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -38,8 +38,7 @@ Totals = npt.NDArray[np.int64]
 Observer = Callable[[Totals], None]
 
 
-@dataclass(frozen=True, slots=True)
-class ChildProcess:
+class ChildProcess(msgspec.Struct, frozen=True):
     """A child process, the pipe to it, and its name in messages."""
 
     process: BaseProcess
@@ -47,8 +46,7 @@ class ChildProcess:
     name: str = "the worker"
 
 
-@dataclass(frozen=True, slots=True)
-class Processes:
+class Processes(msgspec.Struct, frozen=True):
     """The child processes of a test, and their counters."""
 
     issuer: ChildProcess

@@ -6,8 +6,9 @@ Both follow from the expected load, as far as flags and conf files show it befor
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from harness.config.loadgen_settings import Number
 from harness.config.plans import ClientPlan, RunPlan
@@ -29,8 +30,7 @@ _CPUS = Path("/sys/devices/system/cpu")
 _QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
+class Machine(msgspec.Struct, frozen=True):
     """What the machine has for this client."""
 
     cores: tuple[Cpus, ...]
@@ -43,8 +43,7 @@ class Machine:
     """whether the client's C library was compiled"""
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
+class Load(msgspec.Struct, frozen=True):
     """The load of the client; None where it is not known before the run."""
 
     open_at_most: int | None = None

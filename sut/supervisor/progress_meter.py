@@ -3,8 +3,8 @@
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -19,8 +19,7 @@ _BALANCE_LOOKS = 60  # looks at the replicas' loads, one a second
 Failures = Mapping[FailureKind, int]
 
 
-@dataclass(frozen=True, slots=True)
-class RunLength:
+class RunLength(msgspec.Struct, frozen=True):
     """The length of a run, as far as it is known before."""
 
     queries: int

@@ -5,11 +5,12 @@ import socket
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
 from multiprocessing import Pipe
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from harness.analysis.finish_run import Observations
 from harness.config.loadgen_settings import Setting
@@ -58,8 +59,7 @@ _PREFETCH = 16
 WARM_CONNECTIONS = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Destination:
+class Destination(msgspec.Struct, frozen=True):
     """The destination of the queries: resolved replicas and their protocol."""
 
     endpoints: tuple[Endpoint, ...]
@@ -67,7 +67,7 @@ class Destination:
     model: str
     seen: AnswersSeen
     """what the trial answers have shown"""
-    saved: Mapping[int, SavedAnswer] = field(default_factory=dict)
+    saved: Mapping[int, SavedAnswer] = msgspec.field(default_factory=dict)
     """answers of an earlier attempt at this run, by sample; those queries are not sent"""
     tokenizer: TextTokenizer | None = None
     """what gives answers that are text their ids"""

@@ -3,7 +3,6 @@
 import re
 from array import array
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
@@ -33,8 +32,7 @@ _UINT32, _INT32, _greatest = np.dtype(np.uint32), np.dtype(np.int32), np.maximum
 _Event = TypeVar("_Event")
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerBounds:
+class AnswerBounds(msgspec.Struct, frozen=True):
     """Bounds of an honest answer."""
 
     max_new_tokens: int

@@ -13,8 +13,9 @@ remembered.
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
+
+import msgspec
 
 from harness.record.outcome import Failure, FailureKind
 from sut.wire.answer_checks import UNREADABLE, excerpt
@@ -48,8 +49,7 @@ _OF_SUCCESS = frozenset(["success", "successful", "succeeded", "ok", "okay"])
 _FINE = frozenset([*_OF_SUCCESS, "none", "200", "complete", "completed", "finished"])
 
 
-@dataclass(frozen=True, slots=True)
-class EventKeys:
+class EventKeys(msgspec.Struct, frozen=True):
     """The keys of the fields in which honest events differ, each with the beginning of its value."""
 
     texts: tuple[bytes, ...]
@@ -60,8 +60,7 @@ class EventKeys:
     """The tokens so far, such as ``"completion_tokens":``; b"" where events have none."""
 
 
-@dataclass(frozen=True, slots=True)
-class AnswersSeen:
+class AnswersSeen(msgspec.Struct, frozen=True):
     """What the trial answers of a run's servers have shown."""
 
     fields: frozenset[str] = frozenset()

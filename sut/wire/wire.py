@@ -9,7 +9,6 @@ import re
 import struct
 from array import array
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any, ClassVar
 
@@ -246,8 +245,7 @@ def plain_opening(request_id: str, body_bytes: int) -> bytes:
     return b"Content-Length: %d\r\n\r\n{" % body_bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Form:
+class Form(msgspec.Struct, frozen=True, kw_only=True):
     """The form of one protocol's requests and answers."""
 
     path: str

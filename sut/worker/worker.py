@@ -22,10 +22,11 @@ import socket
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
 from typing import NoReturn
+
+import msgspec
 
 from harness.config.deadlines import Deadlines
 from harness.config.generation import SamplingParameters
@@ -57,8 +58,7 @@ _INTAKE_BYTES = ASSIGNMENT_STRUCT.size * 2048
 _LAST_TEXTS_S = 0.5  # for the ids of answers that had come at the end
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerSpec:
+class WorkerSpec(msgspec.Struct, frozen=True):
     """The settings of one worker."""
 
     index: int
@@ -81,7 +81,7 @@ class WorkerSpec:
     accuracy: bool
     """Whether answers matter, and their times do not."""
     journal_dir: Path
-    saved: Mapping[int, SavedAnswer] = field(default_factory=dict)
+    saved: Mapping[int, SavedAnswer] = msgspec.field(default_factory=dict)
     """Answers of an earlier attempt, by sample."""
     text_after: int | None = None
     """Where the answer to each query is kept, with the arrival of its first text: the tokens before that."""

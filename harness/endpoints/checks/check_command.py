@@ -3,9 +3,10 @@
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
+
+from msgspec.structs import replace
 
 from harness.endpoints.checks.finding import OFFICIAL, Finding, Severity
 from harness.endpoints.checks.tree_check import check_tree

@@ -3,9 +3,11 @@
 Sections are those of the MLPerf Endpoints rules, version 1.0.
 """
 
-from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
+
+import msgspec
+from msgspec.structs import asdict
 
 from harness.text import printable
 
@@ -24,8 +26,7 @@ class Severity(StrEnum):
     """the files that say whether the rule is kept are not there"""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True):
     """One line of the check."""
 
     rule: str
@@ -52,8 +53,7 @@ class Finding:
         return printable(line, _MOST_CHARACTERS)
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(msgspec.Struct, frozen=True):
     """What must be so, and what to do where it is not."""
 
     section: str

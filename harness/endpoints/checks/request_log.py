@@ -5,7 +5,6 @@ it, in memory of 100 bytes a request.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -28,8 +27,7 @@ class _Event(msgspec.Struct, gc=False):
     data: msgspec.Raw = msgspec.Raw(b"null")
 
 
-@dataclass(frozen=True, slots=True)
-class RequestLog:
+class RequestLog(msgspec.Struct, frozen=True):
     """The requests of the performance phase in the order of issue; times are ns of one monotonic clock."""
 
     issued_ns: npt.NDArray[np.int64]

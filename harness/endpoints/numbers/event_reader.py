@@ -9,7 +9,6 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -52,8 +51,7 @@ _ALONE_BYTES = 2 << 20  # a shorter file is read sooner than a process starts
 _SESSION = b'"session.'
 
 
-@dataclass(frozen=True, slots=True)
-class RunEvents:
+class RunEvents(msgspec.Struct, frozen=True):
     """What events.jsonl says of a performance phase."""
 
     samples: Samples
@@ -331,16 +329,15 @@ def _finish_of(reason: str | msgspec.UnsetType) -> int:
     return FINISH_REASONS.index(reason) if reason in FINISH_REASONS else len(FINISH_REASONS) - 1
 
 
-@dataclass(slots=True)
-class _Phase:
+class _Phase(msgspec.Struct):
     """The requests that were issued while performance was tracked, as their events arrive."""
 
-    rows: list[list[Any]] = field(default_factory=list)
+    rows: list[list[Any]] = msgspec.field(default_factory=list)
     broken: str = ""
     ended: bool = False
-    _open: dict[str, list[Any]] = field(default_factory=dict)
+    _open: dict[str, list[Any]] = msgspec.field(default_factory=dict)
     _tracking: bool = False
-    _blocks: list[list[int]] = field(default_factory=list)
+    _blocks: list[list[int]] = msgspec.field(default_factory=list)
     """begin and last completion of each time of tracking"""
 
     @property

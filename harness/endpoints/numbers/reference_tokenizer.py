@@ -7,7 +7,6 @@ first fragment and of the rest, which pre-tokenization decides, the answer itsel
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -34,8 +33,7 @@ _LONGEST_FRAGMENT = 2048  # a longer one is tokenized with the rest
 _SPLITTERS = {"Split", "ByteLevel", "Digits"}  # they only cut, from left to right, and look ahead at most
 
 
-@dataclass(frozen=True, slots=True)
-class TokenizerFile:
+class TokenizerFile(msgspec.Struct, frozen=True):
     """Where a process finds the reference tokenizer."""
 
     path: Path

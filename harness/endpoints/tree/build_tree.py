@@ -7,7 +7,6 @@ of this client is labelled: it is no result. tree.json beside it says which run 
 import json
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +35,7 @@ _COUNTS = ("unit_samples", "num_repeats", "total_samples")
 _EARLIER = ".earlier"  # a file of a run folder that was there before
 
 
-@dataclass(frozen=True, slots=True)
-class Tree:
+class Tree(msgspec.Struct, frozen=True):
     """What was built."""
 
     submission: Path

@@ -1,7 +1,6 @@
 """point.yaml and system_desc.json, rules §8.3 and §8.2, from a run folder and the system's TOML."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -48,8 +47,7 @@ DESCRIBED_NODE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class CurveFacts:
+class CurveFacts(msgspec.Struct, frozen=True):
     """What all points of one curve share."""
 
     system: SystemFile

@@ -6,8 +6,9 @@ that it uses.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from harness.endpoints.tree.system_file import NodeType, ScaleUp, SystemFile, Watts
 
@@ -17,17 +18,16 @@ _OVERHEAD = {"liquid": 0.30, "air": 0.50}
 _BITS = 8.0  # terabytes per second times pJ per bit
 
 
-@dataclass(slots=True)
-class Power:
+class Power(msgspec.Struct):
     """The sums, in W, before any rounding."""
 
     overhead: float
-    shares: list[tuple[int, float]] = field(default_factory=list)
+    shares: list[tuple[int, float]] = msgspec.field(default_factory=list)
     """nodes of each type, and what they draw with their overhead"""
     major: float = 0.0
     published: float = 0.0
     switches: float = 0.0
-    gaps: list[str] = field(default_factory=list)
+    gaps: list[str] = msgspec.field(default_factory=list)
     """figures without which there is no sum"""
 
     @property

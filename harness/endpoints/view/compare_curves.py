@@ -1,10 +1,10 @@
 """Two curves side by side: at equal concurrencies, and as step functions at equal speeds for a user."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
 import numpy as np
 
 from harness.arrays import Floats
@@ -37,8 +37,7 @@ class Options(Protocol):
         """What is compared with it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(msgspec.Struct, frozen=True):
     """Two curves, and what follows from both."""
 
     left: MeasuredCurve
@@ -125,8 +124,7 @@ def _dominance(found: Overlap) -> str:
     return f"above the base over {found.right_above:.0%} of that range, below it over {found.right_below:.0%}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Table:
+class _Table(msgspec.Struct, frozen=True):
     id: str
     title: str
     header: Sequence[str]

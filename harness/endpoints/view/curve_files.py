@@ -7,9 +7,11 @@ one curve of a published tree (``results/<system>/<model>/r<N>/``).
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
+
+import msgspec
+from msgspec.structs import replace
 
 from harness.endpoints.curve import Curve
 from harness.endpoints.planning.regions import Regions, regions
@@ -27,8 +29,7 @@ _DEEPEST = 6  # from the root of a tree to a point: org, submission, results, sy
 _NAMED = 4  # curves that an error lists
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredCurve:
+class MeasuredCurve(msgspec.Struct, frozen=True, kw_only=True):
     """What a folder holds of a curve."""
 
     folder: Path

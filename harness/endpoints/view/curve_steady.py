@@ -1,13 +1,13 @@
 """The steady state of a curve's points, from their requests as they were counted before."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec.structs import replace
 
 from harness.endpoints.numbers.count_cache import COUNTS
 from harness.endpoints.run_folder import EVENTS

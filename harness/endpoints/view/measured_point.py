@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import TypeVar, get_args
@@ -40,8 +39,7 @@ _REMEDY = "restore it, or run the point again"
 _Form = TypeVar("_Form")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CurvePoint:
+class CurvePoint(msgspec.Struct, frozen=True, kw_only=True):
     """One measured point; None for what its files do not say."""
 
     name: str
@@ -57,9 +55,9 @@ class CurvePoint:
     """over which system_tps is taken"""
     tokens: float | None = None
     """output tokens of all answers"""
-    tpot_ns: Mapping[int, float] = field(default_factory=dict)
+    tpot_ns: Mapping[int, float] = msgspec.field(default_factory=dict)
     """by percentile"""
-    ttft_ns: Mapping[int, float] = field(default_factory=dict)
+    ttft_ns: Mapping[int, float] = msgspec.field(default_factory=dict)
     """by percentile"""
     steady: SteadyBlock | None = None
     warm_up: DeclaredWarmUp | None = None
@@ -67,7 +65,7 @@ class CurvePoint:
     """whether it has an accuracy run"""
     accuracy: PointAccuracy | None = None
     """None also where the model has no targets here"""
-    settings: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = msgspec.field(default_factory=dict)
     """what was set, by name"""
     run: PointRun | None = None
     """what this client knows besides"""

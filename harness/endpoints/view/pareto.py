@@ -6,16 +6,15 @@ slowest of those at least as fast as u.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from harness.arrays import Floats
 from harness.endpoints.view.measured_point import CurvePoint
 
 
-@dataclass(frozen=True, slots=True)
-class StepFunction:
+class StepFunction(msgspec.Struct, frozen=True):
     """Tokens/s of the system over tokens/s of a user."""
 
     users: Floats
@@ -38,8 +37,7 @@ def step_function(points: Iterable[CurvePoint]) -> StepFunction:
     return StepFunction(np.array(users, dtype=float), np.array([best[user] for user in users], dtype=float))
 
 
-@dataclass(frozen=True, slots=True)
-class Overlap:
+class Overlap(msgspec.Struct, frozen=True):
     """Two curves over the users' speeds that both were measured at."""
 
     slowest: float

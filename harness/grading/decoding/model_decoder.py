@@ -2,10 +2,10 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 
 from harness.config.benchmark import Benchmark
@@ -39,8 +39,7 @@ _CLEANED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ModelTokens:
+class ModelTokens(msgspec.Struct, frozen=True):
     """The facts of a model's tokenizer that decoding depends on."""
 
     special: Mapping[int, str]

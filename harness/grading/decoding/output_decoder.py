@@ -1,7 +1,6 @@
 """The decoder of a benchmark's outputs, and the settings of the run that made them."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -22,8 +21,7 @@ BUILT_IN = "o200k_harmony"
 _SAME_VOCABULARY = (BUILT_IN, "openai/gpt-oss-120b", "openai/gpt-oss-20b")
 
 
-@dataclass(frozen=True, slots=True)
-class SourceSettings:
+class SourceSettings(msgspec.Struct, frozen=True):
     """The settings under which outputs were made, as far as their source records them (None: it does not)."""
 
     benchmark: str | None = None

@@ -4,10 +4,10 @@ import math
 import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from itertools import combinations
 
+import msgspec
 import numpy as np
 
 from harness.grading.decoding.output import Output
@@ -104,8 +104,7 @@ def _is(found: Grade | Task, wanted: AnswerShape) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(msgspec.Struct, frozen=True):
     """The answer of an output, beside its reference."""
 
     reference: Reference

@@ -2,8 +2,10 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+
+import msgspec
+from msgspec.structs import replace
 
 from harness.grading.decoding.output import Output
 from harness.grading.decoding.output_sources import Entry, Outputs
@@ -28,8 +30,7 @@ from harness.text import counted
 _NO_RUNNERS: Mapping[DatasetKind, TaskRunner] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class Logged:
+class Logged(msgspec.Struct, frozen=True):
     """A sample's entry in the log, or its row of the table."""
 
     seq_id: int
@@ -51,8 +52,7 @@ class Logged:
         return self.defect in (Reason.TRUNCATED, Reason.LOOPING)
 
 
-@dataclass(frozen=True, slots=True)
-class GradedSample:
+class GradedSample(msgspec.Struct, frozen=True):
     """One sample with its grades."""
 
     qsl_idx: int
@@ -81,8 +81,7 @@ class GradedSample:
         return len({grade.correct for grade in self.grades.values()}) > 1
 
 
-@dataclass(frozen=True, slots=True)
-class Evaluation:
+class Evaluation(msgspec.Struct, frozen=True):
     """The samples of a log, its state, and the score of each mode. Samples are named by qsl_idx."""
 
     graded: tuple[GradedSample, ...]
@@ -97,7 +96,7 @@ class Evaluation:
     """Samples without an entry that the official evaluator does not score; other missing ones are wrong."""
     repeated: tuple[int, ...] = ()
     """Samples with several entries, of which the first was graded."""
-    remarks: Mapping[str, str] = field(default_factory=dict)
+    remarks: Mapping[str, str] = msgspec.field(default_factory=dict)
     """The meaning of each remark that a grader may make."""
 
     @property
@@ -141,8 +140,7 @@ def evaluate(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Read:
+class _Read(msgspec.Struct, frozen=True):
     """Every output of a log, by qsl_idx."""
 
     logged: Mapping[int, Logged]

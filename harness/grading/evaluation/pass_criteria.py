@@ -2,7 +2,8 @@
 
 import math
 from collections import Counter
-from dataclasses import dataclass
+
+import msgspec
 
 from harness.config.benchmark import Benchmark, MetricRule
 from harness.errors import ConfigError
@@ -20,8 +21,7 @@ _LISTED = 20  # indexes named before "and N more"
 _COMPARISON_LIMITS = (Reason.TIMEOUT, Reason.KILLED, *SANDBOX_LIMITS)
 
 
-@dataclass(frozen=True, slots=True)
-class MetricResult:
+class MetricResult(msgspec.Struct, frozen=True):
     """A metric and its bounds; a value equal to a bound passes."""
 
     name: str
@@ -81,8 +81,7 @@ def _short(number: float, decimals: int = 4) -> str:
     return f"{number:.{decimals}f}".rstrip("0").rstrip(".")
 
 
-@dataclass(frozen=True, slots=True)
-class TargetResult:
+class TargetResult(msgspec.Struct, frozen=True):
     """A score compared with the accuracy target."""
 
     mode: GradingMode

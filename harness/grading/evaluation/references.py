@@ -2,9 +2,10 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from harness.config.benchmark import Benchmark
 from harness.dataset.table import Table, open_table
@@ -15,8 +16,7 @@ from harness.grading.graders.grader_sets import graders_of
 _DATASET = "dataset"
 
 
-@dataclass(frozen=True, slots=True)
-class Reference:
+class Reference(msgspec.Struct, frozen=True):
     """One sample of the accuracy dataset."""
 
     dataset: str

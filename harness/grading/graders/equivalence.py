@@ -8,9 +8,9 @@ import itertools
 import re
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import sympy
 
 from harness.grading.graders.latex import CLOSERS, OPENERS, SympyValue, UnreadableError, value_of
@@ -104,8 +104,7 @@ _RELATION = re.compile("[<>≤≥]")
 _MIRRORED = str.maketrans("<>≤≥", "><≥≤")
 
 
-@dataclass(frozen=True)
-class _Answer:
+class _Answer(msgspec.Struct, frozen=True):
     """One element of an answer."""
 
     kind: str

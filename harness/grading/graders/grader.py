@@ -1,9 +1,10 @@
 """What a grader is, for every kind of data set: the interfaces that the evaluation calls."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NewType, Protocol, runtime_checkable
+
+import msgspec
 
 from harness.config.benchmark import DatasetRule
 from harness.grading.decoding.output import Output
@@ -46,8 +47,7 @@ class SandboxedTaskRunner(TaskRunner, Protocol):
         """The place where it runs."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskOptions:
+class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of one call of the evaluator that decide how tasks are run."""
 
     references: Path

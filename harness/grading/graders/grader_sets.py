@@ -5,7 +5,8 @@ and, in ``output_decoder``, its tokenizer.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from harness.errors import ConfigError
 from harness.grading.graders import aime, math500, multiple_choice, programs, summaries
@@ -28,8 +29,7 @@ from harness.grading.scoring.grade import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class GraderSet:
+class GraderSet(msgspec.Struct, frozen=True):
     """The graders of a benchmark, and what is the same for all of them."""
 
     by_kind: Mapping[DatasetKind, Grader]

@@ -10,8 +10,9 @@ import queue
 import re
 import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from harness.grading.livecodebench.run_solution import REASONS
 from harness.grading.sandbox.jail import protocol, values
@@ -29,8 +30,7 @@ _RULES = {
 _OWN_IMPORT = re.compile(r"^from harness\b.*$", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerPair(Task):
+class AnswerPair(Task, frozen=True):
     """An answer as it was written, to be compared with the true one by a mode's rules."""
 
     mode: GradingMode
@@ -40,8 +40,7 @@ class AnswerPair(Task):
     """The text of the output that the answer was taken from."""
 
 
-@dataclass(frozen=True, slots=True)
-class MathJudge:
+class MathJudge(msgspec.Struct, frozen=True):
     """Compares the pairs of a log."""
 
     sandbox: Sandbox

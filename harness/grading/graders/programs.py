@@ -11,8 +11,10 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
 
 from harness.errors import GradingError
 from harness.grading.decoding.output import Output
@@ -49,8 +51,7 @@ _OFFICIAL_PLAIN = re.compile(r"```(.*?)```", re.DOTALL)
 _OFFICIAL_TAG = re.compile(r"^(?:python|py)\s*\n", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramGrader:
+class ProgramGrader(msgspec.Struct, frozen=True):
     """The grader of programs."""
 
     official_code: Callable[[Output], "Extraction"]
@@ -97,8 +98,7 @@ def _task(mode: GradingMode, question_id: str, found: "Extraction") -> Grade | T
     return ProgramTask(mode, question_id, found.code, found.above)
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramRunner:
+class ProgramRunner(msgspec.Struct, frozen=True):
     """Runs the programs of a log; the journal keeps their results for the next call."""
 
     execution: ExecutionConfig
@@ -157,8 +157,7 @@ def _cache_folder() -> Path:
     return Path(home) / "mlperf-llm-harness"
 
 
-@dataclass(frozen=True, slots=True)
-class Extraction:
+class Extraction(msgspec.Struct, frozen=True):
     """The program that was found in an output."""
 
     code: str | None

@@ -10,7 +10,8 @@ import itertools
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from harness.grading.decoding.output import Output
 from harness.grading.scoring.grade import Grade, Reason, unanswered
@@ -20,8 +21,7 @@ _SHORT, _LONG = 120, 400  # the most characters that are read beside a value, an
 _MOST = 200  # the number of statements of a kind that are read, from the last one; more are a loop
 
 
-@dataclass(frozen=True, slots=True)
-class Stated:
+class Stated(msgspec.Struct, frozen=True):
     """A statement of an answer, and its place in the text."""
 
     value: str | None

@@ -11,10 +11,11 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from harness.cli.processes import computing
 from harness.errors import GradingError
@@ -69,8 +70,7 @@ def check_reference(value: object) -> str:
     return value
 
 
-@dataclass(frozen=True, slots=True)
-class Summary(Task):
+class Summary(Task, frozen=True):
     """A decoded output and its reference."""
 
     text: str
@@ -125,8 +125,7 @@ def _words(text: str) -> list[str]:
     return _NO_WORD.sub(" ", text.lower()).split()
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(msgspec.Struct, frozen=True):
     """``text`` is the prediction as it was compared, a sentence a line; ``fmeasure`` from 0 to 1."""
 
     text: str
@@ -178,8 +177,7 @@ def _scorer() -> "RougeScorer":
     return RougeScorer(ROUGE, tokenizer=CachedStems())
 
 
-@dataclass(frozen=True, slots=True)
-class SummaryRunner:
+class SummaryRunner(msgspec.Struct, frozen=True):
     """Compares the summaries of a log in processes."""
 
     workers: int

@@ -7,8 +7,9 @@ import os
 import sqlite3
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from harness.errors import DatasetError
 from harness.grading.livecodebench.release import Example, Problem, read_problems, release_files
@@ -25,8 +26,7 @@ CREATE TABLE tests (question_id TEXT, number INTEGER, input BLOB, expected BLOB)
 _INDEX = "CREATE UNIQUE INDEX test_of ON tests (question_id, number)"
 
 
-@dataclass(frozen=True, slots=True)
-class ProblemFacts:
+class ProblemFacts(msgspec.Struct, frozen=True):
     """A problem without its tests."""
 
     question_id: str

@@ -6,11 +6,11 @@ import json
 import os
 import sys
 from collections.abc import Collection
-from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import asdict
 
 from harness.errors import GradingError
 from harness.grading.livecodebench import packages

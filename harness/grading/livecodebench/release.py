@@ -11,9 +11,10 @@ import json
 import pickle
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from harness.errors import DatasetError
 from harness.files import ROOT
@@ -24,16 +25,14 @@ DEFAULT_RELEASE = ROOT / "data" / _FOLDER  # where a download without --to lies
 _MAX_UNPACKED = 4 << 30  # bytes of one problem's tests; release_v6 stays far below
 
 
-@dataclass(frozen=True, slots=True)
-class Example:
+class Example(msgspec.Struct, frozen=True):
     """The input and the expected output of one test, as text."""
 
     input: str
     expected: str
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(msgspec.Struct, frozen=True):
     """A problem with its tests."""
 
     question_id: str

@@ -2,7 +2,9 @@
 
 import contextlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from harness.grading.livecodebench import compare
 from harness.grading.livecodebench.release import Example
@@ -29,8 +31,7 @@ REASONS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramResult:
+class ProgramResult(msgspec.Struct, frozen=True):
     """The result of a program on the tests of its problem."""
 
     reason: Reason
@@ -52,8 +53,7 @@ class ProgramResult:
         return self.reason is Reason.CORRECT
 
 
-@dataclass(frozen=True, slots=True)
-class RunLimits:
+class RunLimits(msgspec.Struct, frozen=True):
     """The limits of one test."""
 
     seconds: float

@@ -12,8 +12,9 @@ import queue
 import sys
 import threading
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from harness.errors import GradingError
 from harness.free_memory import container_memory, machine_memory
@@ -32,8 +33,7 @@ _MOST_WORKERS = 4  # when programs wait: a multiple of the number of processors
 _WORTH = 0.5  # the share of a processor that must be free for a further worker
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramTask(Task):
+class ProgramTask(Task, frozen=True):
     """A solution to a problem, to be graded by the rules of one mode."""
 
     mode: GradingMode
@@ -43,8 +43,7 @@ class ProgramTask(Task):
     """The blocks above ``code`` in the answer, where it is not yet known which of them is the solution."""
 
 
-@dataclass(frozen=True, slots=True)
-class ExecutionConfig:
+class ExecutionConfig(msgspec.Struct, frozen=True):
     """The settings for running programs."""
 
     index: Path
@@ -100,8 +99,7 @@ def free_memory() -> int:
     return int(_MEMORY_SHARE * min([machine_memory(), *container_memory()]))
 
 
-@dataclass(frozen=True, slots=True)
-class Shares:
+class Shares(msgspec.Struct, frozen=True):
     """Bytes that a program may fill, and the number of programs at a time that may fill more."""
 
     first: int
@@ -123,8 +121,7 @@ def _key(task: ProgramTask, problems: ProblemIndex, execution: ExecutionConfig) 
     return task_key(task.mode, execution.limit_s, facts.digest, task.code, execution.sandbox.tier)
 
 
-@dataclass(frozen=True, slots=True)
-class _Item:
+class _Item(msgspec.Struct, frozen=True):
     """A program to run."""
 
     key: str

@@ -5,8 +5,9 @@ Markdown, or HTML by the file's name.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from harness.errors import GradingError
 from harness.grading.decoding.output_sources import Outputs
@@ -34,8 +35,7 @@ _REMARKED = "With remarks"
 _HOW = "A sample is named by its index in the dataset (qsl_idx)."
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(msgspec.Struct, frozen=True):
     """One sample."""
 
     qsl_idx: int
@@ -45,8 +45,7 @@ class _Entry:
     """Names and texts."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Group:
+class _Group(msgspec.Struct, frozen=True):
     """Samples of one data set and one reason."""
 
     section: str

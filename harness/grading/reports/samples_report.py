@@ -3,9 +3,10 @@
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+
+import msgspec
 
 from harness.analysis.run_outcome import Status
 from harness.analysis.run_outcome import number as figure
@@ -31,14 +32,13 @@ _LINE = 60  # characters of an answer that the heading shows
 _STATUS: Mapping[bool | None, Status] = {True: "good", False: "bad", None: "plain"}
 
 
-@dataclass(frozen=True, slots=True)
-class Heading:
+class Heading(msgspec.Struct, frozen=True):
     """What the report is about."""
 
     benchmark: str
     log: Path
     result: TargetResult
-    graded: datetime = field(default_factory=lambda: datetime.now(UTC))
+    graded: datetime = msgspec.field(default_factory=lambda: datetime.now(UTC))
 
     @property
     def line(self) -> str:

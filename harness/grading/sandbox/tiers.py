@@ -9,9 +9,10 @@ import platform
 import shutil
 import site
 import sys
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+
+import msgspec
 
 from harness.errors import GradingError
 from harness.files import ROOT
@@ -56,8 +57,7 @@ class Tier(StrEnum):
     UNSANDBOXED = "unsandboxed"
 
 
-@dataclass(frozen=True, slots=True)
-class Sandbox:
+class Sandbox(msgspec.Struct, frozen=True):
     """A sandbox that can be started."""
 
     tier: Tier

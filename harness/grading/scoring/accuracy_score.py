@@ -3,14 +3,14 @@
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from harness.config.benchmark import PublishedRuns
 from harness.grading.scoring.grade import AccuracyMetric, Total
 
 
-@dataclass(frozen=True, slots=True)
-class DatasetScore:
+class DatasetScore(msgspec.Struct, frozen=True):
     """One data set in one mode. The last two fields are empty where repeats cannot be distinguished."""
 
     correct: int
@@ -61,8 +61,7 @@ class DatasetScore:
         return None if self.deviation is None else self.deviation / math.sqrt(len(self.by_repeat))
 
 
-@dataclass(frozen=True, slots=True)
-class MetricValue:
+class MetricValue(msgspec.Struct, frozen=True):
     """The value of a metric, and how it is printed."""
 
     value: float
@@ -83,8 +82,7 @@ class MetricValue:
         return f"'{self}'" if self.quoted else str(self)
 
 
-@dataclass(frozen=True, slots=True)
-class Score:
+class Score(msgspec.Struct, frozen=True):
     """All data sets in one mode."""
 
     total: int
@@ -139,8 +137,7 @@ def total(
     return MetricValue(points / largest * 100, metric.decimals, metric.quoted)
 
 
-@dataclass(frozen=True, slots=True)
-class Lengths:
+class Lengths(msgspec.Struct, frozen=True):
     """Output lengths in tokens, over the outputs whose length is known."""
 
     mean: float
@@ -150,8 +147,7 @@ class Lengths:
     """The share of them that the token limit ended."""
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(msgspec.Struct, frozen=True):
     """A value's place among the published runs."""
 
     value: float

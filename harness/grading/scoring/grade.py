@@ -1,9 +1,10 @@
 """The grade of one output: its scores, and where there is one, right or wrong with its reason."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum, StrEnum
 from types import MappingProxyType
+
+import msgspec
 
 Progress = Callable[[int, int, str], None]  # done, total, what
 
@@ -85,8 +86,7 @@ class Total(Enum):
     ENTRIES = "the number of samples that the log has"
 
 
-@dataclass(frozen=True, slots=True)
-class AccuracyMetric:
+class AccuracyMetric(msgspec.Struct, frozen=True):
     """A metric: how it is computed from the scores, and how its official evaluator prints it."""
 
     total: Total
@@ -113,8 +113,7 @@ RIGHT: Mapping[str, float] = MappingProxyType({EXACT_MATCH: 1.0})
 WRONG: Mapping[str, float] = MappingProxyType({EXACT_MATCH: 0.0})
 
 
-@dataclass(frozen=True, slots=True)
-class FailedTest:
+class FailedTest(msgspec.Struct, frozen=True):
     """The first test that a program failed."""
 
     number: int
@@ -123,8 +122,7 @@ class FailedTest:
     """The start of what the program printed or returned."""
 
 
-@dataclass(frozen=True, slots=True)
-class Grade:
+class Grade(msgspec.Struct, frozen=True):
     """The grade of one output by the rules of one mode."""
 
     scores: Mapping[str, float]
@@ -146,8 +144,7 @@ class Grade:
     """The text of the output that the answer was taken from; empty: not recorded."""
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
+class Task(msgspec.Struct, frozen=True):
     """Work for a task runner, which grades once the log is read. Equal tasks are graded once."""
 
 

@@ -3,8 +3,9 @@
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from harness.config.benchmark import load_benchmark
 from harness.config.client_plan import resolve_client
@@ -26,8 +27,7 @@ _MOST_REQUESTS = 1 << 20
 _DOUBLINGS = 5  # The default steps end at what the servers run at once, after this number of doublings.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LadderPlan:
+class LadderPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Numbers of requests in flight, measured one after the other under a scenario's limits."""
 
     client: ClientPlan

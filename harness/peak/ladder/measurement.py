@@ -11,8 +11,8 @@ shorter the window is against the latency.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -43,8 +43,7 @@ _ISSUER = "the issuing process"
 _NS = 1e9
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(msgspec.Struct, frozen=True):
     """The counters at a moment."""
 
     time_ns: int
@@ -55,8 +54,7 @@ class Look:
     """CPU time of each process"""
 
 
-@dataclass(frozen=True, slots=True)
-class StepSettings:
+class StepSettings(msgspec.Struct, frozen=True):
     """The settings of a step."""
 
     concurrency: int
@@ -68,8 +66,7 @@ class StepSettings:
     """limits of TTFT and TPOT"""
 
 
-@dataclass(frozen=True, slots=True)
-class StepRows:
+class StepRows(msgspec.Struct, frozen=True):
     """The requests that ended while a step lasted."""
 
     concurrency: int

@@ -7,8 +7,8 @@ most; requests are too few for that.
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -21,8 +21,7 @@ _BINS = 12
 _FEWEST = 20  # TPOT is not tested for a trend in fewer requests.
 
 
-@dataclass(frozen=True, slots=True)
-class Trend:
+class Trend(msgspec.Struct, frozen=True):
     """``rise`` over the window and its standard ``error``, as parts of the mean."""
 
     rise: float

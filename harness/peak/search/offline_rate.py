@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -22,8 +21,7 @@ _PRECISION = 1e-5  # The digits of a rate in a conf file resolve this.
 OFFLINE_RATE = "offline_rate.json"  # the found rate, beside the short run's folder
 
 
-@dataclass(frozen=True, slots=True)
-class OfflineRate:
+class OfflineRate(msgspec.Struct, frozen=True):
     """The `target_qps` of Offline, the run that it makes, and the short run that it was found by."""
 
     rate: float

@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from harness.arrays import Floats
@@ -20,8 +20,7 @@ _PRECISION = 0.002  # Replays find rates and scales to this share.
 _SCALES = (0.4, 2.5)  # A scale is searched for between these.
 
 
-@dataclass(frozen=True, slots=True)
-class _Point:
+class _Point(msgspec.Struct, frozen=True):
     """A step as a point of TPOT(N): requests that make tokens, and seconds per token of one."""
 
     step: Step

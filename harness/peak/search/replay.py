@@ -9,9 +9,10 @@ import heapq
 import math
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from harness.arrays import Floats
 from harness.peak.search.schedule import Schedule, ScheduledRun
@@ -22,8 +23,7 @@ _MOST_REPLAYED = 60_000  # A longer schedule is replayed in part: this much take
 _SHARE = 0.99  # LoadGen's Server scenario judges the 99th percentile.
 
 
-@dataclass(frozen=True, slots=True)
-class PoolModel:
+class PoolModel(msgspec.Struct, frozen=True):
     """The servers together. Times are in seconds.
 
     TPOT(N) is constant up to the first of its points, and goes on like the last two after the last.
@@ -60,8 +60,7 @@ class PoolModel:
         return values
 
 
-@dataclass(frozen=True, slots=True)
-class Replayed:
+class Replayed(msgspec.Struct, frozen=True):
     """The result of a replay."""
 
     run: ScheduledRun

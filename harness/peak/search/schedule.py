@@ -7,8 +7,8 @@ queries, the smallest k whose last query is not before min_duration.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -19,8 +19,7 @@ _DIGITS = 6  # Significant digits of a rate in a conf file.
 LOWEST_RATE = 1e-3  # No search looks at lower rates.
 
 
-@dataclass(frozen=True, slots=True)
-class ScheduledRun:
+class ScheduledRun(msgspec.Struct, frozen=True):
     """A run at one rate."""
 
     rate: float

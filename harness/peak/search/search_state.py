@@ -1,7 +1,6 @@
 """search.json: what a search has measured and found, written after each measurement, for the next command."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -103,8 +102,7 @@ def identity_of(record: RunRecord) -> Identity:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class EarlierSearch:
+class EarlierSearch(msgspec.Struct, frozen=True):
     """An earlier search in the folder, and what its command makes of it when it is repeated."""
 
     course: Literal["continue", "complete", "anew"]

@@ -9,11 +9,11 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
+import msgspec
 import numpy as np
 
 from harness.analysis.run_outcome import Status, limit_status
@@ -27,8 +27,7 @@ Axis = Literal["seconds", "nines", "number", "log"]
 Style = Literal["line", "steps", "points", "open points", "crosses", "bars"]
 
 
-@dataclass(frozen=True, slots=True)
-class Series:
+class Series(msgspec.Struct, frozen=True):
     """Values of a chart."""
 
     label: str
@@ -42,8 +41,7 @@ class Series:
     """a text beside each value; none, or one for each x"""
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
+class Limit(msgspec.Struct, frozen=True):
     """A line across a chart at a value of y, or of x."""
 
     label: str
@@ -53,16 +51,14 @@ class Limit:
     """something that happened, not a bound"""
 
 
-@dataclass(frozen=True, slots=True)
-class Shade:
+class Shade(msgspec.Struct, frozen=True):
     """A part of the x axis with another background."""
 
     low: float
     high: float
 
 
-@dataclass(frozen=True, slots=True)
-class Chart:
+class Chart(msgspec.Struct, frozen=True):
     """Series over one x."""
 
     id: str
@@ -86,8 +82,7 @@ class Chart:
         return not (np.isfinite(self.x).any() and np.any(drawn))
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(msgspec.Struct, frozen=True):
     """A cell with a colour or a link."""
 
     text: str
@@ -96,8 +91,7 @@ class Cell:
     """a file beside the page, or a section of it"""
 
 
-@dataclass(frozen=True, slots=True)
-class PageTable:
+class PageTable(msgspec.Struct, frozen=True):
     """Rows of cells."""
 
     header: Sequence[str]
@@ -108,8 +102,7 @@ class PageTable:
     """the title under which it is folded away"""
 
 
-@dataclass(frozen=True, slots=True)
-class Gauge:
+class Gauge(msgspec.Struct, frozen=True):
     """A measured value as a part of its limit."""
 
     label: str
@@ -127,8 +120,7 @@ class Gauge:
         return round(min(self.share, 1.25) / 1.25 * 100, 2)
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(msgspec.Struct, frozen=True):
     """A heading with sentences, gauges, charts and tables, in this order."""
 
     id: str
@@ -137,7 +129,7 @@ class Section:
     gauges: Sequence[Gauge] = ()
     charts: Sequence[Chart] = ()
     tables: Sequence[PageTable] = ()
-    links: Mapping[str, str] = field(default_factory=dict)
+    links: Mapping[str, str] = msgspec.field(default_factory=dict)
     """name of a file beside the page, by the text of its link"""
 
     @property
@@ -146,8 +138,7 @@ class Section:
         return not (self.lines or self.gauges or self.charts or self.tables or self.links)
 
 
-@dataclass(frozen=True, slots=True)
-class Badge:
+class Badge(msgspec.Struct, frozen=True):
     """A word of the verdict."""
 
     text: str
@@ -156,8 +147,7 @@ class Badge:
     """the section that explains it"""
 
 
-@dataclass(frozen=True, slots=True)
-class Tile:
+class Tile(msgspec.Struct, frozen=True):
     """A figure of the headline."""
 
     value: str
@@ -168,8 +158,7 @@ class Tile:
     """the section that explains it"""
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(msgspec.Struct, frozen=True):
     """One HTML file."""
 
     title: str

@@ -1,7 +1,8 @@
 """What happened during a run: marks on every time axis, a table of the events, the servers' ranks."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from harness.record.replica_figures import RankFigures
 from harness.record.run_events import RunEvent

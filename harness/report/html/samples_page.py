@@ -4,7 +4,8 @@ Without JavaScript all cards are shown; the script only hides what a filter leav
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from harness.analysis.run_outcome import Status
 from harness.report.html.page import Page, asset, rendered
@@ -12,8 +13,7 @@ from harness.report.html.page import Page, asset, rendered
 _BYTES = 1e6
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(msgspec.Struct, frozen=True):
     """A part of a text."""
 
     text: str
@@ -23,16 +23,14 @@ class Span:
     """the answer itself"""
 
 
-@dataclass(frozen=True, slots=True)
-class Excerpt:
+class Excerpt(msgspec.Struct, frozen=True):
     """A named text of an answer."""
 
     name: str
     spans: Sequence[Span]
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """One graded sample."""
 
     qsl_idx: int
@@ -54,8 +52,7 @@ class Answer:
         return [reason for _, reason, _ in self.verdicts]
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(msgspec.Struct, frozen=True):
     """The samples of one question."""
 
     dataset: str
@@ -66,8 +63,7 @@ class Question:
     answers: Sequence[Answer]
 
 
-@dataclass(frozen=True, slots=True)
-class Filter:
+class Filter(msgspec.Struct, frozen=True):
     """One way to choose samples; an answer names the numbers of its options."""
 
     name: str

@@ -3,10 +3,12 @@
 import json
 import platform
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from harness.cli.door import called
 from harness.config.benchmark import Benchmark
@@ -45,8 +47,7 @@ from harness.submission.tree.system_description import nameplate_of, system_issu
 _LISTED = 5  # secrets, or changed files, in a message
 
 
-@dataclass(frozen=True, slots=True)
-class BuildResult:
+class BuildResult(msgspec.Struct, frozen=True):
     """The submission that was built."""
 
     benchmarks: tuple[BenchmarkRuns, ...]
@@ -58,18 +59,17 @@ class BuildResult:
     """whether the servers are on other machines, so that this machine described nothing"""
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
+class _Part(msgspec.Struct, frozen=True):
     """One benchmark, ready to be written."""
 
     found: BenchmarkRuns
-    records: dict[str, dict[str, RunRecord]] = field(default_factory=dict)
+    records: dict[str, dict[str, RunRecord]] = msgspec.field(default_factory=dict)
     """by scenario and by the run's folder"""
-    sources: dict[str, SourceCode] = field(default_factory=dict)
+    sources: dict[str, SourceCode] = msgspec.field(default_factory=dict)
     """by scenario"""
-    confs: dict[str, Path] = field(default_factory=dict)
+    confs: dict[str, Path] = msgspec.field(default_factory=dict)
     """by scenario"""
-    measured: dict[str, Any] = field(default_factory=dict)
+    measured: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 def build_tree(request: BuildRequest, machine: Mapping[str, str]) -> BuildResult:

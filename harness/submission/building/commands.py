@@ -2,8 +2,9 @@
 
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from harness.cli.commands import recorded, start_of
 from harness.compliance.registry import TESTS, find_test
@@ -21,8 +22,7 @@ _DATA = Path("data")  # where datasets/download.sh puts the files
 _ACCURACY = "accuracy"
 
 
-@dataclass(frozen=True, slots=True)
-class Maker:
+class Maker(msgspec.Struct, frozen=True):
     """Commands for one benchmark. What other runs of it were made with holds for those that are missing."""
 
     found: BenchmarkRuns

@@ -1,8 +1,9 @@
 """The runs of a submission: which benchmarks and scenarios lie in the folder of results, and where."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from harness.compliance.registry import TESTS, needed_tests
 from harness.config.benchmark import Benchmark
@@ -20,8 +21,7 @@ from harness.submission.tree.round_rules import Suite
 _RECORDS = (f"*/{RUN_RECORD}", f"*/{COMPLIANCE_RUN}/{RUN_RECORD}")
 
 
-@dataclass(frozen=True, slots=True)
-class ScenarioRuns:
+class ScenarioRuns(msgspec.Struct, frozen=True):
     """The folder of a scenario's runs and the compliance tests in it."""
 
     scenario: Scenario
@@ -56,8 +56,7 @@ class ScenarioRuns:
         return {name: record for name, record in found.items() if record is not None}
 
 
-@dataclass(frozen=True, slots=True)
-class BenchmarkRuns:
+class BenchmarkRuns(msgspec.Struct, frozen=True):
     """The scenarios of one benchmark that belong to a submission, with or without runs."""
 
     benchmark: Benchmark

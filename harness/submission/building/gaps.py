@@ -1,8 +1,9 @@
 """What keeps a submission from being built, in one error: the dearest first, each with its remedy."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
+
+import msgspec
 
 from harness.errors import ConfigError
 from harness.submission.tree.cost import Cost, by_cost
@@ -11,8 +12,7 @@ from harness.text import counted
 Found = TypeVar("Found")
 
 
-@dataclass(frozen=True, slots=True)
-class Gap:
+class Gap(msgspec.Struct, frozen=True):
     """Something that is missing or unfit."""
 
     cost: Cost

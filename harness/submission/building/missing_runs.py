@@ -2,8 +2,9 @@
 
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from harness.compliance.registry import TESTS
 from harness.config.benchmark import Benchmark
@@ -52,8 +53,7 @@ def missing_runs(found: BenchmarkRuns, rehearsal: bool) -> Iterator[Gap]:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
+class _Run(msgspec.Struct, frozen=True):
     """One run that a submission needs: ``name`` is its folder, of a compliance test the test's."""
 
     benchmark: Benchmark

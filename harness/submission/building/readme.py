@@ -8,7 +8,6 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
@@ -41,8 +40,7 @@ _LEFT_OUT = (*_PLACES, "--resume", "--no-report", "--log-level")
 _SERVERS, _DATA, _HERE, _RESULTS = "$servers", "$data", "$here", "results"
 
 
-@dataclass(frozen=True, slots=True)
-class ScenarioReadme:
+class ScenarioReadme(msgspec.Struct, frozen=True):
     """The README of one scenario."""
 
     benchmark: Benchmark

@@ -1,7 +1,8 @@
 """What is to be built, and from what."""
 
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from harness.config.benchmark import Benchmark
 from harness.config.scenario import Scenario
@@ -10,8 +11,7 @@ from harness.submission.tree.layout import REHEARSAL, kept_beside
 from harness.submission.tree.round_rules import RoundRules
 
 
-@dataclass(frozen=True, slots=True)
-class BuildRequest:
+class BuildRequest(msgspec.Struct, frozen=True):
     """The folder to build, and what it is built from."""
 
     benchmarks: tuple[Benchmark, ...]

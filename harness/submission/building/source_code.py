@@ -4,8 +4,9 @@ import io
 import subprocess
 import tarfile
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from harness.cli.door import called
 from harness.errors import ConfigError
@@ -20,8 +21,7 @@ _TIMEOUT_S = 60
 _SHORT = 12  # letters of a hash in a folder's name
 
 
-@dataclass(frozen=True, slots=True)
-class SourceCode:
+class SourceCode(msgspec.Struct, frozen=True):
     """Code in git."""
 
     tree: str
@@ -36,8 +36,7 @@ class SourceCode:
         return (self.state.commit if self.state and clean else self.tree)[:_SHORT]
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenSource:
+class WrittenSource(msgspec.Struct, frozen=True):
     """Code in a folder of src/."""
 
     source: SourceCode

@@ -9,8 +9,9 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from harness.errors import ConfigError
 from harness.files import atomic_write, sha256_of
@@ -18,8 +19,7 @@ from harness.files import atomic_write, sha256_of
 _BUILT = "built.sha256"  # in the folder of kept files, as sha256sum writes it
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(msgspec.Struct, frozen=True):
     """A staged file or folder and its destination."""
 
     staged: Path

@@ -1,7 +1,8 @@
 """The scenario under check with its rules, and the LoadGen logs of one run."""
 
-from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 from harness.compliance.base import ComplianceTest
 from harness.config.benchmark import Benchmark
@@ -13,8 +14,7 @@ from harness.submission.tree.layout import ScenarioDir, is_readable
 from harness.submission.tree.round_rules import RoundRules
 
 
-@dataclass(frozen=True, slots=True)
-class CheckContext:
+class CheckContext(msgspec.Struct, frozen=True, eq=False):
     """One scenario's folder and the rules that apply to it."""
 
     dir: ScenarioDir
@@ -23,7 +23,7 @@ class CheckContext:
     rules: RoundRules
     kept: Path | None
     """the scenario's folder of full accuracy logs and run.json, if it exists"""
-    read: "dict[Path, Logs]" = field(default_factory=dict, repr=False, compare=False)
+    read: "dict[Path, Logs]" = msgspec.field(default_factory=dict)
     """the logs that were read, by folder"""
 
     @property
@@ -53,8 +53,7 @@ class CheckContext:
         return missing(self.dir, self.dir.path / path, code)
 
 
-@dataclass(frozen=True, slots=True)
-class Logs:
+class Logs(msgspec.Struct, frozen=True):
     """Summary and detail log of one run."""
 
     folder: Path

@@ -6,9 +6,10 @@ the result of each compliance test that the client of MLPerf Endpoints makes.
 
 import math
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeGuard
+
+import msgspec
 
 from harness.compliance.registry import find_test, needed_tests
 from harness.config.loadgen_settings import NS_PER_MS
@@ -260,8 +261,7 @@ def _audits(context: CheckContext) -> Iterator[Issue]:
             yield context.issue("test-failed", path, f"passed is {_shown(result.get('passed'))}")
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
+class Measured(msgspec.Struct, frozen=True):
     """What the table of results shows; None for what the files do not say."""
 
     complete: bool

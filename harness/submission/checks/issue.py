@@ -3,9 +3,11 @@
 The remedies are for submitters of any harness: they name the file and what it must be.
 """
 
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
+from msgspec.structs import asdict
 
 from harness.submission.tree.cost import Cost
 from harness.submission.tree.layout import REHEARSAL, SystemDir, absence
@@ -15,8 +17,7 @@ from harness.text import printable
 _MOST_CHARACTERS = 1500
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(msgspec.Struct, frozen=True):
     """What must be so, and what to do where it is not."""
 
     text: str
@@ -214,8 +215,7 @@ RULES: dict[str, Rule] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Issue:
+class Issue(msgspec.Struct, frozen=True):
     """One line of ``check``."""
 
     code: str

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 GAP = b"\n\n...\n\n"  # stands between the two ends of a truncated log
 
@@ -14,8 +15,7 @@ _TOTAL = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class AccuracyText:
+class AccuracyText(msgspec.Struct, frozen=True):
     """Figures of accuracy.txt."""
 
     scores: dict[str, tuple[float | None, ...]]

@@ -4,9 +4,10 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
@@ -33,8 +34,7 @@ def is_rehearsal(root: Path) -> bool:
     return bool(names) and not any(name in DIVISIONS for name in names)
 
 
-@dataclass(frozen=True, slots=True)
-class SystemDir:
+class SystemDir(msgspec.Struct, frozen=True):
     """``<division>/<org>/results/<system>`` in the tree ``root``."""
 
     root: Path
@@ -72,8 +72,7 @@ class SystemDir:
         return path.relative_to(self.root).as_posix()
 
 
-@dataclass(frozen=True, slots=True)
-class BenchmarkDir(SystemDir):
+class BenchmarkDir(SystemDir, frozen=True):
     """A benchmark's folder below a system's."""
 
     benchmark: str
@@ -84,8 +83,7 @@ class BenchmarkDir(SystemDir):
         return self.org_path / "results" / self.system / self.benchmark
 
 
-@dataclass(frozen=True, slots=True)
-class ScenarioDir(BenchmarkDir):
+class ScenarioDir(BenchmarkDir, frozen=True):
     """A scenario's folder below a benchmark's."""
 
     folder: str

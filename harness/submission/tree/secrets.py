@@ -3,11 +3,12 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from harness.files import CONFIG_DIR
 
@@ -20,8 +21,7 @@ _THREADS = 4
 _ARCHIVES = (".gz", ".tgz", ".zip", ".tar", ".xz", ".bz2", ".whl")
 
 
-@dataclass(frozen=True, slots=True)
-class Secret:
+class Secret(msgspec.Struct, frozen=True):
     """A place in a file, and the kind of secret there; never its text."""
 
     path: Path

@@ -1,9 +1,9 @@
 """Common parts of the tiny models: sizes, GPT-2's spelling of tokens, random weights, the GGUF file."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import gguf
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -12,8 +12,7 @@ import numpy.typing as npt
 Array = npt.NDArray[np.float16] | npt.NDArray[np.float32]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sizes:
+class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     """Hyperparameters that every architecture has; ``head`` is the length of a head's keys and values."""
 
     head: int

@@ -6,7 +6,6 @@ change of them, or of the sample's tokenizer, needs another version in tiny_mode
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import gguf
@@ -57,8 +56,7 @@ class Tokenizer(msgspec.Struct):
         return frozenset(token.content for token in self.added_tokens)
 
 
-@dataclass(frozen=True, slots=True)
-class Vocabulary:
+class Vocabulary(msgspec.Struct, frozen=True):
     """The tokens of a model."""
 
     tokenizer: Tokenizer

@@ -6,24 +6,23 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+
+import msgspec
 
 from harness.config.benchmark import Benchmark
 from harness.errors import ConfigError
 
 
-@dataclass(frozen=True, slots=True)
-class EmbeddedModel:
+class EmbeddedModel(msgspec.Struct, frozen=True):
     """A GGUF file."""
 
     name: str
     path: Path
 
 
-@dataclass(frozen=True, slots=True)
-class _Recipe:
+class _Recipe(msgspec.Struct, frozen=True):
     """The writer of a model's file. Raise its version with every change of the content."""
 
     version: int
