@@ -27,7 +27,7 @@ def score(options: "EvaluationOptions") -> int:
         with interruptible():
             # Everything heavy is imported only when there is something to score.
             from harness.grading.evaluator import run
-            from harness.report.report_command import add_result
+            from harness.report.run_report import add_result
 
             return EXIT_VALID if run(options, add_result) else EXIT_THRESHOLD
     except InterruptedRun as interruption:

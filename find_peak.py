@@ -30,7 +30,7 @@ def _search(options: "SearchOptions") -> int:
     from harness.config.scenario import Scenario
     from harness.peak.search.search_console import SearchConsole
     from harness.peak.search.search_page import write_peak_page
-    from harness.report.report_command import write_report_of
+    from harness.report.run_report import write_report_of
     from sut.peak.offline import find_offline_rate
     from sut.peak.search import find_peak
     from sut.supervisor.metrics_port import metrics_port

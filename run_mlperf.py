@@ -37,7 +37,7 @@ def _run(options: "RunOptions") -> int:
         )
     exit_code = console.finish(record)
     if options.report and not options.dry_run and not console.is_complete:
-        from harness.report.report_command import write_report_of
+        from harness.report.run_report import write_report_of
 
         write_report_of(record)
     return exit_code

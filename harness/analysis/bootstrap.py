@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from harness.analysis.queries import Queries
 from harness.analysis.statistics import percentile
-from harness.arrays import Floats
+from harness.arrays import Floats, distinct
 
 RESAMPLES = 500
 _MOST_BLOCKS, _FEWEST_BLOCKS = 200, 10
@@ -104,7 +104,7 @@ class _Histograms(msgspec.Struct, frozen=True):
 def _histograms(values: Floats, blocks: npt.NDArray[np.int32], count: int) -> _Histograms:
     """The cells are bounded by values of the run itself and become narrower towards the largest."""
     ranks = np.concatenate([np.linspace(0, 1, _CELLS), 1 - np.geomspace(1, 1 / len(values), _CELLS)])
-    least = np.unique(np.sort(values)[np.minimum(ranks * len(values), len(values) - 1).astype(np.int64)])
+    least = distinct(np.sort(values)[np.minimum(ranks * len(values), len(values) - 1).astype(np.int64)])
     cells = np.searchsorted(least, values, side="right") - 1
     flat = np.bincount(blocks.astype(np.int64) * len(least) + cells, minlength=count * len(least))
     return _Histograms(flat.reshape(count, len(least)).astype(np.float64), least)

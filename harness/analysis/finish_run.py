@@ -24,6 +24,7 @@ from harness.analysis.run_warnings import run_warnings
 from harness.analysis.server_load import read_samples, server_load
 from harness.analysis.statistics import statistics
 from harness.analysis.verdict import run_verdict
+from harness.arrays import distinct
 from harness.config.plans import RunPlan
 from harness.errors import DatasetError, machine_failure
 from harness.files import ACCURACY_LOG, DETAIL, JOURNAL_DIR, REQUESTS, RUN_RECORD, SERVER_METRICS, SUMMARY
@@ -277,7 +278,7 @@ def _reported(calls: Rows) -> CallTimes | None:
     if not len(calls):
         return None
     first, done = (_by_query(calls, kind) for kind in (FIRST_TOKEN, COMPLETE))
-    ids = np.union1d(first["query_id"], done["query_id"])
+    ids = distinct(np.concatenate([first["query_id"], done["query_id"]]))
     times = [np.zeros(len(ids), dtype=np.int64) for _ in range(2)]
     for column, part in zip(times, (first, done), strict=True):
         column[np.searchsorted(ids, part["query_id"])] = part["reported_ns"]

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from msgspec.structs import replace
 
-from harness.arrays import Floats
+from harness.arrays import Floats, distinct
 from harness.arrow import numpy_numbers
 from harness.config.scenario import Scenario
 from harness.record.run_record import Level, ServerLoad
@@ -113,7 +113,7 @@ class _Reading:
     def add(self, batch: pa.RecordBatch) -> None:
         """Add the rows of one batch."""
         times, values = (numpy_numbers(batch.column(name)) for name in ("time_ns", "value"))
-        self._times.update(np.unique(times).tolist())
+        self._times.update(distinct(times).tolist())
         labels = [batch.column(name) for name in _LABELS]
         names, urls, marks = (column.dictionary.to_pylist() for column in labels)
         for code, first in zip(*np.unique(_codes(labels[1]), return_index=True), strict=True):

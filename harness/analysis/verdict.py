@@ -7,6 +7,7 @@ import numpy as np
 
 from harness.analysis.next_rate import missed_limits, rate_after, target_qps
 from harness.analysis.statistics import completed
+from harness.arrays import distinct
 from harness.loadgen_logs.summary_and_detail import LoadgenSummary
 from harness.record.journal import Rows
 from harness.record.run_record import RunRecord, RunVerdict, Statistics
@@ -38,7 +39,7 @@ def _outcome_reasons(statistics: Statistics, rows: Rows, issued: int) -> Iterato
         yield f"{statistics.failed} of {statistics.queries} queries failed: {kinds}"
     if issued != statistics.queries:
         yield f"LoadGen issued {issued} queries, {statistics.queries} have an outcome"
-    repeated = len(rows) - len(np.unique(rows["query_id"]))
+    repeated = len(rows) - len(distinct(rows["query_id"]))
     if repeated:
         yield f"{repeated} queries have more than one outcome"
     if not issued:

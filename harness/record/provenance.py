@@ -2,6 +2,7 @@
 
 import os
 import platform
+import re
 import resource
 import shutil
 import sys
@@ -119,9 +120,12 @@ def package_version(name: str) -> str | None:
     from importlib import metadata  # imported here: worker processes import this module without needing it
 
     try:
-        return metadata.version(name)
+        installed = metadata.distribution(name)
     except metadata.PackageNotFoundError:
         return None
+    # installed.version reads the headers by a parser of e-mails, and the page of documentation after them.
+    header = re.search(r"^Version: *(\S+)", installed.read_text("METADATA") or "", re.MULTILINE)
+    return header[1] if header else installed.version
 
 
 def git_state(root: Path) -> GitState | None:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from harness.arrays import distinct
 from harness.arrow import arrow_numbers, arrow_texts
 from harness.files import atomic_write
 from harness.record.journal import FINISH_REASONS, NOWHERE, Rows
@@ -149,7 +150,7 @@ def _labels(
     """Numbers as a dictionary column; a number without a name is ``unknown_<number>``, a None name and
     ``nowhere`` null.
     """
-    present = np.unique(numbers)
+    present = distinct(numbers)
     labels = [
         None if i == nowhere else names[i] if i < len(names) else f"unknown_{i}" for i in present.tolist()
     ]

@@ -7,11 +7,8 @@ from harness.analysis.next_rate import rate_after
 from harness.cli.commands import shown, start_of
 from harness.config.benchmark import Benchmark
 from harness.config.choices import DEFAULT_BENCHMARK
-from harness.dataset.table import is_binary_table, open_table
 from harness.errors import DatasetError
 from harness.files import ACCURACY_LOG
-from harness.grading.decoding.output_decoder import tokenizer_beside
-from harness.grading.livecodebench.release import DEFAULT_RELEASE, find_release
 from harness.record.repeated import resuming_command
 from harness.record.run_record import RunRecord
 from harness.report.search_advice import advice_in_mid_run, search_after
@@ -57,6 +54,11 @@ def scoring_command(outputs: Path, dataset: Path, benchmark: Benchmark, tokenize
 
     ``tokenizer`` is the flag's value; the default is one that lies beside the dataset.
     """
+    # Most runs measure, and have no need of what reads answers.
+    from harness.dataset.table import is_binary_table
+    from harness.grading.decoding.output_decoder import tokenizer_beside
+    from harness.grading.livecodebench.release import DEFAULT_RELEASE, find_release
+
     words: list[str | Path] = [*start_of(_EVALUATOR), "--mlperf-log", shown(outputs)]
     if not is_binary_table(outputs):
         words += ["--reference-data", shown(dataset)]
@@ -73,6 +75,8 @@ def scoring_command(outputs: Path, dataset: Path, benchmark: Benchmark, tokenize
 
 def _has_code(dataset: Path) -> bool:
     """Whether any row is a LiveCodeBench problem. A file without names of data sets cannot be graded."""
+    from harness.dataset.table import open_table
+
     try:
         names = open_table(dataset).column(_DATASET)
     except DatasetError:

@@ -1,24 +1,16 @@
-"""The commands of report.py, and the page that a run leaves at its end."""
+"""The commands of report.py."""
 
-import json
-import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from harness.analysis.run_files import read_run
-from harness.analysis.run_outcome import RunOutcome
-from harness.errors import ConfigError, HarnessError, machine_failure
-from harness.files import ACCURACY_RESULT, REPORT, RUN_RECORD, SUMMARY, atomic_write
+from harness.errors import ConfigError, machine_failure
+from harness.files import REPORT, RUN_RECORD, SUMMARY
 from harness.progress import watch_screen
-from harness.record.run_record import RunRecord
 from harness.report import runs_table
 from harness.report.html.compare_page import compare_lines, compare_page
 from harness.report.html.overview_page import overview_page
-from harness.report.html.page import Page, write_page
-from harness.report.html.run_page import run_page
-from harness.report.next_step import next_step
-from harness.report.outcomes import read_outcome, read_outcomes
+from harness.report.outcomes import read_outcomes
 from harness.report.report_options import (
     STDOUT,
     CompareOptions,
@@ -27,9 +19,8 @@ from harness.report.report_options import (
     ReportOptions,
     WatchOptions,
 )
+from harness.report.run_report import write_or_explain, write_report
 from harness.text import show
-
-log = logging.getLogger("mlperf")
 
 
 def run(options: ReportOptions) -> None:
@@ -60,7 +51,7 @@ def compare(options: CompareOptions) -> None:
     """Print the table of differences and write the page."""
     runs = [read_run(_one_run(folder)) for folder in options.folders]
     show(*compare_lines(runs))
-    _write(options.output, compare_page(runs))
+    write_or_explain(options.output, compare_page(runs))
     show(str(options.output))
 
 
@@ -73,7 +64,7 @@ def list_runs(options: ListOptions) -> None:
         except OSError as error:
             raise ConfigError(f"--csv {options.csv}: cannot be written: {machine_failure(error)}") from None
     if options.output is not None:
-        _write(options.output, overview_page(outcomes, options.output.parent))
+        write_or_explain(options.output, overview_page(outcomes, options.output.parent))
     if options.json is not None:
         _write_json(options.json, runs_table.as_json(outcomes))
         return
@@ -90,69 +81,6 @@ def _write_json(path: Path, text: str) -> None:
         path.write_text(f"{text}\n", encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"--json {path}: cannot be written: {machine_failure(error)}") from None
-
-
-def write_report(folder: Path, path: Path) -> None:
-    """Write the page of the run in a folder. Raises HarnessError for files that cannot be read or written."""
-    run = read_run(folder)
-    outcome = None if run.record is None else read_outcome(folder)
-    _write(path, run_page(run, outcome, "" if outcome is None else _next_step(outcome)))
-
-
-def _next_step(outcome: RunOutcome) -> str:
-    """The command that scores or resumes an accuracy run."""
-    if outcome.record is None or outcome.score is not None or outcome.compliance is not None:
-        return ""
-    return next_step(outcome.record)
-
-
-def _write(path: Path, page: Page) -> None:
-    try:
-        write_page(path, page)
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be written: {machine_failure(error)}") from None
-
-
-def write_report_of(record: RunRecord) -> None:
-    """Write report.html beside a run's other files and print where.
-
-    A failure is only a warning: the run is complete, and its exit code is that of its verdict.
-    """
-    folder = record.plan.client.log_dir
-    try:
-        write_report(folder, folder / REPORT)
-    except HarnessError as error:
-        log.warning("warning: no %s: %s", REPORT, error)
-    except Exception:
-        log.exception("warning: no %s, because of a defect of this program", REPORT)
-    else:
-        show(f"Report: {folder / REPORT}")
-
-
-def add_verdict(record: RunRecord) -> None:
-    """Write the page of a compliance run again, once its test was verified; a failure is only a warning."""
-    page = record.plan.client.log_dir / REPORT
-    try:
-        if page.is_file():
-            write_report(page.parent, page)
-    except HarnessError as error:
-        log.warning("warning: the verdict is not in %s: %s", page, error)
-
-
-def add_result(folder: Path, result: Mapping[str, Any]) -> None:
-    """Write the evaluator's result into the folder of a run, and its page again where it has one.
-
-    Folders without run.json are not changed; a failure is only a warning.
-    """
-    if not (folder / RUN_RECORD).is_file():
-        return
-    try:
-        with atomic_write(folder / ACCURACY_RESULT) as file:
-            file.write((json.dumps(result, indent=2) + "\n").encode())
-        if (folder / REPORT).is_file():
-            write_report(folder, folder / REPORT)
-    except (OSError, HarnessError) as error:
-        log.warning("warning: the result is not in %s: %s", folder / REPORT, error)
 
 
 def _one_run(folder: Path) -> Path:

@@ -56,7 +56,7 @@ def _most_different(figures: Mapping[str, ReplicaFigures]) -> list[str]:
 def _from_median(values: Floats) -> Floats:
     """The distance from the median, as a part of it."""
     known = values[np.isfinite(values)]
-    middle = float(np.median(known)) if len(known) else np.nan
+    middle = float(np.percentile(known, 50)) if len(known) else np.nan
     found: Floats = np.abs(values / middle - 1) if middle else np.full(len(values), np.nan)
     return found
 

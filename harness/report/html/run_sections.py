@@ -141,7 +141,7 @@ def replicas_section(run: RunFiles, queries: Queries) -> Section:
     if len(figures) < 2:
         return Section("replicas", "Replicas")
     known = [one.tpot_p50 for one in figures.values() if one.tpot_p50 is not None]
-    middle = float(np.median(known or [0]))
+    middle = float(np.percentile(known or [0], 50))
     replicas = sorted(figures.items(), key=lambda one: -_distance(one[1], middle))
     slow = frozenset(
         number for number, (_, one) in enumerate(replicas) if (one.tpot_p50 or 0) > SLOWER * middle

@@ -15,7 +15,7 @@ from harness.report.html.overview_page import overview_page
 from harness.report.html.page import Cell, render
 from harness.report.html.run_page import run_page
 from harness.report.outcomes import read_outcome, read_outcomes
-from harness.report.report_command import add_verdict, write_report_of
+from harness.report.run_report import add_verdict, write_report_of
 from harness.report.runs_table import as_json
 from report import main
 from tests import records
