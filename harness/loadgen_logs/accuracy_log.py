@@ -6,7 +6,6 @@ little-endian; the first token may lie in ``token_data`` alone or in both, and i
 
 import binascii
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -62,8 +61,7 @@ class _Row(msgspec.Struct):
     token_count: int | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class LogEntry:
+class LogEntry(msgspec.Struct, frozen=True, eq=False, dict=True):
     """One output."""
 
     path: Path

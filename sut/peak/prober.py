@@ -4,7 +4,8 @@ import signal
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 
 import msgspec
@@ -33,8 +34,7 @@ from sut.servers.health import check_same_servers
 LADDER_FOLDER, PROBE_FOLDER = "ladder", "probe-"
 
 
-@dataclass(slots=True)
-class RunProber:
+class RunProber(msgspec.Struct, dict=True):
     """Measures with the user's options; each measurement has a separate folder in ``folder``.
 
     ``base`` is the record of the checked plan. ``on_progress``, ``on_record`` and ``on_line`` show a probe.
@@ -49,12 +49,13 @@ class RunProber:
     on_line: Callable[[ProgressLine], None] = lambda line: None
     most_in_flight: int = 1
     """up to which a session of the ladder is prepared"""
-    schedule: Schedule = field(init=False)
     _ladder: "_Session | None" = None
     _at_work: bool = False  # the servers may still have requests of a step
 
-    def __post_init__(self) -> None:
-        self.schedule = Schedule(self.base.settled.loadgen_settings, self.base.settled.samples)
+    @cached_property
+    def schedule(self) -> Schedule:
+        """LoadGen's, of the runs."""
+        return Schedule(self.base.settled.loadgen_settings, self.base.settled.samples)
 
     def ladder(self, concurrency: int) -> Step:
         """A step at this number of requests in flight. Raises RunError where it was not measured.

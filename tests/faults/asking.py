@@ -2,10 +2,10 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from types import TracebackType
 
 import msgspec
+from msgspec.structs import replace
 
 from harness.config.deadlines import Deadlines
 from harness.config.protocol import Protocol

@@ -3,7 +3,8 @@
 import itertools
 import json
 import time
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from harness.config.deadlines import Deadlines
 from harness.record.outcome import Completion, FailureKind

@@ -1,10 +1,10 @@
 """Prompts as the requests of a run carry them."""
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from harness.config.run_options import parse_options
 from harness.config.run_plan import resolve_plan

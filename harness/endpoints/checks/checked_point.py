@@ -1,7 +1,6 @@
 """The files of a point, in a tree or in a run folder of either client, read within limits."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -26,8 +25,7 @@ OFFLINE_PATTERN = "max_throughput"
 _AGENTIC_S = 2400.0  # §6.2, above 32 in flight
 
 
-@dataclass(frozen=True)
-class PointFiles:
+class PointFiles(msgspec.Struct, frozen=True, dict=True):
     """One point. A file that is missing, or cannot be read, is an empty table."""
 
     root: Path
@@ -35,12 +33,12 @@ class PointFiles:
     folder: Path
     run: Path | None
     """the run folder, where it is known"""
-    point: Fields = field(default_factory=dict)
+    point: Fields = msgspec.field(default_factory=dict)
     """point.yaml; empty for a run folder alone"""
-    config: Fields = field(default_factory=dict)
-    summary: Fields = field(default_factory=dict)
-    accuracy: Fields = field(default_factory=dict)
-    system: Fields = field(default_factory=dict)
+    config: Fields = msgspec.field(default_factory=dict)
+    summary: Fields = msgspec.field(default_factory=dict)
+    accuracy: Fields = msgspec.field(default_factory=dict)
+    system: Fields = msgspec.field(default_factory=dict)
     record: PointRun | None = None
     problems: tuple[Finding, ...] = ()
     """files that cannot be read"""

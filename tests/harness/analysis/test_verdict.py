@@ -1,10 +1,9 @@
 """VALID only when everything holds: each thing that is wrong makes a run INVALID by itself and is named."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from harness.analysis.statistics import statistics
 from harness.analysis.verdict import run_verdict

@@ -1,10 +1,10 @@
 """Figures of real LoadGen logs, changed in one file or in both: they contradict each other."""
 
 import re
-from dataclasses import replace
 from functools import cache
 
 import pytest
+from msgspec.structs import replace
 
 from harness.files import DETAIL, SUMMARY
 from harness.loadgen_logs.contradictions import FIGURES, contradictions, disagreements

@@ -2,9 +2,9 @@
 
 import io
 import sys
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from harness.progress.progress_line import ProgressBar, ProgressPrinter, ProgressSnapshot, plain_progress
 

@@ -1,6 +1,5 @@
 """report.py watch: what it shows of runs that last, are graded, or have ended."""
 
-import dataclasses
 import os
 import pty
 import sys
@@ -56,7 +55,7 @@ def test_the_screen_shows_a_run_that_lasts(lasting):
 def test_alarms_come_before_the_figures(lasting):
     standing = "dp_rank 1 of http://a:1 stands since 0:38"
     alarm = snapshot(5.5, lost="30 queries over the TTFT limit, at most 3 may be", standing=standing)
-    alarm = dataclasses.replace(alarm, silent_s=40.0)
+    alarm = replace(alarm, silent_s=40.0)
     ProgressLog(lasting, LIMITS, 900, records.REPLICAS)(alarm)  # at once, not after five seconds
     text = shown(lasting)
     assert text.index("LOST: 30 queries over the TTFT limit") < text.index(standing) < text.index("in flight")

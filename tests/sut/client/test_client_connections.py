@@ -3,9 +3,9 @@
 import gc
 import socket
 import threading
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from harness.record.outcome import Completion, FailureKind, TextCompletion
 from sut.client.connections import Request

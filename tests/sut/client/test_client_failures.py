@@ -3,9 +3,9 @@
 import json
 import socket
 import time
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from harness.config.deadlines import Deadlines
 from harness.record.outcome import Completion, Failure, FailureKind

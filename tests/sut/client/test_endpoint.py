@@ -3,9 +3,9 @@
 import errno
 import itertools
 import socket
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from harness.errors import ServerError
 from sut.client import endpoint as endpoints

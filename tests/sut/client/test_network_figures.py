@@ -1,10 +1,10 @@
 """What the kernel knows of a connection, where it is counted, and addresses that give no connection."""
 
 import socket
-from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from harness.record.outcome import FailureKind
 from sut.client.endpoint import AddressPair

@@ -1,6 +1,5 @@
 """Runs beside each other: comparable or not, differences with intervals, changed samples, plans."""
 
-import dataclasses
 import itertools
 import json
 from contextlib import nullcontext
@@ -38,7 +37,7 @@ def base(tmp_path_factory):
 
 def of_record(run, record):
     """A run with the same queries and another record."""
-    return dataclasses.replace(run, record=record)
+    return replace(run, record=record)
 
 
 def by_name(found):
@@ -139,7 +138,7 @@ def test_servers_are_compared_by_what_they_serve(base):
     ],
 )
 def test_changed_samples(base, tmp_path, first, second, to_wrong, to_right, chance):
-    runs = [dataclasses.replace(base, folder=tmp_path / name) for name in "ab"]
+    runs = [replace(base, folder=tmp_path / name) for name in "ab"]
     for run, right in zip(runs, (first, second), strict=True):
         run.folder.mkdir()
         records.score(run.folder, right={"official": right})
@@ -215,7 +214,7 @@ def test_more_a_second_and_fewer_milliseconds_are_better(change, name, better):
     ],
 )
 def test_runs_are_named_by_what_differs_in_their_folders(base, folders, names):
-    assert names_of([dataclasses.replace(base, folder=Path(folder)) for folder in folders]) == names
+    assert names_of([replace(base, folder=Path(folder)) for folder in folders]) == names
 
 
 def test_the_page_has_a_series_for_each_run(base):
