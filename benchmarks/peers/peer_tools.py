@@ -1,5 +1,6 @@
 """The command line of each client for one workload, and the reader of the TTFT that it reports."""
 
+import itertools
 import json
 import re
 import subprocess
@@ -207,6 +208,90 @@ def aiperf(program: Path) -> Tool:
         return Claims({"mean": ttft["avg"] * 1e6, "p99": ttft["p99"] * 1e6}, int(failed))
 
     return Tool("aiperf", command, claims)
+
+
+def endpoints_client(program: Path) -> Tool:
+    """MLCommons' client of MLPerf Endpoints, ``inference-endpoint``; it sends the ids of the prompts.
+
+    One worker and no pinning of its own, as all its processes share one core. Without a tokenizer: it reports
+    neither TPOT nor lengths then, and is spared their cost. HF_HUB_OFFLINE keeps it from looking for one.
+    """
+
+    def command(job: Job) -> tuple[list[str], Path]:
+        load = job.workload
+        words = ["env", "HF_HUB_OFFLINE=1", str(program), "benchmark", "online", "--endpoints", job.url]
+        words += ["--api-type", "openai_completions", "--model", "stub", "--dataset", str(job.parquet)]
+        words += ["--num-samples", str(load.count), "--duration", "0"]
+        words += ["--max-output-tokens", str(load.tokens), "--streaming", "on" if load.stream else "off"]
+        words += ["--workers", "1", "--no-cpu-affinity", "--max-connections", str(load.concurrency)]
+        words += ["--report-dir", str(_endpoints_report(job))]
+        if load.qps:
+            return [*words, "--load-pattern", "poisson", "--target-qps", str(load.qps)], job.folder
+        return [*words, "--load-pattern", "concurrency", "--concurrency", str(load.concurrency)], job.folder
+
+    def claims(job: Job, output: str) -> Claims:
+        report, load = _endpoints_report(job), job.workload
+        reported = json.loads((report / "performance/result_summary.json").read_text())
+        failures, ttft = reported["n_samples_failed"], reported["ttft"]
+        if not load.stream:
+            return Claims(failures=failures)
+        claimed = {"mean": ttft["avg"], "p99": ttft["percentiles"]["99.0"]}
+        return Claims(claimed, failures, _endpoints_ttft(report) if load.ladder_s else None)
+
+    return Tool("inference-endpoint", command, claims)
+
+
+def _endpoints_report(job: Job) -> Path:
+    return job.folder / "endpoints"
+
+
+def _endpoints_ttft(report: Path) -> npt.NDArray[np.float64]:
+    """From its log of events, in the order of sending."""
+    moments: dict[str, dict[str, int]] = {"sample.issued": {}, "sample.recv_first": {}}
+    with (report / "events.jsonl").open() as lines:
+        for event in map(json.loads, lines):
+            moments.get(event["event_type"], {})[event["sample_uuid"]] = event["timestamp_ns"]
+    issued, first = moments.values()
+    order = sorted(first, key=lambda sample: issued[sample])
+    return np.array([first[sample] - issued[sample] for sample in order], dtype=float)
+
+
+def guidellm(program: Path) -> Tool:
+    """guidellm; it sends the prompts as text, a word an id.
+
+    One worker, as all its processes share one core. The prompts are in a file, a row for each request, since
+    it reads the file once. It never finishes making synthetic text with a tokenizer to which any text is one
+    token, such as that of ``job``; with a file it needs none.
+    """
+
+    def command(job: Job) -> tuple[list[str], Path]:
+        load = job.workload
+        backend = f"kind=openai_http,target={job.url},model=stub,request_format=/v1/completions"
+        profile = f"poisson,rate={load.qps}" if load.qps else f"concurrent,streams={load.concurrency}"
+        words = ["env", "HF_HUB_OFFLINE=1", f"HF_HOME={job.folder}", "GUIDELLM__MAX_WORKER_PROCESSES=1"]
+        words += [str(program), "run", "--backend", f"{backend},stream={str(load.stream).lower()}"]
+        words += ["--profile", f"kind={profile}", "--constraint", f"kind=max_requests,count={load.count}"]
+        words += ["--data", f"kind=json_file,path={_guidellm_rows(job)}", "--disable-console"]
+        return [*words, "--output", f"kind=json,path={job.folder / 'guidellm.json'}"], job.folder
+
+    def claims(job: Job, output: str) -> Claims:
+        reported = json.loads((job.folder / "guidellm.json").read_text())["benchmarks"][0]["metrics"]
+        failures = job.workload.count - reported["request_totals"]["successful"]
+        if not job.workload.stream:
+            return Claims(failures=failures)
+        ttft = reported["time_to_first_token_ms"]["successful"]
+        return Claims({"mean": ttft["mean"] * 1e6, "p99": ttft["percentiles"]["p99"] * 1e6}, failures)
+
+    return Tool("guidellm", command, claims)
+
+
+def _guidellm_rows(job: Job) -> Path:
+    path, load = job.folder / "guidellm.jsonl", job.workload
+    prompts = [" ".join(map(str, ids)) for ids in json.loads(job.prompts.read_text())]
+    with path.open("w") as file:
+        for prompt in itertools.islice(itertools.cycle(prompts), load.count):
+            file.write(json.dumps({"prompt": prompt, "output_tokens_count": load.tokens}) + "\n")
+    return path
 
 
 def foreign(name: str, line: str) -> Tool:

@@ -7,7 +7,8 @@
 A client runs on core 0, the stub server on core 1. Rate, CPU time and true TTFT are measured from outside:
 the stub's record of every answer, and the kernel's accounts. CPU is that of all processes of a client from
 start to end, start-up and report included. A TTFT error is the client's figure minus the stub's. VENV holds
-the packages of other clients (the dependency group "benchmarks"). Clients that are not installed are named.
+the packages of other clients (the dependency group "benchmarks"). --aiperf, --guidellm and --endpoints-client
+name programs in environments of their own. Clients that are not installed are named.
 The runs of a workload replace its former ones in benchmarks/results/peers.json; the table shows them all.
 """
 
@@ -38,8 +39,10 @@ from benchmarks.peers.peer_tools import (
     Tool,
     absent,
     aiperf,
+    endpoints_client,
     figures,
     foreign,
+    guidellm,
     harness,
     plain,
     reference,
@@ -86,6 +89,9 @@ def main() -> None:
     parser.add_argument("--python", default=sys.executable, help="has the packages of other clients")
     parser.add_argument("--reference", type=Path, help="a checkout of mlcommons/inference")
     parser.add_argument("--vllm-rs", type=Path, help="another binary than the one that was fetched")
+    parser.add_argument("--aiperf", type=Path, help="the program, if not beside --python")
+    parser.add_argument("--guidellm", type=Path, help="the program, if not beside --python")
+    parser.add_argument("--endpoints-client", type=Path, help="inference-endpoint, if not beside --python")
     parser.add_argument("--command", action="append", default=[], metavar="NAME=LINE", help="another client")
     parser.add_argument("--show", action="store_true", help="only the table of former runs")
     arguments = parser.parse_args()
@@ -112,9 +118,15 @@ def available(arguments: argparse.Namespace) -> Iterator[Tool]:
     needed = "no --reference" if checkout is None else absent(python, "mlperf_loadgen", "aiohttp", "tqdm")
     if is_installed("MLCommons reference", needed):
         yield reference(python, checkout.absolute())
-    beside = Path(python).with_name("aiperf")
-    if is_installed("aiperf", "" if beside.exists() else f"{beside} is missing"):
-        yield aiperf(beside)
+    programs = (
+        ("aiperf", aiperf, arguments.aiperf),
+        ("guidellm", guidellm, arguments.guidellm),
+        ("inference-endpoint", endpoints_client, arguments.endpoints_client),
+    )
+    for name, tool, given in programs:
+        program = (given or Path(python).with_name(name)).absolute()
+        if is_installed(name, "" if program.exists() else f"{program} is missing"):
+            yield tool(program)
     for command in arguments.command:
         yield foreign(*command.split("=", 1))
 
