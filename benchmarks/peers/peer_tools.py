@@ -317,9 +317,10 @@ def foreign(name: str, line: str) -> Tool:
 
 def absent(python: str, *modules: str) -> str:
     """The reason why a client cannot run under ``python``: the last line of the failed import, or ""."""
-    code = "import " + ", ".join(modules)
+    words = [python, "-c", "import " + ", ".join(modules)]
+    away = Path(__file__).parent  # from our folder "datasets", which Python would take for the package
     try:
-        done = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=120)
+        done = subprocess.run(words, capture_output=True, text=True, timeout=120, cwd=away)
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
     return "" if done.returncode == 0 else (done.stderr.strip().splitlines() or ["no import"])[-1]

@@ -86,7 +86,9 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=WORKLOADS, default=list(WORKLOADS), metavar="WORKLOAD")
     parser.add_argument("--clients", nargs="+", metavar="NAME", help="only these, such as ours vllm-rs")
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--python", default=sys.executable, help="has the packages of other clients")
+    parser.add_argument(
+        "--python", type=Path, default=Path(sys.executable), help="has the packages of other clients; a path"
+    )
     parser.add_argument("--reference", type=Path, help="a checkout of mlcommons/inference")
     parser.add_argument("--vllm-rs", type=Path, help="another binary than the one that was fetched")
     parser.add_argument("--aiperf", type=Path, help="the program, if not beside --python")
@@ -104,7 +106,7 @@ def main() -> None:
 
 def available(arguments: argparse.Namespace) -> Iterator[Tool]:
     """The clients that can run; for each of the others, print the reason."""
-    python = arguments.python
+    python = str(arguments.python.absolute())  # clients run in folders of their own
     yield harness()
     if is_installed("vllm-rs", "" if arguments.vllm_rs else lacks()):
         yield vllm_rs(arguments.vllm_rs or BINARY)
