@@ -93,17 +93,15 @@ def _rank(path):
 
 
 @functools.cache
-def _together(nodeid):
-    """The name of the tests that one process takes: what they share is then made once."""
-    path, _, name = nodeid.partition("::")
+def _together(nodeid, quick):
+    """The name of the tests that one process takes: what a module shares is then made once."""
+    path = nodeid.partition("::")[0]
     for server in SERVERS:
         if f"{server}.url" in _source(path):
             return server
-    if path == "tests/test_architecture.py" or 'scope="module"' in _source(path):
-        return path
-    if "mark.engine" in _source(path):
+    if "mark.engine" in _source(path) and not quick and 'scope="module"' not in _source(path):
         return nodeid  # may take long
-    return f"{path}::{name.partition('[')[0]}"
+    return path
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -120,6 +118,6 @@ def pytest_xdist_make_scheduler(config, log):
 
     class Groups(LoadScopeScheduling):
         def _split_scope(self, nodeid):
-            return _together(nodeid)
+            return _together(nodeid, config.option.markexpr == "not engine")
 
     return Groups(config, log)
