@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-import yaml
+from harness.yaml_files import write_yaml
 
 SAMPLES, PASSES, OSL = 6396, 4, 500
 LEVELS = {
@@ -63,7 +63,7 @@ def write_run(folder: Path, level: int = LOGGED, samples: int = 100) -> Path:
 
 def write(path: Path, content: Any) -> None:
     """As JSON or YAML, by its name."""
-    path.write_text(yaml.safe_dump(content) if path.suffix == ".yaml" else json.dumps(content))
+    path.write_text(write_yaml(content) if path.suffix == ".yaml" else json.dumps(content))
 
 
 def required_s(level: int) -> float:

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from harness.endpoints.checks.finding import OFFICIAL, OURS, Finding, Severity
 from harness.endpoints.checks.official_checker import interpreter
 from harness.endpoints.checks.tree_check import check_tree
+from harness.yaml_files import read_yaml
 from tests.harness.endpoints.checks.passing import (
     LEVELS,
     LOGGED,
@@ -39,7 +39,7 @@ def tree(passing, tmp_path) -> Path:
 
 def edit(root: Path, level: int, name: str, change: Edit) -> None:
     path = root / RESULTS / f"r{level}" / name
-    content = yaml.safe_load(path.read_text()) if path.suffix == ".yaml" else json.loads(path.read_text())
+    content = read_yaml(path) if path.suffix == ".yaml" else json.loads(path.read_text())
     change(content)
     write(path, content)
 
@@ -318,7 +318,7 @@ def test_answers_that_were_not_streamed(tree):
 
 
 def test_the_steady_state_is_recomputed(tree):
-    stated = yaml.safe_load((tree / RESULTS / f"r{LOGGED}/point.yaml").read_text())["steady_state"]
+    stated = read_yaml(tree / RESULTS / f"r{LOGGED}/point.yaml")["steady_state"]
     asked = []
 
     def recompute(run: Path, samples: int, concurrency: int) -> dict[str, Any]:
