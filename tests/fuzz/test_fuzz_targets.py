@@ -11,22 +11,28 @@ from sut.wire import answer_checks, chunk_answer, llamacpp, sglang
 from tests.fuzz import answers, session
 from tests.fuzz.session import TARGETS, HangError, run_one
 
-INPUTS = 120
+
+def inputs(quick, all_of_them):
+    """A part of the inputs in the quick loop, the others beside the engines."""
+    others = pytest.param(range(quick, all_of_them), marks=pytest.mark.engine)
+    return pytest.mark.parametrize("inputs", [range(quick), others], ids=["some", "others"])
 
 
+@inputs(30, 120)
 @pytest.mark.parametrize("name", TARGETS)
-def test_damaged_inputs(name, tmp_path):
-    for number in range(INPUTS):
+def test_damaged_inputs(name, inputs, tmp_path):
+    for number in inputs:
         run_one(name, number, tmp_path)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 2 << 20  # KiB
 
 
+@inputs(3, 10)
 @pytest.mark.parametrize("name", [*answers.STREAMS, *answers.WHOLE])
-def test_the_undamaged_input_completes_in_any_pieces(name):
+def test_the_undamaged_input_completes_in_any_pieces(name, inputs):
     streams = name in answers.STREAMS
     wire, content, asked = answers.STREAMS.get(name) or answers.WHOLE[name]
     response = answers.chunked(content if streams else [content])
-    for number in range(10):
+    for number in inputs:
         outcome = answers.check(wire, response, asked, Random(number), streams=streams)
         assert isinstance(outcome, Completion | TextCompletion)
 

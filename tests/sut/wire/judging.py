@@ -6,6 +6,8 @@ Every form takes the number of ids after each event: ``chunks(1, 3)`` are three 
 import math
 from itertools import pairwise
 
+import pytest
+
 from harness.config.protocol import Protocol
 from harness.record.outcome import Completion, FailureKind
 from sut.wire.sse import DONE, EventReader
@@ -43,6 +45,18 @@ def recorded(name):
     data = (DATA / f"{name}.txt").read_bytes()
     events = [data] if data.startswith(b"{") else EventReader(1 << 20).feed(data)
     return [event for event in events if event != DONE]
+
+
+# What is done to a byte of an event: all at each byte, or in the quick loop one at each, in turn.
+THOROUGHLY = pytest.mark.parametrize("thorough", [False, pytest.param(True, marks=pytest.mark.engine)])
+
+
+def damaged(event, thorough, step=1):
+    """The event with a byte replaced, lost or doubled."""
+    for number, at in enumerate(range(0, len(event), step)):
+        pieces = (b"", b"0", b'"', b",", b"]", b"}", b"\\", b"\x01", b"\xff", event[at : at + 1] * 2)
+        for piece in pieces if thorough else (pieces[number % len(pieces)],):
+            yield event[:at] + piece + event[at + 1 :]
 
 
 def judge(protocol, events, asked=20):

@@ -177,7 +177,9 @@ RUNS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("lead", ["", "answer", "\\boxed{"])
+@pytest.mark.parametrize(
+    "lead", ["", *(pytest.param(lead, marks=pytest.mark.engine) for lead in ("answer", "\\boxed{"))]
+)
 @pytest.mark.parametrize("piece", RUNS)
 def test_long_runs_take_linear_time(piece: str, lead: str):
     started = time.process_time()
