@@ -257,10 +257,10 @@ def _key(key: str, scenario: str, kind: ConfKind) -> str | None:
         return key
     if kind == "audit" and (key == "mode" or THRESHOLD.fullmatch(key)):
         return key
+    if key in USER_KEYS:
+        return key if scenario == "*" or settings_of(key, scenario) else None
     readable = [name for name in sorted(USER_KEYS) if scenario == "*" or settings_of(name, scenario)]
-    if key in readable:
-        return key
-    return None if key in USER_KEYS or key in _INSTEAD else _near(key, readable, 0.85)
+    return None if key in _INSTEAD else _near(key, readable, 0.85)
 
 
 def _near(word: str, known: Iterable[str], similar: float = _SIMILAR) -> str | None:

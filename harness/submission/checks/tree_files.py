@@ -28,7 +28,7 @@ from harness.loadgen_logs.accuracy_log import EMPTY_LOG_BYTES
 from harness.submission.checks.context import CheckContext
 from harness.submission.checks.issue import Issue, unreadable
 from harness.submission.tree.accuracy_files import parse_accuracy
-from harness.submission.tree.layout import DIVISIONS, REHEARSAL, ScenarioDir, is_division
+from harness.submission.tree.layout import DIVISIONS, REHEARSAL, is_division
 from harness.submission.tree.secrets import find_secrets
 
 _RESULTS = "results"
@@ -150,9 +150,9 @@ def check_repeats(root: Path, contexts: Sequence[CheckContext]) -> Iterator[Issu
     seen: dict[str, tuple[Path, Path]] = {}
     copied: dict[tuple[Path, Path, bool], list[tuple[Path, Path]]] = {}
     for context in contexts:
-        folder, is_greedy = context.dir, not context.benchmark.generation.temperature
+        folder, is_greedy = context.dir.path, not context.benchmark.generation.temperature
         for path in _run_files(folder):
-            run = folder.path / path.relative_to(folder.path).parts[0]
+            run = folder / path.relative_to(folder).parts[0]
             for key in _fingerprints(path):
                 first, first_run = seen.setdefault(key, (path, run))
                 if first_run != run:
@@ -186,8 +186,8 @@ def _repeat(
     return Issue("repeat", where, f"{what} {other}")
 
 
-def _run_files(folder: ScenarioDir) -> list[Path]:
-    found = (folder.path / entry for entry in _entries(folder.path) if entry.rpartition("/")[2] in _RUN_FILES)
+def _run_files(folder: Path) -> list[Path]:
+    found = (folder / entry for entry in _entries(folder) if entry.rpartition("/")[2] in _RUN_FILES)
     return sorted(path for path in found if path.is_file() and os.access(path, os.R_OK))
 
 
