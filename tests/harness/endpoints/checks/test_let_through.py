@@ -34,7 +34,13 @@ def passing(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def tree(passing, tmp_path) -> Path:
-    return shutil.copytree(passing, tmp_path / "changed")
+    return shutil.copytree(passing, tmp_path / "changed", ignore=shutil.ignore_patterns("runs"))
+
+
+@pytest.fixture
+def logged(passing, tmp_path) -> Path:
+    """A tree beside the log of a run of it."""
+    return shutil.copytree(passing, tmp_path / "logged")
 
 
 def edit(root: Path, level: int, name: str, change: Edit) -> None:
@@ -192,8 +198,8 @@ LET_THROUGH = {
 
 
 @needs_official
-def test_the_passing_tree_passes(tree):
-    found = check_tree(tree)
+def test_the_passing_tree_passes(logged):
+    found = check_tree(logged)
     assert [str(one) for one in found if one.severity is Severity.ERROR] == []
     assert any(one.source == OFFICIAL for one in found)
 
@@ -279,65 +285,65 @@ def log_of(root: Path) -> Path:
     return root / f"runs/r{LOGGED}/events.jsonl"
 
 
-def test_the_log_decides_whatever_the_files_claim(tree):
-    write_log(log_of(tree), seconds=300.0)
-    found = check_tree(tree, officially=False)
+def test_the_log_decides_whatever_the_files_claim(logged):
+    write_log(log_of(logged), seconds=300.0)
+    found = check_tree(logged, officially=False)
     assert errors(found, OURS) == {"issue-time", "steady-state-differs"}
     (span,) = [one for one in found if one.rule == "steady-state-differs"]
     assert (span.got, span.expected) == ("duration_s is 1224.0", "300.0 as in the log")
 
 
-def test_a_log_of_other_counts(tree):
-    write_log(log_of(tree), count=4 * SAMPLES + 7)
-    assert errors(check_tree(tree, officially=False), OURS) == {"log-differs", "whole-passes"}
+def test_a_log_of_other_counts(logged):
+    write_log(log_of(logged), count=4 * SAMPLES + 7)
+    assert errors(check_tree(logged, officially=False), OURS) == {"log-differs", "whole-passes"}
 
 
-def test_a_log_of_prompts_without_salt(tree):
-    write_log(log_of(tree), salted=False)
-    found = check_tree(tree, officially=False)
+def test_a_log_of_prompts_without_salt(logged):
+    write_log(log_of(logged), salted=False)
+    found = check_tree(logged, officially=False)
     assert errors(found, OURS) == {"salt"}
     assert "19,188 of 25,584" in next(one.got for one in found if one.rule == "salt")
 
 
-def test_failures_that_only_the_log_has(tree):
-    lines = log_of(tree).read_text().splitlines(keepends=True)
+def test_failures_that_only_the_log_has(logged):
+    lines = log_of(logged).read_text().splitlines(keepends=True)
     event = {"event_type": "error.generic", "timestamp_ns": 1, "sample_uuid": "sample5", "data": None}
     lines.insert(len(lines) - 1, json.dumps(event) + "\n")
     lines = [line for line in lines if '"sample.complete"' not in line or '"sample6"' not in line]
-    log_of(tree).write_text("".join(lines))
-    found = check_tree(tree, officially=False)
+    log_of(logged).write_text("".join(lines))
+    found = check_tree(logged, officially=False)
     assert errors(found, OURS) == {"failures", "log-differs"}
     (text,) = [one.got for one in found if one.rule == "failures"]
     assert text == "1 of 25,584 requests failed, 1 never ended"
 
 
-def test_answers_that_were_not_streamed(tree):
-    lines = log_of(tree).read_text().splitlines(keepends=True)
-    log_of(tree).write_text("".join(line for line in lines if "sample.recv_first" not in line))
-    assert errors(check_tree(tree, officially=False), OURS) == {"streaming"}
+def test_answers_that_were_not_streamed(logged):
+    lines = log_of(logged).read_text().splitlines(keepends=True)
+    log_of(logged).write_text("".join(line for line in lines if "sample.recv_first" not in line))
+    assert errors(check_tree(logged, officially=False), OURS) == {"streaming"}
 
 
-def test_the_steady_state_is_recomputed(tree):
-    stated = read_yaml(tree / RESULTS / f"r{LOGGED}/point.yaml")["steady_state"]
+def test_the_steady_state_is_recomputed(logged):
+    stated = read_yaml(logged / RESULTS / f"r{LOGGED}/point.yaml")["steady_state"]
     asked = []
 
     def recompute(run: Path, samples: int, concurrency: int) -> dict[str, Any]:
         asked.append((run, samples, concurrency))
         return stated | {"verdict": "drifting_up", "status": "insufficient_passes"}
 
-    found = check_tree(tree, recompute=recompute, officially=False)
-    assert asked == [(log_of(tree).parent, SAMPLES, LOGGED)]
+    found = check_tree(logged, recompute=recompute, officially=False)
+    assert asked == [(log_of(logged).parent, SAMPLES, LOGGED)]
     differ = [(one.got, one.expected) for one in found if one.rule == "steady-state-differs"]
     assert differ == [
         ("status is windowable", "insufficient_passes as in the log"),
         ("verdict is STEADY STATE", "drifting_up as in the log"),
     ]
-    agrees = check_tree(tree, recompute=lambda *_: stated, officially=False)
+    agrees = check_tree(logged, recompute=lambda *_: stated, officially=False)
     assert errors(agrees, OURS) == set()
 
 
-def test_what_was_not_recomputed_is_said(tree):
-    silent = [one for one in check_tree(tree, officially=False) if one.severity is Severity.UNKNOWN]
+def test_what_was_not_recomputed_is_said(logged):
+    silent = [one for one in check_tree(logged, officially=False) if one.severity is Severity.UNKNOWN]
     assert {one.path for one in silent if "events.jsonl" in one.got} == {
         f"{RESULTS.relative_to('tree')}/r{level}" for level in LEVELS if level != LOGGED
     }

@@ -63,7 +63,16 @@ def edit_config(path, *keys, value):
     path.write_text(yaml.safe_dump(config))
 
 
-@pytest.fixture(params=CURVES.values(), ids=CURVES.keys())
+# MLCommons's programs take a second for each: in the quick loop they have a tree of each client.
+MORE = ("ours, elected", "official, dedicated")
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(made, id=name, marks=[pytest.mark.engine] if name in MORE else [])
+        for name, made in CURVES.items()
+    ]
+)
 def built(request, tmp_path):
     offline, of_official = request.param
     write_runs(tmp_path, offline, official=of_official)
