@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import mlperf
 from harness.cli.door import GROUPS, VERBS, first_screen, unknown
 from tests.runs import ACCURACY, ROOT, quick_conf, write_dataset
 from tests.stub import Facts, StubServer
@@ -111,14 +112,27 @@ def test_the_score_of_prompts_has_an_environment_of_its_own(bare, tmp_path):
     assert run("score", program=bare / "mlperf").stdout == ".venv\n"
 
 
+@pytest.fixture
+def typed(monkeypatch, capsys):
+    """What ./mlperf does with its words, in this process: exit code, stdout, stderr."""
+    monkeypatch.setattr(sys, "argv", sys.argv)
+
+    def run_here(*words):
+        with pytest.raises(SystemExit) as end:
+            mlperf.main(list(words))
+        return end.value.code, *capsys.readouterr()
+
+    return run_here
+
+
 @pytest.mark.parametrize("verb", VERBS)
-def test_every_verb_names_itself_in_help_and_errors(verb):
-    shown = run("help", verb)
-    assert (shown.returncode, shown.stderr) == (0, "")
-    assert shown.stdout.startswith(f"usage: ./mlperf {verb} ")
-    refused = run(verb, "--no-such-flag")
-    assert (refused.returncode, refused.stdout) == (2, "")
-    (line,) = refused.stderr.splitlines()
+def test_every_verb_names_itself_in_help_and_errors(verb, typed):
+    code, shown, error = typed("help", verb)
+    assert (code, error) == (0, "")
+    assert shown.startswith(f"usage: ./mlperf {verb} ")
+    code, shown, error = typed(verb, "--no-such-flag")
+    assert (code, shown) == (2, "")
+    (line,) = error.splitlines()
     assert line.startswith(f"./mlperf {verb}: error: ") and line.endswith(f"see ./mlperf {verb} --help")
 
 
@@ -132,10 +146,16 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize(("verb", "command"), COMMANDS)
-def test_every_command_of_a_verb_is_reached(verb, command):
-    done = run("help", verb, command)
+def test_every_command_of_a_verb_is_reached(verb, command, typed):
+    code, shown, error = typed("help", verb, command)
+    assert (code, error) == (0, "")
+    assert shown.startswith(f"usage: ./mlperf {verb} {command} ")
+
+
+def test_help_of_a_command_from_another_folder(tmp_path):
+    done = run("help", "submit", "check", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith(f"usage: ./mlperf {verb} {command} ")
+    assert done.stdout.startswith("usage: ./mlperf submit check ")
 
 
 @pytest.mark.parametrize(
