@@ -45,6 +45,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 Evaluate = Callable[..., Result]
+JOURNAL = "r.programs.jsonl"
 
 
 @pytest.fixture(scope="module")
@@ -63,10 +64,23 @@ def one_probe() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="module")
+def judged(one_probe: None, release: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The journal of an evaluator that has run all right programs."""
+    folder = tmp_path_factory.mktemp("judged")
+    log = write_log(folder / "log.json", outputs())
+    assert evaluated(*arguments(log, release), "--output-file", folder / "r.json").code == 0
+    return (folder / JOURNAL).read_bytes()
+
+
 @pytest.fixture
-def evaluate(one_probe: None, tmp_path: Path, release: Path, monkeypatch: pytest.MonkeyPatch) -> Evaluate:
-    """Evaluate log.json, or ``ids``, and return how it ended; r.json is the result."""
+def evaluate(judged: bytes, tmp_path: Path, release: Path, monkeypatch: pytest.MonkeyPatch) -> Evaluate:
+    """Evaluate log.json, or ``ids``, and return how it ended; r.json is the result.
+
+    Right programs are not run again unless r.programs.jsonl is removed.
+    """
     monkeypatch.chdir(tmp_path)
+    Path(JOURNAL).write_bytes(judged)
 
     def run(*flags: object, ids: list[list[int]] | None = None, log: str = "log.json") -> Result:
         if ids is not None:
@@ -110,10 +124,11 @@ def test_the_scorecard_is_kept_beside_the_log_and_the_target_is_seen(evaluate: E
     assert re.search(r"exact_match \d+\.\d+ is (below|at least) 82\.2987", line)
 
 
-def test_the_score_is_on_a_terminal_once(evaluate: Evaluate, release: Path, tmp_path: Path):
-    write_log(tmp_path / LOG, outputs())
+def test_the_score_is_on_a_terminal_once(judged: bytes, release: Path, tmp_path: Path):
+    log = write_log(tmp_path / LOG, outputs())
+    log.with_suffix(".programs.jsonl").write_bytes(judged)
     terminal, other_end = pty.openpty()
-    command = [sys.executable, ROOT / "eval_mlperf_accuracy.py", *arguments(tmp_path / LOG, release)]
+    command = [sys.executable, ROOT / "eval_mlperf_accuracy.py", *arguments(log, release)]
     with (
         os.fdopen(terminal, "rb", buffering=0) as screen,
         subprocess.Popen(command, stdout=other_end, stderr=other_end),
@@ -143,6 +158,7 @@ def test_the_log_of_an_incomplete_run_says_so_first(evaluate: Evaluate, tmp_path
         provenance=structs.replace(ENDED.provenance, command=command),
     )
     record.write(tmp_path / "run.json")
+    Path(JOURNAL).unlink()
     result = evaluate(ids=outputs(), log=LOG)
     first, *others = result.stderr.splitlines()
     assert first.startswith("INCOMPLETE: ") and shlex.join(command) in first
@@ -155,6 +171,7 @@ def test_the_log_of_an_incomplete_run_says_so_first(evaluate: Evaluate, tmp_path
 
 
 def test_a_perfect_log_scores_100_in_both_modes(evaluate: Evaluate):
+    Path(JOURNAL).unlink()
     flags = ("--save-outputs", "outputs.parquet", "--report", "report.html", "--verbose")
     result = evaluate(*flags, ids=outputs())
     assert result.code == 0, result.stderr
@@ -210,8 +227,9 @@ def test_missing_samples_are_listed_and_wrong_as_empty_ones_are(evaluate: Evalua
 
 
 def test_the_next_call_takes_outcomes_from_the_journal(evaluate: Evaluate):
+    path = Path(JOURNAL)
+    path.unlink()
     first = evaluate(ids=outputs())
-    path = Path("r.programs.jsonl")
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     assert {row["reason"] for row in rows} == {"correct"}
     damage = ["", "7", "[]", '"key"', '{"key": "x", "reason": "wrong", "failed_test": "?"}', '{"key": "cut b']
@@ -296,7 +314,8 @@ def test_a_second_evaluator_waits_for_the_journal_and_has_its_verdicts(
 
 def test_a_link_in_the_journals_place_is_not_followed(evaluate: Evaluate):
     Path("precious").write_text("mine")
-    Path("r.programs.jsonl").symlink_to("precious")
+    Path(JOURNAL).unlink()
+    Path(JOURNAL).symlink_to("precious")
     assert evaluate(ids=outputs()).code == 2
     assert Path("precious").read_text() == "mine"
 
