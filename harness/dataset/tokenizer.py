@@ -5,13 +5,13 @@ Text is split into words by o200k_base's pattern, and the bytes of a word are me
 Importing this module is cheap; the vocabulary is read and verified at the first use (about 0.2 s).
 """
 
-import base64
 import gzip
 import hashlib
 import heapq
 import importlib.util
 import re
 import sys
+from binascii import a2b_base64
 from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
@@ -131,7 +131,7 @@ def ranks() -> Mapping[bytes, int]:
             f"{_ranks_path()}: sha256 {digest}, expected {RANKS_SHA256}; remove it and run ./setup.sh"
         )
     rows = (line.split() for line in raw.splitlines())
-    return MappingProxyType({base64.b64decode(token): int(rank) for token, rank in rows})
+    return MappingProxyType({a2b_base64(token): int(rank) for token, rank in rows})
 
 
 def merges() -> list[tuple[bytes, bytes]]:
