@@ -99,6 +99,8 @@ def _together(nodeid, quick):
     for server in SERVERS:
         if f"{server}.url" in _source(path):
             return server
+    if "gpt_oss_tokenizer" in _source(path):
+        return "gpt_oss_tokenizer"
     if "mark.engine" in _source(path) and not quick and 'scope="module"' not in _source(path):
         return nodeid  # may take long
     return path
