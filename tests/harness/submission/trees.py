@@ -41,8 +41,10 @@ def unpack(folder: Path, *paths: Path) -> Path:
 
 
 def copied(source: Path, target: Path) -> Path:
-    """A copy of a folder: the content of its files alone, which takes a third of the time."""
-    return shutil.copytree(source, target, copy_function=shutil.copyfile)
+    """A copy of a folder: the content of its small files alone, which takes a third of copyfile's time."""
+    return shutil.copytree(
+        source, target, copy_function=lambda one, to: Path(to).write_bytes(Path(one).read_bytes())
+    )
 
 
 def results_of(
