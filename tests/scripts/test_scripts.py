@@ -82,7 +82,7 @@ def setup(checkout: Path, *arguments: str, **environment: str) -> Ended:
     python = stand_in(checkout / "bin", "python-of-the-test", FAKE_PYTHON)
     environment = {"PYTHON": str(python), "PIP_CALLS": str(calls)} | environment
     result = run(checkout / "setup.sh", *arguments, cwd=checkout, **environment)
-    prefix = "-m pip install --disable-pip-version-check "
+    prefix = "-m pip install --disable-pip-version-check --no-compile "
     return result, [line.removeprefix(prefix) for line in calls.read_text().splitlines()]
 
 
