@@ -7,6 +7,7 @@ import random
 import signal
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 import pytest
 
@@ -24,6 +25,16 @@ NEW_TOKENS = 40
 # More than rows; the window of gpt-oss's sliding layer is 16 tokens.
 LENGTHS = (5, 40, 12, 90, 3, 16, 17)
 PROMPTS = [[random.Random(n).randrange(3, pytorch.SMALL) for _ in range(n)] for n in LENGTHS]
+SENTENCES = [tokenizer.encode(f"Sample {n}: the quick brown fox") for n in range(12)]
+LARGE = "gpt-oss-120b"
+NEUTRAL = {"temperature": 1.0, "top_p": 1.0, "top_k": 0}
+SAMPLED = [
+    {},
+    {"temperature": 0.7},
+    {"top_k": 5},
+    {"top_p": 0.8},
+    {"temperature": 1.3, "top_k": 40, "top_p": 0.9},
+]
 ONE_KIND = pytest.mark.parametrize("model", pytorch.KINDS[:1], indirect=True)
 
 
@@ -31,9 +42,32 @@ def greedy(tokens):
     return {"temperature": 0.0, "max_new_tokens": tokens, "min_new_tokens": tokens}
 
 
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """The folder of all models: of each kind one with few ids, and one with gpt-oss's vocabulary."""
+    folder = tmp_path_factory.mktemp("models")
+    small = [(kind, pytorch.SMALL, folder / kind) for kind in pytorch.KINDS]
+    pytorch.make_models(*small, ("gpt-oss", tokenizer.VOCABULARY_SIZE, folder / LARGE))
+    return folder
+
+
 @pytest.fixture(scope="module", params=pytorch.KINDS)
-def model(request, tmp_path_factory):
-    return pytorch.make_model(request.param, pytorch.SMALL, tmp_path_factory.mktemp("model") / request.param)
+def model(request, models):
+    return models / request.param
+
+
+@pytest.fixture(scope="module")
+def generated(models):
+    """transformers' answers, by model: the greedy ones, then those of SAMPLED."""
+    jobs = []
+    for kind in pytorch.KINDS:
+        jobs.append(pytorch.job(models / kind, PROMPTS, NEW_TOKENS))
+        jobs += [pytorch.job(models / kind, PROMPTS[:3], 20, seed=42, **NEUTRAL | given) for given in SAMPLED]
+    jobs.append(pytorch.job(models / LARGE, SENTENCES, 16))
+    answers = {}
+    for job, ids in zip(jobs, pytorch.generated(*jobs), strict=True):
+        answers.setdefault(Path(job["model"]), []).append(ids)
+    return answers
 
 
 @pytest.fixture(scope="module")
@@ -87,8 +121,8 @@ def metrics(url):
 # -- the tokens
 
 
-def test_greedy_tokens_of_requests_that_come_and_go_are_those_of_a_padded_batch(server, model):
-    (expected,) = pytorch.generated(model, pytorch.job(PROMPTS, NEW_TOKENS))
+def test_greedy_tokens_of_requests_that_come_and_go_are_those_of_a_padded_batch(server, model, generated):
+    expected = generated[model][0]
     # Two lengths, so that rows end and join while others are in the middle.
     sizes = [NEW_TOKENS if place % 2 == 0 else NEW_TOKENS // 3 for place in range(len(PROMPTS))]
     asked = [(prompt, place % 3 == 0, greedy(sizes[place])) for place, prompt in enumerate(PROMPTS)]
@@ -97,12 +131,8 @@ def test_greedy_tokens_of_requests_that_come_and_go_are_those_of_a_padded_batch(
     assert len({token for ids in found for token in ids}) > 50  # no model that repeats itself
 
 
-def test_seeded_samples_are_generates(server, model):
-    given = [{}, {"temperature": 0.7}, {"top_k": 5}, {"top_p": 0.8}]
-    given += [{"temperature": 1.3, "top_k": 40, "top_p": 0.9}]
-    neutral = {"temperature": 1.0, "top_p": 1.0, "top_k": 0}
-    jobs = [pytorch.job(PROMPTS[:3], 20, seed=42, **neutral | options) for options in given]
-    for options, expected in zip(given, pytorch.generated(model, *jobs), strict=True):
+def test_seeded_samples_are_generates(server, model, generated):
+    for options, expected in zip(SAMPLED, generated[model][1:], strict=True):
         sampling = {"max_new_tokens": 20, "min_new_tokens": 20, "sampling_seed": 42, **options}
         assert answers(server.url, [(prompt, False, sampling) for prompt in PROMPTS[:3]]) == expected, options
 
@@ -251,18 +281,15 @@ def test_two_ranks_give_the_same_tokens(server, model, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def two_servers(tmp_path_factory):
-    """URLs of two replicas with gpt-oss's vocabulary, prompts, and transformers' answers to them."""
+def urls(models, tmp_path_factory):
+    """URLs of two replicas with gpt-oss's vocabulary."""
     folder = tmp_path_factory.mktemp("replicas")
-    path = pytorch.make_model("gpt-oss", tokenizer.VOCABULARY_SIZE, folder / "gpt-oss-120b")
     with contextlib.ExitStack() as stack:
         servers = [
-            stack.enter_context(pytorch.PyTorchServer(path, free_ports(1), folder / f"{n}.log"))
+            stack.enter_context(pytorch.PyTorchServer(models / LARGE, free_ports(1), folder / f"{n}.log"))
             for n in (0, 1)
         ]
-        prompts = [tokenizer.encode(f"Sample {n}: the quick brown fox") for n in range(12)]
-        (expected,) = pytorch.generated(path, pytorch.job(prompts, 16))
-        yield ",".join(server.url for server in servers), prompts, expected
+        yield ",".join(server.url for server in servers)
 
 
 @pytest.mark.parametrize(
@@ -275,14 +302,13 @@ def two_servers(tmp_path_factory):
         ("server", False, "auto"),
     ],
 )
-def test_runs_over_two_replicas(two_servers, scenario, accuracy, stream, tmp_path):
-    urls, prompts, expected = two_servers
+def test_runs_over_two_replicas(urls, models, generated, scenario, accuracy, stream, tmp_path):
     config = tmp_path / "greedy.json"
     config.write_text(json.dumps(greedy(16)))
     run = run_mlperf(
         tmp_path,
         *("--backend", "pytorch", "--server-url", urls, "--stream", stream),
-        *("--input-file", write_dataset(tmp_path / "prompts.parquet", prompts)),
+        *("--input-file", write_dataset(tmp_path / "prompts.parquet", SENTENCES)),
         *("--generation-config", config, *(["--accuracy"] if accuracy else [])),
         scenario=scenario,
         qps=10,
@@ -299,4 +325,4 @@ def test_runs_over_two_replicas(two_servers, scenario, accuracy, stream, tmp_pat
     streamed = scenario == "server" or stream == "on"
     assert all((row["first_token_ns"] is not None) == streamed for row in run.requests)
     if accuracy:
-        assert [run.accuracy_log[n] for n in range(12)] == expected
+        assert [[run.accuracy_log[n] for n in range(12)]] == generated[models / LARGE]

@@ -1,26 +1,33 @@
-"""What transformers' ``generate`` answers: generate.py MODEL_DIR < JOBS > ANSWERS
+"""What transformers' ``generate`` answers: generate.py < JOBS > ANSWERS
 
-JOBS is a JSON list of objects: ``prompts`` (lists of ids), ``options`` of generate, and ``seed``. With a seed
-each prompt is generated alone after torch.manual_seed; without one all in one batch, padded on the left.
+JOBS is a JSON list of objects: ``model`` (its folder), ``prompts`` (lists of ids), ``options`` of generate,
+and ``seed``. With a seed each prompt is generated alone after torch.manual_seed; without one all in one
+batch, padded on the left.
 """
 
+import functools
 import json
 import sys
 
 
-def main(model_path: str) -> None:
+def main() -> None:
     """Print the new ids of each prompt of each job."""
+    json.dump([answers(**job) for job in json.load(sys.stdin)], sys.stdout)
+
+
+@functools.cache
+def loaded(path):
+    """A model."""
     from transformers import AutoModelForCausalLM
 
-    model = AutoModelForCausalLM.from_pretrained(model_path).eval()
-    json.dump([answers(model, **job) for job in json.load(sys.stdin)], sys.stdout)
+    return AutoModelForCausalLM.from_pretrained(path).eval()
 
 
 def answers(model, prompts, options, seed):
     """The new ids of each prompt."""
     import torch
 
-    made = []
+    model, made = loaded(model), []
     for batch in [prompts] if seed is None else [[prompt] for prompt in prompts]:
         longest = max(map(len, batch))
         ids = torch.tensor([[2] * (longest - len(prompt)) + prompt for prompt in batch])
@@ -32,4 +39,4 @@ def answers(model, prompts, options, seed):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main()

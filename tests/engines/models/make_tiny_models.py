@@ -1,4 +1,4 @@
-"""Writes a tiny model with random weights, always the same: make_tiny_models.py KIND VOCABULARY DIR
+"""Writes tiny models with random weights, always the same: make_tiny_models.py (KIND VOCABULARY DIR)...
 
 KIND is ``deepseek`` or ``gpt-oss``: transformers' classes of DeepSeek-R1 and gpt-oss with all that makes them
 special (latent attention, groups of experts, a dense first layer; sliding windows, sinks). The weights are
@@ -10,7 +10,7 @@ import sys
 END = 1
 
 
-def main(kind: str, vocabulary: int, directory: str) -> None:
+def write(kind: str, vocabulary: int, directory: str) -> None:
     """Write config.json, generation_config.json and model.safetensors."""
     import torch
 
@@ -71,4 +71,5 @@ def _gpt_oss(**common):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), sys.argv[3])
+    for kind, vocabulary, directory in zip(sys.argv[1::3], sys.argv[2::3], sys.argv[3::3], strict=True):
+        write(kind, int(vocabulary), directory)
