@@ -20,7 +20,9 @@ if [[ -f $venv/installed && $(<"$venv/installed") == "$stamp" ]]; then
 fi
 
 "${PYTHON:-python3}" -m venv --clear "$venv"
-pip=("$venv/bin/python" -m pip install --quiet --disable-pip-version-check)
+# Of the many modules few are imported, and compiled then.
+pip=("$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile)
+"${pip[@]}" --upgrade 'pip>=25.1' # looks through an index in half of the time
 if [[ -n ${TORCH_INDEX_URL:-} ]]; then
     "${pip[@]}" --no-deps --index-url "$TORCH_INDEX_URL" torch==2.13.0
 fi

@@ -38,8 +38,8 @@ def _install(lock: str) -> None:
     kept.write_text(
         "\n".join(block for block in blocks if not _LEFT_OUT.match(block) and not _is_here(block))
     )
-    pip = (VENV / "bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps")
-    subprocess.run([*pip, "--require-hashes", "--requirement", kept], check=True)
+    flags = ["--quiet", "--no-compile", "--no-deps", "--require-hashes", "--disable-pip-version-check"]
+    subprocess.run([VENV / "bin/python", "-m", "pip", "install", *flags, "--requirement", kept], check=True)
     (site,) = VENV.glob("lib/python*/site-packages")
     (torchs,) = sglang.VENV.glob("lib/python*/site-packages")
     for pattern in _TORCH:
