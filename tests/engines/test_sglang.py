@@ -42,8 +42,10 @@ def greedy(tmp_path):
 
 @functools.cache
 def gaps_of(outputs):
-    """Those of the answers to all prompts; equal answers are not computed again."""
-    return sglang.greedy_gaps(list(zip(prompts(), map(list, outputs), strict=True)))
+    """Those of the answers to all prompts, and of a foreign answer; equal answers are not computed again."""
+    foreign = tokenizer.encode(" and runs away from all the other animals")
+    pairs = zip([*prompts(), tokenizer.encode(FOX)], [*map(list, outputs), foreign], strict=True)
+    return sglang.greedy_gaps(list(pairs))
 
 
 @pytest.fixture(scope="session")
@@ -63,19 +65,14 @@ def test_greedy_ids_through_the_harness(sglang_server, stream, greedy, outputs_o
     answers = run.accuracy_log
     outputs = tuple(tuple(answers[index]) for index in range(len(prompts())))
     assert outputs_of_the_first.setdefault("ids", outputs) == outputs
-    gaps = gaps_of(outputs)
+    *gaps, foreign = gaps_of(outputs)
+    # Else what follows could not fail: ids that are not the model's choice are far from it.
+    assert min(foreign) > 5 * sglang.GREEDY_GAP
     assert [len(gap) for gap in gaps] == [NEW_TOKENS] * len(prompts())
     assert set(chain(*gaps[:EXACT])) == {0.0}
     assert max(chain(*gaps)) < sglang.GREEDY_GAP
     (server,) = run.record["servers"]
     assert (server["engine"], server["version"]) == ("SGLang", VERSION)
-
-
-def test_the_greedy_gap_of_a_wrong_token_is_large(sglang_installed):
-    """Else the test above could not fail: ids that are not the model's choice are far from it."""
-    foreign = tokenizer.encode(" and runs away from all the other animals")
-    (gaps,) = sglang.greedy_gaps([(tokenizer.encode(FOX), foreign)])
-    assert min(gaps) > 5 * sglang.GREEDY_GAP
 
 
 @pytest.mark.parametrize("scenario", ["offline", "server", "interactive", "single-stream"])
