@@ -77,8 +77,8 @@ def _source(path):
 SERVERS = ("sglang_server", "llama_server")
 # These take minutes each.
 LONGEST = (
-    "tests/engines/test_sglang.py",
     "tests/documents/test_commands.py",
+    "tests/programs/test_rehearsal.py",
     "tests/harness/submission/test_full_tree.py",
     "tests/programs/test_campaign.py",
 )
@@ -87,6 +87,8 @@ LONGEST = (
 @functools.cache
 def _rank(path):
     """The place of a module in the order of the tests."""
+    if "sglang_server.url" in _source(path):
+        return -1  # together, so that each configuration is started once
     if path in LONGEST:
         return LONGEST.index(path)
     return len(LONGEST) + ("mark.engine" not in _source(path))

@@ -32,11 +32,12 @@ CONTEXT_LENGTH = 8192
 GREEDY_GAP = 0.02
 
 # Stream shapes that a client has to cope with; --stream_interval is run_server.sh's. With 8, the first event
-# has one token and the others several. A start takes a minute and 75 s of CPU.
+# has one token and the others several. A start takes a minute and 75 s of CPU. The last one lives until all
+# tests have ended: not that of two ranks, whose controller never sleeps.
 CONFIGURATIONS: dict[str, tuple[str, ...]] = {
-    "cumulative": ("--stream_interval", "1", "--chat-template", str(HERE / "models/gpt_oss.jinja")),
     "cumulative-8": ("--stream_interval", "8", "--skip-tokenizer-init"),
     "dp-2": ("--stream_interval", "8", "--incremental-streaming-output", "--dp", "2"),
+    "cumulative": ("--stream_interval", "1", "--chat-template", str(HERE / "models/gpt_oss.jinja")),
 }
 
 
