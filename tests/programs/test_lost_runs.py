@@ -134,7 +134,7 @@ def test_a_dead_rank_is_named_and_ends_the_run(tmp_path):
         return False
 
     with StubServer(metrics=page(standing), gate=answers) as stub:
-        flags = (*where(tmp_path, stub), "--max-concurrency", 2, "--progress-timeout", 100)
+        flags = (*where(tmp_path, stub), "--max-concurrency", 2, "--progress-timeout", 60)
         run = run_mlperf(tmp_path, "--accuracy", *flags)
         assert run.code == 4
         name = f"dp_rank 1 of {stub.url} stands since 0:"
