@@ -18,7 +18,7 @@ HERE = Path(__file__).resolve().parent
 CACHE = ROOT / ".cache"
 VENV = Path(os.environ.get("HARNESS_SGLANG_VENV", CACHE / "sglang-cpu"))
 # Raise the version with every change of what make_tiny_gpt_oss.py writes.
-MODEL = CACHE / "tiny-gpt-oss-hf-v1"
+MODEL = CACHE / "tiny-gpt-oss-hf-v2"
 
 START_SECONDS = 600
 STOP_SECONDS = 10
