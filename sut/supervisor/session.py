@@ -51,7 +51,7 @@ from sut.wire.fields import AnswersSeen
 from sut.worker.worker import WorkerSpec, worker_main
 
 _SETTINGS_S = 60.0
-_READY_S = 60.0
+_READY_S = 300.0  # an encoder reads its tokenizer: 20 s of CPU, on a machine that may be busy
 _ABORT_S = 1.2
 _WORKER_END_S = 2.0
 # A worker holds this many queries more than it may have in flight, so that a freed slot is filled at once.
