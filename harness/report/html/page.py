@@ -268,8 +268,13 @@ def _environment() -> Any:
     import jinja2
 
     class Compiled(jinja2.FileSystemBytecodeCache):
+        """Where nothing can be kept, each process compiles its templates."""
+
+        def load_bytecode(self, bucket: Any) -> None:
+            with suppress(OSError):
+                super().load_bytecode(bucket)
+
         def dump_bytecode(self, bucket: Any) -> None:
-            """Where nothing can be kept, each process compiles its templates."""
             if not sys.dont_write_bytecode:
                 with suppress(OSError):
                     Path(self.directory).mkdir(exist_ok=True)
