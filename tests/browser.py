@@ -81,18 +81,28 @@ class Browser:
         self._call("POST", "actions", actions=[mouse])
 
 
+def _start_driver(program: str) -> tuple[subprocess.Popen[str], str]:
+    """chromedriver and its port. It ends at once if another program has the port that it chose."""
+    command = [program, "--port=0"]
+    for _ in range(5):
+        driver = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        assert driver.stdout is not None
+        said = []
+        for line in driver.stdout:
+            said.append(line)
+            if found := re.search(r"successfully on port (\d+)", line):
+                return driver, found[1]
+        driver.wait()
+    raise OSError(f"{program} does not start: {''.join(said)}")
+
+
 @contextmanager
 def browser() -> Iterator[Browser]:
     """A window of 1200 by 900 that closes with the context."""
     assert DRIVER is not None
     with tempfile.TemporaryDirectory() as profile:
-        driver = subprocess.Popen(
-            [DRIVER, "--port=0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
+        driver, port = _start_driver(DRIVER)
         try:
-            assert driver.stdout is not None
-            started = (re.search(r"successfully on port (\d+)", line) for line in driver.stdout)
-            port = next(found[1] for found in started if found)
             flags = [*_FLAGS.split(), f"--user-data-dir={profile}", "--window-size=1200,900"]
             wanted = {"alwaysMatch": {"goog:chromeOptions": {"args": flags}}}
             url = f"http://127.0.0.1:{port}"
