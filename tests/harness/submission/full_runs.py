@@ -36,8 +36,8 @@ class Pace:
     concurrency: int = 64
 
 
-# Far below what this client carries, since the run must be VALID on a busy machine, too: one that stands for a
-# second delays fewer than one query in a hundred.
+# Far below what this client carries, since the run must be VALID on a busy machine, too: if that stands for a
+# second, fewer than one query in a hundred is late.
 QUICK = Pace(duration_ms=0, qps=40, offline_delay_s=0)
 OFFICIAL = Pace(duration_ms=600_000, qps=10.5, offline_delay_s=4, concurrency=40)
 
