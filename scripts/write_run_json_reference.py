@@ -5,7 +5,6 @@ usage: python scripts/write_run_json_reference.py
 """
 
 import ast
-import dataclasses
 import inspect
 import re
 import sys
@@ -15,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
+from msgspec import structs
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -69,14 +69,12 @@ def _fields(kind: type) -> list[tuple[str, typing.Any]]:
 
 def _own_fields(kind: type) -> list[tuple[str, typing.Any]]:
     hints = typing.get_type_hints(kind)
-    is_dataclass = dataclasses.is_dataclass(kind)
-    names = [field.name for field in dataclasses.fields(kind)] if is_dataclass else kind.__struct_fields__  # type: ignore[attr-defined]
-    return [(name, hints[name]) for name in names]
+    return [(field.name, hints[field.name]) for field in structs.fields(kind)]
 
 
 def _values(hint: typing.Any) -> Iterator[type]:
     """The types of values with fields of their own in a hint."""
-    if isinstance(hint, type) and (dataclasses.is_dataclass(hint) or issubclass(hint, msgspec.Struct)):
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         yield hint
     for part in typing.get_args(hint):
         yield from _values(part)
