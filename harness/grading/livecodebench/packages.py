@@ -6,8 +6,9 @@ import site
 import sys
 from collections.abc import Mapping
 from functools import cache
-from importlib import metadata
 from pathlib import Path
+
+from harness.record.provenance import package_version
 
 # What programs find in the official environment too, and setup.sh installs: distributions by module.
 OFFICIAL: Mapping[str, str] = {
@@ -25,14 +26,7 @@ _WORD = re.compile(r"[^\W\d]\w*")
 
 def versions() -> dict[str, str | None]:
     """The versions of Python and of the official environment's packages; None where one is absent."""
-    return {"Python": sys.version.split()[0]} | {name: _version(name) for name in OFFICIAL.values()}
-
-
-def _version(distribution: str) -> str | None:
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return None
+    return {"Python": sys.version.split()[0]} | {name: package_version(name) for name in OFFICIAL.values()}
 
 
 def absent_module(detail: str) -> str | None:
