@@ -8,6 +8,7 @@ lock=run
 embedded=1
 programs=1
 score=''
+changed='' # packages were installed, and are not compiled yet
 backend=${MLPERF_BACKEND:-none}
 sglang_version=$(<sglang/VERSION)
 vllm_version=$(<vllm/VERSION)
@@ -97,9 +98,15 @@ install() {
     if ! "$directory/bin/python" -m pip install --disable-pip-version-check --no-compile "$@" >"$log" 2>&1; then
         fail "pip install $* failed: $(explain "$log")"
     fi
-    # On every core, and without the packages' own tests: half of the time of pip, which compiles on one.
-    "$directory/bin/python" -m compileall -qq -j 0 -x '/tests/' "$directory"/lib/python*/site-packages || true
     printf '%s\n' "$state" >"$stamp"
+    changed=1
+}
+
+# compile_packages DIRECTORY: what was installed there, on every core and without the packages' own tests: half of the
+# time of pip, which compiles on one.
+compile_packages() {
+    [[ -z $changed ]] || "$1/bin/python" -m compileall -qq -j 0 -x '/tests/' "$1"/lib/python*/site-packages || true
+    changed=''
 }
 
 # LoadGen has wheels for x86-64 alone; elsewhere pip compiles it.
@@ -127,6 +134,7 @@ install_harness() {
     for name in "${locks[@]}"; do
         install "$name" "$venv" --require-hashes --requirement "requirements/$name.txt"
     done
+    compile_packages "$venv"
     "$venv/bin/python" -c 'import mlperf_loadgen' || fail "mlcommons-loadgen is installed but cannot be imported"
 }
 
@@ -165,6 +173,7 @@ install_backend() {
         vllm) install vllm "$directory" "vllm==$vllm_version" ;;
         pytorch) install pytorch "$directory" --require-hashes --requirement requirements/pytorch.txt ;;
     esac
+    compile_packages "$directory"
 }
 
 # Separate, because bert-score needs another version of transformers and tokenizers. It decodes with our vocabulary.
@@ -172,6 +181,7 @@ install_score() {
     local directory=$venv-score
     make_venv "$directory"
     install score "$directory" --require-hashes --requirement requirements/score.txt
+    compile_packages "$directory"
     mkdir -p "$directory/share"
     cp "$venv/share/o200k_base.tiktoken.gz" "$directory/share/"
 }
