@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
 import msgspec
-from msgspec import structs
 from msgspec.structs import replace
 
 from harness.analysis.finish_run import Observations
@@ -101,7 +100,7 @@ def preflight(prepared: PreparedClient) -> tuple[PreparedClient, Destination, tu
     left_out = require(faults, len(prepared.servers), least)
     used = [
         (
-            structs.replace(
+            replace(
                 server,
                 trial_s=one.seconds and round(one.seconds, 4),
                 answers=tried.protocol.answers,

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from msgspec import structs
 from msgspec.structs import replace
 
 from harness.config.client_plan import MOST_WORKERS
@@ -94,7 +93,7 @@ def as_sent(plan: ClientPlan, samples: SampleSet, first_row: int = 0) -> SampleS
     sent = with_texts(samples, plan.api, plan.benchmark.tokenizer, source.open(), template, first_row)
     if sent.as_text is None:
         return sent
-    facts = structs.replace(sent.as_text, tokenizer=source.name, tokenizer_sha256=source.sha256)
+    facts = replace(sent.as_text, tokenizer=source.name, tokenizer_sha256=source.sha256)
     log.info("prompts   as text: %s", facts)
     return replace(sent, as_text=facts)
 
@@ -109,7 +108,7 @@ def prepare_client(
     """
     found = asked_by(servers.found, plan.api)
     samples = as_sent(plan, samples)
-    plan = structs.replace(plan, parameters=_with_fields(plan.parameters, samples, found[0].wire))
+    plan = replace(plan, parameters=_with_fields(plan.parameters, samples, found[0].wire))
     check_capacity(
         found,
         int(samples.lengths.max()),
@@ -150,7 +149,7 @@ def _with_fields(parameters: SamplingParameters, samples: SampleSet, dialect: Di
                 f"--generation-config: {name} is {parameters.extra[name]!r}, but the prompts of "
                 f"{samples.path.name} need {value!r}; remove it"
             )
-    return structs.replace(parameters, extra=parameters.extra | fields)
+    return replace(parameters, extra=parameters.extra | fields)
 
 
 def _concurrency(

@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
 
-from msgspec import structs
 from msgspec.structs import replace
 
 from harness.analysis.early_stopping import most_over_limit
@@ -120,7 +119,7 @@ def run(
         if client.dry_run:
             check_free(plan.results_dir)
             _gpus(plan)
-            return structs.replace(record, servers=tried_in_dry_run(prepared).servers)
+            return replace(record, servers=tried_in_dry_run(prepared).servers)
         with locked(plan.results_dir):
             require_unchanged(client.log_dir, earlier)
             prepared, destination, warnings = preflight(prepared)
@@ -201,7 +200,7 @@ def _planned(
         deviations=deviations,
         warnings=prepared.warnings,
     )
-    return structs.replace(record, warnings=(*record.warnings, *contradictions(record)))
+    return replace(record, warnings=(*record.warnings, *contradictions(record)))
 
 
 def _started(
@@ -209,7 +208,7 @@ def _started(
 ) -> RunRecord:
     """The record at the start of the run, with the servers that passed the preflight."""
     clock = read_clocks()
-    return structs.replace(
+    return replace(
         record,
         started=clock.utc,
         clock=clock,

@@ -166,7 +166,7 @@ def _finished(run: PointRun, issuer: Passes, folder: Path, seen: Observations) -
     warmed = min(seen.issued, issuer.warm_up)
     issued = seen.issued - warmed
     source = f"{run.input_file}, {'salted' if run.curve.salt_bits else 'not salted'}"
-    run = msgspec.structs.replace(
+    run = replace(
         run,
         ended=datetime.now(UTC),
         warm_up=warm_up_of(rows, warmed, issuer.warm_up_concurrency, source, _steps(run)),
@@ -186,7 +186,7 @@ def _finished(run: PointRun, issuer: Passes, folder: Path, seen: Observations) -
     run = _written(run, lambda: write_point_requests(folder, rows, urls, journal.details))
     free_reserve(folder)
     cut = "" if run.errors or run.interrupted_by else _cut(run)
-    run = msgspec.structs.replace(
+    run = replace(
         run,
         errors=(*run.errors, *((cut,) if cut else ())),
         complete=not (run.errors or run.interrupted_by or cut),
@@ -223,7 +223,7 @@ def _written(run: PointRun, write: Callable[[], object]) -> PointRun:
         write()
     except OSError as error:
         cause = str(machine_failure(error))
-        return msgspec.structs.replace(run, complete=False, errors=(*run.errors, cause))
+        return replace(run, complete=False, errors=(*run.errors, cause))
     return run
 
 
@@ -241,17 +241,15 @@ def _prepared(curve: Curve, point: Point, servers: OpenServers, folder: Path, se
         )
     benchmark = servers.client.benchmark
     samples = salted(servers.samples, benchmark, curve.salt_bits, seed, servers.tokenizer)
-    client = msgspec.structs.replace(servers.client, log_dir=folder.absolute())
+    client = replace(servers.client, log_dir=folder.absolute())
     at_once = point.offline == "dedicated"
     if at_once:
         client = _unstreamed(client)
         most = client_holds(client, servers.servers.found)
         total = point.passes * curve.samples
-        client = msgspec.structs.replace(
-            client, max_concurrency=min(total, client.max_concurrency or total, most)
-        )
+        client = replace(client, max_concurrency=min(total, client.max_concurrency or total, most))
     else:
-        client = msgspec.structs.replace(client, max_concurrency=point.concurrency)
+        client = replace(client, max_concurrency=point.concurrency)
     load = Load(open_at_most=client.max_concurrency, all_at_once=at_once)
     prepared = prepare_client(client, samples, load, place_workers(client, load), servers.servers)
     # A closed loop holds its number by itself.
@@ -260,11 +258,11 @@ def _prepared(curve: Curve, point: Point, servers: OpenServers, folder: Path, se
 
 def _unstreamed(client: ClientPlan) -> ClientPlan:
     """Complete answers: no time of a token is measured where everything is issued at once."""
-    return msgspec.structs.replace(
+    return replace(
         client,
-        parameters=msgspec.structs.replace(client.parameters, stream=False),
+        parameters=replace(client.parameters, stream=False),
         deadlines=Deadlines(request_s=client.deadlines.request_s),
-        policy=msgspec.structs.replace(client.policy, ask_in_silence=True),
+        policy=replace(client.policy, ask_in_silence=True),
     )
 
 

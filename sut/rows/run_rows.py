@@ -188,7 +188,7 @@ def _send(
         with attempts.locked(plan.folder):
             attempts.write_settings(plan.folder, settings)
             attempt = attempts.next_attempt(plan.folder)
-            journaled = msgspec.structs.replace(client, log_dir=attempt)
+            journaled = replace(client, log_dir=attempt)
             prepared = replace(prepared, plan=journaled)
             with QuerySession(journaled, RowsInOrder(rows.left), samples, placement) as session:
                 length = RunLength(len(rows.left))
@@ -240,7 +240,7 @@ def _same_run(plan: EvalPlan, rows: _Rows, server: ServerInfo | None) -> tuple[E
     earlier = attempts.read_settings(plan.folder) if rows.is_continued else None
     settings = _settings(plan, rows.samples, server or earlier)
     if earlier is not None:
-        settings = msgspec.structs.replace(settings, answers=earlier.answers)
+        settings = replace(settings, answers=earlier.answers)
     return settings, () if earlier is None else attempts.check_same(plan.folder, earlier, settings)
 
 

@@ -331,7 +331,7 @@ def _trials(servers: Sequence[ServerInfo]) -> tuple[str, str]:
 
 
 def _plain(value: object) -> Any:
-    fields = getattr(value, "__dataclass_fields__", None) or getattr(value, "__struct_fields__", ())
+    fields = getattr(value, "__struct_fields__", ())
     return {name: getattr(value, name) for name in fields} if fields else str(value)
 
 

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from msgspec import structs
 from msgspec.structs import replace
 
 from harness.analysis.statistics import statistics
@@ -32,7 +31,7 @@ def ended(rows=None, *, accuracy=False, issued=None, loadgen=VALID, errors=()):
     """What the verdict is made of: a record with the statistics of ``rows``, and the rows."""
     rows = all_rows() if rows is None else rows
     record = started(mode="accuracy" if accuracy else "performance", samples=SAMPLES)
-    record = structs.replace(record, statistics=statistics(rows), loadgen=loadgen)
+    record = replace(record, statistics=statistics(rows), loadgen=loadgen)
     return record, rows, len(rows) if issued is None else issued, errors
 
 
