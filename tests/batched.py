@@ -1,10 +1,16 @@
-"""An answer of which all that may be kept is kept, by the reader of batched streams in C or in Python."""
+"""An answer of which all that may be kept is kept, by the reader of batched streams in C or in Python.
+
+And the same without the library, by which both are judged.
+"""
 
 import select
 import time
 from collections.abc import Iterable
 
+import pytest
+
 from harness.record.outcome import Outcome
+from sut.client import response
 from sut.client.poller import Poller
 from sut.client.response import ResponseReader
 from sut.client.transport import KernelClock
@@ -45,6 +51,16 @@ def read_batched(reader: ResponseReader, pieces: Iterable[bytes]) -> tuple[Outco
             return reader.closed(), ids
     finally:
         polls.close()
+
+
+def read_plainly(reader: ResponseReader, pieces: Iterable[bytes]) -> Outcome:
+    """The outcome of an answer of which every event is parsed in Python."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(response, "leading_ids", lambda *_: (b"", 0))
+        for piece in filter(None, pieces):
+            if outcome := reader.feed(piece, 1):
+                return outcome
+        return reader.closed()
 
 
 def _seen(polls: Poller) -> bytes | None:

@@ -82,6 +82,7 @@ class HttpClient:
         self._poller = Poller(self._clock, self._deadlines.stall_ns, plain=plain)
         self._connections: dict[int, Connection] = {}
         self._connecting: dict[int, Connection] = {}
+        self._begun: list[tuple[Connection, Request, int]] = []  # first tokens, and their arrival
         self._watched: dict[int, Callable[[int], None]] = {}
         # Ids of all runs differ. They have one length, since SGLang aborts requests by an id's beginning.
         self._id_prefix = f"{int.from_bytes(os.urandom(8)):020d}"
@@ -171,6 +172,7 @@ class HttpClient:
             else:
                 self._handle(connection, mask)
         self._on_urgent_done()
+        self._read_begun()
         for descriptor, what in self._poller.read_batched():
             self._see(descriptor, what)
         self._end_late()
@@ -344,16 +346,23 @@ class HttpClient:
             self._finish(request, outcome)
             return
         self._count(request)
-        paced = False
         if request.reader.first_token_ns and not request.first_token_sent:
             request.first_token_sent = True
             self._on_first_token(request)
-        else:
-            paced = arrived_ns - before_ns > _PACED_GAP_NS
+            self._begun.append((connection, request, arrived_ns))
+            return
+        paced = arrived_ns - before_ns > _PACED_GAP_NS
         if paced and (failure := self._deadlines.missed_between(request, before_ns)):
             self._finish(request, failure)
             return
         self._read_on(connection, request, arrived_ns, paced=paced)
+
+    def _read_begun(self) -> None:
+        """Read on where a first token was reported, which does not wait for this."""
+        for connection, request, arrived_ns in self._begun:
+            if connection.request is request:
+                self._read_on(connection, request, arrived_ns, paced=False)
+        self._begun.clear()
 
     def _read_on(self, connection: Connection, request: Request, arrived_ns: int, *, paced: bool) -> None:
         """Choose how the rest of an answer is read, whose latest bytes came at ``arrived_ns``."""

@@ -31,6 +31,9 @@ from sut.wire.answer_checks import Expected
 from sut.wire.sse import EVENT_END
 
 _SOURCES = sorted(Path(__file__).parent.glob("native/*.[ch]"))
+MOST_AT_ONCE = 1 << 17  # bytes
+_IDS, _USED, _MAY_CONTINUE = (ctypes.c_uint32 * (MOST_AT_ONCE // 2))(), ctypes.c_int64(), ctypes.c_int()
+_FOUND = ctypes.byref(_USED), ctypes.byref(_MAY_CONTINUE)
 _FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-shared", "-fPIC")
 
 
@@ -153,6 +156,20 @@ class NativeStreams:
         self._streams = None
 
 
+def leading_ids(expected: Expected, data: bytes) -> tuple[bytes, int]:
+    """The ids of the first complete chunks of ``data`` whose events are as expected, and the size of these.
+
+    Ids are unsigned 32-bit integers; there are none without a library.
+    """
+    loaded = library()
+    if loaded is None:
+        return b"", 0
+    pattern, tokens, most = expected
+    size = min(len(data), MOST_AT_ONCE)
+    count = loaded.ids_of_events(pattern, data, size, tokens, _IDS, *_FOUND)
+    return (ctypes.string_at(_IDS, 4 * count), _USED.value) if tokens + count <= most else (b"", 0)
+
+
 def _error() -> OSError:
     code = ctypes.get_errno()
     return OSError(code, os.strerror(code))
@@ -187,6 +204,11 @@ def library() -> ctypes.CDLL | None:
     ):
         function = getattr(loaded, f"streams_{name}")
         function.restype, function.argtypes = result, arguments
+    loaded.ids_of_events.restype = ctypes.c_int64
+    loaded.ids_of_events.argtypes = (
+        *(ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p),
+        *(ctypes.POINTER(ctypes.c_int64), ctypes.POINTER(ctypes.c_int)),
+    )
     return loaded
 
 

@@ -20,7 +20,7 @@ from harness.record.settled import Cpus
 from sut.ipc.counters import FIRST_FAILURE, Counter, CounterBoard
 from sut.ipc.messages import FIRST, TokenMessage, TokenMessageReader
 from sut.issuers.dispatcher import Dispatcher, WorkerChannel
-from sut.processes.spawn import die_with_parent, gc_runs, pin, show_as
+from sut.processes.spawn import die_with_parent, gc_runs, pin, show_as, wake_promptly
 
 SIGN_OF_LIFE_S = 0.5
 # malloc maps, clears and unmaps memory of its own for more: that costs more than the rest of a read.
@@ -101,6 +101,7 @@ def issuing_main(
     die_with_parent()
     show_as("issuer")
     pin(cores)
+    wake_promptly()
     try:
         issuer.run(IssuingProcess(sockets, board.row(0), control))
     except EOFError:

@@ -14,7 +14,7 @@ from harness.config.protocol import Protocol
 from harness.record.outcome import Completion, Failure, Outcome, TextCompletion
 from sut.ipc.messages import TokenMessageReader
 from sut.wire.sse import BOM, EventReader, EventTooLargeError, NoEventError, OtherEventError
-from tests.batched import read_batched
+from tests.batched import read_batched, read_plainly
 from tests.fuzz.damage import damaged, pieces, shuffled
 from tests.kit import DATA, VOCABULARY, reader_of
 from tests.recorded_wires import exchange
@@ -171,9 +171,9 @@ def check(wire: Any, response: bytes, asked: int, rng: Random, *, streams: bool)
     outcome = next(filter(None, outcomes), None) or reader.closed()
     assert isinstance(outcome, Completion | TextCompletion | Failure)
     if reader.first_token_ns:
-        again = reader_of(wire, MOST_EVENT, stream=streams, max_new_tokens=asked)
-        batched, _ = read_batched(again, cut)
-        assert _shown(batched) == _shown(outcome), (batched, outcome, cut)
+        batched, _ = read_batched(reader_of(wire, MOST_EVENT, stream=streams, max_new_tokens=asked), cut)
+        plain = read_plainly(reader_of(wire, MOST_EVENT, stream=streams, max_new_tokens=asked), cut)
+        assert _shown(batched) == _shown(outcome) == _shown(plain), (batched, outcome, plain, cut)
     assert reader.first_id < VOCABULARY
     if isinstance(outcome, Failure):
         assert outcome.detail.isprintable() and len(outcome.detail) <= DETAIL, outcome

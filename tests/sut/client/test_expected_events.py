@@ -1,6 +1,6 @@
 """Events that are as expected: their ids are read in C, and nothing else is taken for them.
 
-tests/fuzz does the same with damaged answers: what is batched has the outcome of what is read at once.
+tests/fuzz does the same with damaged answers: both have the outcome of what Python alone reads.
 """
 
 import json
@@ -10,8 +10,9 @@ import pytest
 
 from harness.config.protocol import Protocol
 from harness.record.outcome import Completion, Failure, FailureKind
+from sut.client import native_streams, response
 from sut.client.streams import MOST_HELD_BYTES
-from tests.batched import read_batched
+from tests.batched import read_batched, read_plainly
 from tests.fuzz.answers import STREAMS, chunked
 from tests.kit import assert_failed, reader_of
 
@@ -72,6 +73,42 @@ def test_the_ids_of_expected_events(name, is_native):
     assert ids == (7 if is_native else 0)
 
 
+@pytest.fixture
+def counts(monkeypatch):
+    """How many ids a reader has got of events of which it parsed none."""
+    if native_streams.library() is None:
+        pytest.skip("./setup.sh has compiled no library")
+    found = []
+
+    def counted(expected, data):
+        ids, used = native_streams.leading_ids(expected, data)
+        found.append(len(ids) // 4)
+        return ids, used
+
+    monkeypatch.setattr(response, "leading_ids", counted)
+    return found
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_the_ids_of_a_first_read_with_many_events(name, counts):
+    reader = reader_of("sglang", stream=True, max_new_tokens=TOKENS)
+    outcome = reader.feed(FIRST + b"".join((*WHOLE[name], LAST)), 40)
+    assert isinstance(outcome, Completion), outcome
+    assert outcome.output_ids.tolist() == list(range(1, 10))
+    assert (reader.first_token_ns, reader.last_byte_ns, reader.first_event_tokens) == (40, 40, 9)
+    assert sum(counts) == 7
+
+
+def test_a_read_with_more_events_than_are_taken_at_once(counts):
+    count = 2 * native_streams.MOST_AT_ONCE // len(chunk(event([2], 2, "x")))
+    reader = reader_of("sglang", stream=True, max_new_tokens=count + 1)
+    whole = FIRST + b"".join(chunk(event([n % 100], n, "x")) for n in range(2, count + 1))
+    whole += chunk(event([9], count + 1, "z", STOP)) + END
+    outcome = reader.feed(whole, 1)
+    assert outcome.output_ids.tolist() == [1, *(n % 100 for n in range(2, count + 1)), 9]
+    assert sum(counts) > count // 3
+
+
 WITH_OTHERS = {"a longer chunk"}  # takes what follows into it: as what it fails depends on how much has come
 ODD = {
     "another escape": chunk(event([2], 2, "x").replace(b'"x"', b'"\\u20ac"')),
@@ -121,10 +158,12 @@ def test_what_is_not_expected_is_judged_as_ever(name):
         for pieces in (
             (*first, odd, *rest),
             (FIRST, b"".join((*first[1:], odd, *rest))),
+            (b"".join((*first, odd, *rest)),),
             (*first, odd[:9], odd[9:], *rest),
             (*first, odd[:-2], odd[-2:] + rest[0][:50], rest[0][50:], *rest[1:]),
         ):
-            plain, (outcome, _) = outcome_of(pieces), read(*pieces)
+            plain = read_plainly(reader_of("sglang", stream=True, max_new_tokens=TOKENS), pieces)
+            outcome, _ = read(*pieces)
             if isinstance(plain, Completion):
                 assert repr(outcome) == repr(plain)
             else:
@@ -132,16 +171,12 @@ def test_what_is_not_expected_is_judged_as_ever(name):
                 assert outcome.kind is plain.kind or name in WITH_OTHERS
 
 
-def outcome_of(pieces):
-    """Of an answer that is read at once."""
-    reader = reader_of("sglang", stream=True, max_new_tokens=TOKENS)
-    return next(filter(None, (reader.feed(piece, 1) for piece in pieces)), None) or reader.closed()
-
-
 def test_no_more_ids_than_asked_for(is_native):
     outcome, ids = read(FIRST, *(chunk(event([n], n, "x")) for n in range(2, 9)), LAST, most=5)
     assert_failed(outcome, FailureKind.TOO_MANY_TOKENS)
     assert ids == (4 if is_native else 0)
+    outcome, _ = read(FIRST + b"".join(chunk(event([n], n, "x")) for n in range(2, 9)) + LAST, most=5)
+    assert_failed(outcome, FailureKind.TOO_MANY_TOKENS)
 
 
 @pytest.mark.usefixtures("is_native")
@@ -183,7 +218,8 @@ def test_recorded_answers_in_any_pieces(name):
         cuts = sorted(Random(number).sample(range(1, len(whole)), number))
         pieces = [whole[start:end] for start, end in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
         outcome, _ = read_batched(reader_of(protocol, 1 << 20, stream=True, max_new_tokens=asked), pieces)
-        expected = reader_of(protocol, 1 << 20, stream=True, max_new_tokens=asked).feed(whole, 1)
+        plain = reader_of(protocol, 1 << 20, stream=True, max_new_tokens=asked)
+        expected = read_plainly(plain, [whole])
         assert repr(outcome) == repr(expected)
 
 

@@ -1,12 +1,31 @@
 """How child processes are started."""
 
+import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from tests.runs import ROOT
+
+PROMPT = """
+import ctypes, os, threading
+from pathlib import Path
+from sut.processes.spawn import wake_promptly
+
+def show():
+    lines = Path("/proc/thread-self/sched").read_text().splitlines()
+    slices = [line.split(":")[1].strip() for line in lines if line.startswith("se.slice")]
+    print(ctypes.CDLL(None).prctl(30, 0, 0, 0, 0), os.nice(0), *slices, flush=True)
+
+os.nice(3)
+wake_promptly()
+thread = threading.Thread(target=show)
+thread.start()
+thread.join()
+"""
 
 # The signal comes when the child exists and its arguments have not been written yet; a second thread, which
 # blocks nothing, takes it.
@@ -57,3 +76,15 @@ def test_a_signal_during_the_start_waits_for_its_end(tmp_path, signum):
         words, capture_output=True, text=True, timeout=120, env={"PYTHONPATH": str(ROOT)}, cwd=tmp_path
     )
     assert (done.stdout, done.stderr) == (f"interrupted by {signum.name}\nran\n", "")
+
+
+@pytest.mark.skipif(not Path("/proc/self/sched").exists(), reason="the kernel does not show slices")
+def test_threads_that_wake_promptly():
+    """Their timers are exact (prctl's PR_GET_TIMERSLACK), nice stays as it was, slices are the shortest."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROMPT], capture_output=True, text=True, timeout=120, cwd=ROOT, check=True
+    )
+    slack, nice, *slices = done.stdout.split()
+    assert (slack, nice) == ("1", "3")
+    if tuple(map(int, os.uname().release.split(".")[:2])) >= (6, 12):
+        assert slices == ["100000"]
