@@ -33,6 +33,16 @@ def arrow_texts(texts: Sequence[str | None]) -> pa.Array:
     return pa.Array.from_buffers(pa.string(), len(texts), buffers)
 
 
+def arrow_values(values: Sequence[Any]) -> pa.Array:
+    """An array of Python's texts, numbers or booleans, null for None; floats where all are None."""
+    known = [value for value in values if value is not None]
+    if known and isinstance(known[0], str):
+        return arrow_texts(values)
+    nothing = type(known[0])() if known else 0.0
+    filled = np.array([nothing if value is None else value for value in values])
+    return arrow_numbers(filled, np.array([value is None for value in values]))
+
+
 def numpy_numbers(array: pa.Array, null: float | None = None) -> npt.NDArray[Any]:
     """The numbers or booleans of an array, read only, with ``null`` in the place of nulls.
 

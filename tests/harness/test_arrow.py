@@ -6,9 +6,10 @@ import sys
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from harness.arrow import arrow_numbers, arrow_texts, numpy_numbers
+from harness.arrow import arrow_numbers, arrow_texts, arrow_values, numpy_numbers
 from tests.runs import PERFORMANCE, ROOT
 
 NUMBERS = ("u1", "i4", "i8", "u8", "f4", "f8", "?")
@@ -35,6 +36,16 @@ def test_texts(texts):
     array = arrow_texts(texts)
     array.validate(full=True)
     assert array.equals(pa.array(texts, pa.string()))
+
+
+@pytest.mark.parametrize(
+    "values", [["a", None], [None, 2, 1 << 40], [1.5, None, 2.0], [True, None, False], [3, 0.5], [2.0], [0]]
+)
+def test_values_of_python(values):
+    array = arrow_values(values)
+    array.validate(full=True)
+    assert array.equals(pa.array(values))
+    assert arrow_values([None, None]).equals(pa.array([None, None], pa.float64()))
 
 
 @pytest.mark.parametrize("array", [pa.array([1, None]), pa.array(["1"]), pa.array([1], pa.date32())])
@@ -71,3 +82,31 @@ print({"pandas", "pyarrow.compute", "bpe_openai", "tokenizers"} & sys.modules.ke
     words = [sys.executable, "-c", program, PERFORMANCE, "dataset.pkl"]
     done = subprocess.run(words, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("set()\n", "")
+
+
+def test_a_ladder_loads_no_pandas(tmp_path):
+    program = """
+import sys
+from pathlib import Path
+from harness.peak.ladder.ladder_files import write_ladder
+from tests.harness.peak.ladder.made import ladder
+
+write_ladder(Path(), ladder(), ())
+print("pandas" in sys.modules)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.stdout, done.stderr) == ("False\n", "")
+    assert pq.read_table(tmp_path / "ladder.parquet")["tokens_per_s"].to_pylist() == [
+        200,
+        380,
+        700,
+        1150,
+        1600,
+        1610,
+    ]

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from harness.arrow import arrow_numbers, arrow_values
 from harness.files import JOURNAL_DIR, REQUESTS, atomic_write
 from harness.peak.ladder.ladder_result import Ladder, user_tokens_per_s
 from harness.peak.ladder.measurement import StepRows
@@ -72,7 +73,8 @@ def _latency_columns(name: str, latency: Latency | None) -> dict[str, object]:
 def _write_table(path: Path, rows: Sequence[dict[str, object]]) -> None:
     if not rows:
         return
-    table = pa.Table.from_pylist(list(rows)).replace_schema_metadata({"label": NOT_A_RESULT})
+    columns = {name: arrow_values([row[name] for row in rows]) for name in rows[0]}
+    table = pa.Table.from_arrays(list(columns.values()), list(columns), metadata={"label": NOT_A_RESULT})
     with atomic_write(path) as file:
         pq.write_table(table, file, compression="zstd")
 
@@ -92,7 +94,7 @@ def _requests(folder: Path, ladder: Ladder, steps: Sequence[StepRows]) -> pa.Tab
         "in_latencies": np.concatenate([one.in_latencies for one in steps]),
     }
     for name, values in added.items():
-        table = table.append_column(name, pa.array(values[order]))
+        table = table.append_column(name, arrow_numbers(values[order]))
     return table.replace_schema_metadata({**(table.schema.metadata or {}), "label": NOT_A_RESULT})
 
 
