@@ -53,14 +53,19 @@ def read_batched(reader: ResponseReader, pieces: Iterable[bytes]) -> tuple[Outco
         polls.close()
 
 
+def read_at_once(reader: ResponseReader, pieces: Iterable[bytes]) -> Outcome:
+    """The outcome of an answer that is never batched."""
+    for piece in filter(None, pieces):
+        if outcome := reader.feed(piece, 1):
+            return outcome
+    return reader.closed()
+
+
 def read_plainly(reader: ResponseReader, pieces: Iterable[bytes]) -> Outcome:
-    """The outcome of an answer of which every event is parsed in Python."""
+    """The same if every event is parsed in Python."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(response, "leading_ids", lambda *_: (b"", 0))
-        for piece in filter(None, pieces):
-            if outcome := reader.feed(piece, 1):
-                return outcome
-        return reader.closed()
+        return read_at_once(reader, pieces)
 
 
 def _seen(polls: Poller) -> bytes | None:

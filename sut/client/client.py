@@ -82,7 +82,7 @@ class HttpClient:
         self._poller = Poller(self._clock, self._deadlines.stall_ns, plain=plain)
         self._connections: dict[int, Connection] = {}
         self._connecting: dict[int, Connection] = {}
-        self._begun: list[tuple[Connection, Request, int]] = []  # first tokens, and their arrival
+        self._begun: list[Request] = []  # whose first token has come in this poll
         self._watched: dict[int, Callable[[int], None]] = {}
         # Ids of all runs differ. They have one length, since SGLang aborts requests by an id's beginning.
         self._id_prefix = f"{int.from_bytes(os.urandom(8)):020d}"
@@ -349,23 +349,23 @@ class HttpClient:
         if request.reader.first_token_ns and not request.first_token_sent:
             request.first_token_sent = True
             self._on_first_token(request)
-            self._begun.append((connection, request, arrived_ns))
+            self._begun.append(request)
             return
         paced = arrived_ns - before_ns > _PACED_GAP_NS
         if paced and (failure := self._deadlines.missed_between(request, before_ns)):
             self._finish(request, failure)
             return
-        self._read_on(connection, request, arrived_ns, paced=paced)
+        self._read_on(connection, request, paced=paced)
 
     def _read_begun(self) -> None:
         """Read on where a first token was reported, which does not wait for this."""
-        for connection, request, arrived_ns in self._begun:
-            if connection.request is request:
-                self._read_on(connection, request, arrived_ns, paced=False)
+        for request in self._begun:
+            if request.connection is not None:
+                self._read_on(request.connection, request, paced=False)
         self._begun.clear()
 
-    def _read_on(self, connection: Connection, request: Request, arrived_ns: int, *, paced: bool) -> None:
-        """Choose how the rest of an answer is read, whose latest bytes came at ``arrived_ns``."""
+    def _read_on(self, connection: Connection, request: Request, *, paced: bool) -> None:
+        """Choose how the rest of an answer is read. ``paced``: the latest bytes came well after others."""
         reader = request.reader
         if not connection.batched and (len(self.in_flight) < _BATCHED_FROM or not reader.visible_ns):
             return
@@ -375,7 +375,7 @@ class HttpClient:
                 return
             connection.batched = True
             self._poller.to_batched(
-                connection.fd, connection.mask, connection.transport, arrived_ns, holds=reader.holds
+                connection.fd, connection.mask, connection.transport, reader.last_byte_ns, holds=reader.holds
             )
         self._poller.expect(connection.fd, expected)
 

@@ -1,4 +1,6 @@
-"""Batched streams of plain TCP in C: sut/client/native, which ./setup.sh compiles where there is a compiler.
+"""Batched streams of plain TCP, and events that are as expected, in C.
+
+./setup.sh compiles sut/client/native where there is a compiler.
 
     python -m sut.client.native_streams
 
@@ -26,14 +28,14 @@ from sut.client.streams import (
     Arrival,
     Held,
 )
-from sut.client.transport import SLACK_NS, KernelClock, PlainTransport, Transport
+from sut.client.transport import RECEIVE_BYTES, SLACK_NS, KernelClock, PlainTransport, Transport
 from sut.wire.answer_checks import Expected
 from sut.wire.sse import EVENT_END
 
 _SOURCES = sorted(Path(__file__).parent.glob("native/*.[ch]"))
-MOST_AT_ONCE = 1 << 17  # bytes
-_IDS, _USED, _MAY_CONTINUE = (ctypes.c_uint32 * (MOST_AT_ONCE // 2))(), ctypes.c_int64(), ctypes.c_int()
-_FOUND = ctypes.byref(_USED), ctypes.byref(_MAY_CONTINUE)
+# What leading_ids finds. A type of array that is made for each call would cost more than the call.
+_IDS, _USED = (ctypes.c_uint32 * (RECEIVE_BYTES // 2))(), ctypes.c_int64()
+_FOUND = _IDS, ctypes.byref(_USED), ctypes.byref(ctypes.c_int())
 _FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-shared", "-fPIC")
 
 
@@ -165,8 +167,8 @@ def leading_ids(expected: Expected, data: bytes) -> tuple[bytes, int]:
     if loaded is None:
         return b"", 0
     pattern, tokens, most = expected
-    size = min(len(data), MOST_AT_ONCE)
-    count = loaded.ids_of_events(pattern, data, size, tokens, _IDS, *_FOUND)
+    size = min(len(data), RECEIVE_BYTES)
+    count = loaded.ids_of_events(pattern, data, size, tokens, *_FOUND)
     return (ctypes.string_at(_IDS, 4 * count), _USED.value) if tokens + count <= most else (b"", 0)
 
 
@@ -190,25 +192,29 @@ def library() -> ctypes.CDLL | None:
         return None
     streams = ctypes.c_void_p
     for name, result, arguments in (
-        ("new", streams, (ctypes.POINTER(_Exchange),)),
-        ("begin", ctypes.c_int, (streams, ctypes.c_int, ctypes.c_uint32, ctypes.c_int64, ctypes.c_int)),
-        ("listen", ctypes.c_int, (streams, ctypes.c_int, ctypes.c_uint32)),
-        ("end", None, (streams, ctypes.c_int)),
-        ("wait", None, (streams, ctypes.c_int64)),
-        ("next", ctypes.c_int, (streams,)),
-        ("received", ctypes.c_void_p, (streams,)),
-        ("expect", ctypes.c_int, (streams, ctypes.c_int, ctypes.c_char_p, *[ctypes.c_int64] * 3)),
-        ("take", ctypes.c_void_p, (streams, ctypes.c_int)),
-        ("taken_ids", ctypes.c_void_p, (streams,)),
-        ("free", None, (streams,)),
+        ("streams_new", streams, (ctypes.POINTER(_Exchange),)),
+        (
+            "streams_begin",
+            ctypes.c_int,
+            (streams, ctypes.c_int, ctypes.c_uint32, ctypes.c_int64, ctypes.c_int),
+        ),
+        ("streams_listen", ctypes.c_int, (streams, ctypes.c_int, ctypes.c_uint32)),
+        ("streams_end", None, (streams, ctypes.c_int)),
+        ("streams_wait", None, (streams, ctypes.c_int64)),
+        ("streams_next", ctypes.c_int, (streams,)),
+        ("streams_received", ctypes.c_void_p, (streams,)),
+        ("streams_expect", ctypes.c_int, (streams, ctypes.c_int, ctypes.c_char_p, *[ctypes.c_int64] * 3)),
+        ("streams_take", ctypes.c_void_p, (streams, ctypes.c_int)),
+        ("streams_taken_ids", ctypes.c_void_p, (streams,)),
+        ("streams_free", None, (streams,)),
+        (
+            "ids_of_events",
+            ctypes.c_int64,
+            (*[ctypes.c_char_p] * 2, *[ctypes.c_int64] * 2, *[ctypes.c_void_p] * 3),
+        ),
     ):
-        function = getattr(loaded, f"streams_{name}")
+        function = getattr(loaded, name)
         function.restype, function.argtypes = result, arguments
-    loaded.ids_of_events.restype = ctypes.c_int64
-    loaded.ids_of_events.argtypes = (
-        *(ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p),
-        *(ctypes.POINTER(ctypes.c_int64), ctypes.POINTER(ctypes.c_int)),
-    )
     return loaded
 
 

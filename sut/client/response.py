@@ -236,12 +236,13 @@ class ResponseReader:
             if error := self._parse(data[:end]):
                 return error
             data = data[end:]
-            if self._failure is None and (expected := self.expected):
-                ids, used = leading_ids(expected, data)
-                self._answer.add(ids)
-                if used == len(data):
-                    return None
-                data = data[used:]
+            if self._failure is not None or (expected := self.expected) is None:
+                break
+            ids, used = leading_ids(expected, data)
+            self._answer.add(ids)
+            if used == len(data):
+                return None
+            data = data[used:]
         return self._parse(data)
 
     def _parse(self, data: bytes) -> Exception | None:

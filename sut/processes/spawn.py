@@ -16,7 +16,7 @@ from harness.record.settled import Cpus
 
 _PR_SET_PDEATHSIG, _PR_SET_NAME, _PR_SET_TIMERSLACK = 1, 15, 29
 _SCHED_SETATTR = {"x86_64": 314}.get(os.uname().machine, 274)  # the number of the system call
-_sched_attr = struct.Struct("=IIQiIQQQII").pack  # struct sched_attr of sched_setattr(2)
+_SCHED_ATTR = struct.Struct("=IIQiIQQQII")  # sched_setattr(2)
 _SHORTEST_SLICE_NS = 100_000
 
 
@@ -48,8 +48,8 @@ def wake_promptly() -> None:
         system.prctl(_PR_SET_TIMERSLACK, 1)
         if os.sched_getscheduler(0) == os.SCHED_OTHER:
             nice = os.getpriority(os.PRIO_PROCESS, 0)
-            attributes = _sched_attr(56, os.SCHED_OTHER, 0, nice, 0, _SHORTEST_SLICE_NS, 0, 0, 0, 0)
-            system.syscall(_SCHED_SETATTR, 0, attributes, 0)
+            fields = (_SCHED_ATTR.size, os.SCHED_OTHER, 0, nice, 0, _SHORTEST_SLICE_NS, 0, 0, 0, 0)
+            system.syscall(_SCHED_SETATTR, 0, _SCHED_ATTR.pack(*fields), 0)
 
 
 def die_with_parent() -> None:

@@ -7,6 +7,7 @@ may only hold the ids that it finds too, as many as the server counted; a TextCo
 import json
 import re
 from collections.abc import Sequence
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -14,7 +15,7 @@ from harness.config.protocol import Protocol
 from harness.record.outcome import Completion, Failure, Outcome, TextCompletion
 from sut.ipc.messages import TokenMessageReader
 from sut.wire.sse import BOM, EventReader, EventTooLargeError, NoEventError, OtherEventError
-from tests.batched import read_batched, read_plainly
+from tests.batched import read_at_once, read_batched, read_plainly
 from tests.fuzz.damage import damaged, pieces, shuffled
 from tests.kit import DATA, VOCABULARY, reader_of
 from tests.recorded_wires import exchange
@@ -165,14 +166,13 @@ def chunked(blocks: Sequence[bytes]) -> bytes:
 
 def check(wire: Any, response: bytes, asked: int, rng: Random, *, streams: bool) -> Outcome:
     """Read a response in pieces; the outcome must be honest."""
-    reader = reader_of(wire, MOST_EVENT, stream=streams, max_new_tokens=asked)
-    cut = pieces(response, rng)
-    outcomes = (reader.feed(piece, 1) for piece in cut if piece)
-    outcome = next(filter(None, outcomes), None) or reader.closed()
+    made = partial(reader_of, wire, MOST_EVENT, stream=streams, max_new_tokens=asked)
+    reader, cut = made(), pieces(response, rng)
+    outcome = read_at_once(reader, cut)
     assert isinstance(outcome, Completion | TextCompletion | Failure)
     if reader.first_token_ns:
-        batched, _ = read_batched(reader_of(wire, MOST_EVENT, stream=streams, max_new_tokens=asked), cut)
-        plain = read_plainly(reader_of(wire, MOST_EVENT, stream=streams, max_new_tokens=asked), cut)
+        batched, _ = read_batched(made(), cut)
+        plain = read_plainly(made(), cut)
         assert _shown(batched) == _shown(outcome) == _shown(plain), (batched, outcome, plain, cut)
     assert reader.first_id < VOCABULARY
     if isinstance(outcome, Failure):

@@ -79,9 +79,7 @@ assert read_samples(Path("metrics.parquet")).servers == 1
 print({"pandas", "pyarrow.compute", "bpe_openai", "tokenizers"} & sys.modules.keys())
 """
     pd.DataFrame({"input_tokens": [[1, 2], [3]]}).to_pickle(tmp_path / "dataset.pkl")
-    words = [sys.executable, "-c", program, PERFORMANCE, "dataset.pkl"]
-    done = subprocess.run(words, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
-    assert (done.stdout, done.stderr) == ("set()\n", "")
+    assert printed(program, tmp_path, PERFORMANCE, "dataset.pkl") == "set()\n"
 
 
 def test_a_ladder_loads_no_pandas(tmp_path):
@@ -94,19 +92,19 @@ from tests.harness.peak.ladder.made import ladder
 write_ladder(Path(), ladder(), ())
 print("pandas" in sys.modules)
 """
+    assert printed(program, tmp_path) == "False\n"
+    rates = pq.read_table(tmp_path / "ladder.parquet")["tokens_per_s"]
+    assert rates.to_pylist() == [200, 380, 700, 1150, 1600, 1610]
+
+
+def printed(program, folder, *words):
+    """By a program that has to say nothing on stderr."""
     done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=tmp_path,
+        [sys.executable, "-c", program, *words],
+        cwd=folder,
         env={"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
     )
-    assert (done.stdout, done.stderr) == ("False\n", "")
-    assert pq.read_table(tmp_path / "ladder.parquet")["tokens_per_s"].to_pylist() == [
-        200,
-        380,
-        700,
-        1150,
-        1600,
-        1610,
-    ]
+    assert done.stderr == ""
+    return done.stdout

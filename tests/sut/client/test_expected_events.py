@@ -12,6 +12,7 @@ from harness.config.protocol import Protocol
 from harness.record.outcome import Completion, Failure, FailureKind
 from sut.client import native_streams, response
 from sut.client.streams import MOST_HELD_BYTES
+from sut.client.transport import RECEIVE_BYTES
 from tests.batched import read_batched, read_plainly
 from tests.fuzz.answers import STREAMS, chunked
 from tests.kit import assert_failed, reader_of
@@ -100,7 +101,7 @@ def test_the_ids_of_a_first_read_with_many_events(name, counts):
 
 
 def test_a_read_with_more_events_than_are_taken_at_once(counts):
-    count = 2 * native_streams.MOST_AT_ONCE // len(chunk(event([2], 2, "x")))
+    count = 4 * RECEIVE_BYTES // len(chunk(event([2], 2, "x")))
     reader = reader_of("sglang", stream=True, max_new_tokens=count + 1)
     whole = FIRST + b"".join(chunk(event([n % 100], n, "x")) for n in range(2, count + 1))
     whole += chunk(event([9], count + 1, "z", STOP)) + END
