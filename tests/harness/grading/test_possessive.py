@@ -1,0 +1,50 @@
+"""Possessive quantifiers match what Python's documentation says, under every interpreter of this machine."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.files import ROOT
+from harness.grading import possessive
+
+# From CPython's issues 106052 and 101955: a pattern, a text, and how much of it the pattern matches.
+_MATCHES = (
+    (r"(?:ab?c)*+", "ab", 0),
+    (r"(?:ab?c)*+d", "abcacd", 6),
+    (r"((x)|y|z)*+", "xyz", 3),
+    (r"\s*+a", "  a", 3),
+    (r"(a?){2,3}+b", "aaab", 4),
+)
+_PROGRAM = f"""
+import re
+import harness.grading
+print([re.match(pattern, text).end() for pattern, text, _ in {_MATCHES[:2]}])
+"""
+
+
+def test_atomic_groups_mean_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiled as the versions with the fault need it, here as well."""
+    re.purge()
+    monkeypatch.setattr("re._compiler._compile", possessive._compile_as_atomic)
+    found = [re.match(pattern, text) for pattern, text, _ in _MATCHES]
+    re.purge()
+    assert [match and match.end() for match in found] == [end for _, _, end in _MATCHES]
+
+
+def _interpreters() -> list[str]:
+    named = [sys.executable, *map(shutil.which, ("python3.11", "python3")), "/usr/bin/python3"]
+    return [str(path) for path in dict.fromkeys(named) if path and Path(path).exists()]
+
+
+@pytest.mark.parametrize("python", _interpreters())
+def test_graders_match_what_their_patterns_say(python: str) -> None:
+    """Debian 12's Python has the fault."""
+    version = [python, "-c", "import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))"]
+    if subprocess.run(version, check=False).returncode:
+        pytest.skip(f"{python} is no version that setup.sh takes")
+    run = subprocess.run([python, "-c", _PROGRAM], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[0, 6]"
