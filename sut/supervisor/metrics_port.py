@@ -147,12 +147,12 @@ class MetricsServer:
         self._closed.set()
         self._server.socket.shutdown(socket.SHUT_RDWR)  # wakes the thread
         self._thread.join(_END_S)
+        self._server.server_close()
 
     def _serve(self) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # signals are for the main thread
-        with self._server:
-            while not self._closed.is_set():
-                self._server.handle_request()
+        while not self._closed.is_set():
+            self._server.handle_request()
 
 
 class _Listener(socketserver.TCPServer):

@@ -129,6 +129,15 @@ def test_a_client_that_says_nothing_delays_no_end():
         server.close()
 
 
+def test_an_end_right_after_a_request():
+    """The thread, back from its client, sees the end before it is woken."""
+    server = MetricsServer("0")
+    server._closed.set()
+    assert get(server.url) == ""
+    server._thread.join(PATIENCE_S)
+    server.close()
+
+
 def test_addresses():
     assert parse_address("9400") == ("127.0.0.1", 9400)
     assert parse_address("0.0.0.0:9400") == ("0.0.0.0", 9400)

@@ -35,6 +35,7 @@ def encoder(answer_encoder):
     thread.start()
     yield ours, theirs
     ours.close()
+    thread.join(PATIENCE_S)
     theirs.close()
 
 
