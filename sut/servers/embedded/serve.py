@@ -74,7 +74,8 @@ def _serve(arguments: argparse.Namespace) -> "xllamacpp.Server":
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = arguments.threads
     params.n_threads_http = HTTP_WORKERS
     params.endpoint_metrics = params.endpoint_slots = True
-    params.warmup = params.ui = False
+    # Nothing is to be fitted into memory; llama.cpp would load the model once more for that.
+    params.warmup = params.ui = params.fit_params = False
     return xllamacpp.Server(params)
 
 
