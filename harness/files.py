@@ -40,6 +40,12 @@ GIT_LFS_POINTER = b"version https://git-lfs"  # how a file begins that stands fo
 _OTHERS_WRITE = 0o002
 
 
+def user_cache() -> Path:
+    """This user's folder of what can be made again; it need not exist."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "mlperf-llm-harness"
+
+
 def keep_others_from_writing() -> None:
     """Take the write permission of others away from all files and folders that this process will make.
 

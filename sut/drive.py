@@ -1,6 +1,7 @@
 """The common part of runs with LoadGen and without it: servers, preflight, queries to their end."""
 
 import logging
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
@@ -16,7 +17,7 @@ from harness.config.plans import ClientPlan
 from harness.config.protocol import Protocol, own_protocol, protocol_text
 from harness.dataset.samples import SampleSet
 from harness.errors import RunError, ServerError, machine_failure
-from harness.files import JOURNAL_DIR, ROOT
+from harness.files import JOURNAL_DIR, ROOT, user_cache
 from harness.grading.decoding.text_tokenizer import TextTokenizer, text_tokenizer
 from harness.progress.lost_run import LostRunError
 from harness.progress.progress_files import Latencies, ProgressLine, ProgressLog
@@ -71,9 +72,10 @@ def servers_of(plan: ClientPlan, samples: SampleSet, least_context: int = 0) -> 
 
 def engine_of(benchmark: Benchmark, slots: int, context: int) -> EmbeddedEngine:
     """The embedded engine with a benchmark's tiny model, not started; ``context``: tokens of a slot."""
-    model = model_for(benchmark, _CACHE)
+    cache = _CACHE if os.access(_CACHE if _CACHE.exists() else ROOT, os.W_OK) else user_cache()
+    model = model_for(benchmark, cache)
     log.info("starting the embedded engine with %s", model.name)
-    return EmbeddedEngine(model.path, log_dir=_CACHE, slots=slots, context_per_slot=context)
+    return EmbeddedEngine(model.path, log_dir=cache, slots=slots, context_per_slot=context)
 
 
 def preflight(prepared: PreparedClient) -> tuple[PreparedClient, Destination, tuple[str, ...]]:

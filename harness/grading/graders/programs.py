@@ -7,7 +7,6 @@ them.
 """
 
 import contextlib
-import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,6 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from harness.errors import GradingError
+from harness.files import user_cache
 from harness.grading.decoding.output import Output
 from harness.grading.graders import code_blocks
 from harness.grading.graders.grader import TaskOptions
@@ -82,7 +82,7 @@ class ProgramGrader(msgspec.Struct, frozen=True):
         sandbox = _sandbox(options.allow_unsandboxed)
         index = prepared(
             only_file(release, options.dataset.release_file),
-            _cache_folder(),
+            user_cache(),
             lambda text: print(text, file=sys.stderr),
         )
         require_problems(index, truths)
@@ -150,11 +150,6 @@ def _sandbox(allow_unsandboxed: bool) -> Sandbox:
     found = ", ".join(f"{name} {version or 'NOT INSTALLED'}" for name, version in packages.versions().items())
     print(f"programs run with {found}", file=sys.stderr)
     return chosen
-
-
-def _cache_folder() -> Path:
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "mlperf-llm-harness"
 
 
 class Extraction(msgspec.Struct, frozen=True):

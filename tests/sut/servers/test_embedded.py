@@ -17,6 +17,7 @@ from harness.config.benchmark import load_benchmark
 from harness.config.choices import available_benchmarks
 from harness.dataset import tokenizer
 from harness.errors import ConfigError, ServerError
+from sut.drive import engine_of
 from sut.servers.embedded import tiny_models
 from sut.servers.embedded.engine import EmbeddedEngine
 from sut.servers.embedded.tiny_models import model_for, tiny_model
@@ -173,6 +174,16 @@ def test_the_model_is_written_once_by_two_processes_and_always_the_same(tmp_path
     (written,) = tmp_path.glob("*.gguf*")
     assert not list(tmp_path.glob("*.partial*"))
     assert written.read_bytes() == tiny_model(name, CACHE).path.read_bytes()
+
+
+@pytest.mark.parametrize("may_be_written", [True, False])
+def test_where_the_log_and_the_model_are(tmp_path, monkeypatch, may_be_written):
+    """Users of one checkout that only its owner may change have them in their own cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("sut.drive.os.access", lambda path, mode: may_be_written)
+    own = structs.replace(load_benchmark("gpt-oss-120b"), embedded_model="own.gguf")
+    log = engine_of(own, slots=1, context=8).log_path
+    assert log.parent == (CACHE if may_be_written else tmp_path / "mlperf-llm-harness")
 
 
 def test_an_unusable_cache_directory_is_a_config_error(tmp_path):
