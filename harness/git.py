@@ -5,6 +5,9 @@ import shutil
 import subprocess
 from pathlib import Path
 
+# Git refuses the checkout of another user, such as one that is mounted into a container. Whoever runs this
+# program runs that checkout's code already.
+GIT = ("git", "-c", "safe.directory=*")
 _TIMEOUT_S = 5
 
 
@@ -12,7 +15,7 @@ def ask_git(root: Path, *arguments: str, index: Path | None = None) -> str | Non
     """The output of git in ``root``, None when it fails; ``index`` replaces git's own index."""
     if shutil.which("git") is None:
         return None
-    command = ["git", "-C", str(root), "--no-optional-locks", *arguments]
+    command = [*GIT, "-C", str(root), "--no-optional-locks", *arguments]
     environment = os.environ | ({"GIT_INDEX_FILE": str(index)} if index else {})
     try:
         done = subprocess.run(

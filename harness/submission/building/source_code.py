@@ -11,7 +11,7 @@ import msgspec
 from harness.cli.door import called
 from harness.errors import ConfigError
 from harness.files import ROOT
-from harness.git import ask_git
+from harness.git import GIT, ask_git
 from harness.record.provenance import GitState, git_state
 from harness.submission.building.staging import write_file
 from harness.submission.tree.secrets import find_secrets
@@ -93,7 +93,7 @@ def copy_source(source: SourceCode, target: Path, root: Path | None = None) -> W
     """
     root = root or ROOT
     folder = (ask_git(root, "rev-parse", "--absolute-git-dir") or "").strip()
-    command = ["git", "-C", folder, "archive", "--format=tar", source.tree]
+    command = [*GIT, "-C", folder, "archive", "--format=tar", source.tree]
     try:
         done = subprocess.run(command, capture_output=True, timeout=_TIMEOUT_S, check=True)
     except (OSError, subprocess.SubprocessError) as error:

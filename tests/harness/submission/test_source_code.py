@@ -26,6 +26,22 @@ def of_runs(results, old, new):
         pattern(path, old, new)(results)
 
 
+def test_the_checkout_of_another_user(tmp_path, monkeypatch):
+    """As a container's user finds it; git's own tests have this variable."""
+    (tmp_path / "run.py").write_text("x\n")
+    git(tmp_path, "init", "-q")
+    one = commit(tmp_path)
+    named = {"TEST_ASSUME_DIFFERENT_OWNER": "1", "CONFIG_GLOBAL": "/dev/null", "CONFIG_NOSYSTEM": "1"}
+    for name, value in named.items():
+        monkeypatch.setenv(f"GIT_{name}", value)
+    with pytest.raises(subprocess.CalledProcessError):
+        git(tmp_path, "rev-parse", "HEAD")
+    state = git_state(tmp_path)
+    assert state.commit == one
+    copy_source(source_of([state], tmp_path), tmp_path / "src", tmp_path)
+    assert files(tmp_path / "src") == ["run.py"]
+
+
 def test_only_what_git_tracks_is_written(tmp_path):
     """run_node1.sh with a token, notes, a customer's settings: all had a suffix of code."""
     root = tmp_path / "checkout"
