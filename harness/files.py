@@ -40,10 +40,22 @@ GIT_LFS_POINTER = b"version https://git-lfs"  # how a file begins that stands fo
 _OTHERS_WRITE = 0o002
 
 
+def cache_home() -> Path:
+    """The folder of this user's caches. Raises ConfigError for one without a home, as containers may have."""
+    if home := os.environ.get("XDG_CACHE_HOME"):
+        return Path(home)
+    try:
+        return Path.home() / ".cache"
+    except RuntimeError:
+        raise ConfigError(
+            f"user {os.getuid()} has no home folder for what can be made again; "
+            "export XDG_CACHE_HOME=FOLDER with one that this user may write to"
+        ) from None
+
+
 def user_cache() -> Path:
-    """This user's folder of what can be made again; it need not exist."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "mlperf-llm-harness"
+    """This user's folder of what this harness can make again; it need not exist. Raises ConfigError."""
+    return cache_home() / "mlperf-llm-harness"
 
 
 def keep_others_from_writing() -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from harness.config.benchmark import Benchmark
 from harness.dataset.model_tokenizer import TOKENIZER_FILE, load_tokenizer
 from harness.errors import ConfigError, GradingError
+from harness.files import cache_home
 from harness.grading.decoding.output import (
     THOUGHT_END,
     SampleTokens,
@@ -120,9 +121,7 @@ def _cache_folder() -> Path:
     """The folder of huggingface_hub's downloads."""
     if folder := os.environ.get("HF_HUB_CACHE"):
         return Path(folder)
-    home = os.environ.get("HF_HOME") or Path(
-        os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"), "huggingface"
-    )
+    home = os.environ.get("HF_HOME") or cache_home() / "huggingface"
     return Path(home) / "hub"
 
 

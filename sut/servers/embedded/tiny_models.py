@@ -1,5 +1,6 @@
 """The models that the embedded engine serves without an account or a GPU."""
 
+import errno
 import fcntl
 import logging
 import os
@@ -84,9 +85,10 @@ def tiny_model(name: str, cache_dir: Path) -> EmbeddedModel:
         if not path.exists():
             _write_once(path, recipe.write)
     except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         raise ConfigError(
             f"{path}: cannot write the model {name} ({recipe.megabytes} MB): {error.strerror or error}; "
-            "free some space"
+            + ("free some space" if full else "let this user write there, or export XDG_CACHE_HOME=FOLDER")
         ) from error
     return EmbeddedModel(name, path)
 
