@@ -1,7 +1,6 @@
 """METEOR as nltk computes it: words split at white space, alpha 0.9, beta 3, gamma 0.5, Porter, WordNet."""
 
 import importlib.util
-import os
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures.process import BrokenProcessPool
@@ -14,6 +13,7 @@ from harness.cli.processes import computing
 from harness.errors import ConfigError, RunError
 from harness.files import ROOT
 from harness.lean_nltk import load_nltk
+from harness.machine import usable_cores
 
 if TYPE_CHECKING:
     from nltk.corpus.reader.wordnet import WordNetCorpusReader
@@ -58,7 +58,7 @@ def meteor_scores(
     ``on_done`` gets the number of pairs that are done. Raises ConfigError for a WordNet that cannot be read,
     RunError if a process was killed.
     """
-    jobs = jobs or len(os.sched_getaffinity(0))
+    jobs = jobs or usable_cores()
     scores: list[float] = []
     if jobs == 1 or len(pairs) <= _FEW:
         reader = _open(wordnet)

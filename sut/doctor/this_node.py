@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from harness.free_memory import container_memory, machine_memory
+from harness.machine import container_memory, machine_memory
 from sut.doctor.finding import Finding, Level, ok
 from sut.processes.machine_limits import SPARE_DESCRIPTORS, MachineLimits
 from sut.supervisor.placement import Machine

@@ -12,6 +12,7 @@ import msgspec
 
 from harness.config.loadgen_settings import Number
 from harness.config.plans import ClientPlan, RunPlan
+from harness.machine import cpu_quota
 from harness.record.settled import Cpus, Placement
 from sut.client.native_streams import library
 from sut.processes.machine_limits import SPARE_DESCRIPTORS, hard_descriptor_limit
@@ -27,7 +28,6 @@ _PIN_FROM_CORES = 4
 _LOADGEN_QPS = 1.0  # LoadGen's own target_qps of Server
 _MEAN_LENGTH = "reference_mean_output_tokens"  # only this setting of a compliance test states a mean length
 _CPUS = Path("/sys/devices/system/cpu")
-_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
 class Machine(msgspec.Struct, frozen=True):
@@ -147,7 +147,7 @@ def this_machine() -> Machine:
     """The cores, CPU quota and open files that this process may use."""
     return Machine(
         physical_cores(sorted(os.sched_getaffinity(0)), _siblings),
-        cpu_quota(_QUOTA.read_text() if _QUOTA.is_file() else ""),
+        cpu_quota(),
         hard_descriptor_limit(),
         library() is not None,
     )
@@ -173,12 +173,6 @@ def cpu_list(text: str) -> set[int]:
             first, _, last = part.partition("-")
             found.update(range(int(first), int(last or first) + 1))
     return found
-
-
-def cpu_quota(text: str) -> float | None:
-    """cgroup v2's ``cpu.max``, "200000 100000", in cores; "max" is no bound."""
-    words = text.split()
-    return int(words[0]) / int(words[1]) if len(words) == 2 and words[0].isdecimal() else None
 
 
 def _siblings(cpu: int) -> str:

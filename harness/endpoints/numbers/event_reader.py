@@ -42,6 +42,7 @@ from harness.endpoints.run_folder import EVENTS
 from harness.endpoints.samples import SAMPLE, Samples
 from harness.errors import DatasetError, RunError
 from harness.files import REQUESTS
+from harness.machine import usable_cores
 
 Progress = Callable[[int, int], None]
 """called with the bytes that were read and those of the file"""
@@ -90,7 +91,7 @@ def read_events(
         key = _key(file, tokenizer)
         cached = read_cached(folder, key)
         if cached is None:
-            cached = _counted(file, size, tokenizer, progress or _silent, processes or _cores())
+            cached = _counted(file, size, tokenizer, progress or _silent, processes or usable_cores())
             write_cached(folder, key, cached)
     except OSError as error:
         raise DatasetError(f"{file}: {error.strerror}; expected the events of a run") from error
@@ -122,10 +123,6 @@ def _key(events: Path, tokenizer: TokenizerFile | None) -> str:
         stamps += [path.stat() for path in (file, *template) if path.exists()]
     own = "own template " if tokenizer is not None and tokenizer.own_template else ""
     return own + " ".join(f"{stamp.st_size}:{stamp.st_mtime_ns}" for stamp in stamps)
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0))
 
 
 def _silent(done: int, total: int) -> None:

@@ -4,7 +4,6 @@ Processes turn ids into text; lines are written in the order of time. A request 
 the last moment that is known of it, and no end: the journal does not say when a failure was noticed.
 """
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -24,6 +23,7 @@ from harness.endpoints.point_run import WARM_UP
 from harness.endpoints.run_folder import EVENTS
 from harness.errors import DatasetError, RunError
 from harness.files import JOURNAL_DIR, atomic_write
+from harness.machine import usable_cores
 from harness.record.answer_log import SavedAnswer, read_query_answers
 from harness.record.journal import FINISH_REASONS, Rows, read_journal
 from harness.record.outcome import FailureKind
@@ -63,7 +63,7 @@ def write_events(
     total, done = sum(len(batch.moments) for batch in batches), 0
     with atomic_write(folder / EVENTS) as file:
         file.write(_session(rows, "min", form.STARTED, form.START))
-        with _written(batches, tokenizer, processes or len(os.sched_getaffinity(0))) as written:
+        with _written(batches, tokenizer, processes or usable_cores()) as written:
             for batch, lines in zip(batches, written, strict=True):
                 file.write(lines)
                 done += len(batch.moments)

@@ -13,10 +13,10 @@ from harness.grading.graders.math_judge import PAIR_MEMORY, AnswerPair, MathJudg
 from harness.grading.graders.prm800k import plain
 from harness.grading.graders.statements import READ_CHARACTERS, Stated, Values, last_answer, read_answer
 from harness.grading.graders.units import is_unit
-from harness.grading.livecodebench.runner import usable_cores
 from harness.grading.sandbox.tier_probe import choose_sandbox
 from harness.grading.sandbox.tiers import sandbox
 from harness.grading.scoring.grade import Grade, GradingMode, Reason, Task, answered, unanswered
+from harness.machine import usable_cores
 
 _BOX = r"\boxed{"
 _BRACE = re.compile("[{}]")

@@ -30,7 +30,6 @@ from harness.grading.livecodebench.runner import (
     ProgramTask,
     require_problems,
     run_programs,
-    usable_cores,
 )
 from harness.grading.sandbox.tier_probe import choose_sandbox
 from harness.grading.sandbox.tiers import Sandbox
@@ -45,6 +44,7 @@ from harness.grading.scoring.grade import (
     Task,
     unanswered,
 )
+from harness.machine import usable_cores
 
 _OFFICIAL_PYTHON = re.compile(r"```python(.*?)```", re.DOTALL)
 _OFFICIAL_PLAIN = re.compile(r"```(.*?)```", re.DOTALL)

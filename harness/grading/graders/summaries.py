@@ -7,7 +7,6 @@ What a score does not show is remarked beside it: outputs without text, at the t
 article, or not in English.
 """
 
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
@@ -23,6 +22,7 @@ from harness.grading.decoding.output import Output
 from harness.grading.graders.grader import TaskOptions
 from harness.grading.scoring.grade import AccuracyMetric, Grade, Progress, Reason, Task, Total, scored
 from harness.lean_nltk import load_nltk
+from harness.machine import usable_cores
 
 if TYPE_CHECKING:
     from nltk.tokenize.punkt import PunktSentenceTokenizer
@@ -203,7 +203,7 @@ class SummaryRunner(msgspec.Struct, frozen=True):
 
 def prepare(truths: Sequence[str], options: TaskOptions) -> SummaryRunner:
     """As GraderWithTasks."""
-    return SummaryRunner(options.workers or len(os.sched_getaffinity(0)))
+    return SummaryRunner(options.workers or usable_cores())
 
 
 def _grade(comparison: Comparison) -> Grade:

@@ -7,7 +7,6 @@ others; the time limit does not count what a program waits for a processor.
 
 import collections
 import contextlib
-import os
 import queue
 import sys
 import threading
@@ -17,7 +16,6 @@ from pathlib import Path
 import msgspec
 
 from harness.errors import GradingError
-from harness.free_memory import container_memory, machine_memory
 from harness.grading.livecodebench.index import ProblemIndex
 from harness.grading.livecodebench.program_journal import ResultJournal, task_key
 from harness.grading.livecodebench.run_solution import TEST_S, ProgramResult, RunLimits, run_with_retry
@@ -25,6 +23,7 @@ from harness.grading.sandbox.jail import protocol
 from harness.grading.sandbox.sandbox_process import SandboxLostError, SandboxProcess
 from harness.grading.sandbox.tiers import GIB, MEMORY_LIMIT, MIB, Sandbox
 from harness.grading.scoring.grade import GradingMode, Progress, Reason, Task
+from harness.machine import container_memory, machine_memory
 
 _MEMORY_SHARE = 0.8  # the share of free memory to use: programs are checked ten times a second
 _LARGEST_SHARE, _SMALLEST_SHARE = GIB, 128 * MIB
@@ -53,11 +52,6 @@ class ExecutionConfig(msgspec.Struct, frozen=True):
     """The number of processors that programs may use."""
     limit_s: float = TEST_S
     """The time limit of a test."""
-
-
-def usable_cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0))
 
 
 def require_problems(index: Path, question_ids: Iterable[str]) -> None:

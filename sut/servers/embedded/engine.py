@@ -2,7 +2,6 @@
 
 import contextlib
 import http.client
-import os
 import select
 import signal
 import subprocess
@@ -15,6 +14,7 @@ from urllib.parse import urlsplit
 
 from harness.errors import ConfigError, ServerError
 from harness.files import ROOT
+from harness.machine import usable_cores
 
 _LOG_NAME = "embedded_engine.log"
 _LOG_LINES = 5
@@ -151,7 +151,7 @@ def _how_it_ended(code: int | None) -> str:
 
 def default_threads() -> int:
     """The number of cores of this process less one, which the client needs; at least 1."""
-    return max(1, len(os.sched_getaffinity(0)) - 1)
+    return max(1, usable_cores() - 1)
 
 
 def _is_healthy(url: str) -> bool:

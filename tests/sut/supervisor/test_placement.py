@@ -20,7 +20,6 @@ from sut.supervisor.placement import (
     Machine,
     choose,
     cpu_list,
-    cpu_quota,
     load_of_test,
     physical_cores,
     server_is_here,
@@ -110,12 +109,6 @@ def test_the_kernels_lists():
     assert cpu_list("0,64") == {0, 64}
     assert cpu_list("0-1,8-9\n") == {0, 1, 8, 9}
     assert cpu_list("") == set()
-
-
-def test_quotas():
-    assert cpu_quota("200000 100000\n") == 2.0
-    assert cpu_quota("50000 100000") == 0.5
-    assert cpu_quota("max 100000\n") is cpu_quota("") is None
 
 
 def test_this_machines_cores_are_those_that_the_process_may_use():
