@@ -33,7 +33,7 @@ NOT_RUN = {
     "mlperf prompts score": "needs WordNet and a model; tests/engines/test_bert_score.py has tiny ones",
     "./mlperf peak": "takes minutes; tests/programs/test_find_peak_search.py runs it",
     "# names, system, servers, bench": "test_the_readme_leads_to_a_checked_submission runs a campaign",
-    "my_submission.toml --rehearsal": "submission.md has the same command",
+    ".toml --rehearsal": "tests/programs/test_rehearsal.py rehearses that file",
     "./mlperf ladder": "takes minutes; tests/programs/test_find_peak.py runs it",
     "./mlperf endpoints run --c-max 1024": "needs the official datasets; the guide of endpoints has samples",
     "./mlperf report ": "needs runs: test_the_readme_leads_to_a_checked_submission",

@@ -1,4 +1,4 @@
-"""The rehearsal of a whole submission on the embedded engine, killed at random moments."""
+"""The rehearsal of the guide's example on the embedded engine, killed at random moments."""
 
 import json
 import os
@@ -10,13 +10,11 @@ from pathlib import Path
 import pytest
 
 from harness.campaign.journal import history
-from tests.harness.submission.building import write_info
 from tests.runs import ROOT
 
 POINTS = int(os.environ.get("HARNESS_KILL_POINTS", "1"))
-SCENARIOS = """
-[benchmarks.gpt-oss-120b.offline]
-[benchmarks.gpt-oss-120b.server]
+EXAMPLE = ROOT / "configs/submission/example.toml"
+LLAMA = """
 [benchmarks."llama3.1-8b".offline]
 [benchmarks."llama3.1-8b".server]
 """
@@ -35,9 +33,9 @@ def rehearse(file: Path, **words) -> subprocess.Popen[str]:
 @pytest.mark.engine
 @pytest.mark.timeout(3000)
 def test_benchmarks_are_rehearsed_in_spite_of_kills(tmp_path):
-    file = write_info(tmp_path)
+    file = tmp_path / EXAMPLE.name
     names = {"gpt-oss-120b", "llama3.1-8b"} | ({"deepseek-r1"} if POINTS > 1 else set())
-    file.write_text(file.read_text() + SCENARIOS + (DEEPSEEK if POINTS > 1 else ""))
+    file.write_text(EXAMPLE.read_text() + LLAMA + (DEEPSEEK if POINTS > 1 else ""))
     dice = random.Random(f"rehearsal {POINTS}")
     for _ in range(POINTS):
         campaign = rehearse(file)
