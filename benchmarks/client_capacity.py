@@ -25,7 +25,7 @@ from benchmarks.bench import (
     write_prompts,
 )
 
-OFFLINE_SAMPLES = 400_000
+OFFLINE_SAMPLES = 200_000
 PACED = {"gap_us": 20_000, "first_us": 100_000, "jitter_us": 20_000}
 
 
