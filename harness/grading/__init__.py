@@ -1,5 +1,1 @@
 """Verdicts on accuracy logs: official rules and strict ones side by side, model-written code in a sandbox."""
-
-from harness.grading import possessive
-
-possessive.mend()
