@@ -32,7 +32,7 @@ def unpack(folder: Path, *paths: Path) -> Path:
     """A fresh copy of the tree, or of the trees of other archives below one folder."""
     for path in paths or (ARCHIVE,):
         with tarfile.open(path) as archive:
-            archive.extraction_filter = lambda member, _: member  # Python before 3.11.4 takes no filter here
+            archive.extraction_filter = getattr(tarfile, "data_filter", None)  # none before Python 3.11.4
             archive.extractall(folder)
     for results in (folder / "submission").rglob("closed/MyOrg/results"):
         source = results.with_name("src")
