@@ -38,8 +38,9 @@ from sut.wire.answer_checks import (
 from sut.wire.fields import DATA, NOTHING, OTHERS, TEXT, EventJudge, EventKeys, FieldRules
 from sut.wire.wire import Form, Pattern, TokenAnswer
 
-# SGLang's compact JSON begins in one of two ways: with --skip-tokenizer-init, or with text.
-_BARE, _TEXT, _AFTER_TEXT = b'{"output_ids":[', b'{"text":"', b'","output_ids":['
+# SGLang's compact JSON begins with the text, or, with --skip-tokenizer-init, without one. The ids follow at
+# once; its Rust server has them at the end.
+_TEXT, _AFTER_TEXT, _IDS = b'{"text":"', (b'","output_ids":[', b'","meta_info":{'), b'"output_ids":['
 _COMMA, _BRACKET = b",]"
 _FIELDS: FieldRules = {
     "text": TEXT,
@@ -205,56 +206,49 @@ class SglangAnswer(TokenAnswer):
 class _Shown:
     """The last cumulative event's content, as bytes: its text without the closing quote, and its ids."""
 
-    __slots__ = ("_ids", "_text")
+    __slots__ = ("_after_text", "_ids", "_text")
 
-    def __init__(self, text: bytes, ids: bytes) -> None:
+    def __init__(self, text: bytes, after_text: bytes, ids: bytes) -> None:
         self._text = text
+        self._after_text = after_text
         self._ids = ids
 
     @classmethod
     def by(cls, event: bytes) -> "_Shown | None":
-        """What an accepted event has shown; None unless it begins as SGLang's do."""
-        if event.startswith(_BARE):
-            text, start = b"", len(_BARE)
-        else:
+        """What an accepted event has shown; None unless it has the form of SGLang's."""
+        text, after = b"", b""
+        if event.startswith(_TEXT):
             # A quote inside of the text is escaped: the first match is the text's end.
-            end = event.find(_AFTER_TEXT) if event.startswith(_TEXT) else -1
-            if end < 0:
+            ends = {at: mark for mark in _AFTER_TEXT if (at := event.find(mark)) >= 0}
+            if not ends:
                 return None
-            text, start = event[:end], end + len(_AFTER_TEXT)
-        return cls(text, event[start : event.find(b"]", start)])
+            text, after = event[: min(ends)], ends[min(ends)]
+        start = event.find(_IDS, len(text)) + len(_IDS)
+        return cls(text, after, event[start : event.find(b"]", start)])
 
     def rest_of(self, event: bytes) -> bytes | None:
         """``event`` without what was shown: JSON exactly when ``event`` is. Its content counts as shown then.
 
         None if ``event`` does not repeat what was shown.
         """
-        known, ids = self._text, self._ids
-        head = start = None
-        if not known:
-            head, start = _BARE, len(_BARE)
-            if not event.startswith(_BARE):
+        known, ids, end = self._text, self._ids, 0
+        if known:
+            end = event.find(self._after_text, len(known))
+            if end < 0 or not event.startswith(known):
                 return None
-        elif event.startswith(known):
-            end = event.find(_AFTER_TEXT, len(known))
-            if end < 0:
-                return None
-            start = end + len(_AFTER_TEXT)
-            head = _TEXT + event[len(known) : start]
-            self._text = event[:end]
-        else:
-            return None
-        if not event.startswith(ids, start):
+        start = event.find(_IDS, end) + len(_IDS)
+        if start < len(_IDS) or not event.startswith(ids, start):
             return None
         new = start + len(ids)
-        self._ids = event[start : event.find(b"]", new)]
+        stop = event.find(b"]", new)
+        self._text, self._ids = event[:end], event[start:stop]
         if ids:
             following = event[new]
             if following == _COMMA:
                 new += 1
             elif following != _BRACKET:
                 return None  # the last id continues: it is another number
-        return head + event[new:]
+        return (_TEXT + event[len(known) : start] if known else event[:start]) + event[new:]
 
 
 def opening_with_rid(request_id: str, body_bytes: int) -> bytes:

@@ -28,13 +28,14 @@ _TEXT = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*')
 # Text with the short escapes; what has others (\u) is left to the decoder.
 _plain_text = re.compile(rb'[^"\\\x00-\x1f]*(?:\\["\\/bfnrt][^"\\\x00-\x1f]*)*').match
 _ids_of = msgspec.json.Decoder(list[int]).decode
-_sizes = struct.Struct("@qqqq").pack  # the beginning of a struct pattern: sut/client/native/events.h
+_sizes = struct.Struct("@qqqqq").pack  # the beginning of a struct pattern: sut/client/native/events.h
 
 
 class Pattern:
     """One event's bytes around its text, its ids and its count of tokens, in this order."""
 
     __slots__ = ("_end", "_from_text", "_head", "_packed", "_to_count", "_to_ids")
+    _counts_first: ClassVar[bool] = False
 
     def __init__(self, head: bytes, from_text: bytes, to_count: bytes, end: bytes | None) -> None:
         self._head = head
@@ -49,33 +50,37 @@ class Pattern:
         """A struct pattern; b"" where an event has several lines, of which the beginnings are lost here."""
         if self._packed is None:
             parts, end = (self._head, self._from_text, self._to_count), self._end
-            sizes = _sizes(*map(len, parts), -1 if end is None else len(end))
+            sizes = _sizes(*map(len, parts), -1 if end is None else len(end), self._counts_first)
             around = b"".join(parts) + (end or b"")
             self._packed = b"" if b"\n" in around or b"\r" in around else sizes + around
         return self._packed
 
     @classmethod
     def of(cls, event: bytes, keys: EventKeys) -> "Pattern | None":
-        """The pattern of an event of valid JSON; None unless its keys are there once each, in this order."""
-        ids = event.find(keys.ids) + len(keys.ids)
+        """The pattern of an event of valid JSON; None unless its keys are there once each, the text first."""
         if event.count(keys.ids) != 1:
             return None
-        head, from_text = event[:ids], b""
+        ids = event.find(keys.ids) + len(keys.ids)
+        parts = [(ids, event.find(b"]", ids))]
+        if keys.count:
+            if event.count(keys.count) != 1:
+                return None
+            number = event.find(keys.count) + len(keys.count)
+            parts.append((number, len(event) - len(event[number:].lstrip(b"0123456789"))))
+        kind = cls if parts == sorted(parts) else _CountFirst
+        parts.sort()
+        first = parts[0][0]
+        head, from_text = event[:first], b""
         found = [key for key in keys.texts for _ in range(event.count(key))]
         if len(found) == 1:
             text = event.find(found[0]) + len(found[0])
             end = _TEXT.match(event, text).end()  # type: ignore[union-attr]
-            if not text <= end < ids:
+            if not text <= end < first:
                 return None
-            head, from_text = event[:text], event[end:ids]
-        close = event.find(b"]", ids)
+            head, from_text = event[:text], event[end:first]
         if not keys.count:
-            return cls(head, from_text, event[close:], None)
-        number = event.find(keys.count, close) + len(keys.count)
-        if event.count(keys.count) != 1 or number <= close:
-            return None
-        after = event[number:].lstrip(b"0123456789")
-        return cls(head, from_text, event[close:number], after)
+            return kind(head, from_text, event[parts[0][1] :], None)
+        return kind(head, from_text, event[parts[0][1] : parts[1][0]], event[parts[1][1] :])
 
     def new_ids(self, event: bytes, tokens: int) -> list[int] | None:
         """The ids of an event that has this pattern and counts ``tokens`` and its own; None for another."""
@@ -126,6 +131,44 @@ class Pattern:
         except msgspec.DecodeError:
             return [], 0
         return (ids, len(lists)) if len(ids) == count - tokens else ([], 0)
+
+
+class _CountFirst(Pattern):
+    """The same where the count stands before the ids, as in events of SGLang's Rust server."""
+
+    __slots__ = ()
+    _counts_first = True
+
+    def new_ids(self, event: bytes, tokens: int) -> list[int] | None:
+        """As Pattern."""
+        head, to_count, to_ids, end = self._head, self._from_text, self._to_count, self._end
+        if not event.startswith(head):
+            return None
+        at = _plain_text(event, len(head)).end() if to_count else len(head)  # type: ignore[union-attr]
+        if not event.startswith(to_count, at):
+            return None
+        number = at + len(to_count)
+        close = event.find(to_ids, number)
+        start = close + len(to_ids)
+        stop = event.find(b"]", start)
+        try:
+            ids = _ids_of(event[start - 1 : stop + 1])
+        except msgspec.DecodeError:
+            return None
+        is_like = close >= 0 and event[stop:] == end and event[number:close] == b"%d" % (tokens + len(ids))
+        return ids if is_like else None
+
+    def leading_ids(self, events: Iterable[bytes], tokens: int) -> tuple[list[int], int]:
+        """As Pattern."""
+        found: list[int] = []
+        taken = 0
+        for event in events:
+            ids = self.new_ids(event, tokens + len(found))
+            if ids is None:
+                break
+            found += ids
+            taken += 1
+        return found, taken
 
 
 class TokenAnswer:

@@ -55,6 +55,21 @@ _VLLM = Server(
     ),
     "by each API, streamed or not, the engine's request ended at once",
 )
+_VLLM_RUST = Server(
+    "vLLM 0.32.0, its Rust front end",
+    "vllm-0.32.0-rust",
+    "openai",
+    "the same with `VLLM_USE_RUST_FRONTEND=1`, and the program `vllm-rs` of the wheel vllm 0.32.0",
+    (
+        _row("openai", "completions", "ids", "completions-ids-back"),
+        _row("openai", "generate", "ids", "generate"),
+        _row("openai", "completions-text", "ids", "completions-text-ids-back"),
+        _row("openai", "completions-text", "text", "completions-text-include-stop"),
+        _row("openai", "chat-ids", "ids", "chat-ids"),
+        _row("openai", "chat", "ids", "chat-ids-back"),
+    ),
+    "the request ended at once, streamed or not",
+)
 _SGLANG = Server(
     "SGLang 0.5.23",
     "sglang-0.5.23",
@@ -73,6 +88,21 @@ _SGLANG = Server(
         _row("sglang", "chat", "text", "chat-no-separate-reasoning"),
     ),
     "a request that streams ended at once, another after about 3 s",
+)
+_SGLANG_RUST = Server(
+    "SGLang 0.5.23, its Rust server",
+    "sglang-0.5.23-rust",
+    "sglang",
+    "the same with `SGLANG_RUST_SERVER=1`: its OpenAI endpoints leave special tokens out of texts",
+    (
+        _row("sglang", "generate", "ids", "native-ids"),
+        _row("sglang", "completions", "ids", "completions-ids-back"),
+        _row("sglang", "completions", "text", "completions-ids"),
+        _row("sglang", "completions-text", "text", "completions-text-no-stop-trim"),
+        _row("sglang", "chat-ids", "text", "chat-ids-exact-text"),
+        _row("sglang", "chat", "text", "chat-no-separate-reasoning"),
+    ),
+    "the request ended at once, streamed or not",
 )
 _LLAMACPP = Server(
     "llama.cpp 2026.10.11549",
@@ -170,7 +200,9 @@ def _behind(router: str, folder: str) -> tuple[Server, ...]:
 
 SERVERS = (
     _VLLM,
+    _VLLM_RUST,
     _SGLANG,
+    _SGLANG_RUST,
     _LLAMACPP,
     _DYNAMO,
     _TRTLLM,

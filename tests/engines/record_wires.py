@@ -50,6 +50,14 @@ OF_ALL: Mapping[str, tuple[str, Body]] = {
 EXACT_TEXT = {"skip_special_tokens": False, "no_stop_trim": True}
 OF_ONE: Mapping[str, Mapping[str, tuple[str, Body]]] = {
     "sglang": {
+        "native-ids": (
+            "/generate",
+            {"rid": ID, "input_ids": IDS, "sampling_params": {"temperature": 0.0, "max_new_tokens": 60}},
+        ),
+        "chat-no-separate-reasoning": (
+            CHAT,
+            {"messages": MESSAGES, "separate_reasoning": False, **EXACT_TEXT},
+        ),
         "chat-messages-input-ids": (CHAT, {"messages": MESSAGES, "input_ids": IDS}),
         "chat-ids-exact-text": (
             CHAT,
@@ -59,6 +67,10 @@ OF_ONE: Mapping[str, Mapping[str, tuple[str, Body]]] = {
     },
     "vllm": {
         "chat-ids-back": (CHAT, {"messages": MESSAGES, "return_token_ids": True}),
+        "completions-text-ids-back": (
+            COMPLETIONS,
+            {"prompt": TEXT, "skip_special_tokens": False, "return_token_ids": True},
+        ),
         "completions-text-include-stop": (
             COMPLETIONS,
             {"prompt": TEXT, "skip_special_tokens": False, "include_stop_str_in_output": True},
@@ -88,7 +100,8 @@ def _requests(server: str, model: str) -> Iterator[tuple[str, str, Body]]:
         common = {"model": model, "temperature": 0.0, "max_tokens": 60} if path.startswith("/v1") else {}
         body = {**common, **asked}
         yield name, path, body
-        yield f"{name}-stream", path, {**body, "stream": True, "stream_options": {"include_usage": True}}
+        usage = {} if path == "/generate" else {"stream_options": {"include_usage": True}}
+        yield f"{name}-stream", path, {**body, "stream": True, **usage}
 
 
 def _rendered(path: str, body: Body) -> bytes:

@@ -43,6 +43,12 @@ STREAMS: dict[str, tuple[Any, list[bytes], int]] = {
     "sglang-interval": ("sglang", _events("sglang_cumulative_interval8.txt"), 20),
     "sglang-incremental": ("sglang", _events("sglang_incremental_interval1.txt"), 20),
     "sglang-eos": ("sglang", _events("sglang_eos.txt"), 20),
+    "sglang-rust": ("sglang", _exchanged("sglang-0.5.23-rust/native-ids-stream"), 60),
+    "sglang-rust-incremental": (
+        "sglang",
+        _exchanged("sglang-0.5.23-rust/native-ids-incremental-stream"),
+        60,
+    ),
     "openai": ("openai", _events("vllm_eos.txt"), 20),
     "openai-interval": ("openai", _events("vllm_interval8.txt"), 20),
     "llamacpp": ("llamacpp", _events("llamacpp_stream.txt"), 8),
@@ -58,6 +64,7 @@ STREAMS: dict[str, tuple[Any, list[bytes], int]] = {
         _exchanged("sglang-0.5.23/completions-text-no-stop-trim-stream"),
         60,
     ),
+    "openai-rust": ("openai", _exchanged("vllm-0.32.0-rust/completions-ids-back-stream"), 60),
     "generate": (Protocol("openai", "generate"), _exchanged("vllm-0.32.0/generate-stream"), 8),
     "dynamo": ("dynamo", _exchanged("dynamo-1.6.1/completions-ids-token-ids-out-stream"), 4),
 }

@@ -63,22 +63,30 @@ static int64_t number(struct cursor *cursor) {
 
 /* The number of ids of one event, its line's end included; -1 if it has another pattern. ``tokens``: those before it. */
 static int64_t ids_of_event(const struct pattern *pattern, struct cursor *cursor, int64_t tokens, uint32_t *ids) {
-    const unsigned char *from_text = pattern->bytes + pattern->head, *to_count = from_text + pattern->from_text;
-    const unsigned char *end = to_count + pattern->to_count;
+    const unsigned char *from_text = pattern->bytes + pattern->head, *between = from_text + pattern->from_text;
+    const unsigned char *end = between + pattern->between;
+    int64_t count = 0, said = 0;
     if (!skip(cursor, "data: ", 6) || !skip(cursor, pattern->bytes, pattern->head))
         return -1;
     if (pattern->from_text && (!skip_text(cursor) || !skip(cursor, from_text, pattern->from_text)))
         return -1;
-    int64_t count = 0;
+    if (pattern->counts_first) {
+        said = number(cursor);
+        if (!skip(cursor, between, pattern->between))
+            return -1;
+    }
     do {
         int64_t id = number(cursor);
         if (id < 0 || id > UINT32_MAX)
             return -1;
         ids[count++] = (uint32_t)id;
     } while (skip(cursor, ",", 1));
-    if (!skip(cursor, to_count, pattern->to_count))
-        return -1;
-    if (pattern->end >= 0 && (number(cursor) != tokens + count || !skip(cursor, end, pattern->end)))
+    if (!pattern->counts_first) {
+        if (!skip(cursor, between, pattern->between))
+            return -1;
+        said = pattern->end < 0 ? 0 : number(cursor);
+    }
+    if (pattern->end >= 0 && (said != tokens + count || !skip(cursor, end, pattern->end)))
         return -1;
     return skip(cursor, "\n\n", 2) ? count : -1;
 }

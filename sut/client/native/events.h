@@ -4,7 +4,8 @@
 
 /* One event's bytes around its text, its ids and its count of tokens: sut/wire/wire.py's Pattern. */
 struct pattern {
-    int64_t head, from_text, to_count, end; /* sizes; end is -1 where events have no count */
+    int64_t head, from_text, between, end; /* sizes; end is -1 where events have no count */
+    int64_t counts_first;                  /* whether the count stands before the ids */
     unsigned char bytes[];                  /* the parts, one after another */
 };
 

@@ -40,35 +40,60 @@ def event(ids, count, text="", more=b"null", after=b""):
     )
 
 
+def rust_event(ids, count, text="", more=b"null", after=b""):
+    """The same of its Rust server: the count before the ids."""
+    parts = (json.dumps(text).encode(), count, more, after, json.dumps(ids, separators=(",", ":")).encode())
+    return (
+        b'{"text":%b,"meta_info":{"prompt_tokens":3,"completion_tokens":%d,"finish_reason":%b%b},"output_ids":%b}'
+        % parts
+    )
+
+
+ORDERS = pytest.mark.parametrize("event", [event, rust_event])
+
+
 def read(*pieces, most=TOKENS):
     return read_batched(reader_of("sglang", stream=True, max_new_tokens=most), pieces)
 
 
-FIRST, LAST = HEAD + chunk(event([1], 1, "a")), chunk(event([9], 9, "z", STOP)) + END
-# What comes between the first event and the last one: ids 2 to 8, by what is expected since the first.
-WHOLE = {
-    "an event a chunk": [chunk(event([n], n, "x")) for n in range(2, 9)],
-    "several ids": [chunk(event([2, 3, 4], 4, "x")), chunk(event([5, 6, 7, 8], 8, "y"))],
-    "several events a chunk": [chunk(*(event([n], n, "x") for n in range(2, 9)))],
-    "several chunks a read": [b"".join(chunk(event([n], n, "x")) for n in range(2, 9))],
-    "without text": [chunk(event([n], n)) for n in range(2, 9)],
-    "escaped text": [chunk(event([n], n, '"\\\n ]},"')) for n in range(2, 9)],
-    "other characters": [chunk(event([n], n, "x").replace(b'"x"', '"ö€"'.encode())) for n in range(2, 9)],
-    "a chunk in two reads": [
-        piece
-        for n in range(2, 9)
-        for piece in (chunk(event([n], n, "x"))[:60], chunk(event([n], n, "x"))[60:])
-    ],
-    "a chunk without its last bytes": [
-        piece for n in range(2, 9) for piece in (chunk(event([n], n, "x"))[:-2], b"\r\n")
-    ],
-    "with the end": [b"".join(chunk(event([n], n, "x")) for n in range(2, 9)) + LAST],
-}
+def ends(event):
+    """The first event and the last one."""
+    return HEAD + chunk(event([1], 1, "a")), chunk(event([9], 9, "z", STOP)) + END
 
 
+FIRST, LAST = ends(event)
+
+
+def whole(event):
+    """What comes between them: ids 2 to 8, by what is expected since the first."""
+    return {
+        "an event a chunk": [chunk(event([n], n, "x")) for n in range(2, 9)],
+        "several ids": [chunk(event([2, 3, 4], 4, "x")), chunk(event([5, 6, 7, 8], 8, "y"))],
+        "several events a chunk": [chunk(*(event([n], n, "x") for n in range(2, 9)))],
+        "several chunks a read": [b"".join(chunk(event([n], n, "x")) for n in range(2, 9))],
+        "without text": [chunk(event([n], n)) for n in range(2, 9)],
+        "escaped text": [chunk(event([n], n, '"\\\n ]},"')) for n in range(2, 9)],
+        "other characters": [chunk(event([n], n, "x").replace(b'"x"', '"ö€"'.encode())) for n in range(2, 9)],
+        "a chunk in two reads": [
+            piece
+            for n in range(2, 9)
+            for piece in (chunk(event([n], n, "x"))[:60], chunk(event([n], n, "x"))[60:])
+        ],
+        "a chunk without its last bytes": [
+            piece for n in range(2, 9) for piece in (chunk(event([n], n, "x"))[:-2], b"\r\n")
+        ],
+        "with the end": [b"".join(chunk(event([n], n, "x")) for n in range(2, 9)) + ends(event)[1]],
+    }
+
+
+WHOLE = list(whole(event))
+
+
+@ORDERS
 @pytest.mark.parametrize("name", WHOLE)
-def test_the_ids_of_expected_events(name, is_native):
-    outcome, ids = read(FIRST, *WHOLE[name], LAST)
+def test_the_ids_of_expected_events(name, event, is_native):
+    first, last = ends(event)
+    outcome, ids = read(first, *whole(event)[name], last)
     assert isinstance(outcome, Completion), outcome
     assert outcome.output_ids.tolist() == list(range(1, 10))
     assert ids == (7 if is_native else 0)
@@ -90,10 +115,12 @@ def counts(monkeypatch):
     return found
 
 
+@ORDERS
 @pytest.mark.parametrize("name", WHOLE)
-def test_the_ids_of_a_first_read_with_many_events(name, counts):
+def test_the_ids_of_a_first_read_with_many_events(name, event, counts):
+    first, last = ends(event)
     reader = reader_of("sglang", stream=True, max_new_tokens=TOKENS)
-    outcome = reader.feed(FIRST + b"".join((*WHOLE[name], LAST)), 40)
+    outcome = reader.feed(first + b"".join((*whole(event)[name], last)), 40)
     assert isinstance(outcome, Completion), outcome
     assert outcome.output_ids.tolist() == list(range(1, 10))
     assert (reader.first_token_ns, reader.last_byte_ns, reader.first_event_tokens) == (40, 40, 9)
@@ -111,57 +138,66 @@ def test_a_read_with_more_events_than_are_taken_at_once(counts):
 
 
 WITH_OTHERS = {"a longer chunk"}  # takes what follows into it: as what it fails depends on how much has come
-ODD = {
-    "another escape": chunk(event([2], 2, "x").replace(b'"x"', b'"\\u20ac"')),
-    "spaces between ids": chunk(event([2], 2, "x").replace(b"[2]", b"[ 2 ]")),
-    "a leading zero": chunk(event([2], 2, "x").replace(b"[2]", b"[02]")),
-    "no id": chunk(event([2], 2, "x").replace(b"[2]", b"[]")),
-    "a fraction": chunk(event([2], 2, "x").replace(b"[2]", b"[2.0]")),
-    "a negative id": chunk(event([-2], 2, "x")),
-    "an id beyond uint32": chunk(event([2**32], 2, "x")),
-    "an id outside of the vocabulary": chunk(event([2**31], 2, "x")),
-    "an event lost": chunk(event([3], 3, "x")),
-    "a count beyond int64": chunk(event([2], 36893488147419103234, "x")),
-    "another prompt": chunk(event([2], 2, "x").replace(b'prompt_tokens":3', b'prompt_tokens":4')),
-    "an unknown number": chunk(event([2], 2, "x", after=b',"took":7')),
-    "an unknown text": chunk(event([2], 2, "x", after=b',"note":"full"')),
-    "no escape": chunk(event([2], 2, "x").replace(b'"x"', b'"\\q"')),
-    "a line of no event": chunk_of(b"data: %b\n1\n\n" % event([2], 2, "x")),
-    "another letter": chunk_of(b"data: %b\n1" % event([2], 2, "x")),
-    "no empty line": chunk_of(b"data: %b\n" % event([2], 2, "x")),
-    "other line ends": chunk_of(b"data: %b\r\n\r\n" % event([2], 2, "x")),
-    "two lines in two chunks": chunk_of(b"data: " + event([2], 2, "x"))
-    + chunk_of(b"\ndata: %b\n\n" % event([3], 3, "x")),
-    "no line end behind the chunk": chunk(event([2], 2, "x"))[:-2],
-    "another line end behind the chunk": chunk(event([2], 2, "x"))[:-2] + b"xx",
-    "a control character": chunk(event([2], 2, "x").replace(b'"x"', b'"\x01"')),
-    "half a character": chunk(event([2], 2, "x").replace(b'"x"', b'"\xf0\x9f"')),
-    "a longer chunk": b"9" + chunk(event([2], 2, "x")),
-    "a shorter chunk": chunk(event([2], 2, "x"))[1:],
-    "a chunk with an extension": chunk(event([2], 2, "x")).replace(b"\r\n", b";x=1\r\n", 1),
-    "a chunk of zeros": b"000" + chunk(event([2], 2, "x")),
-    "no chunk": event([2], 2, "x") + b"\n\n",
-    "a comment": chunk(event([2], 2, "x")) + b"8\r\n: ping\n\n\r\n",
-    "an error": chunk(b'{"error":{"message":"x"}}'),
-    "the end": END,
-    "another answer": b"HTTP/1.1 200 OK\r\n\r\n",
-}  # fmt: skip
+
+
+def odd(event):
+    """What is not expected after the first event."""
+    return {
+        "another escape": chunk(event([2], 2, "x").replace(b'"x"', b'"\\u20ac"')),
+        "spaces between ids": chunk(event([2], 2, "x").replace(b"[2]", b"[ 2 ]")),
+        "a leading zero": chunk(event([2], 2, "x").replace(b"[2]", b"[02]")),
+        "no id": chunk(event([2], 2, "x").replace(b"[2]", b"[]")),
+        "a fraction": chunk(event([2], 2, "x").replace(b"[2]", b"[2.0]")),
+        "a negative id": chunk(event([-2], 2, "x")),
+        "an id beyond uint32": chunk(event([2**32], 2, "x")),
+        "an id outside of the vocabulary": chunk(event([2**31], 2, "x")),
+        "an event lost": chunk(event([3], 3, "x")),
+        "a count beyond int64": chunk(event([2], 36893488147419103234, "x")),
+        "another prompt": chunk(event([2], 2, "x").replace(b'prompt_tokens":3', b'prompt_tokens":4')),
+        "an unknown number": chunk(event([2], 2, "x", after=b',"took":7')),
+        "an unknown text": chunk(event([2], 2, "x", after=b',"note":"full"')),
+        "no escape": chunk(event([2], 2, "x").replace(b'"x"', b'"\\q"')),
+        "a line of no event": chunk_of(b"data: %b\n1\n\n" % event([2], 2, "x")),
+        "another letter": chunk_of(b"data: %b\n1" % event([2], 2, "x")),
+        "no empty line": chunk_of(b"data: %b\n" % event([2], 2, "x")),
+        "other line ends": chunk_of(b"data: %b\r\n\r\n" % event([2], 2, "x")),
+        "two lines in two chunks": chunk_of(b"data: " + event([2], 2, "x"))
+        + chunk_of(b"\ndata: %b\n\n" % event([3], 3, "x")),
+        "no line end behind the chunk": chunk(event([2], 2, "x"))[:-2],
+        "another line end behind the chunk": chunk(event([2], 2, "x"))[:-2] + b"xx",
+        "a control character": chunk(event([2], 2, "x").replace(b'"x"', b'"\x01"')),
+        "half a character": chunk(event([2], 2, "x").replace(b'"x"', b'"\xf0\x9f"')),
+        "a longer chunk": b"9" + chunk(event([2], 2, "x")),
+        "a shorter chunk": chunk(event([2], 2, "x"))[1:],
+        "a chunk with an extension": chunk(event([2], 2, "x")).replace(b"\r\n", b";x=1\r\n", 1),
+        "a chunk of zeros": b"000" + chunk(event([2], 2, "x")),
+        "no chunk": event([2], 2, "x") + b"\n\n",
+        "a comment": chunk(event([2], 2, "x")) + b"8\r\n: ping\n\n\r\n",
+        "an error": chunk(b'{"error":{"message":"x"}}'),
+        "the end": END,
+        "another answer": b"HTTP/1.1 200 OK\r\n\r\n",
+    }  # fmt: skip
+
+
+ODD = list(odd(event))
 
 
 @pytest.mark.usefixtures("is_native")
+@ORDERS
 @pytest.mark.parametrize("name", ODD)
-def test_what_is_not_expected_is_judged_as_ever(name):
+def test_what_is_not_expected_is_judged_as_ever(name, event):
     """Also if events that are expected stand before and after it, in the same read or in another."""
-    odd, others = ODD[name], [chunk(event([n], n, "x")) for n in range(2, 9)]
+    start, end = ends(event)
+    strange, others = odd(event)[name], [chunk(event([n], n, "x")) for n in range(2, 9)]
     for before, after in ((0, 1), (0, 0), (3, 3), (3, 4)):
-        first = [FIRST, *others[:before]]
-        rest = [*others[after:], LAST]
+        first = [start, *others[:before]]
+        rest = [*others[after:], end]
         for pieces in (
-            (*first, odd, *rest),
-            (FIRST, b"".join((*first[1:], odd, *rest))),
-            (b"".join((*first, odd, *rest)),),
-            (*first, odd[:9], odd[9:], *rest),
-            (*first, odd[:-2], odd[-2:] + rest[0][:50], rest[0][50:], *rest[1:]),
+            (*first, strange, *rest),
+            (start, b"".join((*first[1:], strange, *rest))),
+            (b"".join((*first, strange, *rest)),),
+            (*first, strange[:9], strange[9:], *rest),
+            (*first, strange[:-2], strange[-2:] + rest[0][:50], rest[0][50:], *rest[1:]),
         ):
             plain = read_plainly(reader_of("sglang", stream=True, max_new_tokens=TOKENS), pieces)
             outcome, _ = read(*pieces)
@@ -225,7 +261,7 @@ def test_recorded_answers_in_any_pieces(name):
 
 
 # Ids of a recorded answer that are decoded: of the first event, of a second with other fields, of the last.
-DECODED = {"sglang-incremental": 3, "openai": 3, "llamacpp": 1, "generate": 2}
+DECODED = {"sglang-incremental": 3, "sglang-rust-incremental": 2, "openai": 3, "llamacpp": 1, "generate": 2}
 
 
 @pytest.mark.parametrize("name", DECODED)

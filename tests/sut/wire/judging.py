@@ -3,6 +3,7 @@
 Every form takes the number of ids after each event: ``chunks(1, 3)`` are three tokens in two events.
 """
 
+import json
 import math
 from itertools import pairwise
 
@@ -108,6 +109,24 @@ def incremental(*ends, ids=GREEDY, finish="stop", claimed=None):
     return [*(sglang_event(ids[a:b], b) for a, b in inner), end]
 
 
+def as_rust(event):
+    """The same in the order of SGLang's Rust server: the ids last, the count before the finish reason."""
+    document = json.loads(event)
+    ids = {name: document.pop(name) for name in ("output_ids",) if name in document}
+    if isinstance(meta := document.get("meta_info"), dict):
+        first = ("id", "prompt_tokens", "completion_tokens", "finish_reason")
+        document["meta_info"] = {name: meta[name] for name in first if name in meta} | meta
+    return compact(document | ids)
+
+
+def rust_cumulative(*ends, **more):
+    return [*map(as_rust, cumulative(*ends, **more))]
+
+
+def rust_incremental(*ends, **more):
+    return [*map(as_rust, incremental(*ends, **more))]
+
+
 def sglang_complete(*ends, **more):
     return cumulative(ends[-1], **more)
 
@@ -198,6 +217,8 @@ def llamacpp_complete(*ends, ids=GREEDY, finish="stop", claimed=None):
 FORMS = {
     "sglang, cumulative": ("sglang", cumulative),
     "sglang, incremental": ("sglang", incremental),
+    "sglang, Rust, cumulative": ("sglang", rust_cumulative),
+    "sglang, Rust, incremental": ("sglang", rust_incremental),
     "sglang, complete": ("sglang", sglang_complete),
     "openai": ("openai", chunks),
     "openai, complete": ("openai", openai_complete),

@@ -9,10 +9,12 @@ from functools import partial
 import pytest
 
 from harness.record.outcome import Failure, FailureKind
-from tests.kit import assert_failed
+from sut.wire.sglang import SglangAnswer
+from tests.kit import assert_failed, wire_of
+from tests.recorded_wires import exchange
 from tests.stub.protocol import compact
 from tests.sut.wire import judging
-from tests.sut.wire.judging import GREEDY, assert_completed, cumulative, incremental, recorded
+from tests.sut.wire.judging import GREEDY, as_rust, assert_completed, cumulative, incremental, recorded
 from tests.sut.wire.judging import sglang_event as event
 
 judge = partial(judging.judge, "sglang")
@@ -108,6 +110,29 @@ HONEST = {
 def test_honest_answers(name):
     ids = GREEDY[:1] if name.startswith("one token") else GREEDY[:4]
     assert_completed(judge(HONEST[name]), ids)
+    assert_completed(judge(map(as_rust, HONEST[name])), ids)
+
+
+@pytest.mark.parametrize("name", ["sglang-0.5.23/native-ids", "sglang-0.5.23-rust/native-ids"])
+def test_most_events_of_a_recorded_stream_are_not_decoded(name, monkeypatch):
+    """Only what is new in a cumulative one is, and that only where it is not as in the event before."""
+    taken = []
+    for method in (SglangAnswer._take, SglangAnswer._take_rest):
+        monkeypatch.setattr(SglangAnswer, method.__name__, counted(method, taken))
+    *events, done = exchange(f"{name}-stream").events
+    assert done == b"[DONE]"
+    answer = wire_of("sglang", max_new_tokens=60).answer()
+    assert not any(map(answer.feed, events))
+    assert answer.finish().output_ids.tolist() == json.loads(events[-1])["output_ids"]
+    assert len(taken) == 3 < len(events)
+
+
+def counted(method, calls):
+    def call(*arguments):
+        calls.append(arguments)
+        return method(*arguments)
+
+    return call
 
 
 @pytest.mark.parametrize("mode", [cumulative, incremental])
@@ -141,6 +166,7 @@ WRONG_COUNT = {
 @pytest.mark.parametrize("name", WRONG_COUNT)
 def test_ids_that_do_not_add_up(name):
     assert_failed(judge(WRONG_COUNT[name]), FailureKind.TOKEN_COUNT)
+    assert_failed(judge(map(as_rust, WRONG_COUNT[name])), FailureKind.TOKEN_COUNT)
 
 
 def test_an_in_band_error_beside_ids():
@@ -195,7 +221,7 @@ MIDDLES = {
     "an abort": (lambda e: event(GREEDY[:4], 4, "abort"), FailureKind.ABORTED),
     "a finish reason": (lambda e: event(GREEDY[:4], 4, "stop"), FailureKind.AFTER_END),
     "an unknown finish reason": (lambda e: event(GREEDY[:4], 4, "cancelled"), FailureKind.FINISH_REASON),
-    "no list end": (lambda e: e.replace(b"],", b",", 1), FailureKind.MALFORMED),
+    "no list end": (lambda e: e.replace(b"]", b"", 1), FailureKind.MALFORMED),
     "cut off": (lambda e: e[:-1], FailureKind.MALFORMED),
     "a count and nothing else": (lambda e: b'{"meta_info":{"completion_tokens":4}}', FailureKind.MALFORMED),
     "ids swapped": (lambda e: event([GREEDY[1], GREEDY[0], *GREEDY[2:4]]), FailureKind.TOKEN_COUNT),
@@ -219,3 +245,6 @@ def test_an_event_in_the_middle_is_checked_like_any_other(name):
     assert_failed(judge(events), kind)
     if kind is not FailureKind.MALFORMED:
         assert_failed(judge([e.replace(b'"text":"",', b"") for e in events]), kind)
+    events = [*map(as_rust, cumulative(1, 2, 3, 4, 5, 6))]
+    events[3] = changed(events[3])
+    assert_failed(judge(events), kind)
