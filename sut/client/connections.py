@@ -11,9 +11,10 @@ from sut.client.endpoint import AddressPair, Endpoint, tls_context
 from sut.client.network_figures import Figures, Network
 from sut.client.response import ResponseReader
 from sut.client.transport import KernelClock, PlainTransport, TlsTransport, Transport
-from sut.wire.answer_checks import excerpt
+from sut.wire.answer_checks import ANOTHER_PROMPT, excerpt
 
 _SUSPICIOUS = 3  # failures in a row
+_SHOWN_BYTES = 80  # of a prompt
 _SIGNS_OF_DEATH = (
     FailureKind.SEND,
     FailureKind.NO_RESPONSE,
@@ -91,7 +92,8 @@ class Request:
             found = excerpt(self.reader.answer_id.encode())
             return Failure(FailureKind.OTHER_REQUEST, f"the answer has the id {found!r}, expected {self.id}")
         if (repeated := self.reader.prompt_ids) and not _same_ids(repeated, b"".join(self.pieces)):
-            detail = f"the answer is to another prompt: {excerpt(repeated[:80])}"
+            more = "" if len(repeated) <= _SHOWN_BYTES else "…"
+            detail = f"{ANOTHER_PROMPT}: {excerpt(repeated[:_SHOWN_BYTES])}{more}"
             return Failure(FailureKind.OTHER_REQUEST, detail)
         counted, known = answer.prompt_tokens, self.prompt_tokens
         if counted is None and known is not None and isinstance(answer, TextCompletion):

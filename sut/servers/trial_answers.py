@@ -4,6 +4,7 @@ import re
 
 from harness.config.protocol import Api, Protocol, own_protocol
 from harness.record.outcome import Failure, FailureKind, Outcome
+from sut.wire.answer_checks import ANOTHER_PROMPT
 
 # APIs that servers may answer without having taken the prompt.
 _UNSURE: tuple[Api, ...] = ("chat-ids", "completions-text", "chat")
@@ -42,6 +43,8 @@ def is_refusal(outcome: Outcome, prompt_tokens: int | None, *, gave_tokens: bool
     """
     if not isinstance(outcome, Failure):
         return not _one_more(outcome.prompt_tokens, prompt_tokens)
+    if outcome.detail.startswith(ANOTHER_PROMPT):
+        return True
     return outcome.kind in _REFUSALS and not gave_tokens and _status(outcome) not in _UNRELATED
 
 
@@ -94,6 +97,8 @@ def _why(protocol: Protocol, *, one_more: bool) -> str:
 
 
 def _remedy(protocol: Protocol, failure: Failure) -> str:
+    if failure.detail.startswith(ANOTHER_PROMPT):
+        return _why(protocol, one_more=False)
     if failure.kind is FailureKind.TIMEOUT:
         return "a server that compiles at its first request may need a larger --trial-timeout"
     if (status := _status(failure)) in _REMEDIES:

@@ -14,6 +14,7 @@ from harness.record.outcome import Completion, Failure, FailureKind, Outcome
 IdArray: TypeAlias = "array[int]"  # unsigned 32-bit integers
 
 MAX_DETAIL = 240
+ANOTHER_PROMPT = "the answer is to another prompt"
 _EXCERPT_BYTES = 4096  # the API key is masked in this many
 # Bytes for each token: a cumulative event repeats every id and, without --skip-tokenizer-init, all text.
 BYTES_PER_TOKEN = 128

@@ -47,6 +47,8 @@ class Openai:
     more: int = 0
     """tokens that are put before the prompt, such as BOS"""
     usage: bool = True
+    repeats: bool = False
+    """a chat repeats the ids of the prompt that it took"""
     status: int = 200
     page: bytes = b""
 
@@ -73,6 +75,8 @@ class Openai:
             choice["token_ids"] = [1, 2, 3, 4][: self.ids]
         usage = {"prompt_tokens": counted, "completion_tokens": count} if self.usage else None
         named = {"id": "x", "model": "m"}
+        if self.repeats and is_chat:
+            named["prompt_token_ids"] = [100] * EMPTY_CHAT
         if not body["stream"]:
             return json.dumps({**named, "choices": [choice], "usage": usage}).encode()
         events = [{**named, "choices": [choice], "usage": None}, {**named, "choices": [], "usage": usage}]
@@ -142,10 +146,12 @@ def test_a_chat_with_ids_is_tried_with_two_lengths():
 
 
 @pytest.mark.parametrize("length", [1, 9, 10])
-def test_ids_that_chat_ignores(length):
-    """As vLLM 0.32 and llama.cpp do, with status 200, here with the 9 tokens of an empty chat."""
-    text = refusal(Openai(), api="chat-ids", prompt=list(range(1, length + 1)))
-    assert re.search(r" counted as 9: .*ignores", text)
+@pytest.mark.parametrize("repeats", [False, True])
+def test_ids_that_chat_ignores(length, repeats):
+    """As llama.cpp does, and vLLM 0.32, which repeats the 9 ids of an empty chat, with status 200."""
+    text = refusal(Openai(repeats=repeats), api="chat-ids", prompt=list(range(1, length + 1)))
+    is_known = r" is to another prompt: \[100,.*ignores" if repeats else r" counted as 9: .*ignores"
+    assert re.search(is_known, text)
     assert text.endswith("; use --api completions (ids in, ids out)")
 
 
