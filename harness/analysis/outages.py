@@ -1,7 +1,7 @@
 """Servers and ranks that were out of use: the first reasons of a verdict, and warnings."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from harness.record.run_events import RunEvent
 from harness.text import moment
@@ -49,6 +49,16 @@ def rank_warnings(events: Sequence[RunEvent], reasons: Sequence[str]) -> Iterato
         yield f"{_rank(event)} showed no sign of life from {moment(event.at_s)}{until}"
     if len(unnamed) > _NAMED:
         yield f"and {len(unnamed) - _NAMED} more ranks without a sign of life (run.json has all)"
+    yield from idle_text((one.server, one.rank or 0) for one in events if one.kind == "rank_idle")
+
+
+def idle_text(places: Iterable[tuple[str, int]]) -> Iterator[str]:
+    """``dp_rank 1, 2 of http://node1:30000 ...``: a line for each server, of (server, rank)."""
+    ranks: dict[str, list[str]] = {}
+    for server, rank in places:
+        ranks.setdefault(server, []).append(str(rank))
+    for server, idle in ranks.items():
+        yield f"dp_rank {', '.join(idle)} of {server} shows no request, the others have several each"
 
 
 def _rank(event: RunEvent) -> str:

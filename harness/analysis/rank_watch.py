@@ -1,4 +1,4 @@
-"""Data-parallel ranks without a sign of life, found in the metrics pages of their servers while a run lasts.
+"""Data-parallel ranks without a sign of life, or without work, by their servers' metrics while a run lasts.
 
 A living scheduler of SGLang changes several of its metrics at each reading: at work its tokens and passes,
 without work its idle time (of 112 series 15 to 30 at work, 8 without, in SGLang 0.5). After ``kill -9`` the
@@ -19,6 +19,9 @@ from harness.text import counted, moment
 
 STANDS_S = 30.0
 """without a sign of life for this time a rank stands; without work a living one reports this often"""
+# A rank that never had a request, so long after its server had two for each rank, gets none. SGLang renews
+# its levels each 40 steps of decoding.
+_IDLE_S, _BUSY = 60.0, 2
 # A run ends after this silence: where other ranks of the server live, and where none does, which may be a
 # compilation on all of them. SGLang's own watchdog ends a hanging scheduler after 300 s.
 _SILENCE_S, _SILENCE_OF_ALL_S = 120.0, 300.0
@@ -58,6 +61,10 @@ class _Rank(msgspec.Struct):
 
 class _Server(msgspec.Struct):
     ranks: dict[int, _Rank]
+    used: set[int] = msgspec.field(default_factory=set)
+    """ranks that have had requests"""
+    busy_s: float = math.inf
+    """when it first had several for each rank"""
     read_s: float = -math.inf
     recent_s: float = _RECENT_S
     """how long ago something may be and still be recent"""
@@ -94,6 +101,9 @@ class RankWatch:
                 before = ranks.get(rank)
                 if before is None or before.text != text:
                     ranks[rank] = _Rank(text, now_s, _requests(text), _beats(before, text))
+            found.used.update(rank for rank in texts if ranks[rank].requests)
+            if sum(ranks[rank].requests for rank in texts) >= _BUSY * len(texts):
+                found.busy_s = min(found.busy_s, now_s)
 
     def standing(self, now_s: float, servers: Sequence[str]) -> tuple[StandingRank, ...]:
         """The standing ranks, the longest standing first.
@@ -112,6 +122,16 @@ class RankWatch:
                     if server.read_s - one.changed_s >= STANDS_S and (one.requests or one.beats)
                 ]
         return tuple(sorted(found, key=lambda one: one.since_s))
+
+    def idle(self) -> tuple[tuple[str, int], ...]:
+        """The ranks that get no requests, as (server, rank): the others of their server have many."""
+        with self._lock:
+            return tuple(
+                (url, rank)
+                for url, server in self._servers.items()
+                if server.read_s - server.busy_s >= _IDLE_S
+                for rank in sorted(server.ranks.keys() - server.used)
+            )
 
     def lives(self, rank: StandingRank) -> bool:
         """Whether it has shown a sign of life since."""

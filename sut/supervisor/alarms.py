@@ -1,4 +1,4 @@
-"""What a run cannot recover from, or hardly: that it is lost, and ranks of servers that stand."""
+"""What a run hardly recovers from: that it is lost, and ranks of servers that stand or get no requests."""
 
 import logging
 import time
@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 from msgspec.structs import replace
 
+from harness.analysis.outages import idle_text
 from harness.analysis.rank_watch import RankWatch, StandingRank, silence_s, standing_text
 from harness.config.deadlines import FailurePolicy
 from harness.errors import RunError, machine_failure
@@ -48,6 +49,7 @@ class Alarms:
         self._lost = ""
         self._standing: dict[str, StandingRank] = {}
         self._at_work = True
+        self._idle: set[tuple[str, int]] = set()
 
     def look(self, snapshot: ProgressSnapshot) -> ProgressSnapshot:
         """The snapshot with the alarms."""
@@ -56,6 +58,7 @@ class Alarms:
         in_use = [url for url, count in zip(self._urls, loads, strict=False) if count > 0]
         began = now - snapshot.elapsed_s
         self._note_ranks(self._ranks.standing(now, in_use), began)
+        self._note_idle()
         self._at_work = self._ranks.at_work(now, in_use)
         self._note_lost(snapshot)
         standing = standing_text(tuple(self._standing.values()), began)
@@ -85,6 +88,14 @@ class Alarms:
                 text = f"dp_rank {rank.rank} works again"
                 self._session.events.add("rank_works", rank.server, text, rank=rank.rank)
                 log.warning("%s works again", rank.name)
+
+    def _note_idle(self) -> None:
+        new = [place for place in self._ranks.idle() if place not in self._idle]
+        self._idle.update(new)
+        for url, rank in new:
+            self._session.events.add("rank_idle", url, f"dp_rank {rank} shows no request", rank=rank)
+        for line in idle_text(new):
+            log.warning("%s; if it listens at a port of its own, name that, too", line)
 
     def _note_lost(self, snapshot: ProgressSnapshot) -> None:
         if self._rule is None:

@@ -119,3 +119,27 @@ def test_odd_numbers_are_no_requests(value):
     page = b"".join(b'sglang:num_running_reqs{dp_rank="%d"} %s\n' % (n, value.encode()) for n in range(2))
     watch, now = watched(*[page] * 10)
     assert watch.standing(now, [URL]) == ()
+
+
+def with_requests(*running):
+    """A page on which ranks run so many requests."""
+    line = 'sglang:num_running_reqs{dp_rank="%d",tp_rank="0"} %.1f'
+    return "\n".join(line % pair for pair in enumerate(running)).encode()
+
+
+@pytest.mark.parametrize(
+    ("pages", "idle"),
+    [
+        ([with_requests(8, 0, 8, 0)] * 13, [1, 3]),
+        ([with_requests(8, 0, 8, 0)] * 12, []),  # not yet for a minute
+        ([with_requests(8, 1, 8, 0), *[with_requests(8, 0, 8, 0)] * 12], [3]),
+        ([with_requests(4, 0, 3, 0)] * 99, []),  # too few for all
+        ([with_requests(4, 0, 4, 0), *[with_requests(0, 0, 0, 0)] * 12], [1, 3]),
+        ([with_requests(8)] * 99, []),
+        ([with_requests(0, 0)] * 99, []),
+    ],
+)
+def test_a_rank_that_gets_no_requests(pages, idle):
+    """Others of its server have had two for each rank a minute ago."""
+    watch, _ = watched(*pages)
+    assert watch.idle() == tuple((URL, rank) for rank in idle)

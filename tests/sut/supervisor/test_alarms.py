@@ -20,8 +20,11 @@ URLS = ("http://a:1", "http://b:1")
 class Ranks:
     """A watch with these standing ranks."""
 
-    def __init__(self, *standing, at_work=False):
-        self.found, self.works = standing, at_work
+    def __init__(self, *standing, at_work=False, idle=()):
+        self.found, self.works, self.without = standing, at_work, idle
+
+    def idle(self):
+        return self.without
 
     def standing(self, now_s, servers):
         return tuple(rank for rank in self.found if rank.server in servers)
@@ -87,6 +90,16 @@ def test_each_alarm_is_an_event_once():
     ranks.found = ()
     assert alarms.look(snapshot()).standing == ""
     assert [event.kind for event in one.events.events] == ["rank_stands", "rank_works"]
+
+
+def test_ranks_without_requests_are_told_once(caplog):
+    one, ranks = session(), Ranks(idle=(("http://a:1", 1), ("http://a:1", 2)))
+    alarms = Alarms(one, URLS, ranks, policy())
+    for _ in range(3):
+        ends(alarms, snapshot(500.0))
+    (line,) = caplog.messages
+    assert line.startswith("dp_rank 1, 2 of http://a:1 shows no request, the others have several each")
+    assert [(event.kind, event.rank) for event in one.events.events] == [("rank_idle", 1), ("rank_idle", 2)]
 
 
 @pytest.mark.parametrize("stops", [True, False])
