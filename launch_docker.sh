@@ -137,7 +137,9 @@ command+=(--ulimit memlock=-1 --ulimit stack=67108864)
 [[ -z $name ]] || command+=(--name "$name")
 add_user
 # By name only: a value would be readable in the process list.
-[[ -z ${HF_TOKEN:-} ]] || command+=(--env HF_TOKEN)
+for variable in HF_TOKEN SGLANG_RUST_SERVER VLLM_USE_RUST_FRONTEND; do
+    [[ -z ${!variable:-} ]] || command+=(--env "$variable")
+done
 add_model_mounts
 add_extra_mounts
 case $backend in

@@ -95,6 +95,16 @@ refuse_draft_of_another_model() {
 draft model with --eagle_path (DeepSeek-R1's own head: --benchmark deepseek-r1), or remove --enable_speculative_decode"
 }
 
+# Each rank would listen at the same port, and SGLang 0.5.23 ends once all have loaded the weights.
+refuse_ranks_of_one_port() {
+    local asked=${SGLANG_RUST_SERVER:-}
+    [[ ${asked,,} == @(1|y|yes|true) && $dp -gt 1 ]] || return 0
+    ! was_passed --enable-dp-attention || return 0
+    fail "SGLANG_RUST_SERVER is set, and the Rust server has no --dp $dp; start $dp servers, each with a GPU and a port \
+of its own (CUDA_VISIBLE_DEVICES=1 sglang/run_server.sh --port 30001), and name all with --server-url \
+http://localhost:30000-$((29999 + dp)), or unset it"
+}
+
 build_server_args() {
     local tp=1 attention=1 requests_per_replica=512
     server_args=(--model-path "$model_path")
@@ -108,6 +118,7 @@ build_server_args() {
             ;;
     esac
     add_default '--dp-size' "${dp:=1}"
+    refuse_ranks_of_one_port
     add_default '--tp-size|--tp|--tensor-parallel-size' "$tp"
     add_default '--pp-size|--pp|--pipeline-parallel-size' 1
     add_default '--ep-size|--ep|--expert-parallel-size' 1

@@ -251,6 +251,15 @@ def default_port(url: str) -> int:
     return parts.port or (443 if parts.scheme.endswith("https") else 80)
 
 
+def at_port(url: str, port: int) -> str:
+    """The URL of another port of the same host."""
+    base, address = split_address(url)
+    parts = urlsplit(base)
+    host = parts.netloc.removesuffix(f":{parts.port}")
+    base = parts._replace(netloc=f"{host}:{port}").geturl()
+    return base if address is None else at_address(base, address)
+
+
 # -- shortened again
 
 

@@ -73,6 +73,22 @@ class Router(msgspec.Struct, frozen=True):
     """behind it"""
 
 
+class RankListener(msgspec.Struct, frozen=True):
+    """The place of a URL among those of a server whose data-parallel ranks listen at a port each."""
+
+    rank: int
+    """the one that listens here"""
+    of: int
+    """ranks of the server"""
+    here: int
+    """of them on this machine, at consecutive ports in their order"""
+
+    @property
+    def offset(self) -> int:
+        """From the machine's first port."""
+        return self.rank % self.here
+
+
 class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Facts that one server URL reported; `null` where it did not."""
 
@@ -100,6 +116,8 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """requests that all ranks together run at once"""
     dp_size: int | None = None
     """data-parallel ranks behind the URL"""
+    listener: RankListener | None = None
+    """where the URL is one rank's, as with data-parallel attention and SGLang's Rust server"""
     stream_interval: int | None = None
     """tokens in an event of a stream"""
     settings: dict[str, str | int | float | bool] = {}

@@ -10,6 +10,7 @@ import msgspec
 
 from harness.config.deadlines import PreflightLimits
 from harness.config.run_options import Backend
+from harness.config.server_urls import folded
 from harness.errors import HarnessError, ServerError
 from harness.record.settled import ServerInfo
 from sut.client.endpoint import AddressPair, Endpoint, resolve_endpoint
@@ -38,14 +39,15 @@ def server_findings(
     """Each server by itself, so that one that is down hides no other."""
     for url in urls:
         try:
-            (server,) = find_servers(
-                [url], backend, key, ca_file, PreflightLimits(questions_s=within_s, trial_s=1)
-            ).found
+            limits = PreflightLimits(questions_s=within_s, trial_s=1)
+            server, *ranks = find_servers([url], backend, key, ca_file, limits).found
             way = way_to(resolve_endpoint(server.url, "", key, ca_file))
         except HarnessError as error:
             yield _refused(url, error)
             continue
         yield ok("server", f"{url}: {_described(server)}")
+        if ranks:
+            yield ok("server", f"{folded(rank.url for rank in ranks)}: further data-parallel ranks of it")
         yield from way_findings(url, way)
 
 

@@ -1,5 +1,6 @@
 """Information about every replica, queried in parallel and within a deadline, also while servers start."""
 
+import functools
 import logging
 import threading
 import time
@@ -18,6 +19,7 @@ from harness.text import aligned, duration, printable
 from sut.servers.info_client import Calls, InfoClient, NotReadyError, WaitNotices
 from sut.servers.info_pages import SettingValues, ask_server
 from sut.servers.naming import DuplicateError, Replicas, check_enough, replicas_of
+from sut.servers.rank_listeners import is_rank_beside, missing_rank_warnings, unnamed_ranks
 from sut.servers.server_checks import check_alike, with_differences
 
 # A thread has this long after its own deadline to give its error, which says more than that the time is over.
@@ -28,6 +30,8 @@ _PAUSE_S = 1.0  # between two queries to a server that is starting
 _STARTING_PER_S = 100  # questions to all servers that are starting
 _ROWS = 20  # the most rows of the table of servers that cannot be used
 _REASON = 160  # characters
+
+_Answer = tuple[ServerInfo, SettingValues]
 
 log = logging.getLogger("mlperf")
 
@@ -73,10 +77,15 @@ def find_servers(
         if faults or not grown:
             break
     left_out = require(faults, len(replicas.urls) + len(replicas.faults), limits.min_replicas)
-    found = with_differences([asking.calls.results[url] for url in replicas.urls if url not in left_out])
+    answers = [asking.calls.results[url] for url in replicas.urls if url not in left_out]
+    further = unnamed_ranks([fact for fact, _ in answers])
+    if further:
+        answers = asking.with_ranks(answers, further)
+    found = with_differences(answers)
     check_alike(found)
     total = len(replicas.urls) + len(replicas.faults)
-    return Servers(found, left_out, (*left_out_warning(left_out, total), *replicas.warnings))
+    warnings = (*left_out_warning(left_out, total), *replicas.warnings, *missing_rank_warnings(found))
+    return Servers(found, left_out, warnings)
 
 
 def _is_dynamic(urls: Sequence[str]) -> bool:
@@ -107,6 +116,9 @@ class _Asking:
         limits: PreflightLimits,
         until: float,
     ) -> None:
+        self._again = functools.partial(
+            _Asking, backend=backend, api_key=api_key, ca_file=ca_file, limits=limits, until=until
+        )
         self._backend = backend
         self._api_key = api_key
         self._ca_file = ca_file
@@ -117,7 +129,7 @@ class _Asking:
         self._hopeless = False
         self._clients: dict[str, InfoClient] = {}
         self._starting: dict[str, NotReadyError] = {}
-        self.calls: Calls[str, tuple[ServerInfo, SettingValues]] = Calls(self._ask, urls)
+        self.calls: Calls[str, _Answer] = Calls(self._ask, urls)
 
     def faults(self) -> list[tuple[str, HarnessError]]:
         """The servers that cannot be used, once all have answered or the time is over.
@@ -136,13 +148,34 @@ class _Asking:
         found = ((url, self._fault(url)) for url in self.calls.items)
         return [(url, fault) for url, fault in found if fault is not None]
 
+    def with_ranks(self, answers: Sequence[_Answer], ranks: Mapping[str, Sequence[str]]) -> list[_Answer]:
+        """The answers, those of first ranks followed by those of the others on their machine (``ranks``)."""
+        named = {fact.url for fact, _ in answers}
+        urls = [url for others in ranks.values() for url in others]
+        asking = self._again([url for url in replicas_of([*named, *urls]).urls if url not in named])
+        for url, fault in asking.faults():
+            log.warning("%s: no rank of a server there: %s", url, _reason(url, fault))
+        found: list[_Answer] = []
+        for fact, values in answers:
+            beside = [asking.calls.results.get(url) for url in ranks.get(fact.url, ())]
+            others = [one for one in beside if one is not None and is_rank_beside(one[0], fact)]
+            found += [(fact, values), *others]
+            if others:
+                log.info(
+                    "%s is the first of its server's data-parallel ranks, each of which listens at a port: "
+                    "%s, too",
+                    fact.url,
+                    folded(one.url for one, _ in others),
+                )
+        return found
+
     def _is_hopeless(self) -> bool:
         """Whether waiting cannot help: a server that is needed cannot be used, and does not just start."""
         errors = list(self.calls.errors.values())
         waits = self._limits.min_replicas is None and self._until > time.monotonic()
         return waits and any(not isinstance(error, NotReadyError) for error in errors)
 
-    def _ask(self, url: str) -> tuple[ServerInfo, SettingValues]:
+    def _ask(self, url: str) -> _Answer:
         while True:
             client = InfoClient(url, self._api_key, self._limits.questions_s, self._ca_file, _TIMEOUT_REMEDY)
             self._clients[url] = client

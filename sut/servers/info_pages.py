@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from harness.config.run_options import Backend
 from harness.errors import ServerError
-from harness.record.settled import Router, ServerInfo
+from harness.record.settled import RankListener, Router, ServerInfo
 from sut.servers.info_client import InfoClient, NotReadyError
 from sut.wire.answer_checks import UNREADABLE
 
@@ -51,6 +51,7 @@ _SETTINGS = (
 SMG, SGLANG_ROUTER, VLLM_ROUTER = "SMG", "sglang-router", "vllm-router"
 DYNAMO = "Dynamo's frontend"
 _VLLM_ROUTER_HEALTH = b"All servers healthy"
+_VLLM_RUST = "vllm-frontend-rs"  # the owner that vLLM's front end in Rust names
 _DYNAMO_ENDPOINT = b'"dyn://'  # one of the addresses in its /health
 # Proxies by the beginning of their Server header, in lower case; engines have others (uvicorn, llama.cpp).
 _PROXIES = {
@@ -121,6 +122,7 @@ def _ask_sglang(control: InfoClient) -> tuple[ServerInfo, SettingValues]:
         vocabulary_size=_integer(info, "vocab_size"),
         max_running_requests=_sglang_runs_at_once(info),
         dp_size=_sglang_ranks(info),
+        listener=_listener(info),
         stream_interval=_integer(info, "stream_interval"),
         settings=_settings(info),
     )
@@ -150,8 +152,25 @@ def _sglang_ranks(info: Mapping[str, Any]) -> int | None:
     With --enable-dp-attention SGLang 0.5.23 reports them as ``attn_dp_size`` and ``dp_size`` 1; before, both
     kinds were ``dp_size``. One of the two is always 1 (num_dp_ranks_of in its runtime_context.py).
     """
+    if _listener(info) is not None:
+        return 1
     sizes = [size for key in ("dp_size", "attn_dp_size") if (size := _integer(info, key)) is not None]
     return max(sizes, default=None)
+
+
+def _listener(info: Mapping[str, Any]) -> RankListener | None:
+    """The rank that listens at this port alone; None where all do.
+
+    With SGLANG_RUST_SERVER=1 and data-parallel attention each rank of a machine listens, rank 0 at --port
+    (rust_server/server.py and config.py in SGLang 0.5.23).
+    """
+    place = info.get("deployment_info")
+    if not isinstance(place, dict):
+        return None
+    ranks, rank = _integer(place, "dp_size") or 1, place.get("dp_rank")
+    if ranks == 1 or type(rank) is not int or not 0 <= rank < ranks:
+        return None
+    return RankListener(rank, ranks, max(ranks // (_integer(place, "nnodes") or 1), 1))
 
 
 def _sglang_runs_at_once(info: Mapping[str, Any]) -> int | None:
@@ -173,7 +192,9 @@ def _sglang_runs_at_once(info: Mapping[str, Any]) -> int | None:
         return min(sum(of_ranks) * ranks // len(of_ranks), _MOST)
     if asked is None:
         return None
-    return asked if info.get("enable_dp_attention") is True else min(asked * ranks, _MOST)
+    if info.get("enable_dp_attention") is not True:
+        return min(asked * ranks, _MOST)
+    return asked if (listener := _listener(info)) is None else max(asked // listener.of, 1)
 
 
 def _ask_openai(control: InfoClient, backend: Backend, health: bytes) -> ServerInfo:
@@ -185,12 +206,13 @@ def _ask_openai(control: InfoClient, backend: Backend, health: bytes) -> ServerI
     owner = _text(model, "owned_by")
     if owner == "llamacpp":
         return _ask_llamacpp(control, name, model)
+    if owner == _VLLM_RUST:
+        owner = "vllm"
     if owner == "vllm" and backend in ("trtllm", "dynamo"):
         raise ServerError(f"{control.url}: vLLM, not what --backend {backend} names; use --backend vllm")
     if backend == "dynamo" or _DYNAMO_ENDPOINT in health:
         return _dynamo(control.url, name, model)
     is_trtllm = backend == "trtllm" or owner == "tensorrt_llm"
-    version = control.first_json(("/version",)) or {}
     root = _text(model, "root")
     return ServerInfo(
         url=control.url,
@@ -200,10 +222,16 @@ def _ask_openai(control: InfoClient, backend: Backend, health: bytes) -> ServerI
         served_name=name,
         model_path=root,
         revision=_snapshot(root),
-        version=_text(version, "version"),
+        version=_openai_version(control.first_json(("/version",)) or {}),
         context_length=_integer(model, "max_model_len"),
         dp_size=None if is_trtllm else _vllm_engines(control),
     )
+
+
+def _openai_version(page: Mapping[str, Any]) -> str | None:
+    """The engine's, and that of vLLM's front end in Rust where it answers (VLLM_USE_RUST_FRONTEND=1)."""
+    version, front_end = _text(page, "version"), _text(page, "rust_frontend_version")
+    return version if front_end is None else f"{version or 'of no version'}, Rust front end {front_end}"
 
 
 def _dynamo(url: str, name: str, model: Mapping[str, Any]) -> ServerInfo:

@@ -40,7 +40,7 @@ _OWN = re.compile(
     r"(.*_)?(url|host|ip|ports?|addr|seed|gpu_id|worker_id|ipc_name|throughput|(start|up)?time)|node_rank|"
     r".*(key|secret|password|credential|command).*|(hf|auth|access)_token"
 )
-_NOT_COMPARED = ("url", "trial_s", "settings", "differs")
+_NOT_COMPARED = ("url", "listener", "trial_s", "settings", "differs")
 _MOST_VALUES = 4
 # Fields that all replicas that name them have in common, as they have protocol, model and version.
 _ALIKE = ("revision", "weight_version", "vocabulary_size", "context_length")

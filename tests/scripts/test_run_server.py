@@ -136,6 +136,30 @@ def test_run_server_turns_options_into_sglangs_flags(command):
     assert flags(words[4:]) == changed(DEFAULTS, *changes)
 
 
+@pytest.mark.parametrize("value", ["1", "true", "Yes", "y"])
+def test_the_rust_server_has_one_rank_at_a_port(value):
+    """SGLang 0.5.23 would load the weights for all ranks and then end: the port is in use."""
+    result = run(RUN_SERVER, "--dp", "4", "--dry-run", SGLANG_RUST_SERVER=value)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "the Rust server has no --dp 4; start 4 servers" in result.stderr
+    assert "--server-url http://localhost:30000-30003" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("1", ""),
+        ("1", "--benchmark deepseek-r1"),  # its ranks have a port each
+        ("1", "--dp 8 --tp 8 --enable-dp-attention"),
+        ("0", "--dp 4"),
+        ("", "--dp 4"),
+    ],
+)
+def test_the_rust_server_starts_with_other_ranks(value, words):
+    assert dry_run(RUN_SERVER, *words.split(), SGLANG_RUST_SERVER=value)
+
+
 @pytest.mark.parametrize("script", [RUN_SERVER, RUN_VLLM, RUN_PYTORCH], ids=lambda path: path.parent.name)
 def test_a_model_folder_that_exists_becomes_absolute(script, tmp_path):
     """The rules' revision is that of the benchmark's own model."""

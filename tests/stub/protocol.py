@@ -29,6 +29,8 @@ class Facts:
     vocab_size: int = 201088
     dp_size: int = 1
     stream_interval: int = 1
+    rank: tuple[int, int] | None = None
+    """The data-parallel rank that listens at this port, and their number."""
 
 
 @dataclass(slots=True)
@@ -168,6 +170,10 @@ def information(path: str, options: Options) -> dict[str, Any] | None:
             served = {name: getattr(facts, name) for name in _SERVER_FACTS}
             served |= {"model_path": facts.model, "served_model_name": facts.served_name, "tp_size": 1}
             served |= {"incremental_streaming_output": not options.cumulative, "max_running_requests": 512}
+            if facts.rank is not None:
+                rank, ranks = facts.rank
+                place = {"node_rank": 0, "nnodes": 1, "dp_size": ranks, "dp_rank": rank}
+                served |= {"attn_dp_size": ranks, "enable_dp_attention": True, "deployment_info": place}
             return served | {"internal_states": [{"last_gen_throughput": 0.0}]}
         case "/version":
             return {"version": facts.version}

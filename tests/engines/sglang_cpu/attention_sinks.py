@@ -29,6 +29,8 @@ def register() -> None:
     native = backend.TorchNativeAttnBackend
     native.forward_extend = _remembering_sinks(native.forward_extend)
     native.forward_decode = _remembering_sinks(native.forward_decode)
+    # Data-parallel attention asks it, of the length of a row that fills up a batch; other backends answer 1.
+    native.get_cpu_graph_seq_len_fill_value = lambda self: 1
 
 
 def _remembering_sinks(forward: Callable[..., Any]) -> Callable[..., Any]:
