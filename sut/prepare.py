@@ -28,6 +28,8 @@ from sut.servers.server_checks import (
     parameter_warnings,
     replica_warnings,
     router_warnings,
+    setting_deviations,
+    setting_warnings,
     stream_warnings,
 )
 from sut.supervisor.connection_limits import ConnectionLimits
@@ -122,6 +124,7 @@ def prepare_client(
     warnings = (
         *servers.warnings,
         *model_warnings(found, plan.benchmark),
+        *setting_warnings(found),
         *replica_warnings(found),
         *router_warnings(found),
         *parameter_warnings(found, plan.parameters),
@@ -129,7 +132,7 @@ def prepare_client(
         *limits.warnings(connections, all_at_once=load.all_at_once),
     )
     of_prompts = samples.as_text.deviations if samples.as_text else ()
-    deviations = (*model_deviations(found, plan.benchmark), *of_prompts)
+    deviations = (*model_deviations(found, plan.benchmark), *setting_deviations(found), *of_prompts)
     return PreparedClient(
         plan, samples, found, placement, concurrency, connections, deviations, warnings, servers.left_out
     )

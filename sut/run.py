@@ -62,6 +62,7 @@ from sut.run_checks import (
 from sut.servers.discovery import find_servers
 from sut.servers.gpus import LocalGpus
 from sut.servers.scrape import MetricsScraper
+from sut.servers.server_checks import prefix_cache_warnings
 from sut.supervisor.alarms import LossRule
 from sut.supervisor.placement import load_of_test, server_is_here
 from sut.supervisor.progress_meter import RunLength
@@ -190,6 +191,7 @@ def _planned(
     """The record before the first query. Raises ConfigError for what the rules forbid."""
     deviations = (*prepared.deviations, *rule_deviations(plan, inputs, readback))
     require_official(plan, deviations)
+    of_caches = prefix_cache_warnings(prepared.servers) if plan.client.benchmark.official else ()
     record = RunRecord(
         plan=plan,
         settled=settle(plan, inputs, prepared, readback),
@@ -198,7 +200,7 @@ def _planned(
         left_out=dict(prepared.left_out),
         started=datetime.now(UTC),
         deviations=deviations,
-        warnings=prepared.warnings,
+        warnings=(*prepared.warnings, *of_caches),
     )
     return replace(record, warnings=(*record.warnings, *contradictions(record)))
 

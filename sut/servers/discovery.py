@@ -150,7 +150,7 @@ class _Asking:
 
     def with_ranks(self, answers: Sequence[_Answer], ranks: Mapping[str, Sequence[str]]) -> list[_Answer]:
         """The answers, those of first ranks followed by those of the others on their machine (``ranks``)."""
-        named = {fact.url for fact, _ in answers}
+        named = [fact.url for fact, _ in answers]
         urls = [url for others in ranks.values() for url in others]
         asking = self._again([url for url in replicas_of([*named, *urls]).urls if url not in named])
         for url, fault in asking.faults():
@@ -160,13 +160,12 @@ class _Asking:
             beside = [asking.calls.results.get(url) for url in ranks.get(fact.url, ())]
             others = [one for one in beside if one is not None and is_rank_beside(one[0], fact)]
             found += [(fact, values), *others]
-            if others:
-                log.info(
-                    "%s is the first of its server's data-parallel ranks, each of which listens at a port: "
-                    "%s, too",
-                    fact.url,
-                    folded(one.url for one, _ in others),
-                )
+        if more := [fact.url for fact, _ in found if fact.url not in named]:
+            log.info(
+                "data-parallel ranks listen at a port each: beside %s, the first of its machine, also %s",
+                folded(ranks),
+                folded(more),
+            )
         return found
 
     def _is_hopeless(self) -> bool:

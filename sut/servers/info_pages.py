@@ -46,6 +46,12 @@ _SETTINGS = (
     "speculative_num_steps",
     "speculative_eagle_topk",
     "speculative_num_draft_tokens",
+    "speculative_accept_threshold_single",
+    "speculative_accept_threshold_acc",
+    "json_model_override_args",
+    "preferred_sampling_params",
+    "watermark_default_enabled",
+    "watermark_enforce_all",
 )
 
 SMG, SGLANG_ROUTER, VLLM_ROUTER = "SMG", "sglang-router", "vllm-router"
@@ -117,7 +123,7 @@ def _ask_sglang(control: InfoClient) -> tuple[ServerInfo, SettingValues]:
         revision=_text(info, "revision") or _snapshot(path),
         weight_version=_text(model, "weight_version") or _text(info, "weight_version"),
         weights_gb=_weights_gb(info),
-        version=_text(info, "version"),
+        version=_sglang_version(info),
         context_length=_integer(info, "context_length") or _integer(model, "context_length"),
         vocabulary_size=_integer(info, "vocab_size"),
         max_running_requests=_sglang_runs_at_once(info),
@@ -127,6 +133,12 @@ def _ask_sglang(control: InfoClient) -> tuple[ServerInfo, SettingValues]:
         settings=_settings(info),
     )
     return found, _plain_values(info)
+
+
+def _sglang_version(info: Mapping[str, Any]) -> str | None:
+    """With a word for its server in Rust, which says so (SGLang 0.5.23)."""
+    version = _text(info, "version")
+    return f"{version or '?'} (Rust server)" if info.get("frontend") == "rust" else version
 
 
 def _weights_gb(info: Mapping[str, Any]) -> float | None:
@@ -231,7 +243,7 @@ def _ask_openai(control: InfoClient, backend: Backend, health: bytes) -> ServerI
 def _openai_version(page: Mapping[str, Any]) -> str | None:
     """The engine's, and that of vLLM's front end in Rust where it answers (VLLM_USE_RUST_FRONTEND=1)."""
     version, front_end = _text(page, "version"), _text(page, "rust_frontend_version")
-    return version if front_end is None else f"{version or 'of no version'}, Rust front end {front_end}"
+    return version if front_end is None else f"{version or '?'} (Rust front end {front_end})"
 
 
 def _dynamo(url: str, name: str, model: Mapping[str, Any]) -> ServerInfo:
@@ -275,9 +287,11 @@ def _integer(values: Mapping[str, Any], key: str) -> int | None:
 
 
 def _settings(info: Mapping[str, Any]) -> SettingValues:
-    """The ``_SETTINGS`` for which the server reports a plain value."""
-    plain = _plain_values(info)
-    return {name: plain[name] for name in _SETTINGS if name in plain}
+    """The ``_SETTINGS`` for which the server reports a plain value, or an object: its JSON."""
+    objects = {name: value for name in _SETTINGS if isinstance(value := info.get(name), dict)}
+    shown = {name: msgspec.json.encode(value).decode()[:_LONGEST_NAME] for name, value in objects.items()}
+    known = _plain_values(info) | shown
+    return {name: known[name] for name in _SETTINGS if name in known}
 
 
 def _plain_values(info: Mapping[str, Any]) -> SettingValues:

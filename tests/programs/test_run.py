@@ -1,6 +1,7 @@
 """What the flags promise, on whole runs against a stub server."""
 
 import itertools
+import re
 import signal
 import subprocess
 from contextlib import ExitStack
@@ -192,6 +193,23 @@ def test_a_dry_run_with_an_api_tries_it(tmp_path, capfd):
     assert [request.path for request in stub.requests] == ["/v1/completions"]
     assert list(tmp_path.iterdir()) == [dataset]
     assert "--api completions: --backend pytorch" in refused.stderr
+
+
+def test_settings_of_the_server_are_told_before_the_run(tmp_path, capfd):
+    """What makes it another benchmark's, and what the closed division does not allow."""
+    dataset, _ = small_dataset(tmp_path)
+    info = {"disable_radix_cache": False, "preferred_sampling_params": {"min_p": 0.1}}
+    info["json_model_override_args"] = '{"num_experts_per_tok":1}'
+    with StubServer(facts=Facts(info=info)) as stub:
+        where = ("--server-url", stub.url, "--input-file", dataset)
+        run = run_here(capfd, tmp_path, "--dry-run", *where)
+    lines = [line for line in run.stdout.splitlines() if stub.url in line]
+    for words in (
+        "DEVIATION .* adds sampling parameters to each request \\(min_p\\)",
+        "WARNING .* changes its model's configuration .*num_experts_per_tok",
+        "WARNING .* keeps a KV cache across queries",
+    ):
+        assert [line for line in lines if re.match(words, line)], (words, lines)
 
 
 def test_a_dry_run_refuses_a_folder_that_it_cannot_write(tmp_path, capfd):

@@ -2,7 +2,7 @@
 
 import json
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,8 +29,8 @@ class Facts:
     vocab_size: int = 201088
     dp_size: int = 1
     stream_interval: int = 1
-    rank: tuple[int, int] | None = None
-    """The data-parallel rank that listens at this port, and their number."""
+    info: Mapping[str, Any] = field(default_factory=dict)
+    """Further members of SGLang's /server_info."""
 
 
 @dataclass(slots=True)
@@ -170,11 +170,7 @@ def information(path: str, options: Options) -> dict[str, Any] | None:
             served = {name: getattr(facts, name) for name in _SERVER_FACTS}
             served |= {"model_path": facts.model, "served_model_name": facts.served_name, "tp_size": 1}
             served |= {"incremental_streaming_output": not options.cumulative, "max_running_requests": 512}
-            if facts.rank is not None:
-                rank, ranks = facts.rank
-                place = {"node_rank": 0, "nnodes": 1, "dp_size": ranks, "dp_rank": rank}
-                served |= {"attn_dp_size": ranks, "enable_dp_attention": True, "deployment_info": place}
-            return served | {"internal_states": [{"last_gen_throughput": 0.0}]}
+            return served | {"internal_states": [{"last_gen_throughput": 0.0}], **facts.info}
         case "/version":
             return {"version": facts.version}
         case "/v1/models":

@@ -64,6 +64,16 @@ SERVERS = [
         {"wire": "openai", "engine": "vllm", "model": PATH, "served_name": "gpt-oss", "model_path": PATH}
         | {"version": "0.11.0", "context_length": 4096, "dp_size": 8},
     ),
+    (
+        ["vllm", "openai"],  # recorded with VLLM_USE_RUST_FRONTEND=1
+        {"/v1/models": {"data": [VLLM | {"owned_by": "vllm-frontend-rs"}]}}
+        | {
+            "/version": {"version": "0.32.0", "rust_frontend_version": "0.33.0"},
+            "/metrics": RUNNING.encode(),
+        },
+        {"wire": "openai", "engine": "vllm", "model": PATH, "served_name": "gpt-oss", "model_path": PATH}
+        | {"version": "0.32.0 (Rust front end 0.33.0)", "context_length": 4096, "dp_size": 8},
+    ),
     *[
         (
             backends,

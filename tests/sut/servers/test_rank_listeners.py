@@ -18,6 +18,7 @@ from tests.sut.pages import fact_of, find
 # Recorded of SGLang 0.5.23 with --tp 2 --attn-dp-size 2 --max-running-requests 128, rank 1.
 RANK_1 = {
     "version": "0.5.23",
+    "frontend": "rust",
     "dp_size": 1,
     "attn_dp_size": 2,
     "enable_dp_attention": True,
@@ -45,6 +46,13 @@ def test_the_place_of_a_rank(info, listener, at_once):
     fact = fact_of({"/model_info": {"model_path": "m"}, "/server_info": info})
     assert (fact.listener, fact.max_running_requests) == (listener, at_once)
     assert listener is None or fact.dp_size == 1
+    assert fact.version == ("0.5.23 (Rust server)" if "frontend" in info else None)
+
+
+def rank_of(rank, of):
+    """The facts of a rank's listener."""
+    place = {"node_rank": 0, "nnodes": 1, "dp_size": of, "dp_rank": rank}
+    return Facts(info={"attn_dp_size": of, "enable_dp_attention": True, "deployment_info": place})
 
 
 @pytest.fixture
@@ -55,7 +63,7 @@ def ranks():
         def start(of, *numbers):
             port = free_ports(of)
             for number in numbers:
-                stack.enter_context(StubServer(port=port + number, facts=Facts(rank=(number, of))))
+                stack.enter_context(StubServer(port=port + number, facts=rank_of(number, of)))
             return f"http://127.0.0.1:{port}"
 
         yield start
@@ -74,8 +82,11 @@ def test_the_first_rank_stands_for_those_beside_it(ranks, caplog):
     assert servers.warnings == ()
     assert running_limit(servers.found) == 3 * (512 // 3)
     (line,) = [record.message for record in caplog.records if record.name == "mlperf"]
-    assert line.startswith(f"{first} is the first of its server's data-parallel ranks")
-    assert f"http://127.0.0.1:{int(first[-5:]) + 1}-{int(first[-5:]) + 2}, too" in line
+    port = int(first[-5:])
+    assert line == (
+        "data-parallel ranks listen at a port each: "
+        f"beside {first}, the first of its machine, also http://127.0.0.1:{port + 1}-{port + 2}"
+    )
 
 
 def test_two_servers_that_are_named_by_their_first_ranks(ranks):
@@ -103,14 +114,14 @@ def test_the_first_rank_under_another_name_is_not_asked_twice(ranks):
 
 @pytest.mark.parametrize(
     "other",
-    [None, Facts(), Facts(rank=(0, 2)), Facts(rank=(1, 3))],
+    [None, Facts(), rank_of(0, 2), rank_of(1, 3)],
     ids=["nothing listens", "another server", "another first rank", "a rank of another"],
 )
 def test_what_listens_at_the_next_port_need_not_be_a_rank(other):
     port = free_ports(2)
     first = f"http://127.0.0.1:{port}"
     with ExitStack() as stack:
-        stack.enter_context(StubServer(port=port, facts=Facts(rank=(0, 2))))
+        stack.enter_context(StubServer(port=port, facts=rank_of(0, 2)))
         if other is not None:
             stack.enter_context(StubServer(port=port + 1, facts=other))
         servers = find([first])
