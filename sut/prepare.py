@@ -28,10 +28,9 @@ from sut.servers.server_checks import (
     parameter_warnings,
     replica_warnings,
     router_warnings,
-    setting_deviations,
-    setting_warnings,
     stream_warnings,
 )
+from sut.servers.setting_checks import setting_deviations, setting_warnings
 from sut.supervisor.connection_limits import ConnectionLimits
 from sut.supervisor.placement import Load, choose, server_is_here, this_machine
 

@@ -62,7 +62,7 @@ from sut.run_checks import (
 from sut.servers.discovery import find_servers
 from sut.servers.gpus import LocalGpus
 from sut.servers.scrape import MetricsScraper
-from sut.servers.server_checks import prefix_cache_warnings
+from sut.servers.setting_checks import prefix_cache_warnings
 from sut.supervisor.alarms import LossRule
 from sut.supervisor.placement import load_of_test, server_is_here
 from sut.supervisor.progress_meter import RunLength

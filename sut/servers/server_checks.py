@@ -15,7 +15,6 @@ from harness.config.server_urls import folded
 from harness.errors import ServerError
 from harness.record.settled import ServerInfo
 from sut.servers.info_pages import DYNAMO, SGLANG_ROUTER, SMG, VLLM_ROUTER, SettingValues
-from sut.wire.answer_checks import UNREADABLE
 
 # SGLang also passes on the tokens of unstreamed answers in steps of 50: with this interval, or a longer one,
 # streams cost it no more.
@@ -47,11 +46,6 @@ _MOST_VALUES = 4
 _ALIKE = ("revision", "weight_version", "vocabulary_size", "context_length")
 _HASH = re.compile(r"[0-9a-f]{40}")
 _REMEDY = "one run needs equal replicas: start those that differ like the others, or do not name them"
-
-# Below 1 SGLang accepts drafts more often than speculative sampling does.
-_ACCEPTANCE = ("speculative_accept_threshold_single", "speculative_accept_threshold_acc")
-_WATERMARKS = ("watermark_default_enabled", "watermark_enforce_all")
-_ALWAYS_ASKED = {"max_new_tokens", "temperature", "top_p", "top_k", "skip_special_tokens"}
 
 _PAGE = "docs/guide/servers/router.md"
 _RISK = "and may hide failures by retrying"
@@ -139,8 +133,8 @@ def _urls_by(facts: Sequence[ServerInfo], key: Callable[[ServerInfo], _Key | Non
     return urls
 
 
-def _grouped(facts: Sequence[ServerInfo], text: Callable[[ServerInfo], str | None]) -> Iterator[str]:
-    """Servers with ``text`` of them; those of the same text share a line."""
+def grouped(facts: Sequence[ServerInfo], text: Callable[[ServerInfo], str | None]) -> Iterator[str]:
+    """Servers with ``text`` of them; those of the same text share a line, None has none."""
     for found, urls in _urls_by(facts, text).items():
         yield f"{folded(urls)}{found}"
 
@@ -181,64 +175,7 @@ def model_deviations(facts: Sequence[ServerInfo], benchmark: Benchmark) -> Itera
             )
         return None
 
-    return _grouped(facts, deviation)
-
-
-def setting_deviations(facts: Sequence[ServerInfo]) -> Iterator[str]:
-    """Deviations: servers whose settings make the answers another model's, or drawn by other parameters."""
-
-    def lossy(fact: ServerInfo) -> str | None:
-        found = [f"{name} {value}" for name in _ACCEPTANCE if (value := fact.settings.get(name, 1.0)) != 1.0]
-        if not fact.settings.get("speculative_algorithm") or not found:
-            return None
-        return f" keeps drafted tokens that the model would not have drawn ({', '.join(found)}, expected 1)"
-
-    def sampled_otherwise(fact: ServerInfo) -> str | None:
-        added = _preferred(fact).keys() - _ALWAYS_ASKED
-        if not added:
-            return None
-        return f" adds sampling parameters to each request ({', '.join(sorted(added))}), the rules have none"
-
-    def marked(fact: ServerInfo) -> str | None:
-        return " marks its answers (watermark)" if any(map(fact.settings.get, _WATERMARKS)) else None
-
-    for check in (lossy, sampled_otherwise, marked):
-        yield from _grouped(facts, check)
-
-
-def _preferred(fact: ServerInfo) -> dict[str, Any]:
-    """SGLang's --preferred-sampling-params, which count where a request has none of the name."""
-    try:
-        found = msgspec.json.decode(str(fact.settings.get("preferred_sampling_params") or "{}"))
-    except UNREADABLE:
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def setting_warnings(facts: Sequence[ServerInfo]) -> Iterator[str]:
-    """A warning about a server that changes the configuration of its model."""
-
-    def changed(fact: ServerInfo) -> str | None:
-        change = fact.settings.get("json_model_override_args", "{}")
-        if change in ("", "{}"):
-            return None
-        return f" changes its model's configuration ({change}), which must still compute what the rules' does"
-
-    return _grouped(facts, changed)
-
-
-def prefix_cache_warnings(facts: Sequence[ServerInfo]) -> Iterator[str]:
-    """A warning about an SGLang that was started with its prefix cache, before it has served from it."""
-
-    def kept(fact: ServerInfo) -> str | None:
-        if fact.settings.get("disable_radix_cache") is not False:
-            return None
-        return (
-            " keeps a KV cache across queries, which the closed division does not allow; start it with "
-            "--disable-radix-cache"
-        )
-
-    return _grouped(facts, kept)
+    return grouped(facts, deviation)
 
 
 def _meant(fact: ServerInfo, benchmark: Benchmark) -> str:
@@ -271,8 +208,8 @@ def model_warnings(facts: Sequence[ServerInfo], benchmark: Benchmark) -> Iterato
         must = ": measurements.json must say so (weight_transformations, weight_data_types)"
         return found + must if benchmark.official else found
 
-    yield from _grouped(facts, known_by_name)
-    yield from _grouped(facts, variant)
+    yield from grouped(facts, known_by_name)
+    yield from grouped(facts, variant)
 
 
 def _match_of(fact: ServerInfo, wanted: str) -> Match:
@@ -295,7 +232,7 @@ def parameter_warnings(facts: Sequence[ServerInfo], parameters: SamplingParamete
             "shorter answers are not prevented, and one without a token is a failure"
         )
 
-    return _grouped(facts, missing)
+    return grouped(facts, missing)
 
 
 def check_capacity(
