@@ -27,6 +27,7 @@ _VLLM_ENGINE = re.compile(rb'^vllm:num_requests_running\{[^}]*\bengine="(\d{1,9}
 _SETTINGS = (
     "tp_size",
     "dp_size",
+    "attn_dp_size",
     "pp_size",
     "ep_size",
     "enable_dp_attention",
@@ -53,6 +54,16 @@ _SETTINGS = (
     "watermark_default_enabled",
     "watermark_enforce_all",
 )
+
+# At these values they say nothing, and are left out.
+_UNSAID: SettingValues = {
+    "attn_dp_size": 1,
+    "speculative_accept_threshold_single": 1.0,
+    "speculative_accept_threshold_acc": 1.0,
+    "json_model_override_args": "{}",
+    "watermark_default_enabled": False,
+    "watermark_enforce_all": False,
+}
 
 SMG, SGLANG_ROUTER, VLLM_ROUTER = "SMG", "sglang-router", "vllm-router"
 DYNAMO = "Dynamo's frontend"
@@ -291,7 +302,7 @@ def _settings(info: Mapping[str, Any]) -> SettingValues:
     objects = {name: value for name in _SETTINGS if isinstance(value := info.get(name), dict)}
     shown = {name: msgspec.json.encode(value).decode()[:_LONGEST_NAME] for name, value in objects.items()}
     known = _plain_values(info) | shown
-    return {name: known[name] for name in _SETTINGS if name in known}
+    return {name: known[name] for name in _SETTINGS if name in known and known[name] != _UNSAID.get(name)}
 
 
 def _plain_values(info: Mapping[str, Any]) -> SettingValues:

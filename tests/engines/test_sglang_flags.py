@@ -79,7 +79,7 @@ def test_512_requests_run_on_each_replica(answers, arguments):
 
 def settings():
     """Each that a server reports."""
-    values = dict.fromkeys(_SETTINGS, 2) | {
+    values = {name: 2 for name in _SETTINGS if not name.startswith("watermark")} | {
         "dtype": "bfloat16",
         "load_format": "dummy",
         "kv_cache_dtype": "fp8_e4m3",
@@ -88,6 +88,8 @@ def settings():
     values |= {"attention_backend": "triton", "moe_runner_backend": "triton", "schedule_policy": "fcfs"}
     values |= {"enable_dp_attention": True, "disable_radix_cache": True, "mem_fraction_static": 0.5}
     values |= {"speculative_algorithm": "EAGLE3", "speculative_draft_model_path": "eagle"}
+    values |= {"speculative_accept_threshold_single": 0.5, "speculative_accept_threshold_acc": 0.5}
+    values |= {"json_model_override_args": '{"a":1}', "preferred_sampling_params": '{"min_p":0.1}'}
     return values
 
 
@@ -101,5 +103,6 @@ def test_the_command_of_a_published_readme_is_understood(answers):
     """Each setting comes back as the flag that sets it."""
     answer, values = answers[2], settings()
     assert not isinstance(answer, str), answer
-    assert {name: answer[name] for name in values} == values
+    as_json = {"preferred_sampling_params": {"min_p": 0.1}}
+    assert {name: answer[name] for name in values} == values | as_json
     assert (answer["model_path"], answer["context_length"]) == ("m", 99)

@@ -36,6 +36,8 @@ _PLACES = (
     "--user-conf",
     "--ca-file",
 )
+_JSON = ("json_model_override_args", "preferred_sampling_params")  # settings that name no file
+_OF_A_FILE = ("watermark_default_enabled", "watermark_enforce_all")  # settings without a flag
 _LEFT_OUT = (*_PLACES, "--resume", "--no-report", "--log-level")
 _SERVERS, _DATA, _HERE, _RESULTS = "$servers", "$data", "$here", "results"
 
@@ -160,8 +162,10 @@ def _listed(fields: Mapping[str, object]) -> str:
 
 
 def _settings(server: ServerInfo) -> dict[str, Any]:
+    """Without the folders of paths."""
     return {
-        name: file_name(value) if isinstance(value, str) else value for name, value in server.settings.items()
+        name: file_name(value) if isinstance(value, str) and name not in _JSON else value
+        for name, value in server.settings.items()
     }
 
 
@@ -171,11 +175,12 @@ def server_start(server: ServerInfo, benchmark: Benchmark) -> str:
         return ""
     words = ["python", "-m", "sglang.launch_server", "--model-path", model_name(server, benchmark)]
     for name, value in _settings(server).items():
-        if value not in (False, "", None):
+        if value not in (False, "", None) and name not in _OF_A_FILE:
             words += [f"--{name.replace('_', '-')}"] + ([] if value is True else [str(value)])
     if server.context_length is not None:
         words += ["--context-length", str(server.context_length)]
-    return shlex.join(words)
+    rust = "SGLANG_RUST_SERVER=1 " if "Rust" in (server.version or "") else ""
+    return rust + shlex.join(words)
 
 
 def _flags(words: Sequence[str]) -> Iterator[tuple[str, str]]:

@@ -10,7 +10,10 @@ from functools import partial
 
 import pytest
 
+from harness.config.benchmark import load_benchmark
+from harness.record.settled import ServerInfo
 from harness.submission.building import scenario_files
+from harness.submission.building.readme import server_start
 from harness.submission.building.scenario_files import write_test
 from harness.submission.checks.check import check_tree
 from harness.submission.tree.round_rules import load_rules
@@ -276,6 +279,18 @@ def test_the_readme_has_the_commands(results, info, tmp_path):
     assert not (folder / "TEST09/user.conf").exists()
     (score,) = [line for line in lines if line.startswith("./mlperf score ")]
     assert " --mlperf-log results/offline/accuracy/" in score
+
+
+def test_the_command_of_a_server_names_all_of_its_ranks():
+    """Ranks of data-parallel attention, and which of SGLang's HTTP servers answered."""
+    settings = {"dp_size": 1, "attn_dp_size": 8, "enable_dp_attention": True, "watermark_enforce_all": True}
+    settings |= {"load_format": "/a/b/dummy", "json_model_override_args": '{"a":"b/c"}'}
+    facts = {"wire": "sglang", "engine": "SGLang", "version": "0.5.23 (Rust server)", "model": "m"}
+    start = server_start(ServerInfo(url="", settings=settings, **facts), load_benchmark("gpt-oss-120b"))
+    assert start == (
+        "SGLANG_RUST_SERVER=1 python -m sglang.launch_server --model-path m --dp-size 1 --attn-dp-size 8 "
+        """--enable-dp-attention --load-format dummy --json-model-override-args '{"a":"b/c"}'"""
+    )
 
 
 def test_two_builds_are_equal_whatever_the_umask(results, info, tmp_path):

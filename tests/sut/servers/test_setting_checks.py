@@ -50,6 +50,15 @@ def test_a_changed_configuration_is_told(change):
 
 def test_an_object_among_the_settings_is_its_json():
     """As SGLang reports --preferred-sampling-params."""
-    info = {"preferred_sampling_params": {"min_p": 0.1}, "json_model_override_args": "{}", "tp_size": 1}
-    fact = fact_of({"/model_info": {"model_path": "m"}, "/server_info": info | {"cuda_graph_config": {}}})
-    assert fact.settings == info | {"preferred_sampling_params": '{"min_p":0.1}'}
+    info = {"preferred_sampling_params": {"min_p": 0.1}, "tp_size": 1, "cuda_graph_config": {}}
+    fact = fact_of({"/model_info": {"model_path": "m"}, "/server_info": info})
+    assert fact.settings == {"preferred_sampling_params": '{"min_p":0.1}', "tp_size": 1}
+
+
+def test_options_that_say_nothing_are_left_out():
+    """As SGLang reports them where none was given."""
+    unsaid = {"json_model_override_args": "{}", "watermark_enforce_all": False, "attn_dp_size": 1}
+    unsaid |= {"speculative_accept_threshold_single": 1.0, "speculative_accept_threshold_acc": 1.0}
+    info = unsaid | {"watermark_default_enabled": True, "dp_size": 1}
+    fact = fact_of({"/model_info": {"model_path": "m"}, "/server_info": info})
+    assert fact.settings == {"watermark_default_enabled": True, "dp_size": 1}
