@@ -155,7 +155,8 @@ class _Others:
         steps, busy = np.diff(cpu, axis=0), np.diff(machine, axis=0)
         span = np.maximum(steps[:, 0], 1)
         self._taken = (busy[:, 0] - steps[:, 1:].sum(axis=1)).clip(min=0) / span  # cores
-        self._waited = busy[:, 1:] / span[:, None]  # part of the time
+        # Part of the time: a process has several threads, which may wait together.
+        self._waited = (busy[:, 1:] / span[:, None]).clip(max=1.0)
 
     def blamed(self, stretch: Bottleneck, cores: npt.NDArray[np.float64]) -> Bottleneck:
         """The stretch, as the machine's where a process waited for a core and none had much to do."""

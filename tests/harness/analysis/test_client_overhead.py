@@ -102,6 +102,12 @@ def test_a_busy_machine_is_no_slow_client(shares, waited, blamed):
         assert "other programs took 1.8 cores, and LoadGen waited for one 30% of the time" in line
 
 
+def test_threads_that_wait_together_wait_all_of_the_time():
+    """Those of LoadGen's process are two or more; their waits are added in /proc."""
+    load = client_load(cpu((0.1, 0.1)), reports(99), START, LIMIT_NS, machine=machine(1.8, 2.16, 0.1))
+    assert "LoadGen waited for one 100% of the time" in load_warnings(load)[0]
+
+
 def test_one_late_report_is_no_stretch():
     rows = reports(1, 1)
     rows["arrived_ns"][3] -= 500 * MS
