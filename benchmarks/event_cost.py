@@ -11,6 +11,7 @@ import argparse
 import json
 import time
 from collections.abc import Sequence
+from functools import partial
 from itertools import cycle, islice
 from typing import Any
 
@@ -112,26 +113,33 @@ def chat_ids(count: int) -> list[bytes]:
     return chunks(CHAT, parts)
 
 
-def sglang(count: int) -> list[bytes]:
-    """SGLang's native events, incremental."""
-    meta = {"id": "q-000017", "finish_reason": None, "prompt_tokens": 4}
-    metas: list[dict[str, Any]] = [
-        meta | {"completion_tokens": n + 1, "cached_tokens": 0} for n in range(count)
-    ]
-    metas[-1]["finish_reason"] = {"type": "stop"}
-    texts = zip(words(count), metas, strict=True)
-    return [
-        compact({"text": word, "output_ids": [1000 + n], "meta_info": info})
-        for n, (word, info) in enumerate(texts)
-    ]
+def sglang(count: int, *, cumulative: bool = False, rust: bool = False) -> list[bytes]:
+    """SGLang's native events, of its HTTP server in Python or in Rust."""
+    said, events = "", []
+    ids: list[int] = []
+    for n, word in enumerate(words(count)):
+        said, ids = (said + word, [*ids, 1000 + n]) if cumulative else (word, [1000 + n])
+        reason = {"type": "stop"} if n == count - 1 else None
+        counted = {"prompt_tokens": 4, "completion_tokens": n + 1}
+        if rust:
+            meta = {"id": "q-000017", **counted, "finish_reason": reason, "cached_tokens": 0}
+            events.append(compact({"text": said, "meta_info": meta, "output_ids": ids}))
+        else:
+            meta = {"id": "q-000017", "finish_reason": reason, **counted, "cached_tokens": 0}
+            events.append(compact({"text": said, "output_ids": ids, "meta_info": meta}))
+    return events
 
 
+_GENERATE = Protocol("sglang", "generate", "ids")
 KINDS = (
     ("completions, ids", Protocol("openai", "completions", "ids"), completions_ids),
     ("completions, text", Protocol("openai", "completions", "text"), completions_text),
     ("chat, ids", Protocol("openai", "chat", "ids"), chat_ids),
     ("chat, text", Protocol("openai", "chat", "text"), chat_text),
-    ("SGLang's /generate", Protocol("sglang", "generate", "ids"), sglang),
+    ("SGLang's /generate", _GENERATE, sglang),
+    ("the same, cumulative", _GENERATE, partial(sglang, cumulative=True)),
+    ("of its Rust server", _GENERATE, partial(sglang, rust=True)),
+    ("of its Rust server, cumulative", _GENERATE, partial(sglang, cumulative=True, rust=True)),
 )
 
 
