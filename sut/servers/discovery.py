@@ -1,11 +1,11 @@
 """Information about every replica, queried in parallel and within a deadline, also while servers start."""
 
-import functools
 import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -68,24 +68,49 @@ def find_servers(
     ``limits.min_replicas`` others can be used, and ConfigError for a server that is named twice.
     """
     until = time.monotonic() + limits.wait_s
+    ask = partial(_Asking, backend=backend, api_key=api_key, ca_file=ca_file, limits=limits, until=until)
     while True:
         replicas = _named(urls, until)
         check_enough(limits.min_replicas, (*replicas.urls, *(url for url, _ in replicas.faults)))
-        asking = _Asking(replicas.urls, backend, api_key, ca_file, limits, until)
+        asking = ask(replicas.urls)
         faults = [*replicas.faults, *asking.faults()]
         grown = _is_dynamic(urls) and limits.wait_s and len(replicas_of(urls).urls) > len(replicas.urls)
         if faults or not grown:
             break
     left_out = require(faults, len(replicas.urls) + len(replicas.faults), limits.min_replicas)
     answers = [asking.calls.results[url] for url in replicas.urls if url not in left_out]
-    further = unnamed_ranks([fact for fact, _ in answers])
-    if further:
-        answers = asking.with_ranks(answers, further)
+    if further := unnamed_ranks([fact for fact, _ in answers]):
+        answers = _with_ranks(answers, further, ask)
     found = with_differences(answers)
     check_alike(found)
     total = len(replicas.urls) + len(replicas.faults)
     warnings = (*left_out_warning(left_out, total), *replicas.warnings, *missing_rank_warnings(found))
     return Servers(found, left_out, warnings)
+
+
+def _with_ranks(
+    answers: Sequence[_Answer],
+    ranks: Mapping[str, Sequence[str]],
+    ask: Callable[[Sequence[str]], "_Asking"],
+) -> list[_Answer]:
+    """The answers, those of first ranks followed by those of the others on their machine (``ranks``)."""
+    named = [fact.url for fact, _ in answers]
+    urls = [url for others in ranks.values() for url in others]
+    asking = ask([url for url in replicas_of([*named, *urls]).urls if url not in named])
+    for url, fault in asking.faults():
+        log.warning("%s: no rank of a server there: %s", url, _reason(url, fault))
+    found: list[_Answer] = []
+    for fact, values in answers:
+        beside = [asking.calls.results.get(url) for url in ranks.get(fact.url, ())]
+        others = [one for one in beside if one is not None and is_rank_beside(one[0], fact)]
+        found += [(fact, values), *others]
+    if more := [fact.url for fact, _ in found if fact.url not in named]:
+        log.info(
+            "data-parallel ranks listen at a port each: beside %s, the first of its machine, also %s",
+            folded(ranks),
+            folded(more),
+        )
+    return found
 
 
 def _is_dynamic(urls: Sequence[str]) -> bool:
@@ -116,9 +141,6 @@ class _Asking:
         limits: PreflightLimits,
         until: float,
     ) -> None:
-        self._again = functools.partial(
-            _Asking, backend=backend, api_key=api_key, ca_file=ca_file, limits=limits, until=until
-        )
         self._backend = backend
         self._api_key = api_key
         self._ca_file = ca_file
@@ -147,26 +169,6 @@ class _Asking:
         self._ended.set()
         found = ((url, self._fault(url)) for url in self.calls.items)
         return [(url, fault) for url, fault in found if fault is not None]
-
-    def with_ranks(self, answers: Sequence[_Answer], ranks: Mapping[str, Sequence[str]]) -> list[_Answer]:
-        """The answers, those of first ranks followed by those of the others on their machine (``ranks``)."""
-        named = [fact.url for fact, _ in answers]
-        urls = [url for others in ranks.values() for url in others]
-        asking = self._again([url for url in replicas_of([*named, *urls]).urls if url not in named])
-        for url, fault in asking.faults():
-            log.warning("%s: no rank of a server there: %s", url, _reason(url, fault))
-        found: list[_Answer] = []
-        for fact, values in answers:
-            beside = [asking.calls.results.get(url) for url in ranks.get(fact.url, ())]
-            others = [one for one in beside if one is not None and is_rank_beside(one[0], fact)]
-            found += [(fact, values), *others]
-        if more := [fact.url for fact, _ in found if fact.url not in named]:
-            log.info(
-                "data-parallel ranks listen at a port each: beside %s, the first of its machine, also %s",
-                folded(ranks),
-                folded(more),
-            )
-        return found
 
     def _is_hopeless(self) -> bool:
         """Whether waiting cannot help: a server that is needed cannot be used, and does not just start."""

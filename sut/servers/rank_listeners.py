@@ -24,13 +24,11 @@ def machines(servers: Sequence[ServerInfo]) -> dict[str, list[ServerInfo]]:
 
 def unnamed_ranks(servers: Sequence[ServerInfo]) -> dict[str, tuple[str, ...]]:
     """The URLs of a machine's other ranks, by that of its first rank, where this is the only one named."""
-    found = {}
-    for first, (one, *others) in machines(servers).items():
-        if one.listener is not None and one.listener.offset == 0 and not others:
-            found[one.url] = tuple(
-                at_port(first, default_port(first) + offset) for offset in range(1, one.listener.here)
-            )
-    return {url: ranks for url, ranks in found.items() if ranks}
+    return {
+        one.url: tuple(at_port(first, default_port(first) + offset) for offset in range(1, one.listener.here))
+        for first, (one, *others) in machines(servers).items()
+        if one.listener is not None and one.listener.offset == 0 and one.listener.here > 1 and not others
+    }
 
 
 def is_rank_beside(other: ServerInfo, first: ServerInfo) -> bool:

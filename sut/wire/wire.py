@@ -34,14 +34,14 @@ _sizes = struct.Struct("@qqqqq").pack  # the beginning of a struct pattern: sut/
 class Pattern:
     """One event's bytes around its text, its ids and its count of tokens, in this order."""
 
-    __slots__ = ("_end", "_from_text", "_head", "_packed", "_to_count", "_to_ids")
+    __slots__ = ("_between", "_end", "_from_text", "_head", "_packed", "_to_ids")
     _counts_first: ClassVar[bool] = False
 
-    def __init__(self, head: bytes, from_text: bytes, to_count: bytes, end: bytes | None) -> None:
+    def __init__(self, head: bytes, from_text: bytes, between: bytes, end: bytes | None) -> None:
         self._head = head
         self._from_text = from_text
         self._to_ids = head + from_text  # the same without text
-        self._to_count = to_count
+        self._between = between
         self._end = end
         self._packed: bytes | None = None
 
@@ -49,7 +49,7 @@ class Pattern:
     def packed(self) -> bytes:
         """A struct pattern; b"" where an event has several lines, of which the beginnings are lost here."""
         if self._packed is None:
-            parts, end = (self._head, self._from_text, self._to_count), self._end
+            parts, end = (self._head, self._from_text, self._between), self._end
             sizes = _sizes(*map(len, parts), -1 if end is None else len(end), self._counts_first)
             around = b"".join(parts) + (end or b"")
             self._packed = b"" if b"\n" in around or b"\r" in around else sizes + around
@@ -61,14 +61,15 @@ class Pattern:
         if event.count(keys.ids) != 1:
             return None
         ids = event.find(keys.ids) + len(keys.ids)
-        parts = [(ids, event.find(b"]", ids))]
+        of_ids = ids, event.find(b"]", ids)
+        parts = [of_ids]
         if keys.count:
             if event.count(keys.count) != 1:
                 return None
             number = event.find(keys.count) + len(keys.count)
             parts.append((number, len(event) - len(event[number:].lstrip(b"0123456789"))))
-        kind = cls if parts == sorted(parts) else _CountFirst
         parts.sort()
+        kind = cls if parts[0] == of_ids else _CountFirst
         first = parts[0][0]
         head, from_text = event[:first], b""
         found = [key for key in keys.texts for _ in range(event.count(key))]
@@ -100,13 +101,13 @@ class Pattern:
         except msgspec.DecodeError:
             return None
         after = self._end
-        rest = self._to_count if after is None else b"%b%d%b" % (self._to_count, tokens + len(ids), after)
+        rest = self._between if after is None else b"%b%d%b" % (self._between, tokens + len(ids), after)
         return ids if event[end:] == rest else None
 
     def leading_ids(self, events: Iterable[bytes], tokens: int) -> tuple[list[int], int]:
         """All ids of the first events that have this pattern, as ``new_ids``, and the number of these."""
         head, from_text, to_ids = self._head, self._from_text, self._to_ids
-        to_count, after = self._to_count, self._end
+        between, after = self._between, self._end
         lists: list[bytes] = []
         count = tokens
         for event in events:
@@ -121,7 +122,7 @@ class Pattern:
                 at += len(from_text)
             end = event.find(b"]", at)
             new = event.count(b",", at, end) + 1
-            rest = to_count if after is None else b"%b%d%b" % (to_count, count + new, after)
+            rest = between if after is None else b"%b%d%b" % (between, count + new, after)
             if event[end:] != rest:
                 break
             lists.append(event[at:end])
@@ -141,7 +142,7 @@ class _CountFirst(Pattern):
 
     def new_ids(self, event: bytes, tokens: int) -> list[int] | None:
         """As Pattern."""
-        head, to_count, to_ids, end = self._head, self._from_text, self._to_count, self._end
+        head, to_count, to_ids, end = self._head, self._from_text, self._between, self._end
         if not event.startswith(head):
             return None
         at = _plain_text(event, len(head)).end() if to_count else len(head)  # type: ignore[union-attr]

@@ -122,7 +122,7 @@ def test_odd_numbers_are_no_requests(value):
 
 
 def with_requests(*running):
-    """A page on which ranks run so many requests."""
+    """A metrics page of ranks with these numbers of running requests."""
     line = 'sglang:num_running_reqs{dp_rank="%d",tp_rank="0"} %.1f'
     return "\n".join(line % pair for pair in enumerate(running)).encode()
 
