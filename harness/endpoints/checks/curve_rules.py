@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from harness.endpoints.checks.checked_point import POINT, SYSTEM, PointFiles, number, whole
 from harness.endpoints.checks.finding import Finding, finding
+from harness.endpoints.checks.point_rules import by_length
 from harness.endpoints.planning.rules import load_endpoints_rules
 
 _UTILIZATION_TOLERANCE = 0.005  # MLCommons's checker allows 0.1
@@ -50,9 +51,8 @@ def _offline(points: Sequence[PointFiles]) -> Iterator[Finding]:
         if offline.system_tps < least:
             text = f"system_tps is {offline.system_tps:,.1f}"
             where = offline.where(offline.summary_file)
-            yield finding(
-                "offline-throughput", where, text, expected=f"{least:,.1f} or more, as of {top.where()}"
-            )
+            expected = f"{least:,.1f} or more, as of {top.where()}"
+            yield by_length(offline, "offline-throughput", where, text, expected=expected)
     at_once, size = offline.concurrency, offline.dataset_size
     if at_once is not None and size is not None and at_once != size:
         yield finding(

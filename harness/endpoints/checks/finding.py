@@ -20,8 +20,8 @@ class Severity(StrEnum):
 
     ERROR = "error"
     WARNING = "warning"
-    REHEARSED = "as in every short rehearsal"
-    """an error of a point that was never meant to be long enough"""
+    REHEARSED = "too short to tell"
+    """an error of a short rehearsal, whose points were never meant to be long enough"""
     UNKNOWN = "not checked"
     """the files that say whether the rule is kept are not there"""
 

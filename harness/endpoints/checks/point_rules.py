@@ -295,7 +295,7 @@ def _window(files: PointFiles, where: str, window: Fields) -> Iterator[Finding]:
 
 
 def by_length(files: PointFiles, rule: str, where: str, text: str, *, expected: str = "") -> Finding:
-    """A finding that every short rehearsal has."""
+    """A finding that says nothing of a short rehearsal."""
     severity = Severity.REHEARSED if files.is_short else Severity.ERROR
     return finding(rule, where, text, expected=expected, severity=severity)
 

@@ -16,8 +16,10 @@ from harness.endpoints.checks.official_checker import check_officially, interpre
 from harness.endpoints.checks.tree_check import check_tree
 from harness.endpoints.curve import Curve, Point, SeedSet
 from harness.endpoints.point_run import PointRun
+from harness.endpoints.run_folder import SUMMARY
 from harness.errors import EXIT_THRESHOLD, EXIT_VALID, ConfigError
 from harness.peak.ladder.steps import NOT_A_RESULT
+from tests import endpoints_folders
 from tests.harness.endpoints.checks.passing import (
     LOGGED,
     MODEL,
@@ -127,6 +129,17 @@ def test_a_short_rehearsal_is_not_blamed_for_its_length(tmp_path, short):
     (last, *rest) = reversed(list(finding_lines(found)))
     assert any("issue-time, min-duration" in line for line in rest) is short and NOT_A_RESULT in last
     assert check(Options(run)) == (EXIT_VALID if short else EXIT_THRESHOLD)
+
+
+@pytest.mark.parametrize("short", [False, True])
+def test_a_short_rehearsal_is_not_blamed_for_what_offline_reached(tmp_path, short):
+    root = endpoints_folders.rehearsal(tmp_path, short=short)
+    summary = root / "runs/offline" / SUMMARY
+    measured = json.loads(summary.read_text())
+    measured["output_sequence_lengths"]["total"] //= 10
+    summary.write_text(json.dumps(measured))
+    (found,) = [one for one in check_tree(root, officially=False) if one.rule == "offline-throughput"]
+    assert found.severity is (Severity.REHEARSED if short else Severity.ERROR)
 
 
 @pytest.mark.parametrize("bits", [0, 128])
