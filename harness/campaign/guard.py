@@ -2,9 +2,9 @@
 
     python -I guard.py MARK LOG PARENT GRACE_S COMMAND
 
-It ends when every process of the command has ended, with the command's exit code, and stops them all when it
-gets SIGTERM or its parent dies. Processes are known by MARK in their environment, which forks, daemons and
-changes of session keep. Standard library only.
+It ends when every process of the command has ended, with the command's exit code. It stops them all when the
+command fails, when it gets SIGTERM, or when its parent dies. Processes are known by MARK in their
+environment, which forks, daemons and changes of session keep. Standard library only.
 """
 
 import ctypes
@@ -14,7 +14,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -26,44 +27,65 @@ LOOK_S = 0.5
 MARK = "MLPERF_CAMPAIGN"  # the variable that marks processes
 
 
-def marked(mark: str, proc: Path = Path("/proc")) -> Iterator[int]:
-    """Processes of the command that live, but this one."""
+def processes(mark: str, proc: Path = Path("/proc"), *, ancestor: int | None = None) -> set[int]:
+    """Processes of the command that live, but this one: those with the mark, and who descends from them.
+
+    vLLM and SGLang write the names of some processes over their environment, and the mark with it. Where
+    the parents of such a one have ended, it is known by its session, or as it descends from ``ancestor``.
+    """
     wanted = f"{MARK}={mark}".encode()
+    kin: dict[int, tuple[int, int]] = {}  # parent and session
+    members, overwritten = set(), set()
     for entry in proc.iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
         try:
-            if wanted in (entry / "environ").read_bytes().split(b"\0") and not _is_zombie(entry):
-                yield int(entry.name)
+            variables = (entry / "environ").read_bytes().split(b"\0")
+            state, parent, session = _status(entry)
         except OSError:
             continue  # it has ended, or is another user's
+        if state == b"Z":
+            continue
+        kin[int(entry.name)] = parent, session
+        if wanted in variables:
+            members.add(int(entry.name))
+        elif b"=" not in variables[0]:
+            overwritten.add(int(entry.name))
+    while True:
+        parents = members | {ancestor}
+        sessions = {kin[pid][1] for pid in members} - {0, os.getsid(0)}
+        more = {pid for pid, (parent, _) in kin.items() if parent in parents}
+        more |= {pid for pid in overwritten if kin[pid][1] in sessions}
+        if more <= members:
+            return members
+        members |= more
 
 
-def _is_zombie(entry: Path) -> bool:
-    return (entry / "stat").read_bytes().rpartition(b")")[2].split()[0] == b"Z"
+def _status(entry: Path) -> tuple[bytes, int, int]:
+    """State, parent and session of a process."""
+    state, parent, _, session = (entry / "stat").read_bytes().rpartition(b")")[2].split()[:4]
+    return state, int(parent), int(session)
 
 
-def stop(mark: str, grace_s: float) -> None:
+def stop(mark: str, grace_s: float, *, ancestor: int | None = None) -> None:
     """End all processes of the command, by SIGTERM and, of those that stay, by SIGKILL."""
-    _signal_all(mark, signal.SIGTERM)
+
+    def signalled(signum: signal.Signals) -> None:
+        for pid in processes(mark, ancestor=ancestor):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signum)
+
+    signalled(signal.SIGTERM)
     deadline = time.monotonic() + grace_s
     while time.monotonic() < deadline:
-        if not any(True for _ in marked(mark)):
+        if not processes(mark, ancestor=ancestor):
             return
         time.sleep(0.1)
     # Again, as one may have started another meanwhile; one that waits for a device may never end.
     deadline = time.monotonic() + _KILL_S
-    while any(True for _ in marked(mark)) and time.monotonic() < deadline:
-        _signal_all(mark, signal.SIGKILL)
+    while processes(mark, ancestor=ancestor) and time.monotonic() < deadline:
+        signalled(signal.SIGKILL)
         time.sleep(0.05)
-
-
-def _signal_all(mark: str, signum: signal.Signals) -> None:
-    for pid in marked(mark):
-        try:
-            os.kill(pid, signum)
-        except ProcessLookupError:
-            continue
 
 
 def _reap() -> None:
@@ -122,11 +144,12 @@ def main(mark: str, log: Path, parent: int, grace_s: float, command: str) -> int
     while not stopping.wait(LOOK_S):
         if started.poll() is not None:
             _reap()
-            if not any(True for _ in marked(mark)):
+            if started.returncode or not processes(mark, ancestor=os.getpid()):
                 time.sleep(LOOK_S)  # the last lines of its output
-                return _shells(started.returncode)
-    stop(mark, grace_s)
-    return 0
+                break
+    # Of a command that failed, parts may live on and hold a GPU's memory, as vLLM's engine does.
+    stop(mark, grace_s, ancestor=os.getpid())
+    return 0 if stopping.is_set() else _shells(started.returncode)
 
 
 if __name__ == "__main__":

@@ -116,6 +116,7 @@ def test_results_may_be_moved(ended):
     assert again.returncode == 0, again.stderr
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("more", [("status",), ("--dry-run",)])
 def test_the_table_writes_nothing(tmp_path, more):
     file = write(tmp_path, "url = 'http://127.0.0.1:9'", f"{OFFLINE}target_qps = 12.123456789\n")
@@ -266,7 +267,7 @@ def test_a_server_that_dies_in_a_run_is_told_at_once(tmp_path):
     die.unlink()
     done = run(file)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    assert not list(guard.marked(str(tmp_path / "mlperf_results/campaign")))
+    assert not guard.processes(str(tmp_path / "mlperf_results/campaign"))
 
 
 @pytest.mark.engine

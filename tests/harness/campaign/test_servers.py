@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -29,7 +30,33 @@ def servers(tmp_path):
 
     yield started
     command.stop()
-    assert not list(guard.marked(str(command.folder)))
+    assert not guard.processes(str(command.folder))
+
+
+# Its second part writes over its environment, as a program does that sets its name with setproctitle.
+SERVER = """
+import ctypes, os, pathlib, time
+if os.fork():
+    time.sleep(1000)
+fields = pathlib.Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
+start, end = map(int, fields[47:49])
+ctypes.memset(start, 0, end - start)
+pathlib.Path("part.new").write_text(str(os.getpid()))
+os.rename("part.new", "part")
+time.sleep(1000)
+"""
+
+
+@pytest.fixture
+def server(servers, tmp_path):
+    """A campaign's command, and the number of its process that has no mark."""
+    (tmp_path / "server.py").write_text(SERVER)
+    command = servers(f"exec {sys.executable} server.py")
+    wait_until((tmp_path / "part").exists)
+    part = int((tmp_path / "part").read_text())
+    assert guard.MARK.encode() not in Path(f"/proc/{part}/environ").read_bytes()
+    assert part in guard.processes(str(command.folder))
+    return command, part
 
 
 def ended(command):
@@ -55,7 +82,7 @@ def test_an_end_is_told_with_the_last_lines(servers, text, code):
 def test_a_command_that_forks_and_exits_lives_as_long_as_what_it_started(servers, tmp_path):
     waiting = tmp_path / "go on"
     command = servers(f"(setsid sh -c 'while [ ! -e \"{waiting}\" ]; do sleep 0.05; done' &) ; exit 0")
-    wait_until(lambda: len(list(guard.marked(str(command.folder)))) == 2)
+    wait_until(lambda: len(guard.processes(str(command.folder))) == 2)
     time.sleep(2 * guard.LOOK_S)  # the guard has looked at it
     assert command.process.poll() is None
     waiting.touch()
@@ -69,11 +96,12 @@ def test_a_port_that_another_server_has_is_refused(servers):
 
 def test_daemons_and_those_that_ignore_sigterm_are_stopped(servers):
     command = servers("(setsid sh -c 'trap \"\" TERM; while :; do sleep 1; done' &) ; sleep 1000")
-    wait_until(lambda: len(list(guard.marked(str(command.folder)))) >= 3)
+    wait_until(lambda: len(guard.processes(str(command.folder))) >= 3)
     command.stop()
-    assert not list(guard.marked(str(command.folder)))
+    assert not guard.processes(str(command.folder))
 
 
+@pytest.mark.engine
 def test_the_log_is_bounded(servers):
     program = "import sys; [sys.stdout.write('x' * 999999 + chr(10)) for _ in range(200)]; print('the end')"
     command = servers(f'{sys.executable} -c "{program}"')
@@ -84,9 +112,27 @@ def test_the_log_is_bounded(servers):
     assert {path.name for path in files} == {"server.log", "server.log.1"}
 
 
+def test_a_command_that_failed_leaves_no_part_of_it(server):
+    command, part = server
+    (main,) = guard.processes(str(command.folder)) - {part}
+    os.kill(main, signal.SIGKILL)
+    assert "SIGKILL" in ended(command)[0]
+    wait_until(lambda: not Path(f"/proc/{part}").exists())
+
+
+def test_what_a_killed_guard_left_is_stopped_by_the_next_campaign(server, servers):
+    command, part = server
+    command.process.kill()
+    command.process.wait()
+    assert part in guard.processes(str(command.folder))
+    servers("sleep 1000")
+    wait_until(lambda: not Path(f"/proc/{part}").exists())
+
+
 def test_what_a_killed_campaign_left_is_stopped_by_the_next(servers, tmp_path):
     folder = tmp_path / "campaign"
     left = subprocess.Popen(["sleep", "1000"], env=os.environ | {guard.MARK: str(folder)})
+    wait_until(lambda: guard.processes(str(folder)))  # for a moment a program that starts has no environment
     command = servers("sleep 1000")
     assert left.wait() in (-signal.SIGTERM, -signal.SIGKILL)  # the second on a busy machine, after the grace
     assert command.process.poll() is None
@@ -102,7 +148,7 @@ def test_the_command_ends_with_the_campaign(tmp_path):
     campaign = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
     assert campaign.stdout is not None
     assert b"started\n" in iter(campaign.stdout.readline, b"")
-    wait_until(lambda: list(guard.marked(str(tmp_path))))
+    wait_until(lambda: guard.processes(str(tmp_path)))
     campaign.kill()
     campaign.wait()
-    wait_until(lambda: not list(guard.marked(str(tmp_path))))
+    wait_until(lambda: not guard.processes(str(tmp_path)))
