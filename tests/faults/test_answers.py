@@ -21,6 +21,7 @@ RUNS = [
 ]
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize(("kind", "setting"), RUNS)
 def test_faults_in_turn(kind, setting, tmp_path, capfd):
     """The preflight's trial requests come first and are answered well, then one request for each fault."""
@@ -61,6 +62,7 @@ def test_faults_in_turn(kind, setting, tmp_path, capfd):
         assert {i for i in logged if logged[i] != expected[i]} == changed
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize(
     ("scenario", "fault", "timeout", "kind", "least"),
     [

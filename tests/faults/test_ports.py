@@ -42,6 +42,7 @@ def run_with_few_ports(tmp_path, setting, *arguments, last=LAST):
     return FinishedRun(done.returncode, done.stdout, done.stderr, log_dir)
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("setting", [TWO[1], pytest.param(TWO[0], marks=pytest.mark.engine)], ids=str)
 def test_too_many_are_asked_for(setting, tmp_path):
     run = run_with_few_ports(tmp_path, setting, "--max-concurrency", 50)

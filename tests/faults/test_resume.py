@@ -194,6 +194,7 @@ def test_answers_that_cannot_be_continued_are_moved_and_come_back(tmp_path, capf
     assert back.code == 0 and back.record["statistics"]["resumed"] == answered
 
 
+@pytest.mark.engine
 def test_a_performance_run_is_repeated(tmp_path, capfd):
     dataset, _ = small_dataset(tmp_path)
     with StubServer() as stub:
@@ -211,6 +212,7 @@ def test_performance_never_resumes(tmp_path, capfd):
     assert "--resume without --accuracy" in run.stderr
 
 
+@pytest.mark.engine
 def test_answers_are_on_disk_while_the_run_goes_on(tmp_path):
     """Read by another process; the run cannot end, as one query is not answered."""
     dataset, prompts = small_dataset(tmp_path, rows=ROWS)

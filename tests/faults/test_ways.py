@@ -41,6 +41,7 @@ def tokens_of(fault):
     return MANY if fault is Fault.LOST_TEXT else TOKENS
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("way", CASES)
 def test_every_fault_of_a_way(way, encoder, prompt, pass_time):  # noqa: F811
     rule = expected_ids if way.protocol.answers == "ids" else expected_words

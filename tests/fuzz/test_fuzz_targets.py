@@ -18,6 +18,7 @@ def inputs(quick, all_of_them):
     return pytest.mark.parametrize("inputs", [range(quick), others], ids=["some", "others"])
 
 
+@pytest.mark.engine
 @inputs(30, 120)
 @pytest.mark.parametrize("name", TARGETS)
 def test_damaged_inputs(name, inputs, tmp_path):

@@ -48,6 +48,7 @@ def audited(stub, folder, text):
     return "--server-url", stub.url, "--input-file", file, "--audit-config", folder / "mine.config"
 
 
+@pytest.mark.engine
 def test_an_audit_config_is_in_force_named_and_kept(stub, tmp_path, capfd):
     words = (*audited(stub, tmp_path, COMMENTED), "--max-new-tokens", TOKENS + 1)
     run = run_mlperf(tmp_path, *words, scenario="server", duration_ms=600_000, here=capfd)

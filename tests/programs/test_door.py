@@ -207,6 +207,7 @@ def test_a_verb_of_a_program_shows_the_version():
     assert run("report", "--version").stdout == run("--version").stdout
 
 
+@pytest.mark.engine
 def test_a_run_records_and_prints_commands_of_the_door(tmp_path):
     """Those that score and repeat it; the scoring one is run as printed, from the folder of the run."""
     with StubServer() as stub:
@@ -223,6 +224,7 @@ def test_a_run_records_and_prints_commands_of_the_door(tmp_path):
     assert scored.returncode == 5, scored.stderr
 
 
+@pytest.mark.engine
 def test_a_deepseek_server_and_dataset_without_a_benchmark(tmp_path):
     """One line of a dry run names the benchmark of the server, another that of the dataset."""
     dataset = write_dataset(tmp_path / "mlperf_deepseek_r1_dataset_4388_fp8_eval.parquet", [[5, 6]] * 4388)

@@ -61,6 +61,7 @@ def test_a_run_over_its_latency_limit(tmp_path, stops):
     assert "find_peak.py search" in run.stderr.partition("lost: ")[2]
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("stops", [True, False])
 def test_a_failed_query_of_a_performance_run(tmp_path, stops):
     flag, rows = (("--stop-when-lost",), 400) if stops else ((), 24)
@@ -83,6 +84,7 @@ def test_a_failed_query_of_an_accuracy_run_loses_nothing(tmp_path):
     assert "Resume it with" in run.stdout
 
 
+@pytest.mark.engine
 def test_a_replica_that_died_is_the_first_reason(tmp_path):
     with StubServer() as one, StubServer(event_delay_s=0.2) as other:
         finished = []

@@ -158,6 +158,7 @@ def test_the_embedded_engine_answers_and_its_table_is_scored_as_printed(
     assert "12 samples, the official set has" in stdout
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("suffix", [".parquet", pytest.param(".pkl", marks=ENGINE)])
 def test_a_failed_row_is_in_the_file_and_is_sent_again(suffix, tmp_path, capfd):
     """Of a part of the dataset."""
@@ -199,6 +200,7 @@ ENDS = {
 }
 
 
+@pytest.mark.engine
 def test_rows_of_a_server_that_has_changed_are_sent_again(tmp_path, capfd):
     """It names other weights from its fourth answer on, and its answers are shorter."""
 
@@ -265,6 +267,7 @@ def test_a_run_killed_while_it_wrote_needs_no_server(tmp_path, capfd):
     assert answers(output) == wanted(prompts)
 
 
+@pytest.mark.engine
 def test_other_rows_begin_anew_beside_the_earlier_ones(tmp_path, capfd):
     dataset, prompts = small_dataset(tmp_path)
     output = tmp_path / "out.parquet"
@@ -295,6 +298,7 @@ def test_a_complete_file_is_left_as_it_is(tmp_path, capfd):
     assert answers(output) == wanted(prompts)
 
 
+@pytest.mark.engine
 def test_a_file_that_was_named_by_the_time_is_continued(tmp_path, capfd, monkeypatch):
     monkeypatch.chdir(tmp_path)
     dataset, prompts = small_dataset(tmp_path)

@@ -58,6 +58,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.engine
 def test_two_runs_of_one_process_are_quiet_and_the_interrupted_one_returns_its_record(tmp_path, capfd):
     """KeyboardInterrupt is Python's own; the program continues with the record.
 

@@ -339,6 +339,7 @@ def test_options_of_the_pytorch_server(arguments, processes, given):
 # --dummy-weights, of all three
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize(
     ("name", "layers"),
     [("gpt-oss-120b", 36), ("deepseek-r1", 61), ("llama3.1-8b", 32), ("llama3.1-8b-edge", 32)],
@@ -363,6 +364,7 @@ def test_dummy_weights_are_the_benchmarks_architecture(name, layers):
     assert words[words.index(SERVE) + 1 :] == ["--model-path", f"{folder}-1-layers", "--dummy-weights"]
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("script", [RUN_VLLM, RUN_PYTORCH], ids=lambda script: script.parent.name)
 def test_dummy_weights_of_a_model_that_is_no_benchmark(script):
     words = dry_run(script, "--benchmark", "gpt-oss-20b", "--dummy-weights")

@@ -86,6 +86,7 @@ def setup(checkout: Path, *arguments: str, **environment: str) -> Ended:
     return result, [line.removeprefix(prefix) for line in calls.read_text().splitlines()]
 
 
+@pytest.mark.engine
 def test_setup_installs_once_and_is_idempotent(checkout):
     result, calls = setup(checkout, "--no-embedded", "--no-programs")
     assert (result.returncode, result.stderr, calls) == (0, "", [locked("run")])
@@ -97,6 +98,7 @@ def test_setup_installs_once_and_is_idempotent(checkout):
     assert setup(checkout)[1] == [locked("run"), locked("programs"), locked("embedded")]
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize(
     ("arguments", "exported", "backend", "installed"),
     [

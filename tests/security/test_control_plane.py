@@ -58,6 +58,7 @@ def answering(pieces):
     return listening(serve)
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("name", PAGES)
 def test_page_ends_in_time_and_memory(name):
     """The question itself ends: the thread only keeps a failure of this test from hanging it."""

@@ -101,6 +101,7 @@ def drain(process, shape, pieces, rest, timeout_s):
         return json.loads(process.stdout.readline())
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("flood", [*STREAMED, *WHOLE])
 def test_flood(flood, drainer):
     shape = "stream" if flood in STREAMED else "whole"

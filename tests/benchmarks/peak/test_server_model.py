@@ -90,6 +90,7 @@ def test_lengths_are_like_those_of_the_benchmark():
     assert np.median(tokens) < 0.75 * tokens.mean()
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize(
     "setting",
     [

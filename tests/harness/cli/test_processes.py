@@ -36,6 +36,7 @@ def touch(path: Path) -> None:
     (path / str(os.getpid())).touch()
 
 
+@pytest.mark.engine
 def test_results_are_in_order_and_each_process_begins_once(tmp_path):
     with computing(double, range(100), 2, 3, partial(touch, tmp_path)) as results:
         assert list(results) == list(range(0, 200, 2))
@@ -43,12 +44,14 @@ def test_results_are_in_order_and_each_process_begins_once(tmp_path):
     assert multiprocessing.active_children() == []
 
 
+@pytest.mark.engine
 def test_a_killed_process_is_an_error_and_never_waited_for():
     with pytest.raises(BrokenProcessPool), computing(kill_at_5, range(1000), 2, 2) as results:
         list(results)
     assert multiprocessing.active_children() == []
 
 
+@pytest.mark.engine
 def test_an_interrupt_kills_no_process():
     """A killed one may have held the lock of a queue, for which the end of the others would wait forever."""
     processes = []

@@ -64,6 +64,7 @@ def quick_conf(folder):
 SLOW = [pytest.param(scenario, marks=pytest.mark.engine) for scenario in ("server", "interactive")]
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("scenario", ["offline", *SLOW])
 def test_test07_passes(scenario, gpqa_file, stub, tmp_path, capfd):
     low = audit(tmp_path, "TEST07", LOW07)

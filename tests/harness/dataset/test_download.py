@@ -234,6 +234,7 @@ def hub(tmp_path):
         server.shutdown()
 
 
+@pytest.mark.engine
 def test_cnn_dailymail_of_hugging_face_becomes_cnn_eval(hub, tmp_path):
     """With the hf of the environment: one command from the hub to the file that MLCommons distributes."""
     words = ("--benchmark", "llama3.1-8b", "--via", "hf", "--to", str(tmp_path / "data"))

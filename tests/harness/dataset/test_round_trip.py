@@ -52,6 +52,7 @@ def sent(samples):
     return [json.loads(samples.prompt(index)) for index in range(len(samples))]
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("benchmark", BENCHMARKS)
 def test_a_text_and_what_servers_put_before_it_are_the_prompt(benchmark):
     file, _, before = BENCHMARKS[benchmark]

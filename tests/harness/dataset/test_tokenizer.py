@@ -88,6 +88,7 @@ def alphabets():
     )
 
 
+@pytest.mark.engine
 def test_random_texts_against_another_encoder():
     """bpe-openai, in Rust: the same ids for 600 texts, and their decoded text is the text."""
     bpe_openai = pytest.importorskip("bpe_openai")

@@ -226,6 +226,7 @@ def test_missing_samples_are_listed_and_wrong_as_empty_ones_are(evaluate: Evalua
     assert {row["strict"]["reason"] for row in wrong} == {"empty"}
 
 
+@pytest.mark.engine
 def test_the_next_call_takes_outcomes_from_the_journal(evaluate: Evaluate):
     path = Path(JOURNAL)
     path.unlink()
@@ -320,6 +321,7 @@ def test_a_link_in_the_journals_place_is_not_followed(evaluate: Evaluate):
     assert Path("precious").read_text() == "mine"
 
 
+@pytest.mark.engine
 def test_a_signal_ends_with_what_is_kept(tmp_path: Path, release: Path):
     """One program hangs; the others are in the journal. tests/harness/cli/test_main.py has each signal."""
     log = write_log(tmp_path / "log.json", outputs({programs()[0]: "```python\nwhile True: pass\n```"}))
@@ -389,6 +391,7 @@ def test_truncated_means_the_limit_of_the_run(evaluate: Evaluate, tmp_path: Path
     assert written["output_tokens"]["truncated_share"] == 1 / 96
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("beside", ["log", "output file", None])
 def test_grading_of_a_run_is_seen_from_outside(beside, evaluate: Evaluate, tmp_path: Path, monkeypatch):
     (folder := tmp_path / "run").mkdir()
@@ -463,6 +466,7 @@ def test_a_score_of_nothing_says_why(evaluate: Evaluate):
         assert ("another order" in said, "no token" in said) == (name == "order", name == "empty")
 
 
+@pytest.mark.engine
 def test_programs_that_a_limit_or_a_race_decided_are_counted(evaluate: Evaluate):
     memory, output, *_ = programs()
     changed = {memory: "x = bytearray(64 << 30)", output: "print('x' * (70 << 20))"}

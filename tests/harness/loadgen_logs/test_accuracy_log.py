@@ -96,6 +96,7 @@ def test_published_logs_are_refused_with_the_reason():
             list(AccuracyLog(path))
 
 
+@pytest.mark.engine
 def test_memory_does_not_grow_with_the_log(tmp_path: Path):
     log = tmp_path / "log.json"
     log.write_text(array([entry(0, IDS * 3000)] * 200))

@@ -132,6 +132,7 @@ def test_a_run_of_the_door_is_repeated_by_it(results, info, capsys, verb):
     assert one_line(capsys).endswith(f"; {launcher} {verb} --accuracy\n")
 
 
+@pytest.mark.engine
 def test_a_test_may_be_too_slow_and_not_incomplete(results, info, capsys):
     run = "interactive/TEST07/run/run.json"
     fields(run, verdict={"result": "INVALID", "reasons": ["slow"], "complete": True})(results)

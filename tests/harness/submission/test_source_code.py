@@ -189,6 +189,7 @@ def test_force_replaces_code_that_nobody_else_has(results, info, tmp_path, check
     assert (tmp_path / SOURCE / "README.md").read_text() == "later\n"
 
 
+@pytest.mark.engine
 def test_the_source_can_be_set_up(tmp_path):
     """Without the tests and hidden files; setup.sh finds what it reads, and the programs start."""
     copy_source(source_of([]), tmp_path / "src")

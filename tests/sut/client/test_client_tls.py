@@ -93,6 +93,7 @@ def test_waiting_for_a_handshake_costs_no_cpu(drive):
         assert rounds < 30
 
 
+@pytest.mark.engine
 def test_a_run_with_a_ca_file(tmp_path, capfd, certificate, tls):
     dataset, _ = small_dataset(tmp_path)
     with StubServer(tls=tls) as stub:

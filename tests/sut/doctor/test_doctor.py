@@ -36,6 +36,7 @@ def test_on_this_machine_it_prints_every_check_and_a_result():
     assert done.stdout.splitlines()[-1].startswith(("all in order", "no error", "1 error"))
 
 
+@pytest.mark.engine
 def test_as_json_with_servers(tmp_path):
     with StubServer() as stub:
         flags = ("--server-url", stub.url, "--server-url", "http://127.0.0.1:9", "--output-dir", tmp_path)

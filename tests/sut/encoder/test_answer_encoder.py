@@ -108,6 +108,7 @@ def test_without_a_text_or_a_count(encoder):
     assert_failed(encoder.encode("Yes.", None), FailureKind.TOKEN_COUNT, "no usage")
 
 
+@pytest.mark.engine
 def test_ids_beyond_the_vocabulary(tokenizer):
     encoder = AnswerEncoder(tokenizer, 1000)
     assert_failed(encoder.encode("Yes, indeed.", 4), FailureKind.TOKEN_VALUE, "1000")

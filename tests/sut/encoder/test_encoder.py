@@ -83,6 +83,7 @@ def test_ids_come_in_the_order_of_the_texts(encoded):
     assert encoded.link.waiting == 0
 
 
+@pytest.mark.engine
 def test_texts_beyond_the_sockets_buffers_wait_in_the_worker(encoded):
     """The send returns at once, with more than the encoder takes; nothing is lost or mixed up."""
     texts = [f"{number} of many. " * 8_000 for number in range(8)]

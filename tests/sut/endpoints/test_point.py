@@ -92,6 +92,7 @@ def test_the_warm_up_is_declared_and_kept_apart(tmp_path):
     assert warm_up.initialization_steps
 
 
+@pytest.mark.engine
 def test_each_request_has_a_salt_of_its_own_before_the_users_text(tmp_path):
     """Nothing else of a prompt changes. The same seeds give the same salts elsewhere; another point has
     others, as has another run of the point, whose servers may still have the prompts of the first."""
@@ -127,6 +128,7 @@ def test_without_a_place_for_the_salt_nothing_is_sent(tmp_path):
     assert not (tmp_path / "r2").exists()
 
 
+@pytest.mark.engine
 def test_an_unsalted_point_sends_the_dataset_as_it_is(tmp_path):
     point = point_of(2)
     with StubServer() as stub:
@@ -135,6 +137,7 @@ def test_an_unsalted_point_sends_the_dataset_as_it_is(tmp_path):
     assert {tuple(one.prompt_ids) for one in stub.requests} == set(map(tuple, PROMPTS))
 
 
+@pytest.mark.engine
 def test_answers_are_kept_by_query_with_the_arrival_of_their_first_text(tmp_path):
     with StubServer(**KNOBS) as stub:
         run = rehearsed(tmp_path, point_of(2), stub.url)
@@ -187,6 +190,7 @@ def test_a_dedicated_offline_run_issues_everything_at_once(tmp_path):
     assert not any("at once, of which" in warning for warning in run.warnings)
 
 
+@pytest.mark.engine
 def test_an_offline_run_says_that_it_holds_fewer_in_flight(tmp_path):
     point = point_of(2 * ROWS, name="offline", offline="dedicated")
     with StubServer(event_delay_s=0.01) as stub:
@@ -258,6 +262,7 @@ def test_the_warm_up_fills_the_servers_and_is_not_longer_than_a_pass(tmp_path):
     assert sizes == [3, 8, ROWS, 15]
 
 
+@pytest.mark.engine
 def test_servers_that_close_connections_have_no_round_trip(tmp_path):
     with StubServer(close_after_response=True) as stub:
         run = rehearsed(tmp_path, point_of(2), stub.url)
@@ -271,6 +276,7 @@ def test_the_dataset_of_another_plan_is_refused(tmp_path):
         rehearsed(tmp_path, point, stub.url, curve=curve_of(point, samples=13))
 
 
+@pytest.mark.engine
 def test_a_signal_in_the_warm_up_leaves_a_point_without_requests(tmp_path):
     def interrupt(phase):
         assert phase.startswith("warm-up: 0 of 8")
@@ -327,6 +333,7 @@ def test_a_worker_that_is_killed_leaves_a_point_that_is_not_complete(tmp_path):
     assert read_point_run(tmp_path / "r4") == run
 
 
+@pytest.mark.engine
 def test_another_run_of_a_point_moves_the_first_aside(tmp_path):
     with StubServer() as stub:
         first = rehearsed(tmp_path, point_of(2), stub.url)

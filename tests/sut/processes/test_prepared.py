@@ -121,6 +121,7 @@ def test_a_copy_without_work_is_dismissed(tmp_path):
     assert out == "1 0\n"
 
 
+@pytest.mark.engine
 def test_beside_a_thread_the_work_gets_a_fresh_interpreter(tmp_path):
     out = run(
         tmp_path,
@@ -139,6 +140,7 @@ def test_beside_a_thread_the_work_gets_a_fresh_interpreter(tmp_path):
     assert out == f"SpawnProcess {(['SIGHUP', 'SIGINT', 'SIGTERM'], b'fresh')}\n"
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_during_the_copy_waits_for_its_end(tmp_path, signum):
     out = run(

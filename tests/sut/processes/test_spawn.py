@@ -67,6 +67,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_during_the_start_waits_for_its_end(tmp_path, signum):
     program = tmp_path / "program.py"

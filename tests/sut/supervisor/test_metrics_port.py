@@ -167,6 +167,7 @@ def test_a_port_in_use_is_one_line_before_the_run(program, words, tmp_path, capf
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("program", [run_mlperf, run_eval])
 def test_a_program_hands_its_lines_over(program, tmp_path, monkeypatch, capfd):
     """While the run lasts: no query is answered before a line has them all."""

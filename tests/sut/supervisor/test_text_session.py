@@ -72,6 +72,7 @@ def test_rows_are_answered_and_the_encoders_end_with_their_workers(text_session)
     assert seen.cpu_s is not None and not seen.errors
 
 
+@pytest.mark.engine
 def test_an_encoder_that_is_killed_ends_the_run_with_one_line(text_session):
     victim = text_session.session._encoders[1].process
     os.kill(victim.pid, signal.SIGKILL)
@@ -82,6 +83,7 @@ def test_an_encoder_that_is_killed_ends_the_run_with_one_line(text_session):
     assert failures <= {0, FailureKind.ENCODER_LOST}
 
 
+@pytest.mark.engine
 def test_encoders_end_with_killed_workers(text_session):
     for child in text_session.session._workers:
         child.process.kill()

@@ -197,6 +197,7 @@ LET_THROUGH = {
 }
 
 
+@pytest.mark.engine
 @needs_official
 def test_the_passing_tree_passes(logged):
     found = check_tree(logged)
@@ -285,6 +286,7 @@ def log_of(root: Path) -> Path:
     return root / f"runs/r{LOGGED}/events.jsonl"
 
 
+@pytest.mark.engine
 def test_the_log_decides_whatever_the_files_claim(logged):
     write_log(log_of(logged), seconds=300.0)
     found = check_tree(logged, officially=False)

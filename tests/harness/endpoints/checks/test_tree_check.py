@@ -151,6 +151,7 @@ def test_the_salt_of_our_own_run(tmp_path, bits):
     assert len(errors(run)) == (bits == 0)
 
 
+@pytest.mark.engine
 def test_the_command_says_what_it_found(rehearsal, capsys):
     assert check(Options(rehearsal)) == EXIT_VALID
     *lines, last = capsys.readouterr().out.splitlines()

@@ -199,6 +199,7 @@ def test_a_run_of_the_official_client(tmp_path, name):
     assert {key: ours[key] for key in same} == {key: official[key] for key in same}
 
 
+@pytest.mark.engine
 def test_an_error_in_a_process_is_one_line(tmp_path, monkeypatch):
     monkeypatch.setattr(event_reader, "_ALONE_BYTES", 0)
     monkeypatch.setattr(event_reader, "_RANGE_BYTES", 300)

@@ -114,6 +114,7 @@ def test_a_run_that_was_interrupted(tmp_path):
     assert len(found.samples) == 4
 
 
+@pytest.mark.engine
 def test_processes_change_nothing(tmp_path, monkeypatch):
     write_events(journal(tmp_path), TOKENIZER.path)
     expected = (tmp_path / "events.jsonl").read_bytes()

@@ -64,6 +64,7 @@ def test_where_it_is_found(tmp_path):
         reference_tokenizer(llama, dataset, str(tmp_path / "missing"))
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("seed", range(3))
 def test_a_cut_anywhere(seed):
     check(TOKENIZER.open(), seed)

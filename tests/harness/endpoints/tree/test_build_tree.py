@@ -79,6 +79,7 @@ def built(request, tmp_path):
     return tmp_path, tree_of(tmp_path), of_official
 
 
+@pytest.mark.engine
 @needs_official
 def test_the_official_checker_finds_no_error(built):
     _, tree, _ = built

@@ -193,6 +193,7 @@ def test_prompts_that_do_not_tell_questions_apart_prove_nothing():
     assert (reason(texts, same), reason(texts, unknown)) == (None, None)
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("question_first", [True, False])
 @pytest.mark.parametrize("name", HONEST)
 def test_no_honest_log_is_suspected(name: str, question_first: bool):

@@ -119,6 +119,7 @@ RUNS = [*" \n(a{}1", "answer ", "answer:", "ANSWER FINAL ", "A "]
 RUNS += ["\\boxed{", "\\boxed{1", "```python", "```", "\\n"]
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("piece", RUNS)
 def test_long_runs_take_linear_time(piece: str):
     text = "answer" + piece * (40_000 // len(piece))

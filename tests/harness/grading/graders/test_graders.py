@@ -177,6 +177,7 @@ RUNS = [
 ]  # fmt: skip
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize(
     "lead", ["", *(pytest.param(lead, marks=pytest.mark.engine) for lead in ("answer", "\\boxed{"))]
 )

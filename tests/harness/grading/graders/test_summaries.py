@@ -39,6 +39,7 @@ ROWS = json.loads(REFERENCE.read_text("utf-8"))
 END = 128009
 
 
+@pytest.mark.engine
 def test_each_score_is_that_of_rouge_score():
     from rouge_score.rouge_scorer import RougeScorer
 
@@ -134,6 +135,7 @@ def test_a_killed_process_is_one_error(monkeypatch: pytest.MonkeyPatch):
     assert "--num-workers" in str(ended.value)
 
 
+@pytest.mark.engine
 def test_processes_give_the_same_scores():
     summaries = [grader.Summary(prediction, target) for prediction, target in dict.fromkeys(pairs(300))]
     assert len(summaries) > grader._FEW
@@ -271,6 +273,7 @@ def workers(process: psutil.Process) -> list[psutil.Process]:
     return []
 
 
+@pytest.mark.engine
 def test_nothing_is_left_running_after_an_interrupt(tmp_path: Path):
     """Ctrl-C reaches all processes of the terminal; the evaluator ends as interrupted, without tracebacks."""
     rows = [{**row, "output": f"{number}: {row['output']}"} for number in range(40) for row in ROWS]

@@ -186,6 +186,7 @@ print(int(steps), networkx.path_graph(2).size(), sympy.isprime(7), pandas.Series
 
 
 # They take 2 s of CPU to import.
+@pytest.mark.engine
 @pytest.mark.parametrize(
     "mode", [GradingMode.OFFICIAL, pytest.param(GradingMode.STRICT, marks=pytest.mark.engine)]
 )
@@ -298,6 +299,7 @@ def test_broken_releases_are_refused_and_leave_no_index(name: str, tmp_path: Pat
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["r.jsonl"]
 
 
+@pytest.mark.engine
 def test_absent_problems_are_named_before_anything_runs(index: Path):
     with pytest.raises(GradingError, match=r"1 of 2 .*abc999_z"):
         require_problems(index, ["sample-lamp-row", "abc999_z"])

@@ -94,6 +94,7 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return codes
 
 
+@pytest.mark.engine
 def test_a_program_at_its_time_limit_fails_at_once(run, tried: list[str]):
     name = next(iter(solutions()))
     codes = ["import time\ntime.sleep(99)", "while True: pass", "import threading\nthreading.Event().wait()"]
@@ -109,6 +110,7 @@ def test_a_program_that_was_refused_a_thread_is_tried_again(run, tried: list[str
     assert (result.reason, len(tried)) == (Reason.THREAD_LIMIT, 2)
 
 
+@pytest.mark.engine
 def test_programs_that_need_more_memory_have_it_one_after_the_other(
     run, tried: list[str], monkeypatch: pytest.MonkeyPatch
 ):

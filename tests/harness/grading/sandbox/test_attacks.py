@@ -261,6 +261,7 @@ def test_nothing_is_left_for_the_next_solution(process: SandboxProcess):
     assert attempt(process, "import os\nprint(os.path.exists('/tmp/note'))").output == b"False\n"
 
 
+@pytest.mark.engine
 def test_no_process_outlives_its_session(process: SandboxProcess):
     marker = f"m{secrets.token_hex(6)}"
     code = f"""

@@ -19,6 +19,7 @@ def found(server, **changes):
     return history, ended, bracket(history.probes)
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize(
     ("server", "replicas"),
     [
@@ -37,6 +38,7 @@ def test_the_peak_is_found_with_few_runs(server, replicas):
     assert sum(one.cut_after_s is None for one in history.probes) <= 5
 
 
+@pytest.mark.engine
 def test_a_search_that_stopped_anywhere_goes_on_as_if_it_had_not():
     history, ended, _ = found(MadeServer(), slots=1000)
     measured = [*history.steps, *history.probes]
@@ -229,6 +231,7 @@ def test_a_client_that_is_the_bottleneck_of_ladder_and_runs_gives_a_lower_bound(
     assert len(history.probes) == 2
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize(
     ("server", "changes", "why"),
     [
