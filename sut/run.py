@@ -24,6 +24,7 @@ from harness.progress.lost_run import LostWatch, ValidityRules
 from harness.progress.progress_files import ProgressLine
 from harness.progress.progress_line import ProgressSnapshot
 from harness.record.answer_log import SavedAnswer
+from harness.record.journal import first_failure
 from harness.record.output_dir import (
     check_free,
     free_reserve,
@@ -253,8 +254,11 @@ def _validity_rules(record: RunRecord) -> ValidityRules:
 
 
 def _advice(record: RunRecord, snapshot: ProgressSnapshot) -> str:
-    ended = snapshot.completed + snapshot.failed
-    return advice_in_mid_run(record, snapshot.issued, ended, snapshot.elapsed_s)
+    """What the first failure was, which another rate need not prevent; without one the rate to try."""
+    if snapshot.failed:
+        detail = first_failure(record.plan.client.log_dir / JOURNAL_DIR)
+        return detail and f"the first: {detail}"
+    return advice_in_mid_run(record, snapshot.issued, snapshot.completed, snapshot.elapsed_s)
 
 
 def _scraper(plan: RunPlan, prepared: PreparedClient, ranks: RankWatch) -> MetricsScraper:

@@ -185,6 +185,11 @@ def failure_reasons(directory: Path) -> str:
     return ", ".join(f"{kind} {count} ({first[kind]})" for kind, count in counts.most_common())
 
 
+def first_failure(directory: Path) -> str:
+    """What happened to the first query that failed; "" for none."""
+    return next((line.detail for line in _failure_lines(directory)), "")
+
+
 def _failure_lines(directory: Path) -> Iterator[_FailureLine]:
     for path in sorted(directory.glob(FAILURES_FILE.format("*"))):
         for line in path.read_bytes().splitlines():

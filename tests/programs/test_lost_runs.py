@@ -1,6 +1,7 @@
 """Runs that lose something while they last: what they say at once, how they end, what their record keeps."""
 
 import json
+import re
 import threading
 import time
 
@@ -73,6 +74,7 @@ def test_a_failed_query_of_a_performance_run(tmp_path, stops):
     assert ("lost: 1 query failed (truncated)" in run.record["verdict"]["reasons"][0]) is stops
     assert (run.record["statistics"]["completed"] < rows - 1) is stops
     assert "find_peak.py" not in run.stdout  # another rate would not help
+    assert re.search(r"lost: 1 query failed \(truncated\); the first: \S", run.stdout + run.stderr)
 
 
 def test_a_failed_query_of_an_accuracy_run_loses_nothing(tmp_path):
