@@ -18,6 +18,8 @@ from sut.supervisor.session import QuerySession
 
 log = logging.getLogger("mlperf")
 
+_LOOKS = 3  # at most, until what a failure was is on disk
+
 
 class LossRule(msgspec.Struct, frozen=True):
     """When a run is lost, and what follows."""
@@ -47,6 +49,7 @@ class Alarms:
         self._policy = policy
         self._rule = lost
         self._lost = ""
+        self._untold = 0  # looks for which its advice is waited for
         self._standing: dict[str, StandingRank] = {}
         self._at_work = True
         self._idle: set[tuple[str, int]] = set()
@@ -108,6 +111,15 @@ class Alarms:
             return
         if reason and not self._lost:
             self._session.events.add("lost", "", reason)
-            advice = self._rule.advice(snapshot)
-            log.warning("lost: %s%s", reason, f"; {advice}" if advice else "")
+            self._untold = _LOOKS
         self._lost = reason or self._lost
+        self._tell_lost(self._rule, snapshot)
+
+    def _tell_lost(self, rule: LossRule, snapshot: ProgressSnapshot) -> None:
+        """Say it once, a little later where the advice is not on disk yet."""
+        if not self._untold:
+            return
+        advice = rule.advice(snapshot)
+        self._untold = 0 if advice else self._untold - 1
+        if not self._untold:
+            log.warning("lost: %s%s", self._lost, f"; {advice}" if advice else "")

@@ -7,7 +7,7 @@ common, with vLLM 0.32.0, SGLang 0.5.23, llama.cpp 2026.10, Dynamo 1.6.1 and trt
 import msgspec
 
 from sut.wire.answer_checks import NO_BYTES, repeated
-from sut.wire.fields import DATA, TEXT, FieldRules
+from sut.wire.fields import DATA, STOP, TEXT, FieldRules
 
 _NONE = (None, "")
 _CALLS: FieldRules = {
@@ -32,12 +32,10 @@ _CHOICE: FieldRules = {
     "delta": _MESSAGE,
     "message": _MESSAGE,
     "weight_versions": {"version": TEXT},
+    **dict.fromkeys(("stop_reason", "matched_stop"), STOP),
+    **dict.fromkeys(("logprobs", "prompt_logprobs", "token_ids", "prompt_token_ids", "routed_experts"), DATA),
     **dict.fromkeys(
-        ("logprobs", "prompt_logprobs", "stop_reason", "token_ids", "prompt_token_ids", "routed_experts"),
-        DATA,
-    ),
-    **dict.fromkeys(
-        ("disaggregated_params", "context_logits", "matched_stop", "sampling_mask", "response_token_ids"),
+        ("disaggregated_params", "context_logits", "sampling_mask", "response_token_ids"),
         DATA,
     ),
 }

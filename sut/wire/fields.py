@@ -29,6 +29,7 @@ DATA = "data"  # anything: it comes from the model or the prompt
 TEXT = "text"  # a string, or null
 OTHERS = "*"  # a key of FieldRules, for all other fields
 NOTHING = "nothing"  # always empty
+STOP = "stop"  # what an answer ended at: a token or a text, and at SGLang "NaN happened", too
 
 _MOST_FORMS = 1024
 _LONG = 1024  # bytes; a longer event's lists of ids are cut out first, which is faster than digit by digit
@@ -180,6 +181,11 @@ class _Reading:
                 if rule == TEXT and not isinstance(value, str | None):
                     raise _FieldError(
                         FailureKind.MALFORMED, f"{_printable(path + name)} is {_shown(value)}, not text"
+                    )
+                if rule == STOP and isinstance(value, str) and "nan" in value.lower().split():
+                    raise _FieldError(
+                        FailureKind.IN_BAND_ERROR,
+                        f"{_printable(path + name)} is {_shown(value)}: the model's output was not a number",
                     )
             else:
                 for each in value if isinstance(value, list) else [value]:

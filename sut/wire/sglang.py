@@ -35,13 +35,12 @@ from sut.wire.answer_checks import (
     whole_answer,
     wrong_count,
 )
-from sut.wire.fields import DATA, NOTHING, OTHERS, TEXT, EventJudge, EventKeys, FieldRules
+from sut.wire.fields import DATA, NOTHING, OTHERS, STOP, TEXT, EventJudge, EventKeys, FieldRules
 from sut.wire.wire import Form, Pattern, TokenAnswer
 
 # SGLang's compact JSON begins with the text, or, with --skip-tokenizer-init, without one. The ids follow at
 # once; its Rust server has them at the end.
 _TEXT, _AFTER_TEXT, _IDS = b'{"text":"', (b'","output_ids":[', b'","meta_info":{'), b'"output_ids":['
-_COMMA, _BRACKET = b",]"
 _FIELDS: FieldRules = {
     "text": TEXT,
     "output_ids": DATA,
@@ -49,7 +48,7 @@ _FIELDS: FieldRules = {
     "prompt_token_ids": DATA,
     "meta_info": {
         "id": TEXT,
-        "finish_reason": {"type": TEXT, "matched": DATA, "length": DATA, OTHERS: NOTHING},
+        "finish_reason": {"type": TEXT, "matched": STOP, "length": DATA, OTHERS: NOTHING},
         "weight_version": TEXT,
         "weight_versions": {"version": TEXT},
         "cached_tokens_details": {"storage_backend": TEXT},
@@ -243,11 +242,11 @@ class _Shown:
         stop = event.find(b"]", new)
         self._text, self._ids = event[:end], event[start:stop]
         if ids:
-            following = event[new]
-            if following == _COMMA:
+            following = event[new : new + 2]
+            if following[:1] == b"," and following[1:].isdigit():
                 new += 1
-            elif following != _BRACKET:
-                return None  # the last id continues: it is another number
+            elif following[:1] != b"]":
+                return None  # the last id continues, so it is another number; or the event is cut, or no JSON
         return (_TEXT + event[len(known) : start] if known else event[:start]) + event[new:]
 
 

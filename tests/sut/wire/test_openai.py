@@ -40,6 +40,12 @@ def test_honest_answers(name):
     assert_completed(judge(HONEST[name]), IDS)
 
 
+def test_a_model_that_computes_no_numbers():
+    """As SGLang says it here."""
+    last = chunk(IDS, "stop").replace(b'"stop_reason":null', b'"matched_stop":"NaN happened"')
+    assert_failed(judge([last, usage(4)]), FailureKind.IN_BAND_ERROR, "NaN happened")
+
+
 END, MESSAGE_END = 128009, 128001
 # Recorded with vLLM: name, ids, finish reason, and how many tokens were asked for.
 RECORDED = [

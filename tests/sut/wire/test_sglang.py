@@ -187,6 +187,15 @@ def test_abort_says_why():
     assert_failed(judge([compact(last)]), FailureKind.ABORTED, "client gone")
 
 
+def test_a_model_that_computes_no_numbers():
+    """SGLang replaces its token by the end, and says so here alone."""
+    last = json.loads(event(GREEDY[:1], 1, "stop"))
+    last["meta_info"]["finish_reason"]["matched"] = "NaN happened"
+    assert_failed(judge([compact(last)]), FailureKind.IN_BAND_ERROR, "NaN happened")
+    last["meta_info"]["finish_reason"]["matched"] = "<|eot_id|>"
+    assert_completed(judge([compact(last)]), GREEDY[:1])
+
+
 @pytest.mark.parametrize("count", [21, 2**32, 2**64, 10**23])
 def test_a_count_beyond_what_was_asked_is_held_against_the_ids_at_once(count):
     """Inner events of a cumulative stream are not decoded; their count alone must not be believed."""
@@ -223,6 +232,8 @@ MIDDLES = {
     "an unknown finish reason": (lambda e: event(GREEDY[:4], 4, "cancelled"), FailureKind.FINISH_REASON),
     "no list end": (lambda e: e.replace(b"]", b"", 1), FailureKind.MALFORMED),
     "cut off": (lambda e: e[:-1], FailureKind.MALFORMED),
+    "cut behind the ids before": (lambda e: e[: e.index(b",%d]" % GREEDY[3])], FailureKind.MALFORMED),
+    "a comma without an id": (lambda e: e.replace(b",%d]" % GREEDY[3], b",]"), FailureKind.MALFORMED),
     "a count and nothing else": (lambda e: b'{"meta_info":{"completion_tokens":4}}', FailureKind.MALFORMED),
     "ids swapped": (lambda e: event([GREEDY[1], GREEDY[0], *GREEDY[2:4]]), FailureKind.TOKEN_COUNT),
     "the last id longer": (
