@@ -63,7 +63,7 @@ from sut.run_checks import (
 from sut.servers.discovery import find_servers
 from sut.servers.gpus import LocalGpus
 from sut.servers.scrape import MetricsScraper
-from sut.servers.setting_checks import prefix_cache_warnings
+from sut.servers.setting_checks import closed_division_deviations, draft_warnings
 from sut.supervisor.alarms import LossRule
 from sut.supervisor.placement import load_of_test, server_is_here
 from sut.supervisor.progress_meter import RunLength
@@ -190,9 +190,13 @@ def _planned(
     plan: RunPlan, inputs: Inputs, prepared: PreparedClient, readback: dict[str, Setting]
 ) -> RunRecord:
     """The record before the first query. Raises ConfigError for what the rules forbid."""
-    deviations = (*prepared.deviations, *rule_deviations(plan, inputs, readback))
+    rules = (prepared.servers, plan.client.benchmark, plan.scenario)
+    deviations = (
+        *prepared.deviations,
+        *rule_deviations(plan, inputs, readback),
+        *closed_division_deviations(*rules),
+    )
     require_official(plan, deviations)
-    of_caches = prefix_cache_warnings(prepared.servers) if plan.client.benchmark.official else ()
     record = RunRecord(
         plan=plan,
         settled=settle(plan, inputs, prepared, readback),
@@ -201,7 +205,7 @@ def _planned(
         left_out=dict(prepared.left_out),
         started=datetime.now(UTC),
         deviations=deviations,
-        warnings=(*prepared.warnings, *of_caches),
+        warnings=(*prepared.warnings, *draft_warnings(*rules)),
     )
     return replace(record, warnings=(*record.warnings, *contradictions(record)))
 

@@ -36,6 +36,17 @@ class LatencyLimits(msgspec.Struct, frozen=True):
     tpot_ms: int
 
 
+class DraftRule(msgspec.Struct, frozen=True):
+    """How a server may draft tokens (MLPerf Inference Rules, appendix on speculative decoding)."""
+
+    algorithms: tuple[str, ...]
+    """as SGLang names them"""
+    num_steps: int
+    eagle_topk: int
+    draft_model: str | None = None
+    """None: the model's own head"""
+
+
 class Generation(msgspec.Struct, frozen=True):
     """Sampling parameters as the rules name them; None where they name none."""
 
@@ -126,6 +137,8 @@ class Benchmark(msgspec.Struct, frozen=True):
     """the tiny model of the embedded engine"""
     latency_limits: dict[str, LatencyLimits] = {}
     """by scenario"""
+    speculative_decoding: dict[str, DraftRule] = {}
+    """by scenario; in others it is not allowed"""
     reasoning_effort_ids: dict[str, list[int]] = {}
     """tokens that mark an effort in a prompt"""
     accuracy: dict[str, MetricRule] = {}

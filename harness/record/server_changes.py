@@ -5,7 +5,7 @@ another model, whatever ended the run.
 """
 
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import msgspec
 import numpy as np
@@ -20,6 +20,20 @@ Named = dict[str, str | int]
 # Facts that stay the same as long as the server has the same model and was started in the same way.
 _MODEL = ("model", "model_path", "revision", "weight_version", "vocabulary_size")
 IDENTITY = (*_MODEL, "version", "context_length", "engine")
+# Start options of SGLang by which its answers are others, or drawn otherwise.
+_NUMERICS = (
+    "quantization",
+    "dtype",
+    "kv_cache_dtype",
+    "json_model_override_args",
+    "preferred_sampling_params",
+    "speculative_accept_threshold_single",
+    "speculative_accept_threshold_acc",
+    "watermark_default_enabled",
+    "watermark_enforce_all",
+)
+_DEFAULT = "default"
+_SAME_WEIGHTS = 0.05  # of the gigabytes that a server reports
 _FILE = "changes.jsonl"
 
 
@@ -60,12 +74,43 @@ def differing(before: ServerInfo, now: ServerInfo, names: Sequence[str] = IDENTI
         names = [name for name in names if name != "model_path"]
     pairs = {name: (getattr(before, name), getattr(now, name)) for name in names}
     found = {name: pair for name, pair in pairs.items() if None not in pair and pair[0] != pair[1]}
+    if before.router is None:
+        found |= _other_numbers(before, now)
     return {name: one for name, (one, _) in found.items()}, {name: one for name, (_, one) in found.items()}
 
 
+def _other_numbers(before: ServerInfo, now: ServerInfo) -> dict[str, tuple[str, str]]:
+    """What makes other numbers of one model; an option that only one of two reports is at its default."""
+    pairs = setting_pairs(before, now)
+    found = {name: (str(one), str(two)) for name, (one, two) in pairs.items() if name in _NUMERICS}
+    one, two = before.weights_gb, now.weights_gb
+    if one and two and abs(two - one) > _SAME_WEIGHTS * one:
+        found["weights"] = f"{one:g} GB", f"{two:g} GB"
+    return found
+
+
+def setting_pairs(before: ServerInfo, now: ServerInfo) -> dict[str, tuple[object, object]]:
+    """Start options in which two answers of SGLang differ; "default" where one does not name it."""
+    if not before.settings or not now.settings:
+        return {}
+    pairs = {
+        name: (before.settings.get(name, _DEFAULT), now.settings.get(name, _DEFAULT))
+        for name in (*before.settings, *now.settings)
+    }
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+
+
 def other_model(before: ServerInfo, now: ServerInfo) -> str:
-    """The facts in which a server's model differs from an earlier one's, except its path; "" for none."""
-    return differing_text(*differing(before, now, [name for name in _MODEL if name != "model_path"]))
+    """The facts in which a server's model differs from an earlier one's; "" for none.
+
+    Its path is one of them where no revision is known, and only the folder's name of it: copies move.
+    """
+    was, is_now = differing(before, now, [name for name in _MODEL if name != "model_path"])
+    one, two = before.model_path, now.model_path
+    unknown = before.router is None and None in (before.revision, now.revision)
+    if not was and unknown and one and two and PurePath(one).name != PurePath(two).name:
+        was, is_now = {"model_path": one}, {"model_path": two}
+    return differing_text(was, is_now)
 
 
 def no_longer_named(before: ServerInfo, now: ServerInfo) -> list[str]:

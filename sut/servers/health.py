@@ -8,7 +8,7 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -17,7 +17,13 @@ from harness.config.run_options import Backend
 from harness.config.server_urls import folded
 from harness.errors import HarnessError, ServerError
 from harness.record.run_events import EventLog
-from harness.record.server_changes import ServerChange, differing, keep_change, no_longer_named
+from harness.record.server_changes import (
+    ServerChange,
+    differing,
+    keep_change,
+    no_longer_named,
+    setting_pairs,
+)
 from harness.record.settled import ServerInfo
 from sut.servers.info_client import Calls, InfoClient, NotReadyError, WaitNotices
 from sut.servers.info_pages import ask_server
@@ -307,7 +313,7 @@ class Recheck:
             # A server that is starting may lack a page. It is then named by its path, not by its served name.
             raise NotReadyError(f"{url}: does not name its {missing[0].replace('_', ' ')} any more")
         with self._lock:
-            self._warnings |= dict.fromkeys(_other_settings(before, now))
+            self._warnings |= dict.fromkeys(_other_settings(before, now, was))
             if not was:
                 self._right_ns[url] = asked_ns
                 return None
@@ -339,12 +345,15 @@ def _refusals(changes: Sequence[ServerChange]) -> str:
     return f"all {len(changes)} servers have changed; the first: {_refusal(changes[0])}"
 
 
-def _other_settings(before: ServerInfo, now: ServerInfo) -> Iterator[str]:
-    """Differences in settings, not in model or version."""
-    pairs = {name: (getattr(before, name), getattr(now, name)) for name in _SETTINGS}
-    pairs |= {name: (one, now.settings.get(name)) for name, one in before.settings.items()}
-    for name, (one, other) in pairs.items():
+def _other_settings(before: ServerInfo, now: ServerInfo, told: Container[str]) -> Iterator[str]:
+    """Differences in settings that are none in what identifies the server, which is ``told``."""
+    pairs: dict[str, tuple[object, object]] = {}
+    for name in _SETTINGS:
+        one, other = getattr(before, name), getattr(now, name)
         if None not in (one, other) and one != other:
+            pairs[name] = one, other
+    for name, (one, other) in (pairs | setting_pairs(before, now)).items():
+        if name not in told:
             yield f"{now.url}: {name.replace('_', ' ')} {one} is now {other}, as after another start"
 
 

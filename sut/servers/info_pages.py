@@ -299,9 +299,12 @@ def _integer(values: Mapping[str, Any], key: str) -> int | None:
 
 def _settings(info: Mapping[str, Any]) -> SettingValues:
     """The ``_SETTINGS`` for which the server reports a plain value, or an object: its JSON."""
-    objects = {name: value for name in _SETTINGS if isinstance(value := info.get(name), dict)}
-    shown = {name: msgspec.json.encode(value).decode()[:_LONGEST_NAME] for name, value in objects.items()}
-    known = _plain_values(info) | shown
+    given = {name: info[name] for name in _SETTINGS if isinstance(info.get(name), dict | str)}
+    texts = {
+        name: one if isinstance(one, str) else msgspec.json.encode(one).decode()
+        for name, one in given.items()
+    }
+    known = _plain_values(info) | {name: text[:_LONGEST_NAME] for name, text in texts.items()}
     return {name: known[name] for name in _SETTINGS if name in known and known[name] != _UNSAID.get(name)}
 
 

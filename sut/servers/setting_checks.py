@@ -5,6 +5,8 @@ from typing import Any
 
 import msgspec
 
+from harness.config.benchmark import Benchmark
+from harness.config.scenario import Scenario
 from harness.record.settled import ServerInfo
 from sut.servers.server_checks import grouped
 from sut.wire.answer_checks import UNREADABLE
@@ -14,6 +16,17 @@ _ACCEPTANCE = ("speculative_accept_threshold_single", "speculative_accept_thresh
 _WATERMARKS = ("watermark_default_enabled", "watermark_enforce_all")
 # What every request names itself.
 _ALWAYS_ASKED = {"max_new_tokens", "temperature", "top_p", "top_k", "skip_special_tokens"}
+# Values at which they do nothing.
+_NEUTRAL: dict[str, object] = {
+    "min_p": 0,
+    "repetition_penalty": 1,
+    "frequency_penalty": 0,
+    "presence_penalty": 0,
+    "min_new_tokens": 0,
+    "n": 1,
+    "ignore_eos": False,
+}
+_SHOWN = 120  # characters of a change
 
 
 def setting_deviations(facts: Sequence[ServerInfo]) -> Iterator[str]:
@@ -26,7 +39,12 @@ def setting_deviations(facts: Sequence[ServerInfo]) -> Iterator[str]:
         return f" keeps drafted tokens that the model would not have drawn ({', '.join(found)}, expected 1)"
 
     def sampled_otherwise(fact: ServerInfo) -> str | None:
-        added = _preferred(fact).keys() - _ALWAYS_ASKED
+        try:
+            preferred = _preferred(fact)
+        except UNREADABLE:
+            return " adds sampling parameters to each request that cannot be read, expected none"
+        added = {name for name, value in preferred.items() if value not in (None, _NEUTRAL.get(name))}
+        added -= _ALWAYS_ASKED
         if not added:
             return None
         return f" adds sampling parameters to each request ({', '.join(sorted(added))}), expected none"
@@ -39,12 +57,13 @@ def setting_deviations(facts: Sequence[ServerInfo]) -> Iterator[str]:
 
 
 def _preferred(fact: ServerInfo) -> dict[str, Any]:
-    """SGLang's --preferred-sampling-params, which count where a request has none of the name."""
-    try:
-        found = msgspec.json.decode(str(fact.settings.get("preferred_sampling_params") or "{}"))
-    except UNREADABLE:
-        return {}
-    return found if isinstance(found, dict) else {}
+    """SGLang's --preferred-sampling-params, which count where a request has none of the name.
+
+    Raises msgspec.DecodeError or another of UNREADABLE.
+    """
+    return msgspec.json.decode(
+        str(fact.settings.get("preferred_sampling_params") or "{}"), type=dict[str, Any]
+    )
 
 
 def setting_warnings(facts: Sequence[ServerInfo]) -> Iterator[str]:
@@ -54,15 +73,35 @@ def setting_warnings(facts: Sequence[ServerInfo]) -> Iterator[str]:
         change = fact.settings.get("json_model_override_args", "{}")
         if change in ("", "{}"):
             return None
-        return f" changes its model's configuration ({change}), which must still compute what the rules' does"
+        shown = str(change)[:_SHOWN]
+        return f" changes its model's configuration ({shown}), which must still compute what the rules' does"
 
     return grouped(facts, changed)
 
 
-def prefix_cache_warnings(facts: Sequence[ServerInfo]) -> Iterator[str]:
-    """A warning about an SGLang that was started with its prefix cache, before it has served from it."""
+def closed_division_deviations(
+    facts: Sequence[ServerInfo], benchmark: Benchmark, scenario: Scenario
+) -> Iterator[str]:
+    """Deviations: tokens drafted where or as the rules allow none, and SGLang's prefix cache."""
+    rule = benchmark.speculative_decoding.get(scenario)
 
-    def kept(fact: ServerInfo) -> str | None:
+    def drafting(fact: ServerInfo) -> str | None:
+        algorithm = fact.settings.get("speculative_algorithm")
+        if not algorithm:
+            return None
+        if rule is None:
+            where = " and ".join(benchmark.speculative_decoding) or "no scenario"
+            return (
+                f" drafts tokens ({algorithm}), which round {benchmark.round} allows {benchmark.name} in "
+                f"{where}; start it without speculative decoding for {scenario}"
+            )
+        wrong = [] if algorithm in rule.algorithms else [f"{algorithm}, expected {rule.algorithms[0]}"]
+        for name, expected in (("num_steps", rule.num_steps), ("eagle_topk", rule.eagle_topk)):
+            if (value := fact.settings.get(f"speculative_{name}", expected)) != expected:
+                wrong.append(f"{name} {value}, expected {expected}")
+        return f" drafts tokens otherwise than the rules: {'; '.join(wrong)}" if wrong else None
+
+    def caching(fact: ServerInfo) -> str | None:
         if fact.settings.get("disable_radix_cache") is not False:
             return None
         return (
@@ -70,4 +109,25 @@ def prefix_cache_warnings(facts: Sequence[ServerInfo]) -> Iterator[str]:
             "--disable-radix-cache"
         )
 
-    return grouped(facts, kept)
+    if benchmark.official:
+        for check in (drafting, caching):
+            yield from grouped(facts, check)
+
+
+def draft_warnings(facts: Sequence[ServerInfo], benchmark: Benchmark, scenario: Scenario) -> Iterator[str]:
+    """A warning about a draft model whose path does not name that of the rules."""
+    rule = benchmark.speculative_decoding.get(scenario)
+
+    def other(fact: ServerInfo) -> str | None:
+        expected = (rule and rule.draft_model) or fact.model_path or ""
+        path = str(fact.settings.get("speculative_draft_model_path") or expected)
+        if not fact.settings.get("speculative_algorithm") or _last(expected) in path.lower():
+            return None
+        named = (rule and rule.draft_model) or "the model's own head"
+        return f" drafts with {path}: it must be {named}, at its own precision"
+
+    return grouped(facts, other) if rule is not None else iter(())
+
+
+def _last(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2].lower()

@@ -143,6 +143,32 @@ def test_answers_of_another_model_are_refused(tmp_path, changed):
     check_model(tmp_path, RECORD, structs.replace(SERVER, context_length=1 << 20, model_path="/elsewhere"))
 
 
+PATH, BF16 = "model_path", {"dtype": "bfloat16"}
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "words"),
+    [
+        ({"settings": BF16}, {"settings": BF16 | {"quantization": "awq"}}, "quantization default is now awq"),
+        ({"settings": BF16}, {"settings": {"dtype": "auto"}}, "dtype bfloat16 is now auto"),
+        ({"settings": BF16}, {"settings": {}}, ""),  # such as vLLM's, which reports none
+        ({"settings": BF16}, {"settings": BF16 | {"attention_backend": "triton"}}, ""),
+        ({"weights_gb": 61.0}, {"weights_gb": 31.0}, "weights 61 GB is now 31 GB"),
+        ({"weights_gb": 61.0}, {"weights_gb": 61.4}, ""),
+        ({PATH: "/a/gpt-oss-120b"}, {PATH: "/b/gpt-oss-120b-int4"}, "is now /b/gpt-oss-120b-int4"),
+        ({PATH: "/a/gpt-oss-120b"}, {PATH: "/b/gpt-oss-120b"}, ""),
+        ({PATH: "/a/one", "revision": "abc"}, {PATH: "/a/other", "revision": "abc"}, ""),
+    ],
+)
+def test_answers_of_other_weights_are_not_mixed(tmp_path, before, now, words):
+    record = structs.replace(RECORD, servers=(structs.replace(SERVER, **before),))
+    if not words:
+        return check_model(tmp_path, record, structs.replace(SERVER, **now))
+    with pytest.raises(ConfigError, match=words):
+        check_model(tmp_path, record, structs.replace(SERVER, **now))
+    return None
+
+
 @pytest.mark.parametrize("before", ["ids", "text"])
 def test_answers_as_ids_and_as_text_are_not_mixed(tmp_path, before):
     """run.json says of all of them what it says of the last attempt's."""

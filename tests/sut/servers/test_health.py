@@ -245,6 +245,16 @@ CHANGES = {
         changed(VLLM, LIST, data=[VLLM[LIST]["data"][0] | {"root": "/m/o"}]),
         ("/m/gpt-oss-120b", "/m/o"),
     ),
+    "quantization": (
+        SGLANG,
+        changed(SGLANG, "/server_info", quantization="fp8"),
+        ("quantization", "mxfp4", "fp8"),
+    ),
+    "an option that was not given": (
+        SGLANG,
+        changed(SGLANG, "/server_info", preferred_sampling_params={"min_p": 0.5}),
+        ("preferred sampling params", '{"min_p":0.5}'),
+    ),
     "vLLM's version": (VLLM, changed(VLLM, "/version", version="0.33"), ("version", "0.32.0", "0.33")),
     "llama.cpp": (LLAMA, changed(LLAMA, LIST, data=[LLAMA_MODELS | {"id": "o"}]), ("tiny.gguf", "o")),
 }
@@ -266,9 +276,9 @@ SAME = {
     "the same": (SGLANG, SGLANG, "", ()),
     "another setting": (
         SGLANG,
-        changed(SGLANG, "/server_info", quantization="fp8"),
+        changed(SGLANG, "/server_info", attention_backend="triton"),
         "",
-        ("quantization", "mxfp4", "fp8"),
+        ("attention backend default is now triton",),
     ),
     "another path behind a router": (BEHIND, changed(BEHIND, "/model_info", model_path="/nfs/gpt"), "", ()),
     "a name that was not there": (changed(SGLANG, "/server_info", version=None), SGLANG, "", ()),

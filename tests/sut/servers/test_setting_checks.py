@@ -2,7 +2,14 @@
 
 import pytest
 
-from sut.servers.setting_checks import prefix_cache_warnings, setting_deviations, setting_warnings
+from harness.config.benchmark import load_benchmark
+from harness.config.scenario import Scenario
+from sut.servers.setting_checks import (
+    closed_division_deviations,
+    draft_warnings,
+    setting_deviations,
+    setting_warnings,
+)
 from tests.sut.pages import fact_of, facts
 
 SPECULATIVE = {"speculative_algorithm": "EAGLE3", "speculative_accept_threshold_single": 1.0}
@@ -19,7 +26,9 @@ PREFERRED = "preferred_sampling_params"
         ({"speculative_accept_threshold_single": 0.9}, ""),  # nothing is drafted
         ({PREFERRED: '{"min_p":0.1,"temperature":0.5}'}, "to each request (min_p), expected none"),
         ({PREFERRED: '{"temperature":0.5,"top_p":0.9,"top_k":5}'}, ""),  # requests have their own
-        ({PREFERRED: "no JSON"}, ""),
+        ({PREFERRED: "no JSON"}, "that cannot be read"),
+        ({PREFERRED: "[1]"}, "that cannot be read"),
+        ({PREFERRED: '{"min_p":0.0,"repetition_penalty":1.0,"n":null}'}, ""),  # they do nothing
         ({"watermark_default_enabled": True}, "watermark"),
         ({"watermark_enforce_all": True, "watermark_default_enabled": False}, "watermark"),
     ],
@@ -30,15 +39,65 @@ def test_settings_by_which_answers_are_not_the_models(settings, words):
     assert all(line.startswith("http://a:1") and words in line for line in found)
 
 
+EAGLE3 = {"speculative_algorithm": "EAGLE3", "speculative_num_steps": 3, "speculative_eagle_topk": 1}
+EAGLE = EAGLE3 | {"speculative_algorithm": "EAGLE"}
+SERVER, INTERACTIVE = Scenario.SERVER, Scenario.INTERACTIVE
+ALLOWED = "gpt-oss-120b in interactive; start it without"
+
+
+def judged(settings, benchmark, scenario, round_name=None, **more):
+    rules = load_benchmark(benchmark, round_name)
+    found = [facts("http://a:1", settings=settings, **more)]
+    return [*closed_division_deviations(found, rules, scenario)], [*draft_warnings(found, rules, scenario)]
+
+
 @pytest.mark.parametrize(
-    ("settings", "warns"),
-    [({}, 0), ({"disable_radix_cache": True}, 0), ({"disable_radix_cache": False}, 1)],
+    ("settings", "benchmark", "scenario", "words"),
+    [
+        ({}, "gpt-oss-120b", SERVER, ""),
+        ({"disable_radix_cache": True}, "gpt-oss-120b", SERVER, ""),
+        ({"disable_radix_cache": False}, "gpt-oss-120b", SERVER, "--disable-radix-cache"),
+        (EAGLE3, "gpt-oss-120b", INTERACTIVE, ""),
+        ({"speculative_algorithm": "EAGLE3"}, "gpt-oss-120b", INTERACTIVE, ""),  # what is not reported
+        (EAGLE3, "gpt-oss-120b", SERVER, ALLOWED),
+        (EAGLE3, "gpt-oss-120b", Scenario.OFFLINE, ALLOWED),
+        (EAGLE3 | {"speculative_num_steps": 7}, "gpt-oss-120b", INTERACTIVE, "num_steps 7, expected 3"),
+        (EAGLE3 | {"speculative_eagle_topk": 8}, "gpt-oss-120b", INTERACTIVE, "eagle_topk 8, expected 1"),
+        (EAGLE3 | {"speculative_algorithm": "NGRAM"}, "gpt-oss-120b", INTERACTIVE, "NGRAM, expected EAGLE3"),
+        (EAGLE, "deepseek-r1", INTERACTIVE, ""),
+        (EAGLE3, "deepseek-r1", INTERACTIVE, "EAGLE3, expected EAGLE"),
+        (EAGLE3, "llama3.1-8b", INTERACTIVE, "llama3.1-8b in no scenario"),
+    ],
 )
-def test_a_prefix_cache_is_told_before_a_run(settings, warns):
-    """SGLang has one unless it was started with --disable-radix-cache."""
-    found = list(prefix_cache_warnings([facts("http://a:1", settings=settings)]))
-    assert len(found) == warns
-    assert all("--disable-radix-cache" in line for line in found)
+def test_what_the_closed_division_allows_no_server(settings, benchmark, scenario, words):
+    """MLPerf Inference Rules: appendix on speculative decoding; no KV cache across queries."""
+    found, _ = judged(settings, benchmark, scenario)
+    assert len(found) == bool(words)
+    assert all(words in line for line in found)
+
+
+def test_drafts_of_gpt_oss_are_allowed_since_v6_1():
+    (line,) = judged(EAGLE3, "gpt-oss-120b", INTERACTIVE, "v6.0")[0]
+    assert "round v6.0 allows gpt-oss-120b in no scenario" in line
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "path", "words"),
+    [
+        ("gpt-oss-120b", "nvidia/gpt-oss-120b-Eagle3-long-context", ""),
+        ("gpt-oss-120b", "/models/gpt-oss-120b-eagle3-long-context/snapshots/1", ""),
+        ("gpt-oss-120b", "acme/drafts", "it must be nvidia/gpt-oss-120b-Eagle3-long-context"),
+        ("deepseek-r1", None, ""),
+        ("deepseek-r1", "/models/r1", ""),
+        ("deepseek-r1", "/models/other", "it must be the model's own head"),
+    ],
+)
+def test_a_draft_model_of_another_name_is_a_warning(benchmark, path, words):
+    settings = EAGLE3 if benchmark == "gpt-oss-120b" else EAGLE
+    settings = settings | {"speculative_draft_model_path": path} if path else settings
+    found = judged(settings, benchmark, INTERACTIVE, model_path="/models/r1")[1]
+    assert len(found) == bool(words)
+    assert all(words in line for line in found)
 
 
 @pytest.mark.parametrize("change", ["", "{}", '{"num_experts_per_tok": 2}'])
