@@ -4,13 +4,15 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
+from functools import cache
 from typing import Any, TypeVar
 
 import msgspec
 
 from harness.config.benchmark import Benchmark, load_benchmark
-from harness.config.choices import available_benchmarks
+from harness.config.choices import available_benchmarks, available_models
 from harness.config.generation import SamplingParameters
+from harness.config.rounds import read_toml
 from harness.config.server_urls import folded
 from harness.errors import ServerError
 from harness.record.settled import ServerInfo
@@ -165,6 +167,8 @@ def model_deviations(facts: Sequence[ServerInfo], benchmark: Benchmark) -> Itera
             return f" does not name its model, {wanted}"
         if _match_of(fact, benchmark.model) is Match.OTHER:
             return f" serves {fact.names}, {wanted}{_meant(fact, benchmark)}"
+        if other := _loaded_instead(fact, benchmark.model):
+            return f" serves {fact.names}: the path is of {other}, {wanted}"
         if fact.revision is not None and not _same_revision(fact.revision, benchmark.model_revision):
             return f" serves revision {fact.revision}, the rules say {benchmark.model_revision}"
         least = benchmark.least_weights_gb
@@ -176,6 +180,19 @@ def model_deviations(facts: Sequence[ServerInfo], benchmark: Benchmark) -> Itera
         return None
 
     return grouped(facts, deviation)
+
+
+def _loaded_instead(fact: ServerInfo, wanted: str) -> str:
+    """Another model that configs/ knows and the path names, whatever the server calls it; "" for none."""
+    path = fact.model_path
+    others = _known_models() - {wanted} if path else ()
+    return next((model for model in others if match_names([path or ""], model) is not Match.OTHER), "")
+
+
+@cache
+def _known_models() -> frozenset[str]:
+    files = (*available_benchmarks().values(), *available_models().values())
+    return frozenset(read_toml(file)["model"] for file in files)
 
 
 def _meant(fact: ServerInfo, benchmark: Benchmark) -> str:
@@ -194,7 +211,7 @@ def model_warnings(facts: Sequence[ServerInfo], benchmark: Benchmark) -> Iterato
         path = fact.model_path
         if _match_of(fact, benchmark.model) is Match.OTHER or not path:
             return None
-        if match_names([path], benchmark.model) is not Match.OTHER:
+        if match_names([path], benchmark.model) is not Match.OTHER or _loaded_instead(fact, benchmark.model):
             return None
         return (
             f" serves {fact.names}: the path does not name {benchmark.model}, "

@@ -70,6 +70,8 @@ REVISION = GPT_OSS.model_revision
     [
         ({"model": "openai/gpt-oss-120b"}, False, False),
         ({"model": "openai/gpt-oss-120b", "model_path": "/model"}, False, True),
+        ({"model": "openai/gpt-oss-120b", "model_path": "openai/gpt-oss-20b"}, True, False),
+        ({"model": "openai/gpt-oss-120b", "model_path": "/models/Llama-3.1-8B-Instruct"}, True, False),
         ({"model": "openai/gpt-oss-120b", "revision": REVISION}, False, False),
         ({"model": "openai/gpt-oss-120b", "revision": "main"}, False, False),
         ({"model": "openai/gpt-oss-120b", "revision": "0" * 40}, True, False),
