@@ -21,15 +21,21 @@ _PERFORMANCE_ONLY = (
     "min_duration_ms",
     "ttft_latency",
     "tpot_latency",
+    "server_target_latency_ns",
     "server_target_latency_percentile",
+    "single_stream_target_latency_percentile",
     "server_max_async_queries",
 )
-# LoadGen's defaults, with which every benchmark runs: several queries are not issued as one, their number in
-# flight has no limit, and token latencies are measured.
+# LoadGen's own or mlperf.conf's, with which every benchmark runs: several queries are not issued as one, their
+# number in flight has no limit, token latencies are measured and judged in place of a query's, SingleStream has
+# its 90th percentile, and no answers are logged in a performance run.
 _DEFAULTS: Mapping[str, Setting] = {
     "server_coalesce_queries": False,
     "server_max_async_queries": 0,
     "infer_token_latencies": False,
+    "server_target_latency_ns": 0,
+    "single_stream_target_latency_percentile": 0.9,
+    "accuracy_log_sampling_target": 0,
 }
 _AT_LEAST = ("min_duration_ms",)
 _SAMPLE_COUNTS = ("performance_sample_count_override", "accuracy_sample_count_override")

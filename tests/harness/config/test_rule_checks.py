@@ -8,7 +8,7 @@ from harness.config.scenario import Scenario
 from harness.errors import ConfigError
 
 GPT_OSS = load_benchmark("gpt-oss-120b")
-SERVER_ONLY = ("target_latency_percentile", "max_async_queries")
+SERVER_ONLY = ("target_latency_ns", "target_latency_percentile", "max_async_queries")
 COUNTS = "high: 1, medium: 1, none: 1"
 PERMUTATION = "sample_concatenate_permutation"
 
@@ -36,6 +36,9 @@ ASKED = [
     (PERMUTATION, False, [PERMUTATION], 6396, (PERMUTATION,)),
     ("performance_sample_count_override", 7, ["performance_sample_count_override"], 64, ("is 7", "6396")),
     ("accuracy_sample_count_override", 7, ["accuracy_sample_count_override"], 64, ("is 7", "4395")),
+    # what MLCommons's checker or ours would refuse after the run
+    ("server_target_latency_ns", 70_000_000_000, ["target_latency"], 6396, ("70000000000, the rules say 0",)),
+    ("accuracy_log_sampling_target", 9, ["accuracy_log_sampling_target"], 6396, ("is 9, the rules say 0",)),
     # LoadGen's own mlperf.conf replaced by one of another year
     ("qsl_rng_seed", 5, ["qsl_rng_seed"], 6396, ("qsl_rng_seed is 5", "2085463073848966840")),
     ("sample_index_rng_seed", 5, ["sample_index_rng_seed"], 6396, ("sample_index_rng_seed is 5",)),
@@ -65,6 +68,13 @@ def test_what_was_asked_for_is_a_deviation(name, got, keys, samples, fragments):
         return
     (line,) = found
     assert [fragment for fragment in fragments if fragment not in line] == []
+
+
+def test_single_stream_has_its_90th_percentile():
+    locked = locked_settings(load_benchmark("llama3.1-8b-edge"), Scenario.SINGLE_STREAM)
+    name = "single_stream_target_latency_percentile"
+    (line,) = setting_deviations(locked, {**locked, name: 0.5}, ["target_latency_percentile"], 5000)
+    assert f"{name} is 0.5, the rules say 0.9" in line
 
 
 @pytest.mark.parametrize(("name", "got", "keys"), UNASKED)
