@@ -26,9 +26,9 @@ _PERFORMANCE_ONLY = (
     "single_stream_target_latency_percentile",
     "server_max_async_queries",
 )
-# LoadGen's own or mlperf.conf's, with which every benchmark runs: several queries are not issued as one, their
-# number in flight has no limit, token latencies are measured and judged in place of a query's, SingleStream has
-# its 90th percentile, and no answers are logged in a performance run.
+# LoadGen's or mlperf.conf's values, with which each benchmark runs: queries are not issued together, their
+# number in flight has no limit, the latencies of tokens are measured, and judged in place of a query's,
+# SingleStream has its 90th percentile, and a performance run logs no answers.
 _DEFAULTS: Mapping[str, Setting] = {
     "server_coalesce_queries": False,
     "server_max_async_queries": 0,

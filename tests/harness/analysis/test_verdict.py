@@ -47,13 +47,20 @@ def with_rows(accuracy=False, **columns):
     return scored(rows) if accuracy else ended(rows)
 
 
+def lasting(seconds):
+    """A run that took so long by the client's clock, and by LoadGen's 64 samples at 48.84 a second: 1.31 s."""
+    rows = all_rows()
+    rows["issued_ns"], rows["last_byte_ns"] = 1, 1 + int(seconds * 1e9)
+    return ended(rows)
+
+
 def failing(*kinds):
     rows = all_rows()
     rows["failure"][: len(kinds)] = kinds
     return rows
 
 
-@pytest.mark.parametrize("run", [ended, scored])
+@pytest.mark.parametrize("run", [ended, scored, lambda: lasting(1.31)])
 def test_all_is_well(run):
     verdict = run_verdict(*run())
     assert (verdict.result, verdict.reasons) == ("VALID", ())
@@ -87,6 +94,8 @@ ONE_WRONG = [
     ("no result", ended(loadgen=replace(VALID, result_valid=None)), ["no result"]),
     ("LoadGen reports INVALID", ended(loadgen=summary("server_invalid")), ["INVALID", "Early stopping"]),
     ("INVALID of no cause", ended(loadgen=replace(VALID, result_valid=False)), ["INVALID"]),
+    ("a wall clock that was set", lasting(2.9), ["2.90 s", "1.31 s by LoadGen", "slewed"]),
+    ("the same, backwards", lasting(0.6), ["0.60 s", "1.31 s by LoadGen"]),
     ("accuracy: a sample unanswered", scored(all_rows()[1:]), ["1 of 64"]),
     ("accuracy: all samples unanswered", scored(all_rows()[:0]), ["64 of 64"]),
     ("accuracy: a sample twice", with_rows(accuracy=True, sample_index=5), ["1 samples"]),
