@@ -20,8 +20,14 @@ _MOST = 2**31 - 1
 _LONGEST_NAME = 1000
 # A Hugging Face cache keeps each revision in a folder of its own.
 _SNAPSHOT = re.compile(r"/snapshots/([0-9a-f]{40})(?:/|$)")
-# vLLM has these counters once for each of its data-parallel engines.
+# vLLM has these once for each of its data-parallel engines, the last only where it drafts tokens.
 _VLLM_ENGINE = re.compile(rb'^vllm:num_requests_running\{[^}]*\bengine="(\d{1,9})"', re.MULTILINE)
+_VLLM_CACHE = re.compile(rb"^vllm:cache_config_info\{([^}]{1,10000})\}", re.MULTILINE)
+_VLLM_DRAFTED = re.compile(
+    rb'^vllm:spec_decode_num_accepted_tokens_per_pos_total\{[^}]*\bposition="(\d{1,3})"', re.MULTILINE
+)
+_LABEL = re.compile(rb'(\w+)="([^"]{0,1000})"')
+NOT_NAMED = "by an algorithm that it does not name"
 
 # Names of SGLang's server arguments in /server_info.
 _SETTINGS = (
@@ -247,7 +253,7 @@ def _ask_openai(control: InfoClient, backend: Backend, health: bytes) -> ServerI
         revision=_snapshot(root),
         version=_openai_version(control.first_json(("/version",)) or {}),
         context_length=_integer(model, "max_model_len"),
-        dp_size=None if is_trtllm else _vllm_engines(control),
+        **({} if is_trtllm else _vllm_metrics(control)),
     )
 
 
@@ -269,10 +275,25 @@ def _dynamo(url: str, name: str, model: Mapping[str, Any]) -> ServerInfo:
     )
 
 
-def _vllm_engines(control: InfoClient) -> int | None:
-    """The engines that vLLM's metrics name; None without such metrics."""
+def _vllm_metrics(control: InfoClient) -> dict[str, Any]:
+    """The engines and start options that vLLM's metrics name; nothing without such metrics."""
     status, page = control.ask("/metrics")
-    return len(set(_VLLM_ENGINE.findall(page))) or None if status == 200 else None
+    engines = len(set(_VLLM_ENGINE.findall(page))) if status == 200 else 0
+    return {"dp_size": engines, "settings": _vllm_settings(page)} if engines else {}
+
+
+def _vllm_settings(page: bytes) -> SettingValues:
+    """Options by SGLang's names where both have them."""
+    found: SettingValues = {}
+    if info := _VLLM_CACHE.search(page):
+        labels = {name.decode(): value.decode("utf-8", "replace") for name, value in _LABEL.findall(info[1])}
+        if (caches := labels.get("enable_prefix_caching")) is not None:
+            found["enable_prefix_caching"] = caches == "True"
+        if (dtype := labels.get("cache_dtype")) is not None:
+            found["kv_cache_dtype"] = dtype
+    if drafted := _VLLM_DRAFTED.findall(page):
+        found |= {"speculative_algorithm": NOT_NAMED, "speculative_num_steps": 1 + max(map(int, drafted))}
+    return found
 
 
 def _ask_llamacpp(control: InfoClient, name: str, model: Mapping[str, Any]) -> ServerInfo:

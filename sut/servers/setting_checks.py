@@ -8,6 +8,7 @@ import msgspec
 from harness.config.benchmark import Benchmark
 from harness.config.scenario import Scenario
 from harness.record.settled import ServerInfo
+from sut.servers.info_pages import NOT_NAMED
 from sut.servers.server_checks import grouped
 from sut.wire.answer_checks import UNREADABLE
 
@@ -82,7 +83,7 @@ def setting_warnings(facts: Sequence[ServerInfo]) -> Iterator[str]:
 def closed_division_deviations(
     facts: Sequence[ServerInfo], benchmark: Benchmark, scenario: Scenario
 ) -> Iterator[str]:
-    """Deviations: tokens drafted where or as the rules allow none, and SGLang's prefix cache."""
+    """Deviations: tokens drafted where or as the rules allow none, and a prefix cache."""
     rule = benchmark.speculative_decoding.get(scenario)
 
     def drafting(fact: ServerInfo) -> str | None:
@@ -95,18 +96,25 @@ def closed_division_deviations(
                 f" drafts tokens ({algorithm}), which round {benchmark.round} allows {benchmark.name} in "
                 f"{where}; start it without speculative decoding for {scenario}"
             )
-        wrong = [] if algorithm in rule.algorithms else [f"{algorithm}, expected {rule.algorithms[0]}"]
+        wrong = (
+            []
+            if algorithm in (*rule.algorithms, NOT_NAMED)
+            else [f"{algorithm}, expected {rule.algorithms[0]}"]
+        )
         for name, expected in (("num_steps", rule.num_steps), ("eagle_topk", rule.eagle_topk)):
             if (value := fact.settings.get(f"speculative_{name}", expected)) != expected:
                 wrong.append(f"{name} {value}, expected {expected}")
         return f" drafts tokens otherwise than the rules: {'; '.join(wrong)}" if wrong else None
 
     def caching(fact: ServerInfo) -> str | None:
-        if fact.settings.get("disable_radix_cache") is not False:
+        options = {"--disable-radix-cache": fact.settings.get("disable_radix_cache") is False}
+        options["--no-enable-prefix-caching"] = fact.settings.get("enable_prefix_caching") is True
+        remedy = next((option for option, is_missing in options.items() if is_missing), "")
+        if not remedy:
             return None
         return (
             " keeps a KV cache across queries, which the closed division does not allow; start it with "
-            "--disable-radix-cache"
+            f"{remedy}"
         )
 
     if benchmark.official:
@@ -119,12 +127,12 @@ def draft_warnings(facts: Sequence[ServerInfo], benchmark: Benchmark, scenario: 
     rule = benchmark.speculative_decoding.get(scenario)
 
     def other(fact: ServerInfo) -> str | None:
+        algorithm, path = map(fact.settings.get, ("speculative_algorithm", "speculative_draft_model_path"))
         expected = (rule and rule.draft_model) or fact.model_path or ""
-        path = str(fact.settings.get("speculative_draft_model_path") or expected)
-        if not fact.settings.get("speculative_algorithm") or _last(expected) in path.lower():
+        if not algorithm or (algorithm != NOT_NAMED and _last(expected) in str(path or expected).lower()):
             return None
         named = (rule and rule.draft_model) or "the model's own head"
-        return f" drafts with {path}: it must be {named}, at its own precision"
+        return f" drafts with {path or 'a model that it does not name'}: it must be {named}, at its precision"
 
     return grouped(facts, other) if rule is not None else iter(())
 

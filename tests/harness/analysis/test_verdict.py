@@ -48,7 +48,7 @@ def with_rows(accuracy=False, **columns):
 
 
 def lasting(seconds):
-    """A run that took so long by the client's clock, and by LoadGen's 64 samples at 48.84 a second: 1.31 s."""
+    """A run that took so long by the client's clock; by LoadGen's, 64 samples at 48.84 a second: 1.31 s."""
     rows = all_rows()
     rows["issued_ns"], rows["last_byte_ns"] = 1, 1 + int(seconds * 1e9)
     return ended(rows)

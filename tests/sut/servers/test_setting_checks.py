@@ -4,12 +4,14 @@ import pytest
 
 from harness.config.benchmark import load_benchmark
 from harness.config.scenario import Scenario
+from sut.servers.info_pages import NOT_NAMED
 from sut.servers.setting_checks import (
     closed_division_deviations,
     draft_warnings,
     setting_deviations,
     setting_warnings,
 )
+from tests.kit import DATA
 from tests.sut.pages import fact_of, facts
 
 SPECULATIVE = {"speculative_algorithm": "EAGLE3", "speculative_accept_threshold_single": 1.0}
@@ -74,6 +76,31 @@ def test_what_the_closed_division_allows_no_server(settings, benchmark, scenario
     found, _ = judged(settings, benchmark, scenario)
     assert len(found) == bool(words)
     assert all(words in line for line in found)
+
+
+def vllm(page):
+    """A server's facts by the metrics of a real vLLM 0.32.0; the one that drafts has three tokens of ngram."""
+    models = {"data": [{"id": "openai/gpt-oss-120b", "owned_by": "vllm", "root": "openai/gpt-oss-120b"}]}
+    return fact_of({"/v1/models": models, "/metrics": (DATA / "metrics" / page).read_bytes()}, "vllm")
+
+
+def test_vllms_metrics_show_its_cache_and_its_drafts():
+    drafting, caching = vllm("vllm_drafting.txt"), vllm("vllm_busy1.txt")
+    assert drafting.settings == {
+        "enable_prefix_caching": False,
+        "kv_cache_dtype": "auto",
+        "speculative_algorithm": NOT_NAMED,
+        "speculative_num_steps": 3,
+    }
+    assert caching.settings == {"enable_prefix_caching": True, "kv_cache_dtype": "auto"}
+    (line,) = closed_division_deviations([caching], load_benchmark("gpt-oss-120b"), SERVER)
+    assert "--no-enable-prefix-caching" in line
+    (line,) = closed_division_deviations([drafting], load_benchmark("gpt-oss-120b"), SERVER)
+    assert ALLOWED in line
+    rules = load_benchmark("gpt-oss-120b"), INTERACTIVE
+    assert not [*closed_division_deviations([drafting], *rules)]
+    (line,) = draft_warnings([drafting], *rules)
+    assert "a model that it does not name: it must be nvidia/gpt-oss-120b-Eagle3-long-context" in line
 
 
 def test_drafts_of_gpt_oss_are_allowed_since_v6_1():
