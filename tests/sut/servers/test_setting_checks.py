@@ -79,7 +79,7 @@ def test_what_the_closed_division_allows_no_server(settings, benchmark, scenario
 
 
 def vllm(page):
-    """A server's facts by the metrics of a real vLLM 0.32.0; the one that drafts has three tokens of ngram."""
+    """A server's facts by the metrics of a real vLLM 0.32.0; one drafts three tokens by ngram."""
     models = {"data": [{"id": "openai/gpt-oss-120b", "owned_by": "vllm", "root": "openai/gpt-oss-120b"}]}
     return fact_of({"/v1/models": models, "/metrics": (DATA / "metrics" / page).read_bytes()}, "vllm")
 
