@@ -21,7 +21,6 @@ def main(argv: list[str] | None = None) -> int:
 def score(options: "EvaluationOptions") -> int:
     """Score outputs; the page of their run shows the result. Returns the exit code. Raises HarnessError."""
     from harness.cli.signals import InterruptedRun, interruptible
-    from harness.errors import EXIT_THRESHOLD, EXIT_VALID
 
     try:
         with interruptible():
@@ -29,7 +28,7 @@ def score(options: "EvaluationOptions") -> int:
             from harness.grading.evaluator import run
             from harness.report.run_report import add_result
 
-            return EXIT_VALID if run(options, add_result) else EXIT_THRESHOLD
+            return run(options, add_result)
     except InterruptedRun as interruption:
         from harness.grading.evaluator import kept_verdicts
 

@@ -61,15 +61,15 @@ class RunOutcome(msgspec.Struct, frozen=True):
 
     @property
     def verdict(self) -> Verdict:
-        """That of the score or the test where the run is for one, else the run's."""
-        if self.score is not None:
-            met = self.score.target.met
-            return Verdict("SCORE PASS" if met else "SCORE FAIL", "good" if met else "bad")
+        """That of the test where the run is for one, else the run's; of a VALID run that of its score."""
         if self.compliance is not None and self.compliance.passed is not None:
             word = "PASS" if self.compliance.passed else "FAIL"
             return Verdict(f"{self.compliance.test} {word}", "good" if self.compliance.passed else "bad")
         if self.result != "VALID":
             return Verdict(self.result, "bad")
+        if self.score is not None:
+            met = self.score.target.met
+            return Verdict("SCORE PASS" if met else "SCORE FAIL", "good" if met else "bad")
         if self.compliance is not None:
             return Verdict(f"{self.compliance.test} NOT VERIFIED", "warn")
         if self.record is not None and self.record.plan.accuracy:
@@ -82,7 +82,7 @@ class RunOutcome(msgspec.Struct, frozen=True):
 
         A compliance run may be slow: its verdict is that of its test.
         """
-        return self.verdict.status == "good" and (self.compliance is not None or self.result == "VALID")
+        return self.verdict.status == "good"
 
     @property
     def official(self) -> bool:

@@ -10,7 +10,7 @@ import msgspec
 from harness.config.benchmark import Benchmark, load_benchmark
 from harness.config.choices import available_benchmarks
 from harness.dataset.table import is_binary_table
-from harness.errors import ConfigError, GradingError
+from harness.errors import EXIT_INVALID, EXIT_THRESHOLD, EXIT_VALID, ConfigError, GradingError
 from harness.files import ACCURACY_LOG, ACCURACY_TEXT, RUN_RECORD, atomic_write, unofficial
 from harness.grading.decoding.output_decoder import open_decoder
 from harness.grading.decoding.output_sources import Outputs, benchmark_of, open_outputs
@@ -59,8 +59,8 @@ _MODES: Mapping[Rules, Sequence[GradingMode]] = {
 
 def run(
     options: EvaluationOptions, publish: Callable[[Path, Json], None] = lambda folder, result: None
-) -> bool:
-    """Grade, print, write the requested files; returns whether the target is met.
+) -> int:
+    """Grade, print, write the requested files; returns the exit code, 4 for a run whose score does not count.
 
     ``publish`` takes the folder of the log and the result, before the scorecard is printed.
     Raises HarnessError for whatever cannot be graded.
@@ -102,7 +102,9 @@ def run(
             show(legible(scored.result.line), file=sys.stderr)
         if written is not None:
             show(f"Written to {written}", file=sys.stderr)
-    return scored.result.is_met
+    if incomplete:
+        return EXIT_INVALID
+    return EXIT_VALID if scored.result.is_met else EXIT_THRESHOLD
 
 
 def _show_earlier(options: EvaluationOptions) -> None:

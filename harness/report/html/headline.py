@@ -23,7 +23,9 @@ def outcome_badges(one: RunOutcome) -> Iterator[Badge]:
 
 def _explains(one: RunOutcome) -> str:
     """The section that explains the verdict."""
-    return "#accuracy" if one.score is not None else "" if one.compliance is not None else "#verdict"
+    if one.verdict.text == one.result or (one.score is None and one.compliance is None):
+        return "#verdict"
+    return "#accuracy" if one.score is not None else ""
 
 
 def score_reasons(one: RunOutcome) -> Iterator[str]:

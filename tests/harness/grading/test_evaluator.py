@@ -149,7 +149,12 @@ def test_the_text_of_a_submission_is_not_replaced(evaluate: Evaluate):
     assert "is not replaced" in result.stderr
 
 
-@pytest.mark.parametrize("verdict", [None, RunVerdict("INTERRUPTED")], ids=["killed", "interrupted"])
+INVALID = RunVerdict("INVALID", ("3 of 96 queries failed: timeout 3",))
+
+
+@pytest.mark.parametrize(
+    "verdict", [None, RunVerdict("INTERRUPTED"), INVALID], ids=["killed", "interrupted", "invalid"]
+)
 def test_the_log_of_an_incomplete_run_says_so_first(evaluate: Evaluate, tmp_path: Path, verdict):
     command = ("run_mlperf.py", "--accuracy", "--input-file", "a.parquet")
     record = structs.replace(
@@ -161,12 +166,14 @@ def test_the_log_of_an_incomplete_run_says_so_first(evaluate: Evaluate, tmp_path
     Path(JOURNAL).unlink()
     result = evaluate(ids=outputs(), log=LOG)
     first, *others = result.stderr.splitlines()
+    assert result.code == 4 and "'exact_match': 100.000" in result.stdout
     assert first.startswith("INCOMPLETE: ") and shlex.join(command) in first
     assert any(line.startswith("Target ") for line in others)
     assert not Path("accuracy.txt").exists()
     assert Path("accuracy.NOT_OFFICIAL.txt").read_text() == result.stdout
     structs.replace(record, verdict=RunVerdict("VALID")).write(tmp_path / "run.json")
-    assert "INCOMPLETE" not in evaluate(log=LOG).stderr
+    again = evaluate(log=LOG)
+    assert again.code == 0 and "INCOMPLETE" not in again.stderr
     assert Path("accuracy.txt").exists()
 
 
@@ -357,10 +364,11 @@ def test_the_release_is_found_where_the_download_puts_it(tmp_path: Path, monkeyp
 
 
 def run_record(folder: Path, benchmark: str, limit: int = 32768) -> None:
-    """The run.json of a run of ``benchmark``."""
+    """The run.json of a VALID run of ``benchmark``."""
     rules = structs.replace(ENDED.plan.client.benchmark, name=benchmark)
     parameters = structs.replace(ENDED.plan.client.parameters, max_new_tokens=limit)
-    with_plan(ENDED, benchmark=rules, parameters=parameters).write(folder / "run.json")
+    valid = structs.replace(ENDED, verdict=RunVerdict("VALID"))
+    with_plan(valid, benchmark=rules, parameters=parameters).write(folder / "run.json")
 
 
 def test_no_log_is_scored_by_another_benchmarks_rules(evaluate: Evaluate, tmp_path: Path):

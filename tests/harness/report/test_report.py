@@ -33,9 +33,9 @@ def test_a_folder_without_a_run_is_one_line(command, folder, tmp_path, monkeypat
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
-def accuracy_run(folder, met=None):
+def accuracy_run(folder, met=None, of=VALID):
     """An accuracy run that is VALID; scored where ``met`` is given."""
-    records.folder(folder, records.rows(20), with_plan(VALID, mode="accuracy"))
+    records.folder(folder, records.rows(20), with_plan(of, mode="accuracy"))
     if met is not None:
         metrics = records.RESULT["target"]["metrics"] if met else FAILED
         records.score(folder, target={"mode": "official", "met": met, "metrics": metrics})
@@ -120,6 +120,23 @@ def test_the_verdict_of_a_compliance_test_is_that_of_its_verification(tmp_path, 
     assert found.compliance.official is official
     assert found.compliance.bounds == ("2.5 to 1400" if text and "threshold" in text else "")
     assert found.verdict.status == {True: "good", False: "bad", None: "warn"}[passed]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "word"),
+    [
+        (RunVerdict("INVALID", ("3 of 74 queries failed: timeout 3",)), "INVALID"),
+        (RunVerdict("INTERRUPTED"), "INTERRUPTED"),
+        (None, "NOT ENDED"),
+    ],
+)
+def test_the_score_of_a_run_that_is_not_valid_does_not_count(tmp_path, verdict, word):
+    folder = accuracy_run(tmp_path / "gpt-oss-120b/offline/accuracy", True, replace(VALID, verdict=verdict))
+    found = read_outcome(folder)
+    assert (found.verdict.text, found.verdict.status, found.passed) == (word, "bad", False)
+    assert found.figure == "exact_match 83.2000, target 82.3000"
+    badges = run_page(read_run(folder), found).badges
+    assert badges[0].text == word and "good" not in {badge.status for badge in badges}
 
 
 def test_the_overview_has_verdicts_scores_and_links(runs):
