@@ -11,6 +11,7 @@ from harness.config.audit_config import AuditConfig, read_audit_config
 from harness.config.benchmark import Benchmark, DatasetRule
 from harness.grading.evaluation.references import Reference
 from harness.loadgen_logs.accuracy_log import AccuracyLog
+from harness.loadgen_logs.summary_and_detail import LoadgenDetail
 
 RULE = "=" * 80
 _TOTAL = re.compile(r"^Total samples(?: evaluated)?: (\d+)[ \t\r]*$", re.MULTILINE)
@@ -129,8 +130,8 @@ class ComplianceTest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         """The errors in the figures of a submitted verification file, one line each."""
         yield from ()
 
-    def cross_check(self, text: str, mean_tokens: float | None) -> str | None:
-        """A line where a verification file contradicts the mean output length in LoadGen's logs."""
+    def cross_check(self, text: str, detail: LoadgenDetail) -> str | None:
+        """A line where a verification file contradicts the mean output length in LoadGen's detail log."""
         return None
 
 

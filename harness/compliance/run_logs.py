@@ -59,6 +59,24 @@ def _listed(indexes: npt.NDArray[np.int64], what: str) -> str:
     return f"{len(indexes)} {what} (qsl_idx {shown}{', ...' if len(indexes) > _LISTED else ''})"
 
 
+def other_lengths(log: AccuracyLog, detail: LoadgenDetail) -> str | None:
+    """A line where the answers are not those whose rates LoadGen logged; None where the logs lack either."""
+    counts = [entry.token_count for entry in log]
+    known = [count for count in counts if count is not None]
+    if not known or len(known) < len(counts) or detail.has_mean_tokens(mean := sum(known) / len(known)):
+        return None
+    return (
+        f"its answers have {mean:.3f} tokens on average, expected {detail.mean_tokens:.3f}, the tokens/s ÷ "
+        f"samples/s of {DETAIL}: the two logs are of different runs"
+    )
+
+
+def require_same_run(log: AccuracyLog, detail: LoadgenDetail) -> None:
+    """Raise GradingError where the answers are not those of the detail log's run."""
+    if what := other_lengths(log, detail):
+        raise GradingError(f"{log.path}: {what}; pass the logs of one run, or run the test again")
+
+
 # A run leaves its logs side by side; a verified folder, here or in a submission, has them in these folders.
 _PLACES = {ACCURACY_LOG: ACCURACY, SUMMARY: PERFORMANCE, DETAIL: PERFORMANCE}
 # These settings make LoadGen log each sample once, which the accuracy log itself shows; earlier official

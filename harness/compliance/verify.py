@@ -15,6 +15,7 @@ from harness.compliance.run_logs import (
     require_complete,
     require_each_once,
     require_effective,
+    require_same_run,
 )
 from harness.config.audit_config import AuditConfig
 from harness.config.benchmark import Benchmark
@@ -71,6 +72,9 @@ def verify(request: VerifyRequest) -> VerifyResult:
     audit = request.audit if request.official else request.audit.scaled_to(samples)
     exact = request.own or not test.every_sample
     warnings = require_effective(detail, audit, log_dir, exact=exact)
+    if test.every_sample:
+        with _named(path):
+            require_same_run(log, detail)
     run = JudgedRun(
         request.benchmark, request.audit.thresholds, references, facts.scenario or request.scenario
     )

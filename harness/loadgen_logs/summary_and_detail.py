@@ -32,6 +32,8 @@ _SETTING = re.compile(r"([a-z_]+(?: \((?:ns|ms)\))?)\s*:\s*(\S+)")
 TIMES = {"TTFT": "first token latency", "TPOT": "time to output token", "latency": "latency"}
 _ONCE = ("effective_", "requested_", "result_")  # LoadGen writes each such row once
 _LARGEST = 1e30  # far above all 64-bit numbers of LoadGen; NaN and infinity are not below it
+# In the 56 published TEST09 of v6.0 the means of the answers and of LoadGen's rates differ by less than 1e-5.
+_MEAN_TOLERANCE = 1e-3
 _NO_TIME_NS = 1e18  # LoadGen's figure where a query had no such time is near 2^63
 
 
@@ -138,14 +140,20 @@ class LoadgenDetail(msgspec.Struct, frozen=True):
     @property
     def mean_tokens(self) -> float | None:
         """Output tokens per sample, from LoadGen's two throughputs."""
-        for tokens, samples in (
-            ("result_tokens_per_second", "result_samples_per_second"),
-            ("result_completed_tokens_per_second", "result_completed_samples_per_sec"),
-        ):
-            rate, per = self.number(tokens), self.number(samples)
-            if rate is not None and per:
-                return rate / per
-        return None
+        rate, per = self.number("result_tokens_per_second"), self.number("result_samples_per_second")
+        if rate is not None and per:
+            return rate / per
+        rate = self.number("result_completed_tokens_per_second")
+        per, count = self.number("result_completed_samples_per_sec"), self.number("result_query_count")
+        if rate is None or not per:
+            return None
+        # The rate of completed samples leaves out one of them, that of tokens leaves out none.
+        return rate / per * ((count - 1) / count if count and count > 1 else 1)
+
+    def has_mean_tokens(self, mean: float) -> bool:
+        """Whether outputs of this mean length can be the run's; also where LoadGen logged no rates."""
+        found = self.mean_tokens
+        return found is None or abs(found - mean) <= _MEAN_TOLERANCE * found
 
 
 def _time(value: object) -> datetime | None:

@@ -5,9 +5,11 @@ from pathlib import Path
 
 from harness.compliance.base import ComplianceTest
 from harness.compliance.registry import find_test, needed_tests
+from harness.compliance.run_logs import other_lengths
 from harness.config.loadgen_settings import PERFORMANCE_MODE
+from harness.errors import GradingError
 from harness.files import ACCURACY, ACCURACY_LOG, DETAIL, PERFORMANCE
-from harness.loadgen_logs.accuracy_log import EMPTY_LOG_BYTES
+from harness.loadgen_logs.accuracy_log import EMPTY_LOG_BYTES, AccuracyLog
 from harness.submission.checks.accuracy_run import check_accuracy_log
 from harness.submission.checks.context import CheckContext, Logs, read_logs
 from harness.submission.checks.issue import Issue
@@ -81,8 +83,21 @@ def _run(context: CheckContext, test: ComplianceTest) -> Iterator[Issue]:
             yield context.issue("invalid", logs.folder / DETAIL, f"{name} not satisfied")
     yield from _audit_settings(context, test, logs)
     yield from check_sample_counts(context, logs, samples)
-    if what := test.cross_check(context.read_verified(test) or "", logs.detail.mean_tokens):
+    if what := test.cross_check(context.read_verified(test) or "", logs.detail):
         yield context.issue("cross-check", _verify_path(context, test), what)
+    if what := _full_log(context, test, logs):
+        yield context.issue("cross-check", Path(test.name) / ACCURACY / ACCURACY_LOG, what)
+
+
+def _full_log(context: CheckContext, test: ComplianceTest, logs: Logs) -> str | None:
+    """A line where the full log, if it was kept, is of another run; one that is no log is not compared."""
+    full = None if context.kept is None else context.kept / test.name / ACCURACY / ACCURACY_LOG
+    if full is None or not full.is_file():
+        return None
+    try:
+        return other_lengths(AccuracyLog(full), logs.detail)
+    except GradingError:
+        return None
 
 
 def _audit_settings(context: CheckContext, test: ComplianceTest, logs: Logs) -> Iterator[Issue]:

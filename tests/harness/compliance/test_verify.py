@@ -14,13 +14,25 @@ from tests.harness.compliance.program import LOW09, TEST07_ROWS, TEST09_ROWS, au
 from tests.harness.compliance.test_verdicts import SUBMISSIONS
 from tests.harness.grading.logs import array, entry, harmony_ids
 from tests.harness.submission.building import files
-from tests.harness.submission.edits import DETAIL, SUMMARY, both, cut, error_row, remove, row, text, write
+from tests.harness.submission.edits import (
+    DETAIL,
+    SUMMARY,
+    both,
+    cut,
+    error_row,
+    remove,
+    row,
+    text,
+    without_row,
+    write,
+)
 from tests.harness.submission.trees import RESULTS, copied, unpack
 from tests.runs import SAMPLES
 
 ACCURACY = "mlperf_log_accuracy.json"
 TOKENS = [7, 8, 9]
 ENTRIES = [entry(index, TOKENS) for index in range(TEST09_ROWS)]
+UNCOUNTED = [entry(index, TOKENS, count=False) for index in range(TEST09_ROWS)]
 LOG = array(ENTRIES)
 
 
@@ -32,8 +44,10 @@ def recorded(tmp_path_factory):
 
 @pytest.fixture
 def logs(recorded, tmp_path):
-    """They, and outputs of 3 tokens each."""
-    return cases.write_logs(copied(recorded, tmp_path / "logs"), LOG)
+    """They, with outputs of 3 tokens each and the rates of such ones."""
+    folder = cases.write_logs(copied(recorded, tmp_path / "logs"), LOG)
+    row(".", result_tokens_per_second=3000.0, result_samples_per_second=1000.0)(folder)
+    return folder
 
 
 @pytest.fixture
@@ -116,6 +130,11 @@ BROKEN = {
     "detail empty": (write(DETAIL, ""), DETAIL),
     "summary cut short": (cut(SUMMARY, 0.9), SUMMARY),
     "no record": (write("run.json", "{"), r"run\.json"),
+    "of another run": (
+        row(".", result_tokens_per_second=3003.1),
+        rf"{ACCURACY}: its answers have 3\.000 tokens on average, expected 3\.003, the tokens/s ÷ "
+        rf"samples/s of {DETAIL}: .*; pass the logs of one run, or run the test again",
+    ),
     "accuracy run": (
         row(".", effective_test_mode="AccuracyOnly"),
         f"{DETAIL}: .*test_mode .*AccuracyOnly",
@@ -154,6 +173,12 @@ JUDGED = {
     "error rows": (ERROR_ROW, [LOGGED]),
     "an accuracy log alone": (both(remove(SUMMARY), remove(DETAIL)), [f"no {DETAIL}: ", f"no {SUMMARY}: "]),
     "JSON lines": (write(ACCURACY, "\n".join(ENTRIES)), ["the log has JSON lines"]),
+    "no token counts": (
+        write(ACCURACY, array(UNCOUNTED)),
+        [],
+    ),
+    "no rates": (without_row(".", "result_tokens_per_second"), []),
+    "rounded rates": (row(".", result_tokens_per_second=3002.9), []),
     # Other ways of earlier rounds to have each sample logged once; the log shows that it was.
     "samples drawn": (row(".", **{UNIQUE: False}), [f"{UNIQUE} was False"]),
     "a target of all samples": (row(".", **{TARGET: TEST09_ROWS}), [f"{TARGET} was {TEST09_ROWS}"]),
@@ -305,12 +330,12 @@ PUBLISHED = {  # the official checker took all of them
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_published_logs_with_whole_answers(name, references, verify, tmp_path):
-    """Real detail and summary logs; their accuracy logs were published in part only."""
+    """Real detail and summary logs; their accuracy logs were published in part: ours has no token counts."""
     source = SUBMISSIONS / name / "TEST07" / "performance" / "run_1"
     if not source.is_dir():
         pytest.skip("the published submissions are not here")
     copied(source, tmp_path / "logs")
-    logs = answered(tmp_path)
+    logs = answered(tmp_path, count=False)
     code, printed, errors = verify("TEST07", "--log-dir", logs, "--reference-data", references)
     assert (code, errors) == (0, ""), printed
     assert PUBLISHED[name] in printed

@@ -60,6 +60,17 @@ def test_every_submitted_log_is_whole():
 
 
 @submitted
+def test_the_mean_output_length_is_that_of_the_answers():
+    """As MLCommons's script counted them in TEST09, rounded to two decimals."""
+    for path in SUBMITTED.rglob("TEST09/performance/run_1/mlperf_log_detail.txt"):
+        detail = read_detail(path)
+        counted = (path.parents[2] / "verify_output_len.txt").read_text()
+        mean = float(counted.rpartition("Mean output tokens: ")[2].split()[0])
+        assert detail.mean_tokens == pytest.approx(mean, rel=1e-5)
+        assert detail.has_mean_tokens(mean) and not detail.has_mean_tokens(mean * 1.002)
+
+
+@submitted
 def test_early_stopping_and_recommendations():
     log = read_summary(SUBMITTED / REDHAT / "Server/TEST09/performance/run_1/mlperf_log_summary.txt")
     assert log.recommendations == ("TTFT constrain not met: Reduce target QPS to improve latency.",)

@@ -1,12 +1,15 @@
 """Ways to damage a correct tree, and the issues that each must have."""
 
+import hashlib
 import json
 import math
 import os
 from functools import partial
 from pathlib import Path
 
+from harness.submission.tree.accuracy_files import GAP
 from tests import records
+from tests.harness.grading.logs import array, entry
 from tests.harness.submission.edits import (
     DETAIL,
     ORGANISATION,
@@ -71,6 +74,17 @@ def sized(name, size):
 
 def kept(name, content):
     return write(f"{TREE}/../submission.kept/{RESULTS}/{name}", content)
+
+
+def full_log(test, tokens, samples=990):
+    """A kept accuracy log with outputs of this length, and in the tree what is published of it."""
+    content = array(entry(index, range(tokens)) for index in range(samples)).encode()
+    answers = f"{test}/{ANSWERS}"
+    return both(
+        kept(answers, content),
+        write(answers, content[:4096] + GAP + content[-4096:]),
+        pattern(f"{test}/accuracy/accuracy.txt", "^hash=.*", f"hash={hashlib.sha256(content).hexdigest()}"),
+    )
 
 
 def record(result, *deviations):
@@ -179,6 +193,9 @@ DAMAGES = [
     ("no hash", text(SCORE, "hash=", "sum="), "hash"),
     ("no hash of a test", text("Offline/TEST09/accuracy/accuracy.txt", "hash=", "sum="), "hash"),
     ("not the kept log", kept(f"Offline/{ANSWERS}", "[]"), "hash not-truncated"),
+    ("the full log of a test", full_log("Offline/TEST07", 17), ""),
+    ("the full log of a test in Interactive", full_log("Interactive/TEST07", 17), ""),
+    ("the full log of another run", full_log("Offline/TEST07", 18), "cross-check"),
     ("not truncated", sized(f"Offline/{ANSWERS}", 10_241), "not-truncated"),
     ("TEST07 missing", remove("Offline/TEST07"), "test-missing"),
     ("no verify file", remove(VERIFY09), "test-missing"),
