@@ -11,7 +11,7 @@ from harness.campaign.steps import Step
 from harness.files import ROOT
 from harness.record.provenance import GitState, git_state
 from harness.record.run_record import RunRecord
-from harness.submission.tree.origins import ADDRESS, origin_differences
+from harness.submission.tree.origins import PLACES, origin_differences
 
 _RUNS = ("performance", "accuracy", "test")
 
@@ -23,7 +23,7 @@ def other_origins(
     if campaign.rehearsal or step.kind not in _RUNS:
         return
     done = dict(_done(step, steps, found))
-    yield from (text for what, text in origin_differences(done) if what != ADDRESS)
+    yield from (text for what, text in origin_differences(done) if what not in PLACES)
     here = git_state(ROOT) if done else None
     for name, record in done.items():
         yield from _other_commit(name, record.provenance.git, here)

@@ -37,6 +37,7 @@ from harness.submission.building.staging import (
 from harness.submission.tree.cost import Cost
 from harness.submission.tree.origins import (
     ADDRESS,
+    PLACES,
     origin_differences,
     read_record,
     servers_elsewhere,
@@ -134,7 +135,7 @@ def _mixed(
     own = {name: one for name, one in records.items() if one.plan.client.benchmark.name == benchmark}
     found = [] if request.rehearsal else list(origin_differences(own))
     moved = "; ".join(text for what, text in found if what == ADDRESS and not request.servers_moved)
-    other = "; ".join(text for what, text in found if what != ADDRESS)
+    other = "; ".join(text for what, text in found if what not in PLACES)
     where = f"{benchmark}: {run.path.name}: its runs have different origins"
     if moved:
         remedy = "pass --servers-moved if only the servers' addresses changed"

@@ -18,7 +18,7 @@ from harness.submission.checks.context import CheckContext, Logs, read_logs
 from harness.submission.checks.issue import Issue, missing
 from harness.submission.checks.loadgen_logs import usable
 from harness.submission.tree.layout import SystemDir, read_fields
-from harness.submission.tree.origins import ADDRESS, origin_differences, read_record
+from harness.submission.tree.origins import PLACES, origin_differences, read_record
 from harness.submission.tree.round_rules import SystemRule
 from harness.submission.tree.system_description import (
     NameplateError,
@@ -157,7 +157,7 @@ def check_records(context: CheckContext) -> Iterator[Issue]:
             for deviation in record.deviations:
                 yield context.issue("deviations", folder, deviation)
     for what, text in origin_differences({folder.as_posix(): record for folder, record in records.items()}):
-        yield context.issue("origin", Path(), text, is_warning=what == ADDRESS)
+        yield context.issue("origin", Path(), text, is_warning=what in PLACES)
 
 
 def _verdict(context: CheckContext, folder: Path, record: RunRecord) -> Iterator[Issue]:

@@ -1,13 +1,20 @@
 """run.json of the runs of a submission: where they were made, and whether that is one place."""
 
 import json
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import TypeGuard
 from urllib.parse import urlsplit
 
+from harness.config.benchmark import DatasetRule
 from harness.record.run_record import RunRecord
 
-ADDRESS = "server"
+ADDRESS, FOLDER = "server", "folder of the model"
+PLACES = (ADDRESS, FOLDER)
+_REVISION, _WEIGHTS = "revision of the weights", "GB of weights"
+_WEIGHTS_TOLERANCE = 0.1  # SGLang measures the free memory of a GPU before and after it loads them
+_HASH = re.compile(r"[0-9a-f]{40}")
 _LOCAL = ("localhost", "127.0.0.1", "::1", "0.0.0.0")
 
 
@@ -20,33 +27,96 @@ def read_record(path: Path) -> RunRecord | None:
 
 
 def origin_differences(records: Mapping[str, RunRecord]) -> Iterator[tuple[str, str]]:
-    """Differences in server and commit between the runs of one scenario, as (field, text).
+    """Differences in server, model, dataset and commit between the runs of one scenario, as (field, text).
 
-    ``records`` are by the name of the run. The address of a server may change while the server does not.
+    ``records`` are by the name of the run. What is in ``PLACES`` may change while server and model do not.
     """
-    origins = [(name, _origin(record)) for name, record in records.items()]
-    for name, origin in origins[1:]:
-        first_name, first = origins[0]
-        for what, value in origin.items():
-            if value and first[what] and value != first[what]:
-                yield what, f"{what} of {first_name} is {first[what]}, of {name} {value}"
+    known: dict[str, tuple[str, str | float]] = {}
+    for name, record in records.items():
+        for what, value in _origin(record).items():
+            if not value:
+                continue
+            first_name, first = known.setdefault(what, (name, value))
+            if _differ(first, value):
+                yield what, f"{what} of {first_name} is {first}, of {name} {value}"
+    yield from _path_differences(records)
 
 
-def _origin(record: RunRecord) -> dict[str, str]:
-    """The origin by field, "" where the record has none. An embedded server has another port in each run."""
+def _differ(one: str | float, other: str | float) -> bool:
+    """Whether two values differ; the memory of weights is measured, with an error."""
+    if isinstance(one, float) and isinstance(other, float):
+        return abs(one - other) > _WEIGHTS_TOLERANCE * max(one, other)
+    return one != other
+
+
+def _origin(record: RunRecord) -> dict[str, str | float]:
+    """The origin by field, "" or 0 where the record has none."""
     embedded, git = record.plan.client.backend == "embedded", record.provenance.git
+    servers, rule = record.servers, _dataset_rule(record)
     # Equal servers count once: an accuracy run may do without some (--min-replicas).
-    settings = sorted(
-        {json.dumps(server.settings, sort_keys=True) for server in record.servers if server.settings}
-    )
-    urls = {*(server.url for server in record.servers), *record.left_out}
+    settings = sorted({json.dumps(one.settings, sort_keys=True) for one in servers if one.settings})
+    urls = {*(one.url for one in servers), *record.left_out}
+    # vLLM, and SGLang without --served-model-name, call the path their model.
+    models = {str(one.model) for one in servers if one.model is None or one.model != one.model_path}
     return {
+        # An embedded server has another port in each run.
         ADDRESS: "" if embedded else ", ".join(sorted(urls)),
-        "engine": ", ".join(sorted({f"{server.engine} {server.version}" for server in record.servers})),
-        "model": ", ".join(sorted({str(server.model) for server in record.servers})),
+        "engine": ", ".join(sorted({f"{one.engine} {one.version}" for one in servers})),
+        "model": ", ".join(sorted(models)),
+        _REVISION: ", ".join(sorted({one.revision for one in servers if _is_hash(one.revision)})),
+        "weight version": ", ".join(sorted({one.weight_version for one in servers if one.weight_version})),
+        _WEIGHTS: max((one.weights_gb for one in servers if one.weights_gb), default=0.0),
         "server settings": ", ".join(settings),
         "commit of the harness": "" if git is None else str(git),
+        f"sha256 of the dataset ({rule.file})": record.settled.dataset_sha256,
     }
+
+
+def _is_hash(revision: str | None) -> TypeGuard[str]:
+    """Whether it names the weights for good, unlike a branch or a tag."""
+    return revision is not None and _HASH.fullmatch(revision) is not None
+
+
+def _dataset_rule(record: RunRecord) -> DatasetRule:
+    """The dataset that the rules have for a run."""
+    plan = record.plan
+    return plan.client.benchmark.dataset(accuracy=plan.accuracy) if plan.audit is None else plan.audit.dataset
+
+
+def _path_differences(records: Mapping[str, RunRecord]) -> Iterator[tuple[str, str]]:
+    """Runs whose servers have their model at other paths: in another folder, or another model."""
+    by_run = {
+        name: {one.model_path for one in run.servers if one.model_path} for name, run in records.items()
+    }
+    paths = [(name, found) for name, found in by_run.items() if found]
+    for name, found in paths[1:]:
+        first_name, first = paths[0]
+        if first <= found or found <= first:  # an accuracy run may do without some servers
+            continue
+        before, now = records[first_name], records[name]
+        alike = {_folder_name(path) for path in first} == {_folder_name(path) for path in found}
+        what = FOLDER if alike or _same_weights(before, now) else "model path"
+        if what != FOLDER or not any(one.router for one in (*before.servers, *now.servers)):
+            yield what, f"{what} of {first_name} is {_listed(first)}, of {name} {_listed(found)}"
+
+
+def _folder_name(path: str) -> str:
+    """The name of a model's folder; in a Hugging Face cache, that of the model."""
+    parts = [part for part in PurePosixPath(path).parts if part != "snapshots" and not _HASH.fullmatch(part)]
+    return parts[-1].rpartition("--")[2].lower() if parts else path
+
+
+def _same_weights(before: RunRecord, now: RunRecord) -> bool:
+    """Whether revision or memory of the weights are known of both runs and equal."""
+    first, second = _origin(before), _origin(now)
+    return any(
+        first[what] and second[what] and not _differ(first[what], second[what])
+        for what in (_REVISION, _WEIGHTS)
+    )
+
+
+def _listed(paths: Iterable[str]) -> str:
+    return ", ".join(sorted(paths))
 
 
 def servers_elsewhere(record: RunRecord, hostname: str) -> bool:
