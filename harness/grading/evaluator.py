@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence, Sized
 from pathlib import Path
 
 import msgspec
+from msgspec import structs
 
 from harness.config.benchmark import Benchmark, load_benchmark
 from harness.config.choices import available_benchmarks
@@ -22,6 +23,7 @@ from harness.grading.evaluation.pass_criteria import (
     require_metrics,
 )
 from harness.grading.evaluation.references import Reference, load_references
+from harness.grading.evaluation.run_dataset import other_dataset
 from harness.grading.evaluation_options import EvaluationOptions, Rules
 from harness.grading.graders.grader import (
     LIVECODEBENCH,
@@ -60,15 +62,18 @@ _MODES: Mapping[Rules, Sequence[GradingMode]] = {
 def run(
     options: EvaluationOptions, publish: Callable[[Path, Json], None] = lambda folder, result: None
 ) -> int:
-    """Grade, print, write the requested files; returns the exit code, 4 for a run whose score does not count.
+    """Grade, print, write the requested files; returns the exit code, 4 where the score does not count.
 
-    ``publish`` takes the folder of the log and the result, before the scorecard is printed.
+    ``publish`` takes the folder of the log and the result, before the scorecard is printed. It is not called
+    for references of another dataset: the run is then one that was not scored.
     Raises HarnessError for whatever cannot be graded.
     """
     _warn(options.warnings)
     _show_earlier(options)
     if incomplete := unfinished(options.mlperf_log.parent):
         show(f"INCOMPLETE: {incomplete}", file=sys.stderr)
+    others = _other_references(options)
+    _warn(others)
     _require_writable(
         (
             options.output_file,
@@ -86,6 +91,7 @@ def run(
         scored = score(options, progress)
         bar.end()
         _warn(scored.result.foremost)  # they are seen on stderr if the scorecard goes to a file
+        scored = scored.with_foremost(others)
         _write_tables(options, scored)
         summary = _summary(scored)
         if options.output_file:
@@ -93,16 +99,17 @@ def run(
                 result_file.details(scored.evaluation.graded, scored.outputs) if options.verbose else None
             )
             result_file.write_result(options.output_file, summary | {"detailed_results": details})
-        publish(options.mlperf_log.parent, summary)
+        if not others:
+            publish(options.mlperf_log.parent, summary)
         card = scorecard(scored.evaluation, scored.result, _difficulties(scored), options.disagreements)
         text = legible(card) + "\n"
-        written = _write_text(options, text, complete=not incomplete)
+        written = _write_text(options, text, official=not (incomplete or others))
         print(text, end="", flush=True)
         if not sys.stdout.isatty():  # the score is seen, wherever the scorecard goes
             show(legible(scored.result.line), file=sys.stderr)
         if written is not None:
             show(f"Written to {written}", file=sys.stderr)
-    if incomplete:
+    if incomplete or others:
         return EXIT_INVALID
     return EXIT_VALID if scored.result.is_met else EXIT_THRESHOLD
 
@@ -115,12 +122,21 @@ def _show_earlier(options: EvaluationOptions) -> None:
         show(FirstLine().continues(f"the evaluation of {options.mlperf_log}", counts), file=sys.stderr)
 
 
-def _write_text(options: EvaluationOptions, text: str, *, complete: bool) -> Path | None:
-    """Write what stdout holds to a file; returns it. Of an incomplete run its name says so."""
+def _other_references(options: EvaluationOptions) -> tuple[str, ...]:
+    """A warning where the references are not those of the dataset that the run has answered."""
+    if options.reference_data is None:
+        return ()
+    benchmark = load_benchmark(_benchmark_named(options), options.round)
+    found = other_dataset(options.mlperf_log.parent, options.reference_data, benchmark)
+    return (found,) if found else ()
+
+
+def _write_text(options: EvaluationOptions, text: str, *, official: bool) -> Path | None:
+    """Write what stdout holds to a file; returns it. Where the score does not count its name says so."""
     if options.mlperf_log.name != ACCURACY_LOG:
         return None
     beside = options.mlperf_log.with_name(ACCURACY_TEXT)
-    path = beside if complete else unofficial(beside)
+    path = beside if official else unofficial(beside)
     try:
         if path.is_file() and b"\nhash=" in path.read_bytes():
             _warn([f"{path} has the hash of a submission's log and is not replaced"])
@@ -168,6 +184,11 @@ class ScoredLog(msgspec.Struct, frozen=True):
     sandbox: Sandbox | None
     tests: ProblemIndex | None
     """The tests of the programs, where programs ran."""
+
+    def with_foremost(self, warnings: tuple[str, ...]) -> "ScoredLog":
+        """The same with these warnings before all others."""
+        foremost, every = (*warnings, *self.result.foremost), (*warnings, *self.result.warnings)
+        return structs.replace(self, result=structs.replace(self.result, foremost=foremost, warnings=every))
 
 
 def score(options: EvaluationOptions, progress: Progress) -> ScoredLog:

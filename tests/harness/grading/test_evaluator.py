@@ -24,7 +24,7 @@ from msgspec import structs
 import eval_accuracy
 from harness.config.benchmark import load_benchmark
 from harness.dataset import tokenizer
-from harness.files import GRADING_PROGRESS
+from harness.files import GRADING_PROGRESS, sha256_of
 from harness.grading.graders import programs as program_graders
 from harness.grading.graders.grader import LIVECODEBENCH
 from harness.grading.livecodebench import packages, program_journal
@@ -158,7 +158,7 @@ INVALID = RunVerdict("INVALID", ("3 of 96 queries failed: timeout 3",))
 def test_the_log_of_an_incomplete_run_says_so_first(evaluate: Evaluate, tmp_path: Path, verdict):
     command = ("run_mlperf.py", "--accuracy", "--input-file", "a.parquet")
     record = structs.replace(
-        with_plan(ENDED, mode="accuracy"),
+        with_plan(ENDED, mode="accuracy", dataset_sha256=sha256_of(REFERENCE)),
         verdict=verdict,
         provenance=structs.replace(ENDED.provenance, command=command),
     )
@@ -175,6 +175,22 @@ def test_the_log_of_an_incomplete_run_says_so_first(evaluate: Evaluate, tmp_path
     again = evaluate(log=LOG)
     assert again.code == 0 and "INCOMPLETE" not in again.stderr
     assert Path("accuracy.txt").exists()
+
+
+def test_a_score_by_references_of_another_dataset_does_not_count(evaluate: Evaluate, tmp_path: Path):
+    run_record(tmp_path, "gpt-oss-120b")
+    part = tmp_path / "part.parquet"
+    pq.write_table(pq.read_table(REFERENCE).slice(0, 90), part)
+    Path(JOURNAL).unlink()
+    result = evaluate("--reference-data", part, ids=outputs()[:90], log=LOG)
+    assert result.code == 4 and "FINAL SCORE: " in result.stdout
+    for text in (result.stderr, warned(result)):
+        assert re.match(rf"WARNING: {part} has sha256 \w+, the run's dataset is ", text)
+    assert result_file()["warnings"][0].startswith(str(part))
+    assert not Path("accuracy.txt").exists() and not Path("accuracy_result.json").exists()
+    assert Path("accuracy.NOT_OFFICIAL.txt").read_text() == result.stdout
+    assert evaluate(ids=outputs(), log=LOG).code == 0
+    assert Path("accuracy.txt").exists() and Path("accuracy_result.json").exists()
 
 
 def test_a_perfect_log_scores_100_in_both_modes(evaluate: Evaluate):
@@ -364,11 +380,12 @@ def test_the_release_is_found_where_the_download_puts_it(tmp_path: Path, monkeyp
 
 
 def run_record(folder: Path, benchmark: str, limit: int = 32768) -> None:
-    """The run.json of a VALID run of ``benchmark``."""
+    """The run.json of a VALID run of ``benchmark`` on the sample dataset."""
     rules = structs.replace(ENDED.plan.client.benchmark, name=benchmark)
     parameters = structs.replace(ENDED.plan.client.parameters, max_new_tokens=limit)
     valid = structs.replace(ENDED, verdict=RunVerdict("VALID"))
-    with_plan(valid, benchmark=rules, parameters=parameters).write(folder / "run.json")
+    plan = {"benchmark": rules, "parameters": parameters}
+    with_plan(valid, **plan, dataset_sha256=sha256_of(REFERENCE)).write(folder / "run.json")
 
 
 def test_no_log_is_scored_by_another_benchmarks_rules(evaluate: Evaluate, tmp_path: Path):

@@ -1,0 +1,71 @@
+"""Whether true answers are those of the dataset that a run has answered."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+
+from harness.config.benchmark import Benchmark
+from harness.dataset.table import Table, open_table
+from harness.dataset.token_columns import COLUMNS, token_rows
+from harness.errors import ConfigError
+from harness.files import sha256_of
+from harness.grading.evaluation.references import load_references
+from harness.record.resume import newest_run
+
+_SHOWN = 12  # digits
+
+
+def other_dataset(log_dir: Path, references: Path, benchmark: Benchmark) -> str:
+    """How the references differ from the dataset of the run in ``log_dir``, in one line; "" if they do not.
+
+    Also "" where no run.json names a dataset. A file with another sha256 may hold the same answers in another
+    format, or the answers to a dataset that has none. Raises DatasetError for references that cannot be read.
+    """
+    record = None
+    with suppress(ConfigError):
+        record = newest_run(log_dir)
+    if record is None or not references.is_file():
+        return ""
+    wanted, dataset = record.settled.dataset_sha256, record.plan.client.input_file
+    if (found := sha256_of(references)) == wanted:
+        return ""
+    if not dataset.is_file() or sha256_of(dataset) != wanted:
+        what = "that file is not here to compare their rows"
+    elif not (what := _difference(references, dataset, benchmark)):
+        return ""
+    return (
+        f"{references} has sha256 {found[:_SHOWN]}, the run's dataset is {dataset} with {wanted[:_SHOWN]}: "
+        f"{what}; so no score of it counts, pass the run's dataset as --reference-data"
+    )
+
+
+def _difference(references: Path, dataset: Path, benchmark: Benchmark) -> str:
+    """The first difference in true answers, or else in prompts, as far as both have them; "" for none."""
+    given, asked = open_table(references), open_table(dataset)
+    if not set(benchmark.dataset(accuracy=True).truth_columns).isdisjoint(asked.names):
+        return _first_difference("true answer", *(_truths(path, benchmark) for path in (references, dataset)))
+    if not set(COLUMNS).isdisjoint(given.names):
+        return _first_difference("prompt", _prompts(given), _prompts(asked))
+    return _other_length(len(_truths(references, benchmark)), len(_prompts(asked)))
+
+
+def _truths(path: Path, benchmark: Benchmark) -> list[tuple[str, str]]:
+    return [(row.dataset, row.truth) for row in load_references(path, benchmark)]
+
+
+def _prompts(table: Table) -> list[bytes]:
+    rows = token_rows(table)
+    return [ids.tobytes() for ids in np.split(rows.ids, rows.offsets[1:-1])]
+
+
+def _first_difference(what: str, given: Sequence[object], wanted: Sequence[object]) -> str:
+    rows = [row for row, pair in enumerate(zip(given, wanted, strict=False)) if pair[0] != pair[1]]
+    if not rows:
+        return _other_length(len(given), len(wanted))
+    return f"row {rows[0]} has another {what}, as {len(rows)} of {len(given)} rows have"
+
+
+def _other_length(given: int, wanted: int) -> str:
+    return "" if given == wanted else f"it has {given} rows, the dataset {wanted}"

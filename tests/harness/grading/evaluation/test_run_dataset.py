@@ -1,0 +1,75 @@
+"""References are compared with the dataset that run.json names: by sha256, then by what both files have."""
+
+import re
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from harness.config.benchmark import load_benchmark
+from harness.files import sha256_of
+from harness.grading.evaluation.run_dataset import other_dataset
+from tests.harness.grading.samples import REFERENCE
+from tests.records import ENDED, with_plan
+
+SAMPLE = pq.read_table(REFERENCE)
+ROWS = len(SAMPLE)
+PROMPTS = SAMPLE.select(["input_tokens"])
+SWAPPED = SAMPLE.take([ROWS - 1, *range(1, ROWS - 1), 0])
+WITHOUT_PROMPTS = SAMPLE.drop_columns(["input_tokens"])
+
+# The run's dataset, the references, and the difference that is named: none where the score is the run's.
+CASES = {
+    "the same file": (SAMPLE, SAMPLE, None),
+    "the same answers in another file": (SAMPLE, WITHOUT_PROMPTS, None),
+    "answers to a dataset without any": (PROMPTS, SAMPLE, None),
+    "answers alone to a dataset without any": (PROMPTS, WITHOUT_PROMPTS, None),
+    "another order": (SAMPLE, SWAPPED, "row 0 has another true answer, as 2 of 96 rows have"),
+    "another order of the prompts": (PROMPTS, SWAPPED, "row 0 has another prompt, as 2 of 96 rows have"),
+    "a part": (SAMPLE, SAMPLE.slice(0, 90), "it has 90 rows, the dataset 96"),
+    "answers to a part": (PROMPTS, WITHOUT_PROMPTS.slice(0, 90), "it has 90 rows, the dataset 96"),
+}
+
+
+def stored(path: Path, table: pa.Table) -> Path:
+    pq.write_table(table, path)
+    return path
+
+
+def compared(folder: Path, dataset: Path, references: Path) -> str:
+    record = with_plan(ENDED, mode="accuracy", input_file=dataset, dataset_sha256=sha256_of(dataset))
+    record.write(folder / "run.json")
+    return other_dataset(folder, references, load_benchmark("gpt-oss-120b"))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_references_are_those_of_the_run(name, tmp_path):
+    dataset, references, difference = CASES[name]
+    asked, given = stored(tmp_path / "asked.parquet", dataset), stored(tmp_path / "given.parquet", references)
+    found = compared(tmp_path, asked, given)
+    if difference is None:
+        assert found == ""
+    else:
+        pattern = rf"{given} has sha256 {sha256_of(given)[:12]}, the run's dataset is {asked} with "
+        assert re.fullmatch(rf"{pattern}{sha256_of(asked)[:12]}: {difference}; .* --reference-data", found)
+
+
+@pytest.mark.parametrize(
+    "change", [Path.unlink, lambda path: stored(path, SWAPPED)], ids=["gone", "replaced"]
+)
+def test_a_dataset_that_is_not_here_any_more(change, tmp_path):
+    asked, given = stored(tmp_path / "a.parquet", SAMPLE), stored(tmp_path / "b.parquet", WITHOUT_PROMPTS)
+    assert compared(tmp_path, asked, given) == ""
+    change(asked)
+    found = other_dataset(tmp_path, given, load_benchmark("gpt-oss-120b"))
+    assert "that file is not here to compare their rows" in found
+    same = stored(tmp_path / "c.parquet", SAMPLE)
+    assert other_dataset(tmp_path, same, load_benchmark("gpt-oss-120b")) == ""
+
+
+@pytest.mark.parametrize("content", [None, "{"], ids=["none", "damaged"])
+def test_nothing_is_known_without_a_record(content, tmp_path):
+    if content is not None:
+        (tmp_path / "run.json").write_text(content)
+    assert other_dataset(tmp_path, REFERENCE, load_benchmark("gpt-oss-120b")) == ""
