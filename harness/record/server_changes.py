@@ -33,7 +33,7 @@ _NUMERICS = (
     "watermark_enforce_all",
 )
 _DEFAULT = "default"
-_SAME_WEIGHTS = 0.05  # of the gigabytes that a server reports
+WEIGHTS_TOLERANCE = 0.1  # SGLang measures the free memory of a GPU before and after it loads them
 _FILE = "changes.jsonl"
 
 
@@ -84,7 +84,7 @@ def _other_numbers(before: ServerInfo, now: ServerInfo) -> dict[str, tuple[str, 
     pairs = setting_pairs(before, now)
     found = {name: (str(one), str(two)) for name, (one, two) in pairs.items() if name in _NUMERICS}
     one, two = before.weights_gb, now.weights_gb
-    if one and two and abs(two - one) > _SAME_WEIGHTS * one:
+    if one and two and abs(two - one) > WEIGHTS_TOLERANCE * max(one, two):
         found["weights"] = f"{one:g} GB", f"{two:g} GB"
     return found
 

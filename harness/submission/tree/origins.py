@@ -9,11 +9,11 @@ from urllib.parse import urlsplit
 
 from harness.config.benchmark import DatasetRule
 from harness.record.run_record import RunRecord
+from harness.record.server_changes import WEIGHTS_TOLERANCE
 
 ADDRESS, FOLDER = "server", "folder of the model"
 PLACES = (ADDRESS, FOLDER)
 _REVISION, _WEIGHTS = "revision of the weights", "GB of weights"
-_WEIGHTS_TOLERANCE = 0.1  # SGLang measures the free memory of a GPU before and after it loads them
 _HASH = re.compile(r"[0-9a-f]{40}")
 _LOCAL = ("localhost", "127.0.0.1", "::1", "0.0.0.0")
 
@@ -45,7 +45,7 @@ def origin_differences(records: Mapping[str, RunRecord]) -> Iterator[tuple[str, 
 def _differ(one: str | float, other: str | float) -> bool:
     """Whether two values differ; the memory of weights is measured, with an error."""
     if isinstance(one, float) and isinstance(other, float):
-        return abs(one - other) > _WEIGHTS_TOLERANCE * max(one, other)
+        return abs(one - other) > WEIGHTS_TOLERANCE * max(one, other)
     return one != other
 
 
