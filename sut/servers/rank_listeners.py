@@ -22,6 +22,12 @@ def machines(servers: Sequence[ServerInfo]) -> dict[str, list[ServerInfo]]:
     return found
 
 
+def metrics_pages(servers: Sequence[ServerInfo]) -> tuple[str, ...]:
+    """For each server the URL whose /metrics page has its ranks: one of a machine has those of all there."""
+    read = {one.url: found[0].url for found in machines(servers).values() for one in found}
+    return tuple(read.get(server.url, server.url) for server in servers)
+
+
 def unnamed_ranks(servers: Sequence[ServerInfo]) -> dict[str, tuple[str, ...]]:
     """The URLs of a machine's other ranks, by that of its first rank, where this is the only one named."""
     return {

@@ -26,7 +26,7 @@ from harness.text import printable
 from sut.client.endpoint import tls_context
 from sut.servers.gpus import LocalGpus
 from sut.servers.info_client import place_of
-from sut.servers.rank_listeners import machines
+from sut.servers.rank_listeners import metrics_pages
 
 EVERY_S = 5.0
 _ANSWER_S = 2.0
@@ -95,11 +95,11 @@ class MetricsScraper:
         self._on_page = on_page
         # TensorRT-LLM's statistics are removed by reading them, and sut.servers.health needs them.
         authorization = {"Authorization": f"Bearer {key}"} if key else {}
-        told = {rank.url for _, *others in machines(servers).values() for rank in others}
+        read = set(metrics_pages(servers))
         self._servers = [
             _Server(n, one.url, authorization)
             for n, one in enumerate(servers)
-            if one.wire != "trtllm" and one.url not in told
+            if one.wire != "trtllm" and one.url in read
         ]
         self._servers += [_Server(n, url) for n, url in enumerate(dcgm_urls, len(servers))]
         self._urls = [*(server.url for server in servers), *dcgm_urls]

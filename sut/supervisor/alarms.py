@@ -13,7 +13,9 @@ from harness.config.deadlines import FailurePolicy
 from harness.errors import RunError, machine_failure
 from harness.progress.lost_run import LostRunError, LostWatch
 from harness.progress.progress_line import ProgressSnapshot
+from harness.record.settled import ServerInfo
 from harness.text import moment
+from sut.servers.rank_listeners import metrics_pages
 from sut.supervisor.session import QuerySession
 
 log = logging.getLogger("mlperf")
@@ -37,14 +39,14 @@ class Alarms:
     def __init__(
         self,
         session: QuerySession,
-        urls: Sequence[str],
+        servers: Sequence[ServerInfo],
         ranks: RankWatch,
         policy: FailurePolicy,
         lost: LossRule | None = None,
     ) -> None:
-        """``urls`` are those of the session's replicas, in its order."""
+        """``servers`` are the session's replicas, in its order."""
         self._session = session
-        self._urls = urls
+        self._pages = metrics_pages(servers)
         self._ranks = ranks
         self._policy = policy
         self._rule = lost
@@ -58,7 +60,7 @@ class Alarms:
         """The snapshot with the alarms."""
         now = time.monotonic()
         loads = self._session.in_flight().tolist()
-        in_use = [url for url, count in zip(self._urls, loads, strict=False) if count > 0]
+        in_use = list(dict.fromkeys(url for url, count in zip(self._pages, loads, strict=False) if count > 0))
         began = now - snapshot.elapsed_s
         self._note_ranks(self._ranks.standing(now, in_use), began)
         self._note_idle()

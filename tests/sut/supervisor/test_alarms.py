@@ -1,20 +1,25 @@
 """When a lost run or a standing rank ends a run, and what is left of it as an event."""
 
+import time
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from harness.analysis.rank_watch import StandingRank
+from harness.analysis.rank_watch import RankWatch, StandingRank
 from harness.errors import RunError
 from harness.files import JOURNAL_DIR
 from harness.progress.lost_run import LostRunError, LostWatch, ValidityRules
 from harness.progress.progress_line import ProgressSnapshot
 from harness.record.run_events import EventLog
+from harness.record.settled import RankListener
+from sut.servers.rank_listeners import metrics_pages
 from sut.supervisor.alarms import Alarms, LossRule
+from tests.sut.pages import facts
 from tests.sut.supervisor.test_monitor import policy
 
-URLS = ("http://a:1", "http://b:1")
+URL = "http://a:1"
+SERVERS = (facts(URL), facts("http://b:1"))
 
 
 class Ranks:
@@ -37,7 +42,7 @@ class Ranks:
 
 
 def rank(number=1, others_live=True):
-    return StandingRank(URLS[0], number, 0.0, 3, others_live)
+    return StandingRank(URL, number, 0.0, 3, others_live)
 
 
 def session(loads=(3, 0)):
@@ -58,7 +63,7 @@ def ends(alarms, moment):
     [((rank(),), 120), ((rank(others_live=False),), 300), ((rank(), rank(0, False)), 300)],
 )
 def test_a_standing_rank_ends_a_silent_run(ranks, limit_s):
-    alarms = Alarms(session(), URLS, Ranks(*ranks), policy(progress_s=600.0))
+    alarms = Alarms(session(), SERVERS, Ranks(*ranks), policy(progress_s=600.0))
     ends(alarms, snapshot(limit_s - 1))
     with pytest.raises(RunError, match=rf"ended early: dp_rank 1 of http://a:1 stands since .* {limit_s} s"):
         ends(alarms, snapshot(limit_s))
@@ -66,7 +71,7 @@ def test_a_standing_rank_ends_a_silent_run(ranks, limit_s):
 
 def test_the_progress_timeout_is_the_longest_silence():
     with pytest.raises(RunError, match="dp_rank 1"):
-        ends(Alarms(session(), URLS, Ranks(rank()), policy(progress_s=40.0)), snapshot(40.0))
+        ends(Alarms(session(), SERVERS, Ranks(rank()), policy(progress_s=40.0)), snapshot(40.0))
 
 
 @pytest.mark.parametrize(
@@ -79,12 +84,26 @@ def test_the_progress_timeout_is_the_longest_silence():
     ],
 )
 def test_what_does_not_end_a_run(ranks, loads, changes):
-    ends(Alarms(session(loads), URLS, ranks, policy(progress_s=600.0, **changes)), snapshot(500.0))
+    ends(Alarms(session(loads), SERVERS, ranks, policy(progress_s=600.0, **changes)), snapshot(500.0))
+
+
+@pytest.mark.parametrize("loads", [(8, 8), (0, 8)])
+def test_a_rank_whose_page_is_not_read_ends_a_silent_run(loads):
+    """The page of a machine's first rank has all of its ranks."""
+    servers = [facts(f"http://a:3000{rank}", listener=RankListener(rank, 2, 2)) for rank in range(2)]
+    (read,) = set(metrics_pages(servers))
+    watch, now = RankWatch(), time.monotonic()
+    page = b"\n".join(b'sglang:num_running_reqs{dp_rank="%d"} 8.0' % rank for rank in range(2))
+    for ago_s in range(400, 0, -5):
+        watch.page(read, page, now - ago_s)
+    alarms = Alarms(session(loads), servers, watch, policy(progress_s=600.0))
+    with pytest.raises(RunError, match=rf"dp_rank 0 of {read} stands since .*, and 1 more rank, and nothing"):
+        ends(alarms, snapshot(390.0))
 
 
 def test_each_alarm_is_an_event_once():
     one, ranks = session(), Ranks(rank())
-    alarms = Alarms(one, URLS, ranks, policy())
+    alarms = Alarms(one, SERVERS, ranks, policy())
     for _ in range(3):
         assert "dp_rank 1 of http://a:1 stands" in alarms.look(snapshot()).standing
     ranks.found = ()
@@ -94,7 +113,7 @@ def test_each_alarm_is_an_event_once():
 
 def test_ranks_without_requests_are_told_once(caplog):
     one, ranks = session(), Ranks(idle=(("http://a:1", 1), ("http://a:1", 2)))
-    alarms = Alarms(one, URLS, ranks, policy())
+    alarms = Alarms(one, SERVERS, ranks, policy())
     for _ in range(3):
         ends(alarms, snapshot(500.0))
     (line,) = caplog.messages
@@ -106,7 +125,7 @@ def test_ranks_without_requests_are_told_once(caplog):
 def test_a_lost_run_ends_where_asked(stops, tmp_path):
     (tmp_path / JOURNAL_DIR).mkdir()
     one, rule = session(), LossRule(LostWatch(tmp_path, ValidityRules()), stops)
-    alarms = Alarms(one, URLS, Ranks(), policy(), rule)
+    alarms = Alarms(one, SERVERS, Ranks(), policy(), rule)
     ends(alarms, snapshot())
     found = alarms.look(snapshot(failed=3))
     assert found.lost == "3 queries failed (truncated)"
@@ -124,7 +143,7 @@ def test_a_journal_that_cannot_be_read_ends_no_run(tmp_path, caplog):
             raise OSError(5, "Input/output error")
 
     rule = LossRule(Broken(tmp_path, ValidityRules()), stops=True)
-    alarms = Alarms(session(), URLS, Ranks(), policy(), rule)
+    alarms = Alarms(session(), SERVERS, Ranks(), policy(), rule)
     for _ in range(3):
         ends(alarms, snapshot(failed=3))
     assert len(caplog.records) == 1
