@@ -102,7 +102,7 @@ class RankWatch:
                 if before is None or before.text != text:
                     ranks[rank] = _Rank(text, now_s, _requests(text), _beats(before, text))
             found.used.update(rank for rank in texts if ranks[rank].requests)
-            if sum(ranks[rank].requests for rank in texts) >= _BUSY * len(texts):
+            if texts and sum(ranks[rank].requests for rank in texts) >= _BUSY * len(texts):
                 found.busy_s = min(found.busy_s, now_s)
 
     def standing(self, now_s: float, servers: Sequence[str]) -> tuple[StandingRank, ...]:

@@ -136,6 +136,7 @@ def with_requests(*running):
         ([with_requests(4, 0, 3, 0)] * 99, []),  # too few for all
         ([with_requests(4, 0, 4, 0), *[with_requests(0, 0, 0, 0)] * 12], [1, 3]),
         ([with_requests(8)] * 99, []),
+        ([b"sglang:startup_time_seconds 0.06", *[with_requests(1, 0, 0, 0)] * 99], []),  # ranks show later
         ([with_requests(0, 0)] * 99, []),
     ],
 )
