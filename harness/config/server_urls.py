@@ -16,6 +16,7 @@ from harness.errors import ConfigError
 
 DNS = "dns+"  # stands before http: a replica for each address of the name
 MOST_SERVERS = 8192
+LAST_PORT = 65535
 _MOST_BYTES = 1 << 20
 _FLAG = "--server-url"
 _COMMAS = re.compile(r",(?![^\[\]]*\])")  # those outside of brackets
@@ -26,6 +27,7 @@ _SLURM = re.compile(r"slurm(?:\+(https?))?:(.*)")
 _SLURM_HOST = re.compile(r"[A-Za-z0-9_.,\[\]-]+")
 _COMMENT = re.compile(r"(?:^|\s)#.*")
 _FOUR_NUMBERS = re.compile(r"([0-9]+\.){3}[0-9]+")
+_PORT = re.compile(r":[0-9]*$")
 _PLACE = re.compile(r"(?:[A-Za-z0-9+.-]*://)?[^/?#\s]*")
 # The usual beginnings of keys, or a name that says so: such a URL is refused, since every file of a run has
 # it.
@@ -255,7 +257,7 @@ def at_port(url: str, port: int) -> str:
     """The URL of another port of the same host."""
     base, address = split_address(url)
     parts = urlsplit(base)
-    host = parts.netloc.removesuffix(f":{parts.port}")
+    host = _PORT.sub("", parts.netloc)
     base = parts._replace(netloc=f"{host}:{port}").geturl()
     return base if address is None else at_address(base, address)
 

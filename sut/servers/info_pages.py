@@ -9,6 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from harness.config.run_options import Backend
+from harness.config.server_urls import MOST_SERVERS
 from harness.errors import ServerError
 from harness.record.settled import RankListener, Router, ServerInfo
 from sut.servers.info_client import InfoClient, NotReadyError
@@ -197,7 +198,7 @@ def _listener(info: Mapping[str, Any]) -> RankListener | None:
     if not isinstance(place, dict):
         return None
     ranks, rank = _integer(place, "dp_size") or 1, place.get("dp_rank")
-    if ranks == 1 or type(rank) is not int or not 0 <= rank < ranks:
+    if not 1 < ranks <= MOST_SERVERS or type(rank) is not int or not 0 <= rank < ranks:
         return None
     return RankListener(rank, ranks, max(ranks // (_integer(place, "nnodes") or 1), 1))
 

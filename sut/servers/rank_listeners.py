@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
-from harness.config.server_urls import at_port, default_port, folded
+from harness.config.server_urls import LAST_PORT, at_port, default_port, folded
 from harness.record.settled import ServerInfo
 
 
@@ -31,7 +31,11 @@ def metrics_pages(servers: Sequence[ServerInfo]) -> tuple[str, ...]:
 def unnamed_ranks(servers: Sequence[ServerInfo]) -> dict[str, tuple[str, ...]]:
     """The URLs of a machine's other ranks, by that of its first rank, where this is the only one named."""
     return {
-        one.url: tuple(at_port(first, default_port(first) + offset) for offset in range(1, one.listener.here))
+        one.url: tuple(
+            at_port(first, port)
+            for port in range(default_port(first) + 1, default_port(first) + one.listener.here)
+            if port <= LAST_PORT
+        )
         for first, (one, *others) in machines(servers).items()
         if one.listener is not None and one.listener.offset == 0 and one.listener.here > 1 and not others
     }

@@ -40,6 +40,7 @@ RANK_1 = {
         ({"dp_size": 2, "deployment_info": None}, None, None),
         ({"deployment_info": {"dp_size": 2, "dp_rank": 2}}, None, None),
         ({"deployment_info": {"dp_size": 2, "dp_rank": None}}, None, None),
+        ({"deployment_info": {"dp_size": 2**31 - 1, "dp_rank": 0}}, None, None),
     ],
 )
 def test_the_place_of_a_rank(info, listener, at_once):
@@ -145,11 +146,17 @@ def test_ranks_of_two_machines():
     assert "no URL leads to 1, 2, 3: " in warning
 
 
+def test_ports_end():
+    assert unnamed_ranks([listening("http://a:65534", 0, 4, 4)]) == {"http://a:65534": ("http://a:65535",)}
+
+
 @pytest.mark.parametrize(
     ("url", "expected"),
     [
         ("http://a:1", "http://a:7"),
         ("http://a", "http://a:7"),
+        ("http://a:", "http://a:7"),
+        ("http://a:030000", "http://a:7"),
         ("https://[::1]:1/path", "https://[::1]:7/path"),
         ("http://a:1#10.0.0.1", "http://a:7#10.0.0.1"),
     ],
