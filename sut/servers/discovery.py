@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from harness.config.deadlines import PreflightLimits
 from harness.config.run_options import Backend
@@ -80,7 +81,12 @@ def find_servers(
     left_out = require(faults, len(replicas.urls) + len(replicas.faults), limits.min_replicas)
     answers = [asking.calls.results[url] for url in replicas.urls if url not in left_out]
     if further := unnamed_ranks([fact for fact, _ in answers]):
-        answers = _with_ranks(answers, further, ask)
+        # Where no rank listens nothing may start, and the others are asked to their end.
+        wait_s = min(limits.wait_s, limits.questions_s)
+        once = replace(limits, wait_s=wait_s, min_replicas=1)
+        answers = _with_ranks(
+            answers, further, partial(ask, limits=once, until=min(until, time.monotonic() + wait_s))
+        )
     found = with_differences(answers)
     check_alike(found)
     total = len(replicas.urls) + len(replicas.faults)

@@ -8,7 +8,10 @@ from contextlib import ExitStack
 import pytest
 
 from harness.config.server_urls import at_port
+from harness.errors import ServerError
 from harness.record.settled import RankListener, ServerInfo, running_limit
+from sut.servers import discovery
+from sut.servers.info_pages import ask_server
 from sut.servers.rank_listeners import missing_rank_warnings, unnamed_ranks
 from sut.servers.scrape import MetricsScraper
 from tests.kit import free_ports
@@ -129,6 +132,47 @@ def test_what_listens_at_the_next_port_need_not_be_a_rank(other):
     assert [one.url for one in servers.found] == [first]
     (warning,) = servers.warnings
     assert "one of 2 data-parallel ranks of its server, and no URL leads to 1: " in warning
+
+
+class Questions(discovery._Asking):
+    """Those to the named servers, then those to the ranks beside."""
+
+    def __init__(self, urls, until, **more):
+        self.until = until
+        everything.append(self)
+        super().__init__(urls, until=until, **more)
+
+
+everything: list[Questions] = []
+
+
+@pytest.fixture
+def questions(monkeypatch):
+    everything.clear()
+    monkeypatch.setattr(discovery, "_Asking", Questions)
+    return everything
+
+
+def test_a_rank_is_not_waited_for_as_long_as_a_server(ranks, questions):
+    find([ranks(2, 0)], wait=60, seconds=1)
+    servers, beside = questions
+    assert beside.until < servers.until
+
+
+def test_another_service_beside_a_rank_ends_no_question(ranks, questions, monkeypatch):
+    """The rank of the other machine answers last, unless all questions are ended before."""
+    one, other = ranks(2, 0), ranks(2, 0, 1)
+
+    def asked(client, backend):
+        if client.url == beside(one, 1):
+            raise ServerError("no SGLang server")
+        if client.url == beside(other, 1) and questions[-1]._ended.wait(1):
+            raise ServerError("the questions have ended")
+        return ask_server(client, backend)
+
+    monkeypatch.setattr(discovery, "ask_server", asked)
+    found = find([one, other], wait=30).found
+    assert [server.url for server in found] == [one, other, beside(other, 1)]
 
 
 def listening(url, rank, of, here):
