@@ -81,7 +81,7 @@ def find_servers(
     left_out = require(faults, len(replicas.urls) + len(replicas.faults), limits.min_replicas)
     answers = [asking.calls.results[url] for url in replicas.urls if url not in left_out]
     if further := unnamed_ranks([fact for fact, _ in answers]):
-        # Where no rank listens nothing may start, and the others are asked to their end.
+        # A port where none listens may never open, and is no reason to leave the others out.
         wait_s = min(limits.wait_s, limits.questions_s)
         once = replace(limits, wait_s=wait_s, min_replicas=1)
         answers = _with_ranks(

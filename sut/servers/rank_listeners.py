@@ -4,7 +4,7 @@ A user knows the port that the server was started with. With SGLang's Rust serve
 that is rank 0's alone; requests to it leave the other ranks idle.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
@@ -29,16 +29,17 @@ def metrics_pages(servers: Sequence[ServerInfo]) -> tuple[str, ...]:
 
 
 def unnamed_ranks(servers: Sequence[ServerInfo]) -> dict[str, tuple[str, ...]]:
-    """The URLs of a machine's other ranks, by that of its first rank, where this is the only one named."""
-    return {
-        one.url: tuple(
-            at_port(first, port)
-            for port in range(default_port(first) + 1, default_port(first) + one.listener.here)
-            if port <= LAST_PORT
-        )
-        for first, (one, *others) in machines(servers).items()
-        if one.listener is not None and one.listener.offset == 0 and one.listener.here > 1 and not others
-    }
+    """The URLs of a machine's missing ranks, by that of its first rank, where this is the only one named."""
+    missing, found = _missing_ranks(servers), {}
+    for first, (one, *others) in machines(servers).items():
+        place, port = one.listener, default_port(one.url)
+        if place is None or place.offset or others:
+            continue
+        last = min(place.here, LAST_PORT + 1 - port)
+        offsets = (offset for offset in range(1, last) if place.rank + offset in missing[place.of])
+        if urls := tuple(at_port(first, port + offset) for offset in offsets):
+            found[one.url] = urls
+    return found
 
 
 def is_rank_beside(other: ServerInfo, first: ServerInfo) -> bool:
@@ -51,15 +52,26 @@ def is_rank_beside(other: ServerInfo, first: ServerInfo) -> bool:
 
 def missing_rank_warnings(servers: Sequence[ServerInfo]) -> Iterator[str]:
     """A warning where ranks of a server have no URL."""
-    by_size: dict[int, list[ServerInfo]] = defaultdict(list)
+    listening = [(server.url, server.listener) for server in servers if server.listener is not None]
+    for size, missing in _missing_ranks(servers).items():
+        if not missing:
+            continue
+        some = any(place.of == size and place.rank in missing for _, place in listening)
+        lead, than = ("fewer URLs lead", " than to others") if some else ("no URL leads", "")
+        yield (
+            f"{folded(url for url, place in listening if place.of == size)}: each is one of {size} "
+            f"data-parallel ranks of its server, and {lead} to {folded(map(str, sorted(missing)))}{than}: "
+            "unless the server hands requests on, they stand idle; name their ports with --server-url, too"
+        )
+
+
+def _missing_ranks(servers: Sequence[ServerInfo]) -> dict[int, set[int]]:
+    """The ranks to which fewer URLs lead than to others, by the number of ranks of their servers."""
+    counts: dict[int, Counter[int]] = defaultdict(Counter)
     for server in servers:
-        if server.listener is not None:
-            by_size[server.listener.of].append(server)
-    for size, found in by_size.items():
-        named = {server.listener.rank for server in found if server.listener is not None}
-        if missing := [str(rank) for rank in range(size) if rank not in named]:
-            yield (
-                f"{folded(server.url for server in found)}: each is one of {size} data-parallel ranks of its "
-                f"server, and no URL leads to {folded(missing)}: unless the server hands requests on, they "
-                "stand idle; name their ports with --server-url, too"
-            )
+        if (place := server.listener) is not None:
+            counts[place.of][place.rank] += 1
+    most = {size: max(found.values()) for size, found in counts.items()}
+    return {
+        size: {rank for rank in range(size) if found[rank] < most[size]} for size, found in counts.items()
+    }

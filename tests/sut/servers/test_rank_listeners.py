@@ -190,6 +190,23 @@ def test_ranks_of_two_machines():
     assert "no URL leads to 1, 2, 3: " in warning
 
 
+def test_ranks_of_two_servers_are_counted():
+    servers = [
+        listening("http://a:1", 0, 2, 2),
+        listening("http://a:2", 1, 2, 2),
+        listening("http://b:1", 0, 2, 2),
+    ]
+    assert unnamed_ranks(servers) == {"http://b:1": ("http://b:2",)}
+    (warning,) = missing_rank_warnings(servers)
+    assert "and fewer URLs lead to 1 than to others: " in warning
+
+
+def test_ranks_named_by_two_hosts_of_a_machine_are_used_once():
+    servers = [listening("http://node:1", 0, 3, 3), listening("http://node-ib:2", 1, 3, 3)]
+    assert unnamed_ranks(servers) == {"http://node:1": ("http://node:3",)}
+    assert unnamed_ranks([*servers, listening("http://node-ib:3", 2, 3, 3)]) == {}
+
+
 def test_ports_end():
     assert unnamed_ranks([listening("http://a:65534", 0, 4, 4)]) == {"http://a:65534": ("http://a:65535",)}
 
