@@ -375,11 +375,18 @@ def router_of(control: InfoClient, headers: Mapping[str, str], health: bytes = b
 
 
 def with_router(server: ServerInfo, router: Router | None) -> ServerInfo:
-    """A gateway passes on the facts of one of its servers, whose limit counts for each of them."""
+    """A gateway passes on the facts of one of its servers, whose limit counts for each of them.
+
+    Which of the ranks of several servers answers is its choice: its URL is not that of one rank.
+    """
+    behind = (router and router.servers) or 1
     runs = server.max_running_requests
-    if router is not None and router.servers and runs is not None:
-        runs *= router.servers
-    return replace(server, router=router, max_running_requests=runs)
+    return replace(
+        server,
+        router=router,
+        max_running_requests=None if runs is None else runs * behind,
+        listener=server.listener if behind == 1 else None,
+    )
 
 
 def _gateway(control: InfoClient, health: bytes) -> tuple[str, str | None]:

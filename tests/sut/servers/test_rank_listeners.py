@@ -53,6 +53,16 @@ def test_the_place_of_a_rank(info, listener, at_once):
     assert fact.version == ("0.5.23 (Rust server)" if "frontend" in info else None)
 
 
+@pytest.mark.parametrize(("workers", "listener"), [(1, RankListener(1, 2, 2)), (2, None)])
+def test_a_gateway_to_several_ranks_is_no_rank(workers, listener):
+    table = {
+        "/model_info": {"model_path": "m"},
+        "/server_info": RANK_1,
+        "/workers": {"workers": [{}] * workers},
+    }
+    assert fact_of(table).listener == listener
+
+
 def rank_of(rank, of):
     """The facts of a rank's listener."""
     place = {"node_rank": 0, "nnodes": 1, "dp_size": of, "dp_rank": rank}
