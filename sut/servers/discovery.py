@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ from harness.config.run_options import Backend
 from harness.config.server_urls import DNS, folded
 from harness.errors import HarnessError, ServerError, explained
 from harness.record.settled import ServerInfo
-from harness.text import aligned, duration, printable
+from harness.text import aligned, counted, duration, printable
 from sut.servers.info_client import Calls, InfoClient, NotReadyError, WaitNotices
 from sut.servers.info_pages import SettingValues, ask_server
 from sut.servers.naming import DuplicateError, Replicas, check_enough, replicas_of
@@ -80,43 +80,60 @@ def find_servers(
             break
     left_out = require(faults, len(replicas.urls) + len(replicas.faults), limits.min_replicas)
     answers = [asking.calls.results[url] for url in replicas.urls if url not in left_out]
-    if further := unnamed_ranks([fact for fact, _ in answers]):
+    named = [fact for fact, _ in answers]
+    absent: tuple[str, ...] = ()
+    if further := unnamed_ranks(named):
         # A port where none listens may never open, and is no reason to leave the others out.
         wait_s = min(limits.wait_s, limits.questions_s)
         once = replace(limits, wait_s=wait_s, min_replicas=1)
-        answers = _with_ranks(
+        answers, absent = _with_ranks(
             answers, further, partial(ask, limits=once, until=min(until, time.monotonic() + wait_s))
         )
     found = with_differences(answers)
     check_alike(found)
     total = len(replicas.urls) + len(replicas.faults)
-    warnings = (*left_out_warning(left_out, total), *replicas.warnings, *missing_rank_warnings(found))
-    return Servers(found, left_out, warnings)
+    ranks = (*absent, *missing_rank_warnings(named))
+    return Servers(found, left_out, (*left_out_warning(left_out, total), *replicas.warnings, *ranks))
 
 
 def _with_ranks(
     answers: Sequence[_Answer],
     ranks: Mapping[str, Sequence[str]],
     ask: Callable[[Sequence[str]], "_Asking"],
-) -> list[_Answer]:
-    """The answers, those of first ranks followed by those of the others on their machine (``ranks``)."""
+) -> tuple[list[_Answer], tuple[str, ...]]:
+    """The answers, those of first ranks followed by those of the others on their machine (``ranks``).
+
+    With a warning for each reason why some of these cannot be used.
+    """
     named = [fact.url for fact, _ in answers]
     urls = [url for others in ranks.values() for url in others]
     asking = ask([url for url in replicas_of([*named, *urls]).urls if url not in named])
-    for url, fault in asking.faults():
-        log.warning("%s: no rank of a server there: %s", url, _reason(url, fault))
+    faults = dict(asking.faults())
     found: list[_Answer] = []
     for fact, values in answers:
         beside = [asking.calls.results.get(url) for url in ranks.get(fact.url, ())]
         others = [one for one in beside if one is not None and is_rank_beside(one[0], fact)]
         found += [(fact, values), *others]
-    if more := [fact.url for fact, _ in found if fact.url not in named]:
+    used = {fact.url for fact, _ in found}
+    if more := [url for url in urls if url in used]:
         log.info(
             "data-parallel ranks listen at a port each: beside %s, the first of its machine, also %s",
             folded(ranks),
             folded(more),
         )
-    return found
+    absent: dict[str, list[str]] = defaultdict(list)
+    for url in asking.calls.items:
+        if url not in used:
+            absent[_reason(url, faults[url]) if url in faults else "another server answers"].append(url)
+    return found, tuple(_absent_ranks(*row) for row in absent.items())
+
+
+def _absent_ranks(reason: str, urls: Sequence[str]) -> str:
+    return (
+        f"{folded(urls)}: {counted(len(urls), 'further data-parallel rank')} expected here, {reason}: unless "
+        "the server hands requests on, they stand idle; publish these ports, or name with --server-url where "
+        "they listen"
+    )
 
 
 def _is_dynamic(urls: Sequence[str]) -> bool:

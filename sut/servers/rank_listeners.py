@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from harness.config.server_urls import LAST_PORT, at_port, default_port, folded
-from harness.record.settled import ServerInfo
+from harness.record.settled import RankListener, ServerInfo
 
 
 def machines(servers: Sequence[ServerInfo]) -> dict[str, list[ServerInfo]]:
@@ -30,16 +30,22 @@ def metrics_pages(servers: Sequence[ServerInfo]) -> tuple[str, ...]:
 
 def unnamed_ranks(servers: Sequence[ServerInfo]) -> dict[str, tuple[str, ...]]:
     """The URLs of a machine's missing ranks, by that of its first rank, where this is the only one named."""
-    missing, found = _missing_ranks(servers), {}
+    found: dict[str, tuple[str, ...]] = {}
+    for one, _, url in _beside(servers):
+        found[one.url] = (*found.get(one.url, ()), url)
+    return found
+
+
+def _beside(servers: Sequence[ServerInfo]) -> Iterator[tuple[ServerInfo, RankListener, str]]:
+    """A machine's first rank, the place of a missing one beside it, and its URL."""
+    missing = _missing_ranks(servers)
     for first, (one, *others) in machines(servers).items():
         place, port = one.listener, default_port(one.url)
         if place is None or place.offset or others:
             continue
-        last = min(place.here, LAST_PORT + 1 - port)
-        offsets = (offset for offset in range(1, last) if place.rank + offset in missing[place.of])
-        if urls := tuple(at_port(first, port + offset) for offset in offsets):
-            found[one.url] = urls
-    return found
+        for offset in range(1, min(place.here, LAST_PORT + 1 - port)):
+            if place.rank + offset in missing[place.of]:
+                yield one, replace(place, rank=place.rank + offset), at_port(first, port + offset)
 
 
 def is_rank_beside(other: ServerInfo, first: ServerInfo) -> bool:
@@ -51,10 +57,11 @@ def is_rank_beside(other: ServerInfo, first: ServerInfo) -> bool:
 
 
 def missing_rank_warnings(servers: Sequence[ServerInfo]) -> Iterator[str]:
-    """A warning where ranks of a server have no URL."""
+    """A warning where ranks of a server have no URL, but for those that ``unnamed_ranks`` finds."""
     listening = [(server.url, server.listener) for server in servers if server.listener is not None]
-    for size, missing in _missing_ranks(servers).items():
-        if not missing:
+    beside = {(place.of, place.rank) for _, place, _ in _beside(servers)}
+    for size, ranks in _missing_ranks(servers).items():
+        if not (missing := {rank for rank in ranks if (size, rank) not in beside}):
             continue
         some = any(place.of == size and place.rank in missing for _, place in listening)
         lead, than = ("fewer URLs lead", " than to others") if some else ("no URL leads", "")

@@ -141,7 +141,20 @@ def test_what_listens_at_the_next_port_need_not_be_a_rank(other):
         servers = find([first])
     assert [one.url for one in servers.found] == [first]
     (warning,) = servers.warnings
-    assert "one of 2 data-parallel ranks of its server, and no URL leads to 1: " in warning
+    reason = "another server answers" if other else "not reachable ([Errno 111] Connection refused)"
+    assert warning == (
+        f"{beside(first, 1)}: 1 further data-parallel rank expected here, {reason}: unless the server hands "
+        "requests on, they stand idle; publish these ports, or name with --server-url where they listen"
+    )
+
+
+def test_closed_ports_of_a_machine_are_one_warning(ranks):
+    first = ranks(4, 0)
+    (warning,) = find([first]).warnings
+    port = int(first[-5:])
+    assert warning.startswith(
+        f"http://127.0.0.1:{port + 1}-{port + 3}: 3 further data-parallel ranks expected here, not reachable"
+    )
 
 
 class Questions(discovery._Asking):
@@ -197,7 +210,7 @@ def test_ranks_of_two_machines():
         "http://b:30000": ("http://b:30001",),
     }
     (warning,) = missing_rank_warnings([one])
-    assert "no URL leads to 1, 2, 3: " in warning
+    assert "no URL leads to 2, 3: " in warning  # 1 is asked for
 
 
 def test_ranks_of_two_servers_are_counted():
@@ -207,8 +220,9 @@ def test_ranks_of_two_servers_are_counted():
         listening("http://b:1", 0, 2, 2),
     ]
     assert unnamed_ranks(servers) == {"http://b:1": ("http://b:2",)}
-    (warning,) = missing_rank_warnings(servers)
-    assert "and fewer URLs lead to 1 than to others: " in warning
+    assert not [*missing_rank_warnings(servers)]  # it is asked for
+    (warning,) = missing_rank_warnings([*servers[:2], listening("http://b:2", 1, 2, 2)])
+    assert "and fewer URLs lead to 0 than to others: " in warning
 
 
 def test_ranks_named_by_two_hosts_of_a_machine_are_used_once():
