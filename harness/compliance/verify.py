@@ -22,6 +22,7 @@ from harness.config.benchmark import Benchmark
 from harness.errors import ConfigError, DatasetError, GradingError
 from harness.files import ACCURACY_LOG
 from harness.grading.evaluation.references import Reference, load_references
+from harness.grading.evaluation.run_dataset import other_dataset
 from harness.loadgen_logs.accuracy_log import EMPTY_LOG_BYTES, INT64, AccuracyLog
 
 
@@ -66,6 +67,8 @@ def verify(request: VerifyRequest) -> VerifyResult:
     facts = read_run(log_dir, detail)
     _require_official(request, facts)
     references = load_answers(request)
+    if references and request.references is not None:
+        _require_answers_of_run(log_dir, request.references, request.benchmark)
     with _named(path):
         log = _open(path)
         samples = _samples(request, log, references)
@@ -131,6 +134,11 @@ def load_answers(request: VerifyRequest) -> tuple[Reference, ...]:
             f"({test.dataset.file}); --rehearsal allows others"
         )
     return references
+
+
+def _require_answers_of_run(log_dir: Path, references: Path, benchmark: Benchmark) -> None:
+    if what := other_dataset(log_dir, references, benchmark):
+        raise GradingError(what)
 
 
 def _require_official(request: VerifyRequest, facts: RunFindings) -> None:

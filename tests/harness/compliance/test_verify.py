@@ -6,8 +6,12 @@ import os
 import re
 import shutil
 
+import pyarrow.parquet as pq
 import pytest
+from msgspec.structs import replace
 
+from harness.files import sha256_of
+from harness.record.run_record import RunVerdict
 from tests import records
 from tests.harness.compliance import cases
 from tests.harness.compliance.program import LOW09, TEST07_ROWS, TEST09_ROWS, audit, dataset, run_here
@@ -301,6 +305,19 @@ def test_test07_scores_as_a_published_run(references, verify, into, tmp_path):
         "TEST PASS",
     ):
         assert f"{line}\n" in text
+
+
+def test_test07_takes_the_answers_of_the_run_alone(references, verify, into, tmp_path):
+    logs, other = answered(tmp_path), tmp_path / "other.parquet"
+    pq.write_table(pq.read_table(references).take([*range(1, TEST07_ROWS), 0]), other)
+    record = replace(records.ENDED, verdict=RunVerdict("VALID", complete=True), deviations=())
+    run = records.with_plan(record, input_file=references, dataset_sha256=sha256_of(references))
+    run.write(logs / "run.json")
+    words = ("TEST07", "--log-dir", logs, *into, "--reference-data")
+    code, printed, said = verify(*words, other)
+    assert (code, printed) == (2, "")
+    assert re.search(rf"error: {other} has sha256 \w+, .* row 0 has another true answer, as 990 of 990", said)
+    assert verify(*words, references)[0] == 0
 
 
 ODD = {
