@@ -6,7 +6,7 @@ nothing of a URL.
 
 import re
 import shlex
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
@@ -21,6 +21,7 @@ from harness.loadgen_logs.summary_and_detail import LoadgenDetail
 from harness.record.run_record import RunRecord
 from harness.record.settled import ServerInfo
 from harness.submission.building.source_code import WrittenSource
+from harness.text import counted
 
 _PROGRAMS = ("run_mlperf.py", "run_compliance.py")
 _VERBS = tuple(verb_of(program) for program in _PROGRAMS)
@@ -95,15 +96,16 @@ class ScenarioReadme(msgspec.Struct, frozen=True):
 
     def _servers(self, servers: Sequence[ServerInfo]) -> Iterator[str]:
         """Each kind of server once, with how many there are."""
-        kinds: Counter[tuple[str, ...]] = Counter()
+        kinds: dict[tuple[str, ...], list[ServerInfo]] = defaultdict(list)
         for server in servers:
             names = ("engine", "version", "dp_size", "context_length")
             facts = {name: getattr(server, name) for name in names}
             lines = ["server: " + _listed(facts | {"model": model_name(server, self.benchmark)})]
             if server.settings:
                 lines.append("server settings, as reported by the server: " + _listed(_settings(server)))
-            kinds[tuple(lines)] += 1
-        for (first, *others), count in kinds.items():
+            kinds[tuple(lines)].append(server)
+        for (first, *others), alike in kinds.items():
+            count = number_of_servers(alike)
             yield f"- {first}" if count == 1 else f"- {count} x {first}"
             yield from (f"- {line}" for line in others)
 
@@ -114,7 +116,7 @@ class ScenarioReadme(msgspec.Struct, frozen=True):
         servers = next(iter(self.records.values())).servers
         starts = filter(None, (server_start(server, self.benchmark) for server in servers))
         if commands := dict.fromkeys(starts):
-            count = f"{len(servers)} server{'s' * (len(servers) != 1)}"
+            count = counted(number_of_servers(servers), "server")
             yield f"{count}. The command is derived from what a server reported, which"
             yield "may not be every option of its start:"
             yield from ("", "```bash", *commands, "```", "")
@@ -167,6 +169,16 @@ def _settings(server: ServerInfo) -> dict[str, Any]:
         name: file_name(value) if isinstance(value, str) and name not in _JSON else value
         for name, value in server.settings.items()
     }
+
+
+def number_of_servers(urls: Sequence[ServerInfo]) -> int:
+    """The servers at these URLs: data-parallel ranks that listen at a port each are one."""
+    places = [url.listener for url in urls]
+    ranks = Counter((place.of, place.rank) for place in places if place is not None)
+    most: dict[int, int] = {}
+    for (size, _), count in ranks.items():
+        most[size] = max(most.get(size, 0), count)
+    return places.count(None) + sum(most.values())
 
 
 def server_start(server: ServerInfo, benchmark: Benchmark) -> str:

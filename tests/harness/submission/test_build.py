@@ -293,6 +293,21 @@ def test_the_command_of_a_server_names_all_of_its_ranks():
     )
 
 
+def test_ranks_with_a_port_each_are_one_server(results, info, tmp_path):
+    file = results / "offline/performance/run.json"
+    record = json.loads(file.read_text())
+    (server,) = record["servers"]
+    record["servers"] = [
+        {**server, "url": f"http://n:{30000 + rank}", "listener": {"rank": rank, "of": 8, "here": 8}}
+        for rank in range(8)
+    ]
+    file.write_text(json.dumps(record))
+    build(results, "--servers-moved")
+    text = (tmp_path / "tree" / RESULTS / "Offline/README.md").read_text()
+    assert "\n- server: engine " in text
+    assert "\n1 server. The command " in text
+
+
 def test_two_builds_are_equal_whatever_the_umask(results, info, tmp_path):
     found = []
     for mask in (0o077, 0o002):
