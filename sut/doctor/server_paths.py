@@ -10,12 +10,13 @@ import msgspec
 
 from harness.config.deadlines import PreflightLimits
 from harness.config.run_options import Backend
-from harness.config.server_urls import folded
+from harness.config.server_urls import default_port, folded
 from harness.errors import HarnessError, ServerError
 from harness.record.settled import ServerInfo
 from sut.client.endpoint import AddressPair, Endpoint, resolve_endpoint
 from sut.doctor.finding import Finding, ok
 from sut.servers.discovery import find_servers
+from sut.servers.rank_listeners import missing_rank_warnings
 
 _TRIES = 9
 _CONNECT_S = 5.0
@@ -37,18 +38,32 @@ def server_findings(
     urls: Sequence[str], backend: Backend, key: str | None, ca_file: Path | None, within_s: float
 ) -> Iterator[Finding]:
     """Each server by itself, so that one that is down hides no other."""
+    limits, named = PreflightLimits(questions_s=within_s, trial_s=1), list[ServerInfo]()
     for url in urls:
         try:
-            limits = PreflightLimits(questions_s=within_s, trial_s=1)
-            server, *ranks = find_servers([url], backend, key, ca_file, limits).found
+            servers = find_servers([url], backend, key, ca_file, limits)
+            server, *others = servers.found
             way = way_to(resolve_endpoint(server.url, "", key, ca_file))
         except HarnessError as error:
             yield _refused(url, error)
             continue
         yield ok("server", f"{url}: {_described(server)}")
-        if ranks:
-            yield ok("server", f"{folded(rank.url for rank in ranks)}: further data-parallel ranks of it")
+        replicas = [one for one in others if default_port(one.url) == default_port(server.url)]
+        if ranks := [one.url for one in others if one not in replicas]:
+            yield ok("server", f"{folded(ranks)}: further data-parallel ranks of it")
+        if replicas:
+            yield ok("server", f"{folded(one.url for one in replicas)}: further addresses of its name")
+        # Which ranks have no URL is a question about all URLs.
+        alone = set(missing_rank_warnings([server, *replicas]))
+        yield from (_warned(text) for text in servers.warnings if text not in alone)
+        named += server, *replicas
         yield from way_findings(url, way)
+    yield from (_warned(text) for text in missing_rank_warnings(named))
+
+
+def _warned(warning: str) -> Finding:
+    text, _, remedy = warning.partition("; ")
+    return Finding("warning", "server", text, remedy)
 
 
 def _refused(url: str, error: HarnessError) -> Finding:

@@ -12,8 +12,10 @@ from sut.doctor import data_files, gpu_health, server_paths, software, this_node
 from sut.doctor.finding import Finding, exit_code, ok
 from sut.doctor.this_node import ClockReading, Folders
 from sut.processes.machine_limits import MachineLimits
+from sut.servers import naming
 from sut.supervisor.placement import Machine
-from tests.stub import StubServer
+from tests.kit import free_ports
+from tests.stub import Facts, StubServer
 
 GIB = 1 << 30
 
@@ -53,6 +55,38 @@ def test_as_json_with_servers(tmp_path):
     assert of_servers[2]["remedy"]
     others = [one for one in found["findings"] if one["level"] == "error" and not one["of_server"]]
     assert done.returncode == found["exit_code"] == (2 if others else 3)
+
+
+def findings(*urls):
+    found = server_paths.server_findings(urls, "sglang", None, None, 20)
+    return [(one.level, one.text, one.remedy) for one in found if one.subject == "server"]
+
+
+def rank_of(rank, of):
+    return Facts(info={"deployment_info": {"dp_size": of, "dp_rank": rank}})
+
+
+def test_replicas_of_a_name_are_no_ranks(monkeypatch):
+    monkeypatch.setattr(naming, "_addresses", lambda host: ("127.0.0.1", "127.0.0.2"))
+    port = free_ports(1)
+    with StubServer(port=port), StubServer(port=port, host="127.0.0.2"):
+        _, (level, text, _) = findings(f"dns+http://a.test:{port}")
+    assert (level, text) == ("ok", f"http://a.test:{port}#127.0.0.2: further addresses of its name")
+
+
+def test_ranks_without_a_url_are_warned_of_once():
+    port = free_ports(3)
+    first, second = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{port + 1}"
+    with StubServer(port=port, facts=rank_of(0, 3)):
+        _, (level, text, remedy) = findings(first)
+        assert level == "warning"
+        assert "2 further data-parallel ranks expected here, not reachable" in text
+        assert remedy.startswith("publish these ports")
+        with StubServer(port=port + 1, facts=rank_of(1, 3)), StubServer(port=port + 2, facts=rank_of(2, 3)):
+            ((_, text, remedy),) = [one for one in findings(first, second) if one[0] == "warning"]
+            assert "no URL leads to 2: unless " in text
+            assert remedy == "name their ports with --server-url, too"
+            assert {one[0] for one in findings(first, second, f"http://127.0.0.1:{port + 2}")} == {"ok"}
 
 
 def test_few_open_files_are_an_error():
