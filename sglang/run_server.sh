@@ -97,12 +97,14 @@ draft model with --eagle_path (DeepSeek-R1's own head: --benchmark deepseek-r1),
 
 # Each rank would listen at the same port, and SGLang 0.5.23 ends once all have loaded the weights.
 refuse_ranks_of_one_port() {
-    local asked=${SGLANG_RUST_SERVER:-}
+    local asked=${SGLANG_RUST_SERVER:-} port
     [[ ${asked,,} == @(1|y|yes|true) && $dp -gt 1 ]] || return 0
     ! was_passed --enable-dp-attention || return 0
+    port=$(passed_value --port 30000)
+    check_count --port "$port"
     fail "SGLANG_RUST_SERVER is set, and the Rust server has no --dp $dp; start $dp servers, each with a GPU and a port \
-of its own (CUDA_VISIBLE_DEVICES=1 sglang/run_server.sh --port 30001), and name all with --server-url \
-http://localhost:30000-$((29999 + dp)), or unset it"
+of its own (CUDA_VISIBLE_DEVICES=1 sglang/run_server.sh --port $((port + 1))), and name all with --server-url \
+http://localhost:$port-$((port + dp - 1)), or unset it"
 }
 
 build_server_args() {

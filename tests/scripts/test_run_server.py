@@ -146,6 +146,12 @@ def test_the_rust_server_has_one_rank_at_a_port(value):
     assert result.stderr.count("\n") == 1
 
 
+def test_the_servers_of_ranks_follow_the_port():
+    result = run(RUN_SERVER, "--dp", "4", "--port", "40000", "--dry-run", SGLANG_RUST_SERVER="1")
+    assert "run_server.sh --port 40001)" in result.stderr
+    assert "--server-url http://localhost:40000-40003" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("value", "words"),
     [
