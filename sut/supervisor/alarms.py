@@ -18,6 +18,9 @@ from harness.text import moment
 from sut.servers.rank_listeners import metrics_pages
 from sut.supervisor.session import QuerySession
 
+_NAME_IT = "name its port with --server-url, unless it is named"
+_BALANCED = "the server distributes requests itself: see its log, and the flags by which it balances them"
+
 log = logging.getLogger("mlperf")
 
 _LOOKS = 3  # at most, until what a failure was is on disk
@@ -47,6 +50,7 @@ class Alarms:
         """``servers`` are the session's replicas, in its order."""
         self._session = session
         self._pages = metrics_pages(servers)
+        self._listeners = {one.url for one in servers if one.listener is not None}
         self._ranks = ranks
         self._policy = policy
         self._rule = lost
@@ -99,8 +103,9 @@ class Alarms:
         self._idle.update(new)
         for url, rank in new:
             self._session.events.add("rank_idle", url, f"dp_rank {rank} shows no request", rank=rank)
-        for line in idle_text(new):
-            log.warning("%s; if it listens at a port of its own, name that, too", line)
+        for url in dict.fromkeys(url for url, _ in new):
+            for line in idle_text(place for place in new if place[0] == url):
+                log.warning("%s; %s", line, _NAME_IT if url in self._listeners else _BALANCED)
 
     def _note_lost(self, snapshot: ProgressSnapshot) -> None:
         if self._rule is None:

@@ -111,13 +111,22 @@ def test_each_alarm_is_an_event_once():
     assert [event.kind for event in one.events.events] == ["rank_stands", "rank_works"]
 
 
-def test_ranks_without_requests_are_told_once(caplog):
-    one, ranks = session(), Ranks(idle=(("http://a:1", 1), ("http://a:1", 2)))
-    alarms = Alarms(one, SERVERS, ranks, policy())
+@pytest.mark.parametrize(
+    ("listener", "remedy"),
+    [
+        (RankListener(0, 3, 3), "; name its port with --server-url"),
+        (None, "; the server distributes requests"),
+    ],
+)
+def test_ranks_without_requests_are_told_once(listener, remedy, caplog):
+    one, ranks = session(), Ranks(idle=((URL, 1), (URL, 2)))
+    alarms = Alarms(one, [facts(URL, listener=listener)], ranks, policy())
     for _ in range(3):
         ends(alarms, snapshot(500.0))
     (line,) = caplog.messages
-    assert line.startswith("dp_rank 1, 2 of http://a:1 shows no request, the others have several each")
+    assert line.startswith(
+        f"dp_rank 1, 2 of http://a:1 shows no request, the others have several each{remedy}"
+    )
     assert [(event.kind, event.rank) for event in one.events.events] == [("rank_idle", 1), ("rank_idle", 2)]
 
 
