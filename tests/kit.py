@@ -95,14 +95,14 @@ def wait_until(happened: Callable[[], Any], seconds: float = PATIENCE_S) -> None
         time.sleep(0.02)
 
 
-def free_ports(count: int) -> int:
-    """The first of ``count`` consecutive free ports, below those that the system gives to connections and
-    apart from those that the neighbours of this process begin with.
+def free_ports(count: int, first: int | None = None) -> int:
+    """The first of ``count`` consecutive free ports, below those that the system gives to connections, from
+    ``first`` on or apart from those that the neighbours of this process begin with, below 28 000.
 
     They stay bound until this process ends, which hinders no server that sets SO_REUSEADDR, as all here do:
     an engine listens a minute after its start, and nobody else may be given its port in that minute.
     """
-    for port in range(20_000 + os.getpid() % 500 * 16, 32_000, count):
+    for port in range(first or 20_000 + os.getpid() % 500 * 16, 32_000, count):
         with ExitStack() as bound:
             try:
                 for number in range(port, port + count):

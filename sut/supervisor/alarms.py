@@ -127,6 +127,6 @@ class Alarms:
         if not self._untold:
             return
         advice = rule.advice(snapshot)
-        self._untold = 0 if advice else self._untold - 1
+        self._untold = 0 if advice or rule.stops else self._untold - 1
         if not self._untold:
             log.warning("lost: %s%s", self._lost, f"; {advice}" if advice else "")

@@ -87,7 +87,8 @@ def sglang_server(request, sglang_installed, tmp_path_factory):
     name = request.param
     sglang.make_model()
     log_path = tmp_path_factory.mktemp("sglang") / f"{name}.log"
-    with sglang.SglangServer(free_ports(sglang.RANKS), log_path, sglang.CONFIGURATIONS[name]) as server:
+    port = free_ports(sglang.RANKS, sglang.PORTS)
+    with sglang.SglangServer(port, log_path, sglang.CONFIGURATIONS[name]) as server:
         yield server
 
 

@@ -32,6 +32,7 @@ CONTEXT_LENGTH = 8192
 GREEDY_GAP = 0.02
 
 RANKS = 2
+PORTS = 31_000  # where no other test looks: SGLang listens at some more ports from 233 further on
 # Stream shapes that a client has to cope with; --stream_interval is run_server.sh's. With 8, the first event
 # has one token and the others several. A start takes a minute and 75 s of CPU. "rust-ranks" are of the Rust
 # server and listen at a port each. The last one lives until all tests have ended: not that of two ranks,
