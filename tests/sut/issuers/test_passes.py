@@ -89,8 +89,8 @@ def test_complete_passes_of_a_fixed_number_in_flight(play):
 
 
 def test_issuing_ends_at_the_end_of_a_pass_once_the_time_is_over(play):
-    played = play(passes=1, issue_s=0.5)
     began = time.monotonic()
+    played = play(passes=1, issue_s=0.5)
     seen = answered(played, 3)
     assert time.monotonic() - began >= 0.5
     assert len(seen) > 5 and len(seen) % 5 == 0
