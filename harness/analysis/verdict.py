@@ -56,15 +56,17 @@ def _outcome_reasons(statistics: Statistics, rows: Rows, issued: int) -> Iterato
 
 def _clock_reasons(loadgen: LoadgenSummary, statistics: Statistics) -> Iterator[str]:
     """LoadGen takes all of its times from the wall clock, the client its own from one that is never set."""
-    queries, own_ns = statistics.queries, statistics.duration_ns
-    if rate := loadgen.figures.get("Samples per second" if loadgen.scenario == "Offline" else _COMPLETED):
-        seconds = (queries if loadgen.scenario == "Offline" else queries - 1) / rate
-        own = (own_ns or 0) / 1e9
-        if own and abs(seconds - own) > _CLOCK_S + _CLOCK_PART * own:
-            yield (
-                f"the run took {own:.2f} s, and {seconds:.2f} s by LoadGen's: the wall clock was set, and "
-                "no time of LoadGen's counts; run again where it is only slewed (chronyd without makestep)"
-            )
+    offline = loadgen.scenario == "Offline"
+    rate = loadgen.figures.get("Samples per second" if offline else _COMPLETED)
+    if not rate or not statistics.duration_ns:
+        return
+    own = statistics.duration_ns / 1e9
+    seconds = (statistics.queries if offline else statistics.queries - 1) / rate
+    if abs(seconds - own) > _CLOCK_S + _CLOCK_PART * own:
+        yield (
+            f"the run took {own:.2f} s, and {seconds:.2f} s by LoadGen's: the wall clock was set, and "
+            "no time of LoadGen's counts; run again where it is only slewed (chronyd without makestep)"
+        )
 
 
 def _loadgen_reasons(loadgen: LoadgenSummary, rows: Rows, *, accuracy: bool) -> Iterator[str]:

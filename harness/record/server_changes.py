@@ -20,7 +20,7 @@ Named = dict[str, str | int]
 # Facts that stay the same as long as the server has the same model and was started in the same way.
 _MODEL = ("model", "model_path", "revision", "weight_version", "vocabulary_size")
 IDENTITY = (*_MODEL, "version", "context_length", "engine")
-# Start options of SGLang by which its answers are others, or drawn otherwise.
+# Start options, by SGLang's names, by which a server's answers are others, or drawn otherwise.
 _NUMERICS = (
     "quantization",
     "dtype",
@@ -33,7 +33,7 @@ _NUMERICS = (
     "watermark_enforce_all",
 )
 _DEFAULT = "default"
-WEIGHTS_TOLERANCE = 0.1  # SGLang measures the free memory of a GPU before and after it loads them
+_WEIGHTS_TOLERANCE = 0.1  # SGLang measures the free memory of a GPU before and after it loads them
 _FILE = "changes.jsonl"
 
 
@@ -84,13 +84,18 @@ def _other_numbers(before: ServerInfo, now: ServerInfo) -> dict[str, tuple[str, 
     pairs = setting_pairs(before, now)
     found = {name: (str(one), str(two)) for name, (one, two) in pairs.items() if name in _NUMERICS}
     one, two = before.weights_gb, now.weights_gb
-    if one and two and abs(two - one) > WEIGHTS_TOLERANCE * max(one, two):
+    if one and two and is_other_size(one, two):
         found["weights"] = f"{one:g} GB", f"{two:g} GB"
     return found
 
 
+def is_other_size(one_gb: float, other_gb: float) -> bool:
+    """Whether two sizes of weights, as a server measures them, are of different weights."""
+    return abs(one_gb - other_gb) > _WEIGHTS_TOLERANCE * max(one_gb, other_gb)
+
+
 def setting_pairs(before: ServerInfo, now: ServerInfo) -> dict[str, tuple[object, object]]:
-    """Start options in which two answers of SGLang differ; "default" where one does not name it."""
+    """Start options in which two answers differ; "default" where one does not name it."""
     if not before.settings or not now.settings:
         return {}
     pairs = {

@@ -347,11 +347,8 @@ def _refusals(changes: Sequence[ServerChange]) -> str:
 
 def _other_settings(before: ServerInfo, now: ServerInfo, told: Container[str]) -> Iterator[str]:
     """Differences in settings that are none in what identifies the server, which is ``told``."""
-    pairs: dict[str, tuple[object, object]] = {}
-    for name in _SETTINGS:
-        one, other = getattr(before, name), getattr(now, name)
-        if None not in (one, other) and one != other:
-            pairs[name] = one, other
+    was, is_now = differing(before, now, _SETTINGS)
+    pairs: dict[str, tuple[object, object]] = {name: (was[name], is_now[name]) for name in was}
     for name, (one, other) in (pairs | setting_pairs(before, now)).items():
         if name not in told:
             yield f"{now.url}: {name.replace('_', ' ')} {one} is now {other}, as after another start"

@@ -1,6 +1,7 @@
-"""Start options of SGLang, as it reports them, that make a run another one than the rules say."""
+"""Start options that a server reports and that make a run another one than the rules say."""
 
 from collections.abc import Iterator, Sequence
+from pathlib import PurePath
 from typing import Any
 
 import msgspec
@@ -27,6 +28,11 @@ _NEUTRAL: dict[str, object] = {
     "n": 1,
     "ignore_eos": False,
 }
+# By SGLang's and vLLM's name of the option: the value with which they keep a prefix cache, and the remedy.
+_CACHES = (
+    ("disable_radix_cache", False, "--disable-radix-cache"),
+    ("enable_prefix_caching", True, "--no-enable-prefix-caching"),
+)
 _SHOWN = 120  # characters of a change
 
 
@@ -96,21 +102,18 @@ def closed_division_deviations(
                 f" drafts tokens ({algorithm}), which round {benchmark.round} allows {benchmark.name} in "
                 f"{where}; start it without speculative decoding for {scenario}"
             )
-        wrong = (
-            []
-            if algorithm in (*rule.algorithms, NOT_NAMED)
-            else [f"{algorithm}, expected {rule.algorithms[0]}"]
-        )
-        for name, expected in (("num_steps", rule.num_steps), ("eagle_topk", rule.eagle_topk)):
-            if (value := fact.settings.get(f"speculative_{name}", expected)) != expected:
-                wrong.append(f"{name} {value}, expected {expected}")
+        wrong = [
+            f"{name} {value}, expected {expected}"
+            for name, expected in (("num_steps", rule.num_steps), ("eagle_topk", rule.eagle_topk))
+            if (value := fact.settings.get(f"speculative_{name}", expected)) != expected
+        ]
+        if algorithm not in (*rule.algorithms, NOT_NAMED):
+            wrong.insert(0, f"{algorithm}, expected {rule.algorithms[0]}")
         return f" drafts tokens otherwise than the rules: {'; '.join(wrong)}" if wrong else None
 
     def caching(fact: ServerInfo) -> str | None:
-        options = {"--disable-radix-cache": fact.settings.get("disable_radix_cache") is False}
-        options["--no-enable-prefix-caching"] = fact.settings.get("enable_prefix_caching") is True
-        remedy = next((option for option, is_missing in options.items() if is_missing), "")
-        if not remedy:
+        remedy = next((flag for name, value, flag in _CACHES if fact.settings.get(name) is value), None)
+        if remedy is None:
             return None
         return (
             " keeps a KV cache across queries, which the closed division does not allow; start it with "
@@ -125,17 +128,16 @@ def closed_division_deviations(
 def draft_warnings(facts: Sequence[ServerInfo], benchmark: Benchmark, scenario: Scenario) -> Iterator[str]:
     """A warning about a draft model whose path does not name that of the rules."""
     rule = benchmark.speculative_decoding.get(scenario)
+    if rule is None:
+        return
+    named = rule.draft_model or "the model's own head"
 
     def other(fact: ServerInfo) -> str | None:
         algorithm, path = map(fact.settings.get, ("speculative_algorithm", "speculative_draft_model_path"))
-        expected = (rule and rule.draft_model) or fact.model_path or ""
-        if not algorithm or (algorithm != NOT_NAMED and _last(expected) in str(path or expected).lower()):
+        expected = rule.draft_model or fact.model_path or ""
+        is_it = PurePath(expected).name.lower() in str(path or expected).lower()
+        if not algorithm or (algorithm != NOT_NAMED and is_it):
             return None
-        named = (rule and rule.draft_model) or "the model's own head"
         return f" drafts with {path or 'a model that it does not name'}: it must be {named}, at its precision"
 
-    return grouped(facts, other) if rule is not None else iter(())
-
-
-def _last(path: str) -> str:
-    return path.rstrip("/").rpartition("/")[2].lower()
+    yield from grouped(facts, other)

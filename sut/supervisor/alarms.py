@@ -18,10 +18,10 @@ from harness.text import moment
 from sut.servers.rank_listeners import metrics_pages
 from sut.supervisor.session import QuerySession
 
+log = logging.getLogger("mlperf")
+
 _NAME_IT = "name its port with --server-url, unless it is named"
 _BALANCED = "the server distributes requests itself: see its log, and the flags by which it balances them"
-
-log = logging.getLogger("mlperf")
 
 _LOOKS = 3  # at most, until what a failure was is on disk
 

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from harness.config.benchmark import DatasetRule
 from harness.record.run_record import RunRecord
-from harness.record.server_changes import WEIGHTS_TOLERANCE
+from harness.record.server_changes import is_other_size
 
 ADDRESS, FOLDER = "server", "folder of the model"
 PLACES = (ADDRESS, FOLDER)
@@ -45,7 +45,7 @@ def origin_differences(records: Mapping[str, RunRecord]) -> Iterator[tuple[str, 
 def _differ(one: str | float, other: str | float) -> bool:
     """Whether two values differ; the memory of weights is measured, with an error."""
     if isinstance(one, float) and isinstance(other, float):
-        return abs(one - other) > WEIGHTS_TOLERANCE * max(one, other)
+        return is_other_size(one, other)
     return one != other
 
 
@@ -54,19 +54,19 @@ def _origin(record: RunRecord) -> dict[str, str | float]:
     embedded, git = record.plan.client.backend == "embedded", record.provenance.git
     servers, rule = record.servers, _dataset_rule(record)
     # Equal servers count once: an accuracy run may do without some (--min-replicas).
-    settings = sorted({json.dumps(one.settings, sort_keys=True) for one in servers if one.settings})
+    settings = {json.dumps(one.settings, sort_keys=True) for one in servers if one.settings}
     urls = {*(one.url for one in servers), *record.left_out}
     # vLLM, and SGLang without --served-model-name, call the path their model.
     models = {str(one.model) for one in servers if one.model is None or one.model != one.model_path}
     return {
         # An embedded server has another port in each run.
-        ADDRESS: "" if embedded else ", ".join(sorted(urls)),
-        "engine": ", ".join(sorted({f"{one.engine} {one.version}" for one in servers})),
-        "model": ", ".join(sorted(models)),
-        _REVISION: ", ".join(sorted({one.revision for one in servers if _is_hash(one.revision)})),
-        "weight version": ", ".join(sorted({one.weight_version for one in servers if one.weight_version})),
+        ADDRESS: "" if embedded else _listed(urls),
+        "engine": _listed({f"{one.engine} {one.version}" for one in servers}),
+        "model": _listed(models),
+        _REVISION: _listed({one.revision for one in servers if _is_hash(one.revision)}),
+        "weight version": _listed({one.weight_version for one in servers if one.weight_version}),
         _WEIGHTS: max((one.weights_gb for one in servers if one.weights_gb), default=0.0),
-        "server settings": ", ".join(settings),
+        "server settings": _listed(settings),
         "commit of the harness": "" if git is None else str(git),
         f"sha256 of the dataset ({rule.file})": record.settled.dataset_sha256,
     }
