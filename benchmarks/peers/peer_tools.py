@@ -33,6 +33,8 @@ class Claims:
     """the TTFT in ns of each request, in the order of sending"""
     requests: int | None = None
     """its number of requests, if not the workload's: LoadGen issues queries until the least time is over"""
+    from_send: Figures | None = None
+    """the TTFT from its own send, where ``ttft`` is not that"""
 
 
 @dataclass(frozen=True)
@@ -82,16 +84,23 @@ def harness() -> Tool:
 
 def _harness_claims(job: Job, output: str) -> Claims:
     if job.workload.ladder_s:
-        rows = pq.read_table(job.folder / "peak/server/ladder" / REQUESTS).to_pandas()
-        rows = rows.sort_values("issued_ns")
-        ttft = (rows["first_token_ns"] - rows["issued_ns"]).dropna().to_numpy(dtype=float)
+        ttft = _ttft_since("issued_ns", job.folder / "peak/server/ladder")
         return Claims(figures(ttft), None, ttft)
     log_dir = job.folder / _scenario(job.workload) / "performance"
     record = RunRecord.read(log_dir / RUN_RECORD)
     assert record.statistics is not None
     failures = record.statistics.failed + (record.unanswered or 0)
-    ttft = _loadgen_figures(log_dir) if job.workload.qps else None
-    return Claims(ttft, failures, requests=record.statistics.completed + failures)
+    requests = record.statistics.completed + failures
+    if not job.workload.qps:
+        return Claims(None, failures, requests=requests)
+    from_send = figures(_ttft_since("sent_ns", log_dir))
+    return Claims(_loadgen_figures(log_dir), failures, requests=requests, from_send=from_send)
+
+
+def _ttft_since(start: str, log_dir: Path) -> npt.NDArray[np.float64]:
+    """Our TTFT in ns from this stamp of requests.parquet, in the order of issue."""
+    rows = pq.read_table(log_dir / REQUESTS).to_pandas().sort_values("issued_ns")
+    return (rows["first_token_ns"] - rows[start]).dropna().to_numpy(dtype=float)
 
 
 def vllm_rs(binary: Path) -> Tool:
