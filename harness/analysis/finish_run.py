@@ -23,7 +23,7 @@ from harness.analysis.replicas import replica_balance
 from harness.analysis.run_warnings import run_warnings
 from harness.analysis.server_load import read_samples, server_load
 from harness.analysis.statistics import statistics
-from harness.analysis.verdict import run_verdict
+from harness.analysis.verdict import clock_reasons, run_verdict
 from harness.arrays import distinct
 from harness.config.plans import RunPlan
 from harness.errors import DatasetError, machine_failure
@@ -226,7 +226,8 @@ def _verdict(
             cause_known=bool(errors or lost),
         ),
     )
-    verdict = run_verdict(record, files.rows, seen.issued, (*lost, *errors, *logs))
+    clock = clock_reasons(files.detail.lasted_s, files.calls, _first_issue(files.rows))
+    verdict = run_verdict(record, files.rows, seen.issued, (*lost, *errors, *logs), clock)
     if verdict.result == "VALID":
         return verdict
     # Why the run was ended comes before the outages, and these before what followed from them.

@@ -1,7 +1,7 @@
 """The verdict on a run, from LoadGen's result and the outcome of every query."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -9,20 +9,20 @@ from harness.analysis.next_rate import missed_limits, rate_after, target_qps
 from harness.analysis.statistics import completed
 from harness.arrays import distinct
 from harness.loadgen_logs.summary_and_detail import LoadgenSummary
-from harness.record.journal import Rows
+from harness.record.journal import COMPLETE, Rows
 from harness.record.run_record import RunRecord, RunVerdict, Statistics
 from harness.text import milliseconds
 
-_COMPLETED = "Completed samples per second"
-# Of 1 660 recorded runs none differed by more than 0.03 s, in up to 641 s.
 _CLOCK_S, _CLOCK_PART = 0.25, 0.001
 
 
-def run_verdict(record: RunRecord, rows: Rows, issued: int, errors: Sequence[str] = ()) -> RunVerdict:
+def run_verdict(
+    record: RunRecord, rows: Rows, issued: int, errors: Sequence[str] = (), clock: Iterable[str] = ()
+) -> RunVerdict:
     """VALID only when LoadGen reports VALID without an error and every query has its complete answer.
 
     ``record`` holds the statistics of ``rows`` and LoadGen's summary, ``issued`` is the number of LoadGen's
-    samples, ``errors`` are errors of the run itself.
+    samples, ``errors`` are errors of the run itself, ``clock`` are ``clock_reasons``.
     """
     plan, statistics, loadgen = record.plan, record.statistics, record.loadgen
     if statistics is None or loadgen is None:
@@ -34,7 +34,8 @@ def run_verdict(record: RunRecord, rows: Rows, issued: int, errors: Sequence[str
     )
     reasons = (
         *faults,
-        *_clock_reasons(loadgen, statistics),
+        # Of a failure LoadGen learns otherwise than by these calls.
+        *(() if faults or plan.accuracy else clock),
         *_loadgen_reasons(loadgen, rows, accuracy=plan.accuracy),
     )
     complete = not faults and not loadgen.problem and not loadgen.errors
@@ -54,18 +55,22 @@ def _outcome_reasons(statistics: Statistics, rows: Rows, issued: int) -> Iterato
         yield "LoadGen issued no query"
 
 
-def _clock_reasons(loadgen: LoadgenSummary, statistics: Statistics) -> Iterator[str]:
-    """LoadGen takes all of its times from the wall clock, the client its own from one that is never set."""
-    offline = loadgen.scenario == "Offline"
-    rate = loadgen.figures.get("Samples per second" if offline else _COMPLETED)
-    if not rate or not statistics.duration_ns:
+def clock_reasons(lasted_s: float | None, calls: Rows, began_ns: int) -> Iterator[str]:
+    """LoadGen takes all of its times from the wall clock, the client its own from one that is never set.
+
+    ``lasted_s``: from LoadGen's start to the last answer that it got, by its clock; ``calls`` and
+    ``began_ns`` say the same by the client's. LoadGen's rates do not: Server's end with the query that was
+    issued last, which in nearly every run is answered before others.
+    """
+    ends = calls["reported_ns"][calls["kind"] == COMPLETE]
+    if lasted_s is None or not len(ends):
         return
-    own = statistics.duration_ns / 1e9
-    seconds = (statistics.queries if offline else statistics.queries - 1) / rate
-    if abs(seconds - own) > _CLOCK_S + _CLOCK_PART * own:
+    own = (int(ends.max()) - began_ns) / 1e9
+    if abs(lasted_s - own) > _CLOCK_S + _CLOCK_PART * own:
         yield (
-            f"the run took {own:.2f} s, and {seconds:.2f} s by LoadGen's: the wall clock was set, and "
-            "no time of LoadGen's counts; run again where it is only slewed (chronyd without makestep)"
+            f"the run took {own:.2f} s, and {lasted_s:.2f} s by LoadGen's clock: the wall clock was set, or "
+            "the machine slept, and no time of LoadGen's counts; run again where the clock is only slewed "
+            "(chronyd without makestep)"
         )
 
 
@@ -103,7 +108,7 @@ def _rate_to_try(loadgen: LoadgenSummary) -> Iterator[str]:
     """After a missed limit, and in Offline for a run of the required length."""
     target = target_qps(loadgen)
     if (guess := rate_after(loadgen)) is not None:
-        reached = loadgen.figures[_COMPLETED]
+        reached = loadgen.figures["Completed samples per second"]
         yield (
             f"target_qps was {target:g}, {reached:.4g} samples/s were completed; "
             f"a guess for the next try: target_qps = {guess:g}"

@@ -4,6 +4,7 @@ import itertools
 import re
 import signal
 import subprocess
+import time
 from contextlib import ExitStack
 
 import pytest
@@ -150,6 +151,23 @@ def large_machine(monkeypatch):
 
 
 @pytest.mark.usefixtures("large_machine")
+def test_the_query_issued_last_need_not_be_answered_last(tmp_path, capfd):
+    """LoadGen's rate of Server counts until the answer of that query, its run until the last answer."""
+    dataset, prompts = small_dataset(tmp_path)
+
+    def ready(request, event):
+        slow = event and request.prompt_ids == prompts[0]
+        return not slow or time.monotonic_ns() > request.received_ns + 1.5e9
+
+    with StubServer(event_gate=ready) as stub:
+        where = ("--server-url", stub.url, "--input-file", dataset, "--max-new-tokens", TOKENS)
+        run = run_mlperf(tmp_path, *where, scenario="server", qps=20, here=capfd)
+    assert run.code == 0, run.stderr
+    by_issue = sorted(run.requests, key=lambda row: row["issued_ns"])
+    assert max(row["last_byte_ns"] for row in by_issue) > by_issue[-1]["last_byte_ns"] + 0.5e9
+    assert run.result == "VALID", run.record["verdict"]
+
+
 @pytest.mark.parametrize(
     ("backend", "arguments", "ranks", "at_once", "guessed"),
     [

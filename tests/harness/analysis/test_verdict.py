@@ -5,11 +5,12 @@ import pytest
 from msgspec.structs import replace
 
 from harness.analysis.statistics import statistics
-from harness.analysis.verdict import run_verdict
+from harness.analysis.verdict import clock_reasons, run_verdict
 from harness.loadgen_logs.summary_and_detail import parse_summary
+from harness.record.journal import COMPLETE, LOADGEN_CALL_ROW
 from harness.record.outcome import FailureKind
 from tests.kit import DATA
-from tests.records import rows_with, started
+from tests.records import START, rows_with, started
 
 SAMPLES = 64
 
@@ -47,11 +48,11 @@ def with_rows(accuracy=False, **columns):
     return scored(rows) if accuracy else ended(rows)
 
 
-def lasting(seconds):
-    """A run that took so long by the client's clock; by LoadGen's, 64 samples at 48.84 a second: 1.31 s."""
-    rows = all_rows()
-    rows["issued_ns"], rows["last_byte_ns"] = 1, 1 + int(seconds * 1e9)
-    return ended(rows)
+def by_the_clocks(client_s, loadgen_s):
+    """A run that took so long by the client's clock, and by LoadGen's."""
+    calls = np.zeros(2, LOADGEN_CALL_ROW)
+    calls["kind"], calls["reported_ns"] = COMPLETE, (START + int(client_s * 1e9), START + 1)
+    return (*ended(), tuple(clock_reasons(loadgen_s, calls, START)))
 
 
 def failing(*kinds):
@@ -60,7 +61,7 @@ def failing(*kinds):
     return rows
 
 
-@pytest.mark.parametrize("run", [ended, scored, lambda: lasting(1.31)])
+@pytest.mark.parametrize("run", [ended, scored, lambda: by_the_clocks(28_800, 28_790)])
 def test_all_is_well(run):
     verdict = run_verdict(*run())
     assert (verdict.result, verdict.reasons) == ("VALID", ())
@@ -94,8 +95,8 @@ ONE_WRONG = [
     ("no result", ended(loadgen=replace(VALID, result_valid=None)), ["no result"]),
     ("LoadGen reports INVALID", ended(loadgen=summary("server_invalid")), ["INVALID", "Early stopping"]),
     ("INVALID of no cause", ended(loadgen=replace(VALID, result_valid=False)), ["INVALID"]),
-    ("a wall clock that was set", lasting(2.9), ["2.90 s", "1.31 s by LoadGen", "slewed"]),
-    ("the same, backwards", lasting(0.6), ["0.60 s", "1.31 s by LoadGen"]),
+    ("a wall clock that was set", by_the_clocks(2.9, 1.31), ["2.90 s", "1.31 s by LoadGen", "slewed"]),
+    ("the same, backwards", by_the_clocks(0.6, 1.31), ["0.60 s", "1.31 s by LoadGen"]),
     ("accuracy: a sample unanswered", scored(all_rows()[1:]), ["1 of 64"]),
     ("accuracy: all samples unanswered", scored(all_rows()[:0]), ["64 of 64"]),
     ("accuracy: a sample twice", with_rows(accuracy=True, sample_index=5), ["1 samples"]),
