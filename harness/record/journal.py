@@ -76,6 +76,7 @@ class _FailureLine(msgspec.Struct):
     query_id: int
     detail: str
     kind: str = ""
+    time_ns: int = 0  # when its worker wrote it
 
 
 def encode_row(*values: int) -> bytes:
@@ -190,7 +191,12 @@ def first_failure(directory: Path) -> str:
     return next((line.detail for line in _failure_lines(directory)), "")
 
 
-def _failure_lines(directory: Path) -> Iterator[_FailureLine]:
+def _failure_lines(directory: Path) -> list[_FailureLine]:
+    """Those of all workers, in the order of their times."""
+    return sorted(_read_failures(directory), key=lambda line: line.time_ns)
+
+
+def _read_failures(directory: Path) -> Iterator[_FailureLine]:
     for path in sorted(directory.glob(FAILURES_FILE.format("*"))):
         for line in path.read_bytes().splitlines():
             try:

@@ -1,6 +1,7 @@
 """A worker's journal: fixed rows, answers and failure lines, appended in batches."""
 
 import os
+import time
 from pathlib import Path
 
 import msgspec
@@ -130,6 +131,7 @@ def _line(query_id: int, sample_index: int, failure: Failure) -> bytes:
         "sample_index": sample_index,
         "kind": failure.kind.label,
         "detail": failure.detail,
+        "time_ns": time.monotonic_ns(),
     }
     return msgspec.json.encode(values) + b"\n"
 

@@ -7,6 +7,7 @@ from harness.record.journal import (
     FINISH_REASONS,
     QUERY_ROW,
     failure_reasons,
+    first_failure,
     read_journal,
     read_loadgen_calls,
 )
@@ -178,3 +179,15 @@ def test_failure_reasons(tmp_path):
     with (tmp_path / "failures-0.jsonl").open("ab") as file:
         file.write(b'{"query_id":7,"deta')
     assert failure_reasons(tmp_path) == "timeout 2 (no end within 5 s), aborted 1 (gone)"
+
+
+def test_the_first_failure_is_the_earliest_of_all_workers(tmp_path):
+    assert first_failure(tmp_path) == ""
+    for worker, detail in (
+        ("10", "the server is gone"),
+        ("2", "connection refused"),
+        ("0", "no replica left"),
+    ):
+        write(tmp_path, [Failure(FailureKind.CONNECT, detail)], name=worker)
+    assert first_failure(tmp_path) == "the server is gone"
+    assert failure_reasons(tmp_path) == "connect 3 (the server is gone)"
