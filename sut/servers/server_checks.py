@@ -28,12 +28,14 @@ _FORM_WORD = re.compile(
     r"w|a|kv|k|m|s|l|xl|of|0\d{4}"
     r"|w\d+a\d+(kv\d+)?|(w|a|kv|mx|nv)?(fp|bf|int|f|i?q|e)\d+(m\d+)?"
     r"|awq|gptq|gguf|ggml|hf|quant|quanti[sz]ed|quark|modelopt|autoround|marlin|ptq|dynamic|static"
-    r"|mlperf|preview"
+    r"|mlperf|mlpinf|preview"
 )
 _VERSION = re.compile(r"v\d+")  # of a form, as in DeepSeek-R1-FP4-v2; alone it is that of another model
 # Folders below that of the model, as in /model/gpt-oss-120b/orig and in a Hugging Face cache.
 _PLAIN_FOLDERS = frozenset(["orig", "original", "main", "hf", "model", "weights", "snapshots", "."])
 REVISION = re.compile(r"[0-9a-f]{7,40}")  # a model's revision: a git hash, perhaps abbreviated
+# The same at the end of a folder's name; a date is none.
+_NAMED_REVISION = re.compile(r"[-_@](?=\d*[a-f])(?=[a-f]*\d)[0-9a-f]{7,40}$")
 _SEPARATORS = re.compile(r"[-_. ]+")
 
 # Fields that differ by nature or with time, and those that may hold a secret, such as the start command.
@@ -109,7 +111,8 @@ def _match_part(part: str, publisher: str, model: str, below: Match) -> Match:
     """``below``: the match of the folders below this part of the path."""
     first_word = publisher.split("-")[0]
     prefixes = ("", f"models--{publisher}--", f"{publisher}-", f"{publisher}_", f"{first_word}-")
-    for text in (part.removeprefix(prefix) for prefix in prefixes):
+    bare = _NAMED_REVISION.sub("", part)
+    for text in (bare.removeprefix(prefix) for prefix in prefixes):
         if text == model:
             return below
         if text.startswith(model) and text[len(model)] in "-_. " and _is_form(text[len(model) :]):
