@@ -4,6 +4,7 @@ A change is kept in the journal at the moment it is found: ``--resume`` must not
 another model, whatever ended the run.
 """
 
+import re
 from collections.abc import Sequence
 from pathlib import Path, PurePath
 
@@ -32,9 +33,12 @@ _NUMERICS = (
     "watermark_default_enabled",
     "watermark_enforce_all",
 )
+# Start options by which the same weights take other memory: some are copied to each GPU, others padded.
+_PLACEMENT = {"tp_size", "pp_size", "ep_size", "attn_dp_size", "enable_dp_attention", "moe_runner_backend"}
 _DEFAULT = "default"
 _WEIGHTS_TOLERANCE = 0.1  # SGLang measures the free memory of a GPU before and after it loads them
 _FILE = "changes.jsonl"
+HASH = re.compile(r"[0-9a-f]{40}")  # of a commit, which names weights for good
 
 
 class ServerChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,7 +88,7 @@ def _other_numbers(before: ServerInfo, now: ServerInfo) -> dict[str, tuple[str, 
     pairs = setting_pairs(before, now)
     found = {name: (str(one), str(two)) for name, (one, two) in pairs.items() if name in _NUMERICS}
     one, two = before.weights_gb, now.weights_gb
-    if one and two and is_other_size(one, two):
+    if one and two and _PLACEMENT.isdisjoint(pairs) and is_other_size(one, two):
         found["weights"] = f"{one:g} GB", f"{two:g} GB"
     return found
 
@@ -110,12 +114,20 @@ def other_model(before: ServerInfo, now: ServerInfo) -> str:
 
     Its path is one of them where no revision is known, and only the folder's name of it: copies move.
     """
-    was, is_now = differing(before, now, [name for name in _MODEL if name != "model_path"])
     one, two = before.model_path, now.model_path
+    # vLLM, and SGLang without --served-model-name, call the path their model.
+    paths = {"model_path"} if (one, two) != (before.model, now.model) else {"model_path", "model"}
+    was, is_now = differing(before, now, [name for name in _MODEL if name not in paths])
     unknown = before.router is None and None in (before.revision, now.revision)
-    if not was and unknown and one and two and PurePath(one).name != PurePath(two).name:
+    if not was and unknown and one and two and folder_name(one) != folder_name(two):
         was, is_now = {"model_path": one}, {"model_path": two}
     return differing_text(was, is_now)
+
+
+def folder_name(path: str) -> str:
+    """The name of a model's folder; in a Hugging Face cache, that of the model."""
+    parts = [part for part in PurePath(path).parts if part != "snapshots" and not HASH.fullmatch(part)]
+    return parts[-1].rpartition("--")[2].lower() if parts else path
 
 
 def no_longer_named(before: ServerInfo, now: ServerInfo) -> list[str]:

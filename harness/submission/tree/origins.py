@@ -1,20 +1,18 @@
 """run.json of the runs of a submission: where they were made, and whether that is one place."""
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TypeGuard
 from urllib.parse import urlsplit
 
 from harness.config.benchmark import DatasetRule
 from harness.record.run_record import RunRecord
-from harness.record.server_changes import is_other_size
+from harness.record.server_changes import HASH, folder_name, is_other_size
 
 ADDRESS, FOLDER = "server", "folder of the model"
 PLACES = (ADDRESS, FOLDER)
 _REVISION, _WEIGHTS = "revision of the weights", "GB of weights"
-_HASH = re.compile(r"[0-9a-f]{40}")
 _LOCAL = ("localhost", "127.0.0.1", "::1", "0.0.0.0")
 
 
@@ -74,7 +72,7 @@ def _origin(record: RunRecord) -> dict[str, str | float]:
 
 def _is_hash(revision: str | None) -> TypeGuard[str]:
     """Whether it names the weights for good, unlike a branch or a tag."""
-    return revision is not None and _HASH.fullmatch(revision) is not None
+    return revision is not None and HASH.fullmatch(revision) is not None
 
 
 def _dataset_rule(record: RunRecord) -> DatasetRule:
@@ -94,16 +92,10 @@ def _path_differences(records: Mapping[str, RunRecord]) -> Iterator[tuple[str, s
         if first <= found or found <= first:  # an accuracy run may do without some servers
             continue
         before, now = records[first_name], records[name]
-        alike = {_folder_name(path) for path in first} == {_folder_name(path) for path in found}
+        alike = {folder_name(path) for path in first} == {folder_name(path) for path in found}
         what = FOLDER if alike or _same_weights(before, now) else "model path"
         if what != FOLDER or not any(one.router for one in (*before.servers, *now.servers)):
             yield what, f"{what} of {first_name} is {_listed(first)}, of {name} {_listed(found)}"
-
-
-def _folder_name(path: str) -> str:
-    """The name of a model's folder; in a Hugging Face cache, that of the model."""
-    parts = [part for part in PurePosixPath(path).parts if part != "snapshots" and not _HASH.fullmatch(part)]
-    return parts[-1].rpartition("--")[2].lower() if parts else path
 
 
 def _same_weights(before: RunRecord, now: RunRecord) -> bool:

@@ -144,6 +144,8 @@ def test_answers_of_another_model_are_refused(tmp_path, changed):
 
 
 PATH, BF16 = "model_path", {"dtype": "bfloat16"}
+CACHED = f"/hub/models--openai--gpt-oss-120b/snapshots/{'b5c9' * 10}"
+TP, DP_ATTENTION = {"tp_size": 8}, {"enable_dp_attention": True, "attn_dp_size": 8}
 
 
 @pytest.mark.parametrize(
@@ -158,6 +160,11 @@ PATH, BF16 = "model_path", {"dtype": "bfloat16"}
         ({PATH: "/a/gpt-oss-120b"}, {PATH: "/b/gpt-oss-120b-int4"}, "is now /b/gpt-oss-120b-int4"),
         ({PATH: "/a/gpt-oss-120b"}, {PATH: "/b/gpt-oss-120b"}, ""),
         ({PATH: "/a/one", "revision": "abc"}, {PATH: "/a/other", "revision": "abc"}, ""),
+        ({PATH: CACHED, "revision": "b5c9" * 10}, {PATH: "openai/gpt-oss-120b"}, ""),
+        ({PATH: CACHED, "model": CACHED}, {PATH: "/b/gpt-oss-120b", "model": "/b/gpt-oss-120b"}, ""),  # vLLM
+        ({PATH: CACHED, "model": CACHED}, {PATH: "/b/gpt-oss-20b", "model": "/b/gpt-oss-20b"}, "is now /b"),
+        # 36 layers' attention, 1.9 GB, on each of 8 GPUs.
+        ({"weights_gb": 61.0, "settings": TP}, {"weights_gb": 74.4, "settings": TP | DP_ATTENTION}, ""),
     ],
 )
 def test_answers_of_other_weights_are_not_mixed(tmp_path, before, now, words):
