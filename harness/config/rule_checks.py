@@ -54,6 +54,8 @@ def locked_settings(
     """
     locked: dict[str, Setting] = {**_DEFAULTS, **benchmark.loadgen.settings}
     locked |= _limits_ns(benchmark, scenario)
+    if scenario not in benchmark.scenarios:
+        del locked["server_target_latency_ns"]  # mlperf.conf has it for the scenarios of the rules alone
     # A setting of another scenario has no effect, even where LoadGen reads it.
     locked = {
         name: value for name, value in locked.items() if scenario.loadgen in BY_ATTRIBUTE[name].scenarios

@@ -230,6 +230,16 @@ def test_settings_of_the_server_are_told_before_the_run(tmp_path, capfd):
         assert [line for line in lines if re.match(words, line)], (words, lines)
 
 
+def test_a_scenario_without_official_results_is_a_deviation(tmp_path, capfd):
+    """LoadGen's mlperf.conf has no row for Server of the edge benchmark; its own limit is 10 ms."""
+    dataset, _ = small_dataset(tmp_path)
+    with StubServer() as stub:
+        where = ("--server-url", stub.url, "--input-file", dataset, "--scenario", "server")
+        run = run_here(capfd, tmp_path, "--dry-run", "--benchmark", "llama3.1-8b-edge", *where)
+    assert run.code == 0, run.stderr
+    assert "DEVIATION scenario is server, the rules of llama3.1-8b-edge name" in run.stdout
+
+
 def test_a_dry_run_refuses_a_folder_that_it_cannot_write(tmp_path, capfd):
     dataset, _ = small_dataset(tmp_path)
     (tmp_path / "offline").write_text("a file where a folder would be")
