@@ -226,7 +226,7 @@ def _verdict(
             cause_known=bool(errors or lost),
         ),
     )
-    clock = clock_reasons(files.detail.lasted_s, files.calls, _first_issue(files.rows))
+    clock = clock_reasons(files.detail, files.calls, _first_issue(files.rows))
     verdict = run_verdict(record, files.rows, seen.issued, (*lost, *errors, *logs), clock)
     if verdict.result == "VALID":
         return verdict

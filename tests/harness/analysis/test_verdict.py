@@ -1,12 +1,15 @@
 """VALID only when everything holds: each thing that is wrong makes a run INVALID by itself and is named."""
 
+from datetime import datetime, timedelta
+from functools import partial
+
 import numpy as np
 import pytest
 from msgspec.structs import replace
 
 from harness.analysis.statistics import statistics
 from harness.analysis.verdict import clock_reasons, run_verdict
-from harness.loadgen_logs.summary_and_detail import parse_summary
+from harness.loadgen_logs.summary_and_detail import CLOCK_FORMAT, LoadgenDetail, parse_summary
 from harness.record.journal import COMPLETE, LOADGEN_CALL_ROW
 from harness.record.outcome import FailureKind
 from tests.kit import DATA
@@ -48,11 +51,18 @@ def with_rows(accuracy=False, **columns):
     return scored(rows) if accuracy else ended(rows)
 
 
-def by_the_clocks(client_s, loadgen_s):
-    """A run that took so long by the client's clock, and by LoadGen's."""
+def by_the_clocks(client_s, loadgen_s, at_once=1):
+    """A run that took so long by the client's clock, and by LoadGen's; with so many samples in a query."""
     calls = np.zeros(2, LOADGEN_CALL_ROW)
     calls["kind"], calls["reported_ns"] = COMPLETE, (START + int(client_s * 1e9), START + 1)
-    return (*ended(), tuple(clock_reasons(loadgen_s, calls, START)))
+    begin = datetime(2026, 10, 25)
+    times = (f"{moment:{CLOCK_FORMAT}}" for moment in (begin, begin + timedelta(seconds=loadgen_s)))
+    values = dict(zip(("power_begin", "power_end"), times, strict=True))
+    detail = LoadgenDetail(values | {"generated_samples_per_query": at_once}, {}, {})
+    return (*ended(), tuple(clock_reasons(detail, calls, START)))
+
+
+CLOCKS = [(28_800, 28_790), (6.04, 6.51, 1_650_000)]
 
 
 def failing(*kinds):
@@ -61,7 +71,7 @@ def failing(*kinds):
     return rows
 
 
-@pytest.mark.parametrize("run", [ended, scored, lambda: by_the_clocks(28_800, 28_790)])
+@pytest.mark.parametrize("run", [ended, scored, *(partial(by_the_clocks, *clocks) for clocks in CLOCKS)])
 def test_all_is_well(run):
     verdict = run_verdict(*run())
     assert (verdict.result, verdict.reasons) == ("VALID", ())
@@ -96,6 +106,7 @@ ONE_WRONG = [
     ("LoadGen reports INVALID", ended(loadgen=summary("server_invalid")), ["INVALID", "Early stopping"]),
     ("INVALID of no cause", ended(loadgen=replace(VALID, result_valid=False)), ["INVALID"]),
     ("a wall clock that was set", by_the_clocks(2.9, 1.31), ["2.90 s", "1.31 s by LoadGen", "slewed"]),
+    ("the same in Offline", by_the_clocks(600, 603, 6396), ["600.00 s", "603.00 s by LoadGen"]),
     ("the same, backwards", by_the_clocks(0.6, 1.31), ["0.60 s", "1.31 s by LoadGen"]),
     ("accuracy: a sample unanswered", scored(all_rows()[1:]), ["1 of 64"]),
     ("accuracy: all samples unanswered", scored(all_rows()[:0]), ["64 of 64"]),
