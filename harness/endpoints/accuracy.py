@@ -178,7 +178,7 @@ def read_accuracy(folder: Path, benchmark: Benchmark) -> PointAccuracy | None:
         return _accuracy(_entries(msgspec.json.decode(path.read_bytes())), benchmark)
     except RecursionError:
         why = "too deeply nested"
-    except (OSError, ValueError) as error:  # msgspec's errors are ValueErrors
+    except (OSError, ValueError, OverflowError) as error:  # msgspec's errors are ValueErrors
         why = str(error)
     raise ConfigError(f"{path}: {why}; expected the accuracy_results.json of a run: score the point again")
 
@@ -194,7 +194,10 @@ def _entries(whole: Any) -> list[tuple[_Entry, Any]]:
 
 
 def _accuracy(entries: list[tuple[_Entry, Any]], benchmark: Benchmark) -> PointAccuracy | None:
-    """The score over all data sets, each weighted with its rows, as the checker does it."""
+    """The score over all data sets, each weighted with its rows, as the checker does it.
+
+    A metric that one of them lacks is missing: the client writes null where its grading failed.
+    """
     if not entries:
         return None
     values: dict[str, list[tuple[float, int]]] = {}
@@ -202,7 +205,9 @@ def _accuracy(entries: list[tuple[_Entry, Any]], benchmark: Benchmark) -> PointA
         for name, value in _scores(part, benchmark).items():
             values.setdefault(name, []).append((value, entry.samples))
     metrics = {
-        name: _metric(benchmark, name, _mean(values[name])) for name in benchmark.accuracy if name in values
+        name: _metric(benchmark, name, _mean(values[name]))
+        for name in benchmark.accuracy
+        if len(values.get(name, ())) == len(entries)
     }
     missing = tuple(name for name in targets(benchmark) if name not in metrics)
     durations = [entry.duration_s for entry, _ in entries if entry.duration_s is not None]

@@ -4,8 +4,7 @@
 the result of each compliance test that the client of MLPerf Endpoints makes.
 """
 
-import math
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -14,6 +13,7 @@ import msgspec
 from harness.compliance.registry import find_test, needed_tests
 from harness.config.loadgen_settings import NS_PER_MS
 from harness.config.scenario import Scenario
+from harness.endpoints.accuracy import PointAccuracy, read_accuracy
 from harness.errors import ConfigError
 from harness.submission.checks.context import CheckContext
 from harness.submission.checks.documents import check_scenario_documents
@@ -179,70 +179,56 @@ def _mean_tokens(context: CheckContext, summary: Fields) -> _Found:
 
 
 def _accuracy(context: CheckContext, accuracy: Fields) -> Iterator[Issue]:
-    found = _scored(accuracy)
-    if not any(one.get("score") is not None for one in found):
+    try:
+        found = read_accuracy(context.dir.path, context.benchmark)
+    except ConfigError as error:
+        what = str(error).removeprefix(f"{context.dir.path / ACCURACY}: ")
+        yield context.issue("malformed", ACCURACY, what)
+        return
+    if found is None:
         yield context.issue("accuracy", ACCURACY, "accuracy_scores has no score")
         return
-    counts = [_samples(one) for one in found]
-    expected = context.benchmark.dataset(accuracy=True).samples
-    if sum(counts) != expected:
-        text = f"{sum(counts)} samples were evaluated (total_samples), expected {expected}"
+    issued, expected = _issued(accuracy), context.benchmark.dataset(accuracy=True).samples
+    if issued != expected:
+        text = f"{issued} samples were evaluated (total_samples), expected {expected}"
+        yield context.issue("sample-count", ACCURACY, text)
+    if found.partial:
+        text = "the score is not of every answer: complete is false"
+        yield context.issue("sample-count", ACCURACY, text)
+    if found.unanswered:
+        text = f"{found.unanswered} requests have no answer (response_counts.missing)"
         yield context.issue("sample-count", ACCURACY, text)
     if context.closed:
-        yield from _bounded(context, found, counts)
+        yield from _bounded(context, found)
 
 
-def _scored(accuracy: Fields) -> list[Fields]:
-    """The data sets of the accuracy run; the client also scores the answers of the performance run."""
+def _issued(accuracy: Fields) -> int:
+    """The requests of the accuracy run; the client also scores the answers of the performance run."""
     scores = accuracy.get("accuracy_scores")
     listed = [one for one in scores if isinstance(one, Mapping)] if isinstance(scores, list) else []
-    return [one for one in listed if one.get("dataset_type") in (None, "accuracy")]
-
-
-def _bounded(context: CheckContext, found: Sequence[Fields], counts: Sequence[int]) -> Iterator[Issue]:
-    """MLCommons's checker compares no score of these benchmarks with its target."""
-    for name, rule in context.benchmark.accuracy.items():
-        low, high = rule.bounds
-        score = _weighed(context, found, counts, name)
-        if score is None:
-            if low:
-                yield context.issue("accuracy", ACCURACY, f"{name!r} is missing in accuracy_scores[].score")
-        elif not low <= score <= high:
-            limit = f"{low:.4f} or more" if high == math.inf else f"{low:.4f} to {high:.4f}"
-            yield context.issue("accuracy", ACCURACY, f"{name} is {score:.4f}, expected {limit}")
-
-
-def _weighed(
-    context: CheckContext, found: Sequence[Fields], counts: Sequence[int], metric: str
-) -> float | None:
-    """The mean of a metric over the samples of all data sets; None where one of them lacks it."""
-    metrics = context.benchmark.accuracy
-    needed = [name for name, rule in metrics.items() if rule.bounds[0]]
-    only = needed[0] if len(needed) == 1 else ""
-    values = [value for one in found if (value := _score(one, metric, only)) is not None]
-    if len(values) < len(found) or not sum(counts):
-        return None
-    score = sum(value * count for value, count in zip(values, counts, strict=True)) / sum(counts)
-    # Some of the client's scorers report a fraction.
-    return score * 100 if 0 <= score <= 1 < metrics[metric].bounds[0] else score
-
-
-def _score(entry: Fields, metric: str, only: str) -> float | None:
-    """A metric of a data set; a score without a name is that of the only metric that must be there."""
-    score = entry.get("score")
-    if isinstance(score, Mapping):
-        score = next((value for key, value in score.items() if str(key).lower() == metric.lower()), None)
-    elif metric != only:
-        return None
-    try:
-        return float(score) if isinstance(score, str) or _number(score) else None
-    except ValueError:
-        return None
+    return sum(_samples(one) for one in listed if one.get("dataset_type") in (None, "accuracy"))
 
 
 def _samples(entry: Fields) -> int:
     issued = entry.get("total_samples", _at(entry, "response_counts", "issued"))
     return int(issued) if _number(issued) else 0
+
+
+def _bounded(context: CheckContext, found: PointAccuracy) -> Iterator[Issue]:
+    """MLCommons's checker compares no score of these benchmarks with its target.
+
+    The client's score of deepseek-r1 is one number, without the tokens per sample.
+    """
+    for name in found.missing:
+        is_score = name in found.lacks
+        text = f"{name!r} is missing in accuracy_scores[].score"
+        more = "" if is_score else ": its limits are not checked"
+        yield context.issue("accuracy", ACCURACY, text + more, is_warning=not is_score)
+    for name, metric in found.metrics.items():
+        if not metric.is_met:
+            low, high = f"{metric.lowest:.4f}", metric.highest
+            limit = f"{low} or more" if high is None else f"{low} to {high:.4f}"
+            yield context.issue("accuracy", ACCURACY, f"{name} is {metric.value:.4f}, expected {limit}")
 
 
 def _audits(context: CheckContext) -> Iterator[Issue]:
@@ -275,7 +261,6 @@ class Measured(msgspec.Struct, frozen=True):
 def read_measured(context: CheckContext) -> Measured:
     """The figures of a result in this layout."""
     found = read_fields(context.dir.path / SUMMARY)
-    scores = read_fields(context.dir.path / ACCURACY)
     summary: Fields = {} if isinstance(found, str) else found
     tokens, duration_ns = _at(summary, "output_sequence_lengths", "total"), summary.get("duration_ns")
     return Measured(
@@ -286,16 +271,18 @@ def read_measured(context: CheckContext) -> Measured:
         latency_p90_ms=_ms(_percentile(summary, "latency", 90)),
         ttft_p99_ms=_ms(_percentile(summary, "ttft", 99)),
         tpot_p99_ms=_ms(_percentile(summary, "tpot", 99)),
-        accuracy="" if isinstance(scores, str) else _scores(context, _scored(scores)),
+        accuracy=_scores(context),
     )
 
 
-def _scores(context: CheckContext, found: Sequence[Fields]) -> str:
+def _scores(context: CheckContext) -> str:
     """The scores, without the metrics that only bound lengths."""
-    names = [name for name, rule in context.benchmark.accuracy.items() if rule.bounds[1] == math.inf]
-    counts = [_samples(one) for one in found]
-    scores = {name: _weighed(context, found, counts, name) for name in names}
-    return ", ".join(f"{name} {score:.3f}" for name, score in scores.items() if score is not None)
+    try:
+        found = read_accuracy(context.dir.path, context.benchmark)
+    except ConfigError:
+        return ""
+    metrics = {} if found is None else found.metrics
+    return ", ".join(f"{name} {one.value:.3f}" for name, one in metrics.items() if one.highest is None)
 
 
 def _ms(found: object) -> float | None:

@@ -117,6 +117,14 @@ def test_data_sets_are_weighted_as_the_rules_weight_repeats(tmp_path):
     assert (found.samples, found.duration_s, found.passed) == (4395, 3.0, True)
 
 
+def test_a_data_set_that_was_not_graded_leaves_no_score(tmp_path):
+    """The client writes null where it reached no grader of code."""
+    parts = subsets()
+    parts[2] |= {"score": None}
+    found = read_accuracy(stored(tmp_path, {"accuracy_scores": parts}), GPT)
+    assert (found.metrics, found.lacks, found.is_met) == ({}, ("exact_match",), False)
+
+
 def test_the_inline_score_of_a_performance_run_is_no_accuracy_run(tmp_path):
     inline = subsets(dataset_type="performance")[:1]
     assert read_accuracy(stored(tmp_path, {"accuracy_scores": inline}), GPT) is None
@@ -160,6 +168,7 @@ BROKEN = [
     '{"accuracy_scores": [{"score": NaN}]}',
     '{"accuracy_scores": [{"score": true}]}',
     '{"accuracy_scores": [{"score": "nan"}]}',
+    f'{{"accuracy_scores": [{{"score": 1{"0" * 400}}}]}}',
     '{"accuracy_scores": [{"score": [1]}]}',
     '{"accuracy_scores": [{"score": {"exact_match": "good"}}]}',
     '{"accuracy_scores": [{"score": 0.9, "unit_samples": "many"}]}',

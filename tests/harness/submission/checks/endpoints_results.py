@@ -55,14 +55,32 @@ def summary() -> dict[str, Any]:
     }
 
 
+# Right answers, rows and repeats in a published accuracy.txt (Nebius, v6.0), of which the score is 83.833 %.
+SUBSETS = {"aime25": (195, 30, 8), "gpqa": (756, 198, 5), "livecodebench": (2700, 1055, 3)}
+
+
 def accuracy() -> dict[str, Any]:
-    """The three data sets, with 83 % over all samples."""
-    counts = {"aime25": 240, "gpqa": 990, "livecodebench": 3165}
+    """The three data sets, as the client writes them."""
     entries = [
-        {"dataset_name": name, "dataset_type": "accuracy", "score": 0.83, "total_samples": count}
-        for name, count in counts.items()
+        entry(f"{name}::gptoss", right / (rows * repeats), rows, repeats)
+        for name, (right, rows, repeats) in SUBSETS.items()
     ]
     return {"accuracy_scores": entries}
+
+
+def entry(name: str, score: float, rows: int, repeats: int = 1) -> dict[str, Any]:
+    """One data set."""
+    issued = rows * repeats
+    return {
+        "dataset_name": name,
+        "score": score,
+        "unit_samples": rows,
+        "num_repeats": repeats,
+        "total_samples": issued,
+        "complete": True,
+        "dataset_type": "accuracy",
+        "response_counts": {"issued": issued, "scored": issued, "empty": 0, "missing": 0},
+    }
 
 
 def endpoints(scenario: str, name: str = "") -> Edit:

@@ -9,10 +9,18 @@ from harness.submission.checks.check import check_tree, endpoints_contexts
 from harness.submission.checks.endpoints_run import check_endpoints
 from harness.submission.results_table import summarize
 from prepare_submission import main
-from tests.harness.submission.checks.endpoints_results import ACCURACY, CONFIG, SUMMARY, change, endpoints
+from tests.harness.submission.checks.endpoints_results import (
+    ACCURACY,
+    CONFIG,
+    SUMMARY,
+    change,
+    endpoints,
+    entry,
+    save,
+)
 from tests.harness.submission.checks.official_checker import accepts, needs_official
 from tests.harness.submission.edits import both, remove, rename, write
-from tests.harness.submission.trees import RESULTS
+from tests.harness.submission.trees import R1_ARCHIVE, RESULTS, unpack
 
 RUNTIME = ("settings", "runtime")
 P99 = ("early_stopping_percentiles", "99.0")
@@ -45,6 +53,31 @@ DAMAGES = {
     "short answers": (change(SUMMARY, 900.0, "output_sequence_lengths", "avg"), "mean-tokens", True),
     "no score": (change(ACCURACY, [], "accuracy_scores"), "accuracy", True),
     "a low score": (change(ACCURACY, 0.7, "accuracy_scores", 2, "score"), "accuracy", False),
+    "a score by all requests, too low by rows": (
+        both(
+            *(
+                change(ACCURACY, share, "accuracy_scores", number, "score")
+                for number, share in enumerate((0.9, 0.85, 0.81))
+            )
+        ),
+        "accuracy",
+        False,
+    ),
+    "a data set that was not graded": (
+        change(ACCURACY, None, "accuracy_scores", 2, "score"),
+        "accuracy",
+        False,
+    ),
+    "a score of a part of the answers": (
+        change(ACCURACY, False, "accuracy_scores", 2, "complete"),
+        "sample-count",
+        False,
+    ),
+    "requests without an answer": (
+        change(ACCURACY, 3, "accuracy_scores", 1, "response_counts", "missing"),
+        "sample-count",
+        False,
+    ),
     "a data set is missing": (change(ACCURACY, None, "accuracy_scores", 0), "sample-count", True),
     "a failed test": (
         write(
@@ -110,6 +143,20 @@ def test_what_mlcommons_s_checker_says_of_it(results, name):
     assert accepts(results) is not refused
 
 
+def test_the_client_s_score_of_deepseek_r1_is_one_number(tmp_path):
+    """It writes no tokens per sample, and so nobody's result has them."""
+    tree = unpack(tmp_path, R1_ARCHIVE) / "deepseek-r1"
+    results = tree / RESULTS.with_name("deepseek-r1")
+    both(endpoints("Offline"), endpoints("Server"), remove("Interactive"))(results)
+    for scenario in ("Offline", "Server"):
+        save(results / scenario / ACCURACY, {"accuracy_scores": [entry("deepseek_r1", 81.2, 4388)]})
+    what = "'tokens_per_sample' is missing in accuracy_scores[].score: its limits are not checked"
+    assert [(one.is_warning, one.what) for one in check_tree(tree)] == [(True, what)] * 2
+    assert [row.accuracy for row in summarize(endpoints_contexts(tree))] == ["exact_match 81.200"] * 2
+    change(ACCURACY, 80.5, "accuracy_scores", 0, "score", scenario="Server")(results)
+    assert failing(check_tree(tree)) == {"accuracy"}
+
+
 def test_failed_requests(results):
     damage = both(change(SUMMARY, 5, "n_samples_failed"), change(SUMMARY, 6401, "n_samples_issued"))
     damage(results / RESULTS)
@@ -123,7 +170,7 @@ def test_a_round_that_takes_no_endpoints_logs(results):
 def test_the_table_shows_them(results, capsys):
     assert main(["check", str(results)]) == 0
     shown = capsys.readouterr().out
-    assert "11,677.3 tokens/s" in shown and "1500.0 ms" in shown and "exact_match 83.000" in shown
+    assert "11,677.3 tokens/s" in shown and "1500.0 ms" in shown and "exact_match 83.833" in shown
     assert "not checked" not in shown
 
 
