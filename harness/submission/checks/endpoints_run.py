@@ -115,6 +115,7 @@ def _performance(context: CheckContext, summary: Fields) -> Iterator[Issue]:
     for code, text in (
         *_counts(context, summary),
         *_duration(context, summary),
+        *_result(context, summary),
         *_latency(context, summary),
         *_mean_tokens(context, summary),
     ):
@@ -147,6 +148,23 @@ def _duration(context: CheckContext, summary: Fields) -> _Found:
         yield "invalid", f"duration_ns is {_shown(found)}: there is no result"
     elif found < least * NS_PER_MS and not context.scenario.one_query:
         yield "min-duration", f"the run lasted {found / 1e9:.1f} s, expected {least / 1000:g} s or more"
+
+
+def _result(context: CheckContext, summary: Fields) -> _Found:
+    """What MLCommons's checker takes for the result. The client writes null where it could count no tokens,
+    or where there are too few samples for early stopping.
+    """
+    figures: dict[str, Any] = {}
+    if context.scenario.poisson and summary.get("qps") is not None:
+        figures["qps"] = summary["qps"]  # else it follows from n_samples_issued and duration_ns
+    if context.scenario is Scenario.SERVER:
+        figures["tps"] = summary.get("tps")
+    if context.scenario.one_at_a_time:
+        figures["latency.avg"] = _at(summary, "latency", "avg")
+        figures[f"90.0 of latency.{_PERCENTILES}"] = _percentile(summary, "latency", 90)
+    for name, found in figures.items():
+        if not _number(found) or found <= 0:
+            yield "invalid", f"{name} is {_shown(found)}, expected a number above 0: there is no result"
 
 
 def _latency(context: CheckContext, summary: Fields) -> _Found:
@@ -262,17 +280,22 @@ def read_measured(context: CheckContext) -> Measured:
     """The figures of a result in this layout."""
     found = read_fields(context.dir.path / SUMMARY)
     summary: Fields = {} if isinstance(found, str) else found
-    tokens, duration_ns = _at(summary, "output_sequence_lengths", "total"), summary.get("duration_ns")
     return Measured(
         complete=summary.get("complete") is not False and not summary.get("n_samples_failed"),
-        tokens_per_s=tokens / duration_ns * 1e9
-        if _number(tokens) and _number(duration_ns) and duration_ns
-        else None,
+        tokens_per_s=_tokens_per_s(summary),
         latency_p90_ms=_ms(_percentile(summary, "latency", 90)),
         ttft_p99_ms=_ms(_percentile(summary, "ttft", 99)),
         tpot_p99_ms=_ms(_percentile(summary, "tpot", 99)),
         accuracy=_scores(context),
     )
+
+
+def _tokens_per_s(summary: Fields) -> float | None:
+    """The client's own figure: in Server its window ends with the answer to the last query, as LoadGen's."""
+    if _number(rate := summary.get("tps")):
+        return rate
+    tokens, duration_ns = _at(summary, "output_sequence_lengths", "total"), summary.get("duration_ns")
+    return tokens / duration_ns * 1e9 if _number(tokens) and _number(duration_ns) and duration_ns else None
 
 
 def _scores(context: CheckContext) -> str:

@@ -68,7 +68,7 @@ def accuracy() -> dict[str, Any]:
     return {"accuracy_scores": entries}
 
 
-def entry(name: str, score: float, rows: int, repeats: int = 1) -> dict[str, Any]:
+def entry(name: str, score: float | dict[str, str], rows: int, repeats: int = 1) -> dict[str, Any]:
     """One data set."""
     issued = rows * repeats
     return {

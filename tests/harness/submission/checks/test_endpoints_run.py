@@ -20,7 +20,8 @@ from tests.harness.submission.checks.endpoints_results import (
 )
 from tests.harness.submission.checks.official_checker import accepts, needs_official
 from tests.harness.submission.edits import both, remove, rename, write
-from tests.harness.submission.trees import R1_ARCHIVE, RESULTS, unpack
+from tests.harness.submission.trees import CNN_ARCHIVE, R1_ARCHIVE, RESULTS, unpack
+from tests.made_up.cnn import EDGE
 
 RUNTIME = ("settings", "runtime")
 P99 = ("early_stopping_percentiles", "99.0")
@@ -47,6 +48,8 @@ DAMAGES = {
     "another seed": (change(CONFIG, 42, *RUNTIME, "scheduler_random_seed"), "seeds", True),
     "300 s": (change(CONFIG, 300_000, *RUNTIME, "min_duration_ms"), "min-duration", True),
     "300 s, measured": (change(SUMMARY, 300 * 10**9, "duration_ns"), "min-duration", False),
+    "a rate of 0": (change(SUMMARY, 0.0, "qps"), "invalid", True),
+    "a rate that is no number": (change(SUMMARY, "fast", "qps"), "invalid", True),
     "TTFT": (change(SUMMARY, 2.1e9, "ttft", *P99), "latency", True),
     "TPOT": (change(SUMMARY, 16e6, "tpot", *P99), "latency", True),
     "no early stopping": (change(SUMMARY, None, "ttft", P99[0]), "latency", True),
@@ -155,6 +158,67 @@ def test_the_client_s_score_of_deepseek_r1_is_one_number(tmp_path):
     assert [row.accuracy for row in summarize(endpoints_contexts(tree))] == ["exact_match 81.200"] * 2
     change(ACCURACY, 80.5, "accuracy_scores", 0, "score", scenario="Server")(results)
     assert failing(check_tree(tree)) == {"accuracy"}
+
+
+def test_server_needs_the_rate_of_tokens(tree):
+    """The client writes null where it found no tokenizer."""
+    results = tree / RESULTS
+    both(endpoints("Offline"), endpoints("Interactive", "Server"))(results)
+    assert check_tree(tree) == ()
+    change(SUMMARY, 9000.0, "tps", scenario="Server")(results)
+    offline, server = summarize(endpoints_contexts(tree))
+    assert (round(offline.result, 1), server.result) == (11677.3, 9000.0)
+    change(SUMMARY, None, "tps", scenario="Server")(results)
+    assert failing(check_tree(tree)) == {"invalid"}
+
+
+NO_ESTIMATE = {
+    "no mean": ("latency", "avg"),
+    "no p90": ("latency", "early_stopping_percentiles", "90.0"),
+    "no percentile": ("latency", "early_stopping_percentiles"),
+}
+
+
+@pytest.fixture
+def single_stream(tmp_path):
+    """Both scenarios of llama3.1-8b-edge."""
+    tree = unpack(tmp_path, CNN_ARCHIVE) / EDGE
+    results = tree / RESULTS.with_name(EDGE)
+    both(endpoints("Offline"), endpoints("SingleStream"))(results)
+    change(CONFIG, "concurrency", "settings", "load_pattern", "type", scenario="SingleStream")(results)
+    score = {
+        "rouge1": "39.06",
+        "rouge2": "16.11",
+        "rougeL": "24.63",
+        "rougeLsum": "36.12",
+        "gen_len": "3051113",
+    }
+    for scenario in ("Offline", "SingleStream"):
+        save(results / scenario / ACCURACY, {"accuracy_scores": [entry("cnn", score, 5000)]})
+    return tree
+
+
+def test_single_stream_as_it_is(single_stream):
+    assert check_tree(single_stream) == ()
+
+
+@pytest.mark.parametrize("name", NO_ESTIMATE)
+def test_single_stream_needs_its_latencies(single_stream, name):
+    change(SUMMARY, None, *NO_ESTIMATE[name], scenario="SingleStream")(
+        single_stream / RESULTS.with_name(EDGE)
+    )
+    assert failing(check_tree(single_stream)) == {"invalid"}
+
+
+@needs_official
+@pytest.mark.engine
+@pytest.mark.parametrize("name", [None, *NO_ESTIMATE])
+def test_what_mlcommons_s_checker_says_of_single_stream(single_stream, name):
+    if name is not None:
+        change(SUMMARY, None, *NO_ESTIMATE[name], scenario="SingleStream")(
+            single_stream / RESULTS.with_name(EDGE)
+        )
+    assert accepts(single_stream) is (name is None)
 
 
 def test_failed_requests(results):
