@@ -14,6 +14,8 @@ import yaml
 from harness.submission.tree.round_rules import SystemRule
 
 _IS_NETWORK, _NODES = "is_network", "number_of_nodes"
+# Where there are sw_notes, the official checker joins the two, and ends with an error if one is no text.
+_NOTES = ("hw_notes", "sw_notes")
 POWER_FIELD = "system_power_capacity"  # the system description states it in watts
 _SUPPLIES, _NEEDED, _WATTS = "psus", "min psus needed", "PowerCapacityWatts"
 
@@ -75,6 +77,9 @@ def system_issues(fields: Mapping[str, Any], rule: SystemRule, folders: Mapping[
     empty = [name for name in rule.meaningful if name in fields and not fields[name]]
     if empty:
         yield f"empty: {', '.join(empty)}"
+    for name in _NOTES if fields.get("sw_notes") else ():
+        if fields.get(name) and not isinstance(fields[name], str):
+            yield f"{name} is {fields[name]!r}, expected text"
     for name, expected in folders.items():
         if name in fields and str(fields[name]).lower() != expected.lower():
             yield f"{name} is {fields[name]!r}, its folder is {expected!r}"
