@@ -293,6 +293,8 @@ def detail_rows(path: Path) -> Iterator[DetailRow | None]:
 
 
 def _detail_row(line: str) -> DetailRow | None:
+    if not line.startswith(ROW_PREFIX):
+        return None
     try:
         row = json.loads(line.removeprefix(ROW_PREFIX))
         meta = row["metadata"]
