@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from harness.compliance.base import ComplianceTest
+from harness.compliance.eos_check import judge_consistency
 from harness.compliance.registry import find_test, needed_tests
 from harness.compliance.run_logs import other_lengths
 from harness.config.loadgen_settings import PERFORMANCE_MODE
@@ -65,12 +66,31 @@ def _run_of_random_samples(context: CheckContext, test: ComplianceTest) -> Itera
         yield context.issue("test06-log", log, "is cut short or truncated")
     elif (found := log.read_bytes().count(b"{")) < answers:
         yield context.issue("test06-log", log, f"has {counted(found, 'answer')}, expected {answers} or more")
+    else:
+        yield from _verified_again(context, test, log)
     folder = Path(test.name) / PERFORMANCE
     if (context.dir.path / folder / DETAIL).is_file():
         logs = read_logs(context, folder)
         yield from check_logs(context, logs, PERFORMANCE_MODE)
         if usable(logs):
             yield from _audit_settings(context, test, logs)
+
+
+def _verified_again(context: CheckContext, test: ComplianceTest, log: Path) -> Iterator[Issue]:
+    """A verification file that a reviewer would not get from the complete log beside it.
+
+    Ends of sequence do not count: MLCommons's script looks for those of another model unless it is told.
+    """
+    scenario, text = context.scenario.loadgen, context.read_verified(test)
+    try:
+        judged = judge_consistency(AccuracyLog(log), scenario, eos_token_ids=())
+    except GradingError as error:
+        what = str(error).removeprefix(f"{log}: ")
+        yield context.issue("test06-log", log, f"cannot be verified: {what}")
+        return
+    if text is not None and not judged.passed and not list(test.recheck(text, scenario)):
+        what = f"is a pass, the accuracy log beside it none: {judged.summary}"
+        yield context.issue("cross-check", _verify_path(context, test), what)
 
 
 def _run(context: CheckContext, test: ComplianceTest) -> Iterator[Issue]:

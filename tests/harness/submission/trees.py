@@ -64,6 +64,8 @@ def results_of(
         for path in target.rglob("accuracy.txt"):
             path.write_text("".join(line for line in path.open() if not line.startswith("hash=")))
         for path in target.rglob("accuracy/mlperf_log_accuracy.json"):
+            if "TEST06" in path.parts:  # submitted as it is
+                continue
             path.write_text(accuracy_log(f"{benchmark}/{path.relative_to(folder).as_posix()}"))
         for name in ("performance", "accuracy", *(f"{test}/run" for test in tests)):
             path = target / name / "run.json"

@@ -1,6 +1,7 @@
 """Closed submissions of other benchmarks: accepted as they are, and by whom not when damaged."""
 
 import re
+import shutil
 from functools import partial
 
 import pytest
@@ -12,6 +13,7 @@ from tests.harness.submission.edits import (
     SUMMARY,
     SYSTEM,
     both,
+    changed,
     fields,
     pattern,
     remove,
@@ -90,6 +92,15 @@ P90 = "result_90.00_percentile_latency_ns"
 skipped = text("Server/TEST06/verify_accuracy.txt", "token check pass: True", "token check pass: Skipped")
 TEST06_LOG = "Offline/TEST06/accuracy/mlperf_log_accuracy.json"
 answers = partial(write, TEST06_LOG)  # of which truncate_accuracy_log.py leaves everything
+
+
+def offline_log(results):
+    """The log of Offline, which has no first tokens, in Server."""
+    shutil.copyfile(results / TEST06_LOG, results / TEST06_LOG.replace("Offline", "Server"))
+
+
+counted = changed(TEST06_LOG, lambda log: re.sub(rb'("token_count" : )(\d+)', rb"\g<1>1\2", log, count=1))
+no_hex = changed(TEST06_LOG, lambda log: log.replace(b'"data" : "', b'"data" : "zz', 1))
 ANSWER = '{ "seq_id" : 0, "qsl_idx" : 0, "data" : "01000000" }'
 TRUNCATED = f"[\n{9000 * 'x'}\n\n...\n\n{4000 * 'x'}\n]\n"
 BOTH, ALL = (DATACENTER, EDGE), (DATACENTER, EDGE, R1)
@@ -129,6 +140,9 @@ DAMAGES = {
     "answers cut": (WITH_TEST06, answers(f"[\n{ANSWER[:-9]}"), "test06-log", False),
     "answers truncated": (WITH_TEST06, answers(TRUNCATED), "test06-log", False),
     "one answer": (WITH_TEST06, answers(f"[\n{ANSWER}\n]\n"), "test06-log", False),
+    "answers of Offline in Server": (WITH_TEST06, offline_log, "cross-check", False),
+    "another length than counted": (WITH_TEST06, counted, "cross-check", False),
+    "answers that are no hex": (WITH_TEST06, no_hex, "test06-log", False),
     "first token skipped": (WITH_TEST06, skipped, "test-failed", False),
     "more tokens per second": ((R1,), faster(1.2), "cross-check", False),
     "fewer tokens per second": ((R1,), faster(0.1), "cross-check", False),
