@@ -9,13 +9,14 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _AGAIN_S = 0.01  # wait before a signal whose exception was swallowed is sent again
-_delivered = threading.Event()  # its exception was raised
+_delivered: list[int] = []  # signals whose exception was raised; an Event's lock would stop a second handler
 
 
 class InterruptedRun(BaseException):
@@ -143,7 +144,7 @@ def _interrupt(signum: int, frame: FrameType | None) -> None:
         if around.f_code is _send_again.__code__:
             return  # an exception would get lost here as well, and the signal comes again
         around = around.f_back
-    _delivered.set()
+    _delivered.append(signum)
     ignore_signals()
     raise InterruptedRun(signum)
 
@@ -161,7 +162,8 @@ def _send_again(lost: "sys.UnraisableHookArgs") -> None:
 
 def _insist(signum: int) -> None:
     """Send a signal until its exception was raised, or until it has another handler."""
-    while not _delivered.wait(_AGAIN_S):
+    while not _delivered:
+        time.sleep(_AGAIN_S)
         handler = signal.getsignal(signum)
         if handler is signal.SIG_IGN:
             return

@@ -93,3 +93,41 @@ def test_a_caller_from_python_keeps_its_handlers():
     """They are only silent while the result is written."""
     done = run(CALLER, *map(int, SIGNALS))
     assert (done.stdout, done.stderr) == ("2 2 15 15 1 1\n", "")
+
+
+TWICE = """
+import signal, sys
+from harness.cli.signals import InterruptedRun, interruptible, leave_on_signals
+
+def second(at):
+    lines = 0
+    def trace(frame, event, argument):
+        nonlocal lines
+        lines += event == "line"
+        if event == "line" and lines == at:
+            signal.raise_signal(signal.SIGTERM)
+        return trace
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    leave_on_signals()
+    try:
+        with interruptible():
+            sys.settrace(trace)
+            signal.raise_signal(signal.SIGHUP)
+    except InterruptedRun:
+        return lines >= at
+    finally:
+        sys.settrace(None)
+    print("not interrupted")
+
+at = 1
+while second(at):
+    at += 1
+print("interrupted once, at each line")
+"""
+
+
+def test_a_second_signal_at_any_line_of_the_handler():
+    """``timeout`` and Slurm send each signal twice, a microsecond apart."""
+    done = run(TWICE)
+    assert (done.stdout, done.stderr) == ("interrupted once, at each line\n", "")
