@@ -9,12 +9,12 @@ environment, which forks, daemons and changes of session keep. Standard library 
 
 import ctypes
 import os
+import queue
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
@@ -117,9 +117,12 @@ def _shells(code: int) -> int:
     return code if code >= 0 else 128 - code
 
 
-def _on_signal(action: Callable[[], None]) -> None:
-    for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(signum, lambda number, frame: action())
+def _came(signals: "queue.SimpleQueue[int]", limit_s: float) -> bool:
+    """Whether a signal comes within the time."""
+    with suppress(queue.Empty):
+        signals.get(timeout=limit_s)
+        return True
+    return False
 
 
 def main(mark: str, log: Path, parent: int, grace_s: float, command: str) -> int:
@@ -127,8 +130,9 @@ def main(mark: str, log: Path, parent: int, grace_s: float, command: str) -> int
     libc = ctypes.CDLL(None)
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)  # daemons of the command become children of this process
-    stopping = threading.Event()
-    _on_signal(stopping.set)
+    signals: queue.SimpleQueue[int] = queue.SimpleQueue()  # a handler must not wait for an Event's lock
+    for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(signum, lambda number, _: signals.put(number))
     if os.getppid() != parent:
         return 1
     started = subprocess.Popen(
@@ -141,7 +145,7 @@ def main(mark: str, log: Path, parent: int, grace_s: float, command: str) -> int
     )
     assert started.stdout is not None
     threading.Thread(target=_pump, args=(started.stdout, log), daemon=True).start()
-    while not stopping.wait(LOOK_S):
+    while not (is_stopped := _came(signals, LOOK_S)):
         if started.poll() is not None:
             _reap()
             if started.returncode or not processes(mark, ancestor=os.getpid()):
@@ -149,7 +153,7 @@ def main(mark: str, log: Path, parent: int, grace_s: float, command: str) -> int
                 break
     # Of a command that failed, parts may live on and hold a GPU's memory, as vLLM's engine does.
     stop(mark, grace_s, ancestor=os.getpid())
-    return 0 if stopping.is_set() else _shells(started.returncode)
+    return 0 if is_stopped else _shells(started.returncode)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,8 @@ from harness.campaign.campaign_file import Servers
 from harness.campaign.servers import ServerCommand
 from harness.campaign.waiting import first_to_end
 from harness.errors import ServerError
-from tests.kit import wait_until
+from tests.kit import PATIENCE_S, wait_until
+from tests.runs import ROOT
 from tests.stub import StubServer
 
 
@@ -152,3 +153,37 @@ def test_the_command_ends_with_the_campaign(tmp_path):
     campaign.kill()
     campaign.wait()
     wait_until(lambda: not guard.processes(str(tmp_path)))
+
+
+WITHIN = """
+import os, signal, sys, threading
+from pathlib import Path
+from harness.campaign import guard
+
+lines, start = 0, threading.Thread.start
+
+def trace(frame, event, argument):
+    global lines
+    lines += event == "line"
+    if event == "line" and lines == int(sys.argv[1]):
+        signal.raise_signal(signal.SIGTERM)
+    return trace
+
+def traced(thread):
+    start(thread)
+    if thread._target is guard._pump:
+        sys._getframe(1).f_trace = trace
+        sys.settrace(trace)
+
+threading.Thread.start = traced
+code = guard.main(sys.argv[2], Path(sys.argv[2]), os.getppid(), 1.0, "exec sleep 1000")
+sys.settrace(None)
+print("ended", code)
+"""
+
+
+@pytest.mark.parametrize("line", [1, 3, 6, 10, 12, 14])
+def test_a_signal_at_any_line_stops_the_command(line, tmp_path):
+    words = [sys.executable, "-c", WITHIN, str(line), str(tmp_path / "log")]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, timeout=PATIENCE_S)
+    assert (done.stdout, done.stderr) == ("ended 0\n", "")
