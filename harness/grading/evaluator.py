@@ -13,7 +13,7 @@ from harness.config.choices import available_benchmarks
 from harness.dataset.table import is_binary_table
 from harness.errors import EXIT_INVALID, EXIT_THRESHOLD, EXIT_VALID, ConfigError, GradingError
 from harness.files import ACCURACY_LOG, ACCURACY_TEXT, RUN_RECORD, atomic_write, unofficial
-from harness.grading.decoding.output_decoder import open_decoder
+from harness.grading.decoding.output_decoder import open_decoder, tokenizer_beside
 from harness.grading.decoding.output_sources import Outputs, benchmark_of, open_outputs
 from harness.grading.evaluation.evaluate import Evaluation, evaluate
 from harness.grading.evaluation.pass_criteria import (
@@ -222,7 +222,7 @@ def require_gradable(options: EvaluationOptions, outputs: int) -> None:
             f"--reference-data {options.references}: {len(references)} rows, the accuracy dataset has "
             f"{outputs}; pass the references of this dataset, with its rows in their order"
         )
-    open_decoder(benchmark, options.tokenizer, benchmark.dataset(accuracy=True).max_new_tokens)
+    open_decoder(benchmark, _tokenizer(options, benchmark), benchmark.dataset(accuracy=True).max_new_tokens)
     _runners(references[:outputs], graders, options, benchmark)
 
 
@@ -251,7 +251,7 @@ def _read(options: EvaluationOptions, benchmark: Benchmark) -> tuple[Outputs, Se
             f"{source}: a log has no true answers; add --reference-data (eval_accuracy.py: --dataset-file) "
             "with the dataset of the run"
         )
-    found, notes = open_outputs(source, benchmark, options.tokenizer)
+    found, notes = open_outputs(source, benchmark, _tokenizer(options, benchmark))
     for note in notes:
         show(f"{source}: {note}", file=sys.stderr)
     references = load_references(options.references, benchmark)[: options.first_rows]
@@ -261,6 +261,12 @@ def _read(options: EvaluationOptions, benchmark: Benchmark) -> tuple[Outputs, Se
             "--reference-data where the table has the true answers itself"
         )
     return found, references
+
+
+def _tokenizer(options: EvaluationOptions, benchmark: Benchmark) -> str | None:
+    """The flag's value; the default is one that lies beside the true answers, as for a run."""
+    beside = tokenizer_beside(options.references, benchmark) if options.tokenizer is None else None
+    return options.tokenizer if beside is None else str(beside)
 
 
 def _write_tables(options: EvaluationOptions, scored: ScoredLog) -> None:

@@ -81,7 +81,8 @@ def _open_harmony(benchmark: Benchmark, name: str | None, max_new_tokens: int) -
 
 def _require_same_words(name: str, benchmark: Benchmark) -> None:
     """Models differ in their special tokens: only gpt-oss has these ids and names of the harmony format."""
-    word = _words_in(Path(name) / TOKENIZER_FILE) or _words_by_transformers(name)
+    file = Path(name) if Path(name).is_file() else Path(name) / TOKENIZER_FILE
+    word = _words_in(file) or _words_by_transformers(name)
     for token, expected in tokenizer.NAMED_SPECIAL.items():
         if (got := word(token)) != expected:
             raise ConfigError(

@@ -437,7 +437,19 @@ def test_a_tokenizer_must_be_the_benchmarks(evaluate: Evaluate, tmp_path: Path):
         added = [{"id": token, "content": word} for token, word in words.items()]
         Path("tokenizer.json").write_text(json.dumps({"added_tokens": added}))
         assert evaluate("--tokenizer", tmp_path).code == code
+        assert evaluate("--tokenizer", tmp_path / "tokenizer.json").code == code
     assert evaluate("--tokenizer", "openai/gpt-oss-120b").code == 0
+
+
+def test_the_tokenizer_is_found_beside_the_reference_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    log = write_log(tmp_path / "log.json", [[128009]] * 24)
+    reference = REFERENCE.with_name("cnn_sample.json")
+    words = ("--mlperf-log", log, "--benchmark", "llama3.1-8b", "--reference-data")
+    assert evaluated(*words, reference).code == 5
+    alone = tmp_path / "cnn_sample.json"
+    alone.write_bytes(reference.read_bytes())
+    assert evaluated(*words, alone).code == 2
 
 
 @pytest.mark.parametrize(("name", "runs"), [("gpt-oss-120b", 63), ("deepseek-r1", 39), ("llama3.1-8b", 68)])
