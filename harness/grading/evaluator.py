@@ -159,13 +159,18 @@ def kept_verdicts(options: EvaluationOptions) -> str:
     verdicts = _verdicts(options)
     if not verdicts:
         return "no program was graded yet"
-    journal = journal_path(options.output_file, options.mlperf_log)
-    return f"{journal} keeps {verdicts} verdicts on programs, and the same command continues from there"
+    command = "the same command without --restart" if options.restart else "the same command"
+    return f"{_journal(options)} keeps {verdicts} verdicts on programs, and {command} continues from there"
 
 
 def _verdicts(options: EvaluationOptions) -> int:
-    journal = journal_path(options.output_file, options.mlperf_log)
+    journal = _journal(options)
     return journal.read_bytes().count(b"\n") if journal.is_file() else 0
+
+
+def _journal(options: EvaluationOptions) -> Path:
+    """eval_accuracy.py has no other result than the graded rows."""
+    return journal_path(options.output_file or options.evaluated_file, options.mlperf_log)
 
 
 def _run_folder(options: EvaluationOptions) -> Path | None:
@@ -302,7 +307,7 @@ def _runners(
     task_options = TaskOptions(
         references=options.references,
         dataset=benchmark.dataset(accuracy=True),
-        journal=journal_path(options.output_file, options.mlperf_log),
+        journal=_journal(options),
         lcb_data=options.lcb_data,
         workers=options.num_lcb_workers,
         restart=options.restart,
@@ -331,6 +336,8 @@ def _require_writable(files: Sequence[Path | None]) -> None:
             raise GradingError(
                 f"{file}: there is no folder {file.parent}; create it, or choose another place"
             )
+        if file.is_dir():
+            raise GradingError(f"{file}: is a folder, expected the name of a file; add one")
         try:
             with tempfile.TemporaryFile(dir=file.parent):
                 pass

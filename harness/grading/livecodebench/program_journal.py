@@ -75,14 +75,15 @@ class ResultJournal:
             if not is_complete:
                 self._file.write(b"\n")
         except OSError as error:
-            raise GradingError(
-                f"{path}: cannot write the grading journal ({error}); choose another --output"
-            ) from error
+            raise self._unwritable(error) from error
 
     def add(self, key: str, outcome: ProgramResult) -> None:
-        """Record a final result; it is in the file before this returns."""
+        """Record a final result; it is in the file before this returns. Raises GradingError."""
         self.known[key] = outcome
-        self._file.write((json.dumps({"key": key, **asdict(outcome)}) + "\n").encode())
+        try:
+            self._file.write((json.dumps({"key": key, **asdict(outcome)}) + "\n").encode())
+        except OSError as error:
+            raise self._unwritable(error) from error
 
     def reused(self, keys: Collection[str]) -> str:
         """A line on the results that are in the file; empty where there are none."""
@@ -98,6 +99,12 @@ class ResultJournal:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+    def _unwritable(self, error: OSError) -> GradingError:
+        return GradingError(
+            f"{self._path}: cannot write the verdicts on programs ({error.strerror}); pass --output with a "
+            "file elsewhere, they are written beside it"
+        )
 
     def _wait_for_others(self) -> None:
         try:

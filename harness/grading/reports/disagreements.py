@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from harness.errors import GradingError
+from harness.files import atomic_write
 from harness.grading.decoding.output_sources import Outputs
 from harness.grading.evaluation.evaluate import GradedSample
 from harness.grading.graders.grader import LIVECODEBENCH
@@ -73,7 +74,8 @@ def write_report(
     else:
         text = _markdown(sections, texts, heading, meanings)
     try:
-        path.write_text(text, "utf-8", errors="replace")
+        with atomic_write(path) as file:
+            file.write(text.encode("utf-8", "replace"))
     except OSError as error:
         raise GradingError(f"{path}: cannot be written ({error}); choose another --disagreements") from error
 

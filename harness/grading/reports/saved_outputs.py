@@ -7,14 +7,14 @@ import itertools
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
 from harness.dataset.extended_table import NewColumn, write_extended
 from harness.dataset.table import open_table
 from harness.errors import GradingError
-from harness.files import PICKLE_SUFFIXES
+from harness.files import PICKLE_SUFFIXES, atomic_write
 from harness.grading.decoding.output_sources import IDS, LENGTH, TEXT, Outputs
 from harness.grading.evaluation.evaluate import GradedSample
 from harness.grading.scoring.grade import EXACT_MATCH, GradingMode
@@ -32,10 +32,11 @@ def save_outputs(path: Path, graded: Sequence[GradedSample], outputs: Outputs) -
     """
     rows = (_row(sample, outputs) for sample in graded if sample.has_output)
     try:
-        if path.suffix.lower() in PICKLE_SUFFIXES:
-            _write_pickle(path, rows)
-        else:
-            _write_parquet(path, rows)
+        with atomic_write(path) as file:
+            if path.suffix.lower() in PICKLE_SUFFIXES:
+                _write_pickle(file, rows)
+            else:
+                _write_parquet(file, rows)
     except OSError as error:
         raise GradingError(f"{path}: cannot be written ({error}); choose another --save-outputs") from error
 
@@ -64,13 +65,13 @@ def _row(sample: GradedSample, outputs: Outputs) -> OutputRow:
     return row
 
 
-def _write_parquet(path: Path, rows: Iterator[OutputRow]) -> None:
+def _write_parquet(file: IO[bytes], rows: Iterator[OutputRow]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     first = next(rows)
     schema = _schema(first)
-    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+    with pq.ParquetWriter(file, schema, compression="zstd") as writer:
         everything = itertools.chain([first], rows)
         while batch := list(itertools.islice(everything, _BATCH)):
             writer.write_table(pa.Table.from_pylist(batch, schema))
@@ -85,7 +86,7 @@ def _schema(row: OutputRow) -> Any:
     return pa.schema([(name, kinds.get(name, pa.string())) for name in row])
 
 
-def _write_pickle(path: Path, rows: Iterator[OutputRow]) -> None:
+def _write_pickle(file: IO[bytes], rows: Iterator[OutputRow]) -> None:
     """A call of pandas.DataFrame with a dict of columns: any version of pandas reads it, none is needed here.
 
     The dict's own pickle, without its header and its STOP, stands between the name and the call (protocol 3
@@ -104,7 +105,7 @@ def _write_pickle(path: Path, rows: Iterator[OutputRow]) -> None:
         pickle.TUPLE1,
         pickle.REDUCE,
     )
-    path.write_bytes(b"".join((*call, pickle.STOP)))
+    file.writelines((*call, pickle.STOP))
 
 
 # --- the references' rows with their grades ----------------------------------------------------

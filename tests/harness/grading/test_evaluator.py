@@ -1,6 +1,7 @@
 """The evaluator from its command line: log in, score, files and exit code out."""
 
 import contextlib
+import errno
 import functools
 import gzip
 import json
@@ -24,6 +25,7 @@ from msgspec import structs
 import eval_accuracy
 from harness.config.benchmark import load_benchmark
 from harness.dataset import tokenizer
+from harness.errors import GradingError
 from harness.files import GRADING_PROGRESS, sha256_of
 from harness.grading.graders import programs as program_graders
 from harness.grading.graders.grader import LIVECODEBENCH
@@ -344,6 +346,49 @@ def test_a_link_in_the_journals_place_is_not_followed(evaluate: Evaluate):
     assert Path("precious").read_text() == "mine"
 
 
+def test_a_full_disk_is_named_with_the_file_and_a_remedy(tmp_path: Path):
+    """/dev/full is a disk without room."""
+    journal = program_journal.ResultJournal(tmp_path / JOURNAL)
+    with Path("/dev/full").open("wb", buffering=0) as full:
+        os.dup2(full.fileno(), journal._file.fileno())
+    with pytest.raises(GradingError, match=f"{JOURNAL}: .*No space left on device.*--output"):
+        journal.add("key", ProgramResult(Reason.CORRECT, None, "", 1.0))
+    journal.close()
+
+
+def test_eval_accuracy_keeps_verdicts_beside_its_output(evaluate: Evaluate, tmp_path: Path, release: Path):
+    """The folder of the log may be another's, and may not be written to."""
+    (tmp_path / "run").mkdir()
+    (tmp_path / "mine").mkdir()
+    log = write_log(tmp_path / "run" / "log.json", outputs())
+    words = ("--benchmark", "gpt-oss-120b", "--input-file", log, "--dataset-file", REFERENCE)
+    Path(JOURNAL).rename(tmp_path / "mine" / JOURNAL)
+    ended = evaluated(
+        *words,
+        "--lcb-data",
+        release,
+        "--output-file",
+        tmp_path / "mine" / "r.pkl",
+        program=eval_accuracy.main,
+    )
+    assert ended.code == 0 and "verdicts are reused" in ended.stderr
+    assert list((tmp_path / "run").iterdir()) == [log]
+
+
+@pytest.mark.parametrize("name", ["page.html", "page.md", "saved.parquet", "saved.pkl"])
+def test_a_file_that_cannot_be_written_completely_is_not_there(name: str, evaluate: Evaluate, monkeypatch):
+    Path(name).write_text("an earlier one")
+    flag = "--disagreements" if name.startswith("page") else "--save-outputs"
+
+    def no_room(file: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", no_room)
+    result = evaluate(flag, name, ids=outputs())
+    assert result.code == 2 and f"{name}: cannot be written" in result.stderr
+    assert Path(name).read_text() == "an earlier one"
+
+
 @pytest.mark.engine
 def test_a_signal_ends_with_what_is_kept(tmp_path: Path, release: Path):
     """One program hangs; the others are in the journal. tests/harness/cli/test_main.py has each signal."""
@@ -603,6 +648,7 @@ BAD_FLAGS = {
     "tokenizer": (["--tokenizer", "/nowhere/at/all"], "--tokenizer /nowhere/at/all"),
     "no folder to write in": (["--output-file", "absent/r.json"], "folder absent;"),
     "nowhere to write": (["--output-file", "/proc/r.json"], "/proc/r.json"),
+    "a folder to write in": (["--save-outputs", "."], ".: is a folder, expected the name of a file"),
 }
 
 
