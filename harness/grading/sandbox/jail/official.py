@@ -44,6 +44,9 @@ class PreparedModule:
     """Every solution's environment, made before the fork: a module with the promised names, empty stdin."""
 
     def __init__(self) -> None:
+        # The public runner has it; without os.getcwd it could not be loaded later.
+        import multiprocessing  # noqa: F401
+
         self.module = preamble.module("tmp_sol", "")
         self.stdin: TextIO = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
 
