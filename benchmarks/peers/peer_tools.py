@@ -100,7 +100,8 @@ def _harness_claims(job: Job, output: str) -> Claims:
 def _ttft_since(start: str, log_dir: Path) -> npt.NDArray[np.float64]:
     """Our TTFT in ns from this stamp of requests.parquet, in the order of issue."""
     rows = pq.read_table(log_dir / REQUESTS).to_pandas().sort_values("issued_ns")
-    return (rows["first_token_ns"] - rows[start]).dropna().to_numpy(dtype=float)
+    ttft: npt.NDArray[np.float64] = (rows["first_token_ns"] - rows[start]).dropna().to_numpy(dtype=float)
+    return ttft
 
 
 def vllm_rs(binary: Path) -> Tool:

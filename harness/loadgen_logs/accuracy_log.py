@@ -118,6 +118,11 @@ class LogEntry(msgspec.Struct, frozen=True, eq=False, dict=True):
             return self.data_words
         return _whole(self.first_ids, self.data_ids, self._row.token_count)
 
+    @property
+    def is_first_apart(self) -> bool:
+        """Whether ``token_data`` alone has the first token."""
+        return self.has_first and len(self.token_ids) > len(self.data_ids)
+
 
 class Cut(msgspec.Struct, frozen=True):
     """The place where a log broke off, and what was seen."""

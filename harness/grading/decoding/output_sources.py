@@ -50,6 +50,8 @@ class Entry(NamedTuple):
     size: int
     output: Callable[[], Output]
     """Decodes it."""
+    is_first_apart: bool = False
+    """Whether ``token_data`` of a log alone has its first token."""
 
 
 class Outputs(Protocol):
@@ -85,7 +87,9 @@ class LoggedOutputs:
 
     def _entry(self, entry: LogEntry) -> Entry:
         output = partial(self._decoder.output, entry)
-        return Entry(entry.qsl_idx, entry.seq_id, entry.offset, entry.size, output)
+        return Entry(
+            entry.qsl_idx, entry.seq_id, entry.offset, entry.size, output, is_first_apart=entry.is_first_apart
+        )
 
     def ids(self, offset: int, size: int) -> TokenIds:
         """As Outputs."""

@@ -45,6 +45,8 @@ class Logged(msgspec.Struct, frozen=True):
     size: int
     shape: AnswerShape | None = None
     """The shape of its answer; None as in ``answer_order.shape``."""
+    is_first_apart: bool = False
+    """Whether ``token_data`` alone has its first token, which the official evaluators do not read."""
 
     @property
     def truncated(self) -> bool:
@@ -207,7 +209,8 @@ def _with_tasks_done(
 
 def _logged(entry: Entry, output: Output, answered: AnswerShape | None) -> Logged:
     state = (output.defect, output.has_final)
-    return Logged(entry.seq_id, output.tokens, *state, entry.offset, entry.size, answered)
+    place = (entry.offset, entry.size)
+    return Logged(entry.seq_id, output.tokens, *state, *place, answered, entry.is_first_apart)
 
 
 def _meanings(graders: GraderSet) -> dict[str, str]:

@@ -212,6 +212,11 @@ def _log_warnings(evaluation: Evaluation) -> list[str]:
         warnings.append(f"{len(absent)} samples have no entry and count as wrong: {listed(absent)}")
     if empty := tuple(sorted(set(evaluation.missing) - set(absent))):
         warnings.append(f"{len(empty)} rows have no output and count as empty ones, score 0: {listed(empty)}")
+    if apart := tuple(one.qsl_idx for one in evaluation.graded if one.logged and one.logged.is_first_apart):
+        warnings.append(
+            f"{len(apart)} outputs have their first token in token_data alone: it was put in front, which "
+            f"the official evaluator does not do, so that its score is another one: {listed(apart)}"
+        )
     if evaluation.repeated:
         count, shown = len(evaluation.repeated), listed(evaluation.repeated)
         warnings.append(

@@ -251,6 +251,20 @@ def test_missing_samples_are_listed_and_wrong_as_empty_ones_are(evaluate: Evalua
     assert {row["strict"]["reason"] for row in wrong} == {"empty"}
 
 
+@pytest.mark.parametrize(("first", "warns"), [("token_data", True), ("both", False), ("data", False)])
+def test_first_tokens_that_the_official_evaluator_does_not_read_are_a_warning(
+    first: str, warns: bool, evaluate: Evaluate
+):
+    """It decodes ``data`` alone (decode_hex_to_tokens)."""
+    logged = dict(enumerate(outputs()))
+    Path("log.json").write_text(
+        array(entry(i, ids, first=first if i == 7 else "both") for i, ids in logged.items())
+    )
+    result = evaluate()
+    assert result.code == 0
+    assert ("1 outputs have their first token in token_data alone" in warned(result)) is warns
+
+
 @pytest.mark.engine
 def test_the_next_call_takes_outcomes_from_the_journal(evaluate: Evaluate):
     path = Path(JOURNAL)
