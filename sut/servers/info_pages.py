@@ -17,6 +17,7 @@ from sut.wire.answer_checks import UNREADABLE
 
 SettingValues = dict[str, str | int | float | bool]
 _NATIVE = ("sglang", "pytorch")  # servers with SGLang's pages; our PyTorch server names itself as the engine
+_MODEL_INFO = ("/model_info", "/get_model_info")
 _MOST = 2**31 - 1
 _LONGEST_NAME = 1000
 # A Hugging Face cache keeps each revision in a folder of its own.
@@ -118,17 +119,21 @@ def ask_server(control: InfoClient, backend: Backend) -> tuple[ServerInfo, Setti
     if backend in _NATIVE:
         server, reported = _ask_sglang(control)
     else:
-        server, reported = _ask_openai(control, backend, health), {}
+        server, reported = _ask_openai(control, backend, health)
     return with_router(server, router_of(control, headers, health)), reported
 
 
 def _ask_sglang(control: InfoClient) -> tuple[ServerInfo, SettingValues]:
-    model = control.first_json(("/model_info", "/get_model_info"))
+    model = control.first_json(_MODEL_INFO)
     if model is None or "model_path" not in model:
         raise ServerError(
             f"{control.url}: no SGLang server (it has no /model_info), nor ours of PyTorch; "
             "use --backend vllm, trtllm, dynamo or openai"
         )
+    return _sglang(control, model)
+
+
+def _sglang(control: InfoClient, model: Mapping[str, Any]) -> tuple[ServerInfo, SettingValues]:
     info = control.first_json(("/server_info", "/get_server_info")) or {}
     path = _text(model, "model_path")
     found = ServerInfo(
@@ -227,7 +232,8 @@ def _sglang_runs_at_once(info: Mapping[str, Any]) -> int | None:
     return asked if (listener := _listener(info)) is None else max(asked // listener.of, 1)
 
 
-def _ask_openai(control: InfoClient, backend: Backend, health: bytes) -> ServerInfo:
+def _ask_openai(control: InfoClient, backend: Backend, health: bytes) -> tuple[ServerInfo, SettingValues]:
+    """SGLang is asked for its own facts, too: what breaks the rules is in its settings alone."""
     models = (control.first_json(("/v1/models",)) or {}).get("data")
     if not isinstance(models, list) or not models or not isinstance(models[0], dict):
         raise ServerError(f"{control.url}: /v1/models lists no model; is this an OpenAI-compatible server?")
@@ -235,16 +241,21 @@ def _ask_openai(control: InfoClient, backend: Backend, health: bytes) -> ServerI
     name = _text(model, "id") or ""
     owner = _text(model, "owned_by")
     if owner == "llamacpp":
-        return _ask_llamacpp(control, name, model)
+        return _ask_llamacpp(control, name, model), {}
     if owner == _VLLM_RUST:
         owner = "vllm"
     if owner == "vllm" and backend in ("trtllm", "dynamo"):
         raise ServerError(f"{control.url}: vLLM, not what --backend {backend} names; use --backend vllm")
     if backend == "dynamo" or _DYNAMO_ENDPOINT in health:
-        return _dynamo(control.url, name, model)
+        return _dynamo(control.url, name, model), {}
+    if owner == "sglang" and backend != "trtllm":
+        own = control.first_json(_MODEL_INFO)
+        if own is not None and "model_path" in own:
+            found, reported = _sglang(control, own)
+            return replace(found, wire="openai", served_name=name), reported
     is_trtllm = backend == "trtllm" or owner == "tensorrt_llm"
     root = _text(model, "root")
-    return ServerInfo(
+    found = ServerInfo(
         url=control.url,
         wire="trtllm" if is_trtllm else "openai",
         engine=owner or "OpenAI-compatible",
@@ -256,6 +267,7 @@ def _ask_openai(control: InfoClient, backend: Backend, health: bytes) -> ServerI
         context_length=_integer(model, "max_model_len"),
         **({} if is_trtllm else _vllm_metrics(control)),
     )
+    return found, {}
 
 
 def _openai_version(page: Mapping[str, Any]) -> str | None:

@@ -183,8 +183,9 @@ def test_offline_keeps_twice_as_much_in_flight_as_all_ranks_run(
 ):
     """As a dry run says, which sends nothing and leaves nothing."""
     dataset, _ = small_dataset(tmp_path)
+    owner = "sglang" if backend == "sglang" else "vllm"
     with ExitStack() as servers:
-        stubs = [servers.enter_context(StubServer(facts=Facts(dp_size=size))) for size in ranks]
+        stubs = [servers.enter_context(StubServer(facts=Facts(dp_size=size, owner=owner))) for size in ranks]
         urls = ",".join(stub.url for stub in stubs)
         where = ("--server-url", urls, "--input-file", dataset, "--backend", backend)
         run = run_here(capfd, tmp_path, "--dry-run", *where, *arguments)

@@ -29,6 +29,8 @@ class Facts:
     vocab_size: int = 201088
     dp_size: int = 1
     stream_interval: int = 1
+    owner: str = "sglang"
+    """``owned_by`` of /v1/models."""
     info: Mapping[str, Any] = field(default_factory=dict)
     """Further members of SGLang's /server_info."""
 
@@ -174,6 +176,6 @@ def information(path: str, options: Options) -> dict[str, Any] | None:
         case "/version":
             return {"version": facts.version}
         case "/v1/models":
-            model = {"id": facts.served_name, "object": "model", "owned_by": "sglang", "root": facts.model}
+            model = {"id": facts.served_name, "object": "model", "owned_by": facts.owner, "root": facts.model}
             return {"object": "list", "data": [model | {"max_model_len": facts.context_length}]}
     return None

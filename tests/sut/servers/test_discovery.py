@@ -39,6 +39,9 @@ VLLM = {"id": "gpt-oss", "owned_by": "vllm", "root": "openai/gpt-oss-120b", "max
 # TensorRT-LLM's card has no more than these members; /metrics takes its statistics away and is not asked.
 TRTLLM = {"id": "gpt-oss-120b", "object": "model", "created": 1795316214}
 PATH, NAME = "openai/gpt-oss-120b", "gpt-oss-120b"
+# SGLang 0.5.23: its list of models has the served name alone, whatever weights it has loaded.
+SGLANG_MODELS = {"id": PATH, "object": "model", "owned_by": "sglang", "root": PATH, "max_model_len": 8192}
+SGLANG_LLAMA = {"model_path": "/m/Llama-3.1-8B-Instruct", "served_model_name": PATH}
 # Backends, pages, facts.
 SERVERS = [
     (
@@ -73,6 +76,20 @@ SERVERS = [
         },
         {"wire": "openai", "engine": "vllm", "model": PATH, "served_name": "gpt-oss", "model_path": PATH}
         | {"version": "0.32.0 (Rust front end 0.33.0)", "context_length": 4096, "dp_size": 8},
+    ),
+    (
+        ["vllm", "openai"],  # SGLang by the API of another backend: its own pages count all the same
+        {"/v1/models": {"data": [SGLANG_MODELS]}, "/model_info": SGLANG_LLAMA}
+        | {"/server_info": INFO | {"disable_radix_cache": False, "max_running_requests": 128}},
+        {**SGLANG, **INFO, "wire": "openai", "model": PATH, "served_name": PATH}
+        | {"model_path": "/m/Llama-3.1-8B-Instruct", "max_running_requests": 128}
+        | {"settings": {"disable_radix_cache": False, "max_running_requests": 128}},
+    ),
+    (
+        ["vllm", "openai"],  # the same behind a router without SGLang's pages
+        {"/v1/models": {"data": [SGLANG_MODELS]}},
+        {"wire": "openai", "engine": "sglang", "model": PATH, "served_name": PATH, "model_path": PATH}
+        | {"context_length": 8192},
     ),
     *[
         (
