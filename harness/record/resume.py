@@ -163,7 +163,7 @@ def _of_logs(plan: RunPlan) -> tuple[object, ...]:
 
 
 def unfinished(log_dir: Path) -> str:
-    """What to know before the log of an accuracy run is scored: that it is not complete; "" where it is.
+    """What to know before the log of a run is scored: that it is not complete; "" where it is.
 
     Also "" for logs of which nothing is known.
     """
@@ -171,6 +171,8 @@ def unfinished(log_dir: Path) -> str:
     if record is None or (record.verdict is not None and record.verdict.result == "VALID"):
         return ""
     state = "has not ended or was killed" if record.verdict is None else f"is {record.verdict.result}"
+    if not record.plan.accuracy:
+        return f"the run {state}, so that no score of it counts; score the log of the accuracy run"
     samples, words = record.settled.samples, record.provenance.command
     how = f"with: {resuming_command(words)}" if words else "by its own command"
     counts = f"{len(answers_in(log_dir, samples))} of {samples} samples are answered"

@@ -179,6 +179,19 @@ def test_the_log_of_an_incomplete_run_says_so_first(evaluate: Evaluate, tmp_path
     assert Path("accuracy.txt").exists()
 
 
+def test_the_log_of_a_performance_run_that_is_not_valid_has_no_remedy_that_is_refused(
+    evaluate: Evaluate, tmp_path: Path
+):
+    """``--resume`` is, of a performance run, and its journal holds no answers to count."""
+    record = with_plan(ENDED, mode="performance", dataset_sha256=sha256_of(REFERENCE))
+    structs.replace(record, verdict=INVALID).write(tmp_path / "run.json")
+    result = evaluate(ids=outputs(), log=LOG)
+    (line,) = (one for one in result.stderr.splitlines() if one.startswith("INCOMPLETE: the run is INVALID"))
+    assert result.code == 4
+    assert "score the log of the accuracy run" in line
+    assert "answered" not in line and "Continue" not in line
+
+
 def test_a_score_by_references_of_another_dataset_does_not_count(evaluate: Evaluate, tmp_path: Path):
     run_record(tmp_path, "gpt-oss-120b")
     part = tmp_path / "part.parquet"
