@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from harness.analysis.run_files import read_run
-from harness.errors import ConfigError, machine_failure
+from harness.errors import ConfigError
 from harness.files import REPORT, RUN_RECORD, SUMMARY
 from harness.progress import watch_screen
 from harness.report import runs_table
@@ -19,7 +19,7 @@ from harness.report.report_options import (
     ReportOptions,
     WatchOptions,
 )
-from harness.report.run_report import write_or_explain, write_report
+from harness.report.run_report import not_written, write_or_explain, write_report
 from harness.text import show
 
 
@@ -62,7 +62,7 @@ def list_runs(options: ListOptions) -> None:
         try:
             runs_table.write_csv(options.csv, outcomes)
         except OSError as error:
-            raise ConfigError(f"--csv {options.csv}: cannot be written: {machine_failure(error)}") from None
+            raise not_written(options.csv, error, "--csv") from None
     if options.output is not None:
         write_or_explain(options.output, overview_page(outcomes, options.output.parent))
     if options.json is not None:
@@ -80,7 +80,7 @@ def _write_json(path: Path, text: str) -> None:
     try:
         path.write_text(f"{text}\n", encoding="utf-8")
     except OSError as error:
-        raise ConfigError(f"--json {path}: cannot be written: {machine_failure(error)}") from None
+        raise not_written(path, error, "--json") from None
 
 
 def _one_run(folder: Path) -> Path:

@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.analysis.run_files import read_run
 from harness.analysis.run_outcome import RunOutcome
-from harness.errors import ConfigError, HarnessError, machine_failure
+from harness.errors import ConfigError, HarnessError
 from harness.files import ACCURACY_RESULT, REPORT, RUN_RECORD, atomic_write
 from harness.record.run_record import RunRecord
 from harness.report.html.page import Page, write_page
@@ -39,7 +39,12 @@ def write_or_explain(path: Path, page: Page) -> None:
     try:
         write_page(path, page)
     except OSError as error:
-        raise ConfigError(f"{path} cannot be written: {machine_failure(error)}") from None
+        raise not_written(path, error, "--output") from None
+
+
+def not_written(path: Path, error: OSError, option: str) -> ConfigError:
+    """The error of a file that cannot be written where the user wants it."""
+    return ConfigError(f"{path}: cannot be written: {error.strerror or error}; choose another {option}")
 
 
 def write_report_of(record: RunRecord) -> None:

@@ -13,7 +13,7 @@ from harness.endpoints.view.curve_files import MeasuredCurve, read_curve
 from harness.endpoints.view.measured_point import CurvePoint, is_same_model
 from harness.endpoints.view.pareto import Overlap, StepFunction, overlap, step_function
 from harness.endpoints.view.point_settings import DATASET, DATASET_FILE, MODEL
-from harness.errors import ConfigError, machine_failure
+from harness.errors import ConfigError
 from harness.peak.ladder.steps import NOT_A_RESULT
 from harness.report.html.page import Badge, Chart, Page, PageTable, Section, Series, write_page
 from harness.text import aligned, show
@@ -61,7 +61,7 @@ def compare(options: Options) -> int:
     try:
         write_page(Path(PAGE), compare_page(both))
     except OSError as error:
-        raise ConfigError(f"{PAGE} cannot be written: {machine_failure(error)}") from None
+        raise ConfigError(f"{PAGE}: cannot be written: {error.strerror}; choose another folder") from None
     show(PAGE)
     return 0
 

@@ -209,3 +209,11 @@ def test_margins_and_deviations_are_in_the_headline(tmp_path):
 def test_list_writes_the_overview(runs, capsys):
     assert main(["list", str(runs), "--output", str(runs / "index.html")]) == 0
     assert "SCORE FAIL" in (runs / "index.html").read_text()
+
+
+@pytest.mark.parametrize("flag", ["--output", "--csv", "--json"])
+def test_a_file_for_which_there_is_no_folder(flag, runs, tmp_path, capsys):
+    """The remedy is of a file that the user names, not of a run's folder that was removed."""
+    assert main(["list", str(runs), flag, str(tmp_path / "none" / "x")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith(f"none/x: cannot be written: No such file or directory; choose another {flag}")
