@@ -97,6 +97,18 @@ def test_without_an_environment_it_says_so(bare, tmp_path):
     assert "run ./setup.sh first" in line and str(bare) in line
 
 
+def test_an_environment_whose_interpreter_cannot_be_run_says_so(bare, tmp_path):
+    """As one in the home folder of the user who has set it up; ./setup.sh would refuse to make another."""
+    home = tmp_path / "home of another" / "python3"
+    (bare / ".venv/bin").mkdir(parents=True)
+    (bare / ".venv/bin/python").symlink_to(home)
+    stand_in = in_path(tmp_path / "bin", "python3", "exit 1")
+    done = run("run", "--help", path=f"{stand_in}:/usr/bin:/bin", program=bare / "mlperf")
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert f"cannot be run here, {home}: the owner removes .venv" in line and "has no .venv" not in line
+
+
 def test_an_activated_environment_takes_the_place_of_the_checkouts(bare, tmp_path):
     stand_in = in_path(tmp_path / "bin", "python3", f'exec {shlex.quote(sys.executable)} "$@"')
     done = run("--help", path=f"{stand_in}:/usr/bin:/bin", program=bare / "mlperf")
