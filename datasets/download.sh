@@ -150,6 +150,7 @@ verify_rows() {
         ((status != 1)) || bad=$((bad + 1))
     done < <(rows)
     remedy="datasets/download.sh --benchmark $benchmark --what $what"
+    [[ $to == "${here%/*}/data" ]] || remedy+=" --to ${to@Q}"
     [[ $benchmark != samples ]] || remedy='git checkout datasets/samples'
     ((bad == 0)) || fail 2 "$bad of the files in $to missing or different; run $remedy"
 }

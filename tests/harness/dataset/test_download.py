@@ -300,8 +300,14 @@ def test_verify_says_what_it_does_not_know(place):
 
 def test_verify_of_nothing(place):
     done = place.run("--verify", "--what", "all")
-    failed(done, 2, "5 of the files")
+    failed(
+        done,
+        2,
+        "5 of the files",
+        f"run datasets/download.sh --benchmark gpt-oss-120b --what all --to '{place.to}'",
+    )
     assert done.stdout.count("MISSING") == 5
+    assert "--to" not in place.run("--verify", "--what", "all", to=False).stderr
 
 
 def test_dry_run_prints_and_leaves_everything(place):
