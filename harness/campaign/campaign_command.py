@@ -5,7 +5,6 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import msgspec
 from msgspec import structs
@@ -25,6 +24,7 @@ from harness.campaign.standing import Standing, standing, standings, write_made
 from harness.campaign.steps import Step, steps_of
 from harness.campaign.variables import keep
 from harness.campaign.waiting import end, first_to_end
+from harness.cli.commands import of_verb, shown
 from harness.cli.signals import InterruptedRun
 from harness.errors import EXIT_INVALID, EXIT_SERVER, EXIT_THRESHOLD, EXIT_USAGE, EXIT_VALID, ConfigError
 from harness.files import ROOT
@@ -107,7 +107,7 @@ class _Walk(msgspec.Struct):
                 steps = steps_of(self.campaign)
                 show("", *table(steps, self._standings(steps)))
             show("", f"Everything is done: {self.campaign.output} is built and checked.")
-        show(f"All runs: {_shown(self.campaign.results / PAGE)}")
+        show(f"All runs: {shown(self.campaign.results / PAGE)}")
         return code
 
     def _missing(self, steps: Sequence[Step]) -> int:
@@ -240,7 +240,7 @@ class _Walk(msgspec.Struct):
         """What the servers' command printed last, where it is to blame."""
         if code != EXIT_SERVER or self.servers.process is None:
             return ()
-        return (*self.servers.last_lines(), f"The servers' log: {_shown(self.servers.log)}")
+        return (*self.servers.last_lines(), f"The servers' log: {shown(self.servers.log)}")
 
     def _stopped(self, step: Step, found: Standing) -> int:
         """A step is lost: the same again would end the same."""
@@ -261,7 +261,7 @@ class _Walk(msgspec.Struct):
         return EXIT_USAGE
 
     def _again(self) -> str:
-        words = ["./mlperf", "campaign", str(_shown(self.campaign.file))]
+        words = [*of_verb("campaign"), str(shown(self.campaign.file))]
         if self.campaign.rehearsal:
             words.append("--rehearsal")
         for step in steps_of(self.campaign):
@@ -274,8 +274,3 @@ class _Walk(msgspec.Struct):
 def _environment(step: Step) -> Mapping[str, str]:
     command = None if step.servers is None else step.servers.command
     return os.environ | ({SERVER_COMMAND: command} if command is not None else {})
-
-
-def _shown(path: Path) -> Path:
-    here = Path.cwd()
-    return path.relative_to(here) if here != Path("/") and path.is_relative_to(here) else path

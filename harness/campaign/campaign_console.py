@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from harness.campaign.expected import expected_s
 from harness.campaign.standing import Standing
 from harness.campaign.steps import Step
+from harness.cli.commands import of_verb
 from harness.files import COMPLIANCE_RUN, PROGRESS
 from harness.progress.progress_files import read_progress
 from harness.text import aligned, duration, show
@@ -79,7 +80,7 @@ def _measured(found: Mapping[str, Standing]) -> dict[str, float]:
 
 def command(step: Step) -> str:
     """The step as a user would type it."""
-    return shlex.join(("./mlperf", step.verb, *step.words))
+    return shlex.join((*of_verb(step.verb), *step.words))
 
 
 def announce(number: int, total: int, step: Step, why: str) -> None:

@@ -27,6 +27,11 @@ def start_of(program: str, command: str = "") -> tuple[str, ...]:
     return (*_started(ROOT / program), *filter(None, [command]))
 
 
+def of_verb(verb: str) -> tuple[str, ...]:
+    """``./mlperf campaign``, or the launcher's path from another folder."""
+    return (*_started(LAUNCHER), verb)
+
+
 def recorded(arguments: Sequence[str]) -> Command:
     """The parts of a command that was kept as sys.argv."""
     program, *flags = arguments
@@ -37,9 +42,10 @@ def recorded(arguments: Sequence[str]) -> Command:
 
 
 def shown(path: Path) -> Path:
-    """The path, relative to the working folder where it lies in it."""
+    """The path, relative to the working folder where it lies in it, and that is not the root."""
     here = Path.cwd()
-    return path.relative_to(here) if path.is_absolute() and path.is_relative_to(here) else path
+    inside = path.is_absolute() and here != Path("/") and path.is_relative_to(here)
+    return path.relative_to(here) if inside else path
 
 
 def _started(script: Path) -> tuple[str, ...]:

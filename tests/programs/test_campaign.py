@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shlex
 import shutil
 import signal
 import subprocess
@@ -280,7 +281,7 @@ def test_a_signal_ends_its_run_in_order_and_the_command_continues(tmp_path, sign
         campaign.send_signal(signum)
         _, err = campaign.communicate(timeout=300)
         assert campaign.returncode == 128 + signum, err[-3000:]
-        assert f"campaign {file}" in err.splitlines()[-1]
+        assert err.splitlines()[-1].endswith(f"; continue with {shlex.join(words(file))}")
         done = run(file)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
 
