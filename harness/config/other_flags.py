@@ -25,16 +25,25 @@ MODES = (
     "and './mlperf prompts generate'"
 )
 _API = "'--api completions', chat-ids, completions-text or chat says how the server is asked"
-_SETTINGS = ("--batch-size", "--device", "--dtype", "--gpu-count", "--tensor-parallel-size")
+_SETTINGS = (
+    *("--batch-size", "--device", "--dtype", "--gpu-count", "--tensor-parallel-size", "--data-parallel-size"),
+    *("--dp", "--dp-size", "--tp", "--tp-size"),
+)
+_RATE = "write the rate, as *.Server.target_qps = 10, into a copy of configs/user.conf for --user-conf"
+_SERVER = "'--server-url http://HOST:PORT' names the servers"
 # What belongs to the server or to another program.
 ELSEWHERE = {
     **dict.fromkeys(("--model-path", "--model-name", "--model"), _MODEL),
     **dict.fromkeys(_SETTINGS, _SETTING),
     **dict.fromkeys(("--api-type", "--endpoint", "--endpoint-type"), _API),
+    **dict.fromkeys(("--url", "--base-url", "--host", "--port"), _SERVER),
+    "--api-key": "set it in the environment, as SGLANG_API_KEY or OPENAI_API_KEY, and omit the flag",
     "--mlperf-accuracy-file": "'./mlperf score --mlperf-log FILE' scores a log",
     "-m": MODES,
     "-z": "the tokenizer is the model's; omit the flag",
 }
+# Of programs in which LoadGen sets the rate.
+RATE = dict.fromkeys(("--target-qps", "--qps", "--request-rate"), _RATE)
 # The evaluators'.
 SCORE_SYNONYMS = {"--mlperf-accuracy-file": Synonym("--mlperf-log", "the accuracy log of a run")}
 EVERY_REPLICA = {

@@ -154,6 +154,13 @@ ELSEWHERE = [
     (["--model_name", "m"], "run_server.sh --model_path"),
     (["--dtype", "bfloat16"], "run_server.sh"),
     (["--batch_size=1"], "run_server.sh"),
+    (["--dp", "2"], "run_server.sh"),
+    (["--tp-size=8"], "run_server.sh"),
+    (["--target-qps", "20"], "*.Server.target_qps = 10"),
+    (["--request-rate", "20"], "--user-conf"),
+    (["--base-url", "http://n1:30000"], "--server-url http://HOST:PORT"),
+    (["--port", "30000"], "--server-url http://HOST:PORT"),
+    (["--api-key", "k"], "OPENAI_API_KEY"),
     (["--endpoint", "/v1/chat/completions"], "--api"),
     (["--mlperf-accuracy-file", "l.json"], "./mlperf score --mlperf-log FILE"),
     (
