@@ -60,17 +60,17 @@ parse_options() {
     esac
 }
 
-# Print the first interpreter whose version the pinned packages have wheels for.
+# Print PYTHON, or the first interpreter whose version the pinned packages have wheels for.
 find_python() {
-    local name version seen=''
-    for name in ${PYTHON:+"$PYTHON"} python3.13 python3.12 python3.11 python3; do
+    local name version seen='' names=(python3.13 python3.12 python3.11 python3)
+    for name in "${PYTHON:-${names[@]}}"; do
         version=$("$name" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null) || continue
         case $version in
             3.11 | 3.12 | 3.13) echo "$name" && return ;;
         esac
         seen+="${seen:+, }$name is $version"
     done
-    fail "needs Python 3.11 to 3.13, found: ${seen:-none}; install python3.12 or set PYTHON"
+    fail "needs Python 3.11 to 3.13, found: ${seen:-none}${PYTHON:+ (PYTHON=$PYTHON)}; install python3.12 or set PYTHON"
 }
 
 make_venv() {

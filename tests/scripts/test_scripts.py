@@ -132,6 +132,8 @@ def test_setup_keeps_bert_score_in_an_environment_of_its_own(checkout):
 
 SETUP_ERRORS = [
     ([], {"FAKE_VERSION": "3.14", "PATH": "tools"}, "needs Python 3.11 to 3.13, found: "),
+    ([], {"FAKE_VERSION": "3.10"}, "found: "),  # no other one takes the place of PYTHON
+    ([], {"PYTHON": "python-3.99"}, "found: none (PYTHON=python-3.99); install python3.12 or set PYTHON"),
     ([], {"FAKE_NO_VENV": "1"}, "has no venv module; install it"),
     ([], {"FAKE_PIP_ERROR": "NewConnectionError: refused"}, "failed: no network, or no package index"),
     ([], {"FAKE_PIP_ERROR": "ERROR: No matching distribution"}, "failed: ERROR: No matching distribution"),
