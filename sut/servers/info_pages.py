@@ -76,6 +76,7 @@ _UNSAID: SettingValues = {
 SMG, SGLANG_ROUTER, VLLM_ROUTER = "SMG", "sglang-router", "vllm-router"
 DYNAMO = "Dynamo's frontend"
 _VLLM_ROUTER_HEALTH = b"All servers healthy"
+_ENGINES = {"vllm": "vLLM", "sglang": "SGLang"}  # by the owners that they name
 _VLLM_RUST = "vllm-frontend-rs"  # the owner that vLLM's front end in Rust names
 _DYNAMO_ENDPOINT = b'"dyn://'  # one of the addresses in its /health
 # Proxies by the beginning of their Server header, in lower case; engines have others (uvicorn, llama.cpp).
@@ -244,11 +245,13 @@ def _ask_openai(control: InfoClient, backend: Backend, health: bytes) -> tuple[S
         return _ask_llamacpp(control, name, model), {}
     if owner == _VLLM_RUST:
         owner = "vllm"
-    if owner == "vllm" and backend in ("trtllm", "dynamo"):
-        raise ServerError(f"{control.url}: vLLM, not what --backend {backend} names; use --backend vllm")
+    if backend in ("trtllm", "dynamo") and owner in _ENGINES:
+        raise ServerError(
+            f"{control.url}: {_ENGINES[owner]}, not what --backend {backend} names; use --backend {owner}"
+        )
     if backend == "dynamo" or _DYNAMO_ENDPOINT in health:
         return _dynamo(control.url, name, model), {}
-    if owner == "sglang" and backend != "trtllm":
+    if owner == "sglang":
         own = control.first_json(_MODEL_INFO)
         if own is not None and "model_path" in own:
             found, reported = _sglang(control, own)

@@ -13,6 +13,7 @@ import socket
 import sys
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -20,6 +21,7 @@ from tests.documents import made_up
 
 OFFLINE_ANSWER_S = 1.5 * made_up.DURATION_MS / 1000  # with all queries at once, so long is the run
 _PORT = {"sglang": 30000, "vllm": 8000, "trtllm": 8000, "llama.cpp": 8080}
+_OWNER = {"sglang": "sglang", "vllm": "vllm", "trtllm": "tensorrt_llm"}  # in /v1/models
 
 
 def main() -> None:
@@ -35,7 +37,7 @@ def main() -> None:
         if engine == "llama.cpp":
             serve_llamacpp(port)
         else:
-            SERVE.get(model, serve_stub)(port)
+            SERVE.get(model, serve_stub)(port, _OWNER[engine])
         os._exit(0)
     record.write_text(f"{kind} {child}")
     while not _is_healthy(port):
@@ -79,7 +81,7 @@ def wait_for_the_test_to_end() -> None:
         time.sleep(1)
 
 
-def serve_stub(port: int) -> None:
+def serve_stub(port: int, owner: str) -> None:
     """SGLang's protocol and OpenAI's, with all facts of a node with 8 GPUs."""
     from tests.made_up.synthetic import long_answers, truth
     from tests.stub import Facts
@@ -93,23 +95,23 @@ def serve_stub(port: int) -> None:
         return lambda prompt: (right if tuple(prompt) in known else ungraded)(prompt)
 
     # No two runs of a submission may have the same log, so streamed answers are less often right.
-    serve_answers(port, answers(len(rows)), Facts(dp_size=8), streamed=answers(9))
+    serve_answers(port, answers(len(rows)), Facts(dp_size=8, owner=owner), streamed=answers(9))
 
 
-def serve_llama_stub(port: int) -> None:
+def serve_llama_stub(port: int, owner: str) -> None:
     """Summaries that share words with the references."""
     from tests.harness.submission.recorded_runs import FACTS, ending
 
-    serve_answers(port, ending(), FACTS)
+    serve_answers(port, ending(), replace(FACTS, owner=owner))
 
 
-def serve_deepseek_stub(port: int) -> None:
+def serve_deepseek_stub(port: int, owner: str) -> None:
     """Mostly right answers to numbered questions."""
     from tests.harness.submission.recorded_runs import RECIPES
     from tests.made_up.deepseek_r1 import DEEPSEEK, answers
 
     answer = answers(made_up.R1_COMPOSITION, made_up.R1_TOKENS, spread=0)
-    serve_answers(port, answer, RECIPES[DEEPSEEK.name].facts)
+    serve_answers(port, answer, replace(RECIPES[DEEPSEEK.name].facts, owner=owner))
 
 
 def serve_answers(port: int, answer, facts, streamed=None) -> None:

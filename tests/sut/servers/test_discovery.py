@@ -172,8 +172,14 @@ def test_nothing_listens():
         ("openai", {"/health": b"", "/v1/models": {"data": ["m"]}}, ServerError, ["/v1/models"]),
         ("openai", {"/health": b"", "/v1/models": b"<html>"}, ServerError, ["/v1/models"]),
         *[
-            (backend, {"/health": b"", "/v1/models": {"data": [VLLM]}}, ServerError, ["--backend vllm"])
+            (
+                backend,
+                {"/health": b"", "/v1/models": {"data": [models]}},
+                ServerError,
+                [f"; use --backend {meant}"],
+            )
             for backend in ("trtllm", "dynamo")
+            for models, meant in ((VLLM, "vllm"), (SGLANG_MODELS, "sglang"))
         ],
         ("sglang", {"/health": 401}, ServerError, ["401", "SGLANG_API_KEY"]),
     ],
