@@ -9,7 +9,7 @@ import pytest
 
 from tests.faults.matrix import ANSWER_RUNS, DEADLINE_S
 from tests.runs import run_mlperf, small_dataset
-from tests.stub import Fault, StubServer, expected_ids, expected_words
+from tests.stub import Facts, Fault, StubServer, expected_ids, expected_words
 
 TOKENS, ASKED = 4, 8  # an id too many is not yet more than was asked for
 RUNS = [
@@ -32,6 +32,8 @@ def test_faults_in_turn(kind, setting, tmp_path, capfd):
     knobs = {"tokens": TOKENS, "event_delay_s": 0.002, "drip_s": 1.0, "cumulative": way.cumulative}
     if way.protocol.answers == "text":
         rule, knobs["returns_ids"] = expected_words, False
+    if way.protocol.dialect == "trtllm":
+        knobs["facts"] = Facts(owner="tensorrt_llm")
     dataset, prompts = small_dataset(tmp_path, rows=len(rows) + 9)
     with StubServer(faults=[*[None] * kind.trials, *rows], **knobs) as stub:
         run = run_mlperf(
