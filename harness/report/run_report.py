@@ -42,9 +42,9 @@ def write_or_explain(path: Path, page: Page) -> None:
         raise not_written(path, error, "--output") from None
 
 
-def not_written(path: Path, error: OSError, option: str) -> ConfigError:
+def not_written(path: Path, error: OSError, other: str) -> ConfigError:
     """The error of a file that cannot be written where the user wants it."""
-    return ConfigError(f"{path}: cannot be written: {error.strerror or error}; choose another {option}")
+    return ConfigError(f"{path}: cannot be written: {error.strerror or error}; choose another {other}")
 
 
 def write_report_of(record: RunRecord) -> None:

@@ -16,6 +16,7 @@ from harness.endpoints.view.point_settings import DATASET, DATASET_FILE, MODEL
 from harness.errors import ConfigError
 from harness.peak.ladder.steps import NOT_A_RESULT
 from harness.report.html.page import Badge, Chart, Page, PageTable, Section, Series, write_page
+from harness.report.run_report import not_written
 from harness.text import aligned, show
 
 PAGE = "compare.html"
@@ -61,7 +62,7 @@ def compare(options: Options) -> int:
     try:
         write_page(Path(PAGE), compare_page(both))
     except OSError as error:
-        raise ConfigError(f"{PAGE}: cannot be written: {error.strerror}; choose another folder") from None
+        raise not_written(Path(PAGE), error, "folder") from None
     show(PAGE)
     return 0
 

@@ -52,7 +52,7 @@ def with_rows(accuracy=False, **columns):
 
 
 def by_the_clocks(client_s, loadgen_s, at_once=1):
-    """A run that took so long by the client's clock, and by LoadGen's; with so many samples in a query."""
+    """A run by how long the client's clock and LoadGen's say it took; each query has ``at_once`` samples."""
     calls = np.zeros(2, LOADGEN_CALL_ROW)
     calls["kind"], calls["reported_ns"] = COMPLETE, (START + int(client_s * 1e9), START + 1)
     begin = datetime(2026, 10, 25)
