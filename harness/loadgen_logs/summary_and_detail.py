@@ -4,7 +4,6 @@ Incomplete and empty files are read, too; ``problem`` then describes the damage.
 ``Result is : VALID`` does not mean free of errors: see also ``errors``.
 """
 
-import json
 import math
 import re
 from collections import Counter
@@ -68,14 +67,23 @@ class LoadgenSummary(msgspec.Struct, frozen=True):
         return int(text) if text.isdigit() and int(text) else None
 
 
+class Metadata(msgspec.Struct, frozen=True):
+    """What LoadGen says of a row."""
+
+    is_error: bool
+    is_warning: bool
+
+
 class DetailRow(msgspec.Struct, frozen=True):
     """One row of ``mlperf_log_detail.txt``."""
 
     key: str
     value: Any
     time_ms: float
-    is_error: bool
-    is_warning: bool
+    metadata: Metadata
+
+
+_ROW = msgspec.json.Decoder(DetailRow)
 
 
 class LoadgenDetail(msgspec.Struct, frozen=True):
@@ -296,10 +304,8 @@ def _detail_row(line: str) -> DetailRow | None:
     if not line.startswith(ROW_PREFIX):
         return None
     try:
-        row = json.loads(line.removeprefix(ROW_PREFIX))
-        meta = row["metadata"]
-        return DetailRow(row["key"], row["value"], row["time_ms"], meta["is_error"], meta["is_warning"])
-    except (ValueError, KeyError, TypeError, RecursionError):
+        return _ROW.decode(line.removeprefix(ROW_PREFIX))
+    except (ValueError, RecursionError):
         return None
 
 
@@ -314,8 +320,8 @@ def read_detail(path: Path) -> LoadgenDetail:
     for number, row in enumerate(detail_rows(path), 1):
         if row is None:
             broken.append(number)
-        elif row.is_error or row.is_warning:
-            _count_message(errors if row.is_error else warnings, str(row.value))
+        elif row.metadata.is_error or row.metadata.is_warning:
+            _count_message(errors if row.metadata.is_error else warnings, str(row.value))
         else:
             if row.key in values and row.key.startswith(_ONCE):
                 repeated.append(number)

@@ -281,11 +281,7 @@ DAMAGES = [
         row(OFFLINE, result_tokens_per_second=0),
         "cross-check invalid logs-disagree mean-tokens",
     ),
-    (
-        "a result that is no number",
-        row(OFFLINE, result_tokens_per_second=math.nan),
-        "invalid logs-disagree mean-tokens",
-    ),
+    ("a result that is no number", row(OFFLINE, result_tokens_per_second=math.nan), "log-damaged"),
     ("no query asked for", row(OFFLINE, effective_min_query_count=0), "logs-disagree sample-count"),
     ("a submitter without results", folder(f"{ORGANISATION}/../Other/documentation"), "missing-file"),
     (
