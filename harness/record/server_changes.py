@@ -118,8 +118,10 @@ def other_model(before: ServerInfo, now: ServerInfo) -> str:
     # vLLM, and SGLang without --served-model-name, call the path their model.
     paths = {"model_path"} if (one, two) != (before.model, now.model) else {"model_path", "model"}
     was, is_now = differing(before, now, [name for name in _MODEL if name not in paths])
-    unknown = before.router is None and None in (before.revision, now.revision)
-    if not was and unknown and one and two and folder_name(one) != folder_name(two):
+    # Behind a router a path that is no name is no difference, as in ``differing``.
+    compared = before.router is None or "model" in paths
+    unknown = None in (before.revision, now.revision)
+    if not was and compared and unknown and one and two and folder_name(one) != folder_name(two):
         was, is_now = {"model_path": one}, {"model_path": two}
     return differing_text(was, is_now)
 

@@ -20,6 +20,7 @@ from harness.record.resume import (
     version_changes,
 )
 from harness.record.run_record import RunVerdict
+from harness.record.settled import Router
 from tests.records import ENDED, with_plan
 
 PARAMETERS = structs.replace(ENDED.plan.client.parameters, extra={"stop": [1, 2]})
@@ -145,6 +146,7 @@ def test_answers_of_another_model_are_refused(tmp_path, changed):
 
 PATH, BF16 = "model_path", {"dtype": "bfloat16"}
 CACHED = f"/hub/models--openai--gpt-oss-120b/snapshots/{'b5c9' * 10}"
+NGINX, LLAMA = {"router": Router("nginx")}, dict.fromkeys((PATH, "model"), "/a/Llama-3.1-8B-Instruct")
 TP, DP_ATTENTION = {"tp_size": 8}, {"enable_dp_attention": True, "attn_dp_size": 8}
 
 
@@ -163,6 +165,9 @@ TP, DP_ATTENTION = {"tp_size": 8}, {"enable_dp_attention": True, "attn_dp_size":
         ({PATH: CACHED, "revision": "b5c9" * 10}, {PATH: "openai/gpt-oss-120b"}, ""),
         ({PATH: CACHED, "model": CACHED}, {PATH: "/b/gpt-oss-120b", "model": "/b/gpt-oss-120b"}, ""),  # vLLM
         ({PATH: CACHED, "model": CACHED}, {PATH: "/b/gpt-oss-20b", "model": "/b/gpt-oss-20b"}, "is now /b"),
+        # vLLM behind a router: its path is its only name.
+        (NGINX | {PATH: "/a/gpt-oss-120b", "model": "/a/gpt-oss-120b"}, NGINX | LLAMA, "is now /a/Llama"),
+        (NGINX | LLAMA, NGINX | dict.fromkeys(LLAMA, "/b/Llama-3.1-8B-Instruct"), ""),
         # 36 layers' attention, 1.9 GB, on each of 8 GPUs.
         ({"weights_gb": 61.0, "settings": TP}, {"weights_gb": 74.4, "settings": TP | DP_ATTENTION}, ""),
     ],
