@@ -258,13 +258,15 @@ def _ask_openai(control: InfoClient, backend: Backend, health: bytes) -> tuple[S
             return replace(found, wire="openai", served_name=name), reported
     is_trtllm = backend == "trtllm" or owner == "tensorrt_llm"
     root = _text(model, "root")
+    # SGLang's root is its served name, and its own pages may be missing for a while, as through a proxy.
+    path, engine = (None, "SGLang") if owner == "sglang" else (root, owner or "OpenAI-compatible")
     found = ServerInfo(
         url=control.url,
         wire="trtllm" if is_trtllm else "openai",
-        engine=owner or "OpenAI-compatible",
+        engine=engine,
         model=root or name,
         served_name=name,
-        model_path=root,
+        model_path=path,
         revision=_snapshot(root),
         version=_openai_version(control.first_json(("/version",)) or {}),
         context_length=_integer(model, "max_model_len"),

@@ -88,8 +88,7 @@ SERVERS = [
     (
         ["vllm", "openai"],  # the same behind a router without SGLang's pages
         {"/v1/models": {"data": [SGLANG_MODELS]}},
-        {"wire": "openai", "engine": "sglang", "model": PATH, "served_name": PATH, "model_path": PATH}
-        | {"context_length": 8192},
+        {**SGLANG, "wire": "openai", "model": PATH, "served_name": PATH, "context_length": 8192},
     ),
     *[
         (

@@ -195,6 +195,11 @@ VLLM = {
     "/version": {"version": "0.32.0"},
 }
 LLAMA = {"/health": b"", "/v1/models": {"data": [LLAMA_MODELS]}, "/props": LLAMA_PROPS}
+# Its own list names what it serves, not its path.
+LISTED = {
+    **SGLANG,
+    "/v1/models": {"data": [{"id": "gpt-oss-120b", "root": "gpt-oss-120b", "owned_by": "sglang"}]},
+}
 BEHIND = {**SGLANG, "/workers": GATEWAY["/workers"]}
 
 
@@ -290,13 +295,16 @@ SAME = {
     ),
     "it starts": (SGLANG, SGLANG | {"/health": 503}, "503", ("503",)),
     "another kind": (SGLANG, VLLM, "/model_info", ("/model_info",)),
+    # SGLang asked with --backend openai, where a proxy fails to pass on a page of its own.
+    "no own pages any more": (LISTED, LISTED | {"/model_info": 502}, "model path", ("model path",)),
+    "no own pages at the start": (LISTED | {"/model_info": 502}, LISTED, "", ()),
 }
 
 
 @pytest.mark.parametrize("name", SAME)
 def test_no_other_server(name, tmp_path):
     before, after, wrong, words = SAME[name]
-    recheck, answer, warnings = asked_again(before, after, tmp_path)
+    recheck, answer, warnings = asked_again(before, after, tmp_path, "openai" if LIST in before else "sglang")
     assert wrong in answer and bool(wrong) is bool(answer)
     assert (recheck.changes, recheck.none_left(), usable_samples(tmp_path)) == ((), "", None)
     assert bool(warnings) is bool(words)
