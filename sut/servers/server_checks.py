@@ -36,6 +36,7 @@ _PLAIN_FOLDERS = frozenset(["orig", "original", "main", "hf", "model", "weights"
 REVISION = re.compile(r"[0-9a-f]{7,40}")  # a model's revision: a git hash, perhaps abbreviated
 # The same at the end of a folder's name; a date is none.
 _NAMED_REVISION = re.compile(r"[-_@](?=\d*[a-f])(?=[a-f]*\d)[0-9a-f]{7,40}$")
+_CACHE_FOLDER = re.compile(r"models--[^/]+?--")  # of a Hugging Face cache: models--publisher--name
 _SEPARATORS = re.compile(r"[-_. ]+")
 
 # Fields that differ by nature or with time, and those that may hold a secret, such as the start command.
@@ -110,8 +111,8 @@ def _match_name(name: str, wanted: str) -> Match:
 def _match_part(part: str, publisher: str, model: str, below: Match) -> Match:
     """``below``: the match of the folders below this part of the path."""
     first_word = publisher.split("-")[0]
-    prefixes = ("", f"models--{publisher}--", f"{publisher}-", f"{publisher}_", f"{first_word}-")
-    bare = _NAMED_REVISION.sub("", part)
+    prefixes = ("", f"{publisher}-", f"{publisher}_", f"{first_word}-")
+    bare = _CACHE_FOLDER.sub("", _NAMED_REVISION.sub("", part))
     for text in (bare.removeprefix(prefix) for prefix in prefixes):
         if text == model:
             return below
@@ -168,12 +169,14 @@ def model_deviations(facts: Sequence[ServerInfo], benchmark: Benchmark) -> Itera
             return f" has random weights ({fact.names}): its answers mean nothing, {wanted}"
         if fact.model is None:
             return f" does not name its model, {wanted}"
-        if _match_of(fact, benchmark.model) is Match.OTHER:
+        match, revision = _match_of(fact, benchmark.model), _revision(fact)
+        if match is Match.OTHER:
             return f" serves {fact.names}, {wanted}{_meant(fact, benchmark)}"
         if other := _loaded_instead(fact, benchmark.model):
             return f" serves {fact.names}: the path is of {other}, {wanted}"
-        if fact.revision is not None and not _same_revision(fact.revision, benchmark.model_revision):
-            return f" serves revision {fact.revision}, the rules say {benchmark.model_revision}"
+        # The revisions of another form are those of its own repository.
+        if match is Match.SAME and revision and not _same_revision(revision, benchmark.model_revision):
+            return f" serves revision {revision}, the rules say {benchmark.model_revision}"
         least = benchmark.least_weights_gb
         if least is not None and fact.weights_gb is not None and fact.weights_gb < least:
             return (
@@ -234,6 +237,12 @@ def model_warnings(facts: Sequence[ServerInfo], benchmark: Benchmark) -> Iterato
 
 def _match_of(fact: ServerInfo, wanted: str) -> Match:
     return match_names([name for name in (fact.model_path, fact.model, fact.served_name) if name], wanted)
+
+
+def _revision(fact: ServerInfo) -> str | None:
+    """The revision that a server reports, else the one at the end of its folder's name."""
+    named = _NAMED_REVISION.search((fact.model_path or fact.model or "").rstrip("/"))
+    return fact.revision or (named and named[0][1:])
 
 
 def _same_revision(revision: str, wanted: str | None) -> bool:
