@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -108,12 +109,25 @@ def unofficial(path: Path) -> Path:
     return path.with_name(f"{path.stem}.NOT_OFFICIAL{path.suffix}")
 
 
+def is_device(path: Path) -> bool:
+    """Also by a link in /dev, such as stdout; another folder's link is replaced."""
+    try:
+        return path.parent == Path("/dev") or stat.S_ISCHR(path.lstat().st_mode)
+    except FileNotFoundError:
+        return False
+
+
 @contextmanager
 def atomic_write(path: Path, suffix: str = ".partial") -> Iterator[IO[bytes]]:
     """A new file that takes the place of ``path`` once it is written and on disk; else nothing changes.
 
-    Its name can be predicted, so a link of that name is removed, never followed. Raises OSError.
+    Its name can be predicted, so a link of that name is removed, never followed. A device, as /dev/null, is
+    written to: a file in its place would be every program's. Raises OSError.
     """
+    if is_device(path):
+        with path.open("wb") as device:
+            yield device
+        return
     partial = path.with_name(path.name + suffix)
     partial.unlink(missing_ok=True)
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)

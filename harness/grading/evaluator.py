@@ -12,7 +12,7 @@ from harness.config.benchmark import Benchmark, load_benchmark
 from harness.config.choices import available_benchmarks
 from harness.dataset.table import is_binary_table
 from harness.errors import EXIT_INVALID, EXIT_THRESHOLD, EXIT_VALID, ConfigError, GradingError
-from harness.files import ACCURACY_LOG, ACCURACY_TEXT, RUN_RECORD, atomic_write, unofficial
+from harness.files import ACCURACY_LOG, ACCURACY_TEXT, RUN_RECORD, atomic_write, is_device, unofficial
 from harness.grading.decoding.output_decoder import open_decoder, tokenizer_beside
 from harness.grading.decoding.output_sources import Outputs, benchmark_of, open_outputs
 from harness.grading.evaluation.evaluate import Evaluation, evaluate
@@ -339,8 +339,8 @@ def _require_writable(files: Sequence[Path | None]) -> None:
         if file.is_dir():
             raise GradingError(f"{file}: is a folder, expected the name of a file; add one")
         try:
-            with tempfile.TemporaryFile(dir=file.parent):
-                pass
+            if not is_device(file):
+                tempfile.TemporaryFile(dir=file.parent).close()
         except OSError as error:
             raise GradingError(
                 f"{file}: cannot be written ({error.strerror}); choose another place"

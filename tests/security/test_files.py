@@ -3,6 +3,7 @@
 import json
 import os
 import stat
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -105,6 +106,16 @@ def test_an_error_leaves_no_file_and_others_cannot_write_one(tmp_path):
     with atomic_write(tmp_path / "a") as file:
         file.write(b"x")
     assert (tmp_path / "a").stat().st_mode & 0o022 == 0
+
+
+def test_a_device_is_written_to_and_stays_one():
+    """Not /dev/null: with the fault, and as root, this would take it from the machine."""
+    terminal, side = os.openpty()
+    device = Path(os.ttyname(side))
+    with atomic_write(device) as file:
+        file.write(b"x")
+    assert os.read(terminal, 1) == b"x"
+    assert device.is_char_device()
 
 
 @pytest.mark.parametrize("which", ["performance", "."])
