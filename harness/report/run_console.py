@@ -303,14 +303,16 @@ def _audit_line(record: RunRecord) -> list[str]:
 
 
 def _guess(record: RunRecord) -> str:
-    """A remark where Offline's concurrency is a guess: not every server reports how many requests it runs."""
+    """A remark where Offline's concurrency is a guess: what all servers run at once is not known."""
     if record.settled.concurrency is None or record.plan.client.max_concurrency is not None:
         return ""
-    if all(server.max_running_requests is not None for server in record.servers):
+    if any(server.max_running_requests is None for server in record.servers):
+        why = "not every server reports how many requests it runs at once"
+    elif any(server.router and server.router.servers is None for server in record.servers):
+        why = "it is that of one server, and a router does not list those behind it"
+    else:
         return ""
-    return (
-        " (a guess: not every server reports how many requests it runs at once; --max-concurrency N sets it)"
-    )
+    return f" (a guess: {why}; --max-concurrency N sets it)"
 
 
 def _bounds(deadlines: Deadlines) -> str:

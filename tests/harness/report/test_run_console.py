@@ -12,7 +12,7 @@ from harness.config.scenario import Scenario
 from harness.loadgen_logs.summary_and_detail import parse_summary
 from harness.record.replica_figures import RankFigures
 from harness.record.run_record import Diagnosis, RunVerdict, ServerLoad
-from harness.record.settled import ServerInfo
+from harness.record.settled import Router, ServerInfo
 from harness.report.run_console import render_plan, render_summary
 from tests.records import rows_with, started
 
@@ -35,6 +35,28 @@ def ended(scenario="offline", **changes):
         files={"run record": "out/run.json"},
     )
     return structs.replace(record, **changes)
+
+
+@pytest.mark.parametrize(
+    ("router", "most", "guessed"),
+    [
+        (None, None, False),
+        (Router("nginx"), None, True),
+        (Router("nginx"), 64, False),
+        (Router("SMG", servers=2), None, False),
+    ],
+)
+def test_the_number_in_flight_behind_a_router_that_lists_no_servers_is_a_guess(router, most, guessed):
+    record = started(scenario=Scenario.OFFLINE)
+    client = structs.replace(record.plan.client, max_concurrency=most)
+    record = structs.replace(
+        record,
+        plan=structs.replace(record.plan, client=client),
+        servers=tuple(structs.replace(server, router=router) for server in record.servers),
+        settled=structs.replace(record.settled, concurrency=32),
+    )
+    (line,) = [line for line in render_plan(record).splitlines() if line.startswith("requests ")]
+    assert ("a guess: it is that of one server" in line) is guessed
 
 
 def test_summary():
