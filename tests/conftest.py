@@ -3,8 +3,10 @@
 import functools
 import gc
 import os
+import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -32,8 +34,22 @@ _DEFAULTS: dict[signal.Signals, Callable[..., Any] | signal.Handlers] = {
 }
 
 
-def pytest_configure():
+def pytest_configure(config):
     """In the main process and in every worker of pytest-xdist, before anything is started."""
+    _usual_signals()
+    if _is_quick(config) and "TMPDIR" not in os.environ and _is_roomy(MEMORY):
+        os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
+
+
+def _is_quick(config):
+    return config.option.markexpr == "not engine"
+
+
+def _is_roomy(folder):
+    return os.access(folder, os.W_OK | os.X_OK) and shutil.disk_usage(folder).free > 2 << 30
+
+
+def _usual_signals():
     for signum, default in _DEFAULTS.items():
         if signal.getsignal(signum) is not default:
             signal.signal(signum, default)
@@ -46,7 +62,7 @@ def pytest_runtest_teardown():
     yield
     changed = [signum.name for signum, usual in _DEFAULTS.items() if signal.getsignal(signum) is not usual]
     blocked = [signum.name for signum in _DEFAULTS if signum in signal.pthread_sigmask(signal.SIG_BLOCK, ())]
-    pytest_configure()
+    _usual_signals()
     assert not changed and not blocked, f"a test changed the handling of {changed}, or blocked {blocked}"
 
 
@@ -72,6 +88,10 @@ def pytest_collection_modifyitems(items):
 def _source(path):
     return (ROOT / path).read_text()
 
+
+# The quick loop makes and removes tens of thousands of folders, each some milliseconds on a busy disk; the complete
+# suite keeps to the disk.
+MEMORY = Path("/dev/shm")
 
 # Fixtures of a session that one process alone makes.
 SERVERS = ("sglang_server", "llama_server")
@@ -122,6 +142,6 @@ def pytest_xdist_make_scheduler(config, log):
 
     class Groups(LoadScopeScheduling):
         def _split_scope(self, nodeid):
-            return _together(nodeid, config.option.markexpr == "not engine")
+            return _together(nodeid, _is_quick(config))
 
     return Groups(config, log)
