@@ -180,7 +180,7 @@ def _of_scenario(runs: _Runs) -> Iterator[Step]:
 
 def _trial(runs: _Runs) -> Step:
     """A short Offline run: it finds servers and answers that do not work before a run of hours does."""
-    trial = runs.campaign.folder / "trial" / runs.benchmark.name
+    trial = runs.campaign.folder / "trial" / runs.name  # each server command has its own
     conf = user_conf(CONF)
     words = _run_words(runs, "performance", conf, Scenario.OFFLINE, trial)
     return _run(runs, "trial", trial / Scenario.OFFLINE / "performance", words, conf)

@@ -140,12 +140,13 @@ def test_the_campaigns_own_files_may_be_damaged(ended, content):
 
 
 RUNS = f"mlperf_results/{BENCHMARK}/offline"
+TRIAL = f"mlperf_results/campaign/trial/{BENCHMARK}/offline"
 
 
 @pytest.mark.parametrize(
     ("path", "row", "state"),
     [
-        ("mlperf_results/campaign/trial/gpt-oss-120b/offline/performance/run.json", 0, "failed"),
+        (f"{TRIAL}/offline/performance/run.json", 0, "failed"),
         (f"{RUNS}/performance/run.json", 1, "LOST"),
         (f"{RUNS}/performance/user.conf", 1, "LOST"),
         (f"{RUNS}/accuracy/run.json", 2, "LOST"),
