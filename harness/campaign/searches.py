@@ -7,6 +7,7 @@ from pathlib import Path
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
 from harness.files import RUN_RECORD
+from harness.peak.search.conclusion import Conclusion
 from harness.peak.search.offline_rate import read_offline_rate
 from harness.peak.search.search_state import SEARCH_STATE, SearchState, read_state
 from harness.record.output_dir import free_reserve, move_aside_existing
@@ -19,8 +20,18 @@ def found_rate(folder: Path, scenario: Scenario) -> float | None:
     """The rate that a search in ``peak/SCENARIO`` found; None before that."""
     if scenario is Scenario.OFFLINE:
         return read_offline_rate(folder)
+    conclusion = concluded(folder)
+    return None if conclusion is None else conclusion.rate
+
+
+def concluded(folder: Path) -> Conclusion | None:
+    """The result of a search that has ended by itself; None of one that the next call continues.
+
+    A search that was interrupted has a rate, too: the highest that had passed until then. Raises ConfigError.
+    """
     state = search_state(folder)
-    return None if state is None or state.conclusion is None else state.conclusion.rate
+    found = None if state is None else state.conclusion
+    return None if found is None or found.outcome in ("INTERRUPTED", "ERROR") else found
 
 
 def search_state(folder: Path) -> SearchState | None:
@@ -30,10 +41,10 @@ def search_state(folder: Path) -> SearchState | None:
 
 def submitted_run(folder: Path) -> Path | None:
     """The folder of the VALID run at the found rate; None where there is none."""
-    state = search_state(folder)
-    if state is None or state.conclusion is None or state.conclusion.folder is None:
+    conclusion = concluded(folder)
+    if conclusion is None or conclusion.folder is None:
         return None
-    found = folder / _SEARCH / state.conclusion.folder
+    found = folder / _SEARCH / conclusion.folder
     return found if (found / RUN_RECORD).is_file() else None
 
 

@@ -11,7 +11,7 @@ import msgspec
 
 from harness.campaign.campaign_file import Campaign
 from harness.campaign.conf import settings_in
-from harness.campaign.searches import first_run, found_rate, search_state
+from harness.campaign.searches import concluded, first_run, found_rate, search_state
 from harness.campaign.steps import Step, dataset_of
 from harness.compliance.registry import TESTS
 from harness.compliance.verified import read_verdict
@@ -237,10 +237,9 @@ def _search(step: Step) -> Standing:
             return Standing("other", f"server command {command}, now {step.servers.command}")
     if rate is not None:
         return Standing("done", f"target_qps {rate:g}")
-    state = search_state(step.folder)
-    if state is None or state.conclusion is None or state.conclusion.outcome in ("INTERRUPTED", "ERROR"):
-        return Standing("missing" if state is None else "incomplete")
-    return Standing("lost", state.conclusion.why)
+    if (conclusion := concluded(step.folder)) is None:
+        return Standing("missing" if search_state(step.folder) is None else "incomplete")
+    return Standing("lost", conclusion.why)
 
 
 def _score(campaign: Campaign, step: Step) -> Standing:

@@ -1,6 +1,21 @@
-"""A search's run as the performance run: complete or not at all, whatever an interrupted call left."""
+"""A search's result and its run as the performance run: complete or not at all."""
 
-from harness.campaign.searches import adopt
+import pytest
+
+from harness.campaign.searches import adopt, found_rate, submitted_run
+from harness.config.scenario import Scenario
+from harness.peak.search.conclusion import Conclusion
+from harness.peak.search.search_state import Identity, SearchState
+
+IDENTITY = Identity(
+    benchmark="gpt-oss-120b",
+    scenario="server",
+    dataset_sha256="",
+    samples=64,
+    servers=(),
+    parameters={},
+    loadgen_settings={},
+)
 
 
 def test_a_run_is_adopted_in_spite_of_what_a_killed_campaign_left(tmp_path):
@@ -27,3 +42,18 @@ def test_a_folder_that_was_only_prepared_is_no_earlier_result(tmp_path):
     adopt(run, performance)
     assert [path.name for path in performance.parent.iterdir()] == ["performance"]
     assert [path.name for path in performance.iterdir()] == ["run.json"]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "rate"), [("INTERRUPTED", None), ("ERROR", None), ("BUDGET", 100.0), ("FOUND", 100.0)]
+)
+def test_a_search_that_was_cut_off_has_found_no_rate_yet(tmp_path, outcome, rate):
+    """Its search.json has a rate: after Ctrl-C behind the first VALID run, 100 of 474 queries/s."""
+    folder = tmp_path / "search"
+    run = folder / "probe-01/server/performance"
+    run.mkdir(parents=True)
+    (run / "run.json").touch()
+    found = Conclusion(outcome=outcome, why="", rate=100.0, folder=str(run.relative_to(folder)))
+    SearchState(identity=IDENTITY, limits_ns={}, tolerance=0.01, conclusion=found).write(folder)
+    assert found_rate(tmp_path, Scenario.SERVER) == rate
+    assert submitted_run(tmp_path) == (run if rate else None)
