@@ -151,7 +151,7 @@ class _Walk(msgspec.Struct):
         if step.servers is None or self.campaign.rehearsal:
             return EXIT_VALID
         for one in ahead:
-            wanted = one.servers == step.servers and one.plan is not None and one.kind != "trial"
+            wanted = one.servers == step.servers and one.kind in ("performance", "accuracy", "test")
             if not wanted or one.name in checked or one.found_rate:
                 continue
             if self._standing(one).state in ("done", "lost"):
@@ -167,7 +167,7 @@ class _Walk(msgspec.Struct):
         announce(number, total, step, before.text)
         self._page(step.name)
         self.journal.write(event="started", step=step.name, command=list(step.words))
-        code = EXIT_VALID if self._adopted(step, before) else self._call(step, self._more(step))
+        code = EXIT_VALID if self._adopted(step, before) else self._call(step, self._more(step, before))
         self.anew.discard(step.name)
         # A missed target is a score, too.
         counts = code == EXIT_VALID or (
@@ -183,8 +183,10 @@ class _Walk(msgspec.Struct):
             return self._stopped(step, after)
         return self._ended(step, code or EXIT_INVALID, after.text)
 
-    def _more(self, step: Step) -> Sequence[str]:
-        return ("--restart",) if step.name in self.anew and step.kind in _RESTARTED else ()
+    def _more(self, step: Step, before: Standing) -> Sequence[str]:
+        # A search asks its servers what has changed, and those of another command may answer the same.
+        anew = step.name in self.anew or (step.kind == "search" and before.state == "other")
+        return ("--restart",) if anew and step.kind in _RESTARTED else ()
 
     def _adopted(self, step: Step, before: Standing) -> bool:
         """Whether the search's own run at the rate that it found is the performance run now."""

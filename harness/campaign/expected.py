@@ -29,7 +29,7 @@ def expected_s(step: Step, measured: Mapping[str, float]) -> float | None:
 
     ``measured`` holds samples/s of Offline runs by benchmark: an Offline accuracy run has no other rate.
     """
-    if step.plan is None or step.kind == "trial" or step.found_rate:
+    if step.plan is None or step.kind in ("trial", "search") or step.found_rate:
         return None
     if step.plan.client.backend == BACKEND:  # of a rehearsal, whose engine has no rate to ask for
         return None

@@ -8,7 +8,7 @@ from harness.config.scenario import Scenario
 from harness.errors import ConfigError
 from harness.files import RUN_RECORD
 from harness.peak.search.conclusion import Conclusion
-from harness.peak.search.offline_rate import read_offline_rate
+from harness.peak.search.offline_rate import SHORT_RUN, read_offline_rate
 from harness.peak.search.search_state import SEARCH_STATE, SearchState, read_state
 from harness.record.output_dir import free_reserve, move_aside_existing
 from harness.record.run_record import RunRecord
@@ -48,9 +48,10 @@ def submitted_run(folder: Path) -> Path | None:
     return found if (found / RUN_RECORD).is_file() else None
 
 
-def first_run(folder: Path) -> RunRecord | None:
+def first_run(folder: Path, scenario: Scenario) -> RunRecord | None:
     """The record of a run of the search, for what it was measured with; None where there is none."""
-    for path in sorted(folder.rglob(RUN_RECORD)):
+    runs = folder / (SHORT_RUN if scenario is Scenario.OFFLINE else _SEARCH)
+    for path in sorted(runs.rglob(RUN_RECORD)):
         try:
             return RunRecord.read(path)
         except ConfigError:

@@ -230,11 +230,9 @@ def _file_states(tree: Path) -> Iterator[tuple[str, int, int]]:
 def _search(step: Step) -> Standing:
     scenario = Scenario.parse(step.folder.name)
     rate = found_rate(step.folder, scenario)
-    record = first_run(step.folder)
-    if record is not None and step.servers is not None:
-        command = record.provenance.server_command
-        if command != step.servers.command:
-            return Standing("other", f"server command {command}, now {step.servers.command}")
+    record = first_run(step.folder, scenario)
+    if record is not None and (changed := list(_changes(step, record))):
+        return Standing("other", f"made with {'; '.join(changed[:_NAMED])}")
     if rate is not None:
         return Standing("done", f"target_qps {rate:g}")
     if (conclusion := concluded(step.folder)) is None:

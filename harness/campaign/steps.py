@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
+from msgspec import structs
 
 from harness.campaign.campaign_file import SEARCH, BenchmarkPart, Campaign, ScenarioPart, Servers
 from harness.campaign.conf import RunConf, user_conf, with_rate
@@ -64,7 +65,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     servers: Servers | None = None
     """those that it needs"""
     plan: RunPlan | None = None
-    """of its run, without what is only known from the servers"""
+    """of its run, or of the runs of a search, without what is only known from the servers"""
     conf: RunConf | None = None
     """of its run"""
     test: str = ""
@@ -187,16 +188,11 @@ def _trial(runs: _Runs) -> Step:
 
 
 def _search(runs: _Runs) -> Step:
-    words = _run_words(runs, "performance", user_conf(_base_conf(runs)))
+    conf = user_conf(_base_conf(runs))
+    words = _run_words(runs, "performance", conf)
     peak_options(["search", *words])  # ends the program on a flag that only runs have
-    return Step(
-        name=f"{runs.name}/search",
-        kind="search",
-        folder=runs.results / "peak" / runs.scenario,
-        verb="peak",
-        words=words,
-        servers=runs.servers,
-    )
+    step = _run(runs, "search", runs.results / "peak" / runs.scenario, words, conf)
+    return structs.replace(step, verb="peak")
 
 
 def _performance(runs: _Runs, *, searched: bool) -> Step:
@@ -215,7 +211,7 @@ def _accuracy(runs: _Runs) -> Step:
 
 def _run(
     runs: _Runs,
-    kind: Literal["trial", "performance", "accuracy"],
+    kind: Literal["trial", "search", "performance", "accuracy"],
     folder: Path,
     words: tuple[str, ...],
     conf: RunConf,

@@ -13,7 +13,14 @@ from harness.errors import RunError
 from harness.files import JOURNAL_DIR, USER_CONF
 from harness.peak.ladder.ladder_plan import FOLDER
 from harness.peak.peak_options import SearchOptions
-from harness.peak.search.offline_rate import OfflineRate, full_rate, offline_rate, write_offline_rate
+from harness.peak.search.offline_rate import (
+    SHORT_RUN,
+    OfflineRate,
+    full_rate,
+    offline_rate,
+    withdraw_offline_rate,
+    write_offline_rate,
+)
 from harness.progress.progress_files import ProgressLine
 from harness.progress.progress_line import ProgressSnapshot
 from harness.record.journal import read_journal
@@ -23,7 +30,6 @@ from harness.record.settled import running_limit
 from sut.peak.prober import interruption, search_run
 from sut.run import run
 
-_SHORT = "short"
 _WAVES = 4  # times what the servers run at once: the middle half of the answers comes from full servers
 _LEAST_SAMPLES = 64
 
@@ -61,10 +67,11 @@ def find_offline_rate(
             log.warning("%s is not used: Offline takes one short run", flag)
         if options.dry_run:
             return None
-        with locked(folder / _SHORT):
-            move_aside_existing(folder / _SHORT)
-            conf = _short_conf(folder / _SHORT, options.user_conf, official)
-            plan = search_run(options, folder / _SHORT, conf)
+        with locked(folder / SHORT_RUN):
+            withdraw_offline_rate(folder)
+            move_aside_existing(folder / SHORT_RUN)
+            conf = _short_conf(folder / SHORT_RUN, options.user_conf, official)
+            plan = search_run(options, folder / SHORT_RUN, conf)
             with signals_kept():
                 record = run(plan, on_progress=watcher.progress, on_line=on_line)
             if record.interrupted_by is not None:
@@ -95,7 +102,6 @@ def _unused(options: SearchOptions) -> Iterator[str]:
         ("--start-qps", options.start_qps != default.start_qps),
         ("--ladder-seconds", options.ladder_seconds != default.ladder_seconds),
         ("--resume", options.resume),
-        ("--restart", options.restart),
     ):
         if is_given:
             yield flag

@@ -18,6 +18,7 @@ from harness.record.journal import Rows
 SLACK = 1.03  # The official run is planned to last so much longer than it must: it may be faster.
 _MIDDLE = (0.25, 0.75)  # The server is full while this part of the short run's answers ends.
 _PRECISION = 1e-5  # The digits of a rate in a conf file resolve this.
+SHORT_RUN = "short"  # the folder of the short run
 OFFLINE_RATE = "offline_rate.json"  # the found rate, beside the short run's folder
 
 
@@ -44,6 +45,12 @@ def write_offline_rate(folder: Path, found: OfflineRate) -> None:
     """Write the file for other programs. Raises OSError."""
     with atomic_write(folder / OFFLINE_RATE) as file:
         file.write(msgspec.json.encode(found) + b"\n")
+
+
+def withdraw_offline_rate(folder: Path) -> None:
+    """Put the rate of the earlier short run, if there is one, to that run. Raises OSError."""
+    if (folder / OFFLINE_RATE).is_file() and (folder / SHORT_RUN).is_dir():
+        (folder / OFFLINE_RATE).replace(folder / SHORT_RUN / OFFLINE_RATE)
 
 
 def read_offline_rate(folder: Path) -> float | None:

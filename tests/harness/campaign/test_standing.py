@@ -3,10 +3,19 @@
 import pytest
 from msgspec import structs
 
+from harness.campaign.campaign_command import _Walk
 from harness.campaign.campaign_file import read_campaign
-from harness.campaign.standing import standing
+from harness.campaign.journal import Journal
+from harness.campaign.servers import ServerCommand
+from harness.campaign.standing import Standing, standing
 from harness.campaign.steps import steps_of
 from harness.files import RUN_RECORD, sha256_of
+from harness.peak.search.offline_rate import (
+    SHORT_RUN,
+    OfflineRate,
+    withdraw_offline_rate,
+    write_offline_rate,
+)
 from harness.record.run_record import RunVerdict
 from tests.records import ENDED
 
@@ -57,6 +66,16 @@ def test_a_run_asks_its_servers_as_their_table_says(tmp_path):
     assert run.plan.client.api == "chat-ids"
 
 
+def run_as_asked(step, folder):
+    """Write the record of a VALID run of the step's plan, dataset and servers."""
+    settled = structs.replace(ENDED.settled, dataset_sha256=sha256_of(step.plan.client.input_file))
+    provenance = structs.replace(ENDED.provenance, server_command=step.servers.command)
+    record = structs.replace(ENDED, plan=step.plan, settled=settled, provenance=provenance)
+    folder.mkdir(parents=True, exist_ok=True)
+    valid = RunVerdict("VALID", (), complete=True)
+    structs.replace(record, verdict=valid).write(folder / RUN_RECORD)
+
+
 def test_the_trial_of_one_server_command_leaves_that_of_another(tmp_path):
     """Else a campaign that is done would start both servers again, each time it is called."""
     scenarios = "".join(
@@ -66,11 +85,42 @@ def test_the_trial_of_one_server_command_leaves_that_of_another(tmp_path):
     campaign = campaign_of(tmp_path, scenarios)
     trials = [one for one in steps_of(campaign) if one.kind == "trial"]
     for step in trials:
-        settled = structs.replace(ENDED.settled, dataset_sha256=sha256_of(step.plan.client.input_file))
-        provenance = structs.replace(ENDED.provenance, server_command=step.servers.command)
-        step.folder.mkdir(parents=True, exist_ok=True)
-        ended = {"plan": step.plan, "settled": settled, "provenance": provenance}
-        structs.replace(ENDED, verdict=RunVerdict("VALID", (), complete=True), **ended).write(
-            step.folder / RUN_RECORD
-        )
+        run_as_asked(step, step.folder)
     assert [standing(campaign, step).state for step in trials] == ["done", "done"]
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (lambda text: text, ""),
+        (lambda text: text.replace("serve'", "serve --dp 2'"), "server command serve, now serve --dp 2"),
+        (lambda text: text.replace("flags = []", "flags = ['--max-new-tokens', '64']"), "max_new_tokens"),
+        (lambda text: text.replace("'performance'", "'accuracy'"), "dataset_sha256"),
+    ],
+)
+def test_a_rate_of_other_settings_is_searched_again(tmp_path, change, named):
+    campaign = campaign_of(
+        tmp_path, "flags = []\noffline = { target_qps = 'search', servers.command = 'serve' }\n"
+    )
+    (tmp_path / "accuracy").write_text("other")
+    step = next(one for one in steps_of(campaign) if one.kind == "search")
+    run_as_asked(step, step.folder / SHORT_RUN / "offline/performance")
+    write_offline_rate(step.folder, OfflineRate(9.0, 6396, 700.0, 600.0, 9.0, 9.0, 64))
+    campaign.file.write_text(change(campaign.file.read_text()))
+    campaign = read_campaign(campaign.file)
+    step = next(one for one in steps_of(campaign) if one.kind == "search")
+    found = standing(campaign, step)
+    assert (found.state, named in found.text) == ("other" if named else "done", True)
+    # The rate goes with its run when that is moved aside: a search that is killed then has none.
+    withdraw_offline_rate(step.folder)
+    run_as_asked(step, step.folder / SHORT_RUN / "offline/performance")
+    assert standing(campaign, step).state == "missing"
+
+
+@pytest.mark.parametrize(("state", "flags"), [("other", ("--restart",)), ("incomplete", ())])
+def test_a_search_of_other_settings_begins_anew(tmp_path, state, flags):
+    """Of servers that answer as before, it would say that it is complete, whatever started them."""
+    campaign = campaign_of(tmp_path, "server = { target_qps = 'search' }\n")
+    step = next(one for one in steps_of(campaign) if one.kind == "search")
+    walk = _Walk(campaign, Journal(tmp_path, 0), ServerCommand(tmp_path, tmp_path), set())
+    assert walk._more(step, Standing(state)) == flags
