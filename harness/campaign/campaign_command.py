@@ -5,6 +5,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 
 import msgspec
 from msgspec import structs
@@ -57,8 +58,8 @@ def _show(campaign: Campaign, *, with_commands: bool) -> int:
     steps = steps_of(campaign)
     found = standings(campaign, steps)
     works = is_open(campaign.folder)
-    now = _running_step(campaign) if works else None
-    show(*table(steps, found, now), "", remaining(steps, found), *reasons(found))
+    now, since = (_running_step(campaign) if works else None) or (None, None)
+    show(*table(steps, found, now, since), "", remaining(steps, found), *reasons(found, now))
     if works and now is None:
         show("A campaign works on it: it checks plans or waits for its servers.")
     if with_commands:
@@ -67,9 +68,15 @@ def _show(campaign: Campaign, *, with_commands: bool) -> int:
     return EXIT_VALID
 
 
-def _running_step(campaign: Campaign) -> str | None:
+def _running_step(campaign: Campaign) -> tuple[str, datetime] | None:
+    """The step that runs now, and since when."""
     events = history(campaign.folder)
-    return str(events[-1]["step"]) if events and events[-1]["event"] == "started" else None
+    if not events or events[-1]["event"] != "started":
+        return None
+    try:
+        return str(events[-1]["step"]), datetime.fromisoformat(str(events[-1]["at"])).astimezone(UTC)
+    except (KeyError, ValueError):
+        return None
 
 
 def _named(campaign: Campaign, given: Sequence[str]) -> set[str]:

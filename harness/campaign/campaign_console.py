@@ -3,6 +3,7 @@
 import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 
 from harness.campaign.expected import expected_s
 from harness.campaign.standing import Standing
@@ -22,32 +23,40 @@ _WORDS = {
 }
 
 
-def table(steps: Sequence[Step], found: Mapping[str, Standing], running: str | None = None) -> list[str]:
+def table(
+    steps: Sequence[Step],
+    found: Mapping[str, Standing],
+    running: str | None = None,
+    since: datetime | None = None,
+) -> list[str]:
     """The rows as lines of a terminal."""
-    return list(aligned(rows(steps, found, running)))
+    return list(aligned(rows(steps, found, running, since)))
 
 
 def rows(
-    steps: Sequence[Step], found: Mapping[str, Standing], running: str | None = None
+    steps: Sequence[Step],
+    found: Mapping[str, Standing],
+    running: str | None = None,
+    since: datetime | None = None,
 ) -> list[tuple[str, str, str, str]]:
-    """A header, and a row for each step; ``running`` names the one that runs now."""
+    """A header, and a row for each step; ``running`` names the one that runs now, ``since`` then."""
     measured = _measured(found)
     lines = [("step", "state", "expected", "result")]
     for step in steps:
         one = found[step.name]
         state, text = _WORDS[one.state], one.text
         if step.name == running:
-            state, text = "RUNNING", _progress(step) or text
+            state, text = "RUNNING", "" if since is None else _progress(step, since)
         seconds = None if one.state == "done" else expected_s(step, measured)
         lines.append((step.name, state, "" if seconds is None else f"about {duration(seconds)}", text))
     return lines
 
 
-def _progress(step: Step) -> str:
-    """The latest line of a run's progress.jsonl."""
+def _progress(step: Step, since: datetime) -> str:
+    """The latest line of a run's progress.jsonl; "" while that of an earlier run lies there."""
     path = step.folder / (COMPLIANCE_RUN if step.test else "") / PROGRESS
     last = read_progress(path) if path.is_file() else None
-    if last is None:
+    if last is None or last.time < since:
         return ""
     left = "" if last.remaining_s is None else f", {duration(last.remaining_s)} left"
     return f"{last.completed + last.failed} answered after {duration(last.elapsed_s)}{left}"
@@ -90,9 +99,9 @@ def announce(number: int, total: int, step: Step, why: str) -> None:
     sys.stdout.flush()
 
 
-def reasons(found: Mapping[str, Standing]) -> Iterator[str]:
-    """What was made under other settings, and is not used."""
+def reasons(found: Mapping[str, Standing], running: str | None = None) -> Iterator[str]:
+    """What was made under other settings or was cut off, and is not used; of the running step nothing."""
     for name, one in found.items():
-        if one.state == "other":
+        if one.state == "other" and name != running:
             aside = "" if one.record is None else ", and the earlier results are moved aside"
             yield f"{name}: {one.text}; it is made again{aside}"

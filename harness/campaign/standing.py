@@ -45,7 +45,8 @@ class Standing(msgspec.Struct, frozen=True):
 
     state: State
     """`lost`: it ended, and would end so again; `failed`: it ended otherwise than it should, and is tried
-    again; `incomplete`: it continues; `other`: it was made under other settings, and is not used"""
+    again; `incomplete`: it continues; `other`: it was made under other settings, or cut off where nothing
+    can continue, and is not used"""
     text: str = ""
     """its result, or why it has none"""
     record: RunRecord | None = None
@@ -102,8 +103,9 @@ def _run(campaign: Campaign, step: Step, record: RunRecord | None) -> Standing:
         return Standing("missing")
     if changed := list(_changes(step, record)):
         return Standing("other", f"made with {'; '.join(changed[:_NAMED])}", record)
+    cut_off: State = "incomplete" if step.kind == "accuracy" else "other"
     if record.verdict is None:
-        return Standing("incomplete", "was killed", record)
+        return Standing(cut_off, "was killed", record)
     if record.deviations and campaign.strict and step.kind != "trial":
         shown = "; ".join(record.deviations[:_NAMED])
         return Standing("lost", f"NOT OFFICIAL: {shown}", record)
@@ -113,7 +115,7 @@ def _run(campaign: Campaign, step: Step, record: RunRecord | None) -> Standing:
         return Standing("done", _figures(record, "VALID" if result == "VALID" else "complete"), record)
     if result == "INTERRUPTED" or step.kind == "accuracy":
         answered = 0 if record.statistics is None else record.statistics.completed
-        return Standing("incomplete", f"{answered} of {record.settled.expected.samples} answered", record)
+        return Standing(cut_off, f"{answered} of {record.settled.expected.samples} answered", record)
     lost = record.verdict.complete or any(one.startswith("lost:") for one in record.verdict.reasons)
     return Standing("lost" if lost else "failed", reasons, record)
 

@@ -1,15 +1,18 @@
 """How far a step is, from the record of its run."""
 
+from datetime import datetime
+
 import pytest
 from msgspec import structs
 
 from harness.campaign.campaign_command import _Walk
+from harness.campaign.campaign_console import rows
 from harness.campaign.campaign_file import read_campaign
 from harness.campaign.journal import Journal
 from harness.campaign.servers import ServerCommand
 from harness.campaign.standing import Standing, standing
 from harness.campaign.steps import steps_of
-from harness.files import RUN_RECORD, sha256_of
+from harness.files import PROGRESS, RUN_RECORD, sha256_of
 from harness.peak.search.offline_rate import (
     SHORT_RUN,
     OfflineRate,
@@ -29,8 +32,8 @@ SHORT = "LoadGen reports INVALID: Min duration not satisfied"
         (RunVerdict("VALID", (), complete=True), "done"),
         (RunVerdict("INVALID", (SHORT,), complete=True), "done"),  # a fast machine has it done too soon
         (RunVerdict("INVALID", ("3 of 64 queries failed",)), "failed"),
-        (RunVerdict("INTERRUPTED"), "incomplete"),
-        (None, "incomplete"),
+        (RunVerdict("INTERRUPTED"), "other"),  # only accuracy runs continue
+        (None, "other"),
     ],
 )
 def test_a_rehearsal_asks_for_complete_runs_and_for_no_speed(tmp_path, verdict, state):
@@ -124,3 +127,25 @@ def test_a_search_of_other_settings_begins_anew(tmp_path, state, flags):
     step = next(one for one in steps_of(campaign) if one.kind == "search")
     walk = _Walk(campaign, Journal(tmp_path, 0), ServerCommand(tmp_path, tmp_path), set())
     assert walk._more(step, Standing(state)) == flags
+
+
+LINE = (  # of a run against the stub server
+    '{"time":"2026-11-27T08:33:13.421710Z","elapsed_s":10.1,"issued":94,"completed":89,"failed":0,'
+    '"in_flight":5,"total":384,"remaining_s":30.7,"tokens_per_s":145.1,"failures":{},"ended_last_minute":89,'
+    '"ttft":{"p50_ms":0.9,"p99_ms":7.6},"tpot":{"p50_ms":20.9,"p99_ms":22.7},"over_limit":{},"slowest":[],'
+    '"imbalance":null,"stragglers":0,"lost":"","standing":"","silent_s":0.0}\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("began", "shown"),
+    [("08:33:00", "89 answered after 10s, 30s left"), ("08:34:18", "")],  # the servers start, in the second
+)
+def test_the_progress_of_an_earlier_run_is_not_that_of_the_step(tmp_path, began, shown):
+    campaign = campaign_of(tmp_path, "server = { target_qps = 9.0 }\n")
+    (step,) = [one for one in steps_of(campaign) if one.kind == "performance"]
+    step.folder.mkdir(parents=True)
+    (step.folder / PROGRESS).write_text(LINE)
+    since = datetime.fromisoformat(f"2026-11-27T{began}+00:00")
+    found = {step.name: Standing("other", "89 of 384 answered")}
+    assert rows([step], found, step.name, since)[1][3] == shown
