@@ -117,7 +117,13 @@ def _run(campaign: Campaign, step: Step, record: RunRecord | None) -> Standing:
         answered = 0 if record.statistics is None else record.statistics.completed
         return Standing(cut_off, f"{answered} of {record.settled.expected.samples} answered", record)
     lost = record.verdict.complete or any(one.startswith("lost:") for one in record.verdict.reasons)
-    return Standing("lost" if lost else "failed", reasons, record)
+    return Standing("lost" if lost and not _had_outages(record) else "failed", reasons, record)
+
+
+def _had_outages(record: RunRecord) -> bool:
+    """Whether queries failed or a server was away: the same run may then end otherwise."""
+    failed = record.statistics is not None and record.statistics.failed > 0
+    return failed or any(one.kind == "server_out" for one in record.events)
 
 
 def _figures(record: RunRecord, result: str) -> str:

@@ -19,6 +19,7 @@ from harness.peak.search.offline_rate import (
     withdraw_offline_rate,
     write_offline_rate,
 )
+from harness.record.run_events import RunEvent
 from harness.record.run_record import RunVerdict
 from tests.records import ENDED
 
@@ -69,14 +70,16 @@ def test_a_run_asks_its_servers_as_their_table_says(tmp_path):
     assert run.plan.client.api == "chat-ids"
 
 
-def run_as_asked(step, folder):
-    """Write the record of a VALID run of the step's plan, dataset and servers."""
+VALID = RunVerdict("VALID", (), complete=True)
+
+
+def run_as_asked(step, folder, verdict=VALID, **more):
+    """Write the record of a run of the step's plan, dataset and servers."""
     settled = structs.replace(ENDED.settled, dataset_sha256=sha256_of(step.plan.client.input_file))
     provenance = structs.replace(ENDED.provenance, server_command=step.servers.command)
     record = structs.replace(ENDED, plan=step.plan, settled=settled, provenance=provenance)
     folder.mkdir(parents=True, exist_ok=True)
-    valid = RunVerdict("VALID", (), complete=True)
-    structs.replace(record, verdict=valid).write(folder / RUN_RECORD)
+    structs.replace(record, verdict=verdict, deviations=(), **more).write(folder / RUN_RECORD)
 
 
 def test_the_trial_of_one_server_command_leaves_that_of_another(tmp_path):
@@ -149,3 +152,27 @@ def test_the_progress_of_an_earlier_run_is_not_that_of_the_step(tmp_path, began,
     since = datetime.fromisoformat(f"2026-11-27T{began}+00:00")
     found = {step.name: Standing("other", "89 of 384 answered")}
     assert rows([step], found, step.name, since)[1][3] == shown
+
+
+OVER = "lost: 30 queries over the TTFT limit, at most 1 may be"
+DIED = RunEvent(at_s=5.0, kind="server_out", server="http://127.0.0.1:47706", text="died")
+
+
+@pytest.mark.parametrize(
+    ("reason", "failed", "events", "complete", "state"),
+    [
+        (OVER, 0, (), False, "lost"),
+        ("LoadGen reports INVALID: p99 of TTFT", 0, (), True, "lost"),
+        ("lost: 3 queries failed (truncated)", 3, (DIED,), False, "failed"),
+        (OVER, 0, (DIED,), False, "failed"),
+        ("LoadGen reports INVALID: p99 of TTFT", 0, (DIED,), True, "failed"),
+    ],
+)
+def test_a_run_whose_servers_failed_is_made_again(tmp_path, reason, failed, events, complete, state):
+    """Another target_qps is no remedy for a server that died: the same command measures it again."""
+    campaign = campaign_of(tmp_path, "server = { target_qps = 9.0 }\n")
+    (step,) = [one for one in steps_of(campaign) if one.kind == "performance"]
+    verdict = RunVerdict("INVALID", (reason,), complete=complete)
+    statistics = structs.replace(ENDED.statistics, completed=ENDED.statistics.queries - failed)
+    run_as_asked(step, step.folder, verdict, statistics=statistics, events=events)
+    assert standing(campaign, step).state == state
