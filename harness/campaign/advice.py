@@ -5,17 +5,22 @@ from collections.abc import Iterator
 from harness.campaign.campaign_file import Campaign, toml_key
 from harness.campaign.standing import Standing
 from harness.campaign.steps import Step
+from harness.config.scenario import Scenario
 from harness.files import ACCURACY_TEXT
 
 
 def advice(campaign: Campaign, step: Step, found: Standing) -> Iterator[str]:
     """Lines with the remedy."""
     benchmark, _, rest = step.name.partition("/")
-    table = f"[benchmarks.{toml_key(benchmark)}.{rest.partition('/')[0]}]"
+    scenario = rest.partition("/")[0]
+    table = f"[benchmarks.{toml_key(benchmark)}.{scenario}]"
     if campaign.strict and found.record is not None and found.record.deviations:
         yield f"Remove what deviates, from {campaign.file} or from the servers."
     elif step.kind == "performance" and found.record is not None:
-        yield f'Write another target_qps into {table} of {campaign.file}, or target_qps = "search".'
+        rate = Scenario.parse(scenario).rate_key
+        # A rate that a search has found is written as "search" already.
+        search = "" if step.found_rate or rate != "target_qps" else ', or target_qps = "search"'
+        yield f"Write another {rate} into {table} of {campaign.file}{search}."
     elif step.kind == "score":
         yield (
             f"See {step.folder / ACCURACY_TEXT}: the model, its quantization or its parameters are not "

@@ -5,6 +5,7 @@ from datetime import datetime
 import pytest
 from msgspec import structs
 
+from harness.campaign.advice import advice
 from harness.campaign.campaign_command import _Walk
 from harness.campaign.campaign_console import rows
 from harness.campaign.campaign_file import read_campaign
@@ -176,3 +177,20 @@ def test_a_run_whose_servers_failed_is_made_again(tmp_path, reason, failed, even
     statistics = structs.replace(ENDED.statistics, completed=ENDED.statistics.queries - failed)
     run_as_asked(step, step.folder, verdict, statistics=statistics, events=events)
     assert standing(campaign, step).state == state
+
+
+@pytest.mark.parametrize(
+    ("table", "key", "search"),
+    [
+        ("server = { target_qps = 9.0 }\n", "target_qps", True),
+        ("server = { target_qps = 'search' }\n", "target_qps", False),
+        ("single-stream = { target_latency = 100.0 }\n", "target_latency", False),
+    ],
+)
+def test_the_remedy_of_a_lost_run_is_a_key_that_its_table_takes(tmp_path, table, key, search):
+    campaign = campaign_of(tmp_path, table)
+    (step,) = [one for one in steps_of(campaign) if one.kind == "performance"]
+    run_as_asked(step, step.folder, RunVerdict("INVALID", (OVER,), complete=True))
+    remedy, _ = advice(campaign, step, standing(campaign, step))
+    assert f"another {key} into" in remedy
+    assert ('"search"' in remedy) == search
