@@ -123,7 +123,7 @@ def steps_of(campaign: Campaign) -> tuple[Step, ...]:
     for step in steps:
         if step.conf is not None and step.plan is not None:
             step.conf.settings(step.plan)  # it can be read
-    return (*steps, _build(campaign), _check(campaign))
+    return (*steps, *_builds(campaign), _check(campaign))
 
 
 def _servers(campaign: Campaign, name: str, scenario: Scenario) -> Servers:
@@ -287,19 +287,30 @@ def _test(runs: _Runs, name: str) -> Step:
     )
 
 
-def _build(campaign: Campaign) -> Step:
+def _builds(campaign: Campaign) -> Iterator[Step]:
+    """One build of all benchmarks, or of each: --scenario is for all benchmarks of a build."""
+    scenarios = {name: tuple(part.scenarios) for name, (_, part) in campaign.benchmarks.items()}
+    if len(set(scenarios.values())) == 1:
+        yield _build(campaign, "build", tuple(scenarios), next(iter(scenarios.values())))
+        return
+    for name, own in scenarios.items():
+        yield _build(campaign, f"{name}/build", (name,), own)
+
+
+def _build(
+    campaign: Campaign, name: str, benchmarks: tuple[str, ...], scenarios: tuple[Scenario, ...]
+) -> Step:
     words: list[str | Path] = ["build", "--submission", campaign.file, *_round(campaign)]
     words += ["--results", campaign.results, "--output", campaign.output]
     words.append("--servers-moved")  # where they may not, the campaign has refused to run: see origins.py
-    for name in campaign.benchmarks:
-        words += ["--benchmark", name]
-    scenarios = {tuple(part.scenarios) for _, part in campaign.benchmarks.values()}
-    if len(scenarios) == 1:  # the flag is for all benchmarks
-        words += [word for scenario in scenarios.pop() for word in ("--scenario", scenario)]
+    for benchmark in benchmarks:
+        words += ["--benchmark", benchmark]
+    for scenario in scenarios:
+        words += ["--scenario", scenario]
     if campaign.rehearsal:
         words.append("--rehearsal")
     return Step(
-        name="build",
+        name=name,
         kind="build",
         folder=campaign.output,
         verb="submit",

@@ -5,6 +5,7 @@ import tomllib
 import pytest
 
 from harness.campaign.campaign_file import read_campaign
+from harness.campaign.steps import steps_of
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
 from tests.runs import ROOT
@@ -84,3 +85,19 @@ def test_the_example_is_a_campaign():
     path = ROOT / "configs/submission/example.toml"
     found = read_campaign(path)
     assert set(found.benchmarks) == set(tomllib.loads(path.read_text())["benchmarks"])
+
+
+def test_a_build_takes_the_scenarios_of_the_file_and_no_others(tmp_path):
+    """Left-over runs of another scenario would be asked for to the end: GPU hours."""
+    llama = '[benchmarks."llama3.1-8b".offline]\n'
+    server = '[benchmarks."llama3.1-8b".server]\n'
+    builds = []
+    for text in (OFFLINE + llama, OFFLINE + llama + server):
+        steps = steps_of(campaign(tmp_path, text, rehearsal=True))
+        builds.append([(one.name, " ".join(one.words)) for one in steps if one.kind == "build"])
+    ((name, words),), (gpt, other) = builds
+    assert (name, gpt[0], other[0]) == ("build", "gpt-oss-120b/build", "llama3.1-8b/build")
+    for text in (words, gpt[1]):
+        assert "--scenario offline" in text
+        assert "--scenario server" not in text
+    assert "--benchmark llama3.1-8b --scenario offline --scenario server" in other[1]
