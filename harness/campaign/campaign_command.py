@@ -242,8 +242,14 @@ class _Walk(msgspec.Struct):
         """A step did not end as it should: the next call tries again."""
         stops = f"The campaign stops at {step.name} (exit code {code}){f': {why}' if why else ''}."
         self.reasons.append(stops)
-        show("", *self._server_log(code), stops, self._again(), file=sys.stderr)
+        show("", *self._server_log(code), stops, *self._flags(step), self._again(), file=sys.stderr)
         return code if 0 < code < _SIGNALLED else EXIT_INVALID
+
+    def _flags(self, step: Step) -> Sequence[str]:
+        """Where the flag goes that a build may ask for: a campaign replaces no file that was edited."""
+        if step.kind != "build" or not self.campaign.output.is_dir():
+            return ()
+        return ("Where --force is meant, call the command of this step with it, then continue.",)
 
     def _server_log(self, code: int) -> Sequence[str]:
         """What the servers' command printed last, where it is to blame."""

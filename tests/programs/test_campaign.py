@@ -207,6 +207,26 @@ def test_runs_of_other_servers_are_seen_before_the_next(ended):
     assert any("engine" in text and "0.0.1" in text for text in other_origins(campaign, test, steps, found))
 
 
+@pytest.mark.engine
+def test_a_file_of_the_folder_that_was_edited_is_replaced_by_force_only(ended):
+    """As after completing the server's command in a README.md, which the guide asks for."""
+    page = next((ended / "submission").rglob("README.md"))
+    page.write_text(f"{page.read_text()}edited\n")
+    file = ended / "my.toml"
+    file.write_text(file.read_text().replace("mxfp4", "fp8"))
+    done = run(file)
+    assert done.returncode == 2
+    assert "Where --force is meant, call the command of this step" in done.stderr
+    assert page.read_text().endswith("edited\n")
+    command = next(line for line in done.stdout.splitlines() if " submit build " in line)
+    forced = subprocess.run(
+        [*shlex.split(command), "--force"], capture_output=True, text=True, timeout=600, check=False
+    )
+    assert forced.returncode in (0, 5), forced.stderr  # 5: the runs are not official
+    assert run(file).returncode == 0
+    assert "edited" not in page.read_text()
+
+
 def edit_record(folder: Path, where: tuple, value: object) -> None:
     """Another value in a run.json."""
     record = json.loads((folder / "run.json").read_text())
