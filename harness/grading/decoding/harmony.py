@@ -54,6 +54,8 @@ class HarmonyText(TextOutput):
 class HarmonyOutput:
     """An output in o200k_harmony ids; each text is decoded when it is needed."""
 
+    unknown = 0
+
     def __init__(self, ids: TokenIds, *, truncated: bool = False) -> None:
         self._ids = ids
         self._truncated = truncated

@@ -148,17 +148,12 @@ class ModelDecoder:
                 f"accuracy log: qsl_idx {entry.qsl_idx} holds token {strange[0]}, {self._benchmark.model} "
                 f"has 0..{size - 1}; this is another model's log, or a damaged one"
             )
-        unknown = ids[~self._known[ids]]
-        if len(unknown):
-            raise GradingError(
-                f"accuracy log: qsl_idx {entry.qsl_idx} holds token {unknown[0]}, which the tokenizer does "
-                "not have; pass --tokenizer with the one of the model that ran"
-            )
+        unknown = int(np.count_nonzero(~self._known[ids]))
         truncated = bool(len(ids) >= self._limit and not np.isin(ids, self._ends).any())
         if not self._tokens.thinks:
-            return TextOutput(self._text(ids), len(ids), truncated=truncated)
+            return TextOutput(self._text(ids), len(ids), truncated=truncated, unknown=unknown)
         looping = truncated and repeats_itself(ids)
-        return ThinkingText(self._text(ids), len(ids), truncated=truncated, looping=looping)
+        return ThinkingText(self._text(ids), len(ids), truncated=truncated, unknown=unknown, looping=looping)
 
     def decode(self, ids: TokenIds) -> str:
         """As OutputDecoder."""

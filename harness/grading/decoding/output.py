@@ -35,6 +35,10 @@ class Output(Protocol):
         """Token ids of the entry; None for a row of a table without their number."""
 
     @property
+    def unknown(self) -> int:
+        """How many of them the tokenizer does not have: they are no text, as officially."""
+
+    @property
     def official_final(self) -> str | None:
         """The final section of the official rules, the first one; None where they see none."""
 
@@ -61,9 +65,11 @@ class Output(Protocol):
 class TextOutput:
     """The decoded output of a model without channels: all of it is the final text."""
 
-    def __init__(self, text: str, tokens: int | None = 0, *, truncated: bool = False) -> None:
+    def __init__(
+        self, text: str, tokens: int | None = 0, *, truncated: bool = False, unknown: int = 0
+    ) -> None:
         self.text = self.suffix = text.strip()
-        self.tokens = tokens
+        self.tokens, self.unknown = tokens, unknown
         self.defect = Reason.TRUNCATED if truncated else None if self.text else Reason.EMPTY
 
     @classmethod
@@ -96,9 +102,15 @@ class ThinkingText(TextOutput):
     """
 
     def __init__(
-        self, text: str, tokens: int | None = 0, *, truncated: bool = False, looping: bool = False
+        self,
+        text: str,
+        tokens: int | None = 0,
+        *,
+        truncated: bool = False,
+        unknown: int = 0,
+        looping: bool = False,
     ) -> None:
-        super().__init__(text, tokens, truncated=truncated)
+        super().__init__(text, tokens, truncated=truncated, unknown=unknown)
         _, mark, answer = self.text.rpartition(THOUGHT_END)
         self._answer = answer.strip() if mark else None
         self.suffix = self._answer or ""

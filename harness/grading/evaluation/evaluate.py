@@ -47,6 +47,8 @@ class Logged(msgspec.Struct, frozen=True):
     """The shape of its answer; None as in ``answer_order.shape``."""
     is_first_apart: bool = False
     """Whether ``token_data`` alone has its first token, which the official evaluators do not read."""
+    unknown: int = 0
+    """Ids that the tokenizer does not have, as Output has it."""
 
     @property
     def truncated(self) -> bool:
@@ -210,7 +212,7 @@ def _with_tasks_done(
 def _logged(entry: Entry, output: Output, answered: AnswerShape | None) -> Logged:
     state = (output.defect, output.has_final)
     place = (entry.offset, entry.size)
-    return Logged(entry.seq_id, output.tokens, *state, *place, answered, entry.is_first_apart)
+    return Logged(entry.seq_id, output.tokens, *state, *place, answered, entry.is_first_apart, output.unknown)
 
 
 def _meanings(graders: GraderSet) -> dict[str, str]:

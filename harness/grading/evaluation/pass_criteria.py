@@ -15,6 +15,7 @@ from harness.grading.livecodebench import packages
 from harness.grading.sandbox.tiers import Sandbox, Tier
 from harness.grading.scoring.accuracy_score import MetricValue, Score, Standing, standing
 from harness.grading.scoring.grade import SANDBOX_LIMITS, GradingMode, Reason
+from harness.text import counted
 
 _SUSPICIOUS_SHARE = 0.1  # of outputs; where more are without a final part, a setting is wrong
 _LISTED = 20  # indexes named before "and N more"
@@ -143,7 +144,11 @@ def check_target(evaluation: Evaluation, benchmark: Benchmark, sandbox: Sandbox 
         for name, value in score.metrics.items()
         if name in benchmark.accuracy
     )
-    foremost = (*_module_warnings(evaluation), *_order_warnings(evaluation))
+    foremost = (
+        *_tokenizer_warnings(evaluation),
+        *_module_warnings(evaluation),
+        *_order_warnings(evaluation),
+    )
     warnings = [
         *foremost,
         *_log_warnings(evaluation),
@@ -171,6 +176,19 @@ def _main_mode(evaluation: Evaluation) -> GradingMode:
 def _metric_result(name: str, result: MetricValue, rule: MetricRule, comparable: bool) -> MetricResult:
     compared = standing(result.value, rule.published) if comparable and rule.published else None
     return MetricResult(name, result, rule, compared)
+
+
+def _tokenizer_warnings(evaluation: Evaluation) -> list[str]:
+    """Ids of the model's vocabulary that stand for no token of the tokenizer."""
+    found = [one for one in evaluation.graded if one.logged is not None and one.logged.unknown]
+    if not found:
+        return []
+    unknown = sum(one.logged.unknown for one in found if one.logged is not None)
+    return [
+        f"{counted(unknown, 'id')} in {counted(len(found), 'output')} are not in the tokenizer and are no "
+        "text, as officially: the model answered them, or --tokenizer is not the one of the model that ran: "
+        f"{listed(tuple(one.qsl_idx for one in found))}"
+    ]
 
 
 def _module_warnings(evaluation: Evaluation) -> list[str]:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from harness.config.benchmark import load_benchmark
@@ -13,6 +14,7 @@ from harness.grading.decoding.model_decoder import ModelDecoder
 from harness.grading.decoding.output_decoder import open_decoder
 from harness.grading.scoring.grade import Reason
 from harness.loadgen_logs.accuracy_log import AccuracyLog, LogEntry
+from tests.harness.grading.conftest import evaluated
 from tests.harness.grading.logs import write_log
 
 SAMPLES = Path(__file__).parents[4] / "datasets" / "samples"
@@ -67,11 +69,43 @@ def test_parts_of_an_output(decoder, logged, text, ids, whole, final, defect):
     assert output.defect is defect
 
 
-@pytest.mark.parametrize("token", [-1, R1.vocabulary_size, 200002, 100_000, 128_814])
+@pytest.mark.parametrize("token", [-1, R1.vocabulary_size, 200002])
 def test_ids_of_another_model(decoder, logged, token):
-    """Beyond the vocabulary, or where the tokenizer has none."""
+    """Beyond the vocabulary."""
     with pytest.raises(GradingError, match=f"qsl_idx 0 .* {token}, "):
         decoder.output(logged([5, token, 6]))
+
+
+def test_ids_without_a_token_are_scored_as_officially(tmp_path):
+    """The model has 129280 ids, its tokenizer fewer.
+
+    Texts, lengths and score of language/deepseek-r1/eval_accuracy.py (b66003e) on this log and tokenizer,
+    with transformers 4.46.2.
+    """
+    strange = [100_000, 128_814, 129_279]
+    answers = {  # the ids, the text that is left of them, the data set, the truth
+        "boxed": ([*encoded("x</think>\\boxed{4"), strange[0], *encoded("2}"), END], "aime1983", "42"),
+        "before": ([*encoded("x</think>"), *strange, *encoded("ANSWER: B"), END], "gpqa", "B"),
+        "within": ([*encoded("x</think>ANSWER"), strange[2], *encoded(": C"), END], "mmlu_pro", "C"),
+        "alone": (strange, "gpqa", "A"),
+        "none": ([*encoded("ANSWER: A"), END], "gpqa", "B"),
+    }
+    texts = ["x</think>\\boxed{42}", "x</think>ANSWER: B", "x</think>ANSWER: C", "", "ANSWER: A"]
+    log = write_log(tmp_path / "log.json", [ids for ids, *_ in answers.values()])
+    frame = pd.DataFrame(
+        [(name, truth) for _, name, truth in answers.values()], columns=["dataset", "ground_truth"]
+    )
+    frame.to_parquet(tmp_path / "r.parquet")
+    result = evaluated(
+        *("--benchmark", "deepseek-r1", "--mlperf-log", log, "--reference-data", tmp_path / "r.parquet"),
+        *("--tokenizer", TOKENIZER, "--output-file", tmp_path / "r.json"),
+    )
+    assert result.code == 5, result.stderr  # exact_match is below the target
+    metrics = json.loads((tmp_path / "r.json").read_text())["summary"]["metrics"]
+    assert metrics == {"exact_match": 60.0, "tokens_per_sample": 7.0, "num-samples": 5}
+    decoder = open_decoder(R1, str(TOKENIZER), LIMIT)
+    assert [decoder.output(entry).text for entry in AccuracyLog(log)] == texts
+    assert "WARNING: 8 ids in 4 outputs are not in the tokenizer" in result.stdout
 
 
 def renamed(folder: Path, source: Path, old: str, new: str) -> Path:
