@@ -22,7 +22,7 @@ from harness.campaign.origins import other_origins
 from harness.campaign.searches import adopt, submitted_run
 from harness.campaign.servers import ServerCommand
 from harness.campaign.standing import Standing, standing, standings, write_made
-from harness.campaign.steps import Step, steps_of
+from harness.campaign.steps import Step, missing_files, steps_of
 from harness.campaign.variables import keep
 from harness.campaign.waiting import end, first_to_end
 from harness.cli.commands import of_verb, shown
@@ -41,8 +41,15 @@ _RESTARTED = ("accuracy", "score", "search", "test")  # the others begin anew by
 def run(options: CampaignOptions) -> int:
     """Print the steps, or do what is missing of them. Returns the exit code; raises HarnessError."""
     campaign = read_campaign(options.file, rehearsal=options.rehearsal)
-    if options.status or options.dry_run:
-        return _show(campaign, with_commands=options.dry_run)
+    missing = list(missing_files(campaign))
+    if options.status:
+        code = _show(campaign)
+        show(*missing)
+        return code
+    if missing:
+        raise ConfigError(f"{campaign.file}: {'; '.join(missing)}")
+    if options.dry_run:
+        return _show(campaign, with_commands=True)
     require_complete(campaign)
     with opened(campaign.folder) as journal:
         journal.write(event="opened", step="")
@@ -54,7 +61,7 @@ def run(options: CampaignOptions) -> int:
             servers.stop()
 
 
-def _show(campaign: Campaign, *, with_commands: bool) -> int:
+def _show(campaign: Campaign, *, with_commands: bool = False) -> int:
     steps = steps_of(campaign)
     found = standings(campaign, steps)
     works = is_open(campaign.folder)

@@ -60,6 +60,9 @@ def build_parser() -> argparse.ArgumentParser:
 def parse_options(argv: list[str] | None = None) -> CampaignOptions:
     """Parse the flags; argparse exits with code 2 on wrong usage."""
     words = sys.argv[1:] if argv is None else argv
-    status = words[:1] == [STATUS]
-    given = vars(build_parser().parse_args(words[1:] if status else words))
+    status = STATUS in words
+    if status:
+        words = [*words]
+        words.remove(STATUS)
+    given = vars(build_parser().parse_args(words))
     return read(CampaignOptions, given | {"status": status})

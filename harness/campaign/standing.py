@@ -137,10 +137,9 @@ def _changes(step: Step, record: RunRecord) -> Iterator[str]:
     """What the run was made with that the step has otherwise: ``temperature 1.0, now 0.5``."""
     assert step.plan is not None and step.conf is not None
     now, before = _asked(step.plan), _asked(record.plan)
-    now["dataset_sha256"], before["dataset_sha256"] = (
-        _sha256(step.plan.client.input_file),
-        record.settled.dataset_sha256,
-    )
+    if step.plan.client.input_file.is_file():  # `status` needs no dataset
+        now["dataset_sha256"] = _sha256(step.plan.client.input_file)
+        before["dataset_sha256"] = record.settled.dataset_sha256
     command = None if step.servers is None else step.servers.command
     now["server command"], before["server command"] = command, record.provenance.server_command
     if not step.plan.accuracy:
@@ -218,13 +217,17 @@ def _files(campaign: Campaign, step: Step) -> Iterator[Path]:
     if step.kind == "score":
         text = step.folder / ACCURACY_TEXT
         yield from (step.folder / ACCURACY_LOG, text, unofficial(text), step.folder / ACCURACY_RESULT)
-        yield dataset_of(campaign, campaign.benchmarks[step.name.partition("/")[0]][0], "accuracy")
+        yield _references(campaign, step)
         return
     for name, (_, part) in sorted(campaign.benchmarks.items()):
         for scenario in part.scenarios:
             folder = campaign.results / name / scenario
             found = sorted((*folder.glob("*/*.*"), *folder.glob("*/run/run.json")))
             yield from (path for path in found if path.name in _DECISIVE)
+
+
+def _references(campaign: Campaign, step: Step) -> Path:
+    return dataset_of(campaign, campaign.benchmarks[step.name.partition("/")[0]][0], "accuracy")
 
 
 def _file_states(tree: Path) -> Iterator[tuple[str, int, int]]:
@@ -253,7 +256,7 @@ def _score(campaign: Campaign, step: Step) -> Standing:
     text = step.folder / ACCURACY_TEXT
     if result is None or not (text.is_file() or unofficial(text).is_file()):
         return Standing("missing")
-    if not _is_made(campaign, step):
+    if _references(campaign, step).is_file() and not _is_made(campaign, step):
         return Standing("other", "scored by hand or with other references or flags")
     line = score_line(step.folder)
     return Standing("done" if result.target.met or not campaign.strict else "lost", line)

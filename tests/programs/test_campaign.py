@@ -118,6 +118,17 @@ def test_results_may_be_moved(ended):
 
 
 @pytest.mark.engine
+def test_status_needs_no_dataset(ended):
+    """As where the results were copied to look at them."""
+    file = ended / "my.toml"
+    file.write_text(file.read_text().replace(str(SAMPLES), "/nowhere"))
+    assert states(ended) == ["done"] * 4 + ["next", "next"]  # of an edited file
+    assert "/nowhere/acc_sample.parquet" in run("status", file).stdout
+    refused = run(file)
+    assert refused.returncode == 2 and "/nowhere/acc_sample.parquet" in refused.stderr
+
+
+@pytest.mark.engine
 @pytest.mark.parametrize("more", [("status",), ("--dry-run",)])
 def test_the_table_writes_nothing(tmp_path, more):
     file = write(tmp_path, "url = 'http://127.0.0.1:9'", f"{OFFLINE}target_qps = 12.123456789\n")

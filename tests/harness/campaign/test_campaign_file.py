@@ -5,6 +5,7 @@ import tomllib
 import pytest
 
 from harness.campaign.campaign_file import read_campaign
+from harness.campaign.campaign_options import parse_options
 from harness.campaign.steps import steps_of
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
@@ -101,3 +102,10 @@ def test_a_build_takes_the_scenarios_of_the_file_and_no_others(tmp_path):
         assert "--scenario offline" in text
         assert "--scenario server" not in text
     assert "--benchmark llama3.1-8b --scenario offline --scenario server" in other[1]
+
+
+@pytest.mark.parametrize("words", ["status --rehearsal F", "--rehearsal status F", "F status --rehearsal"])
+def test_status_may_stand_anywhere(words):
+    options = parse_options(words.split())
+    assert (options.status, options.rehearsal, str(options.file)) == (True, True, "F")
+    assert not parse_options(["--rehearsal", "./status"]).status
