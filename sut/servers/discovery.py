@@ -231,8 +231,10 @@ class _Asking:
             return self._starting_line(running, total)
         if total == 1:
             url = running[0] if running else self.calls.items[0]
-            asking = self._clients[url].asking if url in self._clients else ""
-            return f"{url}{asking}, at most {seconds:g} s (--preflight-timeout)"
+            client = self._clients.get(url)
+            asking = client.asking if client else ""
+            tls = ", which does not answer the TLS handshake" if client and client.shaking_hands else ""
+            return f"{url}{asking}{tls}, at most {seconds:g} s (--preflight-timeout)"
         return (
             f"the answers of {len(running)} of {total} servers, at most {seconds:g} s (--preflight-timeout): "
             f"{folded(running, 3)}"

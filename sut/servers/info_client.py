@@ -36,6 +36,7 @@ _LOOK_S = 0.1
 _LATER_S = 5.0
 # Given to clients that use no TLS: httpx would make a context for each, in 0.8 ms.
 _NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+_NOT_TLS = "check whether the server speaks TLS; without it --server-url begins with http://"
 
 log = logging.getLogger("mlperf")
 
@@ -51,6 +52,7 @@ class InfoClient:
     """One server's information pages, all of them asked within ``within_s`` seconds.
 
     ``asking`` is the page asked for last; ``remedy`` ends the message when there is no answer in time.
+    ``shaking_hands``: connected, and the server has not answered the TLS handshake yet.
     Proxies of the environment are not used and redirects not followed.
     """
 
@@ -70,6 +72,7 @@ class InfoClient:
             headers["Authorization"] = f"Bearer {api_key}"
         self.url = url
         self.asking = ""
+        self.shaking_hands = False
         self.headers: Mapping[str, str] = {}  # those of the last answer, names in lower case
         self._within_s = within_s
         self._remedy = remedy
@@ -158,6 +161,8 @@ class InfoClient:
             timer.cancel()
 
     def _keep_socket(self, event: str, facts: Mapping[str, Any]) -> None:
+        if event in ("connection.start_tls.started", "connection.start_tls.complete"):
+            self.shaking_hands = event.endswith("started")
         if event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
             self._socket = facts["return_value"].get_extra_info("socket")
             if self._expired:  # meanwhile
@@ -173,7 +178,11 @@ class InfoClient:
                 socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
     def _late(self, path: str) -> ServerError:
-        return NotReadyError(f"{self.url}: {path} gave no answer within {self._within_s:g} s; {self._remedy}")
+        if self.shaking_hands:
+            what, remedy = "the TLS handshake", _NOT_TLS
+        else:
+            what, remedy = path, self._remedy
+        return NotReadyError(f"{self.url}: {what} gave no answer within {self._within_s:g} s; {remedy}")
 
     def _unreachable(self, error: httpx.HTTPError) -> ServerError:
         tls, cause = tls_remedy(error), f"{self.url}: not reachable ({_cause(error)})"
@@ -243,7 +252,7 @@ def tls_remedy(error: BaseException) -> str:
             return "use a name of the server's certificate in --server-url"
         case ssl.SSLCertVerificationError():
             return "give the server's certificate, or that of its CA, as --ca-file FILE"
-    return "check whether the server speaks TLS; without it --server-url begins with http://"
+    return _NOT_TLS
 
 
 class Calls(Generic[Asked, Found]):

@@ -314,6 +314,17 @@ def test_tls_to_a_plain_server():
         assert "http://" in refusal(url.replace("http:", "https:"))
 
 
+def test_a_tls_handshake_without_an_answer(caplog):
+    """Said while it is waited for, and in the end: a server that starts may be as silent."""
+    with (
+        listening(lambda connection: connection.recv(1000) and connection.recv(1)) as url,
+        caplog.at_level("INFO", "mlperf"),
+        pytest.raises(ServerError, match=r"TLS handshake .* http://"),
+    ):
+        discover([url.replace("http:", "https:")], "sglang", None, 2)
+    assert "does not answer the TLS handshake, at most 2 s" in caplog.text
+
+
 @pytest.mark.parametrize("content", ["", "no certificate", None])
 def test_a_ca_file_without_a_certificate(tmp_path, content):
     path = tmp_path / "ca.pem"
