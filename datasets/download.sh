@@ -99,6 +99,21 @@ kinds() {
     awk -F '\t' '!/^#/ { print $1 " " $2 }' "$manifest" | sort -u | paste -sd, - | sed 's/,/, /g'
 }
 
+names() {
+    awk -F '\t' '!/^#/ && !seen[$1]++ { print $1 }' "$manifest"
+}
+
+require_benchmark() {
+    local near list
+    list=$(names | paste -sd, - | sed 's/,/, /g')
+    [[ ", $list, " != *", $benchmark, "* ]] || return 0
+    # One that holds what was written, whatever its case, hyphens and dots.
+    near=$(names | awk -v given="$benchmark" '
+        function plain(name) { name = tolower(name); gsub(/[^a-z0-9]/, "", name); return name }
+        index(plain($1), plain(given)) { print; exit }')
+    fail 2 "there is no benchmark $benchmark, ${near:+did you mean $near? }expected $list"
+}
+
 digest() { # sha256 or md5, file
     case $1 in
     sha256) if have sha256sum; then sha256sum -- "$2"; else shasum -a 256 -- "$2"; fi ;;
@@ -264,6 +279,7 @@ incomplete_sources() {
 
 main() {
     parse_arguments "$@"
+    require_benchmark
     [[ -n $(rows) ]] || fail 2 "there is no $what for $benchmark, only $(kinds)"
     if [[ $verify_only == yes ]]; then
         verify_rows
