@@ -10,6 +10,7 @@ programs=1
 score=''
 changed='' # packages were installed, and are not compiled yet
 backend=${MLPERF_BACKEND:-none}
+own='' # the backend whose server a user brings along
 sglang_version=$(<sglang/VERSION)
 vllm_version=$(<vllm/VERSION)
 
@@ -54,8 +55,9 @@ parse_options() {
     done
     case $backend in
         none | sglang | vllm | pytorch) ;;
+        embedded) backend=none ;;
         # What run_mlperf.py knows besides, and setup.sh does not install.
-        trtllm | openai | embedded) backend=none ;;
+        trtllm | dynamo | openai) own=$backend && backend=none ;;
         *) fail "--backend $backend${MLPERF_BACKEND:+ (or MLPERF_BACKEND)}: expected sglang, vllm, pytorch or none" ;;
     esac
 }
@@ -220,6 +222,7 @@ install_bubblewrap
 [[ $backend == none ]] || install_backend
 [[ -z $score ]] || install_score
 check_samples
+[[ -z $own ]] || echo "note: no server was installed: --backend $own asks one that runs already (docs/guide/servers.md)"
 start=./mlperf
 [[ $venv == .venv ]] || start="$venv/bin/python mlperf.py"
 echo "ready: $start --help"

@@ -109,6 +109,7 @@ def test_setup_installs_once_and_is_idempotent(checkout):
         (["--backend", "none"], "sglang", "sglang", []),
         ([], "embedded", "embedded", []),
         (["--backend=trtllm"], "", "trtllm", []),
+        (["--backend=dynamo"], "", "dynamo", []),
     ],
 )
 def test_setup_keeps_a_server_in_an_environment_of_its_own(checkout, arguments, exported, backend, installed):
@@ -117,6 +118,8 @@ def test_setup_keeps_a_server_in_an_environment_of_its_own(checkout, arguments, 
     of_server = ["--upgrade pip>=25.1", *installed] if installed else []
     assert calls == [locked("run"), locked("programs"), locked("embedded"), *of_server]
     assert (checkout / f"my env-{backend}/bin/python").exists() is bool(installed)
+    note = f"note: no server was installed: --backend {backend} asks one that runs already"
+    assert (note in result.stdout) is (backend in ("trtllm", "dynamo"))
 
 
 def test_setup_keeps_bert_score_in_an_environment_of_its_own(checkout):
