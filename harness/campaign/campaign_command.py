@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 
 import msgspec
 from msgspec import structs
@@ -25,7 +26,7 @@ from harness.campaign.standing import Standing, standing, standings, write_made
 from harness.campaign.steps import Step, missing_files, steps_of
 from harness.campaign.variables import keep
 from harness.campaign.waiting import end, first_to_end
-from harness.cli.commands import of_verb, shown
+from harness.cli.commands import USERS_FOLDER, of_verb, shown
 from harness.cli.signals import InterruptedRun
 from harness.errors import EXIT_INVALID, EXIT_SERVER, EXIT_THRESHOLD, EXIT_USAGE, EXIT_VALID, ConfigError
 from harness.files import ROOT
@@ -295,4 +296,5 @@ class _Walk(msgspec.Struct):
 
 def _environment(step: Step) -> Mapping[str, str]:
     command = None if step.servers is None else step.servers.command
-    return os.environ | ({SERVER_COMMAND: command} if command is not None else {})
+    folder = {USERS_FOLDER: str(Path.cwd())}  # where the commands that the step prints are pasted
+    return os.environ | folder | ({SERVER_COMMAND: command} if command is not None else {})

@@ -241,7 +241,8 @@ def _score(runs: _Runs) -> Step:
         dataset,
     ]
     if runs.part.tokenizer is not None and not runs.campaign.rehearsal:
-        words += ["--tokenizer", runs.part.tokenizer]
+        given = runs.campaign.path(Path(runs.part.tokenizer))
+        words += ["--tokenizer", given if given.exists() else runs.part.tokenizer]
     elif (beside := tokenizer_beside(dataset, runs.benchmark)) is not None:
         words += ["--tokenizer", beside]
     if runs.part.lcb_data is not None and not runs.campaign.rehearsal:
@@ -340,7 +341,8 @@ def _run_words(
     if servers.api is not None:
         words += ["--api", servers.api]
     for url in servers.url:
-        words += ["--server-url", url]
+        of_file = url.startswith("@")
+        words += ["--server-url", f"@{runs.campaign.path(Path(url[1:]))}" if of_file else url]
     if runs.campaign.rehearsal:
         return (*map(str, words), "--max-new-tokens", str(max_new_tokens(runs.benchmark.name)))
     flags = (*runs.part.flags, *runs.own.flags)

@@ -1,5 +1,6 @@
 """Commands that a message names, ready to paste: a program is started in them as this process was."""
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,6 +8,9 @@ from typing import NamedTuple
 
 from harness.cli.door import LAUNCHER, is_open, verb_of
 from harness.files import ROOT
+
+# The working folder of a user whose command runs this program in another folder.
+USERS_FOLDER = "MLPERF_USERS_FOLDER"
 
 
 class Command(NamedTuple):
@@ -42,8 +46,8 @@ def recorded(arguments: Sequence[str]) -> Command:
 
 
 def shown(path: Path) -> Path:
-    """The path, relative to the working folder where it lies in it, and that is not the root."""
-    here = Path.cwd()
+    """The path, relative to the user's working folder where it lies in it, and that is not the root."""
+    here = Path(os.environ.get(USERS_FOLDER) or Path.cwd())
     inside = path.is_absolute() and here != Path("/") and path.is_relative_to(here)
     return path.relative_to(here) if inside else path
 

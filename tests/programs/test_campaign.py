@@ -118,6 +118,21 @@ def test_results_may_be_moved(ended):
 
 
 @pytest.mark.engine
+def test_printed_commands_work_where_the_campaign_was_started(tmp_path):
+    """The steps run in the folder of the TOML."""
+    (inner := tmp_path / "inner").mkdir()
+    with StubServer() as stub:
+        write(inner, f"url = '{stub.url}'", f"{OFFLINE}target_qps = 1.5\n")
+        done = subprocess.run(words("inner/my.toml"), capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    (command,) = (line for line in done.stdout.splitlines() if line.startswith("Score it with: "))
+    scored = subprocess.run(
+        command.removeprefix("Score it with: "), shell=True, capture_output=True, text=True, cwd=tmp_path
+    )
+    assert scored.returncode == 5, scored.stderr  # the stub's answers miss the target
+
+
+@pytest.mark.engine
 def test_status_needs_no_dataset(ended):
     """As where the results were copied to look at them."""
     file = ended / "my.toml"

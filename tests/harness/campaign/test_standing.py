@@ -64,11 +64,19 @@ def campaign_of(folder, text):
 
 
 def test_a_run_asks_its_servers_as_their_table_says(tmp_path):
-    table = "servers = { backend = 'trtllm', api = 'chat-ids' }\noffline = { target_qps = 9.0 }\n"
+    table = (
+        "servers = { backend = 'trtllm', api = 'chat-ids', url = '@nodes' }\n"
+        "tokenizer = 'tok'\noffline = { target_qps = 9.0 }\n"
+    )
+    (tmp_path / "nodes").write_text("http://a:1\n")
+    (tmp_path / "tok").mkdir()
     steps = steps_of(campaign_of(tmp_path, table))
     (run,) = [one for one in steps if one.kind == "performance"]
     assert "--backend trtllm --api chat-ids" in " ".join(run.words)
     assert run.plan.client.api == "chat-ids"
+    assert f"@{tmp_path}/nodes" in run.words  # a command that is printed works in every folder
+    (score,) = [one for one in steps if one.kind == "score"]
+    assert str(tmp_path / "tok") in score.words
 
 
 VALID = RunVerdict("VALID", (), complete=True)
