@@ -10,7 +10,7 @@ from harness.submission.building.gaps import Gap
 from harness.submission.building.source_code import WrittenSource
 from harness.submission.building.staging import copy_file, keep_file
 from harness.submission.tree.cost import Cost
-from harness.submission.tree.layout import read_fields
+from harness.submission.tree.layout import endpoints_config, read_fields
 
 _AUDITS = "audit/audit_*.json"
 
@@ -27,7 +27,8 @@ def endpoints_gaps(benchmark: Benchmark, run: ScenarioRuns) -> Iterator[Gap]:
 
 def write_endpoints(run: ScenarioRuns, target: Path, kept: Path) -> None:
     """The files that MLCommons's checker reads; the log of the run is kept."""
-    for name in (CONFIG, SUMMARY, ACCURACY):
+    copy_file(run.path / endpoints_config(run.path), target / CONFIG)
+    for name in (SUMMARY, ACCURACY):
         copy_file(run.path / name, target / name)
     for path in sorted(run.path.glob(_AUDITS)):
         copy_file(path, target / path.relative_to(run.path))

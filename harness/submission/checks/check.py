@@ -23,7 +23,12 @@ from harness.submission.checks.issue import Issue, unreadable
 from harness.submission.checks.loadgen_logs import check_versions
 from harness.submission.checks.performance_run import check_performance
 from harness.submission.checks.power import check_power
-from harness.submission.checks.tree_files import check_encoding, check_files, check_repeats
+from harness.submission.checks.tree_files import (
+    check_encoding,
+    check_files,
+    check_other_tests,
+    check_repeats,
+)
 from harness.submission.tree.cost import Cost
 from harness.submission.tree.layout import (
     REHEARSAL,
@@ -45,6 +50,7 @@ from harness.submission.tree.round_rules import RoundRules, Suite, definition_of
 # The checks of one result, in the order of their issues.
 CHECKS: tuple[Callable[[CheckContext], Iterator[Issue]], ...] = (
     check_encoding,
+    check_other_tests,
     check_scenario_documents,
     check_performance,
     check_user_conf,
@@ -105,7 +111,10 @@ def _parts(
         yield from ((context.dir.path, check(context)) for check in CHECKS)
         context.read.clear()
     for context in endpoints_contexts(root, round_name):
-        yield from ((context.dir.path, check(context)) for check in (check_encoding, check_endpoints))
+        yield from (
+            (context.dir.path, check(context))
+            for check in (check_encoding, check_other_tests, check_endpoints)
+        )
     yield root, check_files(root, rules.files.any_bytes)
     yield root, check_repeats(root, contexts)
 

@@ -18,10 +18,9 @@ from harness.errors import ConfigError
 from harness.submission.checks.context import CheckContext
 from harness.submission.checks.documents import check_scenario_documents
 from harness.submission.checks.issue import Issue
-from harness.submission.tree.layout import read_fields
+from harness.submission.tree.layout import endpoints_config, read_fields
 from harness.yaml_files import read_yaml
 
-CONFIG = Path("config.yaml")
 SUMMARY, ACCURACY = Path("performance/result_summary.json"), Path("accuracy/accuracy_results.json")
 AUDIT = Path("audit")
 
@@ -47,11 +46,12 @@ def check_endpoints(context: CheckContext) -> Iterator[Issue]:
         text = f"{context.benchmark.name} may not be submitted with logs of Endpoints"
         yield context.issue("endpoints-benchmark", Path(), text)
     yield from check_scenario_documents(context, ("README.md",))
-    config = yield from _yaml(context, CONFIG)
+    path = endpoints_config(context.dir.path)
+    config = yield from _yaml(context, path)
     summary = yield from _json(context, SUMMARY)
     accuracy = yield from _json(context, ACCURACY)
     if config is not None:
-        yield from _configuration(context, config)
+        yield from _configuration(context, path, config)
     if summary is not None:
         yield from _performance(context, summary)
     if accuracy is not None:
@@ -87,20 +87,20 @@ def _json(context: CheckContext, path: Path) -> _Read:
     return found
 
 
-def _configuration(context: CheckContext, config: Fields) -> Iterator[Issue]:
+def _configuration(context: CheckContext, path: Path, config: Fields) -> Iterator[Issue]:
     kind, pattern = _TYPES.get(context.scenario, _SERVER)
     if config.get("type") != kind:
         text = f"type is {_shown(config.get('type'))}, expected {kind} in {context.dir.folder}"
-        yield context.issue("scenario", CONFIG, text)
+        yield context.issue("scenario", path, text)
     found = _at(config, "settings", "load_pattern", "type")
     if found != pattern and context.closed:
         text = f"settings.load_pattern.type is {_shown(found)}, expected {pattern}"
-        yield context.issue("settings", CONFIG, text)
+        yield context.issue("settings", path, text)
     runtime = ("settings", "runtime")
     least, duration = int(context.benchmark.loadgen.settings["min_duration_ms"]), "min_duration_ms"
     if not _number(found := _at(config, *runtime, duration)) or found < least:
         text = f"settings.runtime.{duration} is {_shown(found)}, expected {least} or more"
-        yield context.issue("min-duration", CONFIG, text)
+        yield context.issue("min-duration", path, text)
     for name, seed in (
         ("dataloader_random_seed", "sample_index_rng_seed"),
         ("scheduler_random_seed", "schedule_rng_seed"),
@@ -108,7 +108,7 @@ def _configuration(context: CheckContext, config: Fields) -> Iterator[Issue]:
         found, expected = _at(config, *runtime, name), context.rules.seeds[seed]
         if found != expected:
             text = f"settings.runtime.{name} is {_shown(found)}, expected {seed} {expected}"
-            yield context.issue("seeds", CONFIG, text)
+            yield context.issue("seeds", path, text)
 
 
 def _performance(context: CheckContext, summary: Fields) -> Iterator[Issue]:

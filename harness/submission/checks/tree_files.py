@@ -1,6 +1,7 @@
 """Checks of all files of a tree: kind, name, size, encoding, secrets, and no run submitted twice."""
 
 import errno
+import json
 import os
 import stat
 from collections.abc import Iterator, Sequence
@@ -25,6 +26,7 @@ from harness.files import (
     sha256_of,
 )
 from harness.loadgen_logs.accuracy_log import EMPTY_LOG_BYTES
+from harness.loadgen_logs.summary_and_detail import ROW_PREFIX
 from harness.submission.checks.context import CheckContext
 from harness.submission.checks.issue import Issue, unreadable
 from harness.submission.tree.accuracy_files import parse_accuracy
@@ -39,6 +41,8 @@ _ARCHIVES = (".zip", ".tar", ".tgz", ".7z")
 _LEFT_OVER = (RUN_RECORD, JOURNAL_DIR, REQUESTS, REPORT, PROGRESS, GRADING_PROGRESS, SERVER_METRICS)
 # The official checker opens files of these names wherever they lie, even where no rule asks for them.
 _FILES = (SUMMARY, DETAIL, ACCURACY_LOG, ACCURACY_TEXT, *(test.verify_file for test in TESTS.values()))
+# Tests of other models. The official checker reads their files in every scenario, needed or not.
+_OTHER_TESTS = ("TEST01", "TEST04", "TEST08")
 _OF_RANDOM_SAMPLES = frozenset(name for name, test in TESTS.items() if not test.every_sample)
 
 
@@ -124,10 +128,31 @@ def check_encoding(context: CheckContext) -> Iterator[Issue]:
     """The text files that the official checker reads as UTF-8."""
     names = [PERFORMANCE / DETAIL, ACCURACY / DETAIL, ACCURACY / ACCURACY_TEXT]
     names += [Path(name, test.verify_file) for name, test in TESTS.items()]
+    names += [Path(name, "verify_accuracy.txt") for name in _OTHER_TESTS]
     for name in names:
         path = context.dir.path / name
         if path.is_file() and not _is_text(path):
             yield context.issue("encoding", name, "is not UTF-8")
+
+
+def check_other_tests(context: CheckContext) -> Iterator[Issue]:
+    """The logs of tests of other models, which end the official checker if it cannot read them."""
+    for name in _OTHER_TESTS:
+        path = context.dir.path / name / PERFORMANCE / DETAIL
+        if path.is_file() and not _is_detail_log(path):
+            text = f"cannot be read by MLCommons's checker, and {context.benchmark.name} has no {name}"
+            yield context.issue("log-damaged", path, text, remedy=f"remove the folder {name}")
+
+
+def _is_detail_log(path: Path) -> bool:
+    """Whether it begins with a row, and every row is JSON with a key, as that checker wants it."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        rows = [json.loads(line.removeprefix(ROW_PREFIX)) for line in lines if line.startswith(ROW_PREFIX)]
+    except ValueError:
+        return False
+    begins = not lines or lines[0].startswith(ROW_PREFIX)
+    return begins and all(isinstance(row, dict) and "key" in row for row in rows)
 
 
 def _is_text(path: Path) -> bool:

@@ -106,14 +106,22 @@ def scenario_named(folder: str) -> Scenario | None:
 
 
 # These take the place of LoadGen's logs: submission_structure.md, "Endpoints submission structure".
-_ENDPOINTS_FILES = ("config.yaml", "performance/result_summary.json")
+_ENDPOINTS_CONFIGS = ("config.yaml", "config.yml")  # of both the official checker reads the first
+_ENDPOINTS_SUMMARY = "performance/result_summary.json"
 _ENDPOINTS_SERVER = "online"  # the Endpoints harness's name for Server
+
+
+def endpoints_config(folder: Path) -> Path:
+    """The client's settings in a scenario's folder, as a name."""
+    there = (name for name in _ENDPOINTS_CONFIGS if (folder / name).is_file())
+    return Path(next(there, _ENDPOINTS_CONFIGS[0]))
 
 
 def has_endpoints_layout(folder: Path) -> bool:
     """Whether a scenario's folder holds results of the MLPerf Endpoints harness, and no log of LoadGen."""
     logs = (PERFORMANCE / DETAIL, ACCURACY / DETAIL)
-    return all((folder / name).is_file() for name in _ENDPOINTS_FILES) and not any(
+    files = (endpoints_config(folder), _ENDPOINTS_SUMMARY)
+    return all((folder / name).is_file() for name in files) and not any(
         (folder / log).is_file() for log in logs
     )
 

@@ -72,6 +72,16 @@ def sized(name, size):
     return edit
 
 
+def in_folder(name, content):
+    """A file in folders that are not there yet."""
+
+    def edit(results):
+        (results / name).parent.mkdir(parents=True, exist_ok=True)
+        (results / name).write_bytes(content)
+
+    return edit
+
+
 def kept(name, content):
     return write(f"{TREE}/../submission.kept/{RESULTS}/{name}", content)
 
@@ -292,6 +302,11 @@ DAMAGES = [
     ("a folder as a detail log", in_place(f"Interactive/accuracy/{DETAIL}", Path.mkdir), "files log-damaged"),
     ("a folder as accuracy.txt", in_place(SCORE, Path.mkdir), "files missing-file"),
     ("a file as a folder", in_place("Offline/TEST07", Path.touch), "test-missing"),
+    ("another model's test", in_folder("Offline/TEST01/verify_accuracy.txt", b"\xff"), "encoding"),
+    ("its empty log", in_folder(f"Offline/TEST01/{RUN}/{DETAIL}", b""), ""),
+    ("its broken log", in_folder(f"Offline/TEST04/{RUN}/{DETAIL}", b":::MLLOG {\n"), "log-damaged"),
+    ("another file for its log", in_folder(f"Offline/TEST01/{RUN}/{DETAIL}", b"x\n"), "log-damaged"),
+    ("files that nobody reads", in_folder("Offline/TEST07/config.yml", b"\xff["), ""),
     # Found by nobody else.
     ("a pipe as a log", in_place(f"{OFFLINE}/{SUMMARY}", os.mkfifo), "files log-damaged"),
     ("a link that leads nowhere", in_place(f"{OFFLINE}/{DETAIL}", link("gone")), "files missing-file"),
