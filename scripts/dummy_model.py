@@ -7,6 +7,7 @@ Prints the folder. Any Python 3 will do, since servers have environments of thei
 """
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -28,12 +29,20 @@ def main(words: list[str]) -> int:
     name = f"{source.stem}-dummy-weights"
     if layers and int(layers) != config["num_hidden_layers"]:
         config["num_hidden_layers"], name = int(layers), f"{name}-{layers}-layers"
-    folder = ROOT / ".cache" / name
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
-    write_tokenizer(folder, config)
-    print(folder)
-    return 0
+    users = os.environ.get("XDG_CACHE_HOME") or Path(os.environ.get("HOME", "/"), ".cache")
+    # The second is for a checkout that only its owner may write to.
+    for folder in (ROOT / ".cache" / name, Path(users, "mlperf-llm-harness", name)):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
+            write_tokenizer(folder, config)
+        except OSError as error:
+            reason = f"{folder}: {error.strerror}"
+            continue
+        print(folder)
+        return 0
+    print(f"dummy_model.py: {reason}; export XDG_CACHE_HOME=FOLDER that can be written to", file=sys.stderr)
+    return 2
 
 
 def architecture(source: Path) -> dict[str, Any]:

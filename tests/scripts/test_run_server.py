@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -346,6 +347,28 @@ def test_options_of_the_pytorch_server(arguments, processes, given):
 
 
 @pytest.mark.engine
+def test_dummy_weights_where_the_checkout_cannot_be_written(tmp_path):
+    """As in another user's; here a file is in the place of the folder."""
+    checkout = tmp_path / "checkout"
+    for name in ("scripts/dummy_model.py", "configs/architectures/llama3.1-8b.json"):
+        (checkout / name).parent.mkdir(parents=True)
+        shutil.copy(ROOT / name, checkout / name)
+    (checkout / ".cache").touch()
+    words = [sys.executable, checkout / "scripts/dummy_model.py", "llama3.1-8b"]
+
+    def made(cache):
+        return subprocess.run(
+            words, capture_output=True, text=True, env=os.environ | {"XDG_CACHE_HOME": str(cache)}
+        )
+
+    folder = made(tmp_path / "cache")
+    assert Path(folder.stdout.strip(), "config.json").is_file(), folder.stderr
+    assert folder.stdout.startswith(f"{tmp_path}/cache/")
+    nowhere = made(checkout / ".cache")
+    assert nowhere.returncode == 2 and "export XDG_CACHE_HOME=FOLDER" in nowhere.stderr
+    assert nowhere.stderr.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("name", "layers"),
     [("gpt-oss-120b", 36), ("deepseek-r1", 61), ("llama3.1-8b", 32), ("llama3.1-8b-edge", 32)],
