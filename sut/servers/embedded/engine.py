@@ -1,15 +1,17 @@
 """Starts llama.cpp's server in a separate process, waits until it answers, and stops it."""
 
 import contextlib
+import fcntl
 import http.client
 import select
 import signal
 import subprocess
 import sys
 import time
+from itertools import count
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import BinaryIO, Self
 from urllib.parse import urlsplit
 
 from harness.errors import ConfigError, ServerError
@@ -103,7 +105,7 @@ class EmbeddedEngine:
     def _spawn(self) -> subprocess.Popen[bytes]:
         try:
             self.log_path.parent.mkdir(parents=True, exist_ok=True)
-            with self.log_path.open("wb") as log:
+            with self._open_log() as log:
                 return subprocess.Popen(
                     self._command,
                     cwd=ROOT,
@@ -116,6 +118,22 @@ class EmbeddedEngine:
             raise ConfigError(
                 f"{self.log_path}: cannot start the embedded engine: {error.strerror}"
             ) from error
+
+    def _open_log(self) -> BinaryIO:
+        """The log, under another name where the engine of another run writes to this one."""
+        for number in count(2):
+            log = self.log_path.open("ab")
+            try:
+                fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)  # until the engine ends, which inherits it
+            except BlockingIOError:
+                log.close()
+                self.log_path = self.log_path.with_name(f"{Path(_LOG_NAME).stem}_{number}.log")
+            except OSError:  # of a file system without locks
+                break
+            else:
+                break
+        log.truncate(0)
+        return log
 
     def _read_url(self, process: subprocess.Popen[bytes], deadline: float) -> str:
         assert process.stdout is not None

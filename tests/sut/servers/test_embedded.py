@@ -102,6 +102,22 @@ def test_stop_ends_the_process_at_once(tmp_path):
     running.stop()
 
 
+@pytest.mark.engine
+def test_engines_of_two_runs_have_a_log_each(tmp_path):
+    """The second one emptied the log of the first, to which both then wrote."""
+    model = tiny_model("tiny-gpt-oss", CACHE).path
+    with EmbeddedEngine(model, log_dir=tmp_path, slots=1) as first:
+        before = first.log_path.read_bytes()
+        with EmbeddedEngine(model, log_dir=tmp_path, slots=1) as second:
+            assert [first.log_path.name, second.log_path.name] == [
+                "embedded_engine.log",
+                "embedded_engine_2.log",
+            ]
+            assert before and first.log_path.read_bytes().startswith(before)
+    with EmbeddedEngine(model, log_dir=tmp_path, slots=1) as third:
+        assert third.log_path == first.log_path
+
+
 STARTER = """
 import os, signal, sys, time
 from pathlib import Path
