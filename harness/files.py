@@ -73,6 +73,11 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def not_written(path: Path, error: OSError, other: str) -> ConfigError:
+    """The error of a file that cannot be written where the user wants it."""
+    return ConfigError(f"{path}: cannot be written: {error.strerror or error}; choose another {other}")
+
+
 _Decoded = TypeVar("_Decoded")
 
 

@@ -12,7 +12,15 @@ from harness.config.benchmark import Benchmark, load_benchmark
 from harness.config.choices import available_benchmarks
 from harness.dataset.table import is_binary_table
 from harness.errors import EXIT_INVALID, EXIT_THRESHOLD, EXIT_VALID, ConfigError, GradingError
-from harness.files import ACCURACY_LOG, ACCURACY_TEXT, RUN_RECORD, atomic_write, is_device, unofficial
+from harness.files import (
+    ACCURACY_LOG,
+    ACCURACY_TEXT,
+    RUN_RECORD,
+    atomic_write,
+    is_device,
+    not_written,
+    unofficial,
+)
 from harness.grading.decoding.output_decoder import open_decoder, tokenizer_beside
 from harness.grading.decoding.output_sources import Outputs, benchmark_of, open_outputs
 from harness.grading.evaluation.evaluate import Evaluation, evaluate
@@ -330,7 +338,7 @@ def _difficulties(scored: ScoredLog) -> dict[str, str]:
 
 
 def _require_writable(files: Sequence[Path | None]) -> None:
-    """Raises GradingError for a file that cannot be written, before the time for grading is spent."""
+    """Raises HarnessError for a file that cannot be written, before the time for grading is spent."""
     for file in filter(None, files):
         if not file.parent.is_dir():
             raise GradingError(
@@ -342,6 +350,4 @@ def _require_writable(files: Sequence[Path | None]) -> None:
             if not is_device(file):
                 tempfile.TemporaryFile(dir=file.parent).close()
         except OSError as error:
-            raise GradingError(
-                f"{file}: cannot be written ({error.strerror}); choose another place"
-            ) from error
+            raise not_written(file, error, "place") from error

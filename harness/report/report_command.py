@@ -5,7 +5,7 @@ from pathlib import Path
 
 from harness.analysis.run_files import read_run
 from harness.errors import ConfigError
-from harness.files import REPORT, RUN_RECORD, SUMMARY
+from harness.files import REPORT, RUN_RECORD, SUMMARY, not_written
 from harness.progress import watch_screen
 from harness.report import runs_table
 from harness.report.html.compare_page import compare_lines, compare_page
@@ -19,7 +19,7 @@ from harness.report.report_options import (
     ReportOptions,
     WatchOptions,
 )
-from harness.report.run_report import not_written, write_or_explain, write_report
+from harness.report.run_report import write_or_explain, write_report
 from harness.text import show
 
 

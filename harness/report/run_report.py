@@ -8,8 +8,8 @@ from typing import Any
 
 from harness.analysis.run_files import read_run
 from harness.analysis.run_outcome import RunOutcome
-from harness.errors import ConfigError, HarnessError
-from harness.files import ACCURACY_RESULT, REPORT, RUN_RECORD, atomic_write
+from harness.errors import HarnessError
+from harness.files import ACCURACY_RESULT, REPORT, RUN_RECORD, atomic_write, not_written
 from harness.record.run_record import RunRecord
 from harness.report.html.page import Page, write_page
 from harness.report.html.run_page import run_page
@@ -40,11 +40,6 @@ def write_or_explain(path: Path, page: Page) -> None:
         write_page(path, page)
     except OSError as error:
         raise not_written(path, error, "--output") from None
-
-
-def not_written(path: Path, error: OSError, other: str) -> ConfigError:
-    """The error of a file that cannot be written where the user wants it."""
-    return ConfigError(f"{path}: cannot be written: {error.strerror or error}; choose another {other}")
 
 
 def write_report_of(record: RunRecord) -> None:

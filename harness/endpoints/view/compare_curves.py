@@ -14,9 +14,9 @@ from harness.endpoints.view.measured_point import CurvePoint, is_same_model
 from harness.endpoints.view.pareto import Overlap, StepFunction, overlap, step_function
 from harness.endpoints.view.point_settings import DATASET, DATASET_FILE, MODEL
 from harness.errors import ConfigError
+from harness.files import not_written
 from harness.peak.ladder.steps import NOT_A_RESULT
 from harness.report.html.page import Badge, Chart, Page, PageTable, Section, Series, write_page
-from harness.report.run_report import not_written
 from harness.text import aligned, show
 
 PAGE = "compare.html"

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from harness.errors import GradingError
-from harness.files import atomic_write
+from harness.files import atomic_write, not_written
 from harness.grading.decoding.output_sources import Outputs
 from harness.grading.evaluation.evaluate import GradedSample
 from harness.grading.graders.grader import LIVECODEBENCH
@@ -63,7 +62,7 @@ def write_report(
     tests: ProblemIndex | None = None,
     remarks: Mapping[str, str] | None = None,
 ) -> None:
-    """Write the report. GradingError if it cannot be written.
+    """Write the report. Raises ConfigError if it cannot be written.
 
     ``tests`` has those that programs failed, ``remarks`` the meanings of the graders' remarks.
     """
@@ -77,7 +76,7 @@ def write_report(
         with atomic_write(path) as file:
             file.write(text.encode("utf-8", "replace"))
     except OSError as error:
-        raise GradingError(f"{path}: cannot be written ({error}); choose another --disagreements") from error
+        raise not_written(path, error, "--disagreements") from error
 
 
 _Sections = Mapping[str, Sequence[GradedSample]]

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.errors import GradingError
-from harness.files import atomic_write
+from harness.files import atomic_write, not_written
 from harness.grading.decoding.output_sources import Outputs
 from harness.grading.evaluation.evaluate import Evaluation, GradedSample
 from harness.grading.evaluation.pass_criteria import MetricResult, TargetResult
@@ -22,12 +21,12 @@ Json = dict[str, Any]
 
 
 def write_result(path: Path, result: Json) -> None:
-    """Write the file completely or not at all. GradingError if it cannot be written."""
+    """Write the file completely or not at all. Raises ConfigError if it cannot be written."""
     try:
         with atomic_write(path, ".part") as file:
             file.write((json.dumps(result, indent=2) + "\n").encode())
     except OSError as error:
-        raise GradingError(f"{path}: cannot be written ({error}); choose another --output") from error
+        raise not_written(path, error, "--output") from error
 
 
 def result(

@@ -13,8 +13,7 @@ import numpy as np
 
 from harness.dataset.extended_table import NewColumn, write_extended
 from harness.dataset.table import open_table
-from harness.errors import GradingError
-from harness.files import PICKLE_SUFFIXES, atomic_write
+from harness.files import PICKLE_SUFFIXES, atomic_write, not_written
 from harness.grading.decoding.output_sources import IDS, LENGTH, TEXT, Outputs
 from harness.grading.evaluation.evaluate import GradedSample
 from harness.grading.scoring.grade import EXACT_MATCH, GradingMode
@@ -26,7 +25,7 @@ OutputRow = dict[str, Any]
 
 
 def save_outputs(path: Path, graded: Sequence[GradedSample], outputs: Outputs) -> None:
-    """Write one row for each sample that has an output, in the order of qsl_idx. Raises GradingError.
+    """Write one row for each sample that has an output, in the order of qsl_idx. Raises ConfigError.
 
     Parquet is written in batches and needs little memory; a pickle is built in memory.
     """
@@ -38,7 +37,7 @@ def save_outputs(path: Path, graded: Sequence[GradedSample], outputs: Outputs) -
             else:
                 _write_parquet(file, rows)
     except OSError as error:
-        raise GradingError(f"{path}: cannot be written ({error}); choose another --save-outputs") from error
+        raise not_written(path, error, "--save-outputs") from error
 
 
 def _row(sample: GradedSample, outputs: Outputs) -> OutputRow:
@@ -115,7 +114,7 @@ def write_evaluated(path: Path, references: Path, graded: Sequence[GradedSample]
     """Write every row of ``references`` with its official grade, the strict one where it alone was made.
 
     The outputs of a log come with them; a table of outputs has them. The grades of a sample without an entry
-    in the log are null. Raises GradingError if the file cannot be written.
+    in the log are null. Raises ConfigError if the file cannot be written.
     """
 
     def of_output(value: Callable[[GradedSample], Any]) -> Callable[[int], Any]:
@@ -136,7 +135,7 @@ def write_evaluated(path: Path, references: Path, graded: Sequence[GradedSample]
     try:
         write_extended(path, table, range(len(graded)), columns)
     except OSError as error:
-        raise GradingError(f"{path}: cannot be written ({error}); choose another place") from error
+        raise not_written(path, error, "place") from error
 
 
 def _grade(sample: GradedSample) -> Any:
