@@ -228,16 +228,36 @@ def cache_warnings(load: ServerLoad) -> tuple[str, ...]:
 
     MLPerf Inference Rules, LLM benchmarks: a KV cache does not apply across queries.
     """
-    tokens, prompts = load.counts.get("cached_tokens", 0.0), load.counts.get("prompt_tokens", 0.0)
+    return (*_own_cache(load), *_external_cache(load))
+
+
+def _own_cache(load: ServerLoad) -> Iterator[str]:
+    tokens = load.counts.get("cached_tokens", 0.0)
     rate = load.levels.get("cache_hit_rate")
     if tokens <= 0 and (rate is None or rate.max <= 0 or "cached_tokens" in load.counts):
-        return ()
-    part = f", {tokens / prompts:.1%} of all" if 0 < tokens <= prompts else ""
-    amount = f"{tokens:,.0f} prompt tokens{part}," if tokens > 0 else "prompt tokens"
-    return (
+        return
+    amount = _of_prompts(tokens, load) if tokens > 0 else "prompt tokens"
+    yield (
         f"the servers took {amount} from their prefix caches: the rules of the closed division allow no KV "
-        "cache across queries (SGLang: --disable-radix-cache; vLLM: --no-enable-prefix-caching)",
+        "cache across queries (SGLang: --disable-radix-cache; vLLM: --no-enable-prefix-caching)"
     )
+
+
+def _external_cache(load: ServerLoad) -> Iterator[str]:
+    """vLLM counts these apart, and --no-enable-prefix-caching does not end them."""
+    tokens = load.counts.get("external_cached_tokens", 0.0)
+    if tokens > 0:
+        yield (
+            f"a KV connector brought the servers the KV cache of {_of_prompts(tokens, load)} which only "
+            "prefill servers of the same query may do: the rules of the closed division allow no KV cache "
+            "across queries (vLLM: start it without --kv-transfer-config and --kv-offloading-size)"
+        )
+
+
+def _of_prompts(tokens: float, load: ServerLoad) -> str:
+    prompts = load.counts.get("prompt_tokens", 0.0)
+    part = f", {tokens / prompts:.1%} of all" if 0 < tokens <= prompts else ""
+    return f"{tokens:,.0f} prompt tokens{part},"
 
 
 def _cache_notes(load: ServerLoad) -> Iterator[str]:

@@ -42,7 +42,7 @@ class Quantity(msgspec.Struct, frozen=True):
     """the first name that a server has counts"""
 
 
-# Names in SGLang 0.5, vLLM 0.10 to 0.32, llama.cpp and pytorch/; they differ between versions.
+# Names in SGLang 0.5, vLLM 0.10 to 0.33, llama.cpp and pytorch/; they differ between versions.
 QUANTITIES: Mapping[str, Quantity] = {
     "running": Quantity(
         "level",
@@ -97,6 +97,11 @@ QUANTITIES: Mapping[str, Quantity] = {
             "vllm:gpu_prefix_cache_hits_total",
             "llamacpp:prompt_tokens_cached_total",
         ),
+    ),
+    "external_cached_tokens": Quantity(
+        "count",
+        "prompt tokens whose KV cache a connector brought",
+        ("vllm:external_prefix_cache_hits_total",),
     ),
     "cache_hit_rate": Quantity(
         "level",

@@ -161,6 +161,16 @@ def test_prefix_caches(tmp_path, rounds, warned):
     assert bool(cache_warnings(load)) is warned
 
 
+def test_a_cache_outside_of_the_engine(tmp_path):
+    """The page of vLLM 0.33.0 with a KV connector and --no-enable-prefix-caching, asked twice the same."""
+    page = """vllm:prefix_cache_hits_total{{engine="0"}} 0.0
+vllm:external_prefix_cache_hits_total{{engine="0"}} {}
+vllm:prompt_tokens_total{{engine="0"}} {}"""
+    load, _ = load_of(tmp_path, page.format("0.0", "0.0"), page.format("11904.0", "23430.0"))
+    (warning,) = cache_warnings(load)
+    assert "a KV connector brought the servers the KV cache of 11,904 prompt tokens, 50.8% of all" in warning
+
+
 @pytest.mark.parametrize(
     ("line", "found"),
     [
