@@ -34,6 +34,20 @@ def run_warnings(record: RunRecord, rows: Rows) -> Iterator[str]:
     yield from network_warnings(record.network)
     if record.server_load is not None:
         yield from cache_warnings(record.server_load)
+        yield from drafting_warnings(record)
+
+
+def drafting_warnings(record: RunRecord) -> Iterator[str]:
+    """A warning where servers that had not said so drafted tokens, where the rules allow none."""
+    benchmark, scenario = record.plan.client.benchmark, record.plan.scenario
+    drafted = record.server_load.counts.get("draft_tokens", 0.0) if record.server_load is not None else 0.0
+    said = any(server.settings.get("speculative_algorithm") for server in record.servers)
+    if drafted > 0 and not said and benchmark.official and scenario not in benchmark.speculative_decoding:
+        where = " and ".join(benchmark.speculative_decoding) or "no scenario"
+        yield (
+            f"the servers drafted {drafted:,.0f} tokens, which round {benchmark.round} allows "
+            f"{benchmark.name} in {where}: start them without speculative decoding for {scenario}"
+        )
 
 
 def _repeat_warnings(stats: Statistics) -> tuple[str, ...]:
