@@ -89,8 +89,8 @@ def _source(path):
     return (ROOT / path).read_text()
 
 
-# The quick loop makes and removes tens of thousands of folders, each some milliseconds on a busy disk; the complete
-# suite keeps to the disk.
+# The quick loop makes and removes tens of thousands of folders, each some milliseconds on a busy disk; the
+# complete suite keeps to the disk.
 MEMORY = Path("/dev/shm")
 
 # Fixtures of a session that one process alone makes.

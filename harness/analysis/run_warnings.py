@@ -32,15 +32,19 @@ def run_warnings(record: RunRecord, rows: Rows) -> Iterator[str]:
     yield from lag_warnings(record.schedule_lag_mean_ns, limit_ns)
     yield from rank_warnings(record.events, record.verdict.reasons if record.verdict is not None else ())
     yield from network_warnings(record.network)
+    yield from rule_warnings(record)
+
+
+def rule_warnings(record: RunRecord) -> Iterator[str]:
+    """What the servers' counts of the run say against the rules of the closed division."""
     if record.server_load is not None:
         yield from cache_warnings(record.server_load)
-        yield from drafting_warnings(record)
+        yield from _drafting_warnings(record, record.server_load.counts.get("draft_tokens", 0.0))
 
 
-def drafting_warnings(record: RunRecord) -> Iterator[str]:
+def _drafting_warnings(record: RunRecord, drafted: float) -> Iterator[str]:
     """A warning where servers that had not said so drafted tokens, where the rules allow none."""
     benchmark, scenario = record.plan.client.benchmark, record.plan.scenario
-    drafted = record.server_load.counts.get("draft_tokens", 0.0) if record.server_load is not None else 0.0
     said = any(server.settings.get("speculative_algorithm") for server in record.servers)
     if drafted > 0 and not said and benchmark.official and scenario not in benchmark.speculative_decoding:
         where = " and ".join(benchmark.speculative_decoding) or "no scenario"

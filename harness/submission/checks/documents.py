@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from harness.analysis.run_warnings import rule_warnings
 from harness.compliance.registry import TESTS
 from harness.config.loadgen_conf import ConfKey, read_conf
 from harness.config.loadgen_settings import Number, settings_of
@@ -156,6 +157,8 @@ def check_records(context: CheckContext) -> Iterator[Issue]:
         if context.closed:
             for deviation in record.deviations:
                 yield context.issue("deviations", folder, deviation)
+            for warning in rule_warnings(record):
+                yield context.issue("deviations", folder, warning, is_warning=True)
     for what, text in origin_differences({folder.as_posix(): record for folder, record in records.items()}):
         yield context.issue("origin", Path(), text, is_warning=what in PLACES)
 

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from harness.analysis.run_warnings import drafting_warnings
+from harness.analysis.run_warnings import rule_warnings
 from harness.config.benchmark import load_benchmark
 from harness.config.scenario import Scenario
 from harness.record.run_record import ServerLoad
@@ -30,6 +30,6 @@ def test_drafted_tokens_of_a_server_that_does_not_report_its_options(scenario, c
         servers=tuple(replace(server, settings=settings) for server in ENDED.servers),
         server_load=load,
     )
-    found = list(drafting_warnings(record))
+    found = list(rule_warnings(record))
     assert len(found) == warned
     assert all("drafted 704 tokens" in line and "gpt-oss-120b in interactive" in line for line in found)

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from harness.config.benchmark import load_benchmark
 from harness.config.choices import available_benchmarks
 from harness.config.rounds import available_rounds
+from harness.record.run_record import ServerLoad
 from harness.submission.checks import check
 from harness.submission.checks.check import check_tree, official_name
 from harness.submission.checks.issue import RULES
@@ -295,12 +296,26 @@ def test_an_empty_folder_is_one_issue(tree, change, expected):
     assert (Path(issue.where).name, issue.what, issue.costs) == expected
 
 
-def test_a_deviation_that_the_logs_show_is_one_issue(tree):
-    row(OFFLINE, effective_min_duration_ms=1000)(tree / RESULTS)
+def keep(tree, **fields):
+    """The run.json of the Offline performance run, with other fields, beside the tree."""
     kept = tree.with_name(f"{tree.name}.kept") / RESULTS / "Offline" / RUN
     kept.mkdir(parents=True)
+    replace(run_record(tree / RESULTS / "Offline/user.conf"), **fields).write(kept / "run.json")
+
+
+def test_prompts_from_a_cache_across_queries_are_a_warning_to_the_end(tree):
+    """Counts of vLLM 0.33.0 with a KV connector; its options had not shown that."""
+    counts = {"external_cached_tokens": 7936.0, "prompt_tokens": 11_636.0}
+    keep(tree, server_load=ServerLoad(rounds=13, servers=1, counts=counts))
+    (issue,) = check_tree(tree)
+    assert (issue.code, issue.is_warning) == ("deviations", True)
+    assert "7,936 prompt tokens, 68.2% of all" in issue.what
+
+
+def test_a_deviation_that_the_logs_show_is_one_issue(tree):
+    row(OFFLINE, effective_min_duration_ms=1000)(tree / RESULTS)
     deviations = ("LoadGen min_duration_ms is 1000, the rules say 600000", "dataset has 64 samples")
-    replace(run_record(tree / RESULTS / "Offline/user.conf"), deviations=deviations).write(kept / "run.json")
+    keep(tree, deviations=deviations)
     found = {(issue.code, issue.what) for issue in check_tree(tree)}
     assert ("min-duration", "effective_min_duration_ms is 1000, expected 600000 or more") in found
     assert [what for code, what in found if code == "deviations"] == ["dataset has 64 samples"]
