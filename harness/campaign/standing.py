@@ -123,7 +123,12 @@ def _run(campaign: Campaign, step: Step, record: RunRecord | None) -> Standing:
 def _had_outages(record: RunRecord) -> bool:
     """Whether queries failed or a server was away: the same run may then end otherwise."""
     failed = record.statistics is not None and record.statistics.failed > 0
-    return failed or any(one.kind == "server_out" for one in record.events)
+    return failed or lost_servers(record)
+
+
+def lost_servers(record: RunRecord) -> bool:
+    """Whether a server was away during the run."""
+    return any(one.kind == "server_out" for one in record.events)
 
 
 def _figures(record: RunRecord, result: str) -> str:

@@ -13,6 +13,7 @@ from harness.campaign.journal import Journal
 from harness.campaign.servers import ServerCommand
 from harness.campaign.standing import Standing, standing
 from harness.campaign.steps import steps_of
+from harness.errors import EXIT_INVALID, EXIT_SERVER
 from harness.files import PROGRESS, RUN_RECORD, sha256_of
 from harness.peak.search.offline_rate import (
     SHORT_RUN,
@@ -185,6 +186,24 @@ def test_a_run_whose_servers_failed_is_made_again(tmp_path, reason, failed, even
     statistics = structs.replace(ENDED.statistics, completed=ENDED.statistics.queries - failed)
     run_as_asked(step, step.folder, verdict, statistics=statistics, events=events)
     assert standing(campaign, step).state == state
+
+
+@pytest.mark.parametrize(("events", "code"), [((DIED,), EXIT_SERVER), ((), EXIT_INVALID)])
+def test_an_outage_ends_a_campaign_with_the_code_of_one_to_be_called_again(
+    tmp_path, monkeypatch, events, code
+):
+    """The Job of docs/guide/campaign is not started again after EXIT_INVALID, which its child ends with."""
+    campaign = campaign_of(tmp_path, "server = { target_qps = 9.0 }\n")
+    (step,) = [one for one in steps_of(campaign) if one.kind == "performance"]
+
+    def run(walk, step, more):
+        verdict = RunVerdict("INVALID", (OVER,), complete=False)
+        run_as_asked(step, step.folder, verdict, events=events)
+        return EXIT_INVALID
+
+    monkeypatch.setattr(_Walk, "_call", run)
+    walk = _Walk(campaign, Journal(tmp_path, 0), ServerCommand(tmp_path, tmp_path), set())
+    assert walk._do(1, 1, step, Standing("missing")) == code
 
 
 @pytest.mark.parametrize(
