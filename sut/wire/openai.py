@@ -25,6 +25,8 @@ from sut.wire.wire import Form
 
 _OF_REQUEST = ("model", "stream", "stream_options")
 _CHAT = ("chat", "chat-ids")
+# vLLM and SGLang take what a request does not name from the model's generation_config.json.
+_NEUTRAL = {"min_p": 0.0, "repetition_penalty": 1.0}
 
 
 def _opening(request_id: str, body_bytes: int) -> bytes:
@@ -58,7 +60,7 @@ def _vllm(parameters: SamplingParameters, model: str, *, api: Api, answers: Answ
         back = {"skip_special_tokens": parameters.skip_special_tokens, "return_token_ids": True}
     else:
         back = {"skip_special_tokens": False, "include_stop_str_in_output": True}
-    options = _common(parameters, model) | {"top_k": parameters.top_k or -1}
+    options = _common(parameters, model) | {"top_k": parameters.top_k or -1} | _NEUTRAL
     return options | back | _as_it_is(api) | parameters.extra
 
 
@@ -83,7 +85,8 @@ def _sglang(parameters: SamplingParameters, model: str, *, api: Api, answers: An
         back = {"skip_special_tokens": False, "no_stop_trim": True}
         if api in _CHAT:
             back["separate_reasoning"] = False
-    return _common(parameters, model) | {"top_k": parameters.top_k or -1} | back | parameters.extra
+    options = _common(parameters, model) | {"top_k": parameters.top_k or -1} | _NEUTRAL
+    return options | back | parameters.extra
 
 
 def _trtllm(parameters: SamplingParameters, model: str, *, api: Api, answers: Answers) -> dict[str, Any]:

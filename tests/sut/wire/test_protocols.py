@@ -12,7 +12,12 @@ GPT_OSS = {"temperature": 1.0, "top_p": 1.0, "skip_special_tokens": False}
 # The names are SGLang 0.5.23's, which refuses other servers', vLLM's and llama.cpp's.
 BODIES = [
     ("sglang", {"max_new_tokens": 20, "top_k": -1} | GPT_OSS),  # SGLang refuses top_k 0
-    ("openai", {"max_tokens": 20, "top_k": -1, "return_token_ids": True, "model": "m"} | GPT_OSS),
+    (
+        "openai",
+        {"max_tokens": 20, "top_k": -1, "min_p": 0, "repetition_penalty": 1, "return_token_ids": True}
+        | {"model": "m"}
+        | GPT_OSS,
+    ),
     # min_p's default in llama.cpp, 0.05, is a filter.
     (
         "llamacpp",

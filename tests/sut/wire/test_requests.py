@@ -66,11 +66,13 @@ def test_every_request_is_json_with_its_prompt_in_front(protocol):
 GREEDY = {"temperature": 0.0, "top_p": 1.0, "top_k": 1, "min_new_tokens": 1, "seed": 7}
 COMMON = {"model": "m", "max_tokens": 20, "temperature": 0.0, "top_p": 1.0, "top_k": 1, "min_tokens": 1}
 COMMON |= {"seed": 7, "stream": False}
+# vLLM 0.32.0 and SGLang 0.5.23 take those of the model's generation_config.json where a request has none.
+NEUTRAL = {"min_p": 0.0, "repetition_penalty": 1.0}
 OPTIONS = {
-    ("openai", "ids"): {"skip_special_tokens": True, "return_token_ids": True},
-    ("openai", "text"): {"skip_special_tokens": False, "include_stop_str_in_output": True},
-    ("sglang", "ids"): {"skip_special_tokens": True, "return_token_ids": True},
-    ("sglang", "text"): {"skip_special_tokens": False, "no_stop_trim": True},
+    ("openai", "ids"): {"skip_special_tokens": True, "return_token_ids": True} | NEUTRAL,
+    ("openai", "text"): {"skip_special_tokens": False, "include_stop_str_in_output": True} | NEUTRAL,
+    ("sglang", "ids"): {"skip_special_tokens": True, "return_token_ids": True} | NEUTRAL,
+    ("sglang", "text"): {"skip_special_tokens": False, "no_stop_trim": True} | NEUTRAL,
     ("trtllm", "ids"): {"skip_special_tokens": True, "include_stop_str_in_output": True, "detokenize": False},
     ("trtllm", "text"): {"skip_special_tokens": False, "include_stop_str_in_output": True},
     ("llamacpp", "text"): {"min_p": 0.0, "cache_prompt": False},
@@ -131,7 +133,7 @@ def test_a_stream_asks_for_its_usage(dialect):
 SERVERS = {"vllm-0.32.0": "openai", "sglang-0.5.23": "sglang", "dynamo-1.6.1": "dynamo"}
 # Not in the recorded requests: common to all, or the sampling's own names in the servers' documents.
 UNRECORDED = {"top_p", "top_k", "skip_special_tokens", "include_stop_str_in_output"}
-UNRECORDED |= {"add_special_tokens"}
+UNRECORDED |= {"add_special_tokens", "min_p", "repetition_penalty"}
 
 
 @pytest.mark.parametrize("server", SERVERS)
