@@ -322,9 +322,10 @@ def _check_resume(record: RunRecord, earlier: EarlierRun | None) -> tuple[str, .
     """Warnings about changes since the earlier attempts. Raises ConfigError for another model."""
     if earlier is None or earlier.course != "continue" or earlier.record is None:
         return ()
-    log_dir, server = record.plan.client.log_dir, record.servers[0]
-    check_model(log_dir, earlier.record, server)
-    changes = tuple(version_changes(log_dir, server.version))
+    log_dir = record.plan.client.log_dir
+    for server in record.servers:
+        check_model(log_dir, earlier.record, server)
+    changes = tuple(version_changes(log_dir, record.servers[0].version))
     for change in changes:
         log.warning(change)
     return changes

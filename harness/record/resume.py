@@ -180,11 +180,11 @@ def unfinished(log_dir: Path) -> str:
 
 
 def check_model(log_dir: Path, record: RunRecord, server: ServerInfo) -> None:
-    """Raise ConfigError if the servers of the earlier run served another model than ``server`` does."""
+    """Raise ConfigError if every server of the earlier run served another model than ``server`` does."""
     others = [other_model(before, server) for before in record.servers]
     if others and all(others):
         raise ConfigError(
-            f"the answers in {log_dir} are of another model than the servers now serve: {others[0]}; one "
+            f"the answers in {log_dir} are of another model than {server.url} now serves: {others[0]}; one "
             "result needs one model: start the servers as before, or add --restart, which moves the answers "
             "aside"
         )

@@ -136,6 +136,22 @@ def test_answers_that_may_be_of_another_model_are_sent_again(tmp_path, restarts)
     assert sent == change["answers"]
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_every_server_has_the_model_of_the_answers(tmp_path, capfd, first):
+    """In whatever order they are named."""
+    dataset, _ = small_dataset(tmp_path, rows=ROWS)
+    same, other = (Facts(info={"quantization": name}) for name in ("mxfp4", "fp8"))
+    with StubServer(facts=same, faults=[None] * 4 + [Fault.HTTP_500] * ROWS) as stub:
+        assert run_mlperf(tmp_path, *arguments(stub, dataset), here=capfd).code == 4
+    with StubServer(facts=same) as stays, StubServer(facts=other) as joins:
+        words = list(arguments(stays, dataset))
+        urls = [stays.url, joins.url]
+        words[words.index(stays.url)] = f"{urls[first]},{urls[1 - first]}"
+        refused = run_mlperf(tmp_path, *words, here=capfd)
+        assert (refused.code, len(stays.requests) + len(joins.requests)) == (2, 0), refused
+    assert "quantization mxfp4 is now fp8" in refused.stderr and joins.url in refused.stderr
+
+
 def test_a_repeated_command_sends_failures_again(tmp_path, capfd):
     """The failures that ended a run are sent again, its answers are not; a complete run is left as it is."""
     dataset, prompts = small_dataset(tmp_path, rows=ROWS)
