@@ -144,6 +144,11 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
         return Protocol(self.wire, self.api or own.api, self.answers)
 
     @property
+    def has_sglang_pages(self) -> bool:
+        """Whether it has SGLang's pages, such as `/flush_cache`, by whatever API it is asked."""
+        return self.wire == "sglang" or self.engine == "SGLang"
+
+    @property
     def has_dummy_weights(self) -> bool:
         """Whether it was started with random weights; vLLM shows it by the name of the folder alone."""
         named = any(DUMMY in name for name in (self.model_path, self.model, self.served_name) if name)

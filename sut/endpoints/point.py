@@ -296,6 +296,6 @@ def _fewer_in_flight(curve: Curve, point: Point, prepared: PreparedClient) -> It
 
 def _steps(run: PointRun) -> tuple[str, ...]:
     """What was done before the warm-up's requests."""
-    flushed = any(server.wire == "sglang" for server in run.servers)
+    flushed = any(server.has_sglang_pages for server in run.servers)
     trial = "one trial request to each server"
     return (trial, "prefix caches flushed") if flushed else (trial,)

@@ -27,7 +27,7 @@ def empty_servers(servers: Sequence[ServerInfo], key: str | None, ca_file: Path 
     gets a request to abort them.
     """
     for server in servers:
-        if server.wire == "sglang":
+        if server.has_sglang_pages:
             _abort_all(server.url, key, ca_file)
     until, notices = time.monotonic() + _LONGEST_S, WaitNotices()
     for server in servers:

@@ -183,7 +183,7 @@ def number_of_servers(urls: Sequence[ServerInfo]) -> int:
 
 def server_start(server: ServerInfo, benchmark: Benchmark) -> str:
     """The command that starts a server of SGLang with the settings that it reported; empty for others."""
-    if server.wire != "sglang" or not server.settings:
+    if server.engine != "SGLang" or not server.settings:
         return ""
     words = ["python", "-m", "sglang.launch_server", "--model-path", model_name(server, benchmark)]
     for name, value in _settings(server).items():

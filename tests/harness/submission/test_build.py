@@ -293,6 +293,23 @@ def test_the_command_of_a_server_names_all_of_its_ranks():
     )
 
 
+START = "python -m sglang.launch_server"
+
+
+@pytest.mark.parametrize(
+    ("wire", "engine", "words"),
+    [
+        ("openai", "SGLang", f"{START} --model-path m --tp-size 1"),
+        ("sglang", "PyTorch", ""),
+        ("openai", "vllm", ""),
+    ],
+)
+def test_the_command_of_a_server_is_that_of_its_engine(wire, engine, words):
+    """Not of the protocol by which it was asked: PyTorch's server has SGLang's."""
+    server = ServerInfo(url="", wire=wire, engine=engine, model="m", settings={"tp_size": 1})
+    assert server_start(server, load_benchmark("gpt-oss-120b")) == words
+
+
 def test_ranks_with_a_port_each_are_one_server(results, info, tmp_path):
     file = results / "offline/performance/run.json"
     record = json.loads(file.read_text())

@@ -7,11 +7,12 @@ import pytest
 
 from harness.errors import ServerError
 from harness.record.outcome import FailureKind
+from harness.record.settled import ServerInfo
 from sut.servers import preflight
-from sut.servers.preflight import Preflight, trial_summary
+from sut.servers.preflight import Preflight, flush_caches, trial_summary
 from tests.kit import VOCABULARY, listening, parameters, wait_until
 from tests.stub import Fault, StubServer, refused_url
-from tests.sut.pages import PARAMETERS, endpoints, facts
+from tests.sut.pages import PARAMETERS, endpoints, facts, pages
 
 
 def trial(*servers, prompt=(1,), seconds=20.0, **changes):
@@ -129,6 +130,17 @@ def test_all_trials_to_the_end_and_who_failed():
         found = trials.try_all(endpoints(a, b, c), b"[1]", 1, to_the_end=True)
     assert [one.error is None for one in found] == [True, False, True]
     assert all(one.seconds > 0 for one in found)
+
+
+@pytest.mark.parametrize(
+    ("wire", "engine", "warns"), [("sglang", "SGLang", 1), ("openai", "SGLang", 1), ("openai", "vllm", 0)]
+)
+def test_a_cache_is_emptied_by_whatever_api_its_server_is_asked(wire, engine, warns):
+    def without(*others):
+        with pages(dict.fromkeys(others, b"")) as url:
+            return len(flush_caches([ServerInfo(url=url, wire=wire, engine=engine)], None))
+
+    assert (without("/flush_cache"), without()) == (0, warns)
 
 
 def test_slow_trials_are_named():
