@@ -339,10 +339,11 @@ def with_differences(answers: Sequence[tuple[ServerInfo, SettingValues]]) -> tup
     facts = tuple(fact for fact, _ in answers)
     reports = [reported for _, reported in answers]
     names = dict.fromkeys(name for reported in reports for name in reported)
+    settings = {name for fact in facts for name in fact.settings}
     differing = []
     for name in names:
         values = [reported.get(name) for reported in reports]
-        if name in facts[0].settings or _OWN.fullmatch(name) or hasattr(facts[0], name):
+        if name in settings or _OWN.fullmatch(name) or hasattr(facts[0], name):
             continue
         distinct = len(set(values))
         is_identity = distinct == len(values) > 2 and any(isinstance(value, str) for value in values)

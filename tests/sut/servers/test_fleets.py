@@ -124,6 +124,7 @@ def test_servers_that_become_ready_are_waited_for(caplog, monkeypatch, notices_a
 def test_every_difference_between_replicas_is_named():
     def pages_of(**changed):
         info = {"version": "1", "schedule_policy": "fcfs", "cuda_graph_max_bs": 256, "random_seed": 1}
+        info |= {"quantization": None}
         return {"/health": b"", "/model_info": {"model_path": "m"}, "/server_info": info | changed}
 
     secrets = ("api_key", "admin_api_key", "watermark_key_b", "ssl_keyfile_password", "launch_command")
@@ -133,7 +134,7 @@ def test_every_difference_between_replicas_is_named():
         pages_of(),
         pages_of(**secret, max_total_num_tokens=7),
         pages_of(cuda_graph_max_bs=128, schedule_policy="lpm", max_total_num_tokens=7),
-        pages_of(context_length=4096, max_total_num_tokens=7),
+        pages_of(context_length=4096, max_total_num_tokens=7, quantization="fp8"),  # the others have none
     ]
     with ExitStack() as stack:
         urls = [stack.enter_context(pages(table)) for table in tables]
@@ -143,10 +144,11 @@ def test_every_difference_between_replicas_is_named():
     assert [text.split(":")[0] for text in texts] == [
         "replicas differ in context length",
         "replicas differ in schedule policy",
+        "replicas differ in quantization",
         "replicas differ in cuda graph max bs",
         "replicas differ in max total num tokens",
     ]
-    assert f"128 at {urls[2]}" in texts[2] and "256 at " in texts[2]
+    assert f"128 at {urls[2]}" in texts[3] and "256 at " in texts[3]
     assert found[0].differs == {"cuda_graph_max_bs": 256}
     assert found[2].differs == {"cuda_graph_max_bs": 128, "max_total_num_tokens": 7}
 
