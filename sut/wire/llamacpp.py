@@ -112,6 +112,19 @@ class LlamaCppAnswer(TokenAnswer):
         return outcome
 
 
+NEUTRAL = {
+    "min_p": 0.0,  # its own default filters
+    "repeat_penalty": 1.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+    "dry_multiplier": 0.0,
+    "xtc_probability": 0.0,
+    "typical_p": 1.0,
+    "mirostat": 0,
+}
+"""What the rules do not know, off: llama-server has flags for it, and a GGUF file may have values."""
+
+
 def _options(parameters: SamplingParameters, model: str) -> dict[str, Any]:
     """``{"n_predict":...,"return_tokens":true,...}``."""
     return {
@@ -119,7 +132,7 @@ def _options(parameters: SamplingParameters, model: str) -> dict[str, Any]:
         "temperature": parameters.temperature,
         "top_p": parameters.top_p,
         "top_k": max(parameters.top_k, 0),
-        "min_p": 0.0,  # llama.cpp filters by default; the rules know no min_p
+        **NEUTRAL,
         "cache_prompt": False,
         "return_tokens": True,
         "stream": parameters.stream,

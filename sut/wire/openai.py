@@ -19,6 +19,7 @@ from harness.config.protocol import Answers, Api, Dialect, Protocol
 from sut.wire.answer_checks import given
 from sut.wire.chunk_answer import ChatIdAnswer, ChunkAnswer, DynamoAnswer, IdAnswer
 from sut.wire.chunks import FIELDS
+from sut.wire.llamacpp import NEUTRAL as LLAMACPP_NEUTRAL
 from sut.wire.sglang import opening_with_rid
 from sut.wire.text_answer import TextAnswer
 from sut.wire.wire import Form
@@ -124,9 +125,9 @@ def _llamacpp(parameters: SamplingParameters, model: str, *, api: Api, answers: 
         _common(without_minimum, model)
         | {
             "top_k": max(parameters.top_k, 0),
-            "min_p": 0.0,  # it filters by default; the rules know no min_p
             "cache_prompt": False,
         }
+        | LLAMACPP_NEUTRAL
         | parameters.extra
     )
 

@@ -18,11 +18,12 @@ BODIES = [
         | {"model": "m"}
         | GPT_OSS,
     ),
-    # min_p's default in llama.cpp, 0.05, is a filter.
+    # min_p's default in llama.cpp, 0.05, is a filter; the others are flags of llama-server.
     (
         "llamacpp",
         {"n_predict": 20, "temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": 0, "return_tokens": True}
-        | {"cache_prompt": False},
+        | {"repeat_penalty": 1, "presence_penalty": 0, "frequency_penalty": 0, "dry_multiplier": 0}
+        | {"xtc_probability": 0, "typical_p": 1, "mirostat": 0, "cache_prompt": False},
     ),
 ]
 OPTIONS = [

@@ -68,6 +68,8 @@ COMMON = {"model": "m", "max_tokens": 20, "temperature": 0.0, "top_p": 1.0, "top
 COMMON |= {"seed": 7, "stream": False}
 # vLLM 0.32.0 and SGLang 0.5.23 take those of the model's generation_config.json where a request has none.
 NEUTRAL = {"min_p": 0.0, "repetition_penalty": 1.0}
+NEUTRAL_LLAMACPP = {"min_p": 0, "repeat_penalty": 1, "presence_penalty": 0, "frequency_penalty": 0}
+NEUTRAL_LLAMACPP |= {"dry_multiplier": 0, "xtc_probability": 0, "typical_p": 1, "mirostat": 0}
 OPTIONS = {
     ("openai", "ids"): {"skip_special_tokens": True, "return_token_ids": True} | NEUTRAL,
     ("openai", "text"): {"skip_special_tokens": False, "include_stop_str_in_output": True} | NEUTRAL,
@@ -75,7 +77,7 @@ OPTIONS = {
     ("sglang", "text"): {"skip_special_tokens": False, "no_stop_trim": True} | NEUTRAL,
     ("trtllm", "ids"): {"skip_special_tokens": True, "include_stop_str_in_output": True, "detokenize": False},
     ("trtllm", "text"): {"skip_special_tokens": False, "include_stop_str_in_output": True},
-    ("llamacpp", "text"): {"min_p": 0.0, "cache_prompt": False},
+    ("llamacpp", "text"): {"cache_prompt": False} | NEUTRAL_LLAMACPP,
     ("dynamo", "ids"): {"skip_special_tokens": True, "include_stop_str_in_output": True},
     ("dynamo", "text"): {"skip_special_tokens": False, "include_stop_str_in_output": True},
 }
