@@ -17,6 +17,7 @@ from sut.client.endpoint import AddressPair, Endpoint, resolve_endpoint
 from sut.doctor.finding import Finding, ok
 from sut.servers.discovery import find_servers
 from sut.servers.rank_listeners import missing_rank_warnings
+from sut.servers.server_checks import check_alike, replica_warnings
 
 _TRIES = 9
 _CONNECT_S = 5.0
@@ -37,8 +38,9 @@ class Way(msgspec.Struct, frozen=True):
 def server_findings(
     urls: Sequence[str], backend: Backend, key: str | None, ca_file: Path | None, within_s: float
 ) -> Iterator[Finding]:
-    """Each server by itself, so that one that is down hides no other."""
+    """Each server by itself, so that one that is down hides no other; then what a run compares of them."""
     limits, named = PreflightLimits(questions_s=within_s, trial_s=1), list[ServerInfo]()
+    used = list[ServerInfo]()
     for url in urls:
         try:
             servers = find_servers([url], backend, key, ca_file, limits)
@@ -57,8 +59,20 @@ def server_findings(
         alone = set(missing_rank_warnings([server, *replicas]))
         yield from (_warned(text) for text in servers.warnings if text not in alone)
         named += server, *replicas
+        used += servers.found
         yield from way_findings(url, way)
     yield from (_warned(text) for text in missing_rank_warnings(named))
+    yield from _differences(used)
+
+
+def _differences(servers: Sequence[ServerInfo]) -> Iterator[Finding]:
+    try:
+        check_alike(servers)
+    except ServerError as error:
+        text, _, remedy = str(error).rpartition("; ")
+        yield Finding("error", "server", text, remedy, of_server=True)
+    else:
+        yield from (_warned(text) for text in replica_warnings(servers))
 
 
 def _warned(warning: str) -> Finding:

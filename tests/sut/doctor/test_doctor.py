@@ -15,6 +15,7 @@ from sut.processes.machine_limits import MachineLimits
 from sut.servers import naming
 from sut.supervisor.placement import Machine
 from tests.kit import free_ports
+from tests.runs import run_mlperf, small_dataset
 from tests.stub import Facts, StubServer
 
 GIB = 1 << 30
@@ -72,6 +73,24 @@ def test_replicas_of_a_name_are_no_ranks(monkeypatch):
     with StubServer(port=port), StubServer(port=port, host="127.0.0.2"):
         _, (level, text, _) = findings(f"dns+http://a.test:{port}")
     assert (level, text) == ("ok", f"http://a.test:{port}#127.0.0.2: further addresses of its name")
+
+
+@pytest.mark.parametrize(
+    ("other", "level", "words"),
+    [
+        (Facts(version="0.5.22"), "error", "replicas differ: "),
+        (Facts(context_length=4096), "error", "replicas differ in context length: "),
+        (Facts(info={"quantization": "fp8"}), "warning", "replicas differ in quantization: "),
+    ],
+)
+def test_replicas_that_differ_are_what_they_are_to_a_run(other, level, words, tmp_path, capfd):
+    with StubServer() as a, StubServer(facts=other) as b:
+        *each, last = findings(a.url, b.url)
+        urls = ("--server-url", f"{a.url},{b.url}", "--max-new-tokens", 4)
+        run = run_mlperf(tmp_path, "--input-file", small_dataset(tmp_path)[0], *urls, "--dry-run", here=capfd)
+    assert {one[0] for one in each} == {"ok"}
+    assert (last[0], last[1].startswith(words)) == (level, True)
+    assert (run.code == 3, last[1] in run.stdout + run.stderr) == (level == "error", True)
 
 
 def test_ranks_without_a_url_are_warned_of_once():
