@@ -45,6 +45,7 @@ def findings_of(options: DoctorOptions) -> Iterator[Finding]:
     began, at, limits = ClockReading.now(), Folders(), machine_limits()
     machine = this_machine()
     urls = parse_server_urls(options.server_url) if options.server_url else ()
+    benchmark = load_benchmark(options.benchmark)
     yield from software_findings()
     yield client_finding(compiled=machine.native)
     yield this_node.memory_finding(at)
@@ -55,12 +56,12 @@ def findings_of(options: DoctorOptions) -> Iterator[Finding]:
     yield this_node.huge_pages_finding(at)
     yield from this_node.disk_findings(options.results)
     yield from gpu_findings(LocalGpus())
-    yield data_files.tokenizer_finding(load_benchmark(options.benchmark))
+    yield data_files.tokenizer_finding(benchmark)
     yield data_files.sandbox_finding()
     if options.datasets:
         yield from data_files.dataset_findings(options.benchmark)
     if urls:
-        yield from server_findings(urls, options.backend, api_key(), options.ca_file, _QUESTIONS_S)
+        yield from server_findings(urls, options.backend, api_key(), options.ca_file, _QUESTIONS_S, benchmark)
     yield from this_node.clock_findings(began, ClockReading.now(), this_node.clock_state())
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from harness.config.benchmark import Benchmark
 from harness.config.deadlines import PreflightLimits
 from harness.config.run_options import Backend
 from harness.config.server_urls import default_port, folded
@@ -17,7 +18,8 @@ from sut.client.endpoint import AddressPair, Endpoint, resolve_endpoint
 from sut.doctor.finding import Finding, ok
 from sut.servers.discovery import find_servers
 from sut.servers.rank_listeners import missing_rank_warnings
-from sut.servers.server_checks import check_alike, replica_warnings
+from sut.servers.server_checks import check_alike, model_deviations, replica_warnings
+from sut.servers.setting_checks import cache_deviations, setting_deviations
 
 _TRIES = 9
 _CONNECT_S = 5.0
@@ -36,9 +38,14 @@ class Way(msgspec.Struct, frozen=True):
 
 
 def server_findings(
-    urls: Sequence[str], backend: Backend, key: str | None, ca_file: Path | None, within_s: float
+    urls: Sequence[str],
+    backend: Backend,
+    key: str | None,
+    ca_file: Path | None,
+    within_s: float,
+    benchmark: Benchmark,
 ) -> Iterator[Finding]:
-    """Each server by itself, so that one that is down hides no other; then what a run compares of them."""
+    """Each server by itself, so that one that is down hides no other; then what a run says of all."""
     limits, named = PreflightLimits(questions_s=within_s, trial_s=1), list[ServerInfo]()
     used = list[ServerInfo]()
     for url in urls:
@@ -62,10 +69,17 @@ def server_findings(
         used += servers.found
         yield from way_findings(url, way)
     yield from (_warned(text) for text in missing_rank_warnings(named))
-    yield from _differences(used)
+    yield from _judged(used, benchmark)
 
 
-def _differences(servers: Sequence[ServerInfo]) -> Iterator[Finding]:
+def _judged(servers: Sequence[ServerInfo], benchmark: Benchmark) -> Iterator[Finding]:
+    """What makes a run over these servers refused or NOT OFFICIAL, whatever its scenario and dataset."""
+    deviations = (
+        *model_deviations(servers, benchmark),
+        *setting_deviations(servers),
+        *cache_deviations(servers, benchmark),
+    )
+    yield from (_warned(f"NOT OFFICIAL: {text}") for text in deviations)
     try:
         check_alike(servers)
     except ServerError as error:

@@ -111,6 +111,14 @@ def closed_division_deviations(
             wrong.insert(0, f"{algorithm}, expected {rule.algorithms[0]}")
         return f" drafts tokens otherwise than the rules: {'; '.join(wrong)}" if wrong else None
 
+    if benchmark.official:
+        yield from grouped(facts, drafting)
+    yield from cache_deviations(facts, benchmark)
+
+
+def cache_deviations(facts: Sequence[ServerInfo], benchmark: Benchmark) -> Iterator[str]:
+    """Deviations: a prefix cache, in any scenario."""
+
     def caching(fact: ServerInfo) -> str | None:
         remedy = next((flag for name, value, flag in _CACHES if fact.settings.get(name) is value), None)
         if remedy is None:
@@ -121,8 +129,7 @@ def closed_division_deviations(
         )
 
     if benchmark.official:
-        for check in (drafting, caching):
-            yield from grouped(facts, check)
+        yield from grouped(facts, caching)
 
 
 def draft_warnings(facts: Sequence[ServerInfo], benchmark: Benchmark, scenario: Scenario) -> Iterator[str]:

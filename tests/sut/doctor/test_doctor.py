@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from harness.config.benchmark import load_benchmark
 from harness.files import ROOT
 from sut.doctor import data_files, gpu_health, server_paths, software, this_node
 from sut.doctor.finding import Finding, exit_code, ok
@@ -59,7 +60,7 @@ def test_as_json_with_servers(tmp_path):
 
 
 def findings(*urls):
-    found = server_paths.server_findings(urls, "sglang", None, None, 20)
+    found = server_paths.server_findings(urls, "sglang", None, None, 20, load_benchmark("gpt-oss-120b"))
     return [(one.level, one.text, one.remedy) for one in found if one.subject == "server"]
 
 
@@ -91,6 +92,24 @@ def test_replicas_that_differ_are_what_they_are_to_a_run(other, level, words, tm
     assert {one[0] for one in each} == {"ok"}
     assert (last[0], last[1].startswith(words)) == (level, True)
     assert (run.code == 3, last[1] in run.stdout + run.stderr) == (level == "error", True)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Facts(model="/m/Llama-3.1-8B-Instruct", served_name="llama"),
+        Facts(info={"disable_radix_cache": False}),
+        Facts(info={"preferred_sampling_params": '{"min_p":0.1}'}),
+    ],
+)
+def test_deviations_of_a_server_are_those_of_a_run(other, tmp_path, capfd):
+    with StubServer(facts=other) as stub:
+        _, (level, text, remedy) = findings(stub.url)
+        words = ("--input-file", small_dataset(tmp_path)[0], "--server-url", stub.url, "--max-new-tokens", 4)
+        plan = run_mlperf(tmp_path, *words, "--dry-run", here=capfd).stdout
+    said = text.removeprefix("NOT OFFICIAL: ")
+    assert (level, said != text) == ("warning", True)
+    assert f"DEVIATION {said}{'; ' if remedy else ''}{remedy}" in plan
 
 
 def test_ranks_without_a_url_are_warned_of_once():
