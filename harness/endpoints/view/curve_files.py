@@ -92,11 +92,6 @@ def read_curve(folder: Path) -> MeasuredCurve:
     return _with_bands(MeasuredCurve(folder=folder, kind="run folders", points=_in_order(points)))
 
 
-def read_points(folder: Path) -> Sequence[CurvePoint]:
-    """The points of ``read_curve``."""
-    return read_curve(folder).points
-
-
 def _rehearsal(folder: Path, plan: Curve) -> MeasuredCurve:
     """Points that have not begun are in the plan alone."""
     built = {one.name: one for curve in _published(folder / TREE) for one in _point_folders(curve)}

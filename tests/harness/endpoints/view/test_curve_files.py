@@ -7,7 +7,7 @@ import pytest
 from harness.endpoints.accuracy import PointMetric
 from harness.endpoints.run_folder import CONFIG, POINT_RUN, REHEARSAL, RUNS, SUMMARY
 from harness.endpoints.steady.super_passes import super_passes
-from harness.endpoints.view.curve_files import read_curve, read_points
+from harness.endpoints.view.curve_files import read_curve
 from harness.endpoints.view.measured_point import is_same_model
 from harness.errors import ConfigError
 from tests import endpoints_folders as made
@@ -51,7 +51,7 @@ def test_a_folder_that_the_official_client_left(tmp_path):
 
 
 def test_what_only_this_client_knows(tmp_path):
-    r64 = next(one for one in read_points(made.rehearsal(tmp_path)) if one.name == "r64")
+    r64 = next(one for one in read_curve(made.rehearsal(tmp_path)).points if one.name == "r64")
     assert r64.run.warm_up.requests_issued == 64
     assert r64.settings["salt"] == "128 bits"
     assert r64.accuracy.metrics["exact_match"] == PointMetric(value=83.5, lowest=82.2987)
@@ -82,7 +82,7 @@ def test_percentiles_as_older_and_newer_clients_write_them(tmp_path):
     folder = made.run_folders(tmp_path)
     made.change(folder / "r8", lambda found: found["tpot"].update(percentiles={"90": 2e6, "99.9": 5e6}))
     made.change(folder / "r64", lambda found: found["tpot"].update(percentiles={"90.0": 2e6, "50.0": None}))
-    by_name = {one.name: one for one in read_points(folder)}
+    by_name = {one.name: one for one in read_curve(folder).points}
     assert dict(by_name["r8"].tpot_ns) == dict(by_name["r64"].tpot_ns) == {90: 2e6}
 
 
@@ -111,10 +111,10 @@ def test_the_headline_of_the_official_detector(tmp_path):
     }
     folder = made.run_folders(tmp_path)
     made.change(folder / "r64", lambda found: found.update(steady_state=headline))
-    (r64,) = (one for one in read_points(folder) if one.name == "r64")
+    (r64,) = (one for one in read_curve(folder).points if one.name == "r64")
     assert (r64.steady.status, r64.steady.window.super_passes) == ("windowable", 6)
     made.change(folder / "r64", lambda found: found.update(steady_state={"found": "perhaps"}))
-    (r64,) = (one for one in read_points(folder) if one.name == "r64")
+    (r64,) = (one for one in read_curve(folder).points if one.name == "r64")
     assert r64.steady is None
 
 
@@ -134,7 +134,7 @@ BROKEN = {
 def test_a_damaged_file_is_one_line_and_the_other_points_stay(name, text, tmp_path):
     folder = made.rehearsal(tmp_path)
     (folder / RUNS / "r64" / name).write_text(text)
-    by_name = {one.name: one for one in read_points(folder)}
+    by_name = {one.name: one for one in read_curve(folder).points}
     (line,) = by_name["r64"].problems
     assert str(folder / RUNS / "r64" / name) in line
     assert "\n" not in line
@@ -146,7 +146,7 @@ def test_a_damaged_file_is_one_line_and_the_other_points_stay(name, text, tmp_pa
 def test_a_damaged_accuracy_file_is_one_line(tmp_path):
     folder = made.rehearsal(tmp_path)
     (folder / RUNS / "r64/accuracy/accuracy_results.json").write_text('{"accuracy_scores": 3}')
-    (r64,) = (one for one in read_points(folder) if one.name == "r64")
+    (r64,) = (one for one in read_curve(folder).points if one.name == "r64")
     assert len(r64.problems) == 1
     assert r64.accuracy is None
 
