@@ -13,8 +13,8 @@ from harness.arrays import Floats
 from harness.arrow import numpy_numbers
 from harness.errors import DatasetError
 
-_TIMES = ("issued_ns", "first_token_ns", "last_byte_ns")
-_SECONDS = ("issued", "ended", "ttft", "tpot", "latency")
+_TIMES = ("issued_ns", "sent_ns", "first_token_ns", "last_byte_ns")
+_SECONDS = ("issued", "sent", "ended", "ttft", "tpot", "latency")
 _PER_QUERY = ("isl", "osl", "replica", "finish", "failure")
 _LABELS = ("replica", "finish_reason", "failure")
 _REPORTED = "reported_done_ns"  # absent in tables of rows that LoadGen got no report of
@@ -29,6 +29,8 @@ class Queries(msgspec.Struct, frozen=True):
 
     issued: Floats
     """since the first issue"""
+    sent: Floats
+    """to a server, since the first issue"""
     ended: Floats
     """since the first issue; of a query that failed without a byte, when LoadGen was told"""
     ttft: Floats
@@ -123,7 +125,7 @@ class _Columns:
     def add(self, batch: pa.RecordBatch) -> None:
         """Add the batch's queries that were issued in this attempt."""
         kept = ~numpy_numbers(batch.column("resumed"))
-        issued_ns, first_ns, last_ns = (_nanoseconds(batch.column(name))[kept] for name in _TIMES)
+        issued_ns, sent_ns, first_ns, last_ns = (_nanoseconds(batch.column(name))[kept] for name in _TIMES)
         if self._start is None and (present := issued_ns[issued_ns > 0]).size:
             self._start = int(present[0])  # the first row; 0 stands for queries lost with a worker
         begin, end = self._filled, self._filled + len(issued_ns)
@@ -131,12 +133,12 @@ class _Columns:
             counts[begin:end] = numpy_numbers(batch.column(name))[kept]
         for name, codes in self._codes.items():
             codes[begin:end] = _coded(batch.column(name), self._names[name])[kept]
-        issued, first, last = (
-            _since(moments, self._start or 0) for moments in (issued_ns, first_ns, last_ns)
+        issued, sent, first, last = (
+            _since(moments, self._start or 0) for moments in (issued_ns, sent_ns, first_ns, last_ns)
         )
         good, osl = self._codes["failure"][begin:end] < 0, self._counts["osl"][begin:end]
         columns = {name: column[begin:end] for name, column in self._seconds.items()}
-        columns["issued"][:] = issued
+        columns["issued"][:], columns["sent"][:] = issued, sent
         columns["ended"][:] = np.where(np.isnan(last), self._reported(batch, kept), last)
         columns["ttft"][:] = np.where(good, first - issued, np.nan)
         columns["tpot"][:] = (last - first) / np.where(good & (osl >= 2), osl - 1, np.nan)
@@ -156,6 +158,7 @@ class _Columns:
         replicas, finish_reasons, failures = (tuple(self._names[name]) for name in _LABELS)
         return Queries(
             issued=seconds["issued"][part],
+            sent=seconds["sent"][part],
             ended=seconds["ended"][part],
             ttft=seconds["ttft"][part],
             tpot=seconds["tpot"][part],

@@ -122,21 +122,28 @@ def figures_of_replicas(queries: Queries) -> dict[str, ReplicaFigures]:
     """Figures of each replica that got a query, by URL, from the columns of requests.parquet."""
     order = np.argsort(queries.replica, kind="stable")
     edges = np.searchsorted(queries.replica[order], np.arange(len(queries.replicas) + 1)).tolist()
-    span = queries.span or 1.0
+    held = np.maximum(queries.ended - queries.sent, 0)
+    span = _span(queries) or 1.0
     found = {}
     for url, (begin, end) in zip(queries.replicas, itertools.pairwise(edges), strict=True):
         rows = order[begin:end]
-        good, latency, tpot = queries.completed[rows], queries.latency[rows], queries.tpot[rows]
+        good, tpot = queries.completed[rows], queries.tpot[rows]
         found[url] = ReplicaFigures(
             queries=len(rows),
             failed=int((~good).sum()),
             output_tokens=int(queries.osl[rows][good].sum(dtype=np.int64)),
-            in_flight=float(np.nansum(latency, dtype=np.float64)) / span,
+            in_flight=float(np.nansum(held[rows], dtype=np.float64)) / span,
             ttft_p99=_known_percentile(queries.ttft[rows], 0.99),
             tpot_p50=_known_percentile(tpot, 0.5),
             tpot_p99=_known_percentile(tpot, 0.99),
         )
     return found
+
+
+def _span(queries: Queries) -> float:
+    """First request to last end, in seconds; 0 where none was sent."""
+    first = float(np.fmin.reduce(queries.sent, initial=np.inf))
+    return max(float(np.fmax.reduce(queries.ended, initial=0.0)) - first, 0.0)
 
 
 def _known_percentile(seconds: Floats, share: float) -> int | None:

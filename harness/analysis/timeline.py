@@ -90,17 +90,20 @@ def tokens_per_second(queries: Queries, bins: Bins) -> Floats:
     """Output tokens, each answer's spread evenly between its first and its last.
 
     Otherwise events of many tokens would show as spikes. The tokens of an answer that was not streamed are
-    spread from its issue.
+    spread from the sending of its request: in Offline all are issued at once, and most wait to be sent.
     """
     produced = np.zeros(bins.count)
     for begin in range(0, len(queries), _PART):
         part = slice(begin, begin + _PART)
         good = ~np.isnan(queries.latency[part])
-        issued, latency = (column[part][good].astype(float) for column in (queries.issued, queries.latency))
-        before = np.nan_to_num(queries.ttft[part][good].astype(float))
+        issued, sent, ttft, latency = (
+            column[part][good].astype(float)
+            for column in (queries.issued, queries.sent, queries.ttft, queries.latency)
+        )
+        before = np.where(np.isnan(ttft), np.nan_to_num(sent - issued), ttft)
         duration = np.maximum(latency - before, _SHORTEST_S)
         rate = queries.osl[part][good] / duration
-        first = issued + before
+        first = issued + latency - duration
         produced += _ramps(first, rate, bins) - _ramps(first + duration, rate, bins)
     return np.maximum(np.diff(produced, prepend=0.0) / bins.width, 0.0)  # rounding leaves small negative sums
 

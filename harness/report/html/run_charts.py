@@ -37,7 +37,7 @@ def over_time(run: RunFiles, queries: Queries) -> tuple[Chart, ...]:
             "Output tokens a second",
             bins,
             [Series("tokens/s", tokens_per_second(queries, bins), 2)],
-            note="each answer's tokens spread between its first and its last",
+            note=f"each answer's tokens spread between {_spread(queries)}",
         ),
     ]
     for name in ("TTFT", "TPOT"):
@@ -60,6 +60,12 @@ def over_time(run: RunFiles, queries: Queries) -> tuple[Chart, ...]:
                 )
             )
     return (*charts, *_budget(run, queries, bins))
+
+
+def _spread(queries: Queries) -> str:
+    """Between which moments an answer's tokens are spread."""
+    streamed = np.isfinite(queries.ttft).any()
+    return "its first and its last" if streamed else "the sending of its request and its end"
 
 
 def _in_flight(run: RunFiles, queries: Queries, bins: Bins) -> Chart:

@@ -90,6 +90,16 @@ def test_tokens_over_time_add_up(queries):
     assert (rate >= 0).all()
 
 
+def test_answers_that_wait_for_a_slot_in_offline_are_counted_from_the_sending_of_their_requests(tmp_path):
+    made = records.rows(600)  # issued at once, 6 in flight for 0.5 s each: 480 tokens/s
+    made["issued_ns"], made["osl"] = records.START, 40
+    made["sent_ns"] = records.START + np.arange(600) // 6 * 500_000_000
+    made["last_byte_ns"], made["first_token_ns"] = made["sent_ns"] + 500_000_000, 0
+    queries = read_run(records.folder(tmp_path, made)).queries
+    np.testing.assert_allclose(tokens_per_second(queries, Bins(5.0, 10)), 480, rtol=1e-4)
+    assert [one.in_flight for one in figures_of_replicas(queries).values()] == pytest.approx([2, 2, 2])
+
+
 def test_queries_in_flight_are_counted_at_the_end_of_each_bin(queries):
     bins = bins_of(queries)
     good = queries.completed
