@@ -163,6 +163,8 @@ class DrivenRun(msgspec.Struct, frozen=True):
     length: RunLength
     limits_ns: Mapping[str, int] = msgspec.field(default_factory=dict)
     """p99 limits of TTFT and TPOT, for the progress"""
+    most_over: int = -1
+    """queries that may be over each limit; -1: with so few no run can be VALID"""
     on_progress: Callable[[ProgressSnapshot], None] | None = None
     on_line: Callable[[ProgressLine], None] = lambda line: None
     scraper: MetricsScraper | None = None
@@ -180,7 +182,7 @@ def ended(run: DrivenRun, begin: Callable[[], None] = lambda: None) -> Iterator[
     """
     session, log_dir = run.session, run.prepared.plan.log_dir
     servers = recheck_of(run.prepared)
-    progress = ProgressLog(log_dir, run.limits_ns, run.length.queries, servers.urls, run.on_line)
+    progress = ProgressLog(log_dir, run.limits_ns, run.most_over, servers.urls, run.on_line)
     with ExitStack() as ending:
         try:
             begin()

@@ -139,6 +139,7 @@ def run(
                 death,
                 length=_length(record.settled.expected),
                 limits_ns=record.limits_ns,
+                most_over=_most_over(record),
                 on_progress=on_progress,
                 on_line=on_line,
                 scraper=_scraper(plan, prepared, ranks),
@@ -253,8 +254,12 @@ def _validity_rules(record: RunRecord) -> ValidityRules:
     timed = not plan.accuracy and plan.audit_text is None and plan.client.parameters.stream
     if not timed or not record.limits_ns:
         return ValidityRules()
-    percentile = float(record.settled.loadgen_settings["server_target_latency_percentile"])
-    return ValidityRules(record.limits_ns, most_over_limit(queries, percentile), queries)
+    return ValidityRules(record.limits_ns, _most_over(record), queries)
+
+
+def _most_over(record: RunRecord) -> int:
+    """The most queries that may be over a latency limit."""
+    return most_over_limit(record.settled.expected.samples, record.latency_percentile)
 
 
 def _advice(record: RunRecord, snapshot: ProgressSnapshot) -> str:

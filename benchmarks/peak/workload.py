@@ -110,6 +110,7 @@ class Workload:
             "max_query_count": 0,
             "performance_sample_count_override": 0,
             "performance_issue_unique": False,
+            "server_target_latency_percentile": 0.99,
             "sample_concatenate_permutation": True,
             "server_target_qps": 1.0,
             "ttft_latency": int(self.ttft_s * 1e9),

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 
+from harness.analysis.early_stopping import PERCENTILE
 from harness.analysis.queries import Queries, read_queries
 from harness.files import REQUESTS, RUN_RECORD, SUMMARY
 from harness.loadgen_logs.summary_and_detail import LoadgenSummary, read_summary
@@ -29,6 +30,11 @@ class RunFiles(msgspec.Struct, frozen=True):
             return {}
         found = {name: self.summary.limit_ns(name) for name in ("TTFT", "TPOT")}
         return {name: limit_ns / _NS for name, limit_ns in found.items() if limit_ns is not None}
+
+    @property
+    def latency_percentile(self) -> float:
+        """The part of the queries that the limits are for."""
+        return PERCENTILE if self.record is None else self.record.latency_percentile
 
     def since_first_issue(self, moment: datetime) -> float | None:
         """Seconds from the first issue to a moment in UTC; None where the clocks cannot be compared."""

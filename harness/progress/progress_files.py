@@ -17,7 +17,6 @@ from typing import Self
 import msgspec
 import numpy as np
 
-from harness.analysis.early_stopping import most_over_limit
 from harness.analysis.replicas import ReplicaWatch
 from harness.analysis.statistics import completed, percentile, tpot_ns, ttft_ns
 from harness.errors import machine_failure
@@ -100,14 +99,14 @@ class ProgressLog:
         self,
         log_dir: Path,
         limits_ns: Mapping[str, int],
-        queries: int | None,
+        most_over: int,
         replicas: Sequence[str],
         on_line: Callable[[ProgressLine], None] = lambda line: None,
     ) -> None:
         self._path = log_dir / PROGRESS
         self._tail = JournalTail(log_dir / JOURNAL_DIR)
         self._limits_ns = limits_ns
-        self._queries = queries
+        self._most_over = most_over
         self.watch = ReplicaWatch(replicas)
         self._replicas = replicas
         self._on_line = on_line
@@ -187,9 +186,9 @@ class ProgressLog:
         )
 
     def _over_limits(self) -> dict[str, OverLimit]:
-        most = most_over_limit(self._queries) if self._queries else -1
         return {
-            name: OverLimit(count, most, self._limits_ns[name] / 1e6) for name, count in self._over.items()
+            name: OverLimit(count, self._most_over, self._limits_ns[name] / 1e6)
+            for name, count in self._over.items()
         }
 
     def _slowest(self) -> tuple[SlowReplica, ...]:

@@ -282,6 +282,11 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
         return limits_ns(self.plan.scenario, self.settled.loadgen_settings)
 
     @property
+    def latency_percentile(self) -> float:
+        """The part of a Server run's queries that the limits are for: 0.99 but for trials."""
+        return float(self.settled.loadgen_settings.get("server_target_latency_percentile", 0.99))
+
+    @property
     def exit_code(self) -> int:
         """The program's: 0 valid, 4 INVALID or not ended, 128 and the signal's number when interrupted."""
         if self.interrupted_by is not None:

@@ -51,7 +51,9 @@ class Schedule:
         )
         assert issue.seconds is not None
         datasets = issue.samples // self._dataset if self._dataset else 0
-        return ScheduledRun(rate, datasets, issue.samples, issue.seconds, most_over_limit(issue.samples))
+        percentile = float(self._settings["server_target_latency_percentile"])
+        most_over = most_over_limit(issue.samples, percentile)
+        return ScheduledRun(rate, datasets, issue.samples, issue.seconds, most_over)
 
     @property
     def fewest(self) -> ScheduledRun:

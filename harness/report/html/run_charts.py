@@ -105,7 +105,7 @@ class _Counted(msgspec.Struct):
 
 def _budget(run: RunFiles, queries: Queries, bins: Bins) -> Iterator[Chart]:
     """Queries over each limit so far, beside the most with which a run of this many queries is VALID."""
-    most = most_over_limit(len(queries))
+    most = most_over_limit(len(queries), run.latency_percentile)
     if not run.limits or most < 0:
         return
     series = [

@@ -177,14 +177,14 @@ def _early_stopping_lines(run: RunFiles) -> Iterator[str]:
             if said:
                 yield f"{name} early stopping, as LoadGen reports it: {said}"
             continue
-        yield f"{name} early stopping: {_budget_line(run.queries, name, limit)}"
+        yield f"{name} early stopping: {_budget_line(run.queries, name, limit, run.latency_percentile)}"
 
 
-def _budget_line(queries: Queries, name: str, limit: float) -> str:
+def _budget_line(queries: Queries, name: str, limit: float, percentile: float) -> str:
     total, over = len(queries), int((metric(queries, name) > limit).sum())
-    most = most_over_limit(total)
+    most = most_over_limit(total, percentile)
     if most < 0:
-        return f"{total:,} queries are too few to pass, {least_queries():,} are needed."
+        return f"{total:,} queries are too few to pass, {least_queries(percentile):,} are needed."
     lost = "" if over <= most else _lost_at(queries, name, limit, most)
     bound = f"at most {most:,} may be" if most else "none may be"
     return f"{over:,} of {total:,} queries over the limit, {bound}.{lost}"

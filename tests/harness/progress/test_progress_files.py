@@ -32,7 +32,7 @@ def folder(tmp_path):
 
 @pytest.fixture
 def progress(folder):
-    return ProgressLog(folder, LIMITS, 900, records.REPLICAS)
+    return ProgressLog(folder, LIMITS, most_over_limit(900), records.REPLICAS)
 
 
 def test_a_line_has_the_figures_of_the_journal(folder, progress):

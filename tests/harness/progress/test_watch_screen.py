@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
+from harness.analysis.early_stopping import most_over_limit
 from harness.files import GRADING_PROGRESS, JOURNAL_DIR, PROGRESS, RUN_RECORD
 from harness.progress.progress_files import ProgressFile, ProgressLog, read_grading
 from harness.progress.watch_screen import screen, watch
@@ -27,7 +28,9 @@ def lasting(tmp_path):
     (folder / JOURNAL_DIR).mkdir(parents=True)
     LASTING.write(folder / RUN_RECORD)
     append(folder, records.rows(900, slow=1))
-    ProgressLog(folder, LIMITS, 900, records.REPLICAS)(snapshot(5.0, total=1000, remaining_s=65.0))
+    ProgressLog(folder, LIMITS, most_over_limit(900), records.REPLICAS)(
+        snapshot(5.0, total=1000, remaining_s=65.0)
+    )
     return folder
 
 
@@ -56,7 +59,9 @@ def test_alarms_come_before_the_figures(lasting):
     standing = "dp_rank 1 of http://a:1 stands since 0:38"
     alarm = snapshot(5.5, lost="30 queries over the TTFT limit, at most 3 may be", standing=standing)
     alarm = replace(alarm, silent_s=40.0)
-    ProgressLog(lasting, LIMITS, 900, records.REPLICAS)(alarm)  # at once, not after five seconds
+    ProgressLog(lasting, LIMITS, most_over_limit(900), records.REPLICAS)(
+        alarm
+    )  # at once, not after five seconds
     text = shown(lasting)
     assert text.index("LOST: 30 queries over the TTFT limit") < text.index(standing) < text.index("in flight")
     assert "no estimate: nothing has arrived for 40s" in text

@@ -23,6 +23,7 @@ LOADGEN = {
     "performance_sample_count_override": 640,
     "sample_concatenate_permutation": True,
     "performance_issue_unique": False,
+    "server_target_latency_percentile": 0.99,
     "schedule_rng_seed": 16159082839903944936,
     "server_target_qps": 1.0,
     "ttft_latency": LIMITS_NS["TTFT"],

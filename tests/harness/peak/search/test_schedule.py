@@ -59,6 +59,11 @@ def test_a_run_has_no_fewer_datasets_than_the_minimum(settings):
     assert Schedule(settings, ROWS).fewest.datasets == FEWEST
 
 
+def test_as_many_queries_may_be_over_a_limit_as_loadgens_percentile_lets(settings):
+    assert Schedule(settings, ROWS).fewest.most_over == -1  # 80 queries cannot show a 99th percentile
+    assert Schedule({**settings, "server_target_latency_percentile": 0.5}, ROWS).fewest.most_over == 29
+
+
 def test_settings_that_do_not_fill_up_have_no_datasets(settings):
     schedule = Schedule({**settings, "sample_concatenate_permutation": 0}, ROWS)
     assert schedule.run(900.0).datasets == 0

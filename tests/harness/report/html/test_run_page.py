@@ -68,6 +68,16 @@ def test_foreign_texts_are_escaped(hostile):
     assert json.loads(data)["ttft"]["limits"]
 
 
+def test_a_trial_of_another_percentile_is_counted_by_it(tmp_path):
+    """With the median, in exact arithmetic: of 150 queries 60 may be over a limit."""
+    settings = ENDED.settled.loadgen_settings | {"server_target_latency_percentile": 0.5}
+    record = with_plan(ENDED, loadgen_settings=settings)
+    html = page_of(records.folder(tmp_path, records.rows(150), record))
+    assert html.count("of 150 queries over the limit, at most 60 may be.") == 2
+    assert "most that pass: 60" in html
+    assert "too few to pass, 459" in page_of(records.folder(tmp_path, records.rows(150)))
+
+
 def test_the_verdict_can_be_read_without_javascript(tmp_path):
     html = re.sub(
         r"<script.*?</script>", "", page_of(records.folder(tmp_path, records.rows())), flags=re.DOTALL
