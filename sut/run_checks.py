@@ -131,7 +131,15 @@ def require_official(plan: RunPlan, deviations: tuple[str, ...]) -> None:
 
 def require_enough_queries(plan: RunPlan, readback: Mapping[str, Setting], samples: int) -> None:
     """Refuse a run that early stopping is certain to make INVALID. Raises ConfigError."""
-    if plan.accuracy or not plan.scenario.poisson or plan.audit_text is not None:
+    if not plan.scenario.poisson:
+        return
+    if not 0 < (percentile := float(readback["server_target_latency_percentile"])) < 1:
+        row = f"{plan.model_key}.{plan.scenario.loadgen}.target_latency_percentile"
+        raise ConfigError(
+            f"{plan.user_conf}: {row} is {percentile * 100:g}, expected more than 0 and less than 100: "
+            "LoadGen has no such percentile; the rules say 99"
+        )
+    if plan.accuracy or plan.audit_text is not None:
         return  # a compliance test counts whether LoadGen reports VALID or not
     issue = expected_queries(readback, plan.scenario.loadgen, samples, accuracy=False)
     if problem := too_few_queries(issue.samples, plan, readback):

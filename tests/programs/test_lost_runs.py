@@ -9,7 +9,7 @@ import pytest
 
 from harness.files import PROGRESS
 from tests.kit import wait_until
-from tests.runs import run_mlperf, small_dataset
+from tests.runs import quick_conf, run_here, run_mlperf, small_dataset
 from tests.stub import Fault, StubServer
 
 TOKENS = 5
@@ -32,6 +32,16 @@ def lines(run):
 
 def kinds(run):
     return [event["kind"] for event in run.record["events"]]
+
+
+@pytest.mark.parametrize("percentile", [0, 100])
+def test_a_percentile_that_loadgen_does_not_have_is_refused(tmp_path, capfd, percentile):
+    conf = quick_conf(tmp_path, percentile=percentile)
+    with StubServer() as stub:
+        flags = ("--scenario", "server", "--user-conf", conf, "--dry-run")
+        run = run_here(capfd, tmp_path / "runs", *where(tmp_path, stub), *flags)
+    assert run.code == 2
+    assert f"target_latency_percentile is {percentile}, expected more than 0 and less than 100" in run.stderr
 
 
 @pytest.mark.engine
