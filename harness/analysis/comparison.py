@@ -51,7 +51,7 @@ class Difference(msgspec.Struct, frozen=True):
     def verdict(self) -> str:
         """Whether the interval excludes "no change"."""
         if math.isnan(self.low):
-            return "too short to tell"
+            return "no interval"
         return "differs" if self.low > 0 or self.high < 0 else "no difference shown"
 
     @property
@@ -126,7 +126,7 @@ def differences(base: RunFiles, other: RunFiles) -> list[Difference]:
 
 def _difference(name: str, base: Estimate, other: Estimate) -> Difference:
     low = high = math.nan
-    if len(base.resampled) and len(other.resampled):
+    if len(base.resampled) and len(other.resampled) and base.resampled.all():  # a TPOT of 0 has no change
         changes: Floats = other.resampled / base.resampled - 1
         low, high = (float(bound) for bound in np.percentile(changes, _LEVEL))
     return Difference(name, base.value, other.value, low, high)
@@ -187,8 +187,10 @@ def _result(run: RunFiles) -> str:
 
 def _change(one: Difference) -> str:
     label = one.name.removesuffix(", ms")
-    if one.verdict == "no difference shown":
+    if one.verdict == "no difference shown" or one.value == one.base:
         return f"no difference in {label} shown"
+    if not one.base:
+        return f"{label} {one.base:g} -> {one.value:.4g}{' ms' if one.name.endswith(', ms') else ''}"
     return f"{label} {one.change:+.1%}" + ("" if one.verdict == "differs" else f" ({one.verdict})")
 
 

@@ -19,7 +19,7 @@ from harness.analysis.comparison import (
 )
 from harness.analysis.run_files import read_run
 from harness.record.run_record import RunVerdict
-from harness.report.html.compare_page import compare_page, names_of
+from harness.report.html.compare_page import compare_lines, compare_page, names_of
 from harness.report.html.page import render
 from report import main
 from tests import records
@@ -72,7 +72,24 @@ def test_figures_are_those_of_all_queries(base):
 
 def test_a_short_run_has_no_interval(tmp_path):
     base, other = run_of(tmp_path / "a", count=30), run_of(tmp_path / "b", count=30)
-    assert {one.verdict for one in differences(base, other)} == {"too short to tell"}
+    assert {one.verdict for one in differences(base, other)} == {"no interval"}
+
+
+def test_answers_in_one_event_have_a_tpot_of_0_without_a_change(tmp_path):
+    """As of a server whose stream interval is longer than its answers."""
+    made = records.rows(count=3000)
+    made["last_byte_ns"] = made["first_token_ns"]
+    base, other = (read_run(records.folder(tmp_path / name, made)) for name in "ab")
+    assert by_name(differences(base, other))["TPOT p99, ms"].verdict == "no interval"
+    assert "no difference in TPOT p99 shown" in "\n".join(compare_lines([base, other]))
+    assert "TPOT p99 0 -> 40 ms" in "\n".join(compare_lines([base, run_of(tmp_path / "c", count=3000)]))
+
+
+def test_samples_that_were_issued_at_once_have_no_interval(tmp_path):
+    made = records.rows(count=3000)  # as in Offline: not too short, in whatever time they are answered
+    made["issued_ns"] = records.START
+    base, other = (read_run(records.folder(tmp_path / name, made)) for name in "ab")
+    assert {one.verdict for one in differences(base, other)} == {"no interval"}
 
 
 def test_the_interval_holds_the_truth_as_often_as_it_says(tmp_path):
