@@ -201,5 +201,5 @@ def _last_query_effect(summary: LoadgenSummary) -> Iterator[str]:
     if scheduled and completed:
         yield (
             f"Scheduled {scheduled:,.2f} samples/s, completed {completed:,.2f}: LoadGen counts until the "
-            f"last query has ended, which costs {1 - completed / scheduled:.1%} of the scheduled rate."
+            f"query issued last has ended, which costs {1 - completed / scheduled:.1%} of the scheduled rate."
         )

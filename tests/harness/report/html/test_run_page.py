@@ -82,6 +82,8 @@ def test_the_verdict_can_be_read_without_javascript(tmp_path):
     html = re.sub(
         r"<script.*?</script>", "", page_of(records.folder(tmp_path, records.rows())), flags=re.DOTALL
     )
+    # results.cc: final_query_all_samples_done_time is of the query issued last, not of the last to end.
+    assert "LoadGen counts until the query issued last has ended" in html
     for text in ("INVALID", "TTFT p99", "early stopping", "Over time", "Distributions", "What ran"):
         assert text in html
     assert html.count('class="chart"') >= 10
