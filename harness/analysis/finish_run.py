@@ -105,8 +105,12 @@ class _RunFiles(msgspec.Struct, frozen=True):
     """of answers that came as text"""
 
     def calls_at_once(self, encoded: EncodedAnswers | None) -> Rows:
-        """The calls that nothing but the client delays: not the ends of texts, which are encoded."""
-        calls = self.calls
+        """The calls that nothing but the client delays: not the ends of texts, which are encoded.
+
+        Answers of an earlier attempt did not arrive in this one.
+        """
+        resumed = self.rows["query_id"][self.rows["resumed"] == 1]
+        calls: Rows = self.calls[~np.isin(self.calls["query_id"], resumed)]
         return calls if encoded is None else calls[calls["kind"] == FIRST_TOKEN]
 
 

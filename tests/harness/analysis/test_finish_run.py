@@ -254,6 +254,16 @@ def test_a_slow_client_is_a_warning_and_no_reason(log_dir, share_ms, warnings):
     assert all(line in render_summary(record) for line in warnings)
 
 
+def test_the_client_share_is_of_answers_that_arrived_in_this_attempt(log_dir):
+    writer = JournalWriter(log_dir / JOURNAL_DIR, "1", 1)
+    writer.add_resumed(200, 0, 0, 16, 8, 2)
+    writer.flush()
+    calls = [(100, 2, START, START + 5 * MS), (200, 2, START, START + MS)]
+    np.array(calls, dtype=LOADGEN_CALL_ROW).tofile(log_dir / JOURNAL_DIR / LOADGEN_CALLS_FILE)
+    share = close(log_dir, Observations(SAMPLES + 1), accuracy=True).client_share
+    assert (share.count, share.min) == (1, 5 * MS)
+
+
 def test_record_twice_gives_the_same(log_dir):
     first = close(log_dir)
     rows = requests(log_dir)
