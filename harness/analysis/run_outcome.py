@@ -101,10 +101,10 @@ class RunOutcome(msgspec.Struct, frozen=True):
 
     @property
     def p99_parts(self) -> dict[str, float]:
-        """The p99 of TTFT and TPOT as parts of their limits, where the scenario has any."""
+        """The p99 of TTFT and TPOT as parts of their limits, where these are for it."""
         if self.record is None or self.record.loadgen is None:
             return {}
-        loadgen, limits = self.record.loadgen, self.record.limits_ns
+        loadgen, limits = self.record.loadgen, self.record.p99_limits_ns
         found = {name: loadgen.percentile_ns(name) for name in limits}
         return {name: p99 / limits[name] for name, p99 in found.items() if p99 is not None}
 

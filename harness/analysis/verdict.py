@@ -39,7 +39,7 @@ def run_verdict(
         *faults,
         # Of a failure LoadGen learns otherwise than by these calls.
         *(() if faults or plan.accuracy else clock),
-        *_loadgen_reasons(loadgen, rows, accuracy=plan.accuracy),
+        *_loadgen_reasons(loadgen, rows, accuracy=plan.accuracy, by_p99=record.latency_percentile == 0.99),
     )
     complete = not faults and not loadgen.problem and not loadgen.errors
     return RunVerdict("INVALID" if reasons else "VALID", reasons, complete)
@@ -79,7 +79,7 @@ def clock_reasons(detail: LoadgenDetail, calls: Rows, began_ns: int) -> Iterator
         )
 
 
-def _loadgen_reasons(loadgen: LoadgenSummary, rows: Rows, *, accuracy: bool) -> Iterator[str]:
+def _loadgen_reasons(loadgen: LoadgenSummary, rows: Rows, *, accuracy: bool, by_p99: bool) -> Iterator[str]:
     if loadgen.problem:
         yield f"LoadGen's summary is {loadgen.problem}"
         return
@@ -92,12 +92,12 @@ def _loadgen_reasons(loadgen: LoadgenSummary, rows: Rows, *, accuracy: bool) -> 
     elif not loadgen.result_valid:
         unmet = [name for name, met in loadgen.constraints.items() if not met]
         yield f"LoadGen reports INVALID: {', '.join(unmet) or 'no constraint named'} not satisfied"
-        yield from _what_was_missed(loadgen)
+        yield from _what_was_missed(loadgen, by_p99=by_p99)
 
 
-def _what_was_missed(loadgen: LoadgenSummary) -> Iterator[str]:
-    """Measured value and limit, and a rate to try; LoadGen's own words where it has no limit."""
-    missed = missed_limits(loadgen)
+def _what_was_missed(loadgen: LoadgenSummary, *, by_p99: bool) -> Iterator[str]:
+    """Measured value and limit, and a rate to try; LoadGen's own words where no p99 has a limit."""
+    missed = missed_limits(loadgen) if by_p99 else {}
     for name, (p99_ns, limit_ns) in missed.items():
         yield f"{name} p99 is {milliseconds(p99_ns)} ms, the limit is {milliseconds(limit_ns)} ms"
     yield from _rate_to_try(loadgen)

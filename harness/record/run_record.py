@@ -278,13 +278,18 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def limits_ns(self) -> dict[str, int]:
-        """The p99 limits of TTFT and TPOT, none where the scenario has none."""
+        """The limits of TTFT and TPOT, none where the scenario has none."""
         return limits_ns(self.plan.scenario, self.settled.loadgen_settings)
 
     @property
     def latency_percentile(self) -> float:
         """The part of a Server run's queries that the limits are for: 0.99 but for trials."""
         return float(self.settled.loadgen_settings.get("server_target_latency_percentile", 0.99))
+
+    @property
+    def p99_limits_ns(self) -> dict[str, int]:
+        """The limits, where they are for the p99."""
+        return self.limits_ns if self.latency_percentile == 0.99 else {}
 
     @property
     def exit_code(self) -> int:

@@ -156,7 +156,7 @@ def _latency_table(record: RunRecord, s: Statistics, width: int | None) -> list[
     }
     if lag_ns is not None:
         rows["schedule lag"] = {"mean": milliseconds(lag_ns)}
-    for name, limit_ns in record.limits_ns.items():
+    for name, limit_ns in record.p99_limits_ns.items():
         if name in rows and not record.plan.accuracy:
             rows[name][_LIMIT] = milliseconds(limit_ns)
     titles = _columns(any(_LIMIT in row for row in rows.values()), width)

@@ -13,7 +13,7 @@ from harness.loadgen_logs.summary_and_detail import CLOCK_FORMAT, LoadgenDetail,
 from harness.record.journal import COMPLETE, LOADGEN_CALL_ROW
 from harness.record.outcome import FailureKind
 from tests.kit import DATA
-from tests.records import START, rows_with, started
+from tests.records import START, rows_with, started, with_plan
 
 SAMPLES = 64
 
@@ -141,6 +141,14 @@ def test_a_missed_limit_is_named_with_its_value(name, named, absent):
     text = "\n".join(run_verdict(*ended(loadgen=summary(name))).reasons)
     assert [part for part in named if part not in text] == []
     assert [part for part in absent if part in text] == []
+
+
+def test_where_the_limits_are_for_another_percentile_the_words_are_loadgens():
+    record, *others = ended(loadgen=summary("server_invalid"))
+    settings = record.settled.loadgen_settings | {"server_target_latency_percentile": 0.5}
+    reasons = run_verdict(with_plan(record, loadgen_settings=settings), *others).reasons
+    assert not any("p99" in line for line in reasons)
+    assert any(line.startswith("TTFT constrain not met") for line in reasons)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from harness.analysis.run_files import read_run
+from harness.analysis.run_outcome import RunOutcome
 from harness.config.scenario import Scenario
 from harness.files import ACCURACY_RESULT, PROGRESS, REPORT, REQUESTS, RUN_RECORD, SERVER_METRICS, SUMMARY
 from harness.record.replica_figures import RankFigures, ReplicaBalance
@@ -75,7 +76,13 @@ def test_a_trial_of_another_percentile_is_counted_by_it(tmp_path):
     html = page_of(records.folder(tmp_path, records.rows(150), record))
     assert html.count("of 150 queries over the limit, at most 60 may be.") == 2
     assert "most that pass: 60" in html
-    assert "too few to pass, 459" in page_of(records.folder(tmp_path, records.rows(150)))
+    assert not re.search(r"% of [0-9.]+ ms", html)  # a p99 of its limit
+    assert (RunOutcome(tmp_path, record).p99_parts, RunOutcome(tmp_path, ENDED).p99_parts.keys()) == (
+        {},
+        {"TTFT", "TPOT"},
+    )
+    html = page_of(records.folder(tmp_path, records.rows(150)))
+    assert "too few to pass, 459" in html and re.search(r"% of [0-9.]+ ms", html)
 
 
 def test_the_verdict_can_be_read_without_javascript(tmp_path):
