@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -9,7 +10,7 @@ from typing import Literal
 import msgspec
 from msgspec import structs
 
-from harness.campaign.campaign_file import SEARCH, BenchmarkPart, Campaign, ScenarioPart, Servers
+from harness.campaign.campaign_file import SEARCH, BenchmarkPart, Campaign, ScenarioPart, Servers, toml_key
 from harness.campaign.conf import RunConf, user_conf, with_rate
 from harness.campaign.rehearsal import BACKEND, CONF, max_new_tokens, sample_file
 from harness.campaign.searches import found_rate
@@ -97,6 +98,10 @@ class _Runs(msgspec.Struct, frozen=True, kw_only=True):
     def folder(self) -> Path:
         return self.results / self.scenario
 
+    @property
+    def searched(self) -> bool:
+        return self.own.target_qps == SEARCH and not self.campaign.rehearsal
+
 
 def steps_of(campaign: Campaign) -> tuple[Step, ...]:
     """All steps, also those whose files are missing. Raises ConfigError; writes nothing."""
@@ -114,9 +119,10 @@ def steps_of(campaign: Campaign) -> tuple[Step, ...]:
             for scenario, own in part.scenarios.items()
         ]
         for at, runs in enumerate(scenarios):
-            if not campaign.rehearsal and runs.servers not in [one.servers for one in scenarios[:at]]:
-                steps.append(_trial(runs))
-            steps += _of_scenario(runs)
+            with _flags_named(runs):
+                if not campaign.rehearsal and runs.servers not in [one.servers for one in scenarios[:at]]:
+                    steps.append(_trial(runs))
+                steps += _of_scenario(runs)
     for step in steps:
         if step.conf is not None and step.plan is not None:
             step.conf.settings(step.plan)  # it can be read
@@ -166,11 +172,24 @@ def missing_files(campaign: Campaign) -> Iterator[str]:
             )
 
 
+@contextmanager
+def _flags_named(runs: _Runs) -> Iterator[None]:
+    """Name where flags come from after the line of a program that does not take them."""
+    try:
+        yield
+    except SystemExit as end:
+        programs = "run, peak (target_qps is searched) and comply" if runs.searched else "run and comply"
+        table = f"benchmarks.{toml_key(runs.benchmark.name)}"
+        raise ConfigError(
+            f"{runs.campaign.file}: flags of [{table}] or [{table}.{runs.scenario}] must be of {programs}: "
+            "change the one above"
+        ) from end
+
+
 def _of_scenario(runs: _Runs) -> Iterator[Step]:
-    searched = runs.own.target_qps == SEARCH and not runs.campaign.rehearsal
-    if searched:
+    if runs.searched:
         yield _search(runs)
-    yield _performance(runs, searched=searched)
+    yield _performance(runs)
     yield _accuracy(runs)
     yield _score(runs)
     if runs.campaign.info.division == "closed":
@@ -193,12 +212,12 @@ def _search(runs: _Runs) -> Step:
     return structs.replace(step, verb="peak")
 
 
-def _performance(runs: _Runs, *, searched: bool) -> Step:
+def _performance(runs: _Runs) -> Step:
     conf = _conf(runs)
     words = (*_run_words(runs, "performance", conf), *_official(runs.campaign))
     if not runs.campaign.rehearsal:
         words += ("--stop-when-lost",)
-    return _run(runs, "performance", runs.folder / "performance", words, conf, found_rate=searched)
+    return _run(runs, "performance", runs.folder / "performance", words, conf, found_rate=runs.searched)
 
 
 def _accuracy(runs: _Runs) -> Step:

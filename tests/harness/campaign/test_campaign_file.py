@@ -104,6 +104,19 @@ def test_a_build_takes_the_scenarios_of_the_file_and_no_others(tmp_path):
     assert "--benchmark llama3.1-8b --scenario offline --scenario server" in other[1]
 
 
+@pytest.mark.parametrize(
+    ("flag", "rate", "programs"),
+    [("--no-reprot", "9.0", "run and comply"), ("--no-report", "'search'", "peak")],
+)
+def test_a_flag_that_a_program_does_not_take_is_found_in_the_file(tmp_path, capsys, flag, rate, programs):
+    text = f"[benchmarks.gpt-oss-120b]\nflags = ['{flag}']\nserver = {{ target_qps = {rate} }}\n"
+    with pytest.raises(ConfigError, match=r"my\.toml: flags of") as error:
+        steps_of(campaign(tmp_path, text))
+    assert "[benchmarks.gpt-oss-120b.server]" in str(error.value)
+    assert programs in str(error.value)
+    assert flag in capsys.readouterr().err  # argparse's own line
+
+
 @pytest.mark.parametrize("words", ["status --rehearsal F", "--rehearsal status F", "F status --rehearsal"])
 def test_status_may_stand_anywhere(words):
     options = parse_options(words.split())
