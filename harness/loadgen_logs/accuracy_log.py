@@ -20,7 +20,7 @@ TokenIds = npt.NDArray[np.int32]
 _CHUNK = 1 << 20
 _BETWEEN = b" \t\r\n,[]"  # all that may stand between two entries
 _SUBMISSION_GAP = b"\n...\n"  # what the submission rules put in place of a long log's middle
-_DECISIVE_WORDS = 8  # an int32 output of at least 8 tokens does not have "!" (id 0) at every second place
+_DECISIVE_WORDS = 8  # an int32 output of so many ids does not have 0 ("!") at every second place
 EMPTY_LOG_BYTES = 16  # LoadGen writes "[\n]\n" when it logs no answer
 INT64 = 8
 _INT32 = 4
@@ -325,7 +325,7 @@ def _words(text: msgspec.Raw, where: str) -> npt.NDArray[np.int32]:
 def _ids(text: msgspec.Raw, width: int, where: str) -> TokenIds:
     words = _words(text, where)
     if width == _INT32:
-        if len(words) >= _DECISIVE_WORDS and not words[1::2].any():
+        if _is_decisive(words) and not words[1::2].any():
             raise GradingError(f"{where}: int64 token ids in a log of int32 ones; the log mixes two runs")
         return words
     if len(words) % 2 or words[1::2].any():
@@ -334,12 +334,12 @@ def _ids(text: msgspec.Raw, width: int, where: str) -> TokenIds:
 
 
 def _width(entries: Iterable[RawEntry]) -> int:
-    """Bytes per token id, as the first sufficiently long output shows."""
+    """Bytes per token id, as the first decisive output shows."""
     found = False
     for raw in entries:
         found = True
         words = _words(_row(raw).data, f"accuracy log, byte {raw.offset}")
-        if len(words) >= _DECISIVE_WORDS:
+        if _is_decisive(words):
             return _INT32 if words[1::2].any() else INT64
     if not found:
         raise GradingError(
@@ -347,6 +347,14 @@ def _width(entries: Iterable[RawEntry]) -> int:
             "early; pass that of a complete accuracy run"
         )
     return _INT32
+
+
+def _is_decisive(words: TokenIds) -> bool:
+    """Whether an output shows the width of its ids. One of id 0 alone behind the first does not.
+
+    It is what a model whose logits are NaN answers: "!!!!" of gpt-oss and Llama.
+    """
+    return len(words) >= _DECISIVE_WORDS and bool(words[1:].any())
 
 
 def _whole(first: TokenIds, rest: TokenIds, token_count: int | None) -> TokenIds:
