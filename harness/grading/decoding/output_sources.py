@@ -52,6 +52,8 @@ class Entry(NamedTuple):
     """Decodes it."""
     is_first_apart: bool = False
     """Whether ``token_data`` of a log alone has its first token."""
+    is_int64: bool = False
+    """Whether a log has its ids as int64."""
 
 
 class Outputs(Protocol):
@@ -88,7 +90,13 @@ class LoggedOutputs:
     def _entry(self, entry: LogEntry) -> Entry:
         output = partial(self._decoder.output, entry)
         return Entry(
-            entry.qsl_idx, entry.seq_id, entry.offset, entry.size, output, is_first_apart=entry.is_first_apart
+            entry.qsl_idx,
+            entry.seq_id,
+            entry.offset,
+            entry.size,
+            output,
+            is_first_apart=entry.is_first_apart,
+            is_int64=entry.is_int64,
         )
 
     def ids(self, offset: int, size: int) -> TokenIds:

@@ -49,6 +49,8 @@ class Logged(msgspec.Struct, frozen=True):
     """Whether ``token_data`` alone has its first token, which the official evaluators do not read."""
     unknown: int = 0
     """Ids that the tokenizer does not have, as Output has it."""
+    is_int64: bool = False
+    """Whether the log has its ids as int64, as Entry has it."""
 
     @property
     def truncated(self) -> bool:
@@ -212,7 +214,16 @@ def _with_tasks_done(
 def _logged(entry: Entry, output: Output, answered: AnswerShape | None) -> Logged:
     state = (output.defect, output.has_final)
     place = (entry.offset, entry.size)
-    return Logged(entry.seq_id, output.tokens, *state, *place, answered, entry.is_first_apart, output.unknown)
+    return Logged(
+        entry.seq_id,
+        output.tokens,
+        *state,
+        *place,
+        answered,
+        entry.is_first_apart,
+        output.unknown,
+        entry.is_int64,
+    )
 
 
 def _meanings(graders: GraderSet) -> dict[str, str]:

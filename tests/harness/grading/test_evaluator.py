@@ -278,6 +278,17 @@ def test_first_tokens_that_the_official_evaluator_does_not_read_are_a_warning(
     assert ("1 outputs have their first token in token_data alone" in warned(result)) is warns
 
 
+@pytest.mark.parametrize(("width", "warns"), [(8, True), (4, False)])
+def test_ids_of_int64_that_the_official_evaluator_reads_as_int32_are_a_warning(
+    width: int, warns: bool, evaluate: Evaluate
+):
+    """It unpacks ``<i`` (decode_hex_to_tokens)."""
+    Path("log.json").write_text(array(entry(i, ids, width=width) for i, ids in enumerate(outputs())))
+    result = evaluate()
+    assert result.code == 0
+    assert ("the log has its ids as int64" in warned(result)) is warns
+
+
 @pytest.mark.engine
 def test_the_next_call_takes_outcomes_from_the_journal(evaluate: Evaluate):
     path = Path(JOURNAL)
