@@ -2,12 +2,15 @@
 
 import shlex
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from harness.analysis.next_rate import rate_to_try
 from harness.cli.commands import recorded, start_of
+from harness.cli.door import LAUNCHER, verb_of
 from harness.config.other_flags import SYNONYMS
 from harness.record.run_record import RunRecord
 
+_PROGRAM, _SEARCH = "find_peak.py", "search"
 _SURE_PART = 0.5  # of the queries that must have ended for their rate to say what the servers can do
 # Flags of a run that a search has no use for, and whether a value follows each.
 _OF_A_RUN = {
@@ -45,12 +48,20 @@ def search_after(record: RunRecord, rate: float) -> str:
     plan, command = record.plan, record.provenance.command
     if plan.accuracy or plan.audit_text is not None or not record.limits_ns or not command:
         return ""
+    if _is_search(command):  # its next run is the search's own choice
+        return ""
     return f"search for the highest rate with: {search_command(command, rate)}"
+
+
+def _is_search(command: Sequence[str]) -> bool:
+    """Whether a command, given as sys.argv, is a search by script or verb."""
+    program = Path(command[0]).name
+    return program == _PROGRAM or (program == LAUNCHER.name and verb_of(_PROGRAM, _SEARCH) in command[1:2])
 
 
 def search_command(arguments: Sequence[str], rate: float) -> str:
     """The search for the servers and the dataset of a run's command, given as sys.argv."""
-    words = (*start_of("find_peak.py", "search"), *_kept(recorded(arguments).flags))
+    words = (*start_of(_PROGRAM, _SEARCH), *_kept(recorded(arguments).flags))
     return shlex.join((*words, "--start-qps", f"{rate:g}"))
 
 

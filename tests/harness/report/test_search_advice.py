@@ -41,7 +41,7 @@ COMMAND = replace(ENDED.provenance, command=("run_mlperf.py", *COMMON))
 def missed(**changes):
     """The recorded run, which missed its limits with every query answered."""
     verdict = replace(ENDED.verdict, complete=True)
-    return replace(ENDED, provenance=COMMAND, verdict=verdict, **changes)
+    return replace(ENDED, **{"provenance": COMMAND, "verdict": verdict, **changes})
 
 
 def test_a_missed_limit_ends_with_the_search_from_the_guessed_rate():
@@ -70,3 +70,10 @@ def test_the_rate_of_a_run_that_is_lost(issued, ended, rate):
     expected = min(rate or target, target) if rate else float(f"{0.45 * target:.2g}")
     assert options_of(words.partition("with: ")[2]).start_qps == pytest.approx(expected, rel=0.02)
     assert advice_in_mid_run(missed(), 100, 0, 10.0) == ""
+
+
+@pytest.mark.parametrize("start", [("/checkout/mlperf", "peak"), ("find_peak.py", "search")])
+def test_a_run_of_a_search_names_no_other_search(start):
+    """Commands as run.json of such runs has them: pasted, they would be this search again."""
+    record = missed(provenance=replace(COMMAND, command=(*start, *COMMON)))
+    assert advice_in_mid_run(record, 100, 90, 10.0) == next_step(record) == ""
