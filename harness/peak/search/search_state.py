@@ -34,6 +34,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     parameters: dict[str, Any]
     loadgen_settings: dict[str, int | float | bool]
     max_concurrency: int | None = None
+    num_workers: int | None = None
 
 
 class SearchState(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,6 +84,10 @@ def identity_of(record: RunRecord) -> Identity:
             "version": one.version,
             "max_running_requests": one.max_running_requests,
             "dp_size": one.dp_size,
+            "revision": one.revision,
+            "weight_version": one.weight_version,
+            "stream_interval": one.stream_interval,
+            "api": one.protocol.api,
             "settings": one.settings,
         }
         for one in record.servers
@@ -97,6 +102,7 @@ def identity_of(record: RunRecord) -> Identity:
             "parameters": msgspec.to_builtins(client.parameters),
             "loadgen_settings": settings,
             "max_concurrency": client.max_concurrency,
+            "num_workers": client.num_workers,
         },
         Identity,
     )
@@ -155,8 +161,14 @@ def _is_complete(before: SearchState, now: SearchState) -> bool:
 
 
 def other_settings(before: Identity, now: Identity) -> str:
-    """What has changed since the search began; "" for nothing."""
-    changed = list(_differences(msgspec.to_builtins(before), msgspec.to_builtins(now)))
+    """What has changed since the search began; "" for nothing.
+
+    Facts about servers that the file of an earlier version does not have are no difference.
+    """
+    earlier = msgspec.to_builtins(before)
+    for one, other in zip(earlier["servers"], now.servers, strict=False):
+        one.update({name: value for name, value in other.items() if name not in one})
+    changed = list(_differences(earlier, msgspec.to_builtins(now)))
     more = f"; and {len(changed) - _NAMED} more" if len(changed) > _NAMED else ""
     return "; ".join(changed[:_NAMED]) + more
 

@@ -15,6 +15,7 @@ from harness.peak.search.search_state import (
     Identity,
     SearchState,
     earlier_search,
+    identity_of,
     other_settings,
     read_state,
 )
@@ -210,6 +211,19 @@ def test_another_search_is_not_resumed(tmp_path, state):
     assert found.course == "anew" and re.search(f"would begin anew.*{names}", found.first_line)
     with pytest.raises(ConfigError, match=names):
         earlier_search(tmp_path, other, msgspec.structs.replace(client(), resume=True))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("stream_interval", 500), ("api", "completions"), ("weight_version", "2"), ("revision", "ab" * 20)],
+)
+def test_a_search_is_not_resumed_on_servers_that_are_started_or_asked_otherwise(name, value):
+    """Every time of a token follows from the first two; an earlier version's file has none of them."""
+    servers = tuple(msgspec.structs.replace(one, **{name: value}) for one in ENDED.servers)
+    before, now = (identity_of(one) for one in (ENDED, msgspec.structs.replace(ENDED, servers=servers)))
+    assert other_settings(before, now).startswith(f"servers.0.{name}: ")
+    old = tuple({key: fact for key, fact in one.items() if key != name} for one in before.servers)
+    assert other_settings(msgspec.structs.replace(before, servers=old), now) == ""
 
 
 def test_many_differences_and_other_numbers_of_servers_are_short(state):
