@@ -85,6 +85,7 @@ class Ended(msgspec.Struct, frozen=True, tag="ended"):
 
 Action = NextStep | NextProbe | Ended
 
+_MORE_CPU = "give it more CPU time (--num-workers, an idle machine) and repeat the command with --restart"
 _TOO_WIDE = "they are so wide that more queries would only wait"
 _NEAR = 0.1  # A given rate needs no ladder where the p99 of its run differs by less from the limit.
 _JUMP = 1.25  # A rate is raised by this factor where nothing predicts the peak.
@@ -263,7 +264,9 @@ class Policy:
         fewest = min(steps, key=lambda step: step.concurrency)
         missed = f"with {counted(fewest.concurrency, 'request')} in flight a limit is already missed"
         if fewest.client_bound:
-            return Ended("STOPPED", f"{missed}, but this client was the bottleneck, not the servers")
+            return Ended(
+                "STOPPED", f"{missed}, but this client was the bottleneck, not the servers: {_MORE_CPU}"
+            )
         return Ended("NOTHING_PASSES", missed)
 
     def _predictor(self, history: History) -> Predictor | None:
@@ -371,7 +374,7 @@ def _stopped(history: History) -> Ended | None:
     if len(bound) > _MOST_BOUND:
         rates = ", ".join(f"{rate:g}" for rate in bound)
         outcome: SearchEnd = "STOPPED" if bracket(history.probes).low is None else "AT_LEAST"
-        return Ended(outcome, f"this client was a bottleneck of the INVALID runs at {rates}")
+        return Ended(outcome, f"this client was a bottleneck of the INVALID runs at {rates}: {_MORE_CPU}")
     if len(history.probes) >= _MOST_PROBES:
         return Ended("STOPPED", f"{len(history.probes)} runs without a result")
     return None

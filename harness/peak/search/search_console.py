@@ -182,6 +182,8 @@ def conclusion_lines(conclusion: Conclusion, folder: Path) -> Iterator[str]:
 
 def outcome_text(conclusion: Conclusion) -> str:
     """The end of the search."""
+    if conclusion.outcome == "AT_LEAST" and conclusion.lowest_invalid is not None:
+        return "at least"  # INVALID runs of which it is not known whether they were the servers'
     return _OUTCOMES[conclusion.outcome]
 
 

@@ -9,7 +9,7 @@ from harness.errors import ConfigError
 from harness.peak.peak_options import rate, share
 from harness.peak.search.conclusion import Spread, conclude
 from harness.peak.search.policy import Ended, History, Policy
-from harness.peak.search.search_console import probe_cells
+from harness.peak.search.search_console import outcome_text, probe_cells
 from harness.peak.search.search_page import peak_page
 from harness.peak.search.search_state import (
     Identity,
@@ -81,6 +81,12 @@ def test_the_margin_ends_at_a_rate_that_did_not_pass():
 def test_without_a_limit_there_is_no_margin():
     found = concluded(probe(10.0), probe(10.0), steps=LADDER, outcome="AT_LEAST")
     assert (found.rate, found.margin, found.binding) == (10.0, None, None)
+
+
+def test_only_without_a_run_over_a_limit_no_limit_was_reached():
+    bound = (probe(rate, "INVALID", client_bound=True) for rate in (21.0, 22.0))
+    assert "no latency limit" in outcome_text(concluded(probe(20.0), outcome="AT_LEAST"))
+    assert outcome_text(concluded(probe(20.0), *bound, outcome="AT_LEAST")) == "at least"
 
 
 def test_one_valid_run_is_not_confirmed():
@@ -194,6 +200,10 @@ def test_a_repeated_search_is_continued_until_it_has_found_its_rate(tmp_path, st
     concluded_at = msgspec.structs.replace(concluded(probe(20.0)), outcome="FOUND")
     msgspec.structs.replace(state, conclusion=concluded_at).write(tmp_path)
     assert earlier_search(tmp_path, asked, client()).course == "complete"
+    limited = msgspec.structs.replace(concluded_at, outcome="AT_LEAST")  # the limit may be another now
+    msgspec.structs.replace(state, conclusion=limited).write(tmp_path)
+    assert earlier_search(tmp_path, asked, client()).course == "continue"
+    msgspec.structs.replace(state, conclusion=concluded_at).write(tmp_path)
     finer = msgspec.structs.replace(asked, tolerance=0.005)
     assert earlier_search(tmp_path, finer, client()).course == "continue"
     again = earlier_search(tmp_path, asked, client(restart=True))
