@@ -150,9 +150,10 @@ class RunProber(msgspec.Struct, dict=True):
         return empty_servers(self.base.servers, api_key(), self.options.ca_file)
 
     def _next_folder(self) -> Path:
-        """The folder of the next probe; one that was interrupted keeps its own."""
-        number = 1 + sum(1 for _ in self.folder.glob(f"{PROBE_FOLDER}*"))
-        return self.folder / f"{PROBE_FOLDER}{number:02d}"
+        """The folder of the next probe; one that was interrupted keeps its own, others may be removed."""
+        names = (path.name.removeprefix(PROBE_FOLDER) for path in self.folder.glob(f"{PROBE_FOLDER}*"))
+        last = max((int(name) for name in names if name.isdecimal()), default=0)
+        return self.folder / f"{PROBE_FOLDER}{last + 1:02d}"
 
 
 class _Session(msgspec.Struct):

@@ -40,6 +40,8 @@ def test_ascending_steps_are_of_one_session(tmp_path):
 
 @pytest.mark.engine
 def test_a_step_of_other_weights_is_not_kept_and_no_run_follows(tmp_path):
+    """Also: a run's folder is the next one where that of an earlier run was removed."""
+    (tmp_path / "probe-02").mkdir()
     dataset, _ = small_dataset(tmp_path)
     with StubServer(event_delay_s=0.01) as stub:
         options = SearchOptions(
@@ -59,3 +61,4 @@ def test_a_step_of_other_weights_is_not_kept_and_no_run_follows(tmp_path):
                 with pytest.raises(error, match="weight version default is now v2"):
                     measure(4)
             assert len(stub.requests) == sent
+    assert sorted(path.name for path in tmp_path.glob("probe-*")) == ["probe-02", "probe-03"]
