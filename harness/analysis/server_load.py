@@ -19,6 +19,7 @@ from harness.record.server_metrics import MAPPED, QUANTITIES, each_batch
 _LABELS = ("name", "replica", "labels")
 _COLUMNS = ("time_ns", *_LABELS, "value")
 _FULL = 0.95  # a KV cache of which this part is used counts as full
+_AMPLE = 0.5  # a KV cache of which no reading found this part in use was not short of memory
 _PARTS = ("kv_use", "swa_kv_use")
 # Labels of the processes of one replica, which all report the same: the first process counts.
 _RANK = re.compile(r'(?:tp_rank|pp_rank|moe_ep_rank|pid)="[^"]*",?')
@@ -273,6 +274,12 @@ def _cache_notes(load: ServerLoad) -> Iterator[str]:
         computed = f", and {retracted} lost their part of it and were computed again" if retracted else ""
         yield f"KV cache at least {_FULL:.0%} full for {full:.0%} of the run{computed}: {remedy}"
     elif retracted:
+        most = max((load.levels[key].max for key in _PARTS if key in load.levels), default=1.0)
+        if most < _AMPLE:
+            remedy = (
+                f"not for lack of it, at most {most:.1%} was in use. The engine was paused or its cache "
+                "reset (vLLM: /pause, /reset_prefix_cache; SGLang: /pause_generation)"
+            )
         yield f"{retracted} lost their KV cache and were computed again: {remedy}"
 
 

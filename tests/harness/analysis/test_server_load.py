@@ -120,6 +120,13 @@ def test_the_first_name_counts(tmp_path):
         ([f"{KV} 0.99"] * 5 + [f"{KV} 0.5"] * 5, Scenario.SERVER, ["50%", "--max-running-requests"]),
         ([f"{KV} 0.99\n{PREEMPTED} {n}" for n in range(11)], Scenario.SERVER, ["100%", "10 requests"]),
         (["sglang:num_retracted_reqs 3"] * 10, Scenario.SERVER, ["--mem-fraction-static"]),
+        ([f"{KV} 0.8\n{PREEMPTED} {n}" for n in range(11)], Scenario.SERVER, ["10", "--max-num-seqs"]),
+        # vLLM 0.33 after POST /pause?mode=keep, as its page had it.
+        (
+            [f"{KV} 0.0025940733054597986\n{PREEMPTED} {16 * (n > 3)}" for n in range(11)],
+            Scenario.SERVER,
+            ["16 requests", "not for lack of it, at most 0.3% was in use", "/pause"],
+        ),
         ([f"{WAITING} 4"] * 10, Scenario.SERVER, ["100%", "4.0"]),
         ([f"{WAITING} 4"] * 10, Scenario.OFFLINE, None),
         ([f"{WAITING} 0"] * 10, Scenario.OFFLINE, ["100%", "--max-concurrency"]),
