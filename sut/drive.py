@@ -229,7 +229,7 @@ def _drive(run: DrivenRun, progress_log: ProgressLog, servers: Recheck) -> Obser
     session.start_workers(destination, store, prepared.concurrency)
     limited = bool(prepared.concurrency)
     meter = ProgressMeter(run.length, session.failures, in_flight=session.in_flight, limited=limited)
-    alarms = Alarms(session, prepared.servers, run.ranks, plan.policy, run.lost)
+    alarms = Alarms(session, prepared.servers, run.ranks, plan.policy, run.lost, servers.health)
 
     def observe(totals: Totals) -> None:
         snapshot = alarms.look(meter(totals))

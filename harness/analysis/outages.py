@@ -1,7 +1,8 @@
-"""Servers and ranks that were out of use: the first reasons of a verdict, and warnings."""
+"""Servers and ranks that were out of use or silent: the first reasons of a verdict, and warnings."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import zip_longest
 
 from harness.record.run_events import RunEvent
 from harness.text import moment
@@ -50,6 +51,20 @@ def rank_warnings(events: Sequence[RunEvent], reasons: Sequence[str]) -> Iterato
     if len(unnamed) > _NAMED:
         yield f"and {len(unnamed) - _NAMED} more ranks without a sign of life (run.json has all)"
     yield from idle_text((one.server, one.rank or 0) for one in events if one.kind == "rank_idle")
+
+
+def silence_warnings(events: Sequence[RunEvent]) -> Iterator[str]:
+    """``from 0:06 to 0:28 nothing arrives from http://node1:30000 with 16 requests``; the first few."""
+    silences = [event for event in events if event.kind == "silence"]
+    ends = [event.at_s for event in events if event.kind == "silence_ends"]
+    for event, end in zip_longest(silences[:_NAMED], ends[: len(silences[:_NAMED])]):
+        until = "on" if end is None else f"to {moment(end)}"
+        yield (
+            f"from {moment(event.at_s)} {until} {event.text}: a pause, a compilation, a hang or a long "
+            "stream interval (see the servers' logs); the figures include it"
+        )
+    if len(silences) > _NAMED:
+        yield f"and {len(silences) - _NAMED} more such silences (run.json has all)"
 
 
 def idle_text(places: Iterable[tuple[str, int]]) -> Iterator[str]:

@@ -30,6 +30,12 @@ _RECENT_READINGS, _RECENT_S = 3, 15.0
 _LABEL = re.compile(RANK_LABEL.pattern.encode())
 _AT_WORK = tuple(name.encode() for key in ("running", "queued") for name in QUANTITIES[key].names)
 
+# Parts of the names of metrics that change without work, or by being asked for: those of processes
+# (sglang:process_cpu_seconds_total too), of the time without work, of the rounds of SGLang's scheduler, which
+# also go round without a request, of HTTP, and of aborts: SGLang counts a /health that was not waited for.
+_NOT_WORK = (b"process_", b"python_", b"idle_seconds", b"stage_seconds", b"http", b"aborted")
+# Pages with these are renewed every step or every 40; those of llama.cpp and of routers when answers end.
+_RENEWED = (b"\nsglang:num_running_reqs{", b"\nvllm:num_requests_running{")
 _OF_SCHEDULER = re.compile(rb"^[\w:]*(?:idle|stage|cpu)_seconds.*$", re.MULTILINE)
 
 
@@ -68,10 +74,15 @@ class _Server(msgspec.Struct):
     read_s: float = -math.inf
     recent_s: float = _RECENT_S
     """how long ago something may be and still be recent"""
+    work: bytes = b""
+    tells: bool = False
+    """whether they change in the middle of answers"""
+    worked_s: float = -math.inf
+    """when its signs of work changed last"""
 
     def read(self, now_s: float) -> None:
         """Note a reading."""
-        if self.ranks:
+        if self.read_s > -math.inf:
             self.recent_s = max(_RECENT_S, _RECENT_READINGS * (now_s - self.read_s))
         self.read_s = now_s
 
@@ -92,10 +103,13 @@ class RankWatch:
 
     def page(self, server: str, page: bytes, now_s: float) -> None:
         """A page of metrics of a server."""
-        texts = _texts_of_ranks(page)
+        texts, work = _texts_of_ranks(page), signs_of_work(page)
         with self._lock:
             found = self._servers.setdefault(server, _Server({}))
             found.read(now_s)
+            found.tells = any(name in page for name in _RENEWED)
+            if work != found.work:
+                found.work, found.worked_s = work, now_s
             ranks = found.ranks
             for rank, text in texts.items():
                 before = ranks.get(rank)
@@ -147,6 +161,14 @@ class RankWatch:
                 for _, server in self._known(servers)
             )
 
+    def still_s(self, now_s: float, servers: Sequence[str]) -> float | None:
+        """How long none of these servers has shown work; None where the pages of one do not tell."""
+        with self._lock:
+            known = [server for _, server in self._known(servers)]
+            if not known or any(not one.tells or now_s - one.read_s > one.recent_s for one in known):
+                return None
+            return now_s - max(one.worked_s for one in known)
+
     def _known(self, urls: Sequence[str]) -> list[tuple[str, _Server]]:
         return [(url, self._servers.get(url, _NEVER_READ)) for url in urls]
 
@@ -163,6 +185,16 @@ def standing_text(ranks: Sequence[StandingRank], began_s: float) -> str:
 def silence_s(ranks: Sequence[StandingRank]) -> float:
     """The silence of all servers that ends a run with these standing ranks."""
     return _SILENCE_S if all(rank.others_live for rank in ranks) else _SILENCE_OF_ALL_S
+
+
+def signs_of_work(page: bytes) -> bytes:
+    """The lines of a page that change only by work; b"" without any."""
+    return b"\n".join(line for line in page.splitlines() if _shows_work(line))
+
+
+def _shows_work(line: bytes) -> bool:
+    name = line.partition(b"{")[0]
+    return not (name.startswith(b"#") or any(word in name for word in _NOT_WORK))
 
 
 def _texts_of_ranks(page: bytes) -> dict[int, bytes]:

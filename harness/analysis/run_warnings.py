@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from harness.analysis.client_overhead import lag_warnings, load_warnings, share_warnings
 from harness.analysis.encoded_answers import text_warnings
-from harness.analysis.outages import rank_warnings
+from harness.analysis.outages import rank_warnings, silence_warnings
 from harness.analysis.replicas import straggler_warnings
 from harness.analysis.server_load import cache_warnings
 from harness.analysis.statistics import completed
@@ -31,6 +31,7 @@ def run_warnings(record: RunRecord, rows: Rows) -> Iterator[str]:
         yield from load_warnings(record.client_load)
     yield from lag_warnings(record.schedule_lag_mean_ns, limit_ns)
     yield from rank_warnings(record.events, record.verdict.reasons if record.verdict is not None else ())
+    yield from silence_warnings(record.events)
     yield from network_warnings(record.network)
     yield from rule_warnings(record)
 

@@ -87,7 +87,7 @@ class ProgressSnapshot(msgspec.Struct, frozen=True):
     lost: str = ""
     """why the run can no longer become VALID"""
     standing: str = ""
-    """data-parallel ranks of servers that show no sign of life"""
+    """servers, or data-parallel ranks of them, that show no sign of life"""
     silent_s: float = 0.0
     """time in which nothing has arrived although queries wait"""
     ttft_p50_p99_ms: tuple[float, float] | None = None

@@ -6,7 +6,9 @@ from typing import Literal
 
 import msgspec
 
-EventKind = Literal["server_out", "server_back", "rank_stands", "rank_works", "rank_idle", "lost"]
+EventKind = Literal[
+    "server_out", "server_back", "rank_stands", "rank_works", "rank_idle", "silence", "silence_ends", "lost"
+]
 
 
 class RunEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -15,7 +17,8 @@ class RunEvent(msgspec.Struct, frozen=True, kw_only=True):
     at_s: float
     """since the first query"""
     kind: EventKind
-    """`server_out`, `server_back`, `rank_stands`, `rank_works`, `rank_idle` or `lost`"""
+    """`server_out`, `server_back`, `rank_stands`, `rank_works`, `rank_idle`, `silence`, `silence_ends` or
+    `lost`"""
     server: str = ""
     """URL; empty where it is of no one server"""
     rank: int | None = None

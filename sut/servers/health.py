@@ -8,11 +8,12 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from harness.analysis.rank_watch import signs_of_work
 from harness.config.run_options import Backend
 from harness.config.server_urls import folded
 from harness.errors import HarnessError, ServerError
@@ -25,18 +26,13 @@ from harness.record.server_changes import (
     setting_pairs,
 )
 from harness.record.settled import ServerInfo
-from sut.servers.info_client import Calls, InfoClient, NotReadyError, WaitNotices
+from sut.servers.info_client import LATE, Calls, InfoClient, NotReadyError, WaitNotices
 from sut.servers.info_pages import ask_server
 
 _ANSWER_S = 2.0
 _MARGIN_S = 1.0  # a thread whose own time is over has this long to end
 _SETTINGS = ("dp_size", "max_running_requests", "stream_interval")
 _NAMED = 5  # the most replicas that are named as out when a run ends
-
-# Parts of the names of metrics that change without work, or by being asked for: those of processes
-# (sglang:process_cpu_seconds_total too), of the time without work, of the rounds of SGLang's scheduler, which
-# also go round without a request, and of HTTP.
-_NOT_WORK = (b"process_", b"python_", b"idle_seconds", b"stage_seconds", b"http")
 
 log = logging.getLogger("mlperf")
 
@@ -65,12 +61,7 @@ def ask_work(url: str, api_key: str | None, ca_file: Path | None = None) -> byte
             return None
     if status != 200 or body.strip() == b"[]":
         return None
-    return b"\n".join(line for line in body.splitlines() if _shows_work(line)) or None
-
-
-def _shows_work(line: bytes) -> bool:
-    name = line.partition(b"{")[0]
-    return not (name.startswith(b"#") or any(word in name for word in _NOT_WORK))
+    return signs_of_work(body) or None
 
 
 class ActivityProbe:
@@ -107,6 +98,48 @@ class ActivityProbe:
         before = self._known.get(url)
         self._known[url] = found
         return found != before
+
+
+class HealthRound:
+    """The answers of several servers' /health while nothing arrives from any of them. Never waits."""
+
+    def __init__(self, ask: AskHealth) -> None:
+        self._ask = ask
+        self._thread: threading.Thread | None = None
+        self._answers: Mapping[str, str] = {}  # of the last round
+
+    def ask(self, urls: Sequence[str]) -> None:
+        """Begin a round; does nothing while an earlier one lasts."""
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._ask_all, args=(urls,), name="silence", daemon=True)
+            self._thread.start()
+
+    def forget(self) -> None:
+        """Forget the answers: something has arrived."""
+        self._answers = {}
+
+    def text(self, urls: Sequence[str]) -> str:
+        """``http://node1:30000: /health answered 503``; "" before the first answers."""
+        found = self._answers
+        wrong = [url for url in urls if found.get(url)]
+        if not wrong:
+            return "/health answers 200" if all(url in found for url in urls) else ""
+        first = f"{wrong[0]}: {_without_url(wrong[0], found[wrong[0]])}"
+        return first if len(urls) == 1 else f"{first}, and so {len(wrong)} of {len(urls)} servers"
+
+    def all_refuse(self, urls: Sequence[str]) -> bool:
+        """Whether each server has said itself that it is not healthy, or refused the connection.
+
+        One that is late may be busy: SGLang's answer waits for its scheduler.
+        """
+        found = self._answers
+        return all(found.get(url) and LATE not in found[url] for url in urls)
+
+    def _ask_all(self, urls: Sequence[str]) -> None:
+        calls = Calls(self._ask, urls)
+        for _ in calls.wait(_ANSWER_S + _MARGIN_S):
+            pass
+        self._answers = dict(calls.results)
 
 
 class HealthMonitor:

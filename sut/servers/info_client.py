@@ -31,6 +31,7 @@ _MOST_BYTES = 1 << 20
 _FIRST_NOTICE_S = 1.0
 _NOTICE_EVERY_S = 10.0
 _ON_TERMINAL_S = 0.5
+LATE = "gave no answer within"  # in the error of an answer that is late
 _LOOK_S = 0.1
 # httpx's limit of a read is this much later than ours, which first asks the kernel about the connection.
 _LATER_S = 5.0
@@ -182,7 +183,7 @@ class InfoClient:
             what, remedy = "the TLS handshake", _NOT_TLS
         else:
             what, remedy = path, self._remedy
-        return NotReadyError(f"{self.url}: {what} gave no answer within {self._within_s:g} s; {remedy}")
+        return NotReadyError(f"{self.url}: {what} {LATE} {self._within_s:g} s; {remedy}")
 
     def _unreachable(self, error: httpx.HTTPError) -> ServerError:
         tls, cause = tls_remedy(error), f"{self.url}: not reachable ({_cause(error)})"

@@ -1,8 +1,9 @@
-"""What a run hardly recovers from: that it is lost, and ranks of servers that stand or get no requests."""
+"""What a run hardly recovers from: a loss, servers that send nothing, ranks that stand or get no requests."""
 
 import logging
+import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -10,11 +11,14 @@ from msgspec.structs import replace
 from harness.analysis.outages import idle_text
 from harness.analysis.rank_watch import RankWatch, StandingRank, silence_s, standing_text
 from harness.config.deadlines import FailurePolicy
+from harness.config.server_urls import folded
 from harness.errors import RunError, machine_failure
 from harness.progress.lost_run import LostRunError, LostWatch
 from harness.progress.progress_line import ProgressSnapshot
+from harness.record.run_events import EventLog
 from harness.record.settled import ServerInfo
-from harness.text import moment
+from harness.text import counted, moment
+from sut.servers.health import AskHealth, HealthRound
 from sut.servers.rank_listeners import metrics_pages
 from sut.supervisor.session import QuerySession
 
@@ -24,6 +28,15 @@ _NAME_IT = "name its port with --server-url, unless it is named"
 _BALANCED = "the server distributes requests itself: see its log, and the flags by which it balances them"
 
 _LOOKS = 3  # at most, until what a failure was is on disk
+
+# A silence of all servers is an alarm after this time, with metrics that show no work or without metrics, and
+# after so many times the run's second longest one: the longest may be a compilation. SGLang renews its
+# metrics every 40 steps, and events of --stream-interval 500 are as far apart.
+_STILL_S, _SILENT_S, _UNUSUAL = 10.0, 30.0, 3.0
+_BEGUN_S = 10.0  # work so long after the beginning is that of queries
+_ASKED_EVERY_S = 5.0
+_GONE_S = 120.0  # a server that is not healthy and shows no work for this time does not come back
+_PAUSED_S = 3.0  # between two looks: this process itself was suspended
 
 
 class LossRule(msgspec.Struct, frozen=True):
@@ -36,6 +49,82 @@ class LossRule(msgspec.Struct, frozen=True):
     """what to do instead"""
 
 
+class Silence:
+    """A time in which nothing arrives from any server, although requests are there, and none shows work."""
+
+    def __init__(self, ask: AskHealth, events: EventLog, *, streams: bool) -> None:
+        """``streams``: silence alone is a sign; answers that are not streamed are silent while computed."""
+        self._health = HealthRound(ask)
+        self._events = events
+        self._streams = streams
+        self._longest = [0.0, 0.0]  # the two longest that have ended
+        self._before_s = 0.0
+        self._looked_s = self._even_s = self._asked_s = -math.inf
+        self._since_s: float | None = None
+        self._told = ""
+        self._urls: tuple[str, ...] = ()
+        self._works_not = False  # by the metrics
+
+    @property
+    def health(self) -> str:
+        """What /health of the servers says."""
+        return self._health.text(self._urls)
+
+    def look(
+        self, now_s: float, snapshot: ProgressSnapshot, loads: Mapping[str, int], still_s: float | None
+    ) -> str:
+        """The alarm, "" for none.
+
+        ``loads``: requests in flight, by server; ``still_s``: how long no server has shown work, where the
+        metrics tell.
+        """
+        if now_s - self._looked_s > _PAUSED_S:
+            self._even_s = now_s
+        self._looked_s, self._urls, self._works_not = now_s, tuple(loads), still_s is not None
+        silent_s = self._silent_s(now_s, snapshot, still_s) if loads else 0.0
+        if silent_s < self._before_s:
+            self._end(now_s)
+        self._before_s = silent_s
+        least_s = max(_SILENT_S if still_s is None else _STILL_S, _UNUSUAL * self._longest[0])
+        if silent_s >= least_s / 2 and now_s - self._asked_s >= _ASKED_EVERY_S:
+            self._asked_s = now_s
+            self._health.ask(self._urls)
+        begun = snapshot.first_tokens or snapshot.completed or snapshot.elapsed_s - silent_s > _BEGUN_S
+        if silent_s < least_s or not (begun or self._health.all_refuse(self._urls)):
+            return ""
+        return self._tell(now_s - silent_s, now_s - snapshot.elapsed_s, sum(loads.values()))
+
+    def is_final(self, progress_s: float) -> bool:
+        """Whether nothing more can come."""
+        long_s = min(_GONE_S, progress_s)
+        return self._works_not and self._before_s >= long_s and self._health.all_refuse(self._urls)
+
+    def _silent_s(self, now_s: float, snapshot: ProgressSnapshot, still_s: float | None) -> float:
+        if still_s is None and not self._streams:
+            return 0.0
+        return min(snapshot.silent_s, now_s - self._even_s, math.inf if still_s is None else still_s)
+
+    def _tell(self, since_s: float, began_s: float, requests: int) -> str:
+        health = f" ({self.health})" if self.health else ""
+        text = f"nothing arrives since {moment(since_s - began_s)}{health}"
+        if self._since_s is None:
+            self._since_s = since_s
+            what = f"nothing arrives from {folded(self._urls, 3)} with {counted(requests, 'request')}{health}"
+            self._events.add("silence", "", what, int(since_s * 1e9))
+        if text != self._told:
+            log.warning("%s", text)
+        self._told = text
+        return text
+
+    def _end(self, now_s: float) -> None:
+        self._longest = sorted((*self._longest, self._before_s))[1:]
+        self._health.forget()
+        if self._since_s is not None:
+            self._events.add("silence_ends", "", "the servers work again")
+            log.warning("the servers work again after %.0f s", now_s - self._since_s)
+        self._since_s, self._told = None, ""
+
+
 class Alarms:
     """Looks once a second. Each alarm is an event of the run and a warning in the log."""
 
@@ -46,12 +135,14 @@ class Alarms:
         ranks: RankWatch,
         policy: FailurePolicy,
         lost: LossRule | None = None,
+        ask: AskHealth = lambda url: "",
     ) -> None:
-        """``servers`` are the session's replicas, in its order."""
+        """``servers`` are the session's replicas, in its order, whose health is asked for by ``ask``."""
         self._session = session
         self._pages = metrics_pages(servers)
         self._listeners = {one.url for one in servers if one.listener is not None}
         self._ranks = ranks
+        self._silence = Silence(ask, session.events, streams=not policy.ask_in_silence)
         self._policy = policy
         self._rule = lost
         self._lost = ""
@@ -70,13 +161,24 @@ class Alarms:
         self._note_idle()
         self._at_work = self._ranks.at_work(now, in_use)
         self._note_lost(snapshot)
+        busy = dict.fromkeys(in_use, 0)
+        for url, count in zip(self._pages, loads, strict=False):
+            if count > 0:
+                busy[url] += count
+        silence = self._silence.look(now, snapshot, busy, self._ranks.still_s(now, in_use))
         standing = standing_text(tuple(self._standing.values()), began)
-        return replace(snapshot, lost=self._lost, standing=standing)
+        alarms = ", ".join(text for text in (standing, silence) if text)
+        return replace(snapshot, lost=self._lost, standing=alarms)
 
     def end_run(self, snapshot: ProgressSnapshot) -> None:
         """Raise LostRunError or RunError where the run is to end."""
         if self._lost and self._rule is not None and self._rule.stops:
             raise LostRunError(f"{self._lost} (ended by --stop-when-lost at {moment(snapshot.elapsed_s)})")
+        if self._policy.give_up and self._silence.is_final(self._policy.progress_s):
+            raise RunError(
+                f"ended early: nothing has arrived for {snapshot.silent_s:.0f} s, no server shows work, and "
+                f"{self._silence.health}; restart the servers and repeat the command"
+            )
         ranks = tuple(self._standing.values())
         if not ranks or not self._policy.give_up or self._at_work:
             return

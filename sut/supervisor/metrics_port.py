@@ -79,7 +79,7 @@ def _query_metrics(line: ProgressLine) -> Iterator[ServedMetric]:
     yield one("mlperf_lost", "1: the run can no longer become VALID", int(bool(line.lost)))
     silence = "Time in which nothing has arrived although queries wait"
     yield one("mlperf_silent_seconds", silence, line.silent_s)
-    standing = "1: a data-parallel rank of a server shows no sign of life"
+    standing = "1: the servers, or a data-parallel rank of one, show no sign of life"
     yield one("mlperf_rank_standing", standing, int(bool(line.standing)))
 
 

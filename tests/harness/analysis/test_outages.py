@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.analysis.outages import outage_reasons, rank_warnings
+from harness.analysis.outages import outage_reasons, rank_warnings, silence_warnings
 from harness.record.run_events import EventLog, RunEvent
 
 REFUSED = "not reachable ([Errno 111] Connection refused)"
@@ -55,6 +55,19 @@ def rank_event(kind, at_s, rank=1):
 )
 def test_ranks_that_stood_are_warnings_where_no_reason_names_them(events, reasons, warnings):
     assert list(rank_warnings(events, reasons)) == warnings
+
+
+def test_silences_are_warnings_with_their_time():
+    text = "nothing arrives from http://a:1 with 16 requests (/health answers 200)"
+    times = [(7.0, 28.2), (28.3, 60.0), (90.0, 120.0), (200.0, 220.0), (300.0, None)]
+    events = [event("silence", begin, text) for begin, _ in times]
+    events += [event("silence_ends", end, "") for _, end in times if end]
+    first, second, *_, more = silence_warnings(events)
+    assert first.startswith(f"from 0:07 to 0:28 {text}: a pause") and second.startswith("from 0:28 to 1:00 ")
+    assert "2 more" in more
+    (last,) = silence_warnings(events[4:5])
+    assert last.startswith(f"from 5:00 on {text}")
+    assert list(silence_warnings([event("server_out", 17)])) == []
 
 
 def test_events_are_in_order_of_time_and_count_from_the_first_query():

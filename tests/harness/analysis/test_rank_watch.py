@@ -144,3 +144,31 @@ def test_a_rank_that_gets_no_requests(pages, idle):
     """Others of its server have had two for each rank a minute ago."""
     watch, _ = watched(*pages)
     assert watch.idle() == tuple((URL, rank) for rank in idle)
+
+
+def still_s(page, *others, ago_s=0.0):
+    """After 60 s of readings; ``page`` makes each from its second."""
+    watch, now = RankWatch(), 1000.0
+    for second in range(0, 60, 5):
+        watch.page(URL, page(second), now + second)
+    return watch.still_s(now + 57 + ago_s, [URL, *others])
+
+
+def test_how_long_no_server_has_worked():
+    """Of servers without ranks, too. SGLang with a stopped scheduler counts each /health that is given up."""
+
+    def stopped(second):
+        return (
+            b'# TYPE\nsglang:num_running_reqs{model_name="m"} %d\nsglang:num_aborted_requests_total %d\n'
+            b"process_cpu_seconds_total %d" % (min(second, 21), second, second)
+        )
+
+    assert still_s(stopped) == 32
+    assert still_s(stopped, "http://other:1") is None
+    assert still_s(stopped, ago_s=33.0) is None  # no page any more
+    assert RankWatch().still_s(1000.0, []) is None
+
+
+def test_pages_that_change_only_with_answers_do_not_tell():
+    """llama.cpp's counts are those of complete answers: nothing changes in it for a long one."""
+    assert still_s(lambda second: b"# TYPE\nllamacpp:requests_processing 4") is None

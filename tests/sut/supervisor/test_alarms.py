@@ -1,4 +1,4 @@
-"""When a lost run or a standing rank ends a run, and what is left of it as an event."""
+"""When a lost run, a silence or a standing rank ends a run, and what is left of it as an event."""
 
 import time
 from types import SimpleNamespace
@@ -14,7 +14,8 @@ from harness.progress.progress_line import ProgressSnapshot
 from harness.record.run_events import EventLog
 from harness.record.settled import RankListener
 from sut.servers.rank_listeners import metrics_pages
-from sut.supervisor.alarms import Alarms, LossRule
+from sut.supervisor.alarms import Alarms, LossRule, Silence
+from tests.kit import wait_until
 from tests.sut.pages import facts
 from tests.sut.supervisor.test_monitor import policy
 
@@ -25,8 +26,8 @@ SERVERS = (facts(URL), facts("http://b:1"))
 class Ranks:
     """A watch with these standing ranks."""
 
-    def __init__(self, *standing, at_work=False, idle=()):
-        self.found, self.works, self.without = standing, at_work, idle
+    def __init__(self, *standing, at_work=False, idle=(), still=None):
+        self.found, self.works, self.without, self.still = standing, at_work, idle, still
 
     def idle(self):
         return self.without
@@ -36,6 +37,9 @@ class Ranks:
 
     def at_work(self, now_s, servers):
         return self.works
+
+    def still_s(self, now_s, servers):
+        return self.still
 
     def lives(self, rank):
         return True
@@ -156,3 +160,111 @@ def test_a_journal_that_cannot_be_read_ends_no_run(tmp_path, caplog):
     for _ in range(3):
         ends(alarms, snapshot(failed=3))
     assert len(caplog.records) == 1
+
+
+# What ask_health says of SGLang 0.5.23 after SIGTERM with `--tokenizer-worker-num 2`, of one whose
+# scheduler is stopped, and of vLLM 0.33 after POST /pause?mode=keep.
+DRAINS = f"{URL}: /health answered 503"
+STOPPED = f"{URL}: /health gave no answer within 2 s; see the server's log"
+PAUSED = ""
+
+
+class Silent:
+    """A run in which tokens arrive for a time, then none, looked at once a second."""
+
+    def __init__(self, *answers, streams=True, first_tokens=16):
+        self.urls = [URL, "http://b:1"][: len(answers)]
+        self.events, self.now_s, self.first_tokens = EventLog(), 1000.0, first_tokens
+        found = dict(zip(self.urls, answers, strict=True))
+        self.silence = Silence(found.__getitem__, self.events, streams=streams)
+
+    def look(self, silent_s, still_s):
+        self.now_s += 1
+        seen = ProgressSnapshot(
+            self.now_s - 1000, 96, 0, 0, first_tokens=self.first_tokens, silent_s=silent_s
+        )
+        text = self.silence.look(self.now_s, seen, dict.fromkeys(self.urls, 8), still_s)
+        if (asking := self.silence._health._thread) is not None:
+            asking.join()
+        return text
+
+    def silent(self, until_s, works=lambda second: second):
+        """The alarm after so many seconds of silence; ``works``: how long no metric had changed then."""
+        text = ""
+        for second in range(until_s + 1):
+            text = self.look(float(second), works(second))
+        return text
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (PAUSED, "nothing arrives since 0:01 (/health answers 200)"),
+        (DRAINS, "nothing arrives since 0:01 (http://a:1: /health answered 503)"),
+        (STOPPED, "nothing arrives since 0:01 (http://a:1: /health gave no answer within 2 s)"),
+    ],
+)
+@pytest.mark.parametrize("streams", [True, False])
+def test_a_silence_without_work_is_told_with_what_health_says(answer, text, streams):
+    assert Silent(answer, streams=streams).silent(9) == ""
+    run = Silent(answer, streams=streams)
+    assert run.silent(10) == text
+    assert run.look(0.0, 0.0) == ""
+    assert [event.kind for event in run.events.events] == ["silence", "silence_ends"]
+    assert run.events.events[0].text.startswith(f"nothing arrives from {URL} with 8 requests (")
+
+
+def test_without_metrics_streams_alone_tell():
+    assert Silent(PAUSED).silent(29, works=lambda second: None) == ""
+    assert Silent(PAUSED).silent(30, works=lambda second: None).startswith("nothing arrives since 0:01")
+    assert Silent(DRAINS, streams=False).silent(300, works=lambda second: None) == ""
+
+
+@pytest.mark.parametrize(
+    ("answers", "works", "final"),
+    [
+        ((DRAINS,), lambda second: second, True),
+        ((DRAINS, DRAINS), lambda second: second, True),
+        ((DRAINS, PAUSED), lambda second: second, False),  # the other may send
+        ((PAUSED,), lambda second: second, False),  # may be resumed
+        ((STOPPED,), lambda second: second, False),  # SGLang's answer waits for its scheduler
+        # SGLang drains all of a run's queries with 503: 87 s between events with --stream-interval 500.
+        ((DRAINS,), lambda second: second % 12, False),
+        ((DRAINS,), lambda second: None, False),
+    ],
+)
+def test_only_servers_that_say_so_and_show_no_work_are_given_up(answers, works, final):
+    run = Silent(*answers)
+    run.silent(119, works)
+    assert not run.silence.is_final(600.0)
+    run.look(120.0, works(120))
+    assert run.silence.is_final(600.0) == final
+
+
+def test_what_is_no_silence_of_servers():
+    assert Silent(PAUSED, first_tokens=0).silent(60) == ""  # the first batch is compiled
+    run = Silent(PAUSED)
+    run.look(0.0, 0.0)
+    run.now_s += 60  # this process was suspended
+    assert run.look(61.0, 61.0) == ""
+    run.urls = []  # all queries wait for their next attempt
+    assert run.silent(60) == ""
+
+
+def test_slow_servers_are_told_of_at_most_twice():
+    run = Silent(PAUSED)
+    assert [bool(run.silent(20)) for _ in range(5)] == [True, True, False, False, False]
+
+
+def test_a_silent_run_of_servers_that_end_is_ended():
+    alarms = Alarms(
+        session(), SERVERS[:1], Ranks(still=130.0), policy(progress_s=600.0), ask=lambda url: DRAINS
+    )
+    alarms._silence._looked_s, alarms._silence._even_s = time.monotonic(), 0.0
+    alarms.look(snapshot(110.0))
+    wait_until(lambda: alarms._silence.health)
+    ends(alarms, snapshot(119.0))
+    with pytest.raises(
+        RunError, match=r"for 120 s, no server shows work, and http://a:1: /health answered 503"
+    ):
+        ends(alarms, snapshot(120.0))
