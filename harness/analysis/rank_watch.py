@@ -30,10 +30,12 @@ _RECENT_READINGS, _RECENT_S = 3, 15.0
 _LABEL = re.compile(RANK_LABEL.pattern.encode())
 _AT_WORK = tuple(name.encode() for key in ("running", "queued") for name in QUANTITIES[key].names)
 
-# Parts of the names of metrics that change without work, or by being asked for: those of processes
+# Comments, and metrics that change without work or by being asked for: those of processes
 # (sglang:process_cpu_seconds_total too), of the time without work, of the rounds of SGLang's scheduler, which
 # also go round without a request, of HTTP, and of aborts: SGLang counts a /health that was not waited for.
-_NOT_WORK = (b"process_", b"python_", b"idle_seconds", b"stage_seconds", b"http", b"aborted")
+_NO_WORK = re.compile(
+    rb"^(?:#|[^{ \n]*(?:process_|python_|idle_seconds|stage_seconds|http|aborted)).*\n?", re.MULTILINE
+)
 # Pages with these are renewed every step or every 40; those of llama.cpp and of routers when answers end.
 _RENEWED = (b"\nsglang:num_running_reqs{", b"\nvllm:num_requests_running{")
 _OF_SCHEDULER = re.compile(rb"^[\w:]*(?:idle|stage|cpu)_seconds.*$", re.MULTILINE)
@@ -74,7 +76,8 @@ class _Server(msgspec.Struct):
     read_s: float = -math.inf
     recent_s: float = _RECENT_S
     """how long ago something may be and still be recent"""
-    work: bytes = b""
+    work: int = 0
+    """a hash of the signs of work: a page has up to half a megabyte"""
     tells: bool = False
     """whether they change in the middle of answers"""
     worked_s: float = -math.inf
@@ -103,7 +106,7 @@ class RankWatch:
 
     def page(self, server: str, page: bytes, now_s: float) -> None:
         """A page of metrics of a server."""
-        texts, work = _texts_of_ranks(page), signs_of_work(page)
+        texts, work = _texts_of_ranks(page), hash(signs_of_work(page))
         with self._lock:
             found = self._servers.setdefault(server, _Server({}))
             found.read(now_s)
@@ -189,12 +192,7 @@ def silence_s(ranks: Sequence[StandingRank]) -> float:
 
 def signs_of_work(page: bytes) -> bytes:
     """The lines of a page that change only by work; b"" without any."""
-    return b"\n".join(line for line in page.splitlines() if _shows_work(line))
-
-
-def _shows_work(line: bytes) -> bool:
-    name = line.partition(b"{")[0]
-    return not (name.startswith(b"#") or any(word in name for word in _NOT_WORK))
+    return _NO_WORK.sub(b"", page)
 
 
 def _texts_of_ranks(page: bytes) -> dict[int, bytes]:
