@@ -167,8 +167,7 @@ class Alarms:
                 busy[url] += count
         silence = self._silence.look(now, snapshot, busy, self._ranks.still_s(now, in_use))
         standing = standing_text(tuple(self._standing.values()), began)
-        alarms = ", ".join(text for text in (standing, silence) if text)
-        return replace(snapshot, lost=self._lost, standing=alarms)
+        return replace(snapshot, lost=self._lost, standing=standing or silence)
 
     def end_run(self, snapshot: ProgressSnapshot) -> None:
         """Raise LostRunError or RunError where the run is to end."""
