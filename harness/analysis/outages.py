@@ -57,7 +57,7 @@ def silence_warnings(events: Sequence[RunEvent]) -> Iterator[str]:
     """``from 0:06 to 0:28 nothing arrives from http://node1:30000 with 16 requests``; the first few."""
     silences = [event for event in events if event.kind == "silence"]
     ends = [event.at_s for event in events if event.kind == "silence_ends"]
-    for event, end in zip_longest(silences[:_NAMED], ends[: len(silences[:_NAMED])]):
+    for event, end in list(zip_longest(silences, ends))[:_NAMED]:
         until = "on" if end is None else f"to {moment(end)}"
         yield (
             f"from {moment(event.at_s)} {until} {event.text}: a pause, a compilation, a hang or a long "

@@ -77,9 +77,9 @@ class _Server(msgspec.Struct):
     recent_s: float = _RECENT_S
     """how long ago something may be and still be recent"""
     work: int = 0
-    """a hash of the signs of work: a page has up to half a megabyte"""
+    """a hash of the signs of work, where the page tells: it has up to half a megabyte"""
     tells: bool = False
-    """whether they change in the middle of answers"""
+    """whether its signs of work change in the middle of answers"""
     worked_s: float = -math.inf
     """when its signs of work changed last"""
 
@@ -106,11 +106,12 @@ class RankWatch:
 
     def page(self, server: str, page: bytes, now_s: float) -> None:
         """A page of metrics of a server."""
-        texts, work = _texts_of_ranks(page), hash(signs_of_work(page))
+        texts, tells = _texts_of_ranks(page), any(name in page for name in _RENEWED)
+        work = hash(signs_of_work(page)) if tells else 0
         with self._lock:
             found = self._servers.setdefault(server, _Server({}))
             found.read(now_s)
-            found.tells = any(name in page for name in _RENEWED)
+            found.tells = tells
             if work != found.work:
                 found.work, found.worked_s = work, now_s
             ranks = found.ranks

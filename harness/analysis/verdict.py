@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
+from harness.analysis.early_stopping import PERCENTILE
 from harness.analysis.next_rate import missed_limits, rate_after, target_qps
 from harness.analysis.statistics import completed
 from harness.arrays import distinct
@@ -39,7 +40,9 @@ def run_verdict(
         *faults,
         # Of a failure LoadGen learns otherwise than by these calls.
         *(() if faults or plan.accuracy else clock),
-        *_loadgen_reasons(loadgen, rows, accuracy=plan.accuracy, by_p99=record.latency_percentile == 0.99),
+        *_loadgen_reasons(
+            loadgen, rows, accuracy=plan.accuracy, by_p99=record.latency_percentile == PERCENTILE
+        ),
     )
     complete = not faults and not loadgen.problem and not loadgen.errors
     return RunVerdict("INVALID" if reasons else "VALID", reasons, complete)

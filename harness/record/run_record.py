@@ -29,6 +29,8 @@ from harness.record.settled import ServerInfo, Settled
 
 Result = Literal["VALID", "INVALID", "INTERRUPTED"]
 
+_P99 = 0.99  # of the queries: the part that the rules' limits of a Server run are for
+
 
 class ClockPair(msgspec.Struct, frozen=True):
     """One moment on two clocks: ties the CLOCK_MONOTONIC times of requests.parquet to UTC."""
@@ -284,12 +286,12 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def latency_percentile(self) -> float:
         """The part of a Server run's queries that the limits are for: 0.99 but for trials."""
-        return float(self.settled.loadgen_settings.get("server_target_latency_percentile", 0.99))
+        return float(self.settled.loadgen_settings.get("server_target_latency_percentile", _P99))
 
     @property
     def p99_limits_ns(self) -> dict[str, int]:
         """The limits, where they are for the p99."""
-        return self.limits_ns if self.latency_percentile == 0.99 else {}
+        return self.limits_ns if self.latency_percentile == _P99 else {}
 
     @property
     def exit_code(self) -> int:

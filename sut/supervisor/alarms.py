@@ -29,9 +29,10 @@ _BALANCED = "the server distributes requests itself: see its log, and the flags 
 
 _LOOKS = 3  # at most, until what a failure was is on disk
 
-# A silence of all servers is an alarm after this time, with metrics that show no work or without metrics, and
-# after so many times the run's second longest one: the longest may be a compilation. SGLang renews its
-# metrics every 40 steps, and events of --stream-interval 500 are as far apart.
+# A silence of all servers is an alarm after 10 s where metrics show that they do not work, and after 30 s
+# without such metrics. It also has to last three times as long as the second longest silence of the run; the
+# longest may have been a compilation. SGLang renews its metrics every 40 steps only, and with
+# --stream-interval 500 its events are 500 steps apart.
 _STILL_S, _SILENT_S, _UNUSUAL = 10.0, 30.0, 3.0
 _BEGUN_S = 10.0  # work so long after the beginning is that of queries
 _ASKED_EVERY_S = 5.0
@@ -63,7 +64,7 @@ class Silence:
         self._since_s: float | None = None
         self._told = ""
         self._urls: tuple[str, ...] = ()
-        self._works_not = False  # by the metrics
+        self._metrics_tell = False
 
     @property
     def health(self) -> str:
@@ -80,7 +81,7 @@ class Silence:
         """
         if now_s - self._looked_s > _PAUSED_S:
             self._even_s = now_s
-        self._looked_s, self._urls, self._works_not = now_s, tuple(loads), still_s is not None
+        self._looked_s, self._urls, self._metrics_tell = now_s, tuple(loads), still_s is not None
         silent_s = self._silent_s(now_s, snapshot, still_s) if loads else 0.0
         if silent_s < self._before_s:
             self._end(now_s)
@@ -97,7 +98,7 @@ class Silence:
     def is_final(self, progress_s: float) -> bool:
         """Whether nothing more can come."""
         long_s = min(_GONE_S, progress_s)
-        return self._works_not and self._before_s >= long_s and self._health.all_refuse(self._urls)
+        return self._metrics_tell and self._before_s >= long_s and self._health.all_refuse(self._urls)
 
     def _silent_s(self, now_s: float, snapshot: ProgressSnapshot, still_s: float | None) -> float:
         if still_s is None and not self._streams:

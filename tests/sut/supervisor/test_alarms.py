@@ -189,7 +189,7 @@ class Silent:
         return text
 
     def silent(self, until_s, works=lambda second: second):
-        """The alarm after so many seconds of silence; ``works``: how long no metric had changed then."""
+        """The alarm after ``until_s`` seconds; ``works`` says in each how long no metric has changed."""
         text = ""
         for second in range(until_s + 1):
             text = self.look(float(second), works(second))
