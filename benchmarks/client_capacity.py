@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
 """Capacity of one client core: the complete harness with LoadGen on core 0, the C stub on core 1.
 
-    python benchmarks/client_capacity.py [--repeats 3]
+    python benchmarks/client_capacity.py [--repeats 3] [--workers N]
+
+--workers measures only how the rate of short requests grows from one worker to N: each on a core of its own,
+which LoadGen's process shares, with as many stubs on the cores behind them.
 
 CPU time covers LoadGen's process and the worker during the test, from run.json. Medians of the repeats.
 """
@@ -24,6 +27,7 @@ from benchmarks.bench import (
     save,
     write_prompts,
 )
+from harness.text import counted
 
 OFFLINE_SAMPLES = 200_000
 PACED = {"gap_us": 20_000, "first_us": 100_000, "jitter_us": 20_000}
@@ -33,9 +37,15 @@ def main() -> None:
     """Run every workload ``repeats`` times and print the medians."""
     parser = program_parser(__doc__)
     parser.add_argument("--repeats", type=int, default=3)
-    repeats = parser.parse_args().repeats
+    parser.add_argument("--workers", type=int, metavar="N")
+    arguments = parser.parse_args()
+    repeats = arguments.repeats
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+        if arguments.workers:
+            rows = [short(folder, repeats, workers + 1) for workers in range(arguments.workers)]
+            finish("client_workers", "the complete harness, a core for each worker", rows)
+            return
         rows = [
             offline(folder, repeats),
             # As fast as the stub sends them, and one each 20 ms.
@@ -44,9 +54,14 @@ def main() -> None:
             # The same events in OpenAI's forms, with ids and as text, which is encoded again.
             *(forms(folder, repeats, api, ids) for api in ("completions", "chat-ids") for ids in (1, 0)),
         ]
+    finish("client_capacity", "the complete harness, client on one core", rows)
+
+
+def finish(name: str, title: str, rows: list[list[object]]) -> None:
+    """Print and keep the table."""
     columns = ("workload", "per second", "CPU us for each", "client cores", "client share p99 ms")
-    print_table("client_capacity: the complete harness, client on one core", columns, rows)
-    save("client_capacity", [dict(zip(columns, row, strict=True)) for row in rows])
+    print_table(f"{name}: {title}", columns, rows)
+    save(name, [dict(zip(columns, row, strict=True)) for row in rows])
 
 
 def offline(folder: Path, repeats: int) -> list[object]:
@@ -55,6 +70,15 @@ def offline(folder: Path, repeats: int) -> list[object]:
     flags = ("--input-file", dataset, "--max-new-tokens", 128, "--max-concurrency", 512)
     runs = runs_of(folder, repeats, OFFLINE_SAMPLES, flags)
     return figures("offline, not streamed: requests", runs, [OFFLINE_SAMPLES] * repeats)
+
+
+def short(folder: Path, repeats: int, workers: int) -> list[object]:
+    """Non-streamed answers of one token to prompts of 40, the shortest that a benchmark could have."""
+    dataset = write_prompts(folder / "short.parquet", 512, 40)
+    flags = ("--input-file", dataset, "--max-new-tokens", 1, "--num-workers", workers)
+    samples = OFFLINE_SAMPLES * workers
+    runs = runs_of(folder, repeats, samples, (*flags, "--max-concurrency", 512 * workers), workers)
+    return figures(f"{counted(workers, 'worker')}: requests", runs, [samples] * repeats)
 
 
 def streams(
@@ -82,13 +106,20 @@ def stream_flags(folder: Path, prompts: int, tokens: int) -> tuple[object, ...]:
 
 
 def runs_of(
-    folder: Path, repeats: int, queries: int, flags: Sequence[object], **knobs: int
+    folder: Path, repeats: int, queries: int, flags: Sequence[object], cores: int = 1, **knobs: int
 ) -> list[Measured]:
-    """Offline runs on one stub."""
-    with Stub(knobs) as stub:
-        conf = OFFLINE.format(queries)
+    """Offline runs with a stub for each core of the client."""
+    with Stub(knobs, cores, range(cores, 2 * cores)) as stub:
         return [
-            run_harness(folder, *flags, scenario="offline", urls=stub.urls, conf=conf) for _ in range(repeats)
+            run_harness(
+                folder,
+                *flags,
+                scenario="offline",
+                urls=stub.urls,
+                conf=OFFLINE.format(queries),
+                cores=range(cores),
+            )
+            for _ in range(repeats)
         ]
 
 

@@ -151,6 +151,12 @@ def client_capacity(site: Site) -> Words:
     return [PYTHON, "benchmarks/client_capacity.py", "--repeats", 1]
 
 
+def client_workers(site: Site) -> Words:
+    """Up to four, as far as there are cores for them and their stubs."""
+    workers = max(1, min(4, site.cores // 2))
+    return [PYTHON, "benchmarks/client_capacity.py", "--repeats", 1, "--workers", workers]
+
+
 def timing_truth(site: Site) -> Words:
     """Answers with ids."""
     return [PYTHON, "benchmarks/timing_truth.py", *site.sizes.truth]

@@ -93,6 +93,14 @@ def client_capacity(folder: Path) -> Found:
     }, ""
 
 
+def client_workers(folder: Path) -> Found:
+    """How the rate grows."""
+    rows = _result(folder, "client_workers")
+    return {
+        f"{row['workload']}/s": f"{row['per second']:,.0f}, {row['client cores']:.3g} cores" for row in rows
+    }, ""
+
+
 def timing_truth(folder: Path) -> Found:
     """The errors of LoadGen's times, in microseconds."""
     rows = [row for row in _result(folder, "timing_truth") if "LoadGen" in row["streams and quantity"]]

@@ -30,7 +30,7 @@ class Section:
 
 
 def sections() -> tuple[Section, ...]:
-    """All sections; together they are expected to take 18 minutes on a GPU node."""
+    """All sections; together they are expected to take 19 minutes on a GPU node."""
     return (
         Section("doctor", "Is this machine fit for runs?", 15, 120, figures.doctor, commands.doctor),
         Section(SERVER, "Does the server start with random weights?", 60, 300, figures.server),
@@ -44,6 +44,10 @@ def sections() -> tuple[Section, ...]:
         Section(
             *("client_capacity", "What does one core of client carry?", 120, 300),
             *(figures.client_capacity, commands.client_capacity),
+        ),
+        Section(
+            *("client_workers", "How does that grow with more of them?", 60, 200),
+            *(figures.client_workers, commands.client_workers),
         ),
         Section(
             *("timing_truth", "How wrong are the measured times?", 80, 200),

@@ -4,11 +4,12 @@
     python benchmarks/peers/fetch_vllm_rs.py
     python benchmarks/peers/peers.py [--only WORKLOAD...] [--repeats 3] [--python VENV/bin/python]
 
-A client runs on core 0, the stub server on core 1. Rate, CPU time and true TTFT are measured from outside:
-the stub's record of every answer, and the kernel's accounts. CPU is that of all processes of a client from
-start to end, start-up and report included. A TTFT error is the client's figure minus the stub's. VENV holds
-the packages of other clients (the dependency group "benchmarks"). --aiperf, --guidellm and --endpoints-client
-name programs in environments of their own. Clients that are not installed are named.
+A client runs on core 0 (the first of --cores N), the stub server on the next core. Rate, CPU time and true
+TTFT are measured from outside: the stub's record of every answer, and the kernel's accounts. CPU is that of
+all processes of a client from start to end, start-up and report included. A TTFT error is the client's figure
+minus the stub's. VENV holds the packages of other clients (the dependency group "benchmarks"). --aiperf,
+--guidellm and --endpoints-client name programs in environments of their own. Clients that are not installed
+are named.
 The runs of a workload replace its former ones in benchmarks/results/peers.json; the table shows them all.
 """
 
@@ -88,6 +89,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=WORKLOADS, default=list(WORKLOADS), metavar="WORKLOAD")
     parser.add_argument("--clients", nargs="+", metavar="NAME", help="only these, such as ours vllm-rs")
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--cores", type=int, default=1, help="of each client (default: %(default)s)")
     parser.add_argument(
         "--python", type=Path, default=Path(sys.executable), help="has the packages of other clients; a path"
     )
@@ -102,7 +104,7 @@ def main() -> None:
     if not arguments.show:
         tools = [tool for tool in available(arguments) if tool.name in (arguments.clients or [tool.name])]
         for name in arguments.only:
-            measure(WORKLOADS[name], tools, arguments.repeats)
+            measure(WORKLOADS[name], tools, arguments.repeats, arguments.cores)
     show(kept())
 
 
@@ -142,13 +144,13 @@ def is_installed(name: str, lacks: str) -> bool:
     return not lacks
 
 
-def measure(load: Workload, tools: Sequence[Tool], repeats: int) -> None:
+def measure(load: Workload, tools: Sequence[Tool], repeats: int, cores: int) -> None:
     """Every client in turn, ``repeats`` times; keep each run as soon as it ended."""
     runs: dict[str, list[Run]] = {tool.name: [] for tool in tools}
     for turn in range(repeats):
         for tool in tools:
             time.sleep(PAUSE_S)
-            if (one := run_of(tool, load)) is None:
+            if (one := run_of(tool, load, cores)) is None:
                 continue
             runs[tool.name].append(one)
             words = ", ".join(f"{key} {value:.4g}" for key, value in one.items() if isinstance(value, float))
@@ -158,9 +160,9 @@ def measure(load: Workload, tools: Sequence[Tool], repeats: int) -> None:
             save("peers", file, quiet=True)
 
 
-def run_of(tool: Tool, load: Workload) -> Run | None:
+def run_of(tool: Tool, load: Workload, cores: int) -> Run | None:
     """One run of one client; None where it does not support the workload."""
-    with tempfile.TemporaryDirectory() as name, Stub(load.knobs) as stub:
+    with tempfile.TemporaryDirectory() as name, Stub(load.knobs, cores=(cores,)) as stub:
         folder = Path(name)
         parquet = write_prompts(folder / "prompts.parquet", min(PROMPTS, load.count), load.prompt_tokens)
         prompts = folder / "prompts.json"
@@ -169,7 +171,7 @@ def run_of(tool: Tool, load: Workload) -> Run | None:
         planned = tool.command(job)
         if planned is None:
             return None
-        ended = run(*planned, LIMIT_S, stub.pids[0])
+        ended = run(*planned, LIMIT_S, stub.pids[0], cores)
         truth = [row for row in stub.log() if row["tokens"] == load.tokens]
         claimed = claims(tool, job, ended)
         if not load.ladder_s:  # a trial request before them may have the same shape

@@ -42,8 +42,8 @@ class Ended:
         return float(np.diff(np.interp((start_ns, end_ns), times, seconds))[0])
 
 
-def run(words: Sequence[str], folder: Path, limit_s: float, stub: int) -> Ended:
-    """Run on core 0. ``stub``: the process that serves it."""
+def run(words: Sequence[str], folder: Path, limit_s: float, stub: int, cores: int = 1) -> Ended:
+    """Run on the first ``cores`` cores. ``stub``: the process that serves it."""
     ended = Ended(load_average=os.getloadavg()[0])
     began, busy, used = time.monotonic(), _busy_s(), _children_s()
     known = _cpu_s(os.getpid()) + _cpu_s(stub)
@@ -54,7 +54,7 @@ def run(words: Sequence[str], folder: Path, limit_s: float, stub: int) -> Ended:
             stderr=subprocess.STDOUT,
             cwd=folder,
             start_new_session=True,
-            preexec_fn=lambda: os.sched_setaffinity(0, pinned((0,))),
+            preexec_fn=lambda: os.sched_setaffinity(0, pinned(range(cores))),
         )
         watcher = threading.Thread(target=_watch, args=(process.pid, ended), daemon=True)
         watcher.start()
