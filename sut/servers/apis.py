@@ -139,8 +139,16 @@ class TrialRequests(msgspec.Struct, frozen=True):
         if not protocol.text_in:
             ids = self.samples.tokens(0).tolist()
             prompts = [(msgspec.json.encode(ids), len(ids)), self._other_prompt()]
-        trial = Preflight(facts, self.parameters, self.vocabulary_size, min(self.within_s, _REMEDY_S))
+        parameters = self._parameters_of(protocol)
+        trial = Preflight(facts, parameters, self.vocabulary_size, min(self.within_s, _REMEDY_S))
         return all(trial.try_all(endpoints, *prompt)[0].error is None for prompt in prompts)
+
+    def _parameters_of(self, protocol: Protocol) -> SamplingParameters:
+        """Without the fields of messages where none are sent: SGLang's /generate refuses such names."""
+        as_text = self.samples.as_text
+        fields = as_text.fields if as_text is not None and protocol.api != "chat" else {}
+        extra = {name: value for name, value in self.parameters.extra.items() if name not in fields}
+        return structs.replace(self.parameters, extra=extra)
 
     def _asked(self, servers: Sequence[ServerInfo], protocol: Protocol) -> tuple[ServerInfo, list[Endpoint]]:
         """The first server as it is asked in a protocol, and the endpoints of all."""

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+from msgspec.structs import replace
 
 from harness.config.protocol import Api, Dialect, Protocol, check_api, protocol_text
 from harness.config.run_options import Backend
+from harness.dataset.prompt_texts import PromptTexts
 from harness.errors import ConfigError, ServerError
 from sut.client.endpoint import resolve_endpoints
 from sut.servers import preflight
@@ -103,14 +105,19 @@ def served(server: Openai, seen: list | None = None):
     return listening(serve)
 
 
-def tried(*urls, api=None, wire="openai", stream=True, prompt=PROMPT, to_the_end=False):
-    """The settled trial requests of these servers."""
+def tried(*urls, api=None, wire="openai", stream=True, prompt=PROMPT, to_the_end=False, fields=None):
+    """The settled trial requests of these servers; ``fields`` are those that messages need."""
+    samples = sample_set(Path("x.parquet"), [prompt])
+    if fields:
+        samples = replace(
+            samples, texts=[b"[]"], as_text=PromptTexts(prompts=1, messages=True, fields=fields)
+        )
     servers = asked_by([facts(url, wire, served_name="m") for url in urls], api)
     return TrialRequests(
         servers,
-        parameters(max_new_tokens=10240, stream=stream),
+        parameters(max_new_tokens=10240, stream=stream, extra=fields or {}),
         VOCABULARY,
-        sample_set(Path("x.parquet"), [prompt]),
+        samples,
         within_s=60,
         to_the_end=to_the_end,
         endpoints_of=lambda urls, path: resolve_endpoints(urls, path, None),
@@ -172,6 +179,16 @@ def test_ids_that_chat_ignores(length, repeats):
 )
 def test_the_remedy_names_what_the_server_takes(server, api, spelling):
     assert refusal(server, api=api).endswith(f"; use {spelling}")
+
+
+def test_the_remedy_of_a_chat_is_tried_without_the_fields_of_its_messages():
+    """SGLang 0.5.23 refuses `reasoning_effort` in the sampling parameters of /generate, with 400."""
+    seen = []
+    with served(Openai(chat="none"), seen) as url:
+        (trial,) = tried(url, api="chat", fields={"reasoning_effort": "low"}).trials
+    assert "use --api completions (ids in, ids out)" in str(trial.error)
+    assert "reasoning_effort" in seen[0][1]
+    assert not any("reasoning_effort" in body for path, body in seen if path == "/v1/completions")
 
 
 @pytest.mark.parametrize(
