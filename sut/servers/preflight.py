@@ -184,8 +184,15 @@ def id_summary(servers: Sequence[ServerInfo]) -> str:
 def flush_caches(
     servers: Sequence[ServerInfo], api_key: str | None, ca_file: Path | None = None
 ) -> tuple[str, ...]:
-    """Empty SGLang's prefix caches, which now hold the trial request's prompt. Returns warnings."""
-    urls = [server.url for server in servers if server.has_sglang_pages]
+    """Empty SGLang's prefix caches, which now hold the trial request's prompt. Returns warnings.
+
+    A server without such a cache is not asked: one with --admin-api-key refuses the run's key.
+    """
+    urls = [
+        server.url
+        for server in servers
+        if server.has_sglang_pages and server.settings.get("disable_radix_cache") is not True
+    ]
     within_s = max(_FLUSH_S, len(urls) / _FLUSHES_PER_S)
     controls = {url: InfoClient(url, api_key, within_s, ca_file) for url in urls}
     calls = Calls(lambda url: controls[url].ask("/flush_cache", "POST")[0], urls)

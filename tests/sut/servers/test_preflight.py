@@ -143,6 +143,13 @@ def test_a_cache_is_emptied_by_whatever_api_its_server_is_asked(wire, engine, wa
     assert (without("/flush_cache"), without()) == (0, warns)
 
 
+def test_a_server_without_a_prefix_cache_is_not_asked_to_empty_it():
+    """SGLang 0.5.23 with --disable-radix-cache --admin-api-key answers 401 to the run's key."""
+    with pages({}) as url:
+        server = ServerInfo(url=url, wire="sglang", engine="SGLang", settings={"disable_radix_cache": True})
+        assert flush_caches([server], None) == ()
+
+
 def test_slow_trials_are_named():
     def summary(*times):
         return trial_summary([facts(f"http://n{n}:1", trial_s=time) for n, time in enumerate(times)])
