@@ -13,6 +13,8 @@ from harness.record.run_record import ReplicaNetwork, RunRecord, Statistics
 
 # A query has about a hundred segments; a loss of fewer than one in a thousand does not reach a p99.
 _LOST_FROM = 0.001
+# Of real runs without another client, SGLang's, vLLM's and llama.cpp's counts had at most one token more.
+_FOREIGN_FROM, _FOREIGN_TOKENS = 0.01, 100
 _NAMED = 3  # servers that a warning names
 
 
@@ -33,7 +35,27 @@ def run_warnings(record: RunRecord, rows: Rows) -> Iterator[str]:
     yield from rank_warnings(record.events, record.verdict.reasons if record.verdict is not None else ())
     yield from silence_warnings(record.events)
     yield from network_warnings(record.network)
+    yield from _other_clients(record)
     yield from rule_warnings(record)
+
+
+def _other_clients(record: RunRecord) -> Iterator[str]:
+    """A warning where the servers made more tokens than this run has in its answers.
+
+    Not where a request had no answer, whose tokens the servers count, or a router's page may be of several.
+    """
+    stats, load = record.statistics, record.server_load
+    if stats is None or load is None or stats.failed or stats.retries or record.unanswered or record.encoded:
+        return
+    more = load.counts.get("output_tokens", 0.0) - stats.output_tokens
+    if more < max(_FOREIGN_TOKENS, _FOREIGN_FROM * stats.output_tokens):
+        return
+    if all(server.router is None for server in record.servers):
+        yield (
+            f"the servers made {more:,.0f} output tokens more than the {stats.output_tokens:,} of this run's "
+            "answers: another client asked them meanwhile and slowed the run; let nothing else ask them, and "
+            "measure again"
+        )
 
 
 def rule_warnings(record: RunRecord) -> Iterator[str]:

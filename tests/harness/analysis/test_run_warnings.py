@@ -3,11 +3,12 @@
 import pytest
 from msgspec.structs import replace
 
-from harness.analysis.run_warnings import rule_warnings
+from harness.analysis.run_warnings import rule_warnings, run_warnings
 from harness.config.benchmark import load_benchmark
 from harness.config.scenario import Scenario
 from harness.record.run_record import ServerLoad
-from tests.records import ENDED, with_plan
+from harness.record.settled import Router
+from tests.records import ENDED, rows, with_plan
 
 # What vLLM 0.33.0's front end in Rust counted in 64 greedy queries by ngram. Before the first draft its page
 # is that of a server without speculative decoding.
@@ -33,3 +34,32 @@ def test_drafted_tokens_of_a_server_that_does_not_report_its_options(scenario, c
     found = list(rule_warnings(record))
     assert len(found) == warned
     assert all("drafted 704 tokens" in line and "gpt-oss-120b in interactive" in line for line in found)
+
+
+# A run of 16 answers of 64 tokens from SGLang 0.5.23, with and without another client of 16 answers of 16.
+ALONE, BESIDE = 1024.0, 1280.0
+
+
+@pytest.mark.parametrize(
+    ("counted", "changes", "router", "warned"),
+    [
+        (BESIDE, {}, None, True),
+        (ALONE, {}, None, False),
+        (ALONE + 16, {}, None, False),  # a trial request that was counted late
+        (BESIDE, {"retries": 1}, None, False),  # the failed attempt had tokens
+        (BESIDE, {"queries": 17}, None, False),  # so had the query that failed
+        (BESIDE, {}, Router("nginx"), False),  # two names may lead to one page
+    ],
+)
+def test_servers_that_another_client_asked(counted, changes, router, warned):
+    figures = {"queries": 16, "completed": 16, "retries": 0, "output_tokens": 1024} | changes
+    record = replace(
+        ENDED,
+        statistics=replace(ENDED.statistics, **figures),
+        unanswered=0,
+        servers=tuple(replace(server, router=router) for server in ENDED.servers),
+        server_load=ServerLoad(rounds=13, servers=1, counts={"output_tokens": counted}),
+    )
+    found = [line for line in run_warnings(record, rows()) if "another client" in line]
+    assert len(found) == warned
+    assert all("256 output tokens more than the 1,024" in line for line in found)
