@@ -48,6 +48,7 @@ _SETTINGS = (
     "mem_fraction_static",
     "chunked_prefill_size",
     "max_running_requests",
+    "max_queued_requests",
     "schedule_policy",
     "disable_radix_cache",
     "speculative_algorithm",

@@ -86,6 +86,30 @@ def setting_warnings(facts: Sequence[ServerInfo]) -> Iterator[str]:
     return grouped(facts, changed)
 
 
+def queue_warnings(facts: Sequence[ServerInfo], in_flight: int, *, all_at_once: bool) -> Iterator[str]:
+    """A warning about servers that may refuse requests of the run: their queues are bounded.
+
+    With ``all_at_once`` the first requests are all queued before one runs.
+    """
+    each = -(-in_flight // len(facts))
+
+    def refusing(fact: ServerInfo) -> str | None:
+        queued = fact.settings.get("max_queued_requests")
+        if type(queued) is not int:
+            return None
+        limit = queued * (fact.dp_size or 1)
+        room = limit if all_at_once else limit + (fact.max_running_requests or 0)
+        if each <= room:
+            return None
+        return (
+            f" refuses requests when {limit} are queued (--max-queued-requests), and about {each} are in "
+            "flight at once: each that it refuses is a failed query. Start it without that flag, or set "
+            f"--max-concurrency {room * len(facts)}"
+        )
+
+    return grouped(facts, refusing)
+
+
 def closed_division_deviations(
     facts: Sequence[ServerInfo], benchmark: Benchmark, scenario: Scenario
 ) -> Iterator[str]:

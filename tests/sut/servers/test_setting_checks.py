@@ -8,6 +8,7 @@ from sut.servers.info_pages import NOT_NAMED
 from sut.servers.setting_checks import (
     closed_division_deviations,
     draft_warnings,
+    queue_warnings,
     setting_deviations,
     setting_warnings,
 )
@@ -148,3 +149,25 @@ def test_options_that_say_nothing_are_left_out():
     info = unsaid | {"watermark_default_enabled": True, "dp_size": 1}
     fact = fact_of({"/model_info": {"model_path": "m"}, "/server_info": info})
     assert fact.settings == {"watermark_default_enabled": True, "dp_size": 1}
+
+
+@pytest.mark.parametrize(
+    ("settings", "in_flight", "all_at_once", "advised"),
+    [
+        # Offline of 16 queries at SGLang 0.5.23 with these limits: 3 were refused, with 503.
+        ({"max_queued_requests": 4}, 8, True, 4),
+        ({"max_queued_requests": 4}, 4, True, None),
+        ({"max_queued_requests": 4}, 8, False, None),
+        ({"max_queued_requests": 4}, 9, False, 8),
+        ({}, 1000, True, None),
+    ],
+)
+def test_a_bounded_queue(settings, in_flight, all_at_once, advised):
+    """Of one server, and of two that share twice the load."""
+    for count in (1, 2):
+        servers = [
+            facts(f"http://a:{n}", settings=settings, dp_size=1, max_running_requests=4) for n in range(count)
+        ]
+        found = list(queue_warnings(servers, count * in_flight, all_at_once=all_at_once))
+        assert len(found) == (advised is not None)
+        assert all(line.endswith(f"--max-concurrency {count * (advised or 0)}") for line in found)
