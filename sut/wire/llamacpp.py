@@ -121,6 +121,10 @@ NEUTRAL = {
     "xtc_probability": 0.0,
     "typical_p": 1.0,
     "mirostat": 0,
+    "dynatemp_range": 0.0,
+    "top_n_sigma": -1.0,
+    "adaptive_target": -1.0,
+    "ignore_eos": False,
 }
 """What the rules do not know, off: llama-server has flags for it, and a GGUF file may have values."""
 

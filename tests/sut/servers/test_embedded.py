@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -21,8 +22,9 @@ from sut.drive import engine_of
 from sut.servers.embedded import tiny_models
 from sut.servers.embedded.engine import EmbeddedEngine
 from sut.servers.embedded.tiny_models import model_for, tiny_model
+from sut.wire.llamacpp import NEUTRAL
 from tests.faults.going import alive
-from tests.kit import wait_until
+from tests.kit import wait_until, wire_of
 from tests.runs import ROOT
 
 CACHE = ROOT / ".cache"
@@ -171,6 +173,23 @@ def test_the_seed_arrives_and_a_least_length_is_unknown(engine):
     settings = last["generation_settings"]
     assert settings["seed"] == 42
     assert {name for name in settings if "min" in name.split("_")} == {"min_p", "min_keep"}
+
+
+# Settings that do not move which token is drawn: those of a sampler that is off, and of the answer's form.
+OF_OTHERS = re.compile(
+    r".*_(exponent|threshold|decay|tau|eta|base|length|last_n|breakers|format|content|prompt|probs|token)|"
+    r"max_tokens|n_keep|n_discard|min_keep|samplers|speculative\..*|backend_sampling|lora"
+)
+
+
+@pytest.mark.engine
+def test_a_request_names_every_setting_that_llama_server_has_a_flag_for(engine):
+    """A flag, such as --dynatemp-range, is the default of each request that does not name it."""
+    settings = httpx.get(f"{engine.url}/props").json()["default_generation_settings"]["params"]
+    named = json.loads(wire_of("llamacpp", seed=1).render(b"[1]"))
+    assert {name for name in settings if not OF_OTHERS.fullmatch(name)} <= named.keys()
+    *_, last = complete(engine.url, **named)
+    assert {name: last["generation_settings"][name] for name in NEUTRAL} == NEUTRAL
 
 
 WRITER = """

@@ -23,7 +23,8 @@ BODIES = [
         "llamacpp",
         {"n_predict": 20, "temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": 0, "return_tokens": True}
         | {"repeat_penalty": 1, "presence_penalty": 0, "frequency_penalty": 0, "dry_multiplier": 0}
-        | {"xtc_probability": 0, "typical_p": 1, "mirostat": 0, "cache_prompt": False},
+        | {"xtc_probability": 0, "typical_p": 1, "mirostat": 0, "cache_prompt": False}
+        | {"dynatemp_range": 0, "top_n_sigma": -1, "adaptive_target": -1, "ignore_eos": False},
     ),
 ]
 OPTIONS = [

@@ -70,6 +70,7 @@ COMMON |= {"seed": 7, "stream": False}
 NEUTRAL = {"min_p": 0.0, "repetition_penalty": 1.0}
 NEUTRAL_LLAMACPP = {"min_p": 0, "repeat_penalty": 1, "presence_penalty": 0, "frequency_penalty": 0}
 NEUTRAL_LLAMACPP |= {"dry_multiplier": 0, "xtc_probability": 0, "typical_p": 1, "mirostat": 0}
+NEUTRAL_LLAMACPP |= {"dynatemp_range": 0, "top_n_sigma": -1, "adaptive_target": -1, "ignore_eos": False}
 OPTIONS = {
     ("openai", "ids"): {"skip_special_tokens": True, "return_token_ids": True} | NEUTRAL,
     ("openai", "text"): {"skip_special_tokens": False, "include_stop_str_in_output": True} | NEUTRAL,
