@@ -27,7 +27,12 @@ from sut.wire.wire import Form
 _OF_REQUEST = ("model", "stream", "stream_options")
 _CHAT = ("chat", "chat-ids")
 # vLLM and SGLang take what a request does not name from the model's generation_config.json.
-_NEUTRAL = {"min_p": 0.0, "repetition_penalty": 1.0}
+_NEUTRAL = {
+    "min_p": 0.0,
+    "repetition_penalty": 1.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+}
 
 
 def _opening(request_id: str, body_bytes: int) -> bytes:

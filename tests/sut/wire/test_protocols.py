@@ -15,7 +15,7 @@ BODIES = [
     (
         "openai",
         {"max_tokens": 20, "top_k": -1, "min_p": 0, "repetition_penalty": 1, "return_token_ids": True}
-        | {"model": "m"}
+        | {"model": "m", "presence_penalty": 0, "frequency_penalty": 0}
         | GPT_OSS,
     ),
     # min_p's default in llama.cpp, 0.05, is a filter; the others are flags of llama-server.

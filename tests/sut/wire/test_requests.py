@@ -67,7 +67,10 @@ GREEDY = {"temperature": 0.0, "top_p": 1.0, "top_k": 1, "min_new_tokens": 1, "se
 COMMON = {"model": "m", "max_tokens": 20, "temperature": 0.0, "top_p": 1.0, "top_k": 1, "min_tokens": 1}
 COMMON |= {"seed": 7, "stream": False}
 # vLLM 0.32.0 and SGLang 0.5.23 take those of the model's generation_config.json where a request has none.
-NEUTRAL = {"min_p": 0.0, "repetition_penalty": 1.0}
+# (vLLM 0.33.0 warned of such a file: "Default vLLM sampling parameters have been overridden by the model's
+# `generation_config.json`: {'repetition_penalty': 1.3, 'presence_penalty': -2.0, 'frequency_penalty': -2.0,
+# 'temperature': 0.7, 'top_k': 5, 'min_p': 0.2, 'max_tokens': 20}"; each but the last applies.)
+NEUTRAL = {"min_p": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
 NEUTRAL_LLAMACPP = {"min_p": 0, "repeat_penalty": 1, "presence_penalty": 0, "frequency_penalty": 0}
 NEUTRAL_LLAMACPP |= {"dry_multiplier": 0, "xtc_probability": 0, "typical_p": 1, "mirostat": 0}
 NEUTRAL_LLAMACPP |= {"dynatemp_range": 0, "top_n_sigma": -1, "adaptive_target": -1, "ignore_eos": False}
@@ -136,7 +139,7 @@ def test_a_stream_asks_for_its_usage(dialect):
 SERVERS = {"vllm-0.32.0": "openai", "sglang-0.5.23": "sglang", "dynamo-1.6.1": "dynamo"}
 # Not in the recorded requests: common to all, or the sampling's own names in the servers' documents.
 UNRECORDED = {"top_p", "top_k", "skip_special_tokens", "include_stop_str_in_output"}
-UNRECORDED |= {"add_special_tokens", "min_p", "repetition_penalty"}
+UNRECORDED |= {"add_special_tokens", *NEUTRAL}
 
 
 @pytest.mark.parametrize("server", SERVERS)
