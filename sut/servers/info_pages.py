@@ -324,6 +324,7 @@ def _ask_llamacpp(control: InfoClient, name: str, model: Mapping[str, Any]) -> S
         engine="llama.cpp",
         model=name,
         served_name=name,
+        model_path=_text(props, "model_path"),
         version=_text(props, "build_info"),
         context_length=_integer(settings if isinstance(settings, dict) else {}, "n_ctx"),
         vocabulary_size=_integer(meta if isinstance(meta, dict) else {}, "n_vocab"),

@@ -36,7 +36,8 @@ _PLAIN_FOLDERS = frozenset(["orig", "original", "main", "hf", "model", "weights"
 REVISION = re.compile(r"[0-9a-f]{7,40}")  # a model's revision: a git hash, perhaps abbreviated
 # The same at the end of a folder's name; a date is none.
 _NAMED_REVISION = re.compile(r"[-_@](?=\d*[a-f])(?=[a-f]*\d)[0-9a-f]{7,40}$")
-_CACHE_FOLDER = re.compile(r"models--[^/]+?--")  # of a Hugging Face cache: models--publisher--name
+# Before a name in a Hugging Face cache (models--publisher--name) and llama.cpp's (publisher_repository_file).
+_CACHE_NAME = re.compile(r"models--[^/]+?--|[^/]+-gguf_(?=[^/]+\.gguf$)")
 _SEPARATORS = re.compile(r"[-_. ]+")
 
 # Fields that differ by nature or with time, and those that may hold a secret, such as the start command.
@@ -112,7 +113,7 @@ def _match_part(part: str, publisher: str, model: str, below: Match) -> Match:
     """``below``: the match of the folders below this part of the path."""
     first_word = publisher.split("-")[0]
     prefixes = ("", f"{publisher}-", f"{publisher}_", f"{first_word}-")
-    bare = _CACHE_FOLDER.sub("", _NAMED_REVISION.sub("", part))
+    bare = _CACHE_NAME.sub("", _NAMED_REVISION.sub("", part))
     for text in (bare.removeprefix(prefix) for prefix in prefixes):
         if text == model:
             return below

@@ -15,6 +15,7 @@ PARAMETERS = parameters(max_new_tokens=10240)
 # What SGLang 0.5.23 and llama.cpp (xllamacpp) say of themselves, cut to what matters.
 LLAMA_MODELS = {"id": "tiny.gguf", "owned_by": "llamacpp", "meta": {"n_vocab": 201088, "n_ctx_train": 131072}}
 LLAMA_PROPS = {"default_generation_settings": {"n_ctx": 512}, "total_slots": 16, "build_info": "b1-abc"}
+LLAMA_PROPS["model_path"] = "/m/tiny.gguf"
 
 
 def pages(table, key=None):

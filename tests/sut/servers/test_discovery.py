@@ -103,6 +103,7 @@ SERVERS = [
         ["openai"],
         {"/v1/models": {"data": [LLAMA_MODELS]}, "/props": LLAMA_PROPS},
         {"wire": "llamacpp", "engine": "llama.cpp", "model": "tiny.gguf", "served_name": "tiny.gguf"}
+        | {"model_path": "/m/tiny.gguf"}
         | {"version": "b1-abc", "context_length": 512, "vocabulary_size": 201088, "max_running_requests": 16},
     ),
 ]

@@ -261,6 +261,11 @@ CHANGES = {
         ("preferred sampling params", '{"min_p":0.5}'),
     ),
     "vLLM's version": (VLLM, changed(VLLM, "/version", version="0.33"), ("version", "0.32.0", "0.33")),
+    "llama.cpp's file": (
+        LLAMA,
+        changed(LLAMA, "/props", model_path="/m/o.gguf"),
+        ("model path", "/m/tiny.gguf", "/m/o.gguf"),
+    ),
     "llama.cpp": (LLAMA, changed(LLAMA, LIST, data=[LLAMA_MODELS | {"id": "o"}]), ("tiny.gguf", "o")),
 }
 
