@@ -25,7 +25,7 @@ _CHEAP_STREAM_INTERVAL = 50
 # Words that name a number format, a quantisation tool or a file format, as in published names:
 # gpt-oss-120b-w-mxfp4-a-fp8-Mlperf, fp4_quantized, gpt-oss-120b-GGUF, DeepSeek-R1-MXFP4-Preview.
 _FORM_WORD = re.compile(
-    r"w|a|kv|k|m|s|l|xl|of|0\d{4}"
+    r"w|a|kv|k|m|s|l|xl|xx?s|nl|ud|moe|of|0\d{4}"
     r"|w\d+a\d+(kv\d+)?|(w|a|kv|mx|nv)?(fp|bf|int|f|i?q|e)\d+(m\d+)?"
     r"|awq|gptq|gguf|ggml|hf|quant|quanti[sz]ed|quark|modelopt|autoround|marlin|ptq|dynamic|static"
     r"|mlperf|mlpinf|preview"
@@ -38,7 +38,7 @@ REVISION = re.compile(r"[0-9a-f]{7,40}")  # a model's revision: a git hash, perh
 _NAMED_REVISION = re.compile(r"[-_@](?=\d*[a-f])(?=[a-f]*\d)[0-9a-f]{7,40}$")
 # Before a name in a Hugging Face cache (models--publisher--name) and llama.cpp's (publisher_repository_file).
 _CACHE_NAME = re.compile(r"models--[^/]+?--|[^/]+-gguf_(?=[^/]+\.gguf$)")
-_SEPARATORS = re.compile(r"[-_. ]+")
+_SEPARATORS = re.compile(r"(?<=q\d)_[01](?![0-9a-z])|[-_. ]+")  # the first of a GGUF's Q8_0
 
 # Fields that differ by nature or with time, and those that may hold a secret, such as the start command.
 # The names are those of SGLang 0.5.23.
