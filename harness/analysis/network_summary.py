@@ -1,9 +1,12 @@
 """Sentences about the network between this client and the servers, from the figures of a run."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from harness.record.run_record import ReplicaNetwork, RunRecord
 from harness.text import milliseconds
+
+_LATE_NS = 100e6  # less may be a busy machine between them
+_OTHERS = 0.1  # part of the queries by which the servers' count of first tokens may differ from theirs
 
 
 def network_line(network: Mapping[str, ReplicaNetwork]) -> str:
@@ -39,6 +42,24 @@ def first_token_line(record: RunRecord) -> str:
         f"request was sent (connecting: {milliseconds(waited_ns)} ms) + {milliseconds(trip_ns)} ms round "
         f"trip + {milliseconds(rest_ns)} ms in the server, with losses and delays of the network"
     )
+
+
+def held_back_warnings(record: RunRecord) -> Iterator[str]:
+    """A warning where first tokens arrived much later than the servers say that they had them."""
+    stats, load = record.statistics, record.server_load
+    if stats is None or stats.ttft is None or stats.issue_delay is None or load is None:
+        return
+    count = load.counts.get("ttft_count", 0.0)
+    if count <= 0 or abs(count - stats.completed) > _OTHERS * stats.completed:  # they have other clients, too
+        return
+    here_ns = stats.ttft.mean - stats.issue_delay.mean
+    there_ns = load.counts.get("ttft_seconds", 0.0) / count * 1e9
+    if here_ns - there_ns > max(here_ns / 2, _LATE_NS):
+        yield (
+            f"the servers had a first token {milliseconds(there_ns)} ms after its request on average, and it "
+            f"came after {milliseconds(here_ns)} ms: a proxy between holds tokens back (nginx: "
+            "proxy_buffering off), or the servers' HTTP front ends are overloaded (vLLM: --api-server-count)"
+        )
 
 
 def _between(least_ns: int, most_ns: int) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from harness.analysis.client_overhead import lag_warnings, load_warnings, share_warnings
 from harness.analysis.encoded_answers import text_warnings
+from harness.analysis.network_summary import held_back_warnings
 from harness.analysis.outages import rank_warnings, silence_warnings
 from harness.analysis.replicas import straggler_warnings
 from harness.analysis.server_load import cache_warnings
@@ -25,6 +26,8 @@ def run_warnings(record: RunRecord, rows: Rows) -> Iterator[str]:
         yield from _repeat_warnings(record.statistics)
         measured = limit_ns is not None and not record.plan.accuracy
         yield from _stream_warnings(rows, record.statistics, measured=measured)
+    if not record.plan.accuracy:
+        yield from held_back_warnings(record)
     yield from text_warnings(record.encoded)
     yield from share_warnings(record.client_share, limit_ns, record.client_load)
     if record.balance is not None:

@@ -151,6 +151,16 @@ QUANTITIES: Mapping[str, Quantity] = {
         "drafted tokens accepted",
         ("vllm:spec_decode_num_accepted_tokens_total", "llamacpp:spec_decode_num_accepted_tokens_total"),
     ),
+    "ttft_seconds": Quantity(
+        "count",
+        "time until first tokens, as the servers measured it, s",
+        ("sglang:time_to_first_token_seconds_sum", "vllm:time_to_first_token_seconds_sum"),
+    ),
+    "ttft_count": Quantity(
+        "count",
+        "first tokens of which the servers measured the time",
+        ("sglang:time_to_first_token_seconds_count", "vllm:time_to_first_token_seconds_count"),
+    ),
     "cuda_graph": Quantity("level", "latest decoding step had a CUDA graph", ("sglang:is_cuda_graph",)),
     "kv_tokens": Quantity("level", "tokens that the KV cache holds", ("sglang:max_total_num_tokens",)),
     "gpu_power": Quantity("level", "power of a GPU, W", ("DCGM_FI_DEV_POWER_USAGE",)),

@@ -5,9 +5,9 @@ import re
 import pytest
 from msgspec import structs
 
-from harness.analysis.network_summary import first_token_line, network_line
+from harness.analysis.network_summary import first_token_line, held_back_warnings, network_line
 from harness.analysis.run_warnings import network_warnings
-from harness.record.run_record import Distribution
+from harness.record.run_record import Distribution, ServerLoad
 from tests.records import ENDED, NEAR
 
 FAR = structs.replace(
@@ -55,6 +55,30 @@ def test_where_the_first_token_was():
     # 7 of 80 queries waited 8 ms: 0.7 ms each; a round trip is 40 ms at a, and nothing went to b.
     assert [float(number) for number in re.findall(r"([\d.]+) ms", text)] == [43.0, 1.5, 0.7, 40.0, 1.5]
     assert first_token_line(structs.replace(ENDED, statistics=structs.replace(stats, ttft=None))) == ""
+
+
+@pytest.mark.parametrize(
+    ("here_ms", "there_s", "count", "warned"),
+    [
+        # Measured with vLLM 0.33.0: behind a proxy that passes streams on in pieces of 4 KiB, without it, and
+        # without it where requests waited in the server's queue.
+        (13943.77, 9.5745, 25, True),
+        (106.85, 2.3763, 25, False),
+        (5149.30, 127.925, 25, False),
+        (13943.77, 9.5745, 15, False),  # of other requests than the run's
+        (13943.77, 0.0, 0, False),
+    ],
+)
+def test_first_tokens_that_something_holds_back(here_ms, there_s, count, warned):
+    def of(mean_ms):
+        return Distribution(count=25, mean=mean_ms * 1e6, min=0, max=0, percentiles={})
+
+    stats = structs.replace(ENDED.statistics, completed=25, ttft=of(here_ms + 1.2), issue_delay=of(1.2))
+    load = ServerLoad(rounds=5, servers=1, counts={"ttft_seconds": there_s, "ttft_count": float(count)})
+    record = structs.replace(ENDED, statistics=stats, server_load=load)
+    texts = list(held_back_warnings(record))
+    assert len(texts) == warned
+    assert all(re.search("383.0 ms .* came after 13944 ms: a proxy", text) for text in texts)
 
 
 def test_the_worst_server_is_named():
