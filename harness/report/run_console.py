@@ -36,6 +36,7 @@ _NOT_MEASURED = "-"
 _DROPPED = ("p97", "p95", "p99.9", "p90", "max", "p50", "mean")
 _LIMIT = "p99 limit"
 _KINDS, _URLS = 6, 4  # the most kinds of servers that a plan lists, and URLs of each
+_EXAMPLE = 80  # characters of a failed query's evidence
 _SCHEDULING = {"schedule_policy": "schedule", "chunked_prefill_size": "chunked prefill"}
 _OURS = "this client's own time, inside LoadGen's figures"
 _NOT_OFFICIAL = "of this client; official are LoadGen's figures"
@@ -97,7 +98,7 @@ def render_summary(
         [*_throughput(record.statistics, accuracy=record.plan.accuracy), *_replicas(record)],
         _latency_table(record, record.statistics, width),
         _network(record),
-        _failures(record.statistics),
+        _failures(record.statistics, record.failure_examples),
         _ranks(record.server_load),
         _listing("What the course of the run shows", [diagnosis_text(one) for one in record.diagnoses]),
         _listing("What the servers' metrics say", record.server_load.notes if record.server_load else ()),
@@ -211,10 +212,13 @@ def _network(record: RunRecord) -> list[str]:
     return [line for lines in wrapped for line in lines]
 
 
-def _failures(s: Statistics) -> list[str]:
-    if not s.failures:
-        return []
-    return ["Failed queries", *(f"  {printable(kind):<20} {count}" for kind, count in s.failures.items())]
+def _failures(s: Statistics, examples: Mapping[str, Sequence[str]]) -> list[str]:
+    """Each kind with its number, and the evidence of one query: a status alone may be 401, 429 or 500."""
+    lines = []
+    for kind, count in s.failures.items():
+        example = next(iter(examples.get(kind, ())), "")
+        lines.append(f"  {printable(kind):<20} {count:<6} {printable(example, _EXAMPLE)}".rstrip())
+    return ["Failed queries", *lines] if lines else []
 
 
 def _listing(title: str, items: Sequence[str]) -> list[str]:

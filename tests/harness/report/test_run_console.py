@@ -16,6 +16,8 @@ from harness.record.settled import Router, ServerInfo
 from harness.report.run_console import render_plan, render_summary
 from tests.records import rows_with, started
 
+# The evidence that a run kept of a proxy that allowed 4 requests at once in front of a vLLM.
+BUSY = 'HTTP 429: {"error":"busy"'
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\r\nOK \u202etxt\x9b31m\ud800"
 
 
@@ -166,3 +168,10 @@ def test_the_audit_line_names_the_test():
         settled=structs.replace(record.settled, audit_settings=settings),
     )
     assert "(TEST07): mode 2" in render_plan(record)
+
+
+def test_failed_queries_have_the_evidence_of_one():
+    (kind,) = ended().statistics.failures
+    text = render_summary(ended(failure_examples={kind: (BUSY, "HTTP 500: boom")}))
+    assert f"Failed queries\n  {kind:<20} 1      {BUSY}\n" in text
+    assert f"\n  {kind:<20} 1\n" in render_summary(ended())
