@@ -219,7 +219,9 @@ def unfinished(tokens: int) -> Failure:
 def cut_off(tokens: int, limits: AnswerBounds) -> Failure:
     """The Failure of an answer that its server cut off before the limit of tokens that was asked for."""
     return Failure(
-        FailureKind.UNFINISHED, f"cut off after {tokens} of {limits.max_new_tokens} tokens: context full?"
+        FailureKind.UNFINISHED,
+        f"cut off after {tokens} of {limits.max_new_tokens} tokens: context full, or a limit of the server's "
+        "own (vLLM: max_new_tokens of --generation-config or --override-generation-config)?",
     )
 
 
