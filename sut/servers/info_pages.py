@@ -22,8 +22,9 @@ _MOST = 2**31 - 1
 _LONGEST_NAME = 1000
 # A Hugging Face cache keeps each revision in a folder of its own.
 _SNAPSHOT = re.compile(r"/snapshots/([0-9a-f]{40})(?:/|$)")
-# vLLM has these once for each of its data-parallel engines, the last only where it drafts tokens.
-_VLLM_ENGINE = re.compile(rb'^vllm:num_requests_running\{[^}]*\bengine="(\d{1,9})"', re.MULTILINE)
+# vLLM has these once for each of its data-parallel engines, the last only where it drafts tokens. With
+# several API servers, the default with several engines, its gauges come with the first request.
+_VLLM_ENGINE = re.compile(rb'^vllm:\w+\{[^}]*\bengine="(\d{1,9})"', re.MULTILINE)
 _VLLM_CACHE = re.compile(rb"^vllm:cache_config_info\{([^}]{1,10000})\}", re.MULTILINE)
 _VLLM_DRAFTED = re.compile(
     rb'^vllm:spec_decode_num_accepted_tokens_per_pos_total\{[^}]*\bposition="(\d{1,3})"', re.MULTILINE

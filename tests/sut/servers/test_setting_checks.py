@@ -104,6 +104,12 @@ def test_vllms_metrics_show_its_cache_and_its_drafts():
     assert "a model that it does not name: it must be nvidia/gpt-oss-120b-Eagle3-long-context" in line
 
 
+def test_vllms_metrics_with_several_api_servers_before_the_first_request():
+    """vLLM 0.33.0 with --api-server-count 2 and --enable-prefix-caching: its gauges are not there yet."""
+    idle = vllm("vllm_api_servers.txt")
+    assert (idle.dp_size, idle.settings["enable_prefix_caching"]) == (1, True)
+
+
 def test_drafts_of_gpt_oss_are_allowed_since_v6_1():
     (line,) = judged(EAGLE3, "gpt-oss-120b", INTERACTIVE, "v6.0")[0]
     assert "round v6.0 allows gpt-oss-120b in no scenario" in line
