@@ -171,8 +171,8 @@ class Monitor:
             raise RunError(f"ended early: {self._encoder_end(index, value)}")
         elif kind == "journal":
             raise RunError(
-                f"ended early: the journal in {self._log_dir} cannot be written ({value}), and "
-                "LoadGen's logs would be lost too; free some space there"
+                f"ended early: the journal in {self._log_dir} cannot be written, and LoadGen's logs would be "
+                f"lost too: {value}"
             )
         else:
             self._errors.append(str(value))

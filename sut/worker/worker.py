@@ -235,7 +235,7 @@ class Worker:
             self._journal.flush()
         except OSError as error:
             if not self._journal_fault:
-                self._journal_fault = error.strerror or str(error)
+                self._journal_fault = str(machine_failure(error))
                 self._control.send(("journal", self._journal_fault))
         counters = self._counters
         counters[Counter.HEARTBEAT_NS] = time.monotonic_ns()

@@ -301,7 +301,7 @@ MACHINE_FAULTS = (
     RunFault("disk_without_room", "64 kB of disk space", _refused(2, "No space left on device")),
     RunFault("disk_full", "disk full in mid-run", _invalid("No space left on device"), SERVER_ACCURACY),
     RunFault("loadgen_log_cut", "LoadGen's logs cut short", _invalid("is cut short")),
-    RunFault("journal_cut", "the journal cut short", _invalid("File too large")),
+    RunFault("journal_cut", "the journal cut short", _invalid("File too large; lift the limit")),
     RunFault("folder_removed", "output folder removed", _invalid("removed")),
     RunFault("few_descriptors", "12 open files allowed", _refused(2, "12; raise it (ulimit -n)")),
     RunFault(
