@@ -73,6 +73,15 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def sync_to_disk(path: Path) -> None:
+    """Wait until the disk has a file. Raises OSError, also for what the kernel failed to write before."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def not_written(path: Path, error: OSError, other: str) -> ConfigError:
     """The error of a file that cannot be written where the user wants it."""
     return ConfigError(f"{path}: cannot be written: {error.strerror or error}; choose another {other}")

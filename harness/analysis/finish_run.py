@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
 
@@ -27,7 +28,16 @@ from harness.analysis.verdict import clock_reasons, run_verdict
 from harness.arrays import distinct
 from harness.config.plans import RunPlan
 from harness.errors import DatasetError, machine_failure
-from harness.files import ACCURACY_LOG, DETAIL, JOURNAL_DIR, REQUESTS, RUN_RECORD, SERVER_METRICS, SUMMARY
+from harness.files import (
+    ACCURACY_LOG,
+    DETAIL,
+    JOURNAL_DIR,
+    REQUESTS,
+    RUN_RECORD,
+    SERVER_METRICS,
+    SUMMARY,
+    sync_to_disk,
+)
 from harness.loadgen_logs.integrity import loadgen_file_errors, setting_errors, settings_in_force
 from harness.loadgen_logs.summary_and_detail import LoadgenDetail, LoadgenSummary, read_detail, read_summary
 from harness.record.journal import (
@@ -127,7 +137,10 @@ def finish(record: RunRecord, seen: Observations) -> RunRecord:
         _reported(files.calls),
         counts=None if record.encoded is None else TextCounts(record.encoded.tokenizer, files.counts),
     )
-    unwritten = _unwritten(REQUESTS, lambda: write_requests(plan.client.log_dir / REQUESTS, table))
+    unwritten = (
+        *_unsynced(plan.client.log_dir),
+        *_unwritten(REQUESTS, lambda: write_requests(plan.client.log_dir / REQUESTS, table)),
+    )
     record = _measured(record, seen, files)
     record = replace(
         record,
@@ -265,6 +278,13 @@ def _unwritten(name: str, write: Callable[[], None]) -> tuple[str, ...]:
     except OSError as error:
         return (f"{name} could not be written: {machine_failure(error)}",)
     return ()
+
+
+def _unsynced(log_dir: Path) -> tuple[str, ...]:
+    """Why the disk has not taken LoadGen's files: what is read of them can be the kernel's copy alone."""
+    paths = [log_dir / name for name in (SUMMARY, DETAIL, ACCURACY_LOG)]
+    there = [path for path in paths if path.is_file()]  # missing ones are another reason
+    return tuple(reason for path in there for reason in _unwritten(path.name, partial(sync_to_disk, path)))
 
 
 def _write(record: RunRecord) -> None:

@@ -9,11 +9,16 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
+from harness.errors import machine_failure
+
 _EVERY_S = 0.5
 
 
 class JournalSync:
-    """Context manager: syncs every file of ``directory`` twice a second, and once more at its end."""
+    """Context manager: syncs every file of ``directory`` twice a second, and once more at its end.
+
+    ``fault``: why the disk has not taken what was written; "" where it has.
+    """
 
     def __init__(self, directory: Path, *, enabled: bool) -> None:
         self._directory = directory
@@ -21,6 +26,7 @@ class JournalSync:
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, name="journal-sync", daemon=True)
         self._descriptors: dict[str, int] = {}
+        self.fault = ""
 
     def __enter__(self) -> None:
         if self._enabled:
@@ -39,9 +45,12 @@ class JournalSync:
             os.close(descriptor)
 
     def _sync(self) -> None:
-        # A removed folder or a failing disk is reported by the workers that write.
-        with suppress(OSError):
+        with suppress(OSError):  # a removed folder is reported by the monitor
             for entry in os.scandir(self._directory):
                 if entry.name not in self._descriptors:
                     self._descriptors[entry.name] = os.open(entry.path, os.O_RDONLY | os.O_CLOEXEC)
-                os.fdatasync(self._descriptors[entry.name])
+        for descriptor in self._descriptors.values():
+            try:
+                os.fdatasync(descriptor)
+            except OSError as error:  # the kernel reports it once, and accepts further writes
+                self.fault = self.fault or str(machine_failure(error))

@@ -60,7 +60,7 @@ class Processes(msgspec.Struct, frozen=True):
 
 
 class Monitor:
-    """Monitors one test."""
+    """Monitors one test. ``unsynced``: why the disk has not taken the journal; "" where it has."""
 
     def __init__(
         self,
@@ -69,7 +69,9 @@ class Monitor:
         replicas: HealthMonitor,
         log_dir: Path,
         look_s: float = LOOK_S,
+        unsynced: Callable[[], str] = lambda: "",
     ) -> None:
+        self._unsynced = unsynced
         self._issuer = processes.issuer
         self._workers = processes.workers
         self._encoders = processes.encoders
@@ -170,13 +172,16 @@ class Monitor:
         elif kind == "encoder":
             raise RunError(f"ended early: {self._encoder_end(index, value)}")
         elif kind == "journal":
-            raise RunError(
-                f"ended early: the journal in {self._log_dir} cannot be written, and LoadGen's logs would be "
-                f"lost too: {value}"
-            )
+            raise self._without_journal(str(value))
         else:
             self._errors.append(str(value))
         return bool(kind != "error")
+
+    def _without_journal(self, why: str) -> RunError:
+        return RunError(
+            f"ended early: the journal in {self._log_dir} cannot be written, and LoadGen's logs would be "
+            f"lost too: {why}"
+        )
 
     def _encoder_end(self, index: int, seen: str) -> str:
         """Why the answers of a worker can no longer be encoded."""
@@ -205,6 +210,8 @@ class Monitor:
             )
         else:
             self._check_heartbeats(table[:, Counter.HEARTBEAT_NS])
+        if why := self._unsynced():
+            raise self._without_journal(why)
         if why := self._replicas.none_left():
             raise RunError(f"ended early: {why}")
         self._policy.check(totals, *self._replicas.all_out_for())

@@ -182,12 +182,13 @@ class QuerySession:
             else None,
         )
         processes = Processes(self._issuing, self._workers, self._board, self._forget, self._encoders)
-        monitor = Monitor(processes, policy, replicas, self._plan.log_dir, look_s)
+        syncing = JournalSync(self._journal_dir, enabled=self._issuer.keeps_answers)
+        monitor = Monitor(processes, policy, replicas, self._plan.log_dir, look_s, lambda: syncing.fault)
         self._monitor = monitor
         try:
             self._require_issuer()
             self.command("run", self._capacities)
-            with JournalSync(self._journal_dir, enabled=self._issuer.keeps_answers):
+            with syncing:
                 yield monitor
         finally:
             replicas.close()

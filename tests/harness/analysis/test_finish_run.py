@@ -1,6 +1,8 @@
 """What a run leaves when it ends: run.json and requests.parquet, its record and the exit code."""
 
+import errno
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -308,6 +310,23 @@ def test_a_file_cannot_be_written(log_dir):
     assert close(log_dir).exit_code == EXIT_INVALID
     (reason,) = run_json(log_dir)["verdict"]["reasons"]
     assert reason.startswith("requests.parquet could not be written: ")
+
+
+def test_the_disk_has_not_taken_a_log_of_loadgen(log_dir, monkeypatch):
+    """As on a thin volume that was full for a while: what is read of it is the kernel's copy."""
+    log, sync = (log_dir / "mlperf_log_detail.txt").stat().st_ino, os.fsync
+
+    def fsync(descriptor):
+        if os.fstat(descriptor).st_ino == log:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        sync(descriptor)
+
+    assert close(log_dir).exit_code == EXIT_VALID
+    monkeypatch.setattr(os, "fsync", fsync)
+    record = close(log_dir)
+    assert record.exit_code == EXIT_INVALID
+    (reason,) = record.verdict.reasons
+    assert reason.startswith("mlperf_log_detail.txt could not be written: No space left on device; ")
 
 
 def test_the_record_cannot_be_written(log_dir):
