@@ -87,8 +87,8 @@ def id_line(ids: Iterable[int]) -> bytes:
 
 
 def write_answers(path: Path, answers: Iterable[Iterable[int]]) -> None:
-    """Write the answers and the empty line at the end; the file appears once it is complete."""
-    with writing(path) as file:
+    """Write the answers and the empty line at the end; the file is complete or not there. Raises OSError."""
+    with atomic_write(path) as file:
         for answer in answers:
             file.write(id_line(answer))
         file.write(b"\n")

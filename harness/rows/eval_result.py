@@ -57,7 +57,7 @@ class EvalResult(msgspec.Struct, frozen=True, kw_only=True):
         """The program's: 0 all answered, 4 with failures or ended early, 128 and the signal's number."""
         if self.interrupted_by is not None:
             return 128 + signal.Signals[self.interrupted_by]
-        done = self.was_complete or (self.is_complete and not self.failures)
+        done = self.was_complete or (self.written and not self.failures)
         return EXIT_VALID if done else EXIT_INVALID
 
     @property

@@ -15,7 +15,7 @@ from harness.api_key import api_key
 from harness.cli.signals import interruptible
 from harness.config.protocol import prompts_of
 from harness.dataset.samples import SampleSet
-from harness.errors import ConfigError
+from harness.errors import ConfigError, machine_failure
 from harness.files import JOURNAL_DIR
 from harness.progress.progress_files import ProgressLine
 from harness.progress.progress_line import ProgressSnapshot
@@ -117,7 +117,11 @@ def run_rows(
     if plan.client.dry_run or result.interrupted_by or not result.is_complete:
         return result
     with attempts.locked(plan.folder):
-        result = files.write(result, settings, lambda done: watcher.written(done, result.samples))
+        try:
+            result = files.write(result, settings, lambda done: watcher.written(done, result.samples))
+        except OSError as error:  # every answer is kept: the same command writes the file
+            why = f"{plan.output.name} could not be written: {machine_failure(error)}"
+            return replace(result, errors=(*result.errors, why))
         if not result.failures:
             attempts.remove(plan.folder)
     return result

@@ -101,6 +101,22 @@ def test_failed_prompts_leave_no_file_and_are_sent_again(batch, capfd):
     assert "12 answers were stopped by the server and do not end with 199999 and 200002" in stdout
 
 
+def test_answers_are_kept_where_their_file_cannot_be_written(batch, capfd):
+    """The line says so with the command that writes it, and names no flag that would send all again."""
+    (batch / "ids.txt.partial").mkdir()
+    with StubServer() as stub:
+        words = "--server-url", stub.url
+        code, stdout, stderr = here(capfd, batch, *words)
+        assert code == 4
+        assert "ERROR     ids.txt could not be written: " in stdout and "--output" not in stderr
+        assert f"{len(PROMPTS)} answers are kept; to resume: " in stdout
+        (batch / "ids.txt.partial").rmdir()
+        sent = len(stub.requests)
+        assert here(capfd, batch, *words)[0] == 0
+        assert len(stub.requests) == sent
+    assert written(batch) == WANTED
+
+
 def test_a_file_that_another_run_has_written_meanwhile_is_kept(batch, capfd):
     """Two batches with one output: the first one ends when the second one sends its trial request."""
     output = batch / "ids.txt"

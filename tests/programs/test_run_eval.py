@@ -248,6 +248,20 @@ def test_an_ended_run_is_resumed_without_sending_anything_twice(end, tmp_path, c
     assert answers(output) == wanted(prompts)
 
 
+def test_answers_are_kept_where_their_file_cannot_be_written(tmp_path, capfd):
+    dataset, prompts = small_dataset(tmp_path)
+    output = tmp_path / "out.parquet"
+    (tmp_path / "out.parquet.part").mkdir()
+    with StubServer() as stub:
+        code, stdout, _ = here(capfd, dataset, output, "--server-url", stub.url)
+    assert code == 4
+    assert "out.parquet could not be written: " in stdout and "12 answers are kept; to resume: " in stdout
+    (tmp_path / "out.parquet.part").rmdir()
+    with refused_url() as url:
+        assert here(capfd, dataset, output, "--server-url", url)[0] == 0
+    assert answers(output) == wanted(prompts)
+
+
 @ENGINE
 def test_a_run_killed_while_it_wrote_needs_no_server(tmp_path, capfd):
     """All answers are in the journals: the file is written from them."""
