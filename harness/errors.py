@@ -45,8 +45,8 @@ class GradingError(HarnessError):
 
 # What the machine ran out of, and what to do about it.
 _REMEDIES = {
-    errno.ENOSPC: "free space there or choose another --results",
-    errno.EDQUOT: "free space there or choose another --results",
+    errno.ENOSPC: "free space there or choose another folder",
+    errno.EDQUOT: "free space there or choose another folder",
     errno.EFBIG: "lift the limit on the size of files (ulimit -f)",
     errno.EMFILE: "allow more open files (ulimit -n)",
     errno.ENFILE: "allow the system more open files (sysctl fs.file-max)",

@@ -143,5 +143,5 @@ class _Test:
         try:
             (Path(self._spec.journal_dir) / LOADGEN_CALLS_FILE).write_bytes(rows.data)
         except OSError as error:
-            return str(machine_failure(error))
+            return f"{LOADGEN_CALLS_FILE} could not be written: {machine_failure(error)}"
         return ""

@@ -119,6 +119,15 @@ class Monitor:
                 next_look = time.monotonic() + self._look_s
         return None
 
+    def take_last_messages(self) -> None:
+        """Read what workers sent after the issuer's end: that their last rows could not be written."""
+        for child in self._workers:
+            with suppress(EOFError, OSError):
+                while child.control.poll():
+                    kind, value = child.control.recv()
+                    if kind == "journal":
+                        self._errors.append(self._unwritten(value))
+
     @property
     def errors(self) -> tuple[str, ...]:
         """Reasons for which the run is INVALID."""
@@ -172,16 +181,13 @@ class Monitor:
         elif kind == "encoder":
             raise RunError(f"ended early: {self._encoder_end(index, value)}")
         elif kind == "journal":
-            raise self._without_journal(str(value))
+            raise RunError(f"ended early: {self._unwritten(value)}")
         else:
             self._errors.append(str(value))
         return bool(kind != "error")
 
-    def _without_journal(self, why: str) -> RunError:
-        return RunError(
-            f"ended early: the journal in {self._log_dir} cannot be written, and LoadGen's logs would be "
-            f"lost too: {why}"
-        )
+    def _unwritten(self, why: object) -> str:
+        return f"the journal in {self._log_dir} cannot be written: {why}"
 
     def _encoder_end(self, index: int, seen: str) -> str:
         """Why the answers of a worker can no longer be encoded."""
@@ -211,7 +217,7 @@ class Monitor:
         else:
             self._check_heartbeats(table[:, Counter.HEARTBEAT_NS])
         if why := self._unsynced():
-            raise self._without_journal(why)
+            raise RunError(f"ended early: {self._unwritten(why)}")
         if why := self._replicas.none_left():
             raise RunError(f"ended early: {why}")
         self._policy.check(totals, *self._replicas.all_out_for())

@@ -157,6 +157,7 @@ class QuerySession:
             lost = monitor.until_done(observe)
             for child in self._answering:
                 stop(child.process, _WORKER_END_S)
+            monitor.take_last_messages()
         stop(self._issuing.process, _WORKER_END_S)
         observe(self._board.totals())
         return lost

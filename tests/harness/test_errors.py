@@ -17,7 +17,7 @@ from tests.runs import ROOT
     [
         (
             OSError(errno.ENOSPC, "No space left on device", "/d/run.json"),
-            "/d/run.json: No space left on device; free space there or choose another --results",
+            "/d/run.json: No space left on device; free space there or choose another folder",
         ),
         (
             OSError(errno.EMFILE, "Too many open files"),

@@ -1,6 +1,8 @@
 """The abort policy: which counters end a run, and which do not."""
 
 from contextlib import nullcontext
+from multiprocessing import Pipe
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,7 +10,7 @@ import pytest
 from harness.config.deadlines import FailurePolicy
 from harness.errors import RunError
 from sut.ipc.counters import Counter
-from sut.supervisor.monitor import AbortPolicy
+from sut.supervisor.monitor import AbortPolicy, ChildProcess, Monitor, Processes
 
 
 class Clock:
@@ -118,3 +120,17 @@ def test_a_pause_between_queries_is_no_standstill(clock):
     check(abort_policy, issued=8, completed=7, failed=1)
     clock.now += 1000
     check(abort_policy, issued=8, completed=7, failed=1)
+
+
+def test_rows_that_a_worker_could_not_write_at_its_end_are_a_reason():
+    """It says so when the issuer is done: nobody listens any more, and the rows are missing."""
+    pipes = [Pipe() for _ in range(3)]
+    issuer, *workers = (ChildProcess(None, ours) for ours, _ in pipes)
+    monitor = Monitor(Processes(issuer, workers, None, None), None, None, Path("/d"))
+    pipes[1][1].send(("suspect", 0))
+    pipes[1][1].send(("journal", "No space left on device; free space there or choose another folder"))
+    for _, theirs in pipes:
+        theirs.close()
+    monitor.take_last_messages()
+    (reason,) = monitor.errors
+    assert reason.startswith("the journal in /d cannot be written: No space left on device; free space")
