@@ -19,7 +19,7 @@ from harness.report.report_options import (
     ReportOptions,
     WatchOptions,
 )
-from harness.report.run_report import write_or_explain, write_report
+from harness.report.run_report import page_of, write_or_explain
 from harness.text import show
 
 
@@ -43,7 +43,7 @@ def html(options: HtmlOptions) -> None:
         raise ConfigError(f"--output takes the page of one run, the folders have {len(runs)}; omit it")
     for run in runs:
         path = options.output or run / REPORT
-        write_report(run, path)
+        write_or_explain(path, page_of(run))
         show(str(path))
 
 

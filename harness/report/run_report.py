@@ -2,13 +2,15 @@
 
 import json
 import logging
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from harness.analysis.run_files import read_run
 from harness.analysis.run_outcome import RunOutcome
-from harness.errors import HarnessError
+from harness.cli.commands import shown, start_of
+from harness.errors import HarnessError, RunError, machine_failure
 from harness.files import ACCURACY_RESULT, REPORT, RUN_RECORD, atomic_write, not_written
 from harness.record.run_record import RunRecord
 from harness.report.html.page import Page, write_page
@@ -20,11 +22,11 @@ from harness.text import show
 log = logging.getLogger("mlperf")
 
 
-def write_report(folder: Path, path: Path) -> None:
-    """Write the page of the run in a folder. Raises HarnessError for files that cannot be read or written."""
+def page_of(folder: Path) -> Page:
+    """The page of the run in a folder. Raises HarnessError for files that cannot be read."""
     run = read_run(folder)
     outcome = None if run.record is None else read_outcome(folder)
-    write_or_explain(path, run_page(run, outcome, "" if outcome is None else _next_step(outcome)))
+    return run_page(run, outcome, "" if outcome is None else _next_step(outcome))
 
 
 def _next_step(outcome: RunOutcome) -> str:
@@ -49,7 +51,7 @@ def write_report_of(record: RunRecord) -> None:
     """
     folder = record.plan.client.log_dir
     try:
-        write_report(folder, folder / REPORT)
+        _write_beside(folder)
     except HarnessError as error:
         log.warning("warning: no %s: %s", REPORT, error)
     except Exception:
@@ -63,7 +65,7 @@ def add_verdict(record: RunRecord) -> None:
     page = record.plan.client.log_dir / REPORT
     try:
         if page.is_file():
-            write_report(page.parent, page)
+            _write_beside(page.parent)
     except HarnessError as error:
         log.warning("warning: the verdict is not in %s: %s", page, error)
 
@@ -79,6 +81,15 @@ def add_result(folder: Path, result: Mapping[str, Any]) -> None:
         with atomic_write(folder / ACCURACY_RESULT) as file:
             file.write((json.dumps(result, indent=2) + "\n").encode())
         if (folder / REPORT).is_file():
-            write_report(folder, folder / REPORT)
+            _write_beside(folder)
     except (OSError, HarnessError) as error:
         log.warning("warning: the result is not in %s: %s", folder / REPORT, error)
+
+
+def _write_beside(folder: Path) -> None:
+    """Write report.html beside a run's other files. Raises HarnessError with the command that repeats it."""
+    try:
+        write_page(folder / REPORT, page_of(folder))
+    except OSError as error:
+        command = shlex.join((*start_of("report.py"), "show", str(shown(folder))))
+        raise RunError(f"{machine_failure(error)}; then: {command}") from None

@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import shlex
 
 import pytest
 from msgspec.structs import replace
@@ -167,6 +168,19 @@ def test_a_test_s_page_gets_its_verdict(tmp_path):
     compliance_run(tmp_path, text="Mean output tokens: 9\nTEST FAIL\n")
     add_verdict(record)
     assert "TEST09 FAIL" in (run / REPORT).read_text()
+
+
+def test_a_page_that_cannot_be_written_names_the_command_that_writes_it(tmp_path, caplog, capsys):
+    """``run`` and ``comply`` have no --output for it."""
+    run = accuracy_run(tmp_path, True)
+    (run / f"{REPORT}.partial").mkdir()
+    write_report_of(with_plan(RunRecord.read(run / RUN_RECORD), log_dir=run))
+    (warning,) = caplog.messages
+    assert warning.startswith(f"warning: no {REPORT}: {run / REPORT}.partial: ") and "--output" not in warning
+    (run / f"{REPORT}.partial").rmdir()
+    words = shlex.split(warning.rpartition("; then: ")[2])
+    assert main(words[-2:]) == 0
+    assert (run / REPORT).is_file()
 
 
 def headline(folder):
