@@ -15,6 +15,7 @@ from harness.record.run_record import RunRecord, RunVerdict, Statistics
 from harness.text import milliseconds
 
 _CLOCK_S, _CLOCK_PART = 0.25, 0.001
+_NO_TIME = "no time of LoadGen's counts; run again where the clock is only slewed (chronyd without makestep)"
 # For each sample of a query, of which LoadGen makes a list after its start and before it issues it. Measured
 # 0.2 to 0.3 µs.
 _LISTING_S = 1e-6
@@ -61,12 +62,13 @@ def _outcome_reasons(statistics: Statistics, rows: Rows, issued: int) -> Iterato
         yield "LoadGen issued no query"
 
 
-def clock_reasons(detail: LoadgenDetail, calls: Rows, began_ns: int) -> Iterator[str]:
+def clock_reasons(detail: LoadgenDetail, calls: Rows, began_ns: int, step_ns: int = 0) -> Iterator[str]:
     """LoadGen takes all of its times from the wall clock, the client its own from one that is never set.
 
     Compared is the time to the last answer: from LoadGen's start, and from ``began_ns`` to the last of the
     ``calls``. LoadGen's rates do not have it: Server's end with the query that was issued last, which in
-    nearly every run is answered before others.
+    nearly every run is answered before others. A clock that was set and set back shows only in ``step_ns``,
+    its largest step: the latencies of all queries in flight are wrong by it.
     """
     ends, lasted_s = calls["reported_ns"][calls["kind"] == COMPLETE], detail.lasted_s
     if lasted_s is None or not len(ends):
@@ -77,9 +79,10 @@ def clock_reasons(detail: LoadgenDetail, calls: Rows, began_ns: int) -> Iterator
     if not -slack <= lasted_s - own <= slack + listing:
         yield (
             f"the run took {own:.2f} s, and {lasted_s:.2f} s by LoadGen's clock: the wall clock was set, or "
-            "the machine slept, and no time of LoadGen's counts; run again where the clock is only slewed "
-            "(chronyd without makestep)"
+            f"the machine slept, and {_NO_TIME}"
         )
+    elif step_ns > _CLOCK_S * 1e9:
+        yield f"the wall clock was stepped by {step_ns / 1e9:.2f} s in the run and set back, and {_NO_TIME}"
 
 
 def _loadgen_reasons(loadgen: LoadgenSummary, rows: Rows, *, accuracy: bool, by_p99: bool) -> Iterator[str]:

@@ -147,6 +147,7 @@ class Monitor:
             cpu=np.array(self._cpu, dtype=np.int64).reshape(-1, columns),
             machine=np.array(self._machine, dtype=np.int64).reshape(-1, columns),
             encoders=len(self._encoders),
+            clock_step_ns=int(table[:, Counter.LARGEST_CLOCK_STEP_NS].max()),
             loop_lag_ns=int(table[:, Counter.LOOP_LAG_NS].max()),
             gc_runs=int(table[:, Counter.GC_RUNS].sum()),
         )

@@ -51,7 +51,7 @@ def with_rows(accuracy=False, **columns):
     return scored(rows) if accuracy else ended(rows)
 
 
-def by_the_clocks(client_s, loadgen_s, at_once=1):
+def by_the_clocks(client_s, loadgen_s, at_once=1, step_s=0.0):
     """A run by how long the client's clock and LoadGen's say it took; each query has ``at_once`` samples."""
     calls = np.zeros(2, LOADGEN_CALL_ROW)
     calls["kind"], calls["reported_ns"] = COMPLETE, (START + int(client_s * 1e9), START + 1)
@@ -59,10 +59,10 @@ def by_the_clocks(client_s, loadgen_s, at_once=1):
     times = (f"{moment:{CLOCK_FORMAT}}" for moment in (begin, begin + timedelta(seconds=loadgen_s)))
     values = dict(zip(("power_begin", "power_end"), times, strict=True))
     detail = LoadgenDetail(values | {"generated_samples_per_query": at_once}, {}, {})
-    return (*ended(), tuple(clock_reasons(detail, calls, START)))
+    return (*ended(), tuple(clock_reasons(detail, calls, START, int(step_s * 1e9))))
 
 
-CLOCKS = [(28_800, 28_790), (6.04, 6.51, 1_650_000)]
+CLOCKS = [(28_800, 28_790), (6.04, 6.51, 1_650_000), (600, 600, 1, 0.2)]
 
 
 def failing(*kinds):
@@ -108,6 +108,7 @@ ONE_WRONG = [
     ("a wall clock that was set", by_the_clocks(2.9, 1.31), ["2.90 s", "1.31 s by LoadGen", "slewed"]),
     ("the same in Offline", by_the_clocks(600, 603, 6396), ["600.00 s", "603.00 s by LoadGen"]),
     ("the same, backwards", by_the_clocks(0.6, 1.31), ["0.60 s", "1.31 s by LoadGen"]),
+    ("a wall clock that was set and set back", by_the_clocks(27, 27.1, 1, 3.5), ["by 3.50 s", "set back"]),
     ("accuracy: a sample unanswered", scored(all_rows()[1:]), ["1 of 64"]),
     ("accuracy: all samples unanswered", scored(all_rows()[:0]), ["64 of 64"]),
     ("accuracy: a sample twice", with_rows(accuracy=True, sample_index=5), ["1 samples"]),
