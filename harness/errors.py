@@ -58,8 +58,9 @@ _REMEDIES = {
 }
 
 
-# Errors of Python's libraries when no memory is left for a thread's stack or a shared library.
-_NO_MEMORY = ("can't start new thread", "failed to map segment")
+# Errors of libraries for which the machine has no thread, or no memory for a shared library.
+_NO_THREAD = ("can't start new thread", "Failed to launch worker thread")  # Python's, Arrow's
+_NO_MEMORY = "failed to map segment"
 
 
 def explained(error: Exception) -> HarnessError | None:
@@ -67,9 +68,14 @@ def explained(error: Exception) -> HarnessError | None:
     match error:
         case HarnessError():
             return error
+        case Exception() if any(sign in str(error) for sign in _NO_THREAD):
+            return RunError(
+                "no more threads can be started; allow more processes (ulimit -u, in a container its limit "
+                "of pids), or more memory (ulimit -v)"
+            )
         case OSError() | MemoryError():
             return machine_failure(error)
-        case RuntimeError() | ImportError() if any(sign in str(error) for sign in _NO_MEMORY):
+        case RuntimeError() | ImportError() if _NO_MEMORY in str(error):
             return machine_failure(MemoryError())
         case ImportError():
             return _wrong_interpreter(error)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from harness.dataset import pickled_frame
-from harness.errors import DatasetError
+from harness.errors import DatasetError, explained
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -242,6 +242,10 @@ def _readable(path: Path) -> Iterator[None]:
             "lift the limit on it (ulimit -v)"
         ) from error
     except (pa.ArrowException, OSError, ArithmeticError, LookupError, ValueError) as error:
+        # Of a damaged file Arrow gives an OSError without a number.
+        machine = None if isinstance(error, OSError) and not error.errno else explained(error)
+        if machine is not None:
+            raise DatasetError(f"{path}: cannot be read: {machine}") from error
         raise DatasetError(
             f"{path}: not a readable parquet file: {one_line(error)}; download it again"
         ) from error

@@ -18,7 +18,7 @@ import httpx
 import msgspec
 
 from harness.api_key import masked_text
-from harness.errors import machine_failure
+from harness.errors import explained
 from harness.files import SERVER_METRICS, atomic_write
 from harness.record.server_metrics import MOST_PAGE_BYTES, MetricsWriter, has_values
 from harness.record.settled import ServerInfo
@@ -133,8 +133,10 @@ class MetricsScraper:
                 writer = MetricsWriter(file, [*self._urls, GPUS_HERE])
                 asyncio.run(self._rounds(writer))
                 writer.close()
-        except OSError as error:
-            reason = f"{SERVER_METRICS} could not be written: {machine_failure(error)}"
+        except (OSError, RuntimeError) as error:
+            if (cause := explained(error)) is None:
+                raise
+            reason = f"{SERVER_METRICS} could not be written: {cause}"
             self._result = Scraped(self._result.without, (reason,))
             return
         if self._gpus is None and not any(server.ever for server in self._servers):

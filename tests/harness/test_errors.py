@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 
+import pyarrow as pa
 import pytest
 
 from harness.errors import EXIT_INVALID, EXIT_USAGE, explained, machine_failure
@@ -32,6 +33,17 @@ def test_one_line(error, line):
     failure = machine_failure(error)
     assert str(failure) == line
     assert failure.exit_code == EXIT_INVALID
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("can't start new thread"),  # Python's, under ulimit -u 8
+        pa.ArrowException("Unknown error: Failed to launch worker thread: Resource temporarily unavailable"),
+    ],
+)
+def test_no_thread_is_not_no_memory(error):
+    assert "ulimit -u" in str(explained(error))
 
 
 EVERY_PROGRAM = """
