@@ -25,6 +25,7 @@ LOOK_S = 1.0
 _STUCK_S = 15.0
 _EXIT_S = 15.0  # a process that closed its pipe ends by then, on a busy machine too
 _STOOD_STILL_S = 3.0
+_SLOW_FLUSH_NS = 100_000_000  # a busy machine takes a core away for less
 # After this time without any replica the run ends: no query could be answered.
 _DEAD_S = 10.0
 # Failures in a row without a token: the servers respond but serve nothing.
@@ -140,9 +141,11 @@ class Monitor:
         outages = self._replicas.outages
         columns = 1 + self._board.rows + len(self._encoders)
         stepped = (f"the wall clock was stepped, by {steps_ns / 1e6:.0f} ms in all",) if steps_ns else ()
+        flush_ns = int(table[:, Counter.LONGEST_FLUSH_NS].max())
+        slow = () if flush_ns < _SLOW_FLUSH_NS else (self._slow_disk(flush_ns),)
         return Observations(
             errors=tuple(self._errors),
-            warnings=(*self._warnings, *stepped, *outages),
+            warnings=(*self._warnings, *stepped, *slow, *outages),
             outages=outages,
             cpu=np.array(self._cpu, dtype=np.int64).reshape(-1, columns),
             machine=np.array(self._machine, dtype=np.int64).reshape(-1, columns),
@@ -186,6 +189,12 @@ class Monitor:
         else:
             self._errors.append(str(value))
         return bool(kind != "error")
+
+    def _slow_disk(self, flush_ns: int) -> str:
+        return (
+            f"a worker waited {flush_ns / 1e6:.0f} ms for the disk of {self._log_dir} and reported late what "
+            "arrived meanwhile: write results to a local disk, and copy them afterwards"
+        )
 
     def _unwritten(self, why: object) -> str:
         return f"the journal in {self._log_dir} cannot be written: {why}"

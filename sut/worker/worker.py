@@ -231,6 +231,7 @@ class Worker:
             self._control.send(("encoder", self._encoder_fault))
 
     def _keep_records(self) -> None:
+        began_ns = time.monotonic_ns()
         try:
             self._journal.flush()
         except OSError as error:
@@ -238,7 +239,8 @@ class Worker:
                 self._journal_fault = str(machine_failure(error))
                 self._control.send(("journal", self._journal_fault))
         counters = self._counters
-        counters[Counter.HEARTBEAT_NS] = time.monotonic_ns()
+        counters[Counter.HEARTBEAT_NS] = ended_ns = time.monotonic_ns()
+        counters[Counter.LONGEST_FLUSH_NS] = max(int(counters[Counter.LONGEST_FLUSH_NS]), ended_ns - began_ns)
         counters[Counter.RECEPTIONS] = self._client.receptions
         counters[Counter.CONNECTIONS_OPENED] = self._client.opened
         counters[Counter.CLOCK_STEPS_NS] = self._client.clock_steps_ns

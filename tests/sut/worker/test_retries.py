@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 
 import numpy as np
 import pytest
@@ -96,6 +97,23 @@ def test_an_earlier_answer_is_given_without_a_request(start, tmp_path):
     assert second.counter(Counter.RESUMED) == 10
 
 
+def test_the_time_that_the_disk_takes_is_known(start, monkeypatch):
+    """As on a network file system: nothing is read from the servers meanwhile."""
+    write, wait_s = os.write, 0.2
+
+    def slow(descriptor, data):
+        time.sleep(wait_s)
+        return write(descriptor, data)
+
+    with StubServer() as stub:
+        rig = start(stub.url)
+        monkeypatch.setattr(os, "write", slow)
+        rig.assign(*range(6))
+        assert set(ends(rig.collect(6)).values()) == {COMPLETE}
+        rig.finish()
+    assert rig.counter(Counter.LONGEST_FLUSH_NS) >= wait_s * 1e9
+
+
 def test_a_full_disk_is_told_once_and_what_was_not_written_is_kept(start, monkeypatch):
     """The supervisor decides; meanwhile queries go on, and rows wait."""
     write, full = os.write, [True]
@@ -111,7 +129,8 @@ def test_a_full_disk_is_told_once_and_what_was_not_written_is_kept(start, monkey
         rig.assign(*range(6))
         assert set(ends(rig.collect(6)).values()) == {COMPLETE}
         assert rig.control.poll(90)
-        assert rig.control.recv() == ("journal", "No space left on device")
+        told = "No space left on device; free space there or choose another folder"
+        assert rig.control.recv() == ("journal", told)
         full[0] = False
         journal = rig.finish()
     assert not rig.control.poll(0)
