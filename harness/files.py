@@ -75,7 +75,7 @@ def sha256_of(path: Path) -> str:
 
 def sync_to_disk(path: Path) -> None:
     """Wait until the disk has a file. Raises OSError, also for what the kernel failed to write before."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)  # some network file systems flush no other
     try:
         os.fsync(descriptor)
     finally:

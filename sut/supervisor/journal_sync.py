@@ -47,8 +47,8 @@ class JournalSync:
     def _sync(self) -> None:
         with suppress(OSError):  # a removed folder is reported by the monitor
             for entry in os.scandir(self._directory):
-                if entry.name not in self._descriptors:
-                    self._descriptors[entry.name] = os.open(entry.path, os.O_RDONLY | os.O_CLOEXEC)
+                if entry.name not in self._descriptors and entry.is_file():
+                    self._descriptors[entry.name] = os.open(entry.path, os.O_WRONLY | os.O_CLOEXEC)
         for descriptor in self._descriptors.values():
             try:
                 os.fdatasync(descriptor)
