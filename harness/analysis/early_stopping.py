@@ -10,11 +10,16 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
+from harness.analysis.statistics import completed, ttft_ns
 from harness.config.loadgen_settings import Setting
 from harness.config.plans import RunPlan
+from harness.record.journal import Rows
 
 _TRIAL_PERCENT = 50
 PERCENTILE, CONFIDENCE = 0.99, 0.99  # LoadGen's for the Server scenario
+# LoadGen takes the time of a first token when it is called, at most this long after the bytes arrived. Its
+# TPOT of an answer can be smaller than ours by this, divided by the tokens.
+LATE_REPORT_NS = 100_000_000
 _SPREADS = 10  # standard deviations above the mean up to which t is searched
 
 
@@ -48,6 +53,31 @@ def too_few_queries(queries: int, plan: RunPlan, settings: Mapping[str, Setting]
         f"is VALID by LoadGen's early stopping; write a row {key}.{row} = {needed}, or, for a trial that is "
         f"no result, {short}, which needs {least_queries(_TRIAL_PERCENT / 100)}"
     )
+
+
+def over_limit_text(name: str, count: int, most: int) -> str:
+    """``30 queries over the TTFT limit, at most 1 may be``; "" where that is not too many."""
+    if count <= max(most, 0):
+        return ""
+    noun = "query" if count == 1 else "queries"
+    return f"{count:,} {noun} over the {name} limit, {_at_most(most)}"
+
+
+def _at_most(most: int) -> str:
+    return f"at most {most:,} may be" if most > 0 else "none may be"
+
+
+def late_first_tokens(rows: Rows, limit_ns: int) -> int:
+    """Completed queries whose first token came later than its limit."""
+    return int((ttft_ns(completed(rows)) > limit_ns).sum())
+
+
+def surely_slow(rows: Rows, limit_ns: int) -> int:
+    """Completed queries whose TPOT is over its limit even when their first token was reported late."""
+    good = completed(rows)
+    good = good[(good["osl"] >= 2) & (good["first_token_ns"] > 0)]
+    gaps = good["osl"].astype("i8") - 1
+    return int((good["last_byte_ns"] - good["first_token_ns"] - LATE_REPORT_NS > limit_ns * gaps).sum())
 
 
 def log_cumulative(n: int, share: float, top: int) -> npt.NDArray[np.float64]:

@@ -27,7 +27,6 @@ from harness.analysis.statistics import statistics
 from harness.analysis.verdict import clock_reasons, run_verdict
 from harness.arrays import distinct
 from harness.config.plans import RunPlan
-from harness.config.scenario import Scenario
 from harness.errors import DatasetError, machine_failure
 from harness.files import (
     ACCURACY_LOG,
@@ -88,8 +87,6 @@ class Observations(msgspec.Struct, frozen=True):
     """as in ClientLoad"""
     gc_runs: int = 0
     """as in ClientLoad"""
-    clock_step_ns: int = 0
-    """the largest step of the wall clock while queries ran"""
     network: Sequence[ReplicaNetwork] = ()
     """a value for each server"""
     without_metrics: Mapping[str, str] | None = None
@@ -246,9 +243,7 @@ def _verdict(
             cause_known=bool(errors or lost),
         ),
     )
-    # Offline has one latency, that of the complete run.
-    step_ns = 0 if plan.scenario is Scenario.OFFLINE else seen.clock_step_ns
-    clock = clock_reasons(files.detail, files.calls, _first_issue(files.rows), step_ns)
+    clock = clock_reasons(files.detail, files.calls, _first_issue(files.rows))
     verdict = run_verdict(record, files.rows, seen.issued, (*lost, *errors, *logs), clock)
     if verdict.result == "VALID":
         return verdict

@@ -5,7 +5,13 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from harness.analysis.early_stopping import PERCENTILE
+from harness.analysis.early_stopping import (
+    PERCENTILE,
+    late_first_tokens,
+    most_over_limit,
+    over_limit_text,
+    surely_slow,
+)
 from harness.analysis.next_rate import missed_limits, rate_after, target_qps
 from harness.analysis.statistics import completed
 from harness.arrays import distinct
@@ -15,7 +21,7 @@ from harness.record.run_record import RunRecord, RunVerdict, Statistics
 from harness.text import milliseconds
 
 _CLOCK_S, _CLOCK_PART = 0.25, 0.001
-_NO_TIME = "no time of LoadGen's counts; run again where the clock is only slewed (chronyd without makestep)"
+_SLEWED = "run again where the clock is only slewed (chronyd without makestep)"
 # For each sample of a query, of which LoadGen makes a list after its start and before it issues it. Measured
 # 0.2 to 0.3 µs.
 _LISTING_S = 1e-6
@@ -40,7 +46,7 @@ def run_verdict(
     reasons = (
         *faults,
         # Of a failure LoadGen learns otherwise than by these calls.
-        *(() if faults or plan.accuracy else clock),
+        *(() if faults or plan.accuracy else (*clock, *_hidden_misses(record, rows))),
         *_loadgen_reasons(
             loadgen, rows, accuracy=plan.accuracy, by_p99=record.latency_percentile == PERCENTILE
         ),
@@ -62,13 +68,12 @@ def _outcome_reasons(statistics: Statistics, rows: Rows, issued: int) -> Iterato
         yield "LoadGen issued no query"
 
 
-def clock_reasons(detail: LoadgenDetail, calls: Rows, began_ns: int, step_ns: int = 0) -> Iterator[str]:
+def clock_reasons(detail: LoadgenDetail, calls: Rows, began_ns: int) -> Iterator[str]:
     """LoadGen takes all of its times from the wall clock, the client its own from one that is never set.
 
     Compared is the time to the last answer: from LoadGen's start, and from ``began_ns`` to the last of the
     ``calls``. LoadGen's rates do not have it: Server's end with the query that was issued last, which in
-    nearly every run is answered before others. A clock that was set and set back shows only in ``step_ns``,
-    its largest step: the latencies of all queries in flight are wrong by it.
+    nearly every run is answered before others.
     """
     ends, lasted_s = calls["reported_ns"][calls["kind"] == COMPLETE], detail.lasted_s
     if lasted_s is None or not len(ends):
@@ -79,10 +84,19 @@ def clock_reasons(detail: LoadgenDetail, calls: Rows, began_ns: int, step_ns: in
     if not -slack <= lasted_s - own <= slack + listing:
         yield (
             f"the run took {own:.2f} s, and {lasted_s:.2f} s by LoadGen's clock: the wall clock was set, or "
-            f"the machine slept, and {_NO_TIME}"
+            f"the machine slept, and no time of LoadGen's counts; {_SLEWED}"
         )
-    elif step_ns > _CLOCK_S * 1e9:
-        yield f"the wall clock was stepped by {step_ns / 1e9:.2f} s in the run and set back, and {_NO_TIME}"
+
+
+def _hidden_misses(record: RunRecord, rows: Rows) -> Iterator[str]:
+    """Limits that LoadGen saw kept, because the wall clock was set and set back while queries ran."""
+    plan, loadgen = record.plan, record.loadgen
+    timed = plan.client.parameters.stream and plan.audit_text is None and loadgen and loadgen.result_valid
+    limits = record.limits_ns if timed else {}
+    most = most_over_limit(len(rows), record.latency_percentile) if limits else 0
+    for name, count in (("TTFT", late_first_tokens), ("TPOT", surely_slow)):
+        if name in limits and (text := over_limit_text(name, count(rows, limits[name]), most)):
+            yield f"{text} by this client's clock, of which LoadGen's was set; {_SLEWED}"
 
 
 def _loadgen_reasons(loadgen: LoadgenSummary, rows: Rows, *, accuracy: bool, by_p99: bool) -> Iterator[str]:

@@ -10,16 +10,12 @@ from pathlib import Path
 
 import msgspec
 
-from harness.analysis.early_stopping import least_queries
-from harness.analysis.statistics import completed, ttft_ns
+from harness.analysis.early_stopping import late_first_tokens, least_queries, over_limit_text, surely_slow
 from harness.errors import RunError
 from harness.files import JOURNAL_DIR
 from harness.progress.progress_line import ProgressSnapshot
-from harness.record.journal import JournalTail, Rows
+from harness.record.journal import JournalTail
 
-# LoadGen takes the time of a first token when it is called, at most this long after the bytes arrived. Its
-# TPOT of an answer can be smaller than ours by this, divided by the tokens.
-LATE_REPORT_NS = 100_000_000
 # Workers count first tokens four times a second: after this time each one is counted.
 _COUNTED_S = 1.0
 _NS = 1e9
@@ -103,18 +99,6 @@ class LostWatch:
         return f"{self._rules.queries:,} queries are too few to pass, {least_queries()} are needed"
 
 
-def over_limit_text(name: str, count: int, most: int) -> str:
-    """``30 queries over the TTFT limit, at most 1 may be``; "" where that is not too many."""
-    if count <= max(most, 0):
-        return ""
-    noun = "query" if count == 1 else "queries"
-    return f"{count:,} {noun} over the {name} limit, {_at_most(most)}"
-
-
-def _at_most(most: int) -> str:
-    return f"at most {most:,} may be" if most > 0 else "none may be"
-
-
 def failures_text(moment: ProgressSnapshot) -> str:
     """``3 queries failed (truncated)``, with numbers where there are several kinds; "" for none."""
     if not moment.failed:
@@ -123,16 +107,3 @@ def failures_text(moment: ProgressSnapshot) -> str:
     named = kinds[0][0] if len(kinds) == 1 else ", ".join(f"{kind} {count}" for kind, count in kinds)
     noun = "query" if moment.failed == 1 else "queries"
     return f"{moment.failed:,} {noun} failed" + (f" ({named})" if named else "")
-
-
-def late_first_tokens(rows: Rows, limit_ns: int) -> int:
-    """Completed queries whose first token came later than its limit."""
-    return int((ttft_ns(completed(rows)) > limit_ns).sum())
-
-
-def surely_slow(rows: Rows, limit_ns: int) -> int:
-    """Completed queries whose TPOT is over its limit even when their first token was reported late."""
-    good = completed(rows)
-    good = good[(good["osl"] >= 2) & (good["first_token_ns"] > 0)]
-    gaps = good["osl"].astype("i8") - 1
-    return int((good["last_byte_ns"] - good["first_token_ns"] - LATE_REPORT_NS > limit_ns * gaps).sum())

@@ -108,11 +108,6 @@ class HttpClient:
         """The sum of the wall clock's jumps, in ns."""
         return self._clock.steps_ns
 
-    @property
-    def largest_clock_step_ns(self) -> int:
-        """The largest of these jumps."""
-        return self._clock.largest_step_ns
-
     def suspect(self, index: int) -> None:
         """Send nothing more to a replica; its requests in flight may still be answered."""
         self._trusted = [replica for replica in self._trusted if replica.index != index]

@@ -28,12 +28,11 @@ def realtime_offset_ns() -> int:
 class KernelClock:
     """Converts kernel receive stamps; ``refresh`` follows a stepped or slewed wall clock."""
 
-    __slots__ = ("largest_step_ns", "offset_ns", "steps_ns")
+    __slots__ = ("offset_ns", "steps_ns")
 
     def __init__(self) -> None:
         self.offset_ns = realtime_offset_ns()
         self.steps_ns = 0  # sum of |jumps| beyond 1 ms: the wall clock was stepped
-        self.largest_step_ns = 0  # the largest |jump| between two calls of refresh
 
     def refresh(self) -> None:
         """Measure the offset anew."""
@@ -41,7 +40,6 @@ class KernelClock:
         jump = abs(offset - self.offset_ns)
         if jump > 1_000_000:
             self.steps_ns += jump
-            self.largest_step_ns = max(self.largest_step_ns, jump)
         self.offset_ns = offset
 
 

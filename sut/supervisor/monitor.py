@@ -25,7 +25,7 @@ LOOK_S = 1.0
 _STUCK_S = 15.0
 _EXIT_S = 15.0  # a process that closed its pipe ends by then, on a busy machine too
 _STOOD_STILL_S = 3.0
-_SLOW_FLUSH_NS = 100_000_000  # a busy machine takes a core away for less
+_SLOW_FLUSH_NS = 500_000_000  # a busy machine takes a core away for less
 # After this time without any replica the run ends: no query could be answered.
 _DEAD_S = 10.0
 # Failures in a row without a token: the servers respond but serve nothing.
@@ -150,7 +150,6 @@ class Monitor:
             cpu=np.array(self._cpu, dtype=np.int64).reshape(-1, columns),
             machine=np.array(self._machine, dtype=np.int64).reshape(-1, columns),
             encoders=len(self._encoders),
-            clock_step_ns=int(table[:, Counter.LARGEST_CLOCK_STEP_NS].max()),
             loop_lag_ns=int(table[:, Counter.LOOP_LAG_NS].max()),
             gc_runs=int(table[:, Counter.GC_RUNS].sum()),
         )

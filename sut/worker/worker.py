@@ -244,7 +244,6 @@ class Worker:
         counters[Counter.RECEPTIONS] = self._client.receptions
         counters[Counter.CONNECTIONS_OPENED] = self._client.opened
         counters[Counter.CLOCK_STEPS_NS] = self._client.clock_steps_ns
-        counters[Counter.LARGEST_CLOCK_STEP_NS] = self._client.largest_clock_step_ns
         counters[Counter.GC_RUNS] = gc_runs() - self._gc_start
         counters[Counter.CPU_NS] = time.process_time_ns() - self._cpu_start_ns
 

@@ -6,10 +6,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from harness.analysis.early_stopping import late_first_tokens, over_limit_text
 from harness.analysis.statistics import completed
 from harness.analysis.statistics import tpot_ns as tpot_of
 from harness.files import JOURNAL_DIR
-from harness.progress.lost_run import LimitWatch, LostRunError, Over, late_first_tokens, over_limit_text
+from harness.progress.lost_run import LimitWatch, LostRunError, Over
 from harness.progress.progress_line import ProgressSnapshot
 from harness.record.journal import COMPLETE, FIRST_TOKEN, Rows, read_journal, read_loadgen_calls
 

@@ -14,9 +14,9 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
+from harness.analysis.early_stopping import LATE_REPORT_NS
 from harness.arrays import Floats
 from harness.peak.search.schedule import Schedule, ScheduledRun
-from harness.progress.lost_run import LATE_REPORT_NS
 
 _SEED = 20_240_607  # Every replay draws the same lengths and times, so that rates compare.
 _MOST_REPLAYED = 60_000  # A longer schedule is replayed in part: this much takes a third of a second.
