@@ -52,6 +52,7 @@ RULES = [
     {"stream": True, "max_new_tokens": 10240},
     {"_comment": "a note"},
     {"min_tokens": 0, "seed": None},
+    {"min_new_tokens": 1},  # inference_rules.adoc, "Additional inference parameters"
 ]
 
 
