@@ -5,6 +5,8 @@ of its largest supplies (``PowerCapacityWatts``), as many as it needs. The offic
 results with power measurements, unless ``system_power_capacity`` of the system description states the sum.
 """
 
+import csv
+import io
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,16 @@ from harness.submission.tree.round_rules import SystemRule
 _IS_NETWORK, _NODES = "is_network", "number_of_nodes"
 # Where there are sw_notes, the official checker joins the two, and ends with an error if one is no text.
 _NOTES = ("hw_notes", "sw_notes")
+# The official checker writes these into its CSV as they are, and generate_final_report.py reads that again.
+_IN_CSV = (
+    *_NOTES,
+    "system_name",
+    "host_processor_model_name",
+    "host_processor_core_count",
+    "accelerator_model_name",
+    "framework",
+    "operating_system",
+)
 POWER_FIELD = "system_power_capacity"  # the system description states it in watts
 _SUPPLIES, _NEEDED, _WATTS = "psus", "min psus needed", "PowerCapacityWatts"
 
@@ -86,6 +98,9 @@ def system_issues(fields: Mapping[str, Any], rule: SystemRule, folders: Mapping[
     for name in rule.whole_numbers:
         if fields.get(name) and not str(fields[name]).strip().isdecimal():
             yield f"{name} is {str(fields[name])!r}, expected an integer"
+    for name in _IN_CSV:
+        if _ends_cell(str(fields.get(name, ""))):
+            yield f"{name} has a double quote that ends its cell in MLCommons's CSV of results"
     if str(fields.get(_NODES, "")).strip() == "0":
         yield f"{_NODES} is 0, expected 1 or more"
     for name, words in (("status", rule.status), ("system_type", rule.system_type)):
@@ -96,6 +111,12 @@ def system_issues(fields: Mapping[str, Any], rule: SystemRule, folders: Mapping[
     if isinstance(watts, bool) or not isinstance(watts, int | float) or watts <= 0:
         yield f"{POWER_FIELD} is {watts!r}, expected a number of watts"
     yield from _network_issues(fields.get(_IS_NETWORK), folders.get("division", ""))
+
+
+def _ends_cell(text: str) -> bool:
+    """Whether the CSV, in which quotes are not doubled, gets more or fewer cells by this text."""
+    rows = list(csv.reader(io.StringIO(f'"{text}","next"\n', newline="")))
+    return len(rows) != 1 or rows[0][1:] != ["next"]
 
 
 def _network_issues(is_network: object, division: str) -> Iterator[str]:

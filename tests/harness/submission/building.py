@@ -27,6 +27,7 @@ STATED = {
     "system_type": "datacenter",
     "number_of_nodes": 1,
     "accelerators_per_node": 8,
+    "host_processors_per_node": 2,
 }
 # Fields that are not in the TOML's [system]: folder names, and those from run.json.
 FROM_ELSEWHERE = ("division", "submitter", "framework", "other_software_stack")

@@ -261,6 +261,11 @@ DAMAGES = [
     ("two blanks", score(" 84.0"), "accuracy"),
     ("a score in quotes", score("'84.0'"), "accuracy"),
     ("a score that is no number", score("84.0.1"), "accuracy"),
+    # MLCommons's generate_final_report.py ends with an error for these three, and reads the fourth.
+    ("processors in words", system(host_processors_per_node="2 (1 on the switch node)"), "system"),
+    ("a quote before a comma", system(hw_notes='runs in "Max-Q" mode, capped'), "system"),
+    ("a quote at the end", system(system_name='rack of 19"'), "system"),
+    ("a quote", system(hw_notes='19" racks'), ""),
     ("no accelerators, as a number", system(accelerators_per_node=0), "system"),
     ("no accelerators, as text", system(accelerators_per_node="0"), ""),
     ("a network system", system(is_network="True"), "system*2"),
