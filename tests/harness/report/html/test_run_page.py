@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from harness.analysis.run_files import read_run
 from harness.analysis.run_outcome import RunOutcome
+from harness.config.plans import ComplianceSettings
 from harness.config.scenario import Scenario
 from harness.files import ACCURACY_RESULT, PROGRESS, REPORT, REQUESTS, RUN_RECORD, SERVER_METRICS, SUMMARY
 from harness.record.replica_figures import RankFigures, ReplicaBalance
@@ -67,6 +68,23 @@ def test_foreign_texts_are_escaped(hostile):
     assert "</script><script>document" not in html
     (data,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', html, re.DOTALL)
     assert json.loads(data)["ttft"]["limits"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "test", "bounded"),
+    [
+        ("performance", None, True),
+        ("performance", "TEST09", True),
+        ("performance", "TEST07", False),
+        ("accuracy", None, False),
+    ],
+)
+def test_bounds_of_test09_are_for_runs_with_its_prompts(tmp_path, mode, test, bounded):
+    """compliance/TEST09: "the performance dataset". Accuracy and TEST07 ask for more effort."""
+    dataset = ENDED.plan.client.benchmark.dataset(accuracy=False)
+    audit = test and ComplianceSettings(test=test, dataset=dataset, settings={}, text="", official=True)
+    html = page_of(records.folder(tmp_path / "run", records.rows(), with_plan(ENDED, mode=mode, audit=audit)))
+    assert ("bounds are for the mean" in html) is bounded
 
 
 def test_a_trial_of_another_percentile_is_counted_by_it(tmp_path):
