@@ -57,9 +57,12 @@ class LoadgenSummary(msgspec.Struct, frozen=True):
     """how an incomplete file is damaged, such as "missing" or "empty\""""
 
     def percentile_ns(self, name: str, percent: str = "99.00") -> float | None:
-        """A percentile of one of TIMES; None where the summary has none or no query had such a time."""
+        """A percentile of one of TIMES; None where the summary has none or no query had such a time.
+
+        LoadGen's TPOT of a query that failed after its first token is below 0.
+        """
         found = self.figures.get(f"{percent} percentile {TIMES[name]} (ns)")
-        return None if found is None or found >= _NO_TIME_NS else found
+        return None if found is None or not 0 <= found < _NO_TIME_NS else found
 
     def limit_ns(self, name: str) -> int | None:
         """The limit of TTFT or TPOT that LoadGen had."""

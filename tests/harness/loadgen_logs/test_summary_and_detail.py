@@ -144,3 +144,18 @@ def test_result_lines_are_loadgens_own():
     assert set(lines) <= set(written)
     assert {"MLPerf Results Summary", "Result is : VALID", written[-1]} <= set(lines)
     assert not any("percentile" in line for line in lines)
+
+
+# Of LoadGen 6.0.17, a Server run in which 510 of 512 queries were cut off after their first token.
+BELOW_ZERO = """\
+99.00 percentile first token latency (ns)   : 82590769
+99.00 percentile time to output token (ns)   : -87368032
+99.90 percentile time to output token (ns)   : 5439088
+"""
+
+
+def test_a_time_below_zero_is_none():
+    found = parse_summary(BELOW_ZERO)
+    assert found.percentile_ns("TTFT") == 82590769
+    assert found.percentile_ns("TPOT") is None
+    assert found.percentile_ns("TPOT", "99.90") == 5439088
