@@ -58,8 +58,6 @@ FIGURES: dict[str, dict[str, str]] = {
     },
     "SingleStream": {
         **_EVERY,
-        "90.0th percentile latency (ns)": "result_90.00_percentile_latency_ns",
-        "90.0th first token percentile latency (ns)": "result_first_token_90.00_percentile_latency_ns",
         "QPS w/ loadgen overhead": "result_qps_with_loadgen_overhead",
         "QPS w/o loadgen overhead": "result_qps_without_loadgen_overhead",
         "TPS w/ loadgen overhead": "result_token_throughput_with_loadgen_overhead",
@@ -84,16 +82,34 @@ _DIGITS = 5e-6  # the largest share of a figure by which six digits round it
 _WORDS = {"Yes": True, "NO": False}
 
 
+# SingleStream's result, of which the summary has one percentile: that of the settings.
+_SINGLE_STREAM = {
+    "{:.1f}th percentile latency (ns)": _LATENCY[1],
+    "{:.1f}th first token percentile latency (ns)": _TTFT[1],
+}
+
+
+def _results(values: Mapping[str, Any]) -> dict[str, str]:
+    """The lines and rows of SingleStream's result; none of other scenarios, or where no row has it."""
+    share = values.get("effective_target_latency_percentile")
+    if values.get("effective_scenario") != "SingleStream" or not isinstance(share, int | float):
+        return {}
+    if (percent := f"{100 * share:.2f}") not in _PERCENTS:
+        return {}
+    return {line.format(100 * share): row.format(percent) for line, row in _SINGLE_STREAM.items()}
+
+
 def disagreements(summary: str, detail: LoadgenDetail) -> Iterator[str]:
     """One line for each figure that is missing or differs in the text of a summary and the detail log."""
     values = detail.values
-    figures = FIGURES.get(str(values.get("effective_scenario")))
-    if figures is None:
+    scenario = str(values.get("effective_scenario"))
+    if scenario not in FIGURES:
         return
+    figures = FIGURES[scenario] | _results(values)
     stated = list(_stated(summary))
     names = {name for name, _ in stated}
-    if (other := dict(stated).get("Scenario", "")) in FIGURES and FIGURES[other] is not figures:
-        yield f"Scenario is {other} in the summary, {values['effective_scenario']} in the detail log"
+    if (other := dict(stated).get("Scenario", "")) in FIGURES and other != scenario:
+        yield f"Scenario is {other} in the summary, {scenario} in the detail log"
         return
     yield from (f"the summary has no line {name!r}" for name in figures if name not in names)
     yield from (f"the detail log has no row {key}" for key in figures.values() if not _is_figure(values, key))

@@ -47,10 +47,16 @@ RUNS = {
         ("target_qps = 10",),
         (lambda i: 0.001, lambda i: 0.002, lambda i: 0 if i % 16 == 3 else 4),
     ),
+    # LoadGen names its result by the percentile of the conf.
+    "single_stream_percentile_50": (
+        "SingleStream",
+        ("target_latency = 1", "target_latency_percentile = 50"),
+        (lambda i: 0.001, lambda i: 0.002 + 0.0001 * shuffled(i), lambda i: 4),
+    ),
 }
 # Beside the summary.
 KEPT = dict.fromkeys(("offline_valid", "server_invalid"), "times.json")
-KEPT["offline_errors"] = "mlperf_log_detail.txt"
+KEPT |= dict.fromkeys(("offline_errors", "single_stream_percentile_50"), "mlperf_log_detail.txt")
 
 
 class Recorder:

@@ -10,6 +10,7 @@ from harness.files import DETAIL, SUMMARY
 from harness.loadgen_logs.contradictions import FIGURES, contradictions, disagreements
 from harness.loadgen_logs.summary_and_detail import read_detail
 from tests.harness.submission.trees import ARCHIVE, CNN_ARCHIVE, R1_ARCHIVE, unpack
+from tests.runs import ROOT
 
 RUNS = {
     "gpt-oss-120b": ("Offline", "Interactive"),
@@ -61,6 +62,18 @@ def scaled(value, factor):
 @pytest.mark.parametrize(("benchmark", "scenario"), EACH)
 def test_logs_as_they_are_agree(folder_of, benchmark, scenario):
     assert found(folder_of(benchmark, scenario)) == []
+
+
+def test_the_result_of_single_stream_is_of_the_percentile_of_its_settings():
+    """Trials of another one than 90 have it, rehearsals among them."""
+    folder = ROOT / "tests/data/loadgen/single_stream_percentile_50"
+    assert found(folder) == []
+    row = "result_50.00_percentile_latency_ns"
+    lines = list(disagreements(read(folder)[1], detail_of(folder, **{row: 1})))
+    assert [line.partition(" (ns)")[0] for line in lines] == [
+        "50.0th percentile latency",
+        "50.00 percentile latency",
+    ]
 
 
 @pytest.mark.parametrize(("benchmark", "scenario"), EACH)
