@@ -20,7 +20,6 @@ _IS_NETWORK, _NODES = "is_network", "number_of_nodes"
 _NOTES = ("hw_notes", "sw_notes")
 # The official checker writes these into its CSV as they are, and generate_final_report.py reads that again.
 _IN_CSV = (
-    *_NOTES,
     "system_name",
     "host_processor_model_name",
     "host_processor_core_count",
@@ -98,8 +97,10 @@ def system_issues(fields: Mapping[str, Any], rule: SystemRule, folders: Mapping[
     for name in rule.whole_numbers:
         if fields.get(name) and not str(fields[name]).strip().isdecimal():
             yield f"{name} is {str(fields[name])!r}, expected an integer"
-    for name in _IN_CSV:
-        if _ends_cell(str(fields.get(name, ""))):
+    cells = {name: str(fields.get(name, "")) for name in _IN_CSV}
+    cells[" or ".join(_NOTES)] = ". ".join(str(fields[name]) for name in _NOTES if fields.get(name))
+    for name, text in cells.items():
+        if _ends_cell(text):
             yield f"{name} has a double quote that ends its cell in MLCommons's CSV of results"
     if str(fields.get(_NODES, "")).strip() == "0":
         yield f"{_NODES} is 0, expected 1 or more"

@@ -261,10 +261,15 @@ DAMAGES = [
     ("two blanks", score(" 84.0"), "accuracy"),
     ("a score in quotes", score("'84.0'"), "accuracy"),
     ("a score that is no number", score("84.0.1"), "accuracy"),
-    # MLCommons's generate_final_report.py ends with an error for these three, and reads the fourth.
+    # MLCommons's generate_final_report.py ends with an error for these four, and reads the fifth.
     ("processors in words", system(host_processors_per_node="2 (1 on the switch node)"), "system"),
     ("a quote before a comma", system(hw_notes='runs in "Max-Q" mode, capped'), "system"),
     ("a quote at the end", system(system_name='rack of 19"'), "system"),
+    (
+        "a quote in one note, a comma in the other",
+        system(hw_notes='19" racks', sw_notes="tuned, by hand"),
+        "system",
+    ),
     ("a quote", system(hw_notes='19" racks'), ""),
     ("no accelerators, as a number", system(accelerators_per_node=0), "system"),
     ("no accelerators, as text", system(accelerators_per_node="0"), ""),
