@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import zip_longest
 
 from harness.record.run_events import RunEvent
 from harness.text import moment
@@ -56,9 +55,13 @@ def rank_warnings(events: Sequence[RunEvent], reasons: Sequence[str]) -> Iterato
 def silence_warnings(events: Sequence[RunEvent]) -> Iterator[str]:
     """``from 0:06 to 0:28 nothing arrives from http://node1:30000 with 16 requests``; the first few."""
     silences = [event for event in events if event.kind == "silence"]
-    ends = [event.at_s for event in events if event.kind == "silence_ends"]
-    for event, end in list(zip_longest(silences, ends))[:_NAMED]:
-        until = "on" if end is None else f"to {moment(end)}"
+    for event in silences[:_NAMED]:
+        ends = [
+            later.at_s
+            for later in events
+            if (later.kind, later.server) == ("silence_ends", event.server) and later.at_s >= event.at_s
+        ]
+        until = f"to {moment(min(ends))}" if ends else "on"
         yield (
             f"from {moment(event.at_s)} {until} {event.text}: a pause, a compilation, a hang or a long "
             "stream interval (see the servers' logs); the figures include it"

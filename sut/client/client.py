@@ -17,7 +17,15 @@ from sut.client.balance import Balance
 from sut.client.connections import Connection, ConnectionTimes, ReplicaPool, Request
 from sut.client.deadline_watch import DeadlineWatch
 from sut.client.endpoint import AddressPair, Endpoint
-from sut.client.network_figures import GIVEN_UP, Figures, Network, TcpInfo, count_closed, count_connect
+from sut.client.network_figures import (
+    GIVEN_UP,
+    Figures,
+    Network,
+    TcpInfo,
+    count_closed,
+    count_connect,
+    since_received_ms,
+)
 from sut.client.poller import Poller
 from sut.client.transport import KernelClock, Received
 
@@ -28,6 +36,7 @@ _PACED_GAP_NS = 5_000_000
 MAX_CONNECTING = 256  # a listen backlog is finite
 # If ticks are further apart, the process was suspended, and connects may have completed since.
 _STOOD_STILL_NS = 1_500_000_000
+_ARRIVALS_NS = 1_000_000_000  # how old what is known of a replica's arrivals may be
 # Not the server's fault: this machine has no more descriptors, local ports or buffers.
 _OWN_LIMITS = (errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL, errno.EADDRINUSE, errno.ENOBUFS, errno.ENOMEM)
 _TIMES = ConnectionTimes()
@@ -71,7 +80,7 @@ class HttpClient:
         self._trusted = list(self._replicas)
         self._balance = balance or Balance(len(endpoints))
         self._deadlines = DeadlineWatch(deadlines, self.in_flight)
-        self._ticked_ns = time.monotonic_ns()
+        self._ticked_ns = self._arrivals_ns = time.monotonic_ns()
         self._on_first_token = on_first_token
         self._on_done = on_done
         self._on_urgent_done = on_urgent_done
@@ -184,6 +193,9 @@ class HttpClient:
         if now - self._ticked_ns < _STOOD_STILL_NS:
             self._expire_connecting(now)
         self._ticked_ns = now
+        if now - self._arrivals_ns > _ARRIVALS_NS:
+            self._arrivals_ns = now
+            self._note_arrivals(now)
         for replica in self._replicas:
             while replica.idle and now - replica.idle[0].used_ns > self._times.idle_ns:
                 self._close(replica.idle.pop(0))
@@ -338,6 +350,8 @@ class HttpClient:
         self._hand_over(connection)
         before_ns = request.reader.last_byte_ns
         arrived_ns = connection.transport.complete_ns(arrived_ns)
+        if data:
+            connection.replica.arrived_ns = arrived_ns
         outcome = request.reader.feed(data, arrived_ns) if data else request.reader.closed()
         if outcome is not None:
             if not isinstance(outcome, Failure):
@@ -464,6 +478,23 @@ class HttpClient:
             self.suspect(replica.index)
             self._on_suspect(replica.index)
         self._on_done(request, outcome)
+
+    def _note_arrivals(self, now: int) -> None:
+        """Note when something came from each replica. Batched streams are read elsewhere: the kernel knows.
+
+        One recent arrival of a replica is enough.
+        """
+        silent = {replica.index for replica in self._replicas if now - replica.arrived_ns > _ARRIVALS_NS}
+        for descriptor in self._poller.batched if silent else ():
+            connection = self._connections[descriptor]
+            replica = connection.replica
+            if replica.index in silent:
+                arrived_ns = now - since_received_ms(connection.transport.info()) * 1_000_000
+                replica.arrived_ns = max(replica.arrived_ns, arrived_ns)
+                if now - arrived_ns <= _ARRIVALS_NS:
+                    silent.remove(replica.index)
+        for replica in self._replicas:
+            replica.network[Network.ARRIVED_NS] = replica.arrived_ns
 
     def _expire_connecting(self, now: int) -> None:
         times = self._times

@@ -154,6 +154,7 @@ class ReplicaPool:
     __slots__ = (
         "_context",
         "_turn",
+        "arrived_ns",
         "endpoint",
         "failed_in_a_row",
         "idle",
@@ -167,6 +168,7 @@ class ReplicaPool:
         self.index = index
         self.endpoint = endpoint
         self.network: Figures = array("q", [0] * len(Network)) if network is None else network
+        self.arrived_ns = 0  # when the latest bytes of an answer came, as far as they were looked at
         self.pairs = endpoint.pairs
         self.pair = self.pairs[0]  # the latest connection's
         self.failed_in_a_row = 0

@@ -16,6 +16,7 @@ TCP_INFO_BYTES = 232
 # tcpi_unacked, _rtt, _total_retrans, _min_rtt, _data_segs_in, _data_segs_out, _rcv_ooopack
 _FIELDS = struct.Struct("=24xI40xI28xI44xIII64xI4x")
 _GAPS = struct.Struct("=224xI")
+_LAST_RECEIVED = struct.Struct("=52xI")  # tcpi_last_data_recv, in ms
 _NEVER_MEASURED = (1 << 32) - 1  # tcpi_min_rtt before the first answer
 # The kernel gave up: nothing was acknowledged for as long as sut.client.transport allows.
 GIVEN_UP = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH)
@@ -69,6 +70,12 @@ def gaps_of(info: bytes) -> int:
     return gaps
 
 
+def since_received_ms(info: bytes) -> int:
+    """How long ago the latest data came, in ms; 0 where the kernel does not say."""
+    since_ms: int = _LAST_RECEIVED.unpack_from(info)[0] if len(info) >= _LAST_RECEIVED.size else 0
+    return since_ms
+
+
 class Network(IntEnum):
     """Columns of the network figures of one replica in one worker."""
 
@@ -85,6 +92,7 @@ class Network(IntEnum):
     RETRANSMITTED = 10
     RECEIVED = 11
     GAPS = 12
+    ARRIVED_NS = 13  # not a figure of the network: when the latest bytes of an answer came
 
 
 Figures = MutableSequence[int] | memoryview  # indexed by Network

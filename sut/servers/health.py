@@ -1,7 +1,7 @@
 """The servers during a run: whether they are healthy, whether they work, and whether they are still the same.
 
-Only suspected replicas are polled for their health, or all when nothing arrives from any, so healthy ones see
-no extra traffic.
+Only suspected replicas are polled for their health, those from which nothing arrives, too, so that healthy
+ones see no extra traffic.
 """
 
 import itertools
@@ -101,7 +101,7 @@ class ActivityProbe:
 
 
 class HealthRound:
-    """The answers of several servers' /health while nothing arrives from any of them. Never waits."""
+    """The answers of several servers' /health while nothing arrives from them. Never waits."""
 
     def __init__(self, ask: AskHealth) -> None:
         self._ask = ask
@@ -126,6 +126,10 @@ class HealthRound:
             return "/health answers 200" if all(url in found for url in urls) else ""
         first = f"{wrong[0]}: {_without_url(wrong[0], found[wrong[0]])}"
         return first if len(urls) == 1 else f"{first}, and so {len(wrong)} of {len(urls)} servers"
+
+    def wrong(self, url: str) -> str | None:
+        """The error of a server's last answer, "" when it was healthy, None when it was not asked."""
+        return self._answers.get(url)
 
     def all_refuse(self, urls: Sequence[str]) -> bool:
         """Whether each server has said itself that it is not healthy, or refused the connection.

@@ -3,7 +3,7 @@
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -27,6 +27,10 @@ log = logging.getLogger("mlperf")
 _NAME_IT = "name its port with --server-url, unless it is named"
 _BALANCED = "the server distributes requests itself: see its log, and the flags by which it balances them"
 
+_STANDS_ALONE = (
+    "see its log; the figures include this; if it stays, restart the server and repeat the command"
+)
+
 _LOOKS = 3  # at most, until what a failure was is on disk
 
 # A silence of all servers is an alarm after 10 s where metrics show that they do not work, and after 30 s
@@ -37,6 +41,7 @@ _STILL_S, _SILENT_S, _UNUSUAL = 10.0, 30.0, 3.0
 _BEGUN_S = 10.0  # work so long after the beginning is that of queries
 _ASKED_EVERY_S = 5.0
 _GONE_S = 120.0  # a server that is not healthy and shows no work for this time does not come back
+_MOVED_S = 0.5  # less is the inaccuracy of the kernel's times
 _PAUSED_S = 3.0  # between two looks: this process itself was suspended
 
 
@@ -70,6 +75,16 @@ class Silence:
     def health(self) -> str:
         """What /health of the servers says."""
         return self._health.text(self._urls)
+
+    @property
+    def silent_s(self) -> float:
+        """How long it lasts."""
+        return self._before_s
+
+    @property
+    def even_s(self) -> float:
+        """Since when this process has looked without a pause."""
+        return self._even_s
 
     def look(
         self, now_s: float, snapshot: ProgressSnapshot, loads: Mapping[str, int], still_s: float | None
@@ -126,6 +141,115 @@ class Silence:
         self._since_s, self._told = None, ""
 
 
+class AskedServer(msgspec.Struct, frozen=True):
+    """A server with requests in flight; times are on the caller's clock."""
+
+    url: str
+    page: str
+    """the URL of its metrics"""
+    requests: int
+    arrived_s: float
+    """when the latest bytes of an answer came from it"""
+    still_s: float | None
+    """how long its metrics have shown no work; None where they do not tell"""
+
+
+class SilentServers:
+    """Servers from which nothing arrives for long, although requests are there and others work.
+
+    Metrics without work are evidence, and so is a /health that fails. Without both a server may be in a long
+    prompt and, where answers are not streamed, in a long answer.
+    """
+
+    def __init__(self, ask: AskHealth, events: EventLog, *, streams: bool) -> None:
+        self._health = HealthRound(ask)
+        self._events = events
+        self._streams = streams
+        self._since: dict[str, float] = {}  # when each that has requests has last sent or worked
+        self._told: dict[str, float] = {}  # the same of those in the alarm
+        self._longest = [0.0, 0.0]  # the two longest silences of any server that have ended
+        self._asked_s = -math.inf
+
+    def look(
+        self,
+        now_s: float,
+        began_s: float,
+        servers: Sequence[AskedServer],
+        silence: Silence,
+        named: Collection[str] = (),
+    ) -> str:
+        """The alarm, "" for none. ``silence`` is that of all servers; ``named`` have alarms of their own."""
+        before, even_s = self._since, silence.even_s
+        self._since = {
+            one.url: _since_s(now_s, before, one, -math.inf if one.url in self._told else even_s)
+            for one in servers
+        }
+        for url, since_s in before.items():
+            paused = even_s >= now_s and url not in self._told
+            if self._since.get(url, now_s) > since_s + _MOVED_S and not paused:
+                self._end(url, now_s, since_s)
+        least_s = max(_SILENT_S, _UNUSUAL * self._longest[0])
+        suspects = [one for one in servers if now_s - self._since[one.url] >= least_s / 2]
+        if suspects and silence.silent_s < _STILL_S / 2:
+            self._ask(now_s, [one.url for one in suspects])
+            for one in suspects:
+                if not {one.url, one.page} & {*self._told, *named} and self._stands(
+                    one, now_s, began_s, least_s
+                ):
+                    self._tell(one, began_s)
+        shown = [one for one in servers if one.url in self._told and not {one.url, one.page} & set(named)]
+        return self._text(began_s, sorted(shown, key=lambda one: self._since[one.url]))
+
+    def _stands(self, one: AskedServer, now_s: float, began_s: float, least_s: float) -> bool:
+        silent_s, wrong = now_s - self._since[one.url], self._health.wrong(one.url)
+        if silent_s < least_s:
+            return False
+        works = one.still_s is not None and now_s - one.still_s > began_s + _BEGUN_S
+        begun, tells = works or one.arrived_s > began_s, one.still_s is not None
+        if self._health.all_refuse((one.url,)) or (begun and (tells or wrong)):
+            return True
+        return silent_s >= _GONE_S and bool(tells or wrong or self._streams)
+
+    def _ask(self, now_s: float, urls: Sequence[str]) -> None:
+        """The longer the silence, the rarer: of answers that are not streamed it is the rule."""
+        silent_s = min(now_s - self._since[url] for url in urls)
+        if now_s - self._asked_s >= max(_ASKED_EVERY_S, silent_s / _UNUSUAL / 2):
+            self._asked_s = now_s
+            self._health.ask(urls)
+
+    def _tell(self, one: AskedServer, began_s: float) -> None:
+        since_s = self._told[one.url] = self._since[one.url]
+        what = f"nothing arrives from {one.url} with {self._state(one)}"
+        self._events.add("silence", one.url, what, int(since_s * 1e9))
+        log.warning("since %s %s: %s", moment(since_s - began_s), what, _STANDS_ALONE)
+
+    def _end(self, url: str, now_s: float, since_s: float) -> None:
+        if url in self._since:
+            self._longest = sorted((*self._longest, now_s - since_s))[1:]
+        if self._told.pop(url, None) is not None:
+            text = "works again" if url in self._since else "has no more requests"
+            self._events.add("silence_ends", url, text)
+            log.warning("%s %s after %.0f s", url, text, now_s - since_s)
+
+    def _text(self, began_s: float, servers: Sequence[AskedServer]) -> str:
+        if not servers:
+            return ""
+        first, *others = servers
+        since = moment(self._since[first.url] - began_s)
+        text = f"nothing arrives from {first.url} since {since} with {self._state(first)}"
+        return f"{text}, and {counted(len(others), 'more server')}" if others else text
+
+    def _state(self, one: AskedServer) -> str:
+        health = self._health.text((one.url,)).removeprefix(f"{one.url}: ")
+        return counted(one.requests, "request") + (f" ({health})" if health else "")
+
+
+def _since_s(now_s: float, before: Mapping[str, float], one: AskedServer, even_s: float) -> float:
+    """When a server with requests has last sent or worked; at the earliest when it got the first of them."""
+    worked_s = -math.inf if one.still_s is None else now_s - one.still_s
+    return max(before.get(one.url, now_s), one.arrived_s, worked_s, even_s)
+
+
 class Alarms:
     """Looks once a second. Each alarm is an event of the run and a warning in the log."""
 
@@ -143,7 +267,10 @@ class Alarms:
         self._pages = metrics_pages(servers)
         self._listeners = {one.url for one in servers if one.listener is not None}
         self._ranks = ranks
-        self._silence = Silence(ask, session.events, streams=not policy.ask_in_silence)
+        self._urls = [server.url for server in servers]
+        streams = not policy.ask_in_silence
+        self._silence = Silence(ask, session.events, streams=streams)
+        self._silent = SilentServers(ask, session.events, streams=streams)
         self._policy = policy
         self._rule = lost
         self._lost = ""
@@ -167,8 +294,19 @@ class Alarms:
             if count > 0:
                 busy[url] += count
         silence = self._silence.look(now, snapshot, busy, self._ranks.still_s(now, in_use))
+        named = {rank.server for rank in self._standing.values()}
+        silent = self._silent.look(now, began, self._asked(now, loads), self._silence, named)
         standing = standing_text(tuple(self._standing.values()), began)
-        return replace(snapshot, lost=self._lost, standing=standing or silence)
+        alarms = (standing or silence, "" if silence else silent)
+        return replace(snapshot, lost=self._lost, standing=", ".join(text for text in alarms if text))
+
+    def _asked(self, now: float, loads: Sequence[int]) -> list[AskedServer]:
+        arrived = self._session.arrived_s()
+        return [
+            AskedServer(url, page, count, arrived_s, self._ranks.still_s(now, (page,)))
+            for url, page, count, arrived_s in zip(self._urls, self._pages, loads, arrived, strict=False)
+            if count > 0
+        ]
 
     def end_run(self, snapshot: ProgressSnapshot) -> None:
         """Raise LostRunError or RunError where the run is to end."""

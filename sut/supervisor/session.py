@@ -233,6 +233,14 @@ class QuerySession:
         board = self._replicas
         return np.zeros(1, np.int64) if board is None else board.values().sum(axis=0)
 
+    def arrived_s(self) -> list[float]:
+        """When the latest bytes of an answer came from each replica, on the monotonic clock; 0 for none."""
+        if self._network is None:
+            return [0.0]
+        latest = self._network_board(self._network)[:, :, Network.ARRIVED_NS].max(axis=0)
+        found: list[float] = (latest / 1e9).tolist()
+        return found
+
     def abort(self) -> Lost:
         """End every process: workers close their channels and flush their journals, LoadGen writes its logs.
 
@@ -259,9 +267,11 @@ class QuerySession:
     def _network_figures(self) -> tuple[ReplicaNetwork, ...]:
         if self._network is None:
             return ()
-        return network_of_replicas(
-            self._network.values().reshape(len(self._pairs), -1, self._network.columns)
-        )
+        return network_of_replicas(self._network_board(self._network))
+
+    def _network_board(self, board: CounterBoard) -> npt.NDArray[np.int64]:
+        """Shape (workers, replicas, len(Network))."""
+        return board.values().reshape(len(self._pairs), -1, board.columns)
 
     def _forget(self, worker: int) -> None:
         if self._replicas is not None:

@@ -1,15 +1,20 @@
 """Runs that lose something while they last: what they say at once, how they end, what their record keeps."""
 
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
 import threading
 import time
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
 from harness.files import PROGRESS
 from tests.kit import wait_until
-from tests.runs import quick_conf, run_here, run_mlperf, small_dataset
+from tests.runs import ROOT, quick_conf, run_here, run_mlperf, small_dataset
 from tests.stub import Fault, StubServer
 
 TOKENS = 5
@@ -163,3 +168,61 @@ def test_a_dead_rank_is_named_and_ends_the_run(tmp_path):
     assert run.record["statistics"]["completed"] == 8
     assert "Resume it with" in run.stdout
     assert [rank["rank"] for rank in run.record["server_load"]["ranks"]] == [0, 1]
+
+
+STUB = """
+import os, signal, sys
+from tests.stub import StubServer
+def answers(request):
+    if request.index == int(sys.argv[1]):
+        os.kill(os.getpid(), signal.SIGSTOP)
+    return True
+with StubServer(event_delay_s=0.05, gate=answers) as stub:
+    print(stub.url, flush=True)
+    sys.stdin.read()
+"""
+
+
+@contextmanager
+def stub_process(stops_at=-1):
+    """A server in a process of its own, which is stopped by that request."""
+    words = [sys.executable, "-c", STUB, str(stops_at)]
+    process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    try:
+        yield process, process.stdout.readline().strip()
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.engine  # half a minute, in which one of three servers sends nothing
+def test_one_stopped_server_of_three_is_named(tmp_path):
+    dataset, _ = small_dataset(tmp_path)
+    finished = []
+    with ExitStack() as stack:
+        servers = [stack.enter_context(stub_process(stops_at)) for stops_at in (-1, 20, -1)]
+        stopped, url = servers[1]
+        urls = [word for _, one in servers for word in ("--server-url", one)]
+        flags = (*urls, "--input-file", dataset, "--max-new-tokens", TOKENS)
+        limits = {"scenario": "server", "qps": 10, "duration_ms": 50_000, "report": True}
+        thread = threading.Thread(target=lambda: finished.append(run_mlperf(tmp_path, *flags, **limits)))
+        thread.start()
+        progress = tmp_path / "server" / "performance" / PROGRESS
+        wait_until(lambda: progress.exists() and "nothing arrives" in progress.read_text())
+        os.kill(stopped.pid, signal.SIGCONT)
+        thread.join()
+    (run,) = finished
+    said = rf"nothing arrives from {url} since 0:\d\d with \d+ requests \(/health gave no answer within 2 s\)"
+    assert re.search(rf"\] {said}, ", run.stdout)
+    assert {line["standing"] for line in lines(run)} > {""} and "more server" not in run.stdout
+    assert f"nothing arrives from {url} with" in run.stderr and "restart the server" in run.stderr
+    assert f"{url} works again after" in run.stderr
+    assert [
+        (event["kind"], event["server"]) for event in run.record["events"] if event["kind"] != "lost"
+    ] == [
+        ("silence", url),
+        ("silence_ends", url),
+    ]
+    (warning,) = (text for text in run.record["warnings"] if "nothing arrives" in text)
+    assert re.match(rf"from 0:0\d to 0:[3-9]\d nothing arrives from {url} with", warning)
+    assert f"nothing arrives from {url} with" in (run.log_dir / "report.html").read_text()

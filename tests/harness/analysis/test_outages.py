@@ -60,14 +60,23 @@ def test_ranks_that_stood_are_warnings_where_no_reason_names_them(events, reason
 def test_silences_are_warnings_with_their_time():
     text = "nothing arrives from http://a:1 with 16 requests (/health answers 200)"
     times = [(7.0, 28.2), (28.3, 60.0), (90.0, 120.0), (200.0, 220.0), (300.0, None)]
-    events = [event("silence", begin, text) for begin, _ in times]
-    events += [event("silence_ends", end, "") for _, end in times if end]
+    events = [event("silence", begin, text, "") for begin, _ in times]
+    events += [event("silence_ends", end, "", "") for _, end in times if end]
     first, second, *_, more = silence_warnings(events)
     assert first.startswith(f"from 0:07 to 0:28 {text}: a pause") and second.startswith("from 0:28 to 1:00 ")
     assert "2 more" in more
     (last,) = silence_warnings(events[4:5])
     assert last.startswith(f"from 5:00 on {text}")
     assert list(silence_warnings([event("server_out", 17)])) == []
+
+
+def test_a_silence_ends_where_its_own_server_works_again():
+    events = [event("silence", 7, "a"), event("silence", 9, "b", "http://b:1")]
+    events += [event("silence", 20, "all", ""), event("silence_ends", 40, "", "")]
+    events += [event("silence_ends", 50, "", "http://b:1")]
+    starts = ("from 0:07 on a: ", "from 0:09 to 0:50 b: ", "from 0:20 to 0:40 all: ")
+    for line, start in zip(silence_warnings(events), starts, strict=True):
+        assert line.startswith(start)
 
 
 def test_events_are_in_order_of_time_and_count_from_the_first_query():

@@ -9,6 +9,7 @@ import pytest
 
 from harness.record.outcome import FailureKind
 from sut.client import client as client_module
+from sut.client.network_figures import Network
 from sut.client.poller import Poller
 from sut.client.transport import KernelClock
 from tests.kit import PATIENCE_S, assert_failed, read_request, reset, scripted
@@ -138,3 +139,24 @@ def test_events_of_a_batched_stream_are_kept_until_the_end_or_a_deadline(
             driver.poll_until(lambda: driver.outcomes)
         assert_failed(driver.outcomes[query], kind)
         assert driver.client._poller.batched == set()
+
+
+def test_what_is_kept_of_a_batched_stream_has_arrived(drive, batched_from_one, monkeypatch):
+    monkeypatch.setattr(client_module, "_ARRIVALS_NS", 0)
+    script = Paced(FIRST, SECOND, SECOND, LAST)
+    with scripted(script) as (url, _):
+        driver = drive(url)
+        driver.start()
+        (replica,) = driver.client._replicas
+        script.go(driver, lambda: driver.firsts)
+        first_ns = replica.arrived_ns
+        assert first_ns
+        for _ in range(2):
+            receptions = driver.client.receptions
+            script.go(driver, lambda: driver.client.receptions > receptions)  # noqa: B023
+        driver.client.tick()
+        noted_ns = replica.network[Network.ARRIVED_NS]
+        assert noted_ns >= first_ns + int(GAP_S * 1e9)
+        time.sleep(10 * GAP_S)  # nothing comes; the kernel's times are some ms apart
+        driver.client.tick()
+        assert replica.network[Network.ARRIVED_NS] <= noted_ns + int(GAP_S * 1e9)

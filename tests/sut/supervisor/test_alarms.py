@@ -14,7 +14,7 @@ from harness.progress.progress_line import ProgressSnapshot
 from harness.record.run_events import EventLog
 from harness.record.settled import RankListener
 from sut.servers.rank_listeners import metrics_pages
-from sut.supervisor.alarms import Alarms, LossRule, Silence
+from sut.supervisor.alarms import Alarms, AskedServer, LossRule, Silence, SilentServers
 from tests.kit import wait_until
 from tests.sut.pages import facts
 from tests.sut.supervisor.test_monitor import policy
@@ -50,7 +50,12 @@ def rank(number=1, others_live=True):
 
 
 def session(loads=(3, 0)):
-    return SimpleNamespace(events=EventLog(), in_flight=lambda: np.array(loads), errors=lambda: ())
+    return SimpleNamespace(
+        events=EventLog(),
+        in_flight=lambda: np.array(loads),
+        arrived_s=lambda: [0.0] * len(loads),
+        errors=lambda: (),
+    )
 
 
 def snapshot(silent_s=0.0, failed=0):
@@ -268,3 +273,104 @@ def test_a_silent_run_of_servers_that_end_is_ended():
         RunError, match=r"for 120 s, no server shows work, and http://a:1: /health answered 503"
     ):
         ends(alarms, snapshot(120.0))
+
+
+OTHER = "http://b:1"
+ON_ITS_OWN = f"nothing arrives from {URL} since 0:20 with 8 requests"
+
+
+class OneSilent:
+    """Two servers send for 20 s, then one does not, or has never; looked at once a second."""
+
+    def __init__(self, answer, *, streams=True, begun=True):
+        self.events, self.now_s, self.begun = EventLog(), 1000.0, begun
+        self.all = Silence(lambda url: "", self.events, streams=streams)
+        self.silent = SilentServers({URL: answer, OTHER: ""}.__getitem__, self.events, streams=streams)
+
+    def look(self, arrived_s, still_s=None, requests=8):
+        now = self.now_s = self.now_s + 1
+        both = AskedServer(URL, URL, requests, arrived_s, still_s), AskedServer(OTHER, OTHER, 8, now, None)
+        self.all.look(now, ProgressSnapshot(now - 1000, 96, 9, 0), {URL: 8, OTHER: 8}, None)
+        text = self.silent.look(now, 1000.0, both if requests else both[1:], self.all)
+        if (asking := self.silent._health._thread) is not None:
+            asking.join()
+        return text
+
+    def silent_for(self, seconds, works=lambda second: None):
+        """The alarm then; ``works`` gives in each second how long its metrics have shown no work."""
+        text = ""
+        for second in range(-19, seconds + 1):
+            sends = second <= 0 and self.begun
+            text = self.look(
+                self.now_s + 1 if sends else 1020.0 if self.begun else 0.0, works(max(second, 0))
+            )
+        return text
+
+
+def never(second):
+    return None
+
+
+@pytest.mark.parametrize(
+    ("answer", "streams", "works", "after_s", "health"),
+    [
+        (
+            STOPPED,
+            True,
+            never,
+            30,
+            "/health gave no answer within 2 s",
+        ),  # SIGSTOP: its metrics cannot be read
+        (STOPPED, False, never, 30, "/health gave no answer within 2 s"),
+        (DRAINS, False, never, 30, "/health answered 503"),
+        (PAUSED, True, lambda second: second, 30, "/health answers 200"),
+        (PAUSED, False, lambda second: second, 30, "/health answers 200"),
+        (PAUSED, True, never, 120, "/health answers 200"),
+    ],
+)
+def test_one_silent_server_of_several_is_named(answer, streams, works, after_s, health):
+    assert OneSilent(answer, streams=streams).silent_for(after_s - 1, works) == ""
+    run = OneSilent(answer, streams=streams)
+    assert run.silent_for(after_s, works) == f"{ON_ITS_OWN} ({health})"
+    assert run.look(run.now_s, 0.0) == ""
+    first, second = run.events.events
+    assert (first.kind, first.server, second.kind, second.server) == ("silence", URL, "silence_ends", URL)
+    assert first.text == f"nothing arrives from {URL} with 8 requests ({health})"
+    assert second.text == "works again"
+
+
+@pytest.mark.parametrize(
+    ("answer", "streams", "works", "begun"),
+    [
+        (PAUSED, False, never, True),  # a long answer that is not streamed
+        (PAUSED, True, lambda second: second % 12, True),  # in a long prompt, as its metrics show
+        (STOPPED, True, never, False),  # it may compile, and SGLang's /health waits for that
+    ],
+)
+def test_a_server_that_may_work_is_not_named(answer, streams, works, begun):
+    assert OneSilent(answer, streams=streams, begun=begun).silent_for(99, works) == ""
+
+
+def test_a_server_without_requests_is_not_named():
+    run = OneSilent(STOPPED)
+    assert run.silent_for(29) == run.look(1020.0, requests=0) == ""
+    assert [run.look(1020.0) for _ in range(30)] == [""] * 30  # a new request has its own silence
+    assert run.look(1020.0).startswith("nothing arrives from ")
+    assert run.look(1020.0, requests=0) == ""
+    assert [event.text for event in run.events.events][1:] == ["has no more requests"]
+
+
+def test_a_pause_of_this_process_is_no_silence_of_a_server():
+    run = OneSilent(STOPPED)
+    run.silent_for(5)
+    run.now_s += 60
+    assert run.look(1020.0) == ""
+    assert [run.look(1020.0) for _ in range(29)] == [""] * 29  # nor the measure of the next ones
+    assert run.look(1020.0).startswith(f"nothing arrives from {URL} since 1:")
+
+
+def test_a_silence_of_all_servers_is_named_as_one():
+    run = OneSilent(STOPPED)
+    run.silent_for(10)
+    run.all._before_s = 20.0
+    assert run.silent.look(run.now_s + 100, 1000.0, [AskedServer(URL, URL, 8, 1020.0, None)], run.all) == ""
