@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from harness.analysis.early_stopping import (
-    PERCENTILE,
     late_first_tokens,
     most_over_limit,
     over_limit_text,
@@ -47,9 +46,7 @@ def run_verdict(
         *faults,
         # Of a failure LoadGen learns otherwise than by these calls.
         *(() if faults or plan.accuracy else (*clock, *_hidden_misses(record, rows))),
-        *_loadgen_reasons(
-            loadgen, rows, accuracy=plan.accuracy, by_p99=record.latency_percentile == PERCENTILE
-        ),
+        *_loadgen_reasons(loadgen, rows, record.latency_percentile, accuracy=plan.accuracy),
     )
     complete = not faults and not loadgen.problem and not loadgen.errors
     return RunVerdict("INVALID" if reasons else "VALID", reasons, complete)
@@ -99,7 +96,9 @@ def _hidden_misses(record: RunRecord, rows: Rows) -> Iterator[str]:
             yield f"{text} by this client's clock, of which LoadGen's was set; {_SLEWED}"
 
 
-def _loadgen_reasons(loadgen: LoadgenSummary, rows: Rows, *, accuracy: bool, by_p99: bool) -> Iterator[str]:
+def _loadgen_reasons(
+    loadgen: LoadgenSummary, rows: Rows, percentile: float, *, accuracy: bool
+) -> Iterator[str]:
     if loadgen.problem:
         yield f"LoadGen's summary is {loadgen.problem}"
         return
@@ -112,15 +111,16 @@ def _loadgen_reasons(loadgen: LoadgenSummary, rows: Rows, *, accuracy: bool, by_
     elif not loadgen.result_valid:
         unmet = [name for name, met in loadgen.constraints.items() if not met]
         yield f"LoadGen reports INVALID: {', '.join(unmet) or 'no constraint named'} not satisfied"
-        yield from _what_was_missed(loadgen, by_p99=by_p99)
+        yield from _what_was_missed(loadgen, percentile)
 
 
-def _what_was_missed(loadgen: LoadgenSummary, *, by_p99: bool) -> Iterator[str]:
-    """Measured value and limit, and a rate to try; LoadGen's own words where no p99 has a limit."""
-    missed = missed_limits(loadgen) if by_p99 else {}
-    for name, (p99_ns, limit_ns) in missed.items():
-        yield f"{name} p99 is {milliseconds(p99_ns)} ms, the limit is {milliseconds(limit_ns)} ms"
-    yield from _rate_to_try(loadgen)
+def _what_was_missed(loadgen: LoadgenSummary, percentile: float) -> Iterator[str]:
+    """Measured value and limit, and a rate to try; LoadGen's own words where none is known to be missed."""
+    missed = missed_limits(loadgen, percentile)
+    for name, (value_ns, limit_ns) in missed.items():
+        at = f"{name} p{100 * percentile:g}"
+        yield f"{at} is {milliseconds(value_ns)} ms, the limit is {milliseconds(limit_ns)} ms"
+    yield from _rate_to_try(loadgen, percentile)
     for line in loadgen.recommendations:
         if line.partition(" ")[0] not in missed:
             yield line
@@ -129,10 +129,10 @@ def _what_was_missed(loadgen: LoadgenSummary, *, by_p99: bool) -> Iterator[str]:
             yield f"{name} early stopping: {' '.join(lines)}".lstrip()
 
 
-def _rate_to_try(loadgen: LoadgenSummary) -> Iterator[str]:
+def _rate_to_try(loadgen: LoadgenSummary, percentile: float) -> Iterator[str]:
     """After a missed limit, and in Offline for a run of the required length."""
     target = target_qps(loadgen)
-    if (guess := rate_after(loadgen)) is not None:
+    if (guess := rate_after(loadgen, percentile)) is not None:
         reached = loadgen.figures["Completed samples per second"]
         yield (
             f"target_qps was {target:g}, {reached:.4g} samples/s were completed; "

@@ -37,7 +37,7 @@ def _search(record: RunRecord) -> str:
     verdict, statistics, loadgen = record.verdict, record.statistics, record.loadgen
     if verdict is None or statistics is None or verdict.result != "INVALID" or statistics.failed:
         return ""
-    rate = None if loadgen is None else rate_after(loadgen)
+    rate = None if loadgen is None else rate_after(loadgen, record.latency_percentile)
     if verdict.complete and rate is not None:
         text = search_after(record, rate)
     elif any(event.kind == "lost" for event in record.events):
