@@ -5,11 +5,13 @@ from pathlib import Path
 
 import msgspec
 
-from harness.config.loadgen_conf import parse_conf, read_text, with_rows
+from harness.config.loadgen_conf import parse_conf, read_text, with_rows, without_rows
 from harness.config.loadgen_settings import Number
 from harness.config.plans import RunPlan
 from harness.config.scenario import Scenario
 from harness.files import atomic_write
+from harness.peak.search.offline_rate import SHORT_CONF
+from harness.peak.search.probe_record import FOUND_RATE
 
 
 class RunConf(msgspec.Struct, frozen=True):
@@ -37,6 +39,19 @@ class RunConf(msgspec.Struct, frozen=True):
 def settings_in(path: Path, plan: RunPlan) -> Mapping[str, Number]:
     """The rows of a file that apply to the run. Raises ConfigError."""
     return _settings(read_text(str(path), path), path, plan)
+
+
+def searched_with(path: Path, plan: RunPlan) -> Mapping[str, Number]:
+    """The same of the file of a search's run, without the rows and the rate that are the search's own."""
+    text = read_text(str(path), path)
+    for comment in (FOUND_RATE, SHORT_CONF):
+        text = without_rows(text, comment)
+    return without_rate(_settings(text, path, plan), plan.scenario)
+
+
+def without_rate(settings: Mapping[str, Number], scenario: Scenario) -> Mapping[str, Number]:
+    """The rows but for the rate."""
+    return {name: value for name, value in settings.items() if name != scenario.rate_key}
 
 
 def _settings(text: str, source: Path, plan: RunPlan) -> Mapping[str, Number]:

@@ -48,12 +48,12 @@ def submitted_run(folder: Path) -> Path | None:
     return found if (found / RUN_RECORD).is_file() else None
 
 
-def first_run(folder: Path, scenario: Scenario) -> RunRecord | None:
-    """The record of a run of the search, for what it was measured with; None where there is none."""
+def first_run(folder: Path, scenario: Scenario) -> tuple[Path, RunRecord] | None:
+    """A run of the search with its folder, for what it was measured with; None where there is none."""
     runs = folder / (SHORT_RUN if scenario is Scenario.OFFLINE else _SEARCH)
     for path in sorted(runs.rglob(RUN_RECORD)):
         try:
-            return RunRecord.read(path)
+            return path.parent, RunRecord.read(path)
         except ConfigError:
             continue
     return None

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from harness.campaign.campaign_file import Campaign
-from harness.campaign.conf import settings_in
+from harness.campaign.conf import searched_with, settings_in, without_rate
 from harness.campaign.searches import concluded, first_run, found_rate, search_state
 from harness.campaign.steps import Step, dataset_of
 from harness.compliance.registry import TESTS
@@ -101,7 +101,8 @@ def _standing(campaign: Campaign, step: Step) -> Standing:
 def _run(campaign: Campaign, step: Step, record: RunRecord | None) -> Standing:
     if record is None:
         return Standing("missing")
-    if changed := list(_changes(step, record)):
+    kept = step.folder / (COMPLIANCE_RUN if step.test else "") / USER_CONF
+    if changed := list(_changes(step, record, kept)):
         return Standing("other", f"made with {'; '.join(changed[:_NAMED])}", record)
     cut_off: State = "incomplete" if step.kind == "accuracy" else "other"
     if record.verdict is None:
@@ -138,8 +139,11 @@ def _figures(record: RunRecord, result: str) -> str:
     return f"{result}, {statistics.samples_per_s:.4g} samples/s, {statistics.tokens_per_s:.5g} tokens/s"
 
 
-def _changes(step: Step, record: RunRecord) -> Iterator[str]:
-    """What the run was made with that the step has otherwise: ``temperature 1.0, now 0.5``."""
+def _changes(step: Step, record: RunRecord, kept: Path) -> Iterator[str]:
+    """What the run was made with that the step has otherwise: ``temperature 1.0, now 0.5``.
+
+    ``kept`` is the run's conf file.
+    """
     assert step.plan is not None and step.conf is not None
     now, before = _asked(step.plan), _asked(record.plan)
     if step.plan.client.input_file.is_file():  # `status` needs no dataset
@@ -149,8 +153,10 @@ def _changes(step: Step, record: RunRecord) -> Iterator[str]:
     now["server command"], before["server command"] = command, record.provenance.server_command
     if not step.plan.accuracy:
         now["conf"] = before["conf"] = step.conf.settings(step.plan)
-        kept = step.folder / (COMPLIANCE_RUN if step.test else "") / USER_CONF
-        if kept.is_file():
+        if kept.is_file() and step.kind == "search":
+            before["conf"] = searched_with(kept, step.plan)
+            now["conf"] = without_rate(now["conf"], step.plan.scenario)
+        elif kept.is_file():
             before["conf"] = settings_in(kept, step.plan)
     for name, value in before.items():
         yield from (one.replace(", this one has ", ", now ") for one in differences(name, value, now[name]))
@@ -246,8 +252,8 @@ def _file_states(tree: Path) -> Iterator[tuple[str, int, int]]:
 def _search(step: Step) -> Standing:
     scenario = Scenario.parse(step.folder.name)
     rate = found_rate(step.folder, scenario)
-    record = first_run(step.folder, scenario)
-    if record is not None and (changed := list(_changes(step, record))):
+    run = first_run(step.folder, scenario)
+    if run is not None and (changed := list(_changes(step, run[1], run[0] / USER_CONF))):
         return Standing("other", f"made with {'; '.join(changed[:_NAMED])}")
     if rate is not None:
         return Standing("done", f"target_qps {rate:g}")

@@ -144,6 +144,11 @@ def with_rows(text: str, comment: str, rows: Iterable[str]) -> str:
     return "\n".join([text.rstrip("\n"), "", f"# {comment}", *rows, ""])
 
 
+def without_rows(text: str, comment: str) -> str:
+    """The file without the rows that ``with_rows`` has added under this comment."""
+    return text.rpartition(f"\n# {comment}\n")[0] or text
+
+
 def read_text(source: str, path: Path) -> str:
     """The text of a conf file, which messages call ``source``. Raises ConfigError."""
     try:

@@ -14,6 +14,7 @@ from harness.files import JOURNAL_DIR, USER_CONF
 from harness.peak.ladder.ladder_plan import FOLDER
 from harness.peak.peak_options import SearchOptions
 from harness.peak.search.offline_rate import (
+    SHORT_CONF,
     SHORT_RUN,
     OfflineRate,
     full_rate,
@@ -120,6 +121,5 @@ def _short_conf(folder: Path, user_conf: Path, official: RunRecord) -> Path:
     }
     path = folder / USER_CONF
     more = (f"{key}.{name} = {value}" for name, value in rows.items())
-    comment = "NOT OFFICIAL: a short run of find_peak.py"
-    path.write_text(with_rows(user_conf.read_text("utf-8"), comment, more), "utf-8")
+    path.write_text(with_rows(user_conf.read_text("utf-8"), SHORT_CONF, more), "utf-8")
     return path

@@ -19,6 +19,7 @@ SLACK = 1.03  # The official run is planned to last so much longer than it must:
 _MIDDLE = (0.25, 0.75)  # The server is full while this part of the short run's answers ends.
 _PRECISION = 1e-5  # The digits of a rate in a conf file resolve this.
 SHORT_RUN = "short"  # the folder of the short run
+SHORT_CONF = "NOT OFFICIAL: a short run of find_peak.py"  # above the short run's rows in its conf file
 OFFLINE_RATE = "offline_rate.json"  # the found rate, beside the short run's folder
 
 

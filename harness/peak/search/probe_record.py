@@ -15,11 +15,14 @@ _TOKENS = "Completed tokens per second"  # The name in LoadGen's summary.
 _CLIENT_BOUND = 0.05  # A run counts as bound by this client above this part of its time.
 
 
+FOUND_RATE = "Found by find_peak.py"  # above the row of a probe in its conf file
+
+
 def write_conf(folder: Path, user_conf: Path, model_key: str, rate: float) -> Path:
     """The user's conf file with the rate of a probe: LoadGen takes the last of the most exact rows."""
     row = f"{model_key}.Server.target_qps = {rate:g}"
     path = folder / USER_CONF
-    path.write_text(with_rows(user_conf.read_text("utf-8"), "Found by find_peak.py", [row]), "utf-8")
+    path.write_text(with_rows(user_conf.read_text("utf-8"), FOUND_RATE, [row]), "utf-8")
     return path
 
 

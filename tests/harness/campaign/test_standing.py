@@ -13,14 +13,17 @@ from harness.campaign.journal import Journal
 from harness.campaign.servers import ServerCommand
 from harness.campaign.standing import Standing, standing
 from harness.campaign.steps import steps_of
+from harness.config.loadgen_conf import with_rows
 from harness.errors import EXIT_INVALID, EXIT_SERVER
-from harness.files import PROGRESS, RUN_RECORD, sha256_of
+from harness.files import PROGRESS, RUN_RECORD, USER_CONF, sha256_of
 from harness.peak.search.offline_rate import (
+    SHORT_CONF,
     SHORT_RUN,
     OfflineRate,
     withdraw_offline_rate,
     write_offline_rate,
 )
+from harness.peak.search.probe_record import FOUND_RATE
 from harness.record.run_events import RunEvent
 from harness.record.run_record import RunVerdict
 from tests.records import ENDED
@@ -131,6 +134,38 @@ def test_a_rate_of_other_settings_is_searched_again(tmp_path, change, named):
     withdraw_offline_rate(step.folder)
     run_as_asked(step, step.folder / SHORT_RUN / "offline/performance")
     assert standing(campaign, step).state == "missing"
+
+
+@pytest.mark.parametrize(
+    ("row", "named"),
+    [
+        ("", ""),
+        ("*.{}.target_qps = 7", ""),  # of a rate that is searched
+        ("*.{}.min_duration = 600001", "min_duration"),
+        ("gpt-oss-120b.{}.min_query_count = 9999", "min_query_count"),
+    ],
+)
+@pytest.mark.parametrize("scenario", ["Offline", "Server"])
+def test_a_rate_of_another_conf_is_searched_again(tmp_path, row, named, scenario):
+    """The search's own rows stand behind the user's, in the form that a run of a search keeps."""
+    conf = tmp_path / "my.conf"
+    conf.write_text(f"*.{scenario}.target_qps = 3\n")
+    campaign = campaign_of(
+        tmp_path, f"user_conf = 'my.conf'\n{scenario.lower()} = {{ target_qps = 'search' }}\n"
+    )
+    step = next(one for one in steps_of(campaign) if one.kind == "search")
+    if scenario == "Offline":
+        run = step.folder / SHORT_RUN / "offline/performance"
+        comment, rows = SHORT_CONF, ["*.Offline.min_duration = 1", "*.Offline.min_query_count = 64"]
+    else:
+        run = step.folder / "search/run-01/server/performance"
+        comment, rows = FOUND_RATE, ["gpt-oss-120b.Server.target_qps = 5"]
+    run_as_asked(step, run)
+    (run / USER_CONF).write_text(with_rows(conf.read_text(), comment, rows))
+    conf.write_text(f"{conf.read_text()}{row.format(scenario)}\n")
+    step = next(one for one in steps_of(campaign) if one.kind == "search")
+    found = standing(campaign, step)
+    assert (found.state == "other", named in found.text) == (bool(named), True), found
 
 
 @pytest.mark.parametrize(("state", "flags"), [("other", ("--restart",)), ("incomplete", ())])
