@@ -1,7 +1,7 @@
 """The steps of a campaign in the order that finds failure first, each with its command and its folder."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -48,6 +48,7 @@ _OWN_FLAGS = {
     "--user-conf",
     "--wait-for-servers",
 }
+_FILES = ("--ca-file", "--generation-config", "--mlperf-conf", "--tokenizer")  # flags with a path
 _CODE = "livecodebench"  # in the names of repeats of an accuracy dataset
 
 
@@ -367,7 +368,30 @@ def _run_words(
     flags = (*runs.part.flags, *runs.own.flags)
     if own := sorted(_OWN_FLAGS.intersection(flag.partition("=")[0] for flag in flags)):
         raise ConfigError(f"{runs.campaign.file}: flags of {runs.name}: {own[0]} is the campaign's own")
-    return (*map(str, words), "--wait-for-servers", servers.wait, *flags)
+    return (*map(str, words), "--wait-for-servers", servers.wait, *_with_paths(runs.campaign, flags))
+
+
+def _with_paths(campaign: Campaign, flags: Sequence[str]) -> Iterator[str]:
+    """The flags with files in the folder of the TOML, so that they hold in every folder."""
+    before = ""
+    for word in flags:
+        name, equals, value = word.partition("=")
+        if before in _FILES:
+            yield _in_folder(campaign, before, word)
+            before = ""
+            continue
+        before = name.replace("_", "-")
+        if equals and before in _FILES:
+            yield f"{name}={_in_folder(campaign, before, value)}"
+            before = ""
+        else:
+            yield word
+
+
+def _in_folder(campaign: Campaign, flag: str, value: str) -> str:
+    """A file in the folder of the TOML. A tokenizer may be a name instead."""
+    path = campaign.path(Path(value))
+    return value if flag == "--tokenizer" and not path.exists() else str(path)
 
 
 def _official(campaign: Campaign) -> tuple[str, ...]:

@@ -83,6 +83,19 @@ def test_a_run_asks_its_servers_as_their_table_says(tmp_path):
     assert str(tmp_path / "tok") in score.words
 
 
+@pytest.mark.parametrize("flags", [["--generation-config", "gen.json"], ["--generation_config=gen.json"]])
+def test_files_in_flags_are_those_of_the_files_folder(tmp_path, monkeypatch, flags):
+    """The steps are planned in the user's folder, where a file may have the same name."""
+    (tmp_path / "elsewhere").mkdir()
+    for folder, tokens in ((tmp_path, 64), (tmp_path / "elsewhere", 65)):
+        (folder / "gen.json").write_text(f'{{"max_new_tokens": {tokens}}}')
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    steps = steps_of(campaign_of(tmp_path, f"flags = {flags}\noffline = {{ target_qps = 9.0 }}\n"))
+    runs = [one for one in steps if one.plan is not None]
+    assert [one.plan.client.parameters.max_new_tokens for one in runs] == [64] * len(runs)
+    assert all(str(tmp_path / "gen.json") in " ".join(one.words) for one in runs)
+
+
 VALID = RunVerdict("VALID", (), complete=True)
 
 
