@@ -4,7 +4,7 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -31,6 +31,7 @@ from harness.cli.signals import InterruptedRun
 from harness.errors import EXIT_INVALID, EXIT_SERVER, EXIT_THRESHOLD, EXIT_USAGE, EXIT_VALID, ConfigError
 from harness.files import ROOT
 from harness.record.provenance import SERVER_COMMAND
+from harness.submission.building.source_code import without_git
 from harness.text import show
 
 _DOOR = str(ROOT / "mlperf.py")
@@ -45,13 +46,14 @@ def run(options: CampaignOptions) -> int:
     missing = list(missing_files(campaign))
     if options.status:
         code = _show(campaign)
-        show(*missing)
+        show(*missing, *_later(campaign))
         return code
     if missing:
         raise ConfigError(f"{campaign.file}: {'; '.join(missing)}")
     if options.dry_run:
         return _show(campaign, with_commands=True)
     require_complete(campaign)
+    show(*_later(campaign))
     with opened(campaign.folder) as journal:
         journal.write(event="opened", step="")
         keep(campaign.folder, campaign.urls())
@@ -60,6 +62,12 @@ def run(options: CampaignOptions) -> int:
             return _Walk(campaign, journal, servers, _named(campaign, options.restart)).run()
         finally:
             servers.stop()
+
+
+def _later(campaign: Campaign) -> Iterator[str]:
+    """What only the build needs: runs of hours would come before its refusal."""
+    if not campaign.output.is_dir() and (problem := without_git()):
+        yield f"The build will stop: {problem}, on the results of these runs."
 
 
 def _show(campaign: Campaign, *, with_commands: bool = False) -> int:

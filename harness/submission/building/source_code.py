@@ -50,6 +50,17 @@ class WrittenSource(msgspec.Struct, frozen=True):
     """files that had a secret in the runs, and have none here"""
 
 
+def without_git(root: Path | None = None) -> str:
+    """Why no folder can be built from this checkout; "" where it can be."""
+    root = root or ROOT
+    if ask_git(root, "rev-parse", "--verify", "--quiet", "HEAD") is not None:
+        return ""
+    return (
+        f"src/ holds the files that git tracks, and git does not work in {root}; "
+        f"run {called('prepare_submission.py')} in a git checkout of this harness"
+    )
+
+
 def source_of(states: Iterable[GitState | None], root: Path | None = None) -> SourceCode:
     """The code of runs with these states, which are equal or None.
 
@@ -57,11 +68,8 @@ def source_of(states: Iterable[GitState | None], root: Path | None = None) -> So
     are now. Raises ConfigError without git, and where git does not have the code of the runs.
     """
     root = root or ROOT
-    if ask_git(root, "rev-parse", "--verify", "--quiet", "HEAD") is None:
-        raise ConfigError(
-            f"src/ holds the files that git tracks, and git does not work in {root}; "
-            f"run {called('prepare_submission.py')} in a git checkout of this harness"
-        )
+    if problem := without_git(root):
+        raise ConfigError(problem)
     state = next(filter(None, states), None)
     tree = None if state is None else _tree_of(state, root)
     if state is None or tree is None:

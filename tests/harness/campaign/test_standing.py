@@ -5,10 +5,12 @@ from datetime import datetime
 import pytest
 from msgspec import structs
 
+from harness.campaign import campaign_command
 from harness.campaign.advice import advice
 from harness.campaign.campaign_command import _Walk
 from harness.campaign.campaign_console import rows
 from harness.campaign.campaign_file import read_campaign
+from harness.campaign.campaign_options import CampaignOptions
 from harness.campaign.journal import Journal
 from harness.campaign.servers import ServerCommand
 from harness.campaign.standing import Standing, standing
@@ -26,6 +28,7 @@ from harness.peak.search.offline_rate import (
 from harness.peak.search.probe_record import FOUND_RATE
 from harness.record.run_events import RunEvent
 from harness.record.run_record import RunVerdict
+from harness.submission.building import source_code
 from tests.records import ENDED
 
 FILE = 'submitter = "Org"\nsystem_id = "box"\n[benchmarks.gpt-oss-120b.offline]\n'
@@ -188,6 +191,29 @@ def test_a_search_of_other_settings_begins_anew(tmp_path, state, flags):
     step = next(one for one in steps_of(campaign) if one.kind == "search")
     walk = _Walk(campaign, Journal(tmp_path, 0), ServerCommand(tmp_path, tmp_path), set())
     assert walk._more(step, Standing(state)) == flags
+
+
+def test_a_build_without_git_is_announced_before_the_first_run(tmp_path, monkeypatch, capsys):
+    """It is no refusal: these runs can be built in a checkout later."""
+    campaign = campaign_of(tmp_path, "offline = { target_qps = 9.0 }\n")
+    monkeypatch.setattr(campaign_command, "require_complete", lambda campaign: None)
+    monkeypatch.setattr(_Walk, "run", lambda walk: print("the first run") or 0)
+    status, walk = (CampaignOptions(file=campaign.file, status=one) for one in (True, False))
+    for options in (status, walk):
+        assert campaign_command.run(options) == 0
+    assert "git" not in capsys.readouterr().out
+    monkeypatch.setattr(source_code, "ROOT", tmp_path)
+    for options in (status, walk):
+        assert campaign_command.run(options) == 0
+        said, _, after = capsys.readouterr().out.partition("the first run")
+        assert (
+            f"The build will stop: src/ holds the files that git tracks, and git does not work in {tmp_path}"
+            in said
+        )
+        assert not after.strip()
+    campaign.output.mkdir()  # it was built elsewhere
+    campaign_command.run(status)
+    assert "git" not in capsys.readouterr().out
 
 
 LINE = (  # of a run against the stub server
