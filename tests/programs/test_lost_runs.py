@@ -9,10 +9,12 @@ import sys
 import threading
 import time
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 
 import pytest
 
 from harness.files import PROGRESS
+from sut.supervisor import alarms
 from tests.kit import wait_until
 from tests.runs import ROOT, quick_conf, run_here, run_mlperf, small_dataset
 from tests.stub import Fault, StubServer
@@ -168,6 +170,33 @@ def test_a_dead_rank_is_named_and_ends_the_run(tmp_path):
     assert run.record["statistics"]["completed"] == 8
     assert "Resume it with" in run.stdout
     assert [rank["rank"] for rank in run.record["server_load"]["ranks"]] == [0, 1]
+
+
+@pytest.mark.engine
+def test_servers_that_refuse_and_show_no_work_end_the_run(tmp_path, capfd, monkeypatch):
+    """As SGLang after SIGTERM whose scheduler has ended: 503 from /health, the same metrics for ever."""
+    monkeypatch.setattr(alarms, "_GONE_S", 12.0)
+    ended = []  # the time of its last work
+
+    def answers(request):
+        if request.index >= 5 and not ended:
+            ended.append(time.monotonic())
+            stub.options = replace(stub.options, healthy=False)
+        return not ended
+
+    last_page = b'# TYPE\nsglang:num_running_reqs{model_name="m"} 2\n'
+    with StubServer(metrics=lambda: last_page, gate=answers) as stub:
+        flags = (*where(tmp_path, stub), "--max-concurrency", 2)
+        run = run_mlperf(tmp_path, "--accuracy", *flags, here=capfd)
+        asked = time.monotonic() - ended[0]
+    assert run.code == 4
+    reason = run.record["verdict"]["reasons"][0]
+    assert re.match(r"ended early: nothing has arrived for \d+ s, no server shows work, and ", reason)
+    assert reason.endswith(f"{stub.url}: /health answered 503; restart the servers and repeat the command")
+    assert asked < 60  # not after --progress-timeout
+    assert "silence" in kinds(run)
+    assert run.record["statistics"]["completed"] == 4
+    assert "Resume it with" in run.stdout
 
 
 STUB = """
