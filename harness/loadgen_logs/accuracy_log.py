@@ -108,11 +108,6 @@ class LogEntry(msgspec.Struct, frozen=True, eq=False, dict=True):
         return _ids(self._row.token_data, self._width, self._where)
 
     @property
-    def is_int64(self) -> bool:
-        """Whether the log's ids are int64."""
-        return self._width == INT64
-
-    @property
     def _where(self) -> str:
         return f"{self.path}: entry at byte {self.offset} (qsl_idx {self.qsl_idx})"
 

@@ -21,7 +21,7 @@ from harness.grading.decoding.output_decoder import (
     open_decoder,
     settings_of_run,
 )
-from harness.loadgen_logs.accuracy_log import AccuracyLog, Cut, LogEntry, TokenIds
+from harness.loadgen_logs.accuracy_log import INT64, AccuracyLog, Cut, LogEntry, TokenIds
 from harness.text import printable
 
 # The columns of a table of outputs, as upstream names them.
@@ -52,8 +52,6 @@ class Entry(NamedTuple):
     """Decodes it."""
     is_first_apart: bool = False
     """Whether ``token_data`` of a log alone has its first token."""
-    is_int64: bool = False
-    """Whether a log has its ids as int64."""
 
 
 class Outputs(Protocol):
@@ -62,6 +60,10 @@ class Outputs(Protocol):
     @property
     def cut(self) -> Cut | None:
         """The place where a log broke off."""
+
+    @property
+    def is_int64(self) -> bool:
+        """Whether a log has its ids as int64."""
 
     def __iter__(self) -> Iterator[Entry]:
         """Every entry in the file's order."""
@@ -84,6 +86,11 @@ class LoggedOutputs:
         """As Outputs."""
         return self._log.cut
 
+    @property
+    def is_int64(self) -> bool:
+        """As Outputs."""
+        return self._log.width == INT64
+
     def __iter__(self) -> Iterator[Entry]:
         return map(self._entry, self._log)
 
@@ -96,7 +103,6 @@ class LoggedOutputs:
             entry.size,
             output,
             is_first_apart=entry.is_first_apart,
-            is_int64=entry.is_int64,
         )
 
     def ids(self, offset: int, size: int) -> TokenIds:
@@ -126,6 +132,7 @@ class _Rows(ABC, Generic[_Cell]):
     """
 
     cut = None
+    is_int64 = False
 
     def __init__(self, rows: Sequence[_Cell | None], lengths: Sequence[int | None]) -> None:
         self._rows, self._lengths = rows, lengths

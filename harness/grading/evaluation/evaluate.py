@@ -49,8 +49,6 @@ class Logged(msgspec.Struct, frozen=True):
     """Whether ``token_data`` alone has its first token, which the official evaluators do not read."""
     unknown: int = 0
     """Ids that the tokenizer does not have, as Output has it."""
-    is_int64: bool = False
-    """Whether the log has its ids as int64, as Entry has it."""
 
     @property
     def truncated(self) -> bool:
@@ -104,6 +102,8 @@ class Evaluation(msgspec.Struct, frozen=True):
     """Samples with several entries, of which the first was graded."""
     remarks: Mapping[str, str] = msgspec.field(default_factory=dict)
     """The meaning of each remark that a grader may make."""
+    is_int64: bool = False
+    """Whether the log has its ids as int64."""
 
     @property
     def has_right_and_wrong(self) -> bool:
@@ -143,6 +143,7 @@ def evaluate(
         left_out=left_out,
         repeated=read.coverage.repeated,
         remarks=_meanings(graders),
+        is_int64=outputs.is_int64,
     )
 
 
@@ -222,7 +223,6 @@ def _logged(entry: Entry, output: Output, answered: AnswerShape | None) -> Logge
         answered,
         entry.is_first_apart,
         output.unknown,
-        entry.is_int64,
     )
 
 

@@ -235,7 +235,7 @@ def _log_warnings(evaluation: Evaluation) -> list[str]:
             f"{len(apart)} outputs have their first token in token_data alone: it was put in front, which "
             f"the official evaluator does not do, so that its score is another one: {listed(apart)}"
         )
-    if evaluation.has_right_and_wrong and any(one.logged.is_int64 for one in evaluation.graded if one.logged):
+    if evaluation.has_right_and_wrong and evaluation.is_int64:
         warnings.append(
             "the log has its ids as int64: they were read so, but the official evaluator reads int32 alone, "
             "so that its score of this log is another one"
