@@ -166,7 +166,7 @@ class SilentServers:
         self._events = events
         self._streams = streams
         self._since: dict[str, float] = {}  # when each that has requests has last sent or worked
-        self._told: dict[str, float] = {}  # the same of those in the alarm
+        self._told: dict[str, int] = {}  # those in the alarm, with their requests when it began
         self._longest = [0.0, 0.0]  # the two longest silences of any server that have ended
         self._asked_s = -math.inf
 
@@ -218,7 +218,7 @@ class SilentServers:
             self._health.ask(urls)
 
     def _tell(self, one: AskedServer, began_s: float) -> None:
-        since_s = self._told[one.url] = self._since[one.url]
+        since_s, self._told[one.url] = self._since[one.url], one.requests
         what = f"nothing arrives from {one.url} with {self._state(one)}"
         self._events.add("silence", one.url, what, int(since_s * 1e9))
         log.warning("since %s %s: %s", moment(since_s - began_s), what, _STANDS_ALONE)
@@ -241,7 +241,8 @@ class SilentServers:
 
     def _state(self, one: AskedServer) -> str:
         health = self._health.text((one.url,)).removeprefix(f"{one.url}: ")
-        return counted(one.requests, "request") + (f" ({health})" if health else "")
+        # As it was: a line of a log file follows each change.
+        return counted(self._told[one.url], "request") + (f" ({health})" if health else "")
 
 
 def _since_s(now_s: float, before: Mapping[str, float], one: AskedServer, even_s: float) -> float:

@@ -332,6 +332,8 @@ def test_one_silent_server_of_several_is_named(answer, streams, works, after_s, 
     assert OneSilent(answer, streams=streams).silent_for(after_s - 1, works) == ""
     run = OneSilent(answer, streams=streams)
     assert run.silent_for(after_s, works) == f"{ON_ITS_OWN} ({health})"
+    # A log file gets a line for each new text, so that more requests there are no new one.
+    assert run.look(1020.0, works(after_s + 1), requests=9) == f"{ON_ITS_OWN} ({health})"
     assert run.look(run.now_s, 0.0) == ""
     first, second = run.events.events
     assert (first.kind, first.server, second.kind, second.server) == ("silence", URL, "silence_ends", URL)
