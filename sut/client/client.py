@@ -485,7 +485,9 @@ class HttpClient:
         One recent arrival of a replica is enough.
         """
         silent = {replica.index for replica in self._replicas if now - replica.arrived_ns > _ARRIVALS_NS}
-        for descriptor in self._poller.batched if silent else ():
+        for descriptor in self._poller.batched:
+            if not silent:
+                break
             connection = self._connections[descriptor]
             replica = connection.replica
             if replica.index in silent:
