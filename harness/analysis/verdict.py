@@ -93,7 +93,10 @@ def _hidden_misses(record: RunRecord, rows: Rows) -> Iterator[str]:
     most = most_over_limit(len(rows), record.latency_percentile) if limits else 0
     for name, count in (("TTFT", late_first_tokens), ("TPOT", surely_slow)):
         if name in limits and (text := over_limit_text(name, count(rows, limits[name]), most)):
-            yield f"{text} by this client's clock, of which LoadGen's was set; {_SLEWED}"
+            yield (
+                f"{text}, by this client's own clock: the wall clock was set, which hid them from LoadGen; "
+                f"{_SLEWED}"
+            )
 
 
 def _loadgen_reasons(
