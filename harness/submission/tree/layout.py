@@ -45,7 +45,7 @@ class SystemDir(msgspec.Struct, frozen=True):
     @property
     def org_path(self) -> Path:
         """The folder that holds systems/, src/ and results/."""
-        return self.root / self.division / self.org
+        return self.root.joinpath(self.division, self.org)
 
     @property
     def binding(self) -> bool:
@@ -65,7 +65,7 @@ class SystemDir(msgspec.Struct, frozen=True):
     @property
     def path(self) -> Path:
         """The system's folder."""
-        return self.org_path / "results" / self.system
+        return self.org_path.joinpath("results", self.system)
 
     def relative(self, path: Path) -> str:
         """A path in the tree, relative to its root, as issues name it."""
@@ -80,7 +80,7 @@ class BenchmarkDir(SystemDir, frozen=True):
     @property
     def path(self) -> Path:
         """The benchmark's folder."""
-        return self.org_path / "results" / self.system / self.benchmark
+        return self.org_path.joinpath("results", self.system, self.benchmark)
 
 
 class ScenarioDir(BenchmarkDir, frozen=True):
@@ -91,7 +91,7 @@ class ScenarioDir(BenchmarkDir, frozen=True):
     @property
     def path(self) -> Path:
         """The scenario's folder."""
-        return self.org_path / "results" / self.system / self.benchmark / self.folder
+        return self.org_path.joinpath("results", self.system, self.benchmark, self.folder)
 
     @property
     def scenario(self) -> Scenario | None:

@@ -36,16 +36,22 @@ def results(runs, tmp_path):
     return copy
 
 
-@pytest.fixture
-def checkout(tmp_path_factory):
+@pytest.fixture(scope="session")
+def repository(tmp_path_factory):
     """A git checkout, whose commit goes by the name that the recorded runs have."""
-    root = tmp_path_factory.mktemp("checkout")
+    root = tmp_path_factory.mktemp("repository")
     for name in ("README.md", "setup.sh"):
         shutil.copy(ROOT / name, root / name)
-    git(root, "init", "-q")
+    git(root, "init", "-q", "--template=")  # without sample hooks
     commit(root)
     git(root, "tag", COMMIT)
     return root
+
+
+@pytest.fixture
+def checkout(repository, tmp_path_factory):
+    """A copy of it to change."""
+    return shutil.copytree(repository, tmp_path_factory.mktemp("checkout"), dirs_exist_ok=True)
 
 
 @pytest.fixture
