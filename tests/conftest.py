@@ -84,6 +84,14 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: _rank(item.nodeid.partition("::")[0]))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def copies():
+    """Runs in this process start no fresh interpreters."""
+    from tests.copies import use_copies  # here: pytest-xdist's main process runs no test
+
+    use_copies()
+
+
 @functools.cache
 def _source(path):
     return (ROOT / path).read_text()
