@@ -26,8 +26,8 @@ _CHEAP_STREAM_INTERVAL = 50
 # gpt-oss-120b-w-mxfp4-a-fp8-Mlperf, fp4_quantized, gpt-oss-120b-GGUF, DeepSeek-R1-MXFP4-Preview.
 _FORM_WORD = re.compile(
     r"w|a|kv|k|m|s|l|xl|xx?s|nl|ud|moe|of|0\d{4}"
-    r"|w\d+a\d+(kv\d+)?|(w|a|kv|mx|nv)?(fp|bf|int|f|i?q|e)\d+(m\d+)?"
-    r"|awq|gptq|gguf|ggml|hf|quant|quanti[sz]ed|quark|modelopt|autoround|marlin|ptq|dynamic|static"
+    r"|w\d+a\d+(kv\d+)?|(w|a|kv|mx|nv)?(fp|bf|int|f|[it]?q|e)\d+(m\d+)?"
+    r"|i1|awq|gptq|gguf|ggml|hf|quant|quanti[sz]ed|quark|modelopt|autoround|marlin|ptq|dynamic|static"
     r"|mlperf|mlpinf|preview"
 )
 _VERSION = re.compile(r"v\d+")  # of a form, as in DeepSeek-R1-FP4-v2; alone it is that of another model
@@ -113,13 +113,24 @@ def _match_part(part: str, publisher: str, model: str, below: Match) -> Match:
     """``below``: the match of the folders below this part of the path."""
     first_word = publisher.split("-")[0]
     prefixes = ("", f"{publisher}-", f"{publisher}_", f"{first_word}-")
-    bare = _CACHE_NAME.sub("", _NAMED_REVISION.sub("", part))
+    bare = _without_cache(_NAMED_REVISION.sub("", part), model)
     for text in (bare.removeprefix(prefix) for prefix in prefixes):
         if text == model:
             return below
         if text.startswith(model) and text[len(model)] in "-_. " and _is_form(text[len(model) :]):
             return Match.VARIANT
     return Match.RELATIVE if model in part else Match.OTHER
+
+
+def _without_cache(part: str, model: str) -> str:
+    """Without what a cache puts before a name: publisher, repository and, for llama.cpp, a folder in it.
+
+    llama.cpp writes repository_folder_file where the file is in a folder such as Q4_K_M.
+    """
+    bare = _CACHE_NAME.sub("", part)
+    folder, found, rest = bare.rpartition(f"_{model}")
+    is_folder = bare != part and found and _is_form(folder.removeprefix(model))
+    return model + rest if is_folder else bare
 
 
 def _is_form(text: str) -> bool:
