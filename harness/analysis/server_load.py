@@ -18,6 +18,7 @@ from harness.record.server_metrics import MAPPED, QUANTITIES, each_batch
 
 _LABELS = ("name", "replica", "labels")
 _COLUMNS = ("time_ns", *_LABELS, "value")
+_COMPARED = frozenset(["output_tokens", "ttft_seconds", "ttft_count"])  # with the run's own
 _FULL = 0.95  # a KV cache of which this part is used counts as full
 _AMPLE = 0.5  # a KV cache of which no reading found this part in use was not short of memory
 _PARTS = ("kv_use", "swa_kv_use")
@@ -110,6 +111,7 @@ class _Reading:
         self._levels: dict[str, _Sums] = {}
         self._counts: dict[str, float] = {}
         self._last: dict[_Group, float] = {}
+        self._falls: dict[_Group, int] = {}
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Add the rows of one batch."""
@@ -172,18 +174,25 @@ class _Reading:
             before[begin] = self._last.get(group, 0.0 if late else column[begin])
             self._last[group] = float(column[end - 1])
         steps = column - before
+        for row in np.flatnonzero(steps < 0).tolist():
+            group = found[int(np.searchsorted(ends, row, side="right"))][0]
+            self._falls[group] = self._falls.get(group, 0) + 1
         increase = float(np.where(steps < 0, column, steps).sum())
         self._counts[key] = self._counts.get(key, 0.0) + increase
 
     def samples(self) -> ServerSamples:
-        """All that was added."""
+        """All that was added, without counts that would contradict the run's own and fell twice.
+
+        A restarted server begins at 0 once; behind a balancer each page may be another server's.
+        """
         times = sorted(self._times)
+        unknown = {group[0] for group, falls in self._falls.items() if falls > 1}
         return ServerSamples(
             np.array(times, np.int64),
             len(self._replicas),
             {key: sums.over_time(times) for key, sums in self._levels.items()},
             {key: sums.level() for key, sums in self._levels.items()},
-            dict(self._counts),
+            {key: count for key, count in self._counts.items() if key not in unknown & _COMPARED},
         )
 
 

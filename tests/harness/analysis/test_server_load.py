@@ -215,3 +215,13 @@ def test_damaged_files(tmp_path):
         read_samples(path)
     with pytest.raises(FileNotFoundError):
         read_samples(tmp_path / "none")
+
+
+def test_pages_of_several_servers_at_one_address_count_nothing(tmp_path):
+    """Behind a balancer: a page of one server, then of another. Its tokens are no count of the run."""
+    busy, *_, after = recorded("vllm")
+    load, _ = load_of(tmp_path, after, busy, after, busy, after)
+    assert "output_tokens" not in load.counts
+    assert load.levels["running"].max == 16
+    once, _ = load_of(tmp_path, after, busy, busy)  # as after a restart
+    assert once.counts["output_tokens"] > 0
