@@ -107,6 +107,7 @@ class HealthRound:
         self._ask = ask
         self._thread: threading.Thread | None = None
         self._answers: Mapping[str, str] = {}  # of the last round
+        self._failed: Mapping[str, int] = {}
 
     def ask(self, urls: Sequence[str]) -> None:
         """Begin a round; does nothing while an earlier one lasts."""
@@ -116,7 +117,7 @@ class HealthRound:
 
     def forget(self) -> None:
         """Forget the answers: something has arrived."""
-        self._answers = {}
+        self._answers, self._failed = {}, {}
 
     def text(self, urls: Sequence[str]) -> str:
         """``http://node1:30000: /health answered 503``; "" before the first answers."""
@@ -127,9 +128,9 @@ class HealthRound:
         first = f"{wrong[0]}: {_without_url(wrong[0], found[wrong[0]])}"
         return first if len(urls) == 1 else f"{first}, and so {len(wrong)} of {len(urls)} servers"
 
-    def wrong(self, url: str) -> str | None:
-        """The error of a server's last answer, "" when it was healthy, None when it was not asked."""
-        return self._answers.get(url)
+    def failed(self, url: str) -> int:
+        """How many answers of a server in a row, to the last, were errors."""
+        return self._failed.get(url, 0)
 
     def all_refuse(self, urls: Sequence[str]) -> bool:
         """Whether each server has said itself that it is not healthy, or refused the connection.
@@ -144,6 +145,7 @@ class HealthRound:
         for _ in calls.wait(_ANSWER_S + _MARGIN_S):
             pass
         self._answers = dict(calls.results)
+        self._failed = {url: self.failed(url) + 1 if wrong else 0 for url, wrong in self._answers.items()}
 
 
 class HealthMonitor:

@@ -40,6 +40,7 @@ _LOOKS = 3  # at most, until what a failure was is on disk
 _STILL_S, _SILENT_S, _UNUSUAL = 10.0, 30.0, 3.0
 _BEGUN_S = 10.0  # work so long after the beginning is that of queries
 _ASKED_EVERY_S = 5.0
+_FAILS = 3  # answers of one server's /health in a row: a busy one may be late once
 _GONE_S = 120.0  # a server that is not healthy and shows no work for this time does not come back
 _MOVED_S = 0.5  # less is the inaccuracy of the kernel's times
 _PAUSED_S = 3.0  # between two looks: this process itself was suspended
@@ -157,8 +158,8 @@ class AskedServer(msgspec.Struct, frozen=True):
 class SilentServers:
     """Servers from which nothing arrives for long, although requests are there and others work.
 
-    Metrics without work are evidence, and so is a /health that fails. Without both a server may be in a long
-    prompt and, where answers are not streamed, in a long answer.
+    Metrics without work are evidence, and so is a /health that fails each time. Without both a server may be
+    in a long prompt and, where answers are not streamed, in a long answer.
     """
 
     def __init__(self, ask: AskHealth, events: EventLog, *, streams: bool) -> None:
@@ -190,7 +191,9 @@ class SilentServers:
                 self._end(url, now_s, since_s)
         least_s = max(_SILENT_S, _UNUSUAL * self._longest[0])
         suspects = [one for one in servers if now_s - self._since[one.url] >= least_s / 2]
-        if suspects and silence.silent_s < _STILL_S / 2:
+        if not suspects and not self._told:
+            self._health.forget()
+        elif suspects and silence.silent_s < _STILL_S / 2:
             self._ask(now_s, [one.url for one in suspects])
             for one in suspects:
                 if not {one.url, one.page} & {*self._told, *named} and self._stands(
@@ -201,7 +204,8 @@ class SilentServers:
         return self._text(began_s, sorted(shown, key=lambda one: self._since[one.url]))
 
     def _stands(self, one: AskedServer, now_s: float, began_s: float, least_s: float) -> bool:
-        silent_s, wrong = now_s - self._since[one.url], self._health.wrong(one.url)
+        silent_s = now_s - self._since[one.url]
+        wrong = self._health.failed(one.url) >= _FAILS
         if silent_s < least_s:
             return False
         works = one.still_s is not None and now_s - one.still_s > began_s + _BEGUN_S

@@ -1,5 +1,6 @@
 """When a lost run, a silence or a standing rank ends a run, and what is left of it as an event."""
 
+import itertools
 import time
 from types import SimpleNamespace
 
@@ -351,6 +352,16 @@ def test_one_silent_server_of_several_is_named(answer, streams, works, after_s, 
 )
 def test_a_server_that_may_work_is_not_named(answer, streams, works, begun):
     assert OneSilent(answer, streams=streams, begun=begun).silent_for(99, works) == ""
+
+
+def test_a_server_that_is_late_now_and_then_is_not_named():
+    """SGLang at work: its /health waits for the next output of its scheduler."""
+    run = OneSilent(PAUSED, streams=False)
+    answers = itertools.cycle([STOPPED, STOPPED, PAUSED])
+    run.silent._health._ask = lambda url: next(answers)
+    assert run.silent_for(600) == ""
+    run.silent._health._ask = lambda url: STOPPED
+    assert any(run.look(1020.0) for _ in range(600))
 
 
 def test_a_server_without_requests_is_not_named():
