@@ -143,12 +143,13 @@ class Silence:
 
 
 class AskedServer(msgspec.Struct, frozen=True):
-    """A server with requests in flight; times are on the caller's clock."""
+    """A server of the run; times are on the caller's clock."""
 
     url: str
     page: str
     """the URL of its metrics"""
     requests: int
+    """in flight"""
     arrived_s: float
     """when the latest bytes of an answer came from it"""
     still_s: float | None
@@ -180,6 +181,8 @@ class SilentServers:
         named: Collection[str] = (),
     ) -> str:
         """The alarm, "" for none. ``silence`` is that of all servers; ``named`` have alarms of their own."""
+        arrived = {one.url: one.arrived_s for one in servers}
+        servers = [one for one in servers if one.requests > 0]
         before, even_s = self._since, silence.even_s
         self._since = {
             one.url: _since_s(now_s, before, one, -math.inf if one.url in self._told else even_s)
@@ -188,7 +191,8 @@ class SilentServers:
         for url, since_s in before.items():
             paused = even_s >= now_s and url not in self._told
             if self._since.get(url, now_s) > since_s + _MOVED_S and not paused:
-                self._end(url, now_s, since_s)
+                works = url in self._since or arrived.get(url, since_s) > since_s + _MOVED_S
+                self._end(url, now_s - since_s, works=works)
         least_s = max(_SILENT_S, _UNUSUAL * self._longest[0])
         suspects = [one for one in servers if now_s - self._since[one.url] >= least_s / 2]
         if not suspects and not self._told:
@@ -227,13 +231,14 @@ class SilentServers:
         self._events.add("silence", one.url, what, int(since_s * 1e9))
         log.warning("since %s %s: %s", moment(since_s - began_s), what, _STANDS_ALONE)
 
-    def _end(self, url: str, now_s: float, since_s: float) -> None:
-        if url in self._since:
-            self._longest = sorted((*self._longest, now_s - since_s))[1:]
+    def _end(self, url: str, silent_s: float, *, works: bool) -> None:
+        """``works``: it has sent or worked; else it has no more requests, which may have failed."""
+        if works:
+            self._longest = sorted((*self._longest, silent_s))[1:]
         if self._told.pop(url, None) is not None:
-            text = "works again" if url in self._since else "has no more requests"
+            text = "works again" if works else "has no more requests"
             self._events.add("silence_ends", url, text)
-            log.warning("%s %s after %.0f s", url, text, now_s - since_s)
+            log.warning("%s %s after %.0f s", url, text, silent_s)
 
     def _text(self, began_s: float, servers: Sequence[AskedServer]) -> str:
         if not servers:
@@ -308,9 +313,8 @@ class Alarms:
     def _asked(self, now: float, loads: Sequence[int]) -> list[AskedServer]:
         arrived = self._session.arrived_s()
         return [
-            AskedServer(url, page, count, arrived_s, self._ranks.still_s(now, (page,)))
+            AskedServer(url, page, count, arrived_s, self._ranks.still_s(now, (page,)) if count > 0 else None)
             for url, page, count, arrived_s in zip(self._urls, self._pages, loads, arrived, strict=False)
-            if count > 0
         ]
 
     def end_run(self, snapshot: ProgressSnapshot) -> None:

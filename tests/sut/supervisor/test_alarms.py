@@ -292,7 +292,7 @@ class OneSilent:
         now = self.now_s = self.now_s + 1
         both = AskedServer(URL, URL, requests, arrived_s, still_s), AskedServer(OTHER, OTHER, 8, now, None)
         self.all.look(now, ProgressSnapshot(now - 1000, 96, 9, 0), {URL: 8, OTHER: 8}, None)
-        text = self.silent.look(now, 1000.0, both if requests else both[1:], self.all)
+        text = self.silent.look(now, 1000.0, both, self.all)
         if (asking := self.silent._health._thread) is not None:
             asking.join()
         return text
@@ -371,6 +371,14 @@ def test_a_server_without_requests_is_not_named():
     assert run.look(1020.0).startswith("nothing arrives from ")
     assert run.look(1020.0, requests=0) == ""
     assert [event.text for event in run.events.events][1:] == ["has no more requests"]
+
+
+def test_a_server_that_answers_all_its_requests_at_once_works_again():
+    """As a process after SIGCONT whose few short answers come between two looks."""
+    run = OneSilent(STOPPED)
+    assert run.silent_for(30)
+    assert run.look(run.now_s + 0.5, requests=0) == ""
+    assert [event.text for event in run.events.events][1:] == ["works again"]
 
 
 def test_a_pause_of_this_process_is_no_silence_of_a_server():
