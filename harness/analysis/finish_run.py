@@ -24,7 +24,7 @@ from harness.analysis.replicas import replica_balance
 from harness.analysis.run_warnings import run_warnings
 from harness.analysis.server_load import read_samples, server_load
 from harness.analysis.statistics import statistics
-from harness.analysis.verdict import clock_reasons, run_verdict
+from harness.analysis.verdict import clock_reasons, hidden_misses, run_verdict
 from harness.arrays import distinct
 from harness.config.plans import RunPlan
 from harness.errors import DatasetError, machine_failure
@@ -87,6 +87,8 @@ class Observations(msgspec.Struct, frozen=True):
     """as in ClientLoad"""
     gc_runs: int = 0
     """as in ClientLoad"""
+    clock_steps_ns: int = 0
+    """the sum of the wall clock's steps while queries ran"""
     network: Sequence[ReplicaNetwork] = ()
     """a value for each server"""
     without_metrics: Mapping[str, str] | None = None
@@ -243,7 +245,10 @@ def _verdict(
             cause_known=bool(errors or lost),
         ),
     )
-    clock = clock_reasons(files.detail, files.calls, _first_issue(files.rows))
+    clock = (
+        *clock_reasons(files.detail, files.calls, _first_issue(files.rows)),
+        *hidden_misses(record, files.rows, seen.clock_steps_ns),
+    )
     verdict = run_verdict(record, files.rows, seen.issued, (*lost, *errors, *logs), clock)
     if verdict.result == "VALID":
         return verdict

@@ -32,7 +32,7 @@ def run_verdict(
     """VALID only when LoadGen reports VALID without an error and every query has its complete answer.
 
     ``record`` holds the statistics of ``rows`` and LoadGen's summary, ``issued`` is the number of LoadGen's
-    samples, ``errors`` are errors of the run itself, ``clock`` are ``clock_reasons``.
+    samples, ``errors`` are errors of the run itself, ``clock`` are ``clock_reasons`` and ``hidden_misses``.
     """
     plan, statistics, loadgen = record.plan, record.statistics, record.loadgen
     if statistics is None or loadgen is None:
@@ -45,7 +45,7 @@ def run_verdict(
     reasons = (
         *faults,
         # Of a failure LoadGen learns otherwise than by these calls.
-        *(() if faults or plan.accuracy else (*clock, *_hidden_misses(record, rows))),
+        *(() if faults or plan.accuracy else clock),
         *_loadgen_reasons(loadgen, rows, record.latency_percentile, accuracy=plan.accuracy),
     )
     complete = not faults and not loadgen.problem and not loadgen.errors
@@ -85,11 +85,14 @@ def clock_reasons(detail: LoadgenDetail, calls: Rows, began_ns: int) -> Iterator
         )
 
 
-def _hidden_misses(record: RunRecord, rows: Rows) -> Iterator[str]:
-    """Limits that LoadGen saw kept, because the wall clock was set and set back while queries ran."""
+def hidden_misses(record: RunRecord, rows: Rows, steps_ns: int) -> Iterator[str]:
+    """Limits that LoadGen saw kept, because the wall clock was set and set back while queries ran.
+
+    ``steps_ns`` is the sum of its steps.
+    """
     plan, loadgen = record.plan, record.loadgen
     timed = plan.client.parameters.stream and plan.audit_text is None and loadgen and loadgen.result_valid
-    limits = record.limits_ns if timed else {}
+    limits = record.limits_ns if timed and steps_ns > _CLOCK_S * 1e9 else {}
     most = most_over_limit(len(rows), record.latency_percentile) if limits else 0
     for name, count in (("TTFT", late_first_tokens), ("TPOT", surely_slow)):
         if name in limits and (text := over_limit_text(name, count(rows, limits[name]), most)):

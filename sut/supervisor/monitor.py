@@ -150,6 +150,7 @@ class Monitor:
             cpu=np.array(self._cpu, dtype=np.int64).reshape(-1, columns),
             machine=np.array(self._machine, dtype=np.int64).reshape(-1, columns),
             encoders=len(self._encoders),
+            clock_steps_ns=steps_ns,
             loop_lag_ns=int(table[:, Counter.LOOP_LAG_NS].max()),
             gc_runs=int(table[:, Counter.GC_RUNS].sum()),
         )

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from harness.analysis.statistics import statistics
-from harness.analysis.verdict import clock_reasons, run_verdict
+from harness.analysis.verdict import clock_reasons, hidden_misses, run_verdict
 from harness.loadgen_logs.summary_and_detail import CLOCK_FORMAT, LoadgenDetail, parse_summary
 from harness.record.journal import COMPLETE, LOADGEN_CALL_ROW
 from harness.record.outcome import FailureKind
@@ -62,13 +62,14 @@ def by_the_clocks(client_s, loadgen_s, at_once=1):
     return (*ended(), tuple(clock_reasons(detail, calls, START)))
 
 
-def hiding(late):
+def hiding(late, steps_s=7.0):
     """A Server run of 2000 queries that LoadGen calls VALID; ``late`` are over the limit by our clock."""
     rows = rows_with(2000, query_id=np.arange(2000) + 1000, osl=8)
     rows["first_token_ns"] = rows["issued_ns"] + 1
     rows["first_token_ns"][:late] += ENDED.limits_ns["TTFT"]
     rows["last_byte_ns"] = rows["first_token_ns"] + 1
-    return replace(ENDED, statistics=statistics(rows), loadgen=VALID), rows, len(rows)
+    record = replace(ENDED, statistics=statistics(rows), loadgen=VALID)
+    return record, rows, len(rows), (), tuple(hidden_misses(record, rows, int(steps_s * 1e9)))
 
 
 CLOCKS = [(28_800, 28_790), (6.04, 6.51, 1_650_000)]
@@ -81,7 +82,14 @@ def failing(*kinds):
 
 
 @pytest.mark.parametrize(
-    "run", [ended, scored, *(partial(by_the_clocks, *clocks) for clocks in CLOCKS), partial(hiding, 9)]
+    "run",
+    [
+        ended,
+        scored,
+        *(partial(by_the_clocks, *clocks) for clocks in CLOCKS),
+        partial(hiding, 9),
+        partial(hiding, 10, 0.2),
+    ],
 )
 def test_all_is_well(run):
     verdict = run_verdict(*run())
