@@ -43,9 +43,8 @@ def settings_in(path: Path, plan: RunPlan) -> Mapping[str, Number]:
 
 def searched_with(path: Path, plan: RunPlan) -> Mapping[str, Number]:
     """The same of the file of a search's run, without the rows and the rate that are the search's own."""
-    text = read_text(str(path), path)
-    for comment in (FOUND_RATE, SHORT_CONF):
-        text = without_rows(text, comment)
+    own = SHORT_CONF if plan.scenario is Scenario.OFFLINE else FOUND_RATE
+    text = without_rows(read_text(str(path), path), own)
     return without_rate(_settings(text, path, plan), plan.scenario)
 
 

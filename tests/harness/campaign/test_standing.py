@@ -163,9 +163,13 @@ def test_a_rate_of_other_settings_is_searched_again(tmp_path, change, named):
 )
 @pytest.mark.parametrize("scenario", ["Offline", "Server"])
 def test_a_rate_of_another_conf_is_searched_again(tmp_path, row, named, scenario):
-    """The search's own rows stand behind the user's, in the form that a run of a search keeps."""
+    """The search's own rows stand behind the user's, in the form that a run of a search keeps.
+
+    The user's file may be a copy of one that a search of Server kept.
+    """
     conf = tmp_path / "my.conf"
-    conf.write_text(f"*.{scenario}.target_qps = 3\n")
+    own = with_rows("*.*.min_query_count = 99\n", FOUND_RATE, ["*.Server.target_qps = 3"])
+    conf.write_text(f"{own}*.{scenario}.min_duration = 700000\n")
     campaign = campaign_of(
         tmp_path, f"user_conf = 'my.conf'\n{scenario.lower()} = {{ target_qps = 'search' }}\n"
     )
