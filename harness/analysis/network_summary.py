@@ -45,9 +45,12 @@ def first_token_line(record: RunRecord) -> str:
 
 
 def held_back_warnings(record: RunRecord) -> Iterator[str]:
-    """A warning where first tokens arrived much later than the servers say that they had them."""
+    """A warning where first tokens arrived much later than the servers say that they had them.
+
+    Not where answers are text: a parser of the server's may hold back the first of them, as gpt-oss's names.
+    """
     stats, load = record.statistics, record.server_load
-    if stats is None or stats.ttft is None or stats.issue_delay is None or load is None:
+    if stats is None or stats.ttft is None or stats.issue_delay is None or load is None or record.encoded:
         return
     count = load.counts.get("ttft_count", 0.0)
     if count <= 0 or abs(count - stats.completed) > _OTHERS * stats.completed:  # they have other clients, too

@@ -7,7 +7,7 @@ from msgspec import structs
 
 from harness.analysis.network_summary import first_token_line, held_back_warnings, network_line
 from harness.analysis.run_warnings import network_warnings
-from harness.record.run_record import Distribution, ServerLoad
+from harness.record.run_record import Distribution, EncodedAnswers, ServerLoad
 from tests.records import ENDED, NEAR
 
 FAR = structs.replace(
@@ -79,6 +79,8 @@ def test_first_tokens_that_something_holds_back(here_ms, there_s, count, warned)
     texts = list(held_back_warnings(record))
     assert len(texts) == warned
     assert all(re.search("383.0 ms .* came after 13944 ms: a proxy", text) for text in texts)
+    as_text = EncodedAnswers(tokenizer="o200k_harmony", tokenizer_sha256="")
+    assert not list(held_back_warnings(structs.replace(record, encoded=as_text)))
 
 
 def test_the_worst_server_is_named():
