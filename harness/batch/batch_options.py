@@ -132,7 +132,7 @@ class TalkOptions:
     top_p: float = _top_p_flag()
     seed: int | None = _seed_flag()
     backend: Backend = backend_flag()
-    server_url: Sequence[str] = server_url_flag()
+    server_url: Sequence[str] = server_url_flag(before_words=True)
     ca_file: Path | None = ca_file_flag()
     log_level: LogLevel = flag("messages on stderr (default: %(default)s)", default="warning")
 

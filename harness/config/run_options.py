@@ -123,14 +123,19 @@ def tokenizer_flag() -> Any:
     )
 
 
-def server_url_flag(without: str = SERVER_URL) -> Any:
-    """The field for the servers; ``without``: what holds without the flag."""
+def server_url_flag(without: str = SERVER_URL, *, before_words: bool = False) -> Any:
+    """The field for the servers; ``without``: what holds without the flag.
+
+    ``before_words``: words that are no URLs may follow, so that it takes one.
+    """
+    several: dict[str, Any] = {} if before_words else {"nargs": "+", "action": "extend"}
     return flag(
-        "server URL; repeat it or separate by commas for several replicas; also "
+        f"server URL; several replicas' separated by commas{' or spaces' if several else ''}; also "
         "http://node[001-064,70]:30000-30007, @FILE of one URL a line, slurm:HOSTS:PORTS, or "
         f"dns+http://NAME:PORT for every address of a name (default: {without})",
         default=(),
         metavar="URL",
+        **several,
     )
 
 

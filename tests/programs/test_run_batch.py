@@ -9,6 +9,7 @@ import sys
 import pytest
 
 import run_batch as program
+from harness.batch.batch_options import parse_options
 from harness.dataset import tokenizer
 from harness.text import legible
 from tests.kit import wait_until
@@ -219,3 +220,8 @@ def test_what_a_talk_refuses(words, message, capfd):
     with StubServer() as stub:
         code, _, stderr = main_here(capfd, program.main, [*map(str, words), stub.url])
     assert (code, message in stderr, len(without_waits(stderr))) == (2, True, 1)
+
+
+def test_the_prompt_may_follow_the_url():
+    given = parse_options(["generate", "--server-url", "http://a:1", "Hello"])
+    assert (given.prompt, given.server_url) == ("Hello", ("http://a:1",))

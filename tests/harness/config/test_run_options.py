@@ -121,6 +121,7 @@ SPELLINGS = [
         "--server_url http://a:1 --server-url http://b_1:1",
         "--server-url http://a:1 --server-url http://b_1:1",
     ),
+    ("--server-url http://a:1 http://b:1", "--server-url http://a:1 --server-url http://b:1"),
 ]
 
 
