@@ -293,16 +293,16 @@ class Alarms:
         """The snapshot with the alarms."""
         now = time.monotonic()
         loads = self._session.in_flight().tolist()
-        in_use = list(dict.fromkeys(url for url, count in zip(self._pages, loads, strict=False) if count > 0))
+        busy: dict[str, int] = {}
+        for url, count in zip(self._pages, loads, strict=False):
+            if count > 0:
+                busy[url] = busy.get(url, 0) + count
+        in_use = list(busy)
         began = now - snapshot.elapsed_s
         self._note_ranks(self._ranks.standing(now, in_use), began)
         self._note_idle()
         self._at_work = self._ranks.at_work(now, in_use)
         self._note_lost(snapshot)
-        busy = dict.fromkeys(in_use, 0)
-        for url, count in zip(self._pages, loads, strict=False):
-            if count > 0:
-                busy[url] += count
         silence = self._silence.look(now, snapshot, busy, self._ranks.still_s(now, in_use))
         named = {rank.server for rank in self._standing.values()}
         silent = self._silent.look(now, began, self._asked(now, loads), self._silence, named)
