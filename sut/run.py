@@ -249,12 +249,9 @@ def _loss_rule(record: RunRecord) -> LossRule | None:
 
 
 def _validity_rules(record: RunRecord) -> ValidityRules:
-    """Those of a compliance test are about its answers alone; without a stream no token has a time."""
-    plan, queries = record.plan, record.settled.expected.samples
-    timed = not plan.accuracy and plan.audit_text is None and plan.client.parameters.stream
-    if not timed or not record.limits_ns:
+    if not (limits_ns := record.judged_limits_ns):
         return ValidityRules()
-    return ValidityRules(record.limits_ns, _most_over(record), queries)
+    return ValidityRules(limits_ns, _most_over(record), record.settled.expected.samples)
 
 
 def _most_over(record: RunRecord) -> int:

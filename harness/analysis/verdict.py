@@ -90,12 +90,12 @@ def hidden_misses(record: RunRecord, rows: Rows, steps_ns: int) -> Iterator[str]
 
     ``steps_ns`` is the sum of its steps.
     """
-    plan, loadgen = record.plan, record.loadgen
-    timed = plan.client.parameters.stream and plan.audit_text is None and loadgen and loadgen.result_valid
-    limits = record.limits_ns if timed and steps_ns > _CLOCK_S * 1e9 else {}
-    most = most_over_limit(len(rows), record.latency_percentile) if limits else 0
-    for name, count in (("TTFT", late_first_tokens), ("TPOT", surely_slow)):
-        if name in limits and (text := over_limit_text(name, count(rows, limits[name]), most)):
+    loadgen, limits_ns = record.loadgen, record.judged_limits_ns
+    if loadgen is None or not loadgen.result_valid or not limits_ns or steps_ns <= _CLOCK_S * 1e9:
+        return
+    most = most_over_limit(len(rows), record.latency_percentile)
+    for name, over in (("TTFT", late_first_tokens), ("TPOT", surely_slow)):
+        if text := over_limit_text(name, over(rows, limits_ns[name]), most):
             yield (
                 f"{text}, by this client's own clock: the wall clock was set, which hid them from LoadGen; "
                 f"{_SLEWED}"

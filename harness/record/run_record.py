@@ -284,6 +284,16 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
         return limits_ns(self.plan.scenario, self.settled.loadgen_settings)
 
     @property
+    def judged_limits_ns(self) -> dict[str, int]:
+        """Those by which LoadGen judges the run: a compliance test is about its answers alone.
+
+        Without a stream no token has a time.
+        """
+        plan = self.plan
+        judged = not plan.accuracy and plan.audit_text is None and plan.client.parameters.stream
+        return self.limits_ns if judged else {}
+
+    @property
     def latency_percentile(self) -> float:
         """The part of a Server run's queries that the limits are for: 0.99 but for trials."""
         return float(self.settled.loadgen_settings.get("server_target_latency_percentile", _P99))
