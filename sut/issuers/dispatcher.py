@@ -15,14 +15,16 @@ from sut.ipc.messages import ASSIGNMENT, ASSIGNMENT_STRUCT
 
 _UNLIMITED = 1 << 62
 _SLICE = 1024  # rows for one worker at a time, so that all of them start at once
+_AHEAD = 16  # rows that a worker holds beyond its capacity, so that a freed slot is filled at once
 
 
 class WorkerChannel:
     """One worker as the issuing process sees it.
 
-    ``capacity`` 0 means no limit. ``outstanding`` maps the query ids it holds to their sample indexes;
-    ``first_token_sent`` are those whose first token the issuer has. A slow reader delays no other worker:
-    bytes that its socket does not take wait in ``unsent``, and ``poll`` reports when it takes more.
+    ``capacity``: requests that it sends at once, 0 for no limit. ``outstanding`` maps the query ids it holds
+    to their sample indexes; ``first_token_sent`` are those whose first token the issuer has. A slow reader
+    delays no other worker: bytes that its socket does not take wait in ``unsent``, and ``poll`` reports when
+    it takes more.
     """
 
     __slots__ = ("alive", "capacity", "first_token_sent", "outstanding", "poll", "socket", "unsent")
@@ -39,8 +41,8 @@ class WorkerChannel:
 
     @property
     def free_slots(self) -> int:
-        """The number of further queries that it may hold."""
-        return self.capacity - len(self.outstanding) if self.alive else 0
+        """The number of further requests that it would send now; below 0 where queries wait in it."""
+        return self.capacity - len(self.outstanding) if self.alive else -_UNLIMITED
 
     def send(self, data: bytes = b"") -> None:
         """Send the waiting bytes, then ``data``; keep what the socket does not take."""
@@ -61,6 +63,9 @@ class WorkerChannel:
 class Dispatcher:
     """Queries for which no worker has a free slot wait here, as arrays, in the order of their issue.
 
+    While many wait, each worker holds a few beyond its capacity. The last ones stay here, for whichever
+    worker has a free slot first: in a full one they would wait while others run dry.
+
     ``on_unserved`` receives the queries that are left when all workers have died, sample indexes by id.
     """
 
@@ -75,6 +80,7 @@ class Dispatcher:
         self._counters = counters
         self._on_unserved = on_unserved
         self._pending: list[npt.NDArray[np.void]] = []
+        self._waiting = 0  # rows in _pending
 
     def issue(self, query_ids: list[int], sample_indexes: list[int]) -> None:
         """The ids and sample indexes of queries; for LoadGen its IssueQuery, with one query's samples."""
@@ -87,6 +93,7 @@ class Dispatcher:
                 channel.send(ASSIGNMENT_STRUCT.pack(query_ids[0], sample_indexes[0], now))
                 return
             self._pending.append(_rows(query_ids, sample_indexes, now))
+            self._waiting += len(query_ids)
         self.pump()
 
     def pump(self) -> None:
@@ -101,22 +108,29 @@ class Dispatcher:
 
     def _feed(self, channel: WorkerChannel) -> None:
         rows = self._pending[0]
-        count = min(channel.free_slots, len(rows), _SLICE)
+        count = min(self._room(channel), len(rows), _SLICE)
         taken = rows[:count]
         if count == len(rows):
             del self._pending[0]
         else:
             self._pending[0] = rows[count:]
+        self._waiting -= count
         channel.outstanding.update(_by_query(taken))
         channel.send(taken.tobytes())
 
     def _least_loaded(self) -> WorkerChannel | None:
         best = max(self._channels, key=lambda channel: channel.free_slots)
-        return best if best.free_slots > 0 else None
+        return best if self._room(best) > 0 else None
+
+    def _room(self, channel: WorkerChannel) -> int:
+        """The number of rows that it may get: for its free slots, else ahead, but not the last ones."""
+        free = channel.free_slots
+        return free if free > 0 else min(free + _AHEAD, self._waiting - _AHEAD * len(self._channels))
 
     def _drain(self) -> dict[int, int]:
         unserved = _by_query(np.concatenate(self._pending))
         self._pending.clear()
+        self._waiting = 0
         return unserved
 
 

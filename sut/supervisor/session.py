@@ -54,8 +54,6 @@ _SETTINGS_S = 60.0
 _READY_S = 300.0  # an encoder reads its tokenizer: 20 s of CPU, on a machine that may be busy
 _ABORT_S = 1.2
 _WORKER_END_S = 2.0
-# A worker holds this many queries more than it may have in flight, so that a freed slot is filled at once.
-_PREFETCH = 16
 WARM_CONNECTIONS = 64
 
 
@@ -127,9 +125,8 @@ class QuerySession:
         self._journal_dir.mkdir(parents=True, exist_ok=True)
         self._replicas = CounterBoard(len(self._pairs), len(destination.endpoints))
         self._network = CounterBoard(len(self._pairs) * len(destination.endpoints), len(Network))
-        shares = _shares(max_concurrency, len(self._pairs))
-        self._capacities = [share + _PREFETCH if share else 0 for share in shares]
-        for index, share in enumerate(shares):
+        self._capacities = _shares(max_concurrency, len(self._pairs))
+        for index, share in enumerate(self._capacities):
             spec = self._worker_spec(index, share, destination)
             ours, theirs = Pipe()
             channel, encoder = self._pairs[index][1], self._start_encoder(index, destination)

@@ -185,7 +185,24 @@ def test_many_samples_wait_for_few_slots(rig):
         r.received(0)
     (still,) = r.dispatcher._pending
     assert np.shares_memory(waiting, still)
-    assert list(r.channels[0].outstanding) == list(range(1000, 1064))
+    assert list(r.channels[0].outstanding) == list(range(1000, 1064 + 16))
+
+
+def test_a_limit_is_reached_before_a_worker_reads_ahead(rig):
+    """Of 1 024 samples, 1 024 at once in 7 workers, 96 waited, and the last worker was two thirds empty."""
+    capacities = [147, 147, 146, 146, 146, 146, 146]
+    r = rig(*capacities)
+    r.issue(*range(1024))
+    assert [len(channel.outstanding) for channel in r.channels] == capacities
+
+
+def test_the_last_samples_wait_for_whichever_worker_is_free_first(rig):
+    r = rig(4, 4)
+    r.issue(*range(8 + 33))  # two times 16 stay
+    assert [len(channel.outstanding) for channel in r.channels] == [5, 4]
+    for query in list(r.channels[1].outstanding):
+        r.finish(1, query)
+    assert [len(channel.outstanding) for channel in r.channels] == [5, 4]
 
 
 def test_a_worker_that_does_not_read_does_not_stop_loadgen(rig):
