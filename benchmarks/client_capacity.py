@@ -109,9 +109,10 @@ def runs_of(
     folder: Path, repeats: int, queries: int, flags: Sequence[object], cores: int = 1, **knobs: int
 ) -> list[Measured]:
     """Offline runs with a stub for each core of the client."""
+    runs = []
     with Stub(knobs, cores, range(cores, 2 * cores)) as stub:
-        return [
-            run_harness(
+        for _ in range(repeats):
+            run = run_harness(
                 folder,
                 *flags,
                 scenario="offline",
@@ -119,8 +120,9 @@ def runs_of(
                 conf=OFFLINE.format(queries),
                 cores=range(cores),
             )
-            for _ in range(repeats)
-        ]
+            print(f"{counted(cores, 'core')}: {queries / run.seconds:.0f} queries/s", flush=True)
+            runs.append(run)
+    return runs
 
 
 def figures(name: str, runs: list[Measured], counts: list[int]) -> list[object]:

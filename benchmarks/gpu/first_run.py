@@ -2,6 +2,7 @@
 """What to measure first on a GPU node, in one command of at most 25 minutes: a folder with a table.
 
     benchmarks/gpu/first_run [--output DIR] [--only SECTION ...] [--time 25m] [--rehearsal]
+    benchmarks/gpu/first_run --backend sglang [OPTION ...] [-- SERVER_FLAG ...]
 
 A server with random weights in gpt-oss-20b's shape (pytorch/run_server.sh), every kind of run against it, and
 the client's own benchmarks on this machine's cores. Needs PyTorch, transformers and a C compiler, and no
@@ -10,7 +11,8 @@ and the others go on.
 
 The table is written after each section. Repeat the command to try what is not ok yet; --only tries the
 sections that it names, again if need be. --rehearsal is the same form on any machine, with a tiny model and
-short loads: its figures say nothing about a GPU.
+short loads: its figures say nothing about a GPU. --backend sglang has gpt-oss-120b's shape served by
+sglang/run_server.sh, with the flags behind --.
 """
 
 import argparse
@@ -22,7 +24,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from benchmarks.bench import RESULTS, program_parser
-from benchmarks.gpu.section_commands import FULL, REHEARSAL, Site
+from benchmarks.gpu.section_commands import FULL, REHEARSAL, SGLANG, Site
 from benchmarks.gpu.section_runs import FirstRun
 from benchmarks.gpu.section_table import Table
 from benchmarks.gpu.sections import sections
@@ -49,6 +51,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--time", type=duration, default=_MOST_S, help="of this command (default: 25m)")
     parser.add_argument("--rehearsal", action="store_true", help="a tiny model and short loads")
+    parser.add_argument("--backend", choices=("pytorch", "sglang"), default="pytorch", help="that serves")
+    parser.add_argument("server_flags", nargs="*", metavar="SERVER_FLAG", help=argparse.SUPPRESS)
     arguments = parser.parse_args(argv)
     return exit_code_of("first_run", "warning", lambda: _run(arguments))
 
@@ -57,8 +61,15 @@ def _run(arguments: argparse.Namespace) -> int:
     with interruptible():
         folder = arguments.output.resolve()
         folder.mkdir(parents=True, exist_ok=True)
-        sizes = REHEARSAL if arguments.rehearsal else FULL
-        site = Site(folder, sizes, _free_port(), len(os.sched_getaffinity(0)))
+        sizes = SGLANG if arguments.backend == "sglang" else FULL
+        site = Site(
+            folder,
+            REHEARSAL if arguments.rehearsal else sizes,
+            _free_port(),
+            len(os.sched_getaffinity(0)),
+            arguments.backend,
+            tuple(arguments.server_flags),
+        )
         table = _table(folder, rehearsal=arguments.rehearsal)
         return FirstRun(site, table, sections(), arguments.time).measure(arguments.only)
 

@@ -1,7 +1,7 @@
 """The command of each section of a first run, and how large everything is."""
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.gpu import section_figures as figures
@@ -54,6 +54,8 @@ FULL = Sizes(
     truth=("--seconds", "10"),
     load=("--hold-s", "60"),
 )
+# SGLang's: the model of the benchmark, whose server answers many times faster.
+SGLANG = replace(FULL, rows=512, tokens=512, samples=1024, peak_tokens=128)
 REHEARSAL = Sizes(
     model="tiny-gpt-oss",
     rows=8,
@@ -78,6 +80,10 @@ class Site:
     """of its server"""
     cores: int
     """that this process may use"""
+    backend: str = "pytorch"
+    """that serves"""
+    server_flags: tuple[str, ...] = ()
+    """of its own"""
 
     @property
     def url(self) -> str:
@@ -91,8 +97,11 @@ class Site:
 
 def server(site: Site) -> list[str]:
     """The server, in the foreground."""
-    words = ["pytorch/run_server.sh", "--benchmark", site.sizes.model, "--dummy-weights"]
-    return [*words, "--port", str(site.port), "--max-batch-size", str(site.sizes.rows)]
+    rows, model = ("--max-batch-size", site.sizes.model)
+    if site.backend == "sglang":
+        rows, model = ("--max-running-requests", BENCHMARK)
+    words = [f"{site.backend}/run_server.sh", "--benchmark", model, "--dummy-weights"]
+    return [*words, "--port", str(site.port), rows, str(site.sizes.rows), *site.server_flags]
 
 
 def doctor(site: Site) -> Words:
@@ -196,7 +205,8 @@ def _asked(
     conf.write_text("\n".join([CONF.read_text(), *rows, ""]))
     return _mlperf(
         verb,
-        *("--benchmark", BENCHMARK, "--scenario", scenario, "--backend", "pytorch", "--server-url", site.url),
+        *("--benchmark", BENCHMARK, "--scenario", scenario),
+        *("--backend", site.backend, "--server-url", site.url),
         *("--input-file", sample_file(BENCHMARK, role), "--user-conf", conf, "--results", folder),
         *("--max-new-tokens", tokens or site.sizes.tokens),
     )

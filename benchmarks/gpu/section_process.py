@@ -69,18 +69,20 @@ def last_line(folder: Path) -> str:
 
 
 class RandomServer:
-    """pytorch/run_server.sh with random weights; ``lost`` says why it is not there."""
+    """A backend's run_server.sh with random weights; ``lost`` says why it is not there."""
 
-    def __init__(self, words: Sequence[str], url: str, folder: Path) -> None:
+    def __init__(self, words: Sequence[str], url: str, folder: Path, backend: str) -> None:
         self.words = list(words)
         self.lost = ""
         self._url = url
         self._folder = folder
+        self._backend = backend
         self._command = ServerCommand(folder, ROOT, grace_s=_GRACE_S)
 
     def start(self, limit_s: float) -> None:
         """Return when it answers, and keep what it says of itself. Raises ServerError."""
-        os.environ.setdefault("PYTHON", _python_of_server())
+        if self._backend == "pytorch":
+            os.environ.setdefault("PYTHON", _python_of_server())
         began = time.monotonic()
         self._command.use(Servers(command=shlex.join(self.words), url=(self._url,)))
         while (info := self._info()) is None:
@@ -105,6 +107,7 @@ class RandomServer:
 
     def _info(self) -> bytes | None:
         try:
+            _DIRECT.open(f"{self._url}/health", timeout=_ANSWER_S).close()  # 503 while it warms up
             with _DIRECT.open(f"{self._url}/server_info", timeout=_ANSWER_S) as answer:
                 content: bytes = answer.read()
                 return content

@@ -103,7 +103,7 @@ class FirstRun:
 
     def _serve(self, row: Row, section: Section, folder: Path, limit: float) -> Row:
         """The row of the server, which stays for the sections behind it."""
-        self.server = RandomServer(server(self.site), self.site.url, folder)
+        self.server = RandomServer(server(self.site), self.site.url, folder, self.site.backend)
         row = structs.replace(row, command=shlex.join(self.server.words))
         try:
             self.server.start(limit)

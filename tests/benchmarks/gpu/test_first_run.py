@@ -2,6 +2,7 @@
 
 import json
 import signal
+import subprocess
 import sys
 from dataclasses import replace
 
@@ -21,7 +22,7 @@ from harness.compliance.compliance_options import parse_options as compliance_op
 from harness.config.run_options import parse_options as run_options
 from harness.config.run_plan import resolve_plan
 from harness.errors import ConfigError
-from harness.files import RUN_RECORD
+from harness.files import ROOT, RUN_RECORD
 from harness.grading.evaluation_options import parse_options as evaluation_options
 from harness.peak.peak_options import parse_options as peak_options
 from harness.record.run_record import Level, ServerLoad
@@ -184,9 +185,13 @@ PARSERS = {
 }
 
 
-@pytest.mark.parametrize("sizes", [commands.FULL, commands.REHEARSAL], ids=lambda sizes: sizes.model)
-def test_the_programs_take_the_commands(tmp_path, sizes):
-    site, parsed = commands.Site(tmp_path, sizes, 30000, cores=16), []
+@pytest.mark.parametrize(
+    ("sizes", "backend"),
+    [(commands.FULL, "pytorch"), (commands.SGLANG, "sglang"), (commands.REHEARSAL, "pytorch")],
+    ids=["full", "sglang", "rehearsal"],
+)
+def test_the_programs_take_the_commands(tmp_path, sizes, backend):
+    site, parsed = commands.Site(tmp_path, sizes, 30000, cores=16, backend=backend), []
     for one in sections():
         site.of(one.name).mkdir()
         if one.words is None:
@@ -200,6 +205,15 @@ def test_the_programs_take_the_commands(tmp_path, sizes):
         if words[2] == "run":
             user_conf(options.user_conf).settings(resolve_plan(options))
     assert sorted(set(parsed)) == sorted(PARSERS)
+
+
+def test_sglang_is_started_by_its_own_script(tmp_path):
+    flags = ("--attention-backend", "triton")
+    site = commands.Site(tmp_path, commands.SGLANG, 30000, cores=16, backend="sglang", server_flags=flags)
+    words = [*commands.server(site), "--dry-run"]
+    command = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    for one in (" --load-format dummy ", " --port 30000 ", " --max-running-requests 512 ", *flags):
+        assert one in f"{command.stdout} ", command
 
 
 def test_the_sections_fit_into_25_minutes():
