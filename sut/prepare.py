@@ -120,6 +120,8 @@ def prepare_client(
     limits = ConnectionLimits(machine_limits(), placement.workers, tuple(server.url for server in found))
     concurrency = _concurrency(plan, load, found, limits)
     connections = concurrency or load.open_expected or 1
+    if load.queries is not None:
+        connections = min(connections, load.queries)
     warnings = (
         *servers.warnings,
         *model_warnings(found, plan.benchmark),

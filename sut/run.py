@@ -15,7 +15,7 @@ from harness.analysis.plan_evidence import contradictions
 from harness.analysis.rank_watch import RankWatch
 from harness.api_key import api_key
 from harness.cli.signals import interruptible
-from harness.config.expected_queries import ExpectedQueries
+from harness.config.expected_queries import ExpectedQueries, expected_queries
 from harness.config.loadgen_settings import Setting
 from harness.config.plans import RunPlan
 from harness.files import JOURNAL_DIR, ROOT, RUN_RECORD, USER_CONF
@@ -111,6 +111,8 @@ def run(
         servers_of(client, inputs.samples) as (urls, death),
     ):
         servers = find_servers(urls, client.backend, api_key(), client.ca_file, client.preflight)
+        issue = expected_queries(readback, plan.scenario.loadgen, len(inputs.samples), accuracy=plan.accuracy)
+        load = replace(load, queries=issue.samples)
         prepared = prepare_client(client, inputs.samples, load, placement, servers)
         record = _planned(plan, inputs, prepared, readback)
         if on_plan is not None:

@@ -102,7 +102,7 @@ def queue_warnings(facts: Sequence[ServerInfo], in_flight: int, *, all_at_once: 
         if each <= room:
             return None
         return (
-            f" refuses requests when {limit} are queued (--max-queued-requests), and about {each} are in "
+            f" refuses requests when {limit} are queued (--max-queued-requests), and up to {each} may be in "
             "flight at once: each that it refuses is a failed query. Start it without that flag, or set "
             f"--max-concurrency {room * len(facts)}"
         )

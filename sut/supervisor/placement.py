@@ -54,6 +54,8 @@ class Load(msgspec.Struct, frozen=True):
     events_per_s: float | None = None
     all_at_once: bool = False
     """all queries are issued at the start, and the times of tokens are not measured"""
+    queries: int | None = None
+    """in all: no more of them are in flight"""
 
     @property
     def streams(self) -> int | None:

@@ -21,6 +21,7 @@ from tests.runs import (
     command,
     evaluator,
     main_here,
+    quick_conf,
     run_here,
     run_mlperf,
     small_dataset,
@@ -229,6 +230,20 @@ def test_settings_of_the_server_are_told_before_the_run(tmp_path, capfd):
         "DEVIATION .* keeps a KV cache across queries",
     ):
         assert [line for line in lines if re.match(words, line)], (words, lines)
+
+
+@pytest.mark.parametrize("flags", [("--accuracy", "--scenario", "server"), ()])
+def test_no_more_requests_are_in_flight_than_the_run_has(tmp_path, capfd, flags):
+    """Whatever the estimates say: in Server by rate and limits, in Offline by what servers run."""
+    dataset, _ = small_dataset(tmp_path)
+    conf = quick_conf(tmp_path, qps=83)
+    info = {"max_queued_requests": 12, "max_running_requests": 100}
+    with StubServer(facts=Facts(info=info)) as stub:
+        where = ("--server-url", stub.url, "--input-file", dataset, "--user-conf", conf)
+        run = run_here(capfd, tmp_path, "--dry-run", *where, *flags)
+    assert run.code == 0, run.stderr
+    for words in ("open files", "local ports", "max-queued-requests", "somaxconn"):
+        assert words not in run.stdout, run.stdout
 
 
 def test_a_scenario_without_official_results_is_a_deviation(tmp_path, capfd):
