@@ -329,7 +329,7 @@ def _check_resume(record: RunRecord, earlier: EarlierRun | None) -> tuple[str, .
     log_dir = record.plan.client.log_dir
     for server in record.servers:
         check_model(log_dir, earlier.record, server)
-    changes = tuple(version_changes(log_dir, record.servers[0].version))
+    changes = tuple(version_changes(log_dir, record.servers))
     for change in changes:
         log.warning(change)
     return changes

@@ -1,7 +1,7 @@
 """What a run finds in its folder: a run to continue, a complete one, or one to move aside."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
@@ -239,13 +239,14 @@ def _moved_to(record: RunRecord, log_dir: Path) -> RunRecord:
     return structs.replace(record, plan=structs.replace(record.plan, client=client), files=files)
 
 
-def version_changes(log_dir: Path, version: str | None) -> Iterator[str]:
-    """Warnings about earlier answers of another server version than ``version``."""
+def version_changes(log_dir: Path, servers: Sequence[ServerInfo]) -> Iterator[str]:
+    """Warnings about earlier answers of another server version than those of ``servers``."""
     earlier = {server.version for run in _readable_runs(log_dir) for server in run.servers}
-    if others := sorted(str(other) for other in earlier - {version, None}):
+    now = {server.version for server in servers}
+    if others := sorted(str(other) for other in earlier - now - {None}):
         yield (
             f"earlier answers in {log_dir} are of server version {', '.join(others)}, the servers "
-            f"now report {version or 'no version'}"
+            f"now report {', '.join(sorted(filter(None, now))) or 'no version'}"
         )
 
 

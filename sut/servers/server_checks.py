@@ -48,7 +48,7 @@ _OWN = re.compile(
 )
 _NOT_COMPARED = ("url", "listener", "trial_s", "settings", "differs")
 _MOST_VALUES = 4
-# Fields that all replicas that name them have in common, as they have protocol, model and version.
+# Fields that all replicas that name them have in common, as they have protocol, engine and model.
 _ALIKE = ("revision", "weight_version", "vocabulary_size", "context_length")
 _HASH = re.compile(r"[0-9a-f]{40}")
 _REMEDY = "one run needs equal replicas: start those that differ like the others, or do not name them"
@@ -320,10 +320,10 @@ def router_warnings(servers: Sequence[ServerInfo]) -> Iterator[str]:
 
 
 def check_alike(facts: Sequence[ServerInfo]) -> None:
-    """Raise ServerError unless all replicas serve the same model with the same version and context."""
-    groups: dict[tuple[str, str | None, str | None], list[ServerInfo]] = {}
+    """Raise ServerError unless all replicas serve the same model by the same engine with the same context."""
+    groups: dict[tuple[str, str, str | None], list[ServerInfo]] = {}
     for fact in facts:
-        groups.setdefault((fact.wire, fact.model, fact.version), []).append(fact)
+        groups.setdefault((fact.wire, fact.engine, fact.model), []).append(fact)
     if len(groups) > 1:
         # The most frequent first, in the order of the URLs among equals.
         found = sorted(groups.values(), key=lambda group: -len(group))
@@ -372,7 +372,7 @@ def with_differences(answers: Sequence[tuple[ServerInfo, SettingValues]]) -> tup
 
 
 def replica_warnings(facts: Sequence[ServerInfo]) -> Iterator[str]:
-    """A warning for each field in which replicas of the same model and version differ."""
+    """A warning for each field in which replicas of the same model differ."""
     fields = [name for name in ServerInfo.__struct_fields__ if name not in _NOT_COMPARED]
     for name in fields:
         yield from _difference(name, facts, [getattr(fact, name) for fact in facts])

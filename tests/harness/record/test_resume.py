@@ -201,20 +201,25 @@ def test_a_run_that_another_has_ended_meanwhile_is_not_touched(tmp_path):
         require_unchanged(tmp_path, None)
 
 
+def of_version(*versions):
+    return [structs.replace(RECORD.servers[0], version=version) for version in versions]
+
+
 def test_another_version_of_the_server_is_named(tmp_path):
     """Whichever of the attempts had it; what cannot be read is not the newest record."""
     for number, version in ((1, "0.5.21"), (2, None), (3, "0.5.23")):
         (tmp_path / f"attempt.{number}").mkdir()
-        server = structs.replace(RECORD.servers[0], version=version)
-        structs.replace(RECORD, servers=(server,)).write(tmp_path / f"attempt.{number}" / "run.json")
+        servers = tuple(of_version(version))
+        structs.replace(RECORD, servers=servers).write(tmp_path / f"attempt.{number}" / "run.json")
     (tmp_path / "attempt.4").mkdir()
     (tmp_path / "attempt.4" / "run.json").write_text("{")
-    (warning,) = version_changes(tmp_path, "0.5.23")
+    (warning,) = version_changes(tmp_path, of_version("0.5.23"))
     assert "0.5.21" in warning and "0.5.23" in warning
-    (warning,) = version_changes(tmp_path, None)
+    (warning,) = version_changes(tmp_path, of_version(None))
     assert "0.5.21, 0.5.23" in warning
+    assert list(version_changes(tmp_path, of_version("0.5.21", "0.5.23"))) == []
     (tmp_path / "attempt.1" / "run.json").unlink()
-    assert list(version_changes(tmp_path, "0.5.23")) == []
+    assert list(version_changes(tmp_path, of_version("0.5.23"))) == []
 
 
 def test_answers_without_a_record_are_neither_used_nor_moved(tmp_path):

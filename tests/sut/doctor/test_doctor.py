@@ -79,7 +79,8 @@ def test_replicas_of_a_name_are_no_ranks(monkeypatch):
 @pytest.mark.parametrize(
     ("other", "level", "words"),
     [
-        (Facts(version="0.5.22"), "error", "replicas differ: "),
+        (Facts(served_name="llama"), "error", "replicas differ: "),
+        (Facts(version="0.5.22"), "warning", "replicas differ in version: "),
         (Facts(context_length=4096), "error", "replicas differ in context length: "),
         (Facts(info={"quantization": "fp8"}), "warning", "replicas differ in quantization: "),
     ],

@@ -274,8 +274,6 @@ class AtOnce:
     ("other", "values"),
     [
         (Facts(served_name="llama"), ("gpt-oss-120b", "llama")),
-        (Facts(version="0.5.22"), ("0.5.23", "0.5.22")),
-        (Facts(version=None), ("0.5.23",)),
         (Facts(vocab_size=201000), ("vocabulary size", "201088", "201000")),
         (Facts(context_length=4096), ("context length", "131072", "4096")),
         (Facts(weight_version="v2"), ("weight version", "default", "v2")),
