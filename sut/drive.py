@@ -187,7 +187,7 @@ def ended(run: DrivenRun, begin: Callable[[], None] = lambda: None) -> Iterator[
         try:
             begin()
             if run.scraper is not None:
-                run.scraper.start()
+                run.scraper.start(run.ranks.page, servers.page)
             seen = _drive(run, progress, servers)
             ending.enter_context(uninterrupted())
         except (InterruptedRun, KeyboardInterrupt) as interruption:

@@ -12,7 +12,6 @@ from harness.analysis.early_stopping import most_over_limit
 from harness.analysis.encoded_answers import encoded_with
 from harness.analysis.finish_run import finish
 from harness.analysis.plan_evidence import contradictions
-from harness.analysis.rank_watch import RankWatch
 from harness.api_key import api_key
 from harness.cli.signals import interruptible
 from harness.config.expected_queries import ExpectedQueries, expected_queries
@@ -133,7 +132,6 @@ def run(
             destination = replace(destination, saved=saved)
             record = _started(record, prepared, (*changes, *warnings), destination.tokenizer)
             _write_first(record)
-            ranks = RankWatch()
             driven = DrivenRun(
                 session,
                 prepared,
@@ -144,8 +142,7 @@ def run(
                 most_over=_most_over(record),
                 on_progress=on_progress,
                 on_line=on_line,
-                scraper=_scraper(plan, prepared, ranks),
-                ranks=ranks,
+                scraper=_scraper(plan, prepared),
                 lost=_loss_rule(record),
             )
             with ended(driven, lambda: _keep_conf_files(plan)) as seen:
@@ -269,7 +266,7 @@ def _advice(record: RunRecord, snapshot: ProgressSnapshot) -> str:
     return advice_in_mid_run(record, snapshot.issued, snapshot.completed, snapshot.elapsed_s)
 
 
-def _scraper(plan: RunPlan, prepared: PreparedClient, ranks: RankWatch) -> MetricsScraper:
+def _scraper(plan: RunPlan, prepared: PreparedClient) -> MetricsScraper:
     client = plan.client
     return MetricsScraper(
         prepared.servers,
@@ -278,7 +275,6 @@ def _scraper(plan: RunPlan, prepared: PreparedClient, ranks: RankWatch) -> Metri
         client.ca_file,
         dcgm_urls=plan.dcgm_urls,
         gpus=_gpus(plan),
-        on_page=ranks.page,
     )
 
 

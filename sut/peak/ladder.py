@@ -155,13 +155,13 @@ def _opened(
         scraper = MetricsScraper(prepared.servers, folder, api_key(), plan.client.ca_file)
         servers = recheck_of(prepared)
         with _client(plan, prepared, destination, death, servers) as client:
-            scraper.start()
+            scraper.start(servers.page)
             opened = OpenLadder(ladder, client, servers, folder, watcher, stack)
             yield opened
             stack.enter_context(uninterrupted())
             seen = client.session.observations()
-        seen = asked_again(seen, servers)
         found, ladder = scraper.stop(), opened.ladder
+        seen = asked_again(seen, servers)
         changed = tuple(map(_changed, seen.changes)) if not ladder.errors else ()
         opened.ladder = msgspec.structs.replace(
             ladder,

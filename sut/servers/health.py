@@ -6,6 +6,7 @@ ones see no extra traffic.
 
 import itertools
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -19,6 +20,7 @@ from harness.config.server_urls import folded
 from harness.errors import HarnessError, ServerError
 from harness.record.run_events import EventLog
 from harness.record.server_changes import (
+    Named,
     ServerChange,
     differing,
     keep_change,
@@ -32,6 +34,9 @@ from sut.servers.info_pages import ask_server
 _ANSWER_S = 2.0
 _MARGIN_S = 1.0  # a thread whose own time is over has this long to end
 _SETTINGS = ("dp_size", "max_running_requests", "stream_interval")
+# SGLang's metrics of its start, which are other numbers after each, and of its latest update of weights.
+_STARTED = re.compile(rb"\nsglang:startup_time_seconds\{[^\n]*")
+_UPDATED = re.compile(rb"\nsglang:weight_load_duration_seconds\{[^\n]*")
 _NAMED = 5  # the most replicas that are named as out when a run ends
 
 log = logging.getLogger("mlperf")
@@ -282,6 +287,7 @@ class Recheck:
         self._journal = journal
         self._lock = threading.Lock()
         self._right_ns: dict[str, int] = {}
+        self._updates: dict[tuple[str, bytes], tuple[bytes, int]] = {}
         self._changes: dict[str, ServerChange] = {}
         self._warnings: dict[str, None] = {}
 
@@ -320,8 +326,27 @@ class Recheck:
             if ended.wait(round_s / len(self.urls)):
                 return
             with suppress(HarnessError, OSError):  # workers notice a server that fails
-                if url not in self._changes and self._ask(url, self._within_s):
+                if url in self._changes or self._ask(url, self._within_s):
                     on_change(self._servers[url][0])
+
+    def page(self, url: str, page: bytes, now_s: float) -> None:
+        """Take a page of metrics, read at ``now_s`` (monotonic): SGLang's shows an update of its weights.
+
+        After one with the same name and version of weights nothing else does. Pages of several servers
+        behind one address are told apart by their starts.
+        """
+        if url not in self._servers or not (started := b"".join(sorted(_STARTED.findall(page)))):
+            return
+        updates, now_ns = b"".join(sorted(_UPDATED.findall(page))), int(now_s * 1e9)
+        with self._lock:
+            before, right_ns = self._updates.get((url, started), (updates, 0))
+            if url in self._changes:
+                return
+            if updates == before:
+                self._updates[url, started] = updates, now_ns
+                return
+            name = "latest update of weights"
+            self._keep(url, {name: "before the run"}, {name: "in it"}, right_ns)
 
     def none_left(self) -> str:
         """Why no query can be answered any more; "" while a replica may recover."""
@@ -343,7 +368,7 @@ class Recheck:
 
     def _ask(self, url: str, within_s: float) -> ServerChange | None:
         """The change of a server, None for none. Raises HarnessError if its answers do not show it."""
-        asked_ns, (replica, before) = time.monotonic_ns(), self._servers[url]
+        asked_ns, (_, before) = time.monotonic_ns(), self._servers[url]
         with InfoClient(url, self._api_key, within_s, self._ca_file) as client:
             now, _ = ask_server(client, self._backend)
         was, is_now = differing(before, now)
@@ -356,12 +381,16 @@ class Recheck:
             if not was:
                 self._right_ns[url] = asked_ns
                 return None
-            change = ServerChange(
-                url=url, replica=replica, was=was, now=is_now, right_until_ns=self._right_ns.get(url, 0)
-            )
-            self._changes[url] = change
-            with suppress(OSError):  # a full disk ends the run anyway
-                keep_change(self._journal, change)
+            return self._keep(url, was, is_now, self._right_ns.get(url, 0))
+
+    def _keep(self, url: str, was: Named, now: Named, right_ns: int) -> ServerChange:
+        """Keep a change; under the lock."""
+        change = ServerChange(
+            url=url, replica=self._servers[url][0], was=was, now=now, right_until_ns=right_ns
+        )
+        self._changes[url] = change
+        with suppress(OSError):  # a full disk ends the run anyway
+            keep_change(self._journal, change)
         return change
 
 

@@ -43,6 +43,8 @@ GPUS_HERE = "GPUs of this machine"
 
 log = logging.getLogger("mlperf")
 
+OnPage = Callable[[str, bytes, float], None]  # the server's URL, its page, and time.monotonic()
+
 
 class NoMetricsError(Exception):
     """The reason why a server has no page of metrics now."""
@@ -86,13 +88,9 @@ class MetricsScraper:
         *,
         dcgm_urls: Sequence[str] = (),
         gpus: LocalGpus | None = None,
-        on_page: Callable[[str, bytes, float], None] = lambda url, page, now_s: None,
     ) -> None:
-        """``dcgm_urls``: exporters of GPUs, which get no key; ``gpus``: those of this machine.
-
-        ``on_page`` gets each page with its URL and time.monotonic(), in the thread that reads.
-        """
-        self._on_page = on_page
+        """``dcgm_urls``: exporters of GPUs, which get no key; ``gpus``: those of this machine."""
+        self._on_page: tuple[OnPage, ...] = ()
         # TensorRT-LLM's statistics are removed by reading them, and sut.servers.health needs them.
         authorization = {"Authorization": f"Bearer {key}"} if key else {}
         read = set(metrics_pages(servers))
@@ -111,8 +109,9 @@ class MetricsScraper:
         self._result = Scraped({one.url: "not asked" for one in servers if one.wire == "trtllm"})
         self._thread = threading.Thread(target=self._run, name="metrics", daemon=True)
 
-    def start(self) -> None:
-        """Begin to read the pages."""
+    def start(self, *on_page: OnPage) -> None:
+        """Begin to read the pages; each of ``on_page`` gets them, in the thread that reads."""
+        self._on_page = on_page
         if self._servers or self._gpus is not None:
             self._thread.start()
 
@@ -192,7 +191,9 @@ class MetricsScraper:
                 return
         server.failures, server.ever = 0, True
         writer.add(time_ns, server.number, page)
-        self._on_page(server.url, page, time.monotonic())
+        now_s = time.monotonic()
+        for take in self._on_page:
+            take(server.url, page, now_s)
 
     def _say_who_has_none(self) -> None:
         without = [server for server in self._servers if not server.ever]

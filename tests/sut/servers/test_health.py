@@ -341,6 +341,45 @@ def test_servers_are_watched_one_after_another(tmp_path):
     assert recheck.none_left() == ""
 
 
+# Of SGLang 0.5.23's /metrics: its start, and an update by /update_weights_from_disk with its own path.
+STARTED = b"""# TYPE sglang:startup_time_seconds gauge
+sglang:startup_time_seconds{engine_type="unified",model_name="openai/gpt-oss-120b",phase="load_weight"} %b
+"""
+UPDATED = b"""# TYPE sglang:weight_load_duration_seconds gauge
+sglang:weight_load_duration_seconds{moe_ep_rank="0",pp_rank="0",source="disk",tp_rank="0"} %b
+"""
+
+
+def metrics(start, update=b""):
+    return STARTED % start + (UPDATED % update if update else b"")
+
+
+FIRST, LATER = metrics(b"0.31844050899962895", b"0.25362533700536005"), b"0.222174744005315"
+UPDATES = {
+    "the first": ([metrics(b"0.31844050899962895"), FIRST], True),
+    "another": ([FIRST, metrics(b"0.31844050899962895", LATER)], True),
+    "before the run": ([FIRST, FIRST], False),
+    "a restart": ([FIRST, metrics(b"0.5")], False),
+    "two servers at one address": ([FIRST, metrics(b"0.5"), FIRST, metrics(b"0.5"), FIRST], False),
+    "no metrics of a start": ([b"a 1\n", UPDATED % LATER], False),
+}
+
+
+@pytest.mark.parametrize("name", UPDATES)
+def test_an_update_of_weights_shows_in_the_metrics(name, tmp_path):
+    """Its name, path and version may be those that they were."""
+    read, is_change = UPDATES[name]
+    with pages(SGLANG) as url:
+        recheck = Recheck(discover([url], "sglang", None, 20), "sglang", None, None, 20, tmp_path)
+        for number, page in enumerate(read):
+            recheck.page(url, page, number + 1.0)
+            recheck.page("http://dcgm:9400", page, number + 1.0)
+        assert recheck.ask_all(20) == ()
+        assert bool(recheck.recovered(url)) is is_change
+    assert [change.right_until_ns for change in recheck.changes] == [10**9] * is_change
+    assert usable_samples(tmp_path) == (frozenset() if is_change else None)
+
+
 def test_the_servers_of_a_search_stay_the_same():
     servers = [facts("http://a", model="m"), facts("http://b", model="m")]
     check_same_servers(servers, servers)
