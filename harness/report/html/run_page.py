@@ -10,7 +10,8 @@ from harness.analysis.early_stopping import PERCENTILE, least_queries, most_over
 from harness.analysis.queries import Queries, known_over, metric
 from harness.analysis.run_files import RunFiles
 from harness.analysis.run_outcome import RunOutcome
-from harness.loadgen_logs.summary_and_detail import LoadgenSummary
+from harness.files import DETAIL
+from harness.loadgen_logs.summary_and_detail import LoadgenSummary, read_detail
 from harness.report.html.headline import (
     clock,
     deviation_reasons,
@@ -89,8 +90,11 @@ def _title(run: RunFiles) -> str:
 
 def _subtitle(run: RunFiles) -> str:
     if run.record is None:
-        scenario, mode = run.summary.scenario or "unknown scenario", run.summary.mode or "unknown mode"
-        return f"{scenario}, {mode}, from LoadGen's logs"
+        scenario, mode = run.summary.scenario, run.summary.mode
+        if not (scenario and mode):  # a summary of an accuracy run has neither
+            found = read_detail(run.folder / DETAIL).effective
+            scenario, mode = scenario or found.get("scenario"), mode or found.get("test_mode")
+        return f"{scenario or 'unknown scenario'}, {mode or 'unknown mode'}, from LoadGen's logs"
     record = run.record
     times = f"started {record.started:%Y-%m-%d %H:%M:%S} UTC"
     if record.ended is not None:

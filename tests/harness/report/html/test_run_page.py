@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import re
+import tarfile
 from datetime import timedelta
 from pathlib import Path
 
@@ -15,7 +16,16 @@ from harness.analysis.run_files import read_run
 from harness.analysis.run_outcome import RunOutcome
 from harness.config.plans import ComplianceSettings
 from harness.config.scenario import Scenario
-from harness.files import ACCURACY_RESULT, PROGRESS, REPORT, REQUESTS, RUN_RECORD, SERVER_METRICS, SUMMARY
+from harness.files import (
+    ACCURACY_RESULT,
+    DETAIL,
+    PROGRESS,
+    REPORT,
+    REQUESTS,
+    RUN_RECORD,
+    SERVER_METRICS,
+    SUMMARY,
+)
 from harness.record.replica_figures import RankFigures, ReplicaBalance
 from harness.record.requests_table import requests_table, write_requests
 from harness.record.run_events import RunEvent
@@ -59,6 +69,17 @@ def test_the_page_needs_nothing_from_elsewhere_and_runs_its_own_script_alone(hos
     (script,) = re.findall(r"<script>(.*?)</script>", html, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     assert f"script-src 'sha256-{digest}'" in policy
+
+
+@pytest.mark.parametrize("scenario", ["Offline", "Interactive"])
+def test_scenario_and_mode_of_an_accuracy_run_of_another_harness(scenario, tmp_path):
+    """Its summary has neither; LoadGen runs Interactive as Server."""
+    folder = f"submission/closed/MyOrg/results/made_up/gpt-oss-120b/{scenario}/accuracy"
+    with tarfile.open(DATA / "submission" / "made_up.tar.xz") as submission:
+        for name in (SUMMARY, DETAIL):
+            (tmp_path / name).write_bytes(submission.extractfile(f"{folder}/{name}").read())
+    named = "Offline" if scenario == "Offline" else "Server"
+    assert run_page(read_run(tmp_path)).subtitle == f"{named}, AccuracyOnly, from LoadGen's logs"
 
 
 def test_foreign_texts_are_escaped(hostile):
