@@ -18,6 +18,7 @@ from harness.submission.checks.context import CheckContext, read_logs
 from harness.submission.checks.endpoints_run import read_measured
 from harness.submission.tree.accuracy_files import parse_accuracy
 from harness.submission.tree.layout import has_endpoints_layout, is_readable, read_fields
+from harness.submission.tree.system_description import whole_number
 from harness.text import aligned, printable
 
 _TTFT = "result_first_token_99.00_percentile_latency_ns"
@@ -121,8 +122,8 @@ def _number(detail: LoadgenDetail, key: str, unit: int) -> float | None:
 
 
 def _product(nodes: object, each: object) -> int | None:
-    one, other = str(nodes).strip(), str(each).strip()
-    return int(one) * int(other) if one.isdecimal() and other.isdecimal() else None
+    one, other = whole_number(nodes), whole_number(each)
+    return None if one is None or other is None else one * other
 
 
 def _accuracy(context: CheckContext) -> str:

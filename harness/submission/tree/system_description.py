@@ -95,14 +95,14 @@ def system_issues(fields: Mapping[str, Any], rule: SystemRule, folders: Mapping[
         if name in fields and str(fields[name]).lower() != expected.lower():
             yield f"{name} is {fields[name]!r}, its folder is {expected!r}"
     for name in rule.whole_numbers:
-        if fields.get(name) and not str(fields[name]).strip().isdecimal():
+        if fields.get(name) and whole_number(fields[name]) is None:
             yield f"{name} is {str(fields[name])!r}, expected an integer"
     cells = {name: str(fields.get(name, "")) for name in _IN_CSV}
     cells[" or ".join(_NOTES)] = ". ".join(str(fields[name]) for name in _NOTES if fields.get(name))
     for name, text in cells.items():
         if _ends_cell(text):
             yield f"{name} has a double quote that ends its cell in MLCommons's CSV of results"
-    if str(fields.get(_NODES, "")).strip() == "0":
+    if whole_number(fields.get(_NODES)) == 0:
         yield f"{_NODES} is 0, expected 1 or more"
     for name, words in (("status", rule.status), ("system_type", rule.system_type)):
         found = str(fields.get(name) or "")
@@ -112,6 +112,14 @@ def system_issues(fields: Mapping[str, Any], rule: SystemRule, folders: Mapping[
     if isinstance(watts, bool) or not isinstance(watts, int | float) or watts <= 0:
         yield f"{POWER_FIELD} is {watts!r}, expected a number of watts"
     yield from _network_issues(fields.get(_IS_NETWORK), folders.get("division", ""))
+
+
+def whole_number(value: object) -> int | None:
+    """A count, as a number or text; None for anything else. The official checker reads it by Python's int."""
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else None
+    text = str(value).strip()
+    return int(text) if text.isdecimal() else None
 
 
 def _ends_cell(text: str) -> bool:

@@ -271,6 +271,12 @@ DAMAGES = [
         "system",
     ),
     ("a quote", system(hw_notes='19" racks'), ""),
+    (
+        "counts as 8.0",
+        system(number_of_nodes=1.0, accelerators_per_node=8.0, host_processors_per_node=2.0),
+        "",
+    ),
+    ("half a node", system(number_of_nodes=1.5), "system"),
     ("no accelerators, as a number", system(accelerators_per_node=0), "system"),
     ("no accelerators, as text", system(accelerators_per_node="0"), ""),
     ("a network system", system(is_network="True"), "system*2"),
