@@ -49,6 +49,8 @@ class PreparedModule:
 
         self.module = preamble.module("tmp_sol", "")
         self.stdin: TextIO = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
+        self.first_stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115, PTH123
+        self.first_stdin.close()
 
 
 def serve_tests(function: str, made: PreparedModule) -> int:
@@ -79,7 +81,9 @@ def prepare(code: str, function: str, made: PreparedModule) -> Attempt:
 
     Raises what the top level of the solution raises, SystemExit included.
     """
-    _remove_functions(made.stdin)
+    # As multiprocessing leaves them: the first one is closed, the other reads nothing.
+    sys.__stdin__, sys.stdin = made.first_stdin, made.stdin  # type: ignore[misc]
+    _remove_functions()
     vars(made.module).update(quit=None, help=None, stdin=made.stdin)
     if function:
         method = _callable(preamble.LAST_LINE + "\n\n" + code, function, made.module)
@@ -92,8 +96,7 @@ def prepare(code: str, function: str, made: PreparedModule) -> Attempt:
     return lambda text: _printed(program, text).encode("utf-8", "surrogatepass")
 
 
-def _remove_functions(stdin: TextIO) -> None:
-    sys.stdin = stdin  # multiprocessing leaves it so: it reads nothing
+def _remove_functions() -> None:
     vars(builtins).update(quit=None, help=None)
     vars(os).update(dict.fromkeys(_FORBIDDEN_OS))
     sys.meta_path.insert(0, _Remover())
