@@ -1,5 +1,6 @@
 """Names of the files that a run leaves; files that appear complete or not at all; a user's files, decoded."""
 
+import errno
 import hashlib
 import os
 import stat
@@ -39,6 +40,8 @@ GIT_LFS_POINTER = b"version https://git-lfs"  # how a file begins that stands fo
 
 # Whatever the umask: what a run leaves is evidence, and others must not be able to change it.
 _OTHERS_WRITE = 0o002
+# Of a file system that cannot sync: fsync(2), and what some in user space answer.
+_CANNOT_SYNC = frozenset((errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP))
 
 
 def cache_home() -> Path:
@@ -73,11 +76,20 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def wait_for_disk(descriptor: int, *, data_only: bool = False) -> None:
+    """Wait until the disk has an open file, where its file system can say so. Raises OSError."""
+    try:
+        (os.fdatasync if data_only else os.fsync)(descriptor)
+    except OSError as error:
+        if error.errno not in _CANNOT_SYNC:
+            raise
+
+
 def sync_to_disk(path: Path) -> None:
     """Wait until the disk has a file. Raises OSError, also for what the kernel failed to write before."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)  # some network file systems flush no other
     try:
-        os.fsync(descriptor)
+        wait_for_disk(descriptor)
     finally:
         os.close(descriptor)
 
@@ -149,7 +161,7 @@ def atomic_write(path: Path, suffix: str = ".partial") -> Iterator[IO[bytes]]:
         with os.fdopen(descriptor, "wb") as file:
             yield file
             file.flush()
-            os.fsync(file.fileno())
+            wait_for_disk(file.fileno())
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)  # on a full disk it would take the space of smaller files

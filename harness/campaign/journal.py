@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from harness.errors import ConfigError
+from harness.files import wait_for_disk
 from harness.text import show
 
 JOURNAL = "campaign.jsonl"
@@ -37,7 +38,7 @@ class Journal(msgspec.Struct, frozen=True):
         with (self.folder / JOURNAL).open("a", encoding="utf-8") as file:
             file.write(f"{line}\n")
             file.flush()
-            os.fsync(file.fileno())
+            wait_for_disk(file.fileno())
 
 
 @contextmanager

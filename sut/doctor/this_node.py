@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from harness.files import wait_for_disk
 from harness.machine import container_memory, machine_memory
 from sut.doctor.finding import Finding, Level, ok
 from sut.processes.machine_limits import SPARE_DESCRIPTORS, MachineLimits
@@ -223,5 +224,5 @@ def _written_per_s(folder: Path) -> float:
         began = time.monotonic()
         for _ in range(_DISK_BYTES // len(data)):
             file.write(data)
-        os.fsync(file.fileno())
+        wait_for_disk(file.fileno())
         return _DISK_BYTES / (time.monotonic() - began)

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from harness.errors import machine_failure
+from harness.files import wait_for_disk
 
 _EVERY_S = 0.5
 
@@ -51,6 +52,6 @@ class JournalSync:
                     self._descriptors[entry.name] = os.open(entry.path, os.O_WRONLY | os.O_CLOEXEC)
         for descriptor in self._descriptors.values():
             try:
-                os.fdatasync(descriptor)
+                wait_for_disk(descriptor, data_only=True)
             except OSError as error:  # the kernel reports it once, and accepts further writes
                 self.fault = self.fault or str(machine_failure(error))
