@@ -259,10 +259,12 @@ def _most_over(record: RunRecord) -> int:
 
 
 def _advice(record: RunRecord, snapshot: ProgressSnapshot) -> str:
-    """What the first failure was, which another rate need not prevent; without one the rate to try."""
+    """The first failure or a silence, which another rate need not prevent; else the rate to try."""
     if snapshot.failed:
         detail = first_failure(record.plan.client.log_dir / JOURNAL_DIR)
         return detail and f"the first: {detail}"
+    if snapshot.standing:
+        return f"the rate need not be the cause: {snapshot.standing}"
     return advice_in_mid_run(record, snapshot.issued, snapshot.completed, snapshot.elapsed_s)
 
 

@@ -10,6 +10,11 @@ _NAMED = 3
 _UNREACHABLE = re.compile(r"not reachable \((?:\[Errno -?\d+\] )?(.*?)\)")
 
 
+def any_stood(events: Sequence[RunEvent]) -> bool:
+    """Whether a server was out of use, silent or stood: times of such a run say nothing of another rate."""
+    return any(event.kind in ("server_out", "rank_stands", "silence") for event in events)
+
+
 def outage_reasons(events: Sequence[RunEvent]) -> Iterator[str]:
     """``replica http://node1:30000 died at 0:17 (connection refused)``; a few, the first one first."""
     out = [event for event in events if event.kind == "server_out"]

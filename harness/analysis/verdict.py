@@ -12,6 +12,7 @@ from harness.analysis.early_stopping import (
     surely_slow,
 )
 from harness.analysis.next_rate import missed_limits, rate_after, target_qps
+from harness.analysis.outages import any_stood
 from harness.analysis.statistics import completed
 from harness.arrays import distinct
 from harness.loadgen_logs.summary_and_detail import LoadgenDetail, LoadgenSummary
@@ -21,6 +22,7 @@ from harness.text import milliseconds
 
 _CLOCK_S, _CLOCK_PART = 0.25, 0.001
 _SLEWED = "run again where the clock is only slewed (chronyd without makestep)"
+_SAME_RATE = "servers stood meanwhile (see the warnings), so no other rate follows: repeat the command"
 # For each sample of a query, of which LoadGen makes a list after its start and before it issues it. Measured
 # 0.2 to 0.3 µs.
 _LISTING_S = 1e-6
@@ -46,7 +48,7 @@ def run_verdict(
         *faults,
         # Of a failure LoadGen learns otherwise than by these calls.
         *(() if faults or plan.accuracy else clock),
-        *_loadgen_reasons(loadgen, rows, record.latency_percentile, accuracy=plan.accuracy),
+        *_loadgen_reasons(record, loadgen, rows),
     )
     complete = not faults and not loadgen.problem and not loadgen.errors
     return RunVerdict("INVALID" if reasons else "VALID", reasons, complete)
@@ -102,31 +104,29 @@ def hidden_misses(record: RunRecord, rows: Rows, steps_ns: int) -> Iterator[str]
             )
 
 
-def _loadgen_reasons(
-    loadgen: LoadgenSummary, rows: Rows, percentile: float, *, accuracy: bool
-) -> Iterator[str]:
+def _loadgen_reasons(record: RunRecord, loadgen: LoadgenSummary, rows: Rows) -> Iterator[str]:
     if loadgen.problem:
         yield f"LoadGen's summary is {loadgen.problem}"
         return
     if loadgen.errors:
         yield f"LoadGen logged {loadgen.errors} errors" + _single_tokens(rows)
-    if accuracy:
+    if record.plan.accuracy:
         return
     if loadgen.result_valid is None:
         yield "LoadGen's summary has no result"
     elif not loadgen.result_valid:
         unmet = [name for name, met in loadgen.constraints.items() if not met]
         yield f"LoadGen reports INVALID: {', '.join(unmet) or 'no constraint named'} not satisfied"
-        yield from _what_was_missed(loadgen, percentile)
+        yield from _what_was_missed(loadgen, record.latency_percentile, stood=any_stood(record.events))
 
 
-def _what_was_missed(loadgen: LoadgenSummary, percentile: float) -> Iterator[str]:
+def _what_was_missed(loadgen: LoadgenSummary, percentile: float, *, stood: bool) -> Iterator[str]:
     """Measured value and limit, and a rate to try; LoadGen's own words where none is known to be missed."""
     missed = missed_limits(loadgen, percentile)
     for name, (value_ns, limit_ns) in missed.items():
         at = f"{name} p{100 * percentile:g}"
         yield f"{at} is {milliseconds(value_ns)} ms, the limit is {milliseconds(limit_ns)} ms"
-    yield from _rate_to_try(loadgen, percentile)
+    yield from _rate_to_try(loadgen, percentile, stood=stood)
     for line in loadgen.recommendations:
         if line.partition(" ")[0] not in missed:
             yield line
@@ -135,15 +135,13 @@ def _what_was_missed(loadgen: LoadgenSummary, percentile: float) -> Iterator[str
             yield f"{name} early stopping: {' '.join(lines)}".lstrip()
 
 
-def _rate_to_try(loadgen: LoadgenSummary, percentile: float) -> Iterator[str]:
+def _rate_to_try(loadgen: LoadgenSummary, percentile: float, *, stood: bool) -> Iterator[str]:
     """After a missed limit, and in Offline for a run of the required length."""
     target = target_qps(loadgen)
     if (guess := rate_after(loadgen, percentile)) is not None:
         reached = loadgen.figures["Completed samples per second"]
-        yield (
-            f"target_qps was {target:g}, {reached:.4g} samples/s were completed; "
-            f"a guess for the next try: target_qps = {guess:g}"
-        )
+        advice = _SAME_RATE if stood else f"a guess for the next try: target_qps = {guess:g}"
+        yield f"target_qps was {target:g}, {reached:.4g} samples/s were completed; {advice}"
     measured = loadgen.figures.get("Samples per second")
     if loadgen.scenario == "Offline" and loadgen.constraints.get("Min duration") is False and measured:
         yield (

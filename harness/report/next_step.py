@@ -4,6 +4,7 @@ import shlex
 from pathlib import Path
 
 from harness.analysis.next_rate import rate_after
+from harness.analysis.outages import any_stood
 from harness.cli.commands import shown, start_of
 from harness.config.benchmark import Benchmark
 from harness.config.choices import DEFAULT_BENCHMARK
@@ -36,6 +37,8 @@ def _search(record: RunRecord) -> str:
     """Of a run that missed a limit of latency, whether it was ended for that or not."""
     verdict, statistics, loadgen = record.verdict, record.statistics, record.loadgen
     if verdict is None or statistics is None or verdict.result != "INVALID" or statistics.failed:
+        return ""
+    if any_stood(record.events):  # the rate need not be the cause
         return ""
     rate = None if loadgen is None else rate_after(loadgen, record.latency_percentile)
     if verdict.complete and rate is not None:

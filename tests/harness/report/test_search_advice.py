@@ -2,11 +2,15 @@
 
 import shlex
 
+import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from harness.analysis.verdict import run_verdict
 from harness.config.scenario import Scenario
 from harness.peak.peak_options import parse_options
+from harness.record.journal import QUERY_ROW
+from harness.record.run_events import RunEvent
 from harness.report.next_step import next_step
 from harness.report.search_advice import advice_in_mid_run, search_command
 from tests.records import ENDED, with_plan
@@ -60,6 +64,21 @@ def test_a_missed_limit_ends_with_the_search_from_the_guessed_rate():
 )
 def test_where_another_rate_is_no_remedy(record):
     assert "find_peak" not in next_step(record)
+
+
+# As of a run at 10 queries/s whose server was stopped for 36 s: TTFT p99 was 35 s, the guess 9 queries/s.
+SILENCE = RunEvent(at_s=39.1, kind="silence", server="http://a:1", text="nothing arrives from http://a:1")
+SILENCE_ENDS = RunEvent(at_s=74.6, kind="silence_ends", server="http://a:1", text="works again")
+
+
+def test_no_rate_follows_from_a_run_whose_servers_stood():
+    record = missed(events=(SILENCE, SILENCE_ENDS))
+    assert next_step(missed()) and next_step(record) == ""
+    rows = np.empty(0, QUERY_ROW)
+    for one, guesses in ((missed(), True), (record, False)):
+        (reason,) = [text for text in run_verdict(one, rows, 0).reasons if text.startswith("target_qps was")]
+        assert ("a guess for the next try" in reason) is guesses
+        assert ("repeat the command" in reason) is not guesses
 
 
 @pytest.mark.parametrize(("issued", "ended", "rate"), [(100, 90, 8.1), (100, 10, None)])
