@@ -17,6 +17,7 @@ import numpy.typing as npt
 from harness.analysis.finish_run import Observations
 from harness.config.deadlines import FailurePolicy
 from harness.errors import RunError
+from harness.files import JOURNAL_DIR
 from sut.ipc.counters import Counter, CounterBoard
 from sut.servers.health import ActivityProbe, HealthMonitor
 from sut.supervisor.machine_load import cpu_ns, machine_row
@@ -231,8 +232,8 @@ class Monitor:
         if why := self._replicas.none_left():
             raise RunError(f"ended early: {why}")
         self._policy.check(totals, *self._replicas.all_out_for())
-        if not self._log_dir.is_dir():
-            raise RunError(f"the output folder {self._log_dir} was removed during the run")
+        if not (self._log_dir / JOURNAL_DIR).is_dir():  # it may have been made again
+            raise RunError(f"the output folder {self._log_dir} was removed or replaced during the run")
 
     def _check_heartbeats(self, beats: Totals) -> None:
         """Kill stuck workers: the queries of a dead worker fail, those of a stuck one would never end."""

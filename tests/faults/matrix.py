@@ -303,6 +303,7 @@ MACHINE_FAULTS = (
     RunFault("loadgen_log_cut", "LoadGen's logs cut short", _invalid("is cut short")),
     RunFault("journal_cut", "the journal cut short", _invalid("File too large; lift the limit")),
     RunFault("folder_removed", "output folder removed", _invalid("removed")),
+    RunFault("folder_replaced", "output folder renamed and made again", _invalid("removed or replaced")),
     RunFault("few_descriptors", "12 open files allowed", _refused(2, "12; raise it (ulimit -n)")),
     RunFault(
         "too_few_for_flight",

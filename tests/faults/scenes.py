@@ -78,6 +78,12 @@ def _fill_disk(run: Going) -> None:
                 size //= 2
 
 
+def _replace_folder(run: Going) -> None:
+    """Renamed, and made again before anybody looks."""
+    run.log_dir.rename(run.log_dir.with_name("renamed"))
+    run.log_dir.mkdir()
+
+
 _OTHER = Facts(model="openai/gpt-oss-20b", served_name="gpt-oss-20b")
 
 
@@ -147,6 +153,7 @@ SCENES = {
     "loadgen_log_cut": Scene(lambda run: run.loadgen.rlimit(psutil.RLIMIT_FSIZE, (4096, 4096))),
     "journal_cut": Scene(_limit_workers(psutil.RLIMIT_FSIZE, 1024)),
     "folder_removed": Scene(lambda run: shutil.rmtree(run.log_dir)),
+    "folder_replaced": Scene(_replace_folder),
     "few_descriptors": Scene(preexec=_limited(resource.RLIMIT_NOFILE, 12)),
     "too_few_for_flight": Scene(
         preexec=_limited(resource.RLIMIT_NOFILE, 80), arguments=("--max-concurrency", 64)
