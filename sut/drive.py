@@ -31,7 +31,7 @@ from sut.servers.discovery import left_out_warning, require
 from sut.servers.embedded.engine import EmbeddedEngine
 from sut.servers.embedded.tiny_models import model_for
 from sut.servers.health import Recheck
-from sut.servers.preflight import flush_caches, id_summary, trial_summary
+from sut.servers.preflight import flush_caches, grammar_warning, id_summary, trial_summary
 from sut.servers.scrape import MetricsScraper
 from sut.supervisor.alarms import Alarms, LossRule
 from sut.supervisor.connection_limits import with_enough_sources
@@ -121,7 +121,7 @@ def preflight(prepared: PreparedClient) -> tuple[PreparedClient, Destination, tu
         log.info("trial requests: %s", protocol_text(tried.protocol))
     if words := id_summary(servers):
         log.info(words)
-    warnings = flush_caches(servers, key, plan.ca_file)
+    warnings = (*grammar_warning(tried.seen, plan.parameters), *flush_caches(servers, key, plan.ca_file))
     if left_out:
         warnings = (*left_out_warning(left_out, len(tried.trials)), *warnings)
     destination = Destination(

@@ -27,6 +27,7 @@ _TRIAL_TOKENS: dict[Answers, int] = {"ids": 4, "text": 16}
 _LINGER_S = 0.15  # a server that closes after each answer does so within this time
 _FLUSH_S = 1.0
 _FLUSHES_PER_S = 100
+_GRAMMARS = ("grammar", "json_schema", "response_format")  # llama.cpp's parameters that make one
 _OUTLIER = 2.0  # a time this many times the median is one
 
 
@@ -178,6 +179,16 @@ def id_summary(servers: Sequence[ServerInfo]) -> str:
     return (
         f"{folded(without)}: answers do not carry the id of their request: each connection carries one "
         "request, so that no late answer is taken for another's"
+    )
+
+
+def grammar_warning(seen: AnswersSeen, parameters: SamplingParameters) -> tuple[str, ...]:
+    """A warning where a grammar bound the answers that the run's parameters do not name."""
+    if not seen.by_grammar or not parameters.extra.keys().isdisjoint(_GRAMMARS):
+        return ()
+    return (
+        "a grammar of the server binds its answers, which no request can switch off: they are not those of "
+        "the model alone; start llama-server without --grammar and --json-schema",
     )
 
 

@@ -70,6 +70,8 @@ class AnswersSeen(msgspec.Struct, frozen=True):
     """Names of models, or versions of weights."""
     ids_change: bool = False
     """Whether the events of one answer have different ids, as older trtllm-serve sends them."""
+    by_grammar: bool = False
+    """Whether a grammar bound an answer, as llama.cpp says."""
 
 
 class EventJudge:
@@ -93,17 +95,24 @@ class EventJudge:
         self._names = {*names, *(seen.names if seen else ())}
         self._ids_may_change = ids_may_change
         self._ids_change = seen is not None and seen.ids_change
+        self._by_grammar = False
 
     @property
     def seen(self) -> AnswersSeen:
         """What the answers so far have shown."""
-        return AnswersSeen(frozenset(self._fields), frozenset(self._names), self._ids_change)
+        return AnswersSeen(
+            frozenset(self._fields), frozenset(self._names), self._ids_change, self._by_grammar
+        )
 
     def knows_name(self, name: str) -> bool:
         """Whether the run's servers have this model, or weights of this version."""
         if self._learns:
             self._names.add(name)
         return name in self._names
+
+    def note_grammar(self) -> None:
+        """Note that a grammar bound an answer."""
+        self._by_grammar = True
 
     def lets_ids_change(self) -> bool:
         """Whether events of one answer may have different ids; a trial answer that asks this has them."""

@@ -40,6 +40,10 @@ _FIELDS: FieldRules = {
 _REASONS = {"eos": "stop", "word": "stop", "limit": "length"}
 
 
+class _Settings(msgspec.Struct):
+    grammar: Any = None
+
+
 class _Event(msgspec.Struct):
     tokens: list[int] | None = None
     tokens_predicted: int | None = None
@@ -49,6 +53,7 @@ class _Event(msgspec.Struct):
     truncated: bool = False
     index: int | None = None
     model: str | None = None
+    generation_settings: _Settings | None = None
 
 
 _decode = msgspec.json.Decoder(_Event).decode
@@ -75,6 +80,8 @@ class LlamaCppAnswer(TokenAnswer):
         last = self._last
         if failure := too_many(len(event.tokens or ()), self._limits) or self._judge.failure(data):
             return failure
+        if event.generation_settings is not None and event.generation_settings.grammar:
+            self._judge.note_grammar()
         if event.tokens is None:
             return Failure(FailureKind.MALFORMED, f"no tokens in {excerpt(data)}")
         if event.index:

@@ -4,8 +4,10 @@ from functools import partial
 
 import pytest
 
-from harness.record.outcome import FailureKind
-from tests.kit import assert_failed
+from harness.record.outcome import Completion, FailureKind
+from sut.servers.preflight import grammar_warning
+from sut.wire import make_judge, make_wire
+from tests.kit import VOCABULARY, assert_failed, parameters, protocol_of
 from tests.sut.wire import judging
 from tests.sut.wire.judging import GREEDY, LLAMACPP, assert_completed, recorded
 from tests.sut.wire.judging import llamacpp_event as event
@@ -27,6 +29,19 @@ STREAM = judging.llamacpp(1, 2, 3)
 )
 def test_recorded_answers(name, ids, reason):
     assert_completed(judge(recorded(f"llamacpp_{name}"), asked=len(ids)), ids, reason)
+
+
+@pytest.mark.parametrize(("name", "is_bound"), [("grammar", True), ("stream", False), ("whole", False)])
+def test_a_grammar_of_the_server_shows_in_a_trial_answer(name, is_bound):
+    """llama-server started with one: a request without it, or with an empty one, gets it all the same."""
+    trial_judge = make_judge(protocol_of("llamacpp"), "m")
+    answer = make_wire(
+        protocol_of("llamacpp"), parameters(max_new_tokens=8), VOCABULARY, "m", trial_judge
+    ).answer()
+    assert answer.feed_all(recorded(f"llamacpp_{name}")) is None
+    assert isinstance(answer.finish(), Completion)
+    assert len(grammar_warning(trial_judge.seen, parameters())) == is_bound
+    assert grammar_warning(trial_judge.seen, parameters(extra={"json_schema": {}})) == ()
 
 
 @pytest.mark.parametrize(
