@@ -105,15 +105,16 @@ class MetricsScraper:
         self._path = folder / SERVER_METRICS
         tls = any(urlsplit(url).scheme != "http" for url in self._urls)
         self._verify = tls_context(ca_file) if tls else False
-        self._ended = threading.Event()
+        self._begun, self._ended = threading.Event(), threading.Event()
         self._result = Scraped({one.url: "not asked" for one in servers if one.wire == "trtllm"})
         self._thread = threading.Thread(target=self._run, name="metrics", daemon=True)
 
     def start(self, *on_page: OnPage) -> None:
-        """Begin to read the pages; each of ``on_page`` gets them, in the thread that reads."""
+        """Read the pages, once before this returns or 2 s are over; ``on_page`` get each in that thread."""
         self._on_page = on_page
         if self._servers or self._gpus is not None:
             self._thread.start()
+            self._begun.wait(_ANSWER_S)
 
     def stop(self) -> Scraped:
         """Read the pages once more and close the file."""
@@ -138,6 +139,8 @@ class MetricsScraper:
             reason = f"{SERVER_METRICS} could not be written: {cause}"
             self._result = Scraped(self._result.without, (reason,))
             return
+        finally:
+            self._begun.set()
         if self._gpus is None and not any(server.ever for server in self._servers):
             self._path.unlink(missing_ok=True)
         self._result.without |= {server.url: server.wrong for server in self._servers if not server.ever}
@@ -164,6 +167,7 @@ class MetricsScraper:
                     writer.add(time_ns, len(self._urls), self._gpus.page())
                 await asyncio.gather(*(self._ask(client, gate, one, writer, time_ns) for one in asked))
                 if number == 0:
+                    self._begun.set()
                     self._say_who_has_none()
                 if last:
                     return

@@ -79,6 +79,17 @@ def test_recorded_pages_are_kept(tmp_path, page, name, labels, value):
     assert not [row for row in rows(tmp_path) if row["name"].endswith(("_bucket", "_created"))]
 
 
+def test_the_first_reading_is_before_the_run(tmp_path):
+    """What servers count after it is of the run's queries; before, a cache's first hits were in it."""
+    hits = 0
+    with StubServer(metrics=lambda: b"sglang:cached_tokens_total %d\n" % hits) as stub:
+        scraper = scraper_of(tmp_path, stub.url)
+        scraper.start()
+        hits = 39
+        scraper.stop()
+    assert [row["value"] for row in rows(tmp_path)] == [0.0, 39.0]
+
+
 def test_rounds_follow_each_other(tmp_path, quick):
     asked = []
 
