@@ -71,6 +71,8 @@ class Router(msgspec.Struct, frozen=True):
     version: str | None = None
     servers: int | None = None
     """behind it"""
+    failed: int = 0
+    """of them those that it reports as not healthy, and sends no queries"""
 
 
 class RankListener(msgspec.Struct, frozen=True):

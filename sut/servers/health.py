@@ -29,7 +29,8 @@ from harness.record.server_changes import (
 )
 from harness.record.settled import ServerInfo
 from sut.servers.info_client import LATE, Calls, InfoClient, NotReadyError, WaitNotices
-from sut.servers.info_pages import ask_server
+from sut.servers.info_pages import ask_health_page, ask_server
+from sut.servers.server_checks import failed_behind
 
 _ANSWER_S = 2.0
 _MARGIN_S = 1.0  # a thread whose own time is over has this long to end
@@ -48,7 +49,7 @@ def ask_health(url: str, api_key: str | None, ca_file: Path | None = None) -> st
     """One request to /health."""
     with InfoClient(url, api_key, _ANSWER_S, ca_file) as control:
         try:
-            status, _ = control.ask("/health")
+            status, _ = ask_health_page(control)
         except ServerError as error:
             return str(error)
     return "" if status == 200 else f"{url}: /health answered {status}"
@@ -378,6 +379,8 @@ class Recheck:
             raise NotReadyError(f"{url}: does not name its {missing[0].replace('_', ' ')} any more")
         with self._lock:
             self._warnings |= dict.fromkeys(_other_settings(before, now, was))
+            if now.router != before.router:
+                self._warnings |= dict.fromkeys(failed_behind(now))
             if not was:
                 self._right_ns[url] = asked_ns
                 return None

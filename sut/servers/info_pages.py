@@ -1,7 +1,7 @@
 """Facts of a server: its information pages by protocol, and a router before it."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -78,6 +78,7 @@ _UNSAID: SettingValues = {
 SMG, SGLANG_ROUTER, VLLM_ROUTER = "SMG", "sglang-router", "vllm-router"
 DYNAMO = "Dynamo's frontend"
 _VLLM_ROUTER_HEALTH = b"All servers healthy"
+_VLLM_ROUTER_FAILED = b"Unhealthy servers: "  # with status 503, while one of its servers is out
 _ENGINES = {"vllm": "vLLM", "sglang": "SGLang"}  # by the owners that they name
 _VLLM_RUST = "vllm-frontend-rs"  # the owner that vLLM's front end in Rust names
 _DYNAMO_ENDPOINT = b'"dyn://'  # one of the addresses in its /health
@@ -113,7 +114,7 @@ def ask_server(control: InfoClient, backend: Backend) -> tuple[ServerInfo, Setti
 
     Raises NotReadyError if it may be starting, ServerError for a server that cannot be used.
     """
-    status, health = control.ask("/health")
+    status, health = ask_health_page(control)
     if status != 200:
         path = urlsplit(control.url).path
         remedy = f"name the server without {path}" if status == 404 and path else "the server is not ready"
@@ -124,6 +125,18 @@ def ask_server(control: InfoClient, backend: Backend) -> tuple[ServerInfo, Setti
     else:
         server, reported = _ask_openai(control, backend, health)
     return with_router(server, router_of(control, headers, health)), reported
+
+
+def ask_health_page(control: InfoClient) -> tuple[int, bytes]:
+    """Status and body of /health; 200 for a router that has a server that works.
+
+    vllm-router 0.1.17 answers 503 as long as one of its servers is out. Raises ServerError.
+    """
+    status, body = control.ask("/health")
+    if status == 503 and body.startswith(_VLLM_ROUTER_FAILED):
+        workers = _workers(control) or ()
+        status = 200 if len(workers) > _failed(workers) else status
+    return status, body
 
 
 def _ask_sglang(control: InfoClient) -> tuple[ServerInfo, SettingValues]:
@@ -379,10 +392,11 @@ def router_of(control: InfoClient, headers: Mapping[str, str], health: bytes = b
     if _DYNAMO_ENDPOINT in health:
         return Router(DYNAMO, servers=_dynamo_workers(health))
     try:
-        workers = (control.first_json(("/workers",)) or {}).get("workers")
-        if isinstance(workers, list):
+        workers = _workers(control)
+        if workers is not None:
             name, version = _gateway(control, health)
-            return Router(name, version=version, servers=min(len(workers), _MOST_SERVERS))
+            servers = min(len(workers), _MOST_SERVERS)
+            return Router(name, version=version, servers=servers, failed=min(_failed(workers), servers))
     except ServerError:
         pass  # the headers may still show a router
     server, via = headers.get("server", "")[:_LONGEST_HEADER], headers.get("via", "")[:_LONGEST_HEADER]
@@ -392,6 +406,16 @@ def router_of(control: InfoClient, headers: Mapping[str, str], health: bytes = b
     if "x-envoy-upstream-service-time" in headers:
         return Router("Envoy")
     return Router(f"a proxy ({via})") if via else None
+
+
+def _workers(control: InfoClient) -> list[Any] | None:
+    """A router's list of its servers; None without one."""
+    workers = (control.first_json(("/workers",)) or {}).get("workers")
+    return workers if isinstance(workers, list) else None
+
+
+def _failed(workers: Sequence[Any]) -> int:
+    return sum(isinstance(worker, dict) and worker.get("is_healthy") is False for worker in workers)
 
 
 def with_router(server: ServerInfo, router: Router | None) -> ServerInfo:
@@ -414,7 +438,8 @@ def _gateway(control: InfoClient, health: bytes) -> tuple[str, str | None]:
     version = (control.first_json(("/get_loads",)) or {}).get("version")
     if isinstance(version, str):
         return SMG, version[:_LONGEST_HEADER]
-    return (VLLM_ROUTER if health.strip() == _VLLM_ROUTER_HEALTH else SGLANG_ROUTER), None
+    is_vllms = health.strip() == _VLLM_ROUTER_HEALTH or health.startswith(_VLLM_ROUTER_FAILED)
+    return (VLLM_ROUTER if is_vllms else SGLANG_ROUTER), None
 
 
 def _dynamo_workers(health: bytes) -> int | None:

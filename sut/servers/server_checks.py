@@ -314,6 +314,18 @@ def router_warnings(servers: Sequence[ServerInfo]) -> Iterator[str]:
             f"{choice}) and hides stragglers {_RISKS.get(name, _RISK)}; name the servers themselves, or see "
             f"{_PAGE}"
         )
+    for server in servers:
+        yield from failed_behind(server)
+
+
+def failed_behind(server: ServerInfo) -> Iterator[str]:
+    """A warning where a router says that servers behind it are out."""
+    router = server.router
+    if router is not None and router.failed:
+        yield (
+            f"{server.url}: {router.name} reports {router.failed} of its {router.servers} servers as not "
+            "healthy: the others do all the work; start what is missing, or measure without it"
+        )
 
 
 # -- differences between the replicas

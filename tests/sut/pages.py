@@ -19,14 +19,16 @@ LLAMA_PROPS["model_path"] = "/m/tiny.gguf"
 
 
 def pages(table, key=None):
-    """A server of ``table``: path to JSON, bytes, or a status; with ``key`` all but /health asks for it."""
+    """A server of ``table``: path to JSON, bytes, a status, or both; all but /health asks for ``key``."""
 
     def serve(connection):
         while request := read_request(connection):
             path = request[0].split()[1].decode()
             allowed = key is None or path == "/health" or f"Bearer {key}".encode() in request[0]
             found = table.get(path, 404) if allowed else 401
-            status, body = (found, b"") if isinstance(found, int) else (200, found)
+            if not isinstance(found, tuple):
+                found = (found, b"") if isinstance(found, int) else (200, found)
+            status, body = found
             body = body if isinstance(body, bytes) else json.dumps(body).encode()
             connection.sendall(b"HTTP/1.1 %d -\r\ncontent-length: %d\r\n\r\n%b" % (status, len(body), body))
 

@@ -15,7 +15,7 @@ from sut.servers.health import ActivityProbe, HealthMonitor, Recheck, ask_work, 
 from tests.kit import wait_until
 from tests.stub import StubServer, refused_url
 from tests.sut.pages import LLAMA_MODELS, LLAMA_PROPS, facts, pages
-from tests.sut.servers.test_info_pages import GATEWAY
+from tests.sut.servers.test_info_pages import DEAD, GATEWAY, OUT, WELL
 
 
 @pytest.fixture
@@ -314,6 +314,16 @@ def test_no_other_server(name, tmp_path):
     assert (recheck.changes, recheck.none_left(), usable_samples(tmp_path)) == ((), "", None)
     assert bool(warnings) is bool(words)
     assert all(word in warnings[0] for word in words)
+
+
+def test_a_server_that_died_behind_a_router(tmp_path):
+    """The others take its queries: the router is in use, and a warning at the end names the loss."""
+    before = SGLANG | {"/health": b"All servers healthy", "/workers": {"workers": [WELL, WELL]}}
+    after = before | {"/health": OUT, "/workers": {"workers": [DEAD, WELL]}}
+    recheck, answer, warnings = asked_again(before, after, tmp_path)
+    assert (answer, recheck.changes, len(warnings)) == ("", (), 1)
+    assert "vllm-router reports 1 of its 2 servers" in warnings[0]
+    assert asked_again(after, after, tmp_path)[2] == ()  # said before the run
 
 
 def test_a_server_that_is_gone_at_the_end_is_a_warning(tmp_path):

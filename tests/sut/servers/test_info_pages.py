@@ -4,10 +4,11 @@ import pytest
 from msgspec import structs
 
 from harness.record.settled import Router
+from sut.servers.health import ask_health
 from sut.servers.info_client import InfoClient
 from sut.servers.info_pages import DYNAMO, SGLANG_ROUTER, SMG, VLLM_ROUTER, router_of
 from sut.servers.server_checks import router_warnings
-from tests.sut.pages import fact_of, facts, pages
+from tests.sut.pages import fact_of, facts, pages, refusal
 
 # What SMG 1.13.0 answers in front of two servers, cut to what matters; its other paths are 404.
 WORKER = {"id": "01a20268", "model_id": "stub", "worker_type": "regular", "runtime_type": "sglang"}
@@ -46,6 +47,30 @@ def test_relatives_of_the_gateway(health, name):
     """sglang-router 0.3.2 and vllm-router 0.1.17 have its list of workers and no version."""
     fact = fact_of({**GATEWAY, "/health": health, "/get_loads": LOADS})
     assert fact.router == Router(name, None, 2)
+
+
+# Of sglang-router 0.3.2, SMG 1.13.0 and vllm-router 0.1.17, and the last one's /health, when one of two
+# servers has been killed.
+WELL, DEAD = WORKER | {"is_healthy": True}, WORKER | {"is_healthy": False}
+OUT = (503, b'Unhealthy servers: ["http://127.0.0.1:41012"]')
+
+
+@pytest.mark.parametrize(
+    ("health", "name"), [((200, b"OK"), SGLANG_ROUTER), (OUT, VLLM_ROUTER)], ids=["sglang", "vllm"]
+)
+def test_a_router_with_a_dead_server(health, name):
+    """The other server works; the plan says that one is missing."""
+    fact = fact_of({**GATEWAY, "/health": health, "/workers": {"workers": [DEAD, WELL]}, "/get_loads": LOADS})
+    assert fact.router == Router(name, None, 2, failed=1)
+    _, warning = router_warnings([fact])
+    assert f"{name} reports 1 of its 2 servers as not healthy" in warning
+
+
+def test_a_router_whose_servers_are_all_dead():
+    table = {**GATEWAY, "/health": OUT, "/workers": {"workers": [DEAD, DEAD]}}
+    with pages(table) as url:
+        assert "/health answered 503" in refusal(url)
+        assert "/health answered 503" in ask_health(url, None)
 
 
 @pytest.mark.parametrize("backend", ["dynamo", "openai", "vllm"])
