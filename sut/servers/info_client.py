@@ -31,6 +31,8 @@ _MOST_BYTES = 1 << 20
 _FIRST_NOTICE_S = 1.0
 _NOTICE_EVERY_S = 10.0
 _ON_TERMINAL_S = 0.5
+_UNREACHED = (502, 503, 504)
+_NOT_READY = "the server, or one behind a proxy, is not ready"
 LATE = "gave no answer within"  # in the error of an answer that is late
 _LOOK_S = 0.1
 # httpx's limit of a read is this much later than ours, which first asks the kernel about the connection.
@@ -115,10 +117,15 @@ class InfoClient:
             )
         return status, body
 
-    def first_json(self, paths: Sequence[str]) -> dict[str, Any] | None:
-        """The JSON object of the first page that is there; None when none is, or it is no object."""
+    def first_json(self, paths: Sequence[str], *, needed: bool = False) -> dict[str, Any] | None:
+        """The JSON object of the first page that is there; None when none is, or it is no object.
+
+        Raises ServerError as ``ask``, and NotReadyError if a proxy reaches no server for a ``needed`` page.
+        """
         for path in paths:
             status, body = self.ask(path)
+            if needed and status in _UNREACHED:
+                raise NotReadyError(f"{self.url}: {path} answered {status}, expected 200; {_NOT_READY}")
             if status == 200:
                 try:
                     return msgspec.json.decode(body, type=dict[str, Any])

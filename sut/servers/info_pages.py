@@ -140,7 +140,7 @@ def ask_health_page(control: InfoClient) -> tuple[int, bytes]:
 
 
 def _ask_sglang(control: InfoClient) -> tuple[ServerInfo, SettingValues]:
-    model = control.first_json(_MODEL_INFO)
+    model = control.first_json(_MODEL_INFO, needed=True)
     if model is None or "model_path" not in model:
         raise ServerError(
             f"{control.url}: no SGLang server (it has no /model_info), nor ours of PyTorch; "
@@ -250,7 +250,7 @@ def _sglang_runs_at_once(info: Mapping[str, Any]) -> int | None:
 
 def _ask_openai(control: InfoClient, backend: Backend, health: bytes) -> tuple[ServerInfo, SettingValues]:
     """SGLang is asked for its own facts, too: what breaks the rules is in its settings alone."""
-    models = (control.first_json(("/v1/models",)) or {}).get("data")
+    models = (control.first_json(("/v1/models",), needed=True) or {}).get("data")
     if not isinstance(models, list) or not models or not isinstance(models[0], dict):
         raise ServerError(f"{control.url}: /v1/models lists no model; is this an OpenAI-compatible server?")
     model = models[0]

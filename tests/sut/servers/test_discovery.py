@@ -152,6 +152,13 @@ def test_states_of_a_wrong_type_are_not_believed(states):
 
 # -- who is refused, and how
 
+# HAProxy 2.6.
+BALANCER = (
+    503,
+    b"<html><body><h1>503 Service Unavailable</h1>\n"
+    b"No server is available to handle this request.\n</body></html>\n",
+)
+
 
 def test_nothing_listens():
     with refused_url() as url:
@@ -166,6 +173,9 @@ def test_nothing_listens():
         ("sglang", {"/health": 503}, NotReadyError, ["/health", "503", "200"]),
         ("sglang", {"/health": b""}, ServerError, ["/model_info", "--backend vllm"]),
         ("sglang", {"/health": b"", "/model_info": {"name": "x"}}, ServerError, ["/model_info"]),
+        # A balancer without health checks sends some of the pages to a server that is not there yet.
+        ("sglang", {"/health": b"", "/model_info": BALANCER}, NotReadyError, ["/model_info", "503", "200"]),
+        ("openai", {"/health": b"", "/v1/models": BALANCER}, NotReadyError, ["/v1/models", "503", "200"]),
         ("pytorch", {"/health": b""}, ServerError, ["/model_info", "PyTorch"]),
         ("vllm", {"/health": b""}, ServerError, ["/v1/models"]),
         ("openai", {"/health": b"", "/v1/models": {"data": []}}, ServerError, ["/v1/models"]),
