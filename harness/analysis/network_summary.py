@@ -61,7 +61,8 @@ def held_back_warnings(record: RunRecord) -> Iterator[str]:
         yield (
             f"the servers had a first token {milliseconds(there_ns)} ms after its request on average, and it "
             f"came after {milliseconds(here_ns)} ms: a proxy between holds tokens back (nginx: "
-            "proxy_buffering off), or the servers' HTTP front ends are overloaded (vLLM: --api-server-count)"
+            "proxy_buffering off; HAProxy: option http-no-delay), or the servers' HTTP front ends are "
+            "overloaded (vLLM: --api-server-count)"
         )
 
 

@@ -61,6 +61,8 @@ _RISKS = {
     DYNAMO: "and, with --migration-limit, failures",
     "nginx": "and, without proxy_next_upstream off, failures, and may hold back streams unless it has "
     "proxy_buffering off",
+    "HAProxy": "and, with retries, failures, and delays the tokens of streams by 200 ms unless it has "
+    "option http-no-delay",
 }
 
 _Key = TypeVar("_Key")

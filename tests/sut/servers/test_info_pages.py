@@ -104,6 +104,9 @@ def test_a_server_without_a_gateways_page(workers):
     [
         ({"server": "nginx/1.22.1"}, Router("nginx", "1.22.1")),
         ({"server": "istio-envoy"}, Router("Envoy")),
+        ({"server": "HAProxy"}, Router("HAProxy")),
+        ({"server": "Caddy, llama.cpp"}, Router("Caddy")),  # 2.6: two lines
+        ({"server": "llama.cpp", "via": "1.1 Caddy"}, Router("a proxy (1.1 Caddy)")),  # 2.11
         ({"server": "uvicorn", "x-envoy-upstream-service-time": "4"}, Router("Envoy")),
         ({"server": "uvicorn", "via": "1.1 varnish"}, Router("a proxy (1.1 varnish)")),
         ({"server": "uvicorn"}, None),
@@ -117,6 +120,12 @@ def test_a_proxy_by_its_headers(headers, found):
     if found is not None:
         server = structs.replace(facts("http://a:1"), router=found)
         assert len(list(router_warnings([server]))) == 1
+
+
+def test_what_a_proxy_does_to_streams():
+    """HAProxy 2.6 before a stub: TTFT 23 ms is 229 ms, TPOT 50 ms is 39 ms, until it has the option."""
+    (warning,) = router_warnings([structs.replace(facts("http://a:1"), router=Router("HAProxy"))])
+    assert "option http-no-delay" in warning
 
 
 @pytest.mark.parametrize(
