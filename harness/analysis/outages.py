@@ -7,7 +7,10 @@ from harness.record.run_events import RunEvent
 from harness.text import moment
 
 _NAMED = 3
-_UNREACHABLE = re.compile(r"not reachable \((?:\[Errno -?\d+\] )?(.*?)\)")
+# Not what takes the connection and closes it, as nginx does where its worker_connections are all in use.
+_UNREACHABLE = re.compile(
+    r"not reachable \((?!Server disconnected|\[Errno 104\])(?:\[Errno -?\d+\] )?(.*?)\)"
+)
 
 
 def any_stood(events: Sequence[RunEvent]) -> bool:

@@ -6,6 +6,9 @@ from harness.analysis.outages import outage_reasons, rank_warnings, silence_warn
 from harness.record.run_events import EventLog, RunEvent
 
 REFUSED = "not reachable ([Errno 111] Connection refused)"
+# By nginx, at its limit of connections.
+CLOSED = "not reachable (Server disconnected without sending a response.)"
+RESET = "not reachable ([Errno 104] Connection reset by peer)"
 
 
 def event(kind, at_s, text=REFUSED, server="http://a:1"):
@@ -24,6 +27,8 @@ def event(kind, at_s, text=REFUSED, server="http://a:1"):
             [event("server_out", 17), event("server_back", 45, "")],
             ["replica http://a:1 died at 0:17 (connection refused), in use again at 0:45"],
         ),
+        ([event("server_out", 1, CLOSED)], [f"replica http://a:1 was out of use from 0:01 ({CLOSED})"]),
+        ([event("server_out", 1, RESET)], [f"replica http://a:1 was out of use from 0:01 ({RESET})"]),
         ([event("lost", 3, "x"), event("rank_stands", 9, "y")], []),
     ],
 )
