@@ -56,8 +56,9 @@ def _other_clients(record: RunRecord) -> Iterator[str]:
     if all(server.router is None for server in record.servers):
         yield (
             f"the servers made {more:,.0f} output tokens more than the {stats.output_tokens:,} of this run's "
-            "answers: another client asked them meanwhile and slowed the run; let nothing else ask them, and "
-            "measure again"
+            "answers: another client asked them meanwhile and slowed the run, or a proxy that does not show "
+            "itself repeats requests or has several servers; let nothing else ask them, name the servers "
+            "themselves, and measure again"
         )
 
 

@@ -63,3 +63,5 @@ def test_servers_that_another_client_asked(counted, changes, router, warned):
     found = [line for line in run_warnings(record, rows()) if "another client" in line]
     assert len(found) == warned
     assert all("256 output tokens more than the 1,024" in line for line in found)
+    # Through HAProxy the first reading was 0 of one server, the second 3348 of the other.
+    assert all("name the servers themselves" in line for line in found)
