@@ -176,6 +176,8 @@ def test_nothing_listens():
         # A balancer without health checks sends some of the pages to a server that is not there yet.
         ("sglang", {"/health": b"", "/model_info": BALANCER}, NotReadyError, ["/model_info", "503", "200"]),
         ("openai", {"/health": b"", "/v1/models": BALANCER}, NotReadyError, ["/v1/models", "503", "200"]),
+        # sglang-router 0.3.2, which asks a server that it does not know to be dead; it has no /model_info.
+        ("sglang", {"/health": b"", "/get_model_info": 500}, NotReadyError, ["/get_model_info", "500"]),
         ("pytorch", {"/health": b""}, ServerError, ["/model_info", "PyTorch"]),
         ("vllm", {"/health": b""}, ServerError, ["/v1/models"]),
         ("openai", {"/health": b"", "/v1/models": {"data": []}}, ServerError, ["/v1/models"]),
