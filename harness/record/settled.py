@@ -74,6 +74,12 @@ class Router(msgspec.Struct, frozen=True):
     failed: int = 0
     """of them those that it reports as not healthy, and sends no queries"""
 
+    def __str__(self) -> str:
+        """``SMG smg-1.13.0 before 8 servers, 1 of them not healthy``."""
+        named = " ".join(filter(None, (self.name, self.version)))
+        before = "" if self.servers is None else f" before {self.servers} servers"
+        return f"{named}{before}{f', {self.failed} of them not healthy' if self.failed else ''}"
+
 
 class RankListener(msgspec.Struct, frozen=True):
     """The place of a URL among those of a server whose data-parallel ranks listen at a port each."""

@@ -7,7 +7,7 @@ from harness.record.settled import Router
 from sut.servers.health import ask_health
 from sut.servers.info_client import InfoClient
 from sut.servers.info_pages import DYNAMO, SGLANG_ROUTER, SMG, VLLM_ROUTER, router_of
-from sut.servers.server_checks import router_warnings
+from sut.servers.server_checks import replica_warnings, router_warnings
 from tests.sut.pages import fact_of, facts, pages, refusal
 
 # What SMG 1.13.0 answers in front of two servers, cut to what matters; its other paths are 404.
@@ -120,6 +120,17 @@ def test_a_proxy_by_its_headers(headers, found):
     if found is not None:
         server = structs.replace(facts("http://a:1"), router=found)
         assert len(list(router_warnings([server]))) == 1
+
+
+def test_a_router_beside_its_own_servers():
+    """As named by mistake: the difference in words."""
+    behind = [facts("http://a:1"), structs.replace(facts("http://r:1"), router=Router("nginx", "1.22.1"))]
+    assert list(replica_warnings(behind)) == [
+        "replicas differ in router: None at http://a:1, nginx 1.22.1 at http://r:1"
+    ]
+    alike = [structs.replace(facts(f"http://r:{n}"), router=Router(SMG, "1", 8, failed=n)) for n in (0, 1)]
+    (warning,) = replica_warnings(alike)
+    assert warning.endswith("SMG 1 before 8 servers, 1 of them not healthy at http://r:1")
 
 
 def test_what_a_proxy_does_to_streams():
