@@ -30,7 +30,12 @@ from sut.servers.server_checks import (
     router_warnings,
     stream_warnings,
 )
-from sut.servers.setting_checks import queue_warnings, setting_deviations, setting_warnings
+from sut.servers.setting_checks import (
+    queue_warnings,
+    setting_deviations,
+    setting_warnings,
+    unseen_option_warnings,
+)
 from sut.supervisor.connection_limits import ConnectionLimits
 from sut.supervisor.placement import Load, choose, server_is_here, this_machine
 
@@ -128,6 +133,7 @@ def prepare_client(
         *setting_warnings(found),
         *replica_warnings(found),
         *router_warnings(found),
+        *unseen_option_warnings(found),
         *parameter_warnings(found, plan.parameters),
         *(stream_warnings(found) if load.all_at_once and plan.parameters.stream else ()),
         *queue_warnings(found, connections, all_at_once=load.all_at_once),

@@ -86,6 +86,20 @@ def setting_warnings(facts: Sequence[ServerInfo]) -> Iterator[str]:
     return grouped(facts, changed)
 
 
+def unseen_option_warnings(facts: Sequence[ServerInfo]) -> Iterator[str]:
+    """A warning about a router that does not pass on the page with its servers' options."""
+
+    def unseen(fact: ServerInfo) -> str | None:
+        if fact.router is None or fact.settings or fact.wire not in ("sglang", "openai"):
+            return None
+        return (
+            f": {fact.router.name} does not show its servers' options, so that a prefix cache or drafted "
+            "tokens against the rules are not found; ask each server: ./mlperf doctor --server-url SERVER"
+        )
+
+    return grouped(facts, unseen)
+
+
 def queue_warnings(facts: Sequence[ServerInfo], in_flight: int, *, all_at_once: bool) -> Iterator[str]:
     """A warning about servers that may refuse requests of the run: their queues are bounded.
 

@@ -11,9 +11,11 @@ from sut.servers.setting_checks import (
     queue_warnings,
     setting_deviations,
     setting_warnings,
+    unseen_option_warnings,
 )
 from tests.kit import DATA
 from tests.sut.pages import fact_of, facts
+from tests.sut.servers.test_info_pages import GATEWAY
 
 SPECULATIVE = {"speculative_algorithm": "EAGLE3", "speculative_accept_threshold_single": 1.0}
 PREFERRED = "preferred_sampling_params"
@@ -113,6 +115,16 @@ def test_vllms_metrics_with_several_api_servers_before_the_first_request():
 def test_drafts_of_gpt_oss_are_allowed_since_v6_1():
     (line,) = judged(EAGLE3, "gpt-oss-120b", INTERACTIVE, "v6.0")[0]
     assert "round v6.0 allows gpt-oss-120b in no scenario" in line
+
+
+def test_a_router_that_hides_the_options():
+    """The page of sglang-router 0.3.2; SMG and vllm-router pass on that of a server, with its options."""
+    own = {"router_manager": True, "routers_count": 1, "workers_count": 2}
+    table = GATEWAY | {"/get_loads": {"workers": []}, "/get_server_info": own}
+    (warning,) = unseen_option_warnings([fact_of(table)])
+    assert "sglang-router does not show" in warning and "doctor" in warning
+    cached = GATEWAY | {"/get_server_info": {"disable_radix_cache": False, "version": "0.5.23"}}
+    assert not list(unseen_option_warnings([fact_of(cached), facts("http://a:1")]))
 
 
 @pytest.mark.parametrize(
