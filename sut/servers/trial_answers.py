@@ -24,6 +24,7 @@ _KEY = "put the server's key into SGLANG_API_KEY or OPENAI_API_KEY"
 _REMEDIES = {
     401: _KEY,
     403: _KEY,
+    408: "a gateway lets too few requests through at once (SMG: --max-concurrent-requests)",
     413: "a gateway limits the size of requests (nginx: client_max_body_size); name the server itself",
     429: "the server or a gateway before it limits the rate of requests; raise that limit",
     502: "a gateway reaches no server behind it",
@@ -32,7 +33,7 @@ _REMEDIES = {
     529: "the server is too busy to take a request",
 }
 # Statuses that say nothing about the form of the request.
-_UNRELATED = (*_REMEDIES, 407, 408)
+_UNRELATED = (*_REMEDIES, 407)
 
 
 def is_refusal(outcome: Outcome, prompt_tokens: int | None, *, gave_tokens: bool) -> bool:
