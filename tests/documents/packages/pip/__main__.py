@@ -1,4 +1,4 @@
-"""In place of pip: what is asked for is there already, but for SGLang and the vocabulary's wheel."""
+"""In place of pip: what is asked for is there already, but for SGLang, vLLM and the vocabulary's wheel."""
 
 import os
 import shutil
@@ -13,6 +13,8 @@ with (stand_ins / "pip.calls").open("a") as calls:
     print(command, *words, file=calls)
 if command == "install" and any(word.startswith("sglang==") for word in words):
     shutil.copytree(stand_ins / "packages/sglang", site / "sglang", dirs_exist_ok=True)
+if command == "install" and any(word.startswith("vllm==") for word in words):
+    shutil.copy(stand_ins / "packages/vllm", sysconfig.get_path("scripts"))
 if command == "download":
     folder = Path(words[words.index("--dest" if "--dest" in words else "-d") + 1])
     folder.mkdir(exist_ok=True)
