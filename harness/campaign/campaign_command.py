@@ -129,9 +129,16 @@ class _Walk(msgspec.Struct):
             if any(one.state != "done" for one in found.values()):
                 steps = steps_of(self.campaign)
                 show("", *table(steps, self._standings(steps)))
-            show("", f"Everything is done: {self.campaign.output} is built and checked.")
+            show("", self._closing(self._standings(steps)))
         show(f"All runs: {shown(self.campaign.results / PAGE)}")
         return code
+
+    def _closing(self, found: Mapping[str, Standing]) -> str:
+        folder = self.campaign.output
+        if any(step.kind == "check" and found[step.name].text for step in steps_of(self.campaign)):
+            command = shlex.join((*of_verb("submit"), "check", str(shown(folder))))
+            return f"Everything is done: {folder} is built, and its check has issues: {command}"
+        return f"Everything is done: {folder} is built and checked."
 
     def _missing(self, steps: Sequence[Step]) -> int:
         """Do what is missing."""
@@ -197,7 +204,9 @@ class _Walk(msgspec.Struct):
             code == EXIT_THRESHOLD and (step.kind == "score" or not self.campaign.strict)
         )
         if step.kind in ("score", "build", "check") and counts:
-            write_made(self.campaign, step)
+            # Outside of the closed division a check with issues ends the campaign, too.
+            issues = step.kind == "check" and code == EXIT_THRESHOLD
+            write_made(self.campaign, step, "with issues, see the check" if issues else "")
         after = standing(self.campaign, self._now(step))
         self.journal.write(event="ended", step=step.name, exit_code=code, state=after.state, text=after.text)
         if after.state == "done":

@@ -35,7 +35,7 @@ from harness.record.run_record import RunRecord
 
 State = Literal["done", "lost", "failed", "incomplete", "other", "missing"]
 _NAMED = 3
-_MADE = "made.json"  # digests of what scores and the folder to submit were made of, by step
+_MADE = "made.json"  # by step: digest of what a score or the folder to submit was made of, and a note
 # What is different when a run, a score or a test is.
 _DECISIVE = {RUN_RECORD, ACCURACY_TEXT, *(test.verify_file for test in TESTS.values())}
 
@@ -95,7 +95,7 @@ def _standing(campaign: Campaign, step: Step) -> Standing:
             return _test(campaign, step)
     if not campaign.output.is_dir() or not _is_made(campaign, step):
         return Standing("missing")
-    return Standing("done", str(campaign.output) if step.kind == "build" else "")
+    return Standing("done", str(campaign.output) if step.kind == "build" else _note(campaign, step))
 
 
 def _run(campaign: Campaign, step: Step, record: RunRecord | None) -> Standing:
@@ -192,15 +192,19 @@ def _sha256_of_state(path: Path, *state: int) -> str:
     return sha256_of(path)
 
 
-def write_made(campaign: Campaign, step: Step) -> None:
+def write_made(campaign: Campaign, step: Step, note: str = "") -> None:
     """Keep what a score or the folder was made of, so that it is made again when that changes."""
-    made = _read_made(campaign) | {step.name: _inputs(campaign, step)}
+    made = _read_made(campaign) | {step.name: f"{_inputs(campaign, step)} {note}".rstrip()}
     with atomic_write(campaign.folder / _MADE) as file:
         file.write(json.dumps(made, indent=2).encode() + b"\n")
 
 
 def _is_made(campaign: Campaign, step: Step) -> bool:
-    return _read_made(campaign).get(step.name) == _inputs(campaign, step)
+    return _read_made(campaign).get(step.name, "").partition(" ")[0] == _inputs(campaign, step)
+
+
+def _note(campaign: Campaign, step: Step) -> str:
+    return _read_made(campaign).get(step.name, "").partition(" ")[2]
 
 
 def _read_made(campaign: Campaign) -> dict[str, str]:
