@@ -43,6 +43,8 @@ from sut.supervisor.placement import Load, choose, server_is_here, this_machine
 _QUEUE_FACTOR = 2
 _TEMPLATE_FIELDS = "chat_template_kwargs"  # the field of a request with what its template is given
 _MANY_TOKENS = 2_000_000  # their texts take seconds
+# By default asked to add nothing to a text: see sut/wire/openai.py.
+_TOLD_WHAT_TO_ADD: tuple[Dialect, ...] = ("openai", "trtllm")
 
 log = logging.getLogger("mlperf")
 
@@ -147,10 +149,12 @@ def prepare_client(
 
 
 def _with_fields(parameters: SamplingParameters, samples: SampleSet, dialect: Dialect) -> SamplingParameters:
-    """The parameters with the fields that messages need in all requests. ConfigError for other values."""
-    if samples.as_text is None or not samples.as_text.fields:
+    """The parameters with the fields that prompts need in all requests. ConfigError for other values."""
+    if samples.as_text is None:
         return parameters
     fields: dict[str, Any] = samples.as_text.fields
+    if samples.as_text.put_before and dialect in _TOLD_WHAT_TO_ADD:
+        fields = {"add_special_tokens": True}
     if dialect == "llamacpp":  # its template takes all of them from one place
         own = {name: value for name, value in fields.items() if name != _TEMPLATE_FIELDS}
         fields = {_TEMPLATE_FIELDS: fields.get(_TEMPLATE_FIELDS, {}) | own}

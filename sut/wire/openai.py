@@ -56,7 +56,7 @@ def _common(parameters: SamplingParameters, model: str) -> dict[str, Any]:
 
 
 def _as_it_is(api: Api) -> dict[str, Any]:
-    """For a text that has all of its prompt's tokens, the first one among them."""
+    """For a text that has all of its prompt's tokens; sut/prepare.py says otherwise for one that has not."""
     return {"add_special_tokens": False} if api == "completions-text" else {}
 
 

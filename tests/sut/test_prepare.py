@@ -1,11 +1,13 @@
 """Prompts as the requests of a run carry them."""
 
+import json
 import shutil
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
+from harness.config.protocol import Protocol
 from harness.config.run_options import parse_options
 from harness.config.run_plan import resolve_plan
 from harness.dataset.model_tokenizer import load_tokenizer
@@ -18,6 +20,7 @@ from sut.prepare import as_sent, place_workers, prepare_client
 from sut.run import run
 from sut.servers.discovery import Servers
 from sut.supervisor.placement import Load
+from sut.wire import make_wire
 from tests.runs import PERFORMANCE, SAMPLES, run_here, without_waits, write_dataset
 from tests.stub import StubServer, refused_url
 
@@ -77,6 +80,27 @@ def test_fields_that_messages_need_are_in_every_request(tmp_path):
     other = client_of(PERFORMANCE, "chat", "gpt-oss-120b", "--generation-config", given)
     with pytest.raises(ConfigError, match=r"chat_template_kwargs is .*'high'.*need .*'low'"):
         prepared(other, "llamacpp")
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "file"), [("llama3.1-8b", "cnn_sample.json"), ("deepseek-r1", "r1_sample.parquet")]
+)
+@pytest.mark.parametrize("dialect", ["openai", "trtllm", "sglang"])
+def test_servers_put_before_a_text_what_it_is_sent_without(benchmark, file, dialect):
+    """vLLM 0.33 with a Llama counted 161 tokens of the first text so, as the row has, and 160 with false."""
+    client = client_of(SAMPLES / file, "completions-text", benchmark)
+    server = ServerInfo(url="http://127.0.0.1:9", wire=dialect, engine="any")
+    load = Load(open_at_most=4)
+    found = prepare_client(client, samples_of(client), load, place_workers(client, load), Servers((server,)))
+    wire = make_wire(
+        Protocol(dialect, "completions-text", "text"),
+        found.plan.parameters,
+        client.benchmark.vocabulary_size,
+        "m",
+    )
+    body = json.loads(wire.render(found.samples.prompt(0)))
+    assert not body["prompt"].startswith(found.samples.as_text.put_before)
+    assert body.get("add_special_tokens", True) is True
 
 
 def test_another_date_than_the_servers_is_a_deviation():
