@@ -164,10 +164,15 @@ def settle_stream(
 def deviations(official: SamplingParameters, actual: SamplingParameters) -> tuple[str, ...]:
     """One line for each parameter that is not the rules'.
 
-    The rules' text asks for min_new_tokens = 1 where the reference sends none: both are by the rules.
+    The rules' text asks for min_new_tokens = 1 where the reference sends none: both are by the rules. At
+    temperature 0 the likeliest token is the answer's, whatever top_p, top_k and seed are.
     """
     if official.min_new_tokens is None and actual.min_new_tokens == 1:
         actual = msgspec.structs.replace(actual, min_new_tokens=None)
+    if official.temperature == actual.temperature == 0:
+        actual = msgspec.structs.replace(
+            actual, top_p=official.top_p, top_k=official.top_k, seed=official.seed
+        )
     wanted, got = _comparable(official), _comparable(actual)
     return tuple(
         f"generation {key} is {got.get(key)!r}, the rules say {wanted.get(key, 'nothing')!r}"

@@ -102,7 +102,7 @@ IGNORED = ["use_stop_tokens", "eos_token_id", "bos_token_id", "name"]
 PUBLISHED = [
     ("gpt-oss-120b_performance", "gpt-oss-120b", False, [], ["name"]),
     ("gpt-oss-120b_accuracy", "gpt-oss-120b", True, [], ["name"]),
-    ("deepseek-r1", "deepseek-r1", False, ["top_p", "top_k"], IGNORED),
+    ("deepseek-r1", "deepseek-r1", False, [], IGNORED),
     ("llama3.1-8b", "llama3.1-8b", True, [], ["min_output_len", *IGNORED]),
 ]
 
@@ -130,8 +130,8 @@ def test_what_stands_beside_nested_values_is_named(official, tmp_path):
 @pytest.mark.parametrize(
     ("config", "named"),
     [
-        ({"seed": None}, ["seed"]),
-        ({"seed": 7}, ["seed"]),
+        ({"temperature": 1.0, "seed": 7}, ["temperature", "seed"]),
+        ({"top_k": 0, "top_p": 0.9, "seed": None}, []),  # greedy all the same
         ({"min_tokens": 0}, ["min_new_tokens"]),
         ({"min_new_tokens": None}, ["min_new_tokens"]),
         ({"seed": 42, "min_tokens": 1, "max_tokens": 128, "top_k": 1, "temperature": 0}, []),
