@@ -45,9 +45,18 @@ class FirstLine(msgspec.Struct, frozen=True):
 
 def resuming_command(arguments: Sequence[str]) -> str:
     """The command of a program, given as sys.argv, with ``--resume``: it never begins anew."""
+    return _with_flag(arguments, _RESUME)
+
+
+def restarting_command(arguments: Sequence[str]) -> str:
+    """The same with ``--restart``: it never continues."""
+    return _with_flag(arguments, _RESTART)
+
+
+def _with_flag(arguments: Sequence[str], flag: str) -> str:
     start, flags = recorded(arguments)
-    kept = [flag for flag in flags if flag not in (_RESTART, _RESUME)]
-    return shlex.join((*start, *kept, _RESUME))
+    kept = [given for given in flags if given not in (_RESTART, _RESUME)]
+    return shlex.join((*start, *kept, flag))
 
 
 def run_of(started: datetime) -> str:

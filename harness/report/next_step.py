@@ -10,7 +10,7 @@ from harness.config.benchmark import Benchmark
 from harness.config.choices import DEFAULT_BENCHMARK
 from harness.errors import DatasetError
 from harness.files import ACCURACY_LOG
-from harness.record.repeated import resuming_command
+from harness.record.repeated import restarting_command, resuming_command
 from harness.record.run_record import RunRecord
 from harness.report.search_advice import advice_in_mid_run, search_after
 
@@ -28,9 +28,13 @@ def next_step(record: RunRecord) -> str:
     if record.verdict.result == "VALID":
         command = scoring_command(client.log_dir / ACCURACY_LOG, client.input_file, client.benchmark)
         return f"Score it with: {command}"
-    if arguments and record.statistics.completed and plan.audit is None:  # a compliance test is repeated
-        return f"Resume it with: {resuming_command(arguments)}"
-    return ""
+    if not arguments or not record.statistics.completed or plan.audit is not None:  # a test is repeated
+        return ""
+    errors = record.loadgen is not None and record.loadgen.errors
+    if errors and not record.statistics.failed and not record.unanswered:
+        # LoadGen gets the same answers, such as those of one token, each time.
+        return f"Mend their cause, then begin anew with: {restarting_command(arguments)}"
+    return f"Resume it with: {resuming_command(arguments)}"
 
 
 def _search(record: RunRecord) -> str:

@@ -146,3 +146,17 @@ def test_the_step_after_a_run(tmp_path, monkeypatch, mode, result, completed, en
         provenance=structs.replace(ENDED.provenance, command=("run_mlperf.py", "--accuracy")),
     )
     assert next_step(record).endswith(ending) and bool(next_step(record)) == bool(ending)
+
+
+@pytest.mark.parametrize(("unanswered", "flag"), [(0, "--restart"), (1, "--resume")])
+def test_a_run_whose_answers_are_errors_of_loadgen_begins_anew(unanswered, flag):
+    """LoadGen counts an answer of one token as an error, and a resumed run has all answers again."""
+    record = structs.replace(
+        with_plan(ENDED, mode="accuracy", input_file=PERFORMANCE),
+        verdict=RunVerdict("INVALID"),
+        unanswered=unanswered,
+        statistics=structs.replace(ENDED.statistics, completed=ENDED.statistics.queries, failures={}),
+        loadgen=structs.replace(ENDED.loadgen, errors=2),
+        provenance=structs.replace(ENDED.provenance, command=("run_mlperf.py", "--accuracy")),
+    )
+    assert next_step(record).endswith(f"run_mlperf.py --accuracy {flag}")
