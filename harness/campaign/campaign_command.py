@@ -135,9 +135,9 @@ class _Walk(msgspec.Struct):
 
     def _closing(self, found: Mapping[str, Standing]) -> str:
         folder = self.campaign.output
-        if any(step.kind == "check" and found[step.name].text for step in steps_of(self.campaign)):
-            command = shlex.join((*of_verb("submit"), "check", str(shown(folder))))
-            return f"Everything is done: {folder} is built, and its check has issues: {command}"
+        for step in steps_of(self.campaign):
+            if step.kind == "check" and found[step.name].text:
+                return f"Everything is done: {folder} is built, and its check has issues: {command(step)}"
         return f"Everything is done: {folder} is built and checked."
 
     def _missing(self, steps: Sequence[Step]) -> int:

@@ -79,7 +79,7 @@ class Walked:
 def made_once(tmp_path_factory):
     folder = tmp_path_factory.mktemp("done")
     with StubServer() as stub:
-        file = write(folder, f"url = '{stub.url}'", f"{OFFLINE}target_qps = 1.5\n")
+        file = write(folder, f"url = '{stub.url}'", f"{OFFLINE}target_qps = 1.5\n", 'round = "v6.1"\n')
         done = run(file)
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
         sent = prompts(stub)
@@ -94,7 +94,7 @@ def test_it_walks_to_the_end_and_then_has_nothing_to_do(made_once):
     assert (again.returncode, in_all) == (0, sent)
     # Small data and short runs count here, and neither check would pass the folder.
     line = next(line for line in again.stdout.splitlines() if line.startswith("Everything is done"))
-    assert "is built, and its check has issues" in line
+    assert "is built, and its check has issues" in line and line.endswith(" --round v6.1")
     check = subprocess.run(shlex.split(line.rpartition(": ")[2]), capture_output=True, cwd="/")
     assert check.returncode == EXIT_THRESHOLD
     assert re.search(r"(?m)^check +done +with issues", again.stdout)
