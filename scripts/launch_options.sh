@@ -33,7 +33,7 @@ check_count() {
     [[ $2 =~ ^[1-9][0-9]*$ ]] || fail "$1 is '$2', expected an integer of at least 1"
 }
 
-# read_definition BENCHMARK: the model and its revision are those of the definition, unless model_path is set. With
+# read_definition BENCHMARK: the model and its revision are those of the definition, unless model_path is another. With
 # dummy_weights it is a folder without weights, of this many layers, for any name of configs/architectures.
 read_definition() {
     definition=$configs/$1.toml revision=''
@@ -44,8 +44,8 @@ read_definition() {
         return 0
     fi
     [[ $1 != */* && -f $definition ]] || fail "--benchmark $1: expected one of $(benchmarks)"
-    [[ -z $model_path ]] || return 0
-    model_path=$(defined model) revision=$(defined model_revision)
+    model_path=${model_path:-$(defined model)}
+    [[ $model_path != "$(defined model)" || -e $model_path ]] || revision=$(defined model_revision)
 }
 
 # defined KEY: print the value of a string at the definition's top.

@@ -78,6 +78,7 @@ PASSED = """--skip-tokenizer-init --served-model-name 'two words' --port 31000 -
 COMMANDS = [
     ("",),
     ("--model_path org/model", "--model-path org/model --revision ..."),
+    ("--model_path openai/gpt-oss-120b",),
     ("--dp 8", "--dp-size 8"),
     ("--dp-size 2 --max-running-requests 100", "--dp-size 2 --max-running-requests 100"),
     (
@@ -168,12 +169,21 @@ def test_the_rust_server_starts_with_other_ranks(value, words):
 
 
 @pytest.mark.parametrize("script", [RUN_SERVER, RUN_VLLM, RUN_PYTORCH], ids=lambda path: path.parent.name)
-def test_a_model_folder_that_exists_becomes_absolute(script, tmp_path):
-    """The rules' revision is that of the benchmark's own model."""
-    (tmp_path / "my model").mkdir()
-    words = dry_run(script, "--model_path", "my model", cwd=tmp_path)
-    assert str(tmp_path / "my model") in words
+@pytest.mark.parametrize("model", ["my model", "openai/gpt-oss-120b"])
+def test_a_model_folder_that_exists_becomes_absolute(script, model, tmp_path):
+    """The rules' revision is that of the benchmark's own model by name; a folder has none."""
+    (tmp_path / model).mkdir(parents=True)
+    words = dry_run(script, "--model_path", model, cwd=tmp_path)
+    assert str(tmp_path / model) in words
     assert "--revision" not in words
+
+
+@pytest.mark.parametrize("script", [RUN_SERVER, RUN_VLLM, RUN_PYTORCH], ids=lambda path: path.parent.name)
+def test_the_benchmarks_model_by_name_has_the_rules_revision(script):
+    words = dry_run(script, "--model_path", "openai/gpt-oss-120b")
+    assert words[words.index("--revision") + 1] == REVISIONS["gpt-oss-120b"]
+    words = dry_run(script, "--model_path", "openai/gpt-oss-120b", "--revision", "main")
+    assert words.count("--revision") == 1 and words[words.index("--revision") + 1] == "main"
 
 
 @pytest.mark.parametrize(
