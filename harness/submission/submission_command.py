@@ -152,8 +152,11 @@ def system(options: SystemOptions) -> bool:
     rule, machine = load_rules().system, machine_fields()
     stated = read_submitter_info(options.submission).system if options.submission else {}
     given = {"division", "submitter"}  # the top of the TOML has these folder names
-    print("[system]")
-    for name in [name for name in rule.fields if name not in given and name not in stated]:
+    missing = [name for name in rule.fields if name not in given and name not in stated]
+    # A TOML with a second [system] is refused.
+    place = f"# {'into' if missing else 'nothing is missing in'} [system] of {options.submission}"
+    print(place if stated else "[system]")
+    for name in missing:
         print(f'"{name}" = {quoted(machine.get(name, ""))}{_mark(name, rule, machine)}')
     return True
 

@@ -219,6 +219,20 @@ def test_system_prints_toml_that_can_be_completed(capsys):
     assert set(found) == set(load_rules().system.fields) - {"division", "submitter"}
 
 
+def test_what_system_prints_can_be_pasted_into_the_example(tmp_path, capsys):
+    mine = tmp_path / "my_submission.toml"
+    example = (ROOT / "configs/submission/example.toml").read_text()
+    mine.write_text(example)
+    assert main(["system", "--submission", str(mine)]) == 0
+    mine.write_text(example.replace("[system]\n", f"[system]\n{capsys.readouterr().out}"))
+    assert set(tomllib.loads(mine.read_text())["system"]) == set(load_rules().system.fields) - {
+        "division",
+        "submitter",
+    }
+    assert main(["system", "--submission", str(mine)]) == 0
+    assert capsys.readouterr().out == f"# nothing is missing in [system] of {mine}\n"
+
+
 def test_the_user_conf_that_the_run_had_counts(results, info, tmp_path):
     """The file that run.json names may have been edited for the next run."""
     had = "*.Offline.min_query_count = 6396\n*.Offline.target_qps = 9\n"
