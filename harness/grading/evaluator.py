@@ -258,7 +258,11 @@ def _read(options: EvaluationOptions, benchmark: Benchmark) -> tuple[Outputs, Se
     """The outputs and their references; notes on the outputs go to stderr. Raises HarnessError."""
     source = options.mlperf_log
     if not source.is_file():
-        raise GradingError(f"{source}: no such file; pass mlperf_log_accuracy.json or a table of outputs")
+        # The reference has RESULTS/SCENARIO/accuracy/FILE; ours has the benchmark's folder below RESULTS.
+        below = Path("*", *source.parts[-3:])
+        near = sorted(source.parents[2].glob(str(below))) if len(source.parts) > 3 else []
+        remedy = f"pass {' or '.join(map(str, near)) or 'mlperf_log_accuracy.json or a table of outputs'}"
+        raise GradingError(f"{source}: no such file; {remedy}")
     if options.reference_data is None and not is_binary_table(source):
         raise ConfigError(
             f"{source}: a log has no true answers; add --reference-data (eval_accuracy.py: --dataset-file) "

@@ -248,6 +248,11 @@ def test_further_refusals(tmp_path, monkeypatch):
     assert "is the input file" in refuse(*given, path, program=accuracy_main)
     assert "expected .pkl" in refuse(*given, "x.csv", program=accuracy_main)
     assert "no such file" in refuse("--input-file", tmp_path / "missing.pkl", program=accuracy_main)
+    log = tmp_path / "results/gpt-oss-120b/offline/accuracy/mlperf_log_accuracy.json"
+    log.parent.mkdir(parents=True)
+    write_log(log, [[1]])
+    other = "results/offline/accuracy/mlperf_log_accuracy.json"  # as the reference's README has it
+    assert refuse("--mlperf-log", tmp_path / other, "--reference-data", REFERENCE).endswith(f"pass {log}")
     assert "60 rows" in refuse("--mlperf-log", path, "--reference-data", REFERENCE)
     assert "--reference-data" in refuse("--mlperf-log", write_log(tmp_path / "log.json", [[1]]))
     (tmp_path / "attack.pkl").write_bytes(pickle.dumps({"tok_model_output": Attack()}))
