@@ -60,7 +60,7 @@ THRESHOLD = re.compile(r"(test\d\d)_\w+")
 
 # Rows of published files that LoadGen never reads, and the rows to write instead.
 _INSTEAD = {
-    "performance_sample_count": "write performance_sample_count_override, which LoadGen reads",
+    "performance_sample_count": "remove the row; LoadGen's own key is performance_sample_count_override",
     "mode": "--accuracy decides the mode; remove the row",
     "target_duration": "write min_duration",
 } | {
