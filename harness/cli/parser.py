@@ -115,7 +115,9 @@ class Parser(argparse.ArgumentParser):
         if names and str(value) not in names:
             from difflib import get_close_matches
 
-            if near := get_close_matches(str(value).lower(), names, 1):
+            # Of llama3.1-8b-interactive, the key of LoadGen's, llama3.1-8b is meant, not llama3.1-8b-edge.
+            begin = [name for name in names if str(value).lower().startswith(f"{name}-")]
+            if near := begin or get_close_matches(str(value).lower(), names, 1, 0.7):
                 raise argparse.ArgumentError(action, f"{str(value)[:80]!a}: did you mean {near[0]}?")
         super()._check_value(action, value)
 

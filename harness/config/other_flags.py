@@ -37,6 +37,8 @@ ELSEWHERE = {
     **dict.fromkeys(_SETTINGS, _SETTING),
     **dict.fromkeys(("--api-type", "--endpoint", "--endpoint-type"), _API),
     **dict.fromkeys(("--url", "--base-url", "--host", "--port"), _SERVER),
+    "--lg-model-name": "'--benchmark llama3.1-8b-edge' names the rules",
+    "--test-mode": "'--accuracy' is accuracy mode, without it performance is measured; omit the flag",
     "--api-key": "set it in the environment, as SGLANG_API_KEY or OPENAI_API_KEY, and omit the flag",
     "--mlperf-accuracy-file": "'./mlperf score --mlperf-log FILE' scores a log",
     "-m": MODES,
@@ -45,6 +47,7 @@ ELSEWHERE = {
 # Of programs in which LoadGen sets the rate.
 RATE = dict.fromkeys(("--target-qps", "--qps", "--request-rate"), _RATE)
 # The evaluators'.
+SCORE_ELSEWHERE = {"--dtype": "the width of ids is read from the log; omit the flag"}
 SCORE_SYNONYMS = {"--mlperf-accuracy-file": Synonym("--mlperf-log", "the accuracy log of a run")}
 EVERY_REPLICA = {
     "--min-replicas": "every replica is measured; name with --server-url only replicas that work"

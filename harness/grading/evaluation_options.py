@@ -11,7 +11,7 @@ from harness.cli.door import called
 from harness.cli.flags import add_groups, flag, options, read
 from harness.cli.parser import SIGNAL_CODES, Parser
 from harness.config.choices import DEFAULT_BENCHMARK, benchmark_flag, round_flag
-from harness.config.other_flags import SCORE_SYNONYMS
+from harness.config.other_flags import SCORE_ELSEWHERE, SCORE_SYNONYMS
 from harness.config.run_options import tokenizer_flag
 from harness.files import ACCURACY_LOG, PARQUET_SUFFIXES, PICKLE_SUFFIXES
 
@@ -162,6 +162,7 @@ def build_parser() -> Parser:
     parser = Parser(
         prog=called("eval_mlperf_accuracy.py"),
         synonyms=SCORE_SYNONYMS,
+        elsewhere=SCORE_ELSEWHERE,
         needless=_NEEDLESS,
         description="Score mlperf_log_accuracy.json against the references of an accuracy dataset.",
         epilog=_EXIT_CODES,
@@ -174,6 +175,7 @@ def build_accuracy_parser() -> Parser:
     """All flags of eval_accuracy.py: those of upstream's program, and further ones of ours."""
     parser = Parser(
         prog="eval_accuracy.py",
+        elsewhere=SCORE_ELSEWHERE,
         needless=_NEEDLESS | {"--verbose": "every row is written with its grade"},
         description="Score outputs like upstream's eval_accuracy.py: a table of outputs, or an "
         "accuracy log with its dataset. Writes the rows with extracted_answer and prompt_accuracy.",

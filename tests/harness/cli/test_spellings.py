@@ -90,6 +90,14 @@ def test_the_log_of_an_evaluation_of_another_harness_gets_our_spelling():
     assert "--mlperf-accuracy-file is read as --mlperf-log" in warning
 
 
+def test_the_evaluator_of_llama_names_a_type_of_the_log(capsys):
+    with pytest.raises(SystemExit):
+        score.parse_options(
+            ["--mlperf-accuracy-file", "l.json", "--dataset-file", "d.json", "--dtype", "int32"]
+        )
+    assert "--dtype: the width of ids is read from the log" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "words",
     [

@@ -168,6 +168,10 @@ ELSEWHERE = [
         ["/models/gpt-oss-120b.bin", "-m", "getp", "-i", "in", "-o", "out"],
         "./mlperf prompts run -i FILE -o FILE",
     ),
+    (["--lg-model-name", "llama3_1-8b-edge"], "--benchmark llama3.1-8b-edge"),
+    (["--test_mode=AccuracyOnly"], "--accuracy"),
+    (["--benchmark", "llama3.1-8b-interactive"], "did you mean llama3.1-8b?"),
+    (["--benchmark", "llama2-70b"], "invalid choice: 'llama2-70b'"),
     (["--user-cnf", "my.conf"], "did you mean --user-conf?"),
     (["--no-such-flag"], "unrecognized arguments: --no-such-flag"),
 ]
