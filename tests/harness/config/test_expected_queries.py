@@ -5,6 +5,7 @@ import pytest
 from harness.config.benchmark import load_benchmark
 from harness.config.expected_queries import expected_queries
 from harness.files import CONFIG_DIR
+from harness.peak.search.schedule import Schedule
 from tests.harness.config.loadgen import loadgen_issues, loadgen_reads
 
 ONCE = "*.*.sample_concatenate_permutation = 0\n"
@@ -126,3 +127,9 @@ def test_a_schedule_that_no_machine_could_draw_is_estimated(official, count):
 def test_shipped_confs(official, conf, scenario, queries, seconds):
     assert official[conf, scenario].samples == queries
     assert official[conf, scenario].seconds <= seconds
+
+
+def test_a_search_with_the_quick_conf_can_be_valid_at_every_rate():
+    """An INVALID run prints the command of the search, with the conf that it had."""
+    ((_, settings),) = loadgen_reads([(CONFIG_DIR / "quick.conf", "gpt-oss-120b", "Server")])
+    assert Schedule(settings, 64).fewest.queries >= 459
