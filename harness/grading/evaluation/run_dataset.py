@@ -9,7 +9,7 @@ import numpy as np
 from harness.config.benchmark import Benchmark
 from harness.dataset.table import Table, open_table
 from harness.dataset.token_columns import COLUMNS, token_rows
-from harness.errors import ConfigError
+from harness.errors import ConfigError, DatasetError
 from harness.files import sha256_of
 from harness.grading.evaluation.references import load_references
 from harness.record.resume import newest_run
@@ -45,7 +45,11 @@ def _difference(references: Path, dataset: Path, benchmark: Benchmark) -> str:
     """The first difference in true answers, or else in prompts, as far as both have them; "" for none."""
     given, asked = open_table(references), open_table(dataset)
     if not set(benchmark.dataset(accuracy=True).truth_columns).isdisjoint(asked.names):
-        return _first_difference("true answer", *(_truths(path, benchmark) for path in (references, dataset)))
+        answers, wanted = _truths(references, benchmark), None
+        with suppress(DatasetError):  # A column of that name may hold none to grade: a run needs none.
+            wanted = _truths(dataset, benchmark)
+        if wanted is not None:
+            return _first_difference("true answer", answers, wanted)
     if not set(COLUMNS).isdisjoint(given.names):
         return _first_difference("prompt", _prompts(given), _prompts(asked))
     return _other_length(len(_truths(references, benchmark)), len(_prompts(asked)))

@@ -17,6 +17,8 @@ SAMPLE = pq.read_table(REFERENCE)
 ROWS = len(SAMPLE)
 PROMPTS = SAMPLE.select(["input_tokens"])
 SWAPPED = SAMPLE.take([ROWS - 1, *range(1, ROWS - 1), 0])
+NAMED = SAMPLE.set_column(SAMPLE.column_names.index("dataset"), "dataset", pa.array(["mine"] * ROWS))
+UNANSWERED = SAMPLE.set_column(SAMPLE.column_names.index("ground_truth"), "ground_truth", pa.nulls(ROWS))
 WITHOUT_PROMPTS = SAMPLE.drop_columns(["input_tokens"])
 
 # The run's dataset, the references, and the difference that is named: none where the score is the run's.
@@ -25,6 +27,9 @@ CASES = {
     "the same answers in another file": (SAMPLE, WITHOUT_PROMPTS, None),
     "answers to a dataset without any": (PROMPTS, SAMPLE, None),
     "answers alone to a dataset without any": (PROMPTS, WITHOUT_PROMPTS, None),
+    "answers to a dataset with names of its own": (NAMED, SAMPLE, None),
+    "answers to a dataset with an empty column": (UNANSWERED, SAMPLE, None),
+    "another order of those names": (NAMED, SWAPPED, "row 0 has another prompt, as 2 of 96 rows have"),
     "another order": (SAMPLE, SWAPPED, "row 0 has another true answer, as 2 of 96 rows have"),
     "another order of the prompts": (PROMPTS, SWAPPED, "row 0 has another prompt, as 2 of 96 rows have"),
     "a part": (SAMPLE, SAMPLE.slice(0, 90), "it has 90 rows, the dataset 96"),
