@@ -95,8 +95,8 @@ rows() { # the manifest's rows for --benchmark and --what
         '!/^#/ && $1 == b && ($2 == w || (w == "all" && $2 != "eagle" && $2 != "model-mlc"))' "$manifest"
 }
 
-kinds() {
-    awk -F '\t' '!/^#/ { print $1 " " $2 }' "$manifest" | sort -u | paste -sd, - | sed 's/,/, /g'
+kinds() { # what the manifest has for --benchmark
+    awk -F '\t' -v b="$benchmark" '!/^#/ && $1 == b { print $2 }' "$manifest" | sort -u | paste -sd, - | sed 's/,/, /g'
 }
 
 names() {

@@ -318,6 +318,7 @@ def _runners(
         truths.setdefault(reference.kind, []).append(reference.truth)
     task_options = TaskOptions(
         references=options.references,
+        benchmark=benchmark.name,
         dataset=benchmark.dataset(accuracy=True),
         journal=_journal(options),
         lcb_data=options.lcb_data,

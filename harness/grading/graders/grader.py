@@ -52,6 +52,7 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     references: Path
     """The file of the true answers; the tests of its programs are looked for beside it."""
+    benchmark: str
     dataset: DatasetRule
     """The benchmark's accuracy dataset."""
     journal: Path

@@ -75,9 +75,10 @@ class ProgramGrader(msgspec.Struct, frozen=True):
         """As GraderWithTasks: find the release, choose a sandbox and prepare the tests."""
         release = options.lcb_data or find_release(options.references)
         if release is None:
+            fetch = f"datasets/download.sh --benchmark {options.benchmark} --what livecodebench"
             raise GradingError(
                 f"{options.references}: {len(truths)} LiveCodeBench samples, but no tests; "
-                "pass --lcb-data (datasets/download.sh --what livecodebench fetches them)"
+                f"pass --lcb-data ({fetch} fetches them)"
             )
         sandbox = _sandbox(options.allow_unsandboxed)
         index = prepared(

@@ -74,7 +74,7 @@ def release_files(path: Path) -> list[Path]:
     if not files or not all(file.is_file() for file in files):
         raise DatasetError(
             f"{path}: no LiveCodeBench release found; expected a .jsonl file or a folder of them,"
-            " see docs/guide/accuracy.md for where to get release_v6"
+            " which datasets/download.sh --what livecodebench fetches (of deepseek-r1 with its --benchmark)"
         )
     return files
 

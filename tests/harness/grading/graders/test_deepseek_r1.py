@@ -226,6 +226,7 @@ def test_programs_have_the_benchmarks_time_and_are_never_skipped(tmp_path: Path,
     rule = load_benchmark("deepseek-r1").dataset(accuracy=True)
     options = TaskOptions(
         references=tmp_path / "none" / "reference.pkl",
+        benchmark="deepseek-r1",
         dataset=rule,
         journal=tmp_path / "log.programs.jsonl",
         lcb_data=tmp_path,
@@ -235,3 +236,16 @@ def test_programs_have_the_benchmarks_time_and_are_never_skipped(tmp_path: Path,
     assert programs.execution.limit_s == rule.program_s == 60
     with pytest.raises(GradingError, match="another"):
         programs_grader.prepare(["sample-lamp-row", "another"], options)
+
+
+def test_tests_that_are_not_here_are_those_of_the_benchmark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """gpt-oss-120b's are 4.5 GB in six files."""
+    monkeypatch.setattr("harness.grading.graders.programs.find_release", lambda _: None)
+    options = TaskOptions(
+        references=tmp_path / "reference.pkl",
+        benchmark="deepseek-r1",
+        dataset=load_benchmark("deepseek-r1").dataset(accuracy=True),
+        journal=tmp_path / "log.programs.jsonl",
+    )
+    with pytest.raises(GradingError, match="--benchmark deepseek-r1 --what livecodebench"):
+        programs_grader.prepare(["sample-lamp-row"], options)
