@@ -19,7 +19,7 @@ usage: ./launch_docker.sh [OPTION]... [SERVER_OPTION]...
   --image-name IMAGE     (default: $sglang_image; vllm: $vllm_image)
   --container-name NAME  (default: docker's choice)
   --gpu nvidia|amd       (default: nvidia; amd: $sglang_amd_image, vllm: $vllm_amd_image)
-  --gpu-count N          GPUs of the container, or all (default: all)
+  --gpu-count N          GPUs of the container, or all (default: all); the server uses as many as --dp and --tp say
   --extra-mounts LIST    HOST:CONTAINER[:ro] folders, separated by commas (default: EXTRA_MOUNTS)
   --model-cache-dir DIR  Hugging Face's cache (default: HF_HOME, else ~/.cache/huggingface)
   --local-user 0|1       1, or no value: the server runs as you, not as root (default: 0)
