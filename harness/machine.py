@@ -4,7 +4,7 @@ import contextlib
 import math
 import os
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 
 def machine_memory(proc: Path = Path("/proc")) -> int:
@@ -13,25 +13,52 @@ def machine_memory(proc: Path = Path("/proc")) -> int:
     return int(fields["MemAvailable"].split()[0]) * 1024
 
 
-def container_memory(sys_fs: Path = Path("/sys")) -> Iterator[int]:
-    """Bytes that the control group still allows, by version 2 or 1 of its files; nothing without a limit."""
-    groups = sys_fs / "fs/cgroup"
-    for limit, used in (
-        ("memory.max", "memory.current"),
-        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
-    ):
-        with contextlib.suppress(OSError, ValueError):  # not there, or "max"
-            yield int((groups / limit).read_text()) - int((groups / used).read_text())
+def container_memory(sys_fs: Path = Path("/sys"), proc: Path = Path("/proc")) -> Iterator[int]:
+    """Bytes that the control groups of this process still allow, one for each limit.
+
+    The kernel counts the page cache as used, such as a model that a server has read, and gives it up at need.
+    """
+    for group in _control_groups("memory", sys_fs, proc):
+        for limit, used, prefix in (
+            ("memory.max", "memory.current", ""),
+            ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
+        ):
+            with contextlib.suppress(OSError, ValueError):  # not there, or "max"
+                most = int((group / limit).read_text())
+                yield most - max(0, int((group / used).read_text()) - _cached(group, prefix))
 
 
-def cpu_quota(sys_fs: Path = Path("/sys")) -> float | None:
-    """The CPU time for each second that the control group allows, by version 2 or 1; None without a limit."""
-    groups = sys_fs / "fs/cgroup"
-    for files in (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):
-        with contextlib.suppress(OSError, ValueError):  # not there, or "max"
-            time, period = " ".join((groups / file).read_text() for file in files).split()
-            return int(time) / int(period) if int(time) > 0 else None
-    return None
+def cpu_quota(sys_fs: Path = Path("/sys"), proc: Path = Path("/proc")) -> float | None:
+    """The CPU time for each second that the control groups of this process allow; None without a limit."""
+    quotas = []
+    for group in _control_groups("cpu", sys_fs, proc):
+        for files in (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")):
+            with contextlib.suppress(OSError, ValueError):  # not there, or "max"
+                time, period = " ".join((group / file).read_text() for file in files).split()
+                quotas += [int(time) / int(period)] if int(time) > 0 else []
+    return min(quotas, default=None)
+
+
+def _cached(group: Path, prefix: str) -> int:
+    """Bytes of files in the page cache."""
+    fields = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+    return sum(int(fields.get(f"{prefix}{name}_file", 0)) for name in ("inactive", "active"))
+
+
+def _control_groups(controller: str, sys_fs: Path, proc: Path) -> Iterator[Path]:
+    """The folders of this process's control group and of those above it, by version 2 and 1.
+
+    A container sees its own group as the highest; a job of Slurm or a service of systemd sees the machine's.
+    """
+    top = sys_fs / "fs/cgroup"
+    yield from (top, top / controller)
+    with contextlib.suppress(OSError):
+        for line in (proc / "self/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            own = PurePosixPath(path.lstrip("/"))
+            if ".." not in own.parts and (not controllers or controller in controllers.split(",")):
+                above = top / controller if controllers else top
+                yield from (above / part for part in (own, *own.parents) if part.parts)
 
 
 def usable_cores() -> int:

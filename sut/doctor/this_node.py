@@ -51,8 +51,8 @@ def memory_finding(at: Folders) -> Finding:
         machine = machine_memory(at.proc)
     except (OSError, ValueError, KeyError):
         return Finding("warning", "memory", "the kernel does not say how much is free", "look at free -g")
-    free = min([machine, *container_memory(at.sys)])
-    where = " in this container" if free < machine else ""
+    free = min([machine, *container_memory(at.sys, at.proc)])
+    where = " in this container or job" if free < machine else ""
     text = f"{free / _GIB:.1f} GiB free{where}"
     if free >= _ENOUGH_MEMORY:
         return ok("memory", text)
@@ -115,7 +115,7 @@ def cores_findings(machine: Machine, at: Folders) -> Iterator[Finding]:
     """Cores for the client, what else runs on them, and their governor."""
     cores, quota = len(machine.cores), machine.quota
     allowed = cores if quota is None else min(cores, quota)
-    text = f"{cores} physical{'' if quota is None else f', {quota:g} by the quota of the container'}"
+    text = f"{cores} physical{'' if quota is None else f', {quota:g} by the quota of the container or job'}"
     if allowed < 2:
         remedy = "give the client two cores of its own; load that it cannot keep up with is named by each run"
         yield Finding("warning", "cores", f"{text}: LoadGen and a worker share one", remedy)

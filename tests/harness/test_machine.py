@@ -5,28 +5,74 @@ import os
 import pytest
 
 from harness import machine
-from harness.machine import cpu_quota, usable_cores
+from harness.machine import container_memory, cpu_quota, usable_cores
 
 V1_QUOTA, V1_PERIOD = "cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"
+V1_MEMORY = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_")
+
+
+# As systemd 252 and Slurm 23.11 place a process, and a kernel with version 1.
+JOB = "0::/system.slice/slurmstepd.scope/job_7/step_0\n"
+IN_V1 = "8:pids:/\n4:memory:/slurm/job_7\n2:cpu,cpuacct:/slurm/job_7\n0::/init.scope\n"
+SLICE = "system.slice/slurmstepd.scope"
+
+
+@pytest.fixture
+def kernel(tmp_path):
+    """Write files of /sys/fs/cgroup and /proc/self/cgroup; returns the two folders."""
+
+    def write(files, own=""):
+        (tmp_path / "proc/self").mkdir(parents=True)
+        (tmp_path / "proc/self/cgroup").write_text(own)
+        for name, text in files.items():
+            path = tmp_path / "sys/fs/cgroup" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        return tmp_path / "sys", tmp_path / "proc"
+
+    return write
 
 
 @pytest.mark.parametrize(
-    ("files", "found"),
+    ("files", "own", "found"),
     [
-        ({"cpu.max": "200000 100000\n"}, 2.0),
-        ({"cpu.max": "50000 100000"}, 0.5),
-        ({"cpu.max": "max 100000\n"}, None),
-        ({V1_QUOTA: "150000\n", V1_PERIOD: "100000\n"}, 1.5),
-        ({V1_QUOTA: "-1\n", V1_PERIOD: "100000\n"}, None),
-        ({}, None),
+        ({"cpu.max": "200000 100000\n"}, "0::/\n", 2.0),
+        ({"cpu.max": "50000 100000"}, "", 0.5),
+        ({"cpu.max": "max 100000\n"}, "0::/../../other\n", None),
+        ({V1_QUOTA: "150000\n", V1_PERIOD: "100000\n"}, "2:cpu,cpuacct:/docker/a1\n", 1.5),
+        ({V1_QUOTA: "-1\n", V1_PERIOD: "100000\n"}, "", None),
+        ({}, JOB, None),
+        (
+            {f"{SLICE}/job_7/cpu.max": "400000 100000", f"{SLICE}/job_7/step_0/cpu.max": "max 100000"},
+            JOB,
+            4.0,
+        ),
+        ({f"{SLICE}/job_8/cpu.max": "400000 100000"}, JOB, None),
+        (
+            {"cpu/slurm/job_7/cpu.cfs_quota_us": "30000", "cpu/slurm/job_7/cpu.cfs_period_us": "100000"},
+            IN_V1,
+            0.3,
+        ),
     ],
 )
-def test_quotas(tmp_path, files, found):
-    for name, text in files.items():
-        path = tmp_path / "fs/cgroup" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    assert cpu_quota(tmp_path) == found
+def test_quotas(kernel, files, own, found):
+    assert cpu_quota(*kernel(files, own)) == found
+
+
+GIB = 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("folder", "own"),
+    [("", "0::/\n"), (f"{SLICE}/job_7/", JOB), ("memory/", ""), ("memory/slurm/job_7/", IN_V1)],
+)
+def test_memory_of_a_group_counts_without_its_page_cache(kernel, folder, own):
+    """A server in the same container has read its weights: the group is full, of files."""
+    names = ("memory.max", "memory.current", "") if "memory/" not in folder else V1_MEMORY
+    limit, used, prefix = (folder + names[0], folder + names[1], names[2])
+    stat = f"cache 1\n{prefix}inactive_file {4 * GIB}\n{prefix}active_file {GIB}\n{prefix}unevictable 0\n"
+    files = {limit: str(6 * GIB), used: f"{6 * GIB}\n", f"{folder}memory.stat": stat}
+    assert list(container_memory(*kernel(files, own))) == [5 * GIB]
 
 
 @pytest.mark.parametrize(("quota", "cores"), [(None, 8), (64.0, 8), (2.5, 3), (0.1, 1)])

@@ -180,7 +180,8 @@ def test_memory_of_a_container(kernel):
     at, write = kernel
     write(at.proc / "meminfo", f"MemAvailable: {64 * GIB // 1024} kB\n")
     write(at.sys / "fs/cgroup/memory.max", str(6 * GIB))
-    write(at.sys / "fs/cgroup/memory.current", str(4 * GIB))
+    write(at.sys / "fs/cgroup/memory.current", str(5 * GIB))
+    write(at.sys / "fs/cgroup/memory.stat", f"inactive_file {GIB}\nactive_file 0\n")
     found = this_node.memory_finding(at)
     assert (found.level, "2.0 GiB free in this container" in found.text) == ("warning", True)
     write(at.sys / "fs/cgroup/memory.max", "max")
