@@ -28,6 +28,16 @@ def container_memory(sys_fs: Path = Path("/sys"), proc: Path = Path("/proc")) ->
                 yield most - max(0, int((group / used).read_text()) - _cached(group, prefix))
 
 
+def memory_kills(proc: Path = Path("/proc")) -> int:
+    """Processes that the kernel has killed for want of memory, of this machine or a control group of it."""
+    with contextlib.suppress(OSError):
+        for line in (proc / "vmstat").read_text().splitlines():
+            name, _, count = line.partition(" ")
+            if name == "oom_kill":
+                return int(count)
+    return 0
+
+
 def cpu_quota(sys_fs: Path = Path("/sys"), proc: Path = Path("/proc")) -> float | None:
     """The CPU time for each second that the control groups of this process allow; None without a limit."""
     quotas = []

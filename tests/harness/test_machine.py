@@ -5,7 +5,7 @@ import os
 import pytest
 
 from harness import machine
-from harness.machine import container_memory, cpu_quota, usable_cores
+from harness.machine import container_memory, cpu_quota, memory_kills, usable_cores
 
 V1_QUOTA, V1_PERIOD = "cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"
 V1_MEMORY = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_")
@@ -80,3 +80,9 @@ def test_a_quota_counts_rather_than_the_cores_of_the_host(monkeypatch, quota, co
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)))
     monkeypatch.setattr(machine, "cpu_quota", lambda: quota)
     assert usable_cores() == cores
+
+
+def test_processes_that_the_kernel_killed_for_want_of_memory_are_counted(tmp_path):
+    assert memory_kills(tmp_path) == 0
+    (tmp_path / "vmstat").write_text("pgscan_direct_throttle 0\noom_kill 103\nnuma_hit 5\n")
+    assert memory_kills(tmp_path) == 103

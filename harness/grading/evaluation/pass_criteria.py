@@ -346,7 +346,8 @@ def _sandbox_warnings(evaluation: Evaluation, sandbox: Sandbox | None) -> list[s
     )
     if lost:
         warnings.append(
-            f"{len(lost)} programs count as wrong because their sandbox was lost twice: {listed(lost)}"
+            f"{len(lost)} programs count as wrong because their sandbox was lost twice, often for want of "
+            f"memory; repeat the command with more of it, which runs them again: {listed(lost)}"
         )
     return warnings
 

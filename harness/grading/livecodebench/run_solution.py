@@ -11,6 +11,7 @@ from harness.grading.livecodebench.release import Example
 from harness.grading.sandbox.jail import protocol
 from harness.grading.sandbox.sandbox_process import SandboxLostError, SandboxProcess
 from harness.grading.scoring.grade import GradingMode, Reason
+from harness.machine import memory_kills
 
 TEST_S = 60.0
 # A thread that is not joined races with the end of a test of the official runner: it may finish first.
@@ -120,13 +121,27 @@ def _matches(output: bytes, job: protocol.Job, test: Example) -> bool:
 def run_with_retry(
     process: SandboxProcess, job: protocol.Job, tests: Callable[[], Iterable[Example]], limits: RunLimits
 ) -> ProgramResult:
-    """As run_solution, with a second sandbox where the first was lost; losing both is a result."""
+    """As run_solution, with a second sandbox where the first was lost; losing both is a result.
+
+    The second one may have more memory at once, since the kernel ends what has none left.
+    """
     try:
-        return run_solution(process, job, tests(), limits)
+        return _run_unless_lost(process, job, tests(), limits)
     except SandboxLostError:
         process.stop()
     try:
-        return run_solution(process, job, tests(), limits)
+        limits.more_memory()
+        return _run_unless_lost(process, job, tests(), replace(limits, memory=0))
     except SandboxLostError as lost:
         process.stop()
         return ProgramResult(Reason.SANDBOX_LOST, 0, str(lost), 0.0)
+
+
+def _run_unless_lost(
+    process: SandboxProcess, job: protocol.Job, tests: Iterable[Example], limits: RunLimits
+) -> ProgramResult:
+    killed = memory_kills()
+    result = run_solution(process, job, tests, limits)
+    if result.reason is Reason.KILLED and memory_kills() != killed:
+        raise SandboxLostError("killed for want of memory, of the machine or of this container or job")
+    return result

@@ -66,8 +66,8 @@ _MEANINGS: Mapping[Reason, str] = MappingProxyType(
         Reason.THREAD_LIMIT: f"The program started too many threads: {_OWN_LIMIT}.",
         Reason.FILE_LIMIT: f"The program opened too many files: {_OWN_LIMIT}.",
         Reason.KILLED: "A signal ended the process of the program.",
-        Reason.SANDBOX_LOST: "The program gave no result twice: a failure of the machine, perhaps not of the "
-        "program.",
+        Reason.SANDBOX_LOST: "The program gave no result twice, or was killed for want of memory: a failure "
+        "of the machine, perhaps not of the program.",
     }
 )
 

@@ -15,7 +15,7 @@ import pytest
 from harness.errors import GradingError
 from harness.grading.livecodebench import runner
 from harness.grading.livecodebench.program_journal import ResultJournal
-from harness.grading.livecodebench.run_solution import ProgramResult
+from harness.grading.livecodebench.run_solution import ProgramResult, run_with_retry
 from harness.grading.livecodebench.runner import (
     ExecutionConfig,
     ProgramTask,
@@ -229,6 +229,24 @@ def test_a_lost_sandbox_costs_one_verdict(index: Path, tmp_path: Path):
     results = run_programs([killer, good], there, ResultJournal(tmp_path / "j"), quiet)
     assert results[killer].reason is Reason.SANDBOX_LOST
     assert results[good].passed
+
+
+def test_a_program_that_had_no_memory_left_is_run_again_and_never_wrong(
+    index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The kernel kills it by SIGKILL and counts that; a program that kills itself is not counted."""
+    killed = ProgramTask(GradingMode.STRICT, next(iter(solutions())), "import os\nos.kill(os.getpid(), 9)")
+    asked: list[bool] = []
+    monkeypatch.setattr(_Worker, "_more_memory", lambda self: asked.append(True))
+    there = ExecutionConfig(index, sandbox(Tier.UNSANDBOXED), 1)
+    monkeypatch.setattr(f"{run_with_retry.__module__}.memory_kills", itertools.count().__next__)
+    result = run_programs([killed], there, ResultJournal(tmp_path / "j"), quiet)[killed]
+    assert (result.reason, len(asked)) == (Reason.SANDBOX_LOST, 1)
+    assert "want of memory" in result.detail
+    monkeypatch.undo()
+    again = ResultJournal(tmp_path / "j")
+    assert not again.known
+    assert run_programs([killed], there, again, quiet)[killed].reason is Reason.KILLED
 
 
 def test_each_sandbox_of_the_machine_has_a_user_of_its_own(monkeypatch: pytest.MonkeyPatch):
