@@ -78,6 +78,10 @@ find_python() {
 make_venv() {
     local directory=$1 python
     if [[ -x $directory/bin/python ]] && "$directory/bin/python" -c '' 2>/dev/null; then
+        # An interrupted call leaves it without pip, or with a part of it.
+        "$directory/bin/python" -m pip --version >/dev/null 2>&1 ||
+            "$directory/bin/python" -m ensurepip --upgrade >/dev/null 2>&1 ||
+            fail "$directory has no pip; remove it"
         return
     fi
     [[ ! -e $directory ]] || fail "$directory exists but is no working virtual environment; remove it"

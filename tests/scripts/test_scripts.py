@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -171,6 +172,14 @@ def test_setup_notices_changed_samples(checkout):
     result, _ = setup(checkout)
     assert result.returncode == 2
     assert "sample data in datasets/ are missing or changed" in result.stderr
+
+
+def test_setup_completes_an_environment_that_was_interrupted_before_it_had_pip(checkout):
+    """A real one, as Ctrl-C leaves it while ensurepip runs; pip then finds no package without an index."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", checkout / ".venv"], check=True)
+    result, _ = setup(checkout, PIP_NO_INDEX="1")
+    assert "No module named pip" not in result.stderr
+    assert "ERROR: Could not find a version that satisfies" in result.stderr
 
 
 def test_setup_leaves_a_folder_that_is_no_environment_alone(checkout):
