@@ -3,7 +3,7 @@
 import contextlib
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 
@@ -47,6 +47,26 @@ def cpu_quota(sys_fs: Path = Path("/sys"), proc: Path = Path("/proc")) -> float 
                 time, period = " ".join((group / file).read_text() for file in files).split()
                 quotas += [int(time) / int(period)] if int(time) > 0 else []
     return min(quotas, default=None)
+
+
+def quota_periods(sys_fs: Path = Path("/sys"), proc: Path = Path("/proc")) -> dict[Path, tuple[int, int]]:
+    """By control group with a quota of CPU time: its periods, and those in which it was used up."""
+    found = {}
+    for group in _control_groups("cpu", sys_fs, proc):
+        with contextlib.suppress(OSError, KeyError, ValueError):  # not there, or without a quota
+            fields = dict(line.split() for line in (group / "cpu.stat").read_text().splitlines())
+            found[group] = int(fields["nr_periods"]), int(fields["nr_throttled"])
+    return found
+
+
+def throttled_part(before: Mapping[Path, tuple[int, int]]) -> float:
+    """The part of the periods since ``before`` in which a quota stopped a process of its group."""
+    parts = [
+        (throttled - before[group][1]) / max(periods - before[group][0], 1)
+        for group, (periods, throttled) in quota_periods().items()
+        if group in before
+    ]
+    return max(parts, default=0.0)
 
 
 def _cached(group: Path, prefix: str) -> int:

@@ -37,6 +37,8 @@ def share_warnings(
 
 def _remedy(load: ClientLoad | None) -> str:
     """More workers do not help against other programs."""
+    if load is not None and load.throttled >= _THROTTLED:
+        return "raise the quota of CPU time of this container or job"
     if load is not None and load.bottlenecks and all(stretch.machine for stretch in load.bottlenecks):
         return "the machine was busy with other programs; give the client cores of its own"
     return "give it more cores or workers"
@@ -50,6 +52,7 @@ _FEWEST = 10  # calls in a second; fewer give no figure for that second
 _SHOWN = 4
 # Others take the cores where a process waits this part of the time for one and none uses more than this.
 _WAITED, _LITTLE = 0.02, 0.6
+_THROTTLED = 0.01  # part of the periods of a quota
 
 
 def client_load(
@@ -61,6 +64,7 @@ def client_load(
     issuer: str = "LoadGen",
     loop_lag_ns: int = 0,
     gc_runs: int = 0,
+    throttled: float = 0.0,
     machine: Integers | None = None,
     encoders: int = 0,
 ) -> ClientLoad:
@@ -77,9 +81,10 @@ def client_load(
     if ttft_limit_ns is not None:
         others = _Others(cpu, machine, seconds, names)
         late = _late_stretches(calls, start_ns, int(LARGEST_PART * ttft_limit_ns))
-        found += [others.blamed(stretch, cores) for stretch in late]
+        # What the quota keeps from running waits for a core, too.
+        found += late if throttled >= _THROTTLED else [others.blamed(stretch, cores) for stretch in late]
     found.sort(key=lambda stretch: (stretch.from_s, stretch.to_s))
-    return ClientLoad(busy, tuple(found), loop_lag_ns, gc_runs)
+    return ClientLoad(busy, tuple(found), loop_lag_ns, gc_runs, throttled)
 
 
 def load_warnings(load: ClientLoad) -> tuple[str, ...]:
@@ -93,6 +98,11 @@ def load_warnings(load: ClientLoad) -> tuple[str, ...]:
     left = len(load.bottlenecks) - len(lines)
     if left:
         lines.append(f"and in {left} shorter stretches (run.json names them)")
+    if load.throttled >= _THROTTLED:
+        lines.append(
+            f"the quota of CPU time of this container or job was used up in {load.throttled:.0%} of its "
+            "periods, and its processes stood still for the rest of each: raise it, or use a set of cores"
+        )
     if load.gc_runs:
         lines.append(f"the garbage collector ran {load.gc_runs} times in LoadGen's process and the workers")
     return tuple(lines)

@@ -87,6 +87,8 @@ class Observations(msgspec.Struct, frozen=True):
     """as in ClientLoad"""
     gc_runs: int = 0
     """as in ClientLoad"""
+    throttled: float = 0.0
+    """as in ClientLoad"""
     clock_steps_ns: int = 0
     """the sum of the wall clock's steps while queries ran"""
     network: Sequence[ReplicaNetwork] = ()
@@ -198,6 +200,7 @@ def _measured(record: RunRecord, seen: Observations, files: _RunFiles) -> RunRec
             record.limits_ns.get("TTFT"),
             loop_lag_ns=seen.loop_lag_ns,
             gc_runs=seen.gc_runs,
+            throttled=seen.throttled,
             machine=seen.machine,
             encoders=seen.encoders,
         ),

@@ -121,6 +121,8 @@ class ClientLoad(msgspec.Struct, frozen=True):
     """the latest that a worker's loop came to its tick, four times a second"""
     gc_runs: int = 0
     """garbage collections during the test; the collector is off, so 0"""
+    throttled: float = 0.0
+    """part of the periods, mostly of 0.1 s, in which the container or job used up its quota of CPU time"""
 
 
 class Level(msgspec.Struct, frozen=True):

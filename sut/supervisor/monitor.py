@@ -18,6 +18,7 @@ from harness.analysis.finish_run import Observations
 from harness.config.deadlines import FailurePolicy
 from harness.errors import RunError
 from harness.files import JOURNAL_DIR
+from harness.machine import quota_periods, throttled_part
 from sut.ipc.counters import Counter, CounterBoard
 from sut.servers.health import ActivityProbe, HealthMonitor
 from sut.supervisor.machine_load import cpu_ns, machine_row
@@ -87,6 +88,7 @@ class Monitor:
         self._warnings: list[str] = []
         self._cpu: list[list[int]] = []
         self._machine: list[list[int]] = []
+        self._quota = quota_periods()
         self._began_ns = time.monotonic_ns()
         self._listening = {child.control: index for index, child in enumerate(self._workers)}
 
@@ -154,6 +156,7 @@ class Monitor:
             clock_steps_ns=steps_ns,
             loop_lag_ns=int(table[:, Counter.LOOP_LAG_NS].max()),
             gc_runs=int(table[:, Counter.GC_RUNS].sum()),
+            throttled=throttled_part(self._quota),
         )
 
     def _ended(self) -> Sequence[tuple[int, int]]:

@@ -5,7 +5,14 @@ import os
 import pytest
 
 from harness import machine
-from harness.machine import container_memory, cpu_quota, memory_kills, usable_cores
+from harness.machine import (
+    container_memory,
+    cpu_quota,
+    memory_kills,
+    quota_periods,
+    throttled_part,
+    usable_cores,
+)
 
 V1_QUOTA, V1_PERIOD = "cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"
 V1_MEMORY = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_")
@@ -86,3 +93,15 @@ def test_processes_that_the_kernel_killed_for_want_of_memory_are_counted(tmp_pat
     assert memory_kills(tmp_path) == 0
     (tmp_path / "vmstat").write_text("pgscan_direct_throttle 0\noom_kill 103\nnuma_hit 5\n")
     assert memory_kills(tmp_path) == 103
+
+
+def test_periods_in_which_a_quota_was_used_up(kernel, monkeypatch):
+    """cpu.stat of a run with a quota of 0.08 cores; the group above has no quota."""
+    stat = "nr_periods 78\nnr_throttled 24\nthrottled_time 344949831\nnr_bursts 0\nburst_time 0\n"
+    files = {"cpu/slurm/job_7/cpu.stat": stat, "cpu/cpu.stat": "usage_usec 5\n"}
+    sys_fs, proc = kernel(files, IN_V1)
+    group = sys_fs / "fs/cgroup/cpu/slurm/job_7"
+    assert quota_periods(sys_fs, proc) == {group: (78, 24)}
+    monkeypatch.setattr(machine, "quota_periods", lambda: quota_periods(sys_fs, proc))
+    assert throttled_part({group: (38, 14)}) == 0.25
+    assert throttled_part({group: (78, 24)}) == throttled_part({}) == 0.0

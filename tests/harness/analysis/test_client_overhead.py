@@ -195,3 +195,14 @@ def test_loadgens_own_trace_says_the_same(tmp_path):
     assert -5_000 < derived - np.mean(late) < 50 * MS
     shown = re.search(r"schedule lag +([\d.]+)\n", done.stdout)
     assert float(shown[1]) == pytest.approx(derived / MS, rel=0.01)
+
+
+@pytest.mark.parametrize(("throttled", "told"), [(0.25, True), (0.005, False)])
+def test_a_quota_of_cpu_time_is_not_taken_for_other_programs(throttled, told):
+    """The kernel counts the time in which a quota keeps a process from running as waiting for a core."""
+    waits = machine(1.8, 0.36, 0.1)
+    load = client_load(cpu((0.1, 0.1)), reports(99), START, LIMIT_NS, machine=waits, throttled=throttled)
+    remedy = share_warnings(client_share(reports(99)), LIMIT_NS, load)[0]
+    assert ("raise the quota of CPU time" in remedy) is told
+    assert any("used up in 25% of its" in line for line in load_warnings(load)) is told
+    assert any("other programs" in line for line in load_warnings(load)) is not told
