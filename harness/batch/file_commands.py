@@ -6,6 +6,7 @@ from harness.batch.batch_options import DecodeOptions, EncodeOptions, FileOption
 from harness.batch.encoding import convert, decode_lines, encode_lines
 from harness.batch.formats import cut_off
 from harness.cli.signals import interruptible
+from harness.cli.streams import require_stdout
 from harness.errors import EXIT_VALID
 from harness.text import show
 
@@ -16,8 +17,10 @@ def run(options: FileOptions) -> int:
         match options:
             case EncodeOptions():
                 convert(options, encode_lines(options), _to_stdout)
+                require_stdout()
             case DecodeOptions():
                 convert(options, decode_lines(options), _to_stdout)
+                require_stdout()
                 if warning := cut_off(options.input):
                     show(f"WARNING: {warning}", file=sys.stderr)
             case ScoreOptions():

@@ -4,19 +4,24 @@ Results are in files, so a failed write to the terminal must not end a run. What
 terminal either: names of files, errors of servers and the like may hold escape sequences.
 """
 
+import errno
 import io
 import os
 import select
 import sys
+from pathlib import Path
 from typing import Any, TextIO
 
 from harness.text import legible
 
+_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _WAIT_S = 1.0  # the longest wait for the reader of a full pipe
 
 
 class _LossyWriter(io.FileIO):
     """A FileIO that discards data it cannot write instead of raising."""
+
+    lost: OSError | None = None  # why data did not reach the disk
 
     def write(self, data: Any) -> int:
         """The number of bytes, written or discarded; never None."""
@@ -24,8 +29,10 @@ class _LossyWriter(io.FileIO):
             written = super().write(data)
             if written is None and select.select([], [self], [], _WAIT_S)[1]:  # a full non-blocking pipe
                 written = super().write(data)
-        except OSError:  # EPIPE: the reader left; EIO: the terminal; ENOSPC: the disk
+        except OSError as error:  # EPIPE: the reader left; EIO: the terminal; ENOSPC: the disk
             written = None
+            if error.errno in _DISK:
+                self.lost = error
         return memoryview(data).nbytes if written is None else written
 
 
@@ -47,6 +54,16 @@ def control(stream: TextIO, text: str) -> None:
         stream.control(text)
     else:
         stream.write(text)
+
+
+def require_stdout() -> None:
+    """For a result that is what was printed. Raises ConfigError where the disk did not take all of it."""
+    sys.stdout.flush()
+    raw = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
+    if isinstance(raw, _LossyWriter) and raw.lost is not None:
+        from harness.files import not_written
+
+        raise not_written(Path("stdout"), raw.lost, "file")
 
 
 def secure_standard_streams() -> None:

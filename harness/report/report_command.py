@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from harness.analysis.run_files import read_run
+from harness.cli.streams import require_stdout
 from harness.errors import ConfigError
 from harness.files import REPORT, RUN_RECORD, SUMMARY, not_written
 from harness.progress import watch_screen
@@ -76,6 +77,7 @@ def list_runs(options: ListOptions) -> None:
 def _write_json(path: Path, text: str) -> None:
     if path == STDOUT:
         print(text)
+        require_stdout()
         return
     try:
         path.write_text(f"{text}\n", encoding="utf-8")

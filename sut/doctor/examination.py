@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from harness.api_key import api_key
+from harness.cli.streams import require_stdout
 from harness.config.benchmark import load_benchmark
 from harness.config.server_urls import parse_server_urls
 from harness.text import counted, printable, show
@@ -35,6 +36,7 @@ def examine(options: DoctorOptions) -> int:
     code = exit_code(findings)
     if options.json:
         print(msgspec.json.format(msgspec.json.encode({"exit_code": code, "findings": findings})).decode())
+        require_stdout()
     else:
         show("", _result(findings))
     return code

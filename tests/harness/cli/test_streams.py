@@ -63,3 +63,20 @@ def test_a_full_pipe_that_nobody_reads_is_waited_for_and_dropped():
     with subprocess.Popen(words, env=ENVIRONMENT, stdout=pipe, stderr=pipe) as process:
         assert process.wait(120) == 0
         assert process.stderr.read() == b"through"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("prompts", "encode", "-i", "configs/quick.conf"), ("report", "list", ".", "--json")],
+    ids=lambda words: words[0],
+)
+def test_a_result_that_is_printed_is_not_lost_without_an_error(words, tmp_path):
+    """A shell takes the exit code for that of the file. A reader that has left wants no more."""
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    (tmp_path / "run.json").write_bytes(b"{}")
+    command = [sys.executable, str(ROOT / "mlperf.py"), *words]
+    for script, code in (('"$@" >/dev/full', 2), ('"$@" | true; exit ${PIPESTATUS[0]}', 0)):
+        script = ["bash", "-c", script, "bash", *command]
+        done = subprocess.run(script, cwd=tmp_path, capture_output=True, timeout=120)
+        assert done.returncode == code, done.stderr
+        assert (b"stdout: cannot be written: No space left on device" in done.stderr) is (code == 2)
