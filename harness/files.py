@@ -1,11 +1,14 @@
 """Names of the files that a run leaves; files that appear complete or not at all; a user's files, decoded."""
 
 import errno
+import fcntl
 import hashlib
 import os
 import stat
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import IO, TypeVar
 
@@ -92,6 +95,31 @@ def sync_to_disk(path: Path) -> None:
         wait_for_disk(descriptor)
     finally:
         os.close(descriptor)
+
+
+_NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
+
+
+def lock_file(file: int | IO[bytes] | IO[str], how: int = fcntl.LOCK_EX | fcntl.LOCK_NB) -> None:
+    """As flock(2): raises BlockingIOError where another process has the lock.
+
+    A file system may have none, as Lustre without its mount option flock (ENOSYS) and NFS without a lock
+    service (ENOLCK). That is no reason to refuse a run: a line says what the user has to see to.
+    """
+    try:
+        fcntl.flock(file, how)
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        _warn_of_no_locks(os.strerror(error.errno))
+
+
+@cache
+def _warn_of_no_locks(reason: str) -> None:
+    print(
+        f"note: this file system has no locks ({reason}): start no second command for the same folder",
+        file=sys.stderr,
+    )
 
 
 def not_written(path: Path, error: OSError, other: str) -> ConfigError:

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from harness.errors import ConfigError
-from harness.files import wait_for_disk
+from harness.files import lock_file, wait_for_disk
 from harness.text import show
 
 JOURNAL = "campaign.jsonl"
@@ -66,7 +66,7 @@ def _take(lock: int, folder: Path) -> None:
     said = False
     while True:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_file(lock)
             return
         except BlockingIOError:
             if (holder := running(folder)) is not None:
@@ -101,7 +101,7 @@ def is_open(folder: Path) -> bool:
     except OSError:
         return False
     try:
-        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        lock_file(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
         return True
     finally:

@@ -1,7 +1,6 @@
 """The output folder of a run: lock it, move earlier results aside, check that it can be written."""
 
 import errno
-import fcntl
 import os
 import stat
 import tempfile
@@ -11,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from harness.errors import ConfigError
+from harness.files import lock_file
 
 _RESERVE = ".reserve"
 _RESERVE_BYTES = 1 << 16  # several times the size of run.json
@@ -120,7 +120,7 @@ def _lock_path(log_dir: Path) -> Path:
 
 def _lock(descriptor: int, log_dir: Path) -> None:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock_file(descriptor)
     except BlockingIOError:
         raise ConfigError(
             f"--results {log_dir}: another run is writing there; let it end or choose another folder"

@@ -3,7 +3,6 @@
 ``FILE.run/`` holds settings.json, a lock, and attempt.N/journal/ as a run's folder does.
 """
 
-import fcntl
 import os
 import shutil
 import tempfile
@@ -19,7 +18,7 @@ from harness.config.generation import SamplingParameters
 from harness.config.plans import ClientPlan
 from harness.config.protocol import Answers
 from harness.errors import ConfigError
-from harness.files import JOURNAL_DIR, atomic_write
+from harness.files import JOURNAL_DIR, atomic_write, lock_file
 from harness.record.answer_log import SavedAnswer
 from harness.record.journal import lost_rows, read_journal
 from harness.record.outcome import FailureKind
@@ -154,7 +153,7 @@ def locked(folder: Path) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
     lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock_file(lock)
         yield
     except BlockingIOError:
         raise ConfigError(f"{folder}: another run is writing there; wait for its end") from None

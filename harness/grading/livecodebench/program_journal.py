@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import asdict
 
 from harness.errors import GradingError
+from harness.files import lock_file
 from harness.grading.livecodebench import packages
 from harness.grading.livecodebench.run_solution import ProgramResult
 from harness.grading.scoring.grade import Reason
@@ -108,14 +109,14 @@ class ResultJournal:
 
     def _wait_for_others(self) -> None:
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_file(self._file)
         except BlockingIOError:
             print(
                 f"{self._path}: another evaluator uses this journal; waiting for its end, to reuse its "
                 "verdicts (or choose another --output)",
                 file=sys.stderr,
             )
-            fcntl.flock(self._file, fcntl.LOCK_EX)
+            lock_file(self._file, fcntl.LOCK_EX)
 
     def _read(self) -> tuple[dict[str, ProgramResult], bool]:
         """The results by key, and whether the last line is complete."""

@@ -4,7 +4,6 @@ The folder of kept files has the sha256 of every file that was built. What was n
 since, is never replaced without ``--force``.
 """
 
-import fcntl
 import os
 import shutil
 from collections.abc import Iterator, Sequence
@@ -14,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from harness.errors import ConfigError
-from harness.files import atomic_write, sha256_of
+from harness.files import atomic_write, lock_file, sha256_of
 
 _BUILT = "built.sha256"  # in the folder of kept files, as sha256sum writes it
 
@@ -53,7 +52,7 @@ def _locked(lock: Path, output: Path) -> Iterator[None]:
     """Lock against other builds until the context or the process ends. Raises ConfigError."""
     descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock_file(descriptor)
         if not lock.exists() or os.fstat(descriptor).st_ino != lock.stat().st_ino:
             raise BlockingIOError  # the build that held it has just ended and removed it
     except BlockingIOError:

@@ -1,7 +1,6 @@
 """Starts llama.cpp's server in a separate process, waits until it answers, and stops it."""
 
 import contextlib
-import fcntl
 import http.client
 import select
 import signal
@@ -15,7 +14,7 @@ from typing import BinaryIO, Self
 from urllib.parse import urlsplit
 
 from harness.errors import ConfigError, ServerError
-from harness.files import ROOT
+from harness.files import ROOT, lock_file
 from harness.machine import usable_cores
 
 _LOG_NAME = "embedded_engine.log"
@@ -124,12 +123,10 @@ class EmbeddedEngine:
         for number in count(2):
             log = self.log_path.open("ab")
             try:
-                fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)  # until the engine ends, which inherits it
+                lock_file(log)  # until the engine ends, which inherits it
             except BlockingIOError:
                 log.close()
                 self.log_path = self.log_path.with_name(f"{Path(_LOG_NAME).stem}_{number}.log")
-            except OSError:  # of a file system without locks
-                break
             else:
                 break
         log.truncate(0)

@@ -14,6 +14,7 @@ import msgspec
 
 from harness.config.benchmark import Benchmark
 from harness.errors import ConfigError
+from harness.files import lock_file
 
 
 class EmbeddedModel(msgspec.Struct, frozen=True):
@@ -118,5 +119,5 @@ def _write_once(path: Path, write: Callable[[Path], None]) -> None:
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
     with path.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock_file(lock, fcntl.LOCK_EX)
         yield

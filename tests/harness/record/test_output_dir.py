@@ -1,12 +1,14 @@
 """The folder of a run's logs: earlier results are kept, a little space is reserved for the verdict."""
 
 import errno
+import fcntl
 import os
 import re
 from pathlib import Path
 
 import pytest
 
+from harness import files
 from harness.errors import ConfigError
 from harness.record.output_dir import check_free, free_reserve, locked, move_aside_existing
 
@@ -54,3 +56,18 @@ def test_what_a_dry_run_refuses(tmp_path):
     (tmp_path / "open").chmod(0o777)
     with pytest.raises(ConfigError, match=re.escape(str(tmp_path / "open"))):
         check_free(tmp_path / "open" / "logs")
+
+
+@pytest.mark.parametrize("fault", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
+def test_a_file_system_without_locks_is_named_and_used(tmp_path, monkeypatch, capfd, fault):
+    """Lustre without its mount option flock says ENOSYS, NFS without a lock service ENOLCK."""
+
+    def flock(file, how):
+        raise OSError(fault, os.strerror(fault))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    files._warn_of_no_locks.cache_clear()
+    with locked(tmp_path / "accuracy"), locked(tmp_path / "accuracy"):
+        pass
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith(f"note: this file system has no locks ({os.strerror(fault)})")
