@@ -11,7 +11,7 @@ tokenizer: the records of ``query_answers-<worker>.bin`` have a query's id, and 
 import struct
 import zlib
 from collections.abc import Iterable, Iterator
-from mmap import ACCESS_READ, mmap
+from mmap import MAP_PRIVATE, PROT_READ, mmap
 from pathlib import Path
 from typing import Literal
 
@@ -114,7 +114,8 @@ def _records(path: Path, header: struct.Struct, magic: bytes) -> Iterator[tuple[
     """The header of each intact record, whose third field is the number of ids, and where they begin."""
     if not path.stat().st_size:
         return
-    with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
+    # A shared mapping, which is what mmap's ACCESS_READ makes, is refused for direct I/O by FUSE (ENODEV).
+    with path.open("rb") as file, mmap(file.fileno(), 0, MAP_PRIVATE, PROT_READ) as data:
         position = data.find(magic)
         while position >= 0:
             fields = _record_at(data, position, header)

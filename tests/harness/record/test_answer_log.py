@@ -1,7 +1,11 @@
 """Kept answers: read back whole, whatever a crash has cut or damaged."""
 
+import errno
+import mmap
+
 import numpy as np
 
+from harness.record import answer_log
 from harness.record.answer_log import (
     ANSWER,
     MAGIC,
@@ -99,3 +103,16 @@ def test_answers_to_queries_are_no_answers_to_samples(tmp_path):
     write(tmp_path / "answers-0.bin", RECORDS[0] + QUERY_RECORDS[1])
     assert found_queries(tmp_path) == QUERY_ANSWERS[2:]
     assert list(read_saved_answers([tmp_path], samples=40)) == [3]
+
+
+def test_answers_on_a_file_system_without_shared_mappings(tmp_path, monkeypatch):
+    """FUSE with direct I/O refuses them, read-only ones too (fuse_file_mmap in Linux before 6.6)."""
+
+    def private(descriptor, length, flags=mmap.MAP_SHARED, prot=0, access=mmap.ACCESS_DEFAULT):
+        if flags & mmap.MAP_SHARED or access != mmap.ACCESS_DEFAULT:
+            raise OSError(errno.ENODEV, "No such device")
+        return mmap.mmap(descriptor, length, flags, prot)
+
+    path = write(tmp_path / "answers-0.bin", b"".join(RECORDS))
+    monkeypatch.setattr(answer_log, "mmap", private)
+    assert found(path) == ANSWERS
