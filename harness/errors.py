@@ -4,6 +4,7 @@ A message has one line: what, got, expected, remedy.
 """
 
 import errno
+import os
 import sys
 
 EXIT_VALID = 0
@@ -73,6 +74,8 @@ def explained(error: Exception) -> HarnessError | None:
                 "no more threads can be started; allow more processes (ulimit -u, in a container its limit "
                 "of pids), or more memory (ulimit -v)"
             )
+        case FileNotFoundError(filename=None) if not _has_working_directory():
+            return ConfigError('the working directory was removed; if it was made anew: cd "$PWD"')
         case OSError() | MemoryError():
             return machine_failure(error)
         case RuntimeError() | ImportError() if _NO_MEMORY in str(error):
@@ -80,6 +83,14 @@ def explained(error: Exception) -> HarnessError | None:
         case ImportError():
             return _wrong_interpreter(error)
     return None
+
+
+def _has_working_directory() -> bool:
+    try:
+        os.getcwd()  # noqa: PTH109 - pathlib is not loaded here
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _wrong_interpreter(error: ImportError) -> ConfigError | None:

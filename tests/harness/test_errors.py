@@ -4,6 +4,7 @@ import errno
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -78,3 +79,14 @@ def test_the_wrong_interpreter_is_named_in_one_line_and_help_works_there():
 @pytest.mark.parametrize("error", [ImportError("cannot import name x"), ModuleNotFoundError(name="sut.gone")])
 def test_a_mistake_of_the_program_is_not_explained_away(error):
     assert explained(error) is None
+
+
+def test_a_working_directory_that_was_removed_is_named(tmp_path, monkeypatch):
+    """As by another terminal, which makes the checkout or the folder of results anew."""
+    monkeypatch.chdir(tmp_path)
+    tmp_path.rmdir()
+    with pytest.raises(FileNotFoundError) as raised:
+        Path("user.conf").absolute()
+    found = explained(raised.value)
+    assert found is not None
+    assert (found.exit_code, "the working directory was removed" in str(found)) == (2, True)
