@@ -18,7 +18,7 @@ V1_QUOTA, V1_PERIOD = "cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"
 V1_MEMORY = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_")
 
 
-# As systemd 252 and Slurm 23.11 place a process, and a kernel with version 1.
+# As Slurm places a step by version 2 (its plugin cgroup/v2) and by version 1.
 JOB = "0::/system.slice/slurmstepd.scope/job_7/step_0\n"
 IN_V1 = "8:pids:/\n4:memory:/slurm/job_7\n2:cpu,cpuacct:/slurm/job_7\n0::/init.scope\n"
 SLICE = "system.slice/slurmstepd.scope"
