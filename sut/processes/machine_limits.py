@@ -68,17 +68,16 @@ class MachineLimits(msgspec.Struct, frozen=True):
 
 
 def check_workers(workers: int) -> None:
-    """Refuse more workers than this process can have channels to. Raises ConfigError."""
-    needed, soft = workers * _DESCRIPTORS_OF_A_WORKER + SPARE_DESCRIPTORS, _soft_descriptor_limit()
-    if needed > soft:
+    """Let this process open the channels to its workers. Raises ConfigError where the hard limit is lower."""
+    needed = workers * _DESCRIPTORS_OF_A_WORKER + SPARE_DESCRIPTORS
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if needed > hard_descriptor_limit():
         raise ConfigError(
-            f"--num-workers {workers} needs {needed} open files in this process, the limit is {soft}; "
-            "raise it (ulimit -n) or use fewer workers"
+            f"--num-workers {workers} needs {needed} open files in this process, the limit is {hard}; "
+            "raise it (ulimit -Hn) or use fewer workers"
         )
-
-
-def _soft_descriptor_limit() -> int:
-    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if needed > soft:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
 def machine_limits() -> MachineLimits:

@@ -7,6 +7,7 @@ import pytest
 from harness.errors import ConfigError
 from sut.processes.machine_limits import (
     MachineLimits,
+    check_workers,
     hard_descriptor_limit,
     local_ports,
     machine_limits,
@@ -72,5 +73,17 @@ def test_the_limit_is_raised_as_far_as_it_goes():
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard - 1, hard))
         raise_descriptor_limit()
         assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (before, hard))
+
+
+def test_workers_asked_for_raise_the_soft_limit_and_are_refused_beyond_the_hard_one():
+    before, hard = resource.getrlimit(resource.RLIMIT_NOFILE)[0], hard_descriptor_limit()
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+        check_workers(48)
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (304, hard)
+        with pytest.raises(ConfigError, match=r"raise it \(ulimit -Hn\)"):
+            check_workers(hard)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (before, hard))
