@@ -103,6 +103,9 @@ MEMORY = Path("/dev/shm")
 
 # Fixtures of a session that one process alone makes.
 SERVERS = ("sglang_server", "llama_server")
+# What takes a process seconds before its first test: the tokenizer's merges; hypothesis, which parses the
+# sources of all modules for constants to try.
+PREPARED_ONCE = ("gpt_oss_tokenizer", "from hypothesis")
 # These take minutes each.
 LONGEST = (
     "tests/documents/test_commands.py",
@@ -129,8 +132,8 @@ def _together(nodeid, quick):
     for server in SERVERS:
         if f"{server}.url" in _source(path):
             return server
-    if "gpt_oss_tokenizer" in _source(path):
-        return "gpt_oss_tokenizer"
+    if any(name in _source(path) for name in PREPARED_ONCE):
+        return PREPARED_ONCE[0]
     if "mark.engine" in _source(path) and not quick and 'scope="module"' not in _source(path):
         return nodeid  # may take long
     return path
