@@ -24,6 +24,8 @@ _AMPLE = 0.5  # a KV cache of which no reading found this part in use was not sh
 _PARTS = ("kv_use", "swa_kv_use")
 # Labels of the processes of one replica, which all report the same: the first process counts.
 _RANK = re.compile(r'(?:tp_rank|pp_rank|moe_ep_rank|pid)="[^"]*",?')
+_MODE = re.compile(r'[{,]mode="(\w+)"')
+_STEPS = {"decode_cuda_graph": "graph_steps", "decode_none": "plain_steps"}
 
 _FEWEST_ROUNDS = 6  # half a minute; notes on less would say nothing about the run
 _OFTEN = 0.05
@@ -149,8 +151,9 @@ class _Reading:
         fresh = [one for one in series if one not in self._groups]
         for one in sorted(fresh, key=lambda one: QUANTITIES[MAPPED[one[0]]].names.index(one[0])):
             name, replica, labels = one
-            group = (MAPPED[name], replica, _RANK.sub("", labels))
-            self._groups[one] = group if self._chosen.setdefault(group, one) == one else None
+            group = (_quantity(name, labels), replica, _RANK.sub("", labels))
+            counts = group[0] and self._chosen.setdefault(group, one) == one
+            self._groups[one] = group if counts else None
             if not group[0].startswith("gpu_"):
                 self._replicas.add(replica)
         for one, rows in zip(series, parts, strict=False):
@@ -194,6 +197,14 @@ class _Reading:
             {key: sums.level() for key, sums in self._levels.items()},
             {key: count for key, count in self._counts.items() if key not in unknown & _COMPARED},
         )
+
+
+def _quantity(name: str, labels: str) -> str:
+    """Its quantity; "" for what is none: SGLang counts the passes of prefill and decoding under one name."""
+    if MAPPED[name] != "graph_steps":
+        return MAPPED[name]
+    found = _MODE.search(labels)
+    return _STEPS.get(found[1], "") if found else ""
 
 
 def _codes(column: pa.DictionaryArray) -> npt.NDArray[np.int64]:
@@ -310,11 +321,11 @@ def _queue_notes(load: ServerLoad, scenario: Scenario, waiting: float) -> Iterat
 
 
 def _engine_notes(load: ServerLoad) -> Iterator[str]:
-    graph = load.levels.get("cuda_graph")
-    if graph is not None and graph.max > 0 and 1 - graph.share >= _OFTEN:
+    graph, plain = (load.counts.get(name, 0.0) for name in ("graph_steps", "plain_steps"))
+    if graph > 0 and plain >= _OFTEN * (graph + plain):
         yield (
-            f"no CUDA graph in {1 - graph.share:.0%} of the observations: batches are larger than those "
-            "captured (SGLang: --cuda-graph-max-bs), or servers were idle"
+            f"{plain / (graph + plain):.0%} of the decoding steps had no CUDA graph: batches are larger than "
+            "those captured (SGLang: --cuda-graph-max-bs-decode)"
         )
     drafted, accepted = load.counts.get("draft_tokens", 0.0), load.counts.get("accepted_tokens", 0.0)
     if drafted > 0:

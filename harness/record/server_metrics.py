@@ -161,7 +161,8 @@ QUANTITIES: Mapping[str, Quantity] = {
         "first tokens of which the servers measured the time",
         ("sglang:time_to_first_token_seconds_count", "vllm:time_to_first_token_seconds_count"),
     ),
-    "cuda_graph": Quantity("level", "latest decoding step had a CUDA graph", ("sglang:is_cuda_graph",)),
+    "graph_steps": Quantity("count", "decoding steps with a CUDA graph", ("sglang:cuda_graph_passes_total",)),
+    "plain_steps": Quantity("count", "decoding steps without one", ()),  # the same with another mode
     "kv_tokens": Quantity("level", "tokens that the KV cache holds", ("sglang:max_total_num_tokens",)),
     "gpu_power": Quantity("level", "power of a GPU, W", ("DCGM_FI_DEV_POWER_USAGE",)),
     "gpu_energy": Quantity("count", "energy of the GPUs, mJ", ("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",)),

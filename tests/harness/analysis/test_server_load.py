@@ -31,6 +31,13 @@ def recorded(engine):
     return busy, busy, busy, busy, busy, after
 
 
+def steps(**counts):
+    """Decoding steps with and without a graph, as SGLang counts them, and a prefill."""
+    modes = {"graph": "decode_cuda_graph", "plain": "decode_none"}
+    name = 'sglang:cuda_graph_passes_total{dp_rank="0",engine_type="unified",mode="%s",tp_rank="0"} %s'
+    return "\n".join(name % one for one in [("prefill_none", 9), *((modes[k], n) for k, n in counts.items())])
+
+
 # Counted in the recorded pages by hand.
 RECORDED = {
     "sglang": {
@@ -46,7 +53,12 @@ RECORDED = {
     },
 }
 COUNTED = {
-    "sglang": {"prompt_tokens": 6406 - 6, "output_tokens": 9608 - 8, "cached_tokens": 39},
+    "sglang": {
+        "prompt_tokens": 6406 - 6,
+        "output_tokens": 9608 - 8,
+        "cached_tokens": 39,
+        "plain_steps": 125 - 9,
+    },
     "vllm": {"prompt_tokens": 3600 - 1920, "output_tokens": 10800 - 5115, "cached_tokens": 0},
 }
 
@@ -132,8 +144,8 @@ def test_the_first_name_counts(tmp_path):
         ([f"{WAITING} 0"] * 10, Scenario.OFFLINE, ["100%", "--max-concurrency"]),
         ([f"{WAITING} 0"] * 10, Scenario.SERVER, None),
         ([f"{WAITING} 4"] * 5, Scenario.SERVER, None),  # too short
-        (["sglang:is_cuda_graph 0"] * 10, Scenario.SERVER, None),  # has none at all
-        (["sglang:is_cuda_graph 0", *["sglang:is_cuda_graph 1"] * 9], Scenario.SERVER, ["10%"]),
+        ([steps(plain=n) for n in range(10)], Scenario.SERVER, None),  # has none at all
+        ([steps(graph=3 * n, plain=n) for n in range(10)], Scenario.SERVER, ["25%", "-max-bs-decode"]),
         (["sglang:spec_accept_length 2.5"] * 10, Scenario.SERVER, ["2.50"]),
         (['gpu_slowed{gpu="0"} 1\ngpu_slowed{gpu="1"} 0'] * 10, Scenario.SERVER, ["50%"]),
         (["gpu_slowed 0\ngpu_power_limited 1"] * 10, Scenario.SERVER, ["100%", "power limit"]),
