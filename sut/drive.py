@@ -37,6 +37,7 @@ from sut.supervisor.alarms import Alarms, LossRule
 from sut.supervisor.connection_limits import with_enough_sources
 from sut.supervisor.monitor import Totals
 from sut.supervisor.progress_meter import ProgressMeter, RunLength
+from sut.supervisor.servers_rate import ServersRate
 from sut.supervisor.session import Destination, QuerySession, wires_of
 
 _CACHE = ROOT / ".cache"
@@ -181,14 +182,14 @@ def ended(run: DrivenRun, begin: Callable[[], None] = lambda: None) -> Iterator[
     ``begin`` comes first. Signals are ignored in the block, which writes the result.
     """
     session, log_dir = run.session, run.prepared.plan.log_dir
-    servers = recheck_of(run.prepared)
+    servers, rate = recheck_of(run.prepared), ServersRate()
     progress = ProgressLog(log_dir, run.limits_ns, run.most_over, servers.urls, run.on_line)
     with ExitStack() as ending:
         try:
             begin()
             if run.scraper is not None:
-                run.scraper.start(run.ranks.page, servers.page)
-            seen = _drive(run, progress, servers)
+                run.scraper.start(run.ranks.page, servers.page, rate.page)
+            seen = _drive(run, progress, servers, rate)
             ending.enter_context(uninterrupted())
         except (InterruptedRun, KeyboardInterrupt) as interruption:
             ending.enter_context(uninterrupted())
@@ -220,7 +221,7 @@ def asked_again(seen: Observations, servers: Recheck) -> Observations:
     return replace(seen, warnings=(*seen.warnings, *warnings), changes=servers.changes)
 
 
-def _drive(run: DrivenRun, progress_log: ProgressLog, servers: Recheck) -> Observations:
+def _drive(run: DrivenRun, progress_log: ProgressLog, servers: Recheck, rate: ServersRate) -> Observations:
     """Start the workers and the issuing process, and monitor them. Raises RunError, OSError, MemoryError."""
     session, prepared, destination = run.session, run.prepared, run.destination
     plan = prepared.plan
@@ -228,7 +229,9 @@ def _drive(run: DrivenRun, progress_log: ProgressLog, servers: Recheck) -> Obser
     store = render_requests(prepared.samples, wires)
     session.start_workers(destination, store, prepared.concurrency)
     limited = bool(prepared.concurrency)
-    meter = ProgressMeter(run.length, session.failures, in_flight=session.in_flight, limited=limited)
+    meter = ProgressMeter(
+        run.length, session.failures, in_flight=session.in_flight, limited=limited, servers_rate=rate
+    )
     alarms = Alarms(session, prepared.servers, run.ranks, plan.policy, run.lost, servers.health)
 
     def observe(totals: Totals) -> None:

@@ -70,6 +70,8 @@ class ProgressSnapshot(msgspec.Struct, frozen=True):
     """queries that LoadGen will issue"""
     tokens_per_s: float | None = None
     """over the last seconds"""
+    servers_tokens_per_s: float | None = None
+    """as the servers say, also before an answer that is not streamed ends"""
     ttft_ns: float | None = None
     """mean so far"""
     tpot_ns: float | None = None
@@ -155,7 +157,7 @@ def _fields(s: ProgressSnapshot) -> list[str]:
         _time_to_go(s),
         f"{s.stragglers} {'STRAGGLER' if s.stragglers == 1 else 'STRAGGLERS'}" if s.stragglers else "",
         _in_flight(s),
-        f"{s.tokens_per_s:.0f} tok/s" if s.tokens_per_s is not None else "",
+        _rate(s),
         _latency("TTFT", s.ttft_p50_p99_ms, s.ttft_ns),
         _latency("TPOT", s.tpot_p50_p99_ms, s.tpot_ns),
         f"imbalance {s.imbalance:.2f}" if s.imbalance is not None else "",
@@ -182,6 +184,13 @@ def _time_to_go(s: ProgressSnapshot) -> str:
     if s.silent_s >= SILENT_S:
         return f"no estimate: nothing has arrived for {duration(s.silent_s)}"
     return "" if s.remaining_s is None else f"{duration(s.remaining_s)} left"
+
+
+def _rate(s: ProgressSnapshot) -> str:
+    """The client's; while it has received none, the servers', which stands for work and not for a result."""
+    if s.tokens_per_s == 0 and s.in_flight and s.servers_tokens_per_s:
+        return f"0 tok/s received, the servers make {s.servers_tokens_per_s:.0f}"
+    return f"{s.tokens_per_s:.0f} tok/s" if s.tokens_per_s is not None else ""
 
 
 def _latency(name: str, recent_ms: tuple[float, float] | None, mean_ns: float | None) -> str:

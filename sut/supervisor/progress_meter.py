@@ -33,7 +33,7 @@ class ProgressMeter:
     """Makes snapshots of a run from its counters, with the rate of the last seconds and the time left.
 
     ``failures`` gives the failed queries by kind, ``in_flight`` the requests on each replica, whose number
-    may be ``limited``.
+    may be ``limited``, ``servers_rate`` the tokens a second that the servers say.
     """
 
     def __init__(
@@ -44,6 +44,7 @@ class ProgressMeter:
         in_flight: Callable[[], npt.NDArray[np.int64]] = lambda: np.zeros(1, np.int64),
         *,
         limited: bool = False,
+        servers_rate: Callable[[], float | None] = lambda: None,
     ) -> None:
         self._length = length
         self._failures = failures
@@ -52,6 +53,7 @@ class ProgressMeter:
         self._tokens = deque([(self._start, 0)])
         self._in_flight = in_flight
         self._limited = limited
+        self._servers_rate = servers_rate
         self._loads: deque[npt.NDArray[np.int64]] = deque(maxlen=_BALANCE_LOOKS)
         self._arrived = (self._start, 0)  # when anything arrived last, and how much had by then
 
@@ -76,6 +78,7 @@ class ProgressMeter:
             first_tokens=values[Counter.FIRST_TOKENS],
             sent=int(loads.sum()) if self._limited else None,
             silent_s=silent_s,
+            servers_tokens_per_s=self._servers_rate(),
         )
 
     def _silent_s(self, values: Mapping[Counter, int], now: float) -> float:
