@@ -37,7 +37,7 @@ from sut.servers.setting_checks import (
     unseen_option_warnings,
 )
 from sut.supervisor.connection_limits import ConnectionLimits
-from sut.supervisor.placement import Load, choose, server_is_here, this_machine
+from sut.supervisor.placement import Load, choose, server_is_here, this_machine, with_requests_for_all
 
 # Offline asks for twice what the server runs at once, so that its queue never runs dry.
 _QUEUE_FACTOR = 2
@@ -126,6 +126,7 @@ def prepare_client(
     )
     limits = ConnectionLimits(machine_limits(), placement.workers, tuple(server.url for server in found))
     concurrency = _concurrency(plan, load, found, limits)
+    placement = with_requests_for_all(placement, concurrency)
     connections = concurrency or load.open_expected or 1
     if load.queries is not None:
         connections = min(connections, load.queries)

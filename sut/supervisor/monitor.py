@@ -142,7 +142,7 @@ class Monitor:
         table = self._board.table()
         steps_ns = int(table[:, Counter.CLOCK_STEPS_NS].max())
         outages = self._replicas.outages
-        columns = 1 + self._board.rows + len(self._encoders)
+        columns = 2 + len(self._workers) + len(self._encoders)
         stepped = (f"the wall clock was stepped, by {steps_ns / 1e6:.0f} ms in all",) if steps_ns else ()
         flush_ns = int(table[:, Counter.LONGEST_FLUSH_NS].max())
         slow = () if flush_ns < _SLOW_FLUSH_NS else (self._slow_disk(flush_ns),)
@@ -216,7 +216,7 @@ class Monitor:
         )
 
     def _look(self, late_s: float, observe: Observer) -> None:
-        table = self._board.table()
+        table = self._board.table()[: 1 + len(self._workers)]  # a limit leaves some workers unstarted
         totals: Totals = table.sum(axis=0, dtype=np.int64)
         encoding = [cpu_ns(child.process.pid) for child in self._encoders]
         self._cpu.append([time.monotonic_ns(), *table[:, Counter.CPU_NS].tolist(), *encoding])

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from harness.config.loadgen_settings import Number
 from harness.config.plans import ClientPlan, RunPlan
@@ -112,6 +113,14 @@ def choose(machine: Machine, load: Load, asked: int | None, *, server_here: bool
     # From the last core on: interrupts and other programs mostly run on the first.
     loadgen, *others = reversed(machine.cores)
     return Placement(workers, reason, loadgen, tuple(others[:workers]), machine.native)
+
+
+def with_requests_for_all(placement: Placement, limit: int | None) -> Placement:
+    """The placement without the workers that a limit of requests in flight leaves without one."""
+    if limit is None or limit >= placement.workers:
+        return placement
+    reason, cores = f"for {_counted(limit, 'request in flight')}", placement.worker_cores[:limit]
+    return replace(placement, workers=limit, reason=reason, worker_cores=cores)
 
 
 def _wanted(load: Load, spare: int, descriptors: int) -> tuple[int, str]:

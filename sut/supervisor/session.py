@@ -368,9 +368,13 @@ def _await_ready(child: ChildProcess) -> None:
 
 
 def _shares(limit: int | None, workers: int) -> list[int]:
-    """The number of requests that each worker may have in flight; 0 means no limit."""
+    """The number of requests that each worker may have in flight; 0 means no limit.
+
+    Workers for which nothing is left are not among them.
+    """
     if limit is None:
         return [0] * workers
+    workers = min(workers, limit)
     return [limit // workers + (index < limit % workers) for index in range(workers)]
 
 

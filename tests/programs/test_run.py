@@ -246,6 +246,20 @@ def test_no_more_requests_are_in_flight_than_the_run_has(tmp_path, capfd, flags)
         assert words not in run.stdout, run.stdout
 
 
+def test_a_limit_below_the_number_of_workers_holds(tmp_path, capfd):
+    """It is known only when the servers are asked, and the workers that it left nothing had none."""
+    dataset, _ = small_dataset(tmp_path, rows=13)
+    conf = quick_conf(tmp_path)
+    with StubServer(facts=Facts(info={"max_running_requests": 1}), event_delay_s=0.01) as stub:
+        where = ("--server-url", stub.url, "--input-file", dataset, "--user-conf", conf)
+        run = run_mlperf(
+            tmp_path, *where, "--num-workers", 5, "--max-new-tokens", TOKENS, "--stream", "on", here=capfd
+        )
+    assert run.failures == {}
+    assert run.record["plan"]["placement"]["workers"] == 2
+    assert most_in_flight(run.requests) == 2
+
+
 def test_a_scenario_without_official_results_is_a_deviation(tmp_path, capfd):
     """LoadGen's mlperf.conf has no row for Server of the edge benchmark; its own limit is 10 ms."""
     dataset, _ = small_dataset(tmp_path)
