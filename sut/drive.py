@@ -1,6 +1,7 @@
 """The common part of runs with LoadGen and without it: servers, preflight, queries to their end."""
 
 import logging
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -22,6 +23,7 @@ from harness.grading.decoding.text_tokenizer import TextTokenizer, text_tokenize
 from harness.progress.lost_run import LostRunError
 from harness.progress.progress_files import Latencies, ProgressLine, ProgressLog
 from harness.progress.progress_line import ProgressSnapshot
+from harness.record.settled import part_of, running_limit
 from sut.client.endpoint import Endpoint, resolve_endpoints
 from sut.ipc.request_store import render_requests
 from sut.prepare import PreparedClient
@@ -109,7 +111,12 @@ def preflight(prepared: PreparedClient) -> tuple[PreparedClient, Destination, tu
                 answers=tried.protocol.answers,
                 repeats_ids=one.repeats_ids,
             ),
-            replace(endpoint, keep_alive=one.keeps_alive, repeats_ids=one.repeats_ids),
+            replace(
+                endpoint,
+                keep_alive=one.keeps_alive,
+                repeats_ids=one.repeats_ids,
+                runs=running_limit([server]) if prepared.all_at_once else 1,
+            ),
         )
         for server, endpoint, one in zip(prepared.servers, tried.endpoints, tried.trials, strict=True)
         if one.error is None
@@ -148,8 +155,11 @@ def tried_in_dry_run(prepared: PreparedClient) -> PreparedClient:
 
 
 def _endpoints(prepared: PreparedClient, urls: Sequence[str], path: str) -> list[Endpoint]:
-    """The endpoints of these URLs, each with addresses for its part of the connections."""
-    each, ports = -(-prepared.connections // len(prepared.servers)), local_ports()
+    """The endpoints of these URLs, each with addresses for the largest part of the connections."""
+    parts = [
+        part_of(server, prepared.servers, in_proportion=prepared.all_at_once) for server in prepared.servers
+    ]
+    each, ports = math.ceil(prepared.connections * max(parts)), local_ports()
     found = resolve_endpoints(urls, path, api_key(), prepared.plan.ca_file)
     return [with_enough_sources(endpoint, each, ports) for endpoint in found]
 

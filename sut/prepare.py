@@ -65,6 +65,8 @@ class PreparedClient(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...]
     left_out: Mapping[str, str] = msgspec.field(default_factory=dict)
     """servers by URL, and why"""
+    all_at_once: bool = False
+    """all queries are issued at the start, and the times of tokens are not measured"""
 
 
 def place_workers(plan: ClientPlan, load: Load) -> Placement:
@@ -145,7 +147,16 @@ def prepare_client(
     of_prompts = samples.as_text.deviations if samples.as_text else ()
     deviations = (*model_deviations(found, plan.benchmark), *setting_deviations(found), *of_prompts)
     return PreparedClient(
-        plan, samples, found, placement, concurrency, connections, deviations, warnings, servers.left_out
+        plan,
+        samples,
+        found,
+        placement,
+        concurrency,
+        connections,
+        deviations,
+        warnings,
+        servers.left_out,
+        load.all_at_once,
     )
 
 

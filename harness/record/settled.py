@@ -1,6 +1,7 @@
 """What was settled between the plan and the first query: dataset, placement, LoadGen's settings, servers."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
 
 import msgspec
 
@@ -172,6 +173,13 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
 def running_limit(servers: Iterable[ServerInfo]) -> int:
     """Requests that the servers run at once; a guess for those that do not report it."""
     return sum(server.max_running_requests or _UNKNOWN_RANK_RUNS * _ranks(server) for server in servers)
+
+
+def part_of(server: ServerInfo, servers: Sequence[ServerInfo], *, in_proportion: bool) -> Fraction:
+    """The part of the requests in flight that a server gets: in proportion to what each runs at once."""
+    if not in_proportion:
+        return Fraction(1, len(servers))
+    return Fraction(running_limit([server]), running_limit(servers))
 
 
 def _ranks(server: ServerInfo) -> int:

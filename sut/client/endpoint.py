@@ -157,6 +157,8 @@ class Endpoint(msgspec.Struct, frozen=True):
     keep_alive: bool = True
     repeats_ids: bool = False
     """Whether its trial answer carried the request's id, so that every answer must."""
+    runs: int = 1
+    """Requests that it runs at once, where replicas are filled in proportion; all have 1 elsewhere."""
     ca_file: Path | None = None
     """See tls_context."""
     silent: tuple[str, ...] = ()

@@ -1,5 +1,6 @@
 """Start options that a server reports and that make a run another one than the rules say."""
 
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 from typing import Any
@@ -8,7 +9,7 @@ import msgspec
 
 from harness.config.benchmark import Benchmark
 from harness.config.scenario import Scenario
-from harness.record.settled import ServerInfo
+from harness.record.settled import ServerInfo, part_of
 from sut.servers.info_pages import NOT_NAMED
 from sut.servers.server_checks import grouped
 from sut.wire.answer_checks import UNREADABLE
@@ -105,7 +106,6 @@ def queue_warnings(facts: Sequence[ServerInfo], in_flight: int, *, all_at_once: 
 
     With ``all_at_once`` the first requests are all queued before one runs.
     """
-    each = -(-in_flight // len(facts))
 
     def refusing(fact: ServerInfo) -> str | None:
         queued = fact.settings.get("max_queued_requests")
@@ -113,12 +113,14 @@ def queue_warnings(facts: Sequence[ServerInfo], in_flight: int, *, all_at_once: 
             return None
         limit = queued * (fact.dp_size or 1)
         room = limit if all_at_once else limit + (fact.max_running_requests or 0)
+        part = part_of(fact, facts, in_proportion=all_at_once)
+        each = math.ceil(in_flight * part)
         if each <= room:
             return None
         return (
             f" refuses requests when {limit} are queued (--max-queued-requests), and up to {each} may be in "
             "flight at once: each that it refuses is a failed query. Start it without that flag, or set "
-            f"--max-concurrency {room * len(facts)}"
+            f"--max-concurrency {math.floor(room / part)}"
         )
 
     return grouped(facts, refusing)

@@ -165,7 +165,12 @@ class Worker:
             on_urgent_done=self._flush_messages,
             on_suspect=self._on_suspect,
             on_lost_address=self._on_lost_address,
-            balance=Balance(len(spec.endpoints), spec.board, spec.index if spec.board else 0),
+            balance=Balance(
+                len(spec.endpoints),
+                spec.board,
+                spec.index if spec.board else 0,
+                [endpoint.runs for endpoint in spec.endpoints],
+            ),
             network=_network_rows(spec),
         )
         self._encoder = (

@@ -260,6 +260,23 @@ def test_a_limit_below_the_number_of_workers_holds(tmp_path, capfd):
     assert most_in_flight(run.requests) == 2
 
 
+def test_offline_fills_replicas_by_what_they_run_at_once(tmp_path, capfd):
+    """An equal part for each left slots of the larger one empty."""
+    dataset, _ = small_dataset(tmp_path, rows=16)
+    conf = tmp_path / "quick.conf"
+    conf.write_text("*.*.target_qps = 100\n*.*.min_duration = 10\n*.*.min_query_count = 16\n")
+    with ExitStack() as stack:
+        stubs: list[StubServer] = []
+        for runs in (6, 2):
+            stub = StubServer(gate=after(16, stubs), facts=Facts(info={"max_running_requests": runs}))
+            stubs.append(stack.enter_context(stub))
+        urls = ",".join(stub.url for stub in stubs)
+        where = ("--server-url", urls, "--input-file", dataset, "--user-conf", conf, "--num-workers", 1)
+        run = run_mlperf(tmp_path, *where, "--max-new-tokens", TOKENS, here=capfd)
+    assert run.failures == {}
+    assert [len(stub.requests) - 1 for stub in stubs] == [12, 4]
+
+
 def test_a_scenario_without_official_results_is_a_deviation(tmp_path, capfd):
     """LoadGen's mlperf.conf has no row for Server of the edge benchmark; its own limit is 10 ms."""
     dataset, _ = small_dataset(tmp_path)

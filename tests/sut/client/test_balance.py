@@ -42,3 +42,16 @@ def test_workers_see_each_other(workers, replicas):
         balances[worker].choose(step * 1_000_000_000)
         in_flight = board.values().sum(axis=0)
         assert in_flight.max() - in_flight.min() <= 1
+
+
+def test_replicas_are_filled_in_proportion_to_what_they_run():
+    board = CounterBoard(3, 4)
+    balances = [Balance(4, board, worker, [512, 32, 32, 100]) for worker in range(3)]
+    for step in range(2 * 676):
+        balances[step % 3].choose(step * 1_000_000_000)
+    assert board.values().sum(axis=0).tolist() == pytest.approx([1024, 64, 64, 200], abs=2)
+    balances[0].ended(1)
+    balances[0].ended(1)
+    assert choices(balances[0], 1, LATER_NS * 1000) == [1]
+    balances[0].shun(0)
+    assert 0 not in choices(balances[0], 100)
