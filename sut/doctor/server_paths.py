@@ -19,7 +19,7 @@ from sut.doctor.finding import Finding, ok
 from sut.servers.discovery import find_servers
 from sut.servers.rank_listeners import missing_rank_warnings
 from sut.servers.server_checks import check_alike, failed_behind, model_deviations, replica_warnings
-from sut.servers.setting_checks import cache_deviations, setting_deviations
+from sut.servers.setting_checks import cache_deviations, setting_deviations, unseen_option_warnings
 
 _TRIES = 9
 _CONNECT_S = 5.0
@@ -80,6 +80,7 @@ def _judged(servers: Sequence[ServerInfo], benchmark: Benchmark) -> Iterator[Fin
         *cache_deviations(servers, benchmark),
     )
     yield from (_warned(f"NOT OFFICIAL: {text}") for text in deviations)
+    yield from (_warned(text) for text in unseen_option_warnings(servers))
     yield from (_warned(text) for server in servers for text in failed_behind(server))
     try:
         check_alike(servers)

@@ -93,9 +93,11 @@ def unseen_option_warnings(facts: Sequence[ServerInfo]) -> Iterator[str]:
     def unseen(fact: ServerInfo) -> str | None:
         if fact.router is None or fact.settings or fact.wire not in ("sglang", "openai"):
             return None
+        backend = "" if fact.wire == "sglang" else f"--backend {fact.wire} "
         return (
             f": {fact.router.name} does not show its servers' options, so that a prefix cache or drafted "
-            "tokens against the rules are not found; ask each server: ./mlperf doctor --server-url SERVER"
+            f"tokens against the rules are not found; ask each server: ./mlperf doctor {backend}"
+            "--server-url SERVER"
         )
 
     return grouped(facts, unseen)

@@ -18,6 +18,8 @@ from sut.supervisor.placement import Machine
 from tests.kit import free_ports
 from tests.runs import run_mlperf, small_dataset
 from tests.stub import Facts, StubServer
+from tests.sut.pages import pages
+from tests.sut.servers.test_info_pages import GATEWAY
 
 GIB = 1 << 30
 
@@ -111,6 +113,14 @@ def test_deviations_of_a_server_are_those_of_a_run(other, tmp_path, capfd):
     said = text.removeprefix("NOT OFFICIAL: ")
     assert (level, said != text) == ("warning", True)
     assert f"DEVIATION {said}{'; ' if remedy else ''}{remedy}" in plan
+
+
+def test_options_that_a_router_hides_are_no_ok():
+    hidden = {"/get_loads": {"workers": []}, "/get_server_info": {"router_manager": True}}  # of sglang-router
+    with pages(GATEWAY | hidden) as url:
+        ((level, text, remedy),) = [one for one in findings(url) if "options" in one[1]]
+    assert (level, remedy) == ("warning", "ask each server: ./mlperf doctor --server-url SERVER")
+    assert "sglang-router does not show" in text
 
 
 def test_ranks_without_a_url_are_warned_of_once():

@@ -4,6 +4,7 @@ import pytest
 
 from harness.config.benchmark import load_benchmark
 from harness.config.scenario import Scenario
+from harness.record.settled import Router
 from sut.servers.info_pages import NOT_NAMED
 from sut.servers.setting_checks import (
     closed_division_deviations,
@@ -125,6 +126,9 @@ def test_a_router_that_hides_the_options():
     assert "sglang-router does not show" in warning and "doctor" in warning
     cached = GATEWAY | {"/get_server_info": {"disable_radix_cache": False, "version": "0.5.23"}}
     assert not list(unseen_option_warnings([fact_of(cached), facts("http://a:1")]))
+    # vLLM is "no SGLang server" to a doctor without --backend.
+    (warning,) = unseen_option_warnings([facts("http://a:1", wire="openai", router=Router("nginx"))])
+    assert warning.endswith("./mlperf doctor --backend openai --server-url SERVER")
 
 
 @pytest.mark.parametrize(
