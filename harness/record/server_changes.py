@@ -72,10 +72,11 @@ class ServerChange(msgspec.Struct, frozen=True, kw_only=True):
 def differing(before: ServerInfo, now: ServerInfo, names: Sequence[str] = IDENTITY) -> tuple[Named, Named]:
     """The facts in which two answers differ, before and now, where both name them.
 
-    Servers behind a router may have their files in different places: there the path is no difference.
+    Servers behind a router may have their files in different places and be of different versions: there
+    path and version are no difference.
     """
     if before.router is not None:
-        names = [name for name in names if name != "model_path"]
+        names = [name for name in names if name not in ("model_path", "version")]
     pairs = {name: (getattr(before, name), getattr(now, name)) for name in names}
     found = {name: pair for name, pair in pairs.items() if None not in pair and pair[0] != pair[1]}
     if before.router is None:

@@ -420,6 +420,8 @@ def _other_settings(before: ServerInfo, now: ServerInfo, told: Container[str]) -
     """Differences in settings that are none in what identifies the server, which is ``told``."""
     was, is_now = differing(before, now, _SETTINGS)
     pairs: dict[str, tuple[object, object]] = {name: (was[name], is_now[name]) for name in was}
+    if None not in (before.version, now.version) and before.version != now.version:
+        pairs["version"] = before.version, now.version
     for name, (one, other) in (pairs | setting_pairs(before, now)).items():
         if name not in told:
             yield f"{now.url}: {name.replace('_', ' ')} {one} is now {other}, as after another start"

@@ -291,6 +291,12 @@ SAME = {
         ("attention backend default is now triton",),
     ),
     "another path behind a router": (BEHIND, changed(BEHIND, "/model_info", model_path="/nfs/gpt"), "", ()),
+    "another version behind a router": (
+        BEHIND,
+        changed(BEHIND, "/server_info", version="0.5.22"),
+        "",
+        ("version 0.5.23 is now 0.5.22",),
+    ),
     "a name that was not there": (changed(SGLANG, "/server_info", version=None), SGLANG, "", ()),
     "a page less": (
         SGLANG,
