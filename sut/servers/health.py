@@ -333,8 +333,8 @@ class Recheck:
     def page(self, url: str, page: bytes, now_s: float) -> None:
         """Take a page of metrics, read at ``now_s`` (monotonic): SGLang's shows an update of its weights.
 
-        After one with the same name and version of weights nothing else does. Pages of several servers
-        behind one address are told apart by their starts.
+        After one with the same name and version of weights nothing else does. One that SGLang refused
+        looks alike. Pages of several servers behind one address are told apart by their starts.
         """
         if url not in self._servers or not (started := b"".join(sorted(_STARTED.findall(page)))):
             return
@@ -346,8 +346,8 @@ class Recheck:
             if updates == before:
                 self._updates[url, started] = updates, now_ns
                 return
-            name = "latest update of weights"
-            self._keep(url, {name: "before the run"}, {name: "in it"}, right_ns)
+            name = "weight updates in the run"
+            self._keep(url, {name: 0}, {name: 1}, right_ns)
 
     def none_left(self) -> str:
         """Why no query can be answered any more; "" while a replica may recover."""
