@@ -100,8 +100,8 @@ def sync_to_disk(path: Path) -> None:
 _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 
 
-def lock_file(file: int | IO[bytes] | IO[str], how: int = fcntl.LOCK_EX | fcntl.LOCK_NB) -> None:
-    """As flock(2): raises BlockingIOError where another process has the lock.
+def lock_file(file: int | IO[bytes] | IO[str], how: int = fcntl.LOCK_EX | fcntl.LOCK_NB) -> bool:
+    """As flock(2): raises BlockingIOError where another process has the lock; False without locks.
 
     A file system may have none, as Lustre without its mount option flock (ENOSYS) and NFS without a lock
     service (ENOLCK). That is no reason to refuse a run: a line says what the user has to see to.
@@ -112,6 +112,8 @@ def lock_file(file: int | IO[bytes] | IO[str], how: int = fcntl.LOCK_EX | fcntl.
         if error.errno not in _NO_LOCKS:
             raise
         _warn_of_no_locks(os.strerror(error.errno))
+        return False
+    return True
 
 
 @cache

@@ -9,7 +9,7 @@ import os
 import platform
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -65,20 +65,19 @@ def _take(lock: int, folder: Path) -> None:
     deadline = time.monotonic() + _WAIT_S
     said = False
     while True:
-        try:
-            lock_file(lock)
-            return
-        except BlockingIOError:
-            if (holder := running(folder)) is not None:
-                raise ConfigError(
-                    f"{folder}: the campaign of {holder} works there; "
-                    "'./mlperf campaign status FILE' shows how far it is"
-                ) from None
-            if time.monotonic() > deadline:
-                raise ConfigError(
-                    f"{folder}: a run of an earlier campaign{_elsewhere(folder)} still works there; end it "
-                    f"(fuser {folder / _LOCK} names it)"
-                ) from None
+        with suppress(BlockingIOError):
+            if lock_file(lock) or running(folder) is None:
+                return
+        if (holder := running(folder)) is not None:
+            raise ConfigError(
+                f"{folder}: the campaign of {holder} works there; "
+                "'./mlperf campaign status FILE' shows how far it is"
+            )
+        if time.monotonic() > deadline:
+            raise ConfigError(
+                f"{folder}: a run of an earlier campaign{_elsewhere(folder)} still works there; end it "
+                f"(fuser {folder / _LOCK} names it)"
+            )
         if not said:
             show(f"Waiting for the last run of an earlier campaign{_elsewhere(folder)} to end ...")
             said = True
@@ -101,12 +100,11 @@ def is_open(folder: Path) -> bool:
     except OSError:
         return False
     try:
-        lock_file(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return not lock_file(lock, fcntl.LOCK_SH | fcntl.LOCK_NB) and running(folder) is not None
     except OSError:
         return True
     finally:
         os.close(lock)
-    return False
 
 
 def _elsewhere(folder: Path) -> str:
