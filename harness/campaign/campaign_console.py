@@ -63,10 +63,10 @@ def _progress(step: Step, since: datetime) -> str:
 
 
 def remaining(steps: Sequence[Step], found: Mapping[str, Standing]) -> str:
-    """``9 of 14 steps are done; at the rates asked for the others take about 2h10m``."""
+    """``9 of 14 steps are done; at the rates asked for the others take at least 2h10m``."""
     done = sum(found[step.name].state == "done" for step in steps)
     seconds = expected_left_s(steps, found)
-    known = f"; at the rates asked for the others take about {duration(seconds)}" if seconds else ""
+    known = f"; at the rates asked for the others take at least {duration(seconds)}" if seconds else ""
     return f"{done} of {len(steps)} steps are done{known}"
 
 
@@ -80,7 +80,9 @@ def _measured(found: Mapping[str, Standing]) -> dict[str, float]:
     """Samples/s of the Offline runs by benchmark: of the trial, or of the performance run."""
     rates = {}
     for one in found.values():
-        if one.record is None or one.record.plan.accuracy or one.record.statistics is None:
+        if one.state == "other" or one.record is None or one.record.plan.accuracy:
+            continue
+        if one.record.statistics is None:
             continue
         if one.record.plan.scenario.one_query and (rate := one.record.statistics.samples_per_s):
             rates[one.record.plan.client.benchmark.name] = rate

@@ -67,7 +67,7 @@ def _badges(
 
 def _tiles(steps: Sequence[Step], found: Mapping[str, Standing]) -> Iterator[Tile]:
     if left := expected_left_s(steps, found):
-        yield Tile(f"about {duration(left)}", "of runs left, at the rates asked for")
+        yield Tile(f"at least {duration(left)}", "of runs left, at the rates asked for")
 
 
 def _steps(steps: Sequence[Step], found: Mapping[str, Standing], running: str | None) -> Section:

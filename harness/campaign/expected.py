@@ -27,17 +27,20 @@ _DEFAULTS = {
 def expected_s(step: Step, measured: Mapping[str, float]) -> float | None:
     """Seconds at the rate that was asked for; None where no rate is known.
 
-    ``measured`` holds samples/s of Offline runs by benchmark: an Offline accuracy run has no other rate.
+    ``measured`` holds samples/s of Offline runs by benchmark: an Offline accuracy run has no other rate. Of
+    prompts whose answers are longer, as gpt-oss-120b's of accuracy and TEST07, neither is the rate.
     """
     if step.plan is None or step.kind in ("trial", "search") or step.found_rate:
         return None
     if step.plan.client.backend == BACKEND:  # of a rehearsal, whose engine has no rate to ask for
         return None
-    plan = step.plan
+    plan, benchmark = step.plan, step.plan.client.benchmark
+    dataset = benchmark.dataset(accuracy=plan.accuracy) if plan.audit is None else plan.audit.dataset
+    if dataset.file != benchmark.dataset(accuracy=False).file:
+        return None
     if plan.audit is None and not (plan.accuracy and plan.scenario.one_query):
         return _at_its_rate(step, plan)
-    dataset = plan.client.benchmark.dataset(accuracy=True) if plan.audit is None else plan.audit.dataset
-    rate = measured.get(plan.client.benchmark.name)
+    rate = measured.get(benchmark.name)
     return None if rate is None else dataset.samples / rate
 
 

@@ -299,3 +299,33 @@ def test_the_remedy_of_a_lost_run_is_a_key_that_its_table_takes(tmp_path, table,
     remedy, _ = advice(campaign, step, standing(campaign, step))
     assert f"another {key} into" in remedy
     assert ('"search"' in remedy) == search
+
+
+def test_no_time_is_expected_at_the_rate_of_other_prompts(tmp_path):
+    """A B300 node of v6.0 had 79.4 samples/s; its accuracy run took 673 s, not 55."""
+    found = expected_of(
+        campaign_of(tmp_path, "offline = { target_qps = 79.4 }\n"), "performance", "done", 79.4
+    )
+    assert {name for name, text in found.items() if text} == {"TEST09"}
+    cnn = tmp_path / "cnn"
+    cnn.mkdir()
+    (cnn / "my.toml").write_text(FILE.replace("gpt-oss-120b", '"llama3.1-8b"') + "target_qps = 100.0\n")
+    found = expected_of(read_campaign(cnn / "my.toml"), "performance", "done", 100.0)
+    assert found["accuracy"] == "about 2m13s"
+
+
+def test_no_time_is_expected_at_the_rate_of_a_run_that_is_made_again(tmp_path):
+    found = expected_of(
+        campaign_of(tmp_path, "offline = { target_qps = 9.0 }\n"), "performance", "other", 7.8
+    )
+    assert not found["TEST09"]
+
+
+def expected_of(campaign, kind, state, rate):
+    """The column *expected* by the last part of each step's name, where a step of ``kind`` had this rate."""
+    steps = steps_of(campaign)
+    (run,) = [one for one in steps if one.kind == kind]
+    statistics = structs.replace(ENDED.statistics, samples_per_s=rate)
+    record = structs.replace(ENDED, plan=run.plan, statistics=statistics)
+    found = {one.name: Standing("missing") for one in steps} | {run.name: Standing(state, record=record)}
+    return {name.rpartition("/")[2]: text for name, _, text, _ in rows(steps, found)[1:]}
