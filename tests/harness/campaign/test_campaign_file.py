@@ -122,3 +122,8 @@ def test_status_may_stand_anywhere(words):
     options = parse_options(words.split())
     assert (options.status, options.rehearsal, str(options.file)) == (True, True, "F")
     assert not parse_options(["--rehearsal", "./status"]).status
+
+
+def test_the_example_describes_as_many_nodes_as_it_measures():
+    example = tomllib.loads((ROOT / "configs/submission/example.toml").read_text())
+    assert (example["system"]["number_of_nodes"], example["servers"]["url"]) == (1, "http://localhost:30000")
