@@ -304,7 +304,7 @@ MACHINE_FAULTS = (
     RunFault("journal_cut", "the journal cut short", _invalid("File too large; lift the limit")),
     RunFault("folder_removed", "output folder removed", _invalid("removed")),
     RunFault("folder_replaced", "output folder renamed and made again", _invalid("removed or replaced")),
-    RunFault("few_descriptors", "12 open files allowed", _refused(2, "12; raise it (ulimit -n)")),
+    RunFault("few_descriptors", "12 open files allowed", _refused(2, "12; raise it (ulimit -Hn)")),
     RunFault(
         "too_few_for_flight",
         "80 open files allowed, for 64 requests in flight",
