@@ -128,14 +128,15 @@ class _Walk(msgspec.Struct):
         if code == EXIT_VALID:
             if any(one.state != "done" for one in found.values()):
                 steps = steps_of(self.campaign)
-                show("", *table(steps, self._standings(steps)))
-            show("", self._closing(self._standings(steps)))
+                found = self._standings(steps)
+                show("", *table(steps, found))
+            show("", self._closing(steps, found))
         show(f"All runs: {shown(self.campaign.results / PAGE)}")
         return code
 
-    def _closing(self, found: Mapping[str, Standing]) -> str:
+    def _closing(self, steps: Sequence[Step], found: Mapping[str, Standing]) -> str:
         folder = self.campaign.output
-        for step in steps_of(self.campaign):
+        for step in steps:
             if step.kind == "check" and found[step.name].text:
                 return f"Everything is done: {folder} is built, and its check has issues: {command(step)}"
         return f"Everything is done: {folder} is built and checked."
