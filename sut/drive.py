@@ -23,7 +23,7 @@ from harness.grading.decoding.text_tokenizer import TextTokenizer, text_tokenize
 from harness.progress.lost_run import LostRunError
 from harness.progress.progress_files import Latencies, ProgressLine, ProgressLog
 from harness.progress.progress_line import ProgressSnapshot
-from harness.record.settled import part_of, running_limit
+from harness.record.settled import parts_of, running_limit
 from sut.client.endpoint import Endpoint, resolve_endpoints
 from sut.ipc.request_store import render_requests
 from sut.prepare import PreparedClient
@@ -156,9 +156,7 @@ def tried_in_dry_run(prepared: PreparedClient) -> PreparedClient:
 
 def _endpoints(prepared: PreparedClient, urls: Sequence[str], path: str) -> list[Endpoint]:
     """The endpoints of these URLs, each with addresses for the largest part of the connections."""
-    parts = [
-        part_of(server, prepared.servers, in_proportion=prepared.all_at_once) for server in prepared.servers
-    ]
+    parts = parts_of(prepared.servers, in_proportion=prepared.all_at_once)
     each, ports = math.ceil(prepared.connections * max(parts)), local_ports()
     found = resolve_endpoints(urls, path, api_key(), prepared.plan.ca_file)
     return [with_enough_sources(endpoint, each, ports) for endpoint in found]

@@ -175,11 +175,11 @@ def running_limit(servers: Iterable[ServerInfo]) -> int:
     return sum(server.max_running_requests or _UNKNOWN_RANK_RUNS * _ranks(server) for server in servers)
 
 
-def part_of(server: ServerInfo, servers: Sequence[ServerInfo], *, in_proportion: bool) -> Fraction:
-    """The part of the requests in flight that a server gets: in proportion to what each runs at once."""
-    if not in_proportion:
-        return Fraction(1, len(servers))
-    return Fraction(running_limit([server]), running_limit(servers))
+def parts_of(servers: Sequence[ServerInfo], *, in_proportion: bool) -> list[Fraction]:
+    """The part of the requests in flight that each server gets: in proportion to what it runs at once."""
+    runs = [running_limit([server]) if in_proportion else 1 for server in servers]
+    total = sum(runs)
+    return [Fraction(one, total) for one in runs]
 
 
 def _ranks(server: ServerInfo) -> int:

@@ -9,7 +9,7 @@ import msgspec
 
 from harness.config.benchmark import Benchmark
 from harness.config.scenario import Scenario
-from harness.record.settled import ServerInfo, part_of
+from harness.record.settled import ServerInfo, parts_of
 from sut.servers.info_pages import NOT_NAMED
 from sut.servers.server_checks import grouped
 from sut.wire.answer_checks import UNREADABLE
@@ -108,6 +108,8 @@ def queue_warnings(facts: Sequence[ServerInfo], in_flight: int, *, all_at_once: 
 
     With ``all_at_once`` the first requests are all queued before one runs.
     """
+    urls = [fact.url for fact in facts]
+    parts = dict(zip(urls, parts_of(facts, in_proportion=all_at_once), strict=True))
 
     def refusing(fact: ServerInfo) -> str | None:
         queued = fact.settings.get("max_queued_requests")
@@ -115,7 +117,7 @@ def queue_warnings(facts: Sequence[ServerInfo], in_flight: int, *, all_at_once: 
             return None
         limit = queued * (fact.dp_size or 1)
         room = limit if all_at_once else limit + (fact.max_running_requests or 0)
-        part = part_of(fact, facts, in_proportion=all_at_once)
+        part = parts[fact.url]
         each = math.ceil(in_flight * part)
         if each <= room:
             return None
