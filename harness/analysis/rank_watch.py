@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from harness.record.server_metrics import QUANTITIES, RANK_LABEL
+from harness.record.server_metrics import QUANTITIES, RANK_LABEL_BYTES
 from harness.text import counted, moment
 
 STANDS_S = 30.0
@@ -27,7 +27,6 @@ _IDLE_S, _BUSY = 60.0, 2
 _SILENCE_S, _SILENCE_OF_ALL_S = 120.0, 300.0
 # A page, or a sign of life, of three readings ago is recent; on a busy machine readings are further apart.
 _RECENT_READINGS, _RECENT_S = 3, 15.0
-_LABEL = re.compile(RANK_LABEL.pattern.encode())
 _AT_WORK = tuple(name.encode() for key in ("running", "queued") for name in QUANTITIES[key].names)
 
 # Comments, and metrics that change without work or by being asked for: those of processes
@@ -200,7 +199,7 @@ def _texts_of_ranks(page: bytes) -> dict[int, bytes]:
     """The lines of each rank."""
     found: dict[int, list[bytes]] = {}
     for line in page.splitlines():
-        if not line.startswith(b"#") and (rank := _LABEL.search(line)):
+        if not line.startswith(b"#") and (rank := RANK_LABEL_BYTES.search(line)):
             found.setdefault(int(rank[1]), []).append(line)
     return {rank: b"\n".join(lines) for rank, lines in found.items()}
 

@@ -14,7 +14,7 @@ from harness.arrays import Floats, distinct
 from harness.arrow import numpy_numbers
 from harness.config.scenario import Scenario
 from harness.record.run_record import Level, ServerLoad
-from harness.record.server_metrics import MAPPED, QUANTITIES, each_batch
+from harness.record.server_metrics import MAPPED, QUANTITIES, each_batch, quantity_of
 
 _LABELS = ("name", "replica", "labels")
 _COLUMNS = ("time_ns", *_LABELS, "value")
@@ -24,8 +24,6 @@ _AMPLE = 0.5  # a KV cache of which no reading found this part in use was not sh
 _PARTS = ("kv_use", "swa_kv_use")
 # Labels of the processes of one replica, which all report the same: the first process counts.
 _RANK = re.compile(r'(?:tp_rank|pp_rank|moe_ep_rank|pid)="[^"]*",?')
-_MODE = re.compile(r'[{,]mode="(\w+)"')
-_STEPS = {"decode_cuda_graph": "graph_steps", "decode_none": "plain_steps"}
 
 _FEWEST_ROUNDS = 6  # half a minute; notes on less would say nothing about the run
 _OFTEN = 0.05
@@ -151,7 +149,7 @@ class _Reading:
         fresh = [one for one in series if one not in self._groups]
         for one in sorted(fresh, key=lambda one: QUANTITIES[MAPPED[one[0]]].names.index(one[0])):
             name, replica, labels = one
-            group = (_quantity(name, labels), replica, _RANK.sub("", labels))
+            group = (quantity_of(name, labels), replica, _RANK.sub("", labels))
             counts = group[0] and self._chosen.setdefault(group, one) == one
             self._groups[one] = group if counts else None
             if not group[0].startswith("gpu_"):
@@ -197,14 +195,6 @@ class _Reading:
             {key: sums.level() for key, sums in self._levels.items()},
             {key: count for key, count in self._counts.items() if key not in unknown & _COMPARED},
         )
-
-
-def _quantity(name: str, labels: str) -> str:
-    """Its quantity; "" for what is none: SGLang counts the passes of prefill and decoding under one name."""
-    if MAPPED[name] != "graph_steps":
-        return MAPPED[name]
-    found = _MODE.search(labels)
-    return _STEPS.get(found[1], "") if found else ""
 
 
 def _codes(column: pa.DictionaryArray) -> npt.NDArray[np.int64]:

@@ -30,6 +30,7 @@ _LEFT_OUT = re.compile(rb"\w(_bucket|_created)(\{|$)")
 _SERIES = re.compile(rb"([a-zA-Z_:][\w:]*)(\{.*\})?\Z")
 # The label of a data-parallel rank: SGLang's and vLLM's.
 RANK_LABEL = re.compile(r'[{,](?:dp_rank|engine)="([0-9]{1,9})"')
+RANK_LABEL_BYTES = re.compile(RANK_LABEL.pattern.encode())
 
 
 class Quantity(msgspec.Struct, frozen=True):
@@ -40,6 +41,8 @@ class Quantity(msgspec.Struct, frozen=True):
     meaning: str
     names: tuple[str, ...]
     """the first name that a server has counts"""
+    mode: str = ""
+    """that of the label, of names that count several things"""
 
 
 # Names in SGLang 0.5, vLLM 0.10 to 0.33, llama.cpp and pytorch/; they differ between versions.
@@ -161,8 +164,15 @@ QUANTITIES: Mapping[str, Quantity] = {
         "first tokens of which the servers measured the time",
         ("sglang:time_to_first_token_seconds_count", "vllm:time_to_first_token_seconds_count"),
     ),
-    "graph_steps": Quantity("count", "decoding steps with a CUDA graph", ("sglang:cuda_graph_passes_total",)),
-    "plain_steps": Quantity("count", "decoding steps without one", ()),  # the same with another mode
+    "graph_steps": Quantity(
+        "count",
+        "decoding steps with a CUDA graph",
+        ("sglang:cuda_graph_passes_total",),
+        mode="decode_cuda_graph",
+    ),
+    "plain_steps": Quantity(
+        "count", "decoding steps without one", ("sglang:cuda_graph_passes_total",), mode="decode_none"
+    ),
     "kv_tokens": Quantity("level", "tokens that the KV cache holds", ("sglang:max_total_num_tokens",)),
     "gpu_power": Quantity("level", "power of a GPU, W", ("DCGM_FI_DEV_POWER_USAGE",)),
     "gpu_energy": Quantity("count", "energy of the GPUs, mJ", ("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",)),
@@ -174,7 +184,10 @@ QUANTITIES: Mapping[str, Quantity] = {
     "gpu_power_limited": Quantity("level", "GPU slowed down by its power limit", ("gpu_power_limited",)),
     "gpu_heat": Quantity("count", "time slowed down by heat", ("DCGM_FI_DEV_THERMAL_VIOLATION",)),
 }
+# By name; of a name with several modes one of the quantities.
 MAPPED = {name: key for key, quantity in QUANTITIES.items() for name in quantity.names}
+_BY_MODE = {(name, one.mode): key for key, one in QUANTITIES.items() for name in one.names if one.mode}
+_MODE = re.compile(r'[{,]mode="(\w+)"')
 
 SCHEMA = pa.schema(
     [
@@ -189,6 +202,14 @@ SCHEMA = pa.schema(
     ],
     metadata={"clock": "times are CLOCK_MONOTONIC; run.json's clock field ties them to UTC"},
 )
+
+
+def quantity_of(name: str, labels: str) -> str:
+    """The quantity of a name in MAPPED; "" for a mode that is none."""
+    if not QUANTITIES[MAPPED[name]].mode:
+        return MAPPED[name]
+    found = _MODE.search(labels)
+    return _BY_MODE.get((name, found[1]), "") if found else ""
 
 
 def values_of(page: bytes) -> Iterator[tuple[bytes, float]]:

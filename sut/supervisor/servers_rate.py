@@ -5,14 +5,13 @@ Only counts that grow in the middle of answers are taken; those of a server that
 
 import re
 
-from harness.record.server_metrics import RANK_LABEL
+from harness.record.server_metrics import RANK_LABEL_BYTES
 
 _COUNTS = re.compile(
     rb'^(?:sglang:realtime_tokens_total\{(?=[^\n]*mode="decode")|vllm:generation_tokens_total\{)'
     rb"([^\n]*)\} ([\d.e+]+)$",
     re.MULTILINE,
 )
-_RANK = re.compile(RANK_LABEL.pattern.encode())
 
 
 class ServersRate:
@@ -40,6 +39,6 @@ def _tokens(page: bytes) -> float | None:
     """The sum over data-parallel ranks, whose other processes all report the same; None without a count."""
     found: dict[bytes, float] = {}
     for labels, value in _COUNTS.findall(page):
-        rank = _RANK.search(b"{" + labels)
+        rank = RANK_LABEL_BYTES.search(b"{" + labels)
         found.setdefault(rank[1] if rank else b"", float(value))
     return sum(found.values()) if found else None
