@@ -4,9 +4,11 @@ import multiprocessing
 import os
 import signal
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
+from itertools import islice
 from multiprocessing.connection import wait
 from typing import TypeVar
 
@@ -35,10 +37,26 @@ def computing(
     pool = ProcessPoolExecutor(processes, start, _begin, (begin,))
     try:
         with blocked_in_children({signal.SIGINT, signal.SIGHUP}):  # the pool ends its processes by SIGTERM
-            results = pool.map(work, items, chunksize=at_a_time)
-        yield results
+            chunks = deque(pool.submit(_each, work, chunk) for chunk in _chunks(iter(items), at_a_time))
+        yield _in_order(chunks)
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _chunks(items: Iterator[_Item], at_a_time: int) -> Iterator[list[_Item]]:
+    return iter(lambda: list(islice(items, at_a_time)), [])
+
+
+def _each(work: Callable[[_Item], _Result], chunk: list[_Item]) -> list[_Result]:
+    return list(map(work, chunk))
+
+
+def _in_order(chunks: deque[Future[list[_Result]]]) -> Iterator[_Result]:
+    """The iterator of Executor.map cancels the rest when it raises: if a process was killed, this may end the
+    thread that fails them, and the pool's other processes are never ended.
+    """
+    while chunks:
+        yield from chunks.popleft().result()
 
 
 def _begin(begin: Callable[[], None] | None) -> None:
