@@ -142,12 +142,13 @@ class HttpClient:
         for replica in self._replicas:
             for _ in range(connections):
                 try:
-                    self._open(replica)
+                    connection = self._open(replica)
                 except OSError:
                     return
+                replica.warming[connection.fd] = connection
 
     def start(self, request: Request) -> None:
-        """Send a request on an idle connection or a new one."""
+        """Send a request on an idle connection, one that is warming, or a new one."""
         request.started_ns = time.monotonic_ns()
         request.id = f"{self._id_prefix}{next(self._id_numbers):012d}"
         request.replica = self._balance.choose(request.started_ns)
@@ -158,7 +159,7 @@ class HttpClient:
 
     def _connect(self, request: Request, replica: ReplicaPool) -> None:
         try:
-            connection = self._take_idle(replica, time.monotonic_ns()) or self._open(replica)
+            connection = self._take_made(replica, time.monotonic_ns()) or self._open(replica)
         except OSError as error:
             self._finish(request, _no_connection(replica, error))
             return
@@ -242,17 +243,18 @@ class HttpClient:
             )
         return True
 
-    def _take_idle(self, replica: ReplicaPool, now: int) -> Connection | None:
+    def _take_made(self, replica: ReplicaPool, now: int) -> Connection | None:
         while replica.idle:
             connection = replica.idle.pop()
             if now - connection.used_ns <= self._times.idle_ns and connection.transport.alive():
                 return connection
             self._close(connection)
-        return None
+        return replica.warming.popitem()[1] if replica.warming else None
 
     def _close(self, connection: Connection) -> None:
         self._connections.pop(connection.fd, None)
         self._connecting.pop(connection.fd, None)
+        connection.replica.warming.pop(connection.fd, None)
         count_closed(connection.replica.network, TcpInfo.of(connection.transport.info()))
         connection.request = None  # breaks the reference cycle: workers run without a garbage collector
         self._poller.forget(connection.fd)
@@ -291,6 +293,7 @@ class HttpClient:
             waited_ns = None if request is None else now - request.started_ns
             count_connect(connection.replica.network, now - connection.opened_ns, waited_ns)
             if request is None:
+                del connection.replica.warming[connection.fd]
                 self._listen(connection, _READ)
                 self._release(connection)
             else:

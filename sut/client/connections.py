@@ -162,6 +162,7 @@ class ReplicaPool:
         "network",
         "pair",
         "pairs",
+        "warming",
     )
 
     def __init__(self, index: int, endpoint: Endpoint, network: Figures | None = None) -> None:
@@ -173,6 +174,7 @@ class ReplicaPool:
         self.pair = self.pairs[0]  # the latest connection's
         self.failed_in_a_row = 0
         self.idle: list[Connection] = []  # the most recently used one last, and used first
+        self.warming: dict[int, Connection] = {}  # by descriptor: not made yet, and without a request
         self._context = tls_context(endpoint.ca_file) if endpoint.tls else None
         self._turn = -1  # index of the latest connection's pair
 
