@@ -137,7 +137,7 @@ class Silence:
         self._longest = sorted((*self._longest, self._before_s))[1:]
         self._health.forget()
         if self._since_s is not None:
-            self._events.add("silence_ends", "", "the servers work again")
+            self._events.add("silence_ends", "", "the servers work again", int(now_s * 1e9))
             log.warning("the servers work again after %.0f s", now_s - self._since_s)
         self._since_s, self._told = None, ""
 
@@ -192,7 +192,7 @@ class SilentServers:
             paused = even_s >= now_s and url not in self._told
             if self._since.get(url, now_s) > since_s + _MOVED_S and not paused:
                 works = url in self._since or arrived.get(url, since_s) > since_s + _MOVED_S
-                self._end(url, now_s - since_s, works=works)
+                self._end(url, since_s, now_s, works=works)
         least_s = max(_SILENT_S, _UNUSUAL * self._longest[0])
         suspects = [one for one in servers if now_s - self._since[one.url] >= least_s / 2]
         if not suspects and not self._told:
@@ -231,13 +231,14 @@ class SilentServers:
         self._events.add("silence", one.url, what, int(since_s * 1e9))
         log.warning("since %s %s: %s", moment(since_s - began_s), what, _STANDS_ALONE)
 
-    def _end(self, url: str, silent_s: float, *, works: bool) -> None:
+    def _end(self, url: str, since_s: float, now_s: float, *, works: bool) -> None:
         """``works``: it has sent or worked; else it has no more requests, which may have failed."""
+        silent_s = now_s - since_s
         if works:
             self._longest = sorted((*self._longest, silent_s))[1:]
         if self._told.pop(url, None) is not None:
             text = "works again" if works else "has no more requests"
-            self._events.add("silence_ends", url, text)
+            self._events.add("silence_ends", url, text, int(now_s * 1e9))
             log.warning("%s %s after %.0f s", url, text, silent_s)
 
     def _text(self, began_s: float, servers: Sequence[AskedServer]) -> str:

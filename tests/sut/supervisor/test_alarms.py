@@ -1,6 +1,7 @@
 """When a lost run, a silence or a standing rank ends a run, and what is left of it as an event."""
 
 import itertools
+import math
 import time
 from types import SimpleNamespace
 
@@ -266,7 +267,7 @@ def test_a_silent_run_of_servers_that_end_is_ended():
     alarms = Alarms(
         session(), SERVERS[:1], Ranks(still=130.0), policy(progress_s=600.0), ask=lambda url: DRAINS
     )
-    alarms._silence._looked_s, alarms._silence._even_s = time.monotonic(), 0.0
+    alarms._silence._looked_s, alarms._silence._even_s = time.monotonic(), -math.inf
     alarms.look(snapshot(110.0))
     wait_until(lambda: alarms._silence.health)
     ends(alarms, snapshot(119.0))
