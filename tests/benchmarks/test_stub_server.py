@@ -169,6 +169,7 @@ def test_document_and_stop(server):
     assert document["meta_info"]["finish_reason"] == {"type": "stop", "matched": 200002}
 
 
+@pytest.mark.engine
 def test_openai_client(server):
     import openai  # slow: only where it is used
 

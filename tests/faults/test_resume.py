@@ -136,6 +136,7 @@ def test_answers_that_may_be_of_another_model_are_sent_again(tmp_path, restarts)
     assert sent == change["answers"]
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("first", [0, 1])
 def test_every_server_has_the_model_of_the_answers(tmp_path, capfd, first):
     """In whatever order they are named."""
@@ -152,6 +153,7 @@ def test_every_server_has_the_model_of_the_answers(tmp_path, capfd, first):
     assert "quantization mxfp4 is now fp8" in refused.stderr and joins.url in refused.stderr
 
 
+@pytest.mark.engine
 def test_a_repeated_command_sends_failures_again(tmp_path, capfd):
     """The failures that ended a run are sent again, its answers are not; a complete run is left as it is."""
     dataset, prompts = small_dataset(tmp_path, rows=ROWS)

@@ -82,6 +82,7 @@ print({"pandas", "pyarrow.compute", "bpe_openai", "tokenizers"} & sys.modules.ke
     assert printed(program, tmp_path, PERFORMANCE, "dataset.pkl") == "set()\n"
 
 
+@pytest.mark.engine
 def test_a_ladder_loads_no_pandas(tmp_path):
     program = """
 import sys

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 from tests.runs import ROOT
 
 SCRIPT = """
@@ -15,6 +17,7 @@ print(scipy.__name__)
 """
 
 
+@pytest.mark.engine
 def test_scores_of_summaries_load_none_of_them_and_they_stay_importable():
     done = subprocess.run([sys.executable, "-c", SCRIPT], cwd=ROOT, capture_output=True, text=True)
     assert (done.stdout.splitlines(), done.stderr) == (["0.667", "[]", "scipy"], "")

@@ -357,6 +357,7 @@ def test_two_campaigns_at_once_are_one_too_many(tmp_path):
     assert "RUNNING" in status.stdout
 
 
+@pytest.mark.engine
 def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
     file = write(tmp_path, "url = 'http://127.0.0.1:9'", top="results = 'my.conf'")
     done = run(file)

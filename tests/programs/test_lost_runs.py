@@ -95,6 +95,7 @@ def test_a_failed_query_of_a_performance_run(tmp_path, stops):
     assert re.search(said, run.stdout + run.stderr)
 
 
+@pytest.mark.engine
 def test_a_failed_query_of_an_accuracy_run_loses_nothing(tmp_path):
     """It can be resumed."""
     with StubServer(faults=one_is_cut) as stub:

@@ -296,6 +296,7 @@ def test_a_dry_run_refuses_a_folder_that_it_cannot_write(tmp_path, capfd):
     assert f"--results {tmp_path}/offline/performance: cannot write there" in run.stderr
 
 
+@pytest.mark.engine
 def test_ctrl_c_while_servers_are_waited_for(tmp_path):
     dataset, _ = small_dataset(tmp_path)
     with refused_url() as url:

@@ -224,6 +224,7 @@ def test_rows_of_a_server_that_has_changed_are_sent_again(tmp_path, capfd):
     assert answers(output) == wanted(prompts)
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("end", ["kill", *(pytest.param(name, marks=ENGINE) for name in list(ENDS)[1:])])
 def test_an_ended_run_is_resumed_without_sending_anything_twice(end, tmp_path, capfd):
     deed, code, words = ENDS[end]

@@ -379,6 +379,7 @@ def test_dummy_weights_where_the_checkout_cannot_be_written(tmp_path):
     assert nowhere.stderr.count("\n") == 1
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize(
     ("name", "layers"),
     [("gpt-oss-120b", 36), ("deepseek-r1", 61), ("llama3.1-8b", 32), ("llama3.1-8b-edge", 32)],

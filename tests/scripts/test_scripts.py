@@ -174,6 +174,7 @@ def test_setup_notices_changed_samples(checkout):
     assert "sample data in datasets/ are missing or changed" in result.stderr
 
 
+@pytest.mark.engine
 def test_setup_completes_an_environment_that_was_interrupted_before_it_had_pip(checkout):
     """A real one, as Ctrl-C leaves it while ensurepip runs; pip then finds no package without an index."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", checkout / ".venv"], check=True)

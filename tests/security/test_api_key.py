@@ -56,6 +56,7 @@ def command_lines():
     return found
 
 
+@pytest.mark.engine
 def test_a_whole_run_against_servers_that_repeat_the_key(tmp_path):
     """Every kind of excerpt in turn, at the most talkative level: files, both streams and command lines hold
     no part of the key.

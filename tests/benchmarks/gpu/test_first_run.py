@@ -207,6 +207,7 @@ def test_the_programs_take_the_commands(tmp_path, sizes, backend):
     assert sorted(set(parsed)) == sorted(PARSERS)
 
 
+@pytest.mark.engine
 def test_sglang_is_started_by_its_own_script(tmp_path):
     flags = ("--attention-backend", "triton")
     site = commands.Site(tmp_path, commands.SGLANG, 30000, cores=16, backend="sglang", server_flags=flags)

@@ -113,6 +113,7 @@ def kill_process(pair):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.engine
 def test_a_killed_process_is_one_error(wordnet, monkeypatch):
     monkeypatch.setattr(meteor, "_score_here", kill_process)
     with pytest.raises(RunError, match="killed"):

@@ -139,6 +139,7 @@ def test_what_a_killed_campaign_left_is_stopped_by_the_next(servers, tmp_path):
     assert command.process.poll() is None
 
 
+@pytest.mark.engine
 def test_the_command_ends_with_the_campaign(tmp_path):
     program = (
         "from pathlib import Path; from harness.campaign.servers import ServerCommand; "

@@ -65,6 +65,7 @@ def test_a_full_pipe_that_nobody_reads_is_waited_for_and_dropped():
         assert process.stderr.read() == b"through"
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize(
     "words",
     [("prompts", "encode", "-i", "configs/quick.conf"), ("report", "list", ".", "--json")],

@@ -289,6 +289,7 @@ def answered(folder, joined=array, **shape):
     return cases.write_logs(folder / "logs", joined(rows))
 
 
+@pytest.mark.engine
 def test_test07_scores_as_a_published_run(references, verify, into, tmp_path):
     """627 of 990, as one of the v6.0 submissions: its figures, in its words."""
     words = ("--log-dir", answered(tmp_path), "--reference-data", references, *into)
@@ -307,6 +308,7 @@ def test_test07_scores_as_a_published_run(references, verify, into, tmp_path):
         assert f"{line}\n" in text
 
 
+@pytest.mark.engine
 def test_test07_takes_the_answers_of_the_run_alone(references, verify, into, tmp_path):
     logs, other = answered(tmp_path), tmp_path / "other.parquet"
     pq.write_table(pq.read_table(references).take([*range(1, TEST07_ROWS), 0]), other)
@@ -326,6 +328,7 @@ ODD = {
 }
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("form", ODD)
 def test_test07_of_an_odd_log_is_the_official_verdict(form, references, verify, into, tmp_path):
     """The official evaluator calls json.load and reads int32: such logs of 627 right answers fail there."""
@@ -345,6 +348,7 @@ PUBLISHED = {  # the official checker took all of them
 }
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_published_logs_with_whole_answers(name, references, verify, tmp_path):
     """Real detail and summary logs; their accuracy logs were published in part: ours has no token counts."""

@@ -120,6 +120,7 @@ def test_a_prompt_without_what_servers_put_before_it():
         of_ids([[128000, 403], [403]], benchmark="llama3.1-8b")
 
 
+@pytest.mark.engine
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.lists(st.integers(0, 201087), min_size=1, max_size=12), min_size=1, max_size=8))
 def test_random_ids_by_another_encoder(prompts):

@@ -262,6 +262,7 @@ def test_one_damaged_byte_of_json_is_noticed_or_harmless(tmp_path):
                 assert "\n" not in str(error)
 
 
+@pytest.mark.engine
 def test_large_json_stays_small(tmp_path):
     """A thousand rows as in cnn_eval.json: what is read takes less than four times its file in memory."""
     row = {"input": "a" * 4000, "tok_input": [128000, *range(50_000, 50_600)], "output": "b" * 300}

@@ -126,6 +126,7 @@ def test_the_scorecard_is_kept_beside_the_log_and_the_target_is_seen(evaluate: E
     assert re.search(r"exact_match \d+\.\d+ is (below|at least) 82\.2987", line)
 
 
+@pytest.mark.engine
 def test_the_score_is_on_a_terminal_once(judged: bytes, release: Path, tmp_path: Path):
     log = write_log(tmp_path / LOG, outputs())
     log.with_suffix(".programs.jsonl").write_bytes(judged)
@@ -154,6 +155,7 @@ def test_the_text_of_a_submission_is_not_replaced(evaluate: Evaluate):
 INVALID = RunVerdict("INVALID", ("3 of 96 queries failed: timeout 3",))
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize(
     "verdict", [None, RunVerdict("INTERRUPTED"), INVALID], ids=["killed", "interrupted", "invalid"]
 )
@@ -192,6 +194,7 @@ def test_the_log_of_a_performance_run_that_is_not_valid_has_no_remedy_that_is_re
     assert "answered" not in line and "Continue" not in line
 
 
+@pytest.mark.engine
 def test_a_score_by_references_of_another_dataset_does_not_count(evaluate: Evaluate, tmp_path: Path):
     run_record(tmp_path, "gpt-oss-120b")
     part = tmp_path / "part.parquet"
@@ -446,6 +449,7 @@ def test_a_signal_ends_with_what_is_kept(tmp_path: Path, release: Path):
     assert str(journal.read_bytes().count(b"\n")) in ending
 
 
+@pytest.mark.engine
 def test_the_release_is_found_where_the_download_puts_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """The layout of datasets/manifest.tsv, below any --to."""
     rows = [line.split("\t") for line in (ROOT / "datasets" / "manifest.tsv").read_text().splitlines()]
@@ -482,6 +486,7 @@ def test_no_log_is_scored_by_another_benchmarks_rules(evaluate: Evaluate, tmp_pa
         assert evaluate().code == 0
 
 
+@pytest.mark.engine
 def test_the_benchmark_is_that_of_the_run(evaluate: Evaluate, tmp_path: Path):
     """Without a flag, in both programs; their defaults differ where nothing names it."""
     words = ("--input-file", tmp_path / "log.json", "--dataset-file", REFERENCE)
@@ -702,6 +707,7 @@ def test_bad_input_is_named_in_one_line(name: str, evaluate: Evaluate):
     assert not Path("absent").exists()
 
 
+@pytest.mark.engine
 def test_heavy_packages_are_loaded_where_they_are_used():
     """Help needs none of them; what model output leads sympy to do happens in a sandbox alone."""
     code = """

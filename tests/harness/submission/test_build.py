@@ -71,6 +71,7 @@ def test_the_system_is_completed_from_machine_and_runs(results, info, tmp_path):
     assert (system["cooling"], system["division"], system["submitter"]) == ("water", "closed", "MyOrg")
 
 
+@pytest.mark.engine
 def test_a_second_system_goes_beside_the_first(results, info, tmp_path):
     build(results)
     info.write_text(info.read_text().replace('"made_up"', '"another"'))
@@ -339,6 +340,7 @@ def test_ranks_with_a_port_each_are_one_server(results, info, tmp_path):
     assert "\n1 server. The command " in text
 
 
+@pytest.mark.engine
 def test_two_builds_are_equal_whatever_the_umask(results, info, tmp_path):
     found = []
     for mask in (0o077, 0o002):

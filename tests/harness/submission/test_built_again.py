@@ -25,6 +25,7 @@ def test_the_same_runs_give_the_same_tree(results, info, tmp_path):
     assert not list(tmp_path.glob(".tree*"))
 
 
+@pytest.mark.engine
 def test_what_has_changed_since_is_replaced(results, info, tmp_path):
     build(results)
     text("offline/accuracy/accuracy.txt", "83.", "84.")(results)
@@ -42,6 +43,7 @@ HANDS = {
 }
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("change", HANDS.values(), ids=HANDS)
 def test_other_files_are_replaced_only_by_force(results, info, tmp_path, capsys, change):
     build(results)

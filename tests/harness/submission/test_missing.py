@@ -222,6 +222,7 @@ def test_a_scenario_in_the_folder_of_an_earlier_version_is_found(both_benchmarks
     assert {path.name for path in (runs / "deepseek-r1").iterdir()} == {"Offline", "Interactive"}
 
 
+@pytest.mark.engine
 def test_one_benchmark_of_several(both_benchmarks, tmp_path):
     assert build(both_benchmarks, "--benchmark", "deepseek-r1") == 0
     assert not (tmp_path / "tree" / RESULTS).exists()

@@ -30,6 +30,7 @@ def rehearsed(results, info):
     return results
 
 
+@pytest.mark.engine
 def test_a_rehearsal_is_built_where_a_submission_is_refused(rehearsed, tmp_path, capsys):
     assert build(rehearsed) == 2
     assert refused(capsys).count("NOT_OFFICIAL") == 4

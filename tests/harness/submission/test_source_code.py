@@ -149,6 +149,7 @@ def test_a_committed_secret_stops_the_build_until_it_is_removed(results, info, t
     assert not (tmp_path / SOURCE / "run.sh").exists()
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("same", [True, False])
 def test_a_second_system_has_its_own_code(results, info, tmp_path, checkout, same):
     build(results)

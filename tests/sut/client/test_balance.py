@@ -32,7 +32,9 @@ def test_a_shunned_replica_is_used_where_all_are():
     assert choices(balance, 1, LATER_NS) == [1]
 
 
-@pytest.mark.parametrize(("workers", "replicas"), [(2, 3), (4, 8), (4, 512), (3, 2)])
+@pytest.mark.parametrize(
+    ("workers", "replicas"), [(2, 3), (4, 8), pytest.param(4, 512, marks=pytest.mark.engine), (3, 2)]
+)
 def test_workers_see_each_other(workers, replicas):
     board = CounterBoard(workers, replicas)
     balances = [Balance(replicas, board, worker) for worker in range(workers)]

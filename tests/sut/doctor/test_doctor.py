@@ -138,6 +138,7 @@ def test_ranks_without_a_url_are_warned_of_once():
             assert {one[0] for one in findings(first, second, f"http://127.0.0.1:{port + 2}")} == {"ok"}
 
 
+@pytest.mark.engine
 def test_few_open_files_are_an_error():
     done = doctor("--max-concurrency", 500, preexec_fn=few_files)
     assert done.returncode == 2

@@ -121,6 +121,7 @@ def test_a_copy_without_work_is_dismissed(tmp_path):
     assert out == "1 0\n"
 
 
+@pytest.mark.engine
 def test_beside_a_thread_the_work_gets_a_fresh_interpreter(tmp_path):
     out = run(
         tmp_path,

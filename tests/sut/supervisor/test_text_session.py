@@ -60,6 +60,7 @@ def text_session(tmp_path):
             )
 
 
+@pytest.mark.engine
 def test_rows_are_answered_and_the_encoders_end_with_their_workers(text_session):
     text_session.gate.set()
     assert not text_session.session.run(lambda totals: None, text_session.servers)

@@ -295,6 +295,7 @@ def test_the_log_decides_whatever_the_files_claim(logged):
     assert (span.got, span.expected) == ("duration_s is 1224.0", "300.0 as in the log")
 
 
+@pytest.mark.engine
 def test_a_log_of_other_counts(logged):
     write_log(log_of(logged), count=4 * SAMPLES + 7)
     assert errors(check_tree(logged, officially=False), OURS) == {"log-differs", "whole-passes"}

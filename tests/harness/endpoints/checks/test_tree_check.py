@@ -68,6 +68,7 @@ def test_a_tree_is_found_from_the_rehearsal_the_tree_and_the_organisation(rehear
     assert logged == (inside != "../org")  # a tree that was copied away has lost its runs
 
 
+@pytest.mark.engine
 def test_a_log_that_lies_in_the_point_s_folder(rehearsal):
     (rehearsal / f"runs/r{LOGGED}/events.jsonl").rename(rehearsal / POINT / "events.jsonl")
     write_log(rehearsal / POINT / "events.jsonl", seconds=100.0)
@@ -173,6 +174,7 @@ def test_without_mlcommons_s_checker_one_line_says_so(rehearsal, monkeypatch):
     assert line.severity is Severity.UNKNOWN and "pip install endpoints-submission-cli" in line.remedy
 
 
+@pytest.mark.engine
 @pytest.mark.skipif(interpreter() is None, reason="endpoints-submission-cli is not installed")
 def test_a_tree_on_which_mlcommons_s_checker_fails(rehearsal):
     nested(rehearsal / RESULTS.parent / "system_power.json", '{"a":', 1 << 20)
@@ -211,7 +213,15 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("how", BROKEN)
+def broken():
+    """MLCommons's checker, another process, reads JSON."""
+    return [
+        pytest.param(how, marks=pytest.mark.engine if name.endswith(".json") else ())
+        for how, (name, _) in BROKEN.items()
+    ]
+
+
+@pytest.mark.parametrize("how", broken())
 def test_a_file_that_cannot_be_read_is_one_line(rehearsal, how):
     name, spoil = BROKEN[how]
     spoil(rehearsal / POINT / name)

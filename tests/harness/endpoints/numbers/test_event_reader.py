@@ -146,6 +146,7 @@ def test_ranges_change_nothing(tmp_path, monkeypatch):
     assert (read_samples(folder, TOKENIZER) == expected).all()
 
 
+@pytest.mark.engine
 def test_processes_change_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(event_reader, "_ALONE_BYTES", 0)
     monkeypatch.setattr(event_reader, "_RANGE_BYTES", 300)

@@ -33,6 +33,7 @@ def test_the_rules_own_numbers(c_max, c_min, low, med, margin):
     assert found == ((1, c_min), (c_min + 1, low), (low + 1, med), (med + 1, c_max), (c_max + 1, margin))
 
 
+@pytest.mark.engine
 def test_the_official_package_has_the_same_regions_and_bands():
     official = pytest.importorskip("submission_checker.models.regions")
     names = {

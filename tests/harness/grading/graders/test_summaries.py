@@ -128,6 +128,7 @@ def kill_process(summary: grader.Summary) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.engine
 def test_a_killed_process_is_one_error(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(grader, "_compare", kill_process)
     with pytest.raises(GradingError) as ended:

@@ -60,6 +60,7 @@ def test_reference_solutions_pass_and_equal_code_runs_once(run):
     assert steps["solutions"] == len(tasks)
 
 
+@pytest.mark.engine
 def test_an_interrupted_grading_resumes(index: Path, tier: Tier, tmp_path: Path):
     tasks = [ProgramTask(GradingMode.STRICT, name, source) for name, source in solutions().items()]
     hang = ProgramTask(GradingMode.STRICT, tasks[0].question_id, "while True: pass")
@@ -136,6 +137,7 @@ def test_programs_that_need_more_memory_have_it_one_after_the_other(
     assert (sum(large), len(tried)) == (2, len(tasks))
 
 
+@pytest.mark.engine
 def test_a_program_that_waits_for_memory_has_its_time_afterwards(tier: Tier):
     """Stopped for longer than its limit."""
     filled = "x = bytes(range(256)) * (1 << 20)\nimport time\ntime.sleep(0.5)\nprint(len(x) >> 20)"
@@ -221,6 +223,7 @@ def test_programs_share_the_machines_memory(memory_gib: int, workers: int, first
     assert 0 < free_memory() < 1 << 50
 
 
+@pytest.mark.engine
 def test_a_lost_sandbox_costs_one_verdict(index: Path, tmp_path: Path):
     name, source = next(iter(solutions().items()))
     killer = ProgramTask(GradingMode.STRICT, name, "import os\nos.kill(os.getppid(), 9)")
@@ -231,6 +234,7 @@ def test_a_lost_sandbox_costs_one_verdict(index: Path, tmp_path: Path):
     assert results[good].passed
 
 
+@pytest.mark.engine
 def test_a_program_that_had_no_memory_left_is_run_again_and_never_wrong(
     index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

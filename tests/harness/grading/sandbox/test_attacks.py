@@ -317,6 +317,7 @@ for thread in threads: thread.start()
     assert (report.status, report.output) == (protocol.OK, f"{HELD_THREADS}\n".encode())
 
 
+@pytest.mark.engine
 def test_without_any_sandbox_the_evaluator_refuses(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(tier_probe, "why_not", lambda tier: f"{tier} is not to be had")
     with pytest.raises(GradingError) as refused:

@@ -117,6 +117,7 @@ SURVIVOR = "import os, time\nif os.fork() == 0:\n    time.sleep(600)\nprint('lef
 COUNT = "import os\nprint(sum(name.isdigit() for name in os.listdir('/proc')))"
 
 
+@pytest.mark.engine
 def test_without_a_filter_no_process_outlives_its_program(monkeypatch):
     monkeypatch.setattr(tiers.platform, "machine", lambda: "riscv64")
     with process_in(Tier.NAMESPACES) as process:

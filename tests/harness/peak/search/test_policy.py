@@ -208,6 +208,7 @@ class BusyServer(MadeServer):
         return replace(super().probe(rate), client_bound=self.bound_runs)
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("bound_steps", [1, 4])
 def test_a_client_that_was_busy_in_the_ladder_alone_does_not_end_the_search(bound_steps):
     history, ended, rates = found(BusyServer(bound_steps), slots=80)
@@ -216,6 +217,7 @@ def test_a_client_that_was_busy_in_the_ladder_alone_does_not_end_the_search(boun
     assert len(history.probes) < 12
 
 
+@pytest.mark.engine
 def test_limits_that_always_pass_end_a_search_behind_such_a_ladder_too(monkeypatch):
     wide = wide_limits(monkeypatch)
     history, ended, rates = found(BusyServer(4), slots=80, loadgen=wide)

@@ -36,6 +36,7 @@ def edges(settings):
     return {k: float(schedule.arrivals_s(1.0, k * ROWS)[-1]) / LEAST_S for k in range(FEWEST, MOST + 1)}
 
 
+@pytest.mark.engine
 def test_loadgen_needs_another_dataset_just_above_an_edge(tmp_path, settings, edges):
     rates = [rate * step for rate in edges.values() for step in (0.99998, 1.00002)]
     issued = loadgen_issues(tmp_path, [("Server", ROWS, CONF.format(f"{rate:.9g}"), False) for rate in rates])

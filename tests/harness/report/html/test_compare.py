@@ -92,6 +92,7 @@ def test_samples_that_were_issued_at_once_have_no_interval(tmp_path):
     assert {one.verdict for one in differences(base, other)} == {"no interval"}
 
 
+@pytest.mark.engine
 def test_the_interval_holds_the_truth_as_often_as_it_says(tmp_path):
     """Equal systems in pairs: 5 % of the intervals leave out 0; of intervals half as wide 11 of these 32."""
     runs = [run_of(tmp_path / str(n), seed=n, count=1500) for n in range(9)]

@@ -220,6 +220,7 @@ def test_a_hostile_log_cannot_break_the_line(tree):
     assert line.isprintable()
 
 
+@pytest.mark.engine
 def test_no_nonsense_breaks_the_check(tree):
     """Values of wrong types, rows taken out, bytes that are no text: issues, never a traceback."""
     chance = random.Random(7)
