@@ -235,7 +235,7 @@ def _drive(run: DrivenRun, progress_log: ProgressLog, servers: Recheck, rate: Se
     plan = prepared.plan
     wires = wires_of(plan, destination)
     store = render_requests(prepared.samples, wires)
-    session.start_workers(destination, store, prepared.concurrency)
+    session.start_workers(destination, store, prepared.placement.workers, prepared.concurrency)
     limited = bool(prepared.concurrency)
     meter = ProgressMeter(
         run.length, session.failures, in_flight=session.in_flight, limited=limited, servers_rate=rate

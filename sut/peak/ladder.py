@@ -232,7 +232,8 @@ def _client(
     look_s = min(max(plan.seconds / _LOOKS, _SHORTEST_LOOK_S), _LONGEST_LOOK_S)
     issuer = ClosedLoop(len(samples))
     with QuerySession(client, issuer, samples, prepared.placement) as session:
-        session.start_workers(destination, render_requests(samples, wires), None)
+        store, workers = render_requests(samples, wires), prepared.placement.workers
+        session.start_workers(destination, store, workers, None)
         with session.monitored(servers, look_s) as monitor:
             tail = JournalTail(client.log_dir / JOURNAL_DIR)
             yield ClosedLoopClient(session, monitor, tail, death, servers.urls, plan)

@@ -116,16 +116,17 @@ class QuerySession:
         return settings
 
     def start_workers(
-        self, destination: Destination, store: RequestStore, max_concurrency: int | None
+        self, destination: Destination, store: RequestStore, workers: int, max_concurrency: int | None
     ) -> None:
-        """Start the workers and wait until each is connected and listening.
+        """Start this number of workers and wait until each is connected and listening.
 
-        Raises RunError when one cannot start, or when the issuing process has ended by then.
+        It is at most that of the placement, and no more than ``max_concurrency``. Raises RunError when one
+        cannot start, or when the issuing process has ended by then.
         """
         self._journal_dir.mkdir(parents=True, exist_ok=True)
         self._replicas = CounterBoard(len(self._pairs), len(destination.endpoints))
         self._network = CounterBoard(len(self._pairs) * len(destination.endpoints), len(Network))
-        self._capacities = _shares(max_concurrency, len(self._pairs))
+        self._capacities = _shares(max_concurrency, workers)
         for index, share in enumerate(self._capacities):
             spec = self._worker_spec(index, share, destination)
             ours, theirs = Pipe()
@@ -368,13 +369,9 @@ def _await_ready(child: ChildProcess) -> None:
 
 
 def _shares(limit: int | None, workers: int) -> list[int]:
-    """The number of requests that each worker may have in flight; 0 means no limit.
-
-    Workers for which nothing is left are not among them.
-    """
+    """The number of requests that each worker may have in flight; 0 means no limit."""
     if limit is None:
         return [0] * workers
-    workers = min(workers, limit)
     return [limit // workers + (index < limit % workers) for index in range(workers)]
 
 

@@ -145,7 +145,7 @@ def test_a_session_pins_the_issuer_and_workers(tmp_path):
         destination = Destination((endpoint,), own_protocol("sglang"), "m", AnswersSeen())
         placement = Placement(1, "", (last,), ((last,),))
         with QuerySession(plan, RowsInOrder(range(len(samples))), samples, placement) as session:
-            session.start_workers(destination, render_requests(samples, wires), None)
+            session.start_workers(destination, render_requests(samples, wires), placement.workers, None)
             children = multiprocessing.active_children()
             assert len(children) == 2
             wait_until(lambda: all(os.sched_getaffinity(child.pid) == {last} for child in children))

@@ -46,7 +46,8 @@ def text_session(tmp_path):
         path = "/v1/completions"
         destination = Destination((resolve_endpoint(url, path, None),), PROTOCOL, "m", seen, tokenizer=SMALL)
         with QuerySession(plan, RowsInOrder(range(ROWS)), samples, Placement(2, "")) as session:
-            session.start_workers(destination, render_requests(samples, wires_of(plan, destination)), None)
+            store = render_requests(samples, wires_of(plan, destination))
+            session.start_workers(destination, store, 2, None)
             servers = SimpleNamespace(
                 urls=[url],
                 recovered=lambda url: True,
