@@ -70,13 +70,13 @@ class MachineLimits(msgspec.Struct, frozen=True):
 def check_workers(workers: int) -> None:
     """Let this process open the channels to its workers. Raises ConfigError where the hard limit is lower."""
     needed = workers * _DESCRIPTORS_OF_A_WORKER + SPARE_DESCRIPTORS
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if needed > hard_descriptor_limit():
+    hard = hard_descriptor_limit()
+    if needed > hard:
         raise ConfigError(
             f"--num-workers {workers} needs {needed} open files in this process, the limit is {hard}; "
             "raise it (ulimit -Hn) or use fewer workers"
         )
-    if needed > soft:
+    if needed > resource.getrlimit(resource.RLIMIT_NOFILE)[0]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
@@ -87,9 +87,9 @@ def machine_limits() -> MachineLimits:
 
 
 def hard_descriptor_limit() -> int:
-    """The most open files that one process may ask for."""
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    return int(_MOST_OPEN.read_text()) if hard == resource.RLIM_INFINITY else hard
+    """The most open files that one process may ask for: the kernel refuses a hard limit above its own."""
+    hard, most = resource.getrlimit(resource.RLIMIT_NOFILE)[1], int(_MOST_OPEN.read_text())
+    return most if hard == resource.RLIM_INFINITY else min(hard, most)
 
 
 def raise_descriptor_limit() -> None:

@@ -87,3 +87,25 @@ def test_workers_asked_for_raise_the_soft_limit_and_are_refused_beyond_the_hard_
             check_workers(hard)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (before, hard))
+
+
+@pytest.mark.parametrize("hard", [resource.RLIM_INFINITY, 2_000_000])
+def test_the_kernel_has_a_limit_below_the_hard_one(hard, tmp_path, monkeypatch):
+    """Where fs.nr_open was lowered since. setrlimit(2) then refuses also the hard limit that is in force."""
+    limits, most = [256, hard], 1_000_000
+
+    def setrlimit(which, pair):
+        if pair[1] == resource.RLIM_INFINITY or pair[1] > most:
+            raise ValueError("not allowed to raise maximum limit")
+        limits[:] = pair
+
+    (tmp_path / "nr_open").write_text(f"{most}\n")
+    monkeypatch.setattr("sut.processes.machine_limits._MOST_OPEN", tmp_path / "nr_open")
+    monkeypatch.setattr(resource, "getrlimit", lambda which: tuple(limits))
+    monkeypatch.setattr(resource, "setrlimit", setrlimit)
+    with pytest.raises(ConfigError, match="the limit is 1000000;"):
+        check_workers(most)
+    check_workers(48)
+    assert limits == [304, most]
+    raise_descriptor_limit()
+    assert limits == [most, most]
