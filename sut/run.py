@@ -106,14 +106,13 @@ def run(
     issuer = _loadgen(plan, len(inputs.samples), trace=trace)
     with (
         interruptible(),
-        _settled(plan, inputs, issuer, placement, rate_follows=rate_follows) as (session, readback),
+        _settled(plan, inputs, issuer, placement, rate_follows=rate_follows) as (session, readback, expected),
         servers_of(client, inputs.samples) as (urls, death),
     ):
         servers = find_servers(urls, client.backend, api_key(), client.ca_file, client.preflight)
-        issue = expected_queries(readback, plan.scenario.loadgen, len(inputs.samples), accuracy=plan.accuracy)
-        load = replace(load, queries=issue.samples)
+        load = replace(load, queries=expected.samples)
         prepared = prepare_client(client, inputs.samples, load, placement, servers)
-        record = _planned(plan, inputs, prepared, readback)
+        record = _planned(plan, inputs, prepared, readback, expected)
         if on_plan is not None:
             on_plan(record)
         if stray := stray_audit_config(plan):
@@ -137,7 +136,7 @@ def run(
                 prepared,
                 destination,
                 death,
-                length=_length(record.settled.expected),
+                length=_length(expected),
                 limits_ns=record.limits_ns,
                 most_over=_most_over(record),
                 on_progress=on_progress,
@@ -173,13 +172,17 @@ def _loadgen(plan: RunPlan, samples: int, *, trace: bool) -> LoadGen:
 @contextmanager
 def _settled(
     plan: RunPlan, inputs: Inputs, issuer: LoadGen, placement: Placement, *, rate_follows: bool
-) -> Iterator[tuple[QuerySession, dict[str, Setting]]]:
-    """The session and LoadGen's settings. Raises ConfigError, before any server is asked or started."""
+) -> Iterator[tuple[QuerySession, dict[str, Setting], ExpectedQueries]]:
+    """The session, LoadGen's settings, and the queries that they make.
+
+    Raises ConfigError, before any server is asked or started.
+    """
     with QuerySession(plan.client, issuer, inputs.samples, placement) as session:
-        readback = session.readback()
+        readback, samples = session.readback(), len(inputs.samples)
+        expected = expected_queries(readback, plan.scenario.loadgen, samples, accuracy=plan.accuracy)
         if not rate_follows:
-            require_enough_queries(plan, readback, len(inputs.samples))
-        yield session, readback
+            require_enough_queries(plan, readback, expected)
+        yield session, readback, expected
 
 
 def _length(expected: ExpectedQueries) -> RunLength:
@@ -187,7 +190,11 @@ def _length(expected: ExpectedQueries) -> RunLength:
 
 
 def _planned(
-    plan: RunPlan, inputs: Inputs, prepared: PreparedClient, readback: dict[str, Setting]
+    plan: RunPlan,
+    inputs: Inputs,
+    prepared: PreparedClient,
+    readback: dict[str, Setting],
+    expected: ExpectedQueries,
 ) -> RunRecord:
     """The record before the first query. Raises ConfigError for what the rules forbid."""
     rules = (prepared.servers, plan.client.benchmark, plan.scenario)
@@ -199,7 +206,7 @@ def _planned(
     require_official(plan, deviations)
     record = RunRecord(
         plan=plan,
-        settled=settle(plan, inputs, prepared, readback),
+        settled=settle(inputs, prepared, readback, expected),
         provenance=gather_provenance(ROOT),
         servers=prepared.servers,
         left_out=dict(prepared.left_out),

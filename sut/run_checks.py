@@ -8,7 +8,7 @@ import msgspec
 from harness.analysis.early_stopping import too_few_queries
 from harness.config import rule_checks
 from harness.config.audit_config import test_named
-from harness.config.expected_queries import expected_queries
+from harness.config.expected_queries import ExpectedQueries
 from harness.config.loadgen_conf import Conf, ConfKey, parse_conf, read_conf
 from harness.config.loadgen_settings import ACCURACY_MODE, PERFORMANCE_MODE, TEST_MODES, Number, Setting
 from harness.config.plans import RunPlan
@@ -86,7 +86,9 @@ def _rate_warnings(plan: RunPlan, settings: Mapping[str, Number]) -> Iterator[st
         )
 
 
-def settle(plan: RunPlan, inputs: Inputs, prepared: PreparedClient, readback: dict[str, Setting]) -> Settled:
+def settle(
+    inputs: Inputs, prepared: PreparedClient, readback: dict[str, Setting], expected: ExpectedQueries
+) -> Settled:
     """What the record adds to the plan."""
     return Settled(
         samples=len(inputs.samples),
@@ -97,9 +99,7 @@ def settle(plan: RunPlan, inputs: Inputs, prepared: PreparedClient, readback: di
         audit_settings=None if inputs.audit is None else dict(inputs.audit),
         loadgen_settings=readback,
         conf_warnings=inputs.warnings,
-        expected=expected_queries(
-            readback, plan.scenario.loadgen, len(inputs.samples), accuracy=plan.accuracy
-        ),
+        expected=expected,
     )
 
 
@@ -129,7 +129,7 @@ def require_official(plan: RunPlan, deviations: tuple[str, ...]) -> None:
         )
 
 
-def require_enough_queries(plan: RunPlan, readback: Mapping[str, Setting], samples: int) -> None:
+def require_enough_queries(plan: RunPlan, readback: Mapping[str, Setting], expected: ExpectedQueries) -> None:
     """Refuse a run that early stopping is certain to make INVALID. Raises ConfigError."""
     if not plan.scenario.poisson:
         return
@@ -141,8 +141,7 @@ def require_enough_queries(plan: RunPlan, readback: Mapping[str, Setting], sampl
         )
     if plan.accuracy or plan.audit_text is not None:
         return  # a compliance test counts whether LoadGen reports VALID or not
-    issue = expected_queries(readback, plan.scenario.loadgen, samples, accuracy=False)
-    if problem := too_few_queries(issue.samples, plan, readback):
+    if problem := too_few_queries(expected.samples, plan, readback):
         raise ConfigError(problem)
 
 
