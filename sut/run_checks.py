@@ -130,7 +130,16 @@ def require_official(plan: RunPlan, deviations: tuple[str, ...]) -> None:
 
 
 def require_enough_queries(plan: RunPlan, readback: Mapping[str, Setting], expected: ExpectedQueries) -> None:
-    """Refuse a run that early stopping is certain to make INVALID. Raises ConfigError."""
+    """Refuse a run without a query, and one that early stopping is certain to make INVALID.
+
+    Raises ConfigError.
+    """
+    if not expected.samples:
+        row = f"{plan.model_key}.{plan.scenario.loadgen}.min_query_count"
+        raise ConfigError(
+            f"{plan.user_conf}: {row} is 0 and min_duration too short for a query: LoadGen would issue none, "
+            "and crash; raise one of them"
+        )
     if not plan.scenario.poisson:
         return
     if not 0 < (percentile := float(readback["server_target_latency_percentile"])) < 1:

@@ -100,6 +100,8 @@ def _server(settings: Settings, loaded: int) -> ExpectedQueries:
         count, step = _filled_up(count, loaded), loaded
     if settings["performance_issue_unique"]:
         duration_ns, count = 0, loaded
+    if not count and not duration_ns:
+        return ExpectedQueries(0, loaded, exact=True, seconds=0.0, scheduled=True)
     count, seconds = _scheduled(settings, max(count, step), step, duration_ns)
     return ExpectedQueries(count, loaded, exact=True, seconds=seconds, scheduled=True)
 

@@ -52,6 +52,14 @@ CASES = [
     (("Server", 20, "*.Server.target_qps = 500\n", True), 20),
     (("SingleStream", 20, "", True), 20),
 ]
+# LoadGen crashes where it has no query to issue.
+NONE = [
+    run("Server", 12, 2000, 0, 0),
+    run("Server", 12, 2000, 0, 0, ONCE),
+    run("Offline", 12, 1, 0, 0),
+    run("Offline", 12, 1, 0, 0, ONCE),
+    run("SingleStream", 12, 10, 0, 0, ONCE),
+]
 # 100 ms of queries that take no time: more than the minimum, which is known, are issued.
 FASTER = run("SingleStream", 12, 10, 100, 5, ONCE)
 
@@ -68,6 +76,16 @@ def test_loadgen_issues_as_many(issued, case, count):
     by_loadgen, settings = issued[case]
     assert by_loadgen == count
     assert expected_queries(settings, scenario, samples, accuracy=accuracy).samples == count
+
+
+@pytest.mark.parametrize("case", NONE)
+def test_no_query_is_expected_where_loadgen_crashes(case, tmp_path):
+    scenario, samples, _, _ = case
+    with pytest.raises(FileNotFoundError, match=r"0\.json"):  # only a process that comes to its end writes it
+        loadgen_issues(tmp_path, [case])
+    ((_, settings),) = loadgen_reads([(tmp_path / "0/user.conf", "gpt-oss-120b", scenario)])
+    issue = expected_queries(settings, scenario, samples, accuracy=False)
+    assert (issue.samples, issue.seconds) == (0, 0)
 
 
 def test_single_stream_goes_on_while_answers_are_faster_than_expected(issued):
