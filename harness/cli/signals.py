@@ -27,6 +27,11 @@ class InterruptedRun(BaseException):
         self.signum = signum
         self.exit_code = 128 + signum
 
+    @classmethod
+    def named(cls, name: str) -> "InterruptedRun":
+        """That of a signal by its name, as records have it: ``SIGTERM``."""
+        return cls(signal.Signals[name])
+
 
 def leave_on_signals() -> None:
     """End the process on a signal, with one line, as long as nothing has started.

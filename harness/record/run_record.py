@@ -6,7 +6,6 @@ the types and their descriptions.
 
 import json
 import math
-import signal
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any, Literal, Self
 import msgspec
 import numpy as np
 
+from harness.cli.signals import InterruptedRun
 from harness.config.loadgen_settings import limits_ns
 from harness.config.plans import RunPlan
 from harness.errors import EXIT_INVALID, EXIT_VALID, ConfigError
@@ -309,7 +309,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     def exit_code(self) -> int:
         """The program's: 0 valid, 4 INVALID or not ended, 128 and the signal's number when interrupted."""
         if self.interrupted_by is not None:
-            return 128 + signal.Signals[self.interrupted_by]
+            return InterruptedRun.named(self.interrupted_by).exit_code
         valid = self.verdict is not None and self.verdict.result == "VALID"
         return EXIT_VALID if valid else EXIT_INVALID
 

@@ -1,6 +1,5 @@
 """The result of run_eval.py: answers and failures of the rows, and the file of them."""
 
-import signal
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -10,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec.structs import replace
 
+from harness.cli.signals import InterruptedRun
 from harness.dataset.extended_table import NewColumn, unreadable_columns, write_extended
 from harness.dataset.samples import SampleSet, load_samples
 from harness.dataset.table import Table, open_table
@@ -56,7 +56,7 @@ class EvalResult(msgspec.Struct, frozen=True, kw_only=True):
     def exit_code(self) -> int:
         """The program's: 0 all answered, 4 with failures or ended early, 128 and the signal's number."""
         if self.interrupted_by is not None:
-            return 128 + signal.Signals[self.interrupted_by]
+            return InterruptedRun.named(self.interrupted_by).exit_code
         done = self.was_complete or (self.written and not self.failures)
         return EXIT_VALID if done else EXIT_INVALID
 

@@ -4,7 +4,6 @@ The answers are kept as a table in the run folder, which the evaluator reads as 
 it again continues: what is answered is not asked again, and what is scored is not scored again.
 """
 
-import signal
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -279,7 +278,7 @@ def _servers_of_point(folder: Path) -> tuple[ServerInfo, ...]:
 def _require_answers(result: EvalResult, point: Point) -> None:
     """Raise RunError or InterruptedRun where a sample has no answer."""
     if result.interrupted_by is not None:
-        raise InterruptedRun(signal.Signals[result.interrupted_by])
+        raise InterruptedRun.named(result.interrupted_by)
     if result.was_complete or (result.is_complete and not result.failures):
         return
     left = result.samples - len(result.answers)

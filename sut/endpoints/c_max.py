@@ -1,6 +1,5 @@
 """C_max where it is not given: a short ladder shows at how many requests in flight the servers are full."""
 
-import signal
 from pathlib import Path
 
 import msgspec
@@ -52,7 +51,7 @@ def _climbed(client: ClientPlan, folder: Path) -> Ladder:
         ladder = climb(plan, console)
     console.end_line()
     if ladder.interrupted_by is not None:
-        raise InterruptedRun(signal.Signals[ladder.interrupted_by])
+        raise InterruptedRun.named(ladder.interrupted_by)
     return ladder
 
 

@@ -4,7 +4,6 @@ Repeating it continues: a point that is complete stays, and one that was cut off
 written after each point.
 """
 
-import signal
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -297,7 +296,7 @@ class _Walk(msgspec.Struct):
             with signals_kept():  # at the end of a point they are ignored, and the next one follows
                 run = run_point(curve, self._long_enough(point), self.opened, folder, self.console)
         if run.interrupted_by is not None:
-            raise InterruptedRun(signal.Signals[run.interrupted_by])
+            raise InterruptedRun.named(run.interrupted_by)
         if not run.complete:
             raise RunError("; ".join(run.errors) or "it did not come to its end")
         least_s = self.planned.rules.least_issue_s(point.concurrency)

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from harness.cli.signals import interruptible, signals_kept
+from harness.cli.signals import InterruptedRun, interruptible, signals_kept
 from harness.config.loadgen_conf import with_rows
 from harness.errors import RunError
 from harness.files import JOURNAL_DIR, USER_CONF
@@ -28,7 +28,7 @@ from harness.record.journal import read_journal
 from harness.record.output_dir import locked, move_aside_existing
 from harness.record.run_record import RunRecord
 from harness.record.settled import running_limit
-from sut.peak.prober import interruption, search_run
+from sut.peak.prober import search_run
 from sut.run import run
 
 _WAVES = 4  # times what the servers run at once: the middle half of the answers comes from full servers
@@ -76,7 +76,7 @@ def find_offline_rate(
             with signals_kept():
                 record = run(plan, on_progress=watcher.progress, on_line=on_line)
             if record.interrupted_by is not None:
-                raise interruption(record.interrupted_by)
+                raise InterruptedRun.named(record.interrupted_by)
             watcher.record(record)
     statistics, verdict = record.statistics, record.verdict
     if verdict is None or not verdict.complete or statistics is None or not statistics.samples_per_s:

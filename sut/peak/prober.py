@@ -1,6 +1,5 @@
 """Probes and steps of a search: ordinary runs of LoadGen, and the ladder's client."""
 
-import signal
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -77,7 +76,7 @@ class RunProber(msgspec.Struct, dict=True):
                 self.close()
         if step is None:
             if opened.ladder.interrupted_by is not None:
-                raise interruption(opened.ladder.interrupted_by)
+                raise InterruptedRun.named(opened.ladder.interrupted_by)
             raise RunError(f"the ladder with {concurrency} requests in flight: {opened.ladder.stopped}")
         before_s = time.monotonic() - began - step.seconds
         return msgspec.structs.replace(step, filling_s=max(step.filling_s, before_s))
@@ -132,7 +131,7 @@ class RunProber(msgspec.Struct, dict=True):
         with signals_kept():
             record = run(plan, on_plan=self._check_servers, on_progress=on_progress, on_line=self.on_line)
         if record.interrupted_by is not None:
-            raise interruption(record.interrupted_by)
+            raise InterruptedRun.named(record.interrupted_by)
         watch.count_all()
         self.on_record(record)
         failures = self._empty() if watch.decided_s is not None else ()
@@ -189,8 +188,3 @@ def search_run(
     return resolve_test(
         replace(options, output_dir=output_dir, resume=False, restart=False, dry_run=dry_run), test
     )
-
-
-def interruption(name: str) -> InterruptedRun:
-    """The exception of a signal, by its name."""
-    return InterruptedRun(signal.Signals[name])

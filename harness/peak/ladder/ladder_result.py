@@ -1,13 +1,13 @@
 """The result of a ladder: its steps, why it ended, the largest load inside the limits, the knee."""
 
 import math
-import signal
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
 import msgspec
 
+from harness.cli.signals import InterruptedRun
 from harness.config.generation import SamplingParameters
 from harness.errors import EXIT_INVALID, EXIT_VALID
 from harness.peak.ladder.steps import NOT_A_RESULT, Step
@@ -52,7 +52,7 @@ class Ladder(msgspec.Struct, frozen=True, kw_only=True):
     def exit_code(self) -> int:
         """The program's: 4 for failed requests or an early end, 128 and the signal's number."""
         if self.interrupted_by is not None:
-            return 128 + signal.Signals[self.interrupted_by]
+            return InterruptedRun.named(self.interrupted_by).exit_code
         failed = any(step.failed for step in self.steps)
         return EXIT_VALID if self.complete and not failed else EXIT_INVALID
 
