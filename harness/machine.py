@@ -7,6 +7,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 
+def text_of(path: Path) -> str:
+    """A small file of this system without blanks around it; "" where there is none."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""
+
+
 def machine_memory(proc: Path = Path("/proc")) -> int:
     """Bytes that programs of this machine may still use. Raises OSError, ValueError and KeyError."""
     fields = dict(line.split(":") for line in (proc / "meminfo").read_text().splitlines())

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from harness.git import ask_git
+from harness.machine import text_of
 
 PACKAGES = (
     "mlcommons-loadgen",
@@ -165,35 +166,22 @@ def host_facts(proc: Path = Path("/proc"), sys_fs: Path = Path("/sys")) -> HostI
     """Facts of this machine; the folders are Linux's and may be absent."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     net = proc / "sys/net"
+    backlog = text_of(net / "core/somaxconn")
+    clock_source = text_of(sys_fs / "devices/system/clocksource/clocksource0/current_clocksource")
     return HostInfo(
         hostname=platform.node(),
         kernel=f"{platform.system()} {platform.release()}",
         machine=platform.machine(),
-        cpu_model=cpu_model(_text(proc / "cpuinfo")),
+        cpu_model=cpu_model(text_of(proc / "cpuinfo")),
         cpus=os.cpu_count(),
         affinity=tuple(sorted(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else None,
-        memory_bytes=memory_bytes(_text(proc / "meminfo")),
+        memory_bytes=memory_bytes(text_of(proc / "meminfo")),
         open_files_limit=soft,
         open_files_hard_limit=hard,
-        local_port_range=port_range(_text(net / "ipv4/ip_local_port_range")),
-        somaxconn=_integer(_text(net / "core/somaxconn")),
-        clock_source=_word(_text(sys_fs / "devices/system/clocksource/clocksource0/current_clocksource")),
+        local_port_range=port_range(text_of(net / "ipv4/ip_local_port_range")),
+        somaxconn=int(backlog) if backlog.isdigit() else None,
+        clock_source=clock_source or None,
     )
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
-
-
-def _word(text: str) -> str | None:
-    return text.strip() or None
-
-
-def _integer(text: str) -> int | None:
-    return int(text) if text.strip().isdigit() else None
 
 
 def port_range(text: str) -> tuple[int, int] | None:

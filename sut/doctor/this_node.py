@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from harness.files import wait_for_disk
-from harness.machine import container_memory, machine_memory
+from harness.machine import container_memory, machine_memory, text_of
 from sut.doctor.finding import Finding, Level, ok
 from sut.processes.machine_limits import SPARE_DESCRIPTORS, MachineLimits
 from sut.supervisor.placement import Machine
@@ -35,14 +35,6 @@ class Folders(msgspec.Struct, frozen=True):
     proc: Path = Path("/proc")
     sys: Path = Path("/sys")
     shm: Path = Path("/dev/shm")
-
-
-def text_of(path: Path) -> str:
-    """A small file of the kernel; "" where there is none."""
-    try:
-        return path.read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return ""
 
 
 def memory_finding(at: Folders) -> Finding:

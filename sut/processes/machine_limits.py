@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from harness.errors import ConfigError
+from harness.machine import text_of
 from harness.record.provenance import port_range
 
 SPARE_DESCRIPTORS = 64  # epoll, channels, journal, shared memory
@@ -82,8 +83,8 @@ def check_workers(workers: int) -> None:
 
 def machine_limits() -> MachineLimits:
     """The limits of this machine."""
-    backlog = int(_SOMAXCONN.read_text()) if _SOMAXCONN.is_file() else None
-    return MachineLimits(hard_descriptor_limit(), local_ports(), backlog)
+    backlog = text_of(_SOMAXCONN)
+    return MachineLimits(hard_descriptor_limit(), local_ports(), int(backlog) if backlog else None)
 
 
 def hard_descriptor_limit() -> int:
@@ -104,7 +105,5 @@ def local_ports() -> int | None:
     Linux searches the ports of one parity first: beyond half of the range a connect takes 770 us instead
     of 30 (measured), which stalls a client that opens hundreds each second.
     """
-    if not _PORT_RANGE.is_file():
-        return None
-    found = port_range(_PORT_RANGE.read_text())
+    found = port_range(text_of(_PORT_RANGE))
     return None if found is None else (found[1] - found[0] + 1) // 2

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from harness.config.loadgen_settings import Number
 from harness.config.plans import ClientPlan, RunPlan
-from harness.machine import cpu_quota
+from harness.machine import cpu_quota, text_of
 from harness.record.settled import Cpus, Placement
 from sut.client.native_streams import library
 from sut.processes.machine_limits import SPARE_DESCRIPTORS, hard_descriptor_limit
@@ -187,5 +187,4 @@ def cpu_list(text: str) -> set[int]:
 
 
 def _siblings(cpu: int) -> str:
-    path = _CPUS / f"cpu{cpu}/topology/thread_siblings_list"
-    return path.read_text() if path.is_file() else ""
+    return text_of(_CPUS / f"cpu{cpu}/topology/thread_siblings_list")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from harness.machine import text_of
 from harness.record.provenance import cpu_model, memory_bytes
 
 CommandOutput = Callable[..., str]
@@ -49,10 +50,11 @@ def command_output(*command: str) -> str:
 
 def machine_fields(root: Path = Path("/"), ask: CommandOutput = command_output) -> dict[str, str]:
     """Fields of systems/<system>.json for this machine; ``root`` holds /etc, /proc and /sys."""
-    memory = memory_bytes(_text(root / "proc/meminfo"))
-    release = re.search(r'^PRETTY_NAME="?(.*?)"?$', _text(root / "etc/os-release"), re.MULTILINE)
+    memory = memory_bytes(text_of(root / "proc/meminfo"))
+    release = re.search(r'^PRETTY_NAME="?(.*?)"?$', text_of(root / "etc/os-release"), re.MULTILINE)
     fields = {
-        "host_processor_model_name": cpu_model(_text(root / "proc/cpuinfo")) or "",  # where lscpu is missing
+        # Where lscpu is missing.
+        "host_processor_model_name": cpu_model(text_of(root / "proc/cpuinfo")) or "",
         **processor_fields(ask("lscpu")),
         "host_memory_capacity": "" if memory is None else f"{memory / _GIB:.0f} GiB",
         **storage_fields(ask("lsblk", "-b", "-d", "-n", "-P", "-o", "NAME,SIZE,ROTA,TYPE,TRAN")),
@@ -61,13 +63,6 @@ def machine_fields(root: Path = Path("/"), ask: CommandOutput = command_output) 
         "operating_system": release[1] if release else "",
     }
     return {name: value for name, value in fields.items() if value}
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return ""
 
 
 def processor_fields(lscpu: str) -> dict[str, str]:
@@ -116,12 +111,12 @@ def network_fields(classes: Path) -> dict[str, str]:
 
 
 def _infiniband(folder: Path) -> list[str]:
-    rates = [_text(card / "ports/1/rate") for card in sorted(folder.glob("*"))]
+    rates = [text_of(card / "ports/1/rate") for card in sorted(folder.glob("*"))]
     return [rate for rate in rates if rate]
 
 
 def _ethernet(folder: Path) -> list[str]:
-    speeds = [_text(card / "speed") for card in sorted(folder.glob("*")) if (card / "device").exists()]
+    speeds = [text_of(card / "speed") for card in sorted(folder.glob("*")) if (card / "device").exists()]
     return [f"{int(speed) / 1000:g} GbE" for speed in speeds if speed.isdigit() and int(speed)]
 
 
