@@ -173,6 +173,16 @@ def is_device(path: Path) -> bool:
         return False
 
 
+def link_or_copy(source: str | Path, target: str | Path) -> None:
+    """A file that shares the bytes of another one where the file system has links. Raises OSError."""
+    import shutil
+
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+
+
 @contextmanager
 def atomic_write(path: Path, suffix: str = ".partial") -> Iterator[IO[bytes]]:
     """A new file that takes the place of ``path`` once it is written and on disk; else nothing changes.

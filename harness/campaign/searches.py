@@ -1,12 +1,11 @@
 """What a finished search found, and its run as the performance run that it is."""
 
-import os
 import shutil
 from pathlib import Path
 
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
-from harness.files import RUN_RECORD
+from harness.files import RUN_RECORD, link_or_copy
 from harness.peak.search.conclusion import Conclusion
 from harness.peak.search.offline_rate import SHORT_RUN, read_offline_rate
 from harness.peak.search.search_state import SEARCH_STATE, SearchState, read_state
@@ -67,14 +66,7 @@ def adopt(run: Path, performance: Path) -> None:
     staged = performance.with_name(f".{performance.name}.adopted")
     shutil.rmtree(staged, ignore_errors=True)
     staged.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copytree(run, staged, copy_function=_link)
+    shutil.copytree(run, staged, copy_function=link_or_copy)
     move_aside_existing(performance)
     free_reserve(performance)
     staged.replace(performance)
-
-
-def _link(source: str, target: str) -> None:
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copy2(source, target)

@@ -17,6 +17,9 @@ Setting = int | float | bool  # LoadGen reads back
 TEST_MODES = ("SubmissionRun", "AccuracyOnly", "PerformanceOnly", "FindPeakPerformance")
 ACCURACY_MODE, PERFORMANCE_MODE = TEST_MODES[1:3]
 
+# Samples that LoadGen takes of the dataset.
+SAMPLE_COUNTS = ("performance_sample_count_override", "accuracy_sample_count_override")
+
 NS_PER_MS = 1_000_000
 _PERCENT = 0.01
 _EFFECTIVE, _REQUESTED = "effective_", "requested_"

@@ -11,7 +11,7 @@ from pathlib import Path
 from harness.config.benchmark import Benchmark, DatasetRule, load_benchmark
 from harness.config.choices import available_benchmarks
 from harness.config.expected_queries import offline_samples
-from harness.config.loadgen_settings import BY_ATTRIBUTE, NS_PER_MS, Setting
+from harness.config.loadgen_settings import BY_ATTRIBUTE, NS_PER_MS, SAMPLE_COUNTS, Setting
 from harness.config.rounds import current_round, loadgen_of
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
@@ -38,7 +38,6 @@ _DEFAULTS: Mapping[str, Setting] = {
     "accuracy_log_sampling_target": 0,
 }
 _AT_LEAST = ("min_duration_ms",)
-_SAMPLE_COUNTS = ("performance_sample_count_override", "accuracy_sample_count_override")
 
 
 def locked_settings(
@@ -83,7 +82,7 @@ def setting_deviations(
         got = readback[name]
         if got == expected or (name in _AT_LEAST and got > expected):
             continue
-        if name in _SAMPLE_COUNTS and got == samples:
+        if name in SAMPLE_COUNTS and got == samples:
             continue  # cut to the dataset, whose size is checked for itself
         if BY_ATTRIBUTE[name].conf_key not in asked:
             raise ConfigError(

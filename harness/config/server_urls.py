@@ -213,7 +213,7 @@ def _check_url(url: str, source: str) -> None:
         ) from None
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
         raise ConfigError(f"{source} {shown}: expected http://HOST:PORT or https://HOST:PORT")
-    if "?" in base or (address is not None and not _is_address(address)):
+    if "?" in base or (address is not None and not is_address(address)):
         raise ConfigError(
             f"{source} {shown}: expected a base URL without query and fragment (but for #ADDRESS)"
         )
@@ -228,7 +228,8 @@ def _without_path(url: str) -> str:
     return place if place == url else f"{place}…"
 
 
-def _is_address(text: str) -> bool:
+def is_address(text: str) -> bool:
+    """Whether it is an IP address."""
     try:
         ipaddress.ip_address(text)
     except ValueError:
@@ -239,7 +240,7 @@ def _is_address(text: str) -> bool:
 def _is_host(name: str) -> bool:
     """Whether it is an address or a name that DNS accepts, with labels of 1 to 63 characters."""
     if ":" in name or _FOUR_NUMBERS.fullmatch(name):
-        return _is_address(name)
+        return is_address(name)
     try:
         decoded = name.encode("idna").decode("idna")
     except ValueError:  # UnicodeError too

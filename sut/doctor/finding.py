@@ -5,8 +5,9 @@ from typing import Literal
 
 import msgspec
 
+from harness.errors import EXIT_SERVER, EXIT_USAGE, EXIT_VALID
+
 Level = Literal["ok", "warning", "error"]
-_MACHINE, _SERVER = 2, 3
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -32,5 +33,5 @@ def exit_code(findings: Iterable[Finding]) -> int:
     """0 without an error, 3 where only servers have errors, else 2."""
     errors = [finding for finding in findings if finding.level == "error"]
     if not errors:
-        return 0
-    return _SERVER if all(error.of_server for error in errors) else _MACHINE
+        return EXIT_VALID
+    return EXIT_SERVER if all(error.of_server for error in errors) else EXIT_USAGE

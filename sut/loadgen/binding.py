@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 import mlperf_loadgen as lg
 import msgspec
 
-from harness.config.loadgen_settings import BY_ATTRIBUTE, Setting
+from harness.config.loadgen_settings import BY_ATTRIBUTE, SAMPLE_COUNTS, Setting
 from harness.config.scenario import LoadGenScenario
 from harness.errors import ConfigError
 from harness.files import AUDIT_CONFIG
@@ -55,7 +55,7 @@ def configure(spec: TestSpec) -> "lg.TestSettings":
         _load(settings, spec.user_conf, spec, 2)
     settings.scenario = getattr(lg.TestScenario, spec.scenario)
     settings.mode = lg.TestMode.AccuracyOnly if spec.accuracy else lg.TestMode.PerformanceOnly
-    for key in ("performance_sample_count_override", "accuracy_sample_count_override"):
+    for key in SAMPLE_COUNTS:
         if getattr(settings, key) > spec.samples:
             setattr(settings, key, spec.samples)
     if spec.audit_text is not None:

@@ -1,6 +1,5 @@
 """Replicas by their addresses: names looked up in parallel, the same server under two names found."""
 
-import ipaddress
 import socket
 from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import urlsplit
@@ -8,7 +7,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec.structs import replace
 
-from harness.config.server_urls import DNS, at_address, default_port, folded, split_address
+from harness.config.server_urls import DNS, at_address, default_port, folded, is_address, split_address
 from harness.errors import ConfigError, HarnessError, ServerError
 from sut.client.endpoint import is_own_host
 from sut.servers.info_client import Calls, NotReadyError
@@ -61,7 +60,7 @@ def any_is_here(urls: Sequence[str]) -> bool:
 def lookup(hosts: Iterable[str]) -> Mapping[str, tuple[str, ...] | OSError]:
     """The addresses of each name, in the resolver's order."""
     hosts = set(hosts)
-    names = {host for host in hosts if not _is_address(host)}
+    names = {host for host in hosts if not is_address(host)}
     calls = Calls(_addresses, names)
     for _ in calls.wait(LOOKUP_S):
         pass
@@ -82,14 +81,6 @@ def _addresses(host: str) -> tuple[str, ...]:
 
 def _host(url: str) -> str:
     return urlsplit(split_address(url)[0]).hostname or ""
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
 
 
 def _unknown(url: str, error: OSError) -> NotReadyError:
@@ -145,7 +136,7 @@ def _distinct(
 def _same_server(one: str, other: str) -> bool:
     """Whether two URLs of one address cannot be two names of a proxy."""
     names = sorted((_host(one), _host(other)), key=len)
-    if any(_is_address(name) or name == "localhost" for name in names):
+    if any(is_address(name) or name == "localhost" for name in names):
         return True
     return names[0] == names[1] or names[1].startswith(f"{names[0]}.")
 

@@ -74,6 +74,11 @@ class GradedSample(msgspec.Struct, frozen=True):
         return self.logged is not None and self.logged.defect is not Reason.MISSING
 
     @property
+    def main_grade(self) -> Grade:
+        """The grade by the official rules, by the strict ones where these alone were asked for."""
+        return self.grades.get(GradingMode.OFFICIAL) or self.grades[GradingMode.STRICT]
+
+    @property
     def length(self) -> str:
         """The number of its tokens, for people."""
         tokens = None if self.logged is None else self.logged.tokens

@@ -100,7 +100,7 @@ def details(graded: Sequence[GradedSample], outputs: Outputs) -> list[Json]:
 
 def _detail(sample: GradedSample, outputs: Outputs) -> Json:
     assert sample.logged is not None
-    main = sample.grades.get(GradingMode.OFFICIAL) or sample.grades[GradingMode.STRICT]
+    main = sample.main_grade
     strict = sample.grades.get(GradingMode.STRICT)
     start = outputs.text(sample.logged.offset, sample.logged.size, slice(_PREVIEW))
     return {

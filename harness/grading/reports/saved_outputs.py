@@ -121,7 +121,7 @@ def write_evaluated(path: Path, references: Path, graded: Sequence[GradedSample]
         return lambda index: None if graded[index].logged is None else value(graded[index])
 
     columns = [
-        NewColumn(ANSWER, "string", of_output(lambda sample: _grade(sample).answer)),
+        NewColumn(ANSWER, "string", of_output(lambda sample: sample.main_grade.answer)),
         NewColumn(ACCURACY, "float64", of_output(_accuracy)),
     ]
     table = open_table(references)
@@ -138,13 +138,9 @@ def write_evaluated(path: Path, references: Path, graded: Sequence[GradedSample]
         raise not_written(path, error, "place") from error
 
 
-def _grade(sample: GradedSample) -> Any:
-    return sample.grades.get(GradingMode.OFFICIAL) or sample.grades[GradingMode.STRICT]
-
-
 def _accuracy(sample: GradedSample) -> float | None:
     """100 or 0; null for a text metric."""
-    correct = _grade(sample).correct
+    correct = sample.main_grade.correct
     return None if correct is None else 100.0 * correct
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from harness.analysis.run_outcome import RunOutcome, Status, limit_status, metric_text, number
 from harness.report.html.page import Badge, Tile
-from harness.text import counted
+from harness.text import counted, moment
 
 _SHOWN = 3  # deviations that are named in the title block
 
@@ -67,8 +67,4 @@ def outcome_tiles(one: RunOutcome) -> Iterator[Tile]:
 
 def clock(seconds: float) -> str:
     """``1:05`` or ``2:03:10``, as the charts have it; parts of a second below ten seconds."""
-    if seconds < 10:
-        return f"{seconds:.3g} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+    return f"{seconds:.3g} s" if seconds < 10 else moment(round(seconds))

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from harness.errors import ConfigError
-from harness.files import atomic_write, lock_file, sha256_of
+from harness.files import atomic_write, link_or_copy, lock_file, sha256_of
 
 _BUILT = "built.sha256"  # in the folder of kept files, as sha256sum writes it
 
@@ -164,12 +164,9 @@ def _content(folder: Path) -> dict[Path, bytes]:
 
 
 def keep_file(source: Path, target: Path) -> None:
-    """Hard-link a large file, or copy it where the file system has no links."""
+    """Link or copy a large file; create its folder."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copy2(source, target)
+    link_or_copy(source, target)
 
 
 def copy_file(source: Path, target: Path) -> None:

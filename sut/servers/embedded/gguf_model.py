@@ -7,8 +7,6 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-# Bytes that do not print become the characters from U+0100 on, in order.
-
 Array = npt.NDArray[np.float16] | npt.NDArray[np.float32]
 
 
