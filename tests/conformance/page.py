@@ -3,7 +3,7 @@
 ``python -m tests.conformance.page`` writes its tables again. Each cell is what a replay shows.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from harness.record.outcome import Completion, Failure, TextCompletion
 from tests.conformance.replay import Replayed, asked_tokens, reading_of, replay, said_ids, sent_tokens
 from tests.conformance.rows import SERVERS, Row, Server, recorded, recordings, refusals
 from tests.faults.matrix import WAYS
+from tests.faults.tables import between, table
 from tests.recorded_wires import Exchange
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/reference/conformance.md"
@@ -22,10 +23,8 @@ _RETURN = 200002  # gpt-oss's end token
 
 
 def written(text: str) -> str:
-    """``text`` with the part between the marks replaced by the tables."""
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{tables()}\n{END}{after}"
+    """``text`` with the tables as they are now."""
+    return between(text, BEGIN, END, tables())
 
 
 def tables() -> str:
@@ -37,7 +36,7 @@ def tables() -> str:
 def _server(server: Server) -> list[str]:
     title = [f"## {server.title}", "", *([f"{server.about}.", ""] if server.about else [])]
     left = f"When the client leaves: {server.when_left}."
-    return [*title, *_table(_HEAD, [_cells(server, row) for row in server.rows]), "", left]
+    return [*title, *table(_HEAD, [_cells(server, row) for row in server.rows]), "", left]
 
 
 def _cells(server: Server, row: Row) -> list[str]:
@@ -125,7 +124,7 @@ def _errors() -> list[str]:
             case = folder, str(one.status), kind, _cell(said)
             cases.setdefault(case, []).append(one.name.partition("/")[2])
     lines = [[folder, ", ".join(names), *rest] for (folder, *rest), names in cases.items()]
-    return _table(("server", "recordings", "status", "a query ends", "in these words"), lines)
+    return table(("server", "recordings", "status", "a query ends", "in these words"), lines)
 
 
 def _cell(text: str) -> str:
@@ -145,20 +144,12 @@ def _faults() -> list[str]:
         ]
         for one in protocols
     ]
-    return _table(("names of options", "asked by", "answers", "faults, streamed", "complete"), lines)
+    return table(("names of options", "asked by", "answers", "faults, streamed", "complete"), lines)
 
 
 def _faults_of(protocol: Protocol, streams: bool) -> int:
     (way,) = (way for way in WAYS if way.protocol == protocol and way.streams is streams)
     return len(way.faults)
-
-
-def _table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> list[str]:
-    return [_line(head), _line(["---"] * len(head)), *(_line(line) for line in lines)]
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 if __name__ == "__main__":

@@ -55,15 +55,20 @@ def tables() -> str:
     )
     runs = [_run_line(row) for row in RUN_FAULTS]
     head = ["fault", "result", "exit code", "message"]
-    parts = [*_table(_ANSWER_HEAD, map(_answer_line, met)), "", *_table(head, runs)]
+    parts = [*table(_ANSWER_HEAD, map(_answer_line, met)), "", *table(head, runs)]
     return "\n".join([cells, "", *parts])
 
 
 def written(text: str) -> str:
-    """``text`` with the part between the marks replaced by the tables."""
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{tables()}\n{END}{after}"
+    """``text`` with the tables as they are now."""
+    return between(text, BEGIN, END, tables())
+
+
+def between(text: str, begin: str, end: str, content: str) -> str:
+    """``text`` with the part between the marks replaced."""
+    before, _, rest = text.partition(begin)
+    _, _, after = rest.partition(end)
+    return f"{before}{begin}\n{content}\n{end}{after}"
 
 
 def _answer_line(row: Fault) -> list[str]:
@@ -92,7 +97,8 @@ def _run_line(row: RunFault) -> list[str]:
     return [row.what, result, str(outcome.code), said or "-"]
 
 
-def _table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> list[str]:
+def table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> list[str]:
+    """The lines of a table in Markdown."""
     return [_line(head), _line(["---"] * len(head)), *(_line(line) for line in lines)]
 
 
