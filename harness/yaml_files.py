@@ -19,19 +19,19 @@ _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _SafeDumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
-def read_yaml(path: Path, *, most_bytes: int = MOST_BYTES) -> Any:
+def read_yaml(path: Path) -> Any:
     """The one document of a file: tables, lists, text, numbers, dates; None for an empty file.
 
-    Raises ConfigError where the file cannot be read, is larger than ``most_bytes``, is not YAML, or has
+    Raises ConfigError where the file cannot be read, is larger than 1 MiB, is not YAML, or has
     aliases, tags or a nesting deeper than 32.
     """
     try:
         with path.open("rb") as file:
-            data = file.read(most_bytes + 1)
+            data = file.read(MOST_BYTES + 1)
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from error
-    if len(data) > most_bytes:
-        raise ConfigError(f"{path}: more than {most_bytes} bytes, which no file of this kind has")
+    if len(data) > MOST_BYTES:
+        raise ConfigError(f"{path}: more than {MOST_BYTES} bytes, which no file of this kind has")
     return parse_yaml(data, str(path))
 
 

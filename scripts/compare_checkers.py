@@ -91,9 +91,9 @@ class ClassifiedLine:
     reason: str = ""
 
 
-def main(argv: list[str] | None = None) -> int:
+def main() -> int:
     """Compare all trees and print the table."""
-    arguments = _arguments(argv)
+    arguments = _arguments()
     absent = frozenset(arguments.absent.read_text().splitlines()) if arguments.absent else frozenset()
     found = scenario_dirs(arguments.results)
     left_out = {folder.path.parent for folder in found if _lacks_logs(folder, absent)}
@@ -129,7 +129,7 @@ def main(argv: list[str] | None = None) -> int:
     return 1 if total["false alarm"] or total["missed"] else 0
 
 
-def _arguments(argv: list[str] | None) -> argparse.Namespace:
+def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("inference", type=Path, help="a checkout of mlcommons/inference")
     parser.add_argument("results", type=Path, help="a checkout of a round's results")
@@ -139,7 +139,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         "--absent", type=Path, help="file with the paths that the checkout lacks, one per line"
     )
     parser.add_argument("--lines", action="store_true", help="print every line with its class")
-    arguments = parser.parse_args(argv)
+    arguments = parser.parse_args()
     arguments.results, arguments.inference = arguments.results.absolute(), arguments.inference.absolute()
     return arguments
 

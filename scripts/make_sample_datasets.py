@@ -96,13 +96,13 @@ class Prompt:
     ground_truth: str | None
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main() -> int:
     """Write every sample file; exit code 0, or 2 with one line on stderr."""
     parser = argparse.ArgumentParser(description="Rebuild the sample files under datasets/samples/.")
     parser.add_argument(
         "--to", type=Path, default=SAMPLES, metavar="DIR", help="where to write (default: %(default)s)"
     )
-    target: Path = parser.parse_args(arguments).to
+    target: Path = parser.parse_args().to
     try:
         target.mkdir(parents=True, exist_ok=True)
         build(target)

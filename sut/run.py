@@ -17,7 +17,7 @@ from harness.cli.signals import interruptible
 from harness.config.expected_queries import ExpectedQueries, expected_queries
 from harness.config.loadgen_settings import Setting
 from harness.config.plans import RunPlan
-from harness.files import JOURNAL_DIR, ROOT, RUN_RECORD, USER_CONF
+from harness.files import JOURNAL_DIR, RUN_RECORD, USER_CONF
 from harness.grading.decoding.text_tokenizer import TextTokenizer
 from harness.progress.lost_run import LostWatch, ValidityRules
 from harness.progress.progress_files import ProgressLine
@@ -207,7 +207,7 @@ def _planned(
     record = RunRecord(
         plan=plan,
         settled=settle(inputs, prepared, readback, expected),
-        provenance=gather_provenance(ROOT),
+        provenance=gather_provenance(),
         servers=prepared.servers,
         left_out=dict(prepared.left_out),
         started=datetime.now(UTC),

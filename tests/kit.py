@@ -59,13 +59,11 @@ def reader_of(
     return ResponseReader(wire.answer(), streams=wire.streams, max_event_bytes=most or wire.max_event_bytes)
 
 
-def make_request(
-    prompt: list[int], query_id: int = 0, protocol: Dialect | Protocol = "sglang", **changes: Any
-) -> Request:
+def make_request(prompt: list[int], query_id: int = 0, **changes: Any) -> Request:
     """A request as a worker renders it."""
-    wire = wire_of(protocol, **changes)
+    wire = wire_of("sglang", **changes)
     body = memoryview(wire.render(msgspec.json.encode(prompt)))
-    return Request(query_id, 0, time.monotonic_ns(), body, reader_of(protocol, **changes), wire.opening)
+    return Request(query_id, 0, time.monotonic_ns(), body, reader_of(**changes), wire.opening)
 
 
 def sample_set(path, prompts: list[list[int]], limits: list[int] | None = None) -> SampleSet:
@@ -188,11 +186,11 @@ def reset(connection: socket.socket) -> None:
 
 
 @contextmanager
-def connected(clock: KernelClock | None = None) -> Iterator[tuple[PlainTransport, socket.socket]]:
+def connected() -> Iterator[tuple[PlainTransport, socket.socket]]:
     """A ready PlainTransport and the server's end of it."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         pair = AddressPair(socket.AF_INET, listener.getsockname())
-        transport = PlainTransport(pair, clock or KernelClock())
+        transport = PlainTransport(pair, KernelClock())
         server, _ = listener.accept()
         with server:
             server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -105,7 +105,7 @@ def bisection(setting: Setting, start_qps: float, seed: int = 0, tolerance: floa
     return Found(low, runs.count, 0, runs.count, runs.age_s)
 
 
-def ours(setting: Setting, seed: int = 0, tolerance: float = TOLERANCE) -> tuple[Found, History]:
+def ours(setting: Setting, seed: int = 0) -> tuple[Found, History]:
     """find_peak.py's policy in virtual time, without a rate to start from."""
     workload, server = setting.workload(), setting.server
     prober = SimulatedProber(server, workload, seed)
@@ -115,7 +115,7 @@ def ours(setting: Setting, seed: int = 0, tolerance: float = TOLERANCE) -> tuple
         samples=len(workload.tokens),
         replicas=server.replicas,
         slots=server.slots * server.replicas,
-        tolerance=tolerance,
+        tolerance=TOLERANCE,
     )
     history, ended = search(prober, settings, History())
     complete = [one for one in history.probes if one.cut_after_s is None]

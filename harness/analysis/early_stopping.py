@@ -23,17 +23,17 @@ LATE_REPORT_NS = 100_000_000
 _SPREADS = 10  # standard deviations above the mean up to which t is searched
 
 
-def most_over_limit(queries: int, percentile: float = PERCENTILE, confidence: float = CONFIDENCE) -> int:
+def most_over_limit(queries: int, percentile: float = PERCENTILE) -> int:
     """The largest t with which a run of ``queries`` passes; -1 where there are too few queries to pass."""
     mean, spread = queries * (1 - percentile), math.sqrt(queries * percentile * (1 - percentile))
     top = min(queries, int(mean + _SPREADS * spread) + 1)
     cumulative = log_cumulative(queries, 1 - percentile, top)
-    return int(np.searchsorted(cumulative, math.log1p(-confidence), side="left")) - 1
+    return int(np.searchsorted(cumulative, math.log1p(-CONFIDENCE), side="left")) - 1
 
 
-def least_queries(percentile: float = PERCENTILE, confidence: float = CONFIDENCE) -> int:
+def least_queries(percentile: float = PERCENTILE) -> int:
     """The fewest queries with which a run can pass."""
-    return math.ceil(math.log1p(-confidence) / math.log(percentile))
+    return math.ceil(math.log1p(-CONFIDENCE) / math.log(percentile))
 
 
 def too_few_queries(queries: int, plan: RunPlan, settings: Mapping[str, Setting]) -> str:
@@ -42,7 +42,7 @@ def too_few_queries(queries: int, plan: RunPlan, settings: Mapping[str, Setting]
     ``settings`` are by TestSettings' names.
     """
     percentile = float(settings["server_target_latency_percentile"])
-    needed = least_queries(percentile, CONFIDENCE)
+    needed = least_queries(percentile)
     if queries >= needed:
         return ""
     key = f"{plan.model_key}.{plan.scenario.loadgen}"

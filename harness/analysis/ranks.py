@@ -21,6 +21,7 @@ from harness.record.server_metrics import MAPPED, RANK_LABEL, each_batch
 
 _COLUMNS = ("time_ns", "name", "replica", "labels", "value")
 _NS = 1e9
+_LISTED = 16  # the most lines of ranks
 _KEPT = ("running", "queued", "kv_use", "output_tokens", "output_rate", "computed_tokens")
 _OF_DECODING = re.compile(r'[{,]mode="decode"')
 
@@ -134,9 +135,9 @@ def _tokens_per_s(rank: _Rank, series: Mapping[tuple[_Rank, str], _Series]) -> f
     return _mean(series.get((rank, "output_rate")))
 
 
-def rank_lines(ranks: Sequence[RankFigures], most: int = 16) -> Iterator[str]:
+def rank_lines(ranks: Sequence[RankFigures]) -> Iterator[str]:
     """``dp_rank 1 of URL: 3.0 running, 0.0 queued, 19 tokens/s, 2% of all``, the least busy ranks first."""
-    for one in sorted(ranks, key=lambda one: one.share or 0.0)[:most]:
+    for one in sorted(ranks, key=lambda one: one.share or 0.0)[:_LISTED]:
         parts = [
             "" if one.running is None else f"{one.running:,.1f} running",
             "" if one.queued is None else f"{one.queued:,.1f} queued",

@@ -27,7 +27,7 @@ LOOK_S = 0.5
 MARK = "MLPERF_CAMPAIGN"  # the variable that marks processes
 
 
-def processes(mark: str, proc: Path = Path("/proc"), *, ancestor: int | None = None) -> set[int]:
+def processes(mark: str, *, ancestor: int | None = None) -> set[int]:
     """Processes of the command that live, but this one: those with the mark, and who descends from them.
 
     vLLM and SGLang write the names of some processes over their environment, and the mark with it. Where
@@ -36,7 +36,7 @@ def processes(mark: str, proc: Path = Path("/proc"), *, ancestor: int | None = N
     wanted = f"{MARK}={mark}".encode()
     kin: dict[int, tuple[int, int]] = {}  # parent and session
     members, overwritten = set(), set()
-    for entry in proc.iterdir():
+    for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
         try:

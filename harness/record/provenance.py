@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from harness.files import ROOT
 from harness.git import ask_git
 from harness.machine import text_of
 
@@ -103,12 +104,12 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     """the command that started the servers, where a campaign did"""
 
 
-def gather_provenance(root: Path) -> Provenance:
-    """Facts of this process; ``root`` is the checkout whose git state is read."""
+def gather_provenance() -> Provenance:
+    """Facts of this process and of its checkout."""
     return Provenance(
         python=f"{platform.python_implementation()} {sys.version.split()[0]}",
         packages={name: package_version(name) for name in PACKAGES},
-        git=git_state(root),
+        git=git_state(ROOT),
         host=host_facts(),
         environment=relevant_names(os.environ),
         command=tuple(sys.argv),

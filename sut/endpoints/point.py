@@ -28,7 +28,7 @@ from harness.endpoints.point_run import PointRun, write_point_run
 from harness.endpoints.rehearsal.live_passes import LivePasses
 from harness.endpoints.salting import salt_seed, salted, text_after
 from harness.errors import ConfigError, machine_failure
-from harness.files import JOURNAL_DIR, ROOT
+from harness.files import JOURNAL_DIR
 from harness.progress.progress_line import ProgressSnapshot
 from harness.record.journal import JournalTail, lost_rows, read_journal
 from harness.record.output_dir import aside_of, free_reserve, locked, move_aside_existing
@@ -99,7 +99,7 @@ def run_point(
             dataset_sha256=prepared.samples.sha256,
             parameters=prepared.plan.parameters,
             servers=prepared.servers,
-            provenance=gather_provenance(ROOT),
+            provenance=gather_provenance(),
             started=datetime.now(UTC),
             salt_seed=seed,
             network=network,

@@ -15,7 +15,7 @@ from harness.api_key import api_key
 from harness.cli.signals import InterruptedRun, interruptible, uninterrupted
 from harness.dataset.samples import SampleSet, load_samples
 from harness.errors import RunError, machine_failure
-from harness.files import JOURNAL_DIR, ROOT
+from harness.files import JOURNAL_DIR
 from harness.peak.ladder.ladder_files import write_ladder, write_state
 from harness.peak.ladder.ladder_plan import LadderPlan, default_steps
 from harness.peak.ladder.ladder_result import Ladder, why_stop
@@ -125,7 +125,7 @@ def _ladder(plan: LadderPlan, prepared: PreparedClient, steps: tuple[int, ...]) 
         wanted=steps,
         limits_ns=plan.limits_ns,
         servers=prepared.servers,
-        provenance=gather_provenance(ROOT),
+        provenance=gather_provenance(),
         started=datetime.now(UTC),
         parameters=client.parameters,
         warnings=(

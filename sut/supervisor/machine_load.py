@@ -16,9 +16,9 @@ def waited_ns(pid: int, proc: Path = Path("/proc")) -> int:
     return _of_threads(pid, 1, proc)
 
 
-def cpu_ns(pid: int | None, proc: Path = Path("/proc")) -> int:
+def cpu_ns(pid: int | None) -> int:
     """CPU time of the threads of a process; 0 where it is not known."""
-    return 0 if pid is None else _of_threads(pid, 0, proc)
+    return 0 if pid is None else _of_threads(pid, 0, Path("/proc"))
 
 
 def _of_threads(pid: int, column: int, proc: Path) -> int:

@@ -37,10 +37,6 @@ def prompt():
     return list(word_ids()[500:520])
 
 
-def tokens_of(fault):
-    return MANY if fault is Fault.LOST_TEXT else TOKENS
-
-
 @pytest.mark.engine
 @pytest.mark.parametrize("way", CASES)
 def test_every_fault_of_a_way(way, encoder, prompt, pass_time):  # noqa: F811

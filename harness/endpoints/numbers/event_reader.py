@@ -68,9 +68,9 @@ class RunEvents(msgspec.Struct, frozen=True):
     """what is missing, a line each"""
 
 
-def read_samples(folder: Path, tokenizer: TokenizerFile | None, progress: Progress | None = None) -> Samples:
+def read_samples(folder: Path, tokenizer: TokenizerFile | None) -> Samples:
     """The requests of a run folder, in the order of issue; as read_events."""
-    return read_events(folder, tokenizer, progress).samples
+    return read_events(folder, tokenizer).samples
 
 
 def read_events(

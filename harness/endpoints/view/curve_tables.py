@@ -53,8 +53,8 @@ def _point_row(point: CurvePoint, kilowatts: float | None) -> list[str | Cell]:
         _band(point),
         _rate(rate),
         _rate(point.tps_per_user),
-        _ms(point.ttft_ns, 90),
-        _ms(point.tpot_ns, 90),
+        _p90_ms(point.ttft_ns),
+        _p90_ms(point.tpot_ns),
         _count(point.issued),
         Cell(_count(point.failed), "bad" if point.failed else "plain"),
         _NONE if point.seconds is None else duration(point.seconds),
@@ -268,5 +268,5 @@ def _rate(value: float | None) -> str:
     return _NONE if value is None else f"{value:,.1f}"
 
 
-def _ms(percentiles: Mapping[int, float], share: int) -> str:
-    return milliseconds(percentiles[share]) if share in percentiles else _NONE
+def _p90_ms(percentiles: Mapping[int, float]) -> str:
+    return milliseconds(percentiles[90]) if 90 in percentiles else _NONE

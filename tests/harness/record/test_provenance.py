@@ -31,7 +31,7 @@ def git(folder, *arguments):
 
 def test_software_and_no_value_of_a_key(monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "hf_secret_value")
-    found = gather_provenance(ROOT)
+    found = gather_provenance()
     assert "hf_secret_value" not in repr(found)
     assert found.packages["numpy"] == np.__version__
     assert found.python == "CPython " + ".".join(map(str, sys.version_info[:3]))
