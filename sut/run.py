@@ -249,15 +249,8 @@ def _loss_rule(record: RunRecord) -> LossRule | None:
     plan = record.plan
     if plan.accuracy and plan.audit is None:
         return None
-    return LossRule(
-        LostWatch(plan.client.log_dir, _validity_rules(record)), plan.stop_when_lost, partial(_advice, record)
-    )
-
-
-def _validity_rules(record: RunRecord) -> ValidityRules:
-    if not (limits_ns := record.judged_limits_ns):
-        return ValidityRules()
-    return ValidityRules(limits_ns, _most_over(record), record.settled.expected.samples)
+    rules = ValidityRules(record.judged_limits_ns, _most_over(record))
+    return LossRule(LostWatch(plan.client.log_dir, rules), plan.stop_when_lost, partial(_advice, record))
 
 
 def _most_over(record: RunRecord) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from harness.analysis.early_stopping import late_first_tokens, least_queries, over_limit_text, surely_slow
+from harness.analysis.early_stopping import late_first_tokens, over_limit_text, surely_slow
 from harness.errors import RunError
 from harness.files import JOURNAL_DIR
 from harness.progress.progress_line import ProgressSnapshot
@@ -31,9 +31,7 @@ class ValidityRules(msgspec.Struct, frozen=True):
     limits_ns: Mapping[str, int] = msgspec.field(default_factory=dict)
     """of TTFT and TPOT; empty where the scenario has none"""
     most_over: int = 0
-    """queries that may be over each limit; -1: the run has too few queries to pass"""
-    queries: int = 0
-    """of the run"""
+    """queries that may be over each limit"""
 
 
 class Over(msgspec.Struct):
@@ -91,12 +89,7 @@ class LostWatch:
 
     def _over_limit(self, limits: LimitWatch, moment: ProgressSnapshot) -> str:
         name, count = limits.look(moment)
-        return self._too_few() or over_limit_text(name, count, self._rules.most_over)
-
-    def _too_few(self) -> str:
-        if self._rules.most_over >= 0:
-            return ""
-        return f"{self._rules.queries:,} queries are too few to pass, {least_queries()} are needed"
+        return over_limit_text(name, count, self._rules.most_over)
 
 
 def failures_text(moment: ProgressSnapshot) -> str:
