@@ -34,7 +34,7 @@ class Inputs(msgspec.Struct, frozen=True):
     """about the flags, and the rows that LoadGen skips"""
 
 
-def read_inputs(plan: RunPlan, *, rate_follows: bool = False) -> Inputs:
+def read_inputs(plan: RunPlan, *, rate_follows: bool) -> Inputs:
     """Read and check the files of a plan. Raises ConfigError and DatasetError.
 
     ``rate_follows``: the runs have a rate of their own, so that the file's is not missed.

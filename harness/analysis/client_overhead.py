@@ -21,7 +21,7 @@ def client_share(calls: npt.NDArray[np.void]) -> Distribution | None:
 
 
 def share_warnings(
-    share: Distribution | None, ttft_limit_ns: int | None, load: ClientLoad | None = None
+    share: Distribution | None, ttft_limit_ns: int | None, load: ClientLoad | None
 ) -> tuple[str, ...]:
     """A warning when the client took too large a part of the TTFT that the rules allow."""
     if share is None or ttft_limit_ns is None:

@@ -24,7 +24,7 @@ def write_campaign_page(
     steps: Sequence[Step],
     found: Mapping[str, Standing],
     running: str | None,
-    reasons: Sequence[str] = (),
+    reasons: Sequence[str],
 ) -> Path:
     """Write the page beside the runs; ``reasons`` say why the campaign stopped. Raises OSError."""
     path = campaign.results / PAGE

@@ -192,7 +192,7 @@ def _sha256_of_state(path: Path, *state: int) -> str:
     return sha256_of(path)
 
 
-def write_made(campaign: Campaign, step: Step, note: str = "") -> None:
+def write_made(campaign: Campaign, step: Step, note: str) -> None:
     """Keep what a score or the folder was made of, so that it is made again when that changes."""
     made = _read_made(campaign) | {step.name: f"{_inputs(campaign, step)} {note}".rstrip()}
     with atomic_write(campaign.folder / _MADE) as file:

@@ -18,7 +18,7 @@ _DIGITS = 1e-5  # LoadGen logs fractions with six digits
 
 
 def loadgen_file_errors(
-    log_dir: Path, detail: LoadgenDetail, *, accuracy: bool, samples: int, cause_known: bool = False
+    log_dir: Path, detail: LoadgenDetail, *, accuracy: bool, samples: int, cause_known: bool
 ) -> tuple[str, ...]:
     """A reason for each log that is missing or cut short; ``samples`` is what an accuracy log must hold.
 

@@ -37,10 +37,7 @@ class EarlierRun(msgspec.Struct, frozen=True):
 
 
 def earlier_run(
-    plan: RunPlan,
-    samples: int,
-    dataset_sha256: str,
-    is_done: Callable[[RunRecord], bool] = lambda record: False,
+    plan: RunPlan, samples: int, dataset_sha256: str, is_done: Callable[[RunRecord], bool]
 ) -> EarlierRun | None:
     """What the folder of ``plan`` holds, None for nothing. Asks no server and changes nothing.
 

@@ -51,9 +51,7 @@ class OfflineWatcher(Protocol):
 
 
 def find_offline_rate(
-    options: SearchOptions,
-    watcher: OfflineWatcher,
-    on_line: Callable[[ProgressLine], None] = lambda line: None,
+    options: SearchOptions, watcher: OfflineWatcher, on_line: Callable[[ProgressLine], None]
 ) -> OfflineRate | None:
     """Measure; None after a dry run. ``on_line`` gets each line of progress.jsonl.
 

@@ -127,8 +127,8 @@ def stream_answer(
     prompt: list[int],
     on_ids: Callable[[list[int]], None],
     *,
-    ca_file: Path | None = None,
-    is_stopped: Callable[[], bool] = lambda: False,
+    ca_file: Path | None,
+    is_stopped: Callable[[], bool],
 ) -> Outcome | None:
     """One answer through the request path; ``on_ids`` gets its ids as they arrive.
 

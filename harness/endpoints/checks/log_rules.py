@@ -20,7 +20,7 @@ _SPAN_TOLERANCE_S = 1.0  # of a duration that is written in whole seconds
 _COUNT_TOLERANCE = 0.01  # of answers without a first fragment, which some count
 
 
-def check_log(files: PointFiles, recompute: SteadyBlock | None = None) -> Iterator[Finding]:
+def check_log(files: PointFiles, recompute: SteadyBlock | None) -> Iterator[Finding]:
     """What the log says, and what cannot be known without one."""
     path = files.log
     if path is None:

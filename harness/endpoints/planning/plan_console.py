@@ -15,7 +15,7 @@ _SIDES = "<<>>>>>>"
 
 
 def plan_lines(
-    curve: Curve, rules: EndpointsRules, times: Mapping[str, Expected], origin: str = ""
+    curve: Curve, rules: EndpointsRules, times: Mapping[str, Expected], origin: str
 ) -> Iterator[str]:
     """About 25 lines; ``origin`` describes how C_max was found, where it was not given."""
     short = ", short: forms only" if curve.short else ""
