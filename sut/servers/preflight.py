@@ -72,6 +72,7 @@ class Preflight:
         the server must count, None where it is not known.
         """
         self._outcomes.clear()
+        self._seconds.clear()
         self._by_id.clear()
         self._gave_tokens.clear()
         deadlines = Deadlines(request_s=self._within_s)

@@ -2,6 +2,7 @@
 
 import json
 import re
+import threading
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ from sut.client.endpoint import resolve_endpoints
 from sut.servers import preflight
 from sut.servers.apis import TrialRequests, asked_by
 from sut.wire import supported
-from tests.kit import VOCABULARY, listening, parameters, read_request, sample_set, wire_of
+from tests.kit import PATIENCE_S, VOCABULARY, listening, parameters, read_request, sample_set, wire_of
 from tests.stub import StubServer, refused_url
 from tests.sut.pages import facts
 
@@ -287,3 +288,31 @@ def test_the_native_api_is_tried_as_ever():
         found = tried(stub.url, wire="sglang")
         assert [request.path for request in stub.requests] == ["/generate"]
     assert found.protocol == Protocol("sglang", "generate") and found.trials[0].error is None
+
+
+def test_a_replica_that_has_not_ended_its_second_trial_did_not_take_it():
+    """The second prompt is the one that shows whether a server ignores the ids."""
+    refused = threading.Event()
+
+    class Half(Openai):
+        """Takes the ids of the first prompt alone."""
+
+        def answer(self, path: str, body: dict) -> tuple[int, bytes]:
+            if len(body.get("prompt_token_ids", PROMPT)) == len(PROMPT):
+                return super().answer(path, body)
+            return 400, b'{"error":{"message":"no"}}'
+
+    class Late(Openai):
+        """Answers the second prompt when the trial is over."""
+
+        def answer(self, path: str, body: dict) -> tuple[int, bytes]:
+            if len(body.get("prompt_token_ids", PROMPT)) != len(PROMPT):
+                assert refused.wait(PATIENCE_S)
+            return super().answer(path, body)
+
+    half, late = (served(kind(chat="ids", gives_ids=False)) for kind in (Half, Late))
+    with half as wrong_url, late as waiting_url:
+        wrong, waiting = tried(wrong_url, waiting_url, api="chat-ids").trials
+        refused.set()
+    assert "other replicas take it" not in str(wrong.error)
+    assert (waiting.error, waiting.seconds) == (None, None)
