@@ -256,7 +256,7 @@ def progress_bar(done: int, total: int, width: int) -> str:
 
 def _time_left(elapsed_s: float, done: int, total: int) -> str:
     """``, about 1 min 05 s left`` at the rate so far; empty at the beginning and at the end."""
-    if elapsed_s < _STEADY_S or done == total:
+    if elapsed_s < _STEADY_S or done in (0, total):
         return ""
     seconds = round(elapsed_s / done * (total - done))
     minutes, hours = seconds // 60, seconds // 3600

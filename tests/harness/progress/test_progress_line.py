@@ -131,3 +131,12 @@ def test_a_bar_says_the_time_left(stream):
     assert "2/4 solutions, about 1 min 01 s left" in stream.getvalue()
     last = stream.getvalue().replace("\r", "\n").splitlines()[-1]
     assert last.rstrip().endswith("4/4 solutions") and stream.getvalue().endswith("\n")
+
+
+def test_a_bar_says_no_time_left_before_the_first_end():
+    """A program of an answer may take minutes."""
+    stream, clock = io.StringIO(), iter(range(0, 10_000, 61)).__next__
+    with ProgressBar(stream, clock) as bar:
+        for _ in range(3):
+            bar.show(0, 4, "solutions")
+    assert stream.getvalue() == "0/4 solutions\n" * 3
