@@ -4,7 +4,6 @@
 """
 
 import os
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,7 +18,6 @@ from harness.config.plans import ClientPlan
 from harness.config.protocol import Answers
 from harness.errors import ConfigError
 from harness.files import JOURNAL_DIR, atomic_write, lock_file
-from harness.record.answer_log import SavedAnswer
 from harness.record.journal import lost_rows, read_journal
 from harness.record.outcome import FailureKind
 from harness.record.output_dir import aside_name
@@ -88,7 +86,7 @@ def earlier_rows(
     if before is None:
         return _without_settings(output, folder, client)
     first_line = FirstLine(client.dry_run)
-    kept = f"{len(answers(folder, before.samples))} of {before.samples} rows are answered"
+    kept = f"{len(saved_answers(folder, before.samples))} of {before.samples} rows are answered"
     earlier = f"the run of {moment(_written_at(folder))}"
     if not (found := decisive_differences(before, _served_as(before, now))):
         return EarlierRows("continue", first_line.continues(earlier, kept))
@@ -221,11 +219,6 @@ def next_attempt(folder: Path) -> Path:
     return attempt
 
 
-def answers(folder: Path, samples: int) -> dict[int, SavedAnswer]:
-    """Every answer of all attempts, by sample index."""
-    return saved_answers(folder, samples)
-
-
 def failures(attempt: Path, lost: Sequence[tuple[int, int]]) -> Mapping[int, tuple[FailureKind, str]]:
     """Kind and detail of each failure of an attempt, by sample index; ``lost`` as in journal.lost_rows."""
     journal = read_journal(attempt / JOURNAL_DIR)
@@ -247,8 +240,3 @@ def elapsed_s(folder: Path) -> float:
         if len(done):
             total_ns += int(done["last_byte_ns"].max() - rows["issued_ns"].min())
     return total_ns / 1e9
-
-
-def remove(folder: Path) -> None:
-    """The file is complete: nothing of the folder is needed any more."""
-    shutil.rmtree(folder)

@@ -1,5 +1,6 @@
 """Rows of prompts through the client, without LoadGen: check, send, write the file of the answers."""
 
+import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -21,6 +22,7 @@ from harness.progress.progress_files import ProgressLine
 from harness.progress.progress_line import ProgressSnapshot
 from harness.record.answer_log import SavedAnswer
 from harness.record.journal import read_counts, read_journal
+from harness.record.resume import saved_answers
 from harness.record.run_record import EncodedAnswers
 from harness.record.server_changes import counted_changes
 from harness.record.settled import ServerInfo
@@ -123,7 +125,7 @@ def run_rows(
             why = f"{plan.output.name} could not be written: {machine_failure(error)}"
             return replace(result, errors=(*result.errors, why))
         if not result.failures:
-            attempts.remove(plan.folder)
+            shutil.rmtree(plan.folder)  # the file has all of it
     return result
 
 
@@ -145,7 +147,7 @@ def _read(plan: EvalPlan, files: RowFiles) -> _Rows:
     earlier = _earlier(plan, files, samples)
     if earlier is None or earlier.course != "continue":
         return _Rows(samples, {}, earlier)
-    return _Rows(samples, attempts.answers(plan.folder, len(samples)), earlier)
+    return _Rows(samples, saved_answers(plan.folder, len(samples)), earlier)
 
 
 def _earlier(plan: EvalPlan, files: RowFiles, samples: SampleSet) -> EarlierRows | None:
@@ -227,7 +229,7 @@ def _ended_with(
         plan=plan,
         samples=len(rows.samples),
         kept=len(rows.kept),
-        answers=attempts.answers(plan.folder, len(rows.samples)),
+        answers=saved_answers(plan.folder, len(rows.samples)),
         failures=attempts.failures(attempt, seen.lost),
         errors=(*seen.errors, *in_doubt, *text_reasons(encoded)),
         warnings=(*seen.warnings, *text_warnings(encoded)),

@@ -335,9 +335,7 @@ class Wire:
         self._answers = form.answers
         self._judge = judge
         self._limits = AnswerBounds(parameters.max_new_tokens, vocabulary_size)
-        self.max_event_bytes = (
-            self._limits.max_event_bytes
-        )  # the largest event that an honest answer can hold
+        self.max_event_bytes = self._limits.max_event_bytes
         self._head = form.head
         self._tail = form.after_prompt + msgspec.json.encode(form.options(parameters, model))[1:]
 
