@@ -265,7 +265,8 @@ def _advice(record: RunRecord, snapshot: ProgressSnapshot) -> str:
         return detail and f"the first: {detail}"
     if snapshot.standing:
         return f"the rate need not be the cause: {snapshot.standing}"
-    return advice_in_mid_run(record, snapshot.issued, snapshot.completed, snapshot.elapsed_s)
+    issued, ended, tpot_ns = snapshot.issued, snapshot.completed, snapshot.tpot_ns
+    return advice_in_mid_run(record, issued, ended, snapshot.elapsed_s, tpot_ns)
 
 
 def _scraper(plan: RunPlan, prepared: PreparedClient) -> MetricsScraper:

@@ -2,18 +2,38 @@
 
 import math
 
+import msgspec
+
 from harness.loadgen_logs.summary_and_detail import LoadgenSummary
 
 _STEP_DOWN = 0.9  # the rate to try after a missed limit, as a part of the rate that was reached
+_FAR = 4.0  # times its limit: beyond, a fixed part of TPOT, which no rate changes, decides more than the rate
 
 
-def rate_to_try(target: float, reached: float, tpot_ratio: float = 1.0) -> float:
-    """Two digits. TPOT grows about as the requests in flight do, TTFT steeply where the server falls behind.
+class NextRate(msgspec.Struct, frozen=True):
+    """The rate to try next."""
 
-    ``reached``: completed samples per second; ``tpot_ratio``: TPOT over its limit.
+    target_qps: float | None
+    """two digits; None: TPOT is too far over its limit for a guess"""
+    ratio: float
+    """TPOT over its limit, 1 where it is not over it"""
+
+    @property
+    def text(self) -> str:
+        """``a guess for the next try: target_qps = 17``."""
+        if self.target_qps is None:
+            return f"no rate follows from TPOT of {self.ratio:.0f} times its limit"
+        return f"a guess for the next try: target_qps = {self.target_qps:g}"
+
+
+def rate_to_try(target: float, reached: float, ratio: float) -> NextRate:
+    """TPOT grows about as the requests in flight do, TTFT steeply where the server falls behind.
+
+    ``reached``: completed samples per second; ``ratio``: TPOT over its limit.
     """
-    rate = min(target, reached) * min(_STEP_DOWN, 1 / tpot_ratio)
-    return float(f"{rate:.2g}")
+    ratio = max(ratio, 1.0)
+    rate = min(target, reached) * min(_STEP_DOWN, 1 / ratio)
+    return NextRate(float(f"{rate:.2g}") if ratio <= _FAR else None, ratio)
 
 
 def missed_limits(loadgen: LoadgenSummary, percentile: float) -> dict[str, tuple[float, float]]:
@@ -29,7 +49,7 @@ def missed_limits(loadgen: LoadgenSummary, percentile: float) -> dict[str, tuple
     return found
 
 
-def rate_after(loadgen: LoadgenSummary, percentile: float) -> float | None:
+def rate_after(loadgen: LoadgenSummary, percentile: float) -> NextRate | None:
     """The rate to try after a complete run; None where no limit was missed, as far as is known."""
     missed, target = missed_limits(loadgen, percentile), target_qps(loadgen)
     reached = loadgen.figures.get("Completed samples per second")

@@ -140,7 +140,7 @@ def _rate_to_try(loadgen: LoadgenSummary, percentile: float, *, stood: bool) -> 
     target = target_qps(loadgen)
     if (guess := rate_after(loadgen, percentile)) is not None:
         reached = loadgen.figures["Completed samples per second"]
-        advice = _SAME_RATE if stood else f"a guess for the next try: target_qps = {guess:g}"
+        advice = _SAME_RATE if stood else guess.text
         yield f"target_qps was {target:g}, {reached:.4g} samples/s were completed; {advice}"
     measured = loadgen.figures.get("Samples per second")
     if loadgen.scenario == "Offline" and loadgen.constraints.get("Min duration") is False and measured:

@@ -44,13 +44,14 @@ def _search(record: RunRecord) -> str:
         return ""
     if any_stood(record.events):  # the rate need not be the cause
         return ""
-    rate = None if loadgen is None else rate_after(loadgen, record.latency_percentile)
-    if verdict.complete and rate is not None:
-        text = search_after(record, rate)
+    guess = None if loadgen is None else rate_after(loadgen, record.latency_percentile)
+    if verdict.complete and guess is not None:
+        text = search_after(record, guess.target_qps)
     elif any(event.kind == "lost" for event in record.events):
         seconds = (statistics.duration_ns or 0) / 1e9
         issued = statistics.queries + (record.unanswered or 0)
-        text = advice_in_mid_run(record, issued, statistics.completed, seconds)
+        tpot_ns = None if statistics.tpot is None else statistics.tpot.mean
+        text = advice_in_mid_run(record, issued, statistics.completed, seconds, tpot_ns)
     else:
         text = ""
     return f"{text[:1].upper()}{text[1:]}"

@@ -29,22 +29,27 @@ _OF_A_RUN = {
 }
 
 
-def advice_in_mid_run(record: RunRecord, issued: int, ended: int, seconds: float) -> str:
+def advice_in_mid_run(
+    record: RunRecord, issued: int, ended: int, seconds: float, tpot_ns: float | None
+) -> str:
     """The rate to try after a run that was lost, and the command of a search; "" where there is none.
 
-    ``issued`` and ``ended`` are its queries so far, in ``seconds``.
+    ``issued`` and ``ended`` are its queries so far, in ``seconds``, ``tpot_ns`` the mean of their TPOT.
     """
     if not ended or not seconds or not record.limits_ns:
         return ""
     target = float(record.settled.loadgen_settings["server_target_qps"])
     reached = ended / seconds if ended >= _SURE_PART * issued else _SURE_PART * target
-    rate = rate_to_try(target, reached)
-    command = search_after(record, rate)
-    return command and f"a guess for the next try: target_qps = {rate:g}; {command}"
+    guess = rate_to_try(target, reached, (tpot_ns or 0.0) / record.limits_ns["TPOT"])
+    command = search_after(record, guess.target_qps)
+    return command and f"{guess.text}; {command}"
 
 
-def search_after(record: RunRecord, rate: float) -> str:
-    """``search for the highest rate with: COMMAND``; "" where that is no remedy."""
+def search_after(record: RunRecord, rate: float | None) -> str:
+    """``search for the highest rate with: COMMAND``; "" where that is no remedy.
+
+    ``rate``: that of its first run; None: it begins with its ladder.
+    """
     plan, command = record.plan, record.provenance.command
     if plan.accuracy or plan.audit_text is not None or not record.limits_ns or not command:
         return ""
@@ -59,10 +64,10 @@ def _is_search(command: Sequence[str]) -> bool:
     return program == _PROGRAM or (program == LAUNCHER.name and verb_of(_PROGRAM, _SEARCH) in command[1:2])
 
 
-def search_command(arguments: Sequence[str], rate: float) -> str:
+def search_command(arguments: Sequence[str], rate: float | None) -> str:
     """The search for the servers and the dataset of a run's command, given as sys.argv."""
     words = (*start_of(_PROGRAM, _SEARCH), *_kept(recorded(arguments).flags))
-    return shlex.join((*words, "--start-qps", f"{rate:g}"))
+    return shlex.join(words if rate is None else (*words, "--start-qps", f"{rate:g}"))
 
 
 def _kept(flags: Sequence[str]) -> Iterator[str]:

@@ -42,16 +42,30 @@ def test_the_command_is_one_that_the_search_takes():
 COMMAND = replace(ENDED.provenance, command=("run_mlperf.py", *COMMON))
 
 
+def with_tpot(ms):
+    """LoadGen's summary of the recorded run, which had 536 ms at the p99."""
+    found = {"99.00 percentile time to output token (ns)": ms * 1e6}
+    return replace(ENDED.loadgen, figures=ENDED.loadgen.figures | found)
+
+
 def missed(**changes):
-    """The recorded run, which missed its limits with every query answered."""
+    """The recorded run, which missed its limits with every query answered; its TPOT is nearer to 80 ms."""
     verdict = replace(ENDED.verdict, complete=True)
-    return replace(ENDED, **{"provenance": COMMAND, "verdict": verdict, **changes})
+    return replace(
+        ENDED, **{"provenance": COMMAND, "verdict": verdict, "loadgen": with_tpot(101.3), **changes}
+    )
+
+
+def reason_of(record):
+    """The reason of its verdict that names the rate."""
+    reasons = run_verdict(record, np.empty(0, QUERY_ROW), 0).reasons
+    (reason,) = [text for text in reasons if text.startswith("target_qps was")]
+    return reason
 
 
 def test_a_missed_limit_ends_with_the_search_from_the_guessed_rate():
-    line = next_step(missed())
-    (reason,) = [text for text in ENDED.verdict.reasons if "a guess for the next try" in text]
-    assert options_of(line.partition("with: ")[2]).start_qps == float(reason.rpartition("= ")[2])
+    line, guess = next_step(missed()), reason_of(missed()).rpartition("= ")[2]
+    assert options_of(line.partition("with: ")[2]).start_qps == float(guess)
 
 
 @pytest.mark.parametrize(
@@ -74,25 +88,36 @@ SILENCE_ENDS = RunEvent(at_s=74.6, kind="silence_ends", server="http://a:1", tex
 def test_no_rate_follows_from_a_run_whose_servers_stood():
     record = missed(events=(SILENCE, SILENCE_ENDS))
     assert next_step(missed()) and next_step(record) == ""
-    rows = np.empty(0, QUERY_ROW)
     for one, guesses in ((missed(), True), (record, False)):
-        (reason,) = [text for text in run_verdict(one, rows, 0).reasons if text.startswith("target_qps was")]
-        assert ("a guess for the next try" in reason) is guesses
-        assert ("repeat the command" in reason) is not guesses
+        assert ("a guess for the next try" in reason_of(one)) is guesses
+        assert ("repeat the command" in reason_of(one)) is not guesses
 
 
 @pytest.mark.parametrize(("issued", "ended", "rate"), [(100, 90, 8.1), (100, 10, None)])
 def test_the_rate_of_a_run_that_is_lost(issued, ended, rate):
     """Of few answers nothing follows for the servers' rate: half of the target is tried."""
     target = ENDED.settled.loadgen_settings["server_target_qps"]
-    words = advice_in_mid_run(missed(), issued, ended, 10.0)
+    words = advice_in_mid_run(missed(), issued, ended, 10.0, None)
     expected = min(rate or target, target) if rate else float(f"{0.45 * target:.2g}")
     assert options_of(words.partition("with: ")[2]).start_qps == pytest.approx(expected, rel=0.02)
-    assert advice_in_mid_run(missed(), 100, 0, 10.0) == ""
+    assert advice_in_mid_run(missed(), 100, 0, 10.0, None) == ""
+
+
+def test_tpot_far_over_its_limit_names_no_rate():
+    """As of a server of 600 ms a token at any rate: 10.3 samples/s of 20 made it 1.4, which fails as well."""
+    limit_ns = missed().limits_ns["TPOT"]
+    words = advice_in_mid_run(missed(), 100, 90, 10.0, 7.5 * limit_ns)
+    assert words.startswith("no rate follows from TPOT of 8 times its limit; search for the highest rate")
+    assert options_of(words.partition("with: ")[2]).start_qps is None
+    near = advice_in_mid_run(missed(), 100, 90, 10.0, 2 * limit_ns)
+    assert options_of(near.partition("with: ")[2]).start_qps == pytest.approx(4.5)
+    record = missed(loadgen=ENDED.loadgen)
+    assert options_of(next_step(record).partition("with: ")[2]).start_qps is None
+    assert reason_of(record).endswith("were completed; no rate follows from TPOT of 7 times its limit")
 
 
 @pytest.mark.parametrize("start", [("/checkout/mlperf", "peak"), ("find_peak.py", "search")])
 def test_a_run_of_a_search_names_no_other_search(start):
     """Commands as run.json of such runs has them: pasted, they would be this search again."""
     record = missed(provenance=replace(COMMAND, command=(*start, *COMMON)))
-    assert advice_in_mid_run(record, 100, 90, 10.0) == next_step(record) == ""
+    assert advice_in_mid_run(record, 100, 90, 10.0, None) == next_step(record) == ""
