@@ -15,7 +15,12 @@ _UNREACHABLE = re.compile(
 
 def any_stood(events: Sequence[RunEvent]) -> bool:
     """Whether a server was out of use, silent or stood: times of such a run say nothing of another rate."""
-    return any(event.kind in ("server_out", "rank_stands", "silence") for event in events)
+    return any(event.kind in ("server_out", "rank_stands", "silence") or _lost_in(event) for event in events)
+
+
+def _lost_in(event: RunEvent) -> bool:
+    """Whether the run was lost while nothing arrived from a server."""
+    return event.kind == "lost" and bool(event.server)
 
 
 def outage_reasons(events: Sequence[RunEvent]) -> Iterator[str]:
@@ -63,6 +68,8 @@ def rank_warnings(events: Sequence[RunEvent], reasons: Sequence[str]) -> Iterato
 def silence_warnings(events: Sequence[RunEvent]) -> Iterator[str]:
     """``from 0:06 to 0:28 nothing arrives from http://node1:30000 with 16 requests``; the first few."""
     silences = [event for event in events if event.kind == "silence"]
+    for event in (one for one in events if _lost_in(one) and not silences):
+        yield f"at {moment(event.at_s)} the run was lost while a server was silent: {event.text}"
     for event in silences[:_NAMED]:
         ends = [
             later.at_s

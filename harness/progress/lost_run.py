@@ -4,6 +4,7 @@ Only what LoadGen will count, too, is counted. Its times begin when a query is s
 called, so its TTFT is never less than ours.
 """
 
+import math
 from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -80,6 +81,7 @@ class LostWatch:
 
     def __init__(self, log_dir: Path, rules: ValidityRules) -> None:
         self._rules = rules
+        self.late_s = rules.limits_ns.get("TTFT", math.inf) / _NS  # a silence that makes queries late
         self._limits = LimitWatch(log_dir, rules.limits_ns) if rules.limits_ns else None
 
     def look(self, moment: ProgressSnapshot, faults: Sequence[str] = ()) -> str:

@@ -20,7 +20,7 @@ class RunEvent(msgspec.Struct, frozen=True, kw_only=True):
     """`server_out`, `server_back`, `rank_stands`, `rank_works`, `rank_idle`, `silence`, `silence_ends` or
     `lost`"""
     server: str = ""
-    """URL; empty where it is of no one server"""
+    """URL; empty where it is of no one server. Of `lost`: a server from which nothing arrived then"""
     rank: int | None = None
     """of a data-parallel rank"""
     text: str

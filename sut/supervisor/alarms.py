@@ -32,6 +32,7 @@ _STANDS_ALONE = (
 )
 
 _LOOKS = 3  # at most, until what a failure was is on disk
+_KNOWN_S = 1.0  # after this time what came from a server is known, on a busy machine too
 
 # A silence of all servers is an alarm after 10 s where metrics show that they do not work, and after 30 s
 # without such metrics. It also has to last three times as long as the second longest silence of the run; the
@@ -286,6 +287,8 @@ class Alarms:
         self._rule = lost
         self._lost = ""
         self._untold = 0  # looks for which its advice is waited for
+        self._quiet: dict[str, float] = {}  # servers that were silent when it was, and since when
+        self._busy: dict[str, float] = {}  # since when each server with requests has had them
         self._standing: dict[str, StandingRank] = {}
         self._at_work = True
         self._idle: set[tuple[str, int]] = set()
@@ -303,13 +306,15 @@ class Alarms:
         self._note_ranks(self._ranks.standing(now, in_use), began)
         self._note_idle()
         self._at_work = self._ranks.at_work(now, in_use)
-        self._note_lost(snapshot)
         silence = self._silence.look(now, snapshot, busy, self._ranks.still_s(now, in_use))
         named = {rank.server for rank in self._standing.values()}
-        silent = self._silent.look(now, began, self._asked(now, loads), self._silence, named)
+        asked = self._asked(now, loads)
+        silent = self._silent.look(now, began, asked, self._silence, named)
         standing = standing_text(tuple(self._standing.values()), began)
         alarms = (standing or silence, "" if silence else silent)
-        return replace(snapshot, lost=self._lost, standing=", ".join(text for text in alarms if text))
+        snapshot = replace(snapshot, standing=", ".join(text for text in alarms if text))
+        self._note_lost(snapshot, now, asked)
+        return replace(snapshot, lost=self._lost)
 
     def _asked(self, now: float, loads: Sequence[int]) -> list[AskedServer]:
         arrived = self._session.arrived_s()
@@ -357,7 +362,8 @@ class Alarms:
             for line in idle_text(place for place in new if place[0] == url):
                 log.warning("%s; %s", line, _NAME_IT if url in self._listeners else _BALANCED)
 
-    def _note_lost(self, snapshot: ProgressSnapshot) -> None:
+    def _note_lost(self, snapshot: ProgressSnapshot, now: float, servers: Sequence[AskedServer]) -> None:
+        self._busy = {one.url: self._busy.get(one.url, now) for one in servers if one.requests > 0}
         if self._rule is None:
             return
         try:
@@ -367,10 +373,23 @@ class Alarms:
             self._rule = None
             return
         if reason and not self._lost:
-            self._session.events.add("lost", "", reason)
+            self._quiet = self._quiet_since(snapshot, now, servers, self._rule.watch.late_s)
+            text = f"{reason}; {_quiet_text(now, self._quiet)}" if self._quiet else reason
+            self._session.events.add("lost", next(iter(self._quiet), ""), text)
             self._untold = _LOOKS
         self._lost = reason or self._lost
-        self._tell_lost(self._rule, snapshot)
+        standing = snapshot.standing or _quiet_text(now, self._quiet)
+        self._tell_lost(self._rule, replace(snapshot, standing=standing))
+
+    def _quiet_since(
+        self, snapshot: ProgressSnapshot, now: float, servers: Sequence[AskedServer], late_s: float
+    ) -> dict[str, float]:
+        """Since when servers that have sent before are silent for long enough to make queries late."""
+        busy = [one for one in servers if one.url in self._busy and one.arrived_s > 0]
+        if snapshot.silent_s >= late_s:
+            return {one.url: now - snapshot.silent_s for one in busy}
+        since = {one.url: max(one.arrived_s, self._busy[one.url]) + _KNOWN_S for one in busy}
+        return {url: since_s for url, since_s in since.items() if now - since_s >= late_s}
 
     def _tell_lost(self, rule: LossRule, snapshot: ProgressSnapshot) -> None:
         """Say it once, a little later where the advice is not on disk yet."""
@@ -380,3 +399,10 @@ class Alarms:
         self._untold = 0 if advice or rule.stops else self._untold - 1
         if not self._untold:
             log.warning("lost: %s%s", self._lost, f"; {advice}" if advice else "")
+
+
+def _quiet_text(now: float, since: Mapping[str, float]) -> str:
+    """``nothing has arrived from http://a:1 for 5 s``; "" for none."""
+    if not since:
+        return ""
+    return f"nothing has arrived from {folded(tuple(since), 3)} for {now - max(since.values()):.0f} s"

@@ -80,6 +80,19 @@ def test_a_run_over_its_latency_limit(tmp_path, stops):
 
 
 @pytest.mark.engine
+def test_a_hang_names_no_rate_to_try(tmp_path):
+    """From the 300th query on no more is answered: 3 s later they are late."""
+    with StubServer(gate=lambda request: request.index < 300) as stub:
+        flags = (*where(tmp_path, stub), "--stop-when-lost")
+        limits = {"scenario": "server", "qps": 100, "duration_ms": 30_000, "percentile": 99}
+        run = run_mlperf(tmp_path, *flags, **limits)
+    (event,) = run.record["events"]
+    assert (event["kind"], event["server"]) == ("lost", stub.url)
+    assert f"the rate need not be the cause: nothing has arrived from {stub.url} for " in run.stderr
+    assert "find_peak.py" not in run.stdout + run.stderr
+
+
+@pytest.mark.engine
 @pytest.mark.parametrize("stops", [True, False])
 def test_a_failed_query_of_a_performance_run(tmp_path, stops):
     flag, rows = (("--stop-when-lost",), 400) if stops else ((), 24)

@@ -85,8 +85,13 @@ SILENCE = RunEvent(at_s=39.1, kind="silence", server="http://a:1", text="nothing
 SILENCE_ENDS = RunEvent(at_s=74.6, kind="silence_ends", server="http://a:1", text="works again")
 
 
-def test_no_rate_follows_from_a_run_whose_servers_stood():
-    record = missed(events=(SILENCE, SILENCE_ENDS))
+# As of a server that sent nothing for 9 s; such a silence is an event of its own after 30 s.
+LOST = RunEvent(at_s=9.1, kind="lost", server="http://a:1", text="over; nothing has arrived from http://a:1")
+
+
+@pytest.mark.parametrize("events", [(SILENCE, SILENCE_ENDS), (LOST,)])
+def test_no_rate_follows_from_a_run_whose_servers_stood(events):
+    record = missed(events=events)
     assert next_step(missed()) and next_step(record) == ""
     for one, guesses in ((missed(), True), (record, False)):
         assert ("a guess for the next try" in reason_of(one)) is guesses

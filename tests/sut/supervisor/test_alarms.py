@@ -157,6 +157,57 @@ def test_a_lost_run_ends_where_asked(stops, tmp_path):
         alarms.end_run(found)
 
 
+class LostAt(LostWatch):
+    """Lost at the third look, with a TTFT limit of 2 s."""
+
+    def __init__(self, tmp_path):
+        (tmp_path / JOURNAL_DIR).mkdir()
+        super().__init__(tmp_path, ValidityRules({"TTFT": 2 * 10**9, "TPOT": 10**9}))
+        self.looks = 0
+
+    def look(self, moment, faults=()):
+        self.looks += 1
+        return "9 queries over the TTFT limit, none may be" if self.looks == 3 else ""
+
+
+@pytest.mark.parametrize(
+    ("ago_s", "loads", "silent"),
+    [
+        ((0.1, 0.1), (3, 3), ""),
+        ((6.0, 0.1), (3, 3), URL),  # one of two hangs, which metrics show after 10 s and silence after 30 s
+        ((5.0, 5.0), (3, 0), URL),
+        ((6.0, 0.1), (0, 3), ""),  # it has no requests
+        ((2.5, 0.1), (3, 3), ""),  # of one that is read a little later
+        ((1.5, 1.5), (3, 3), ""),  # too short to make a first token late
+    ],
+)
+def test_a_hang_in_which_a_run_is_lost_is_told_with_it(tmp_path, monkeypatch, caplog, ago_s, loads, silent):
+    """In its place a rate was guessed."""
+    now = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    one = session(loads)
+    one.arrived_s = lambda: [now[0] - ago for ago in ago_s]
+    rule = LossRule(LostAt(tmp_path), advice=lambda seen: seen.standing or "a guess")
+    alarms = Alarms(one, SERVERS, Ranks(), policy(), rule)
+    for _ in range(3):
+        alarms.look(snapshot(silent_s=min(ago_s) if min(ago_s) > 1 else 0.0))
+        now[0] += 3.0
+    (event,) = one.events.events
+    assert (event.kind, event.server) == ("lost", silent)
+    said = f"nothing has arrived from {silent} for 5 s"
+    assert event.text.endswith(f"none may be; {said}" if silent else "none may be")
+    (line,) = caplog.messages
+    assert line.endswith(f"none may be; {said if silent else 'a guess'}")
+
+
+def test_an_alarm_comes_with_the_loss(tmp_path, caplog):
+    rule = LossRule(LostAt(tmp_path), advice=lambda seen: seen.standing)
+    alarms = Alarms(session(), SERVERS, Ranks(rank()), policy(), rule)
+    for _ in range(3):
+        alarms.look(snapshot())
+    assert f"none may be; dp_rank 1 of {URL} stands" in caplog.messages[-1]
+
+
 def test_a_journal_that_cannot_be_read_ends_no_run(tmp_path, caplog):
     class Broken(LostWatch):
         def look(self, moment, faults=()):
