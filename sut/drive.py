@@ -240,7 +240,9 @@ def _drive(run: DrivenRun, progress_log: ProgressLog, servers: Recheck, rate: Se
     meter = ProgressMeter(
         run.length, session.failures, in_flight=session.in_flight, limited=limited, servers_rate=rate
     )
-    alarms = Alarms(session, prepared.servers, run.ranks, plan.policy, run.lost, servers.health)
+    alarms = Alarms(
+        session, prepared.servers, run.ranks, plan.policy, run.lost, servers.health, servers.doubt
+    )
 
     def observe(totals: Totals) -> None:
         snapshot = alarms.look(meter(totals))

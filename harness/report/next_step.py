@@ -42,7 +42,8 @@ def _search(record: RunRecord) -> str:
     verdict, statistics, loadgen = record.verdict, record.statistics, record.loadgen
     if verdict is None or statistics is None or verdict.result != "INVALID" or statistics.failed:
         return ""
-    if any_stood(record.events):  # the rate need not be the cause
+    if any_stood(record.events) or any(change.answers for change in record.changed):
+        # The rate need not be the cause.
         return ""
     guess = None if loadgen is None else rate_after(loadgen, record.latency_percentile)
     if verdict.complete and guess is not None:

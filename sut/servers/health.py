@@ -18,11 +18,13 @@ from harness.analysis.rank_watch import signs_of_work
 from harness.config.run_options import Backend
 from harness.config.server_urls import folded
 from harness.errors import HarnessError, ServerError
+from harness.record.journal import read_journal
 from harness.record.run_events import EventLog
 from harness.record.server_changes import (
     Named,
     ServerChange,
     differing,
+    in_doubt,
     keep_change,
     no_longer_named,
     setting_pairs,
@@ -280,6 +282,8 @@ class Recheck:
         journal: Path,
     ) -> None:
         self.urls = [server.url for server in servers]
+        self.on_change: Callable[[int], None] = lambda index: None
+        """gets the index of a server that has changed"""
         self._servers = {server.url: (index, server) for index, server in enumerate(servers)}
         self._backend = backend
         self._api_key = api_key
@@ -290,6 +294,7 @@ class Recheck:
         self._right_ns: dict[str, int] = {}
         self._updates: dict[tuple[str, bytes], tuple[bytes, int]] = {}
         self._changes: dict[str, ServerChange] = {}
+        self._doubted: dict[str, bool] = {}  # changed servers, and whether answers of theirs are in doubt
         self._warnings: dict[str, None] = {}
 
     @property
@@ -318,8 +323,8 @@ class Recheck:
             return str(error)
         return "" if change is None else _refusal(change)
 
-    def watch(self, on_change: Callable[[int], None], ended: threading.Event, round_s: float = 60.0) -> None:
-        """Ask one server after another until ``ended``, all in ``round_s``; ``on_change`` gets an index.
+    def watch(self, ended: threading.Event, round_s: float = 60.0) -> None:
+        """Ask one server after another until ``ended``, all in ``round_s``.
 
         For runs whose times do not matter: it bounds the answers that a change puts in doubt.
         """
@@ -328,13 +333,15 @@ class Recheck:
                 return
             with suppress(HarnessError, OSError):  # workers notice a server that fails
                 if url in self._changes or self._ask(url, self._within_s):
-                    on_change(self._servers[url][0])
+                    self.on_change(self._servers[url][0])
 
     def page(self, url: str, page: bytes, now_s: float) -> None:
         """Take a page of metrics, read at ``now_s`` (monotonic): SGLang's shows an update of its weights.
 
         After one with the same name and version of weights nothing else does. One that SGLang refused
-        looks alike. Pages of several servers behind one address are told apart by their starts.
+        looks alike, and may have changed them: it then rolls back to the new path, and it also refuses where
+        one rank of several failed, or only the cache was not flushed. Pages of several servers behind one
+        address are told apart by their starts.
         """
         if url not in self._servers or not (started := b"".join(sorted(_STARTED.findall(page)))):
             return
@@ -346,8 +353,22 @@ class Recheck:
             if updates == before:
                 self._updates[url, started] = updates, now_ns
                 return
-            name = "weight updates in the run"
-            self._keep(url, {name: 0}, {name: 1}, right_ns)
+            name = "weight updates tried in the run"
+            change = self._keep(url, {name: 0}, {name: 1}, right_ns)
+        self.on_change(change.replica)
+
+    def doubt(self, in_flight: Sequence[int]) -> str:
+        """Why a measurement is lost to a changed server; "" where none has answers, or requests, in doubt.
+
+        ``in_flight``: requests on each server. Raises OSError.
+        """
+        for change in self.changes:
+            if change.url not in self._doubted:
+                self._doubted[change.url] = bool(in_doubt(read_journal(self._journal).rows, [change]).any())
+            if self._doubted[change.url] or in_flight[change.replica] > 0:
+                self._doubted[change.url] = True
+                return f"{change.reason}, and its answers may be of either; start it as it was"
+        return ""
 
     def none_left(self) -> str:
         """Why no query can be answered any more; "" while a replica may recover."""

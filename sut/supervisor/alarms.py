@@ -273,8 +273,12 @@ class Alarms:
         policy: FailurePolicy,
         lost: LossRule | None = None,
         ask: AskHealth = lambda url: "",
+        doubt: Callable[[Sequence[int]], str] = lambda in_flight: "",
     ) -> None:
-        """``servers`` are the session's replicas, in its order, whose health is asked for by ``ask``."""
+        """``servers`` are the session's replicas, in its order, whose health is asked for by ``ask``.
+
+        ``doubt``: why a measurement is lost to one that has changed, by the requests on each.
+        """
         self._session = session
         self._pages = metrics_pages(servers)
         self._listeners = {one.url for one in servers if one.listener is not None}
@@ -285,6 +289,8 @@ class Alarms:
         self._silent = SilentServers(ask, session.events, streams=streams)
         self._policy = policy
         self._rule = lost
+        self._doubt = doubt
+        self._fault = False  # the run is lost by an error or a changed server: no rate follows
         self._lost = ""
         self._untold = 0  # looks for which its advice is waited for
         self._quiet: dict[str, float] = {}  # servers that were silent when it was, and since when
@@ -367,7 +373,9 @@ class Alarms:
         if self._rule is None:
             return
         try:
-            reason = self._rule.watch.look(snapshot, self._session.errors())
+            doubt = self._doubt([one.requests for one in servers])
+            faults = (*self._session.errors(), *((doubt,) if doubt else ()))
+            reason = self._rule.watch.look(snapshot, faults)
         except OSError as error:  # a journal that cannot be read is no reason to end a run
             log.warning("not watched for limits any more: %s", machine_failure(error))
             self._rule = None
@@ -376,7 +384,7 @@ class Alarms:
             self._quiet = self._quiet_since(snapshot, now, servers, self._rule.watch.late_s)
             text = f"{reason}; {_quiet_text(now, self._quiet)}" if self._quiet else reason
             self._session.events.add("lost", next(iter(self._quiet), ""), text)
-            self._untold = _LOOKS
+            self._untold, self._fault = _LOOKS, bool(faults)
         self._lost = reason or self._lost
         standing = snapshot.standing or _quiet_text(now, self._quiet)
         self._tell_lost(self._rule, replace(snapshot, standing=standing))
@@ -395,8 +403,9 @@ class Alarms:
         """Say it once, a little later where the advice is not on disk yet."""
         if not self._untold:
             return
-        advice = rule.advice(snapshot)
-        self._untold = 0 if advice or rule.stops else self._untold - 1
+        tells = not self._fault or snapshot.failed
+        advice = rule.advice(snapshot) if tells else ""
+        self._untold = 0 if advice or rule.stops or not tells else self._untold - 1
         if not self._untold:
             log.warning("lost: %s%s", self._lost, f"; {advice}" if advice else "")
 

@@ -170,8 +170,11 @@ class QuerySession:
         replicas = HealthMonitor(
             servers.urls, controls, servers.recovered, servers.none_left, events=self.events
         )
+        servers.on_change = replicas.suspected
+        for change in servers.changes:
+            replicas.suspected(change.replica)
         if self._issuer.keeps_answers:
-            watching = (replicas.suspected, replicas.closed)
+            watching = (replicas.closed,)
             threading.Thread(target=servers.watch, args=watching, name="recheck", daemon=True).start()
         policy = AbortPolicy(
             self._plan.policy,

@@ -18,6 +18,7 @@ from sut.supervisor import alarms
 from tests.kit import wait_until
 from tests.runs import ROOT, quick_conf, run_here, run_mlperf, small_dataset
 from tests.stub import Fault, StubServer
+from tests.sut.servers.test_health import metrics
 
 TOKENS = 5
 
@@ -139,6 +140,28 @@ def test_a_replica_that_died_is_the_first_reason(tmp_path):
         assert not [text for text in run.record["warnings"] if "out of use" in text]
         result = run.stdout.partition("Result:")[2].splitlines()
         assert "died at" in result[1]
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("stops", [True, False])
+def test_a_server_that_updates_its_weights_loses_a_performance_run(tmp_path, stops):
+    """The metrics show it after 5 s; of two servers the other one gets what is left."""
+    flag = ("--stop-when-lost",) if stops else ()
+
+    def page():
+        return metrics(b"0.31844050899962895", b"0.25362533700536005" if len(two.requests) > 9 else b"")
+
+    with StubServer(event_delay_s=0.05) as one, StubServer(event_delay_s=0.05, metrics=page) as two:
+        flags = (*where(tmp_path, one, two, rows=400), "--max-concurrency", 4, *flag)
+        run = run_mlperf(tmp_path, *flags)
+        assert len(two.requests) < 150
+        assert (len(one.requests) > 250) is not stops
+    words = f"{two.url}: weight updates tried in the run 0 is now 1, and its answers may be of either"
+    assert run.code == 4
+    assert kinds(run) == ["server_out", "lost"]
+    assert f"] lost: {words}; start it as it was" in run.stdout
+    assert run.record["verdict"]["reasons"][0].startswith(f"lost: {words}") is stops
+    assert "find_peak.py" not in run.stdout + run.stderr
 
 
 def page(standing):

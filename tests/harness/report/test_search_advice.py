@@ -11,6 +11,7 @@ from harness.config.scenario import Scenario
 from harness.peak.peak_options import parse_options
 from harness.record.journal import QUERY_ROW
 from harness.record.run_events import RunEvent
+from harness.record.server_changes import ServerChange
 from harness.report.next_step import next_step
 from harness.report.search_advice import advice_in_mid_run, search_command
 from tests.records import ENDED, with_plan
@@ -96,6 +97,16 @@ def test_no_rate_follows_from_a_run_whose_servers_stood(events):
     for one, guesses in ((missed(), True), (record, False)):
         assert ("a guess for the next try" in reason_of(one)) is guesses
         assert ("repeat the command" in reason_of(one)) is not guesses
+
+
+def test_no_rate_follows_from_a_run_with_a_changed_server():
+    change = ServerChange(
+        url="http://a:1", replica=0, was={"model": "a"}, now={"model": "b"}, right_until_ns=0, answers=9
+    )
+    lost = RunEvent(at_s=5.0, kind="lost", text=change.doubt)
+    verdict = replace(ENDED.verdict, complete=False)
+    assert next_step(missed(verdict=verdict, events=(lost,)))
+    assert next_step(missed(verdict=verdict, events=(lost,), changed=(change,))) == ""
 
 
 @pytest.mark.parametrize(("issued", "ended", "rate"), [(100, 90, 8.1), (100, 10, None)])

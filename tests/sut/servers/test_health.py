@@ -7,6 +7,7 @@ from multiprocessing import Pipe
 import pytest
 
 from harness.errors import ServerError
+from harness.record.journal import QUERIES_FILE, QUERY_ROW, encode_row
 from harness.record.run_events import EventLog
 from harness.record.server_changes import usable_samples
 from sut.servers import health
@@ -344,7 +345,8 @@ def test_servers_are_watched_one_after_another(tmp_path):
     with pages(SGLANG) as good, pages(table) as bad:
         servers = discover([good, bad], "sglang", None, 20)
         recheck = Recheck(servers, "sglang", None, None, 20, tmp_path)
-        thread = threading.Thread(target=recheck.watch, args=(found.append, ended, 0.02))
+        recheck.on_change = found.append
+        thread = threading.Thread(target=recheck.watch, args=(ended, 0.02))
         thread.start()
         wait_until(lambda: len(recheck._right_ns) == 2)
         table["/model_info"] = {"model_path": "other", "weight_version": "default"}
@@ -387,13 +389,36 @@ def test_an_update_of_weights_shows_in_the_metrics(name, tmp_path):
     read, is_change = UPDATES[name]
     with pages(SGLANG) as url:
         recheck = Recheck(discover([url], "sglang", None, 20), "sglang", None, None, 20, tmp_path)
+        found = []
+        recheck.on_change = found.append
         for number, page in enumerate(read):
             recheck.page(url, page, number + 1.0)
             recheck.page("http://dcgm:9400", page, number + 1.0)
         assert recheck.ask_all(20) == ()
-        assert ("weight updates in the run 0 is now 1;" in recheck.recovered(url)) is is_change
+        assert ("weight updates tried in the run 0 is now 1;" in recheck.recovered(url)) is is_change
     assert [change.right_until_ns for change in recheck.changes] == [10**9] * is_change
+    assert found == [0] * is_change  # it gets no more queries
     assert usable_samples(tmp_path) == (frozenset() if is_change else None)
+
+
+@pytest.mark.parametrize(
+    ("ended_ns", "in_flight", "is_lost"),
+    [(2 * 10**9, 0, True), (10**9, 0, False), (10**9, 3, True), (None, 0, False)],
+)
+def test_a_changed_server_loses_a_measurement_of_which_it_has_answers(tmp_path, ended_ns, in_flight, is_lost):
+    """Or requests, whose answers or failures come: it changed after 1 s."""
+    names = [name for name in QUERY_ROW.names if name != "crc"]
+    row = dict.fromkeys(names, 0) | {"last_byte_ns": ended_ns or 0}
+    data = b"" if ended_ns is None else encode_row(*row.values())
+    (tmp_path / QUERIES_FILE.format(0)).write_bytes(data)
+    with pages(SGLANG) as url:
+        recheck = Recheck(discover([url], "sglang", None, 20), "sglang", None, None, 20, tmp_path)
+    assert recheck.doubt([8]) == ""
+    for number, page in enumerate(UPDATES["the first"][0]):
+        recheck.page(url, page, number + 1.0)
+    words = recheck.doubt([in_flight])
+    assert words.endswith("is now 1, and its answers may be of either; start it as it was") is is_lost
+    assert recheck.doubt([0]) == words  # though the requests have ended
 
 
 def test_the_servers_of_a_search_stay_the_same():

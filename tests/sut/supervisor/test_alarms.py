@@ -208,6 +208,20 @@ def test_an_alarm_comes_with_the_loss(tmp_path, caplog):
     assert f"none may be; dp_rank 1 of {URL} stands" in caplog.messages[-1]
 
 
+def test_a_changed_server_loses_the_run_and_names_no_rate(tmp_path, caplog):
+    (tmp_path / JOURNAL_DIR).mkdir()
+    one, words = session(), f"{URL}: model a is now b, and its answers may be of either; start it as it was"
+    rule = LossRule(LostWatch(tmp_path, ValidityRules()), stops=True, advice=lambda seen: "a guess")
+    doubts = [words, ""]
+    alarms = Alarms(one, SERVERS, Ranks(), policy(), rule, doubt=lambda in_flight: doubts.pop())
+    assert alarms.look(snapshot()).lost == ""
+    found = alarms.look(snapshot())
+    assert found.lost == words
+    assert caplog.messages == [f"lost: {words}"]
+    with pytest.raises(LostRunError, match="model a is now b"):
+        alarms.end_run(found)
+
+
 def test_a_journal_that_cannot_be_read_ends_no_run(tmp_path, caplog):
     class Broken(LostWatch):
         def look(self, moment, faults=()):

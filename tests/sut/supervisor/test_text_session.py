@@ -52,6 +52,7 @@ def text_session(tmp_path):
                 urls=[url],
                 recovered=lambda url: True,
                 none_left=lambda: "",
+                changes=(),
                 watch=lambda *_: None,
                 health=lambda url: "",
                 work=lambda url: None,
