@@ -1,5 +1,6 @@
 """The end of a run: read its files, decide its verdict, write requests.parquet and run.json."""
 
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -9,6 +10,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 from msgspec.structs import replace
 
 from harness.analysis.client_overhead import (
@@ -26,6 +28,7 @@ from harness.analysis.server_load import read_samples, server_load
 from harness.analysis.statistics import statistics
 from harness.analysis.verdict import clock_reasons, hidden_misses, run_verdict
 from harness.arrays import distinct
+from harness.cli.commands import shown, start_of
 from harness.config.plans import RunPlan
 from harness.errors import DatasetError, machine_failure
 from harness.files import (
@@ -131,32 +134,56 @@ class _RunFiles(msgspec.Struct, frozen=True):
 def finish(record: RunRecord, seen: Observations) -> RunRecord:
     """The record of a run that has ended; writes requests.parquet and run.json beside LoadGen's logs.
 
-    A file that cannot be written is a reason of the verdict.
+    A file that cannot be written is a reason of the verdict, but for requests.parquet: it can be made later.
     """
     plan, files = record.plan, _read(record.plan.client.log_dir, seen.lost)
-    table = requests_table(
+    unwritten, table = _unsynced(plan.client.log_dir), _requests(record, files)
+    without = _without_requests(plan.client.log_dir, table)
+    record = replace(_measured(record, seen, files), warnings=(*record.warnings, *without))
+    record = replace(
+        record,
+        ended=datetime.now(UTC),
+        verdict=_verdict(record, seen, files, unwritten),
+        interrupted_by=seen.interrupted_by,
+        files=_files(plan, without=(REQUESTS,) if without else ()),
+    )
+    record = replace(record, warnings=_warnings(record, seen, files.rows))
+    if errors := _unwritten(RUN_RECORD, lambda: _write(record)):
+        record = replace(record, verdict=_without_record(record.verdict, errors))
+    return record
+
+
+def _without_requests(log_dir: Path, table: pa.Table) -> tuple[str, ...]:
+    """Write requests.parquet; the warning where that fails."""
+    try:
+        write_requests(log_dir / REQUESTS, table)
+    except OSError as error:
+        command = shlex.join((*start_of("report.py"), "show", str(shown(log_dir))))
+        return (
+            f"no {REQUESTS}: {error.strerror or error}; no figure of the run needs it, and once there is "
+            f"room, {command} makes it from the journal",
+        )
+    return ()
+
+
+def add_requests(folder: Path, record: RunRecord) -> None:
+    """Write the requests.parquet of an ended run that has none, where its journal has all rows.
+
+    Raises OSError.
+    """
+    files = _read(folder, ())
+    if record.statistics is not None and 0 < len(files.rows) == record.statistics.queries:
+        write_requests(folder / REQUESTS, _requests(record, files))
+
+
+def _requests(record: RunRecord, files: _RunFiles) -> pa.Table:
+    return requests_table(
         files.rows,
         [server.url for server in record.servers],
         files.journal.details,
         _reported(files.calls),
         counts=None if record.encoded is None else TextCounts(record.encoded.tokenizer, files.counts),
     )
-    unwritten = (
-        *_unsynced(plan.client.log_dir),
-        *_unwritten(REQUESTS, lambda: write_requests(plan.client.log_dir / REQUESTS, table)),
-    )
-    record = _measured(record, seen, files)
-    record = replace(
-        record,
-        ended=datetime.now(UTC),
-        verdict=_verdict(record, seen, files, unwritten),
-        interrupted_by=seen.interrupted_by,
-        files=_files(plan),
-    )
-    record = replace(record, warnings=_warnings(record, seen, files.rows))
-    if errors := _unwritten(RUN_RECORD, lambda: _write(record)):
-        record = replace(record, verdict=_without_record(record.verdict, errors))
-    return record
 
 
 def _warnings(record: RunRecord, seen: Observations, rows: Rows) -> tuple[str, ...]:
@@ -343,8 +370,8 @@ def _messages(detail: LoadgenDetail) -> Iterator[str]:
             yield text if count == 1 else f"{count:,} x {text}"
 
 
-def _files(plan: RunPlan) -> dict[str, str]:
+def _files(plan: RunPlan, without: Sequence[str]) -> dict[str, str]:
     names = {"run record": RUN_RECORD, "requests": REQUESTS, "LoadGen": SUMMARY}
     if plan.accuracy:
         names["accuracy log"] = ACCURACY_LOG
-    return {label: str(plan.client.log_dir / name) for label, name in names.items()}
+    return {label: str(plan.client.log_dir / name) for label, name in names.items() if name not in without}

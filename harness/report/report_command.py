@@ -1,13 +1,16 @@
 """The commands of report.py."""
 
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 
+from harness.analysis.finish_run import add_requests
 from harness.analysis.run_files import read_run
 from harness.cli.streams import require_stdout
-from harness.errors import ConfigError
-from harness.files import REPORT, RUN_RECORD, SUMMARY, not_written
+from harness.errors import ConfigError, machine_failure
+from harness.files import JOURNAL_DIR, REPORT, REQUESTS, RUN_RECORD, SUMMARY, not_written
 from harness.progress import watch_screen
+from harness.record.run_record import RunRecord
 from harness.report import runs_table
 from harness.report.html.compare_page import compare_lines, compare_page
 from harness.report.html.overview_page import overview_page
@@ -22,6 +25,8 @@ from harness.report.report_options import (
 )
 from harness.report.run_report import page_of, write_or_explain
 from harness.text import show
+
+log = logging.getLogger("mlperf")
 
 
 def run(options: ReportOptions) -> None:
@@ -43,9 +48,22 @@ def html(options: HtmlOptions) -> None:
     if options.output is not None and len(runs) > 1:
         raise ConfigError(f"--output takes the page of one run, the folders have {len(runs)}; omit it")
     for run in runs:
+        _complete(run)
         path = options.output or run / REPORT
         write_or_explain(path, page_of(run))
         show(str(path))
+
+
+def _complete(folder: Path) -> None:
+    """Write the table of requests that a full disk kept from a run."""
+    if (folder / REQUESTS).exists() or not all(
+        (folder / name).exists() for name in (RUN_RECORD, JOURNAL_DIR)
+    ):
+        return
+    try:
+        add_requests(folder, RunRecord.read(folder / RUN_RECORD))
+    except OSError as error:
+        log.warning("%s could not be written: %s", folder / REQUESTS, machine_failure(error))
 
 
 def compare(options: CompareOptions) -> None:

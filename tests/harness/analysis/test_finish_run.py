@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from harness.record.journal import LOADGEN_CALL_ROW, LOADGEN_CALLS_FILE
 from harness.record.outcome import Completion, Failure, FailureKind
 from harness.record.run_record import RunRecord
 from harness.report.run_console import render_summary
+from report import main as report_main
 from sut.worker.journal_writer import JournalWriter
 from tests.records import ENDED, started
 
@@ -304,12 +306,21 @@ def test_a_full_disk_is_no_guess_where_the_cause_is_known(log_dir, errors, asks)
     assert set(errors) <= set(reasons)
 
 
-def test_a_file_cannot_be_written(log_dir):
-    """The text tells what could not be kept; the other files are written all the same."""
+def test_a_run_without_room_for_its_requests_is_as_valid_as_with_them(log_dir):
+    """Neither LoadGen's number nor the verdict needs the file; its rows are in the journal."""
+    close(log_dir)
+    whole = requests(log_dir)
+    (log_dir / "requests.parquet").unlink()
     (log_dir / "requests.parquet.partial").mkdir()
-    assert close(log_dir).exit_code == EXIT_INVALID
-    (reason,) = run_json(log_dir)["verdict"]["reasons"]
-    assert reason.startswith("requests.parquet could not be written: ")
+    record = close(log_dir)
+    assert (record.exit_code, record.verdict.reasons) == (EXIT_VALID, ())
+    (warning,) = (text for text in run_json(log_dir)["warnings"] if "requests.parquet" in text)
+    assert warning.startswith("no requests.parquet: Is a directory; ") and "requests" not in record.files
+    command, log = re.search(r"is room, \S+ (\S+) show (\S+) makes it from the journal$", warning).groups()
+    assert (command, log) == ("report.py", str(log_dir))
+    (log_dir / "requests.parquet.partial").rmdir()
+    assert report_main(["show", str(log_dir)]) == 0
+    assert requests(log_dir) == whole and len(whole) == SAMPLES
 
 
 def test_the_disk_has_not_taken_a_log_of_loadgen(log_dir, monkeypatch):
