@@ -5,6 +5,7 @@ A thread of the supervisor reads them at a low priority; neither LoadGen's proce
 
 import asyncio
 import logging
+import math
 import os
 import threading
 import time
@@ -37,6 +38,7 @@ _LEAST_PAUSE_S = 1.0  # where servers, or a busy machine, make a round long
 _TRIES = 3  # failures in a row, after which a server that never answered is queried in every tenth round only
 _SELDOM = 10
 _NICE = 10
+_LAST_S = 10.0  # after a run no page is asked for later: of hundreds of servers that hang no round ends
 _END_S = 30.0  # the thread has a low priority, and the machine may be busy
 _SHOWN = 3
 GPUS_HERE = "GPUs of this machine"
@@ -60,8 +62,8 @@ class _Server(msgspec.Struct):
     """in a row"""
     ever: bool = False
     """whether a page was read"""
-    wrong: str = ""
-    """the latest failure"""
+    wrong: str = "not asked before the end of the run"
+    """why there is no page, as far as is known"""
 
     def is_due(self, number: int) -> bool:
         """Whether this round reads its page: a busy server's may come late for many rounds."""
@@ -106,6 +108,7 @@ class MetricsScraper:
         tls = any(urlsplit(url).scheme != "http" for url in self._urls)
         self._verify = tls_context(ca_file) if tls else False
         self._begun, self._ended = threading.Event(), threading.Event()
+        self._until_s = math.inf
         self._result = Scraped({one.url: "not asked" for one in servers if one.wire == "trtllm"})
         self._thread = threading.Thread(target=self._run, name="metrics", daemon=True)
 
@@ -118,6 +121,7 @@ class MetricsScraper:
 
     def stop(self) -> Scraped:
         """Read the pages once more and close the file."""
+        self._until_s = time.monotonic() + _LAST_S
         self._ended.set()
         if self._thread.ident is not None:
             self._thread.join(_END_S)
@@ -165,7 +169,8 @@ class MetricsScraper:
                 time_ns = time.monotonic_ns()
                 if self._gpus is not None:
                     writer.add(time_ns, len(self._urls), self._gpus.page())
-                await asyncio.gather(*(self._ask(client, gate, one, writer, time_ns) for one in asked))
+                asking = (self._ask(client, gate, one, writer, time_ns, last=last) for one in asked)
+                await asyncio.gather(*asking)
                 if number == 0:
                     self._begun.set()
                     self._say_who_has_none()
@@ -186,8 +191,12 @@ class MetricsScraper:
         server: _Server,
         writer: MetricsWriter,
         time_ns: int,
+        *,
+        last: bool,
     ) -> None:
         async with gate:
+            if time.monotonic() > self._until_s or (self._ended.is_set() and not last):
+                return  # the last round asks it
             try:
                 page = await _page(client, server)
             except NoMetricsError as error:

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import socket
 import sys
 import threading
 import time
@@ -147,6 +148,21 @@ def test_a_server_that_hangs_holds_up_nothing(tmp_path, monkeypatch):
     assert "0.3 s" in found.without[hung]
     assert found.without.keys() == {hung, refused}
     assert not (tmp_path / SERVER_METRICS).exists()
+
+
+def test_many_servers_that_hang_lose_no_page_of_the_others(tmp_path, monkeypatch):
+    """512 of them, 32 at once, take 32 s: a shorter run ended before its first reading did."""
+    for name, value in {"_ANSWER_S": 1.0, "_LAST_S": 0.1, "_AT_ONCE": 1, "_END_S": 30.0}.items():
+        monkeypatch.setattr(scrape, name, value)
+    with socket.create_server(("0.0.0.0", 0)) as never, StubServer(metrics=lambda: b"good 1\n") as good:
+        hanging = [f"http://127.0.0.{number}:{never.getsockname()[1]}" for number in range(1, 91)]
+        found = scraped(scraper_of(tmp_path, good.url, *hanging))
+    assert (found.warnings, found.without.keys()) == ((), set(hanging))
+    assert set(found.without.values()) == {
+        "/metrics gave no answer within 1 s",
+        "not asked before the end of the run",
+    }
+    assert {(row["replica"], row["value"]) for row in rows(tmp_path)} == {(good.url, 1.0)}
 
 
 def test_a_pause_of_the_thread_is_not_the_server_s():
