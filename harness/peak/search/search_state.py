@@ -15,6 +15,7 @@ from harness.peak.search.policy import History
 from harness.record.output_dir import aside_of
 from harness.record.repeated import FirstLine, moment
 from harness.record.run_record import RunRecord
+from harness.record.settled import ServerInfo
 from harness.text import counted
 
 SEARCH_STATE = "search.json"
@@ -80,14 +81,12 @@ def identity_of(record: RunRecord) -> Identity:
         {
             "url": "" if client.backend == "embedded" else one.url,  # its port differs each time
             "model": one.model,
-            "version": one.version,
-            "max_running_requests": one.max_running_requests,
             "dp_size": one.dp_size,
             "revision": one.revision,
             "weight_version": one.weight_version,
             "stream_interval": one.stream_interval,
             "api": one.protocol.api,
-            "settings": one.settings,
+            **_own_facts(one),
         }
         for one in record.servers
     ]
@@ -105,6 +104,18 @@ def identity_of(record: RunRecord) -> Identity:
         },
         Identity,
     )
+
+
+def _own_facts(server: ServerInfo) -> dict[str, Any]:
+    """Facts that servers behind one router need not share: each reading is of another server there."""
+    if server.router is not None:
+        return {"router": server.router.name, "servers_behind": server.router.servers}
+    return {
+        "router": None,
+        "version": server.version,
+        "max_running_requests": server.max_running_requests,
+        "settings": server.settings,
+    }
 
 
 class EarlierSearch(msgspec.Struct, frozen=True):
@@ -163,11 +174,13 @@ def _is_complete(before: SearchState, now: SearchState) -> bool:
 def other_settings(before: Identity, now: Identity) -> str:
     """What has changed since the search began; "" for nothing.
 
-    Facts about servers that the file of an earlier version does not have are no difference.
+    Facts about servers that only the file of another version has are no difference.
     """
     earlier = msgspec.to_builtins(before)
     for one, other in zip(earlier["servers"], now.servers, strict=False):
-        one.update({name: value for name, value in other.items() if name not in one})
+        known = {name: one.get(name, value) for name, value in other.items()}
+        one.clear()
+        one.update(known)
     changed = list(_differences(earlier, msgspec.to_builtins(now)))
     more = f"; and {len(changed) - _NAMED} more" if len(changed) > _NAMED else ""
     return "; ".join(changed[:_NAMED]) + more

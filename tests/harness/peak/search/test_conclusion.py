@@ -20,6 +20,7 @@ from harness.peak.search.search_state import (
     read_state,
 )
 from harness.record.output_dir import aside_of
+from harness.record.settled import Router
 from harness.report.html.page import Cell, render
 from tests.harness.peak.search.searches import LIMITS_NS, probe, settings, step
 from tests.records import ENDED
@@ -234,6 +235,28 @@ def test_a_search_is_not_resumed_on_servers_that_are_started_or_asked_otherwise(
     assert other_settings(before, now).startswith(f"servers.0.{name}: ")
     old = tuple({key: fact for key, fact in one.items() if key != name} for one in before.servers)
     assert other_settings(msgspec.structs.replace(before, servers=old), now) == ""
+
+
+OF_ONE = {"version": "0.5.22", "max_running_requests": 500, "settings": {"page_size": 64}}
+
+
+@pytest.mark.parametrize(
+    ("router", "changes", "named"),
+    [
+        (Router("SMG", servers=8), OF_ONE, ""),  # another of its servers has answered
+        (Router("SMG", servers=8), {**OF_ONE, "router": Router("SMG", servers=4)}, "servers_behind: 8 -> 4"),
+        (Router("SMG", servers=8), {"model": "other"}, "model: "),
+        (None, {"router": Router("nginx")}, "router: None -> nginx"),
+        *((None, {name: value}, f"{name}") for name, value in OF_ONE.items()),
+    ],
+)
+def test_servers_of_several_versions_behind_a_router_are_one_search(router, changes, named):
+    """Each start of the command read another of them, and began anew."""
+    then = tuple(msgspec.structs.replace(one, router=router) for one in ENDED.servers)
+    now = tuple(msgspec.structs.replace(one, **changes) for one in then)
+    before, after = (identity_of(msgspec.structs.replace(ENDED, servers=one)) for one in (then, now))
+    found = other_settings(before, after)
+    assert found.startswith(f"servers.0.{named}") if named else found == ""
 
 
 def test_many_differences_and_other_numbers_of_servers_are_short(state):
