@@ -3,8 +3,9 @@
 Their sources are the submitter's TOML (configs/submission/example.toml is one), this machine and the runs.
 """
 
+import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,12 +15,14 @@ from harness.config.benchmark import Benchmark
 from harness.config.choices import available_benchmarks
 from harness.errors import ConfigError
 from harness.record.run_record import RunRecord
-from harness.submission.tree.round_rules import RoundRules
-from harness.submission.tree.system_description import NameplateError, design_watts
+from harness.submission.tree.round_rules import RoundRules, load_rules
+from harness.submission.tree.system_description import POWER_FIELD, NameplateError, design_watts
 from harness.toml_files import read_struct
 
 FROM_RUNS = ("framework", "other_software_stack")  # fields that run.json fills in
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
+# By difflib; host_processor_vcpu_count, which published descriptions add, is alike to a known field by 0.88.
+_TYPO = 0.9
 
 
 class SubmitterInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -58,6 +61,7 @@ def read_submitter_info(path: Path, division: str | None = None) -> SubmitterInf
     if nameplate is not None:
         _check_nameplate(path, nameplate)
     _check_measurements(path, found)
+    _check_fields(path, found)
     return msgspec.structs.replace(found, division=division or found.division, nameplate=nameplate)
 
 
@@ -79,6 +83,26 @@ def _check_measurements(path: Path, info: SubmitterInfo) -> None:
         raise ConfigError(
             f"--submission {path}: [measurements.{wrong[0]!r}] is no benchmark, expected {', '.join(known)}"
         )
+
+
+def _check_fields(path: Path, info: SubmitterInfo) -> None:
+    """Published descriptions have fields of their own; one that stands in place of a known one is a typo."""
+    rules = load_rules()  # no round has other names
+    _refuse_typo(path, "system", info.system, (*rules.system.fields, *rules.system.network, POWER_FIELD))
+    _refuse_typo(path, "measurements", info.measurements, rules.measurements.required)
+    for name, fields in info.measurements.items():
+        if isinstance(fields, dict):
+            _refuse_typo(path, f"measurements.{name!r}", fields, rules.measurements.required)
+
+
+def _refuse_typo(path: Path, table: str, fields: Iterable[str], known: Iterable[str]) -> None:
+    absent = set(known) - set(fields)
+    for name in set(fields) - set(known):
+        if near := difflib.get_close_matches(name.lower(), absent, 1, _TYPO):
+            raise ConfigError(
+                f"--submission {path}: [{table}]: unknown key {name!r}; did you mean {near[0]!r}? To keep "
+                f"both, write {near[0]!r}, too"
+            )
 
 
 def _check_name(path: Path, field: str, name: str) -> None:

@@ -1,9 +1,12 @@
 """The design power of a system: the official checker's own example, and what it cannot add up."""
 
 import json
+import re
 
 import pytest
 
+from harness.errors import ConfigError
+from harness.submission.building.descriptions import read_submitter_info
 from harness.submission.tree.system_description import NameplateError, design_watts
 from tests.harness.submission.building import build, write_info
 from tests.harness.submission.trees import SYSTEM
@@ -60,3 +63,32 @@ def test_build_puts_it_beside_the_system(results, info, tmp_path):
     system = tmp_path / "tree" / SYSTEM
     assert system.with_name(f"{system.stem}_power.yaml").read_text() == RACK
     assert json.loads(system.read_text())["system_power_capacity"] == 12000
+
+
+@pytest.mark.parametrize(
+    ("found", "typo", "meant"),
+    [
+        ('"cooling" =', '"coolling" =', "[system]: unknown key 'coolling'; did you mean 'cooling'?"),
+        ('"cooling" =', '"Cooling" =', "did you mean 'cooling'?"),
+        (
+            "\nweight_data_types",
+            "\nweight_data_type",
+            "[measurements]: unknown key 'weight_data_type'; did",
+        ),
+        (
+            '"none"',
+            '"none"\n[measurements."llama3.1-8b"]\nretrainning = "No"',
+            "8b']: unknown key 'retrainning'",
+        ),
+    ],
+)
+def test_a_field_in_place_of_one_of_the_rules_is_a_typo(tmp_path, found, typo, meant):
+    path = write_info(tmp_path)
+    path.write_text(path.read_text().replace(found, typo))
+    with pytest.raises(ConfigError, match=re.escape(meant)):
+        read_submitter_info(path)
+
+
+def test_fields_that_published_descriptions_add_are_no_typos(tmp_path):
+    more = {"host_processor_vcpu_count": 224, "filesystem": "ext4", "system_power_only": "", "coolings": "x"}
+    assert read_submitter_info(write_info(tmp_path, **more)).system.keys() > more.keys()
