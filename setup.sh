@@ -75,13 +75,29 @@ find_python() {
     fail "needs Python 3.11 to 3.13, found: ${seen:-none}${PYTHON:+ (PYTHON=$PYTHON)}; install python3.12 or set PYTHON"
 }
 
+# has_pip DIRECTORY: succeed if every file of pip is there as it was installed: "pip --version" reads few of them.
+has_pip() {
+    "$1/bin/python" - <<'EOF' 2>/dev/null
+from importlib.metadata import files
+
+import pip
+
+modules = [file for file in files("pip") or () if file.size is not None and file.parts[0] == "pip"]
+assert all(file.locate().stat().st_size == file.size for file in modules)
+EOF
+}
+
+# renew_pip DIRECTORY: ensurepip leaves a broken one of its version as it is.
+renew_pip() {
+    rm -rf "$1"/lib/python*/site-packages/pip "$1"/lib/python*/site-packages/pip-*.dist-info
+    "$1/bin/python" -m ensurepip --upgrade >/dev/null 2>&1 && has_pip "$1"
+}
+
 make_venv() {
     local directory=$1 python
     if [[ -x $directory/bin/python ]] && "$directory/bin/python" -c '' 2>/dev/null; then
-        # An interrupted call leaves it without pip, or with a part of it.
-        "$directory/bin/python" -m pip --version >/dev/null 2>&1 ||
-            "$directory/bin/python" -m ensurepip --upgrade >/dev/null 2>&1 ||
-            fail "$directory has no pip; remove it"
+        # An interrupted call, or a full disk, leaves it without pip, or with a part of it.
+        has_pip "$directory" || renew_pip "$directory" || fail "$directory has no complete pip; remove it"
         return
     fi
     [[ ! -e $directory ]] || fail "$directory exists but is no working virtual environment; remove it"
@@ -228,5 +244,5 @@ install_bubblewrap
 check_samples
 [[ -z $own ]] || echo "note: no server was installed: --backend $own asks one that runs already (docs/guide/servers.md)"
 start=./mlperf
-[[ $venv == .venv ]] || start="$venv/bin/python mlperf.py"
+[[ $venv == .venv ]] || start="$(printf '%q' "$venv/bin/python") mlperf.py"
 echo "ready: $start --help"

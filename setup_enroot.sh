@@ -72,4 +72,4 @@ if [[ ! -s $archive ]]; then
 fi
 sandbox_exists || run enroot create --name "$sandbox_name" "$archive"
 [[ -n $dry_run ]] ||
-    echo "ready: enroot start --rw --mount $PWD:/harness $sandbox_name /harness/sglang/run_server.sh --help"
+    echo "ready: enroot start --rw --mount $(printf '%q' "$PWD:/harness") $sandbox_name /harness/sglang/run_server.sh --help"

@@ -1,6 +1,7 @@
 """The set-up scripts, run for real with stand-ins on PATH for what a test machine lacks."""
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -175,11 +176,13 @@ def test_setup_notices_changed_samples(checkout):
 
 
 @pytest.mark.engine
-def test_setup_completes_an_environment_that_was_interrupted_before_it_had_pip(checkout):
-    """A real one, as Ctrl-C leaves it while ensurepip runs; pip then finds no package without an index."""
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", checkout / ".venv"], check=True)
+@pytest.mark.parametrize("lacks", ["pip", "pip/_internal", "pip/_vendor/resolvelib"])
+def test_setup_completes_an_environment_whose_pip_is_not_complete(checkout, lacks):
+    """A real one, as Ctrl-C or a full disk leave it; pip then finds no package without an index."""
+    subprocess.run([sys.executable, "-m", "venv", checkout / ".venv"], check=True)
+    (packages,) = checkout.glob(".venv/lib/python*/site-packages")
+    shutil.rmtree(packages / lacks)
     result, _ = setup(checkout, PIP_NO_INDEX="1")
-    assert "No module named pip" not in result.stderr
     assert "ERROR: Could not find a version that satisfies" in result.stderr
 
 
@@ -232,6 +235,13 @@ def test_enroot_imports_and_creates_once(tmp_path):
     ]
     assert [path.name for path in (tmp_path / "sqsh_files").iterdir()] == [Path(archive).name]
     assert setup_enroot(tmp_path, *arguments)[1] == ["list"]
+
+
+def test_the_command_to_start_the_sandbox_is_one_for_a_shell(tmp_path):
+    folder = tmp_path / "my harness"
+    folder.mkdir()
+    result, _ = setup_enroot(folder)
+    assert f"{folder}:/harness" in shlex.split(result.stdout)
 
 
 @pytest.mark.parametrize(
