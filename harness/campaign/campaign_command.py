@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -268,7 +269,7 @@ class _Walk(msgspec.Struct):
 
     def _ended(self, step: Step, code: int, why: str = "") -> int:
         """A step did not end as it should: the next call tries again."""
-        stops = f"The campaign stops at {step.name} (exit code {code}){f': {why}' if why else ''}."
+        stops = f"The campaign stops at {step.name} ({_end_of(code)}){f': {why}' if why else ''}."
         self.reasons.append(stops)
         show("", *self._server_log(code), stops, *self._flags(step), self._again(), file=sys.stderr)
         return code if 0 < code < _SIGNALLED else EXIT_INVALID
@@ -312,6 +313,13 @@ class _Walk(msgspec.Struct):
             if step.name in self.anew and standing(self.campaign, step).state in ("done", "lost"):
                 words += ["--restart", step.name]
         return f"continue with {shlex.join(words)}"
+
+
+def _end_of(code: int) -> str:
+    """What ended a program, by its code as subprocess gives it."""
+    if code == -signal.SIGKILL:
+        return "it was killed by SIGKILL, as the kernel does where memory is short: see dmesg"
+    return f"exit code {code}" if code >= 0 else f"it was ended by signal {-code}"
 
 
 def _environment(step: Step) -> Mapping[str, str]:
