@@ -4,6 +4,7 @@ import errno
 import fcntl
 import hashlib
 import os
+import platform
 import stat
 import sys
 from collections.abc import Callable, Iterator
@@ -122,6 +123,43 @@ def _warn_of_no_locks(reason: str) -> None:
         f"note: this file system has no locks ({reason}): start no second command for the same folder",
         file=sys.stderr,
     )
+
+
+def hold(lock: int) -> None:
+    """Lock a file that is there for that alone; without locks, write into it which process has it.
+
+    Raises BlockingIOError where another process has it: without locks, where one of this machine has.
+    """
+    if not require_free(lock):
+        name_process(lock)
+
+
+def require_free(lock: int) -> bool:
+    """Raise BlockingIOError as ``hold`` does, and write nothing; False without locks."""
+    locks = lock_file(lock)
+    if not locks and process_named(os.pread(lock, 1024, 0)) not in (None, os.getpid()):
+        raise BlockingIOError(errno.EWOULDBLOCK, os.strerror(errno.EWOULDBLOCK))
+    return locks
+
+
+def name_process(lock: int) -> None:
+    """Write into a lock file which process has it."""
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, f"{os.getpid()} {_born(os.getpid())} {platform.node()}\n".encode(), 0)
+
+
+def process_named(text: bytes) -> int | None:
+    """The process that the text of a lock file names, where it runs on this machine."""
+    try:
+        pid, born, host = text.decode().split()
+        return int(pid) if host == platform.node() and _born(int(pid)) == born else None
+    except (OSError, ValueError):
+        return None
+
+
+def _born(pid: int) -> str:
+    """The start of a process, in ticks since boot: with it a process id is unique."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
 
 
 def not_written(path: Path, error: OSError, other: str) -> ConfigError:

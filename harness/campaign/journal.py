@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from harness.errors import ConfigError
-from harness.files import lock_file, wait_for_disk
+from harness.files import lock_file, name_process, process_named, wait_for_disk
 from harness.text import show
 
 JOURNAL = "campaign.jsonl"
@@ -54,8 +54,7 @@ def opened(folder: Path) -> Iterator[Journal]:
         ) from error
     try:
         _take(lock, folder)
-        os.ftruncate(lock, 0)
-        os.pwrite(lock, f"{os.getpid()} {_born(os.getpid())} {platform.node()}\n".encode(), 0)
+        name_process(lock)
         yield Journal(folder, lock)
     finally:
         os.close(lock)
@@ -86,11 +85,8 @@ def _take(lock: int, folder: Path) -> None:
 
 def running(folder: Path) -> str | None:
     """``process 123``, the campaign that works in the folder; None where there is none on this machine."""
-    pid, born, host = _holder(folder)
-    try:
-        return f"process {pid}" if host == platform.node() and _born(int(pid)) == born else None
-    except (OSError, ValueError):
-        return None
+    pid = process_named(_named(folder))
+    return None if pid is None else f"process {pid}"
 
 
 def is_open(folder: Path) -> bool:
@@ -109,22 +105,16 @@ def is_open(folder: Path) -> bool:
 
 def _elsewhere(folder: Path) -> str:
     """The machine of the latest campaign, on a file system that several share."""
-    host = _holder(folder)[2]
+    host = _named(folder).decode(errors="replace").rpartition(" ")[2].strip()
     return "" if host in ("", platform.node()) else f" on {host}"
 
 
-def _holder(folder: Path) -> tuple[str, str, str]:
-    """Process, its start and machine of the latest campaign; empty texts where they are not known."""
+def _named(folder: Path) -> bytes:
+    """Process, its start and machine of the latest campaign; nothing where they are not known."""
     try:
-        pid, born, host = (folder / _LOCK).read_text().split()
-    except (OSError, ValueError):
-        return "", "", ""
-    return pid, born, host
-
-
-def _born(pid: int) -> str:
-    """The start of a process, in ticks since boot: with it a process id is unique."""
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+        return (folder / _LOCK).read_bytes()
+    except OSError:
+        return b""
 
 
 def history(folder: Path) -> list[dict[str, Any]]:

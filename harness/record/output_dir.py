@@ -4,13 +4,13 @@ import errno
 import os
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
 from harness.errors import ConfigError
-from harness.files import lock_file
+from harness.files import hold, require_free
 
 _RESERVE = ".reserve"
 _RESERVE_BYTES = 1 << 16  # several times the size of run.json
@@ -27,7 +27,8 @@ def locked(log_dir: Path) -> Iterator[None]:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         lock = os.open(_lock_path(log_dir), flags, 0o644)
     try:
-        _lock(lock, log_dir)
+        with writing(log_dir):
+            _lock(lock, log_dir, hold)
         yield
     finally:
         os.close(lock)
@@ -109,7 +110,7 @@ def _check_unlocked(log_dir: Path) -> None:
     except FileNotFoundError:
         return
     try:
-        _lock(lock, log_dir)
+        _lock(lock, log_dir, require_free)
     finally:
         os.close(lock)
 
@@ -118,9 +119,9 @@ def _lock_path(log_dir: Path) -> Path:
     return log_dir.with_name(f".{log_dir.name}.lock")
 
 
-def _lock(descriptor: int, log_dir: Path) -> None:
+def _lock(descriptor: int, log_dir: Path, how: Callable[[int], object]) -> None:
     try:
-        lock_file(descriptor)
+        how(descriptor)
     except BlockingIOError:
         raise ConfigError(
             f"--results {log_dir}: another run is writing there; let it end or choose another folder"

@@ -17,7 +17,7 @@ from harness.config.generation import SamplingParameters
 from harness.config.plans import ClientPlan
 from harness.config.protocol import Answers
 from harness.errors import ConfigError
-from harness.files import JOURNAL_DIR, atomic_write, lock_file
+from harness.files import JOURNAL_DIR, atomic_write, hold
 from harness.record.journal import lost_rows, read_journal
 from harness.record.outcome import FailureKind
 from harness.record.output_dir import aside_name
@@ -151,7 +151,7 @@ def locked(folder: Path) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
     lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     try:
-        lock_file(lock)
+        hold(lock)
         yield
     except BlockingIOError:
         raise ConfigError(f"{folder}: another run is writing there; wait for its end") from None

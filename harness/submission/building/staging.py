@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from harness.errors import ConfigError
-from harness.files import atomic_write, link_or_copy, lock_file, sha256_of
+from harness.files import atomic_write, hold, link_or_copy, sha256_of
 
 _BUILT = "built.sha256"  # in the folder of kept files, as sha256sum writes it
 
@@ -52,7 +52,7 @@ def _locked(lock: Path, output: Path) -> Iterator[None]:
     """Lock against other builds until the context or the process ends. Raises ConfigError."""
     descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     try:
-        lock_file(descriptor)
+        hold(descriptor)
         if not lock.exists() or os.fstat(descriptor).st_ino != lock.stat().st_ino:
             raise BlockingIOError  # the build that held it has just ended and removed it
     except BlockingIOError:

@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import platform
 import re
 from pathlib import Path
 
@@ -71,3 +72,25 @@ def test_a_file_system_without_locks_is_named_and_used(tmp_path, monkeypatch, ca
         pass
     (line,) = capfd.readouterr().err.splitlines()
     assert line.startswith(f"note: this file system has no locks ({os.strerror(fault)})")
+
+
+def test_without_locks_a_second_run_on_this_machine_is_refused(tmp_path, monkeypatch):
+    """Its process is named in the lock file; one of another machine, or that has ended, is not waited for."""
+
+    def flock(file, how):
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    folder, lock = tmp_path / "performance", tmp_path / ".performance.lock"
+    for _ in range(2):  # the same process again, as that of a search
+        with locked(folder):
+            assert lock.read_text() == f"{os.getpid()} {files._born(os.getpid())} {platform.node()}\n"
+    other = f"{os.getppid()} {files._born(os.getppid())}"
+    lock.write_text(f"{other} {platform.node()}")
+    for refused in (check_free, lambda one: locked(one).__enter__()):
+        with pytest.raises(ConfigError, match="another run is writing there"):
+            refused(folder)
+    for free in (f"{other} elsewhere", f"{other}1 {platform.node()}", "", "a b c"):
+        lock.write_text(free)
+        with locked(folder):
+            pass
