@@ -18,7 +18,6 @@ from harness.record.server_metrics import MAPPED, QUANTITIES, each_batch, quanti
 
 _LABELS = ("name", "replica", "labels")
 _COLUMNS = ("time_ns", *_LABELS, "value")
-_COMPARED = frozenset(["output_tokens", "ttft_seconds", "ttft_count"])  # with the run's own
 _FULL = 0.95  # a KV cache of which this part is used counts as full
 _AMPLE = 0.5  # a KV cache of which no reading found this part in use was not short of memory
 _PARTS = ("kv_use", "swa_kv_use")
@@ -54,6 +53,8 @@ class ServerSamples(msgspec.Struct, frozen=True):
     """the levels over all rounds"""
     counts: Mapping[str, float]
     """increase over the run"""
+    fell: tuple[str, ...]
+    """URLs of servers with a count that fell, whose counts are left out"""
 
 
 def read_samples(path: Path) -> ServerSamples:
@@ -111,7 +112,8 @@ class _Reading:
         self._levels: dict[str, _Sums] = {}
         self._counts: dict[str, float] = {}
         self._last: dict[_Group, float] = {}
-        self._falls: dict[_Group, int] = {}
+        self._of_count: dict[str, set[str]] = {}  # the replicas that have it
+        self._fell: set[str] = set()  # replicas with a count that fell
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Add the rows of one batch."""
@@ -165,7 +167,7 @@ class _Reading:
         times: npt.NDArray[np.int64],
         values: Floats,
     ) -> None:
-        """Add the increase of a count. It began at 0 if it appeared late, and again where it falls."""
+        """Add the increase of a count. It began at 0 if it appeared late."""
         column = values[np.concatenate([rows for _, rows in found])]
         ends = np.cumsum([len(rows) for _, rows in found])
         before = np.roll(column, 1)
@@ -176,24 +178,23 @@ class _Reading:
             self._last[group] = float(column[end - 1])
         steps = column - before
         for row in np.flatnonzero(steps < 0).tolist():
-            group = found[int(np.searchsorted(ends, row, side="right"))][0]
-            self._falls[group] = self._falls.get(group, 0) + 1
-        increase = float(np.where(steps < 0, column, steps).sum())
-        self._counts[key] = self._counts.get(key, 0.0) + increase
+            self._fell.add(found[int(np.searchsorted(ends, row, side="right"))][0][1])
+        self._of_count.setdefault(key, set()).update(group[1] for group, _ in found)
+        self._counts[key] = self._counts.get(key, 0.0) + float(steps.sum())
 
     def samples(self) -> ServerSamples:
-        """All that was added, without counts that would contradict the run's own and fell twice.
+        """All that was added, without the counts of replicas of which one fell.
 
-        A restarted server begins at 0 once; behind a balancer each page may be another server's.
+        Behind a balancer each page may be another server's, and what a restarted one counted is not known.
         """
         times = sorted(self._times)
-        unknown = {group[0] for group, falls in self._falls.items() if falls > 1}
         return ServerSamples(
             np.array(times, np.int64),
             len(self._replicas),
             {key: sums.over_time(times) for key, sums in self._levels.items()},
             {key: sums.level() for key, sums in self._levels.items()},
-            {key: count for key, count in self._counts.items() if key not in unknown & _COMPARED},
+            {key: count for key, count in self._counts.items() if self._of_count[key].isdisjoint(self._fell)},
+            tuple(sorted(self._fell)),
         )
 
 
@@ -222,6 +223,7 @@ def server_load(
         levels={key: samples.figures[key] for key in QUANTITIES if key in samples.figures},
         gpus_j_per_token=millijoules / 1000 / output_tokens if millijoules and output_tokens else None,
         counts={key: samples.counts[key] for key in QUANTITIES if key in samples.counts},
+        fell=samples.fell,
     )
     if load.rounds < _FEWEST_ROUNDS:
         return load
@@ -235,11 +237,21 @@ def server_load(
 
 
 def cache_warnings(load: ServerLoad) -> tuple[str, ...]:
-    """A warning where the servers took prompts from a prefix cache.
+    """A warning where the servers took prompts from a prefix cache, or where that is not known.
 
     MLPerf Inference Rules, LLM benchmarks: a KV cache does not apply across queries.
     """
-    return (*_own_cache(load), *_external_cache(load))
+    return (*_unknown(load), *_own_cache(load), *_external_cache(load))
+
+
+def _unknown(load: ServerLoad) -> Iterator[str]:
+    if load.fell:
+        more = f" and {len(load.fell) - 1} more" if len(load.fell) > 1 else ""
+        yield (
+            f"counts in the metrics of {load.fell[0]}{more} fell: it was restarted, or several servers "
+            "answer there, one at a time. How many tokens they made, drafted or took from caches is not "
+            "known, and each reading is of one of them; name the servers themselves"
+        )
 
 
 def _own_cache(load: ServerLoad) -> Iterator[str]:

@@ -148,6 +148,8 @@ class ServerLoad(msgspec.Struct, frozen=True, kw_only=True):
     """energy of the GPUs for each output token of the run, as information: not MLPerf Power"""
     counts: dict[str, float] = {}
     """increase over the run, of all servers together"""
+    fell: tuple[str, ...] = ()
+    """URLs with a count that fell, as several servers or a restarted one have it: `counts` is without them"""
     notes: tuple[str, ...] = ()
     """what follows for the servers' settings"""
     ranks: tuple[RankFigures, ...] = ()
