@@ -165,7 +165,9 @@ def deviations(official: SamplingParameters, actual: SamplingParameters) -> tupl
     """One line for each parameter that is not the rules'.
 
     The rules' text asks for min_new_tokens = 1 where the reference sends none: both are by the rules. At
-    temperature 0 the likeliest token is the answer's, whatever top_p, top_k and seed are.
+    temperature 0 the likeliest token is the answer's, whatever top_p, top_k and seed are. With top_k 1 and
+    another temperature it need not be: vLLM keeps all tokens as likely as the first (apply_top_k_only), as
+    logits of 16 bits often are, and draws one.
     """
     if official.min_new_tokens is None and actual.min_new_tokens == 1:
         actual = msgspec.structs.replace(actual, min_new_tokens=None)
