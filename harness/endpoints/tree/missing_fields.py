@@ -82,7 +82,7 @@ def _power(of: CurveFacts) -> Iterator[str]:
 
 
 def _points(runs: Sequence[RunFacts], of: CurveFacts) -> Iterator[str]:
-    """Points that the curve lacks: of its plan, of a band, of the least number."""
+    """Points that the curve lacks: of its plan, of a band, of the least number; and a table of none."""
     fixed = [one.concurrency for one in runs if not one.dedicated]
     planned = next((one.run.curve.points for one in runs if one.run is not None), ())
     measured = {(one.dedicated, one.concurrency) for one in runs}
@@ -90,6 +90,9 @@ def _points(runs: Sequence[RunFacts], of: CurveFacts) -> Iterator[str]:
     if absent:
         names = ", ".join(one.name for one in absent)
         yield f"points of the plan that were not run: {names}; the same command continues there"
+    known = dict.fromkeys([*(one.name for one in runs), *(one.name for one in planned)])
+    for name in of.system.points.keys() - known.keys():
+        yield f"[points.{name}] of the TOML is of no point; write one of {', '.join(known)}"
     if of.c_max <= ULTRA_LOW_MOST:
         yield f"C_max is {of.c_max}; a curve has points with more than {ULTRA_LOW_MOST} in flight, run one"
     elif (bands := _regions(runs, of)) is not None:

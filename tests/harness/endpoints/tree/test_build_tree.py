@@ -277,9 +277,13 @@ def test_points_of_the_plan_that_were_not_run_are_named(tmp_path, capsys):
     for name in ("r512", "offline"):
         (tmp_path / RUNS / name / CONFIG).unlink()
         (tmp_path / RUNS / name / SUMMARY).unlink()
-    build(Given((tmp_path,), write_system(tmp_path)))
-    (line,) = [one for one in capsys.readouterr().out.splitlines() if "of the plan" in one]
+    tables = "".join(f"[points.{name}]\ntensor_parallel = 8\n" for name in ("r8", "r512", "r65"))
+    build(Given((tmp_path,), write_system(tmp_path, f"{SYSTEM}\n{tables}")))
+    lines = capsys.readouterr().out.splitlines()
+    (line,) = [one for one in lines if "of the plan" in one]
     assert "r512, offline" in line
+    (line,) = [one for one in lines if "[points." in one]
+    assert "[points.r65] of the TOML is of no point; write one of r1, r8, r32, r64, " in line
 
 
 def test_points_of_two_models_are_refused(tmp_path):
