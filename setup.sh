@@ -18,8 +18,8 @@ usage() {
     cat <<EOF
 usage: ./setup.sh [OPTION]...
   --venv DIR       virtual environment (default: .venv)
-  --no-embedded    without the embedded engine (llama.cpp, 100 MB), for machines that only drive a server
-  --no-programs    without the packages that graded programs import (scipy and others, 510 MB), for machines that score no code
+  --no-embedded    without the embedded engine (llama.cpp, 110 MB), for machines that only drive a server
+  --no-programs    without the packages that graded programs import (scipy and others, 460 MB), for machines that score no code
   --with-tests     also the packages of the tests
   --backend NAME   also a server for a GPU node, in a separate environment, DIR-NAME: sglang ($sglang_version), vllm ($vllm_version)
                    or pytorch (default: MLPERF_BACKEND, else none)
