@@ -79,7 +79,7 @@ def test_an_end_in_the_second_step_leaves_the_first(end, code, interrupted_by, t
     """A signal, or a server that dies."""
     folder = tmp_path / FOLDER
     with StubServer(**KNOBS) as stub:
-        words = ladder_of(tmp_path, [stub], "--concurrency", "2,4", "--seconds", 5)
+        words = ladder_of(tmp_path, [stub], "--concurrency", "2,4", "--seconds", 12)
         program = [sys.executable, str(ROOT / "find_peak.py")]
         process = subprocess.Popen(
             [*program, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
