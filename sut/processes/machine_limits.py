@@ -89,8 +89,9 @@ def machine_limits() -> MachineLimits:
 
 def hard_descriptor_limit() -> int:
     """The most open files that one process may ask for: the kernel refuses a hard limit above its own."""
-    hard, most = resource.getrlimit(resource.RLIMIT_NOFILE)[1], int(_MOST_OPEN.read_text())
-    return most if hard == resource.RLIM_INFINITY else min(hard, most)
+    hard, most = resource.getrlimit(resource.RLIMIT_NOFILE)[1], text_of(_MOST_OPEN)
+    limits = [hard, int(most) if most else resource.RLIM_INFINITY]
+    return min(limit for limit in limits if limit != resource.RLIM_INFINITY)
 
 
 def raise_descriptor_limit() -> None:

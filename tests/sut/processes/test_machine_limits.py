@@ -109,3 +109,8 @@ def test_the_kernel_has_a_limit_below_the_hard_one(hard, tmp_path, monkeypatch):
     assert limits == [304, most]
     raise_descriptor_limit()
     assert limits == [most, most]
+
+
+def test_a_container_may_hide_the_limit_of_the_kernel(tmp_path, monkeypatch):
+    monkeypatch.setattr("sut.processes.machine_limits._MOST_OPEN", tmp_path / "nr_open")
+    assert hard_descriptor_limit() == resource.getrlimit(resource.RLIMIT_NOFILE)[1]
