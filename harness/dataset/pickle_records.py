@@ -6,7 +6,6 @@ keeps what it was given, and every other name by an error.
 
 import os
 import pickle
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -190,9 +189,9 @@ _STATM = Path("/proc/self/statm")
 def bounded_address_space(extra: int) -> Iterator[None]:
     """Let the process grow by ``extra`` bytes at the most; beyond that allocations raise MemoryError.
 
-    The limit applies to the complete process, so use it only while nothing else runs. Linux only.
+    The limit applies to the complete process, so use it only while nothing else runs. No limit without /proc.
     """
-    if not (sys.platform == "linux" and _STATM.exists()):
+    if not _STATM.exists():
         yield
         return
     import resource

@@ -175,7 +175,7 @@ def host_facts(proc: Path = Path("/proc"), sys_fs: Path = Path("/sys")) -> HostI
         machine=platform.machine(),
         cpu_model=cpu_model(text_of(proc / "cpuinfo")),
         cpus=os.cpu_count(),
-        affinity=tuple(sorted(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else None,
+        affinity=tuple(sorted(os.sched_getaffinity(0))),
         memory_bytes=memory_bytes(text_of(proc / "meminfo")),
         open_files_limit=soft,
         open_files_hard_limit=hard,

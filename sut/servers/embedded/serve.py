@@ -26,7 +26,7 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 def main() -> None:
     """Serve until the parent ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor reacts to Ctrl-C
-    _die_with_parent()
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     arguments = _parser().parse_args()
     announce = _keep_stdout_for_the_url()
     try:
@@ -46,12 +46,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--context-per-slot", type=int, required=True)
     parser.add_argument("--threads", type=int, required=True)
     return parser
-
-
-def _die_with_parent() -> None:
-    """Linux only; elsewhere the end of stdin ends it."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _keep_stdout_for_the_url() -> int:
