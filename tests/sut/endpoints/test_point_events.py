@@ -31,9 +31,10 @@ def test_from_the_journal_to_the_summary(tmp_path):
     assert summary["n_samples_completed"] == run.own.queries
     assert summary["window"]["n_samples_issued"] == len(PROMPTS)
     rows = {row.name: row for row in both_definitions(run.own, summary)}
-    # The first tokens of gpt-oss are markers: text comes later than the first token.
+    # The first tokens of gpt-oss are markers: text comes later, or in the same read on a busy machine.
     table = pq.read_table(folder / "requests.parquet")
-    assert (events.samples["first_ns"] > table["first_token_ns"].to_numpy()).all()
+    later = events.samples["first_ns"] - table["first_token_ns"].to_numpy()
+    assert (later >= 0).all() and (later > 0).any()
     assert (events.samples["complete_ns"] == table["last_byte_ns"].to_numpy()).all()
     assert rows["output tokens"].ours == run.own.queries * TOKENS
     assert rows["latency p90"].endpoints <= rows["latency p90"].ours
