@@ -3,6 +3,7 @@
 import functools
 import gc
 import os
+import re
 import shutil
 import signal
 import sys
@@ -66,6 +67,13 @@ def pytest_runtest_teardown():
     assert not changed and not blocked, f"a test changed the handling of {changed}, or blocked {blocked}"
 
 
+def pytest_ignore_collect(collection_path, config):
+    """What has tests with engines alone is not even imported for the quick loop."""
+    if _is_quick(config) and collection_path.suffix == ".py":
+        return bool(_ALL_WITH_ENGINES.search(_source(collection_path))) or None
+    return None
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
     """What is collected stays to the end: no garbage collection looks through it, 1.5 s of CPU a process."""
@@ -90,6 +98,9 @@ def copies():
     from tests.copies import use_copies  # here: pytest-xdist's main process runs no test
 
     use_copies()
+
+
+_ALL_WITH_ENGINES = re.compile(r"^pytestmark = \[?\s*pytest\.mark\.engine\b", re.MULTILINE)
 
 
 @functools.cache

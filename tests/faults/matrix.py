@@ -276,7 +276,7 @@ SERVER_FAULTS = (
 )
 
 PROCESS_FAULTS = (
-    RunFault("worker_killed", "worker killed", _invalid("killed by SIGKILL", "worker_lost"), SERVER_ACCURACY),
+    RunFault("worker_killed", "worker killed", _invalid("killed by SIGKILL", "worker_lost")),
     RunFault("worker_stuck", "worker stopped", _invalid("had not moved for", "worker_lost")),
     RunFault(
         "loadgen_killed", "LoadGen's process killed", _invalid("LoadGen process was killed"), INTERACTIVE

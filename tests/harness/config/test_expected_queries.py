@@ -78,6 +78,7 @@ def test_loadgen_issues_as_many(issued, case, count):
     assert expected_queries(settings, scenario, samples, accuracy=accuracy).samples == count
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("case", NONE)
 def test_no_query_is_expected_where_loadgen_crashes(case, tmp_path):
     scenario, samples, _, _ = case

@@ -130,6 +130,7 @@ def test_nothing_is_reached(name: str, process: SandboxProcess, tmp_path: Path):
     assert not Path("/dev/shm/escaped").exists()
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("name", ["network", "home", "write outside", "change times", "fork", "subprocess",
                                   "hidden memory", "environment of the grader"])  # fmt: skip
 def test_the_same_attacks_succeed_without_a_sandbox(name: str, bare: SandboxProcess, tmp_path: Path):
