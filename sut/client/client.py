@@ -34,6 +34,8 @@ from sut.client.transport import KernelClock, Received
 _BATCHED_FROM = 64
 _PACED_GAP_NS = 5_000_000
 MAX_CONNECTING = 256  # a listen backlog is finite
+# After this time Linux sends the first SYN again: it was lost, and that of a new connection may not be.
+_SYN_LOST_NS = 1_000_000_000
 # If ticks are further apart, the process was suspended, and connects may have completed since.
 _STOOD_STILL_NS = 1_500_000_000
 _ARRIVALS_NS = 1_000_000_000  # how old what is known of a replica's arrivals may be
@@ -249,7 +251,11 @@ class HttpClient:
             if now - connection.used_ns <= self._times.idle_ns and connection.transport.alive():
                 return connection
             self._close(connection)
-        return replica.warming.popitem()[1] if replica.warming else None
+        while replica.warming:
+            connection = replica.warming.popitem()[1]
+            if now - connection.opened_ns < _SYN_LOST_NS:
+                return connection
+        return None
 
     def _close(self, connection: Connection) -> None:
         self._connections.pop(connection.fd, None)
@@ -293,7 +299,7 @@ class HttpClient:
             waited_ns = None if request is None else now - request.started_ns
             count_connect(connection.replica.network, now - connection.opened_ns, waited_ns)
             if request is None:
-                del connection.replica.warming[connection.fd]
+                connection.replica.warming.pop(connection.fd, None)
                 self._listen(connection, _READ)
                 self._release(connection)
             else:

@@ -216,6 +216,17 @@ def test_warm_connections_are_used(drive, made):
         assert stub.connections == driver.client.opened == 5
 
 
+def test_a_connection_that_is_not_made_for_long_is_not_waited_for(drive, pass_time):
+    """Its SYN was lost, and the next attempt of the kernel may be seconds away."""
+    with StubServer() as stub:
+        driver = drive(stub.url)
+        driver.client.warm(2)
+        pass_time(1.5)
+        assert_completed(driver.ask())
+        assert driver.client.opened == 3
+        assert driver.client.keeps_alive() == [True]
+
+
 def test_warming_a_dead_server_is_no_error(drive):
     with refused_url() as url:
         driver = drive(url)
