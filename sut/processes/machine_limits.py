@@ -12,7 +12,7 @@ from harness.record.provenance import port_range
 
 SPARE_DESCRIPTORS = 64  # epoll, channels, journal, shared memory
 _DESCRIPTORS_OF_A_WORKER = 5  # its parent holds a pair of sockets, a pipe and the process
-_MOST_OPEN = Path("/proc/sys/fs/nr_open")
+_MOST_OPEN, _USUAL_MOST_OPEN = Path("/proc/sys/fs/nr_open"), 1 << 20
 _PORT_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _SOMAXCONN = Path("/proc/sys/net/core/somaxconn")
 
@@ -89,9 +89,10 @@ def machine_limits() -> MachineLimits:
 
 def hard_descriptor_limit() -> int:
     """The most open files that one process may ask for: the kernel refuses a hard limit above its own."""
-    hard, most = resource.getrlimit(resource.RLIMIT_NOFILE)[1], text_of(_MOST_OPEN)
-    limits = [hard, int(most) if most else resource.RLIM_INFINITY]
-    return min(limit for limit in limits if limit != resource.RLIM_INFINITY)
+    hard, most = resource.getrlimit(resource.RLIMIT_NOFILE)[1], int(text_of(_MOST_OPEN) or 0)
+    if hard == resource.RLIM_INFINITY:
+        return most or _USUAL_MOST_OPEN
+    return min(hard, most or hard)
 
 
 def raise_descriptor_limit() -> None:

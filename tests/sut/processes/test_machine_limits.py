@@ -111,6 +111,9 @@ def test_the_kernel_has_a_limit_below_the_hard_one(hard, tmp_path, monkeypatch):
     assert limits == [most, most]
 
 
-def test_a_container_may_hide_the_limit_of_the_kernel(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("hard", "limit"), [(2_000_000, 2_000_000), (resource.RLIM_INFINITY, 1 << 20)])
+def test_a_container_may_hide_the_limit_of_the_kernel(hard, limit, tmp_path, monkeypatch):
+    """Without any other, it is the one that kernels begin with."""
     monkeypatch.setattr("sut.processes.machine_limits._MOST_OPEN", tmp_path / "nr_open")
-    assert hard_descriptor_limit() == resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (256, hard))
+    assert hard_descriptor_limit() == limit
