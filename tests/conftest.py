@@ -70,7 +70,8 @@ def pytest_runtest_teardown():
 def pytest_ignore_collect(collection_path, config):
     """What has tests with engines alone is not even imported for the quick loop."""
     if _is_quick(config) and collection_path.suffix == ".py":
-        return bool(_ALL_WITH_ENGINES.search(_source(collection_path))) or None
+        path = collection_path.relative_to(ROOT).as_posix()
+        return bool(_ALL_WITH_ENGINES.search(_source(path))) or None
     return None
 
 

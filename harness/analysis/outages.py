@@ -68,8 +68,9 @@ def rank_warnings(events: Sequence[RunEvent], reasons: Sequence[str]) -> Iterato
 def silence_warnings(events: Sequence[RunEvent]) -> Iterator[str]:
     """``from 0:06 to 0:28 nothing arrives from http://node1:30000 with 16 requests``; the first few."""
     silences = [event for event in events if event.kind == "silence"]
-    for event in (one for one in events if _lost_in(one) and not silences):
-        yield f"at {moment(event.at_s)} the run was lost while a server was silent: {event.text}"
+    if not silences:
+        for event in filter(_lost_in, events):
+            yield f"at {moment(event.at_s)} the run was lost while a server was silent: {event.text}"
     for event in silences[:_NAMED]:
         ends = [
             later.at_s

@@ -4,7 +4,6 @@ import logging
 from collections.abc import Iterator
 from pathlib import Path
 
-from harness.analysis.finish_run import add_requests
 from harness.analysis.run_files import read_run
 from harness.cli.streams import require_stdout
 from harness.errors import ConfigError, machine_failure
@@ -60,6 +59,8 @@ def _complete(folder: Path) -> None:
         (folder / name).exists() for name in (RUN_RECORD, JOURNAL_DIR)
     ):
         return
+    from harness.analysis.finish_run import add_requests  # the end of a run, which few pages need
+
     try:
         add_requests(folder, RunRecord.read(folder / RUN_RECORD))
     except OSError as error:

@@ -386,8 +386,9 @@ class Alarms:
             self._session.events.add("lost", next(iter(self._quiet), ""), text)
             self._untold, self._fault = _LOOKS, bool(faults)
         self._lost = reason or self._lost
-        standing = snapshot.standing or _quiet_text(now, self._quiet)
-        self._tell_lost(self._rule, replace(snapshot, standing=standing))
+        if self._untold:
+            standing = snapshot.standing or _quiet_text(now, self._quiet)
+            self._tell_lost(self._rule, replace(snapshot, standing=standing))
 
     def _quiet_since(
         self, snapshot: ProgressSnapshot, now: float, servers: Sequence[AskedServer], late_s: float
@@ -401,8 +402,6 @@ class Alarms:
 
     def _tell_lost(self, rule: LossRule, snapshot: ProgressSnapshot) -> None:
         """Say it once, a little later where the advice is not on disk yet."""
-        if not self._untold:
-            return
         tells = not self._fault or snapshot.failed
         advice = rule.advice(snapshot) if tells else ""
         self._untold = 0 if advice or rule.stops or not tells else self._untold - 1

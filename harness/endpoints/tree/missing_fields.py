@@ -91,7 +91,7 @@ def _points(runs: Sequence[RunFacts], of: CurveFacts) -> Iterator[str]:
         names = ", ".join(one.name for one in absent)
         yield f"points of the plan that were not run: {names}; the same command continues there"
     known = dict.fromkeys([*(one.name for one in runs), *(one.name for one in planned)])
-    for name in of.system.points.keys() - known.keys():
+    for name in (one for one in of.system.points if one not in known):
         yield f"[points.{name}] of the TOML is of no point; write one of {', '.join(known)}"
     if of.c_max <= ULTRA_LOW_MOST:
         yield f"C_max is {of.c_max}; a curve has points with more than {ULTRA_LOW_MOST} in flight, run one"

@@ -5,7 +5,7 @@ Their sources are the submitter's TOML (configs/submission/example.toml is one),
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -95,9 +95,9 @@ def _check_fields(path: Path, info: SubmitterInfo) -> None:
             _refuse_typo(path, f"measurements.{name!r}", fields, rules.measurements.required)
 
 
-def _refuse_typo(path: Path, table: str, fields: Iterable[str], known: Iterable[str]) -> None:
-    absent = set(known) - set(fields)
-    for name in set(fields) - set(known):
+def _refuse_typo(path: Path, table: str, fields: Collection[str], known: Collection[str]) -> None:
+    absent = [name for name in known if name not in fields]
+    for name in (one for one in fields if one not in known):
         if near := difflib.get_close_matches(name.lower(), absent, 1, _TYPO):
             raise ConfigError(
                 f"--submission {path}: [{table}]: unknown key {name!r}; did you mean {near[0]!r}? To keep "
