@@ -2,7 +2,6 @@
 
 import os
 import shlex
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,6 +30,7 @@ from harness.cli.commands import USERS_FOLDER, of_verb, shown
 from harness.cli.signals import InterruptedRun
 from harness.errors import EXIT_INVALID, EXIT_SERVER, EXIT_THRESHOLD, EXIT_USAGE, EXIT_VALID, ConfigError
 from harness.files import ROOT
+from harness.machine import how_it_ended
 from harness.record.provenance import SERVER_COMMAND
 from harness.submission.building.source_code import without_git
 from harness.text import show
@@ -269,7 +269,7 @@ class _Walk(msgspec.Struct):
 
     def _ended(self, step: Step, code: int, why: str = "") -> int:
         """A step did not end as it should: the next call tries again."""
-        stops = f"The campaign stops at {step.name} ({_end_of(code)}){f': {why}' if why else ''}."
+        stops = f"The campaign stops at {step.name}, which {how_it_ended(code)}{f': {why}' if why else ''}."
         self.reasons.append(stops)
         show("", *self._server_log(code), stops, *self._flags(step), self._again(), file=sys.stderr)
         return code if 0 < code < _SIGNALLED else EXIT_INVALID
@@ -313,13 +313,6 @@ class _Walk(msgspec.Struct):
             if step.name in self.anew and standing(self.campaign, step).state in ("done", "lost"):
                 words += ["--restart", step.name]
         return f"continue with {shlex.join(words)}"
-
-
-def _end_of(code: int) -> str:
-    """What ended a program, by its code as subprocess gives it."""
-    if code == -signal.SIGKILL:
-        return "it was killed by SIGKILL, as the kernel does where memory is short: see dmesg"
-    return f"exit code {code}" if code >= 0 else f"it was ended by signal {-code}"
 
 
 def _environment(step: Step) -> Mapping[str, str]:

@@ -1,7 +1,6 @@
 """Monitors the child processes during a test and ends runs that cannot finish."""
 
 import logging
-import signal
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -18,7 +17,7 @@ from harness.analysis.finish_run import Observations
 from harness.config.deadlines import FailurePolicy
 from harness.errors import RunError
 from harness.files import JOURNAL_DIR
-from harness.machine import quota_periods, throttled_part
+from harness.machine import how_it_ended, quota_periods, throttled_part
 from sut.ipc.counters import Counter, CounterBoard
 from sut.servers.health import ActivityProbe, HealthMonitor
 from sut.supervisor.machine_load import cpu_ns, machine_row
@@ -178,7 +177,7 @@ class Monitor:
             process.join(_EXIT_S)
             self._on_death(index)
             if process.exitcode != 0:  # 0: the issuer has closed the channel, and reports the end
-                self._errors.append(f"worker {index} (pid {process.pid}) {describe_exit(process)}")
+                self._errors.append(f"worker {index} (pid {process.pid}) {how_it_ended(process.exitcode)}")
             return False
         if kind == "suspect":
             self._replicas.suspected(value)
@@ -207,12 +206,12 @@ class Monitor:
         """Why the answers of a worker can no longer be encoded."""
         process, control = self._encoders[index].process, self._encoders[index].control
         process.join(_EXIT_S if seen == "has ended" else 0)
-        how = describe_exit(process) if process.exitcode is not None else seen
+        how = how_it_ended(process.exitcode) if process.exitcode is not None else seen
         with suppress(EOFError, OSError):
             how = str(control.recv()[1]) if control.poll() else how
         return (
             f"encoder {index} (pid {process.pid}) {how}: its worker's answers come as text and get no ids; "
-            "look for what ended it (memory: dmesg), or use servers that send token ids"
+            "look for what ended it, or use servers that send token ids"
         )
 
     def _look(self, late_s: float, observe: Observer) -> None:
@@ -342,15 +341,5 @@ def receive_from_issuer(issuer: ChildProcess, timeout_s: float) -> tuple[str, An
         message: tuple[str, Any] = issuer.control.recv()
     except (EOFError, OSError):  # OSError: it died with an unread message of ours
         issuer.process.join(_EXIT_S)
-        raise RunError(f"{issuer.name} {describe_exit(issuer.process)}") from None
+        raise RunError(f"{issuer.name} {how_it_ended(issuer.process.exitcode)}") from None
     return message
-
-
-def describe_exit(process: BaseProcess) -> str:
-    """``was killed by SIGKILL``, ``ended with exit code 1``."""
-    code = process.exitcode
-    if code is None:
-        return "hung up"
-    if code < 0:
-        return f"was killed by {signal.Signals(-code).name}"
-    return f"ended with exit code {code}"

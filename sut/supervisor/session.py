@@ -20,6 +20,7 @@ from harness.dataset.samples import SampleSet
 from harness.errors import ConfigError, RunError
 from harness.files import JOURNAL_DIR
 from harness.grading.decoding.text_tokenizer import TextTokenizer
+from harness.machine import how_it_ended
 from harness.record.answer_log import SavedAnswer
 from harness.record.journal import failure_reasons
 from harness.record.outcome import FailureKind
@@ -43,7 +44,6 @@ from sut.supervisor.monitor import (
     Monitor,
     Observer,
     Processes,
-    describe_exit,
     receive_from_issuer,
 )
 from sut.wire import Wires
@@ -281,7 +281,7 @@ class QuerySession:
     def _require_issuer(self) -> None:
         process = self._issuing.process
         if not process.is_alive():
-            raise RunError(f"{self._issuing.name} {describe_exit(process)} before the test began")
+            raise RunError(f"{self._issuing.name} {how_it_ended(process.exitcode)} before the test began")
 
     def _start_issuer(self) -> ChildProcess:
         ours, theirs = Pipe()

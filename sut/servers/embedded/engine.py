@@ -3,7 +3,6 @@
 import contextlib
 import http.client
 import select
-import signal
 import subprocess
 import sys
 import time
@@ -15,7 +14,7 @@ from urllib.parse import urlsplit
 
 from harness.errors import ConfigError, ServerError
 from harness.files import ROOT, lock_file
-from harness.machine import usable_cores
+from harness.machine import how_it_ended, usable_cores
 
 _LOG_NAME = "embedded_engine.log"
 _LOG_LINES = 5
@@ -75,7 +74,7 @@ class EmbeddedEngine:
         """The end of an engine that was not stopped; "" while it runs."""
         if self._process is None or self._process.poll() is None:
             return ""
-        return str(self._failure(_how_it_ended(self._process.returncode)))
+        return str(self._failure(how_it_ended(self._process.returncode)))
 
     def stop(self) -> None:
         """End the engine within 2 seconds, by SIGKILL if necessary. Idempotent."""
@@ -140,12 +139,12 @@ class EmbeddedEngine:
         if not url:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(_STOP_SECONDS)
-            raise self._failure(_how_it_ended(process.returncode))
+            raise self._failure(how_it_ended(process.returncode))
         return url
 
     def _check_alive(self, process: subprocess.Popen[bytes], deadline: float) -> None:
         if process.poll() is not None:
-            raise self._failure(_how_it_ended(process.returncode))
+            raise self._failure(how_it_ended(process.returncode))
         if time.monotonic() > deadline:
             raise self._failure(f"is not ready after {self._start_timeout_s:g} s")
 
@@ -156,12 +155,6 @@ class EmbeddedEngine:
             f"the embedded engine, which this program started, {what}; "
             f"{self.log_path} ends with: {last or 'nothing'}"
         )
-
-
-def _how_it_ended(code: int | None) -> str:
-    if code is not None and code < 0:
-        return f"was killed by {signal.Signals(-code).name}"
-    return f"ended with exit code {code}"
 
 
 def default_threads() -> int:

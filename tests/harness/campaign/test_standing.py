@@ -201,9 +201,10 @@ def test_a_search_of_other_settings_begins_anew(tmp_path, state, flags):
 @pytest.mark.parametrize(
     ("command", "named"),
     [
-        ("kill -9 $$", "(it was killed by SIGKILL, as the kernel does where memory is short: see dmesg)"),
-        ("kill -11 $$", "(it was ended by signal 11)"),
-        ("exit 3", "(exit code 3)"),
+        ("kill -9 $$", "was killed by SIGKILL, as the kernel does where memory is short (see dmesg)"),
+        ("kill -11 $$", "was ended by SIGSEGV"),
+        ("kill -40 $$", "was ended by signal 40"),
+        ("exit 3", "ended with exit code 3"),
     ],
 )
 def test_what_ended_a_step_has_its_name(tmp_path, capsys, command, named):
@@ -211,7 +212,7 @@ def test_what_ended_a_step_has_its_name(tmp_path, capsys, command, named):
     step = next(one for one in steps_of(campaign) if one.kind == "performance")
     walk = _Walk(campaign, Journal(tmp_path, 0), ServerCommand(tmp_path, tmp_path), set())
     walk._ended(step, walk._watch(subprocess.Popen(["sh", "-c", command]), None))
-    assert f"The campaign stops at {step.name} {named}." in capsys.readouterr().err
+    assert f"The campaign stops at {step.name}, which {named}." in capsys.readouterr().err
 
 
 def test_a_build_without_git_is_announced_before_the_first_run(tmp_path, monkeypatch, capsys):

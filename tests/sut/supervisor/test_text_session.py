@@ -79,7 +79,7 @@ def test_rows_are_answered_and_the_encoders_end_with_their_workers(text_session)
 def test_an_encoder_that_is_killed_ends_the_run_with_one_line(text_session):
     victim = text_session.session._encoders[1].process
     os.kill(victim.pid, signal.SIGKILL)
-    with pytest.raises(RunError, match=rf"encoder 1 \(pid {victim.pid}\) was killed by SIGKILL: .*token ids"):
+    with pytest.raises(RunError, match=rf"encoder 1 \(pid {victim.pid}\) was killed by SIGKILL, .*token ids"):
         text_session.session.run(lambda totals: text_session.gate.set(), text_session.servers)
     text_session.session.abort()
     failures = set(read_journal(text_session.journal).rows["failure"].tolist())
