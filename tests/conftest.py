@@ -90,7 +90,7 @@ def pytest_collection():
 def pytest_collection_modifyitems(items):
     """The long tests first: what comes last is short, and leaves no process of pytest-xdist idle."""
     yield
-    items.sort(key=lambda item: _rank(item.nodeid.partition("::")[0]))
+    items.sort(key=lambda item: _rank(item.nodeid.partition("::")[0], _server_of(item.nodeid)))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -114,7 +114,7 @@ def _source(path):
 MEMORY = Path("/dev/shm")
 
 # Fixtures of a session that one process alone makes.
-SERVERS = ("sglang_server", "llama_server")
+SERVERS = ("sglang_server", "scripted_llama", "scripted_vllm", "llama_server")
 # What takes a process seconds before its first test: the tokenizer's merges; hypothesis, which parses the
 # sources of all modules for constants to try.
 PREPARED_ONCE = ("gpt_oss_tokenizer", "from hypothesis")
@@ -128,9 +128,20 @@ LONGEST = (
 
 
 @functools.cache
-def _rank(path):
-    """The place of a module in the order of the tests."""
-    if "sglang_server.url" in _source(path):
+def _server_of(nodeid):
+    """The fixture of SERVERS that a test takes, "" for none."""
+    path, _, name = nodeid.partition("::")
+    parameters = re.search(
+        rf"^(?:async )?def {name.partition('[')[0]}\(([^)]*)\)", _source(path), re.MULTILINE
+    )
+    taken = re.findall(r"\w+", parameters[1]) if parameters else ()
+    return next((server for server in SERVERS if server in taken), "")
+
+
+@functools.cache
+def _rank(path, server):
+    """The place of a module's tests with this server in the order of all."""
+    if server == "sglang_server":
         return -1  # together, so that each configuration is started once
     if path in LONGEST:
         return LONGEST.index(path)
@@ -141,9 +152,8 @@ def _rank(path):
 def _together(nodeid, quick):
     """The name of the tests that one process takes: what a module shares is then made once."""
     path = nodeid.partition("::")[0]
-    for server in SERVERS:
-        if f"{server}.url" in _source(path):
-            return server
+    if server := _server_of(nodeid):
+        return server
     if any(name in _source(path) for name in PREPARED_ONCE):
         return PREPARED_ONCE[0]
     if "mark.engine" in _source(path) and not quick and 'scope="module"' not in _source(path):
