@@ -64,7 +64,8 @@ def serve_tests(function: str, made: PreparedModule) -> int:
             output = attempt(os.pread(TEXT_IN_FD, size, 0).decode("utf-8", "surrogatepass"))
             protocol.write_all(OUTBOX_FD, store(TEXT_OUT_FD, output))
     except BaseException as error:  # noqa: BLE001 - the process's edge
-        os.write(2, f"{type(error).__name__}: {error}\n".encode(errors="replace")[:_LONGEST_MESSAGE])
+        with contextlib.suppress(BaseException):
+            os.write(2, f"{type(error).__name__}: {error}\n".encode(errors="replace")[:_LONGEST_MESSAGE])
         return child_watch.exit_code(error)
 
 

@@ -1,6 +1,7 @@
 """Strict execution: the solution is the main program of a process with a real stdin and stdout."""
 
 import atexit
+import contextlib
 import io
 import json
 import marshal
@@ -45,7 +46,8 @@ def run(function: str, made: PreparedProcess) -> int:
     except SystemExit:  # leaving early is no failure, whatever the code
         pass
     except BaseException as error:  # noqa: BLE001 - the process's edge
-        traceback.print_exc(limit=3)
+        with contextlib.suppress(BaseException):  # out of memory or threads, Python 3.13.0 raises SystemError
+            traceback.print_exc(limit=3)
         _finish(made.stdout)
         return child_watch.exit_code(error)
     return _finish(made.stdout)

@@ -179,6 +179,23 @@ def test_exhausting_costs_only_the_own_verdict(name: str, process: SandboxProces
     assert report.output == b""
 
 
+UNPRINTABLE = """
+import sys
+class Broken:
+    def write(self, text): raise SystemError
+class Unprintable(MemoryError):
+    def __str__(self): raise SystemError
+sys.stderr = Broken()
+raise Unprintable
+"""
+
+
+@pytest.mark.parametrize("mode", ["strict", "official"])
+def test_a_limit_whose_exception_cannot_be_printed(mode: str, process: SandboxProcess):
+    """Python 3.13.0 raises SystemError at times where no thread can be started."""
+    assert attempt(process, UNPRINTABLE, mode=mode).status == "memory_limit"
+
+
 OFFICIAL_EXHAUSTING = ("64 GB at once", "endless loop", "alarm switched off", "sleep", "crash", "deep source")
 
 
