@@ -107,8 +107,10 @@ add_extra_mounts() {
 
 # Packages ask for a home they can write to and for the name of the user.
 add_user() {
+    local user
     if ((local_user)); then
-        command+=(--user "$(id -u):$(id -g)" --env HOME=/tmp --env USER="$(id -un)" --env HF_HOME=/huggingface)
+        user=$(id -un 2>/dev/null) || true # the number, where a container's user has no name
+        command+=(--user "$(id -u):$(id -g)" --env HOME=/tmp --env USER="$user" --env HF_HOME=/huggingface)
         add_mount "$cache" /huggingface
     else
         add_mount "$cache" /root/.cache/huggingface

@@ -47,7 +47,16 @@ def test_docker_is_run_with_these_words(tmp_path):
 
 
 CACHE = "--mount type=bind,source=/hf,target=/root/.cache/huggingface"
-AS_ME = f"--user {os.getuid()}:{os.getgid()} --env HOME=/tmp --env USER={pwd.getpwuid(os.getuid()).pw_name}"
+
+
+def my_name():
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # a container's user need not have one
+        return str(os.getuid())
+
+
+AS_ME = f"--user {os.getuid()}:{os.getgid()} --env HOME=/tmp --env USER={my_name()}"
 AS_ME += " --env HF_HOME=/huggingface --mount type=bind,source=/hf,target=/huggingface"
 MOUNTS = "--mount type=bind,source=/data,target=/data --mount type=bind,source=/m,target=/models,readonly"
 AMD = "--device /dev/kfd --device /dev/dri --group-add video"
