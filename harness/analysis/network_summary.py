@@ -2,11 +2,21 @@
 
 from collections.abc import Iterator, Mapping
 
+import numpy as np
+
+from harness.analysis.statistics import completed
+from harness.record.journal import Rows
 from harness.record.run_record import ReplicaNetwork, RunRecord
 from harness.text import milliseconds
 
 _LATE_NS = 100e6  # less may be a busy machine between them
+_HELD_NS = 20e6  # less may be a busy machine that reads two tokens at once
 _OTHERS = 0.1  # part of the queries by which the servers' count of first tokens may differ from theirs
+
+_HOLDERS = (
+    "a proxy holds tokens back, nginx without proxy_buffering off, HAProxy without option http-no-delay, or "
+    "the server does"
+)
 
 
 def network_line(network: Mapping[str, ReplicaNetwork]) -> str:
@@ -64,6 +74,32 @@ def held_back_warnings(record: RunRecord) -> Iterator[str]:
             "proxy_buffering off; HAProxy: option http-no-delay), or the servers' HTTP front ends are "
             "overloaded (vLLM: --api-server-count)"
         )
+
+
+def clump_text(rows: Rows) -> str:
+    """How first tokens came, where most of them came with those that follow; "" elsewhere.
+
+    Servers send the first token alone, whatever their stream interval is. The time that the tokens of the
+    first event took is known by the pace of the others.
+    """
+    good = completed(rows)
+    good = good[(good["osl"] >= 2) & (good["resumed"] == 0) & (good["first_token_ns"] > 0)]
+    first, osl = good["first_event_tokens"].astype(np.int64), good["osl"].astype(np.int64)
+    at_once = first >= osl
+    if 2 * int(at_once.sum()) > len(good):
+        return (
+            f"{int(at_once.sum())} of {len(good)} answers came in one event ({_HOLDERS}): their TPOT is 0 "
+            "and shows no token's time"
+        )
+    pace_ns = (good["last_byte_ns"] - good["first_token_ns"]) / np.maximum(osl - first, 1)
+    held = at_once | ((first - 1) * pace_ns > _HELD_NS)
+    if 2 * int(held.sum()) <= len(good):
+        return ""
+    return (
+        f"{int(held.sum())} of {len(good)} answers came in pieces, the first one with "
+        f"{int(np.median(first[held]))} tokens ({_HOLDERS}): their TTFT is longer, and their TPOT shorter, "
+        "than the server's"
+    )
 
 
 def _between(least_ns: int, most_ns: int) -> str:

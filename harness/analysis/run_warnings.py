@@ -4,11 +4,10 @@ from collections.abc import Iterator, Mapping
 
 from harness.analysis.client_overhead import lag_warnings, load_warnings, share_warnings
 from harness.analysis.encoded_answers import text_warnings
-from harness.analysis.network_summary import held_back_warnings
+from harness.analysis.network_summary import clump_text, held_back_warnings
 from harness.analysis.outages import rank_warnings, silence_warnings
 from harness.analysis.replicas import straggler_warnings
 from harness.analysis.server_load import cache_warnings
-from harness.analysis.statistics import completed
 from harness.record.journal import Rows
 from harness.record.run_record import ReplicaNetwork, RunRecord, Statistics
 
@@ -103,15 +102,8 @@ def _stream_warnings(rows: Rows, stats: Statistics, *, measured: bool) -> tuple[
             "answers were not streamed: LoadGen's TTFT is the latency of the complete answer, and its TPOT "
             "has no meaning",
         )
-    good = completed(rows)
-    good = good[(good["osl"] >= 2) & (good["resumed"] == 0)]
-    at_once = int((good["first_event_tokens"] == good["osl"]).sum())
-    if 2 * at_once <= len(good):
-        return ()
-    return (
-        f"{at_once} of {len(good)} answers came in one event (a proxy or the server's stream interval holds "
-        "tokens back): their TPOT is 0 and shows no token's time",
-    )
+    text = clump_text(rows)
+    return (text,) if text else ()
 
 
 def network_warnings(network: Mapping[str, ReplicaNetwork]) -> Iterator[str]:

@@ -17,6 +17,7 @@ from typing import Self
 import msgspec
 import numpy as np
 
+from harness.analysis.network_summary import clump_text
 from harness.analysis.replicas import ReplicaWatch
 from harness.analysis.statistics import completed, percentile, tpot_ns, ttft_ns
 from harness.errors import machine_failure
@@ -27,6 +28,7 @@ from harness.record.journal import JournalTail, Rows
 _EVERY_S = 5.0
 _WINDOW_S = 60.0
 _SLOWEST = 3
+_CLUMPS_FROM = 20  # answers that show whether tokens come in clumps
 _GRADING_EVERY_S = 2.0
 
 log = logging.getLogger("mlperf")
@@ -113,7 +115,7 @@ class ProgressLog:
         self._over = dict.fromkeys(limits_ns, 0)
         self._window: deque[tuple[float, Rows]] = deque()
         self._next_s = _EVERY_S
-        self._unread = self._unwritten = False
+        self._unread = self._unwritten = self._clumps_told = False
         self._alarms = (False, "")
         self.last: ProgressLine | None = None
 
@@ -134,9 +136,17 @@ class ProgressLog:
             log.warning(
                 "straggler: %s: median TPOT %.2f x that of all replicas for a minute", one.url, one.ratio
             )
+        self._tell_clumps(recent)
         self.last = line = self._line(snapshot, recent)
         self._on_line(line)
         self._write(line)
+
+    def _tell_clumps(self, recent: Rows) -> None:
+        """Once, and early: no time of a token is one of the servers' then."""
+        if self._limits_ns and not self._clumps_told and len(recent) >= _CLUMPS_FROM:
+            if text := clump_text(recent):
+                log.warning("warning: %s", text)
+            self._clumps_told = bool(text)
 
     def _write(self, line: ProgressLine) -> None:
         if self._unwritten:

@@ -5,10 +5,10 @@ import re
 import pytest
 from msgspec import structs
 
-from harness.analysis.network_summary import first_token_line, held_back_warnings, network_line
+from harness.analysis.network_summary import clump_text, first_token_line, held_back_warnings, network_line
 from harness.analysis.run_warnings import network_warnings
 from harness.record.run_record import Distribution, EncodedAnswers, ServerLoad
-from tests.records import ENDED, NEAR
+from tests.records import ENDED, NEAR, rows
 
 FAR = structs.replace(
     NEAR, connect_mean_ns=40.3e6, connect_max_ns=1_043_000_000, waited=7, rtt_min_ns=40_000_000
@@ -81,6 +81,32 @@ def test_first_tokens_that_something_holds_back(here_ms, there_s, count, warned)
     assert all(re.search("383.0 ms .* came after 13944 ms: a proxy", text) for text in texts)
     as_text = EncodedAnswers(tokenizer="o200k_harmony", tokenizer_sha256="")
     assert not list(held_back_warnings(structs.replace(record, encoded=as_text)))
+
+
+@pytest.mark.parametrize(
+    ("osl", "first", "pace_ms", "said"),
+    [
+        # Answers with 20 ms between tokens, through proxies: tokens of the first event, and the mean time of
+        # those that follow. TTFT was 102 ms, and through the first two 309 and 575 ms.
+        (40, [10, 11], 21.2, "20 of 20 answers came in pieces, the first one with 10 tokens"),  # HAProxy 2.8
+        (120, [22, 22], 21.2, "20 of 20 answers came in pieces, the first one with 22 tokens"),  # nginx 1.22
+        (40, [40, 40], 0.0, "20 of 20 answers came in one event"),
+        (40, [1, 2], 21.0, ""),  # nginx 1.22 before servers that send chunks
+        (60, [1, 1], 26.7, ""),  # llama.cpp itself
+        (40, [12, 12], 0.4, ""),  # so fast that a read finds many
+        (1, [1, 1], 0.0, ""),
+    ],
+)
+def test_answers_that_come_in_pieces(osl, first, pace_ms, said):
+    made = rows(20)
+    made["osl"], made["first_event_tokens"] = osl, first * 10
+    made["last_byte_ns"] = made["first_token_ns"] + (
+        (osl - made["first_event_tokens"]) * pace_ms * 1e6
+    ).astype(int)
+    text = clump_text(made)
+    assert text.startswith(said) if said else not text
+    assert ("proxy_buffering off" in text) == bool(said)
+    assert clump_text(made[:0]) == ""
 
 
 def test_the_worst_server_is_named():

@@ -63,6 +63,19 @@ def test_lines_come_each_five_seconds_and_forget_after_a_minute(folder, progress
     assert read_progress(folder / PROGRESS).over_limit["TTFT"].queries > 0  # since the run began
 
 
+def test_tokens_that_come_in_pieces_are_a_warning_at_once(folder, progress, caplog):
+    rows = records.rows(100)
+    rows["osl"], rows["first_event_tokens"] = 100, 22
+    append(folder, rows[:19])
+    progress(snapshot(5.0))
+    assert not caplog.records  # so few may be chance
+    append(folder, rows[19:])
+    for second in (10.0, 15.0):
+        progress(snapshot(second))
+    (line,) = caplog.messages
+    assert "100 of 100 answers came in pieces, the first one with 22 tokens" in line
+
+
 def test_a_tail_takes_complete_rows_once(folder):
     tail, data = JournalTail(folder / JOURNAL_DIR), records.rows(10).tobytes()
     path = folder / JOURNAL_DIR / "queries-0.bin"
