@@ -54,7 +54,7 @@ from harness.record.journal import (
     read_journal,
     read_loadgen_calls,
 )
-from harness.record.outcome import FailureKind
+from harness.record.outcome import FailureKind, time_limit_text
 from harness.record.output_dir import free_reserve
 from harness.record.replica_figures import Straggler
 from harness.record.requests_table import CallTimes, TextCounts, requests_table, write_requests
@@ -147,7 +147,7 @@ def finish(record: RunRecord, seen: Observations) -> RunRecord:
         interrupted_by=seen.interrupted_by,
         files=_files(plan, without=(REQUESTS,) if without else ()),
     )
-    record = replace(record, warnings=_warnings(record, seen, files.rows))
+    record = replace(record, warnings=_warnings(record, seen, files))
     if errors := _unwritten(RUN_RECORD, lambda: _write(record)):
         record = replace(record, verdict=_without_record(record.verdict, errors))
     return record
@@ -186,12 +186,15 @@ def _requests(record: RunRecord, files: _RunFiles) -> pa.Table:
     )
 
 
-def _warnings(record: RunRecord, seen: Observations, rows: Rows) -> tuple[str, ...]:
+def _warnings(record: RunRecord, seen: Observations, files: _RunFiles) -> tuple[str, ...]:
     """All of them, but for those about servers out of use where the verdict names them."""
     assert record.verdict is not None
     named = seen.outages if record.verdict.result == "INVALID" else ()
     kept = (warning for warning in seen.warnings if warning not in named)
-    return (*record.warnings, *kept, *run_warnings(record, rows))
+    sent = zip(files.rows["query_id"].tolist(), files.rows["sent_ns"].tolist(), strict=True)
+    details = files.journal.details
+    limit = time_limit_text((details[query_id], ns) for query_id, ns in sent if query_id in details)
+    return (*record.warnings, *kept, *((limit,) if limit else ()), *run_warnings(record, files.rows))
 
 
 def _read(log_dir: Path, lost: Sequence[tuple[int, int]]) -> _RunFiles:

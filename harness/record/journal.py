@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from harness.record.outcome import FailureKind
+from harness.record.outcome import STATUS_REMEDIES, FailureKind, status_of, time_limit_text
 
 # One finished query: its fields and their types on disk. Times of a resumed answer are 0.
 _QUERY_FIELDS = [
@@ -180,15 +180,18 @@ def failure_reasons(directory: Path) -> str:
     """Reasons of failed queries so far, by kind: ``timeout 3 (no end within 5 s; 0 tokens had arrived)``."""
     counts: Counter[str] = Counter()
     first: dict[str, str] = {}
-    for line in _failure_lines(directory):
+    lines = _failure_lines(directory)
+    for line in lines:
         counts[line.kind] += 1
         first.setdefault(line.kind, line.detail)
-    return ", ".join(f"{kind} {count} ({first[kind]})" for kind, count in counts.most_common())
+    kinds = ", ".join(f"{kind} {count} ({first[kind]})" for kind, count in counts.most_common())
+    return "; ".join(filter(None, (kinds, time_limit_text((line.detail, line.time_ns) for line in lines))))
 
 
 def first_failure(directory: Path) -> str:
-    """What happened to the first query that failed; "" for none."""
-    return next((line.detail for line in _failure_lines(directory)), "")
+    """What happened to the first query that failed, with the remedy if there is one; "" for none."""
+    detail = next((line.detail for line in _failure_lines(directory)), "")
+    return "; ".join(filter(None, (detail, STATUS_REMEDIES.get(status_of(detail) or 0))))
 
 
 def _failure_lines(directory: Path) -> list[_FailureLine]:

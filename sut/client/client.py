@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from harness.config.deadlines import Deadlines
-from harness.record.outcome import Failure, FailureKind, Outcome
+from harness.record.outcome import Failure, FailureKind, Outcome, with_times
 from sut.client.balance import Balance
 from sut.client.connections import Connection, ConnectionTimes, ReplicaPool, Request
 from sut.client.deadline_watch import DeadlineWatch
@@ -41,6 +41,7 @@ _STOOD_STILL_NS = 1_500_000_000
 _ARRIVALS_NS = 1_000_000_000  # how old what is known of a replica's arrivals may be
 # Not the server's fault: this machine has no more descriptors, local ports or buffers.
 _OWN_LIMITS = (errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL, errno.EADDRINUSE, errno.ENOBUFS, errno.ENOMEM)
+_ENDED_BY_OTHERS = (FailureKind.NO_RESPONSE, FailureKind.TRUNCATED, FailureKind.HTTP_STATUS)
 _TIMES = ConnectionTimes()
 _READ = select.EPOLLIN | select.EPOLLRDHUP
 _READ_WRITE = _READ | select.EPOLLOUT
@@ -472,7 +473,7 @@ class HttpClient:
         request.reader.release()
         connection, request.connection = request.connection, None
         if connection is not None:
-            outcome = _with_evidence(outcome, connection)
+            outcome = _with_evidence(outcome, request, connection)
             endpoint = connection.replica.endpoint
             if (
                 not isinstance(outcome, Failure)
@@ -533,12 +534,19 @@ def _no_connection(replica: ReplicaPool, error: OSError) -> Failure:
     return Failure(kind, f"{replica.endpoint.url}: {error.strerror or error}")
 
 
-def _with_evidence(outcome: Outcome, connection: Connection) -> Outcome:
-    """A timeout with the kernel's figures of its connection."""
-    if not isinstance(outcome, Failure) or outcome.kind is not FailureKind.TIMEOUT:
+def _with_evidence(outcome: Outcome, request: Request, connection: Connection) -> Outcome:
+    """A timeout with the kernel's figures of its connection, what others ended with the time until then."""
+    if not isinstance(outcome, Failure):
         return outcome
-    evidence = TcpInfo.of(connection.transport.info()).evidence()
-    return Failure(outcome.kind, f"{outcome.detail}; {evidence}") if evidence else outcome
+    if outcome.kind is FailureKind.TIMEOUT:
+        evidence = TcpInfo.of(connection.transport.info()).evidence()
+        return Failure(outcome.kind, f"{outcome.detail}; {evidence}") if evidence else outcome
+    if outcome.kind not in _ENDED_BY_OTHERS or not request.sent_ns:
+        return outcome
+    last_ns, now = request.reader.last_byte_ns, time.monotonic_ns()
+    if outcome.kind is FailureKind.HTTP_STATUS:
+        now, last_ns = last_ns, 0
+    return Failure(outcome.kind, with_times(outcome.detail, now - request.sent_ns, last_ns and now - last_ns))
 
 
 def _unsent(buffers: list[bytes | memoryview], sent: int) -> list[bytes | memoryview]:

@@ -3,7 +3,7 @@
 import re
 
 from harness.config.protocol import Api, Protocol, own_protocol
-from harness.record.outcome import Failure, FailureKind, Outcome
+from harness.record.outcome import STATUS_REMEDIES, Failure, FailureKind, Outcome, status_of
 from sut.wire.answer_checks import ANOTHER_PROMPT
 
 # APIs that servers may answer without having taken the prompt.
@@ -18,22 +18,9 @@ _REFUSALS = (
     FailureKind.FINISH_REASON,
     FailureKind.OTHER_REQUEST,
 )
-_STATUS = re.compile(r"HTTP (\d{3})")
 _PAGE = re.compile(r"(?i)<(!doctype )?html")
-_KEY = "put the server's key into SGLANG_API_KEY or OPENAI_API_KEY"
-_REMEDIES = {
-    401: _KEY,
-    403: _KEY,
-    408: "a gateway lets too few requests through at once (SMG: --max-concurrent-requests)",
-    413: "a gateway limits the size of requests (nginx: client_max_body_size); name the server itself",
-    429: "the server or a gateway before it limits the rate of requests; raise that limit",
-    502: "a gateway reaches no server behind it",
-    503: "the server, or the one behind a gateway, takes no requests now",
-    504: "a gateway waits for less time than the server needs",
-    529: "the server is too busy to take a request",
-}
 # Statuses that say nothing about the form of the request.
-_UNRELATED = (*_REMEDIES, 407)
+_UNRELATED = (*STATUS_REMEDIES, 407)
 
 
 def is_refusal(outcome: Outcome, prompt_tokens: int | None, *, gave_tokens: bool) -> bool:
@@ -51,8 +38,7 @@ def is_refusal(outcome: Outcome, prompt_tokens: int | None, *, gave_tokens: bool
 
 def _status(failure: Failure) -> int | None:
     """The HTTP status with which a server refused."""
-    found = _STATUS.match(failure.detail) if failure.kind is FailureKind.HTTP_STATUS else None
-    return int(found[1]) if found else None
+    return status_of(failure.detail) if failure.kind is FailureKind.HTTP_STATUS else None
 
 
 def what_is_wrong(protocol: Protocol, outcome: Outcome, prompt_tokens: int | None) -> str:
@@ -102,8 +88,8 @@ def _remedy(protocol: Protocol, failure: Failure) -> str:
         return _why(protocol, one_more=False)
     if failure.kind is FailureKind.TIMEOUT:
         return "a server that compiles at its first request may need a larger --trial-timeout"
-    if (status := _status(failure)) in _REMEDIES:
-        return _REMEDIES[status]
+    if (status := _status(failure)) in STATUS_REMEDIES:
+        return STATUS_REMEDIES[status]
     if (protocol.dialect, protocol.api, status) == ("openai", "generate", 404):
         return "vLLM has this API with --enable-scale-out only"
     if _PAGE.search(failure.detail):

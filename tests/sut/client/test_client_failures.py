@@ -1,12 +1,14 @@
 """Every fault is a failure of its kind and touches no other request."""
 
 import json
+import re
 import socket
 import time
 
 import pytest
 from msgspec.structs import replace
 
+import harness.record.outcome as outcome_module
 from harness.config.deadlines import Deadlines
 from harness.record.outcome import Completion, Failure, FailureKind
 from sut.client import connections
@@ -39,6 +41,32 @@ def test_every_fault_is_a_failure_of_its_kind_and_the_next_request_is_fine(drive
         assert_failed(driver.wait(query)[0], KINDS[fault])
         assert_completed(driver.ask())
         assert not driver.client.in_flight
+
+
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [
+        (b"HTTP/1.1 504 -\r\ncontent-length: 2\r\n\r\nno", r"HTTP 504, .* s after its request.*: no"),
+        (
+            b"HTTP/1.1 200 -\r\ncontent-length: 9\r\n\r\n",
+            r".* s after its request, .* s after the last bytes",
+        ),
+        (b"", r".* s after its request.*"),
+    ],
+)
+def test_what_another_ends_has_its_time(drive, monkeypatch, sent, said):
+    # The kernel's stamp of an answer may be before the end of the call that has sent its request.
+    monkeypatch.setattr(outcome_module, "_LONG_NS", -(10**12))
+
+    def script(connection):
+        read_request(connection)
+        connection.sendall(sent)
+        connection.shutdown(socket.SHUT_RDWR)
+
+    with scripted(script) as (url, _):
+        outcome = drive(url).ask()
+    assert isinstance(outcome, Failure)
+    assert re.fullmatch(said, outcome.detail), outcome
 
 
 @pytest.mark.parametrize("taken", [0, 1, 100_000])
