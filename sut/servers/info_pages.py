@@ -386,8 +386,8 @@ def router_of(control: InfoClient, headers: Mapping[str, str], health: bytes = b
     """The router in front of a server; None for none that shows itself.
 
     By the ``headers`` and the page of its ``health``, and by a page of its own. Tried with SMG 1.13.0,
-    sglang-router 0.3.2, vllm-router 0.1.17, Dynamo 1.6.1 and nginx 1.22.1; others are known by the headers
-    that they are documented to send.
+    sglang-router 0.3.2, vllm-router 0.1.17, Dynamo 1.6.1 and the proxies of docs/guide/servers/router.md;
+    others are known by the headers that they are documented to send.
     """
     if _DYNAMO_ENDPOINT in health:
         return Router(DYNAMO, servers=_dynamo_workers(health))

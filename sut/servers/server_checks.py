@@ -59,10 +59,12 @@ _GATEWAY = "and, without --disable-retries, failures; its policy is not known"
 _RISKS = {
     **dict.fromkeys((SMG, SGLANG_ROUTER, VLLM_ROUTER), _GATEWAY),
     DYNAMO: "and, with --migration-limit, failures",
-    "nginx": "and, without proxy_next_upstream off, failures, and may hold back streams unless it has "
-    "proxy_buffering off",
-    "HAProxy": "and, with retries, failures, and delays the tokens of streams by 200 ms unless it has "
-    "option http-no-delay",
+    "nginx": "and, without proxy_next_upstream off, failures, may hold back streams unless it has "
+    "proxy_buffering off, and ends an answer that is silent for its proxy_read_timeout (60 s unless set)",
+    "HAProxy": "and, with retries, failures, delays the tokens of streams by 200 ms unless it has "
+    "option http-no-delay, and ends an answer that is silent for its timeout server",
+    "Envoy": "and, with retries, failures, and ends an answer by its route's timeout (15 s unless set), and "
+    "one that is silent by its idle_timeout (5 min unless set)",
 }
 
 _Key = TypeVar("_Key")

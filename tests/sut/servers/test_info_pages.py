@@ -104,6 +104,8 @@ def test_a_server_without_a_gateways_page(workers):
     [
         ({"server": "nginx/1.22.1"}, Router("nginx", "1.22.1")),
         ({"server": "istio-envoy"}, Router("Envoy")),
+        ({"server": "envoy", "x-envoy-upstream-service-time": "103"}, Router("Envoy")),  # 1.40.0
+        ({"server": "Traefik"}, Router("Traefik")),  # 3.7.15 with a middleware that sets it
         ({"server": "HAProxy"}, Router("HAProxy")),
         ({"server": "Caddy, llama.cpp"}, Router("Caddy")),  # 2.6: two lines
         ({"server": "llama.cpp", "via": "1.1 Caddy"}, Router("a proxy (1.1 Caddy)")),  # 2.11
@@ -133,10 +135,20 @@ def test_a_router_beside_its_own_servers():
     assert warning.endswith("SMG 1 before 8 servers, 1 of them not healthy at http://r:1")
 
 
-def test_what_a_proxy_does_to_streams():
-    """HAProxy 2.6 before a stub: TTFT 23 ms is 229 ms, TPOT 50 ms is 39 ms, until it has the option."""
-    (warning,) = router_warnings([structs.replace(facts("http://a:1"), router=Router("HAProxy"))])
-    assert "option http-no-delay" in warning
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        # HAProxy 2.6 before a stub: TTFT 23 ms is 229 ms, TPOT 50 ms is 39 ms, until it has the option.
+        ("HAProxy", ("option http-no-delay", "timeout server")),
+        # 1.31.3 ended answers of 63 s with 504 after 60 s.
+        ("nginx", ("proxy_buffering off", "proxy_read_timeout (60 s unless set)")),
+        # 1.40.0 with timeout: 0s ended answers that were silent for its idle timeout with 504.
+        ("Envoy", ("timeout (15 s unless set)", "idle_timeout (5 min unless set)")),
+    ],
+)
+def test_what_a_proxy_does_to_answers(name, settings):
+    (warning,) = router_warnings([structs.replace(facts("http://a:1"), router=Router(name))])
+    assert all(text in warning for text in settings)
 
 
 @pytest.mark.parametrize(
