@@ -78,12 +78,14 @@ find_python() {
 # has_pip DIRECTORY: succeed if every file of pip is there as it was installed: "pip --version" reads few of them.
 has_pip() {
     "$1/bin/python" - <<'EOF' 2>/dev/null
-from importlib.metadata import files
+import csv
+from importlib.metadata import distribution
 
 import pip
 
-modules = [file for file in files("pip") or () if file.size is not None and file.parts[0] == "pip"]
-assert all(file.locate().stat().st_size == file.size for file in modules)
+record = distribution("pip").read_text("RECORD")  # files() leaves out what is missing, from Python 3.12 on
+sizes = {name: int(size) for name, _, size in csv.reader(record.splitlines()) if size and name.startswith("pip/")}
+assert all(distribution("pip").locate_file(name).stat().st_size == size for name, size in sizes.items())
 EOF
 }
 

@@ -38,6 +38,7 @@ def leave_on_signals() -> None:
 
     An exception would not be enough: one raised while an extension module is imported can get lost.
     """
+    sys.unraisablehook = _send_again
     for signum in _ours():
         signal.signal(signum, _leave)
 
@@ -156,6 +157,8 @@ def _interrupt(signum: int, frame: FrameType | None) -> None:
 
 def _send_again(lost: "sys.UnraisableHookArgs") -> None:
     """Send a signal again whose exception Python swallowed, in a weak reference's callback or a finalizer."""
+    if isinstance(lost.exc_value, BufferError) and _delivered:
+        return  # of a message in memory that was read when the signal came; Python 3.13 tells that
     if not isinstance(lost.exc_value, InterruptedRun):
         sys.__unraisablehook__(lost)
         return

@@ -29,6 +29,12 @@ try:
                 seen = weakref.ref(thing, lambda _: os.kill(os.getpid(), number))
                 del thing
                 time.sleep(100)
+            if stage == "message":
+                class Message:
+                    def __del__(self):
+                        raise BufferError
+                message = Message()
+                os.kill(os.getpid(), number)
         finally:
             for _ in range(times - 1):
                 os.kill(os.getpid(), number)
@@ -38,6 +44,7 @@ try:
         if stage == "after":
             os.kill(os.getpid(), number)
 except InterruptedRun as interruption:
+    message = None
     print("interrupted by", interruption)
     sys.exit(interruption.exit_code)
 print("whole")
@@ -50,6 +57,7 @@ STAGES = [
     *(("after", signum, 1, "whole\n") for signum in SIGNALS),
     ("during", signal.SIGTERM, 3, f"left in order\n{INTERRUPTED}"),
     ("callback", signal.SIGTERM, 1, INTERRUPTED),  # where an exception is ignored
+    ("message", signal.SIGTERM, 1, INTERRUPTED),  # which Python 3.13 cannot close, and says so
     ("busy", signal.SIGTERM, 1, INTERRUPTED),  # so that the signal is sent again while it is ignored
 ]
 
