@@ -40,7 +40,7 @@ def rows(
     since: datetime | None = None,
 ) -> list[tuple[str, str, str, str]]:
     """A header, and a row for each step; ``running`` names the one that runs now, ``since`` then."""
-    measured = _measured(found)
+    measured = _measured(steps, found)
     lines = [("step", "state", "expected", "result")]
     for step in steps:
         one = found[step.name]
@@ -72,19 +72,20 @@ def remaining(steps: Sequence[Step], found: Mapping[str, Standing]) -> str:
 
 def expected_left_s(steps: Sequence[Step], found: Mapping[str, Standing]) -> float:
     """Seconds of the runs that are left, as far as they are known."""
-    measured = _measured(found)
+    measured = _measured(steps, found)
     return sum(expected_s(step, measured) or 0 for step in steps if found[step.name].state != "done")
 
 
-def _measured(found: Mapping[str, Standing]) -> dict[str, float]:
-    """Samples/s of the Offline runs by benchmark: of the trial, or of the performance run."""
+def _measured(steps: Sequence[Step], found: Mapping[str, Standing]) -> dict[str, float]:
+    """Samples/s of the Offline performance runs by benchmark. A trial's few samples fill no server."""
     rates = {}
-    for one in found.values():
-        if one.state == "other" or one.record is None or one.record.plan.accuracy:
+    for step in steps:
+        one = found[step.name]
+        if step.kind != "performance" or one.state == "other" or one.record is None:
             continue
-        if one.record.statistics is None:
+        if one.record.statistics is None or not one.record.plan.scenario.one_query:
             continue
-        if one.record.plan.scenario.one_query and (rate := one.record.statistics.samples_per_s):
+        if rate := one.record.statistics.samples_per_s:
             rates[one.record.plan.client.benchmark.name] = rate
     return rates
 

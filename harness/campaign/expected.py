@@ -27,10 +27,11 @@ _DEFAULTS = {
 def expected_s(step: Step, measured: Mapping[str, float]) -> float | None:
     """Seconds at the rate that was asked for; None where no rate is known.
 
-    ``measured`` holds samples/s of Offline runs by benchmark: an Offline accuracy run has no other rate. Of
-    prompts whose answers are longer, as gpt-oss-120b's of accuracy and TEST07, neither is the rate.
+    ``measured`` holds samples/s of Offline performance runs by benchmark: Offline's accuracy runs and tests
+    keep to no schedule. Of prompts whose answers are longer, as gpt-oss-120b's of accuracy and TEST07,
+    neither is the rate.
     """
-    if step.plan is None or step.kind in ("trial", "search") or step.found_rate:
+    if step.plan is None or step.kind in ("trial", "search") or step.found_rate or not step.rate_known:
         return None
     if step.plan.client.backend == BACKEND:  # of a rehearsal, whose engine has no rate to ask for
         return None
@@ -38,17 +39,20 @@ def expected_s(step: Step, measured: Mapping[str, float]) -> float | None:
     dataset = benchmark.dataset(accuracy=plan.accuracy) if plan.audit is None else plan.audit.dataset
     if dataset.file != benchmark.dataset(accuracy=False).file:
         return None
-    if plan.audit is None and not (plan.accuracy and plan.scenario.one_query):
-        return _at_its_rate(step, plan)
     rate = measured.get(benchmark.name)
-    return None if rate is None else dataset.samples / rate
+    if step.kind != "performance" and plan.scenario.one_query and rate is not None:
+        return dataset.samples / rate
+    return _at_its_rate(step, plan, dataset.samples)
 
 
-def _at_its_rate(step: Step, plan: RunPlan) -> float | None:
+def _at_its_rate(step: Step, plan: RunPlan, samples: int) -> float | None:
     assert step.conf is not None
     scenario = plan.scenario.loadgen
     settings = {**_DEFAULTS, **plan.client.benchmark.loadgen.settings, **plan.round_settings}
-    for name, value in step.conf.settings(plan).items():
+    audit = {} if plan.audit is None else plan.audit.settings
+    for name, value in {**step.conf.settings(plan), **audit}.items():
         settings |= {one.attribute: one.value(value) for one in settings_of(name, scenario)}
-    samples = plan.max_samples or plan.client.benchmark.dataset(accuracy=plan.accuracy).samples
-    return expected_queries(settings, scenario, samples, accuracy=plan.accuracy).seconds
+    found = expected_queries(settings, scenario, plan.max_samples or samples, accuracy=plan.accuracy)
+    if found.seconds is None:  # an Offline accuracy run
+        return found.samples / float(settings["offline_expected_qps"])
+    return found.seconds

@@ -74,6 +74,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     """the compliance test"""
     found_rate: bool = False
     """its target_qps is that of a search"""
+    rate_known: bool = True
+    """false until that search has found it"""
 
 
 class _Runs(msgspec.Struct, frozen=True, kw_only=True):
@@ -246,6 +248,7 @@ def _run(
         plan=resolve_plan(replace(run_options(list(words)), user_conf=conf.base)),
         conf=conf,
         found_rate=found_rate,
+        rate_known=_rate_known(runs, conf),
     )
 
 
@@ -302,6 +305,7 @@ def _test(runs: _Runs, name: str) -> Step:
         servers=runs.servers,
         plan=resolve_plan(replace(options.run, input_file=file, user_conf=conf.base), audit),
         conf=conf,
+        rate_known=_rate_known(runs, conf),
         test=name,
     )
 
@@ -420,3 +424,8 @@ def _conf(runs: _Runs) -> RunConf:
     assert isinstance(rate, float) and math.isfinite(rate)
     path = runs.campaign.folder / "conf" / runs.benchmark.name / f"{runs.scenario}.conf"
     return with_rate(base, path, runs.benchmark.model_key(runs.scenario), runs.scenario, rate)
+
+
+def _rate_known(runs: _Runs, conf: RunConf) -> bool:
+    """Before a search has found one, the file has a rate that no run will have."""
+    return not runs.searched or conf.path != conf.base

@@ -332,11 +332,35 @@ def test_no_time_is_expected_at_the_rate_of_other_prompts(tmp_path):
     assert found["accuracy"] == "about 2m13s"
 
 
-def test_no_time_is_expected_at_the_rate_of_a_run_that_is_made_again(tmp_path):
-    found = expected_of(
-        campaign_of(tmp_path, "offline = { target_qps = 9.0 }\n"), "performance", "other", 7.8
-    )
-    assert not found["TEST09"]
+@pytest.mark.parametrize(
+    ("kind", "state", "rate", "expected"),
+    [
+        ("performance", "done", 31.0, "about 3m26s"),
+        ("performance", "other", 7.8, "about 3m48s"),  # a run that is made again
+        ("trial", "done", 2.786, "about 3m48s"),  # 64 samples of 9 s at once: not what 310 at once reach
+    ],
+)
+def test_the_time_of_a_test_is_that_of_its_own_samples(tmp_path, kind, state, rate, expected):
+    """At the rate that Offline's performance run had, else at the one asked for."""
+    campaign = campaign_of(tmp_path, "offline = { target_qps = 28.0 }\n")
+    assert expected_of(campaign, kind, state, rate)["TEST09"] == expected
+
+
+def test_a_test_in_server_keeps_to_its_schedule(tmp_path):
+    """6396 queries at 30 a second took 3m33s beside an Offline run of 31 samples/s and one of 10."""
+    scenarios = "offline = { target_qps = 9.0 }\nserver = { target_qps = 30.0 }\n"
+    found = {
+        rate: expected_of(campaign_of(tmp_path, scenarios), "trial", "done", rate)["TEST09"]
+        for rate in (31.0, 10.0)
+    }
+    assert set(found.values()) == {"about 3m33s"}
+
+
+@pytest.mark.parametrize("scenario", ["offline", "server"])
+def test_no_time_is_expected_before_a_search_has_found_the_rate(tmp_path, scenario):
+    """That of the conf file, 9 or 10 a second, is none that a run will have."""
+    campaign = campaign_of(tmp_path, f"{scenario} = {{ target_qps = 'search' }}\n")
+    assert not any(expected_of(campaign, "trial", "done", 2.0).values())
 
 
 def expected_of(campaign, kind, state, rate):
