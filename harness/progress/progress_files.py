@@ -68,6 +68,9 @@ class ProgressLine(msgspec.Struct, frozen=True, kw_only=True):
     completed: int
     failed: int
     in_flight: int
+    """queries issued and not yet ended"""
+    sent: int | None = None
+    """requests of them at the servers, where their number has a limit"""
     total: int | None = None
     remaining_s: float | None = None
     tokens_per_s: float | None = None
@@ -179,6 +182,7 @@ class ProgressLog:
             completed=s.completed,
             failed=s.failed,
             in_flight=s.in_flight,
+            sent=s.sent,
             total=s.total,
             remaining_s=None if s.remaining_s is None else round(s.remaining_s, 1),
             tokens_per_s=None if s.tokens_per_s is None else round(s.tokens_per_s, 1),

@@ -154,9 +154,9 @@ def _fields(s: ProgressSnapshot) -> list[str]:
         f"{_clock(s)}{alarms or done}",
         done if alarms else "",
         "" if "failed" in s.lost else _failed(s),
-        _time_to_go(s),
+        time_to_go(s.silent_s, s.remaining_s),
         f"{s.stragglers} {'STRAGGLER' if s.stragglers == 1 else 'STRAGGLERS'}" if s.stragglers else "",
-        _in_flight(s),
+        in_flight_text(s.in_flight, s.sent),
         _rate(s),
         _latency("TTFT", s.ttft_p50_p99_ms, s.ttft_ns),
         _latency("TPOT", s.tpot_p50_p99_ms, s.tpot_ns),
@@ -179,11 +179,11 @@ def _alarm_part(s: ProgressSnapshot) -> slice:
     return slice(start, start + len(_alarms(s)))
 
 
-def _time_to_go(s: ProgressSnapshot) -> str:
+def time_to_go(silent_s: float, remaining_s: float | None) -> str:
     """The rate of answers says nothing about the time left while none arrives."""
-    if s.silent_s >= SILENT_S:
-        return f"no estimate: nothing has arrived for {duration(s.silent_s)}"
-    return "" if s.remaining_s is None else f"{duration(s.remaining_s)} left"
+    if silent_s >= SILENT_S:
+        return f"no estimate: nothing has arrived for {duration(silent_s)}"
+    return "" if remaining_s is None else f"{duration(remaining_s)} left"
 
 
 def _rate(s: ProgressSnapshot) -> str:
@@ -201,10 +201,10 @@ def _latency(name: str, recent_ms: tuple[float, float] | None, mean_ns: float | 
     return "" if mean_ns is None else f"mean {name} {milliseconds(mean_ns)} ms"
 
 
-def _in_flight(s: ProgressSnapshot) -> str:
-    """``512 in flight, 5884 waiting``: the other issued queries wait for a request to end."""
-    waiting = 0 if s.sent is None else s.in_flight - s.sent
-    return f"{s.sent} in flight, {waiting} waiting" if waiting > 0 else f"{s.in_flight} in flight"
+def in_flight_text(issued: int, sent: int | None) -> str:
+    """``512 in flight, 5884 waiting`` of queries without an end: the others wait for a request to end."""
+    waiting = 0 if sent is None else issued - sent
+    return f"{sent} in flight, {waiting} waiting" if waiting > 0 else f"{issued} in flight"
 
 
 def _failed(s: ProgressSnapshot) -> str:

@@ -72,7 +72,9 @@ class ProgressMeter:
             tokens_per_s=self._rate(values[Counter.OUTPUT_TOKENS] + values[Counter.PARTIAL_TOKENS], now),
             ttft_ns=_mean(values[Counter.TTFT_SUM_NS], values[Counter.FIRST_TOKENS]),
             tpot_ns=_mean(values[Counter.TPOT_SUM_NS], values[Counter.TPOT_COUNT]),
-            remaining_s=self._remaining(values, now - self._start) if silent_s < SILENT_S else None,
+            remaining_s=self._remaining(values, int(loads.sum()), now - self._start)
+            if silent_s < SILENT_S
+            else None,
             failures={kind.label: count for kind, count in failures.items()},
             imbalance=self._imbalance(loads),
             first_tokens=values[Counter.FIRST_TOKENS],
@@ -102,8 +104,12 @@ class ProgressMeter:
         means = np.mean(self._loads, axis=0)
         return imbalance(means) if len(means) > 1 else None
 
-    def _remaining(self, values: Mapping[Counter, int], elapsed: float) -> float | None:
-        """Seconds until the last query is issued and answered, at the rate of answers so far."""
+    def _remaining(self, values: Mapping[Counter, int], sent: int, elapsed: float) -> float | None:
+        """Seconds until the last query is issued and answered, at the rate of answers so far.
+
+        ``sent``: requests at the servers. The first answers to so many at once are the short ones, and come
+        late for their number.
+        """
         length, ended = self._length, values[Counter.COMPLETED] + values[Counter.FAILED]
         answered = ended - values[Counter.RESUMED]
         per_answer = elapsed / answered if answered > 0 else None
@@ -114,7 +120,7 @@ class ProgressMeter:
                 return last_query  # too few answers to show the rate
             return last_query + in_flight * per_answer
         least = max(0.0, length.least_s - elapsed)
-        if per_answer is None:
+        if per_answer is None or 2 * answered < sent:
             return least or None
         return max(least, (max(length.queries, values[Counter.ISSUED]) - ended) * per_answer)
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from harness.analysis.early_stopping import most_over_limit
 from harness.files import GRADING_PROGRESS, JOURNAL_DIR, PROGRESS, RUN_RECORD
 from harness.progress.progress_files import ProgressFile, ProgressLog, read_grading
-from harness.progress.watch_screen import screen, watch
+from harness.progress.watch_screen import plain, screen, watch
 from tests import records
 from tests.harness.progress.test_progress_files import LIMITS, append, snapshot
 from tests.records import ENDED
@@ -71,6 +71,16 @@ def test_a_silent_run_and_one_without_a_line_yet(lasting):
     assert "NO LINE FOR 1" in shown(lasting, later_s=90)  # 1m30s
     (lasting / PROGRESS).unlink()
     assert "no progress yet" in shown(lasting)
+
+
+def test_queries_that_wait_to_be_sent_are_not_in_flight(lasting):
+    """Those of an Offline run are issued at once, to servers that take so many."""
+    offline = replace(snapshot(10.0, total=1000, remaining_s=62.0), issued=900, sent=64)
+    line = ProgressLog(lasting, LIMITS, most_over_limit(900), records.REPLICAS)
+    line(offline)
+    assert "in flight  64, 34 waiting" in shown(lasting)
+    assert "802/1000 done" in plain(line.last)
+    assert ", 1m02s left, 64 in flight, 34 waiting" in plain(line.last)
 
 
 @pytest.fixture

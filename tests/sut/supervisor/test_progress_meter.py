@@ -55,6 +55,21 @@ def test_offline_knows_no_time_before_the_first_answer():
     assert "left" not in line(OFFLINE, 10, issued=128)
 
 
+@pytest.mark.parametrize(
+    ("elapsed", "completed", "expected"),
+    [
+        (5.1, 21, None),  # an official run, 2048 at once: 1h18m was said of a run of 10 min 30 s
+        (10.2, 138, None),
+        (51.0, 1349, 674.4),
+    ],
+)
+def test_the_first_of_many_answers_at_once_show_no_rate(elapsed, completed, expected):
+    clock = itertools.chain((100.0,), itertools.repeat(100.0 + elapsed)).__next__
+    meter = ProgressMeter(RunLength(19188), clock=clock, in_flight=lambda: np.array([1024, 1024]))
+    found = meter(counts(issued=19188, completed=completed)).remaining_s
+    assert found == (None if expected is None else pytest.approx(expected, abs=0.1))
+
+
 @pytest.mark.parametrize(("limited", "shown"), [(True, "6 in flight, 22 waiting"), (False, "28 in flight")])
 def test_requests_at_the_servers_are_counted_where_they_have_a_limit(limited, shown):
     meter = ProgressMeter(OFFLINE, in_flight=lambda: np.array([4, 2]), limited=limited)
