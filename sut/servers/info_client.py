@@ -29,7 +29,7 @@ from sut.wire.answer_checks import UNREADABLE
 
 _MOST_BYTES = 1 << 20
 _FIRST_NOTICE_S = 1.0
-_NOTICE_EVERY_S = 10.0
+_NOTICE_EVERY_S, _NOTICE_LATER_S = 10.0, 60.0  # in the first minute, and after it
 _ON_TERMINAL_S = 0.5
 _UNREACHED = (500, 502, 503, 504)  # the first is sglang-router's
 _NOT_READY = "the server, or one behind a proxy, is not ready"
@@ -301,15 +301,17 @@ class Calls(Generic[Asked, Found]):
 
 
 class WaitNotices:
-    """Reports about a wait: on a terminal one line that is overwritten; elsewhere a line after a second, and
-    then every ten seconds.
+    """Reports about a wait: on a terminal one line that is overwritten; elsewhere a line after a second, then
+    every ten seconds, and after a minute every minute.
+
+    A wait that lasts is said at the level of warnings, too: a model loads for many minutes.
     """
 
     def __init__(self) -> None:
         self._began = time.monotonic()
         # A caller without a handler for messages is a Python program that wants none.
         self._terminal = (
-            sys.stderr.isatty() and logging.getLogger().hasHandlers() and log.isEnabledFor(logging.INFO)
+            sys.stderr.isatty() and logging.getLogger().hasHandlers() and log.isEnabledFor(logging.WARNING)
         )
         self._next_s = _FIRST_NOTICE_S
         self._open = False
@@ -325,10 +327,12 @@ class WaitNotices:
         waited_s = time.monotonic() - self._began
         if waited_s < self._next_s:
             return
-        self._next_s = waited_s + (_ON_TERMINAL_S if self._terminal else _NOTICE_EVERY_S)
         if not self._terminal:
-            log.info("waiting for %s (%.0f s so far)", what, waited_s)
+            self._next_s = waited_s + (_NOTICE_EVERY_S if waited_s < _NOTICE_LATER_S else _NOTICE_LATER_S)
+            level = logging.INFO if waited_s < _NOTICE_EVERY_S else logging.WARNING
+            log.log(level, "waiting for %s (%.0f s so far)", what, waited_s)
             return
+        self._next_s = waited_s + _ON_TERMINAL_S
         columns = max(shutil.get_terminal_size().columns - 1, 1)
         line = printable(f"waiting {waited_s:.0f} s for {what}", 500)
         control(sys.stderr, "\r")

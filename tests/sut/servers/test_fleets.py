@@ -5,11 +5,12 @@ import threading
 import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from harness.errors import ServerError
-from sut.servers import discovery
+from sut.servers import discovery, info_client
 from sut.servers.discovery import fault_table
 from sut.servers.info_client import InfoClient, NotReadyError
 from sut.servers.naming import DuplicateError
@@ -119,6 +120,18 @@ def test_servers_that_become_ready_are_waited_for(caplog, monkeypatch, notices_a
         found = find(urls, wait=PATIENCE_S)
     assert len(found.found) == 3
     assert any(re.match(r"waiting for [23] of 3 servers.*/health answered 503", one) for one in notices())
+
+
+def test_a_wait_that_lasts_is_said_where_only_warnings_are(caplog, monkeypatch):
+    """As in the checks of a campaign, before which its servers load a model for minutes."""
+    now = SimpleNamespace(s=0.0)
+    monkeypatch.setattr(info_client, "time", SimpleNamespace(monotonic=lambda: now.s))
+    with caplog.at_level("WARNING", "mlperf"), info_client.WaitNotices() as notices:
+        for second in range(301):
+            now.s = float(second)
+            notices.tick("1 of 1 servers")
+    waits = [int(re.search(r"\((\d+) s so far\)", text)[1]) for text in caplog.messages]
+    assert waits == [11, 21, 31, 41, 51, 61, 121, 181, 241]
 
 
 def test_every_difference_between_replicas_is_named():
