@@ -81,8 +81,12 @@ def stragglers_text(balance: ReplicaBalance, seconds: float) -> str:
     """``no stragglers``, ``2 stragglers``, or why they were not judged in a run of this length."""
     if balance.stragglers is not None:
         return counted(len(balance.stragglers), "straggler") if balance.stragglers else "no stragglers"
-    short = seconds < _LASTS_S
-    why = f"{seconds:.0f} s, {_LASTS_S:.0f} s needed" if short else "too few answers of each for a minute"
+    if seconds < _LASTS_S:
+        why = f"{seconds:.0f} s, {_LASTS_S:.0f} s needed"
+    elif all(one.tpot_p50 is None for one in balance.replicas.values()):
+        why = "no TPOT is known: answers are not streamed"
+    else:
+        why = "too few answers of each for a minute"
     return f"stragglers not judged ({why})"
 
 

@@ -79,6 +79,8 @@ def test_answers_that_were_not_streamed_are_not_judged():
     watch = ReplicaWatch(URLS[:4])
     assert watch.look(60.0, rows) == ()
     assert watch.stragglers is None
+    balance = replica_balance(rows, URLS[:4], watch.stragglers)
+    assert "not judged (no TPOT is known: answers are not streamed)" in stragglers_text(balance, 246.0)
 
 
 def test_the_figures_of_each_replica():
