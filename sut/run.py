@@ -52,6 +52,7 @@ from sut.loadgen.binding import TestSpec
 from sut.prepare import PreparedClient, as_sent, place_workers, prepare_client
 from sut.run_checks import (
     Inputs,
+    dataset_warnings,
     read_inputs,
     require_enough_queries,
     require_official,
@@ -212,7 +213,7 @@ def _planned(
         left_out=dict(prepared.left_out),
         started=datetime.now(UTC),
         deviations=deviations,
-        warnings=(*prepared.warnings, *draft_warnings(*rules)),
+        warnings=(*prepared.warnings, *draft_warnings(*rules), *dataset_warnings(plan, inputs.samples)),
     )
     return replace(record, warnings=(*record.warnings, *contradictions(record)))
 

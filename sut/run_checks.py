@@ -8,10 +8,12 @@ import msgspec
 from harness.analysis.early_stopping import too_few_queries
 from harness.config import rule_checks
 from harness.config.audit_config import test_named
+from harness.config.benchmark import DatasetRule
 from harness.config.expected_queries import ExpectedQueries
 from harness.config.loadgen_conf import Conf, ConfKey, parse_conf, read_conf
 from harness.config.loadgen_settings import ACCURACY_MODE, PERFORMANCE_MODE, TEST_MODES, Number, Setting
 from harness.config.plans import RunPlan
+from harness.dataset.published import other_than_published
 from harness.dataset.samples import SampleSet, load_samples, prompt_efforts
 from harness.errors import ConfigError
 from harness.files import AUDIT_CONFIG
@@ -187,15 +189,27 @@ def _setting_deviations(plan: RunPlan, inputs: Inputs, readback: Mapping[str, Se
     return found
 
 
+def dataset_warnings(plan: RunPlan, samples: SampleSet) -> tuple[str, ...]:
+    """A file of the official size that is not the published one. Raises OSError."""
+    rule = _dataset_rule(plan, samples)
+    if len(samples) != rule.samples:
+        return ()
+    found = other_than_published(plan.client.benchmark.name, rule, plan.client.input_file)
+    return (found,) if found else ()
+
+
+def _dataset_rule(plan: RunPlan, samples: SampleSet) -> DatasetRule:
+    if plan.audit is not None:
+        return plan.audit.dataset
+    with_audit = plan.audit_text is not None
+    return rule_checks.dataset_rule(
+        plan.client.benchmark, accuracy=plan.accuracy, audit=with_audit, samples=len(samples)
+    )
+
+
 def _dataset_deviations(plan: RunPlan, samples: SampleSet) -> tuple[str, ...]:
     markers = plan.client.benchmark.reasoning_effort_ids
-    if plan.audit is not None:
-        rule = plan.audit.dataset
-    else:
-        with_audit = plan.audit_text is not None
-        rule = rule_checks.dataset_rule(
-            plan.client.benchmark, accuracy=plan.accuracy, audit=with_audit, samples=len(samples)
-        )
+    rule = _dataset_rule(plan, samples)
     meant = rule_checks.benchmarks_with(plan.client.input_file, len(samples), plan.client.benchmark)
     efforts = prompt_efforts(samples, markers)
     return rule_checks.dataset_deviations(rule, len(samples), efforts, bool(markers), meant)

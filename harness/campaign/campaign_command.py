@@ -23,7 +23,7 @@ from harness.campaign.origins import other_origins
 from harness.campaign.searches import adopt, submitted_run
 from harness.campaign.servers import ServerCommand
 from harness.campaign.standing import Standing, lost_servers, standing, standings, write_made
-from harness.campaign.steps import Step, missing_files, steps_of
+from harness.campaign.steps import Step, missing_files, other_files, steps_of
 from harness.campaign.variables import keep
 from harness.campaign.waiting import end, first_to_end
 from harness.cli.commands import USERS_FOLDER, of_verb, shown
@@ -66,7 +66,8 @@ def run(options: CampaignOptions) -> int:
 
 
 def _later(campaign: Campaign) -> Iterator[str]:
-    """What only the build needs: runs of hours would come before its refusal."""
+    """What runs of hours would come before: a refusal of the build, or of those who review the results."""
+    yield from other_files(campaign)
     if not campaign.output.is_dir() and (problem := without_git()):
         yield f"The build will stop: {problem}, on the results of these runs."
 

@@ -22,6 +22,7 @@ from harness.config.plans import ComplianceSettings, RunPlan
 from harness.config.run_options import parse_options as run_options
 from harness.config.run_plan import resolve_plan
 from harness.config.scenario import Scenario
+from harness.dataset.published import other_than_published
 from harness.errors import ConfigError
 from harness.files import CONFIG_DIR, ROOT, USER_CONF
 from harness.grading.decoding.output_decoder import tokenizer_beside
@@ -173,6 +174,17 @@ def missing_files(campaign: Campaign) -> Iterator[str]:
                 f"no tests of LiveCodeBench for {name}: run datasets/download.sh --benchmark {name} "
                 "--what livecodebench, or write lcb_data = FOLDER"
             )
+
+
+def other_files(campaign: Campaign) -> Iterator[str]:
+    """The datasets that are not the published ones, as far as their checksums are known. Raises OSError."""
+    if campaign.rehearsal:
+        return
+    for name, (benchmark, _) in campaign.benchmarks.items():
+        for role, rule in benchmark.datasets.items():
+            path = dataset_of(campaign, benchmark, role)
+            if path.is_file() and (found := other_than_published(name, rule, path)):
+                yield found
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from harness.files import ACCURACY_LOG, REPORT
 from harness.record.accuracy_result import AccuracyResult
 from sut import prepare
 from sut.processes.machine_limits import MachineLimits
+from tests.made_up.synthetic import make_datasets
 from tests.runs import (
     ACCURACY,
     SAMPLES,
@@ -308,6 +309,15 @@ def test_a_dry_run_refuses_a_folder_that_it_cannot_write(tmp_path, capfd):
         run = run_here(capfd, tmp_path, "--dry-run", "--server-url", stub.url, "--input-file", dataset)
     assert run.code == 2
     assert f"--results {tmp_path}/offline/performance: cannot write there" in run.stderr
+
+
+def test_a_dataset_of_the_official_size_is_compared_with_the_published_file(tmp_path, capfd):
+    dataset, _ = small_dataset(tmp_path)
+    for file, named in ((make_datasets(tmp_path).performance, True), (dataset, False)):
+        with StubServer() as stub:
+            run = run_here(capfd, tmp_path, "--dry-run", "--server-url", stub.url, "--input-file", file)
+        assert run.code == 0
+        assert (f"WARNING   {file} is not the published perf/perf_eval_ref.parquet" in run.stdout) is named
 
 
 @pytest.mark.engine

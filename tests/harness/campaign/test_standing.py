@@ -223,7 +223,7 @@ def test_a_build_without_git_is_announced_before_the_first_run(tmp_path, monkeyp
     status, walk = (CampaignOptions(file=campaign.file, status=one) for one in (True, False))
     for options in (status, walk):
         assert campaign_command.run(options) == 0
-    assert "git" not in capsys.readouterr().out
+    assert "The build will stop" not in capsys.readouterr().out
     monkeypatch.setattr(source_code, "ROOT", tmp_path)
     for options in (status, walk):
         assert campaign_command.run(options) == 0
@@ -235,7 +235,22 @@ def test_a_build_without_git_is_announced_before_the_first_run(tmp_path, monkeyp
         assert not after.strip()
     campaign.output.mkdir()  # it was built elsewhere
     campaign_command.run(status)
-    assert "git" not in capsys.readouterr().out
+    assert "The build will stop" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("more", [{"status": True}, {}])
+def test_other_data_than_the_published_is_named_before_the_first_run(tmp_path, monkeypatch, capsys, more):
+    """The rows of these files may be as many as the official ones': that is all that a run compares."""
+    campaign = campaign_of(tmp_path, "offline = { target_qps = 9.0 }\n")
+    monkeypatch.setattr(campaign_command, "require_complete", lambda campaign: None)
+    monkeypatch.setattr(_Walk, "run", lambda walk: print("the first run") or 0)
+    assert campaign_command.run(CampaignOptions(file=campaign.file, **more)) == 0
+    said, _, _ = capsys.readouterr().out.partition("the first run")
+    for role, file in (("performance", "perf/perf_eval_ref"), ("accuracy", "acc/acc_eval_ref")):
+        assert f"{tmp_path / role} is not the published {file}.parquet (md5 d41d8cd98f00b204" in said
+    rehearsed = campaign_command.run(CampaignOptions(file=campaign.file, rehearsal=True, **more))
+    assert rehearsed == 0
+    assert "published" not in capsys.readouterr().out
 
 
 LINE = (  # of a run against the stub server

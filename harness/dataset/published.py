@@ -1,0 +1,51 @@
+"""Whether a dataset is the published file, by the checksums of datasets/manifest.tsv."""
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from harness.config.benchmark import DatasetRule
+from harness.files import ROOT
+
+_MANIFEST = ROOT / "datasets/manifest.tsv"
+
+
+class _Published(NamedTuple):
+    what: str
+    """as `datasets/download.sh --what`"""
+    kind: str
+    """md5 or sha256"""
+    digest: str
+
+
+def other_than_published(benchmark: str, rule: DatasetRule, path: Path) -> str:
+    """Why the file is not the published one; "" where it is, or no checksum of that is known.
+
+    Raises OSError.
+    """
+    for published in _checksums(benchmark, rule.file):
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, published.kind).hexdigest()
+        if digest != published.digest:
+            return (
+                f"{path} is not the published {rule.file} ({published.kind} {digest}, expected "
+                f"{published.digest}), and results of other prompts are not the benchmark's: fetch it with "
+                f"datasets/download.sh --benchmark {benchmark} --what {published.what}, unless this is the "
+                "same data in another form"
+            )
+    return ""
+
+
+def _checksums(benchmark: str, file: str) -> Iterator[_Published]:
+    """At most one; none in a copy without the manifest."""
+    if not _MANIFEST.is_file():
+        return
+    for line in _MANIFEST.read_text(encoding="utf-8").splitlines():
+        if line.startswith("#"):
+            continue
+        of, what, _, path, checksum, _ = line.split("\t")
+        kind, _, digest = checksum.partition(":")
+        if (of, path) == (benchmark, file) and digest:
+            yield _Published(what, kind, digest)
+            return
