@@ -77,7 +77,7 @@ def _show(campaign: Campaign, *, with_commands: bool = False) -> int:
     found = standings(campaign, steps)
     works = is_open(campaign.folder)
     now, since = (_running_step(campaign) if works else None) or (None, None)
-    show(*table(steps, found, now, since), "", remaining(steps, found), *reasons(found, now))
+    show(*table(steps, found, now, since), "", remaining(steps, found, now, since), *reasons(found, now))
     if works and now is None:
         show("A campaign works on it: it checks plans or waits for its servers.")
     if with_commands:

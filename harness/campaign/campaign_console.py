@@ -10,7 +10,7 @@ from harness.campaign.standing import Standing
 from harness.campaign.steps import Step
 from harness.cli.commands import of_verb
 from harness.files import COMPLIANCE_RUN, PROGRESS
-from harness.progress.progress_files import read_progress
+from harness.progress.progress_files import ProgressLine, read_progress
 from harness.text import aligned, duration, show
 
 _WORDS = {
@@ -52,28 +52,47 @@ def rows(
     return lines
 
 
-def _progress(step: Step, since: datetime) -> str:
-    """The latest line of a run's progress.jsonl; "" while that of an earlier run lies there."""
+def _latest(step: Step, since: datetime) -> ProgressLine | None:
+    """The latest line of a run's progress.jsonl; None while that of an earlier run lies there."""
     path = step.folder / (COMPLIANCE_RUN if step.test else "") / PROGRESS
     last = read_progress(path) if path.is_file() else None
-    if last is None or last.time < since:
+    return None if last is None or last.time < since else last
+
+
+def _progress(step: Step, since: datetime) -> str:
+    if (last := _latest(step, since)) is None:
         return ""
     left = "" if last.remaining_s is None else f", {duration(last.remaining_s)} left"
     return f"{last.completed + last.failed} answered after {duration(last.elapsed_s)}{left}"
 
 
-def remaining(steps: Sequence[Step], found: Mapping[str, Standing]) -> str:
-    """``9 of 14 steps are done; at the rates asked for the others take at least 2h10m``."""
+def remaining(
+    steps: Sequence[Step],
+    found: Mapping[str, Standing],
+    running: str | None = None,
+    since: datetime | None = None,
+) -> str:
+    """``9 of 14 steps are done; at the rates asked for the others take at least 2h10m``.
+
+    Of the step that runs counts what is left, as far as its run says that.
+    """
     done = sum(found[step.name].state == "done" for step in steps)
-    seconds = expected_left_s(steps, found)
+    left: dict[str, float] = {}
+    for step in steps:
+        if step.name == running and since is not None and (last := _latest(step, since)) is not None:
+            left[step.name] = last.remaining_s or 0.0
+    seconds = expected_left_s(steps, found, left)
     known = f"; at the rates asked for the others take at least {duration(seconds)}" if seconds else ""
     return f"{done} of {len(steps)} steps are done{known}"
 
 
-def expected_left_s(steps: Sequence[Step], found: Mapping[str, Standing]) -> float:
-    """Seconds of the runs that are left, as far as they are known."""
-    measured = _measured(steps, found)
-    return sum(expected_s(step, measured) or 0 for step in steps if found[step.name].state != "done")
+def expected_left_s(
+    steps: Sequence[Step], found: Mapping[str, Standing], left: Mapping[str, float] | None = None
+) -> float:
+    """Seconds of the runs that are left, as far as they are known; ``left`` has those of a run that lasts."""
+    measured, left = _measured(steps, found), left or {}
+    undone = [step for step in steps if found[step.name].state != "done"]
+    return sum(left.get(step.name, expected_s(step, measured) or 0.0) for step in undone)
 
 
 def _measured(steps: Sequence[Step], found: Mapping[str, Standing]) -> dict[str, float]:

@@ -9,7 +9,7 @@ from msgspec import structs
 from harness.campaign import campaign_command
 from harness.campaign.advice import advice
 from harness.campaign.campaign_command import _Walk
-from harness.campaign.campaign_console import rows
+from harness.campaign.campaign_console import remaining, rows
 from harness.campaign.campaign_file import read_campaign
 from harness.campaign.campaign_options import CampaignOptions
 from harness.campaign.journal import Journal
@@ -273,6 +273,8 @@ def test_the_progress_of_an_earlier_run_is_not_that_of_the_step(tmp_path, began,
     since = datetime.fromisoformat(f"2026-11-27T{began}+00:00")
     found = {step.name: Standing("other", "89 of 384 answered")}
     assert rows([step], found, step.name, since)[1][3] == shown
+    left = "30s" if shown else "11m50s"  # 6396 queries at 9 a second
+    assert remaining([step], found, step.name, since).endswith(f"take at least {left}")
 
 
 OVER = "lost: 30 queries over the TTFT limit, at most 1 may be"
