@@ -55,6 +55,7 @@ class ProgressMeter:
         self._limited = limited
         self._servers_rate = servers_rate
         self._loads: deque[npt.NDArray[np.int64]] = deque(maxlen=_BALANCE_LOOKS)
+        self._most_sent = 0  # requests at the servers
         self._arrived = (self._start, 0)  # when anything arrived last, and how much had by then
 
     def __call__(self, totals: npt.NDArray[np.int64]) -> ProgressSnapshot:
@@ -82,6 +83,10 @@ class ProgressMeter:
             silent_s=silent_s,
             servers_tokens_per_s=self._servers_rate(),
         )
+
+    def _is_emptying(self, issued: int, ended: int, sent: int) -> bool:
+        """Whether the servers have only the last answers, which are the long ones, and come ever slower."""
+        return max(self._length.queries, issued) - ended <= sent and 2 * sent < self._most_sent
 
     def _silent_s(self, values: Mapping[Counter, int], now: float) -> float:
         """How long nothing has arrived; 0 where nothing is waited for."""
@@ -111,6 +116,9 @@ class ProgressMeter:
         late for their number.
         """
         length, ended = self._length, values[Counter.COMPLETED] + values[Counter.FAILED]
+        self._most_sent = max(self._most_sent, sent)
+        if self._is_emptying(values[Counter.ISSUED], ended, sent):
+            return None
         answered = ended - values[Counter.RESUMED]
         per_answer = elapsed / answered if answered > 0 else None
         if length.scheduled_s is not None:

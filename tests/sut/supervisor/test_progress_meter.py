@@ -70,6 +70,15 @@ def test_the_first_of_many_answers_at_once_show_no_rate(elapsed, completed, expe
     assert found == (None if expected is None else pytest.approx(expected, abs=0.1))
 
 
+def test_the_last_answers_show_no_rate():
+    """Of that run "0s left" was said for half a minute, at its 11 longest answers."""
+    loads = iter(np.array([[1024, 1024], [707, 707], [6, 5]]))
+    clock = itertools.chain((0.0,), (610.0, 625.0, 654.0)).__next__
+    meter = ProgressMeter(RunLength(19188), clock=clock, in_flight=lambda: next(loads))
+    left = [meter(counts(issued=19188, completed=19188 - rest)).remaining_s for rest in (2200, 1414, 11)]
+    assert left == [pytest.approx(79, abs=1), pytest.approx(50, abs=1), None]
+
+
 @pytest.mark.parametrize(("limited", "shown"), [(True, "6 in flight, 22 waiting"), (False, "28 in flight")])
 def test_requests_at_the_servers_are_counted_where_they_have_a_limit(limited, shown):
     meter = ProgressMeter(OFFLINE, in_flight=lambda: np.array([4, 2]), limited=limited)
