@@ -31,6 +31,7 @@ from harness.text import LONG_LINE, duration, printable
 
 _LOOK_S = 1.0
 _SILENT_S = 15.0  # the time of three lines of progress
+_SAY_S = 60.0  # between two lines of a pipe that say that there are none
 _LONGEST_STEP_S = 600.0  # an evaluator that shows no step for longer is assumed to have been killed
 _BAR = 40
 _CLEAR, _HIDE, _SHOW = "\x1b[H\x1b[J", "\x1b[?25l", "\x1b[?25h"
@@ -127,7 +128,7 @@ def _figures(line: ProgressLine, now: datetime, *, lasts: bool) -> Iterator[str]
     yield f"{progress_bar(done, total, _BAR)} {done:,} of {total:,}, {duration(line.elapsed_s)}{left}"
     silent_s = (now - line.time).total_seconds()
     if lasts and silent_s > _SILENT_S:
-        yield f"NO LINE FOR {duration(silent_s)}: the run was killed or suspended, or its disk is full"
+        yield _no_line(silent_s)
     if line.lost:
         yield f"LOST: {line.lost}"
     if line.standing:
@@ -147,6 +148,10 @@ def _figures(line: ProgressLine, now: datetime, *, lasts: bool) -> Iterator[str]
         yield f"STRAGGLERS {line.stragglers:,}: over {SLOWER:g} x the median TPOT for a minute"
     for replica in line.slowest:
         yield f"  {replica.ratio:.2f} x the median TPOT: {replica.url}"
+
+
+def _no_line(silent_s: float) -> str:
+    return f"NO LINE FOR {duration(silent_s)}: the run was killed or suspended, or its disk is full"
 
 
 def _steps(grading: GradingProgress, now: datetime) -> Iterator[str]:
@@ -192,8 +197,12 @@ def _plain_state(run: Path) -> str:
     if _result(run) and (grading := _grading(run, datetime.now(UTC))) is not None:
         steps = f"{grading.done}/{grading.total} {grading.stage}"
         return f"[{duration(grading.elapsed_s)}] grading, {steps}"
-    line = _last_line(run)
-    return "" if line is None else plain(line)
+    if (line := _last_line(run)) is None:
+        return ""
+    silent_s = (datetime.now(UTC) - line.time).total_seconds()
+    if silent_s <= _SILENT_S:
+        return plain(line)
+    return _no_line(max(silent_s // _SAY_S * _SAY_S, _SILENT_S))  # once a minute
 
 
 def _grading(run: Path, now: datetime) -> GradingProgress | None:

@@ -6,12 +6,14 @@ import sys
 import threading
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 from msgspec.structs import replace
 
 from harness.analysis.early_stopping import most_over_limit
 from harness.files import GRADING_PROGRESS, JOURNAL_DIR, PROGRESS, RUN_RECORD
+from harness.progress import watch_screen
 from harness.progress.progress_files import ProgressFile, ProgressLog, read_grading
 from harness.progress.watch_screen import plain, screen, watch
 from tests import records
@@ -118,6 +120,20 @@ def test_a_pipe_gets_lines_until_the_run_and_its_grading_end(lasting, watched):
         (result,) = lines
     assert result.startswith(f"Result: {ENDED.verdict.result}")
     assert result.endswith("exact_match 83.200\n")
+
+
+def test_a_pipe_gets_a_line_that_the_run_gives_none(lasting, watched, monkeypatch):
+    """Of a run that was killed nothing else comes, for ever."""
+    ours, theirs = os.pipe()
+    late = SimpleNamespace(s=20.0)
+    later = SimpleNamespace(now=lambda zone: datetime.now(zone) + timedelta(seconds=late.s))
+    monkeypatch.setattr(watch_screen, "datetime", later)
+    watched(lasting, theirs)
+    with os.fdopen(ours) as lines:
+        for late.s, said in ((20.0, "15s"), (70.0, "1m00s"), (190.0, "3m00s")):
+            assert lines.readline().startswith(f"NO LINE FOR {said}: the run was killed or suspended")
+        ENDED.write(lasting / RUN_RECORD)
+        assert lines.readline().startswith("Result: ")
 
 
 def test_the_file_of_grading_is_replaced_now_and_then(tmp_path, caplog):
