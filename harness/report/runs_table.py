@@ -11,7 +11,7 @@ from harness.analysis.run_outcome import RunOutcome, metric_text
 from harness.files import COMPLIANCE_RUN
 from harness.text import aligned
 
-_HEADER = ("run", "verdict", "score or rate", "p99, of its limit", "started")
+_HEADER = ("run", "verdict", "score or rate", "p99, of its limit", "started (UTC)")
 _WIDTH, _LEAST = 120, 24  # columns of the table, and the fewest of a run's name
 _GAP = 2
 _MS = 1e6

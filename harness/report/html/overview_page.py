@@ -17,7 +17,7 @@ _HEADER = (
     "TTFT p99, of limit",
     "TPOT p99, of limit",
     "official",
-    "started",
+    "started (UTC)",
     "first reason",
 )
 

@@ -74,6 +74,7 @@ def test_list_has_every_run_with_the_verdict_that_counts(runs, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 6  # the earlier attempt is a part of its run
     assert max(map(len, lines)) <= 120
+    assert lines[0].endswith("started (UTC)")  # whatever the zone of this machine
     cells = {line.split()[0]: re.split(r"\s{2,}", line) for line in lines}
     assert cells["gpt-oss-120b/server/accuracy"][1:3] == ["SCORE FAIL", "83.1234, target 84.0000"]
     assert cells["gpt-oss-120b/offline/accuracy"][1] == "NOT SCORED"
