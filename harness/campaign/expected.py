@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from harness.campaign.rehearsal import BACKEND
 from harness.campaign.steps import Step
-from harness.config.expected_queries import expected_queries
+from harness.config.expected_queries import ExpectedQueries, expected_queries
 from harness.config.loadgen_settings import settings_of
 from harness.config.plans import RunPlan
 
@@ -29,7 +29,7 @@ def expected_s(step: Step, measured: Mapping[str, float]) -> float | None:
 
     ``measured`` holds samples/s of Offline performance runs by benchmark: Offline's accuracy runs and tests
     keep to no schedule. Of prompts whose answers are longer, as gpt-oss-120b's of accuracy and TEST07,
-    neither is the rate.
+    neither is the rate. Of TEST06's few samples the longest answer decides.
     """
     if step.plan is None or step.kind in ("trial", "search") or step.found_rate or not step.rate_known:
         return None
@@ -39,13 +39,17 @@ def expected_s(step: Step, measured: Mapping[str, float]) -> float | None:
     dataset = benchmark.dataset(accuracy=plan.accuracy) if plan.audit is None else plan.audit.dataset
     if dataset.file != benchmark.dataset(accuracy=False).file:
         return None
-    rate = measured.get(benchmark.name)
-    if step.kind != "performance" and plan.scenario.one_query and rate is not None:
-        return dataset.samples / rate
-    return _at_its_rate(step, plan, dataset.samples)
+    found, asked = _at_its_rate(step, plan, dataset.samples)
+    if step.test and found.samples < dataset.samples:
+        return None
+    rate = None if step.kind == "performance" else measured.get(benchmark.name)
+    if plan.scenario.one_query and (rate is not None or found.seconds is None):
+        return found.samples / (rate or asked)
+    return found.seconds
 
 
-def _at_its_rate(step: Step, plan: RunPlan, samples: int) -> float | None:
+def _at_its_rate(step: Step, plan: RunPlan, samples: int) -> tuple[ExpectedQueries, float]:
+    """Its queries, and Offline's rate."""
     assert step.conf is not None
     scenario = plan.scenario.loadgen
     settings = {**_DEFAULTS, **plan.client.benchmark.loadgen.settings, **plan.round_settings}
@@ -53,6 +57,4 @@ def _at_its_rate(step: Step, plan: RunPlan, samples: int) -> float | None:
     for name, value in {**step.conf.settings(plan), **audit}.items():
         settings |= {one.attribute: one.value(value) for one in settings_of(name, scenario)}
     found = expected_queries(settings, scenario, plan.max_samples or samples, accuracy=plan.accuracy)
-    if found.seconds is None:  # an Offline accuracy run
-        return found.samples / float(settings["offline_expected_qps"])
-    return found.seconds
+    return found, float(settings["offline_expected_qps"])
