@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from harness.record.run_events import RunEvent
+from harness.record.run_events import RunEvent, SeenEvent
 from harness.text import moment
 
 _NAMED = 3
@@ -13,12 +13,12 @@ _UNREACHABLE = re.compile(
 )
 
 
-def any_stood(events: Sequence[RunEvent]) -> bool:
+def any_stood(events: Sequence[RunEvent | SeenEvent]) -> bool:
     """Whether a server was out of use, silent or stood: times of such a run say nothing of another rate."""
     return any(event.kind in ("server_out", "rank_stands", "silence") or _lost_in(event) for event in events)
 
 
-def _lost_in(event: RunEvent) -> bool:
+def _lost_in(event: RunEvent | SeenEvent) -> bool:
     """Whether the run was lost while nothing arrived from a server."""
     return event.kind == "lost" and bool(event.server)
 

@@ -87,6 +87,11 @@ def clock_reasons(detail: LoadgenDetail, calls: Rows, began_ns: int) -> Iterator
         )
 
 
+def is_of_clock(reason: str) -> bool:
+    """Whether a reason is one of ``clock_reasons`` or ``hidden_misses``: no rate is its remedy."""
+    return reason.endswith(_SLEWED)
+
+
 def hidden_misses(record: RunRecord, rows: Rows, steps_ns: int) -> Iterator[str]:
     """Limits that LoadGen saw kept, because the wall clock was set and set back while queries ran.
 

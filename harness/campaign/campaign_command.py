@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 from msgspec import structs
 
+from harness.analysis.outages import any_stood
 from harness.campaign import child
 from harness.campaign.advice import advice
 from harness.campaign.campaign_console import announce, command, reasons, remaining, table
@@ -22,7 +23,7 @@ from harness.campaign.journal import Journal, history, is_open, opened
 from harness.campaign.origins import other_origins
 from harness.campaign.searches import adopt, submitted_run
 from harness.campaign.servers import ServerCommand
-from harness.campaign.standing import Standing, lost_servers, standing, standings, write_made
+from harness.campaign.standing import Standing, standing, standings, write_made
 from harness.campaign.steps import Step, missing_files, other_files, steps_of
 from harness.campaign.variables import keep
 from harness.campaign.waiting import end, first_to_end
@@ -216,7 +217,7 @@ class _Walk(msgspec.Struct):
             return EXIT_VALID
         if after.state == "lost":
             return self._stopped(step, after)
-        if after.record is not None and lost_servers(after.record):
+        if after.record is not None and any_stood(after.record.events):
             code = EXIT_SERVER  # not EXIT_INVALID: the next call may end otherwise
         return self._ended(step, code or EXIT_INVALID, after.text)
 

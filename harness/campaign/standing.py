@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from harness.analysis.outages import any_stood
+from harness.analysis.verdict import is_of_clock
 from harness.campaign.campaign_file import Campaign
 from harness.campaign.conf import searched_with, settings_in, without_rate
 from harness.campaign.searches import concluded, first_run, found_rate, search_state
@@ -118,18 +120,21 @@ def _run(campaign: Campaign, step: Step, record: RunRecord | None) -> Standing:
         answered = 0 if record.statistics is None else record.statistics.completed
         return Standing(cut_off, f"{answered} of {record.settled.expected.samples} answered", record)
     lost = record.verdict.complete or any(one.startswith("lost:") for one in record.verdict.reasons)
-    return Standing("lost" if lost and not _had_outages(record) else "failed", reasons, record)
+    disturbed = _was_disturbed(record)
+    return Standing("lost" if lost and not disturbed else "failed", f"{reasons}{_stood(record)}", record)
 
 
-def _had_outages(record: RunRecord) -> bool:
-    """Whether queries failed or a server was away: the same run may then end otherwise."""
+def _stood(record: RunRecord) -> str:
+    """The first silence, which no reason of the verdict names."""
+    found = (one.text for one in record.events if one.kind in ("silence", "rank_stands"))
+    return next((f"; meanwhile {text}" for text in found), "")
+
+
+def _was_disturbed(record: RunRecord) -> bool:
+    """Whether queries failed, a server stood or the clock was set: the same run may then end otherwise."""
     failed = record.statistics is not None and record.statistics.failed > 0
-    return failed or lost_servers(record)
-
-
-def lost_servers(record: RunRecord) -> bool:
-    """Whether a server was away during the run."""
-    return any(one.kind == "server_out" for one in record.events)
+    reasons = () if record.verdict is None else record.verdict.reasons
+    return failed or any_stood(record.events) or any(map(is_of_clock, reasons))
 
 
 def _figures(record: RunRecord, result: str) -> str:

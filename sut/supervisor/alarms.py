@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from harness.analysis.outages import idle_text
+from harness.analysis.outages import any_stood, idle_text
 from harness.analysis.rank_watch import RankWatch, StandingRank, silence_s, standing_text
 from harness.config.deadlines import FailurePolicy
 from harness.config.server_urls import folded
@@ -31,6 +31,7 @@ _STANDS_ALONE = (
     "see its log; the figures include this; if it stays, restart the server and repeat the command"
 )
 
+_STOOD = "servers stood before (see the lines above)"
 _LOOKS = 3  # at most, until what a failure was is on disk
 _KNOWN_S = 1.0  # after this time what came from a server is known, on a busy machine too
 
@@ -388,6 +389,8 @@ class Alarms:
         self._lost = reason or self._lost
         if self._untold:
             standing = snapshot.standing or _quiet_text(now, self._quiet)
+            if not standing and any_stood(self._session.events.events):
+                standing = _STOOD
             self._tell_lost(self._rule, replace(snapshot, standing=standing))
 
     def _quiet_since(

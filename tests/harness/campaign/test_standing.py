@@ -30,6 +30,7 @@ from harness.peak.search.probe_record import FOUND_RATE
 from harness.record.run_events import RunEvent
 from harness.record.run_record import RunVerdict
 from harness.submission.building import source_code
+from tests.harness.analysis.test_verdict import by_the_clocks
 from tests.records import ENDED
 
 FILE = 'submitter = "Org"\nsystem_id = "box"\n[benchmarks.gpt-oss-120b.offline]\n'
@@ -278,6 +279,14 @@ def test_the_progress_of_an_earlier_run_is_not_that_of_the_step(tmp_path, began,
 
 
 OVER = "lost: 30 queries over the TTFT limit, at most 1 may be"
+(CLOCK,) = by_the_clocks(630, 600)[-1]
+SILENCE = RunEvent(at_s=98.0, kind="silence", server="http://a:1", text="nothing arrives from http://a:1")
+SILENT = RunEvent(
+    at_s=74.2,
+    kind="lost",
+    server="http://localhost:30101",
+    text=f"{OVER}; nothing has arrived from http://localhost:30101 for 14 s",
+)
 DIED = RunEvent(at_s=5.0, kind="server_out", server="http://127.0.0.1:47706", text="died")
 
 
@@ -289,19 +298,27 @@ DIED = RunEvent(at_s=5.0, kind="server_out", server="http://127.0.0.1:47706", te
         ("lost: 3 queries failed (truncated)", 3, (DIED,), False, "failed"),
         (OVER, 0, (DIED,), False, "failed"),
         ("LoadGen reports INVALID: p99 of TTFT", 0, (DIED,), True, "failed"),
+        (OVER, 0, (SILENT,), False, "failed"),
+        (OVER, 0, (SILENCE,), False, "failed"),
+        (CLOCK, 0, (), True, "failed"),
     ],
 )
 def test_a_run_whose_servers_failed_is_made_again(tmp_path, reason, failed, events, complete, state):
-    """Another target_qps is no remedy for a server that died: the same command measures it again."""
+    """Another target_qps is no remedy for a server that died or stood, nor for a clock that was set: the same
+    command measures it again."""
     campaign = campaign_of(tmp_path, "server = { target_qps = 9.0 }\n")
     (step,) = [one for one in steps_of(campaign) if one.kind == "performance"]
     verdict = RunVerdict("INVALID", (reason,), complete=complete)
     statistics = structs.replace(ENDED.statistics, completed=ENDED.statistics.queries - failed)
     run_as_asked(step, step.folder, verdict, statistics=statistics, events=events)
-    assert standing(campaign, step).state == state
+    found = standing(campaign, step)
+    assert found.state == state
+    assert found.text == (f"{OVER}; meanwhile {SILENCE.text}" if SILENCE in events else reason)
 
 
-@pytest.mark.parametrize(("events", "code"), [((DIED,), EXIT_SERVER), ((), EXIT_INVALID)])
+@pytest.mark.parametrize(
+    ("events", "code"), [((DIED,), EXIT_SERVER), ((SILENCE,), EXIT_SERVER), ((), EXIT_INVALID)]
+)
 def test_an_outage_ends_a_campaign_with_the_code_of_one_to_be_called_again(
     tmp_path, monkeypatch, events, code
 ):

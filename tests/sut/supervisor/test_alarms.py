@@ -200,6 +200,17 @@ def test_a_hang_in_which_a_run_is_lost_is_told_with_it(tmp_path, monkeypatch, ca
     assert line.endswith(f"none may be; {said if silent else 'a guess'}")
 
 
+def test_a_run_that_is_lost_after_a_hang_names_no_rate(tmp_path, caplog):
+    """Its late first tokens came with the end of the hang."""
+    ranks, rule = Ranks(rank()), LossRule(LostAt(tmp_path), advice=lambda seen: seen.standing or "a guess")
+    alarms = Alarms(session(), SERVERS, ranks, policy(), rule)
+    alarms.look(snapshot())
+    ranks.found = ()
+    for _ in range(2):
+        alarms.look(snapshot())
+    assert caplog.messages[-1].endswith("none may be; servers stood before (see the lines above)")
+
+
 def test_an_alarm_comes_with_the_loss(tmp_path, caplog):
     rule = LossRule(LostAt(tmp_path), advice=lambda seen: seen.standing)
     alarms = Alarms(session(), SERVERS, Ranks(rank()), policy(), rule)
