@@ -8,6 +8,7 @@ from typing import NamedTuple
 from harness.config.benchmark import DatasetRule
 from harness.files import ROOT
 
+_OTHER = " is not the published "
 _MANIFEST = ROOT / "datasets/manifest.tsv"
 
 
@@ -29,12 +30,17 @@ def other_than_published(benchmark: str, rule: DatasetRule, path: Path) -> str:
             digest = hashlib.file_digest(file, published.kind).hexdigest()
         if digest != published.digest:
             return (
-                f"{path} is not the published {rule.file} ({published.kind} {digest}, expected "
+                f"{path}{_OTHER}{rule.file} ({published.kind} {digest}, expected "
                 f"{published.digest}), and results of other prompts are not the benchmark's: fetch it with "
                 f"datasets/download.sh --benchmark {benchmark} --what {published.what}, unless this is the "
                 "same data in another form"
             )
     return ""
+
+
+def names_other_file(warning: str) -> bool:
+    """Whether a warning of a run is that of ``other_than_published``."""
+    return _OTHER in warning
 
 
 def _checksums(benchmark: str, file: str) -> Iterator[_Published]:

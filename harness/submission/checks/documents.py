@@ -12,6 +12,7 @@ from harness.compliance.registry import TESTS
 from harness.config.loadgen_conf import ConfKey, read_conf
 from harness.config.loadgen_settings import Number, settings_of
 from harness.config.scenario import Scenario
+from harness.dataset.published import names_other_file
 from harness.errors import ConfigError
 from harness.files import ACCURACY, PERFORMANCE, RUN_RECORD, USER_CONF
 from harness.record.run_record import RunRecord
@@ -157,7 +158,7 @@ def check_records(context: CheckContext) -> Iterator[Issue]:
         if context.closed:
             for deviation in record.deviations:
                 yield context.issue("deviations", folder, deviation)
-            for warning in rule_warnings(record):
+            for warning in (*rule_warnings(record), *filter(names_other_file, record.warnings)):
                 yield context.issue("deviations", folder, warning, is_warning=True)
     for what, text in origin_differences({folder.as_posix(): record for folder, record in records.items()}):
         yield context.issue("origin", Path(), text, is_warning=what in PLACES)

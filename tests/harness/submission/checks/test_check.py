@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from harness.config.benchmark import load_benchmark
 from harness.config.choices import available_benchmarks
 from harness.config.rounds import available_rounds
+from harness.dataset.published import other_than_published
 from harness.record.run_record import ServerLoad
 from harness.submission.checks import check
 from harness.submission.checks.check import check_tree, official_name
@@ -311,6 +312,15 @@ def test_prompts_from_a_cache_across_queries_are_a_warning_to_the_end(tree):
     (issue,) = check_tree(tree)
     assert (issue.code, issue.is_warning) == ("deviations", True)
     assert "7,936 prompt tokens, 68.2% of all" in issue.what
+
+
+def test_other_data_than_the_published_is_a_warning_to_the_end(tree):
+    benchmark = load_benchmark("gpt-oss-120b")
+    rule = benchmark.datasets["performance"]
+    warning = other_than_published(benchmark.name, rule, ROOT / "datasets/samples/perf_sample.parquet")
+    keep(tree, warnings=("resumed: 3 of 64 answers are of an earlier attempt", warning))
+    (issue,) = check_tree(tree)
+    assert (issue.code, issue.is_warning, issue.what) == ("deviations", True, warning)
 
 
 def test_a_deviation_that_the_logs_show_is_one_issue(tree):
