@@ -21,6 +21,7 @@ from harness.analysis.client_overhead import (
 from harness.analysis.diagnosis import diagnoses, waiting_part
 from harness.analysis.encoded_answers import text_reasons, with_counts
 from harness.analysis.outages import outage_reasons
+from harness.analysis.plan_evidence import is_refuted
 from harness.analysis.ranks import read_ranks
 from harness.analysis.replicas import replica_balance
 from harness.analysis.run_warnings import run_warnings
@@ -187,14 +188,22 @@ def _requests(record: RunRecord, files: _RunFiles) -> pa.Table:
 
 
 def _warnings(record: RunRecord, seen: Observations, files: _RunFiles) -> tuple[str, ...]:
-    """All of them, but for those about servers out of use where the verdict names them."""
+    """All of them, but for those about servers out of use where the verdict names them, and for what the
+    plan was said to miss and a VALID run did not.
+    """
     assert record.verdict is not None
+    valid = record.verdict.result == "VALID"
+    before = (warning for warning in record.warnings if not (valid and is_refuted(warning)))
     named = seen.outages if record.verdict.result == "INVALID" else ()
     kept = (warning for warning in seen.warnings if warning not in named)
+    return (*before, *kept, *_time_limits(files), *run_warnings(record, files.rows))
+
+
+def _time_limits(files: _RunFiles) -> Iterator[str]:
     sent = zip(files.rows["query_id"].tolist(), files.rows["sent_ns"].tolist(), strict=True)
     details = files.journal.details
-    limit = time_limit_text((details[query_id], ns) for query_id, ns in sent if query_id in details)
-    return (*record.warnings, *kept, *((limit,) if limit else ()), *run_warnings(record, files.rows))
+    if found := time_limit_text((details[query_id], ns) for query_id, ns in sent if query_id in details):
+        yield found
 
 
 def _read(log_dir: Path, lost: Sequence[tuple[int, int]]) -> _RunFiles:

@@ -17,6 +17,8 @@ from harness.text import duration
 # A part of min_duration in which a run certainly ends too early: its rate would have to be a third lower than
 # the measured one. Between this and min_duration it is likely only.
 _CERTAIN = 0.75
+_EARLY = "this run may end too early to be VALID"
+_GROWS = "the queue is likely to grow until a latency limit is missed"
 # Of the fields that describe a server, those in which runs of one system may differ.
 _MAY_DIFFER = ("url", "trial_s", "repeats_ids")
 
@@ -36,6 +38,11 @@ def contradictions(record: RunRecord) -> Iterator[str]:
         yield from _above_offline(record, top / Scenario.OFFLINE / plan.client.log_dir.name)
 
 
+def is_refuted(warning: str) -> bool:
+    """Whether a warning is one of these, and so refuted by the VALID run that it was about."""
+    return _EARLY in warning or _GROWS in warning
+
+
 def _too_short(record: RunRecord, folder: Path) -> Iterator[str]:
     """Offline: so few samples that servers of the measured rate complete them before min_duration."""
     settings, samples = record.settled.loadgen_settings, record.settled.expected.samples
@@ -50,7 +57,7 @@ def _too_short(record: RunRecord, folder: Path) -> Iterator[str]:
     )
     if samples / rate < _CERTAIN * least_s:
         raise ConfigError(f"this run would end too early to be VALID: {text}")
-    yield f"this run may end too early to be VALID: {text}"
+    yield f"{_EARLY}: {text}"
 
 
 def _above_offline(record: RunRecord, folder: Path) -> Iterator[str]:
@@ -60,7 +67,7 @@ def _above_offline(record: RunRecord, folder: Path) -> Iterator[str]:
     if earlier is not None and asked > rate:
         yield (
             f"target_qps is {asked:g}, and the same servers reached {rate:.4g} samples/s in Offline, without "
-            f"limits ({earlier}): the queue is likely to grow until a latency limit is missed; "
+            f"limits ({earlier}): {_GROWS}; "
             f"{called('find_peak.py', 'search')} finds the rate"
         )
 

@@ -4,7 +4,7 @@ import pytest
 from msgspec import structs
 
 from harness.analysis.early_stopping import too_few_queries
-from harness.analysis.plan_evidence import contradictions
+from harness.analysis.plan_evidence import contradictions, is_refuted
 from harness.config.expected_queries import ExpectedQueries
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
@@ -54,6 +54,8 @@ def test_server_above_offline_is_a_warning_with_its_evidence(offline, tmp_path):
     (warning,) = contradictions(planned(tmp_path, Scenario.SERVER))
     assert "target_qps is 25" in warning and "20 samples/s" in warning
     assert str(tmp_path / "offline/performance") in warning
+    (early,) = contradictions(planned(tmp_path, Scenario.OFFLINE, samples=11_000))
+    assert is_refuted(warning) and is_refuted(early) and not is_refuted("resumed: 3 of 64")
 
 
 @pytest.mark.parametrize("scenario", [Scenario.OFFLINE, Scenario.SERVER])
