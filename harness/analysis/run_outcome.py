@@ -1,6 +1,5 @@
 """The outcome of a run: what its verdict, its score and its compliance test say together."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -116,17 +115,18 @@ class RunOutcome(msgspec.Struct, frozen=True):
             return f"{name} {metric_text(metric)}"
         if self.compliance is not None and self.compliance.measured:
             return self.compliance.measured
-        return next(self._rates(), "-")
+        return "-" if self.record is None else loadgen_figure(self.record) or "-"
 
-    def _rates(self) -> Iterator[str]:
-        summary = None if self.record is None else self.record.loadgen
-        if summary is None:
-            return
-        for name in _RATES:
-            if (value := summary.figures.get(name)) is not None:
-                yield f"{value:,.2f} {'tokens' if 'tokens' in name.lower() else 'samples'}/s"
-        if (p90 := summary.percentile_ns("latency", "90.00")) is not None:
-            yield f"p90 {milliseconds(p90)} ms"
+
+def loadgen_figure(record: RunRecord) -> str:
+    """The result of a performance run, as LoadGen has it: ``38,646.16 tokens/s``; "" where it has none."""
+    if (summary := record.loadgen) is None:
+        return ""
+    for name in _RATES:
+        if (value := summary.figures.get(name)) is not None:
+            return f"{value:,.2f} {'tokens' if 'tokens' in name.lower() else 'samples'}/s"
+    p90 = summary.percentile_ns("latency", "90.00")
+    return "" if p90 is None else f"p90 {milliseconds(p90)} ms"
 
 
 def limit_status(part: float) -> Status:

@@ -317,6 +317,28 @@ def test_a_run_whose_servers_failed_is_made_again(tmp_path, reason, failed, even
 
 
 @pytest.mark.parametrize(
+    ("scenario", "figures", "shown"),
+    [
+        (
+            "server",  # this client had 28.38 samples/s and 36446 tokens/s until its last answer
+            {"Completed samples per second": 30.09, "Completed tokens per second": 38646.16},
+            "VALID, 30.09 samples/s, 38,646.16 tokens/s",
+        ),
+        (
+            "offline",
+            {"Samples per second": 28.0322, "Tokens per second": 35573.4},
+            "VALID, 28.03 samples/s, 35,573.40 tokens/s",
+        ),
+    ],
+)
+def test_the_rates_of_a_run_are_those_that_are_submitted(tmp_path, scenario, figures, shown):
+    campaign = campaign_of(tmp_path, f"{scenario} = {{ target_qps = 9.0 }}\n")
+    (step,) = [one for one in steps_of(campaign) if one.kind == "performance"]
+    run_as_asked(step, step.folder, loadgen=structs.replace(ENDED.loadgen, figures=figures))
+    assert standing(campaign, step).text == shown
+
+
+@pytest.mark.parametrize(
     ("events", "code"), [((DIED,), EXIT_SERVER), ((SILENCE,), EXIT_SERVER), ((), EXIT_INVALID)]
 )
 def test_an_outage_ends_a_campaign_with_the_code_of_one_to_be_called_again(
