@@ -200,9 +200,10 @@ def _warnings(record: RunRecord, seen: Observations, files: _RunFiles) -> tuple[
 
 
 def _time_limits(files: _RunFiles) -> Iterator[str]:
-    sent = zip(files.rows["query_id"].tolist(), files.rows["sent_ns"].tolist(), strict=True)
     details = files.journal.details
-    if found := time_limit_text((details[query_id], ns) for query_id, ns in sent if query_id in details):
+    failed = files.rows[np.isin(files.rows["query_id"], list(details))]
+    moments = zip(failed["query_id"].tolist(), failed["sent_ns"].tolist(), strict=True)
+    if found := time_limit_text((details[query_id], sent_ns) for query_id, sent_ns in moments):
         yield found
 
 
