@@ -14,8 +14,11 @@ _UNREACHABLE = re.compile(
 
 
 def any_stood(events: Sequence[RunEvent | SeenEvent]) -> bool:
-    """Whether a server was out of use, silent or stood: times of such a run say nothing of another rate."""
-    return any(event.kind in ("server_out", "rank_stands", "silence") or _lost_in(event) for event in events)
+    """Whether a server was out of use, silent or stood, or this client: times of such a run say nothing of
+    another rate.
+    """
+    stood = ("server_out", "rank_stands", "silence", "suspended")
+    return any(event.kind in stood or _lost_in(event) for event in events)
 
 
 def _lost_in(event: RunEvent | SeenEvent) -> bool:

@@ -22,7 +22,9 @@ from harness.text import milliseconds
 
 _CLOCK_S, _CLOCK_PART = 0.25, 0.001
 _SLEWED = "run again where the clock is only slewed (chronyd without makestep)"
-_SAME_RATE = "servers stood meanwhile (see the warnings), so no other rate follows: repeat the command"
+_SAME_RATE = (
+    "servers or this client stood meanwhile (see the warnings), so no other rate follows: repeat the command"
+)
 # For each sample of a query, of which LoadGen makes a list after its start and before it issues it. Measured
 # 0.2 to 0.3 µs.
 _LISTING_S = 1e-6

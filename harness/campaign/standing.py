@@ -128,12 +128,12 @@ def _run(campaign: Campaign, step: Step, record: RunRecord | None) -> Standing:
 
 def _stood(record: RunRecord) -> str:
     """The first silence, which no reason of the verdict names."""
-    found = (one.text for one in record.events if one.kind in ("silence", "rank_stands"))
+    found = (one.text for one in record.events if one.kind in ("silence", "rank_stands", "suspended"))
     return next((f"; meanwhile {text}" for text in found), "")
 
 
 def _was_disturbed(record: RunRecord) -> bool:
-    """Whether queries failed, a server stood or the clock was set: the same run may then end otherwise."""
+    """Whether queries failed, a server or this client stood, or the clock was set: the next may end well."""
     failed = record.statistics is not None and record.statistics.failed > 0
     reasons = () if record.verdict is None else record.verdict.reasons
     return failed or any_stood(record.events) or any(map(is_of_clock, reasons))

@@ -7,7 +7,15 @@ from typing import Literal
 import msgspec
 
 EventKind = Literal[
-    "server_out", "server_back", "rank_stands", "rank_works", "rank_idle", "silence", "silence_ends", "lost"
+    "server_out",
+    "server_back",
+    "rank_stands",
+    "rank_works",
+    "rank_idle",
+    "silence",
+    "silence_ends",
+    "suspended",
+    "lost",
 ]
 
 
@@ -17,8 +25,8 @@ class RunEvent(msgspec.Struct, frozen=True, kw_only=True):
     at_s: float
     """since the first query"""
     kind: EventKind
-    """`server_out`, `server_back`, `rank_stands`, `rank_works`, `rank_idle`, `silence`, `silence_ends` or
-    `lost`"""
+    """`server_out`, `server_back`, `rank_stands`, `rank_works`, `rank_idle`, `silence`, `silence_ends`,
+    `suspended` (this client) or `lost`"""
     server: str = ""
     """URL; empty where it is of no one server. Of `lost`: a server from which nothing arrived then"""
     rank: int | None = None

@@ -31,7 +31,7 @@ _STANDS_ALONE = (
     "see its log; the figures include this; if it stays, restart the server and repeat the command"
 )
 
-_STOOD = "servers stood before (see the lines above)"
+_STOOD = "servers or this client stood before (see the lines above)"
 _LOOKS = 3  # at most, until what a failure was is on disk
 _KNOWN_S = 1.0  # after this time what came from a server is known, on a busy machine too
 
@@ -98,6 +98,7 @@ class Silence:
         metrics tell.
         """
         if now_s - self._looked_s > _PAUSED_S:
+            self._note_pause(now_s)
             self._even_s = now_s
         self._looked_s, self._urls, self._metrics_tell = now_s, tuple(loads), still_s is not None
         silent_s = self._silent_s(now_s, snapshot, still_s) if loads else 0.0
@@ -112,6 +113,12 @@ class Silence:
         if silent_s < least_s or not (begun or self._health.all_refuse(self._urls)):
             return ""
         return self._tell(now_s - silent_s, now_s - snapshot.elapsed_s, sum(loads.values()))
+
+    def _note_pause(self, now_s: float) -> None:
+        if self._looked_s > -math.inf:
+            text = f"this process or the machine was suspended for {now_s - self._looked_s:.0f} s"
+            self._events.add("suspended", "", text, int(self._looked_s * 1e9))
+            log.warning("warning: %s; latencies measured during that time include the pause", text)
 
     def is_final(self, progress_s: float) -> bool:
         """Whether nothing more can come."""

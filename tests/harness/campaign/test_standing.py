@@ -287,6 +287,7 @@ SILENT = RunEvent(
     server="http://localhost:30101",
     text=f"{OVER}; nothing has arrived from http://localhost:30101 for 14 s",
 )
+SUSPENDED = RunEvent(at_s=98.0, kind="suspended", text="this process or the machine was suspended for 34 s")
 DIED = RunEvent(at_s=5.0, kind="server_out", server="http://127.0.0.1:47706", text="died")
 
 
@@ -300,12 +301,13 @@ DIED = RunEvent(at_s=5.0, kind="server_out", server="http://127.0.0.1:47706", te
         ("LoadGen reports INVALID: p99 of TTFT", 0, (DIED,), True, "failed"),
         (OVER, 0, (SILENT,), False, "failed"),
         (OVER, 0, (SILENCE,), False, "failed"),
+        (OVER, 0, (SUSPENDED,), False, "failed"),
         (CLOCK, 0, (), True, "failed"),
     ],
 )
 def test_a_run_whose_servers_failed_is_made_again(tmp_path, reason, failed, events, complete, state):
-    """Another target_qps is no remedy for a server that died or stood, nor for a clock that was set: the same
-    command measures it again."""
+    """Another target_qps is no remedy for a server or client that died or stood, nor for a clock that was
+    set: the same command measures it again."""
     campaign = campaign_of(tmp_path, "server = { target_qps = 9.0 }\n")
     (step,) = [one for one in steps_of(campaign) if one.kind == "performance"]
     verdict = RunVerdict("INVALID", (reason,), complete=complete)
@@ -313,7 +315,8 @@ def test_a_run_whose_servers_failed_is_made_again(tmp_path, reason, failed, even
     run_as_asked(step, step.folder, verdict, statistics=statistics, events=events)
     found = standing(campaign, step)
     assert found.state == state
-    assert found.text == (f"{OVER}; meanwhile {SILENCE.text}" if SILENCE in events else reason)
+    named = next((f"; meanwhile {one.text}" for one in events if one in (SILENCE, SUSPENDED)), "")
+    assert found.text == f"{reason}{named}"
 
 
 @pytest.mark.parametrize(

@@ -208,7 +208,9 @@ def test_a_run_that_is_lost_after_a_hang_names_no_rate(tmp_path, caplog):
     ranks.found = ()
     for _ in range(2):
         alarms.look(snapshot())
-    assert caplog.messages[-1].endswith("none may be; servers stood before (see the lines above)")
+    assert caplog.messages[-1].endswith(
+        "none may be; servers or this client stood before (see the lines above)"
+    )
 
 
 def test_an_alarm_comes_with_the_loss(tmp_path, caplog):
@@ -465,6 +467,18 @@ def test_a_pause_of_this_process_is_no_silence_of_a_server():
     assert run.look(1020.0) == ""
     assert [run.look(1020.0) for _ in range(29)] == [""] * 29  # nor the measure of the next ones
     assert run.look(1020.0).startswith(f"nothing arrives from {URL} since 1:")
+
+
+def test_a_pause_of_this_process_is_told_at_once(caplog):
+    run = Silent(PAUSED)
+    run.look(0.0, 0.0)
+    assert not run.events.events
+    run.now_s += 33
+    run.look(0.0, 0.0)
+    (event,) = run.events.events
+    said = "this process or the machine was suspended for 34 s"
+    assert (event.kind, event.time_ns, event.server, event.text) == ("suspended", 1001 * 10**9, "", said)
+    assert caplog.messages == [f"warning: {said}; latencies measured during that time include the pause"]
 
 
 def test_a_silence_of_all_servers_is_named_as_one():
