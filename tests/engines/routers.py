@@ -6,6 +6,7 @@ HARNESS_ROUTERS names a folder with environments for more: ``python -m venv smg;
 and the same with sglang-router.
 """
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -65,13 +66,22 @@ KINDS = (
 
 
 def install() -> None:
-    """Install vllm-router once. Raises subprocess.CalledProcessError."""
-    if not OWN.exists():
-        subprocess.run([sys.executable, "-m", "venv", OWN], check=True)
+    """Install vllm-router once, whichever process of the tests comes first.
+
+    Raises subprocess.CalledProcessError.
+    """
+    stamp, state = OWN / ".installed", REQUIREMENTS.read_text()
+    CACHE.mkdir(exist_ok=True)
+    with (CACHE / "vllm-router.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if stamp.exists() and stamp.read_text() == state:
+            return
+        subprocess.run([sys.executable, "-m", "venv", "--clear", OWN], check=True)
         words = ("-m", "pip", "install", "--quiet", "--no-deps", "--require-hashes", "--requirement")
         subprocess.run(
             [OWN / "bin/python", *words, REQUIREMENTS], check=True, stderr=subprocess.PIPE, text=True
         )
+        stamp.write_text(state)
 
 
 class RouterProcess(ServerProcess):
