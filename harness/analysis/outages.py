@@ -15,10 +15,16 @@ _UNREACHABLE = re.compile(
 
 def any_stood(events: Sequence[RunEvent | SeenEvent]) -> bool:
     """Whether a server was out of use, silent or stood, or this client: times of such a run say nothing of
-    another rate.
+    another rate. ``events`` are in order of time.
     """
-    stood = ("server_out", "rank_stands", "silence", "suspended")
-    return any(event.kind in stood or _lost_in(event) for event in events)
+    stood = ("server_out", "rank_stands", "silence")
+    return any(event.kind in stood or _lost_in(event) for event in events) or _was_suspended(events)
+
+
+def _was_suspended(events: Sequence[RunEvent | SeenEvent]) -> bool:
+    """Whether this client was, before the run was lost."""
+    kinds = [event.kind for event in events]
+    return "suspended" in (kinds[: kinds.index("lost")] if "lost" in kinds else kinds)
 
 
 def _lost_in(event: RunEvent | SeenEvent) -> bool:

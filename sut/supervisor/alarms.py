@@ -20,6 +20,7 @@ from harness.record.settled import ServerInfo
 from harness.text import counted, moment
 from sut.servers.health import AskHealth, HealthRound
 from sut.servers.rank_listeners import metrics_pages
+from sut.supervisor.monitor import LOOK_S
 from sut.supervisor.session import QuerySession
 
 log = logging.getLogger("mlperf")
@@ -115,9 +116,10 @@ class Silence:
         return self._tell(now_s - silent_s, now_s - snapshot.elapsed_s, sum(loads.values()))
 
     def _note_pause(self, now_s: float) -> None:
-        if self._looked_s > -math.inf:
-            text = f"this process or the machine was suspended for {now_s - self._looked_s:.0f} s"
-            self._events.add("suspended", "", text, int(self._looked_s * 1e9))
+        due_s = self._looked_s + LOOK_S
+        if due_s > -math.inf:
+            text = f"this process or the machine was suspended for {now_s - due_s:.1f} s"
+            self._events.add("suspended", "", text, int(due_s * 1e9))
             log.warning("warning: %s; latencies measured during that time include the pause", text)
 
     def is_final(self, progress_s: float) -> bool:

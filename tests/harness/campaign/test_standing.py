@@ -287,7 +287,8 @@ SILENT = RunEvent(
     server="http://localhost:30101",
     text=f"{OVER}; nothing has arrived from http://localhost:30101 for 14 s",
 )
-SUSPENDED = RunEvent(at_s=98.0, kind="suspended", text="this process or the machine was suspended for 34 s")
+SUSPENDED = RunEvent(at_s=98.0, kind="suspended", text="this process or the machine was suspended for 34.0 s")
+LATE = RunEvent(at_s=98.0, kind="lost", text=OVER)
 DIED = RunEvent(at_s=5.0, kind="server_out", server="http://127.0.0.1:47706", text="died")
 
 
@@ -301,7 +302,8 @@ DIED = RunEvent(at_s=5.0, kind="server_out", server="http://127.0.0.1:47706", te
         ("LoadGen reports INVALID: p99 of TTFT", 0, (DIED,), True, "failed"),
         (OVER, 0, (SILENT,), False, "failed"),
         (OVER, 0, (SILENCE,), False, "failed"),
-        (OVER, 0, (SUSPENDED,), False, "failed"),
+        (OVER, 0, (SUSPENDED, LATE), False, "failed"),
+        (OVER, 0, (LATE, SUSPENDED), False, "lost"),
         (CLOCK, 0, (), True, "failed"),
     ],
 )

@@ -476,8 +476,8 @@ def test_a_pause_of_this_process_is_told_at_once(caplog):
     run.now_s += 33
     run.look(0.0, 0.0)
     (event,) = run.events.events
-    said = "this process or the machine was suspended for 34 s"
-    assert (event.kind, event.time_ns, event.server, event.text) == ("suspended", 1001 * 10**9, "", said)
+    said = "this process or the machine was suspended for 33.0 s"
+    assert (event.kind, event.time_ns, event.server, event.text) == ("suspended", 1002 * 10**9, "", said)
     assert caplog.messages == [f"warning: {said}; latencies measured during that time include the pause"]
 
 
