@@ -16,12 +16,13 @@ SYSTEM = (
     "# Valid channels: analysis, commentary, final. Channel must be included for every message.<|end|>"
 )
 ROWS, TOKENS = 8, 12
+TODAY = date.today()  # once: midnight may come in a test
 
 
 def rendered(messages):
     """As gpt-oss's template renders them today."""
     said = [f"<|start|>{one['role']}<|message|>{one['content']}<|end|>" for one in messages]
-    return ids_of(SYSTEM.format(today=date.today()) + "".join(said) + "<|start|>assistant")
+    return ids_of(SYSTEM.format(today=TODAY) + "".join(said) + "<|start|>assistant")
 
 
 def of_words(prompt):
