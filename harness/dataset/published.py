@@ -1,7 +1,6 @@
 """Whether a dataset is the published file, by the checksums of datasets/manifest.tsv."""
 
 import hashlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,17 +24,18 @@ def other_than_published(benchmark: str, rule: DatasetRule, path: Path) -> str:
 
     Raises OSError.
     """
-    for published in _checksums(benchmark, rule.file):
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, published.kind).hexdigest()
-        if digest != published.digest:
-            return (
-                f"{path}{_OTHER}{rule.file} ({published.kind} {digest}, expected "
-                f"{published.digest}), and results of other prompts are not the benchmark's: fetch it with "
-                f"datasets/download.sh --benchmark {benchmark} --what {published.what}, unless this is the "
-                "same data in another form"
-            )
-    return ""
+    published = _published(benchmark, rule.file)
+    if published is None:
+        return ""
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, published.kind).hexdigest()
+    if digest == published.digest:
+        return ""
+    return (
+        f"{path}{_OTHER}{rule.file} ({published.kind} {digest}, expected {published.digest}), and results of "
+        f"other prompts are not the benchmark's: fetch it with datasets/download.sh --benchmark {benchmark} "
+        f"--what {published.what}, unless this is the same data in another form"
+    )
 
 
 def names_other_file(warning: str) -> bool:
@@ -43,15 +43,15 @@ def names_other_file(warning: str) -> bool:
     return _OTHER in warning
 
 
-def _checksums(benchmark: str, file: str) -> Iterator[_Published]:
-    """At most one; none in a copy without the manifest."""
+def _published(benchmark: str, file: str) -> _Published | None:
+    """None where no checksum is known, and in a copy without the manifest."""
     if not _MANIFEST.is_file():
-        return
+        return None
     for line in _MANIFEST.read_text(encoding="utf-8").splitlines():
         if line.startswith("#"):
             continue
         of, what, _, path, checksum, _ = line.split("\t")
         kind, _, digest = checksum.partition(":")
         if (of, path) == (benchmark, file) and digest:
-            yield _Published(what, kind, digest)
-            return
+            return _Published(what, kind, digest)
+    return None
