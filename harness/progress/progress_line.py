@@ -203,8 +203,13 @@ def _latency(name: str, recent_ms: tuple[float, float] | None, mean_ns: float | 
 
 def in_flight_text(issued: int, sent: int | None) -> str:
     """``512 in flight, 5884 waiting`` of queries without an end: the others wait for a request to end."""
-    waiting = 0 if sent is None else issued - sent
-    return f"{sent} in flight, {waiting} waiting" if waiting > 0 else f"{issued} in flight"
+    waiting = waiting_of(issued, sent)
+    return f"{issued - waiting} in flight" + (f", {waiting} waiting" if waiting else "")
+
+
+def waiting_of(issued: int, sent: int | None) -> int:
+    """Queries without an end that are not at the servers; ``sent`` are there, None where any may be."""
+    return 0 if sent is None else max(0, issued - sent)
 
 
 def _failed(s: ProgressSnapshot) -> str:

@@ -24,7 +24,7 @@ from harness.progress.progress_files import (
     read_grading,
     read_progress,
 )
-from harness.progress.progress_line import SILENT_S, in_flight_text, progress_bar, time_to_go
+from harness.progress.progress_line import SILENT_S, in_flight_text, progress_bar, time_to_go, waiting_of
 from harness.record.accuracy_result import score_line
 from harness.record.run_record import RunRecord
 from harness.text import LONG_LINE, duration, printable
@@ -136,9 +136,9 @@ def _figures(line: ProgressLine, now: datetime, *, lasts: bool) -> Iterator[str]
     yield ""
     rate = "" if line.tokens_per_s is None else f", {line.tokens_per_s:,.0f} tokens/s"
     spread = "" if line.imbalance is None else f", imbalance of the replicas {line.imbalance:.2f}"
-    waiting = 0 if line.sent is None else line.in_flight - line.sent
-    waits = f", {waiting:,} waiting" if waiting > 0 else ""
-    yield f"in flight  {line.in_flight - max(waiting, 0):,}{waits}{rate}{spread}"
+    waiting = waiting_of(line.in_flight, line.sent)
+    waits = f", {waiting:,} waiting" if waiting else ""
+    yield f"in flight  {line.in_flight - waiting:,}{waits}{rate}{spread}"
     kinds = ", ".join(f"{kind} {count:,}" for kind, count in line.failures.items())
     yield f"failed     {line.failed:,}" + (f" ({kinds})" if kinds else "")
     yield f"last minute, {line.ended_last_minute:,} answers:"

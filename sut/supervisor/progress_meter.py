@@ -112,8 +112,8 @@ class ProgressMeter:
     def _remaining(self, values: Mapping[Counter, int], sent: int, elapsed: float) -> float | None:
         """Seconds until the last query is issued and answered, at the rate of answers so far.
 
-        ``sent``: requests at the servers. The first answers to so many at once are the short ones, and come
-        late for their number.
+        ``sent``: requests at the servers. While fewer than half as many have been answered, there is no such
+        rate: they all began together, and only the shortest answers have ended.
         """
         length, ended = self._length, values[Counter.COMPLETED] + values[Counter.FAILED]
         self._most_sent = max(self._most_sent, sent)

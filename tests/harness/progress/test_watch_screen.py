@@ -76,7 +76,7 @@ def test_a_silent_run_and_one_without_a_line_yet(lasting):
 
 
 def test_queries_that_wait_to_be_sent_are_not_in_flight(lasting):
-    """Those of an Offline run are issued at once, to servers that take so many."""
+    """An Offline run issues all its queries at once; 64 of them are at the servers here."""
     offline = replace(snapshot(10.0, total=1000, remaining_s=62.0), issued=900, sent=64)
     line = ProgressLog(lasting, LIMITS, most_over_limit(900), records.REPLICAS)
     line(offline)
