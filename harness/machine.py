@@ -1,9 +1,8 @@
-"""What this machine and its container let a process use, memory and processors, and what became of it."""
+"""What this machine and its container let a process use: memory and processors."""
 
 import contextlib
 import math
 import os
-import signal
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
@@ -104,15 +103,3 @@ def usable_cores() -> int:
     """Processors that this process may use; a quota of CPU time counts as as many as it keeps busy."""
     cores, quota = len(os.sched_getaffinity(0)), cpu_quota()
     return cores if quota is None else min(cores, math.ceil(quota))
-
-
-def how_it_ended(code: int | None) -> str:
-    """What became of a program, by its exit code as subprocess gives it: ``ended with exit code 1``."""
-    if code is None:
-        return "hung up"
-    if code >= 0:
-        return f"ended with exit code {code}"
-    if code == -signal.SIGKILL:
-        return "was killed by SIGKILL, as the kernel does where memory is short (see dmesg)"
-    names = {one.value: one.name for one in signal.Signals}
-    return f"was ended by {names.get(-code, f'signal {-code}')}"

@@ -1,5 +1,6 @@
 """Text for people: outside text made safe to print, figures with their units, tables for a terminal."""
 
+import signal
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, repeat
@@ -88,3 +89,15 @@ def aligned(
 
 def _escape(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
+
+
+def how_it_ended(code: int | None) -> str:
+    """What became of a program, by its exit code as subprocess gives it: ``ended with exit code 1``."""
+    if code is None:
+        return "hung up"
+    if code >= 0:
+        return f"ended with exit code {code}"
+    if code == -signal.SIGKILL:
+        return "was killed by SIGKILL, as the kernel does where memory is short (see dmesg)"
+    names = {one.value: one.name for one in signal.Signals}
+    return f"was ended by {names.get(-code, f'signal {-code}')}"

@@ -31,10 +31,9 @@ from harness.cli.commands import USERS_FOLDER, of_verb, shown
 from harness.cli.signals import InterruptedRun
 from harness.errors import EXIT_INVALID, EXIT_SERVER, EXIT_THRESHOLD, EXIT_USAGE, EXIT_VALID, ConfigError
 from harness.files import ROOT
-from harness.machine import how_it_ended
 from harness.record.provenance import SERVER_COMMAND
 from harness.submission.building.source_code import without_git
-from harness.text import show
+from harness.text import how_it_ended, show
 
 _DOOR = str(ROOT / "mlperf.py")
 _SIGNALLED = 128  # exit codes from here on are of signals

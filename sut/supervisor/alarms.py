@@ -20,7 +20,6 @@ from harness.record.settled import ServerInfo
 from harness.text import counted, moment
 from sut.servers.health import AskHealth, HealthRound
 from sut.servers.rank_listeners import metrics_pages
-from sut.supervisor.monitor import LOOK_S
 from sut.supervisor.session import QuerySession
 
 log = logging.getLogger("mlperf")
@@ -99,7 +98,6 @@ class Silence:
         metrics tell.
         """
         if now_s - self._looked_s > _PAUSED_S:
-            self._note_pause(now_s)
             self._even_s = now_s
         self._looked_s, self._urls, self._metrics_tell = now_s, tuple(loads), still_s is not None
         silent_s = self._silent_s(now_s, snapshot, still_s) if loads else 0.0
@@ -114,13 +112,6 @@ class Silence:
         if silent_s < least_s or not (begun or self._health.all_refuse(self._urls)):
             return ""
         return self._tell(now_s - silent_s, now_s - snapshot.elapsed_s, sum(loads.values()))
-
-    def _note_pause(self, now_s: float) -> None:
-        due_s = self._looked_s + LOOK_S
-        if due_s > -math.inf:
-            text = f"this process or the machine was suspended for {now_s - due_s:.1f} s"
-            self._events.add("suspended", "", text, int(due_s * 1e9))
-            log.warning("warning: %s; latencies measured during that time include the pause", text)
 
     def is_final(self, progress_s: float) -> bool:
         """Whether nothing more can come."""

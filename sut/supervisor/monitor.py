@@ -17,7 +17,9 @@ from harness.analysis.finish_run import Observations
 from harness.config.deadlines import FailurePolicy
 from harness.errors import RunError
 from harness.files import JOURNAL_DIR
-from harness.machine import how_it_ended, quota_periods, throttled_part
+from harness.machine import quota_periods, throttled_part
+from harness.record.run_events import EventLog
+from harness.text import how_it_ended
 from sut.ipc.counters import Counter, CounterBoard
 from sut.servers.health import ActivityProbe, HealthMonitor
 from sut.supervisor.machine_load import cpu_ns, machine_row
@@ -72,8 +74,10 @@ class Monitor:
         log_dir: Path,
         look_s: float = LOOK_S,
         unsynced: Callable[[], str] = lambda: "",
+        events: EventLog | None = None,
     ) -> None:
         self._unsynced = unsynced
+        self._events = EventLog() if events is None else events
         self._issuer = processes.issuer
         self._workers = processes.workers
         self._encoders = processes.encoders
@@ -221,13 +225,11 @@ class Monitor:
         self._cpu.append([time.monotonic_ns(), *table[:, Counter.CPU_NS].tolist(), *encoding])
         children = (self._issuer, *self._workers, *self._encoders)
         self._machine.append(machine_row([child.process.pid for child in children]))
+        suspended = late_s > _STOOD_STILL_S
+        if suspended:
+            self._note_pause(late_s)  # before the queries are seen that are late by it
         observe(totals)
-        if late_s > _STOOD_STILL_S:
-            self._warnings.append(
-                f"this process or the machine was suspended for {late_s:.1f} s; "
-                "latencies measured during that time include the pause"
-            )
-        else:
+        if not suspended:
             self._check_heartbeats(table[:, Counter.HEARTBEAT_NS])
         if why := self._unsynced():
             raise RunError(f"ended early: {self._unwritten(why)}")
@@ -236,6 +238,12 @@ class Monitor:
         self._policy.check(totals, *self._replicas.all_out_for())
         if not (self._log_dir / JOURNAL_DIR).is_dir():  # it may have been made again
             raise RunError(f"the output folder {self._log_dir} was removed or replaced during the run")
+
+    def _note_pause(self, late_s: float) -> None:
+        text = f"this process or the machine was suspended for {late_s:.1f} s"
+        self._events.add("suspended", "", text, time.monotonic_ns() - int(late_s * 1e9))
+        self._warnings.append(f"{text}; latencies measured during that time include the pause")
+        log.warning("warning: %s", self._warnings[-1])
 
     def _check_heartbeats(self, beats: Totals) -> None:
         """Kill stuck workers: the queries of a dead worker fail, those of a stuck one would never end."""

@@ -20,13 +20,13 @@ from harness.dataset.samples import SampleSet
 from harness.errors import ConfigError, RunError
 from harness.files import JOURNAL_DIR
 from harness.grading.decoding.text_tokenizer import TextTokenizer
-from harness.machine import how_it_ended
 from harness.record.answer_log import SavedAnswer
 from harness.record.journal import failure_reasons
 from harness.record.outcome import FailureKind
 from harness.record.run_events import EventLog
 from harness.record.run_record import ReplicaNetwork
 from harness.record.settled import Placement
+from harness.text import how_it_ended
 from sut.client.endpoint import Endpoint
 from sut.client.network_figures import Network, network_of_replicas
 from sut.encoder.process import EncoderSpec, encoder_main
@@ -185,7 +185,9 @@ class QuerySession:
         )
         processes = Processes(self._issuing, self._workers, self._board, self._forget, self._encoders)
         syncing = JournalSync(self._journal_dir, enabled=self._issuer.keeps_answers)
-        monitor = Monitor(processes, policy, replicas, self._plan.log_dir, look_s, lambda: syncing.fault)
+        monitor = Monitor(
+            processes, policy, replicas, self._plan.log_dir, look_s, lambda: syncing.fault, self.events
+        )
         self._monitor = monitor
         try:
             self._require_issuer()

@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 
 from harness.errors import ConfigError, ServerError
 from harness.files import ROOT, lock_file
-from harness.machine import how_it_ended, usable_cores
+from harness.machine import usable_cores
+from harness.text import how_it_ended
 
 _LOG_NAME = "embedded_engine.log"
 _LOG_LINES = 5

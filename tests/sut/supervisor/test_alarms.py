@@ -469,18 +469,6 @@ def test_a_pause_of_this_process_is_no_silence_of_a_server():
     assert run.look(1020.0).startswith(f"nothing arrives from {URL} since 1:")
 
 
-def test_a_pause_of_this_process_is_told_at_once(caplog):
-    run = Silent(PAUSED)
-    run.look(0.0, 0.0)
-    assert not run.events.events
-    run.now_s += 33
-    run.look(0.0, 0.0)
-    (event,) = run.events.events
-    said = "this process or the machine was suspended for 33.0 s"
-    assert (event.kind, event.time_ns, event.server, event.text) == ("suspended", 1002 * 10**9, "", said)
-    assert caplog.messages == [f"warning: {said}; latencies measured during that time include the pause"]
-
-
 def test_a_silence_of_all_servers_is_named_as_one():
     run = OneSilent(STOPPED)
     run.silent_for(10)

@@ -1,14 +1,18 @@
-"""The abort policy: which counters end a run, and which do not."""
+"""The monitor of a test, and which counters end a run."""
 
+import time
 from contextlib import nullcontext
 from multiprocessing import Pipe
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from harness.config.deadlines import FailurePolicy
 from harness.errors import RunError
+from harness.files import JOURNAL_DIR
+from harness.record.run_events import EventLog
 from sut.ipc.counters import Counter
 from sut.supervisor.monitor import AbortPolicy, ChildProcess, Monitor, Processes
 
@@ -134,3 +138,21 @@ def test_rows_that_a_worker_could_not_write_at_its_end_are_a_reason():
     monitor.take_last_messages()
     (reason,) = monitor.errors
     assert reason.startswith("the journal in /d cannot be written: No space left on device; free space")
+
+
+def test_a_pause_is_told_at_once_and_before_what_is_late_by_it(tmp_path, caplog, monkeypatch):
+    (tmp_path / JOURNAL_DIR).mkdir()
+    monkeypatch.setattr(time, "monotonic_ns", lambda: 1035 * 10**9)
+    events, seen = EventLog(), []
+    board = SimpleNamespace(table=lambda: np.zeros((1, len(Counter)), dtype=np.int64))
+    replicas = SimpleNamespace(none_left=lambda: "", all_out_for=lambda: (0.0, ""))
+    issuer = ChildProcess(SimpleNamespace(pid=None), None)
+    processes = Processes(issuer, (), board, lambda worker: None)
+    monitor = Monitor(processes, AbortPolicy(policy()), replicas, tmp_path, events=events)
+    for late_s in (0.1, 33.0):
+        monitor._look(late_s, lambda totals: seen.append(events.events))
+    said = "this process or the machine was suspended for 33.0 s"
+    (event,) = events.events
+    assert (event.kind, event.time_ns, event.server, event.text) == ("suspended", 1002 * 10**9, "", said)
+    assert seen == [(), (event,)]
+    assert caplog.messages == [f"warning: {said}; latencies measured during that time include the pause"]
