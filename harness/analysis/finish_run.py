@@ -44,6 +44,7 @@ from harness.files import (
 )
 from harness.loadgen_logs.integrity import loadgen_file_errors, setting_errors, settings_in_force
 from harness.loadgen_logs.summary_and_detail import LoadgenDetail, LoadgenSummary, read_detail, read_summary
+from harness.record.failure_details import time_limit_text
 from harness.record.journal import (
     COMPLETE,
     FIRST_TOKEN,
@@ -55,7 +56,7 @@ from harness.record.journal import (
     read_journal,
     read_loadgen_calls,
 )
-from harness.record.outcome import FailureKind, time_limit_text
+from harness.record.outcome import FailureKind
 from harness.record.output_dir import free_reserve
 from harness.record.replica_figures import Straggler
 from harness.record.requests_table import CallTimes, TextCounts, requests_table, write_requests

@@ -16,7 +16,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from harness.record.outcome import STATUS_REMEDIES, FailureKind, status_of, time_limit_text
+from harness.record.failure_details import STATUS_REMEDIES, status_of, time_limit_text
+from harness.record.outcome import FailureKind
 
 # One finished query: its fields and their types on disk. Times of a resumed answer are 0.
 _QUERY_FIELDS = [

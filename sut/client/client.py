@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable, Sequence
 
 from harness.config.deadlines import Deadlines
-from harness.record.outcome import Failure, FailureKind, Outcome, with_times
+from harness.record.failure_details import with_times
+from harness.record.outcome import Failure, FailureKind, Outcome
 from sut.client.balance import Balance
 from sut.client.connections import Connection, ConnectionTimes, ReplicaPool, Request
 from sut.client.deadline_watch import DeadlineWatch

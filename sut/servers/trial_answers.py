@@ -3,7 +3,8 @@
 import re
 
 from harness.config.protocol import Api, Protocol, own_protocol
-from harness.record.outcome import STATUS_REMEDIES, Failure, FailureKind, Outcome, status_of
+from harness.record.failure_details import STATUS_REMEDIES, status_of
+from harness.record.outcome import Failure, FailureKind, Outcome
 from sut.wire.answer_checks import ANOTHER_PROMPT
 
 # APIs that servers may answer without having taken the prompt.

@@ -8,8 +8,8 @@ import time
 import pytest
 from msgspec.structs import replace
 
-import harness.record.outcome as outcome_module
 from harness.config.deadlines import Deadlines
+from harness.record import failure_details
 from harness.record.outcome import Completion, Failure, FailureKind
 from sut.client import connections
 from sut.client.deadline_watch import DeadlineWatch
@@ -56,7 +56,7 @@ def test_every_fault_is_a_failure_of_its_kind_and_the_next_request_is_fine(drive
 )
 def test_what_another_ends_has_its_time(drive, monkeypatch, sent, said):
     # The kernel's stamp of an answer may be before the end of the call that has sent its request.
-    monkeypatch.setattr(outcome_module, "_LONG_NS", -(10**12))
+    monkeypatch.setattr(failure_details, "_LONG_NS", -(10**12))
 
     def script(connection):
         read_request(connection)

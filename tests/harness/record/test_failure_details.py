@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.record.outcome import time_limit_text, with_times
+from harness.record.failure_details import time_limit_text, with_times
 
 S = 1_000_000_000
 CLOSED = "the connection closed inside the answer, after 29 tokens"
