@@ -2,6 +2,7 @@
 
 import functools
 import gc
+import importlib
 import os
 import re
 import shutil
@@ -9,12 +10,14 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from harness.cli.main import spare_processors
+from tests.tables import joined
 
 ROOT = Path(__file__).parents[1]
 
@@ -76,20 +79,40 @@ def pytest_ignore_collect(collection_path, config):
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection():
+def pytest_collection(session):
     """What is collected stays to the end: no garbage collection looks through it, 1.5 s of CPU a process."""
     gc.disable()
     try:
+        _import_a_part(session.config)
         return (yield)
     finally:
         gc.freeze()
         gc.enable()
 
 
+def _import_a_part(config):
+    """Each process of pytest-xdist begins elsewhere: what one has compiled, the others load.
+
+    In a fresh clone that is 5 s of CPU a process.
+    """
+    worker = getattr(config, "workerinput", None)
+    if worker is None or config.args != config.getini("testpaths"):
+        return
+    paths = sorted(
+        path for path in Path(__file__).parent.rglob("test_*.py") if not pytest_ignore_collect(path, config)
+    )
+    first = int(worker["workerid"].removeprefix("gw"))
+    for path in paths[first :: worker["workercount"]]:
+        with suppress(Exception):  # said where it is collected
+            importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
+
+
 @pytest.hookimpl(wrapper=True)
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
     """The long tests first: what comes last is short, and leaves no process of pytest-xdist idle."""
     yield
+    if hasattr(config, "workerinput"):  # a process of pytest-xdist
+        items[:] = joined(items)
     items.sort(key=lambda item: _rank(item.nodeid.partition("::")[0], _server_of(item.nodeid)))
 
 
@@ -115,27 +138,37 @@ MEMORY = Path("/dev/shm")
 
 # Fixtures of a session that one process alone makes.
 SERVERS = ("sglang_server", "scripted_llama", "scripted_vllm", "llama_server")
+_TESTS = re.compile(r"^(?:async )?def (test_\w+)\(([^)]*)\)", re.MULTILINE)
 # What takes a process seconds before its first test: the tokenizer's merges; hypothesis, which parses the
 # sources of all modules for constants to try.
 PREPARED_ONCE = ("gpt_oss_tokenizer", "from hypothesis")
-# These take minutes each.
+# These take minutes each, or wait, while the others work.
 LONGEST = (
     "tests/documents/test_commands.py",
     "tests/programs/test_rehearsal.py",
     "tests/harness/submission/test_full_tree.py",
     "tests/programs/test_campaign.py",
+    "tests/programs/test_proxies.py",
+    "tests/programs/test_run.py",
+    "tests/sut/issuers/test_reporter.py",
 )
 
 
-@functools.cache
 def _server_of(nodeid):
     """The fixture of SERVERS that a test takes, "" for none."""
     path, _, name = nodeid.partition("::")
-    parameters = re.search(
-        rf"^(?:async )?def {name.partition('[')[0]}\(([^)]*)\)", _source(path), re.MULTILINE
-    )
-    taken = re.findall(r"\w+", parameters[1]) if parameters else ()
-    return next((server for server in SERVERS if server in taken), "")
+    return _servers_of(path).get(name.partition("[")[0], "")
+
+
+@functools.cache
+def _servers_of(path):
+    """The fixture of SERVERS by the test that takes it."""
+    found = {}
+    for name, parameters in _TESTS.findall(_source(path)):
+        taken = set(SERVERS) & set(re.findall(r"\w+", parameters))
+        if taken:
+            found[name] = min(taken, key=SERVERS.index)
+    return found
 
 
 @functools.cache
