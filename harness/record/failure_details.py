@@ -19,7 +19,8 @@ _KEY = "put the server's key into SGLANG_API_KEY or OPENAI_API_KEY"
 STATUS_REMEDIES = {
     401: _KEY,
     403: _KEY,
-    408: "a gateway lets too few requests through at once (SMG: --max-concurrent-requests)",
+    408: "a gateway lets too few requests through at once (SMG: --max-concurrent-requests), or limits their "
+    "time (LiteLLM: timeout, stream_timeout)",
     413: "a gateway limits the size of requests (nginx: client_max_body_size); name the server itself",
     429: "the server or a gateway before it limits the rate of requests; raise that limit",
     502: "a gateway reaches no server behind it",

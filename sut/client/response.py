@@ -33,6 +33,13 @@ _TRAILERS = frozenset(
     b"expires keep-alive last-modified repr-digest server server-timing trailer traceparent tracestate "
     b"transfer-encoding vary via x-request-id".split()
 )
+# Headers of proxies that send a request again when it has failed, with the number of a first attempt.
+_ATTEMPTS = {
+    b"x-litellm-attempted-retries": b"0",
+    b"x-litellm-attempted-fallbacks": b"0",
+    b"x-envoy-attempt-count": b"1",
+}
+_CACHED = b"x-litellm-cache-key"  # LiteLLM's answers from its cache alone have it; others say a hit
 _GRPC_OK = (b"grpc-status", b"0")
 # llhttp's message for a Content-Length header although the body is chunked.
 _SECOND_LENGTH = "Content-Length can't be present with Transfer-Encoding"
@@ -52,7 +59,6 @@ class ResponseReader:
         "_chunked",
         "_complete",
         "_done",
-        "_encoding",
         "_ended_event",
         "_events",
         "_failure",
@@ -63,6 +69,7 @@ class ResponseReader:
         "_max_body",
         "_parser",
         "_pieces",
+        "_refusal",
         "_status",
         "_text_after",
         "first_byte_ns",
@@ -90,7 +97,7 @@ class ResponseReader:
         self._chunked = False
         self._held = b""
         self._ended_event = False  # what was fed latest ended with an event
-        self._encoding = b""
+        self._refusal: Failure | None = None  # what its headers say against it, if its status is 200
         self._headed = False  # the headers are complete: headers that follow are trailers
         self._text_after = text_after
         self._complete = False
@@ -351,20 +358,23 @@ class ResponseReader:
         self._headed = True
         if not self._complete:
             self._status = int(self._parser.get_status_code())
-            if self._encoding and self._status == 200:
-                detail = f"compressed, without being asked (Content-Encoding: {excerpt(self._encoding)})"
-                self._failure = Failure(FailureKind.MALFORMED, detail)
+            if self._status == 200:
+                self._failure = self._refusal
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Note whether the body has framing, and whether it is compressed; refuse a trailer."""
+        """Note whether the body has framing, and what speaks against it; refuse a trailer."""
         name = name.lower()
         if self._headed:
             self._take_trailer(name, value.strip())
         elif name in (b"content-length", b"transfer-encoding"):
             self._framed = True
             self._chunked = name != b"content-length"
-        elif name == b"content-encoding" and not self._complete and value.strip().lower() != b"identity":
-            self._encoding = value
+        elif name == b"content-encoding" and value.strip().lower() != b"identity":
+            detail = f"compressed, without being asked (Content-Encoding: {excerpt(value)})"
+            self._refusal = Failure(FailureKind.MALFORMED, detail)
+        elif why := _why_not_first(name, value.strip()):
+            detail = f"the response says {excerpt(name)}: {excerpt(value)}: {why}"
+            self._refusal = Failure(FailureKind.IN_BAND_ERROR, detail)
 
     def on_message_complete(self) -> None:
         """The body is complete by its framing."""
@@ -398,3 +408,10 @@ class ResponseReader:
             self._failure = Failure(FailureKind.TOO_LARGE, f"an answer of more than {self._max_body} bytes")
         elif free > 0:
             self._body += data[:free]
+
+
+def _why_not_first(name: bytes, value: bytes) -> str:
+    """What a header says against an answer that no server made for this request alone; "" for nothing."""
+    if b"cache" in name:
+        return "it is from a cache" if name == _CACHED or value[:3].lower() == b"hit" else ""
+    return "an earlier attempt at it failed" if _ATTEMPTS.get(name, value) != value else ""

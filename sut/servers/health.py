@@ -29,7 +29,7 @@ from harness.record.server_changes import (
     no_longer_named,
     setting_pairs,
 )
-from harness.record.settled import ServerInfo
+from harness.record.settled import Router, ServerInfo
 from sut.servers.info_client import LATE, Calls, InfoClient, NotReadyError, WaitNotices
 from sut.servers.info_pages import ask_health_page, ask_server
 from sut.servers.server_checks import failed_behind
@@ -47,11 +47,13 @@ log = logging.getLogger("mlperf")
 AskHealth = Callable[[str], str]  # a replica's URL; "" when it is healthy, else the error
 
 
-def ask_health(url: str, api_key: str | None, ca_file: Path | None = None) -> str:
-    """One request to /health."""
+def ask_health(
+    url: str, api_key: str | None, ca_file: Path | None = None, router: Router | None = None
+) -> str:
+    """One request to /health. ``router``: what is known to be there."""
     with InfoClient(url, api_key, _ANSWER_S, ca_file) as control:
         try:
-            status, _ = ask_health_page(control)
+            status, _ = ask_health_page(control, router)
         except ServerError as error:
             return str(error)
     return "" if status == 200 else f"{url}: /health answered {status}"
@@ -305,7 +307,7 @@ class Recheck:
 
     def health(self, url: str) -> str:
         """The error of a server's /health, "" for none."""
-        return ask_health(url, self._api_key, self._ca_file)
+        return ask_health(url, self._api_key, self._ca_file, self._servers[url][1].router)
 
     def work(self, url: str) -> bytes | None:
         """A server's signs of work."""

@@ -73,6 +73,7 @@ class InfoClient:
         self._expired = False
         if api_key:
             headers["Authorization"] = f"Bearer {api_key}"
+        self.has_key = bool(api_key)
         self.url = url
         self.asking = ""
         self.shaking_hands = False

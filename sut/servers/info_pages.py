@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -81,6 +81,8 @@ _VLLM_ROUTER_HEALTH = b"All servers healthy"
 _VLLM_ROUTER_FAILED = b"Unhealthy servers: "  # with status 503, while one of its servers is out
 _ENGINES = {"vllm": "vLLM", "sglang": "SGLang"}  # by the owners that they name
 _VLLM_RUST = "vllm-frontend-rs"  # the owner that vLLM's front end in Rust names
+LITELLM = "LiteLLM"
+_OPENAI = "OpenAI-compatible"
 _DYNAMO_ENDPOINT = b'"dyn://'  # one of the addresses in its /health
 # Proxies by the beginning of their Server header, in lower case; engines have others (uvicorn, llama.cpp).
 _PROXIES = {
@@ -105,6 +107,13 @@ class _Instance(msgspec.Struct):
     instance_id: int = 0
 
 
+class _LitellmHealth(msgspec.Struct):
+    """Its /health, for which it sends a request to each of its servers."""
+
+    healthy_count: Annotated[int, msgspec.Meta(ge=0)]
+    unhealthy_count: Annotated[int, msgspec.Meta(ge=0)]
+
+
 class _DynamoHealth(msgspec.Struct):
     instances: list[_Instance] = []
 
@@ -118,6 +127,8 @@ def ask_server(control: InfoClient, backend: Backend) -> tuple[ServerInfo, Setti
     if status != 200:
         path = urlsplit(control.url).path
         remedy = f"name the server without {path}" if status == 404 and path else "the server is not ready"
+        if status == 500 and not control.has_key:  # LiteLLM without its database
+            remedy += ", or wants a key (SGLANG_API_KEY or OPENAI_API_KEY)"
         raise NotReadyError(f"{control.url}: /health answered {status}, expected 200; {remedy}")
     headers = control.headers
     if backend in _NATIVE:
@@ -127,12 +138,14 @@ def ask_server(control: InfoClient, backend: Backend) -> tuple[ServerInfo, Setti
     return with_router(server, router_of(control, headers, health)), reported
 
 
-def ask_health_page(control: InfoClient) -> tuple[int, bytes]:
+def ask_health_page(control: InfoClient, router: Router | None = None) -> tuple[int, bytes]:
     """Status and body of /health; 200 for a router that has a server that works.
 
-    vllm-router 0.1.17 answers 503 as long as one of its servers is out. Raises ServerError.
+    vllm-router 0.1.17 answers 503 as long as one of its servers is out. ``router``: what is known to be
+    there; LiteLLM's /health waits for an answer of each of its servers. Raises ServerError.
     """
-    status, body = control.ask("/health")
+    is_litellm = router is not None and router.name == LITELLM
+    status, body = control.ask("/health/liveliness" if is_litellm else "/health")
     if status == 503 and body.startswith(_VLLM_ROUTER_FAILED):
         workers = _workers(control) or ()
         status = 200 if len(workers) > _failed(workers) else status
@@ -274,7 +287,9 @@ def _ask_openai(control: InfoClient, backend: Backend, health: bytes) -> tuple[S
     is_trtllm = backend == "trtllm" or owner == "tensorrt_llm"
     root = _text(model, "root")
     # SGLang's root is its served name, and its own pages may be missing for a while, as through a proxy.
-    path, engine = (None, "SGLang") if owner == "sglang" else (root, owner or "OpenAI-compatible")
+    # A gateway names the API as the owner (LiteLLM: "openai"), and not the engine.
+    unnamed = owner in (None, "openai")
+    path, engine = (None, "SGLang") if owner == "sglang" else (root, _OPENAI if unnamed else str(owner))
     found = ServerInfo(
         url=control.url,
         wire="trtllm" if is_trtllm else "openai",
@@ -391,6 +406,8 @@ def router_of(control: InfoClient, headers: Mapping[str, str], health: bytes = b
     """
     if _DYNAMO_ENDPOINT in health:
         return Router(DYNAMO, servers=_dynamo_workers(health))
+    if (router := _litellm(health)) is not None:
+        return router
     try:
         workers = _workers(control)
         if workers is not None:
@@ -440,6 +457,16 @@ def _gateway(control: InfoClient, health: bytes) -> tuple[str, str | None]:
         return SMG, version[:_LONGEST_HEADER]
     is_vllms = health.strip() == _VLLM_ROUTER_HEALTH or health.startswith(_VLLM_ROUTER_FAILED)
     return (VLLM_ROUTER if is_vllms else SGLANG_ROUTER), None
+
+
+def _litellm(health: bytes) -> Router | None:
+    """Its servers are those of all of its models."""
+    try:
+        page = msgspec.json.decode(health, type=_LitellmHealth)
+    except UNREADABLE:
+        return None
+    servers = min(page.healthy_count + page.unhealthy_count, _MOST_SERVERS)
+    return Router(LITELLM, servers=servers or None, failed=min(page.unhealthy_count, servers))
 
 
 def _dynamo_workers(health: bytes) -> int | None:

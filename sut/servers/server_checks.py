@@ -16,7 +16,7 @@ from harness.config.rounds import read_toml
 from harness.config.server_urls import folded
 from harness.errors import ServerError
 from harness.record.settled import ServerInfo
-from sut.servers.info_pages import DYNAMO, SGLANG_ROUTER, SMG, VLLM_ROUTER, SettingValues
+from sut.servers.info_pages import DYNAMO, LITELLM, SGLANG_ROUTER, SMG, VLLM_ROUTER, SettingValues
 
 # SGLang also passes on the tokens of unstreamed answers in steps of 50: with this interval, or a longer one,
 # streams cost it no more.
@@ -59,6 +59,7 @@ _GATEWAY = "and, without --disable-retries, failures; its policy is not known"
 _RISKS = {
     **dict.fromkeys((SMG, SGLANG_ROUTER, VLLM_ROUTER), _GATEWAY),
     DYNAMO: "and, with --migration-limit, failures",
+    LITELLM: "(an answer after a retry, of a fallback or from its cache is a failure here)",
     "nginx": "and, without proxy_next_upstream off, failures, may hold back streams unless it has "
     "proxy_buffering off, and ends an answer that is silent for its proxy_read_timeout (60 s unless set)",
     "HAProxy": "and, with retries, failures, delays the tokens of streams by 200 ms unless it has "

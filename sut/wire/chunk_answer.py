@@ -18,11 +18,12 @@ from sut.wire.answer_checks import (
     too_many,
     whole_answer,
 )
-from sut.wire.chunks import Choice, Chunk, Usage, decode_chunk
+from sut.wire.chunks import Choice, Chunk, Message, Usage, decode_chunk
 from sut.wire.fields import EventJudge, EventKeys
 from sut.wire.wire import Pattern, TokenAnswer
 
 _TEXTS = (b'"text":"', b'"content":"', b'"reasoning_content":"', b'"reasoning":"', b'"arguments":"')
+_EMPTY = (Choice(), Choice(delta=Message()))
 _MOST_KINDS = 4  # of one answer's usual events: reasoning, content, calls of tools, or none of these
 
 
@@ -57,8 +58,9 @@ class ChunkAnswer(TokenAnswer):
         failure = self._check(chunk, readable)
         if failure is not None or not chunk.choices:
             return failure
-        if self._reason is not None:  # only the usage may follow
-            return after_end(self.tokens)
+        if self._reason is not None:  # only the usage may follow, as LiteLLM's with an empty choice
+            is_usage = chunk.usage is not None and chunk.choices[0] in _EMPTY and not chunk.ids
+            return None if is_usage else after_end(self.tokens)
         self._reason = chunk.choices[0].finish_reason
         return self._accept(chunk, chunk.choices[0], event, readable)
 

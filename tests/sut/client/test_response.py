@@ -233,6 +233,36 @@ def test_trailers(trailer):
                 assert_failed(outcome, kind)
 
 
+# LiteLLM 1.108.7 has retries and fallbacks on all answers, the key on those of its cache. Envoy documents its
+# count (include_attempt_count_in_response), Cloudflare and CloudFront theirs.
+HEADERS = {
+    b"x-litellm-attempted-retries: 2": "an earlier attempt at it failed",
+    b"x-litellm-attempted-fallbacks: 1": "an earlier attempt at it failed",
+    b"X-Envoy-Attempt-Count: 2": "an earlier attempt at it failed",
+    b"x-litellm-cache-key: 970d468f": "it is from a cache",
+    b"CF-Cache-Status: HIT": "it is from a cache",
+    b"X-Cache: Hit from cloudfront": "it is from a cache",
+    b"x-litellm-attempted-retries: 0\r\nx-litellm-attempted-fallbacks: 0\r\nx-litellm-max-retries: 2": "",
+    b"x-envoy-attempt-count: 1": "",
+    b"Cache-Control: no-cache\r\nX-Cache: MISS\r\nCF-Cache-Status: DYNAMIC": "",
+}
+
+
+@pytest.mark.parametrize("header", HEADERS)
+def test_a_proxy_that_says_that_an_answer_is_not_the_first(header):
+    said = HEADERS[header]
+    for answer, streams in (
+        (chunked(*EVENTS, more=header + b"\r\n"), True),
+        (sized(WHOLE, more=header + b"\r\n"), False),
+    ):
+        outcome = run([answer], streams)
+        if said:
+            assert_failed(outcome, FailureKind.IN_BAND_ERROR, said)
+        else:
+            assert isinstance(outcome, Completion), outcome
+    assert_failed(run([sized(b"busy", b"503 Busy", header + b"\r\n")]), FailureKind.HTTP_STATUS, "503: busy")
+
+
 AFTER_THE_END_MARK = [EVENTS[0], EVENTS[-1], b"data: {}\n\n", b'data: {"error":"late"}\n\n']
 
 

@@ -6,7 +6,7 @@ from msgspec import structs
 from harness.record.settled import Router
 from sut.servers.health import ask_health
 from sut.servers.info_client import InfoClient
-from sut.servers.info_pages import DYNAMO, SGLANG_ROUTER, SMG, VLLM_ROUTER, router_of
+from sut.servers.info_pages import DYNAMO, LITELLM, SGLANG_ROUTER, SMG, VLLM_ROUTER, router_of
 from sut.servers.server_checks import replica_warnings, router_warnings
 from tests.sut.pages import fact_of, facts, pages, refusal
 
@@ -47,6 +47,39 @@ def test_relatives_of_the_gateway(health, name):
     """sglang-router 0.3.2 and vllm-router 0.1.17 have its list of workers and no version."""
     fact = fact_of({**GATEWAY, "/health": health, "/get_loads": LOADS})
     assert fact.router == Router(name, None, 2)
+
+
+# LiteLLM 1.108.7 in front of two servers, cut to what matters; it has no Server header.
+LITELLMS = {
+    "/health": {
+        "healthy_endpoints": [{"api_base": "http://127.0.0.1:38383/v1", "model": "hosted_vllm/gpt-oss-120b"}],
+        "unhealthy_endpoints": [
+            {"api_base": "http://127.0.0.1:45969/v1", "model": "hosted_vllm/gpt-oss-120b", "error": "refused"}
+        ],
+        "healthy_count": 1,
+        "unhealthy_count": 1,
+    },
+    "/health/liveliness": b'"I\'m alive!"',
+    "/v1/models": {"data": [{"id": "gpt-oss-120b", "owned_by": "openai", "max_input_tokens": 131072}]},
+}
+
+
+def test_litellm_is_known_by_its_health():
+    """Its /health asks each server for an answer, and is left alone during a run."""
+    fact = fact_of(LITELLMS, "openai")
+    assert (fact.engine, fact.router) == ("OpenAI-compatible", Router(LITELLM, None, 2, failed=1))
+    placed, dead = router_warnings([fact])
+    assert "LiteLLM in front" in placed and "from its cache is a failure" in placed
+    assert "1 of its 2 servers as not healthy" in dead
+    with pages({**LITELLMS, "/health": (503, b"")}) as url:
+        assert "503" in ask_health(url, None)
+        assert ask_health(url, None, router=fact.router) == ""
+
+
+def test_a_gateway_that_fails_for_lack_of_a_key(monkeypatch):
+    """LiteLLM 1.108.7 without a database answers 500 where it means 401."""
+    with pages({"/health": (500, b"Internal Server Error")}) as url:
+        assert "or wants a key (SGLANG_API_KEY or OPENAI_API_KEY)" in refusal(url)
 
 
 # Of sglang-router 0.3.2, SMG 1.13.0 and vllm-router 0.1.17, and the last one's /health, when one of two

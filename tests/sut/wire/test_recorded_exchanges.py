@@ -17,7 +17,8 @@ from tests.sut.wire.judging import recorded
 
 VLLM, SGLANG, LLAMACPP, DYNAMO = "vllm-0.32.0", "sglang-0.5.23", "llamacpp-2026.10.11549", "dynamo-1.6.1"
 ROUTERS = ["smg-1.13.0", "sglang-router-0.3.2", "vllm-router-0.1.17"]
-DIALECTS = {VLLM: "openai", SGLANG: "sglang", LLAMACPP: "llamacpp", DYNAMO: "dynamo"}
+LITELLM = "litellm-1.108.7"
+DIALECTS = {VLLM: "openai", SGLANG: "sglang", LLAMACPP: "llamacpp", DYNAMO: "dynamo", LITELLM: "openai"}
 HARMONY = [200005, 35644, 200008, 24672, 1078, 480, 18370, 11, 1815, 4167, 200007, 200006, 173781, 200005]
 HARMONY += [17196, 200008, 32949, 4103, 99, 98, 0, 200002]
 MARKED = "<|channel|>analysis<|message|> Think about it twice, then done<|end|><|start|>assistant"
@@ -47,7 +48,8 @@ def reader_of(name, answers):
     asked = parameters(
         max_new_tokens=request.get("max_tokens", 5000), stream=bool(recorded.request.get("stream"))
     )
-    seen = AnswersSeen(names=frozenset(["openai/gpt-oss-120b", "harmony-true", "tiny-gpt-oss-v1", "default"]))
+    names = ["openai/gpt-oss-120b", "gpt-oss-120b", "harmony-true", "tiny-gpt-oss-v1", "default"]
+    seen = AnswersSeen(names=frozenset(names))
     judge = make_judge(protocol, "m", seen)
     return make_wire(protocol, asked, VOCABULARY, "m", judge).answer()
 
@@ -129,6 +131,7 @@ LENGTHS = [
     (f"{LLAMACPP}/harmony-chat-length", " Think about it"),
     (f"{SGLANG}/completions-text-length", "<|channel|>analysis<|message|> Think"),
     *((f"{router}/sglang-chat", " Think") for router in ROUTERS),
+    (f"{LITELLM}/completions-text", " Depp ocorre.cont FAILUREniv uominité milliseconds"),
 ]
 
 
@@ -137,6 +140,21 @@ LENGTHS = [
 def test_texts_that_end_with_their_limit(name, text, stream):
     outcome = outcome_of(name + stream, "text")
     assert (outcome.text, outcome.finish_reason) == (text, "length")
+
+
+@pytest.mark.parametrize("name", ["completions-text-stream", "chat-stream"])
+def test_an_empty_choice_beside_the_usage_ends_nothing(name):
+    """LiteLLM's last event; anything in that choice, or the choice without the usage, comes after the end."""
+    *events, last, _ = exchange(f"{LITELLM}/{name}").events
+    assert outcome_of(f"{LITELLM}/{name}", "text").counted == 8
+    empty = b'"delta":{}' if b"delta" in last else b'"index":0'
+    more = [empty + b',"finish_reason":"stop"', empty + b',"text":" x"']
+    wrong = [last.replace(empty, other) for other in more]
+    wrong.append(last.partition(b',"usage"')[0] + b"}")
+    for event in wrong:
+        answer = reader_of(f"{LITELLM}/{name}", "text")
+        assert not any(answer.feed(one) for one in events)
+        assert_failed(answer.feed(event), FailureKind.AFTER_END)
 
 
 @pytest.mark.parametrize(
