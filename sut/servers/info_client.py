@@ -39,6 +39,10 @@ _LOOK_S = 0.1
 _LATER_S = 5.0
 # Given to clients that use no TLS: httpx would make a context for each, in 0.8 ms.
 _NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+_HTTP_2_ALONE = "the server speaks HTTP/2 alone: let it, or a proxy before it, offer HTTP/1.1 too (ALPN)"
+_NOT_HTTP_1 = (
+    "it does not speak HTTP/1.1: a port of HTTP/2 alone (h2c, gRPC), of TLS (https://) or of another protocol"
+)
 _NOT_TLS = "check whether the server speaks TLS; without it --server-url begins with http://"
 
 log = logging.getLogger("mlperf")
@@ -194,9 +198,9 @@ class InfoClient:
         return NotReadyError(f"{self.url}: {what} {LATE} {self._within_s:g} s; {remedy}")
 
     def _unreachable(self, error: httpx.HTTPError) -> ServerError:
-        tls, cause = tls_remedy(error), f"{self.url}: not reachable ({_cause(error)})"
-        if tls:
-            return ServerError(f"{cause}; {tls}")
+        cause = f"{self.url}: not reachable ({_cause(error)})"
+        if remedy := tls_remedy(error) or _protocol_remedy(error):
+            return ServerError(f"{cause}; {remedy}")
         return NotReadyError(f"{cause}; start the server or correct --server-url")
 
     def _left(self) -> float:
@@ -257,11 +261,19 @@ def tls_remedy(error: BaseException) -> str:
     match cause:
         case None:
             return ""
+        case _ if "no application protocol" in str(cause):
+            return _HTTP_2_ALONE
         case ssl.SSLCertVerificationError() if "match" in cause.verify_message:
             return "use a name of the server's certificate in --server-url"
         case ssl.SSLCertVerificationError():
             return "give the server's certificate, or that of its CA, as --ca-file FILE"
     return _NOT_TLS
+
+
+def _protocol_remedy(error: httpx.HTTPError) -> str:
+    """The remedy for an answer that is not HTTP/1.1, such as HTTP/2's first frame; "" for another error."""
+    is_other = isinstance(error, httpx.RemoteProtocolError) and str(error).startswith("illegal ")
+    return _NOT_HTTP_1 if is_other else ""
 
 
 class Calls(Generic[Asked, Found]):

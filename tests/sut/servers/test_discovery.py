@@ -325,6 +325,28 @@ def test_tls_to_a_plain_server():
         assert "http://" in refusal(url.replace("http:", "https:"))
 
 
+# What granian 2.8.9 with --http 2 sends at once on each connection, without and with TLS.
+SETTINGS = bytes.fromhex("0000180400000000000003000000c8000400100000000500004000000601000000")
+NO_PROTOCOL = bytes.fromhex("15030300020278")
+
+
+@pytest.mark.parametrize(
+    ("said", "scheme", "words"),
+    [(SETTINGS, "http:", "does not speak HTTP/1.1"), (NO_PROTOCOL, "https:", "HTTP/2 alone")],
+)
+def test_a_server_of_http_2_alone(said, scheme, words):
+    """It is said at once, also where servers that start are waited for."""
+
+    def speak(connection):
+        connection.recv(1000)
+        connection.sendall(said)
+        connection.recv(1)
+
+    with listening(speak) as url:
+        text = refusal(url.replace("http:", scheme))
+        assert words in text and "start the server" not in text
+
+
 def test_a_tls_handshake_without_an_answer(caplog):
     """Said while it is waited for, and in the end: a server that starts may be as silent."""
     with (
