@@ -133,6 +133,11 @@ class HttpClient:
         self._trusted = [r for r in self._replicas if r in self._trusted or r.index == index]
         self._balance.allow(index)
 
+    def move(self, index: int, endpoint: Endpoint) -> None:
+        """Open further connections of a replica to the addresses of ``endpoint``."""
+        replica = self._replicas[index]
+        replica.endpoint, replica.pairs = endpoint, endpoint.pairs
+
     def watch(self, descriptor: int, mask: int, callback: Callable[[int], None]) -> None:
         """Poll a foreign descriptor along with the connections."""
         if descriptor in self._watched:

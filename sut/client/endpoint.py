@@ -20,6 +20,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
+from msgspec.structs import replace
 
 from harness.config.server_urls import default_port, split_address
 from harness.errors import ConfigError, ServerError
@@ -164,6 +165,11 @@ class Endpoint(msgspec.Struct, frozen=True):
     silent: tuple[str, ...] = ()
     """Addresses of its name that gave no connection."""
 
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The addresses that it is at, in their order."""
+        return tuple(dict.fromkeys(pair.address[0] for pair in self.pairs))
+
     def __repr__(self) -> str:
         return f"Endpoint({self.url})"
 
@@ -210,6 +216,23 @@ def resolve_endpoint(url: str, path: str, api_key: str | None, ca_file: Path | N
     if api_key:
         head += f"Authorization: Bearer {api_key}\r\n"
     return Endpoint(url, host, pairs, tls, head.encode(), ca_file=ca_file, silent=silent)
+
+
+def moved(endpoint: Endpoint) -> Endpoint | None:
+    """The endpoint at the addresses that its name has now; None where they are those that it had."""
+    base, address = split_address(endpoint.url)
+    if address is not None:
+        return None
+    try:
+        found = resolve(endpoint.host, default_port(base))
+    except OSError:
+        return None
+    places = {pair.address[0] for pair in found}
+    if places == {*endpoint.places, *endpoint.silent}:
+        return None
+    pairs = reachable(found)
+    silent = tuple(pair.address[0] for pair in found if pair not in pairs)
+    return replace(endpoint, pairs=with_source_addresses(pairs, len(endpoint.pairs)), silent=silent)
 
 
 # -- addresses of this machine, as Linux reports them

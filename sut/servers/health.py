@@ -30,6 +30,7 @@ from harness.record.server_changes import (
     setting_pairs,
 )
 from harness.record.settled import Router, ServerInfo
+from sut.client.endpoint import Endpoint, moved
 from sut.servers.info_client import LATE, Calls, InfoClient, NotReadyError, WaitNotices
 from sut.servers.info_pages import ask_health_page, ask_server
 from sut.servers.server_checks import failed_behind
@@ -169,12 +170,17 @@ class HealthMonitor:
         none_left: Callable[[], str] = lambda: "",
         pause_s: float = 1.0,
         events: EventLog | None = None,
+        endpoints: Sequence[Endpoint] = (),
     ) -> None:
-        """``none_left``: why no replica can recover, "" while one can. ``events`` gets each outage."""
+        """``none_left``: why no replica can recover, "" while one can. ``events`` gets each outage.
+
+        ``endpoints``: where the workers send the queries of each replica, whose name may get other addresses.
+        """
         self._events = EventLog() if events is None else events
         self._pause_s = pause_s  # between two checks of a replica
         self.none_left = none_left
         self._outages: list[str] = []
+        self._endpoints = list(endpoints)
         self._urls = urls
         self._workers = workers
         self._ask = ask
@@ -232,18 +238,27 @@ class HealthMonitor:
             answered.set()
             self.closed.wait(self._pause_s)
         answered.set()
+        place = self._moved(replica)
         with self._lock:
             del self._asking[replica]
             if self.closed.is_set():
                 return
+            if place is not None:
+                self._endpoints[replica] = place
+                self._send("moved", (replica, place))
             was_out = self._out.pop(replica, None) is not None
             text = f"{self._urls[replica]} was out of use for {time.monotonic() - began:.0f} s"
-            if was_out:
+            if was_out or place is not None:
                 self._outages.append(text)
             self._send("trust", replica)
-        if was_out:
-            self._events.add("server_back", self._urls[replica], "in use again")
-            log.warning("%s and is healthy again", text)
+        now_at = f", at {', '.join(place.places)}" if place is not None else ""
+        if was_out or now_at:
+            self._events.add("server_back", self._urls[replica], f"in use again{now_at}")
+            log.warning("%s and is healthy again%s", text, now_at)
+
+    def _moved(self, replica: int) -> Endpoint | None:
+        """Where the name of a replica leads now, if that is elsewhere: a pod that was replaced, for one."""
+        return moved(self._endpoints[replica]) if self._endpoints else None
 
     def _note_out(self, replica: int, began: float, wrong: str) -> None:
         with self._lock:
@@ -256,11 +271,11 @@ class HealthMonitor:
         if before is None or before[1] != wrong:
             log.warning("replica out of use: %s", wrong)
 
-    def _send(self, word: str, replica: int) -> None:
+    def _send(self, word: str, value: object) -> None:
         """Under the lock, so that a worker receives a recovery before a later suspicion."""
         for worker in self._workers:
             with suppress(OSError):  # the worker has died
-                worker.send((word, replica))
+                worker.send((word, value))
 
 
 def _without_url(url: str, wrong: str) -> str:

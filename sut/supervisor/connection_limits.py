@@ -5,6 +5,7 @@ from functools import cached_property
 
 from msgspec.structs import replace
 
+from harness.config.server_urls import DNS, folded
 from sut.client.client import MAX_CONNECTING
 from sut.client.endpoint import Endpoint, is_own_address, most_pairs, resolve_endpoints, with_source_addresses
 from sut.processes.machine_limits import MachineLimits
@@ -37,6 +38,7 @@ class ConnectionLimits:
                     f"{endpoint.url}: addresses that gave no connection and get no queries: "
                     f"{', '.join(endpoint.silent)}"
                 )
+        yield from _several_addresses(self._endpoints)
         pairs = (pair for endpoint in self._endpoints for pair in endpoint.pairs)
         if any(is_own_address(pair.family, pair.address[0]) for pair in pairs):
             at_once = min(expected, self._workers * (MAX_CONNECTING if all_at_once else WARM_CONNECTIONS))
@@ -49,6 +51,24 @@ class ConnectionLimits:
     @property
     def _pairs(self) -> int:
         return sum(most_pairs(endpoint.pairs) for endpoint in self._endpoints)
+
+
+def _several_addresses(endpoints: Sequence[Endpoint]) -> Iterator[str]:
+    """A warning about names that may be of several servers each; an IPv4 and an IPv6 address are of one."""
+    urls = [endpoint.url for endpoint in endpoints if _of_one_kind(endpoint) > 1]
+    if urls:
+        yield (
+            f"{folded(urls)}: the name has several addresses, which take turns and count as one server: one "
+            "was asked what it serves, Offline is filled for one, and a slow one is not named; where each is "
+            f"a server (a headless service of Kubernetes), use {DNS}{urls[0]}"
+        )
+
+
+def _of_one_kind(endpoint: Endpoint) -> int:
+    """The addresses of its name, IPv4 or IPv6, whichever are more."""
+    places = (*endpoint.places, *endpoint.silent)
+    six = sum(":" in place for place in places)
+    return max(six, len(places) - six)
 
 
 def with_enough_sources(endpoint: Endpoint, connections: int, ports: int | None) -> Endpoint:

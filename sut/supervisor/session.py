@@ -93,6 +93,7 @@ class QuerySession:
         self._workers: list[ChildProcess] = []
         self._encoders: list[ChildProcess] = []
         self._capacities: list[int] = []
+        self._endpoints: tuple[Endpoint, ...] = ()
         self._replicas: CounterBoard | None = None
         self._network: CounterBoard | None = None
         self._monitor: Monitor | None = None
@@ -126,7 +127,7 @@ class QuerySession:
         self._journal_dir.mkdir(parents=True, exist_ok=True)
         self._replicas = CounterBoard(len(self._pairs), len(destination.endpoints))
         self._network = CounterBoard(len(self._pairs) * len(destination.endpoints), len(Network))
-        self._capacities = _shares(max_concurrency, workers)
+        self._capacities, self._endpoints = _shares(max_concurrency, workers), destination.endpoints
         for index, share in enumerate(self._capacities):
             spec = self._worker_spec(index, share, destination)
             ours, theirs = Pipe()
@@ -168,7 +169,9 @@ class QuerySession:
         """
         controls = [child.control for child in self._workers]
         replicas = HealthMonitor(
-            servers.urls, controls, servers.recovered, servers.none_left, events=self.events
+            *(servers.urls, controls, servers.recovered, servers.none_left),
+            events=self.events,
+            endpoints=self._endpoints,
         )
         servers.on_change = replicas.suspected
         for change in servers.changes:

@@ -11,7 +11,8 @@ Messages on ``control``, to the supervisor:
     ("journal", text)                   the journal cannot be written
     ("encoder", text)                   its encoder has died, or does not move
 
-and from it, when it has checked a replica's health: ("suspect", replica) or ("trust", replica).
+and from it, when it has checked a replica's health: ("suspect", replica) or ("trust", replica), the latter
+behind ("moved", (replica, endpoint)) where its name has other addresses now.
 """
 
 import contextlib
@@ -280,7 +281,9 @@ class Worker:
         except (EOFError, OSError):
             self._open = False  # the supervisor is gone
             return
-        if word == "trust":
+        if word == "moved":
+            self._client.move(*replica)
+        elif word == "trust":
             self._client.trust(replica)
         else:
             self._client.suspect(replica)

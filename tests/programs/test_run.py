@@ -3,7 +3,9 @@
 import itertools
 import re
 import signal
+import socket
 import subprocess
+import threading
 import time
 from contextlib import ExitStack
 
@@ -15,6 +17,7 @@ from harness.files import ACCURACY_LOG, REPORT
 from harness.record.accuracy_result import AccuracyResult
 from sut import prepare
 from sut.processes.machine_limits import MachineLimits
+from tests.kit import free_ports, wait_until
 from tests.made_up.synthetic import make_datasets
 from tests.runs import (
     ACCURACY,
@@ -348,3 +351,33 @@ def test_a_run_that_early_stopping_must_make_invalid_is_refused(tmp_path, capfd,
     assert (run.code, run.stdout) == (2, "")
     (line,) = without_waits(run.stderr)
     assert "gpt-oss-120b.Server.min_query_count = 459" in line
+
+
+def test_a_pod_that_is_replaced_is_followed(tmp_path, capfd, monkeypatch):
+    """Its name then has another address: that of the start was used, which gave no connection any more."""
+    places, known = ["127.0.0.2"], socket.getaddrinfo
+
+    def look_up(host, *others, **named):
+        return known(places[0] if host == "pod.test" else host, *others, **named)
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    port, (dataset, _) = free_ports(1), small_dataset(tmp_path)
+    first = StubServer(host="127.0.0.2", port=port, event_delay_s=0.02)
+    second = StubServer(host="127.0.0.3", port=port)
+
+    def replace_pod():
+        wait_until(lambda: len(first.requests) >= 5)  # the trial request is one
+        first.stop()
+        places[:] = ["127.0.0.3"]
+
+    with first, second:
+        threading.Thread(target=replace_pod, daemon=True).start()
+        where = ("--server-url", f"http://pod.test:{port}", "--input-file", dataset, "--max-new-tokens", 8)
+        ended = run_mlperf(
+            tmp_path, "--accuracy", *where, "--max-concurrency", 2, "--retries", 12, here=capfd
+        )
+    assert ended.result == "VALID", ended.stdout + ended.stderr
+    assert len(first.requests) + len(second.requests) >= 13
+    assert second.requests
+    (back,) = [event for event in ended.record["events"] if event["kind"] == "server_back"]
+    assert back["text"] == "in use again, at 127.0.0.3"

@@ -17,6 +17,7 @@ from sut.client.endpoint import (
     ipv6,
     is_own_address,
     is_own_host,
+    moved,
     reachable,
     resolve,
     resolve_endpoint,
@@ -79,10 +80,33 @@ def test_a_name_with_several_addresses_gives_those_that_answer(listener, monkeyp
         assert endpoint.pairs == (local(listener, "127.0.0.2"), local(listener, "127.0.0.3"))
         assert endpoint.silent == ("127.0.0.1",)
         limits = limits_of(MachineLimits(20_000, None, 4096), url=endpoint.url)
-        (warning,) = limits.warnings(1, all_at_once=False)
+        warning, several = limits.warnings(1, all_at_once=False)
         assert "127.0.0.1" in warning
+        assert "several addresses" in several
         assert answering(resolve("replica", port)) in endpoint.pairs
         assert answering(resolve("replica", port)[:1]) is None
+
+
+def test_a_name_that_has_another_address_is_followed(listener, monkeypatch):
+    """As that of a pod that was replaced. A name that is not known for a while has not moved."""
+    places = ["127.0.0.2"]
+
+    def look_up(host, port, **_):
+        if not places:
+            raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+        return [(socket.AF_INET, 0, 0, "", (place, port)) for place in places]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    first = resolve_endpoint(f"http://pod:{listener.getsockname()[1]}/v1", "/generate", "key")
+    assert moved(first) is None
+    places.clear()
+    assert moved(first) is None
+    places[:] = ["127.0.0.3", "127.0.0.4"]
+    second = moved(with_enough_sources(first, 100, 50))
+    assert second.places == ("127.0.0.3", "127.0.0.4")
+    assert (second.head, second.url) == (first.head, first.url)
+    assert moved(second) is None
+    assert moved(replace(first, url=f"{first.url}#127.0.0.2")) is None  # one address of a name is a replica
 
 
 def test_without_any_that_answers_all_are_kept():
@@ -158,6 +182,26 @@ def test_warnings(limits, expected, all_at_once, words):
     found = list(limits_of(limits).warnings(expected, all_at_once=all_at_once))
     assert len(found) == len(words)
     assert all(word in line for word, line in zip(words, found, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("places", "told"),
+    [
+        (("192.0.2.1",), False),
+        (("::1", "127.0.0.1"), False),  # localhost
+        (("192.0.2.1", "192.0.2.2", "2001:db8::1"), True),
+        (("2001:db8::1", "2001:db8::2"), True),
+    ],
+)
+def test_a_name_with_several_addresses_counts_as_one_server(monkeypatch, places, told):
+    """Each may be a server: a headless service of Kubernetes has those of its pods."""
+    families = {True: socket.AF_INET6, False: socket.AF_INET}
+    found = [(families[":" in place], 0, 0, "", (place, 1)) for place in places]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    monkeypatch.setattr(endpoints, "reachable", tuple)
+    one = limits_of(MachineLimits(1_000_000, None, 4096), url="http://llm:1")
+    lines = [line for line in one.warnings(9, all_at_once=True) if "count as one server" in line]
+    assert [line.endswith("use dns+http://llm:1") for line in lines] == [True] * told
 
 
 def test_the_backlog_of_another_host_is_not_ours():

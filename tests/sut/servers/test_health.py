@@ -5,11 +5,13 @@ import threading
 from multiprocessing import Pipe
 
 import pytest
+from msgspec.structs import replace
 
 from harness.errors import ServerError
 from harness.record.journal import QUERIES_FILE, QUERY_ROW, encode_row
 from harness.record.run_events import EventLog
 from harness.record.server_changes import usable_samples
+from sut.client.endpoint import AddressPair, Endpoint
 from sut.servers import health
 from sut.servers.discovery import discover
 from sut.servers.health import ActivityProbe, HealthMonitor, Recheck, ask_work, check_same_servers
@@ -83,6 +85,26 @@ def test_each_outage_is_an_event_that_names_its_server_once(pipes):
     ]
     assert events.events[0].text == "not reachable ([Errno 111] Connection refused)"
     assert events.events[0].time_ns <= events.events[1].time_ns
+
+
+def test_a_server_whose_name_has_another_address_is_used_there(pipes, monkeypatch, caplog):
+    """Also where its health, asked at the new address, was never seen to fail."""
+    there = Endpoint("http://b:1", "b", (AddressPair(2, ("10.0.0.9", 1)),), tls=False, head=b"")
+    before = replace(there, pairs=(AddressPair(2, ("10.0.0.5", 1)),))
+    monkeypatch.setattr(health, "moved", lambda endpoint: None if endpoint == there else there)
+    events = EventLog()
+    watch = HealthMonitor(
+        *(["http://b:1"], [ours for ours, _ in pipes], lambda url: ""),
+        events=events,
+        endpoints=[before],
+    )
+    watch.suspected(0)
+    assert [heard(pipes[0][1]) for _ in range(2)] == [("moved", (0, there)), ("trust", 0)]
+    wait_until(lambda: events.events)
+    assert events.events[0].text == "in use again, at 10.0.0.9"
+    watch.suspected(0)
+    assert heard(pipes[0][1]) == ("trust", 0)
+    assert len(watch.outages) == 1
 
 
 def test_a_suspicion_right_after_a_recovery_is_the_last_word(pipes, monkeypatch):
