@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from harness.analysis.finish_run import Observations
 from harness.analysis.rank_watch import RankWatch
+from harness.analysis.replicas import straggling_text
 from harness.api_key import api_key
 from harness.cli.signals import InterruptedRun, uninterrupted
 from harness.config.benchmark import Benchmark
@@ -238,7 +239,11 @@ def _drive(run: DrivenRun, progress_log: ProgressLog, servers: Recheck, rate: Se
     session.start_workers(destination, store, prepared.placement.workers, prepared.concurrency)
     limited = bool(prepared.concurrency)
     meter = ProgressMeter(
-        run.length, session.failures, in_flight=session.in_flight, limited=limited, servers_rate=rate
+        *(run.length, session.failures),
+        in_flight=session.in_flight,
+        urls=servers.urls,
+        limited=limited,
+        servers_rate=rate,
     )
     alarms = Alarms(
         session, prepared.servers, run.ranks, plan.policy, run.lost, servers.health, servers.doubt
@@ -258,7 +263,7 @@ def _drive(run: DrivenRun, progress_log: ProgressLog, servers: Recheck, rate: Se
 
 def _with_recent(snapshot: ProgressSnapshot, progress_log: ProgressLog) -> ProgressSnapshot:
     """With the figures of the last minute, for the line on the terminal."""
-    snapshot = replace(snapshot, stragglers=len(progress_log.watch.stragglers_now))
+    snapshot = replace(snapshot, straggling=straggling_text(progress_log.watch.stragglers_now))
     if (last := progress_log.last) is None:
         return snapshot
     return replace(snapshot, ttft_p50_p99_ms=_pair(last.ttft), tpot_p50_p99_ms=_pair(last.tpot))

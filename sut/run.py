@@ -251,7 +251,11 @@ def _loss_rule(record: RunRecord) -> LossRule | None:
     if plan.accuracy and plan.audit is None:
         return None
     rules = ValidityRules(record.judged_limits_ns, _most_over(record))
-    return LossRule(LostWatch(plan.client.log_dir, rules), plan.stop_when_lost, partial(_advice, record))
+    return LossRule(
+        LostWatch(plan.client.log_dir, rules, [one.url for one in record.servers]),
+        plan.stop_when_lost,
+        partial(_advice, record),
+    )
 
 
 def _most_over(record: RunRecord) -> int:

@@ -67,17 +67,21 @@ def _at_most(most: int) -> str:
     return f"at most {most:,} may be" if most > 0 else "none may be"
 
 
-def late_first_tokens(rows: Rows, limit_ns: int) -> int:
+def late_first_tokens(rows: Rows, limit_ns: int) -> Rows:
     """Completed queries whose first token came later than its limit."""
-    return int((ttft_ns(completed(rows)) > limit_ns).sum())
+    good = completed(rows)
+    good = good[good["first_token_ns"] > 0]
+    late: Rows = good[ttft_ns(good) > limit_ns]
+    return late
 
 
-def surely_slow(rows: Rows, limit_ns: int) -> int:
+def surely_slow(rows: Rows, limit_ns: int) -> Rows:
     """Completed queries whose TPOT is over its limit even when their first token was reported late."""
     good = completed(rows)
     good = good[(good["osl"] >= 2) & (good["first_token_ns"] > 0)]
     gaps = good["osl"].astype("i8") - 1
-    return int((good["last_byte_ns"] - good["first_token_ns"] - LATE_REPORT_NS > limit_ns * gaps).sum())
+    slow: Rows = good[good["last_byte_ns"] - good["first_token_ns"] - LATE_REPORT_NS > limit_ns * gaps]
+    return slow
 
 
 def log_cumulative(n: int, share: float, top: int) -> npt.NDArray[np.float64]:

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -9,99 +10,192 @@ import numpy.typing as npt
 from harness.analysis.queries import Queries
 from harness.analysis.statistics import completed, percentile, tpot_ns, ttft_ns
 from harness.arrays import Floats
+from harness.config.server_urls import folded
 from harness.record.journal import Rows
-from harness.record.replica_figures import ReplicaBalance, ReplicaFigures, Straggler
+from harness.record.replica_figures import ReplicaBalance, ReplicaFigures, Straggler, StragglerTime
 from harness.text import counted
+
+Integers = npt.NDArray[np.integer]
 
 SLOWER = 1.1  # a straggler's TPOT is longer than this times the replicas' median, and stays so
 _LASTS_S = 60.0
 _FEWEST = 10  # answers of a replica; with fewer it is not judged
 # A replica's median must exceed that of all by this many standard deviations of a sample's median.
 _SURE = 4.0
-_EQUAL = 1.05  # a slow replica stays slow until its ratio falls to this
 _NAMED = 5
+_IDLE_S, _IDLE_PART = 5.0, 0.05  # of a run, at its end: less is the length of answers
 _TIME_BITS = 44  # five hours in ns
 _LONGEST_NS = (1 << _TIME_BITS) - 1
+_REMEDY = "compare its options, clocks, temperatures and other programs with the others'"
+
+
+class _Compared(NamedTuple):
+    """A time of answers by which replicas are compared."""
+
+    name: StragglerTime
+    slower: float
+    """how many times the median of all the median of a straggler is"""
+    equal: float
+    """a slow replica stays slow until its ratio falls to this"""
+    least_ns: int = 0
+    """the difference of a straggler's to the median of all"""
+
+
+# Requests queue, so that the times of first tokens of equal replicas differ more than their steps.
+_TPOT = _Compared("TPOT", SLOWER, 1.05)
+_TTFT = _Compared("TTFT", 2.0, 1.5, 50_000_000)
+_WHOLE = _Compared("time per token", SLOWER, 1.05)  # of answers that are not streamed, from their request on
 
 
 class ReplicaWatch:
-    """Follows the replicas' median TPOT over a run.
+    """Follows the replicas' median TPOT and TTFT over a run, or the time per token of complete answers.
 
-    ``look`` takes the answers of the last minute; it sets ``medians_ns`` (NaN where unknown) and ``ratios``,
-    each median over the median of all.
+    ``look`` takes the answers of the last minute; it sets ``medians_ns`` of TPOT (NaN where unknown) and
+    ``ratios``, each median over the median of all.
     """
 
     def __init__(self, urls: Sequence[str]) -> None:
-        self.medians_ns: Floats = np.full(len(urls), np.nan)
-        self.ratios: Floats = self.medians_ns
-        self._comparable_since = np.nan  # when medians of several replicas could first be compared
-        self.judged = False  # whether they could be for a minute
-        self._urls = urls
-        self._since = np.full(len(urls), np.nan)  # when each began to be slower
-        self._found: dict[int, Straggler] = {}
-        self._now: list[int] = []
+        self._of_time = {kind: _Comparison(kind, urls) for kind in (_TPOT, _TTFT, _WHOLE)}
+        self.medians_ns, self.ratios = self._of_time[_TPOT].medians_ns, self._of_time[_TPOT].ratios
 
     def look(self, now_s: float, recent: Rows) -> tuple[Straggler, ...]:
         """The replicas that become stragglers for the first time with these answers, the slowest first.
 
         ``now_s`` counts from the beginning of the run.
         """
-        self.medians_ns, least = _medians(recent, len(self._urls))
-        middle = _middle(self.medians_ns)
-        if np.isfinite(middle):
-            self._comparable_since = np.fmin(self._comparable_since, now_s)
-        self.judged |= bool(now_s - self._comparable_since >= _LASTS_S)
-        self.ratios = self.medians_ns / middle
-        slow = np.where(least > middle, self.ratios, 0.0)
-        over = (slow > SLOWER) | (np.isfinite(self._since) & (slow > _EQUAL))
-        self._since = np.where(over, np.fmin(self._since, now_s), np.nan)
-        known, self._now = set(self._found), np.flatnonzero(now_s - self._since >= _LASTS_S).tolist()
-        for index in self._now:
-            self._note(now_s, index)
-        return _slowest_first(self._found[index] for index in self._now if index not in known)
+        new = [
+            straggler
+            for kind, times in _times(recent)
+            for straggler in self._of_time[kind].look(now_s, *times)
+        ]
+        self.medians_ns, self.ratios = self._of_time[_TPOT].medians_ns, self._of_time[_TPOT].ratios
+        return _slowest_first(new)
 
     @property
     def stragglers_now(self) -> tuple[Straggler, ...]:
         """The stragglers of the last look, the slowest first."""
-        return _slowest_first(self._found[index] for index in self._now)
+        return _slowest_first(one for compared in self._of_time.values() for one in compared.now)
 
     @property
     def stragglers(self) -> tuple[Straggler, ...] | None:
         """All that have been stragglers, the slowest first; None where none could be found."""
-        return _slowest_first(self._found.values()) if self.judged else None
+        judged = [compared for compared in self._of_time.values() if compared.judged]
+        return _slowest_first(one for compared in judged for one in compared.found) if judged else None
+
+
+class _Comparison:
+    """One time of the replicas over a run."""
+
+    def __init__(self, compared: _Compared, urls: Sequence[str]) -> None:
+        self.medians_ns: Floats = np.full(len(urls), np.nan)
+        self.ratios: Floats = self.medians_ns
+        self.judged = False  # whether the medians of several replicas could be compared for a minute
+        self._compared = compared
+        self._urls = urls
+        self._comparable_since = np.nan
+        self._since = np.full(len(urls), np.nan)  # when each began to be slower
+        self._found: dict[int, Straggler] = {}
+        self._now: list[int] = []
+
+    @property
+    def now(self) -> list[Straggler]:
+        """The stragglers of the last look."""
+        return [self._found[index] for index in self._now]
+
+    @property
+    def found(self) -> list[Straggler]:
+        """All until now."""
+        return list(self._found.values())
+
+    def look(self, now_s: float, replicas: Integers, times_ns: Integers) -> list[Straggler]:
+        """The new stragglers by times of answers, of which ``replicas`` are the replicas."""
+        self.medians_ns, least = _medians(replicas, times_ns, len(self._urls))
+        middle, (_, slower, equal, least_ns) = _middle(self.medians_ns), self._compared
+        if np.isfinite(middle):
+            self._comparable_since = np.fmin(self._comparable_since, now_s)
+        self.judged |= bool(now_s - self._comparable_since >= _LASTS_S)
+        self.ratios = self.medians_ns / middle
+        slow = np.where((least > middle) & (self.medians_ns - middle >= least_ns), self.ratios, 0.0)
+        over = (slow > slower) | (np.isfinite(self._since) & (slow > equal))
+        self._since = np.where(over, np.fmin(self._since, now_s), np.nan)
+        known, self._now = set(self._found), np.flatnonzero(now_s - self._since >= _LASTS_S).tolist()
+        for index in self._now:
+            self._note(now_s, index)
+        return [self._found[index] for index in self._now if index not in known]
 
     def _note(self, now_s: float, index: int) -> None:
         ratio, since = float(self.ratios[index]), float(self._since[index])
         if before := self._found.get(index):
             ratio, since = max(ratio, before.ratio), before.from_s
-        self._found[index] = Straggler(self._urls[index], round(ratio, 3), round(since, 1), round(now_s, 1))
+        self._found[index] = Straggler(
+            self._urls[index], round(ratio, 3), round(since, 1), round(now_s, 1), self._compared.name
+        )
+
+
+def straggler_alarm(one: Straggler) -> str:
+    """``straggler: http://node3:30000: median TPOT 1.93 x that of all replicas for a minute; ...``."""
+    return (
+        f"straggler: {one.url}: median {one.time} {one.ratio:.2f} x that of all replicas for a minute; "
+        f"{_REMEDY}"
+    )
+
+
+def straggling_text(stragglers: Sequence[Straggler]) -> str:
+    """``STRAGGLER http://node3:30000 (TPOT 1.93 x)``, of several the slowest; "" for none."""
+    if not stragglers:
+        return ""
+    count = len({one.url for one in stragglers})
+    worst = f"{stragglers[0].url} ({stragglers[0].time} {stragglers[0].ratio:.2f} x)"
+    return f"STRAGGLER {worst}" if count == 1 else f"{count} STRAGGLERS, {worst}"
 
 
 def stragglers_text(balance: ReplicaBalance, seconds: float) -> str:
     """``no stragglers``, ``2 stragglers``, or why they were not judged in a run of this length."""
     if balance.stragglers is not None:
-        return counted(len(balance.stragglers), "straggler") if balance.stragglers else "no stragglers"
+        count = len({one.url for one in balance.stragglers})
+        return counted(count, "straggler") if count else "no stragglers"
     if seconds < _LASTS_S:
         why = f"{seconds:.0f} s, {_LASTS_S:.0f} s needed"
-    elif all(one.tpot_p50 is None for one in balance.replicas.values()):
-        why = "no TPOT is known: answers are not streamed"
     else:
         why = "too few answers of each for a minute"
     return f"stragglers not judged ({why})"
 
 
 def straggler_warnings(stragglers: Sequence[Straggler], replicas: int) -> Iterator[str]:
-    """One warning for all of them."""
-    if not stragglers:
+    """One warning for all of them by each time."""
+    for name, slower, *_ in (_TPOT, _TTFT, _WHOLE):
+        of_time = [one for one in stragglers if one.time == name]
+        shown = [
+            f"{one.url} ({one.ratio:.2f} x, {one.from_s:.0f} to {one.to_s:.0f} s)" for one in of_time[:_NAMED]
+        ]
+        if len(of_time) > _NAMED:
+            shown.append(f"and {len(of_time) - _NAMED} more")
+        if of_time:
+            yield (
+                f"{len(of_time)} of {replicas} replicas had a median {name} above {slower:g} x that of all "
+                f"replicas for at least {_LASTS_S:.0f} s: {', '.join(shown)}"
+            )
+
+
+def end_warnings(rows: Rows, urls: Sequence[str]) -> Iterator[str]:
+    """A warning where half of the replicas waited at the end of a run whose queries were issued at once."""
+    rows = rows[(rows["last_byte_ns"] > 0) & (rows["issued_ns"] > 0) & (rows["resumed"] == 0)]
+    last = np.zeros(len(urls), np.int64)
+    np.maximum.at(last, rows["replica"], rows["last_byte_ns"])
+    if len(urls) < 2 or not last.any():
         return
-    shown = [
-        f"{one.url} ({one.ratio:.2f} x, {one.from_s:.0f} to {one.to_s:.0f} s)" for one in stragglers[:_NAMED]
-    ]
-    if len(stragglers) > _NAMED:
-        shown.append(f"and {len(stragglers) - _NAMED} more")
+    end, middle = int(last.max()), int(np.sort(last)[(len(last) - 1) // 2])
+    middle = max(middle, int(rows["issued_ns"].min()))
+    idle_s, part = (end - middle) / 1e9, (end - middle) / (end - rows["issued_ns"].min())
+    if idle_s < _IDLE_S or part < _IDLE_PART:
+        return
+    late = [url for url, at in zip(urls, last.tolist(), strict=True) if 2 * at > end + middle]
+    count = int((rows["last_byte_ns"] > middle).sum())
+    queries = "1 query was" if count == 1 else f"{count:,} queries were"
     yield (
-        f"{len(stragglers)} of {replicas} replicas had a median TPOT above {SLOWER:g} x that of all replicas "
-        f"for at least {_LASTS_S:.0f} s: {', '.join(shown)}"
+        f"for the last {idle_s:.0f} s, {part:.0%} of the run, half of the replicas had nothing to do: "
+        f"{queries} left at others, the last at {folded(late, 3)}; a slow replica does that, and long "
+        "answers that were sent late"
     )
 
 
@@ -187,11 +281,24 @@ def _by_replica(rows: Rows, count: int) -> Iterator[Rows]:
         yield rows[order[begin:end]]
 
 
-def _medians(rows: Rows, count: int) -> tuple[Floats, Floats]:
-    """Each replica's median TPOT in ns and its lower confidence bound; NaN for too few answers."""
-    timed = rows[(rows["osl"] >= 2) & (rows["first_token_ns"] > 0)]
+def _times(rows: Rows) -> Iterator[tuple[_Compared, tuple[Integers, Integers]]]:
+    """The times of answers with their replicas."""
+    streamed = rows["first_token_ns"] > 0
+    timed, whole = rows[streamed], rows[~streamed & (rows["osl"] > 0) & (rows["sent_ns"] > 0)]
+    several = timed[timed["osl"] >= 2]
+    yield _TPOT, (several["replica"], tpot_ns(several))
+    # From the request on: a query may have waited for it.
+    yield _TTFT, (timed["replica"], timed["first_token_ns"] - timed["sent_ns"])
+    yield (
+        _WHOLE,
+        (whole["replica"], (whole["last_byte_ns"] - whole["sent_ns"]) // whole["osl"].astype(np.int64)),
+    )
+
+
+def _medians(replicas: Integers, times_ns: Integers, count: int) -> tuple[Floats, Floats]:
+    """Each replica's median time and its lower confidence bound; NaN for too few answers."""
     # Sorting integers that hold replica and time is faster than sorting row numbers by both.
-    times = np.sort(timed["replica"].astype(np.int64) << _TIME_BITS | tpot_ns(timed).clip(0, _LONGEST_NS))
+    times = np.sort(replicas.astype(np.int64) << _TIME_BITS | times_ns.clip(0, _LONGEST_NS))
     edges = np.searchsorted(times, np.arange(count + 1) << _TIME_BITS)
     begin, sizes = edges[:-1], np.diff(edges)
     medians, least = np.full(count, np.nan), np.full(count, np.nan)

@@ -6,8 +6,9 @@ from harness.analysis.client_overhead import lag_warnings, load_warnings, share_
 from harness.analysis.encoded_answers import text_warnings
 from harness.analysis.network_summary import clump_text, held_back_warnings
 from harness.analysis.outages import rank_warnings, silence_warnings
-from harness.analysis.replicas import straggler_warnings
+from harness.analysis.replicas import end_warnings, straggler_warnings
 from harness.analysis.server_load import cache_warnings
+from harness.config.scenario import Scenario
 from harness.record.journal import Rows
 from harness.record.run_record import ReplicaNetwork, RunRecord, Statistics
 
@@ -31,6 +32,8 @@ def run_warnings(record: RunRecord, rows: Rows) -> Iterator[str]:
     yield from share_warnings(record.client_share, limit_ns, record.client_load)
     if record.balance is not None:
         yield from straggler_warnings(record.balance.stragglers or (), len(record.balance.replicas))
+        if record.plan.scenario is Scenario.OFFLINE and not record.plan.accuracy:
+            yield from end_warnings(rows, tuple(record.balance.replicas))
     if record.client_load is not None:
         yield from load_warnings(record.client_load)
     yield from lag_warnings(record.schedule_lag_mean_ns, limit_ns)

@@ -104,7 +104,7 @@ def hidden_misses(record: RunRecord, rows: Rows, steps_ns: int) -> Iterator[str]
         return
     most = most_over_limit(len(rows), record.latency_percentile)
     for name, over in (("TTFT", late_first_tokens), ("TPOT", surely_slow)):
-        if text := over_limit_text(name, over(rows, limits_ns[name]), most):
+        if text := over_limit_text(name, len(over(rows, limits_ns[name])), most):
             yield (
                 f"{text}, by this client's own clock: the wall clock was set, which hid them from LoadGen; "
                 f"{_SLEWED}"

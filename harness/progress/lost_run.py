@@ -5,7 +5,7 @@ called, so its TTFT is never less than ours.
 """
 
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from harness.record.journal import JournalTail
 # Workers count first tokens four times a second: after this time each one is counted.
 _COUNTED_S = 1.0
 _NS = 1e9
+_FEWEST = 3  # queries that show that one replica has most of them
 
 
 class LostRunError(RunError):
@@ -54,6 +55,7 @@ class LimitWatch:
         self._ttft_ns, self._tpot_ns = limits_ns["TTFT"], limits_ns["TPOT"]
         self._issued: deque[tuple[float, int]] = deque()  # elapsed seconds, queries
         self._ended = Over()  # counts of the queries that have ended
+        self._at: dict[str, Counter[int]] = {"TTFT": Counter(), "TPOT": Counter()}  # by their replica
 
     def look(self, moment: ProgressSnapshot) -> tuple[str, int]:
         """The limit with the most queries over it, and their number. Raises OSError."""
@@ -61,10 +63,17 @@ class LimitWatch:
         self.over = Over(self._ended.ttft + self._overdue(moment), self._ended.tpot)
         return max(("TTFT", self.over.ttft), ("TPOT", self.over.tpot), key=lambda pair: pair[1])
 
+    def most_at(self, name: str) -> tuple[int, int]:
+        """The replica with the most of the ended queries over a limit, and their number."""
+        return max(self._at[name].items(), key=lambda item: item[1], default=(0, 0))
+
     def _count_ended(self) -> None:
         rows = self._tail.read()
-        self._ended.ttft += late_first_tokens(rows, self._ttft_ns)
-        self._ended.tpot += surely_slow(rows, self._tpot_ns)
+        late, slow = late_first_tokens(rows, self._ttft_ns), surely_slow(rows, self._tpot_ns)
+        self._ended.ttft += len(late)
+        self._ended.tpot += len(slow)
+        self._at["TTFT"].update(late["replica"].tolist())
+        self._at["TPOT"].update(slow["replica"].tolist())
 
     def _overdue(self, moment: ProgressSnapshot) -> int:
         """Queries without a first token that were issued longer ago than the limit of TTFT."""
@@ -77,10 +86,11 @@ class LimitWatch:
 
 
 class LostWatch:
-    """Why a run can no longer become VALID; "" while it can."""
+    """Why a run can no longer become VALID; "" while it can. ``urls`` are those of its replicas."""
 
-    def __init__(self, log_dir: Path, rules: ValidityRules) -> None:
+    def __init__(self, log_dir: Path, rules: ValidityRules, urls: Sequence[str] = ()) -> None:
         self._rules = rules
+        self._urls = urls
         self.late_s = rules.limits_ns.get("TTFT", math.inf) / _NS  # a silence that makes queries late
         self._limits = LimitWatch(log_dir, rules.limits_ns) if rules.limits_ns else None
 
@@ -91,7 +101,10 @@ class LostWatch:
 
     def _over_limit(self, limits: LimitWatch, moment: ProgressSnapshot) -> str:
         name, count = limits.look(moment)
-        return over_limit_text(name, count, self._rules.most_over)
+        text, (replica, part) = over_limit_text(name, count, self._rules.most_over), limits.most_at(name)
+        # Of replicas that share them evenly none comes near.
+        most = len(self._urls) > 1 and part >= max(_FEWEST, count * (1 + 1 / len(self._urls)) / 2)
+        return f"{text}, {part:,} of them at {self._urls[replica]}" if text and most else text
 
 
 def failures_text(moment: ProgressSnapshot) -> str:

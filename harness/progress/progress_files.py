@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 
 from harness.analysis.network_summary import clump_text
-from harness.analysis.replicas import ReplicaWatch
+from harness.analysis.replicas import ReplicaWatch, straggler_alarm, straggling_text
 from harness.analysis.statistics import completed, percentile, tpot_ns, ttft_ns
 from harness.errors import machine_failure
 from harness.files import GRADING_PROGRESS, JOURNAL_DIR, PROGRESS, atomic_write
@@ -84,7 +84,11 @@ class ProgressLine(msgspec.Struct, frozen=True, kw_only=True):
     imbalance: float | None = None
     """the last minute's largest mean number in flight on a replica over the mean of all"""
     stragglers: int = 0
-    """replicas that have been above 1.1 x the median TPOT of all for a minute"""
+    """replicas that have been slower than all others for a minute"""
+    straggling: str = ""
+    """the slowest of them"""
+    last_at: str = ""
+    """the replicas that have the last queries, while others have none"""
     lost: str = ""
     """why the run can no longer become VALID"""
     standing: str = ""
@@ -136,9 +140,7 @@ class ProgressLog:
             return
         recent: Rows = np.concatenate([rows for _, rows in self._window])
         for one in self.watch.look(snapshot.elapsed_s, recent)[:_SLOWEST]:
-            log.warning(
-                "straggler: %s: median TPOT %.2f x that of all replicas for a minute", one.url, one.ratio
-            )
+            log.warning("%s", straggler_alarm(one))
         self._tell_clumps(recent)
         self.last = line = self._line(snapshot, recent)
         self._on_line(line)
@@ -193,7 +195,9 @@ class ProgressLog:
             over_limit=self._over_limits(),
             slowest=self._slowest(),
             imbalance=s.imbalance,
-            stragglers=len(self.watch.stragglers_now),
+            stragglers=len({one.url for one in self.watch.stragglers_now}),
+            straggling=straggling_text(self.watch.stragglers_now),
+            last_at=s.last_at,
             lost=s.lost,
             standing=s.standing,
             silent_s=round(s.silent_s, 1),

@@ -81,11 +81,14 @@ class ProgressSnapshot(msgspec.Struct, frozen=True):
     """by kind"""
     imbalance: float | None = None
     """of several replicas, as in ReplicaBalance, over the last minute"""
-    stragglers: int = 0
+    straggling: str = ""
+    """the slowest of the replicas that have been slower than all others for a minute"""
     first_tokens: int = 0
     """queries that have a first token"""
     sent: int | None = None
     """requests without an end at the servers, where their number has a limit"""
+    last_at: str = ""
+    """the replicas that have the last queries, while others have none"""
     lost: str = ""
     """why the run can no longer become VALID"""
     standing: str = ""
@@ -155,8 +158,8 @@ def _fields(s: ProgressSnapshot) -> list[str]:
         done if alarms else "",
         "" if "failed" in s.lost else _failed(s),
         time_to_go(s.silent_s, s.remaining_s),
-        f"{s.stragglers} {'STRAGGLER' if s.stragglers == 1 else 'STRAGGLERS'}" if s.stragglers else "",
-        in_flight_text(s.in_flight, s.sent),
+        s.straggling,
+        in_flight_text(s.in_flight, s.sent, s.last_at),
         _rate(s),
         _latency("TTFT", s.ttft_p50_p99_ms, s.ttft_ns),
         _latency("TPOT", s.tpot_p50_p99_ms, s.tpot_ns),
@@ -201,10 +204,14 @@ def _latency(name: str, recent_ms: tuple[float, float] | None, mean_ns: float | 
     return "" if mean_ns is None else f"mean {name} {milliseconds(mean_ns)} ms"
 
 
-def in_flight_text(issued: int, sent: int | None) -> str:
-    """``512 in flight, 5884 waiting`` of queries without an end: the others wait for a request to end."""
+def in_flight_text(issued: int, sent: int | None, last_at: str = "") -> str:
+    """``512 in flight, 5884 waiting`` of queries without an end: the others wait for a request to end.
+
+    At the end ``7 in flight, all at http://node3:30000``.
+    """
     waiting = waiting_of(issued, sent)
-    return f"{issued - waiting} in flight" + (f", {waiting} waiting" if waiting else "")
+    text = f"{issued - waiting} in flight" + (f", {waiting} waiting" if waiting else "")
+    return f"{text}, all at {last_at}" if last_at else text
 
 
 def waiting_of(issued: int, sent: int | None) -> int:

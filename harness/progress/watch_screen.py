@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from harness.analysis.replicas import SLOWER
 from harness.cli.streams import control
 from harness.errors import ConfigError
 from harness.files import GRADING_PROGRESS, PROGRESS, RUN_RECORD
@@ -138,14 +137,15 @@ def _figures(line: ProgressLine, now: datetime, *, lasts: bool) -> Iterator[str]
     spread = "" if line.imbalance is None else f", imbalance of the replicas {line.imbalance:.2f}"
     waiting = waiting_of(line.in_flight, line.sent)
     waits = f", {waiting:,} waiting" if waiting else ""
-    yield f"in flight  {line.in_flight - waiting:,}{waits}{rate}{spread}"
+    last = f", all at {line.last_at}" if line.last_at else ""
+    yield f"in flight  {line.in_flight - waiting:,}{waits}{last}{rate}{spread}"
     kinds = ", ".join(f"{kind} {count:,}" for kind, count in line.failures.items())
     yield f"failed     {line.failed:,}" + (f" ({kinds})" if kinds else "")
     yield f"last minute, {line.ended_last_minute:,} answers:"
     for name, part in (("TTFT", line.ttft), ("TPOT", line.tpot)):
         yield f"  {name:<8} {_latencies(part)}{_over(name, line)}"
-    if line.stragglers:
-        yield f"STRAGGLERS {line.stragglers:,}: over {SLOWER:g} x the median TPOT for a minute"
+    if line.straggling:
+        yield f"{line.straggling} of the median of all replicas for a minute"
     for replica in line.slowest:
         yield f"  {replica.ratio:.2f} x the median TPOT: {replica.url}"
 
@@ -185,7 +185,8 @@ def plain(line: ProgressLine) -> str:
         line.standing,
         f"{line.failed} FAILED" if line.failed else "",
         time_to_go(line.silent_s, line.remaining_s),
-        in_flight_text(line.in_flight, line.sent),
+        line.straggling,
+        in_flight_text(line.in_flight, line.sent, line.last_at),
         "" if line.tokens_per_s is None else f"{line.tokens_per_s:.0f} tok/s",
         *(f"{name} {_latencies(part)}" for name, part in (("TTFT", line.ttft), ("TPOT", line.tpot)) if part),
     ]

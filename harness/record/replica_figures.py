@@ -1,10 +1,14 @@
 """The figures of several replicas in run.json."""
 
+from typing import Literal
+
 import msgspec
+
+StragglerTime = Literal["TPOT", "TTFT", "time per token"]
 
 
 class Straggler(msgspec.Struct, frozen=True):
-    """A replica whose median TPOT of a minute was above 1.1 x that of all replicas for at least 60 s."""
+    """A replica of which a median time was above that of all replicas for at least 60 s."""
 
     url: str
     ratio: float
@@ -13,6 +17,9 @@ class Straggler(msgspec.Struct, frozen=True):
     """since the first query"""
     to_s: float
     """the last time it was seen so"""
+    time: StragglerTime = "TPOT"
+    """`TPOT`, above 1.1 x; `TTFT`, from the request on, above 2 x and by 50 ms or more; `time per token` of
+    answers that were not streamed, from the request on, above 1.1 x"""
 
 
 class ReplicaFigures(msgspec.Struct, frozen=True):
@@ -34,8 +41,8 @@ class ReplicaBalance(msgspec.Struct, frozen=True, kw_only=True):
     imbalance: float | None
     """the largest of the replicas' mean numbers in flight over the mean of all: 1 is even"""
     stragglers: tuple[Straggler, ...] | None
-    """`null`: not judged: the replicas could not be compared for 60 s; the run was shorter, answers were not
-    streamed, or fewer than ten of a replica ended in a minute"""
+    """`null`: not judged: the replicas could not be compared for 60 s; the run was shorter, or fewer than ten
+    answers of a replica ended in a minute"""
     replicas: dict[str, ReplicaFigures]
     """by URL"""
 

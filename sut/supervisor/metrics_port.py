@@ -18,7 +18,6 @@ from typing import Any
 
 import msgspec
 
-from harness.analysis.replicas import SLOWER
 from harness.errors import ConfigError
 from harness.progress.progress_files import Latencies, ProgressLine
 
@@ -105,7 +104,7 @@ def _quantiles(part: Latencies | None) -> dict[str, float]:
 
 def _replica_metrics(line: ProgressLine) -> Iterator[ServedMetric]:
     one = ServedMetric
-    slower = f"Replicas above {SLOWER:g} x the median TPOT for a minute"
+    slower = "Replicas that have been slower than all others for a minute"
     yield one("mlperf_stragglers", slower, line.stragglers)
     spread = "Largest mean number in flight on a replica over that of all, last minute"
     yield one("mlperf_imbalance", spread, line.imbalance)

@@ -2,13 +2,14 @@
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from harness.analysis.replicas import imbalance
+from harness.config.server_urls import folded
 from harness.progress.progress_line import SILENT_S, ProgressSnapshot
 from harness.record.outcome import FailureKind
 from sut.ipc.counters import Counter
@@ -32,8 +33,8 @@ class RunLength(msgspec.Struct, frozen=True):
 class ProgressMeter:
     """Makes snapshots of a run from its counters, with the rate of the last seconds and the time left.
 
-    ``failures`` gives the failed queries by kind, ``in_flight`` the requests on each replica, whose number
-    may be ``limited``, ``servers_rate`` the tokens a second that the servers say.
+    ``failures`` gives the failed queries by kind, ``in_flight`` the requests on each of ``urls``, whose
+    number may be ``limited``, ``servers_rate`` the tokens a second that the servers say.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class ProgressMeter:
         clock: Callable[[], float] = time.monotonic,
         in_flight: Callable[[], npt.NDArray[np.int64]] = lambda: np.zeros(1, np.int64),
         *,
+        urls: Sequence[str] = (),
         limited: bool = False,
         servers_rate: Callable[[], float | None] = lambda: None,
     ) -> None:
@@ -52,6 +54,7 @@ class ProgressMeter:
         self._start = clock()
         self._tokens = deque([(self._start, 0)])
         self._in_flight = in_flight
+        self._urls = urls
         self._limited = limited
         self._servers_rate = servers_rate
         self._loads: deque[npt.NDArray[np.int64]] = deque(maxlen=_BALANCE_LOOKS)
@@ -63,7 +66,8 @@ class ProgressMeter:
         now = self._clock()
         values = {counter: int(totals[counter]) for counter in Counter}
         failures, loads = self._failures(), self._in_flight()
-        silent_s = self._silent_s(values, now)
+        silent_s, last_at = self._silent_s(values, now), self._last_at(values, loads)
+        remaining_s = self._remaining(values, int(loads.sum()), now - self._start)
         return ProgressSnapshot(
             elapsed_s=now - self._start,
             issued=values[Counter.ISSUED],
@@ -73,16 +77,22 @@ class ProgressMeter:
             tokens_per_s=self._rate(values[Counter.OUTPUT_TOKENS] + values[Counter.PARTIAL_TOKENS], now),
             ttft_ns=_mean(values[Counter.TTFT_SUM_NS], values[Counter.FIRST_TOKENS]),
             tpot_ns=_mean(values[Counter.TPOT_SUM_NS], values[Counter.TPOT_COUNT]),
-            remaining_s=self._remaining(values, int(loads.sum()), now - self._start)
-            if silent_s < SILENT_S
-            else None,
+            remaining_s=None if last_at or silent_s >= SILENT_S else remaining_s,
             failures={kind.label: count for kind, count in failures.items()},
             imbalance=self._imbalance(loads),
             first_tokens=values[Counter.FIRST_TOKENS],
             sent=int(loads.sum()) if self._limited else None,
+            last_at=last_at,
             silent_s=silent_s,
             servers_tokens_per_s=self._servers_rate(),
         )
+
+    def _last_at(self, values: Mapping[Counter, int], loads: npt.NDArray[np.int64]) -> str:
+        """The replicas that have the last queries, while others have none; "" before."""
+        ended = values[Counter.COMPLETED] + values[Counter.FAILED]
+        busy = [url for url, load in zip(self._urls, loads.tolist(), strict=False) if load > 0]
+        to_come = max(self._length.queries, values[Counter.ISSUED]) - ended > int(loads.sum())
+        return "" if to_come or not busy or len(busy) == len(loads) else folded(busy, 2)
 
     def _is_emptying(self, issued: int, ended: int, sent: int) -> bool:
         """Whether the servers have only the last answers, which are the long ones, and come ever slower."""

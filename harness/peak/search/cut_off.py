@@ -48,7 +48,7 @@ def over_by_loadgen(journal: Path, ttft_ns: int, tpot_ns: int) -> Over:
     rows, calls = completed(read_journal(journal).rows), read_loadgen_calls(journal)
     first, done = (calls[calls["kind"] == kind] for kind in (FIRST_TOKEN, COMPLETE))
     if not len(first) or not len(rows):
-        return Over(late_first_tokens(rows, ttft_ns), int((tpot_of(rows) > tpot_ns).sum()))
+        return Over(len(late_first_tokens(rows, ttft_ns)), int((tpot_of(rows) > tpot_ns).sum()))
     rows = rows[np.isin(rows["query_id"], first["query_id"]) & np.isin(rows["query_id"], done["query_id"])]
     first_ns, done_ns = (_reported(part, rows["query_id"]) for part in (first, done))
     gaps = np.maximum(rows["osl"].astype(np.int64) - 1, 1)

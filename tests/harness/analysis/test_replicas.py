@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 
-from harness.analysis.replicas import ReplicaWatch, replica_balance, straggler_warnings, stragglers_text
+from harness.analysis.replicas import (
+    ReplicaWatch,
+    end_warnings,
+    replica_balance,
+    straggler_warnings,
+    stragglers_text,
+    straggling_text,
+)
 from harness.record.journal import QUERY_ROW
 from harness.record.outcome import FailureKind
 
@@ -69,18 +76,78 @@ def test_a_straggler_that_gets_less_to_do_is_still_one():
     eased = (rows["replica"] == 1) & (ended > 60)
     tpot = (rows["last_byte_ns"] - rows["first_token_ns"])[eased] * 1.08 / 1.3
     rows["first_token_ns"][eased] = rows["last_byte_ns"][eased] - tpot.astype(np.int64)
+    rows["sent_ns"] = rows["first_token_ns"] - 10**9
     watch, _ = followed(rows, ended, 8)
     assert [one.url for one in watch.stragglers_now] == [URLS[1]]
 
 
-def test_answers_that_were_not_streamed_are_not_judged():
-    rows, _ = journal(60, 4)
-    rows["first_token_ns"] = 0
-    watch = ReplicaWatch(URLS[:4])
-    assert watch.look(60.0, rows) == ()
-    assert watch.stragglers is None
-    balance = replica_balance(rows, URLS[:4], watch.stragglers)
-    assert "not judged (no TPOT is known: answers are not streamed)" in stragglers_text(balance, 246.0)
+def test_a_replica_that_is_slow_to_its_first_tokens_is_one_too():
+    """Ten times the TTFT, the same TPOT; twice as much, but by 20 ms, is none."""
+    for times, sent_before_ns, named in ((10, 300_000_000, True), (2.2, 16_000_000, False)):
+        rows, ended = journal(200, 4, noise=0.1)
+        spread = np.random.default_rng(2).lognormal(0, 0.3, len(rows))
+        waited = sent_before_ns * spread * np.where(rows["replica"] == 1, times, 1.0)
+        rows["sent_ns"] = rows["first_token_ns"] - waited.astype(np.int64)
+        watch, found = followed(rows, ended, 4)
+        assert [url for _, url in found] == [URLS[1]] * named
+        assert [(one.time, one.ratio) for one in watch.stragglers] == (
+            [("TTFT", pytest.approx(times, rel=0.2))] if named else []
+        )
+        warnings = list(straggler_warnings(watch.stragglers, 4))
+        assert [line.startswith("1 of 4 replicas had a median TTFT above 2 x") for line in warnings] == [
+            True
+        ] * named
+
+
+def test_answers_that_were_not_streamed_are_judged_by_their_time_per_token():
+    rows, ended = journal(200, 4, slow=1.9, noise=0.1)
+    rows["sent_ns"], rows["first_token_ns"] = rows["first_token_ns"], 0
+    watch, found = followed(rows, ended, 4)
+    assert [url for _, url in found] == [URLS[1]]
+    assert [one.time for one in watch.stragglers_now] == ["time per token"]
+    assert straggling_text(watch.stragglers_now).startswith(f"STRAGGLER {URLS[1]} (time per token 1.")
+    (warning,) = straggler_warnings(watch.stragglers, 4)
+    assert "had a median time per token above 1.1 x" in warning
+    assert stragglers_text(replica_balance(rows, URLS[:4], watch.stragglers), 200.0) == "1 straggler"
+
+
+def test_a_replica_that_is_slow_in_two_ways_is_one_straggler():
+    rows, ended = journal(100, 4, slow=3.0, noise=0.1)
+    slower = np.where(rows["replica"] == 1, 3 * 10**9, 10**9)
+    rows["sent_ns"] = rows["first_token_ns"] - slower
+    watch, _ = followed(rows, ended, 4)
+    assert {one.time for one in watch.stragglers} == {"TPOT", "TTFT"}
+    assert straggling_text(watch.stragglers_now).startswith(f"STRAGGLER {URLS[1]} (")
+    assert stragglers_text(replica_balance(rows, URLS[:4], watch.stragglers), 100.0) == "1 straggler"
+    assert len(list(straggler_warnings(watch.stragglers, 4))) == 2
+
+
+def at_once(ends_s):
+    """Rows of queries that were issued together: the seconds of their ends, by replica."""
+    rows = np.zeros(sum(map(len, ends_s)), QUERY_ROW)
+    rows["replica"] = [index for index, ends in enumerate(ends_s) for _ in ends]
+    rows["issued_ns"] = rows["sent_ns"] = 10**12
+    rows["last_byte_ns"] = [10**12 + int(end * 1e9) for ends in ends_s for end in ends]
+    return rows
+
+
+IDLE_40_S = "for the last 40 s, 40% of the run, half of the replicas had nothing to do"
+
+
+@pytest.mark.parametrize(
+    ("ends_s", "words"),
+    [
+        ([(10, 60), (20, 70, 90, 100)], f"{IDLE_40_S}: 3 queries were left at others, the last at {URLS[1]}"),
+        ([(97,), (96,), (98,), (100,)], ""),  # as long as answers are
+        ([(50,), (50,), (50, 100), ()], URLS[2]),
+        ([(), ()], ""),
+        ([(3,), (6,)], ""),  # a short run
+    ],
+)
+def test_replicas_that_wait_for_another_at_the_end(ends_s, words):
+    found = list(end_warnings(at_once(ends_s), URLS[: len(ends_s)]))
+    assert len(found) == bool(words)
+    assert all(words in line for line in found)
 
 
 def test_the_figures_of_each_replica():

@@ -44,6 +44,18 @@ def test_it_is_lost_with_one_query_more_than_early_stopping_allows(folder):
     assert watch.look(snapshot()).startswith(f"{len(late)} queries over the TTFT limit")
 
 
+@pytest.mark.parametrize(("at_second", "named"), [(30, True), (20, False)])
+def test_a_replica_with_most_of_the_queries_over_a_limit_is_named(folder, at_second, named):
+    """Of two; 20 of 35 are as many as chance gives one of them."""
+    rows = records.rows(35)
+    rows["issued_ns"] = rows["first_token_ns"] - 10 * LIMITS["TTFT"]
+    rows["replica"] = [1] * at_second + [0] * (35 - at_second)
+    write(folder, rows)
+    text = LostWatch(folder, RULES, ("http://a:1", "http://b:1")).look(snapshot())
+    assert text.startswith("35 queries over the TTFT limit")
+    assert text.endswith(f", {at_second} of them at http://b:1") is named
+
+
 def test_queries_that_wait_for_their_first_token_count(folder):
     watch = LostWatch(folder, RULES)
     assert watch.look(snapshot(1.0, issued=30, first_tokens=0)) == ""

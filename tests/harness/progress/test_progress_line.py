@@ -46,6 +46,12 @@ def test_queries_that_wait_for_a_request_to_end_are_not_in_flight(sent, shown):
     assert line == LINE.replace("197 in flight", shown)
 
 
+def test_a_slow_replica_is_named_on_the_line():
+    slow, last = "STRAGGLER http://b:1 (TPOT 1.93 x)", "http://b:1"
+    line = plain_progress(replace(SNAPSHOT, straggling=slow, last_at=last))
+    assert line == LINE.replace("197 in flight", f"{slow}, 197 in flight, all at {last}")
+
+
 def test_nothing_known_yet():
     assert plain_progress(ProgressSnapshot(0, 0, 0, 0)) == "[0s] 0/0 done, 0 in flight"
 

@@ -85,6 +85,13 @@ def test_queries_that_wait_to_be_sent_are_not_in_flight(lasting):
     assert ", 1m02s left, 64 in flight, 34 waiting" in plain(line.last)
 
 
+def test_the_servers_with_the_last_queries_are_named(lasting):
+    line = ProgressLog(lasting, LIMITS, most_over_limit(900), records.REPLICAS)
+    line(replace(snapshot(10.0), last_at="http://b:1"))
+    assert "in flight  98, all at http://b:1" in shown(lasting)
+    assert "98 in flight, all at http://b:1" in plain(line.last)
+
+
 @pytest.fixture
 def watched(monkeypatch):
     """A function that watches a folder in a thread, on a pipe or terminal that it closes at the end."""

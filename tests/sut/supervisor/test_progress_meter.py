@@ -113,3 +113,15 @@ def test_the_board_counts_failures_by_kind():
     assert board.failures() == {FailureKind.WORKER_LOST: 4, max(FailureKind): 1}
     assert board.totals().shape == (len(Counter),)
     assert board.totals()[Counter.FAILED] == 2
+
+
+def test_the_replicas_with_the_last_queries_are_named():
+    """Once others have none, and no query waits to be sent."""
+    loads = np.array([8, 8])
+    meter = ProgressMeter(
+        RunLength(64), in_flight=lambda: loads, urls=("http://a:1", "http://b:1"), limited=True
+    )
+    assert meter(counts(issued=64, completed=16)).last_at == ""
+    for left, ended, named in (([0, 8], 40, ""), ([2, 4], 58, ""), ([0, 8], 56, "http://b:1")):
+        loads = np.array(left)
+        assert meter(counts(issued=64, completed=ended)).last_at == named
