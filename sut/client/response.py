@@ -40,6 +40,8 @@ _ATTEMPTS = {
     b"x-envoy-attempt-count": b"1",
 }
 _CACHED = b"x-litellm-cache-key"  # LiteLLM's answers from its cache alone have it; others say a hit
+_FROM_CACHE = "it is from a cache; switch off the proxy's"
+_REPEATED = "an earlier attempt at it failed; switch off the proxy's retries and fallbacks to see why"
 _GRPC_OK = (b"grpc-status", b"0")
 # llhttp's message for a Content-Length header although the body is chunked.
 _SECOND_LENGTH = "Content-Length can't be present with Transfer-Encoding"
@@ -413,5 +415,5 @@ class ResponseReader:
 def _why_not_first(name: bytes, value: bytes) -> str:
     """What a header says against an answer that no server made for this request alone; "" for nothing."""
     if b"cache" in name:
-        return "it is from a cache" if name == _CACHED or value[:3].lower() == b"hit" else ""
-    return "an earlier attempt at it failed" if _ATTEMPTS.get(name, value) != value else ""
+        return _FROM_CACHE if name == _CACHED or value[:3].lower() == b"hit" else ""
+    return _REPEATED if _ATTEMPTS.get(name, value) != value else ""

@@ -59,7 +59,8 @@ _GATEWAY = "and, without --disable-retries, failures; its policy is not known"
 _RISKS = {
     **dict.fromkeys((SMG, SGLANG_ROUTER, VLLM_ROUTER), _GATEWAY),
     DYNAMO: "and, with --migration-limit, failures",
-    LITELLM: "(an answer after a retry, of a fallback or from its cache is a failure here)",
+    LITELLM: "and answers that their server aborted or cut off, which it ends as complete ones (an answer "
+    "after a retry or from its cache is a failure here)",
     "nginx": "and, without proxy_next_upstream off, failures, may hold back streams unless it has "
     "proxy_buffering off, and ends an answer that is silent for its proxy_read_timeout (60 s unless set)",
     "HAProxy": "and, with retries, failures, delays the tokens of streams by 200 ms unless it has "

@@ -69,7 +69,7 @@ def test_litellm_is_known_by_its_health():
     fact = fact_of(LITELLMS, "openai")
     assert (fact.engine, fact.router) == ("OpenAI-compatible", Router(LITELLM, None, 2, failed=1))
     placed, dead = router_warnings([fact])
-    assert "LiteLLM in front" in placed and "from its cache is a failure" in placed
+    assert "LiteLLM in front" in placed and "which it ends as complete ones" in placed
     assert "1 of its 2 servers as not healthy" in dead
     with pages({**LITELLMS, "/health": (503, b"")}) as url:
         assert "503" in ask_health(url, None)
