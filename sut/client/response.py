@@ -39,7 +39,10 @@ _ATTEMPTS = {
     b"x-litellm-attempted-fallbacks": b"0",
     b"x-envoy-attempt-count": b"1",
 }
-_CACHED = b"x-litellm-cache-key"  # LiteLLM's answers from its cache alone have it; others say a hit
+_CACHED = b"x-litellm-cache-key"  # LiteLLM's answers from its cache alone have it
+# Of caches of whole responses, which say a hit. An engine's or a router's header of its prefix cache is none.
+_CACHES = frozenset(b"x-cache x-cache-status x-proxy-cache cf-cache-status cache-status".split())
+_TELLING = frozenset((*_ATTEMPTS, *_CACHES, _CACHED))
 _FROM_CACHE = "it is from a cache; switch off the proxy's"
 _REPEATED = "an earlier attempt at it failed; switch off the proxy's retries and fallbacks to see why"
 _GRPC_OK = (b"grpc-status", b"0")
@@ -374,7 +377,7 @@ class ResponseReader:
         elif name == b"content-encoding" and value.strip().lower() != b"identity":
             detail = f"compressed, without being asked (Content-Encoding: {excerpt(value)})"
             self._refusal = Failure(FailureKind.MALFORMED, detail)
-        elif why := _why_not_first(name, value.strip()):
+        elif name in _TELLING and (why := _why_not_first(name, value.strip())):
             detail = f"the response says {excerpt(name)}: {excerpt(value)}: {why}"
             self._refusal = Failure(FailureKind.IN_BAND_ERROR, detail)
 
@@ -414,6 +417,7 @@ class ResponseReader:
 
 def _why_not_first(name: bytes, value: bytes) -> str:
     """What a header says against an answer that no server made for this request alone; "" for nothing."""
-    if b"cache" in name:
-        return _FROM_CACHE if name == _CACHED or value[:3].lower() == b"hit" else ""
-    return _REPEATED if _ATTEMPTS.get(name, value) != value else ""
+    if name in _ATTEMPTS:
+        return _REPEATED if value != _ATTEMPTS[name] else ""
+    says = value.lower()
+    return _FROM_CACHE if name == _CACHED or says.startswith(b"hit") or b"; hit" in says else ""

@@ -242,6 +242,8 @@ HEADERS = {
     b"x-litellm-cache-key: 970d468f": "it is from a cache",
     b"CF-Cache-Status: HIT": "it is from a cache",
     b"X-Cache: Hit from cloudfront": "it is from a cache",
+    b"Cache-Status: OriginCache; hit; ttl=1100": "it is from a cache",  # RFC 9211
+    b"X-Prefix-Cache: hit": "",
     b"x-litellm-attempted-retries: 0\r\nx-litellm-attempted-fallbacks: 0\r\nx-litellm-max-retries: 2": "",
     b"x-envoy-attempt-count: 1": "",
     b"Cache-Control: no-cache\r\nX-Cache: MISS\r\nCF-Cache-Status: DYNAMIC": "",
