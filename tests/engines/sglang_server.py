@@ -35,9 +35,9 @@ GREEDY_GAP = 0.02
 RANKS = 2
 PORTS = 31_000  # where no other test looks: SGLang listens at some more ports from 233 further on
 # Stream shapes that a client has to cope with; --stream_interval is run_server.sh's. With 8, the first event
-# has one token and the others several. A start takes a minute and 75 s of CPU. "rust-ranks" are of the Rust
-# server and listen at a port each. The last one lives until all tests have ended: not that of two ranks,
-# whose controller never sleeps.
+# has one token and the others several. A start takes half a minute and 30 to 42 s of CPU. "rust-ranks" are of
+# the Rust server and listen at a port each. The last one lives until all tests have ended: not that of two
+# ranks, whose controller never sleeps.
 CONFIGURATIONS: dict[str, tuple[str, ...]] = {
     "cumulative-8": ("--stream_interval", "8", "--skip-tokenizer-init"),
     "dp-2": ("--stream_interval", "8", "--incremental-streaming-output", "--dp", str(RANKS)),
@@ -163,7 +163,7 @@ class SglangServer(ServerProcess):
     def __enter__(self) -> Self:
         super().__enter__()
         for child in psutil.Process(self.process.pid).children(recursive=True):
-            if "data_parallel_controller" in " ".join(child.cmdline()):
+            if "".join(child.cmdline()).startswith("sglang::data_parallel_controller"):
                 child.nice(10)  # it asks for messages in a loop without a pause: two thirds of a core
         return self
 

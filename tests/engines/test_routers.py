@@ -20,7 +20,7 @@ from tests.runs import command, quick_conf, write_dataset
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
 
-LONG = 800
+LONG = 400
 IN_FLIGHT = len(TEXTS)
 
 
