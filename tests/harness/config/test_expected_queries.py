@@ -52,7 +52,7 @@ CASES = [
     (("Server", 20, "*.Server.target_qps = 500\n", True), 20),
     (("SingleStream", 20, "", True), 20),
 ]
-# LoadGen crashes where it has no query to issue.
+# LoadGen reads beyond its queries where it has none to issue, and nearly always crashes.
 NONE = [
     run("Server", 12, 2000, 0, 0),
     run("Server", 12, 2000, 0, 0, ONCE),
@@ -80,10 +80,14 @@ def test_loadgen_issues_as_many(issued, case, count):
 
 @pytest.mark.engine
 @pytest.mark.parametrize("case", NONE)
-def test_no_query_is_expected_where_loadgen_crashes(case, tmp_path):
+def test_no_query_is_expected_where_loadgen_issues_none(case, tmp_path):
     scenario, samples, _, _ = case
-    with pytest.raises(FileNotFoundError, match=r"0\.json"):  # only a process that comes to its end writes it
-        loadgen_issues(tmp_path, [case])
+    try:
+        ((issued, _),) = loadgen_issues(tmp_path, [case])
+    except FileNotFoundError as error:  # of the file that a process writes at its end
+        assert error.filename.endswith("0.json")
+        issued = 0
+    assert issued == 0
     ((_, settings),) = loadgen_reads([(tmp_path / "0/user.conf", "gpt-oss-120b", scenario)])
     issue = expected_queries(settings, scenario, samples, accuracy=False)
     assert (issue.samples, issue.seconds) == (0, 0)
