@@ -110,7 +110,9 @@ def run(
         _settled(plan, inputs, issuer, placement, rate_follows=rate_follows) as (session, readback, expected),
         servers_of(client, inputs.samples) as (urls, death),
     ):
-        servers = find_servers(urls, client.backend, api_key(), client.ca_file, client.preflight)
+        servers = find_servers(
+            urls, client.backend, api_key(), client.ca_file, client.preflight, client.benchmark.model
+        )
         load = replace(load, queries=expected.samples)
         prepared = prepare_client(client, inputs.samples, load, placement, servers)
         record = _planned(plan, inputs, prepared, readback, expected)

@@ -20,6 +20,7 @@ from sut.servers.discovery import find_servers
 from sut.servers.rank_listeners import missing_rank_warnings
 from sut.servers.server_checks import check_alike, failed_behind, model_deviations, replica_warnings
 from sut.servers.setting_checks import cache_deviations, setting_deviations, unseen_option_warnings
+from sut.supervisor.connection_limits import several_addresses
 
 _TRIES = 9
 _CONNECT_S = 5.0
@@ -50,9 +51,10 @@ def server_findings(
     used = list[ServerInfo]()
     for url in urls:
         try:
-            servers = find_servers([url], backend, key, ca_file, limits)
+            servers = find_servers([url], backend, key, ca_file, limits, benchmark.model)
             server, *others = servers.found
-            way = way_to(resolve_endpoint(server.url, "", key, ca_file))
+            endpoint = resolve_endpoint(server.url, "", key, ca_file)
+            way = way_to(endpoint)
         except HarnessError as error:
             yield _refused(url, error)
             continue
@@ -64,7 +66,8 @@ def server_findings(
             yield ok("server", f"{folded(one.url for one in replicas)}: further addresses of its name")
         # Which ranks have no URL is a question about all URLs.
         alone = set(missing_rank_warnings([server, *replicas]))
-        yield from (_warned(text) for text in servers.warnings if text not in alone)
+        several = several_addresses((endpoint,))
+        yield from map(_warned, (*(text for text in servers.warnings if text not in alone), *several))
         named += server, *replicas
         used += servers.found
         yield from way_findings(url, way)

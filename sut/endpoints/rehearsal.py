@@ -157,7 +157,9 @@ def _planned(
     """Ask the servers and plan the curve. Raises ConfigError and ServerError."""
     client, accuracy = inputs.client, inputs.accuracy
     urls, death = serving
-    servers = find_servers(urls, client.backend, api_key(), client.ca_file, client.preflight)
+    servers = find_servers(
+        urls, client.backend, api_key(), client.ca_file, client.preflight, client.benchmark.model
+    )
     planned = plan_rehearsal(
         options,
         samples=len(inputs.samples),

@@ -103,7 +103,9 @@ def _asked(plan: LadderPlan) -> Iterator[tuple[PreparedClient, Ladder, Death]]:
 def _prepared(plan: LadderPlan, samples: SampleSet, urls: Sequence[str]) -> tuple[PreparedClient, Ladder]:
     """Query the servers, choose the steps and check them. Raises ConfigError and ServerError."""
     client = plan.client
-    servers = find_servers(urls, client.backend, api_key(), client.ca_file, client.preflight)
+    servers = find_servers(
+        urls, client.backend, api_key(), client.ca_file, client.preflight, client.benchmark.model
+    )
     found = servers.found
     steps = plan.concurrency or default_steps(found, client_holds(client, found))
     client = msgspec.structs.replace(client, max_concurrency=steps[-1])

@@ -178,7 +178,9 @@ def _send(
     placement = place_workers(client, load)
     there = servers_of(client, samples) if serving is None else nullcontext(serving)
     with interruptible(), there as (urls, death):
-        servers = find_servers(urls, client.backend, api_key(), client.ca_file, client.preflight)
+        servers = find_servers(
+            urls, client.backend, api_key(), client.ca_file, client.preflight, client.benchmark.model
+        )
         prepared = prepare_client(client, samples, load, placement, servers)
         settings, changes = _same_run(plan, rows, prepared.servers[0])
         warnings = (*warnings, *prepared.deviations, *prepared.warnings, *changes)

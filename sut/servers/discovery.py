@@ -61,15 +61,23 @@ def discover(
 
 
 def find_servers(
-    urls: Sequence[str], backend: Backend, api_key: str | None, ca_file: Path | None, limits: PreflightLimits
+    urls: Sequence[str],
+    backend: Backend,
+    api_key: str | None,
+    ca_file: Path | None,
+    limits: PreflightLimits,
+    model: str = "",
 ) -> Servers:
     """Ask every replica, waiting for those that start as long as ``limits`` allow.
+
+    Of a server that lists several models the one is asked for that has the name ``model``.
 
     Servers that cannot be used are a table among the messages. Raises ServerError for them unless
     ``limits.min_replicas`` others can be used, and ConfigError for a server that is named twice.
     """
     until = time.monotonic() + limits.wait_s
-    ask = partial(_Asking, backend=backend, api_key=api_key, ca_file=ca_file, limits=limits, until=until)
+    asked = partial(ask_server, backend=backend, model=model)
+    ask = partial(_Asking, asked=asked, api_key=api_key, ca_file=ca_file, limits=limits, until=until)
     while True:
         replicas = _named(urls, until)
         check_enough(limits.min_replicas, (*replicas.urls, *(url for url, _ in replicas.faults)))
@@ -158,13 +166,13 @@ class _Asking:
     def __init__(
         self,
         urls: Sequence[str],
-        backend: Backend,
+        asked: Callable[[InfoClient], _Answer],
         api_key: str | None,
         ca_file: Path | None,
         limits: PreflightLimits,
         until: float,
     ) -> None:
-        self._backend = backend
+        self._asked = asked
         self._api_key = api_key
         self._ca_file = ca_file
         self._limits = limits
@@ -205,7 +213,7 @@ class _Asking:
             self._clients[url] = client
             try:
                 with client:
-                    return ask_server(client, self._backend)
+                    return self._asked(client)
             except NotReadyError as error:
                 self._starting[url] = error
                 if time.monotonic() + self._pause_s > self._until or self._ended.wait(self._pause_s):

@@ -409,7 +409,7 @@ class Recheck:
         """The change of a server, None for none. Raises HarnessError if its answers do not show it."""
         asked_ns, (_, before) = time.monotonic_ns(), self._servers[url]
         with InfoClient(url, self._api_key, within_s, self._ca_file) as client:
-            now, _ = ask_server(client, self._backend)
+            now, _ = ask_server(client, self._backend, before.served_name)
         was, is_now = differing(before, now)
         missing = no_longer_named(before, now)
         if missing and "model_path" not in was:

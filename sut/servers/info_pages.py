@@ -13,6 +13,7 @@ from harness.config.server_urls import MOST_SERVERS
 from harness.errors import ServerError
 from harness.record.settled import RankListener, Router, ServerInfo
 from sut.servers.info_client import InfoClient, NotReadyError
+from sut.servers.model_names import Match, match_names
 from sut.wire.answer_checks import UNREADABLE
 
 SettingValues = dict[str, str | int | float | bool]
@@ -100,6 +101,7 @@ _PROXIES = {
 _LONGEST_HEADER = 100
 
 _MOST_SERVERS = 1 << 20
+_LIKENESS = {Match.SAME: 2, Match.VARIANT: 1}
 
 
 class _Instance(msgspec.Struct):
@@ -118,10 +120,11 @@ class _DynamoHealth(msgspec.Struct):
     instances: list[_Instance] = []
 
 
-def ask_server(control: InfoClient, backend: Backend) -> tuple[ServerInfo, SettingValues]:
+def ask_server(control: InfoClient, backend: Backend, model: str = "") -> tuple[ServerInfo, SettingValues]:
     """The server's facts, and the plain values of SGLang's /server_info.
 
-    Raises NotReadyError if it may be starting, ServerError for a server that cannot be used.
+    ``model``: the one to ask for, where a server lists several. Raises NotReadyError if it may be starting,
+    ServerError for a server that cannot be used.
     """
     status, health = ask_health_page(control)
     if status != 200:
@@ -134,7 +137,7 @@ def ask_server(control: InfoClient, backend: Backend) -> tuple[ServerInfo, Setti
     if backend in _NATIVE:
         server, reported = _ask_sglang(control)
     else:
-        server, reported = _ask_openai(control, backend, health)
+        server, reported = _ask_openai(control, backend, health, model)
     return with_router(server, router_of(control, headers, health)), reported
 
 
@@ -261,12 +264,28 @@ def _sglang_runs_at_once(info: Mapping[str, Any]) -> int | None:
     return asked if (listener := _listener(info)) is None else max(asked // listener.of, 1)
 
 
-def _ask_openai(control: InfoClient, backend: Backend, health: bytes) -> tuple[ServerInfo, SettingValues]:
-    """SGLang is asked for its own facts, too: what breaks the rules is in its settings alone."""
-    models = (control.first_json(("/v1/models",), needed=True) or {}).get("data")
-    if not isinstance(models, list) or not models or not isinstance(models[0], dict):
+def _listed(control: InfoClient, wanted: str) -> Mapping[str, Any]:
+    """The wanted one of the models that a server lists; the first where none has its name.
+
+    A gateway may have several, and vLLM lists adapters beside their base.
+    """
+    page = (control.first_json(("/v1/models",), needed=True) or {}).get("data")
+    models = [one for one in page if isinstance(one, dict)] if isinstance(page, list) else []
+    if not models:
         raise ServerError(f"{control.url}: /v1/models lists no model; is this an OpenAI-compatible server?")
-    model = models[0]
+
+    def likeness(model: Mapping[str, Any]) -> int:
+        names = [name for name in (_text(model, "id"), _text(model, "root")) if name]
+        return 3 if names[:1] == [wanted] else _LIKENESS.get(match_names(names, wanted), 0)
+
+    return max(models, key=likeness)
+
+
+def _ask_openai(
+    control: InfoClient, backend: Backend, health: bytes, wanted: str
+) -> tuple[ServerInfo, SettingValues]:
+    """SGLang is asked for its own facts, too: what breaks the rules is in its settings alone."""
+    model = _listed(control, wanted)
     name = _text(model, "id") or ""
     owner = _text(model, "owned_by")
     if owner == "llamacpp":

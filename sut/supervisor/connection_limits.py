@@ -38,7 +38,7 @@ class ConnectionLimits:
                     f"{endpoint.url}: addresses that gave no connection and get no queries: "
                     f"{', '.join(endpoint.silent)}"
                 )
-        yield from _several_addresses(self._endpoints)
+        yield from several_addresses(self._endpoints)
         pairs = (pair for endpoint in self._endpoints for pair in endpoint.pairs)
         if any(is_own_address(pair.family, pair.address[0]) for pair in pairs):
             at_once = min(expected, self._workers * (MAX_CONNECTING if all_at_once else WARM_CONNECTIONS))
@@ -53,7 +53,7 @@ class ConnectionLimits:
         return sum(most_pairs(endpoint.pairs) for endpoint in self._endpoints)
 
 
-def _several_addresses(endpoints: Sequence[Endpoint]) -> Iterator[str]:
+def several_addresses(endpoints: Sequence[Endpoint]) -> Iterator[str]:
     """A warning about names that may be of several servers each; an IPv4 and an IPv6 address are of one."""
     urls = [endpoint.url for endpoint in endpoints if _of_one_kind(endpoint) > 1]
     if urls:

@@ -6,11 +6,13 @@ import time
 
 import pytest
 
+from harness.config.deadlines import PreflightLimits
 from harness.errors import ConfigError, ServerError
 from harness.record.settled import ServerInfo
 from sut.client.network_figures import TcpInfo
 from sut.servers import info_client
-from sut.servers.discovery import discover
+from sut.servers.discovery import discover, find_servers
+from sut.servers.health import Recheck
 from sut.servers.info_client import InfoClient, NotReadyError
 from tests.kit import listening
 from tests.stub import Facts, StubServer, refused_url
@@ -201,6 +203,32 @@ def test_wrong_servers(backend, table, kind, values):
         text = refusal(url, backend, kind=kind)
     assert text.startswith(f"{url}: ")
     assert all(value in text for value in values), text
+
+
+GATEWAY = [{"id": name, "object": "model", "owned_by": "openai"} for name in ("qwen3", NAME, "llama")]
+ADAPTER = {"id": "sql", "owned_by": "vllm", "root": "/adapters/gpt-oss-120b-sql", "parent": "gpt-oss"}
+LISTS = {
+    "a gateway's": (GATEWAY, NAME),
+    "vLLM's with an adapter": ([ADAPTER, VLLM], "gpt-oss"),
+    "forms and relatives": ([{"id": f"{NAME}-{word}"} for word in ("eagle3", "sql", "fp8")], f"{NAME}-fp8"),
+    "the model before its forms": ([{"id": f"{NAME}-fp8"}, {"id": NAME}], NAME),
+    "none of that name": ([GATEWAY[2], GATEWAY[0]], "llama"),
+}
+
+
+@pytest.mark.parametrize("case", LISTS)
+def test_of_several_models_the_benchmarks_is_asked(case, tmp_path):
+    """And the same one at the end of the run, wherever it then is in the list."""
+    models, named = LISTS[case]
+    table = {"/health": b"", "/v1/models": {"data": models}}
+    limits = PreflightLimits(questions_s=20, trial_s=1)
+    with pages(table) as url:
+        found = find_servers([url], "openai", None, None, limits, PATH).found
+        table["/v1/models"] = {"data": [*reversed(models)]}
+        recheck = Recheck(found, "openai", None, None, 20, tmp_path)
+        assert recheck.ask_all(20) == ()
+    assert [server.served_name for server in found] == [named]
+    assert recheck.changes == ()
 
 
 def test_a_url_with_the_path_of_an_api():

@@ -186,7 +186,7 @@ def test_another_service_beside_a_rank_ends_no_question(ranks, questions, monkey
     """The rank of the other machine answers last, unless all questions are ended before."""
     one, other = ranks(2, 0), ranks(2, 0, 1)
 
-    def asked(client, backend):
+    def asked(client, backend, model):
         if client.url == beside(one, 1):
             raise ServerError("no SGLang server")
         if client.url == beside(other, 1) and questions[-1]._ended.wait(1):
