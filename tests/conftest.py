@@ -1,10 +1,8 @@
 """What every test may rely on, however the suite was started."""
 
-import functools
 import gc
 import importlib
 import os
-import re
 import shutil
 import signal
 import sys
@@ -17,9 +15,9 @@ from typing import Any
 import pytest
 
 from harness.cli.main import spare_processors
+from tests import order
+from tests.order import ROOT
 from tests.tables import joined
-
-ROOT = Path(__file__).parents[1]
 
 # Some machines ask Python to keep no bytecode. The suite starts some hundred Pythons, and each would compile
 # the harness anew: a third of the quick loop's time.
@@ -73,8 +71,7 @@ def pytest_runtest_teardown():
 def pytest_ignore_collect(collection_path, config):
     """What has tests with engines alone is not even imported for the quick loop."""
     if _is_quick(config) and collection_path.suffix == ".py":
-        path = collection_path.relative_to(ROOT).as_posix()
-        return bool(_ALL_WITH_ENGINES.search(_source(path))) or None
+        return order.has_engines_alone(collection_path.relative_to(ROOT).as_posix()) or None
     return None
 
 
@@ -109,11 +106,11 @@ def _import_a_part(config):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(config, items):
-    """The long tests first: what comes last is short, and leaves no process of pytest-xdist idle."""
+    """In the order of ``order.rank``; in a process of pytest-xdist a table of rows as one test."""
     yield
-    if hasattr(config, "workerinput"):  # a process of pytest-xdist
+    if hasattr(config, "workerinput"):
         items[:] = joined(items)
-    items.sort(key=lambda item: _rank(item.nodeid.partition("::")[0], _server_of(item.nodeid)))
+    items.sort(key=lambda item: order.rank(item.nodeid))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -124,74 +121,9 @@ def copies():
     use_copies()
 
 
-_ALL_WITH_ENGINES = re.compile(r"^pytestmark = \[?\s*pytest\.mark\.engine\b", re.MULTILINE)
-
-
-@functools.cache
-def _source(path):
-    return (ROOT / path).read_text()
-
-
 # The quick loop makes and removes tens of thousands of folders, each some milliseconds on a busy disk; the
 # complete suite keeps to the disk.
 MEMORY = Path("/dev/shm")
-
-# Fixtures of a session that one process alone makes.
-SERVERS = ("sglang_server", "scripted_llama", "scripted_vllm", "llama_server")
-_TESTS = re.compile(r"^(?:async )?def (test_\w+)\(([^)]*)\)", re.MULTILINE)
-# What takes a process seconds before its first test: the tokenizer's merges; hypothesis, which parses the
-# sources of all modules for constants to try.
-PREPARED_ONCE = ("gpt_oss_tokenizer", "from hypothesis")
-# These take minutes each, or wait, while the others work.
-LONGEST = (
-    "tests/documents/test_commands.py",
-    "tests/programs/test_rehearsal.py",
-    "tests/harness/submission/test_full_tree.py",
-    "tests/programs/test_campaign.py",
-    "tests/programs/test_proxies.py",
-    "tests/programs/test_run.py",
-    "tests/sut/issuers/test_reporter.py",
-)
-
-
-def _server_of(nodeid):
-    """The fixture of SERVERS that a test takes, "" for none."""
-    path, _, name = nodeid.partition("::")
-    return _servers_of(path).get(name.partition("[")[0], "")
-
-
-@functools.cache
-def _servers_of(path):
-    """The fixture of SERVERS by the test that takes it."""
-    found = {}
-    for name, parameters in _TESTS.findall(_source(path)):
-        taken = set(SERVERS) & set(re.findall(r"\w+", parameters))
-        if taken:
-            found[name] = min(taken, key=SERVERS.index)
-    return found
-
-
-@functools.cache
-def _rank(path, server):
-    """The place of a module's tests with this server in the order of all."""
-    if server == "sglang_server":
-        return -1  # together, so that each configuration is started once
-    if path in LONGEST:
-        return LONGEST.index(path)
-    return len(LONGEST) + ("mark.engine" not in _source(path))
-
-
-@functools.cache
-def _together(nodeid, quick):
-    """The name of the tests that one process takes: what a module shares is then made once."""
-    path = nodeid.partition("::")[0]
-    if server := _server_of(nodeid):
-        return server
-    if any(name in _source(path) for name in PREPARED_ONCE):
-        return PREPARED_ONCE[0]
-    if "mark.engine" in _source(path) and not quick and 'scope="module"' not in _source(path):
-        return nodeid  # may take long
-    return path
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -208,6 +140,6 @@ def pytest_xdist_make_scheduler(config, log):
 
     class Groups(LoadScopeScheduling):
         def _split_scope(self, nodeid):
-            return _together(nodeid, _is_quick(config))
+            return order.together(nodeid, _is_quick(config))
 
     return Groups(config, log)
