@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from harness.analysis.finish_run import Observations
 from harness.analysis.rank_watch import RankWatch
-from harness.analysis.replicas import straggling_text
 from harness.api_key import api_key
 from harness.cli.signals import InterruptedRun, uninterrupted
 from harness.config.benchmark import Benchmark
@@ -30,7 +29,7 @@ from sut.ipc.request_store import render_requests
 from sut.prepare import PreparedClient
 from sut.processes.machine_limits import local_ports
 from sut.servers.apis import TrialRequests
-from sut.servers.discovery import left_out_warning, require
+from sut.servers.discovery import Servers, find_servers, left_out_warning, require
 from sut.servers.embedded.engine import EmbeddedEngine
 from sut.servers.embedded.tiny_models import model_for
 from sut.servers.health import Recheck
@@ -80,6 +79,11 @@ def engine_of(benchmark: Benchmark, slots: int, context: int) -> EmbeddedEngine:
     model = model_for(benchmark, cache)
     log.info("starting the embedded engine with %s", model.name)
     return EmbeddedEngine(model.path, log_dir=cache, slots=slots, context_per_slot=context)
+
+
+def ask_servers(plan: ClientPlan, urls: Sequence[str]) -> Servers:
+    """What the servers at ``urls`` say of themselves, as ``find_servers`` does with the plan's options."""
+    return find_servers(urls, plan.backend, api_key(), plan.ca_file, plan.preflight, plan.benchmark.model)
 
 
 def preflight(prepared: PreparedClient) -> tuple[PreparedClient, Destination, tuple[str, ...]]:
@@ -263,10 +267,14 @@ def _drive(run: DrivenRun, progress_log: ProgressLog, servers: Recheck, rate: Se
 
 def _with_recent(snapshot: ProgressSnapshot, progress_log: ProgressLog) -> ProgressSnapshot:
     """With the figures of the last minute, for the line on the terminal."""
-    snapshot = replace(snapshot, straggling=straggling_text(progress_log.watch.stragglers_now))
     if (last := progress_log.last) is None:
         return snapshot
-    return replace(snapshot, ttft_p50_p99_ms=_pair(last.ttft), tpot_p50_p99_ms=_pair(last.tpot))
+    return replace(
+        snapshot,
+        straggling=last.straggling,
+        ttft_p50_p99_ms=_pair(last.ttft),
+        tpot_p50_p99_ms=_pair(last.tpot),
+    )
 
 
 def _pair(latencies: Latencies | None) -> tuple[float, float] | None:

@@ -46,7 +46,7 @@ from harness.record.resume import (
 from harness.record.run_record import RunRecord, read_clocks
 from harness.record.settled import Placement
 from harness.report.search_advice import advice_in_mid_run
-from sut.drive import DrivenRun, ended, preflight, servers_of, tried_in_dry_run
+from sut.drive import DrivenRun, ask_servers, ended, preflight, servers_of, tried_in_dry_run
 from sut.issuers.loadgen import LoadGen
 from sut.loadgen.binding import TestSpec
 from sut.prepare import PreparedClient, as_sent, place_workers, prepare_client
@@ -60,7 +60,6 @@ from sut.run_checks import (
     settle,
     stray_audit_config,
 )
-from sut.servers.discovery import find_servers
 from sut.servers.gpus import LocalGpus
 from sut.servers.scrape import MetricsScraper
 from sut.servers.setting_checks import closed_division_deviations, draft_warnings
@@ -110,9 +109,7 @@ def run(
         _settled(plan, inputs, issuer, placement, rate_follows=rate_follows) as (session, readback, expected),
         servers_of(client, inputs.samples) as (urls, death),
     ):
-        servers = find_servers(
-            urls, client.backend, api_key(), client.ca_file, client.preflight, client.benchmark.model
-        )
+        servers = ask_servers(client, urls)
         load = replace(load, queries=expected.samples)
         prepared = prepare_client(client, inputs.samples, load, placement, servers)
         record = _planned(plan, inputs, prepared, readback, expected)

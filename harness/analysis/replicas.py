@@ -45,18 +45,27 @@ class _Compared(NamedTuple):
 _TPOT = _Compared("TPOT", SLOWER, 1.05)
 _TTFT = _Compared("TTFT", 2.0, 1.5, 50_000_000)
 _WHOLE = _Compared("time per token", SLOWER, 1.05)  # of answers that are not streamed, from their request on
+_TIMES = (_TPOT, _TTFT, _WHOLE)
 
 
 class ReplicaWatch:
     """Follows the replicas' median TPOT and TTFT over a run, or the time per token of complete answers.
 
-    ``look`` takes the answers of the last minute; it sets ``medians_ns`` of TPOT (NaN where unknown) and
-    ``ratios``, each median over the median of all.
+    ``look`` takes the answers of the last minute.
     """
 
     def __init__(self, urls: Sequence[str]) -> None:
-        self._of_time = {kind: _Comparison(kind, urls) for kind in (_TPOT, _TTFT, _WHOLE)}
-        self.medians_ns, self.ratios = self._of_time[_TPOT].medians_ns, self._of_time[_TPOT].ratios
+        self._of_time = {kind: _Comparison(kind, urls) for kind in _TIMES}
+
+    @property
+    def medians_ns(self) -> Floats:
+        """Each replica's TPOT at the last look, NaN where unknown."""
+        return self._of_time[_TPOT].medians_ns
+
+    @property
+    def ratios(self) -> Floats:
+        """Each of them over the median of all."""
+        return self._of_time[_TPOT].ratios
 
     def look(self, now_s: float, recent: Rows) -> tuple[Straggler, ...]:
         """The replicas that become stragglers for the first time with these answers, the slowest first.
@@ -68,7 +77,6 @@ class ReplicaWatch:
             for kind, times in _times(recent)
             for straggler in self._of_time[kind].look(now_s, *times)
         ]
-        self.medians_ns, self.ratios = self._of_time[_TPOT].medians_ns, self._of_time[_TPOT].ratios
         return _slowest_first(new)
 
     @property
@@ -163,7 +171,7 @@ def stragglers_text(balance: ReplicaBalance, seconds: float) -> str:
 
 def straggler_warnings(stragglers: Sequence[Straggler], replicas: int) -> Iterator[str]:
     """One warning for all of them by each time."""
-    for name, slower, *_ in (_TPOT, _TTFT, _WHOLE):
+    for name, slower, *_ in _TIMES:
         of_time = [one for one in stragglers if one.time == name]
         shown = [
             f"{one.url} ({one.ratio:.2f} x, {one.from_s:.0f} to {one.to_s:.0f} s)" for one in of_time[:_NAMED]

@@ -210,12 +210,17 @@ def resolve_endpoint(url: str, path: str, api_key: str | None, ca_file: Path | N
         raise ServerError(
             f"{url}: cannot resolve {host!r}: {error.strerror or error}; check --server-url"
         ) from None
-    pairs = reachable(found)
-    silent = tuple(pair.address[0] for pair in found if pair not in pairs)
+    pairs, silent = _parted(found)
     head = f"POST {parts.path}{path} HTTP/1.1\r\nHost: {parts.netloc}\r\nContent-Type: application/json\r\n"
     if api_key:
         head += f"Authorization: Bearer {api_key}\r\n"
     return Endpoint(url, host, pairs, tls, head.encode(), ca_file=ca_file, silent=silent)
+
+
+def _parted(found: tuple[AddressPair, ...]) -> tuple[tuple[AddressPair, ...], tuple[str, ...]]:
+    """The reachable pairs, and the addresses of the others."""
+    pairs = reachable(found)
+    return pairs, tuple(pair.address[0] for pair in found if pair not in pairs)
 
 
 def moved(endpoint: Endpoint) -> Endpoint | None:
@@ -230,8 +235,7 @@ def moved(endpoint: Endpoint) -> Endpoint | None:
     places = {pair.address[0] for pair in found}
     if places == {*endpoint.places, *endpoint.silent}:
         return None
-    pairs = reachable(found)
-    silent = tuple(pair.address[0] for pair in found if pair not in pairs)
+    pairs, silent = _parted(found)
     return replace(endpoint, pairs=with_source_addresses(pairs, len(endpoint.pairs)), silent=silent)
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from harness.api_key import api_key
 from harness.cli.signals import InterruptedRun, interruptible, signals_kept
 from harness.config.plans import ClientPlan
 from harness.config.protocol import prompts_of
@@ -63,12 +62,11 @@ from harness.record.output_dir import aside_of, check_free, free_reserve, locked
 from harness.record.repeated import FirstLine, run_of
 from harness.report.run_console import DRY_RUN, api_lines, served_by, server_lines
 from harness.text import labelled
-from sut.drive import Serving, servers_of
+from sut.drive import Serving, ask_servers, servers_of
 from sut.endpoints.accuracy import AccuracyPlan, plan_accuracy, run_accuracy
 from sut.endpoints.c_max import find_c_max, measured_rates
 from sut.endpoints.point import OpenServers, run_point
 from sut.servers.apis import asked_by
-from sut.servers.discovery import find_servers
 
 _MOST_SALT_TOKENS = 128
 _CONTINUES = "repeat the command to continue there"
@@ -157,9 +155,7 @@ def _planned(
     """Ask the servers and plan the curve. Raises ConfigError and ServerError."""
     client, accuracy = inputs.client, inputs.accuracy
     urls, death = serving
-    servers = find_servers(
-        urls, client.backend, api_key(), client.ca_file, client.preflight, client.benchmark.model
-    )
+    servers = ask_servers(client, urls)
     planned = plan_rehearsal(
         options,
         samples=len(inputs.samples),

@@ -25,12 +25,11 @@ from harness.record.journal import JournalTail, Rows, failure_reasons
 from harness.record.output_dir import check_free, free_reserve, locked, move_aside_existing
 from harness.record.provenance import gather_provenance
 from harness.record.server_changes import ServerChange
-from sut.drive import Death, asked_again, preflight, recheck_of, servers_of, tried_in_dry_run
+from sut.drive import Death, ask_servers, asked_again, preflight, recheck_of, servers_of, tried_in_dry_run
 from sut.ipc.counters import Counter
 from sut.ipc.request_store import render_requests
 from sut.issuers.closed_loop import ClosedLoop
 from sut.prepare import PreparedClient, as_sent, client_holds, place_workers, prepare_client
-from sut.servers.discovery import find_servers
 from sut.servers.health import Recheck
 from sut.servers.scrape import MetricsScraper
 from sut.supervisor.monitor import Monitor, Observer, Totals
@@ -103,9 +102,7 @@ def _asked(plan: LadderPlan) -> Iterator[tuple[PreparedClient, Ladder, Death]]:
 def _prepared(plan: LadderPlan, samples: SampleSet, urls: Sequence[str]) -> tuple[PreparedClient, Ladder]:
     """Query the servers, choose the steps and check them. Raises ConfigError and ServerError."""
     client = plan.client
-    servers = find_servers(
-        urls, client.backend, api_key(), client.ca_file, client.preflight, client.benchmark.model
-    )
+    servers = ask_servers(client, urls)
     found = servers.found
     steps = plan.concurrency or default_steps(found, client_holds(client, found))
     client = msgspec.structs.replace(client, max_concurrency=steps[-1])

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from harness.analysis.encoded_answers import encoded_with, text_reasons, text_warnings, with_counts
 from harness.analysis.finish_run import Observations
-from harness.api_key import api_key
 from harness.cli.signals import interruptible
 from harness.config.protocol import prompts_of
 from harness.dataset.samples import SampleSet
@@ -30,10 +29,9 @@ from harness.rows import attempts
 from harness.rows.attempts import EarlierRows, EvalSettings
 from harness.rows.eval_plan import EvalPlan
 from harness.rows.eval_result import EvalResult
-from sut.drive import DrivenRun, Serving, ended, preflight, servers_of, tried_in_dry_run
+from sut.drive import DrivenRun, Serving, ask_servers, ended, preflight, servers_of, tried_in_dry_run
 from sut.issuers.rows import RowsInOrder
 from sut.prepare import as_sent, place_workers, prepare_client
-from sut.servers.discovery import find_servers
 from sut.supervisor.placement import Load
 from sut.supervisor.progress_meter import RunLength
 from sut.supervisor.session import QuerySession
@@ -178,9 +176,7 @@ def _send(
     placement = place_workers(client, load)
     there = servers_of(client, samples) if serving is None else nullcontext(serving)
     with interruptible(), there as (urls, death):
-        servers = find_servers(
-            urls, client.backend, api_key(), client.ca_file, client.preflight, client.benchmark.model
-        )
+        servers = ask_servers(client, urls)
         prepared = prepare_client(client, samples, load, placement, servers)
         settings, changes = _same_run(plan, rows, prepared.servers[0])
         warnings = (*warnings, *prepared.deviations, *prepared.warnings, *changes)

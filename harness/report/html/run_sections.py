@@ -146,13 +146,11 @@ def replicas_section(run: RunFiles, queries: Queries) -> Section:
     slow = frozenset(
         number for number, (_, one) in enumerate(replicas) if (one.tpot_p50 or 0) > SLOWER * middle
     )
-    lines = [*_balance_lines(balance, queries.span)]
-    if known:
-        lines.insert(
-            0,
-            f"Replicas with a median TPOT over {SLOWER:g} times the median of all {len(replicas)}: "
-            f"{len(slow) or 'none'}.",
-        )
+    line = (
+        f"Replicas with a median TPOT over {SLOWER:g} times the median of all {len(replicas)}: "
+        f"{len(slow) or 'none'}."
+    )
+    lines = [*([line] if known else []), *_balance_lines(balance, queries.span)]
     folded = f"All {len(replicas)} replicas" if len(replicas) > _FOLDED_FROM else ""
     return Section(
         "replicas",
