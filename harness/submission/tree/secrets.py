@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _OWN_RULES = CONFIG_DIR / "submission/secrets.yaml"
 _OWN = "harness."  # the ids of those rules begin so
 _THREADS = 4
+_PART_BYTES = 1 << 20
 _ARCHIVES = (".gz", ".tgz", ".zip", ".tar", ".xz", ".bz2", ".whl")
 
 
@@ -36,9 +37,28 @@ def find_secrets(paths: Sequence[Path]) -> Iterator[Secret]:
     if files:
         _scanner()  # else each thread makes its own: 6 s of CPU where no compiled rules are kept
     with ThreadPoolExecutor(_THREADS) as threads:  # the scanner is native and runs without Python's lock
-        for path, found in zip(files, threads.map(_scan, files), strict=True):
-            lines = {one.location["line"]: one for one in reversed(found) if _is_secret(path, one)}
-            yield from (Secret(path, line, _kind(one)) for line, one in sorted(lines.items()))
+        for secrets in threads.map(_secrets_of, _parts(files)):
+            yield from secrets
+
+
+def _parts(files: Sequence[Path]) -> Iterator[list[Path]]:
+    """The files in groups of some size: to hand over a small one costs more than to scan it."""
+    part, size = [], 0
+    for path in files:
+        part.append(path)
+        size += path.stat().st_size
+        if size > _PART_BYTES:
+            yield part
+            part, size = [], 0
+    yield part
+
+
+def _secrets_of(files: Sequence[Path]) -> list[Secret]:
+    found = []
+    for path in files:
+        lines = {one.location["line"]: one for one in reversed(_scan(path)) if _is_secret(path, one)}
+        found += [Secret(path, line, _kind(one)) for line, one in sorted(lines.items())]
+    return found
 
 
 def _scan(path: Path) -> list["Finding"]:
