@@ -68,22 +68,22 @@ def source_of(states: Iterable[GitState | None], root: Path | None = None) -> So
     are now. Raises ConfigError without git, and where git does not have the code of the runs.
     """
     root = root or ROOT
-    if problem := without_git(root):
-        raise ConfigError(problem)
     state = next(filter(None, states), None)
     tree = None if state is None else _tree_of(state, root)
-    if state is None or tree is None:
-        now = git_state(root)
-        if now is None or now.tree is None:
-            raise ConfigError(f"{root} has local changes, and git cannot store them there; commit them")
-        return SourceCode(now.tree, None)
-    if ask_git(root, "cat-file", "-e", f"{tree}^{{tree}}") is None:
+    if tree is not None and ask_git(root, "cat-file", "-e", f"{tree}^{{tree}}") is not None:
+        return SourceCode(tree, state)
+    if problem := without_git(root):
+        raise ConfigError(problem)
+    if tree is not None:
         raise ConfigError(
             f"src/ would not be the code of the runs: git in {root} does not have commit {state}; "
             f"fetch it (git fetch --all), or run {called('prepare_submission.py')} in the checkout that made "
             "the runs"
         )
-    return SourceCode(tree, state)
+    now = git_state(root)
+    if now is None or now.tree is None:
+        raise ConfigError(f"{root} has local changes, and git cannot store them there; commit them")
+    return SourceCode(now.tree, None)
 
 
 def _tree_of(state: GitState, root: Path) -> str | None:
