@@ -7,6 +7,7 @@ import argparse
 import types
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
+from functools import cache
 from pathlib import Path
 from typing import (
     Any,
@@ -66,7 +67,7 @@ def options(cls: type[Options]) -> type[Options]:
 def add_flags(group: argparse._ActionsContainer, cls: type, names: Iterable[str]) -> None:
     """Add the flags of these fields in this order."""
     own = {item.name: item for item in fields(cls)}
-    hints = get_type_hints(cls)
+    hints = _hints_of(cls)
     for name in names:
         item = own[name]
         how: Flag = item.metadata[_FLAG]
@@ -78,6 +79,11 @@ def add_flags(group: argparse._ActionsContainer, cls: type, names: Iterable[str]
             words["dest"] = name
         action = group.add_argument(*spelt, **words)
         group._option_string_actions |= dict.fromkeys(how.old, action)
+
+
+@cache
+def _hints_of(cls: type) -> Mapping[str, Any]:
+    return get_type_hints(cls)
 
 
 def add_groups(parser: argparse.ArgumentParser, cls: type, groups: Mapping[str, Iterable[str]]) -> None:

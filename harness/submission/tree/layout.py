@@ -4,6 +4,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ def is_rehearsal(root: Path) -> bool:
     return bool(names) and not any(name in DIVISIONS for name in names)
 
 
-class SystemDir(msgspec.Struct, frozen=True):
+class SystemDir(msgspec.Struct, frozen=True, dict=True):
     """``<division>/<org>/results/<system>`` in the tree ``root``."""
 
     root: Path
@@ -42,7 +43,7 @@ class SystemDir(msgspec.Struct, frozen=True):
     org: str
     system: str
 
-    @property
+    @cached_property
     def org_path(self) -> Path:
         """The folder that holds systems/, src/ and results/."""
         return self.root.joinpath(self.division, self.org)
@@ -62,7 +63,7 @@ class SystemDir(msgspec.Struct, frozen=True):
         """The description of the system."""
         return self.org_path / "systems" / f"{self.system}.json"
 
-    @property
+    @cached_property
     def path(self) -> Path:
         """The system's folder."""
         return self.org_path.joinpath("results", self.system)
@@ -77,7 +78,7 @@ class BenchmarkDir(SystemDir, frozen=True):
 
     benchmark: str
 
-    @property
+    @cached_property
     def path(self) -> Path:
         """The benchmark's folder."""
         return self.org_path.joinpath("results", self.system, self.benchmark)
@@ -88,7 +89,7 @@ class ScenarioDir(BenchmarkDir, frozen=True):
 
     folder: str
 
-    @property
+    @cached_property
     def path(self) -> Path:
         """The scenario's folder."""
         return self.org_path.joinpath("results", self.system, self.benchmark, self.folder)
