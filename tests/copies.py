@@ -8,12 +8,14 @@ import multiprocessing
 import os
 import resource
 from collections.abc import Callable
+from contextlib import chdir
 from multiprocessing.connection import Connection
-from multiprocessing.forkserver import set_forkserver_preload
+from multiprocessing.forkserver import ensure_running, set_forkserver_preload
 from multiprocessing.process import BaseProcess, parent_process
 from typing import Any, NamedTuple
 
 from harness.cli.signals import blocked_in_children
+from harness.files import ROOT
 from sut.processes import prepared
 from sut.supervisor import session
 
@@ -38,6 +40,8 @@ def use_copies() -> None:
 
 
 def _copy(work: Callable[..., None], *arguments: Any) -> BaseProcess:
+    with chdir(ROOT):  # where the server finds what it imports; a test may be elsewhere
+        ensure_running()
     os.umask(umask := os.umask(0o077))
     streams = tuple(Connection(os.dup(stream), readable=False) for stream in _STREAMS)
     limits = {number: resource.getrlimit(number) for number in _LIMITS}

@@ -204,7 +204,6 @@ def ending(*workers, scenario="Server", accuracy=False):
     with TemporaryDirectory() as folder:
         Path(folder, "user.conf").write_text(USER_CONF)
         context = multiprocessing.get_context("forkserver")  # clean like spawn; imports only once
-        context.set_forkserver_preload(["numpy", "mlperf_loadgen", "sut.issuers.reporter"])
         ours, theirs = context.Pipe()
         arguments = (workers, scenario, accuracy, folder, theirs)
         process = context.Process(target=loadgen_child, args=arguments, daemon=True)

@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from harness.yaml_files import write_yaml
 
 SAMPLES, PASSES, OSL = 6396, 4, 500
@@ -246,7 +248,7 @@ def write_log(
         lines.append((at + 10**9, "sample.complete", name, ["TextModelOutput", "text"]))
     end = start + round((seconds + 2) * 1e9)
     lines += [(end, "session.stop_performance_tracking", "", None), (end, "session.ended", "", None)]
-    with path.open("w") as file:
-        for at, kind, name, data in lines:
-            event = {"event_type": kind, "timestamp_ns": at, "sample_uuid": name, "data": data}
-            file.write(json.dumps(event) + "\n")
+    keys = ("timestamp_ns", "event_type", "sample_uuid", "data")
+    path.write_bytes(
+        msgspec.json.Encoder().encode_lines([dict(zip(keys, line, strict=True)) for line in lines])
+    )
