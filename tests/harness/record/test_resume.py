@@ -60,7 +60,11 @@ def complete(log_dir, record=RECORD):
 
 
 @pytest.mark.parametrize("resume", [False, True])
-@pytest.mark.parametrize("record", [RECORD, ended("INTERRUPTED"), ended("INVALID")], ids=str)
+@pytest.mark.parametrize(
+    "record",
+    [RECORD, ended("INTERRUPTED"), ended("INVALID")],
+    ids=["no verdict", "INTERRUPTED", "INVALID"],
+)
 def test_an_incomplete_run_is_continued(tmp_path, record, resume):
     record.write(tmp_path / "run.json")
     answer(tmp_path, 3, 5)
