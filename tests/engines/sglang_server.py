@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Self
 
 import httpx
-import psutil
 
 from tests.runs import ROOT
 
@@ -159,13 +158,6 @@ class SglangServer(ServerProcess):
         rust = "--attn-dp-size" in arguments
         self.ranks = RANKS if rust else 1  # that share a model
         super().__init__(command, port, environment(replicas, rust=rust), log_path)
-
-    def __enter__(self) -> Self:
-        super().__enter__()
-        for child in psutil.Process(self.process.pid).children(recursive=True):
-            if "".join(child.cmdline()).startswith("sglang::data_parallel_controller"):
-                child.nice(10)  # it asks for messages in a loop without a pause: two thirds of a core
-        return self
 
 
 def _answers(url: str) -> bool:
