@@ -121,7 +121,8 @@ def percentiles(values: Floats, queries: Queries, bins: Bins, shares: tuple[floa
 
     As LoadGen's: the sorted values' element floor(share * n).
     """
-    edges = np.searchsorted(queries.issued, np.arange(bins.count + 1) * bins.width).tolist()
+    issued = np.nan_to_num(queries.issued)  # those of a lost worker come first, without a time
+    edges = np.searchsorted(issued, np.arange(bins.count + 1) * bins.width).tolist()
     edges[-1] = len(queries)
     parts = (values[begin:end] for begin, end in itertools.pairwise(edges))
     return list(np.array([[percentile(part, share) for share in shares] for part in parts]).T)

@@ -12,6 +12,7 @@ from harness.analysis.queries import read_queries
 from harness.analysis.replicas import figures_of_replicas
 from harness.analysis.run_files import read_run
 from harness.analysis.timeline import Bins, bins_of, in_flight, percentiles, still_waiting, tokens_per_second
+from harness.record.journal import lost_rows
 from harness.record.requests_table import CallTimes, requests_table, write_requests
 from harness.report.html.run_sections import replicas_section
 from tests import records
@@ -108,7 +109,15 @@ def test_queries_in_flight_are_counted_at_the_end_of_each_bin(queries):
     assert in_flight(queries, bins).tolist() == expected
 
 
-def test_percentiles_over_time_are_those_of_each_bin(queries):
+@pytest.mark.parametrize("lost", [0, 3])
+def test_percentiles_over_time_are_those_of_each_bin(lost, tmp_path):
+    """A third of the queries lost with their worker: of these not even the time of issue is known."""
+    made = records.rows()
+    if lost:
+        at = np.flatnonzero(made["query_id"] % lost == 0)
+        gone = lost_rows([(number, number) for number in at.tolist()])
+        made = np.concatenate([np.delete(made, at), gone])
+    queries = read_queries(records.folder(tmp_path, records.failed(made, 7, 8)) / "requests.parquet")
     bins = bins_of(queries)
     p50, p99 = percentiles(queries.ttft, queries, bins, (0.5, 0.99))
     for number in range(bins.count):
