@@ -3,7 +3,7 @@
 import logging
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 import msgspec
@@ -20,7 +20,7 @@ from harness.dataset.samples import SampleSet
 from harness.errors import RunError, ServerError, machine_failure
 from harness.files import JOURNAL_DIR, ROOT, user_cache
 from harness.grading.decoding.text_tokenizer import TextTokenizer, text_tokenizer
-from harness.progress.lost_run import LostRunError
+from harness.progress.lost_run import LostRunError, ValidityRules
 from harness.progress.progress_files import Latencies, ProgressLine, ProgressLog
 from harness.progress.progress_line import ProgressSnapshot
 from harness.record.settled import parts_of, running_limit
@@ -175,10 +175,8 @@ class DrivenRun(msgspec.Struct, frozen=True):
     destination: Destination
     death: Death
     length: RunLength
-    limits_ns: Mapping[str, int] = msgspec.field(default_factory=dict)
-    """p99 limits of TTFT and TPOT, for the progress"""
-    most_over: int = -1
-    """queries that may be over each limit; -1: with so few no run can be VALID"""
+    rules: ValidityRules = msgspec.field(default_factory=ValidityRules)
+    """for the progress"""
     on_progress: Callable[[ProgressSnapshot], None] | None = None
     on_line: Callable[[ProgressLine], None] = lambda line: None
     scraper: MetricsScraper | None = None
@@ -196,7 +194,7 @@ def ended(run: DrivenRun, begin: Callable[[], None] = lambda: None) -> Iterator[
     """
     session, log_dir = run.session, run.prepared.plan.log_dir
     servers, rate = recheck_of(run.prepared), ServersRate()
-    progress = ProgressLog(log_dir, run.limits_ns, run.most_over, servers.urls, run.on_line)
+    progress = ProgressLog(log_dir, run.rules, servers.urls, run.on_line)
     with ExitStack() as ending:
         try:
             begin()

@@ -137,8 +137,7 @@ def run(
                 destination,
                 death,
                 length=_length(expected),
-                limits_ns=record.limits_ns,
-                most_over=_most_over(record),
+                rules=validity_rules(record),
                 on_progress=on_progress,
                 on_line=on_line,
                 scraper=_scraper(plan, prepared),
@@ -249,17 +248,17 @@ def _loss_rule(record: RunRecord) -> LossRule | None:
     plan = record.plan
     if plan.accuracy and plan.audit is None:
         return None
-    rules = ValidityRules(record.judged_limits_ns, _most_over(record))
     return LossRule(
-        LostWatch(plan.client.log_dir, rules, [one.url for one in record.servers]),
+        LostWatch(plan.client.log_dir, validity_rules(record), [one.url for one in record.servers]),
         plan.stop_when_lost,
         partial(_advice, record),
     )
 
 
-def _most_over(record: RunRecord) -> int:
-    """The most queries that may be over a latency limit."""
-    return most_over_limit(record.settled.expected.samples, record.latency_percentile)
+def validity_rules(record: RunRecord) -> ValidityRules:
+    """What the run needs to be VALID; an accuracy run and one of a compliance test keep no limits."""
+    most_over = most_over_limit(record.settled.expected.samples, record.latency_percentile)
+    return ValidityRules(record.judged_limits_ns, most_over)
 
 
 def _advice(record: RunRecord, snapshot: ProgressSnapshot) -> str:

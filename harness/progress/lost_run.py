@@ -31,9 +31,9 @@ class ValidityRules(msgspec.Struct, frozen=True):
     """What a VALID run needs, as far as it can be lost before its end."""
 
     limits_ns: Mapping[str, int] = msgspec.field(default_factory=dict)
-    """of TTFT and TPOT; empty where the scenario has none"""
+    """of TTFT and TPOT; empty where the run is not judged by them"""
     most_over: int = 0
-    """queries that may be over each limit"""
+    """queries that may be over each limit; -1: with so few no run can be VALID"""
 
 
 class Over(msgspec.Struct):

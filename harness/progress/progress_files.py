@@ -7,7 +7,7 @@ minute, read from the journal that workers write anyway: the request path has no
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +22,7 @@ from harness.analysis.replicas import ReplicaWatch, straggler_alarm, straggling_
 from harness.analysis.statistics import completed, percentile, tpot_ns, ttft_ns
 from harness.errors import machine_failure
 from harness.files import GRADING_PROGRESS, JOURNAL_DIR, PROGRESS, atomic_write
+from harness.progress.lost_run import ValidityRules
 from harness.progress.progress_line import ProgressSnapshot
 from harness.record.journal import JournalTail, Rows
 
@@ -42,7 +43,7 @@ class Latencies(msgspec.Struct, frozen=True):
 
 
 class OverLimit(msgspec.Struct, frozen=True):
-    """Queries over a latency limit so far."""
+    """Queries over a latency limit so far, by this client's times: LoadGen may count a few less."""
 
     queries: int
     most: int
@@ -107,19 +108,17 @@ class ProgressLog:
     def __init__(
         self,
         log_dir: Path,
-        limits_ns: Mapping[str, int],
-        most_over: int,
+        rules: ValidityRules,
         replicas: Sequence[str],
         on_line: Callable[[ProgressLine], None] = lambda line: None,
     ) -> None:
         self._path = log_dir / PROGRESS
         self._tail = JournalTail(log_dir / JOURNAL_DIR)
-        self._limits_ns = limits_ns
-        self._most_over = most_over
+        self._rules = rules
         self.watch = ReplicaWatch(replicas)
         self._replicas = replicas
         self._on_line = on_line
-        self._over = dict.fromkeys(limits_ns, 0)
+        self._over = dict.fromkeys(rules.limits_ns, 0)
         self._window: deque[tuple[float, Rows]] = deque()
         self._next_s = _EVERY_S
         self._unread = self._unwritten = self._clumps_told = False
@@ -148,7 +147,7 @@ class ProgressLog:
 
     def _tell_clumps(self, recent: Rows) -> None:
         """Once, and early: no time of a token is one of the servers' then."""
-        if self._limits_ns and not self._clumps_told and len(recent) >= _CLUMPS_FROM:
+        if self._rules.limits_ns and not self._clumps_told and len(recent) >= _CLUMPS_FROM:
             if text := clump_text(recent):
                 log.warning("warning: %s", text)
             self._clumps_told = bool(text)
@@ -171,7 +170,7 @@ class ProgressLog:
         good = good[good["resumed"] == 0]
         for name, values in (("TTFT", ttft_ns(good)), ("TPOT", tpot_ns(good))):
             if name in self._over:
-                self._over[name] += int((values > self._limits_ns[name]).sum())
+                self._over[name] += int((values > self._rules.limits_ns[name]).sum())
         self._window.append((now_s, good))
         while self._window[0][0] <= now_s - _WINDOW_S:
             self._window.popleft()
@@ -205,7 +204,7 @@ class ProgressLog:
 
     def _over_limits(self) -> dict[str, OverLimit]:
         return {
-            name: OverLimit(count, self._most_over, self._limits_ns[name] / 1e6)
+            name: OverLimit(count, self._rules.most_over, self._rules.limits_ns[name] / 1e6)
             for name, count in self._over.items()
         }
 

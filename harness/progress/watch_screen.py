@@ -172,8 +172,7 @@ def _over(name: str, line: ProgressLine) -> str:
     if over.most < 0:
         return f"; {over.queries:,} over {over.limit_ms:g} ms (too few queries to become VALID)"
     allowed = f"at most {over.most:,} may be" if over.most else "none may be"
-    lost = " LOST: the run can no longer become VALID" if over.queries > over.most else ""
-    return f"; {over.queries:,} over {over.limit_ms:g} ms, {allowed}{lost}"
+    return f"; {over.queries:,} over {over.limit_ms:g} ms, {allowed}"
 
 
 def plain(line: ProgressLine) -> str:

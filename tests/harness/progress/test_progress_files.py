@@ -7,6 +7,7 @@ import pytest
 
 from harness.analysis.early_stopping import most_over_limit
 from harness.files import JOURNAL_DIR, PROGRESS
+from harness.progress.lost_run import ValidityRules
 from harness.progress.progress_files import JournalTail, ProgressLog, read_progress
 from harness.progress.progress_line import ProgressSnapshot
 from harness.record.journal import QUERY_ROW
@@ -32,7 +33,7 @@ def folder(tmp_path):
 
 @pytest.fixture
 def progress(folder):
-    return ProgressLog(folder, LIMITS, most_over_limit(900), records.REPLICAS)
+    return ProgressLog(folder, ValidityRules(LIMITS, most_over_limit(900)), records.REPLICAS)
 
 
 def test_a_line_has_the_figures_of_the_journal(folder, progress):

@@ -17,6 +17,7 @@ from harness.analysis.early_stopping import most_over_limit
 from harness.errors import EXIT_USAGE, ConfigError
 from harness.files import JOURNAL_DIR, PROGRESS
 from harness.progress import progress_files
+from harness.progress.lost_run import ValidityRules
 from harness.progress.progress_files import Latencies, OverLimit, ProgressLine, ProgressLog, SlowReplica
 from sut.supervisor.metrics_port import MetricsServer, metrics, metrics_port, metrics_text, parse_address
 from tests import records
@@ -110,7 +111,9 @@ def test_a_run_serves_its_lines_until_it_ends(tmp_path, caplog):
     (tmp_path / PROGRESS).symlink_to("/dev/full")
     append(tmp_path, records.rows(100))
     with metrics_port("0") as server:
-        progress = ProgressLog(tmp_path, LIMITS, most_over_limit(900), records.REPLICAS, server)
+        progress = ProgressLog(
+            tmp_path, ValidityRules(LIMITS, most_over_limit(900)), records.REPLICAS, server
+        )
         assert get(server.url) == ""
         for second in (5.0, 10.0):
             progress(snapshot(second, issued=900 + int(second)))
