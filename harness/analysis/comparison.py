@@ -27,7 +27,7 @@ _RATE = {"server_target_qps": "target_qps", "offline_expected_qps": "target_qps"
 _DECISIVE = ("tokens/s", "TTFT p99, ms", "TPOT p99, ms")  # figures of the summary
 _NAMED, _VALUE = 2, 40  # settings that the summary names, and characters of a value
 # Parts of a record that always differ between two runs, or follow from listed parts.
-_NOT_LISTED = ("plan.log_dir", "plan.expected", "plan.settings_in_force", "provenance.command")
+_NOT_LISTED = ("plan.log_dir", "plan.expected", "provenance.command")
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -172,17 +172,11 @@ def summary(base: RunFiles, other: RunFiles, found: Sequence[Difference], name: 
 
     ``found`` are the differences of the runs, ``name`` and ``base_name`` what the runs are called.
     """
-    result, before = _result(other), _result(base)
-    verdicts = f"{name} is {result}" + ("" if result == before else f" ({base_name}: {before})")
+    same = other.result == base.result
+    verdicts = f"{name} is {other.result}" + ("" if same else f" ({base_name}: {base.result})")
     figures = {one.name: one for one in found}
     changes = [_change(figures[key]) for key in _DECISIVE if key in figures]
     return f"{verdicts}: {', '.join(changes)}; {_settings(base, other)}."
-
-
-def _result(run: RunFiles) -> str:
-    if run.record is None or run.record.verdict is None:
-        return "without a verdict"
-    return run.record.verdict.result
 
 
 def _change(one: Difference) -> str:

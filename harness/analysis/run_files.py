@@ -12,6 +12,7 @@ from harness.loadgen_logs.summary_and_detail import LoadgenSummary, read_summary
 from harness.record.run_record import RunRecord
 
 _NS = 1e9
+_NO_VERDICT = "without a verdict"
 
 
 class RunFiles(msgspec.Struct, frozen=True):
@@ -35,6 +36,13 @@ class RunFiles(msgspec.Struct, frozen=True):
     def latency_percentile(self) -> float:
         """The part of the queries that the limits are for."""
         return PERCENTILE if self.record is None else self.record.latency_percentile
+
+    @property
+    def result(self) -> str:
+        """The verdict: LoadGen's where there is no run.json."""
+        if self.record is not None:
+            return _NO_VERDICT if self.record.verdict is None else self.record.verdict.result
+        return {True: "VALID", False: "INVALID", None: _NO_VERDICT}[self.summary.result_valid]
 
     def since_first_issue(self, moment: datetime) -> float | None:
         """Seconds from the first issue to a moment in UTC; None where the clocks cannot be compared."""

@@ -95,13 +95,9 @@ def names_of(runs: Sequence[RunFiles]) -> list[str]:
 def _badges(runs: Sequence[RunFiles], differ: bool) -> Iterator[Badge]:
     """Whether the runs compare, and the verdicts where they are not all the same."""
     yield Badge("NOT COMPARABLE", "bad") if differ else Badge("comparable", "plain")
-    results = [_result(run) for run in runs]
+    results = [run.result for run in runs]
     if len(set(results)) > 1:
         yield Badge(" -> ".join(results), "good" if results[-1] == "VALID" else "bad", "#runs")
-
-
-def _result(run: RunFiles) -> str:
-    return run.record.verdict.result if run.record is not None and run.record.verdict is not None else "-"
 
 
 def _runs(runs: Sequence[RunFiles], names: Sequence[str]) -> PageTable:
@@ -110,7 +106,7 @@ def _runs(runs: Sequence[RunFiles], names: Sequence[str]) -> PageTable:
         record = run.record
         started = f"{record.started:%Y-%m-%d %H:%M:%S} UTC" if record is not None else "-"
         title = record.plan.title if record is not None else "-"
-        result = Cell(_result(run), "good" if _result(run) == "VALID" else "bad")
+        result = Cell(run.result, "good" if run.result == "VALID" else "bad")
         rows.append((name, str(run.folder), title, result, started))
     return PageTable(("run", "folder", "what", "result", "started"), rows)
 

@@ -115,7 +115,7 @@ def _budget(run: RunFiles, queries: Queries, bins: Bins) -> Iterator[Chart]:
         for (name, limit), color in zip(run.limits.items(), (3, 4), strict=True)
     ]
     limits = [Limit(f"most that pass: {most:,}", most)]
-    note = "the run can no longer be VALID after a curve crosses the line"
+    note = "" if run.result == "VALID" else "the run can no longer be VALID after a curve crosses the line"
     yield _timed("budget", "Queries over a limit, so far", bins, series, limits, note)
 
 

@@ -1,7 +1,6 @@
 """The page of one run: its verdict with reasons, charts over time, distributions, and its settings."""
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -9,7 +8,7 @@ from harness.analysis.diagnosis import diagnosis_text
 from harness.analysis.early_stopping import PERCENTILE, least_queries, most_over_limit
 from harness.analysis.queries import Queries, known_over, metric
 from harness.analysis.run_files import RunFiles
-from harness.analysis.run_outcome import RunOutcome
+from harness.analysis.run_outcome import RunOutcome, Status
 from harness.files import DETAIL
 from harness.loadgen_logs.summary_and_detail import LoadgenSummary, read_detail
 from harness.report.html.headline import (
@@ -105,12 +104,8 @@ def _subtitle(run: RunFiles) -> str:
 
 def _badges(run: RunFiles) -> Iterator[Badge]:
     """Of LoadGen's logs alone."""
-    valid = run.summary.result_valid
-    yield Badge({True: "VALID", False: "INVALID", None: "no result"}[valid], _status(valid))
-
-
-def _status(valid: bool | None) -> Any:
-    return {True: "good", False: "bad", None: "plain"}[valid]
+    status: Mapping[str, Status] = {"VALID": "good", "INVALID": "bad"}
+    yield Badge(run.result, status.get(run.result, "plain"))
 
 
 def _page_reasons(run: RunFiles, outcome: RunOutcome | None, next_step: str) -> Iterator[str]:
@@ -181,20 +176,24 @@ def _early_stopping_lines(run: RunFiles) -> Iterator[str]:
             if said:
                 yield f"{name} early stopping, as LoadGen reports it: {said}"
             continue
-        yield f"{name} early stopping: {_budget_line(run.queries, name, limit, run.latency_percentile)}"
+        yield f"{name} early stopping: {_budget_line(run, run.queries, name, limit)}"
 
 
-def _budget_line(queries: Queries, name: str, limit: float, percentile: float) -> str:
+def _budget_line(run: RunFiles, queries: Queries, name: str, limit: float) -> str:
     total, over = len(queries), int((metric(queries, name) > limit).sum())
-    most = most_over_limit(total, percentile)
+    most = most_over_limit(total, run.latency_percentile)
     if most < 0:
-        return f"{total:,} queries are too few to pass, {least_queries(percentile):,} are needed."
-    lost = "" if over <= most else _lost_at(queries, name, limit, most)
+        return f"{total:,} queries are too few to pass, {least_queries(run.latency_percentile):,} are needed."
+    lost = "" if over <= most else _lost_at(run, queries, name, limit, most)
     bound = f"at most {most:,} may be" if most else "none may be"
     return f"{over:,} of {total:,} queries over the limit, {bound}.{lost}"
 
 
-def _lost_at(queries: Queries, name: str, limit: float, most: int) -> str:
+def _lost_at(run: RunFiles, queries: Queries, name: str, limit: float, most: int) -> str:
+    if (
+        run.result == "VALID"
+    ):  # its TPOT can be less than this client's: it takes a first token a little later
+        return " LoadGen counted fewer."
     moment = float(np.sort(known_over(queries, name, limit))[most])
     return f" The run could no longer become VALID from {clock(moment)} on."
 

@@ -124,6 +124,18 @@ def test_a_trial_of_another_percentile_is_counted_by_it(tmp_path):
     assert "too few to pass, 459" in html and re.search(r"% of [0-9.]+ ms", html)
 
 
+@pytest.mark.parametrize("result", ["VALID", "INVALID"])
+def test_no_run_is_valid_and_lost(result, tmp_path):
+    """LoadGen's TPOT can be a little less than this client's, which the page has."""
+    limit_ns = ENDED.limits_ns["TPOT"]
+    rows = records.rows()
+    rows["osl"], rows["last_byte_ns"] = 101, rows["first_token_ns"] + 100 * limit_ns + 10**7
+    html = page_of(records.folder(tmp_path, rows, replace(ENDED, verdict=RunVerdict(result, (), True))))
+    assert "900 of 900 queries over the limit" in html
+    assert ("could no longer become VALID" in html) is (result == "INVALID")
+    assert ("no longer be VALID after a curve" in html) is (result == "INVALID")
+
+
 def test_the_verdict_can_be_read_without_javascript(tmp_path):
     html = re.sub(
         r"<script.*?</script>", "", page_of(records.folder(tmp_path, records.rows())), flags=re.DOTALL
