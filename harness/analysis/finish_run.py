@@ -26,7 +26,7 @@ from harness.analysis.ranks import read_ranks
 from harness.analysis.replicas import replica_balance
 from harness.analysis.run_warnings import run_warnings
 from harness.analysis.server_load import read_samples, server_load
-from harness.analysis.statistics import statistics
+from harness.analysis.statistics import completed, of_this_attempt, statistics, tokens
 from harness.analysis.verdict import clock_reasons, hidden_misses, run_verdict
 from harness.arrays import distinct
 from harness.cli.commands import shown, start_of
@@ -224,6 +224,8 @@ def _measured(record: RunRecord, seen: Observations, files: _RunFiles) -> RunRec
     """The record with everything that was counted and timed."""
     rows, stats = files.rows, statistics(files.rows)
     calls = files.calls_at_once(record.encoded)
+    # The energy of answers of an earlier attempt was not measured in this one.
+    own_tokens = tokens(of_this_attempt(completed(rows)))
     return replace(
         record,
         events=tuple(event.since(_first_issue(rows)) for event in seen.events),
@@ -251,7 +253,7 @@ def _measured(record: RunRecord, seen: Observations, files: _RunFiles) -> RunRec
         network=dict(zip((server.url for server in record.servers), seen.network, strict=False)),
         changed=counted_changes(rows, seen.changes),
         balance=replica_balance(rows, [server.url for server in record.servers], seen.stragglers),
-        server_load=_server_load(record.plan, seen.without_metrics, stats.output_tokens, waiting_part(rows)),
+        server_load=_server_load(record.plan, seen.without_metrics, own_tokens, waiting_part(rows)),
         diagnoses=tuple(diagnoses(rows)),
     )
 

@@ -83,7 +83,7 @@ def clump_text(rows: Rows) -> str:
     first event took is known by the pace of the others.
     """
     good = completed(rows)
-    good = good[(good["osl"] >= 2) & (good["resumed"] == 0) & (good["first_token_ns"] > 0)]
+    good = good[(good["osl"] >= 2) & (good["first_token_ns"] > 0)]
     first, osl = good["first_event_tokens"].astype(np.int64), good["osl"].astype(np.int64)
     at_once = first >= osl
     if 2 * int(at_once.sum()) > len(good):

@@ -187,7 +187,7 @@ def straggler_warnings(stragglers: Sequence[Straggler], replicas: int) -> Iterat
 
 def end_warnings(rows: Rows, urls: Sequence[str]) -> Iterator[str]:
     """A warning where half of the replicas waited at the end of a run whose queries were issued at once."""
-    rows = rows[(rows["last_byte_ns"] > 0) & (rows["issued_ns"] > 0) & (rows["resumed"] == 0)]
+    rows = rows[(rows["last_byte_ns"] > 0) & (rows["issued_ns"] > 0)]
     last = np.zeros(len(urls), np.int64)
     np.maximum.at(last, rows["replica"], rows["last_byte_ns"])
     if len(urls) < 2 or not last.any():

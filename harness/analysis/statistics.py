@@ -24,6 +24,12 @@ def completed(rows: Rows) -> Rows:
     return good
 
 
+def of_this_attempt(rows: Rows) -> Rows:
+    """The rows without answers of an earlier attempt at the run, which have no times."""
+    own: Rows = rows[rows["resumed"] == 0]
+    return own
+
+
 def ttft_ns(rows: Rows) -> Nanoseconds:
     """Issue to first token, for rows that have one."""
     seen = rows[rows["first_token_ns"] > 0]
@@ -89,7 +95,7 @@ def _label(kind: int) -> str:
 def statistics(rows: Rows) -> Statistics:
     """All statistics of rows, in any order."""
     good = completed(rows)
-    timed = good[good["resumed"] == 0]
+    timed = of_this_attempt(good)
     duration = _duration_ns(rows, timed)
     return Statistics(
         queries=len(rows),
@@ -99,8 +105,8 @@ def statistics(rows: Rows) -> Statistics:
         failures=failures_by_kind(rows),
         duration_ns=duration,
         samples_per_s=_rate(len(timed), duration),
-        tokens_per_s=_rate(_tokens(timed), duration),
-        output_tokens=_tokens(good),
+        tokens_per_s=_rate(tokens(timed), duration),
+        output_tokens=tokens(good),
         isl_mean=float(good["isl"].mean()) if len(good) else None,
         osl_mean=float(good["osl"].mean()) if len(good) else None,
         ttft=distribution(ttft_ns(good)),
@@ -110,7 +116,8 @@ def statistics(rows: Rows) -> Statistics:
     )
 
 
-def _tokens(rows: Rows) -> int:
+def tokens(rows: Rows) -> int:
+    """All output tokens."""
     return int(rows["osl"].sum(dtype=np.int64))
 
 

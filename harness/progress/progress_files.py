@@ -19,7 +19,7 @@ import numpy as np
 
 from harness.analysis.network_summary import clump_text
 from harness.analysis.replicas import ReplicaWatch, straggler_alarm, straggling_text
-from harness.analysis.statistics import completed, percentile, tpot_ns, ttft_ns
+from harness.analysis.statistics import completed, of_this_attempt, percentile, tpot_ns, ttft_ns
 from harness.errors import machine_failure
 from harness.files import GRADING_PROGRESS, JOURNAL_DIR, PROGRESS, atomic_write
 from harness.progress.lost_run import ValidityRules
@@ -166,8 +166,7 @@ class ProgressLog:
         log.warning("warning: no more lines in %s: %s", self._path, machine_failure(error))
 
     def _take(self, rows: Rows, now_s: float) -> None:
-        good = completed(rows)
-        good = good[good["resumed"] == 0]
+        good = of_this_attempt(completed(rows))
         for name, values in (("TTFT", ttft_ns(good)), ("TPOT", tpot_ns(good))):
             if name in self._over:
                 self._over[name] += int((values > self._rules.limits_ns[name]).sum())

@@ -20,6 +20,7 @@ from harness.loadgen_logs.summary_and_detail import read_detail
 from harness.record.journal import LOADGEN_CALL_ROW, LOADGEN_CALLS_FILE
 from harness.record.outcome import Completion, Failure, FailureKind
 from harness.record.run_record import RunRecord
+from harness.record.server_metrics import MetricsWriter
 from harness.report.run_console import render_summary
 from report import main as report_main
 from sut.worker.journal_writer import JournalWriter
@@ -271,6 +272,22 @@ def test_a_slow_client_is_a_warning_and_no_reason(log_dir, share_ms, warnings):
     assert written["client_share"]["percentiles"]["99"] == share_ms * MS
     assert [line[: len(start)] for line, start in zip(written["warnings"], warnings, strict=True)] == warnings
     assert all(line in render_summary(record) for line in warnings)
+
+
+def test_energy_is_of_the_answers_of_this_attempt(log_dir):
+    """Six answers of eight tokens for 24 J; two of an earlier attempt took other energy."""
+    writer = JournalWriter(log_dir / JOURNAL_DIR, "1", 1)
+    for i in range(2):
+        writer.add_resumed(200 + i, i, 0xFFFF, 16, 800, 1)
+    writer.flush()
+    with (log_dir / "server_metrics.parquet").open("wb") as file:
+        metrics = MetricsWriter(file, ["gpus"])
+        for seconds, energy in ((0, 1000), (5, 25_000)):
+            page = f'DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{{gpu="0"}} {energy}\n'
+            metrics.add(START + seconds * 1000 * MS, 0, page.encode())
+        metrics.close()
+    seen = Observations(SAMPLES, without_metrics={})
+    assert close(log_dir, seen, accuracy=True).server_load.gpus_j_per_token == 24 / (SAMPLES * 8)
 
 
 def test_the_client_share_is_of_answers_that_arrived_in_this_attempt(log_dir):
