@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
+from harness.analysis.replicas import replica_balance
 from harness.config.plans import ClientPlan
 from harness.config.scenario import Scenario
 from harness.files import ACCURACY_RESULT, REQUESTS, RUN_RECORD, SUMMARY
@@ -113,8 +114,10 @@ def failed(made: Rows, *numbers: int) -> Rows:
 
 
 def folder(path: Path, made: Rows, record: RunRecord = ENDED, logs: str = "server_invalid") -> Path:
-    """A run's folder with these rows."""
+    """A run's folder with these rows, of which the record has the replicas' figures."""
     path.mkdir(parents=True, exist_ok=True)
+    if record.balance is None:
+        record = replace(record, balance=replica_balance(made, REPLICAS, None))
     write_requests(path / REQUESTS, requests_table(made, REPLICAS))
     record.write(path / RUN_RECORD)
     shutil.copy(PATH.parents[1] / "loadgen" / logs / SUMMARY, path)

@@ -7,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from harness.analysis.queries import Queries
 from harness.analysis.statistics import completed, percentile, tpot_ns, ttft_ns
 from harness.arrays import Floats
 from harness.config.server_urls import folded
@@ -118,7 +117,7 @@ class _Comparison:
     def look(self, now_s: float, replicas: Integers, times_ns: Integers) -> list[Straggler]:
         """The new stragglers by times of answers, of which ``replicas`` are the replicas."""
         self.medians_ns, least = _medians(replicas, times_ns, len(self._urls))
-        middle, (_, slower, equal, least_ns) = _middle(self.medians_ns), self._compared
+        middle, (_, slower, equal, least_ns) = middle_of(self.medians_ns), self._compared
         if np.isfinite(middle):
             self._comparable_since = np.fmin(self._comparable_since, now_s)
         self.judged |= bool(now_s - self._comparable_since >= _LASTS_S)
@@ -138,6 +137,15 @@ class _Comparison:
         self._found[index] = Straggler(
             self._urls[index], round(ratio, 3), round(since, 1), round(now_s, 1), self._compared.name
         )
+
+
+def middle_of(medians: Floats) -> float:
+    """The median of the replicas' medians, the lower of the middle two; NaN for one replica, or for 0.
+
+    Of two replicas the slower one is compared with the other, not with the mean of both.
+    """
+    known = np.sort(medians[np.isfinite(medians)])
+    return float(known[(len(known) - 1) // 2]) or np.nan if len(known) > 1 else np.nan
 
 
 def straggler_alarm(one: Straggler) -> str:
@@ -224,40 +232,6 @@ def imbalance(loads: npt.NDArray[np.floating]) -> float | None:
     return round(float(loads.max() / loads.mean()), 4) if loads.any() else None
 
 
-def figures_of_replicas(queries: Queries) -> dict[str, ReplicaFigures]:
-    """Figures of each replica that got a query, by URL, from the columns of requests.parquet."""
-    order = np.argsort(queries.replica, kind="stable")
-    edges = np.searchsorted(queries.replica[order], np.arange(len(queries.replicas) + 1)).tolist()
-    held = np.maximum(queries.ended - queries.sent, 0)
-    span = _span(queries) or 1.0
-    found = {}
-    for url, (begin, end) in zip(queries.replicas, itertools.pairwise(edges), strict=True):
-        rows = order[begin:end]
-        good, tpot = queries.completed[rows], queries.tpot[rows]
-        found[url] = ReplicaFigures(
-            queries=len(rows),
-            failed=int((~good).sum()),
-            output_tokens=int(queries.osl[rows][good].sum(dtype=np.int64)),
-            in_flight=float(np.nansum(held[rows], dtype=np.float64)) / span,
-            ttft_p99=_known_percentile(queries.ttft[rows], 0.99),
-            tpot_p50=_known_percentile(tpot, 0.5),
-            tpot_p99=_known_percentile(tpot, 0.99),
-        )
-    return found
-
-
-def _span(queries: Queries) -> float:
-    """First request to last end, in seconds; 0 where none was sent."""
-    first = float(np.fmin.reduce(queries.sent, initial=np.inf))
-    return max(float(np.fmax.reduce(queries.ended, initial=0.0)) - first, 0.0)
-
-
-def _known_percentile(seconds: Floats, share: float) -> int | None:
-    """In ns; None where no value is known."""
-    known = seconds[~np.isnan(seconds)]
-    return round(percentile(known, share) * 1e9) if len(known) else None
-
-
 def _figures(rows: Rows, span_ns: int) -> ReplicaFigures:
     good = completed(rows)
     ended = rows[(rows["last_byte_ns"] > 0) & (rows["sent_ns"] > 0)]
@@ -316,12 +290,6 @@ def _medians(replicas: Integers, times_ns: Integers, count: int) -> tuple[Floats
     medians[enough] = times[(begin + sizes // 2)[enough]] & _LONGEST_NS
     least[enough] = times[(begin + low)[enough]] & _LONGEST_NS
     return medians, least
-
-
-def _middle(medians: Floats) -> float:
-    """The median of the replicas' medians, the lower of the middle two; NaN for one replica, or for 0."""
-    known = np.sort(medians[np.isfinite(medians)])
-    return float(known[(len(known) - 1) // 2]) or np.nan if len(known) > 1 else np.nan
 
 
 def _slowest_first(stragglers: Iterable[Straggler]) -> tuple[Straggler, ...]:

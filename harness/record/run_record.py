@@ -100,6 +100,11 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
         """Queries that ended in a Failure."""
         return self.queries - self.completed
 
+    @property
+    def duration_s(self) -> float:
+        """`duration_ns` in seconds; 0 where no query was answered."""
+        return (self.duration_ns or 0) / 1e9
+
 
 class Bottleneck(msgspec.Struct, frozen=True):
     """A stretch of the run in which the client was the bottleneck, in seconds since the first issue."""

@@ -49,10 +49,9 @@ def _search(record: RunRecord) -> str:
     if verdict.complete and guess is not None:
         text = search_after(record, guess.target_qps)
     elif any(event.kind == "lost" for event in record.events):
-        seconds = (statistics.duration_ns or 0) / 1e9
         issued = statistics.queries + (record.unanswered or 0)
         tpot_ns = None if statistics.tpot is None else statistics.tpot.mean
-        text = advice_in_mid_run(record, issued, statistics.completed, seconds, tpot_ns)
+        text = advice_in_mid_run(record, issued, statistics.completed, statistics.duration_s, tpot_ns)
     else:
         text = ""
     return f"{text[:1].upper()}{text[1:]}"

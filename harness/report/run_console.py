@@ -117,10 +117,8 @@ def _pair(label: str, value: str) -> str:
 
 def _throughput(s: Statistics, *, accuracy: bool) -> list[str]:
     lines = [_pair("queries", f"{s.queries}: {s.completed} completed, {s.failed} failed")]
-    if s.samples_per_s is not None and s.tokens_per_s is not None and s.duration_ns is not None:
-        rate = (
-            f"{s.samples_per_s:.2f} samples/s, {s.tokens_per_s:.2f} tokens/s in {s.duration_ns / 1e9:.1f} s"
-        )
+    if s.samples_per_s is not None and s.tokens_per_s is not None:
+        rate = f"{s.samples_per_s:.2f} samples/s, {s.tokens_per_s:.2f} tokens/s in {s.duration_s:.1f} s"
         lines.append(_pair("throughput", rate if accuracy else f"{rate} ({_NOT_OFFICIAL})"))
     if s.isl_mean is not None and s.osl_mean is not None:
         lines.append(_pair("mean tokens", f"{s.isl_mean:.1f} in (ISL), {s.osl_mean:.1f} out (OSL)"))
@@ -131,7 +129,7 @@ def _replicas(record: RunRecord) -> list[str]:
     balance = record.balance
     if balance is None or balance.imbalance is None:
         return []
-    seconds = (record.statistics.duration_ns or 0) / 1e9 if record.statistics is not None else 0.0
+    seconds = 0.0 if record.statistics is None else record.statistics.duration_s
     spread = f"imbalance {balance.imbalance:.3f} (largest mean in flight over that of all)"
     return [_pair("replicas", f"{len(balance.replicas)}: {spread}, {stragglers_text(balance, seconds)}")]
 

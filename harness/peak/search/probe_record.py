@@ -43,7 +43,7 @@ def probe_of(
             f"the run at {run.rate:g} in {record.plan.client.log_dir} shows nothing about its rate: {reasons}"
         )
     summary = None if cut_after_s is not None else loadgen
-    taken_s = (statistics.duration_ns or 0) / 1e9
+    taken_s = statistics.duration_s
     return Probe(
         rate=run.rate,
         datasets=run.datasets,

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 
 from harness.analysis.queries import Queries, of_replica
+from harness.analysis.replicas import middle_of
 from harness.analysis.run_files import RunFiles
 from harness.analysis.timeline import Bins, bins_of, percentiles, tokens_per_second
 from harness.arrays import Floats
@@ -20,9 +21,7 @@ _View = Callable[[Queries, Bins], Floats]
 
 
 def replica_charts(run: RunFiles, queries: Queries, figures: Mapping[str, ReplicaFigures]) -> Iterator[Chart]:
-    """Tokens a second and median TPOT of the replicas; none for a single one. ``figures`` are by URL."""
-    if len(figures) < 2:
-        return
+    """Tokens a second and median TPOT of several replicas. ``figures`` are by URL."""
     shown = _most_different(figures)
     bins = bins_of(queries, run.until, parts=len(figures))
     rest = len(figures) - len(shown)
@@ -31,10 +30,11 @@ def replica_charts(run: RunFiles, queries: Queries, figures: Mapping[str, Replic
         ("replica-tokens", "Output tokens a second, by replica", tokens_per_second),
         ("replica-tpot", "Median TPOT by time of issue and replica, ms", _tpot),
     )
-    numbers = {url: number for number, url in enumerate(queries.replicas)}
+    numbers = {url: number for number, url in enumerate(queries.replicas)}  # of those that got a query
     for name, title, view in views:
         lines = {
-            url: view(of_replica(queries, numbers[url]), bins) for url in (shown if not rest else figures)
+            url: view(of_replica(queries, numbers.get(url, len(numbers))), bins)
+            for url in (figures if rest else shown)
         }
         series = [Series(_short(url), lines[url], color) for color, url in enumerate(shown)]
         if rest:
@@ -55,9 +55,7 @@ def _most_different(figures: Mapping[str, ReplicaFigures]) -> list[str]:
 
 def _from_median(values: Floats) -> Floats:
     """The distance from the median, as a part of it."""
-    known = values[np.isfinite(values)]
-    middle = float(np.percentile(known, 50)) if len(known) else np.nan
-    found: Floats = np.abs(values / middle - 1) if middle else np.full(len(values), np.nan)
+    found: Floats = np.abs(values / middle_of(values) - 1)
     return found
 
 

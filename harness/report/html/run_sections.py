@@ -10,7 +10,7 @@ import numpy as np
 
 from harness.analysis.network_summary import first_token_line, network_line
 from harness.analysis.queries import Queries
-from harness.analysis.replicas import SLOWER, figures_of_replicas, straggler_warnings, stragglers_text
+from harness.analysis.replicas import SLOWER, middle_of, straggler_warnings, stragglers_text
 from harness.analysis.run_files import RunFiles
 from harness.config.server_urls import folded
 from harness.loadgen_logs.summary_and_detail import TIMES, LoadgenSummary
@@ -136,12 +136,12 @@ def loadgen_percentiles(run: RunFiles) -> Iterator[PageTable]:
 
 def replicas_section(run: RunFiles, queries: Queries) -> Section:
     """A row for each of several replicas; the one whose TPOT is furthest from the median comes first."""
-    figures = figures_of_replicas(queries)
-    balance = None if run.record is None else run.record.balance
-    if len(figures) < 2:
+    record = run.record
+    if record is None or record.balance is None or record.statistics is None:
         return Section("replicas", "Replicas")
+    figures = record.balance.replicas
     known = [one.tpot_p50 for one in figures.values() if one.tpot_p50 is not None]
-    middle = float(np.percentile(known or [0], 50))
+    middle = middle_of(np.array(known, float))
     replicas = sorted(figures.items(), key=lambda one: -_distance(one[1], middle))
     slow = frozenset(
         number for number, (_, one) in enumerate(replicas) if (one.tpot_p50 or 0) > SLOWER * middle
@@ -150,7 +150,8 @@ def replicas_section(run: RunFiles, queries: Queries) -> Section:
         f"Replicas with a median TPOT over {SLOWER:g} times the median of all {len(replicas)}: "
         f"{len(slow) or 'none'}."
     )
-    lines = [*([line] if known else []), *_balance_lines(balance, queries.span)]
+    judged = [line] if len(known) > 1 else []
+    lines = [*judged, *_balance_lines(record.balance, record.statistics.duration_s)]
     folded = f"All {len(replicas)} replicas" if len(replicas) > _FOLDED_FROM else ""
     return Section(
         "replicas",
@@ -162,12 +163,10 @@ def replicas_section(run: RunFiles, queries: Queries) -> Section:
 
 
 def _distance(one: ReplicaFigures, middle: float) -> float:
-    return 0.0 if one.tpot_p50 is None else abs(one.tpot_p50 - middle)
+    return 0.0 if one.tpot_p50 is None or np.isnan(middle) else abs(one.tpot_p50 - middle)
 
 
-def _balance_lines(balance: ReplicaBalance | None, seconds: float) -> Iterator[str]:
-    if balance is None:
-        return
+def _balance_lines(balance: ReplicaBalance, seconds: float) -> Iterator[str]:
     if balance.imbalance is not None:
         yield f"Imbalance: {balance.imbalance:.3f}, the largest mean number in flight over the mean of all."
     text = stragglers_text(balance, seconds)

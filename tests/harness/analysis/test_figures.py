@@ -5,17 +5,19 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from harness.analysis.distributions import histogram, percentile_curve, sample_points
 from harness.analysis.early_stopping import most_over_limit
 from harness.analysis.queries import read_queries
-from harness.analysis.replicas import figures_of_replicas
+from harness.analysis.replicas import ReplicaWatch, replica_balance
 from harness.analysis.run_files import read_run
 from harness.analysis.timeline import Bins, bins_of, in_flight, percentiles, still_waiting, tokens_per_second
 from harness.record.journal import lost_rows
 from harness.record.requests_table import CallTimes, requests_table, write_requests
 from harness.report.html.run_sections import replicas_section
 from tests import records
+from tests.records import ENDED
 
 
 def passes(over, queries):
@@ -98,7 +100,8 @@ def test_answers_that_wait_for_a_slot_in_offline_are_counted_from_the_sending_of
     made["last_byte_ns"], made["first_token_ns"] = made["sent_ns"] + 500_000_000, 0
     queries = read_run(records.folder(tmp_path, made)).queries
     np.testing.assert_allclose(tokens_per_second(queries, Bins(5.0, 10)), 480, rtol=1e-4)
-    assert [one.in_flight for one in figures_of_replicas(queries).values()] == pytest.approx([2, 2, 2])
+    figures = replica_balance(made, records.REPLICAS, None).replicas
+    assert [one.in_flight for one in figures.values()] == pytest.approx([2, 2, 2])
 
 
 def test_queries_in_flight_are_counted_at_the_end_of_each_bin(queries):
@@ -156,6 +159,32 @@ def test_the_slow_replica_comes_first_and_is_marked(tmp_path):
     (table,) = replicas_section(run, run.queries).tables
     assert table.rows[0][0] == records.REPLICAS[1]
     assert table.marked == {0}
-    figures = figures_of_replicas(run.queries)
+    figures = run.record.balance.replicas
     assert sum(one.queries for one in figures.values()) == len(run.queries)
     assert figures[records.REPLICAS[1]].tpot_p50 == pytest.approx(52e6, rel=1e-4)
+
+
+@pytest.mark.parametrize(("slower", "named"), [(1.175, "1"), (1.05, "none")])
+def test_the_page_judges_two_replicas_as_the_run_does(slower, named, tmp_path):
+    """Half of 17.5 % over the mean of both is no 10 %: the slower is compared with the other one."""
+    made = records.rows(600)
+    made["replica"] = np.arange(600) % 2
+    tpot_ns = np.where(made["replica"] == 1, 40e6 * slower, 40e6)
+    made["last_byte_ns"] = made["first_token_ns"] + ((made["osl"] - 1) * tpot_ns).astype(np.int64)
+    record = replace(ENDED, balance=replica_balance(made, records.REPLICAS[:2], None))
+    run = read_run(records.folder(tmp_path, made, record))
+    section = replicas_section(run, run.queries)
+    assert section.lines[0].endswith(f"the median of all 2: {named}.")
+    watch = ReplicaWatch(records.REPLICAS[:2])
+    found = [one for now in range(0, 70, 5) for one in watch.look(float(now), made)]
+    assert len(found) == (named == "1")
+
+
+def test_a_replica_that_got_no_query_has_a_row(tmp_path):
+    made = records.rows(600)
+    made["replica"] = np.arange(600) % 2
+    run = read_run(records.folder(tmp_path, made))
+    section = replicas_section(run, run.queries)
+    (row,) = [row for row in section.tables[0].rows if row[0] == records.REPLICAS[2]]
+    assert row == (records.REPLICAS[2], "0", "0", "0", "0.0", "-", "-", "-")
+    assert [len(chart.series) for chart in section.charts] == [3, 3]

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from harness.analysis.replicas import replica_balance
 from harness.analysis.run_files import read_run
 from harness.analysis.run_outcome import RunOutcome
 from harness.config.plans import ComplianceSettings
@@ -26,7 +27,7 @@ from harness.files import (
     SERVER_METRICS,
     SUMMARY,
 )
-from harness.record.replica_figures import RankFigures, ReplicaBalance
+from harness.record.replica_figures import RankFigures
 from harness.record.requests_table import requests_table, write_requests
 from harness.record.run_events import RunEvent
 from harness.record.run_record import ClockPair, Diagnosis, Level, RunRecord, RunVerdict, ServerLoad
@@ -331,7 +332,7 @@ def test_of_many_replicas_those_that_differ_are_drawn_beside_the_median(tmp_path
     slow = made["replica"] == 17
     made["last_byte_ns"][slow] += ((made["osl"][slow] - 1) * 2e7).astype(np.int64)
     urls = [f"http://node{number}:1" for number in range(30)]
-    records.folder(tmp_path, made)
+    records.folder(tmp_path, made, replace(ENDED, balance=replica_balance(made, urls, None)))
     write_requests(tmp_path / REQUESTS, requests_table(made, urls))
     _, tpot = section_of("replicas", tmp_path).charts
     assert [len(tpot.series), tpot.series[0].label, tpot.series[-1].label] == [5, "node17:1", "median of all"]
@@ -405,8 +406,7 @@ def test_ranks_have_a_table_the_least_busy_first(tmp_path):
 
 
 def test_stragglers_are_not_called_absent_where_they_were_not_judged(tmp_path):
-    balance = ReplicaBalance(imbalance=1.2, stragglers=None, replicas={})
-    folder = records.folder(tmp_path, records.rows(), replace(ENDED, balance=balance))
+    folder = records.folder(tmp_path, records.rows())
     (line,) = [line for line in section_of("replicas", folder).lines if "tragglers" in line]
     assert "not judged" in line
     assert "60 s needed" in line
