@@ -12,14 +12,11 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from harness.arrays import Floats
-from harness.arrow import numpy_numbers
 from harness.record.replica_figures import RankFigures
-from harness.record.server_metrics import MAPPED, RANK_LABEL, each_batch
+from harness.record.server_metrics import MAPPED, RANK_LABEL, Part, each_part
 
-_COLUMNS = ("time_ns", "name", "replica", "labels", "value")
 _NS = 1e9
 _LISTED = 16  # the most lines of ranks
 _KEPT = ("running", "queued", "kv_use", "output_tokens", "output_rate", "computed_tokens")
@@ -50,52 +47,31 @@ def read_ranks(path: Path) -> tuple[RankFigures, ...]:
     Empty where none does. Raises DatasetError for a damaged file, FileNotFoundError without one.
     """
     series: dict[tuple[_Rank, str], _Series] = {}
-    each_batch(path, _COLUMNS, _Reading(series).add)
+    each_part(path, _Reading(series).add)
     return _figures(series)
 
 
 class _Reading:
-    """Takes the series of ranks out of batches of rows."""
+    """Takes the series of ranks out of the parts of the table."""
 
     def __init__(self, series: dict[tuple[_Rank, str], _Series]) -> None:
         self._series = series
         self._chosen: dict[tuple[_Rank, str], tuple[str, str]] = {}
 
-    def add(self, batch: pa.RecordBatch) -> None:
-        """Add the rows of one batch."""
-        times, values = (numpy_numbers(batch.column(name)) for name in ("time_ns", "value"))
-        labels = [batch.column(name) for name in ("name", "replica", "labels")]
-        names, urls, marks = (column.dictionary.to_pylist() for column in labels)
-        codes = [numpy_numbers(column.indices).astype(np.int64) for column in labels]
-        kept = np.array([MAPPED.get(name) in _KEPT for name in names], dtype=bool)
-        ranks = [RANK_LABEL.search(mark) for mark in marks]
-        ranked = np.array([found is not None for found in ranks], dtype=bool)
-        if not kept.any() or not ranked.any():
-            return
-        used = np.flatnonzero(kept[codes[0]] & ranked[codes[2]] & np.isfinite(values))
-        parts = [column[used] for column in codes]
-        order = np.lexsort(parts)  # a stable sort: each series stays in order of time
-        used, parts = used[order], [column[order] for column in parts]
-        starts = np.flatnonzero(np.any([np.diff(column, prepend=-1) != 0 for column in parts], axis=0))
-        for start, rows in zip(starts.tolist(), np.split(used, starts[1:]), strict=False):
-            name, url, mark = (
-                texts[column[start]] for texts, column in zip((names, urls, marks), parts, strict=True)
-            )
-            found = ranks[parts[2][start]]
-            assert found is not None
-            if (series := self._one((url, int(found[1])), name, mark)) is not None:
-                series.times.append(times[rows])
-                series.values.append(values[rows])
-
-    def _one(self, rank: _Rank, name: str, labels: str) -> _Series | None:
-        """The series that counts for a rank's quantity: the first, as its processes all report the same."""
-        quantity = MAPPED[name]
-        if quantity == "computed_tokens" and not _OF_DECODING.search(labels):
-            return None
-        key = (rank, quantity)
-        if self._chosen.setdefault(key, (name, labels)) != (name, labels):
-            return None
-        return self._series.setdefault(key, _Series())
+    def add(self, part: Part) -> None:
+        """Add the rows of one part."""
+        for one in part.series:
+            rank = RANK_LABEL.search(one.labels)
+            if rank is None or (quantity := MAPPED[one.name]) not in _KEPT:
+                continue
+            if quantity == "computed_tokens" and not _OF_DECODING.search(one.labels):
+                continue
+            key = ((one.replica, int(rank[1])), quantity)
+            # The first counts, as the processes of a rank all report the same.
+            if self._chosen.setdefault(key, (one.name, one.labels)) == (one.name, one.labels):
+                series = self._series.setdefault(key, _Series())
+                series.times.append(part.times_ns[one.rows])
+                series.values.append(part.values[one.rows])
 
 
 def _figures(series: Mapping[tuple[_Rank, str], _Series]) -> tuple[RankFigures, ...]:

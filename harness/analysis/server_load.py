@@ -7,17 +7,13 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 from msgspec.structs import replace
 
 from harness.arrays import Floats, distinct
-from harness.arrow import numpy_numbers
 from harness.config.scenario import Scenario
 from harness.record.run_record import Level, ServerLoad
-from harness.record.server_metrics import MAPPED, QUANTITIES, each_batch, quantity_of
+from harness.record.server_metrics import QUANTITIES, Part, Series, each_part, quantity_of
 
-_LABELS = ("name", "replica", "labels")
-_COLUMNS = ("time_ns", *_LABELS, "value")
 _FULL = 0.95  # a KV cache of which this part is used counts as full
 _AMPLE = 0.5  # a KV cache of which no reading found this part in use was not short of memory
 _PARTS = ("kv_use", "swa_kv_use")
@@ -60,7 +56,7 @@ class ServerSamples(msgspec.Struct, frozen=True):
 def read_samples(path: Path) -> ServerSamples:
     """Read the table in parts. Raises DatasetError for a damaged file, FileNotFoundError without one."""
     reading = _Reading()
-    each_batch(path, _COLUMNS, reading.add)
+    each_part(path, reading.add)
     return reading.samples()
 
 
@@ -101,7 +97,7 @@ class _Sums(msgspec.Struct):
 
 
 class _Reading:
-    """Sums of batches of rows, which are in order of time."""
+    """Sums of the parts of the table."""
 
     def __init__(self) -> None:
         self._times: set[int] = set()
@@ -115,50 +111,32 @@ class _Reading:
         self._of_count: dict[str, set[str]] = {}  # the replicas that have it
         self._fell: set[str] = set()  # replicas with a count that fell
 
-    def add(self, batch: pa.RecordBatch) -> None:
-        """Add the rows of one batch."""
-        times, values = (numpy_numbers(batch.column(name)) for name in ("time_ns", "value"))
-        self._times.update(distinct(times).tolist())
-        labels = [batch.column(name) for name in _LABELS]
-        names, urls, marks = (column.dictionary.to_pylist() for column in labels)
-        for code, first in zip(*np.unique(_codes(labels[1]), return_index=True), strict=True):
-            self._began.setdefault(urls[code], int(times[first]))
-        mapped = np.array([name in MAPPED for name in names], dtype=bool)
-        used = np.flatnonzero(mapped[_codes(labels[0])] & np.isfinite(values))
-        codes = [_codes(column)[used] for column in labels]
-        order = np.lexsort(codes)  # a stable sort: each series stays in order of time
-        used, codes = used[order], [column[order] for column in codes]
-        starts = np.flatnonzero(np.any([np.diff(column, prepend=-1) != 0 for column in codes], axis=0))
-        series = [
-            (names[name], urls[replica], marks[mark])
-            for name, replica, mark in zip(*(column[starts].tolist() for column in codes), strict=True)
-        ]
-        parts: dict[str, list[tuple[_Group, npt.NDArray[np.int64]]]] = {}
-        for group, rows in self._grouped(series, np.split(used, starts[1:])):
-            parts.setdefault(group[0], []).append((group, rows))
-        for key, found in parts.items():
-            rows = np.concatenate([rows for _, rows in found])
+    def add(self, part: Part) -> None:
+        """Add the rows of one part."""
+        self._times.update(distinct(part.times_ns).tolist())
+        self._began = {**part.first_ns, **self._began}
+        found: dict[str, list[tuple[_Group, npt.NDArray[np.int64]]]] = {}
+        for one in part.series:
+            if (group := self._group(one)) is not None:
+                found.setdefault(group[0], []).append((group, one.rows))
+        for key, groups in found.items():
             if QUANTITIES[key].kind == "level":
+                rows = np.concatenate([rows for _, rows in groups])
                 bound = _FULL if key in _PARTS else None
-                self._levels.setdefault(key, _Sums()).add(times[rows], values[rows], bound)
+                self._levels.setdefault(key, _Sums()).add(part.times_ns[rows], part.values[rows], bound)
             else:
-                self._count(key, found, times, values)
+                self._count(key, groups, part.times_ns, part.values)
 
-    def _grouped(
-        self, series: Sequence[_Series], parts: Sequence[npt.NDArray[np.int64]]
-    ) -> Iterator[tuple[_Group, npt.NDArray[np.int64]]]:
-        """The rows of each series that counts."""
-        fresh = [one for one in series if one not in self._groups]
-        for one in sorted(fresh, key=lambda one: QUANTITIES[MAPPED[one[0]]].names.index(one[0])):
-            name, replica, labels = one
-            group = (quantity_of(name, labels), replica, _RANK.sub("", labels))
-            counts = group[0] and self._chosen.setdefault(group, one) == one
-            self._groups[one] = group if counts else None
+    def _group(self, one: Series) -> _Group | None:
+        """What a series is of; None where another one counts for that."""
+        series = one[:3]
+        if series not in self._groups:
+            group = (quantity_of(one.name, one.labels), one.replica, _RANK.sub("", one.labels))
+            counts = group[0] and self._chosen.setdefault(group, series) == series
+            self._groups[series] = group if counts else None
             if not group[0].startswith("gpu_"):
-                self._replicas.add(replica)
-        for one, rows in zip(series, parts, strict=False):
-            if (found := self._groups[one]) is not None:
-                yield found, rows
+                self._replicas.add(one.replica)
+        return self._groups[series]
 
     def _count(
         self,
@@ -196,11 +174,6 @@ class _Reading:
             {key: count for key, count in self._counts.items() if self._of_count[key].isdisjoint(self._fell)},
             tuple(sorted(self._fell)),
         )
-
-
-def _codes(column: pa.DictionaryArray) -> npt.NDArray[np.int64]:
-    codes: npt.NDArray[np.int64] = numpy_numbers(column.indices).astype(np.int64)
-    return codes
 
 
 def server_load(

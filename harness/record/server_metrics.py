@@ -7,14 +7,16 @@ are left out. After a bound of rows only the values in ``QUANTITIES`` are kept, 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, Literal, NamedTuple
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from harness.arrow import arrow_numbers, arrow_texts
+from harness.arrays import Floats
+from harness.arrow import arrow_numbers, arrow_texts, numpy_numbers
 from harness.errors import DatasetError
 
 MOST_PAGE_BYTES = 4 << 20
@@ -314,18 +316,61 @@ def _labelled(codes: Sequence[int], labels: pa.Array) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(arrow_numbers(np.array(codes, np.int32)), labels)
 
 
-def each_batch(path: Path, columns: Sequence[str], take: Callable[[pa.RecordBatch], None]) -> None:
-    """Hand these columns of the table over in parts.
+class Series(NamedTuple):
+    """The values of one name and its labels in a part of the table."""
+
+    name: str
+    """one in MAPPED"""
+    replica: str
+    """URL"""
+    labels: str
+    rows: npt.NDArray[np.int64]
+    """their places in the part, in order of time"""
+
+
+class Part(msgspec.Struct, frozen=True):
+    """A part of the table, in order of time."""
+
+    times_ns: npt.NDArray[np.int64]
+    values: Floats
+    first_ns: Mapping[str, int]
+    """the first reading of each replica here, by URL"""
+    series: Sequence[Series]
+    """of the quantities' numbers; of a quantity those with its first name first"""
+
+
+def each_part(path: Path, take: Callable[[Part], None]) -> None:
+    """Hand the table over in parts.
 
     Raises DatasetError for a damaged file, also where ``take`` cannot use a value; FileNotFoundError without
     one.
     """
     try:
         with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(_BATCH_ROWS, columns=list(columns), use_threads=False):
-                take(batch)
+            for batch in file.iter_batches(_BATCH_ROWS, columns=SCHEMA.names, use_threads=False):
+                take(_part(batch))
     except FileNotFoundError:
         raise
     except (pa.ArrowException, OSError, KeyError, ValueError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise DatasetError(f"{path} is no server_metrics.parquet of a run, or damaged: {reason}") from None
+
+
+def _part(batch: pa.RecordBatch) -> Part:
+    times, values = (numpy_numbers(batch.column(name)) for name in ("time_ns", "value"))
+    columns = [batch.column(name) for name in ("name", "replica", "labels")]
+    names, urls, labels = (column.dictionary.to_pylist() for column in columns)
+    codes = [numpy_numbers(column.indices).astype(np.int64) for column in columns]
+    replicas, at = np.unique(codes[1], return_index=True)
+    mapped = np.array([name in MAPPED for name in names], dtype=bool)
+    used = np.flatnonzero(mapped[codes[0]] & np.isfinite(values))
+    used = used[np.lexsort([column[used] for column in codes])]  # a stable sort: in order of time
+    codes = [column[used] for column in codes]
+    starts = np.flatnonzero(np.any([np.diff(column, prepend=-1) != 0 for column in codes], axis=0))
+    series = [
+        Series(names[codes[0][start]], urls[codes[1][start]], labels[codes[2][start]], rows)
+        for start, rows in zip(starts.tolist(), np.split(used, starts[1:]), strict=False)
+    ]
+    series.sort(key=lambda one: QUANTITIES[MAPPED[one.name]].names.index(one.name))
+    first_ns = dict(zip((urls[code] for code in replicas.tolist()), times[at].tolist(), strict=True))
+    return Part(times, values, first_ns, series)

@@ -60,6 +60,13 @@ def test_processes_of_one_rank_report_the_same(tmp_path):
     assert [one.running for one in found] == [4, 2]
 
 
+def test_the_first_name_of_a_quantity_counts(tmp_path):
+    """As for the figures of the servers, in whatever order a page has the names."""
+    names = ("full_token_usage", 0.25), ("token_usage", 0.5)
+    lines = [f'sglang:{name}{{dp_rank="{rank}"}} {value}' for name, value in names for rank in range(2)]
+    assert [one.kv_use for one in read_ranks(written(tmp_path, ("\n".join(lines),)))] == [0.5, 0.5]
+
+
 def test_a_reported_rate_where_tokens_are_not_counted_by_rank(tmp_path):
     lines = "\n".join(f'sglang:gen_throughput{{dp_rank="{rank}"}} {10 + rank}' for rank in range(2))
     assert [one.tokens_per_s for one in read_ranks(written(tmp_path, (lines,), (lines,)))] == [10, 11]
