@@ -21,7 +21,7 @@ from harness.errors import RunError, ServerError, machine_failure
 from harness.files import JOURNAL_DIR, ROOT, user_cache
 from harness.grading.decoding.text_tokenizer import TextTokenizer, text_tokenizer
 from harness.progress.lost_run import LostRunError, ValidityRules
-from harness.progress.progress_files import Latencies, ProgressLine, ProgressLog
+from harness.progress.progress_files import ProgressLine, ProgressLog
 from harness.progress.progress_line import ProgressSnapshot
 from harness.record.settled import parts_of, running_limit
 from sut.client.endpoint import Endpoint, resolve_endpoints
@@ -267,13 +267,4 @@ def _with_recent(snapshot: ProgressSnapshot, progress_log: ProgressLog) -> Progr
     """With the figures of the last minute, for the line on the terminal."""
     if (last := progress_log.last) is None:
         return snapshot
-    return replace(
-        snapshot,
-        straggling=last.straggling,
-        ttft_p50_p99_ms=_pair(last.ttft),
-        tpot_p50_p99_ms=_pair(last.tpot),
-    )
-
-
-def _pair(latencies: Latencies | None) -> tuple[float, float] | None:
-    return None if latencies is None else (latencies.p50_ms, latencies.p99_ms)
+    return replace(snapshot, straggling=last.straggling, ttft=last.ttft, tpot=last.tpot)

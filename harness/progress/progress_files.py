@@ -23,7 +23,7 @@ from harness.analysis.statistics import completed, of_this_attempt, percentile, 
 from harness.errors import machine_failure
 from harness.files import GRADING_PROGRESS, JOURNAL_DIR, PROGRESS, atomic_write
 from harness.progress.lost_run import ValidityRules
-from harness.progress.progress_line import ProgressSnapshot
+from harness.progress.progress_line import Latencies, ProgressSnapshot
 from harness.record.journal import JournalTail, Rows
 
 _EVERY_S = 5.0
@@ -33,13 +33,6 @@ _CLUMPS_FROM = 20  # answers that show whether tokens come in clumps
 _GRADING_EVERY_S = 2.0
 
 log = logging.getLogger("mlperf")
-
-
-class Latencies(msgspec.Struct, frozen=True):
-    """Of the answers that ended in the last minute, in ms."""
-
-    p50_ms: float
-    p99_ms: float
 
 
 class OverLimit(msgspec.Struct, frozen=True):
@@ -127,10 +120,9 @@ class ProgressLog:
 
     def __call__(self, snapshot: ProgressSnapshot) -> None:
         """Write a line where one is due; an alarm has its line at once."""
-        alarms = (bool(snapshot.lost), snapshot.standing)
-        if self._unread or (snapshot.elapsed_s < self._next_s and alarms == self._alarms):
+        if self._unread or (snapshot.elapsed_s < self._next_s and snapshot.alarms == self._alarms):
             return
-        self._alarms, self._next_s = alarms, snapshot.elapsed_s + _EVERY_S
+        self._alarms, self._next_s = snapshot.alarms, snapshot.elapsed_s + _EVERY_S
         try:
             self._take(self._tail.read(), snapshot.elapsed_s)
         except OSError as error:

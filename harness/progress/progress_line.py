@@ -59,6 +59,13 @@ class LiveLine:
             self._is_open = False
 
 
+class Latencies(msgspec.Struct, frozen=True):
+    """Of the answers that ended in the last minute, in ms."""
+
+    p50_ms: float
+    p99_ms: float
+
+
 class ProgressSnapshot(msgspec.Struct, frozen=True):
     """A run at one moment; None: not known (yet)."""
 
@@ -95,15 +102,18 @@ class ProgressSnapshot(msgspec.Struct, frozen=True):
     """servers, or data-parallel ranks of them, that show no sign of life"""
     silent_s: float = 0.0
     """time in which nothing has arrived although queries wait"""
-    ttft_p50_p99_ms: tuple[float, float] | None = None
-    """of the answers of the last minute"""
-    tpot_p50_p99_ms: tuple[float, float] | None = None
-    """of the answers of the last minute"""
+    ttft: Latencies | None = None
+    tpot: Latencies | None = None
 
     @property
     def in_flight(self) -> int:
         """Queries issued and not yet ended."""
         return self.issued - self.completed - self.failed
+
+    @property
+    def alarms(self) -> tuple[bool, str]:
+        """What has a line at once where it changes."""
+        return bool(self.lost), self.standing
 
 
 class ProgressPrinter:
@@ -116,16 +126,15 @@ class ProgressPrinter:
 
     def __call__(self, snapshot: ProgressSnapshot) -> None:
         """Show the run's present state. In a log file an alarm has its line at once."""
-        alarms = (bool(snapshot.lost), snapshot.standing)
         if self._line.on_terminal:
             text = terminal_progress(snapshot, self._line.columns)
             self._line.show(text, _alarm_part(snapshot))
-        elif alarms != self._alarms or snapshot.elapsed_s - self._last_plain_s >= _plain_every_s(
+        elif snapshot.alarms != self._alarms or snapshot.elapsed_s - self._last_plain_s >= _plain_every_s(
             snapshot.elapsed_s
         ):
             self._last_plain_s = snapshot.elapsed_s
             self._line.show(plain_progress(snapshot))
-        self._alarms = alarms
+        self._alarms = snapshot.alarms
 
     def end(self) -> None:
         """End the line, so that it stays."""
@@ -161,8 +170,8 @@ def _fields(s: ProgressSnapshot) -> list[str]:
         s.straggling,
         in_flight_text(s.in_flight, s.sent, s.last_at),
         _rate(s),
-        _latency("TTFT", s.ttft_p50_p99_ms, s.ttft_ns),
-        _latency("TPOT", s.tpot_p50_p99_ms, s.tpot_ns),
+        _latency("TTFT", s.ttft, s.ttft_ns),
+        _latency("TPOT", s.tpot, s.tpot_ns),
         f"imbalance {s.imbalance:.2f}" if s.imbalance is not None else "",
     ]
     return [field for field in fields if field]
@@ -196,10 +205,10 @@ def _rate(s: ProgressSnapshot) -> str:
     return f"{s.tokens_per_s:.0f} tok/s" if s.tokens_per_s is not None else ""
 
 
-def _latency(name: str, recent_ms: tuple[float, float] | None, mean_ns: float | None) -> str:
+def _latency(name: str, recent: Latencies | None, mean_ns: float | None) -> str:
     """The last minute's percentiles; the mean of the run before there are any."""
-    if recent_ms is not None:
-        p50, p99 = (milliseconds(value * 1e6) for value in recent_ms)
+    if recent is not None:
+        p50, p99 = milliseconds(recent.p50_ms * 1e6), milliseconds(recent.p99_ms * 1e6)
         return f"{name} p50 {p50} p99 {p99} ms"
     return "" if mean_ns is None else f"mean {name} {milliseconds(mean_ns)} ms"
 
@@ -207,16 +216,11 @@ def _latency(name: str, recent_ms: tuple[float, float] | None, mean_ns: float | 
 def in_flight_text(issued: int, sent: int | None, last_at: str = "") -> str:
     """``512 in flight, 5884 waiting`` of queries without an end: the others wait for a request to end.
 
-    At the end ``7 in flight, all at http://node3:30000``.
+    ``sent`` are at the servers, None where any may be. At the end ``7 in flight, all at http://node3:30000``.
     """
-    waiting = waiting_of(issued, sent)
+    waiting = 0 if sent is None else max(0, issued - sent)
     text = f"{issued - waiting} in flight" + (f", {waiting} waiting" if waiting else "")
     return f"{text}, all at {last_at}" if last_at else text
-
-
-def waiting_of(issued: int, sent: int | None) -> int:
-    """Queries without an end that are not at the servers; ``sent`` are there, None where any may be."""
-    return 0 if sent is None else max(0, issued - sent)
 
 
 def _failed(s: ProgressSnapshot) -> str:
@@ -267,10 +271,7 @@ def progress_bar(done: int, total: int, width: int) -> str:
 
 
 def _time_left(elapsed_s: float, done: int, total: int) -> str:
-    """``, about 1 min 05 s left`` at the rate so far; empty at the beginning and at the end."""
+    """``, 1m05s left`` at the rate so far; empty at the beginning and at the end."""
     if elapsed_s < _STEADY_S or done in (0, total):
         return ""
-    seconds = round(elapsed_s / done * (total - done))
-    minutes, hours = seconds // 60, seconds // 3600
-    left = f"{hours} h {minutes % 60:02} min" if hours else f"{minutes} min {seconds % 60:02} s"
-    return f", about {left} left"
+    return f", {time_to_go(0.0, elapsed_s / done * (total - done))}"

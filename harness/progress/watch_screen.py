@@ -13,17 +13,25 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
+
 from harness.cli.streams import control
 from harness.errors import ConfigError
 from harness.files import GRADING_PROGRESS, PROGRESS, RUN_RECORD
 from harness.progress.progress_files import (
     GradingProgress,
-    Latencies,
     ProgressLine,
     read_grading,
     read_progress,
 )
-from harness.progress.progress_line import SILENT_S, in_flight_text, progress_bar, time_to_go, waiting_of
+from harness.progress.progress_line import (
+    Latencies,
+    ProgressSnapshot,
+    in_flight_text,
+    plain_progress,
+    progress_bar,
+    time_to_go,
+)
 from harness.record.accuracy_result import score_line
 from harness.record.run_record import RunRecord
 from harness.text import LONG_LINE, duration, printable
@@ -121,10 +129,9 @@ def _wrapped(text: str, width: int) -> list[str]:
 
 def _figures(line: ProgressLine, now: datetime, *, lasts: bool) -> Iterator[str]:
     done, total = line.completed + line.failed, max(line.total or 0, line.issued)
-    left = f", about {duration(line.remaining_s)} left" if line.remaining_s is not None and lasts else ""
-    if lasts and line.silent_s >= SILENT_S:
-        left = f", no estimate: nothing has arrived for {duration(line.silent_s)}"
-    yield f"{progress_bar(done, total, _BAR)} {done:,} of {total:,}, {duration(line.elapsed_s)}{left}"
+    left = time_to_go(line.silent_s, line.remaining_s) if lasts else ""
+    times = ", ".join(filter(None, (duration(line.elapsed_s), left)))
+    yield f"{progress_bar(done, total, _BAR)} {done:,} of {total:,}, {times}"
     silent_s = (now - line.time).total_seconds()
     if lasts and silent_s > _SILENT_S:
         yield _no_line(silent_s)
@@ -135,12 +142,9 @@ def _figures(line: ProgressLine, now: datetime, *, lasts: bool) -> Iterator[str]
     yield ""
     rate = "" if line.tokens_per_s is None else f", {line.tokens_per_s:,.0f} tokens/s"
     spread = "" if line.imbalance is None else f", imbalance of the replicas {line.imbalance:.2f}"
-    waiting = waiting_of(line.in_flight, line.sent)
-    waits = f", {waiting:,} waiting" if waiting else ""
-    last = f", all at {line.last_at}" if line.last_at else ""
-    yield f"in flight  {line.in_flight - waiting:,}{waits}{last}{rate}{spread}"
+    yield f"{in_flight_text(line.in_flight, line.sent, line.last_at)}{rate}{spread}"
     kinds = ", ".join(f"{kind} {count:,}" for kind, count in line.failures.items())
-    yield f"failed     {line.failed:,}" + (f" ({kinds})" if kinds else "")
+    yield f"{line.failed:,} failed" + (f" ({kinds})" if kinds else "")
     yield f"last minute, {line.ended_last_minute:,} answers:"
     for name, part in (("TTFT", line.ttft), ("TPOT", line.tpot)):
         yield f"  {name:<8} {_latencies(part)}{_over(name, line)}"
@@ -176,20 +180,8 @@ def _over(name: str, line: ProgressLine) -> str:
 
 
 def plain(line: ProgressLine) -> str:
-    """One line for a file or a pipe."""
-    done, total = line.completed + line.failed, max(line.total or 0, line.issued)
-    parts = [
-        f"[{duration(line.elapsed_s)}] {done}/{total} done",
-        f"lost: {line.lost}" if line.lost else "",
-        line.standing,
-        f"{line.failed} FAILED" if line.failed else "",
-        time_to_go(line.silent_s, line.remaining_s),
-        line.straggling,
-        in_flight_text(line.in_flight, line.sent, line.last_at),
-        "" if line.tokens_per_s is None else f"{line.tokens_per_s:.0f} tok/s",
-        *(f"{name} {_latencies(part)}" for name, part in (("TTFT", line.ttft), ("TPOT", line.tpot)) if part),
-    ]
-    return ", ".join(part for part in parts if part)
+    """One line for a file or a pipe, as the run prints it."""
+    return plain_progress(msgspec.convert(line, ProgressSnapshot, from_attributes=True))
 
 
 def _plain_state(run: Path) -> str:

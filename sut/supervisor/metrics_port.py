@@ -19,7 +19,8 @@ from typing import Any
 import msgspec
 
 from harness.errors import ConfigError
-from harness.progress.progress_files import Latencies, ProgressLine
+from harness.progress.progress_files import ProgressLine
+from harness.progress.progress_line import Latencies
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 PATHS = ("/", "/metrics")

@@ -6,7 +6,13 @@ import sys
 import pytest
 from msgspec.structs import replace
 
-from harness.progress.progress_line import ProgressBar, ProgressPrinter, ProgressSnapshot, plain_progress
+from harness.progress.progress_line import (
+    Latencies,
+    ProgressBar,
+    ProgressPrinter,
+    ProgressSnapshot,
+    plain_progress,
+)
 
 SNAPSHOT = ProgressSnapshot(
     elapsed_s=75.4,
@@ -107,7 +113,7 @@ def test_no_time_left_is_estimated_while_nothing_arrives():
 
 
 def test_percentiles_of_the_last_minute_take_the_place_of_means():
-    line = plain_progress(replace(SNAPSHOT, ttft_p50_p99_ms=(85.3, 990.0), tpot_p50_p99_ms=(12.3, 20.0)))
+    line = plain_progress(replace(SNAPSHOT, ttft=Latencies(85.3, 990.0), tpot=Latencies(12.3, 20.0)))
     assert line.endswith("TTFT p50 85.30 p99 990.0 ms, TPOT p50 12.30 p99 20.00 ms")
 
 
@@ -134,7 +140,7 @@ def test_a_bar_says_the_time_left(stream):
     with ProgressBar(stream, clock) as bar:
         for done in range(1, 5):
             bar.show(done, 4, "solutions")
-    assert "2/4 solutions, about 1 min 01 s left" in stream.getvalue()
+    assert "2/4 solutions, 1m01s left" in stream.getvalue()
     last = stream.getvalue().replace("\r", "\n").splitlines()[-1]
     assert last.rstrip().endswith("4/4 solutions") and stream.getvalue().endswith("\n")
 

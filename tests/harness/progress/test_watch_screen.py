@@ -16,6 +16,7 @@ from harness.files import GRADING_PROGRESS, JOURNAL_DIR, PROGRESS, RUN_RECORD
 from harness.progress import watch_screen
 from harness.progress.lost_run import LostWatch, ValidityRules
 from harness.progress.progress_files import ProgressFile, ProgressLog, read_grading
+from harness.progress.progress_line import plain_progress
 from harness.progress.watch_screen import plain, screen, watch
 from tests import records
 from tests.harness.progress.test_progress_files import LIMITS, append, snapshot
@@ -45,8 +46,8 @@ def test_the_screen_shows_a_run_that_lasts(lasting):
     text = shown(lasting)
     for part in (
         "802 of 1,000",
-        "about 1m05s left",
-        "in flight  98",
+        ", 1m05s left",
+        "98 in flight",
         "TTFT",
         records.REPLICAS[1],
     ):
@@ -94,7 +95,7 @@ def test_queries_that_wait_to_be_sent_are_not_in_flight(lasting):
     offline = replace(snapshot(10.0, total=1000, remaining_s=62.0), issued=900, sent=64)
     line = ProgressLog(lasting, ValidityRules(LIMITS, most_over_limit(900)), records.REPLICAS)
     line(offline)
-    assert "in flight  64, 34 waiting" in shown(lasting)
+    assert "64 in flight, 34 waiting" in shown(lasting)
     assert "802/1000 done" in plain(line.last)
     assert ", 1m02s left, 64 in flight, 34 waiting" in plain(line.last)
 
@@ -102,8 +103,18 @@ def test_queries_that_wait_to_be_sent_are_not_in_flight(lasting):
 def test_the_servers_with_the_last_queries_are_named(lasting):
     line = ProgressLog(lasting, ValidityRules(LIMITS, most_over_limit(900)), records.REPLICAS)
     line(replace(snapshot(10.0), last_at="http://b:1"))
-    assert "in flight  98, all at http://b:1" in shown(lasting)
+    assert "98 in flight, all at http://b:1" in shown(lasting)
     assert "98 in flight, all at http://b:1" in plain(line.last)
+
+
+def test_a_pipe_gets_the_line_of_the_run_itself(lasting):
+    """With the figures that progress.jsonl has: not the means of the run, nor what the servers make."""
+    log = ProgressLog(lasting, ValidityRules(LIMITS, most_over_limit(900)), records.REPLICAS)
+    seen = snapshot(10.0, lost="2 queries failed (timeout)", failures={"timeout": 2}, imbalance=1.25)
+    log(seen)
+    last = log.last
+    assert plain(last) == plain_progress(replace(seen, ttft=last.ttft, tpot=last.tpot))
+    assert "lost: 2 queries failed (timeout), 802/900 done, 98 in flight" in plain(last)
 
 
 @pytest.fixture

@@ -18,7 +18,8 @@ from harness.errors import EXIT_USAGE, ConfigError
 from harness.files import JOURNAL_DIR, PROGRESS
 from harness.progress import progress_files
 from harness.progress.lost_run import ValidityRules
-from harness.progress.progress_files import Latencies, OverLimit, ProgressLine, ProgressLog, SlowReplica
+from harness.progress.progress_files import OverLimit, ProgressLine, ProgressLog, SlowReplica
+from harness.progress.progress_line import Latencies
 from sut.supervisor.metrics_port import MetricsServer, metrics, metrics_port, metrics_text, parse_address
 from tests import records
 from tests.harness.progress.test_progress_files import LIMITS, append, snapshot
