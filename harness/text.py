@@ -2,7 +2,7 @@
 
 import signal
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, repeat
 from typing import TextIO
 
@@ -39,8 +39,16 @@ def show(*lines: str, file: TextIO | None = None) -> None:
 
 
 def counted(count: int, noun: str) -> str:
-    """``1 server``, ``2 servers``."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+    """``1 server``, ``2 servers``; ``2 queries``."""
+    if count != 1:
+        noun = f"{noun.removesuffix('y')}ies" if noun.endswith("query") else f"{noun}s"
+    return f"{count:,} {noun}"
+
+
+def by_kind(counts: Mapping[str, int], most: int | None = None) -> str:
+    """``timeout 2, connect 1``, the most frequent kinds first, at most so many of them."""
+    frequent = sorted(counts.items(), key=lambda item: -item[1])[:most]
+    return ", ".join(f"{kind} {count:,}" for kind, count in frequent)
 
 
 def duration(seconds: float) -> str:

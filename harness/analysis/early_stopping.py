@@ -14,6 +14,7 @@ from harness.analysis.statistics import completed, ttft_ns
 from harness.config.loadgen_settings import Setting
 from harness.config.plans import RunPlan
 from harness.record.journal import Rows
+from harness.text import counted
 
 _TRIAL_PERCENT = 50
 PERCENTILE, CONFIDENCE = 0.99, 0.99  # LoadGen's for the Server scenario
@@ -59,11 +60,11 @@ def over_limit_text(name: str, count: int, most: int) -> str:
     """``30 queries over the TTFT limit, at most 1 may be``; "" where that is not too many."""
     if count <= max(most, 0):
         return ""
-    noun = "query" if count == 1 else "queries"
-    return f"{count:,} {noun} over the {name} limit, {_at_most(most)}"
+    return f"{counted(count, 'query')} over the {name} limit, {at_most_text(most)}"
 
 
-def _at_most(most: int) -> str:
+def at_most_text(most: int) -> str:
+    """``at most 3 may be`` over a limit."""
     return f"at most {most:,} may be" if most > 0 else "none may be"
 
 

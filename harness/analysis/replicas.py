@@ -207,7 +207,7 @@ def end_warnings(rows: Rows, urls: Sequence[str]) -> Iterator[str]:
         return
     late = [url for url, at in zip(urls, last.tolist(), strict=True) if 2 * at > end + middle]
     count = int((rows["last_byte_ns"] > middle).sum())
-    queries = "1 query was" if count == 1 else f"{count:,} queries were"
+    queries = f"{counted(count, 'query')} {'was' if count == 1 else 'were'}"
     yield (
         f"for the last {idle_s:.0f} s, {part:.0%} of the run, half of the replicas had nothing to do: "
         f"{queries} left at others, the last at {folded(late, 3)}; a slow replica does that, and long "

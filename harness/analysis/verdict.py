@@ -18,7 +18,7 @@ from harness.arrays import distinct
 from harness.loadgen_logs.summary_and_detail import LoadgenDetail, LoadgenSummary
 from harness.record.journal import COMPLETE, Rows
 from harness.record.run_record import RunRecord, RunVerdict, Statistics
-from harness.text import milliseconds
+from harness.text import by_kind, milliseconds
 
 _CLOCK_S, _CLOCK_PART = 0.25, 0.001
 _SLEWED = "run again where the clock is only slewed (chronyd without makestep)"
@@ -58,8 +58,8 @@ def run_verdict(
 
 def _outcome_reasons(statistics: Statistics, rows: Rows, issued: int) -> Iterator[str]:
     if statistics.failures:
-        kinds = ", ".join(f"{kind} {count}" for kind, count in statistics.failures.items())
-        yield f"{statistics.failed} of {statistics.queries} queries failed: {kinds}"
+        failed = f"{statistics.failed} of {statistics.queries} queries failed"
+        yield f"{failed}: {by_kind(statistics.failures)}"
     if issued != statistics.queries:
         yield f"LoadGen issued {issued} queries, {statistics.queries} have an outcome"
     repeated = len(rows) - len(distinct(rows["query_id"]))

@@ -16,6 +16,7 @@ from harness.errors import RunError
 from harness.files import JOURNAL_DIR
 from harness.progress.progress_line import ProgressSnapshot
 from harness.record.journal import JournalTail
+from harness.text import by_kind, counted
 
 # Workers count first tokens four times a second: after this time each one is counted.
 _COUNTED_S = 1.0
@@ -111,7 +112,6 @@ def failures_text(moment: ProgressSnapshot) -> str:
     """``3 queries failed (truncated)``, with numbers where there are several kinds; "" for none."""
     if not moment.failed:
         return ""
-    kinds = sorted(moment.failures.items(), key=lambda item: -item[1])
-    named = kinds[0][0] if len(kinds) == 1 else ", ".join(f"{kind} {count}" for kind, count in kinds)
-    noun = "query" if moment.failed == 1 else "queries"
-    return f"{moment.failed:,} {noun} failed" + (f" ({named})" if named else "")
+    kinds = moment.failures
+    named = next(iter(kinds)) if len(kinds) == 1 else by_kind(kinds)
+    return f"{counted(moment.failed, 'query')} failed" + (f" ({named})" if named else "")

@@ -10,7 +10,7 @@ from typing import Self, TextIO
 import msgspec
 
 from harness.cli.streams import control
-from harness.text import duration, milliseconds
+from harness.text import by_kind, duration, milliseconds
 
 # Seconds between two lines of a run in a log file or a pipe: in the first minute, and after it.
 _PLAIN_EVERY_S, _PLAIN_LATER_S = 10.0, 60.0
@@ -227,8 +227,7 @@ def _failed(s: ProgressSnapshot) -> str:
     """``3 FAILED (timeout 2, connect 1)``, the most frequent kind first."""
     if not s.failed:
         return ""
-    kinds = sorted(s.failures.items(), key=lambda item: -item[1])
-    shown = ", ".join(f"{kind} {count}" for kind, count in kinds[:_MOST_KINDS])
+    shown = by_kind(s.failures, _MOST_KINDS)
     return f"{s.failed} FAILED ({shown})" if shown else f"{s.failed} FAILED"
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 
+from harness.analysis.early_stopping import at_most_text
 from harness.cli.streams import control
 from harness.errors import ConfigError
 from harness.files import GRADING_PROGRESS, PROGRESS, RUN_RECORD
@@ -34,7 +35,7 @@ from harness.progress.progress_line import (
 )
 from harness.record.accuracy_result import score_line
 from harness.record.run_record import RunRecord
-from harness.text import LONG_LINE, duration, printable
+from harness.text import LONG_LINE, by_kind, duration, printable
 
 _LOOK_S = 1.0
 _SILENT_S = 15.0  # the time of three lines of progress
@@ -143,8 +144,7 @@ def _figures(line: ProgressLine, now: datetime, *, lasts: bool) -> Iterator[str]
     rate = "" if line.tokens_per_s is None else f", {line.tokens_per_s:,.0f} tokens/s"
     spread = "" if line.imbalance is None else f", imbalance of the replicas {line.imbalance:.2f}"
     yield f"{in_flight_text(line.in_flight, line.sent, line.last_at)}{rate}{spread}"
-    kinds = ", ".join(f"{kind} {count:,}" for kind, count in line.failures.items())
-    yield f"{line.failed:,} failed" + (f" ({kinds})" if kinds else "")
+    yield f"{line.failed:,} failed" + (f" ({by_kind(line.failures)})" if line.failures else "")
     yield f"last minute, {line.ended_last_minute:,} answers:"
     for name, part in (("TTFT", line.ttft), ("TPOT", line.tpot)):
         yield f"  {name:<8} {_latencies(part)}{_over(name, line)}"
@@ -175,8 +175,7 @@ def _over(name: str, line: ProgressLine) -> str:
         return ""
     if over.most < 0:
         return f"; {over.queries:,} over {over.limit_ms:g} ms (too few queries to become VALID)"
-    allowed = f"at most {over.most:,} may be" if over.most else "none may be"
-    return f"; {over.queries:,} over {over.limit_ms:g} ms, {allowed}"
+    return f"; {over.queries:,} over {over.limit_ms:g} ms, {at_most_text(over.most)}"
 
 
 def plain(line: ProgressLine) -> str:

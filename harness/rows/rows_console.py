@@ -12,7 +12,7 @@ from harness.report.next_step import scoring_command
 from harness.report.run_console import DRY_RUN, api_lines, served_by, server_lines
 from harness.rows.eval_plan import EvalPlan
 from harness.rows.eval_result import EvalResult
-from harness.text import labelled, show
+from harness.text import by_kind, labelled, show
 
 _OUTPUT = ("--output", "-o", "--output-file")
 
@@ -81,7 +81,7 @@ class RowsConsole(ABC):
 
     def counted(self, result: EvalResult) -> str:
         """The numbers of answered and failed rows, and the kinds of failures."""
-        kinds = ", ".join(f"{kind} {count}" for kind, count in result.failure_kinds.items())
+        kinds = by_kind(result.failure_kinds)
         counts = f"{result.samples}: {len(result.answers)} answered, {len(result.failures)} failed"
         return f"{counts} ({kinds})" if kinds else counts
 

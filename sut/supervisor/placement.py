@@ -15,6 +15,7 @@ from harness.config.loadgen_settings import Number
 from harness.config.plans import ClientPlan, RunPlan
 from harness.machine import cpu_quota, text_of
 from harness.record.settled import Cpus, Placement
+from harness.text import counted
 from sut.client.native_streams import library
 from sut.processes.machine_limits import SPARE_DESCRIPTORS, hard_descriptor_limit
 from sut.servers.naming import any_is_here
@@ -107,7 +108,7 @@ def choose(machine: Machine, load: Load, asked: int | None, *, server_here: bool
     spare = max(1, min(ours - 1, _MOST_WORKERS))
     workers, reason = (asked, "as asked") if asked is not None else _wanted(load, spare, machine.descriptors)
     if load.open_at_most is not None and workers > load.open_at_most:
-        workers, reason = load.open_at_most, _counted(load.open_at_most, "request in flight")
+        workers, reason = load.open_at_most, f"{counted(load.open_at_most, 'request')} in flight"
     if machine.quota is not None or len(machine.cores) < _PIN_FROM_CORES or workers >= ours:
         return Placement(workers, reason, native=machine.native)
     # From the last core on: interrupts and other programs mostly run on the first.
@@ -119,7 +120,7 @@ def with_requests_for_all(placement: Placement, limit: int | None) -> Placement:
     """The placement without the workers that a limit of requests in flight leaves without one."""
     if limit is None or limit >= placement.workers:
         return placement
-    reason, cores = f"for {_counted(limit, 'request in flight')}", placement.worker_cores[:limit]
+    reason, cores = f"for {counted(limit, 'request')} in flight", placement.worker_cores[:limit]
     return replace(placement, workers=limit, reason=reason, worker_cores=cores)
 
 
@@ -133,25 +134,16 @@ def _wanted(load: Load, spare: int, descriptors: int) -> tuple[int, str]:
 
 def _needs(load: Load) -> list[tuple[int, str]]:
     """Workers for each known part of the load. Streams count only where the rate of events is unknown."""
-    parts: list[tuple[float | None, int, str]] = [
-        (load.events_per_s, _EVENTS_PER_S, "event/s"),
-        (load.queries_per_s, _QUERIES_PER_S, "query/s"),
-        (load.open_at_most if load.events_per_s is None else None, _STREAMS, "request in flight"),
+    parts: list[tuple[float | None, int, str, str]] = [
+        (load.events_per_s, _EVENTS_PER_S, "event", "/s"),
+        (load.queries_per_s, _QUERIES_PER_S, "query", "/s"),
+        (load.open_at_most if load.events_per_s is None else None, _STREAMS, "request", " in flight"),
     ]
     return [
-        (max(1, math.ceil(value / capacity)), f"for {_counted(round(value), unit)}")
-        for value, capacity, unit in parts
+        (max(1, math.ceil(value / capacity)), f"for {counted(round(value), noun)}{rest}")
+        for value, capacity, noun, rest in parts
         if value is not None
     ]
-
-
-def _counted(number: int, noun: str) -> str:
-    """``1 request in flight``, ``20 queries/s``."""
-    if number == 1:
-        return f"{number} {noun}"
-    first, mark, rest = noun.partition("/") if "/" in noun else noun.partition(" ")
-    plural = "queries" if first == "query" else f"{first}s"
-    return f"{number} {plural}{mark}{rest}"
 
 
 def this_machine() -> Machine:

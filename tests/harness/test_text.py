@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.text import duration, printable
+from harness.text import by_kind, counted, duration, printable
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\r\nOK \u202etxt\x9b31m\ud800"
 
@@ -26,3 +26,23 @@ def test_printable(text, shown):
 )
 def test_duration(seconds, text):
     assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "noun", "text"),
+    [
+        (1, "server", "1 server"),
+        (0, "query", "0 queries"),
+        (1, "query", "1 query"),
+        (1200, "query", "1,200 queries"),
+    ],
+)
+def test_numbers_of_things(count, noun, text):
+    assert counted(count, noun) == text
+
+
+def test_the_most_frequent_kinds_come_first():
+    counts = {"connect": 1, "timeout": 1200, "send": 2}
+    assert by_kind(counts) == "timeout 1,200, send 2, connect 1"
+    assert by_kind(counts, 1) == "timeout 1,200"
+    assert by_kind({}) == ""

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from harness.analysis.diagnosis import diagnosis_text
-from harness.analysis.early_stopping import PERCENTILE, least_queries, most_over_limit
+from harness.analysis.early_stopping import PERCENTILE, at_most_text, least_queries, most_over_limit
 from harness.analysis.queries import Queries, known_over, metric
 from harness.analysis.run_files import RunFiles
 from harness.analysis.run_outcome import RunOutcome, Status
@@ -185,8 +185,7 @@ def _budget_line(run: RunFiles, queries: Queries, name: str, limit: float) -> st
     if most < 0:
         return f"{total:,} queries are too few to pass, {least_queries(run.latency_percentile):,} are needed."
     lost = "" if over <= most else _lost_at(run, queries, name, limit, most)
-    bound = f"at most {most:,} may be" if most else "none may be"
-    return f"{over:,} of {total:,} queries over the limit, {bound}.{lost}"
+    return f"{over:,} of {total:,} queries over the limit, {at_most_text(most)}.{lost}"
 
 
 def _lost_at(run: RunFiles, queries: Queries, name: str, limit: float, most: int) -> str:

@@ -106,7 +106,7 @@ TWO_KINDS = (FailureKind.TIMEOUT, FailureKind.CONNECT, FailureKind.TIMEOUT)
 ONE_WRONG = [
     ("an error of the run", ended(errors=["worker 1 died"]), ["worker 1 died"]),
     ("a failed query", with_rows(failure=FailureKind.HTTP_STATUS), ["1 of 64", "http_status 1"]),
-    ("failures of two kinds", ended(failing(*TWO_KINDS)), ["3 of 64", "connect 1, timeout 2"]),
+    ("failures of two kinds", ended(failing(*TWO_KINDS)), ["3 of 64", "timeout 2, connect 1"]),
     ("an unknown failure", with_rows(failure=99), ["1 of 64", "unknown_99 1"]),
     ("a query without outcome", ended(issued=65), ["65", "64"]),
     ("an outcome without query", ended(issued=63), ["63", "64"]),

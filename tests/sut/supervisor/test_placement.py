@@ -55,10 +55,10 @@ SERVER_512_GPUS = Load(open_expected=419_000, queries_per_s=3956, events_per_s=5
         (16, Load(open_at_most=512), None, False, 2, "for 512 requests in flight"),
         (16, Load(open_at_most=1), None, False, 1, "for 1 request in flight"),
         (2, Load(open_at_most=512), None, False, 1, "as many as the cores allow"),
-        (16, SERVER_8_GPUS, None, False, 5, "for 106000 events/s"),
+        (16, SERVER_8_GPUS, None, False, 5, "for 106,000 events/s"),
         (4, SERVER_8_GPUS, None, False, 3, "as many as the cores allow"),
         (64, SERVER_512_GPUS, None, False, 32, "as many as the cores allow"),
-        (64, Load(queries_per_s=45_000, events_per_s=45_000), None, False, 5, "for 45000 queries/s"),
+        (64, Load(queries_per_s=45_000, events_per_s=45_000), None, False, 5, "for 45,000 queries/s"),
         (2, SERVER_512_GPUS, 6, False, 6, "as asked"),
         # a worker without a share would have no limit
         (2, Load(open_at_most=3), 6, False, 3, "3 requests in flight"),
