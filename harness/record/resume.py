@@ -28,12 +28,12 @@ _ANY_SAMPLE = 1 << 32  # beyond every sample index
 
 
 class EarlierRun(msgspec.Struct, frozen=True):
-    """An earlier run in the folder of a plan, and what the plan's command makes of it."""
+    """An earlier run in the folder of a plan, or of a file of rows, and what the command makes of it."""
 
     course: Literal["continue", "complete", "anew"]
     first_line: str
     record: RunRecord | None = None
-    """None where none can be read"""
+    """None where none can be read; rows have none"""
 
 
 def earlier_run(

@@ -22,7 +22,7 @@ from harness.record.journal import lost_rows, read_journal
 from harness.record.outcome import FailureKind
 from harness.record.output_dir import aside_name
 from harness.record.repeated import FirstLine, moment
-from harness.record.resume import ATTEMPT, differences, saved_answers
+from harness.record.resume import ATTEMPT, EarlierRun, differences, saved_answers
 
 _SETTINGS, _LOCK = "settings.json", "lock"
 _MAY_CHANGE = ("backend", "version")
@@ -49,20 +49,13 @@ class EvalSettings(msgspec.Struct, frozen=True, kw_only=True):
     """None until the trial requests have shown it"""
 
 
-class EarlierRows(msgspec.Struct, frozen=True):
-    """What earlier runs of the same file have left, and what the repeated command makes of it."""
-
-    course: Literal["continue", "complete", "anew"]
-    first_line: str
-
-
 def earlier_rows(
     output: Path,
     folder: Path,
     now: EvalSettings,
     client: ClientPlan,
     in_file: Callable[[Path], EvalSettings | None],
-) -> EarlierRows | None:
+) -> EarlierRun | None:
     """What lies there before a server is asked; ``now`` without the model takes that of the earlier run.
 
     ``in_file`` gives the settings that a complete file names, None where its format has no place for them.
@@ -78,7 +71,7 @@ def earlier_rows(
                 f"all {now.samples} rows are answered with the same settings",
                 "remove it to begin anew",
             )
-            return EarlierRows("complete", FirstLine(client.dry_run).complete(what, output, anew))
+            return EarlierRun("complete", FirstLine(client.dry_run).complete(what, output, anew))
     if client.resume and before is None:
         raise ConfigError(
             f"--resume: {folder} holds no run to resume; check the name of the output file, or omit --resume"
@@ -89,13 +82,13 @@ def earlier_rows(
     kept = f"{len(saved_answers(folder, before.samples))} of {before.samples} rows are answered"
     earlier = f"the run of {moment(_written_at(folder))}"
     if not (found := decisive_differences(before, _served_as(before, now))):
-        return EarlierRows("continue", first_line.continues(earlier, kept))
+        return EarlierRun("continue", first_line.continues(earlier, kept))
     if client.resume:
         raise ConfigError(f"--resume: {folder} holds a run with {found}; {_ANOTHER}")
     return _anew(output, folder, client, f"as the earlier run has {found}", f"{earlier} ({kept})")
 
 
-def _without_settings(output: Path, folder: Path, client: ClientPlan) -> EarlierRows | None:
+def _without_settings(output: Path, folder: Path, client: ClientPlan) -> EarlierRun | None:
     """The run begins anew. Raises ConfigError where it would replace a complete file."""
     if not folder.exists():
         if output.exists():
@@ -104,11 +97,11 @@ def _without_settings(output: Path, folder: Path, client: ClientPlan) -> Earlier
     return _anew(output, folder, client, "as asked for" if client.restart else "", f"what {folder} holds")
 
 
-def _anew(output: Path, folder: Path, client: ClientPlan, why: str, earlier: str) -> EarlierRows:
+def _anew(output: Path, folder: Path, client: ClientPlan, why: str, earlier: str) -> EarlierRun:
     goes = aside_name(folder)
     if output.exists():
         earlier += f" with its file {output.name}"
-    return EarlierRows("anew", FirstLine(client.dry_run).anew(why, earlier, goes))
+    return EarlierRun("anew", FirstLine(client.dry_run).anew(why, earlier, goes))
 
 
 def _written_at(folder: Path) -> datetime:

@@ -21,12 +21,12 @@ from harness.progress.progress_files import ProgressLine
 from harness.progress.progress_line import ProgressSnapshot
 from harness.record.answer_log import SavedAnswer
 from harness.record.journal import read_counts, read_journal
-from harness.record.resume import saved_answers
+from harness.record.resume import EarlierRun, saved_answers
 from harness.record.run_record import EncodedAnswers
 from harness.record.server_changes import counted_changes
 from harness.record.settled import ServerInfo
 from harness.rows import attempts
-from harness.rows.attempts import EarlierRows, EvalSettings
+from harness.rows.attempts import EvalSettings
 from harness.rows.eval_plan import EvalPlan
 from harness.rows.eval_result import EvalResult
 from sut.drive import DrivenRun, Serving, ask_servers, ended, preflight, servers_of, tried_in_dry_run
@@ -76,7 +76,7 @@ class _Rows(msgspec.Struct, frozen=True):
 
     samples: SampleSet
     kept: Mapping[int, SavedAnswer]
-    earlier: EarlierRows | None
+    earlier: EarlierRun | None
 
     @property
     def is_continued(self) -> bool:
@@ -148,7 +148,7 @@ def _read(plan: EvalPlan, files: RowFiles) -> _Rows:
     return _Rows(samples, saved_answers(plan.folder, len(samples)), earlier)
 
 
-def _earlier(plan: EvalPlan, files: RowFiles, samples: SampleSet) -> EarlierRows | None:
+def _earlier(plan: EvalPlan, files: RowFiles, samples: SampleSet) -> EarlierRun | None:
     settings = _settings(plan, samples, None)
     return attempts.earlier_rows(plan.output, plan.folder, settings, plan.client, files.settings_in)
 
