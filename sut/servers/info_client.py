@@ -22,6 +22,7 @@ from harness.api_key import masked_text
 from harness.cli.streams import control
 from harness.config.server_urls import default_port, split_address
 from harness.errors import ServerError
+from harness.record.failure_details import STATUS_REMEDIES
 from harness.text import printable
 from sut.client.endpoint import answering, resolve, tls_context
 from sut.client.network_figures import TCP_INFO_BYTES, TcpInfo
@@ -116,10 +117,7 @@ class InfoClient:
                 raise self._late(path) from None
             raise self._unreachable(error) from None
         if status in (401, 403):
-            raise ServerError(
-                f"{self.url}: {status}, not authorized; "
-                "put the server's key into SGLANG_API_KEY or OPENAI_API_KEY"
-            )
+            raise ServerError(f"{self.url}: {status}, not authorized; {STATUS_REMEDIES[status]}")
         return status, body
 
     def first_json(self, paths: Sequence[str], *, needed: bool = False) -> dict[str, Any] | None:

@@ -14,6 +14,7 @@ from harness.config.generation import SamplingParameters
 from harness.config.rounds import read_toml
 from harness.config.server_urls import folded
 from harness.errors import ServerError
+from harness.record.server_changes import HASH
 from harness.record.settled import ServerInfo
 from sut.servers.info_pages import DYNAMO, LITELLM, SGLANG_ROUTER, SMG, VLLM_ROUTER, SettingValues
 from sut.servers.model_names import NAMED_REVISION, REVISION, Match, match_names
@@ -32,7 +33,6 @@ _NOT_COMPARED = ("url", "listener", "trial_s", "settings", "differs")
 _MOST_VALUES = 4
 # Fields that all replicas that name them have in common, as they have protocol, engine and model.
 _ALIKE = ("revision", "weight_version", "vocabulary_size", "context_length")
-_HASH = re.compile(r"[0-9a-f]{40}")
 _REMEDY = "one run needs equal replicas: start those that differ like the others, or do not name them"
 
 _PAGE = "docs/guide/servers/router.md"
@@ -270,7 +270,7 @@ def check_alike(facts: Sequence[ServerInfo]) -> None:
 def _compared(fact: ServerInfo, name: str) -> Any:
     """A field's value if it can be compared: a branch or a part of a hash may name any revision."""
     value = getattr(fact, name)
-    return None if name == "revision" and value is not None and not _HASH.fullmatch(value) else value
+    return None if name == "revision" and value is not None and not HASH.fullmatch(value) else value
 
 
 def with_differences(answers: Sequence[tuple[ServerInfo, SettingValues]]) -> tuple[ServerInfo, ...]:

@@ -67,8 +67,9 @@ class Silence:
         self._events = events
         self._streams = streams
         self._longest = [0.0, 0.0]  # the two longest that have ended
-        self._before_s = 0.0
-        self._looked_s = self._even_s = self._asked_s = -math.inf
+        self.silent_s = 0.0  # how long it lasts
+        self.even_s = -math.inf  # since when this process has looked without a pause
+        self._looked_s = self._asked_s = -math.inf
         self._since_s: float | None = None
         self._told = ""
         self._urls: tuple[str, ...] = ()
@@ -79,16 +80,6 @@ class Silence:
         """What /health of the servers says."""
         return self._health.text(self._urls)
 
-    @property
-    def silent_s(self) -> float:
-        """How long it lasts."""
-        return self._before_s
-
-    @property
-    def even_s(self) -> float:
-        """Since when this process has looked without a pause."""
-        return self._even_s
-
     def look(
         self, now_s: float, snapshot: ProgressSnapshot, loads: Mapping[str, int], still_s: float | None
     ) -> str:
@@ -98,12 +89,12 @@ class Silence:
         metrics tell.
         """
         if now_s - self._looked_s > _PAUSED_S:
-            self._even_s = now_s
+            self.even_s = now_s
         self._looked_s, self._urls, self._metrics_tell = now_s, tuple(loads), still_s is not None
         silent_s = self._silent_s(now_s, snapshot, still_s) if loads else 0.0
-        if silent_s < self._before_s:
+        if silent_s < self.silent_s:
             self._end(now_s)
-        self._before_s = silent_s
+        self.silent_s = silent_s
         least_s = max(_SILENT_S if still_s is None else _STILL_S, _UNUSUAL * self._longest[0])
         if silent_s >= least_s / 2 and now_s - self._asked_s >= _ASKED_EVERY_S:
             self._asked_s = now_s
@@ -116,12 +107,12 @@ class Silence:
     def is_final(self, progress_s: float) -> bool:
         """Whether nothing more can come."""
         long_s = min(_GONE_S, progress_s)
-        return self._metrics_tell and self._before_s >= long_s and self._health.all_refuse(self._urls)
+        return self._metrics_tell and self.silent_s >= long_s and self._health.all_refuse(self._urls)
 
     def _silent_s(self, now_s: float, snapshot: ProgressSnapshot, still_s: float | None) -> float:
         if still_s is None and not self._streams:
             return 0.0
-        return min(snapshot.silent_s, now_s - self._even_s, math.inf if still_s is None else still_s)
+        return min(snapshot.silent_s, now_s - self.even_s, math.inf if still_s is None else still_s)
 
     def _tell(self, since_s: float, began_s: float, requests: int) -> str:
         health = f" ({self.health})" if self.health else ""
@@ -136,7 +127,7 @@ class Silence:
         return text
 
     def _end(self, now_s: float) -> None:
-        self._longest = sorted((*self._longest, self._before_s))[1:]
+        self._longest = sorted((*self._longest, self.silent_s))[1:]
         self._health.forget()
         if self._since_s is not None:
             self._events.add("silence_ends", "", "the servers work again", int(now_s * 1e9))

@@ -274,9 +274,7 @@ def provenance_section(record: RunRecord) -> Section:
         "engines": ", ".join(dict.fromkeys(f"{s.engine} {s.version or ''}".strip() for s in record.servers)),
         "user.conf": str(plan.user_conf),
         "workers": str(settled.placement),
-        "harness": "unknown"
-        if made.git is None
-        else made.git.commit + (", with local changes" if made.git.dirty else ""),
+        "harness": "unknown" if made.git is None else str(made.git),
         "packages": ", ".join(f"{name} {version}" for name, version in made.packages.items() if version),
         "python": made.python,
         "host": f"{host.hostname}, {host.cpu_model or host.machine}, {host.cpus} CPUs, kernel {host.kernel}",

@@ -345,7 +345,7 @@ def test_a_silent_run_of_servers_that_end_is_ended():
     alarms = Alarms(
         session(), SERVERS[:1], Ranks(still=130.0), policy(progress_s=600.0), ask=lambda url: DRAINS
     )
-    alarms._silence._looked_s, alarms._silence._even_s = time.monotonic(), -math.inf
+    alarms._silence._looked_s, alarms._silence.even_s = time.monotonic(), -math.inf
     alarms.look(snapshot(110.0))
     wait_until(lambda: alarms._silence.health)
     ends(alarms, snapshot(119.0))
