@@ -52,7 +52,7 @@ def missed_limits(loadgen: LoadgenSummary, percentile: float) -> dict[str, tuple
 def rate_after(loadgen: LoadgenSummary, percentile: float) -> NextRate | None:
     """The rate to try after a complete run; None where no limit was missed, as far as is known."""
     missed, target = missed_limits(loadgen, percentile), target_qps(loadgen)
-    reached = loadgen.figures.get("Completed samples per second")
+    reached = loadgen.samples_per_s
     if not missed or not reached or not target > 0:
         return None
     value_ns, limit_ns = missed.get("TPOT", (1.0, 1.0))

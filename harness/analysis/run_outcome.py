@@ -12,7 +12,6 @@ from harness.text import milliseconds
 Status = Literal["good", "bad", "warn", "plain"]
 
 _CLOSE = 0.9  # of a limit: from here on a value is near it
-_RATES = ("Completed tokens per second", "Tokens per second", "Completed samples per second")
 
 
 class ComplianceOutcome(msgspec.Struct, frozen=True):
@@ -122,9 +121,9 @@ def loadgen_figure(record: RunRecord) -> str:
     """The result of a performance run, as LoadGen has it: ``38,646.16 tokens/s``; "" where it has none."""
     if (summary := record.loadgen) is None:
         return ""
-    for name in _RATES:
-        if (value := summary.figures.get(name)) is not None:
-            return f"{value:,.2f} {'tokens' if 'tokens' in name.lower() else 'samples'}/s"
+    for rate, unit in ((summary.tokens_per_s, "tokens/s"), (summary.samples_per_s, "samples/s")):
+        if rate is not None:
+            return f"{rate:,.2f} {unit}"
     p90 = summary.percentile_ns("latency", "90.00")
     return "" if p90 is None else f"p90 {milliseconds(p90)} ms"
 

@@ -146,10 +146,9 @@ def _rate_to_try(loadgen: LoadgenSummary, percentile: float, *, stood: bool) -> 
     """After a missed limit, and in Offline for a run of the required length."""
     target = target_qps(loadgen)
     if (guess := rate_after(loadgen, percentile)) is not None:
-        reached = loadgen.figures["Completed samples per second"]
         advice = _SAME_RATE if stood else guess.text
-        yield f"target_qps was {target:g}, {reached:.4g} samples/s were completed; {advice}"
-    measured = loadgen.figures.get("Samples per second")
+        yield f"target_qps was {target:g}, {loadgen.samples_per_s:.4g} samples/s were completed; {advice}"
+    measured = loadgen.samples_per_s
     if loadgen.scenario == "Offline" and loadgen.constraints.get("Min duration") is False and measured:
         yield (
             f"target_qps was {target:g}, {measured:.4g} samples/s were measured: "

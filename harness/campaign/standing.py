@@ -38,7 +38,6 @@ from harness.record.run_record import RunRecord
 
 State = Literal["done", "lost", "failed", "incomplete", "other", "missing"]
 _NAMED = 3
-_SAMPLE_RATES = ("Completed samples per second", "Samples per second")  # LoadGen's, of Server and Offline
 _MADE = "made.json"  # by step: digest of what a score or the folder to submit was made of, and a note
 # What is different when a run, a score or a test is.
 _DECISIVE = {RUN_RECORD, ACCURACY_TEXT, *(test.verify_file for test in TESTS.values())}
@@ -141,10 +140,9 @@ def _was_disturbed(record: RunRecord) -> bool:
 
 def _figures(record: RunRecord, result: str) -> str:
     """With LoadGen's rates, which are submitted; of an accuracy run, which has none, this client's."""
-    figures = {} if record.loadgen is None else record.loadgen.figures
-    rates = [value for name in _SAMPLE_RATES if (value := figures.get(name)) is not None]
     if official := loadgen_figure(record):
-        return ", ".join((result, *(f"{rate:.4g} samples/s" for rate in rates[:1]), official))
+        rate = record.loadgen and record.loadgen.samples_per_s
+        return ", ".join((result, *(() if rate is None else (f"{rate:.4g} samples/s",)), official))
     statistics = record.statistics
     if statistics is None or statistics.samples_per_s is None or statistics.tokens_per_s is None:
         return result

@@ -64,6 +64,20 @@ class LoadgenSummary(msgspec.Struct, frozen=True):
         found = self.figures.get(f"{percent} percentile {TIMES[name]} (ns)")
         return None if found is None or not 0 <= found < _NO_TIME_NS else found
 
+    @property
+    def samples_per_s(self) -> float | None:
+        """Offline's rate, in Server that of completed samples; None in SingleStream, which has none."""
+        return self._rate("samples")
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """The same of output tokens."""
+        return self._rate("tokens")
+
+    def _rate(self, what: str) -> float | None:
+        names = (f"Completed {what} per second", f"{what.capitalize()} per second")
+        return next((rate for name in names if (rate := self.figures.get(name)) is not None), None)
+
     def limit_ns(self, name: str) -> int | None:
         """The limit of TTFT or TPOT that LoadGen had."""
         text = self.parameters.get(f"{name.lower()}_latency (ns)", "")

@@ -135,14 +135,9 @@ def _loadgen_fields(one: RunOutcome) -> dict[str, Any]:
     """LoadGen's figures."""
     assert one.record is not None
     summary, limits = one.record.loadgen, one.record.limits_ns
-    figures = {} if summary is None else summary.figures
-
-    def first(*names: str) -> float | None:
-        return next((value for name in names if (value := figures.get(name)) is not None), None)
-
     fields: dict[str, Any] = {
-        "tokens_per_s": first("Completed tokens per second", "Tokens per second"),
-        "samples_per_s": first("Completed samples per second", "Samples per second"),
+        "tokens_per_s": None if summary is None else summary.tokens_per_s,
+        "samples_per_s": None if summary is None else summary.samples_per_s,
         "latency_p90_ms": _ms(None if summary is None else summary.percentile_ns("latency", "90.00")),
     }
     for name in ("TTFT", "TPOT"):

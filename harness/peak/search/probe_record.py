@@ -11,7 +11,6 @@ from harness.peak.search.probe import Probe, ProbeVerdict
 from harness.peak.search.schedule import ScheduledRun
 from harness.record.run_record import Distribution, RunRecord
 
-_TOKENS = "Completed tokens per second"  # The name in LoadGen's summary.
 _CLIENT_BOUND = 0.05  # A run counts as bound by this client above this part of its time.
 
 
@@ -59,7 +58,7 @@ def probe_of(
         over_ttft=over.ttft,
         over_tpot=over.tpot,
         most_over=run.most_over,
-        tokens_per_s=None if summary is None else summary.figures.get(_TOKENS),
+        tokens_per_s=None if summary is None else summary.tokens_per_s,
         output_tokens_mean=statistics.osl_mean,
         client_bound=_client_bound(record, taken_s),
         deviations=len(record.deviations),

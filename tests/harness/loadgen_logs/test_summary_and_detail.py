@@ -102,6 +102,19 @@ def test_recorded_summaries(run, valid, errors):
     assert log.parameters["qsl_rng_seed"] == "2085463073848966840"
 
 
+@pytest.mark.parametrize(
+    ("run", "rates"),
+    [
+        ("offline_valid", (48.8445, 390.756)),
+        ("server_invalid", (40.46, 163.13)),
+        ("single_stream_percentile_50", (None, None)),
+    ],
+)
+def test_rates_whatever_the_scenario_calls_them(run, rates):
+    log = read_summary(RECORDED / run / "mlperf_log_summary.txt")
+    assert (log.samples_per_s, log.tokens_per_s) == rates
+
+
 def test_absurd_figures_are_handed_on():
     """LoadGen's own minimum where a query had no first token; it must not break the reader."""
     log = read_summary(RECORDED / "server_errors/mlperf_log_summary.txt")
