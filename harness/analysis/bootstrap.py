@@ -62,10 +62,10 @@ def _weights(blocks: int, seed: int) -> npt.NDArray[np.float64]:
 def _rate(
     queries: Queries, amounts: npt.NDArray[np.int32], blocks: npt.NDArray[np.int32], weights: Floats
 ) -> Estimate:
-    """Completed amounts over the time from the first issue to the last end."""
+    """Completed amounts over the time from the first issue to the last answer, as run.json has them."""
     good = ~np.isnan(queries.latency)
     by_block = np.bincount(blocks[good], amounts[good], minlength=weights.shape[1])
-    span = queries.span or 1.0
+    span = float(queries.ended[good].max(initial=0.0)) or 1.0
     return Estimate(float(by_block.sum()) / span, weights @ by_block / span if len(weights) else np.empty(0))
 
 

@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from harness.analysis.bootstrap import estimates
 from harness.analysis.distributions import histogram, percentile_curve, sample_points
 from harness.analysis.early_stopping import most_over_limit
 from harness.analysis.queries import read_queries
 from harness.analysis.replicas import ReplicaWatch, replica_balance
 from harness.analysis.run_files import read_run
+from harness.analysis.statistics import statistics
 from harness.analysis.timeline import Bins, bins_of, in_flight, percentiles, still_waiting, tokens_per_second
 from harness.record.journal import lost_rows
 from harness.record.requests_table import CallTimes, requests_table, write_requests
@@ -83,6 +85,16 @@ def test_queries_without_an_answer_wait_until_the_end(seen, expected):
     found = still_waiting(np.full(10, 10.0), bins, seen, unanswered=4)
     assert {time: found[time - 1] for time in expected} == expected
     assert (np.diff(found) >= 0).all()
+
+
+def test_rates_that_are_compared_are_those_of_the_run(tmp_path):
+    """A query that failed by its deadline ten minutes after the last answer is no part of them."""
+    made = records.failed(records.rows(), 7)
+    told = CallTimes(made["query_id"][[7]], np.zeros(1, np.int64), made["issued_ns"][[7]] + 600 * 10**9)
+    write_requests(tmp_path / "requests.parquet", requests_table(made, records.REPLICAS, reported=told))
+    found, own = estimates(read_queries(tmp_path / "requests.parquet"), seed=1), statistics(made)
+    assert found["tokens/s"].value == pytest.approx(own.tokens_per_s, rel=1e-5)
+    assert found["samples/s"].value == pytest.approx(own.samples_per_s, rel=1e-5)
 
 
 def test_tokens_over_time_add_up(queries):
