@@ -3,6 +3,7 @@
 import signal
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from itertools import chain, repeat
 from typing import TextIO
 
@@ -66,6 +67,11 @@ def moment(seconds: float) -> str:
     minutes, rest = divmod(max(int(seconds), 0), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def utc(time: datetime) -> str:
+    """``2026-11-23 01:32:35 UTC``."""
+    return time.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def milliseconds(nanoseconds: float) -> str:

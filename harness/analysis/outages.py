@@ -58,7 +58,7 @@ def _return(event: RunEvent, events: Sequence[RunEvent]) -> str:
 
 
 def rank_warnings(events: Sequence[RunEvent], reasons: Sequence[str]) -> Iterator[str]:
-    """``dp_rank 1 of http://node1:30000 stood from 0:38 to 1:20``, but for ranks that a reason names."""
+    """``dp_rank 1 of URL showed no sign of life from 0:38 to 1:20``, but for ranks that a reason names."""
     stood = [event for event in events if event.kind == "rank_stands"]
     unnamed = [event for event in stood if not any(f"{_rank(event)} " in reason for reason in reasons)]
     for event in unnamed[:_NAMED]:

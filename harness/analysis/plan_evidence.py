@@ -9,10 +9,9 @@ from harness.cli.door import called
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
 from harness.files import RUN_RECORD
-from harness.record.repeated import moment
 from harness.record.run_record import RunRecord
 from harness.record.settled import ServerInfo
-from harness.text import duration
+from harness.text import duration, utc
 
 # A part of min_duration in which a run certainly ends too early: its rate would have to be a third lower than
 # the measured one. Between this and min_duration it is likely only.
@@ -82,7 +81,7 @@ def _valid_run(record: RunRecord, folder: Path) -> tuple[str | None, float]:
     rate = earlier.statistics and earlier.statistics.samples_per_s
     if not valid or not rate or _system(earlier) != _system(record):
         return None, 0.0
-    return f"the VALID run of {moment(earlier.started)} in {folder}", rate
+    return f"the VALID run of {utc(earlier.started)} in {folder}", rate
 
 
 def _system(record: RunRecord) -> tuple[object, ...]:

@@ -5,12 +5,13 @@ Every program that keeps its answers says it in these words, a dry run in the co
 
 import shlex
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
 import msgspec
 
 from harness.cli.commands import recorded
+from harness.text import utc
 
 _RESTART, _RESUME = "--restart", "--resume"
 
@@ -61,9 +62,4 @@ def _with_flag(arguments: Sequence[str], flag: str) -> str:
 
 def run_of(started: datetime) -> str:
     """``the run of 2026-11-23 01:32:35 UTC``."""
-    return f"the run of {moment(started)}"
-
-
-def moment(time: datetime) -> str:
-    """``2026-11-23 01:32:35 UTC``."""
-    return time.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return f"the run of {utc(started)}"

@@ -21,7 +21,7 @@ from harness.files import JOURNAL_DIR, atomic_write, hold
 from harness.record.journal import lost_rows, read_journal
 from harness.record.outcome import FailureKind
 from harness.record.output_dir import aside_name
-from harness.record.repeated import FirstLine, moment
+from harness.record.repeated import FirstLine, run_of
 from harness.record.resume import ATTEMPT, EarlierRun, differences, saved_answers
 
 _SETTINGS, _LOCK = "settings.json", "lock"
@@ -80,7 +80,7 @@ def earlier_rows(
         return _without_settings(output, folder, client)
     first_line = FirstLine(client.dry_run)
     kept = f"{len(saved_answers(folder, before.samples))} of {before.samples} rows are answered"
-    earlier = f"the run of {moment(_written_at(folder))}"
+    earlier = run_of(_written_at(folder))
     if not (found := decisive_differences(before, _served_as(before, now))):
         return EarlierRun("continue", first_line.continues(earlier, kept))
     if client.resume:

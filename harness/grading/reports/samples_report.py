@@ -25,7 +25,7 @@ from harness.grading.reports.sample_texts import (
 from harness.grading.scoring.grade import Grade, Reason
 from harness.report.html.page import Badge, Page, PageTable, Section, Tile
 from harness.report.html.samples_page import Answer, Excerpt, Question, Span, render_samples
-from harness.text import legible, printable
+from harness.text import legible, printable, utc
 
 _QUESTION = 20_000  # characters of a question that are shown
 _LINE = 60  # characters of an answer that the heading shows
@@ -69,7 +69,7 @@ def _page(heading: Heading, counts: Mapping[str, int], meanings: Mapping[str, st
     words = [(word, text) for word, text in meanings.items()]
     return Page(
         title=f"Samples to look at: {heading.benchmark}",
-        subtitle=f"{printable(str(heading.log))}, graded {heading.graded:%Y-%m-%d %H:%M:%S} UTC",
+        subtitle=f"{printable(str(heading.log))}, graded {utc(heading.graded)}",
         badges=(Badge("SCORE PASS" if met else "SCORE FAIL", "good" if met else "bad"),),
         reasons=(heading.line,),
         figures=(*_metrics(result), *(Tile(f"{count:,}", title) for title, count in counts.items())),

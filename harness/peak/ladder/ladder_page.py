@@ -22,7 +22,7 @@ from harness.report.html.page import (
     Tile,
     write_page,
 )
-from harness.text import milliseconds
+from harness.text import milliseconds, utc
 
 _MS = 1e-6
 _NAN = float("nan")
@@ -51,7 +51,7 @@ def ladder_page(ladder: Ladder) -> Page:
     ]
     return Page(
         f"Ladder of concurrencies: {ladder.benchmark}, {ladder.scenario}",
-        f"started {ladder.started:%Y-%m-%d %H:%M:%S} UTC. Requests in flight, without LoadGen.",
+        f"started {utc(ladder.started)}. Requests in flight, without LoadGen.",
         tuple(_badges(ladder)),
         (*ladder.errors, *ladder.warnings),
         tuple(_headline(ladder)),

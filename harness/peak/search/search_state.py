@@ -13,10 +13,10 @@ from harness.files import atomic_write
 from harness.peak.search.conclusion import Conclusion
 from harness.peak.search.policy import History
 from harness.record.output_dir import aside_of
-from harness.record.repeated import FirstLine, moment
+from harness.record.repeated import FirstLine
 from harness.record.run_record import RunRecord
 from harness.record.settled import ServerInfo
-from harness.text import counted
+from harness.text import counted, utc
 
 SEARCH_STATE = "search.json"
 SCHEMA = 1
@@ -144,7 +144,7 @@ def earlier_search(folder: Path, now: SearchState, client: ClientPlan) -> Earlie
     if before is None:
         why = "as asked for" if client.restart else ""
         return EarlierSearch("anew", line.anew(why, f"what {folder} holds", aside or folder))
-    earlier = f"the search of {moment(written_at(folder))}"
+    earlier = f"the search of {utc(written_at(folder))}"
     steps, runs = before.history.steps, before.history.probes
     measured = f"{counted(len(steps), 'step')} and {counted(len(runs), 'run')}"
     if changed := other_settings(before.identity, now.identity):

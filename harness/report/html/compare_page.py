@@ -21,7 +21,7 @@ from harness.analysis.run_outcome import Status
 from harness.analysis.timeline import Bins, bins_of, in_flight, percentiles, tokens_per_second
 from harness.arrays import Floats
 from harness.report.html.page import Badge, Cell, Chart, Page, PageTable, Section, Series
-from harness.text import aligned
+from harness.text import aligned, utc
 
 _HEADER = ("", "first", "this", "change", "95 % interval", "")
 _STATUS: Mapping[bool | None, Status] = {True: "good", False: "bad", None: "plain"}
@@ -104,7 +104,7 @@ def _runs(runs: Sequence[RunFiles], names: Sequence[str]) -> PageTable:
     rows = []
     for name, run in zip(names, runs, strict=True):
         record = run.record
-        started = f"{record.started:%Y-%m-%d %H:%M:%S} UTC" if record is not None else "-"
+        started = utc(record.started) if record is not None else "-"
         title = record.plan.title if record is not None else "-"
         result = Cell(run.result, "good" if run.result == "VALID" else "bad")
         rows.append((name, str(run.folder), title, result, started))

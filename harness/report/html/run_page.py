@@ -34,7 +34,7 @@ from harness.report.html.run_sections import (
     replicas_section,
 )
 from harness.report.html.run_server import server_section
-from harness.text import counted, milliseconds
+from harness.text import counted, milliseconds, utc
 
 _NS = 1e9
 
@@ -95,9 +95,9 @@ def _subtitle(run: RunFiles) -> str:
             scenario, mode = scenario or found.get("scenario"), mode or found.get("test_mode")
         return f"{scenario or 'unknown scenario'}, {mode or 'unknown mode'}, from LoadGen's logs"
     record = run.record
-    times = f"started {record.started:%Y-%m-%d %H:%M:%S} UTC"
+    times = f"started {utc(record.started)}"
     if record.ended is not None:
-        times += f", ended {record.ended:%Y-%m-%d %H:%M:%S} UTC"
+        times += f", ended {utc(record.ended)}"
     served = dict.fromkeys(server.names for server in record.servers)
     return f"{times}. {counted(len(record.servers), 'server')}: {', '.join(served)}"
 
