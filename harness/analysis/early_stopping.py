@@ -11,30 +11,30 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.analysis.statistics import completed, ttft_ns
-from harness.config.loadgen_settings import Setting
+from harness.config.loadgen_settings import SERVER_PERCENTILE, Setting
 from harness.config.plans import RunPlan
 from harness.record.journal import Rows
 from harness.text import counted
 
 _TRIAL_PERCENT = 50
-PERCENTILE, CONFIDENCE = 0.99, 0.99  # LoadGen's for the Server scenario
+_CONFIDENCE = 0.99  # LoadGen's
 # LoadGen takes the time of a first token when it is called, at most this long after the bytes arrived. Its
 # TPOT of an answer can be smaller than ours by this, divided by the tokens.
 LATE_REPORT_NS = 100_000_000
 _SPREADS = 10  # standard deviations above the mean up to which t is searched
 
 
-def most_over_limit(queries: int, percentile: float = PERCENTILE) -> int:
+def most_over_limit(queries: int, percentile: float = SERVER_PERCENTILE) -> int:
     """The largest t with which a run of ``queries`` passes; -1 where there are too few queries to pass."""
     mean, spread = queries * (1 - percentile), math.sqrt(queries * percentile * (1 - percentile))
     top = min(queries, int(mean + _SPREADS * spread) + 1)
     cumulative = log_cumulative(queries, 1 - percentile, top)
-    return int(np.searchsorted(cumulative, math.log1p(-CONFIDENCE), side="left")) - 1
+    return int(np.searchsorted(cumulative, math.log1p(-_CONFIDENCE), side="left")) - 1
 
 
-def least_queries(percentile: float = PERCENTILE) -> int:
+def least_queries(percentile: float = SERVER_PERCENTILE) -> int:
     """The fewest queries with which a run can pass."""
-    return math.ceil(math.log1p(-CONFIDENCE) / math.log(percentile))
+    return math.ceil(math.log1p(-_CONFIDENCE) / math.log(percentile))
 
 
 def too_few_queries(queries: int, plan: RunPlan, settings: Mapping[str, Setting]) -> str:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from harness.record.run_events import RunEvent, SeenEvent
+from harness.record.run_events import EventKind, RunEvent, SeenEvent
 from harness.text import moment
 
 _NAMED = 3
@@ -36,7 +36,8 @@ def outage_reasons(events: Sequence[RunEvent]) -> Iterator[str]:
     """``replica http://node1:30000 died at 0:17 (connection refused)``; a few, the first one first."""
     out = [event for event in events if event.kind == "server_out"]
     for event in out[:_NAMED]:
-        yield f"replica {event.server} {_outage(event)}{_return(event, events)}"
+        back = _until("server_back", event, events, ", in use again at")
+        yield f"replica {event.server} {_outage(event)}{back}"
     if len(out) > _NAMED:
         yield f"and {len(out) - _NAMED} more outages of replicas (run.json has all)"
 
@@ -48,13 +49,15 @@ def _outage(event: RunEvent) -> str:
     return f"was out of use from {at} ({event.text})"
 
 
-def _return(event: RunEvent, events: Sequence[RunEvent]) -> str:
-    back = [
+def _until(kind: EventKind, event: RunEvent, events: Sequence[RunEvent], before: str) -> str:
+    """``before`` and the moment at which this kind of event ended another; "" where none did."""
+    ends = [
         later.at_s
         for later in events
-        if later.kind == "server_back" and later.server == event.server and later.at_s >= event.at_s
+        if (later.kind, later.server, later.rank) == (kind, event.server, event.rank)
+        and later.at_s >= event.at_s
     ]
-    return f", in use again at {moment(min(back))}" if back else ""
+    return f"{before} {moment(min(ends))}" if ends else ""
 
 
 def rank_warnings(events: Sequence[RunEvent], reasons: Sequence[str]) -> Iterator[str]:
@@ -62,12 +65,7 @@ def rank_warnings(events: Sequence[RunEvent], reasons: Sequence[str]) -> Iterato
     stood = [event for event in events if event.kind == "rank_stands"]
     unnamed = [event for event in stood if not any(f"{_rank(event)} " in reason for reason in reasons)]
     for event in unnamed[:_NAMED]:
-        end = [
-            later.at_s
-            for later in events
-            if (later.kind, _rank(later)) == ("rank_works", _rank(event)) and later.at_s >= event.at_s
-        ]
-        until = f" to {moment(min(end))}" if end else ""
+        until = _until("rank_works", event, events, " to")
         yield f"{_rank(event)} showed no sign of life from {moment(event.at_s)}{until}"
     if len(unnamed) > _NAMED:
         yield f"and {len(unnamed) - _NAMED} more ranks without a sign of life (run.json has all)"
@@ -81,12 +79,7 @@ def silence_warnings(events: Sequence[RunEvent]) -> Iterator[str]:
         for event in filter(_lost_in, events):
             yield f"at {moment(event.at_s)} the run was lost while a server was silent: {event.text}"
     for event in silences[:_NAMED]:
-        ends = [
-            later.at_s
-            for later in events
-            if (later.kind, later.server) == ("silence_ends", event.server) and later.at_s >= event.at_s
-        ]
-        until = f"to {moment(min(ends))}" if ends else "on"
+        until = _until("silence_ends", event, events, "to") or "on"
         yield (
             f"from {moment(event.at_s)} {until} {event.text}: a pause, a compilation, a hang or a long "
             "stream interval (see the servers' logs); the figures include it"

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import msgspec
 
-from harness.analysis.early_stopping import PERCENTILE
 from harness.analysis.queries import Queries, read_queries
+from harness.config.loadgen_settings import SERVER_PERCENTILE
 from harness.files import REQUESTS, RUN_RECORD, SUMMARY
 from harness.loadgen_logs.summary_and_detail import LoadgenSummary, read_summary
 from harness.record.run_record import RunRecord
@@ -35,7 +35,7 @@ class RunFiles(msgspec.Struct, frozen=True):
     @property
     def latency_percentile(self) -> float:
         """The part of the queries that the limits are for."""
-        return PERCENTILE if self.record is None else self.record.latency_percentile
+        return SERVER_PERCENTILE if self.record is None else self.record.latency_percentile
 
     @property
     def result(self) -> str:

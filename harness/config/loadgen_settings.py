@@ -20,6 +20,8 @@ ACCURACY_MODE, PERFORMANCE_MODE = TEST_MODES[1:3]
 # Samples that LoadGen takes of the dataset.
 SAMPLE_COUNTS = ("performance_sample_count_override", "accuracy_sample_count_override")
 
+# The part of a Server run's queries that the rules' limits are for: LoadGen's default.
+SERVER_PERCENTILE = 0.99
 NS_PER_MS = 1_000_000
 _PERCENT = 0.01
 _EFFECTIVE, _REQUESTED = "effective_", "requested_"

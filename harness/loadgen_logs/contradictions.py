@@ -11,9 +11,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from harness.loadgen_logs.summary_and_detail import LoadgenDetail
+from harness.loadgen_logs.summary_and_detail import PERCENTS, LoadgenDetail
 
-_PERCENTS = ("50.00", "90.00", "95.00", "97.00", "99.00", "99.90")
 # The rows of each time in the detail log: of minimum, maximum and mean, and of a percentile.
 _LATENCY = "result_{}_latency_ns", "result_{}_percentile_latency_ns"
 _TTFT = "result_first_token_{}_latency_ns", "result_first_token_{}_percentile_latency_ns"
@@ -22,7 +21,7 @@ _TPOT = "result_time_to_output_token_{}", "result_time_per_output_token_{}_perce
 
 def _rows_by_line(line: str, percentile_line: str, row: str, percentile_row: str) -> dict[str, str]:
     found = {line.format(kind): row.format(kind.lower()) for kind in ("Min", "Max", "Mean")}
-    return found | {percentile_line.format(percent): percentile_row.format(percent) for percent in _PERCENTS}
+    return found | {percentile_line.format(percent): percentile_row.format(percent) for percent in PERCENTS}
 
 
 _EVERY = {
@@ -94,7 +93,7 @@ def _results(values: Mapping[str, Any]) -> dict[str, str]:
     share = values.get("effective_target_latency_percentile")
     if values.get("effective_scenario") != "SingleStream" or not isinstance(share, int | float):
         return {}
-    if (percent := f"{100 * share:.2f}") not in _PERCENTS:
+    if (percent := f"{100 * share:.2f}") not in PERCENTS:
         return {}
     return {line.format(100 * share): row.format(percent) for line, row in _SINGLE_STREAM.items()}
 
@@ -204,7 +203,7 @@ def contradictions(detail: LoadgenDetail) -> Iterator[str]:
 
 def _order(of: _Figures, row: str, percentile_row: str) -> Iterator[str]:
     """No time is negative, and no percentile less than a lower one."""
-    keys = [row.format("min"), *map(percentile_row.format, _PERCENTS), row.format("max")]
+    keys = [row.format("min"), *map(percentile_row.format, PERCENTS), row.format("max")]
     found = [of[key] for key in keys]
     if found[0] < 0:
         yield f"{keys[0]} is {found[0]:.15g}, expected 0 or more"

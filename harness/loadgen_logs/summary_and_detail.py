@@ -29,6 +29,7 @@ _COUNT = re.compile(r"(No|[0-9]{1,20}) (warning|error)s? encountered", re.IGNORE
 _SETTING = re.compile(r"([a-z_]+(?: \((?:ns|ms)\))?)\s*:\s*(\S+)")
 # LoadGen's words for the times of a query, in the names of its figures.
 TIMES = {"TTFT": "first token latency", "TPOT": "time to output token", "latency": "latency"}
+PERCENTS = ("50.00", "90.00", "95.00", "97.00", "99.00", "99.90")  # in their names, too
 _ONCE = ("effective_", "requested_", "result_")  # LoadGen writes each such row once
 _LARGEST = 1e30  # far above all 64-bit numbers of LoadGen; NaN and infinity are not below it
 # In the 56 published TEST09 of v6.0 the means of the answers and of LoadGen's rates differ by less than 1e-5.

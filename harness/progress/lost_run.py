@@ -55,13 +55,13 @@ class LimitWatch:
         self._tail = JournalTail(log_dir / JOURNAL_DIR)
         self._ttft_ns, self._tpot_ns = limits_ns["TTFT"], limits_ns["TPOT"]
         self._issued: deque[tuple[float, int]] = deque()  # elapsed seconds, queries
-        self._ended = Over()  # counts of the queries that have ended
-        self._at: dict[str, Counter[int]] = {"TTFT": Counter(), "TPOT": Counter()}  # by their replica
+        # Of the queries that have ended, by their replica.
+        self._at: dict[str, Counter[int]] = {"TTFT": Counter(), "TPOT": Counter()}
 
     def look(self, moment: ProgressSnapshot) -> tuple[str, int]:
         """The limit with the most queries over it, and their number. Raises OSError."""
         self._count_ended()
-        self.over = Over(self._ended.ttft + self._overdue(moment), self._ended.tpot)
+        self.over = Over(self._at["TTFT"].total() + self._overdue(moment), self._at["TPOT"].total())
         return max(("TTFT", self.over.ttft), ("TPOT", self.over.tpot), key=lambda pair: pair[1])
 
     def most_at(self, name: str) -> tuple[int, int]:
@@ -71,8 +71,6 @@ class LimitWatch:
     def _count_ended(self) -> None:
         rows = self._tail.read()
         late, slow = late_first_tokens(rows, self._ttft_ns), surely_slow(rows, self._tpot_ns)
-        self._ended.ttft += len(late)
-        self._ended.tpot += len(slow)
         self._at["TTFT"].update(late["replica"].tolist())
         self._at["TPOT"].update(slow["replica"].tolist())
 

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from harness.cli.signals import InterruptedRun
-from harness.config.loadgen_settings import limits_ns
+from harness.config.loadgen_settings import SERVER_PERCENTILE, limits_ns
 from harness.config.plans import RunPlan
 from harness.errors import EXIT_INVALID, EXIT_VALID, ConfigError
 from harness.files import atomic_write
@@ -28,8 +28,6 @@ from harness.record.server_changes import ServerChange
 from harness.record.settled import ServerInfo, Settled
 
 Result = Literal["VALID", "INVALID", "INTERRUPTED"]
-
-_P99 = 0.99  # of the queries: the part that the rules' limits of a Server run are for
 
 
 class ClockPair(msgspec.Struct, frozen=True):
@@ -305,12 +303,12 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def latency_percentile(self) -> float:
         """The part of a Server run's queries that the limits are for: 0.99 but for trials."""
-        return float(self.settled.loadgen_settings.get("server_target_latency_percentile", _P99))
+        return float(self.settled.loadgen_settings.get("server_target_latency_percentile", SERVER_PERCENTILE))
 
     @property
     def p99_limits_ns(self) -> dict[str, int]:
         """The limits, where they are for the p99."""
-        return self.limits_ns if self.latency_percentile == _P99 else {}
+        return self.limits_ns if self.latency_percentile == SERVER_PERCENTILE else {}
 
     @property
     def exit_code(self) -> int:

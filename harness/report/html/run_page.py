@@ -5,10 +5,11 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from harness.analysis.diagnosis import diagnosis_text
-from harness.analysis.early_stopping import PERCENTILE, at_most_text, least_queries, most_over_limit
+from harness.analysis.early_stopping import at_most_text, least_queries, most_over_limit
 from harness.analysis.queries import Queries, known_over, metric
 from harness.analysis.run_files import RunFiles
 from harness.analysis.run_outcome import RunOutcome, Status
+from harness.config.loadgen_settings import SERVER_PERCENTILE
 from harness.files import DETAIL
 from harness.loadgen_logs.summary_and_detail import LoadgenSummary, read_detail
 from harness.report.html.headline import (
@@ -163,7 +164,7 @@ def _verdict(run: RunFiles) -> Section:
 
 
 def _gauges(run: RunFiles) -> Iterator[Gauge]:
-    for name, limit in run.limits.items() if run.latency_percentile == PERCENTILE else ():
+    for name, limit in run.limits.items() if run.latency_percentile == SERVER_PERCENTILE else ():
         if (p99 := run.summary.percentile_ns(name)) is not None:
             text = f"{milliseconds(p99)} ms, {p99 / _NS / limit:.1%} of {milliseconds(limit * _NS)} ms"
             yield Gauge(f"{name} p99", p99 / _NS / limit, text)

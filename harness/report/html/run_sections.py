@@ -13,7 +13,7 @@ from harness.analysis.queries import Queries
 from harness.analysis.replicas import SLOWER, middle_of, straggler_warnings, stragglers_text
 from harness.analysis.run_files import RunFiles
 from harness.config.server_urls import folded
-from harness.loadgen_logs.summary_and_detail import TIMES, LoadgenSummary
+from harness.loadgen_logs.summary_and_detail import PERCENTS, TIMES, LoadgenSummary
 from harness.record.accuracy_result import AccuracyResult, MetricFigures, ModeFigures
 from harness.record.replica_figures import ReplicaBalance, ReplicaFigures
 from harness.record.run_record import Distribution, ReplicaNetwork, RunRecord
@@ -124,14 +124,11 @@ def loadgen_percentiles(run: RunFiles) -> Iterator[PageTable]:
     """LoadGen's own percentiles, for runs without requests.parquet."""
     rows = []
     for name in TIMES:
-        figures = {
-            share: run.summary.percentile_ns(name, share)
-            for share in ("50.00", "90.00", "95.00", "97.00", "99.00", "99.90")
-        }
+        figures = {percent: run.summary.percentile_ns(name, percent) for percent in PERCENTS}
         if figures["50.00"] is not None:
             rows.append((f"{name}, ms", *("" if v is None else milliseconds(v) for v in figures.values())))
     if rows:
-        yield PageTable(("LoadGen's summary", "p50", "p90", "p95", "p97", "p99", "p99.9"), rows)
+        yield PageTable(("LoadGen's summary", *(f"p{float(percent):g}" for percent in PERCENTS)), rows)
 
 
 def replicas_section(run: RunFiles, queries: Queries) -> Section:
