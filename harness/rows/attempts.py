@@ -5,7 +5,7 @@
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -212,8 +212,13 @@ def next_attempt(folder: Path) -> Path:
     return attempt
 
 
-def failures(attempt: Path, lost: Sequence[tuple[int, int]]) -> Mapping[int, tuple[FailureKind, str]]:
-    """Kind and detail of each failure of an attempt, by sample index; ``lost`` as in journal.lost_rows."""
+def failures(
+    attempt: Path, lost: Sequence[tuple[int, int]], answers: Container[int]
+) -> Mapping[int, tuple[FailureKind, str]]:
+    """Kind and detail of each failure of an attempt, by sample index; ``lost`` as in journal.lost_rows.
+
+    A worker that died may have kept an answer without reporting it: samples with ``answers`` have none.
+    """
     journal = read_journal(attempt / JOURNAL_DIR)
     found = {}
     for rows in (journal.rows, lost_rows(lost)):
@@ -221,7 +226,7 @@ def failures(attempt: Path, lost: Sequence[tuple[int, int]]) -> Mapping[int, tup
             kind = FailureKind(int(row["failure"]))
             detail = journal.details.get(int(row["query_id"]), "")
             found[int(row["sample_index"])] = kind, detail
-    return found
+    return {sample: failure for sample, failure in found.items() if sample not in answers}
 
 
 def elapsed_s(folder: Path) -> float:

@@ -217,6 +217,7 @@ def _ended_with(
     journal = attempt / JOURNAL_DIR
     if encoded is not None:
         encoded = with_counts(encoded, read_counts(journal))
+    answers = saved_answers(plan.folder, len(rows.samples))
     changes = counted_changes(read_journal(journal).rows, seen.changes)
     in_doubt = (
         f"{change.doubt}, then repeat the command, which sends them again"
@@ -227,8 +228,8 @@ def _ended_with(
         plan=plan,
         samples=len(rows.samples),
         kept=len(rows.kept),
-        answers=saved_answers(plan.folder, len(rows.samples)),
-        failures=attempts.failures(attempt, seen.lost),
+        answers=answers,
+        failures=attempts.failures(attempt, seen.lost, answers),
         errors=(*seen.errors, *in_doubt, *text_reasons(encoded)),
         warnings=(*seen.warnings, *text_warnings(encoded)),
         interrupted_by=seen.interrupted_by,

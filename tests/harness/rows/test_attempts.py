@@ -1,9 +1,14 @@
 """What the attempts at one file must share."""
 
+import numpy as np
 import pytest
 
 from harness.errors import ConfigError
-from harness.rows.attempts import EvalSettings, answered
+from harness.files import JOURNAL_DIR
+from harness.record.outcome import Completion, Failure, FailureKind
+from harness.record.resume import saved_answers
+from harness.rows.attempts import EvalSettings, answered, failures, next_attempt
+from sut.worker.journal_writer import JournalWriter
 from tests.kit import parameters
 
 SETTINGS = EvalSettings(
@@ -19,3 +24,16 @@ def test_answers_as_ids_and_as_text_are_not_mixed(tmp_path):
         assert answered(tmp_path, settled, answers) == settled
     with pytest.raises(ConfigError, match=r"answers text, this one has ids.*--restart"):
         answered(tmp_path, settled, "ids")
+
+
+def test_a_row_whose_worker_died_after_its_answer_is_answered(tmp_path):
+    """Of three rows one was answered, one failed, and the worker of two died."""
+    attempt = next_attempt(tmp_path)
+    writer = JournalWriter(attempt / JOURNAL_DIR, "0", 0, answers="of samples")
+    writer.add(0, 0, 0, (1, 2, 3, 4, 5), 16, 1, Completion(np.arange(8, dtype=np.int32), "stop"))
+    writer.add(1, 1, 0, (1, 2, 0, 0, 0), 16, 0, Failure(FailureKind.TIMEOUT, "no end within 5 s"))
+    writer.flush()
+    answers = saved_answers(tmp_path, 3)
+    found = failures(attempt, [(0, 0), (2, 2)], answers)
+    assert answers.keys() == {0}
+    assert found == {1: (FailureKind.TIMEOUT, "no end within 5 s"), 2: (FailureKind.WORKER_LOST, "")}
