@@ -240,7 +240,7 @@ def _measured(record: RunRecord, seen: Observations, files: _RunFiles) -> RunRec
             seen.cpu,
             calls,
             _first_issue(rows),
-            record.limits_ns.get("TTFT"),
+            record.judged_limits_ns.get("TTFT"),
             loop_lag_ns=seen.loop_lag_ns,
             gc_runs=seen.gc_runs,
             throttled=seen.throttled,

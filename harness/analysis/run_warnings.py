@@ -21,10 +21,10 @@ _NAMED = 3  # servers that a warning names
 
 def run_warnings(record: RunRecord, rows: Rows) -> Iterator[str]:
     """The warnings of a run with the figures of ``record``."""
-    limit_ns = record.limits_ns.get("TTFT")
+    limit_ns = record.judged_limits_ns.get("TTFT")
     if record.statistics is not None:
         yield from _repeat_warnings(record.statistics)
-        measured = limit_ns is not None and not record.plan.accuracy
+        measured = bool(record.limits_ns) and not record.plan.accuracy
         yield from _stream_warnings(rows, record.statistics, measured=measured)
     if not record.plan.accuracy:
         yield from held_back_warnings(record)

@@ -274,6 +274,18 @@ def test_a_slow_client_is_a_warning_and_no_reason(log_dir, share_ms, warnings):
     assert all(line in render_summary(record) for line in warnings)
 
 
+@pytest.mark.parametrize("accuracy", [False, True])
+def test_a_run_that_no_limit_judges_may_have_a_slow_client(log_dir, accuracy):
+    """Two seconds of calls that come 200 ms late; the limit of TTFT is 3 s."""
+    arrived = START + np.arange(40) * 50 * MS
+    calls = [(100 + i, 1, at, at + 200 * MS) for i, at in enumerate(arrived.tolist())]
+    np.array(calls, dtype=LOADGEN_CALL_ROW).tofile(log_dir / JOURNAL_DIR / LOADGEN_CALLS_FILE)
+    record = close(log_dir, server=True, accuracy=accuracy)
+    said = [line for line in record.warnings if "client" in line]
+    assert len(said) == (0 if accuracy else 2), said
+    assert bool(record.client_load.bottlenecks) is not accuracy
+
+
 def test_energy_is_of_the_answers_of_this_attempt(log_dir):
     """Six answers of eight tokens for 24 J; two of an earlier attempt took other energy."""
     writer = JournalWriter(log_dir / JOURNAL_DIR, "1", 1)
