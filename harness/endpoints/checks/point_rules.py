@@ -17,6 +17,7 @@ from harness.endpoints.checks.checked_point import (
 from harness.endpoints.checks.finding import Finding, Severity, finding
 from harness.endpoints.planning.rules import load_endpoints_rules
 from harness.endpoints.run_folder import CONFIG
+from harness.endpoints.steady.steady_block import block_of_summary
 
 _PATTERNS = ("concurrency", "agentic_inference")
 _UNSTEADY = ("drifting_up", "drifting_down", "not found")
@@ -273,10 +274,11 @@ def _steady_state(files: PointFiles) -> Iterator[Finding]:
 
 
 def steady_block(files: PointFiles) -> tuple[Fields, str]:
-    """The block of the point, or of the summary of a run folder alone, and where it is."""
+    """The block of the point, or what the summary of a run folder alone amounts to, and where it is."""
     if files.in_tree:
         return table(files.point, "steady_state"), files.where(POINT)
-    return table(files.summary, "steady_state"), files.where(files.summary_file)
+    block = block_of_summary(files.summary.get("steady_state"), files.required_s or 0.0)
+    return block or {}, files.where(files.summary_file)
 
 
 def _window(files: PointFiles, where: str, window: Fields) -> Iterator[Finding]:

@@ -20,6 +20,9 @@ from harness.endpoints.steady.steady_point import (
 )
 
 
+_IN_POINT = ("status", "verdict", "window", "state", "anomaly")  # the keys of point.yaml's block
+
+
 class HeadlineWindow(msgspec.Struct, frozen=True, kw_only=True):
     """The extent of the window, and which plateau it is."""
 
@@ -102,12 +105,17 @@ def steady_block(state: SteadyState) -> dict[str, Any]:
     return block_of(headline(state), complete=state.complete, required_s=state.required_s)
 
 
-def block_of_summary(found: object, required_s: float) -> dict[str, Any]:
+def block_of_summary(found: object, required_s: float) -> dict[str, Any] | None:
     """``steady_state`` of point.yaml from that of a result_summary.json of any client.
 
-    ``required_s``: shortest issue time of an official window. Raises msgspec.ValidationError.
+    None where there is none, or in no known form. ``required_s``: shortest issue time of an official window.
     """
-    read = msgspec.convert(found, Headline, strict=False)
+    if isinstance(found, dict) and "verdict" in found:  # this client writes both forms as one
+        return {name: found[name] for name in _IN_POINT if found.get(name) is not None}
+    try:
+        read = msgspec.convert(found, Headline, strict=False)
+    except msgspec.ValidationError:
+        return None
     return block_of(read, complete=read.n_super_passes or 0, required_s=required_s)
 
 

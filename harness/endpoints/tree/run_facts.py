@@ -22,7 +22,6 @@ from harness.yaml_files import read_yaml
 
 Json = dict[str, Any]
 
-_STEADY = ("status", "verdict", "window", "state", "anomaly")  # in point.yaml
 _TOO_MANY = 1 << 31  # requests in flight
 _AGAIN = "repeat the point, or leave its folder out"
 
@@ -164,13 +163,8 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def steady_state(self) -> Json | None:
         """The detector's block in the form of point.yaml; None where there is none, or in no known form."""
-        found = self.summary.get("steady_state")
-        if isinstance(found, dict) and "verdict" in found:
-            return {name: found[name] for name in _STEADY if found.get(name) is not None}
-        try:
-            return block_of_summary(found, load_endpoints_rules().least_issue_s(self.concurrency))
-        except msgspec.ValidationError:
-            return None
+        required_s = load_endpoints_rules().least_issue_s(self.concurrency)
+        return block_of_summary(self.summary.get("steady_state"), required_s)
 
 
 def canonical_name(name: str) -> str:

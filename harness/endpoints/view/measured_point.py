@@ -190,13 +190,11 @@ def _concurrency(point: PointYaml, config: ConfigYaml, run: PointRun | None) -> 
 
 def _steady(summary: Summary, concurrency: int | None) -> SteadyBlock | None:
     """The block that the official client's headline amounts to."""
-    found = summary.steady_state
-    if found is None or concurrency is None:
+    if concurrency is None:
         return None
+    found = block_of_summary(summary.steady_state, load_endpoints_rules().least_issue_s(concurrency))
     try:
-        if "status" not in found:
-            found = block_of_summary(found, load_endpoints_rules().least_issue_s(concurrency))
-        return msgspec.convert(found, SteadyBlock)
+        return None if found is None else msgspec.convert(found, SteadyBlock)
     except msgspec.ValidationError:
         return None
 

@@ -19,7 +19,7 @@ from harness.endpoints.point_run import PointRun
 from harness.endpoints.run_folder import SUMMARY
 from harness.errors import EXIT_THRESHOLD, EXIT_VALID, ConfigError
 from harness.peak.ladder.steps import NOT_A_RESULT
-from tests import endpoints_folders
+from tests import endpoints_folders, endpoints_kit
 from tests.harness.endpoints.checks.passing import (
     LOGGED,
     MODEL,
@@ -81,6 +81,18 @@ def test_run_folders_of_the_official_client_alone(tmp_path):
     write_log(tmp_path / "runs/r64/events.jsonl", count=400, seconds=30.0, salted=False)
     found = check_tree(tmp_path / "runs")
     assert {one.rule for one in found if one.severity is Severity.ERROR} == {"issue-time", "salt"}
+
+
+def test_the_steady_state_of_the_official_client_s_run_folder(tmp_path):
+    """It has the detector's headline, which names neither status nor verdict."""
+    run = endpoints_kit.point_run(endpoints_kit.curve().points[0])
+    endpoints_kit.write_official_run(folder := tmp_path / "r1", run)
+    assert errors(folder) == []
+    drifting = json.loads((folder / SUMMARY).read_text())
+    drifting["steady_state"]["global_trend"]["tpot_p90"] = "up"
+    write(folder / SUMMARY, drifting)
+    (line,) = errors(folder)
+    assert "[steady-state §4.4] the verdict is drifting_up" in line
 
 
 def record(*, short: bool) -> PointRun:
