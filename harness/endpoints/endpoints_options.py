@@ -172,7 +172,6 @@ class CheckOptions:
     """``check``."""
 
     tree: Path = flag("a rehearsal's folder, or a tree to submit", "tree", type=path, metavar="DIR")
-    seed_sets: Path | None = seed_sets_flag()
     json: bool = flag("print the findings as JSON instead", default=False)
 
 
@@ -189,7 +188,7 @@ class CompareOptions:
 EndpointsOptions = RehearsalOptions | BuildOptions | CheckOptions | CompareOptions
 _COMMANDS: dict[str, tuple[type[EndpointsOptions], tuple[str, ...]]] = {
     "build": (BuildOptions, ("folders", "system", "target_cohort", "seed_sets", "output")),
-    "check": (CheckOptions, ("tree", "seed_sets", "json")),
+    "check": (CheckOptions, ("tree", "json")),
     "compare": (CompareOptions, ("left", "right")),
 }
 

@@ -19,7 +19,6 @@ from harness.endpoints.steady.steady_point import (
     verdict_of,
 )
 
-
 _IN_POINT = ("status", "verdict", "window", "state", "anomaly")  # the keys of point.yaml's block
 
 
