@@ -202,7 +202,8 @@ def read_runs(folders: Sequence[Path]) -> list[RunFacts]:
                 found.append(_facts(folder, _summary(folder)))
         except ConfigError as error:
             wrong.append(str(error))
-    wrong += [*_twice(found), *_other_models(found), *_scored_alone(found, scored)]
+    wrong += [*_twice(found), *_other_models(found)]
+    wrong += [*_scored_alone(found, scored), *_scored_twice(found, scored)]
     if wrong:
         raise UnusableError(wrong)
     apart = {one.concurrency: one.accuracy for one in scored}
@@ -238,6 +239,14 @@ def _scored_alone(found: Sequence[RunFacts], scored: Sequence[RunFacts]) -> Iter
     for one in scored:
         if one.name not in points:
             yield f"{one.folder}: no {SUMMARY}, and no other folder has the point {one.name}; {_AGAIN}"
+
+
+def _scored_twice(found: Sequence[RunFacts], scored: Sequence[RunFacts]) -> Iterator[str]:
+    seen = {one.name: one.folder for one in found if one.accuracy is not None}
+    for one in scored:
+        first = seen.setdefault(one.name, one.folder)
+        if first is not one.folder:
+            yield f"{one.folder}: accuracy of {one.name} again, as {first}; leave one of them out"
 
 
 def _facts(folder: Path, summary: Json) -> RunFacts:

@@ -388,6 +388,22 @@ def test_an_accuracy_run_in_a_folder_of_its_own_belongs_to_its_point(tmp_path):
     assert (tree.curve / "r64" / "accuracy_results.json").read_bytes() == (apart / ACCURACY).read_bytes()
 
 
+@pytest.mark.parametrize("others", [("b", "c"), ("b", "r64")])
+def test_two_scores_of_one_point_are_refused(tmp_path, others):
+    """Which one counts would depend on the names of their folders."""
+    write_runs(tmp_path, official=True)
+    run = tmp_path / RUNS / "r64"
+    scores = (run / ACCURACY).read_bytes()
+    (run / ACCURACY).unlink()
+    for name in others:
+        folder = tmp_path / RUNS / name
+        (folder / ACCURACY).parent.mkdir(parents=True, exist_ok=True)
+        (folder / ACCURACY).write_bytes(scores)
+        (folder / CONFIG).write_bytes((run / CONFIG).read_bytes())
+    with pytest.raises(ConfigError, match="accuracy of r64 again"):
+        tree_of(tmp_path)
+
+
 def test_a_tree_replaces_its_predecessor_and_nothing_else(tmp_path):
     write_runs(tmp_path)
     (tmp_path / TREE).mkdir()
