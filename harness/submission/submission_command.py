@@ -21,7 +21,7 @@ from harness.submission.building.source_code import WrittenSource
 from harness.submission.checks.check import check_contexts, check_tree, endpoints_contexts
 from harness.submission.checks.issue import Issue
 from harness.submission.checks.listing import issue_lines
-from harness.submission.results_table import compare, summarize, table, write_csv
+from harness.submission.results_table import ResultRow, compare, summarize, table, write_csv
 from harness.submission.submission_options import (
     BuildOptions,
     CheckOptions,
@@ -130,8 +130,8 @@ def check(options: CheckOptions) -> bool:
 
 def _conclude(options: TableOptions, tree: Path, round_name: str, issues: Sequence[Issue]) -> bool:
     """Print results and issues, or both as JSON; True where no issue needs an action."""
-    rows = summarize((*check_contexts(tree, round_name), *endpoints_contexts(tree, round_name)))
-    earlier = summarize(check_contexts(options.against.absolute())) if options.against else ()
+    rows = _results(tree, round_name)
+    earlier = _results(options.against.absolute()) if options.against else ()
     compared = compare(rows, earlier)
     if options.csv:
         write_csv(options.csv, compared)
@@ -142,6 +142,11 @@ def _conclude(options: TableOptions, tree: Path, round_name: str, issues: Sequen
         unchecked = sum(not is_empty(one.path) for one in scenario_dirs(tree)) - len(rows)
         show(*issue_lines(tree, issues, list(table(compared)) if compared else [], unchecked))
     return not any(issue.needs_action for issue in issues)
+
+
+def _results(tree: Path, round_name: str | None = None) -> tuple[ResultRow, ...]:
+    """Those with LoadGen's logs, then those with the logs of Endpoints."""
+    return summarize((*check_contexts(tree, round_name), *endpoints_contexts(tree, round_name)))
 
 
 def system(options: SystemOptions) -> bool:

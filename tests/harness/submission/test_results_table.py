@@ -8,6 +8,7 @@ from harness.submission.checks.check import check_contexts
 from harness.submission.results_table import compare, summarize
 from prepare_submission import main
 from tests.harness.grading.shared import SHARED_DATA
+from tests.harness.submission.checks.endpoints_results import SUMMARY, endpoints, save, summary
 from tests.harness.submission.edits import SYSTEM, both, fields, rename, row
 from tests.harness.submission.trees import RESULTS, copied
 
@@ -56,6 +57,16 @@ def test_against_an_earlier_tree_of_the_same_system(tree, tmp_path, capsys):
     assert main(["check", str(tree), "--against", str(earlier)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[-1] for line in lines if line.startswith("MyOrg ")] == ["+0.0%", "+25.0%"]
+
+
+def test_against_an_earlier_result_with_the_logs_of_endpoints(tree, tmp_path, capsys):
+    endpoints("Interactive")(tree / RESULTS)
+    earlier = copied(tree, tmp_path / "earlier")
+    save(earlier / RESULTS / "Interactive" / SUMMARY, {**summary(), "tps": 0.8 * summary()["tps"]})
+    main(["check", str(tree), "--against", str(earlier)])
+    lines = capsys.readouterr().out.splitlines()
+    found = {line.split()[3]: line.split()[-1] for line in lines if line.startswith("MyOrg ")}
+    assert found == {"Offline": "+0.0%", "Interactive": "+25.0%"}
 
 
 @pytest.mark.parametrize(
