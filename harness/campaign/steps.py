@@ -156,7 +156,7 @@ def missing_files(campaign: Campaign) -> Iterator[str]:
     """The files that the steps need and that are not there, each with its remedy."""
     for name, (benchmark, part) in campaign.benchmarks.items():
         remedy = f"datasets/download.sh --benchmark {name} --what perf"
-        paths = {role: dataset_of(campaign, benchmark, role) for role in benchmark.datasets}
+        paths = {role: dataset_of(campaign, benchmark, role) for role in _roles(campaign, benchmark)}
         missing = {role: path for role, path in paths.items() if not path.is_file()}
         if absent := [role for role in missing if getattr(part, role) is None]:
             files = ", ".join(dict.fromkeys(str(missing[role]) for role in absent))
@@ -181,10 +181,23 @@ def other_files(campaign: Campaign) -> Iterator[str]:
     if campaign.rehearsal:
         return
     for name, (benchmark, _) in campaign.benchmarks.items():
-        for role, rule in benchmark.datasets.items():
+        for role in _roles(campaign, benchmark):
             path = dataset_of(campaign, benchmark, role)
-            if path.is_file() and (found := other_than_published(name, rule, path)):
+            found = other_than_published(name, benchmark.datasets[role], path) if path.is_file() else ""
+            if found:
                 yield found
+
+
+def _roles(campaign: Campaign, benchmark: Benchmark) -> Iterator[str]:
+    """The datasets that the steps read: without compliance tests not those that only tests have."""
+    return (
+        role for role in benchmark.datasets if _is_closed(campaign) or role in ("performance", "accuracy")
+    )
+
+
+def _is_closed(campaign: Campaign) -> bool:
+    """Whether compliance tests are among the steps."""
+    return campaign.info.division == "closed"
 
 
 @contextmanager
@@ -207,7 +220,7 @@ def _of_scenario(runs: _Runs) -> Iterator[Step]:
     yield _performance(runs)
     yield _accuracy(runs)
     yield _score(runs)
-    if runs.campaign.info.division == "closed":
+    if _is_closed(runs.campaign):
         yield from (_test(runs, name) for name in needed_tests(runs.benchmark))
 
 

@@ -15,7 +15,7 @@ from harness.campaign.campaign_options import CampaignOptions
 from harness.campaign.journal import Journal
 from harness.campaign.servers import ServerCommand
 from harness.campaign.standing import Standing, standing
-from harness.campaign.steps import steps_of
+from harness.campaign.steps import missing_files, steps_of
 from harness.config.loadgen_conf import with_rows
 from harness.errors import EXIT_INVALID, EXIT_SERVER
 from harness.files import PROGRESS, RUN_RECORD, USER_CONF, sha256_of
@@ -59,13 +59,13 @@ def test_a_rehearsal_asks_for_complete_runs_and_for_no_speed(tmp_path, verdict, 
     assert found.state == state, found.text
 
 
-def campaign_of(folder, text):
+def campaign_of(folder, text, top=""):
     """A campaign of gpt-oss-120b with ``text`` in its table and with files of data that are empty."""
     files = ("performance", "accuracy", "compliance", "lcb_data")
     for name in files:
         (folder / name).touch()
     (folder / "my.toml").write_text(
-        'submitter = "Org"\nsystem_id = "box"\n[benchmarks.gpt-oss-120b]\n'
+        f'{top}submitter = "Org"\nsystem_id = "box"\n[benchmarks.gpt-oss-120b]\n'
         + "".join(f"{name} = '{name}'\n" for name in files)
         + text
     )
@@ -86,6 +86,16 @@ def test_a_run_asks_its_servers_as_their_table_says(tmp_path):
     assert f"@{tmp_path}/nodes" in run.words  # a command that is printed works in every folder
     (score,) = [one for one in steps if one.kind == "score"]
     assert str(tmp_path / "tok") in score.words
+
+
+@pytest.mark.parametrize("division", ["closed", "open"])
+def test_only_files_that_a_step_reads_are_missed(tmp_path, division):
+    """The open division has no compliance tests."""
+    campaign = campaign_of(tmp_path, "offline = { target_qps = 9.0 }\n", f"division = '{division}'\n")
+    (tmp_path / "compliance").unlink()
+    reads = any(str(tmp_path / "compliance") in step.words for step in steps_of(campaign))
+    missing = list(missing_files(campaign))
+    assert [reads, len(missing)] == ([True, 1] if division == "closed" else [False, 0])
 
 
 @pytest.mark.parametrize("flags", [["--generation-config", "gen.json"], ["--generation_config=gen.json"]])
