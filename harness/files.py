@@ -74,10 +74,15 @@ def keep_others_from_writing() -> None:
     os.umask(os.umask(0o077) | _OTHERS_WRITE)
 
 
-def sha256_of(path: Path) -> str:
-    """The digest of a file, in hex. Raises OSError."""
+def digest_of(path: Path, kind: str) -> str:
+    """The digest of a file, in hex; ``kind`` as hashlib names it. Raises OSError."""
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        return hashlib.file_digest(file, kind).hexdigest()
+
+
+def sha256_of(path: Path) -> str:
+    """The same by SHA-256."""
+    return digest_of(path, "sha256")
 
 
 def wait_for_disk(descriptor: int, *, data_only: bool = False) -> None:

@@ -162,10 +162,11 @@ class _Walk(msgspec.Struct):
         return EXIT_VALID
 
     def _page(self, running: str | None = None) -> None:
-        """Write the page of all runs; a campaign continues where that fails."""
+        """Write the page of all runs, and digests for ``status``; a campaign continues where that fails."""
         steps = steps_of(self.campaign)
         try:
             write_campaign_page(self.campaign, steps, self._standings(steps), running, self.reasons)
+            self.campaign.digests.keep()
         except OSError as error:
             show(f"{PAGE} cannot be written: {error.strerror or error}", file=sys.stderr)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from harness.campaign.digests import Digests
 from harness.campaign.variables import expanded
 from harness.config.benchmark import Benchmark, load_benchmark
 from harness.config.choices import OUTPUT_DIR, available_benchmarks
@@ -98,11 +99,13 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True):
     servers: dict[str, Any]
     benchmarks: dict[str, tuple[Benchmark, BenchmarkPart]]
     rehearsal: bool
+    digests: Digests
+    """of the files that its steps read and leave"""
 
     @property
     def folder(self) -> Path:
         """The campaign's own files."""
-        return self.results / "campaign"
+        return self.digests.folder
 
     @property
     def strict(self) -> bool:
@@ -173,6 +176,7 @@ def read_campaign(path: Path, *, rehearsal: bool = False) -> Campaign:
         servers=info.servers,
         benchmarks=benchmarks,
         rehearsal=rehearsal,
+        digests=Digests(results / "campaign"),
     )
     list(campaign.urls())  # every table of servers is read
     return campaign

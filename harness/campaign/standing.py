@@ -3,7 +3,6 @@
 import hashlib
 import json
 from collections.abc import Collection, Iterator, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -29,7 +28,6 @@ from harness.files import (
     RUN_RECORD,
     USER_CONF,
     atomic_write,
-    sha256_of,
     unofficial,
 )
 from harness.record.accuracy_result import AccuracyResult, score_line
@@ -91,7 +89,7 @@ def _standing(campaign: Campaign, step: Step) -> Standing:
         case "trial" | "performance" | "accuracy":
             return _run(campaign, step, newest_run(step.folder))
         case "search":
-            return _search(step)
+            return _search(campaign, step)
         case "score":
             return _score(campaign, step)
         case "test":
@@ -105,7 +103,7 @@ def _run(campaign: Campaign, step: Step, record: RunRecord | None) -> Standing:
     if record is None:
         return Standing("missing")
     kept = step.folder / (COMPLIANCE_RUN if step.test else "") / USER_CONF
-    if changed := list(_changes(step, record, kept)):
+    if changed := list(_changes(campaign, step, record, kept)):
         return Standing("other", f"made with {'; '.join(changed[:_NAMED])}", record)
     cut_off: State = "incomplete" if step.kind == "accuracy" else "other"
     if record.verdict is None:
@@ -149,7 +147,7 @@ def _figures(record: RunRecord, result: str) -> str:
     return f"{result}, {statistics.samples_per_s:.4g} samples/s, {statistics.tokens_per_s:.5g} tokens/s"
 
 
-def _changes(step: Step, record: RunRecord, kept: Path) -> Iterator[str]:
+def _changes(campaign: Campaign, step: Step, record: RunRecord, kept: Path) -> Iterator[str]:
     """What the run was made with that the step has otherwise: ``temperature 1.0, now 0.5``.
 
     ``kept`` is the run's conf file.
@@ -157,7 +155,7 @@ def _changes(step: Step, record: RunRecord, kept: Path) -> Iterator[str]:
     assert step.plan is not None and step.conf is not None
     now, before = _asked(step.plan), _asked(record.plan)
     if step.plan.client.input_file.is_file():  # `status` needs no dataset
-        now["dataset_sha256"] = _sha256(step.plan.client.input_file)
+        now["dataset_sha256"] = campaign.digests.of(step.plan.client.input_file)
         before["dataset_sha256"] = record.settled.dataset_sha256
     command = None if step.servers is None else step.servers.command
     now["server command"], before["server command"] = command, record.provenance.server_command
@@ -191,17 +189,6 @@ def _asked(plan: RunPlan) -> dict[str, Any]:
     }
 
 
-def _sha256(path: Path) -> str:
-    """The digest, computed once for each content: a dataset may be replaced while a campaign works."""
-    state = path.stat()
-    return _sha256_of_state(path, state.st_mtime_ns, state.st_size, state.st_ino)
-
-
-@lru_cache(maxsize=64)
-def _sha256_of_state(path: Path, *state: int) -> str:
-    return sha256_of(path)
-
-
 def write_made(campaign: Campaign, step: Step, note: str) -> None:
     """Keep what a score or the folder was made of, so that it is made again when that changes."""
     made = _read_made(campaign) | {step.name: f"{_inputs(campaign, step)} {note}".rstrip()}
@@ -232,7 +219,7 @@ def _inputs(campaign: Campaign, step: Step) -> str:
     digest = hashlib.sha256(repr((words, campaign.info if step.kind != "score" else "")).encode())
     for path in _files(campaign, step):
         place = path.relative_to(campaign.results) if path.is_relative_to(campaign.results) else path.name
-        digest.update(f"{place}\0{_sha256(path) if path.is_file() else ''}\0".encode())
+        digest.update(f"{place}\0{campaign.digests.of(path) if path.is_file() else ''}\0".encode())
     if step.kind == "check":
         digest.update(repr(sorted(_file_states(campaign.output))).encode())
     return digest.hexdigest()
@@ -263,11 +250,11 @@ def _file_states(tree: Path) -> Iterator[tuple[str, int, int]]:
             yield str(path.relative_to(tree)), state.st_size, state.st_mtime_ns
 
 
-def _search(step: Step) -> Standing:
+def _search(campaign: Campaign, step: Step) -> Standing:
     scenario = Scenario.parse(step.folder.name)
     rate = found_rate(step.folder, scenario)
     run = first_run(step.folder, scenario)
-    if run is not None and (changed := list(_changes(step, run[1], run[0] / USER_CONF))):
+    if run is not None and (changed := list(_changes(campaign, step, run[1], run[0] / USER_CONF))):
         return Standing("other", f"made with {'; '.join(changed[:_NAMED])}")
     if rate is not None:
         return Standing("done", f"target_qps {rate:g}")

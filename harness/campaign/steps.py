@@ -183,8 +183,8 @@ def other_files(campaign: Campaign) -> Iterator[str]:
     for name, (benchmark, _) in campaign.benchmarks.items():
         for role in _roles(campaign, benchmark):
             path = dataset_of(campaign, benchmark, role)
-            found = other_than_published(name, benchmark.datasets[role], path) if path.is_file() else ""
-            if found:
+            rule = benchmark.datasets[role]
+            if path.is_file() and (found := other_than_published(name, rule, path, campaign.digests.of)):
                 yield found
 
 

@@ -1,11 +1,11 @@
 """Whether a dataset is the published file, by the checksums of datasets/manifest.tsv."""
 
-import hashlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 from harness.config.benchmark import DatasetRule
-from harness.files import ROOT
+from harness.files import ROOT, digest_of
 
 _OTHER = " is not the published "
 _MANIFEST = ROOT / "datasets/manifest.tsv"
@@ -19,20 +19,21 @@ class _Published(NamedTuple):
     digest: str
 
 
-def other_than_published(benchmark: str, rule: DatasetRule, path: Path) -> str:
+def other_than_published(
+    benchmark: str, rule: DatasetRule, path: Path, digest: Callable[[Path, str], str] = digest_of
+) -> str:
     """Why the file is not the published one; "" where it is, or no checksum of that is known.
 
-    Raises OSError.
+    ``digest`` of a file by its kind. Raises OSError.
     """
     published = _published(benchmark, rule.file)
     if published is None:
         return ""
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, published.kind).hexdigest()
-    if digest == published.digest:
+    found = digest(path, published.kind)
+    if found == published.digest:
         return ""
     return (
-        f"{path}{_OTHER}{rule.file} ({published.kind} {digest}, expected {published.digest}), and results of "
+        f"{path}{_OTHER}{rule.file} ({published.kind} {found}, expected {published.digest}), and results of "
         f"other prompts are not the benchmark's: fetch it with datasets/download.sh --benchmark {benchmark} "
         f"--what {published.what}, unless this is the same data in another form"
     )

@@ -16,12 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.campaign import guard
+from harness.campaign import digests, guard
 from harness.campaign.campaign_file import read_campaign
 from harness.campaign.journal import history
 from harness.campaign.origins import other_origins
-from harness.campaign.standing import Standing, newest_run
-from harness.campaign.steps import steps_of
+from harness.campaign.standing import Standing, newest_run, standings
+from harness.campaign.steps import other_files, steps_of
 from harness.errors import EXIT_THRESHOLD
 from tests.harness.submission.building import write_info
 from tests.kit import free_ports, wait_until
@@ -140,6 +140,22 @@ def test_printed_commands_work_where_the_campaign_was_started(tmp_path):
 
 
 @pytest.mark.engine
+def test_status_reads_no_dataset_and_no_accuracy_log_again(ended, monkeypatch):
+    """They have gigabytes, and people look at it every minute."""
+    file = ended / "my.toml"
+    assert run(file).returncode == 0  # the copies are other files
+
+    def refused(path: Path, kind: str) -> str:
+        raise AssertionError(f"{path} is read again for its {kind}")
+
+    monkeypatch.setattr(digests, "digest_of", refused)
+    campaign = read_campaign(file)
+    assert list(other_files(campaign))  # sample data
+    found = standings(campaign, steps_of(campaign))
+    assert [one.state for one in found.values()] == ["done"] * 6
+
+
+@pytest.mark.engine
 def test_status_needs_no_dataset(ended):
     """As where the results were copied to look at them."""
     file = ended / "my.toml"
@@ -164,7 +180,8 @@ def test_the_table_writes_nothing(tmp_path, more):
 @pytest.mark.engine
 def test_the_campaigns_own_files_may_be_damaged(ended, content):
     own = ended / "mlperf_results/campaign"
-    for name in ("campaign.jsonl", ".lock", "variables.json", "conf/gpt-oss-120b/offline.conf"):
+    names = ("campaign.jsonl", ".lock", "variables.json", "digests.json", "conf/gpt-oss-120b/offline.conf")
+    for name in names:
         (own / name).write_bytes(content)
     assert states(ended) == ["done"] * 6
     assert run(ended / "my.toml").returncode == 0
