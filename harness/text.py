@@ -10,6 +10,7 @@ from typing import TextIO
 MAX_CHARACTERS = 300
 LONG_LINE = 2000
 _KEPT = "\n\t"
+_SIGNALLED = 128  # a shell's exit codes from here on are of signals
 
 
 def legible(text: str) -> str:
@@ -106,12 +107,14 @@ def _escape(character: str) -> str:
 
 
 def how_it_ended(code: int | None) -> str:
-    """What became of a program, by its exit code as subprocess gives it: ``ended with exit code 1``."""
+    """What became of a program, by its exit code from subprocess or a shell: ``ended with exit code 1``."""
     if code is None:
         return "hung up"
-    if code >= 0:
-        return f"ended with exit code {code}"
-    if code == -signal.SIGKILL:
-        return "was killed by SIGKILL, as the kernel does where memory is short (see dmesg)"
     names = {one.value: one.name for one in signal.Signals}
-    return f"was ended by {names.get(-code, f'signal {-code}')}"
+    signum = -code if code < 0 else code - _SIGNALLED
+    if code >= 0 and signum not in names:
+        return f"ended with exit code {code}"
+    shells = f" (exit code {code})" if code > 0 else ""
+    if signum == signal.SIGKILL:
+        return f"was killed by SIGKILL, as the kernel does where memory is short (see dmesg){shells}"
+    return f"was ended by {names.get(signum, f'signal {signum}')}{shells}"

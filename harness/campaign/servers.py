@@ -16,13 +16,12 @@ from harness.campaign import guard
 from harness.campaign.campaign_file import Servers
 from harness.config.run_options import SERVER_URL
 from harness.errors import ServerError
-from harness.text import LONG_LINE, duration, printable, show
+from harness.text import LONG_LINE, duration, how_it_ended, printable, show
 
 _LINES = 12  # of the log that are shown
 _TAIL_BYTES = 1 << 14
 _MORE_S = 30.0
 _CONNECT_S = 2.0
-_SIGNALLED = 128  # exit codes of a shell from here on are of signals
 
 
 class ServerCommand(msgspec.Struct):
@@ -73,7 +72,8 @@ class ServerCommand(msgspec.Struct):
         """How the servers ended, with the last lines of their log."""
         assert self._process is not None and self.servers is not None
         code, lived = self._process.wait(), duration(time.monotonic() - self._began)
-        return f"the server command ended after {lived} with {_ended(code)}: {self.servers.command}"
+        stays = " (it has to stay as long as its servers: docker run without -d)" if code == 0 else ""
+        return f"the server command {how_it_ended(code)} after {lived}{stays}: {self.servers.command}"
 
     def last_lines(self) -> list[str]:
         """The end of the log."""
@@ -97,15 +97,6 @@ class ServerCommand(msgspec.Struct):
             process.kill()
             process.wait()
         guard.stop(str(self.folder), 0)
-
-
-def _ended(code: int) -> str:
-    """The shell's exit code in words."""
-    if code == 0:
-        return "exit code 0 (it has to stay as long as its servers: docker run without -d)"
-    number = -code if code < 0 else code - _SIGNALLED
-    names = {one.value: one.name for one in signal.Signals}
-    return f"exit code {code}" if number not in names else f"exit code {code} ({names[number]})"
 
 
 def _require_free(urls: Sequence[str]) -> None:

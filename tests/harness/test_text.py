@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.text import by_kind, counted, duration, printable
+from harness.text import by_kind, counted, duration, how_it_ended, printable
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\r\nOK \u202etxt\x9b31m\ud800"
 
@@ -46,3 +46,22 @@ def test_the_most_frequent_kinds_come_first():
     assert by_kind(counts) == "timeout 1,200, send 2, connect 1"
     assert by_kind(counts, 1) == "timeout 1,200"
     assert by_kind({}) == ""
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        (0, "ended with exit code 0"),
+        (128, "ended with exit code 128"),
+        (200, "ended with exit code 200"),
+        (-15, "was ended by SIGTERM"),
+        (143, "was ended by SIGTERM (exit code 143)"),
+        (-9, "was killed by SIGKILL, as the kernel does where memory is short (see dmesg)"),
+        (137, "was killed by SIGKILL, as the kernel does where memory is short (see dmesg) (exit code 137)"),
+        (-40, "was ended by signal 40"),
+        (None, "hung up"),
+    ],
+)
+def test_how_a_program_ended(code, text):
+    """A shell adds 128 to a signal, and so does docker run."""
+    assert how_it_ended(code) == text

@@ -68,9 +68,9 @@ def ended(command):
 @pytest.mark.parametrize(
     ("text", "code"),
     [
-        ("echo hello; echo no memory >&2; exit 7", "exit code 7"),
-        ("exit 0", "exit code 0"),
-        ("kill -9 $$", "SIGKILL"),
+        ("echo hello; echo no memory >&2; exit 7", "ended with exit code 7 after"),
+        ("exit 0", "(it has to stay as long as its servers"),
+        ("kill -9 $$", "was killed by SIGKILL"),
     ],
 )
 def test_an_end_is_told_with_the_last_lines(servers, text, code):
