@@ -6,7 +6,6 @@ from typing import Annotated
 
 import msgspec
 
-from harness.config.benchmark import MetricRule
 from harness.config.rounds import read_toml
 from harness.endpoints.planning.cohorts import cohort_number
 from harness.endpoints.planning.regions import ULTRA_LOW_MOST
@@ -29,14 +28,6 @@ class PublishedSeeds(msgspec.Struct, frozen=True, kw_only=True):
     model_seed: Seed
 
 
-class Drafter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A drafter of speculative decoding that is approved for a model."""
-
-    model_id: str
-    weight_checksum: str
-    approved_cohort: str
-
-
 class EndpointsDataset(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An official dataset."""
 
@@ -52,9 +43,6 @@ class EndpointsModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """its name in configs/; None where this harness has none"""
     performance: EndpointsDataset | None = None
     accuracy: EndpointsDataset | None = None
-    targets: dict[str, MetricRule] = {}
-    """by metric; scores as this project's graders print them"""
-    drafters: tuple[Drafter, ...] = ()
 
 
 class EndpointsRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -76,7 +64,6 @@ class EndpointsRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     offline_part: float
     """of the throughput at C_max that a dedicated Offline run reaches at least"""
     least_salt_bits: int
-    longest_warm_up_s: float
     adoption_cohorts: int
     """for which a set of seeds can be taken, from that of its publication on"""
     seed_sets: tuple[PublishedSeeds, ...]
