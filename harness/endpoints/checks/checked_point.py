@@ -3,24 +3,18 @@
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from harness.endpoints.checks.finding import Finding, Severity, finding
+from harness.endpoints.official_files import Fields, number, read_table, table, whole
 from harness.endpoints.planning.rules import load_endpoints_rules
 from harness.endpoints.point_run import PointRun
 from harness.endpoints.run_folder import ACCURACY, CONFIG, EVENTS, POINT_RUN, SUMMARY
-from harness.errors import ConfigError
-from harness.submission.tree.layout import read_fields
-from harness.yaml_files import read_yaml
 
 POINT = "point.yaml"
 SYSTEM = "system_desc.json"
-_MOST = 1e300
-_MOST_BYTES = 1 << 28  # accuracy results may hold every answer
 
-Fields = Mapping[str, Any]
 OFFLINE_PATTERN = "max_throughput"
 _AGENTIC_S = 2400.0  # §6.2, above 32 in flight
 
@@ -142,7 +136,7 @@ class PointFiles(msgspec.Struct, frozen=True, dict=True):
 def point_in_tree(root: Path, folder: Path, runs: Path | None) -> PointFiles:
     """A point of a tree. ``runs`` holds the run folders of a rehearsal."""
     problems: list[Finding] = []
-    point = _yaml(root, folder / POINT, problems)
+    point = _table(root, folder / POINT, problems)
     name = "offline" if point.get("offline") == "dedicated" else folder.name
     beside = next((runs / one for one in (name, folder.name) if runs and (runs / one).is_dir()), None)
     return PointFiles(
@@ -150,10 +144,10 @@ def point_in_tree(root: Path, folder: Path, runs: Path | None) -> PointFiles:
         folder,
         beside,
         point or {"concurrency": whole(folder.name[1:])},
-        _yaml(root, folder / CONFIG, problems),
-        _json(root, folder / Path(SUMMARY).name, problems),
-        _json(root, folder / Path(ACCURACY).name, problems, needed=False),
-        _json(root, folder / SYSTEM, problems),
+        _table(root, folder / CONFIG, problems),
+        _table(root, folder / Path(SUMMARY).name, problems),
+        _table(root, folder / Path(ACCURACY).name, problems, needed=False),
+        _table(root, folder / SYSTEM, problems),
         _record(root, beside, problems),
         tuple(problems),
     )
@@ -166,72 +160,24 @@ def point_of_run(root: Path, folder: Path) -> PointFiles:
         root,
         folder,
         folder,
-        config=_yaml(root, folder / CONFIG, problems),
-        summary=_json(root, folder / SUMMARY, problems),
-        accuracy=_json(root, folder / ACCURACY, problems, needed=False),
+        config=_table(root, folder / CONFIG, problems),
+        summary=_table(root, folder / SUMMARY, problems),
+        accuracy=_table(root, folder / ACCURACY, problems, needed=False),
         record=_record(root, folder, problems),
         problems=tuple(problems),
     )
 
 
-def table(fields: Fields, name: str) -> Fields:
-    """A table in a table, empty where there is none."""
-    found = fields.get(name)
-    return found if isinstance(found, Mapping) else {}
-
-
-def number(value: object) -> float | None:
-    """A finite number of JSON or YAML, which may hold integers of any length."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _MOST
-    return float(value) if is_number else None  # type: ignore[arg-type]
-
-
-def whole(value: object) -> int | None:
-    """A whole number, also as text."""
-    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 19:
-        return int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def percentile(block: Fields, percent: int) -> float | None:
-    """A percentile of a block of the summary, whose keys are ``90`` or ``90.0``."""
-    values = table(block, "percentiles")
-    return next((number(values[key]) for key in (str(percent), f"{percent}.0") if key in values), None)
-
-
-def _yaml(root: Path, path: Path, problems: list[Finding]) -> Fields:
-    where = path.relative_to(root).as_posix()
-    if not path.exists():
-        problems.append(finding("missing", where, "is missing"))
-        return {}
-    try:
-        found = read_yaml(path)
-    except ConfigError as error:
-        problems.append(finding("unreadable", where, str(error).removeprefix(f"{path}: ")))
-        return {}
-    if not isinstance(found, Mapping):
-        problems.append(finding("unreadable", where, "is no table", expected="a YAML table"))
-        return {}
-    return found
-
-
-def _json(root: Path, path: Path, problems: list[Finding], *, needed: bool = True) -> Fields:
+def _table(root: Path, path: Path, problems: list[Finding], *, needed: bool = True) -> Fields:
     where = path.relative_to(root).as_posix()
     if not path.exists():
         problems.extend([finding("missing", where, "is missing")] if needed else [])
         return {}
-    found = "has more than 256 MiB" if _is_larger(path) else read_fields(path)
+    found = read_table(path)
     if isinstance(found, str):
         problems.append(finding("unreadable", where, found))
         return {}
     return found
-
-
-def _is_larger(path: Path) -> bool:
-    try:
-        return path.stat().st_size > _MOST_BYTES
-    except OSError:
-        return False
 
 
 def _record(root: Path, run: Path | None, problems: list[Finding]) -> PointRun | None:

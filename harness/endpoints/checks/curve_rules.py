@@ -3,9 +3,10 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from harness.endpoints.checks.checked_point import POINT, SYSTEM, PointFiles, number, whole
+from harness.endpoints.checks.checked_point import POINT, SYSTEM, PointFiles
 from harness.endpoints.checks.finding import Finding, finding
 from harness.endpoints.checks.point_rules import by_length
+from harness.endpoints.official_files import number, whole
 from harness.endpoints.planning.rules import load_endpoints_rules
 
 _UTILIZATION_TOLERANCE = 0.005  # MLCommons's checker allows 0.1

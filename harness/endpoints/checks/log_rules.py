@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from harness.endpoints.checks.checked_point import Fields, PointFiles, number, table, whole
+from harness.endpoints.checks.checked_point import PointFiles
 from harness.endpoints.checks.finding import Finding, Severity, finding
 from harness.endpoints.checks.point_rules import by_length, check_salt, steady_block, whole_passes
 from harness.endpoints.checks.request_log import LogError, RequestLog, read_log
+from harness.endpoints.official_files import Fields, number, table, whole
 from harness.endpoints.planning.rules import load_endpoints_rules
 from harness.endpoints.run_folder import EVENTS
 

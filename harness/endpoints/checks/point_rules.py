@@ -4,17 +4,9 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 
-from harness.endpoints.checks.checked_point import (
-    OFFLINE_PATTERN,
-    POINT,
-    Fields,
-    PointFiles,
-    number,
-    percentile,
-    table,
-    whole,
-)
+from harness.endpoints.checks.checked_point import OFFLINE_PATTERN, POINT, PointFiles
 from harness.endpoints.checks.finding import Finding, Severity, finding
+from harness.endpoints.official_files import Fields, number, of_percent, shown, table, whole
 from harness.endpoints.planning.rules import load_endpoints_rules
 from harness.endpoints.run_folder import CONFIG
 from harness.endpoints.steady.steady_block import block_of_summary
@@ -77,8 +69,8 @@ def _config(files: PointFiles) -> Iterator[Finding]:
         )
     for name, got, expected in pairs:
         if expected is not None and got != expected:
-            text = f"settings.{name} is {_shown(got)}"
-            yield finding("config-differs", where, text, expected=f"{_shown(expected)} as in {POINT}")
+            text = f"settings.{name} is {shown(got)}"
+            yield finding("config-differs", where, text, expected=f"{shown(expected)} as in {POINT}")
     yield from _seeds(files, runtime, table(stated, "runtime"))
     yield from _model(files)
 
@@ -97,7 +89,7 @@ def _seeds(files: PointFiles, config: Fields, point: Fields) -> Iterator[Finding
         ("dataloader_random_seed", "sample_index_rng_seed"),
     ):
         if point.get(theirs) is not None and config.get(ours) != point[theirs]:
-            text = f"settings.runtime.{ours} is {_shown(config.get(ours))}"
+            text = f"settings.runtime.{ours} is {shown(config.get(ours))}"
             yield finding("config-differs", where, text, expected=f"{point[theirs]} as in {POINT}")
 
 
@@ -130,7 +122,7 @@ def _min_duration(files: PointFiles) -> Iterator[Finding]:
             continue
         if stated is None and files.is_offline:  # all samples are issued at once
             continue
-        text = f"min_duration_ms is {_shown(fields.get('min_duration_ms'))}"
+        text = f"min_duration_ms is {shown(fields.get('min_duration_ms'))}"
         expected = f"{required * 1000:.0f} or more"
         yield by_length(files, "min-duration", files.where(name), text, expected=expected)
 
@@ -140,7 +132,7 @@ def _streaming(files: PointFiles) -> Iterator[Finding]:
     if files.is_offline:
         return
     if files.config and (mode := table(files.config, "model_params").get("streaming")) not in ("on", True):
-        yield finding("streaming", files.where(CONFIG), f"model_params.streaming is {_shown(mode)}")
+        yield finding("streaming", files.where(CONFIG), f"model_params.streaming is {shown(mode)}")
     places = (
         (POINT, files.runtime_settings, files.in_tree),
         (CONFIG, table(files.settings, "client"), bool(files.config)),
@@ -148,7 +140,7 @@ def _streaming(files: PointFiles) -> Iterator[Finding]:
     for name, fields, exists in places:
         chunks = fields.get("stream_all_chunks")
         if exists and chunks is not True:
-            yield finding("streaming", files.where(name), f"stream_all_chunks is {_shown(chunks)}")
+            yield finding("streaming", files.where(name), f"stream_all_chunks is {shown(chunks)}")
 
 
 def declared_salt(files: PointFiles) -> int | bool | None:
@@ -191,9 +183,7 @@ def accuracy_salt(files: PointFiles) -> Iterator[Finding]:
         if isinstance(one, Mapping) and one.get("type") == "accuracy" and _is_salted(one):
             yield finding("accuracy-salt", files.where(CONFIG), f"dataset {one.get('name')} is salted")
     if (salt := table(files.runtime_settings, "accuracy").get("salt")) not in (None, False, 0):
-        yield finding(
-            "accuracy-salt", files.where(POINT), f"runtime_settings.accuracy.salt is {_shown(salt)}"
-        )
+        yield finding("accuracy-salt", files.where(POINT), f"runtime_settings.accuracy.salt is {shown(salt)}")
     scores = files.accuracy.get("accuracy_scores")
     for score in scores if isinstance(scores, list) else ():
         if isinstance(score, Mapping) and score.get("salted") not in (None, False, 0):
@@ -212,7 +202,7 @@ def _summary(files: PointFiles) -> Iterator[Finding]:
     if failed:
         yield finding("failures", where, f"{failed:,} of {issued or 0:,} requests failed")
     if summary.get("complete") is False or summary.get("state") in ("interrupted", "INTERRUPTED"):
-        text = f"complete is {_shown(summary.get('complete'))}, state {_shown(summary.get('state'))}"
+        text = f"complete is {shown(summary.get('complete'))}, state {shown(summary.get('state'))}"
         yield finding("incomplete", where, text)
     yield from whole_passes(files, where, issued)
     required, duration_ns = files.required_s, number(summary.get("duration_ns"))
@@ -241,7 +231,7 @@ def _ttft(files: PointFiles, where: str) -> Iterator[Finding]:
     if not isinstance(block, Mapping) or not block:
         yield finding("ttft", where, "the block ttft is missing")
         return
-    p90 = percentile(block, 90)
+    p90 = number(of_percent(block.get("percentiles"), 90))
     if p90 is None or not math.isfinite(p90) or p90 <= 0:
         yield finding("ttft", where, "ttft has no p90" if p90 is None else f"the p90 of ttft is {p90}")
 
@@ -258,7 +248,7 @@ def _steady_state(files: PointFiles) -> Iterator[Finding]:
     verdict, status = block.get("verdict"), block.get("status")
     drifting = [name for name, state in table(block, "state").items() if str(state).startswith("Drifting")]
     if verdict in _UNSTEADY or drifting:
-        text = f"the verdict is {_shown(verdict)}" + (
+        text = f"the verdict is {shown(verdict)}" + (
             f", {', '.join(map(str, drifting))} drift" if drifting else ""
         )
         yield by_length(files, "steady-state", where, text)
@@ -267,9 +257,7 @@ def _steady_state(files: PointFiles) -> Iterator[Finding]:
     elif verdict is None:
         yield by_length(files, "steady-state", where, "the verdict is missing")
     if status != "windowable":
-        yield by_length(
-            files, "super-passes", where, f"the status is {_shown(status)}", expected="windowable"
-        )
+        yield by_length(files, "super-passes", where, f"the status is {shown(status)}", expected="windowable")
     yield from _window(files, where, table(block, "window"))
 
 
@@ -310,7 +298,3 @@ def duration_ms(value: object) -> float | None:
     return (
         float(matched[1]) * {"ms": 1, "s": 1e3, "m": 6e4, "h": 3.6e6}[matched[2] or "ms"] if matched else None
     )
-
-
-def _shown(value: object) -> str:
-    return "missing" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

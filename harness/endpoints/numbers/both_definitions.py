@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from harness.endpoints.numbers.result_summary import percentile_ns
+from harness.endpoints.official_files import table
 from harness.endpoints.point_run import OwnNumbers
 from harness.peak.ladder.steps import Latency
 
@@ -39,7 +40,7 @@ def both_definitions(own: OwnNumbers | None, summary: Mapping[str, Any]) -> tupl
 
 
 def _rows(own: OwnNumbers | None, summary: Mapping[str, Any]) -> Iterator[DefinitionRow]:
-    total = _block(summary, "output_sequence_lengths").get("total")
+    total = table(summary, "output_sequence_lengths").get("total")
     yield DefinitionRow("output tokens", "tokens", own.tokens if own else None, total, _TOKENS)
     yield DefinitionRow("tokens/s", "tokens/s", own.tokens_per_s if own else None, summary.get("tps"), _RATE)
     yield DefinitionRow(
@@ -47,7 +48,7 @@ def _rows(own: OwnNumbers | None, summary: Mapping[str, Any]) -> Iterator[Defini
     )
     for name, reason in (("ttft", _TTFT), ("tpot", _TPOT), ("latency", "")):
         ours: Latency | None = getattr(own, name, None)
-        block = _block(summary, name)
+        block = table(summary, name)
         mine = {"90.0": ours.p90_ns, "99.0": ours.p99_ns} if ours else {}
         for percentile in ("90.0", "99.0"):
             title = f"{name.upper() if name != 'latency' else 'latency'} p{percentile.removesuffix('.0')}"
@@ -55,16 +56,11 @@ def _rows(own: OwnNumbers | None, summary: Mapping[str, Any]) -> Iterator[Defini
             yield DefinitionRow(
                 title, "ms", _ms(mine.get(percentile)), _ms(percentile_ns(block, percentile)), both
             )
-    users = percentile_ns(_block(summary, "tpot"), "90.0")
+    users = percentile_ns(table(summary, "tpot"), "90.0")
     tpot_ns = own.tpot.p90_ns if own and own.tpot else None
     yield DefinitionRow(
         "tokens/s per user", "tokens/s", _per_s(tpot_ns), _per_s(users), "1000 / TPOT p90 in ms"
     )
-
-
-def _block(summary: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = summary.get(name)
-    return found if isinstance(found, Mapping) else {}
 
 
 def _ms(ns: float | None) -> float | None:

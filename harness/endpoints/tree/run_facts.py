@@ -1,12 +1,13 @@
 """What a run folder says of its point, whichever client wrote it; point_run.json is used if there is one."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from harness.config.benchmark import Benchmark, load_benchmark
+from harness.endpoints.official_files import Fields, table
 from harness.endpoints.planning.rules import (
     EndpointsDataset,
     PublishedSeeds,
@@ -54,14 +55,14 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def load_pattern(self) -> str:
         """How requests were issued: `concurrency` or `max_throughput`."""
-        return str(_at(self.config, "settings", "load_pattern").get("type", "max_throughput"))
+        return str(table(self.config, "settings", "load_pattern").get("type", "max_throughput"))
 
     @property
     def concurrency(self) -> int:
         """Requests in flight; of a dedicated Offline run the samples of the dataset, as the rules have it."""
         if self.dedicated:
             return self.samples or self.issued
-        found = _at(self.config, "settings", "load_pattern").get("target_concurrency")
+        found = table(self.config, "settings", "load_pattern").get("target_concurrency")
         return found if isinstance(found, int) else 0
 
     @property
@@ -117,8 +118,8 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
         """The canonical name of the benchmark's model; empty where no file has it."""
         if self.run is not None:
             return self.run.curve.model_name
-        stated = _at(self.config, "submission_ref").get("model")
-        served = str(_at(self.config, "model_params").get("name", ""))
+        stated = table(self.config, "submission_ref").get("model")
+        served = str(table(self.config, "model_params").get("name", ""))
         for name, model in load_endpoints_rules().models.items():
             if model.benchmark and load_benchmark(model.benchmark).model == served:
                 return name
@@ -140,9 +141,9 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
         return tokens / (float(self.summary["duration_ns"]) / 1e9)
 
     @property
-    def runtime(self) -> Json:
+    def runtime(self) -> Fields:
         """Durations and seeds in the client's configuration."""
-        return _at(self.config, "settings", "runtime")
+        return table(self.config, "settings", "runtime")
 
     def seed_set(self, published: Iterable[PublishedSeeds]) -> PublishedSeeds | None:
         """The published set whose seeds the client's configuration has."""
@@ -153,12 +154,12 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def streamed(self) -> bool:
         """Whether workers forwarded every chunk."""
-        return bool(_at(self.config, "settings", "client").get("stream_all_chunks", False))
+        return bool(table(self.config, "settings", "client").get("stream_all_chunks", False))
 
     @property
-    def warm_up(self) -> Json:
+    def warm_up(self) -> Fields:
         """The client's own warm-up in its configuration."""
-        return _at(self.config, "settings", "warmup")
+        return table(self.config, "settings", "warmup")
 
     @property
     def steady_state(self) -> Json | None:
@@ -289,11 +290,3 @@ def _summary(folder: Path) -> Json:
 
 def _decoded(path: Path, kind: Any) -> Any:
     return read_decoded(str(path), path, msgspec.json.Decoder(kind).decode, _AGAIN)
-
-
-def _at(table: Mapping[str, Any], *names: str) -> Json:
-    """A table within a table; empty where it is not there or no table."""
-    found: Any = table
-    for name in names:
-        found = found.get(name) if isinstance(found, dict) else None
-    return found if isinstance(found, dict) else {}

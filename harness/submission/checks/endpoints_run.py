@@ -6,7 +6,7 @@ the result of each compliance test that the client of MLPerf Endpoints makes.
 
 from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 import msgspec
 
@@ -14,20 +14,17 @@ from harness.compliance.registry import find_test, needed_tests
 from harness.config.loadgen_settings import NS_PER_MS
 from harness.config.scenario import Scenario
 from harness.endpoints.accuracy import PointAccuracy, read_accuracy
+from harness.endpoints.official_files import Fields, at, is_number, of_percent, read_table, shown
 from harness.errors import ConfigError
 from harness.submission.checks.context import CheckContext
 from harness.submission.checks.documents import check_scenario_documents
 from harness.submission.checks.issue import Issue
-from harness.submission.tree.layout import endpoints_config, read_fields
-from harness.yaml_files import read_yaml
+from harness.submission.tree.layout import endpoints_config
 
 SUMMARY, ACCURACY = Path("performance/result_summary.json"), Path("accuracy/accuracy_results.json")
 AUDIT = Path("audit")
 
-Fields = Mapping[str, Any]
 _Read = Generator[Issue, None, Fields | None]  # issues of a file, and its table
-_MOST_BYTES = 1 << 28
-_MOST = 1e300
 _PERCENTILES = "early_stopping_percentiles"
 # The official names of the compliance tests in the client of Endpoints.
 AUDITS = {
@@ -47,9 +44,9 @@ def check_endpoints(context: CheckContext) -> Iterator[Issue]:
         yield context.issue("endpoints-benchmark", Path(), text)
     yield from check_scenario_documents(context, ("README.md",))
     path = endpoints_config(context.dir.path)
-    config = yield from _yaml(context, path)
-    summary = yield from _json(context, SUMMARY)
-    accuracy = yield from _json(context, ACCURACY)
+    config = yield from _table(context, path)
+    summary = yield from _table(context, SUMMARY)
+    accuracy = yield from _table(context, ACCURACY)
     if config is not None:
         yield from _configuration(context, path, config)
     if summary is not None:
@@ -59,28 +56,11 @@ def check_endpoints(context: CheckContext) -> Iterator[Issue]:
     yield from _audits(context)
 
 
-def _yaml(context: CheckContext, path: Path) -> _Read:
-    file = context.dir.path / path
-    if not file.is_file():
+def _table(context: CheckContext, path: Path) -> _Read:
+    if not (context.dir.path / path).is_file():
         yield context.missing(path)
         return None
-    try:
-        found = read_yaml(file)
-    except ConfigError as error:
-        yield context.issue("malformed", path, str(error).removeprefix(f"{file}: "))
-        return None
-    if not isinstance(found, Mapping):
-        yield context.issue("malformed", path, "is no table")
-        return None
-    return found
-
-
-def _json(context: CheckContext, path: Path) -> _Read:
-    file = context.dir.path / path
-    if not file.is_file():
-        yield context.missing(path)
-        return None
-    found = "has more than 256 MiB" if file.stat().st_size > _MOST_BYTES else read_fields(file)
+    found = read_table(context.dir.path / path)
     if isinstance(found, str):
         yield context.issue("malformed", path, found)
         return None
@@ -90,24 +70,24 @@ def _json(context: CheckContext, path: Path) -> _Read:
 def _configuration(context: CheckContext, path: Path, config: Fields) -> Iterator[Issue]:
     kind, pattern = _TYPES.get(context.scenario, _SERVER)
     if config.get("type") != kind:
-        text = f"type is {_shown(config.get('type'))}, expected {kind} in {context.dir.folder}"
+        text = f"type is {shown(config.get('type'))}, expected {kind} in {context.dir.folder}"
         yield context.issue("scenario", path, text)
-    found = _at(config, "settings", "load_pattern", "type")
+    found = at(config, "settings", "load_pattern", "type")
     if found != pattern and context.closed:
-        text = f"settings.load_pattern.type is {_shown(found)}, expected {pattern}"
+        text = f"settings.load_pattern.type is {shown(found)}, expected {pattern}"
         yield context.issue("settings", path, text)
     runtime = ("settings", "runtime")
     least, duration = int(context.benchmark.loadgen.settings["min_duration_ms"]), "min_duration_ms"
-    if not _number(found := _at(config, *runtime, duration)) or found < least:
-        text = f"settings.runtime.{duration} is {_shown(found)}, expected {least} or more"
+    if not is_number(found := at(config, *runtime, duration)) or found < least:
+        text = f"settings.runtime.{duration} is {shown(found)}, expected {least} or more"
         yield context.issue("min-duration", path, text)
     for name, seed in (
         ("dataloader_random_seed", "sample_index_rng_seed"),
         ("scheduler_random_seed", "schedule_rng_seed"),
     ):
-        found, expected = _at(config, *runtime, name), context.rules.seeds[seed]
+        found, expected = at(config, *runtime, name), context.rules.seeds[seed]
         if found != expected:
-            text = f"settings.runtime.{name} is {_shown(found)}, expected {seed} {expected}"
+            text = f"settings.runtime.{name} is {shown(found)}, expected {seed} {expected}"
             yield context.issue("seeds", path, text)
 
 
@@ -133,19 +113,19 @@ def _counts(context: CheckContext, summary: Fields) -> _Found:
     least = context.benchmark.dataset(accuracy=False).samples
     if failed not in (None, 0):
         yield "failed-requests", f"{failed} of {issued} requests failed"
-    if not _number(completed) or completed < least:
-        yield "sample-count", f"n_samples_completed is {_shown(completed)}, expected {least} or more"
-    elif not _number(issued) or (not failed and issued != completed):
-        yield "cross-check", f"{_shown(issued)} were issued, {completed} completed and none failed"
+    if not is_number(completed) or completed < least:
+        yield "sample-count", f"n_samples_completed is {shown(completed)}, expected {least} or more"
+    elif not is_number(issued) or (not failed and issued != completed):
+        yield "cross-check", f"{shown(issued)} were issued, {completed} completed and none failed"
     if summary.get("complete") is False:
-        yield "invalid", f"the run is not complete: its state is {_shown(summary.get('state'))}"
+        yield "invalid", f"the run is not complete: its state is {shown(summary.get('state'))}"
 
 
 def _duration(context: CheckContext, summary: Fields) -> _Found:
     """The official checker reads the setting only."""
     least, found = int(context.benchmark.loadgen.settings["min_duration_ms"]), summary.get("duration_ns")
-    if not _number(found) or found <= 0:
-        yield "invalid", f"duration_ns is {_shown(found)}: there is no result"
+    if not is_number(found) or found <= 0:
+        yield "invalid", f"duration_ns is {shown(found)}: there is no result"
     elif found < least * NS_PER_MS and not context.scenario.one_query:
         yield "min-duration", f"the run lasted {found / 1e9:.1f} s, expected {least / 1000:g} s or more"
 
@@ -160,11 +140,11 @@ def _result(context: CheckContext, summary: Fields) -> _Found:
     if context.scenario is Scenario.SERVER:
         figures["tps"] = summary.get("tps")
     if context.scenario.one_at_a_time:
-        figures["latency.avg"] = _at(summary, "latency", "avg")
+        figures["latency.avg"] = at(summary, "latency", "avg")
         figures[f"90.0 of latency.{_PERCENTILES}"] = _percentile(summary, "latency", 90)
     for name, found in figures.items():
-        if not _number(found) or found <= 0:
-            yield "invalid", f"{name} is {_shown(found)}, expected a number above 0: there is no result"
+        if not is_number(found) or found <= 0:
+            yield "invalid", f"{name} is {shown(found)}, expected a number above 0: there is no result"
 
 
 def _latency(context: CheckContext, summary: Fields) -> _Found:
@@ -174,25 +154,22 @@ def _latency(context: CheckContext, summary: Fields) -> _Found:
         return
     for name, most in (("ttft", limit.ttft_ms), ("tpot", limit.tpot_ms)):
         found = _percentile(summary, name, 99)
-        if not _number(found) or not 0 < found / NS_PER_MS < most:
-            shown = f"{found / NS_PER_MS:.2f} ms" if _number(found) else _shown(found)
-            text = f"99.0 of {name}.{_PERCENTILES} is {shown}, expected less than {most} ms"
+        if not is_number(found) or not 0 < found / NS_PER_MS < most:
+            p99 = f"{found / NS_PER_MS:.2f} ms" if is_number(found) else shown(found)
+            text = f"99.0 of {name}.{_PERCENTILES} is {p99}, expected less than {most} ms"
             yield "latency", text
 
 
 def _percentile(summary: Fields, name: str, percent: int) -> Any:
-    percentiles = _at(summary, name, _PERCENTILES)
-    if not isinstance(percentiles, Mapping):
-        return None
-    return next((percentiles[key] for key in (f"{percent}.0", str(percent)) if key in percentiles), None)
+    return of_percent(at(summary, name, _PERCENTILES), percent)
 
 
 def _mean_tokens(context: CheckContext, summary: Fields) -> _Found:
-    mean = _at(summary, "output_sequence_lengths", "avg")
+    mean = at(summary, "output_sequence_lengths", "avg")
     for name in needed_tests(context.benchmark) if context.closed else ():
         bounds = find_test(context.benchmark, name).mean_token_bounds
-        if bounds is not None and (not _number(mean) or not bounds[0] <= mean <= bounds[1]):
-            text = f"output_sequence_lengths.avg is {_shown(mean)}"
+        if bounds is not None and (not is_number(mean) or not bounds[0] <= mean <= bounds[1]):
+            text = f"output_sequence_lengths.avg is {shown(mean)}"
             yield "mean-tokens", f"{text}, expected {bounds[0]:.2f} to {bounds[1]:.2f}"
 
 
@@ -228,8 +205,8 @@ def _issued(accuracy: Fields) -> int:
 
 
 def _samples(entry: Fields) -> int:
-    issued = entry.get("total_samples", _at(entry, "response_counts", "issued"))
-    return int(issued) if _number(issued) else 0
+    issued = entry.get("total_samples", at(entry, "response_counts", "issued"))
+    return int(issued) if is_number(issued) else 0
 
 
 def _bounded(context: CheckContext, found: PointAccuracy) -> Iterator[Issue]:
@@ -255,14 +232,14 @@ def _audits(context: CheckContext) -> Iterator[Issue]:
         path = AUDIT / f"audit_{AUDITS.get(name, '')}.json"
         if name not in AUDITS or not (context.dir.path / path).exists():
             continue
-        result = yield from _json(context, path)
+        result = yield from _table(context, path)
         if result is None:
             continue
         if result.get("test") != AUDITS[name]:
-            text = f"test is {_shown(result.get('test'))}, expected {AUDITS[name]}"
+            text = f"test is {shown(result.get('test'))}, expected {AUDITS[name]}"
             yield context.issue("test-failed", path, text)
         elif result.get("passed") is not True:
-            yield context.issue("test-failed", path, f"passed is {_shown(result.get('passed'))}")
+            yield context.issue("test-failed", path, f"passed is {shown(result.get('passed'))}")
 
 
 class Measured(msgspec.Struct, frozen=True):
@@ -278,7 +255,7 @@ class Measured(msgspec.Struct, frozen=True):
 
 def read_measured(context: CheckContext) -> Measured:
     """The figures of a result in this layout."""
-    found = read_fields(context.dir.path / SUMMARY)
+    found = read_table(context.dir.path / SUMMARY)
     summary: Fields = {} if isinstance(found, str) else found
     return Measured(
         complete=summary.get("complete") is not False and not summary.get("n_samples_failed"),
@@ -292,10 +269,12 @@ def read_measured(context: CheckContext) -> Measured:
 
 def _tokens_per_s(summary: Fields) -> float | None:
     """The client's own figure: in Server its window ends with the answer to the last query, as LoadGen's."""
-    if _number(rate := summary.get("tps")):
+    if is_number(rate := summary.get("tps")):
         return rate
-    tokens, duration_ns = _at(summary, "output_sequence_lengths", "total"), summary.get("duration_ns")
-    return tokens / duration_ns * 1e9 if _number(tokens) and _number(duration_ns) and duration_ns else None
+    tokens, duration_ns = at(summary, "output_sequence_lengths", "total"), summary.get("duration_ns")
+    return (
+        tokens / duration_ns * 1e9 if is_number(tokens) and is_number(duration_ns) and duration_ns else None
+    )
 
 
 def _scores(context: CheckContext) -> str:
@@ -309,20 +288,4 @@ def _scores(context: CheckContext) -> str:
 
 
 def _ms(found: object) -> float | None:
-    return found / NS_PER_MS if _number(found) else None
-
-
-def _at(fields: Fields, *names: str) -> Any:
-    found: Any = fields
-    for name in names:
-        found = found.get(name) if isinstance(found, Mapping) else None
-    return found
-
-
-def _number(value: object) -> TypeGuard[int | float]:
-    """Whether it is a finite number, and no truth value; JSON may hold integers of any length."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _MOST
-
-
-def _shown(value: object) -> str:
-    return "missing" if value is None else str(value)
+    return found / NS_PER_MS if is_number(found) else None

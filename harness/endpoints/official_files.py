@@ -1,0 +1,74 @@
+"""The official files of a point as tables that may hold anything: read within limits, and looked into."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeGuard
+
+from harness.errors import ConfigError
+from harness.submission.tree.layout import read_fields
+from harness.yaml_files import read_yaml
+
+Fields = Mapping[str, Any]
+
+_MOST = 1e300
+_MOST_BYTES = 1 << 28  # accuracy results may hold every answer
+
+
+def read_table(path: Path) -> Fields | str:
+    """The table of a JSON or YAML file, or the reason why there is none, such as ``is no table``."""
+    if path.suffix in (".yaml", ".yml"):
+        try:
+            found = read_yaml(path)
+        except ConfigError as error:
+            return str(error).removeprefix(f"{path}: ")
+        return found if isinstance(found, Mapping) else "is no table"
+    return "has more than 256 MiB" if _is_larger(path) else read_fields(path)
+
+
+def _is_larger(path: Path) -> bool:
+    try:
+        return path.stat().st_size > _MOST_BYTES
+    except OSError:
+        return False
+
+
+def at(fields: Fields, *names: str) -> Any:
+    """A value in tables within each other; None where one of them is not there."""
+    found: Any = fields
+    for name in names:
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return found
+
+
+def table(fields: Fields, *names: str) -> Fields:
+    """A table in a table, empty where there is none."""
+    found = at(fields, *names)
+    return found if isinstance(found, Mapping) else {}
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Whether it is a finite number, and no truth value; the files may hold integers of any length."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _MOST
+
+
+def number(value: object) -> float | None:
+    """A finite number; None for anything else."""
+    return float(value) if is_number(value) else None
+
+
+def whole(value: object) -> int | None:
+    """A whole number, also as text."""
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 19:
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def of_percent(percentiles: object, percent: int) -> Any:
+    """The value of a table of percentiles, whose keys are ``90`` or ``90.0``; None where it has none."""
+    values = percentiles if isinstance(percentiles, Mapping) else {}
+    return next((values[key] for key in (f"{percent}.0", str(percent)) if key in values), None)
+
+
+def shown(value: object) -> str:
+    """A value in a message, as the files write it."""
+    return "missing" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
