@@ -14,6 +14,11 @@ ACCURACY = "accuracy/accuracy_results.json"
 POINT_RUN = "point_run.json"  # harness/endpoints/point_run.py
 WARM_UP_REQUESTS = "warm_up.parquet"  # as requests.parquet, which holds the counted ones alone
 
+# Of a point that is to be submitted besides; in a tree its other files lie beside these, without folders.
+POINT_YAML = "point.yaml"
+SYSTEM_DESC = "system_desc.json"
+SYSTEM_POWER = "system_power.json"  # in a tree it is the system's, above its models
+
 # In a rehearsal's folder.
 RUNS = "runs"  # a run folder for each point, named as the point
 REHEARSAL = "rehearsal.json"  # the plan

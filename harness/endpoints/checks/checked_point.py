@@ -10,10 +10,15 @@ from harness.endpoints.checks.finding import Finding, Severity, finding
 from harness.endpoints.official_files import Fields, number, read_table, table, whole
 from harness.endpoints.planning.rules import load_endpoints_rules
 from harness.endpoints.point_run import PointRun
-from harness.endpoints.run_folder import ACCURACY, CONFIG, EVENTS, POINT_RUN, SUMMARY
-
-POINT = "point.yaml"
-SYSTEM = "system_desc.json"
+from harness.endpoints.run_folder import (
+    ACCURACY,
+    CONFIG,
+    EVENTS,
+    POINT_RUN,
+    POINT_YAML,
+    SUMMARY,
+    SYSTEM_DESC,
+)
 
 OFFLINE_PATTERN = "max_throughput"
 _AGENTIC_S = 2400.0  # §6.2, above 32 in flight
@@ -136,7 +141,7 @@ class PointFiles(msgspec.Struct, frozen=True, dict=True):
 def point_in_tree(root: Path, folder: Path, runs: Path | None) -> PointFiles:
     """A point of a tree. ``runs`` holds the run folders of a rehearsal."""
     problems: list[Finding] = []
-    point = _table(root, folder / POINT, problems)
+    point = _table(root, folder / POINT_YAML, problems)
     name = "offline" if point.get("offline") == "dedicated" else folder.name
     beside = next((runs / one for one in (name, folder.name) if runs and (runs / one).is_dir()), None)
     return PointFiles(
@@ -147,7 +152,7 @@ def point_in_tree(root: Path, folder: Path, runs: Path | None) -> PointFiles:
         _table(root, folder / CONFIG, problems),
         _table(root, folder / Path(SUMMARY).name, problems),
         _table(root, folder / Path(ACCURACY).name, problems, needed=False),
-        _table(root, folder / SYSTEM, problems),
+        _table(root, folder / SYSTEM_DESC, problems),
         _record(root, beside, problems),
         tuple(problems),
     )

@@ -3,11 +3,12 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from harness.endpoints.checks.checked_point import POINT, SYSTEM, PointFiles
+from harness.endpoints.checks.checked_point import PointFiles
 from harness.endpoints.checks.finding import Finding, finding
 from harness.endpoints.checks.point_rules import by_length
 from harness.endpoints.official_files import number, whole
 from harness.endpoints.planning.rules import load_endpoints_rules
+from harness.endpoints.run_folder import POINT_YAML, SYSTEM_DESC
 
 _UTILIZATION_TOLERANCE = 0.005  # MLCommons's checker allows 0.1
 
@@ -26,7 +27,9 @@ def _precision(points: Sequence[PointFiles]) -> Iterator[Finding]:
     for one, precision in zip(points, stated, strict=True):
         if precision != usual:
             text = f"model_precision is {precision}"
-            yield finding("precision", one.where(POINT), text, expected=f"{usual} as in the other points")
+            yield finding(
+                "precision", one.where(POINT_YAML), text, expected=f"{usual} as in the other points"
+            )
 
 
 def _utilization(points: Sequence[PointFiles]) -> Iterator[Finding]:
@@ -38,7 +41,7 @@ def _utilization(points: Sequence[PointFiles]) -> Iterator[Finding]:
             continue
         if stated is None or abs(stated - rate / most) > _UTILIZATION_TOLERANCE:
             text = f"tps_utilization is {'missing' if stated is None else stated}"
-            yield finding("tps-utilization", one.where(SYSTEM), text, expected=f"{rate / most:.4f}")
+            yield finding("tps-utilization", one.where(SYSTEM_DESC), text, expected=f"{rate / most:.4f}")
 
 
 def _offline(points: Sequence[PointFiles]) -> Iterator[Finding]:
@@ -57,12 +60,15 @@ def _offline(points: Sequence[PointFiles]) -> Iterator[Finding]:
     at_once, size = offline.concurrency, offline.dataset_size
     if at_once is not None and size is not None and at_once != size:
         yield finding(
-            "offline-concurrency", offline.where(POINT), f"is {at_once:,}", expected=f"{size:,}, the dataset"
+            "offline-concurrency",
+            offline.where(POINT_YAML),
+            f"is {at_once:,}",
+            expected=f"{size:,}, the dataset",
         )
     if at_once is not None and c_max is not None and at_once < c_max:
         yield finding(
             "offline-concurrency",
-            offline.where(POINT),
+            offline.where(POINT_YAML),
             f"is {at_once:,}",
             expected=f"C_max {c_max:,} or more",
         )

@@ -4,11 +4,11 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 
-from harness.endpoints.checks.checked_point import OFFLINE_PATTERN, POINT, PointFiles
+from harness.endpoints.checks.checked_point import OFFLINE_PATTERN, PointFiles
 from harness.endpoints.checks.finding import Finding, Severity, finding
 from harness.endpoints.official_files import Fields, number, of_percent, shown, table, whole
 from harness.endpoints.planning.rules import load_endpoints_rules
-from harness.endpoints.run_folder import CONFIG
+from harness.endpoints.run_folder import CONFIG, POINT_YAML
 from harness.endpoints.steady.steady_block import block_of_summary
 
 _PATTERNS = ("concurrency", "agentic_inference")
@@ -70,7 +70,7 @@ def _config(files: PointFiles) -> Iterator[Finding]:
     for name, got, expected in pairs:
         if expected is not None and got != expected:
             text = f"settings.{name} is {shown(got)}"
-            yield finding("config-differs", where, text, expected=f"{shown(expected)} as in {POINT}")
+            yield finding("config-differs", where, text, expected=f"{shown(expected)} as in {POINT_YAML}")
     yield from _seeds(files, runtime, table(stated, "runtime"))
     yield from _model(files)
 
@@ -90,7 +90,7 @@ def _seeds(files: PointFiles, config: Fields, point: Fields) -> Iterator[Finding
     ):
         if point.get(theirs) is not None and config.get(ours) != point[theirs]:
             text = f"settings.runtime.{ours} is {shown(config.get(ours))}"
-            yield finding("config-differs", where, text, expected=f"{point[theirs]} as in {POINT}")
+            yield finding("config-differs", where, text, expected=f"{point[theirs]} as in {POINT_YAML}")
 
 
 def _model(files: PointFiles) -> Iterator[Finding]:
@@ -113,7 +113,7 @@ def _letters(name: object) -> str:
 def _min_duration(files: PointFiles) -> Iterator[Finding]:
     required = files.required_s
     places = (
-        (POINT, files.runtime_settings, files.in_tree),
+        (POINT_YAML, files.runtime_settings, files.in_tree),
         (CONFIG, table(files.settings, "runtime"), bool(files.config)),
     )
     for name, fields, exists in places:
@@ -134,7 +134,7 @@ def _streaming(files: PointFiles) -> Iterator[Finding]:
     if files.config and (mode := table(files.config, "model_params").get("streaming")) not in ("on", True):
         yield finding("streaming", files.where(CONFIG), f"model_params.streaming is {shown(mode)}")
     places = (
-        (POINT, files.runtime_settings, files.in_tree),
+        (POINT_YAML, files.runtime_settings, files.in_tree),
         (CONFIG, table(files.settings, "client"), bool(files.config)),
     )
     for name, fields, exists in places:
@@ -169,7 +169,7 @@ def check_salt(files: PointFiles, issued: int | None = None, prompts: int | None
     is_small = type(declared) is int and declared < load_endpoints_rules().least_salt_bits
     if declared is False or is_small:
         text = f"{declared} bits are declared" if declared else "the salt is declared to be off"
-        yield finding("salt", files.where(POINT if files.in_tree else CONFIG), text)
+        yield finding("salt", files.where(POINT_YAML if files.in_tree else CONFIG), text)
     elif declared is None and not (prompts and files.dataset_size and issued and issued > files.dataset_size):
         text = "no file declares the salt, and no log shows it"
         remedy = "look at prompts that were sent twice, or keep events.jsonl of two passes with its prompts"
@@ -183,7 +183,9 @@ def accuracy_salt(files: PointFiles) -> Iterator[Finding]:
         if isinstance(one, Mapping) and one.get("type") == "accuracy" and _is_salted(one):
             yield finding("accuracy-salt", files.where(CONFIG), f"dataset {one.get('name')} is salted")
     if (salt := table(files.runtime_settings, "accuracy").get("salt")) not in (None, False, 0):
-        yield finding("accuracy-salt", files.where(POINT), f"runtime_settings.accuracy.salt is {shown(salt)}")
+        yield finding(
+            "accuracy-salt", files.where(POINT_YAML), f"runtime_settings.accuracy.salt is {shown(salt)}"
+        )
     scores = files.accuracy.get("accuracy_scores")
     for score in scores if isinstance(scores, list) else ():
         if isinstance(score, Mapping) and score.get("salted") not in (None, False, 0):
@@ -264,7 +266,7 @@ def _steady_state(files: PointFiles) -> Iterator[Finding]:
 def steady_block(files: PointFiles) -> tuple[Fields, str]:
     """The block of the point, or what the summary of a run folder alone amounts to, and where it is."""
     if files.in_tree:
-        return table(files.point, "steady_state"), files.where(POINT)
+        return table(files.point, "steady_state"), files.where(POINT_YAML)
     block = block_of_summary(files.summary.get("steady_state"), files.required_s or 0.0)
     return block or {}, files.where(files.summary_file)
 

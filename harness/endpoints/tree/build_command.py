@@ -5,14 +5,8 @@ from pathlib import Path
 from typing import Protocol
 
 from harness.endpoints.planning.seed_sets import read_seed_sets
-from harness.endpoints.run_folder import RUNS, TREE
-from harness.endpoints.tree.build_tree import (
-    POINT_YAML,
-    SYSTEM_DESC,
-    SYSTEM_POWER,
-    Tree,
-    build_tree,
-)
+from harness.endpoints.run_folder import POINT_YAML, RUNS, SYSTEM_DESC, SYSTEM_POWER, TREE
+from harness.endpoints.tree.build_tree import Tree, build_tree
 from harness.endpoints.tree.run_facts import UnusableError
 from harness.endpoints.tree.system_file import read_system
 from harness.errors import EXIT_THRESHOLD, EXIT_VALID

@@ -13,7 +13,15 @@ from typing import Any
 import msgspec
 
 from harness.endpoints.planning.rules import PublishedSeeds, load_endpoints_rules
-from harness.endpoints.run_folder import CONFIG, NOT_A_RESULT_FILE, SUMMARY
+from harness.endpoints.run_folder import (
+    ACCURACY,
+    CONFIG,
+    NOT_A_RESULT_FILE,
+    POINT_YAML,
+    SUMMARY,
+    SYSTEM_DESC,
+    SYSTEM_POWER,
+)
 from harness.endpoints.tree.documents import documents, unwritten
 from harness.endpoints.tree.missing_fields import missing, why_no_submission
 from harness.endpoints.tree.point_files import CurveFacts, curve_facts, point_yaml, system_description
@@ -26,8 +34,6 @@ from harness.files import atomic_write
 from harness.peak.ladder.steps import NOT_A_RESULT
 from harness.yaml_files import write_yaml
 
-POINT_YAML, SYSTEM_DESC, SYSTEM_POWER = "point.yaml", "system_desc.json", "system_power.json"
-RESULT_SUMMARY, ACCURACY_RESULTS = "result_summary.json", "accuracy_results.json"
 SERVER_CONFIGS = "server_configs"
 TREE_RECORD = "tree.json"
 _SHORT = "short_rehearsal"
@@ -133,7 +139,7 @@ def _write_point(folder: Path, one: RunFacts, of: CurveFacts) -> None:
         Path(POINT_YAML): write_yaml(point_yaml(one, of)).encode(),
         Path(SYSTEM_DESC): _json(system_description(one, of)),
         Path(CONFIG): (one.folder / CONFIG).read_bytes(),
-        Path(RESULT_SUMMARY): (one.folder / SUMMARY).read_bytes(),
+        Path(Path(SUMMARY).name): (one.folder / SUMMARY).read_bytes(),
         **{Path(SERVER_CONFIGS) / path.name: path.read_bytes() for path in of.system.docs.server_configs},
     }
     if one.run is not None:
@@ -143,7 +149,7 @@ def _write_point(folder: Path, one: RunFacts, of: CurveFacts) -> None:
             files[Path(SERVER_CONFIGS) / "command.txt"] = f"{command}\n".encode()
     if one.accuracy is not None:
         accuracy = one.accuracy.read_bytes()
-        files[Path(ACCURACY_RESULTS)] = _without_scores(accuracy) if one.is_short else accuracy
+        files[Path(Path(ACCURACY).name)] = _without_scores(accuracy) if one.is_short else accuracy
     _write_all(folder, files)
 
 

@@ -16,14 +16,21 @@ from msgspec.structs import replace
 from harness.endpoints.curve import Curve
 from harness.endpoints.planning.regions import Regions, regions
 from harness.endpoints.rehearsal_record import read_rehearsal
-from harness.endpoints.run_folder import POINT_RUN, REHEARSAL, RUNS, SUMMARY, TREE
-from harness.endpoints.view.measured_point import POINT_YAML, CurvePoint, decoded, read_point
+from harness.endpoints.run_folder import (
+    POINT_RUN,
+    POINT_YAML,
+    REHEARSAL,
+    RUNS,
+    SUMMARY,
+    SYSTEM_POWER,
+    TREE,
+)
+from harness.endpoints.view.measured_point import CurvePoint, decoded, read_point
 from harness.endpoints.view.official_forms import SystemPower
 from harness.errors import ConfigError
 
 Kind = Literal["rehearsal", "run folders", "published tree"]
 
-_POWER = "system_power.json"  # of a system, above its models
 _POINT_FOLDER = re.compile(r"r\d+")
 _DEEPEST = 6  # from the root of a tree to a point: org, submission, results, system, model, point
 _NAMED = 4  # curves that an error lists
@@ -105,7 +112,7 @@ def _rehearsal(folder: Path, plan: Curve) -> MeasuredCurve:
         for point, run in begun
         if run.is_dir()
     ]
-    systems = list((folder / TREE).glob(f"*/*/results/*/{_POWER}"))
+    systems = list((folder / TREE).glob(f"*/*/results/*/{SYSTEM_POWER}"))
     kilowatts, problems = _power(systems[0].parent if systems else folder)
     return MeasuredCurve(
         folder=folder,
@@ -158,7 +165,7 @@ def _folders(folder: Path, depth: int) -> list[Path]:
 
 
 def _power(system: Path) -> tuple[float | None, Sequence[str]]:
-    path = system / _POWER
+    path = system / SYSTEM_POWER
     try:
         return (decoded(path, SystemPower).kilowatts if path.is_file() else None), ()
     except ConfigError as error:

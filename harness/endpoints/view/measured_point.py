@@ -14,7 +14,7 @@ from harness.endpoints.curve import Band, Offline
 from harness.endpoints.numbers.both_definitions import DefinitionRow, both_definitions
 from harness.endpoints.planning.rules import load_endpoints_rules
 from harness.endpoints.point_run import PointRun
-from harness.endpoints.run_folder import ACCURACY, CONFIG, POINT_RUN, SUMMARY
+from harness.endpoints.run_folder import ACCURACY, CONFIG, POINT_RUN, POINT_YAML, SUMMARY, SYSTEM_DESC
 from harness.endpoints.steady.steady_block import block_of_summary
 from harness.endpoints.view.official_forms import (
     ConfigYaml,
@@ -29,9 +29,6 @@ from harness.errors import ConfigError
 from harness.files import read_decoded
 from harness.text import printable
 from harness.yaml_files import read_yaml
-
-# Beside the official client's files of a point that is to be submitted.
-POINT_YAML, SYSTEM_DESCRIPTION = "point.yaml", "system_desc.json"
 
 _NS_PER_S = 1e9
 _USER_PERCENTILE = 90  # of TPOT, for the tokens per second of a user
@@ -92,7 +89,7 @@ def read_point(folder: Path, *others: Path) -> CurvePoint:
     summary = files.read(SUMMARY, Summary) or Summary()
     config = files.read(CONFIG, ConfigYaml) or ConfigYaml()
     point = files.read(POINT_YAML, PointYaml) or PointYaml()
-    system = files.read(SYSTEM_DESCRIPTION, SystemDescription) or SystemDescription()
+    system = files.read(SYSTEM_DESC, SystemDescription) or SystemDescription()
     run = files.read(POINT_RUN, PointRun)
     settings = settings_of(point, config, system, run)
     concurrency = _concurrency(point, config, run)

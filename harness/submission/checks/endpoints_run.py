@@ -13,6 +13,7 @@ import msgspec
 from harness.compliance.registry import find_test, needed_tests
 from harness.config.loadgen_settings import NS_PER_MS
 from harness.config.scenario import Scenario
+from harness.endpoints import run_folder
 from harness.endpoints.accuracy import PointAccuracy, read_accuracy
 from harness.endpoints.official_files import Fields, at, is_number, of_percent, read_table, shown
 from harness.errors import ConfigError
@@ -21,7 +22,7 @@ from harness.submission.checks.documents import check_scenario_documents
 from harness.submission.checks.issue import Issue
 from harness.submission.tree.layout import endpoints_config
 
-SUMMARY, ACCURACY = Path("performance/result_summary.json"), Path("accuracy/accuracy_results.json")
+SUMMARY, ACCURACY = Path(run_folder.SUMMARY), Path(run_folder.ACCURACY)
 AUDIT = Path("audit")
 
 _Read = Generator[Issue, None, Fields | None]  # issues of a file, and its table

@@ -11,9 +11,20 @@ import msgspec
 import pytest
 import yaml
 
-from harness.endpoints.run_folder import ACCURACY, CONFIG, NOT_A_RESULT_FILE, POINT_RUN, RUNS, SUMMARY, TREE
+from harness.endpoints.run_folder import (
+    ACCURACY,
+    CONFIG,
+    NOT_A_RESULT_FILE,
+    POINT_RUN,
+    POINT_YAML,
+    RUNS,
+    SUMMARY,
+    SYSTEM_DESC,
+    SYSTEM_POWER,
+    TREE,
+)
 from harness.endpoints.tree.build_command import build
-from harness.endpoints.tree.build_tree import POINT_YAML, SYSTEM_DESC, SYSTEM_POWER, TREE_RECORD, build_tree
+from harness.endpoints.tree.build_tree import TREE_RECORD, build_tree
 from harness.endpoints.tree.run_facts import UnusableError, canonical_name, read_runs, run_folders
 from harness.endpoints.tree.system_file import read_system
 from harness.errors import ConfigError
