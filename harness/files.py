@@ -186,6 +186,8 @@ def read_decoded(source: str, path: Path, decode: Callable[[bytes], _Decoded], r
         raise ConfigError(f"{source}: {error.strerror}; {remedy}") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:  # the latter only from TOML
         raise ConfigError(f"{source}: {_half_character(data) or error}; {remedy}") from error
+    except RecursionError as error:
+        raise ConfigError(f"{source}: too deeply nested; {remedy}") from error
 
 
 def _half_character(data: bytes) -> str:

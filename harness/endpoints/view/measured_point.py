@@ -175,7 +175,7 @@ def decoded(path: Path, form: type[_Form]) -> _Form:
             return msgspec.convert(read_yaml(path) or {}, form, strict=False)
         decoder = msgspec.json.Decoder(form, strict=False)
         return read_decoded(str(path), path, decoder.decode, _REMEDY)
-    except (msgspec.ValidationError, RecursionError) as error:
+    except msgspec.ValidationError as error:
         raise ConfigError(f"{path}: {printable(str(error))}; {_REMEDY}") from error
 
 

@@ -350,6 +350,7 @@ UNUSABLE = {
     ),
     "no concurrency": lambda run: edit_config(run / CONFIG, *LOAD, "target_concurrency", value="many"),
     "scores that were cut off": lambda run: (run / ACCURACY).write_text('{"accuracy_scores": ['),
+    "our record, nested": lambda run: (run / POINT_RUN).write_text('{"later": ' + "[" * (1 << 20)),
     "our record, cut off": lambda run: (run / POINT_RUN).write_text('{"curve": {'),
 }
 
