@@ -26,7 +26,8 @@ from harness.dataset.samples import SampleSet, load_samples
 from harness.dataset.table import Table, open_table
 from harness.endpoints.accuracy import PointAccuracy, as_shares, read_accuracy, write_accuracy
 from harness.endpoints.curve import Point
-from harness.endpoints.run_folder import ACCURACY, POINT_RUN
+from harness.endpoints.point_run import read_point_run
+from harness.endpoints.run_folder import ACCURACY
 from harness.errors import ConfigError, RunError
 from harness.grading.decoding.output_decoder import tokenizer_beside
 from harness.grading.decoding.output_sources import IDS, LENGTH, METADATA, TEXT
@@ -263,16 +264,13 @@ class _Watched(msgspec.Struct, frozen=True):
         self.watcher.written(done, total)
 
 
-class _PointServers(msgspec.Struct):
-    servers: tuple[ServerInfo, ...] = ()
-
-
 def _servers_of_point(folder: Path) -> tuple[ServerInfo, ...]:
     """The servers of the performance run; none where it left no record that can be read."""
     try:
-        return msgspec.json.decode((folder / POINT_RUN).read_bytes(), type=_PointServers).servers
-    except (OSError, msgspec.DecodeError):
+        run = read_point_run(folder)
+    except ConfigError:
         return ()
+    return () if run is None else run.servers
 
 
 def _require_answers(result: EvalResult, point: Point) -> None:

@@ -9,7 +9,7 @@ import msgspec
 from harness.endpoints.checks.finding import Finding, Severity, finding
 from harness.endpoints.official_files import Fields, number, read_table, table, whole
 from harness.endpoints.planning.rules import load_endpoints_rules
-from harness.endpoints.point_run import PointRun
+from harness.endpoints.point_run import PointRun, read_point_run
 from harness.endpoints.run_folder import (
     ACCURACY,
     CONFIG,
@@ -19,6 +19,7 @@ from harness.endpoints.run_folder import (
     SUMMARY,
     SYSTEM_DESC,
 )
+from harness.errors import ConfigError
 
 OFFLINE_PATTERN = "max_throughput"
 _AGENTIC_S = 2400.0  # §6.2, above 32 in flight
@@ -187,14 +188,13 @@ def _table(root: Path, path: Path, problems: list[Finding], *, needed: bool = Tr
 
 def _record(root: Path, run: Path | None, problems: list[Finding]) -> PointRun | None:
     """What this client knows of the run; None for a run of the official client."""
-    if run is None or not (run / POINT_RUN).is_file():
+    if run is None:
         return None
     try:
-        return msgspec.json.decode((run / POINT_RUN).read_bytes(), type=PointRun)
-    except OSError as error:
-        what = str(error.strerror)
-    except (msgspec.MsgspecError, RecursionError) as error:
-        what = str(error)
+        return read_point_run(run)
+    except ConfigError as error:
+        what = str(error).removeprefix(f"{run / POINT_RUN}: ")
     name = run.name if not run.is_relative_to(root) else run.relative_to(root).as_posix()
-    problems.append(finding("unreadable", f"{name}/{POINT_RUN}", what, severity=Severity.WARNING))
+    where = f"{name}/{POINT_RUN}"
+    problems.append(finding("unreadable", where, what, remedy="", severity=Severity.WARNING))
     return None

@@ -4,15 +4,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.config.benchmark import Benchmark
 from harness.endpoints.numbers.event_reader import read_samples
-from harness.endpoints.numbers.reference_tokenizer import TokenizerFile
+from harness.endpoints.numbers.reference_tokenizer import TokenizerFile, reference_tokenizer
 from harness.endpoints.steady.steady_block import steady_block
 from harness.endpoints.steady.steady_point import steady_state
 from harness.endpoints.tree.run_facts import read_runs
 from harness.errors import ConfigError, HarnessError
-from harness.grading.decoding.model_decoder import find_tokenizer
-from harness.grading.decoding.output_decoder import BUILT_IN, tokenizer_beside
 
 
 def recomputed_block(run: Path, samples: int, concurrency: int) -> Mapping[str, Any] | str:
@@ -32,12 +29,4 @@ def _tokenizer(run: Path) -> TokenizerFile | None:
     benchmark = facts.benchmark
     if benchmark is None:
         raise ConfigError(f"{run.name} is of no model that is known here, so its tokens cannot be counted")
-    if benchmark.tokenizer == BUILT_IN:
-        return None
-    return TokenizerFile(
-        _beside(facts.run.input_file, benchmark) if facts.run else find_tokenizer(benchmark, None)
-    )
-
-
-def _beside(dataset: str, benchmark: Benchmark) -> Path:
-    return tokenizer_beside(Path(dataset), benchmark) or find_tokenizer(benchmark, None)
+    return reference_tokenizer(benchmark, Path(facts.run.input_file) if facts.run else None)

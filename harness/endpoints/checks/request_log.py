@@ -11,8 +11,10 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from harness.endpoints.numbers.event_record import COMPLETE, ENDED, ERRORS, FIRST, ISSUED, LATER, START, STOP
+
 _MOST_LINE_BYTES = 1 << 26  # an answer of a million tokens
-_NOT_FIRST = b'"sample.recv_non_first"'  # one for each chunk; nothing here needs them
+_NOT_FIRST = f'"{LATER}"'.encode()  # one for each chunk; nothing here needs them
 _TYPE_WITHIN = 64  # the type comes first in a line
 
 
@@ -97,33 +99,33 @@ class _Reader:
 
     def feed(self, event: _Event) -> None:
         kind = event.event_type
-        if kind == "sample.issued" and self._tracking:
+        if kind == ISSUED and self._tracking:
             self._rows[event.sample_uuid] = len(self._issued)
             self._issued.append(event.timestamp_ns)
             self._prompts.update(_prompt(event.data))
         elif kind.startswith("session."):
             self._session(kind)
         elif (row := self._rows.get(event.sample_uuid)) is not None:
-            if kind == "sample.recv_first":
+            if kind == FIRST:
                 self._first.setdefault(row, event.timestamp_ns)
-            elif kind == "sample.complete":
+            elif kind == COMPLETE:
                 self._complete.setdefault(row, event.timestamp_ns)
-            elif kind.startswith("error."):
+            elif kind.startswith(ERRORS):
                 self._failed.add(row)
 
     def _session(self, kind: str) -> None:
-        if kind == "session.start_performance_tracking":
+        if kind == START:
             self._tracking = self._tracked = True
-        elif kind == "session.stop_performance_tracking":
+        elif kind == STOP:
             self._tracking = False
-        elif kind == "session.ended":
+        elif kind == ENDED:
             self._ended = True
 
     def log(self) -> RequestLog:
         if not self._tracked:
-            raise LogError("has no session.start_performance_tracking: it holds no performance run")
+            raise LogError(f"has no {START}: it holds no performance run")
         if not self._ended:
-            raise LogError("has no session.ended: it is cut off, or the run did not end")
+            raise LogError(f"has no {ENDED}: it is cut off, or the run did not end")
         count = len(self._issued)
         order = np.argsort(np.array(self._issued, np.int64), kind="stable")
         failed = np.zeros(count, np.bool_)

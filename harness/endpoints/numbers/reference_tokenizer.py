@@ -50,14 +50,16 @@ class TokenizerFile(msgspec.Struct, frozen=True):
         return ReferenceTokenizer(loaded, open_template(folder, lambda texts: _lengths(loaded, texts)))
 
 
-def reference_tokenizer(benchmark: Benchmark, dataset: Path, asked: str | None) -> TokenizerFile | None:
+def reference_tokenizer(
+    benchmark: Benchmark, dataset: Path | None, asked: str | None = None
+) -> TokenizerFile | None:
     """The reference tokenizer of a benchmark: the given one, that beside its dataset, or the model's.
 
     None is gpt-oss's, which is built in. Raises ConfigError where there is none.
     """
     if asked is None and benchmark.tokenizer == BUILT_IN:
         return None
-    beside = tokenizer_beside(dataset, benchmark) if asked is None else None
+    beside = tokenizer_beside(dataset, benchmark) if asked is None and dataset is not None else None
     return TokenizerFile(beside or find_tokenizer(benchmark, asked))
 
 

@@ -19,7 +19,8 @@ from harness.dataset.samples import load_samples
 from harness.dataset.table import open_table
 from harness.endpoints.accuracy import PointAccuracy, read_accuracy
 from harness.endpoints.curve import Point
-from harness.endpoints.run_folder import ACCURACY, POINT_RUN
+from harness.endpoints.point_run import write_point_run
+from harness.endpoints.run_folder import ACCURACY
 from harness.errors import ConfigError, DatasetError, HarnessError, RunError, ServerError
 from harness.files import ACCURACY_LOG
 from harness.grading.evaluation.references import load_references
@@ -28,6 +29,7 @@ from harness.grading.evaluator import score
 from harness.record.answer_log import read_saved_answers
 from sut.drive import servers_of
 from sut.endpoints.accuracy import ANSWERS, plan_accuracy, run_accuracy
+from tests.endpoints_kit import point_run
 from tests.harness.grading.logs import harmony_ids
 from tests.harness.grading.samples import right_answer, solutions
 from tests.kit import parameters, wait_until
@@ -232,8 +234,7 @@ def test_fewer_rows_than_the_dataset_are_marked_and_never_pass(tmp_path):
 
 
 def test_other_servers_than_the_points_are_named_in_the_file(tmp_path):
-    record = {"servers": [{"url": "http://other:1", "wire": "sglang", "engine": "SGLang"}]}
-    (tmp_path / POINT_RUN).write_text(json.dumps(record))
+    write_point_run(tmp_path, point_run(POINT))  # its servers have other URLs
     watcher = Watcher()
     with StubServer() as stub:
         found = run(tmp_path, stub, watcher=watcher)
@@ -252,8 +253,7 @@ def test_the_servers_of_the_point_are_no_deviation_and_another_weight_version_is
         run(tmp_path / "first", stub, watcher=Keeping())
         for folder, servers in {"same": seen, "changed": [with_weights(seen[0])]}.items():
             (tmp_path / folder).mkdir()
-            record = msgspec.json.encode({"servers": servers})
-            (tmp_path / folder / POINT_RUN).write_bytes(record)
+            write_point_run(tmp_path / folder, point_run(POINT, servers=tuple(servers)))
         said = {folder: run(tmp_path / folder, stub).deviations for folder in ("same", "changed")}
     others = {folder: [text for text in texts if "other servers" in text] for folder, texts in said.items()}
     assert others["same"] == []
