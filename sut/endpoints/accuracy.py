@@ -86,9 +86,7 @@ def plan_accuracy(
     dataset: Path,
     *,
     reference_data: Path | None = None,
-    tokenizer: str | None = None,
     lcb_data: Path | None = None,
-    num_lcb_workers: int | None = None,
     allow_unsandboxed: bool = False,
 ) -> AccuracyPlan:
     """Read the accuracy dataset and its references, and check that outputs of it can be graded here.
@@ -102,9 +100,8 @@ def plan_accuracy(
     grading = EvaluationOptions(
         mlperf_log=dataset,
         reference_data=reference_data or dataset,
-        tokenizer=tokenizer or (None if beside is None else str(beside)),
+        tokenizer=options.tokenizer or (None if beside is None else str(beside)),
         lcb_data=lcb_data,
-        num_lcb_workers=num_lcb_workers,
         allow_unsandboxed=allow_unsandboxed,
         benchmark=benchmark.name,
         round=options.round,
@@ -118,26 +115,26 @@ def plan_accuracy(
 
 def run_accuracy(
     plan: AccuracyPlan, point: Point, folder: Path, serving: Serving, watcher: AccuracyWatcher
-) -> PointAccuracy | None:
+) -> PointAccuracy:
     """Answer the accuracy dataset, score it and write accuracy_results.json into the point's run folder.
 
-    ``serving``: the servers of the performance run, still running. None: a dry run, which only asks them.
-    Raises RunError where samples are left without an answer and InterruptedRun on a signal, after which the
-    same call continues; HarnessError for whatever keeps it from starting or from being scored.
+    ``serving``: the servers of the performance run, still running. Raises RunError where samples are left
+    without an answer and InterruptedRun on a signal, after which the same call continues; HarnessError for
+    whatever keeps it from starting or from being scored.
     """
     rows = _rows_of(plan, point, folder)
     answers = _AnswerTable(rows, plan, _servers_of_point(folder))
     with signals_kept():
         result = run_rows(rows, answers, _Watched(watcher, answers), serving=serving)
-    if rows.client.dry_run:
-        return None
     _require_answers(result, point)
     before = _scored_before(folder, rows.output, plan) if result.was_complete else None
     if before is not None:
         return before
     scored = _scored(replace(plan.grading, mlperf_log=rows.output), watcher.graded)
     write_accuracy(folder, _entry(plan, _facts(rows.output), scored))
-    return read_accuracy(folder, plan.benchmark)
+    found = read_accuracy(folder, plan.benchmark)
+    assert found is not None  # it was just written
+    return found
 
 
 def _rows_of(plan: AccuracyPlan, point: Point, folder: Path) -> EvalPlan:

@@ -123,7 +123,6 @@ def _read(options: RehearsalOptions) -> _Inputs:
             options,
             options.accuracy_file,
             reference_data=options.reference_data,
-            tokenizer=options.tokenizer,
             lcb_data=options.lcb_data,
             allow_unsandboxed=options.allow_unsandboxed,
         )
@@ -284,9 +283,8 @@ class _Walk(msgspec.Struct):
         accuracy = self.inputs.accuracy
         if point.accuracy and accuracy is not None:
             found = run_accuracy(accuracy, point, folder, self.serving, AccuracyConsole(point, self.console))
-            if found is not None:
-                self.below |= not (found.passed or curve.short)
-                self.console.accuracy(point, found)
+            self.below |= not (found.passed or curve.short)
+            self.console.accuracy(point, found)
 
     def _measured(self, point: Point, curve: Curve, folder: Path) -> PointNumbers:
         run = unfinished_point(folder)

@@ -77,8 +77,9 @@ def run(folder, stub, plan=None, point=POINT, watcher=None):
     return run_accuracy(plan or plan_of(), point, folder, ((url,), ALIVE), watcher or Watcher())
 
 
-def plan_of(max_samples=8, **fields):
-    return plan_accuracy(options(max_new_tokens=TOKENS), GPT_OSS, **fields).first(max_samples)
+def plan_of(max_samples=8, tokenizer=None, **fields):
+    given = options(max_new_tokens=TOKENS, tokenizer=tokenizer)
+    return plan_accuracy(given, GPT_OSS, **fields).first(max_samples)
 
 
 # --- the same answers, the same score ----------------------------------------------------------
