@@ -1,6 +1,5 @@
 """The options of run_endpoints.py's commands and its command line. Imports stay light for ``--help``."""
 
-import argparse
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,6 +16,7 @@ from harness.config.run_options import (
     results_flag,
 )
 from harness.grading.evaluation_options import allow_unsandboxed_flag, lcb_data_flag
+from harness.peak.peak_options import concurrencies
 
 FOLDER = "endpoints"  # of a rehearsal, below the folder of runs
 _CODES = (
@@ -48,14 +48,6 @@ _GROUPS = {
     "deadlines and failures": FAILURES,
     "run": ("output_dir", "dry_run", "log_level"),
 }
-
-
-def concurrencies(text: str) -> tuple[int, ...]:
-    """Numbers of requests in flight, such as ``1,8,64``, in any order."""
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a list of numbers such as 1,8,64") from None
 
 
 def system_flag() -> Any:

@@ -5,18 +5,15 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 
-from harness.analysis.client_overhead import client_load
 from harness.analysis.statistics import completed, issue_delay_ns, latency_ns, percentile, tpot_ns, ttft_ns
 from harness.arrays import Integers
 from harness.endpoints.curve import Point
 from harness.endpoints.point_run import WARM_UP, OwnNumbers, WarmUp
-from harness.peak.ladder.measurement import latency_of
-from harness.record.journal import LOADGEN_CALL_ROW, Rows
+from harness.peak.ladder.measurement import LEAST_HELD, bottlenecks, latency_of
+from harness.record.journal import Rows
 from harness.text import milliseconds
 
-_LEAST_HELD = 0.95  # The client is the bottleneck where it holds a smaller part of the point's concurrency.
 _LATE = 0.1  # At p99, a delay above this part of the median TTFT decides the measured times.
-_ISSUER = "the issuing process"
 _NS = 1e9
 
 
@@ -85,13 +82,11 @@ def client_bound(point: Point, rows: PointRows, cpu: Integers) -> Iterator[str]:
     """
     first, last = rows.issue_ns
     inside = cpu[(cpu[:, 0] >= first) & (cpu[:, 0] <= rows.last_completion_ns)]
-    load = client_load(inside, np.empty(0, LOADGEN_CALL_ROW), first, None, issuer=_ISSUER)
-    for found in load.bottlenecks:
-        yield f"the client was the bottleneck: {found.reason}"
+    yield from bottlenecks(inside, first)
     if point.offline == "dedicated" or last <= first:
         return
     held = _held(np.concatenate([rows.warm_up, rows.counted]), first, last)
-    if held < _LEAST_HELD * point.concurrency:
+    if held < LEAST_HELD * point.concurrency:
         yield f"the client held {held:.1f} requests in flight, not {point.concurrency}"
     delays, ttft = issue_delay_ns(rows.counted), ttft_ns(completed(rows.counted))
     if len(delays) and len(ttft) and (p99 := percentile(delays, 0.99)) > _LATE * percentile(ttft, 0.5):

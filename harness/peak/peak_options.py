@@ -84,11 +84,12 @@ def rate(text: str) -> float:
     return value
 
 
-def _numbers(text: str) -> tuple[int, ...]:
+def concurrencies(text: str) -> tuple[int, ...]:
+    """Numbers of requests in flight, such as ``1,8,64``."""
     try:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a list of numbers such as 64,128,256") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of numbers such as 1,8,64") from None
 
 
 @options
@@ -107,7 +108,7 @@ class LadderOptions(PeakOptions):
         "requests in flight of each step, ascending, over all replicas (default: doubled up to what the "
         "servers run at once)",
         default=(),
-        type=_numbers,
+        type=concurrencies,
         metavar="N,N,...",
     )
     seconds: float = flag(

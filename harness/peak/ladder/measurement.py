@@ -34,7 +34,7 @@ from harness.text import milliseconds
 
 _SETTLED_NS = 500_000_000  # After this time the workers have written the requests that ended.
 _PATIENCE = 3  # A step that is not steady gets at most this number of further windows.
-_LEAST_HELD = 0.95  # The client is the bottleneck where it holds a smaller part of the step's concurrency.
+LEAST_HELD = 0.95  # The client is the bottleneck where it holds a smaller part of the concurrency.
 _LATE = 10 * LARGEST_PART  # At p99, a delay above this part of the TTFT limit decides the measured times.
 _RECENT = 10  # The progress line shows the mean tokens/s of the last looks.
 _FEW = 100  # Of fewer requests, p99 is the largest value.
@@ -219,13 +219,11 @@ class Measurement:
     def _client_bound(self, begin: int, end: int, held: float, counted: Rows) -> Iterator[str]:
         """Signs that the client was the bottleneck, not the servers."""
         wanted = self._settings.concurrency
-        if held < _LEAST_HELD * wanted:
+        if held < LEAST_HELD * wanted:
             yield f"the client held {held:.1f} requests in flight, not {wanted}"
         rows = [[look.time_ns, *look.cpu_ns] for look in self._looks if begin <= look.time_ns <= end]
         cpu = np.array(rows, dtype=np.int64).reshape(len(rows), 1 + len(self._looks[-1].cpu_ns))
-        load = client_load(cpu, np.empty(0, LOADGEN_CALL_ROW), begin, None, issuer=_ISSUER)
-        for found in load.bottlenecks:
-            yield f"the client was the bottleneck: {found.reason}"
+        yield from bottlenecks(cpu, begin)
         delays, limit = issue_delay_ns(counted), self._settings.limits_ns.get("TTFT")
         if limit and len(delays) and (p99 := percentile(delays, 0.99)) > _LATE * limit:
             yield f"the client sent requests {milliseconds(p99)} ms late at p99"
@@ -249,6 +247,12 @@ class Measurement:
                 ttft=latency_of(ttft_ns(counted)),
                 tpot=latency_of(tpot_ns(counted)),
             )
+
+
+def bottlenecks(cpu: Integers, begin_ns: int) -> Iterator[str]:
+    """Where the client's processes were; ``cpu``: rows of CLOCK_MONOTONIC ns and each process's CPU ns."""
+    load = client_load(cpu, np.empty(0, LOADGEN_CALL_ROW), begin_ns, None, issuer=_ISSUER)
+    yield from (f"the client was the bottleneck: {found.reason}" for found in load.bottlenecks)
 
 
 def _few(counted: Rows) -> Iterator[str]:

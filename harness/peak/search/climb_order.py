@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 
-from harness.peak.ladder.ladder_result import LEAST_GROWTH
+from harness.peak.ladder.ladder_result import LEAST_GROWTH, broken
 from harness.peak.ladder.steps import Step
 
 # The first step is a 16th of what the servers run at once, at most 64 requests for each replica. Where they
@@ -43,8 +43,7 @@ def next_concurrency(
 
 def keeps(step: Step, limits_ns: Mapping[str, int]) -> bool:
     """Whether the p99 of a step is within both limits."""
-    found = {"TTFT": step.ttft, "TPOT": step.tpot}
-    return all(one is None or one.p99_ns <= limits_ns[name] for name, one in found.items())
+    return not broken(step, limits_ns)
 
 
 def _is_over(ordered: Sequence[Step], limits_ns: Mapping[str, int]) -> bool:
