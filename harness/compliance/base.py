@@ -9,6 +9,7 @@ import msgspec
 
 from harness.config.audit_config import AuditConfig, read_audit_config
 from harness.config.benchmark import Benchmark, DatasetRule
+from harness.files import unofficial
 from harness.grading.evaluation.references import Reference
 from harness.loadgen_logs.accuracy_log import AccuracyLog
 from harness.loadgen_logs.summary_and_detail import LoadgenDetail
@@ -99,6 +100,26 @@ class ComplianceTest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     def unofficial_pass_line(self) -> str:
         """The line for a pass in a verification file that no submission may use."""
         return f"NOT OFFICIAL {self.pass_line.removeprefix('TEST ')}"
+
+    @classmethod
+    def verification_in(cls, folder: Path) -> Path:
+        """The verification file in a test's folder; a rehearsal's has another name. It need not be there."""
+        path = folder / cls.verify_file
+        return path if path.is_file() or not unofficial(path).is_file() else unofficial(path)
+
+    def verified_in(self, folder: Path) -> tuple[str, bool] | None:
+        """The text of that file with the line of an official pass, and whether it is official.
+
+        None where it cannot be read.
+        """
+        path = self.verification_in(folder)
+        try:
+            text = path.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return None
+        if path.name == self.verify_file:
+            return text, True
+        return text.replace(self.unofficial_pass_line, self.pass_line), False
 
     def require_references(self, references: tuple[Reference, ...]) -> None:
         """Raise GradingError for references that the test cannot grade."""

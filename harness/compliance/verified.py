@@ -3,14 +3,11 @@
 from pathlib import Path
 
 from harness.analysis.run_outcome import ComplianceOutcome
-from harness.compliance.base import ComplianceTest, stated_number
+from harness.compliance.base import stated_number
 from harness.compliance.registry import find_test
 from harness.config.benchmark import Benchmark
 from harness.errors import ConfigError
-from harness.files import unofficial
 
-# How compliance_command.py marks a pass that is not official.
-_UNOFFICIAL = "NOT OFFICIAL "
 _THRESHOLDS = ("Accuracy threshold", "Min threshold", "Max threshold")
 
 
@@ -20,19 +17,11 @@ def read_verdict(benchmark: Benchmark, name: str, folder: Path) -> ComplianceOut
         test = find_test(benchmark, name)
     except ConfigError:  # of a definition that this version does not have
         return ComplianceOutcome(name, None)
-    for path, official in ((folder / test.verify_file, True), (unofficial(folder / test.verify_file), False)):
-        try:
-            text = path.read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            continue
-        found = test.read(_plain(text, test))
-        return ComplianceOutcome(name, found.passed, official, found.figure, _bounds(text))
-    return ComplianceOutcome(name, None)
-
-
-def _plain(text: str, test: ComplianceTest) -> str:
-    """The text with the pass line of an official verification."""
-    return text.replace(_UNOFFICIAL + test.pass_line.removeprefix("TEST "), test.pass_line)
+    if (verified := test.verified_in(folder)) is None:
+        return ComplianceOutcome(name, None)
+    text, official = verified
+    found = test.read(text)
+    return ComplianceOutcome(name, found.passed, official, found.figure, _bounds(text))
 
 
 def _bounds(text: str) -> str:

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import msgspec
 
-from harness.compliance.registry import TESTS, needed_tests
+from harness.compliance.registry import needed_tests
 from harness.config.benchmark import Benchmark
 from harness.config.choices import DEFAULT_BENCHMARK, available_benchmarks
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
-from harness.files import ACCURACY, COMPLIANCE_RUN, DETAIL, PERFORMANCE, RUN_RECORD, unofficial
+from harness.files import ACCURACY, COMPLIANCE_RUN, DETAIL, PERFORMANCE, RUN_RECORD
 from harness.record.run_record import RunRecord
 from harness.submission.building.request import BuildRequest
 from harness.submission.tree.layout import has_endpoints_layout
@@ -143,9 +143,3 @@ def _is_of(scenario: Path, benchmark: str, *, unnamed: bool) -> bool:
     """Whether any run of the scenario is of a benchmark; ``unnamed``: what runs without a run.json are."""
     found = _benchmarks_of(scenario)
     return benchmark in found if found else unnamed
-
-
-def verify_file(folder: Path, test: str) -> Path:
-    """The verification file of a test; that of a rehearsal has another name."""
-    path = folder / TESTS[test].verify_file
-    return path if path.is_file() or not unofficial(path).is_file() else unofficial(path)

@@ -25,7 +25,7 @@ from harness.loadgen_logs.summary_and_detail import read_detail, read_summary
 from harness.record.run_record import RunRecord
 from harness.submission.building.commands import Maker
 from harness.submission.building.endpoints_files import endpoints_gaps
-from harness.submission.building.find_runs import BenchmarkRuns, ScenarioRuns, verify_file
+from harness.submission.building.find_runs import BenchmarkRuns, ScenarioRuns
 from harness.submission.building.gaps import Gap
 from harness.submission.tree.accuracy_files import is_complete
 from harness.submission.tree.cost import Cost
@@ -127,7 +127,7 @@ class _Run(msgspec.Struct, frozen=True):
         run = folder / COMPLIANCE_RUN
         if not self.is_test:
             return folder, folder
-        if not verify_file(folder, self.name).is_file() and (run / ACCURACY_LOG).is_file():
+        if not TESTS[self.name].verification_in(folder).is_file() and (run / ACCURACY_LOG).is_file():
             return run, run
         return folder / PERFORMANCE, folder / ACCURACY
 

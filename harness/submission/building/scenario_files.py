@@ -14,7 +14,7 @@ from harness.files import (
     USER_CONF,
     sha256_of,
 )
-from harness.submission.building.find_runs import ScenarioRuns, verify_file
+from harness.submission.building.find_runs import ScenarioRuns
 from harness.submission.building.staging import copy_file, keep_file, write_file
 from harness.submission.tree.accuracy_files import truncated, without_hash
 from harness.submission.tree.round_rules import RoundRules
@@ -54,7 +54,7 @@ def write_test(folder: Path, test: str, rules: RoundRules, target: Path, kept: P
     """The log of a test that logs random samples stays complete: reviewers verify it again."""
     if (folder / PERFORMANCE).is_dir():
         _copy_logs(folder / PERFORMANCE, target / PERFORMANCE)
-    verified = verify_file(folder, test)
+    verified = TESTS[test].verification_in(folder)
     copy_file(verified, target / verified.name)
     if not TESTS[test].every_sample:
         copy_file(folder / ACCURACY / ACCURACY_LOG, target / ACCURACY / ACCURACY_LOG)

@@ -7,10 +7,10 @@ import msgspec
 from harness.compliance.base import ComplianceTest
 from harness.config.benchmark import Benchmark
 from harness.config.scenario import Scenario
-from harness.files import DETAIL, SUMMARY, unofficial
+from harness.files import DETAIL, SUMMARY
 from harness.loadgen_logs.summary_and_detail import LoadgenDetail, LoadgenSummary, read_detail, read_summary
 from harness.submission.checks.issue import Issue, missing
-from harness.submission.tree.layout import ScenarioDir, is_readable
+from harness.submission.tree.layout import ScenarioDir
 from harness.submission.tree.round_rules import RoundRules
 
 
@@ -36,17 +36,9 @@ class CheckContext(msgspec.Struct, frozen=True, eq=False):
         return Issue(code, self.dir.relative(self.dir.path / path), what, is_warning, remedy)
 
     def read_verified(self, test: ComplianceTest) -> str | None:
-        """The verification file of a test, None where there is none.
-
-        That of a rehearsal has another name and another line for a pass.
-        """
-        path = self.dir.path / test.name / test.verify_file
-        if is_readable(path):
-            return path.read_text(encoding="utf-8", errors="replace")
-        if self.dir.is_rehearsal and is_readable(unofficial(path)):
-            text = unofficial(path).read_text(encoding="utf-8", errors="replace")
-            return text.replace(test.unofficial_pass_line, test.pass_line)
-        return None
+        """The verification file of a test, None where there is none; that of a rehearsal is for its tree."""
+        found = test.verified_in(self.dir.path / test.name)
+        return None if found is None or not (found[1] or self.dir.is_rehearsal) else found[0]
 
     def missing(self, path: Path, code: str = "missing-file") -> Issue:
         """The issue of a file that is not there, or only under another name. ``path`` as for ``issue``."""

@@ -10,8 +10,10 @@ from harness.compliance.base import JudgedRun
 from harness.compliance.eos_check import judge_consistency
 from harness.compliance.length_check import MAX_TOKENS, MIN_TOKENS
 from harness.compliance.registry import find_test
+from harness.compliance.verified import read_verdict
 from harness.config.benchmark import load_benchmark
 from harness.errors import GradingError
+from harness.files import unofficial
 from harness.grading.evaluation.references import load_references
 from harness.loadgen_logs.accuracy_log import AccuracyLog
 from tests.harness.compliance import cases, official
@@ -141,3 +143,15 @@ def test_our_test07_file_reads_like_the_published_ones(tmp_path):
         start = lines.index("MLPerf Accuracy Evaluation Results") - 1
         assert [line for line in lines[start:] if line not in ours] == [], path
         assert lines[-6:] == ours[-6:], path
+
+
+@pytest.mark.parametrize(
+    ("name", "official", "passed"), [("verify_accuracy.txt", True, None), ("NOT_OFFICIAL", False, True)]
+)
+def test_a_rehearsal_s_verification_is_no_official_one_by_another_name(tmp_path, name, official, passed):
+    test = find_test(GPT_OSS, "TEST07")
+    path = tmp_path / test.verify_file
+    text = f"NOT OFFICIAL: short\n\nAccuracy score: 65.0\n{test.unofficial_pass_line}\n"
+    (path if name == path.name else unofficial(path)).write_text(text)
+    found = read_verdict(GPT_OSS, "TEST07", tmp_path)
+    assert (found.official, found.passed, found.figure) == (official, passed, 65.0)
