@@ -9,7 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from harness.endpoints.samples import SAMPLE
+from harness.endpoints.run_folder import EVENTS
+from harness.endpoints.samples import SAMPLE, Samples
 from harness.files import atomic_write
 
 COUNTS = "token_counts.parquet"
@@ -32,15 +33,33 @@ class Cached(NamedTuple):
 
 def read_cached(folder: Path, key: str) -> Cached | None:
     """What was kept for this key; None if nothing was, or it cannot be read."""
+    kept = _kept(folder)
+    return None if kept is None or kept[0] != f"{_FORM} {key}" else kept[1]
+
+
+def counted_samples(folder: Path) -> Samples | None:
+    """The requests of a run folder with the tokens that its last reader counted; None if outdated."""
+    try:
+        if (folder / COUNTS).stat().st_mtime_ns < (folder / EVENTS).stat().st_mtime_ns:
+            return None
+    except OSError:
+        return None
+    kept = _kept(folder)
+    if kept is None or not kept[0].startswith(f"{_FORM} "):
+        return None
+    return kept[1].rows[list(SAMPLE.names or ())].astype(SAMPLE)
+
+
+def _kept(folder: Path) -> tuple[str, Cached] | None:
+    """The key and what was kept for it."""
     try:
         table = pq.read_table(folder / COUNTS)
-        kept = {name.decode(): value.decode() for name, value in (table.schema.metadata or {}).items()}
-        if kept.get("key") != f"{_FORM} {key}":
-            return None
+        facts = {name.decode(): value.decode() for name, value in (table.schema.metadata or {}).items()}
         rows = np.zeros(table.num_rows, _FIELDS)
         for name in _FIELDS.names or ():
             rows[name] = table[name].to_numpy()
-        return Cached(rows, int(kept["duration_ns"]), kept["ended"] == "True", kept["broken"])
+        found = Cached(rows, int(facts["duration_ns"]), facts["ended"] == "True", facts["broken"])
+        return facts["key"], found
     except (OSError, pa.ArrowException, KeyError, ValueError):
         return None
 

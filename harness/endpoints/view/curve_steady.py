@@ -1,17 +1,11 @@
 """The steady state of a curve's points, from their requests as they were counted before."""
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import msgspec
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 from msgspec.structs import replace
 
-from harness.endpoints.numbers.count_cache import COUNTS
-from harness.endpoints.run_folder import EVENTS
-from harness.endpoints.samples import SAMPLE, Samples
+from harness.endpoints.numbers.count_cache import counted_samples
 from harness.endpoints.steady.steady_block import steady_block
 from harness.endpoints.steady.steady_point import SteadyState, steady_state
 from harness.endpoints.view.curve_files import MeasuredCurve
@@ -47,18 +41,3 @@ def _super_pass(curve: MeasuredCurve, point: CurvePoint) -> int | None:
     if point.run is not None:
         return point.run.curve.samples
     return None if point.steady is None else point.steady.window.super_pass_size
-
-
-def counted_samples(folder: Path) -> Samples | None:
-    """The requests of a run folder with the tokens that its last reader counted; None if outdated."""
-    counts, events = folder / COUNTS, folder / EVENTS
-    try:
-        if counts.stat().st_mtime_ns < events.stat().st_mtime_ns:
-            return None
-        table = pq.read_table(counts, columns=list(SAMPLE.names or ()))
-    except (OSError, pa.ArrowException):
-        return None
-    samples = np.zeros(table.num_rows, SAMPLE)
-    for name in SAMPLE.names or ():
-        samples[name] = table[name].to_numpy()
-    return samples

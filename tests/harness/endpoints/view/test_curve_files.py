@@ -2,9 +2,11 @@
 
 import json
 
+import pyarrow.parquet as pq
 import pytest
 
 from harness.endpoints.accuracy import PointMetric
+from harness.endpoints.numbers.count_cache import COUNTS, counted_samples
 from harness.endpoints.run_folder import CONFIG, POINT_RUN, REHEARSAL, RUNS, SUMMARY
 from harness.endpoints.steady.super_passes import super_passes
 from harness.endpoints.view.curve_files import read_curve
@@ -190,8 +192,15 @@ def test_names_of_one_model(one, other, same):
 
 def test_counted_requests_have_the_super_passes_that_were_made_up(tmp_path):
     """The helper of the page's tests writes what the page reads."""
-    from harness.endpoints.view.curve_steady import counted_samples
-
     made.count(tmp_path, [10, 20], 40)
     found = [round(one.tpot_p50 / made.MS, 1) for one in super_passes(counted_samples(tmp_path), 40)]
     assert found == pytest.approx([10, 20], rel=0.02)
+
+
+def test_tokens_that_another_version_counted_are_not_used(tmp_path):
+    made.count(tmp_path, [10, 20], 40)
+    table = pq.read_table(tmp_path / COUNTS)
+    pq.write_table(table.drop_columns("suffix_tokens"), tmp_path / COUNTS)
+    assert counted_samples(tmp_path) is None
+    pq.write_table(table.replace_schema_metadata({b"key": b"0 made up"}), tmp_path / COUNTS)
+    assert counted_samples(tmp_path) is None
