@@ -3,9 +3,11 @@
 import hashlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 from msgspec.structs import replace
 
 from harness.batch.batch_options import BatchOptions, TalkOptions
@@ -28,6 +30,7 @@ from harness.rows.eval_result import EvalResult
 END_TOKENS = (tokenizer.SPECIAL["<|endoftext|>"], tokenizer.SPECIAL["<|return|>"])
 _STOPPED = "stop"
 _MOST_TOKEN_BYTES = 128  # the longest token of o200k, 128 spaces
+_Tokens = TypeVar("_Tokens", int, npt.NDArray[np.int64])
 
 
 class PromptBatch(msgspec.Struct, frozen=True):
@@ -92,8 +95,8 @@ def allowed_positions(wanted: int, benchmark: Benchmark) -> int:
     return wanted or context
 
 
-def limit_of(prompt_tokens: int, positions: int, benchmark: Benchmark) -> int:
-    """The most tokens of an answer.
+def limit_of(prompt_tokens: _Tokens, positions: int, benchmark: Benchmark) -> _Tokens:
+    """The most tokens of an answer, or of each answer.
 
     The last one needs no position: no token follows it. So an answer that is not ended makes the prompt with
     it one token longer than ``positions``, as in the output files of the engines that use this format.
@@ -129,7 +132,7 @@ def _samples(prompts: Prompts, positions: int, benchmark: Benchmark) -> SampleSe
     ids = [_encoded(prompts, number, text, positions) for number, text in enumerate(prompts.texts, start=2)]
     lengths = np.fromiter(map(len, ids), dtype=np.int64, count=len(ids))
     tokens = np.fromiter((token for row in ids for token in row), dtype=np.int32, count=int(lengths.sum()))
-    limits = np.minimum(positions + 1, benchmark.context_length) - lengths
+    limits = limit_of(lengths, positions, benchmark)
     digest = hashlib.sha256()
     for array in (tokens, lengths, limits):
         digest.update(array.tobytes())
