@@ -91,6 +91,8 @@ class PointAccuracy(msgspec.Struct, frozen=True, kw_only=True):
             parts.append(f"{self.samples} of {self.expected_samples} samples: no accuracy result")
         if self.unanswered:
             parts.append(f"{self.unanswered} requests without an answer: no accuracy result")
+        if self.partial and self.samples >= self.expected_samples:
+            parts.append("not of every answer: no accuracy result")
         if self.empty:
             parts.append(f"{self.empty} empty answers")
         if self.deviations:

@@ -64,12 +64,7 @@ class RehearsalConsole:
 
     def accuracy(self, point: Point, found: PointAccuracy) -> None:
         """An accuracy run that was scored."""
-        scores = ", ".join(
-            f"{name} {one.value:.6g} ({'' if one.is_met else 'BELOW '}{one.lowest:.6g})"
-            for name, one in found.metrics.items()
-        )
-        part = "" if found.is_complete else f", {found.samples} of {found.expected_samples} samples"
-        self.say(f"{point.name}: accuracy {scores or 'without a metric'}{part}")
+        self.say(f"{point.name}: accuracy {found.line}")
         self.warn(found.warnings)
 
 

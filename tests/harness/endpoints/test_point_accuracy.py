@@ -7,6 +7,8 @@ import pytest
 
 from harness.config.benchmark import load_benchmark
 from harness.endpoints.accuracy import as_shares, read_accuracy, targets, write_accuracy
+from harness.endpoints.curve import Point
+from harness.endpoints.rehearsal.rehearsal_console import RehearsalConsole
 from harness.endpoints.run_folder import ACCURACY
 from harness.errors import ConfigError
 
@@ -66,20 +68,31 @@ def test_a_complete_good_run_passes_with_the_values_that_were_written(benchmark,
 
 
 NOT_PASSED = [
-    ({"unit_samples": 100}, (False, True)),
-    ({"complete": False}, (False, True)),
-    ({"response_counts": {"issued": 4395, "scored": 4394, "empty": 0, "missing": 1}}, (False, True)),
-    ({"score": {"exact_match": 0.82}}, (True, False)),
-    ({"score": {}}, (True, False)),
-    ({"score": None}, (True, False)),
+    ({"unit_samples": 100}, (False, True), "100 of 4395 samples: no accuracy result"),
+    ({"complete": False}, (False, True), "not of every answer: no accuracy result"),
+    (
+        {"response_counts": {"issued": 4395, "scored": 4394, "empty": 0, "missing": 1}},
+        (False, True),
+        "1 requests without an answer: no accuracy result",
+    ),
+    ({"score": {"exact_match": 0.82}}, (True, False), "NOT met"),
+    ({"score": {}}, (True, False), "no exact_match"),
+    ({"score": None}, (True, False), "no exact_match"),
 ]
 
 
-@pytest.mark.parametrize(("changes", "expected"), NOT_PASSED)
-def test_what_does_not_pass(changes, expected, tmp_path):
+@pytest.mark.parametrize(("changes", "expected", "why"), NOT_PASSED)
+def test_what_does_not_pass(changes, expected, why, tmp_path):
     found = ours(tmp_path, GPT, **changes)
     assert (found.is_complete, found.is_met) == expected
-    assert not found.passed
+    assert not found.passed and why in found.line
+
+
+def test_the_terminal_has_the_bound_that_is_not_met(tmp_path, capsys):
+    low, high = targets(LLAMA)["gen_len"]
+    found = ours(tmp_path, LLAMA, GOOD[LLAMA.name] | {"gen_len": high + 1})
+    RehearsalConsole().accuracy(Point(name="r8", concurrency=8, band="low", issue_s=1.0, passes=1), found)
+    assert f"gen_len {high + 1:.7g} ({low:.10g} to {high:.10g}, NOT met)" in capsys.readouterr().out
 
 
 def test_each_summary_metric_has_its_own_bounds(tmp_path):
