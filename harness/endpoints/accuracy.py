@@ -34,6 +34,12 @@ class PointMetric(msgspec.Struct, frozen=True, kw_only=True):
     """None where there is no upper bound"""
 
     @property
+    def target(self) -> str:
+        """``82.2987 or more``, or both bounds."""
+        most = "or more" if self.highest is None else f"to {self.highest:.10g}"
+        return f"{self.lowest:.10g} {most}"
+
+    @property
     def is_met(self) -> bool:
         """Whether the value is within its bounds, which pass themselves."""
         return self.lowest <= self.value <= (math.inf if self.highest is None else self.highest)
@@ -85,7 +91,10 @@ class PointAccuracy(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def line(self) -> str:
         """``exact_match 83.126 (82.2987 or more)``, and why it does not count."""
-        parts = [_words(name, metric) for name, metric in self.metrics.items()]
+        parts = [
+            f"{name} {one.value:.7g} ({one.target}{'' if one.is_met else ', NOT met'})"
+            for name, one in self.metrics.items()
+        ]
         parts += [f"no {name}" for name in self.lacks]
         if self.samples < self.expected_samples:
             parts.append(f"{self.samples} of {self.expected_samples} samples: no accuracy result")
@@ -98,12 +107,6 @@ class PointAccuracy(msgspec.Struct, frozen=True, kw_only=True):
         if self.deviations:
             parts.append(f"not by the rules: {'; '.join(self.deviations)}")
         return ", ".join(parts) or "no score"
-
-
-def _words(name: str, metric: PointMetric) -> str:
-    most = " or more" if metric.highest is None else f" to {metric.highest:.10g}"
-    verdict = "" if metric.is_met else ", NOT met"
-    return f"{name} {metric.value:.7g} ({metric.lowest:.10g}{most}{verdict})"
 
 
 def targets(benchmark: Benchmark) -> dict[str, tuple[float, float]]:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from harness.analysis.run_outcome import Status
-from harness.endpoints.accuracy import PointMetric
 from harness.endpoints.curve import Point
 from harness.endpoints.numbers.both_definitions import DefinitionRow
 from harness.endpoints.planning.regions import LABELS, MANDATORY
@@ -187,19 +186,13 @@ def accuracy_table(curve: MeasuredCurve) -> PageTable | None:
                 one.name,
                 name,
                 Cell(f"{metric.value:.7g}", "good" if metric.is_met else "bad"),
-                _target(metric),
+                metric.target,
                 samples,
             ]
             for name, metric in found.metrics.items()
         ]
         rows += [[one.name, name, Cell("missing", "bad"), "", samples] for name in found.missing]
     return PageTable(("point", "metric", "value", "target", "samples"), rows) if rows else None
-
-
-def _target(metric: PointMetric) -> str:
-    if metric.highest is None:
-        return f"{metric.lowest:.7g} or more"
-    return f"{metric.lowest:.7g} to {metric.highest:.7g}"
 
 
 def warm_up_table(curve: MeasuredCurve) -> PageTable | None:

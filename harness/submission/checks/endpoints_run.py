@@ -222,9 +222,8 @@ def _bounded(context: CheckContext, found: PointAccuracy) -> Iterator[Issue]:
         yield context.issue("accuracy", ACCURACY, text + more, is_warning=not is_score)
     for name, metric in found.metrics.items():
         if not metric.is_met:
-            low, high = f"{metric.lowest:.4f}", metric.highest
-            limit = f"{low} or more" if high is None else f"{low} to {high:.4f}"
-            yield context.issue("accuracy", ACCURACY, f"{name} is {metric.value:.4f}, expected {limit}")
+            text = f"{name} is {metric.value:.4f}, expected {metric.target}"
+            yield context.issue("accuracy", ACCURACY, text)
 
 
 def _audits(context: CheckContext) -> Iterator[Issue]:
