@@ -1,6 +1,7 @@
 """A user's TOML, read into a struct; an unknown key is named with the one that may be meant."""
 
 import difflib
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -13,6 +14,7 @@ from harness.errors import ConfigError
 from harness.files import read_decoded
 
 Table = TypeVar("Table", bound=msgspec.Struct)
+_FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 
 
 def read_struct(source: str, path: Path, kind: type[Table], remedy: str) -> Table:
@@ -31,6 +33,16 @@ def converted(source: str, fields: Any, kind: type[Table], place: str = "") -> T
     except msgspec.ValidationError as error:
         where = f": [{place}]" if place else ""
         raise ConfigError(f"{source}{where}: {error}") from error
+
+
+def require_folder_names(source: str, table: msgspec.Struct, fields: Iterable[str]) -> None:
+    """Raise ConfigError where one of the fields, which become folders, is no name of one."""
+    for field in fields:
+        if not _FOLDER.fullmatch(name := getattr(table, field)):
+            raise ConfigError(
+                f"{source}: {field} is {name!r}, expected a folder's name: letters, digits and ._+-, without "
+                "slash, space or leading dot"
+            )
 
 
 def unknown_keys(fields: Any, kind: Any, place: str = "") -> Iterator[tuple[str, str, Sequence[str]]]:

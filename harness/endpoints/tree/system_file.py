@@ -3,19 +3,18 @@
 Names of fields are the official ones where point.yaml or system_desc.json have the field.
 """
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
+from harness.endpoints.point_run import WarmUp
 from harness.errors import ConfigError
-from harness.toml_files import read_struct
+from harness.toml_files import read_struct, require_folder_names
 
 LONGEST_SHORT_NAME = 20  # shortened_system_name, rules §8.2
 EXAMPLE = "configs/submission/endpoints.example.toml"
-_FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 
 
 class Watts(msgspec.Struct, frozen=True, kw_only=True):
@@ -186,15 +185,9 @@ class Drafter(msgspec.Struct, frozen=True, kw_only=True):
     configuration: dict[str, Any] = {}
 
 
-class WarmUpTable(msgspec.Struct, frozen=True, kw_only=True):
+class WarmUpTable(WarmUp, frozen=True, kw_only=True):
     """The warm-up of the official client's runs, whose folders do not show it."""
 
-    duration_s: float
-    requests_issued: int
-    requests_completed: int
-    data_source: str
-    concurrency: int
-    initialization_steps: tuple[str, ...] = ()
     logs_retained: bool = False
     link_logs: str = ""
 
@@ -256,6 +249,7 @@ def read_system(path: Path) -> SystemFile:
     """Read the TOML and check what would break files or folders. Raises ConfigError."""
     source = f"--system {path}"
     found = read_struct(source, path, SystemFile, f"start from a copy of {EXAMPLE}")
+    require_folder_names(source, found, ("submitter", "submission_id", "system_id", "implementation"))
     for wrong in _wrong(found):
         raise ConfigError(f"{source}: {wrong}")
     docs = found.docs
@@ -267,12 +261,6 @@ def read_system(path: Path) -> SystemFile:
 
 
 def _wrong(found: SystemFile) -> Iterator[str]:
-    for field in ("submitter", "submission_id", "system_id", "implementation"):
-        if not _FOLDER.fullmatch(name := getattr(found, field)):
-            yield (
-                f"{field} is {name!r}, expected a folder's name: letters, digits and ._+-, without slash, "
-                "space or leading dot"
-            )
     short = found.system.shortened_system_name
     if len(short) > LONGEST_SHORT_NAME:
         yield (

@@ -4,7 +4,6 @@ Their sources are the submitter's TOML (configs/submission/example.toml is one),
 """
 
 import difflib
-import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -17,10 +16,9 @@ from harness.errors import ConfigError
 from harness.record.run_record import RunRecord
 from harness.submission.tree.round_rules import RoundRules, load_rules
 from harness.submission.tree.system_description import POWER_FIELD, NameplateError, design_watts
-from harness.toml_files import read_struct
+from harness.toml_files import read_struct, require_folder_names
 
 FROM_RUNS = ("framework", "other_software_stack")  # fields that run.json fills in
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 # By difflib; host_processor_vcpu_count, which published descriptions add, is alike to a known field by 0.88.
 _TYPO = 0.9
 
@@ -55,8 +53,7 @@ def read_submitter_info(path: Path, division: str | None = None) -> SubmitterInf
     """Read the TOML and check its names; ``division`` overrides that of the file. Raises ConfigError."""
     remedy = "start from a copy of configs/submission/example.toml"
     found = read_struct(f"--submission {path}", path, SubmitterInfo, remedy)
-    for field in ("submitter", "system_id"):
-        _check_name(path, field, getattr(found, field))
+    require_folder_names(f"--submission {path}", found, ("submitter", "system_id"))
     nameplate = None if found.nameplate is None else path.absolute().parent / found.nameplate
     if nameplate is not None:
         _check_nameplate(path, nameplate)
@@ -103,14 +100,6 @@ def _refuse_typo(path: Path, table: str, fields: Collection[str], known: Collect
                 f"--submission {path}: [{table}]: unknown key {name!r}; did you mean {near[0]!r}? To keep "
                 f"both, write {near[0]!r}, too"
             )
-
-
-def _check_name(path: Path, field: str, name: str) -> None:
-    if not _NAME.fullmatch(name):
-        raise ConfigError(
-            f"--submission {path}: {field} is {name!r}, expected a folder's name: letters, digits and ._+-, "
-            "without slash, space or leading dot"
-        )
 
 
 def system_fields(
