@@ -32,8 +32,6 @@ _CODES = (
     "Exit codes: 0 done, 2 usage, config or dataset, 3 server, 4 failed requests or ended early, "
     f"{SIGNAL_CODES}."
 )
-_LADDER = "Fixed numbers of requests in flight, without LoadGen: not an MLPerf result."
-_SEARCH = "The highest target_qps that passes, by runs of official length."
 _LADDER_GROUPS = {
     "steps": ("scenario", "benchmark", "round", "input_file", "concurrency", "seconds"),
     "generation": GENERATION,
@@ -159,6 +157,20 @@ class SearchOptions(PeakOptions):
     user_conf: Path = user_conf_flag()
 
 
+_COMMANDS: dict[str, tuple[type[LadderOptions | SearchOptions], dict[str, tuple[str, ...]], str]] = {
+    "ladder": (
+        LadderOptions,
+        _LADDER_GROUPS,
+        "Fixed numbers of requests in flight, without LoadGen: not an MLPerf result.",
+    ),
+    "search": (
+        SearchOptions,
+        _SEARCH_GROUPS,
+        "The highest target_qps that passes, by runs of official length.",
+    ),
+}
+
+
 def build_parser() -> Parser:
     """All flags of both commands."""
     parser = Parser(
@@ -167,37 +179,21 @@ def build_parser() -> Parser:
         epilog=_CODES,
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    ladder = commands.add_parser(
-        "ladder",
-        prog=_prog("ladder"),
-        synonyms=SYNONYMS,
-        elsewhere=ELSEWHERE | EVERY_REPLICA,
-        help=_LADDER,
-        description=_LADDER,
-        epilog=_CODES,
-    )
-    add_groups(ladder, LadderOptions, _LADDER_GROUPS)
-    search = commands.add_parser(
-        "search",
-        prog=_prog("search"),
-        synonyms=SYNONYMS,
-        elsewhere=ELSEWHERE | EVERY_REPLICA,
-        help=_SEARCH,
-        description=_SEARCH,
-        epilog=_CODES,
-    )
-    add_groups(search, SearchOptions, _SEARCH_GROUPS)
+    for name, (kind, groups, text) in _COMMANDS.items():
+        command = commands.add_parser(
+            name,
+            prog=called("find_peak.py", name) if is_open() else None,  # its own name where it is a verb
+            synonyms=SYNONYMS,
+            elsewhere=ELSEWHERE | EVERY_REPLICA,
+            help=text,
+            description=text,
+            epilog=_CODES,
+        )
+        add_groups(command, kind, groups)
     return parser
-
-
-def _prog(command: str) -> str | None:
-    """A command's own name where it is a verb."""
-    return called("find_peak.py", command) if is_open() else None
 
 
 def parse_options(argv: list[str] | None = None) -> LadderOptions | SearchOptions:
     """Parse the flags of one command; argparse exits with code 2 and one line on wrong usage."""
     given = parsed(build_parser(), argv)
-    if given["command"] == "search":
-        return read(SearchOptions, given)
-    return read(LadderOptions, given)
+    return read(_COMMANDS[given["command"]][0], given)
