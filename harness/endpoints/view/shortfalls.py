@@ -52,7 +52,12 @@ def _least_s(point: CurvePoint, rules: EndpointsRules) -> float:
 
 
 def _issued_s(point: CurvePoint) -> float:
-    """The time that counts: that of the official window, else of the run's issue, else of the run."""
+    """The time that counts: that of the official window, else of the run's issue, else of the run.
+
+    Of a dedicated Offline run, which issues everything at once, it is that of the run.
+    """
+    if point.offline == "dedicated":
+        return point.seconds or 0.0
     window = point.steady.window.duration_s if is_steady(point) and point.steady else None
     return window or (point.run.issue_s if point.run is not None else None) or point.seconds or 0.0
 

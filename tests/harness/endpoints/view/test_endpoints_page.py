@@ -5,7 +5,7 @@ import re
 import pytest
 from msgspec.structs import replace
 
-from harness.endpoints.point_run import write_point_run
+from harness.endpoints.point_run import read_point_run, write_point_run
 from harness.endpoints.run_folder import PAGE, RUNS, SUMMARY, TREE
 from harness.endpoints.tree.build_tree import build_tree
 from harness.endpoints.tree.system_file import read_system
@@ -107,6 +107,17 @@ def test_a_run_below_the_time_of_the_rules(tmp_path):
     folder = made.rehearsal(tmp_path)
     made.change(folder / RUNS / "r64", lambda found: found["steady_state"]["window"].update(duration_s=300.0))
     assert reasons(folder) == ["issued for less than the rules' time (section 6.2): r64 300 of 1,200 s"]
+
+
+def test_the_time_of_a_dedicated_offline_run_is_that_of_the_run(tmp_path):
+    """It issues everything at once."""
+    folder = made.rehearsal(tmp_path)
+    run = read_point_run(folder / RUNS / "offline")
+    at_once = replace(run, issue_s=2.0, drain_s=run.issue_s + run.drain_s - 2.0)
+    write_point_run(folder / RUNS / "offline", at_once)
+    assert reasons(folder) == []
+    made.change(folder / RUNS / "offline", lambda found: found.update(duration_ns=300 * 10**9))
+    assert reasons(folder) == ["issued for less than the rules' time (section 6.2): offline 300 of 1,200 s"]
 
 
 def test_a_part_of_a_pass(tmp_path):
