@@ -289,8 +289,8 @@ def _fewer_in_flight(curve: Curve, point: Point, prepared: PreparedClient) -> It
     total, held = point.passes * curve.samples, prepared.concurrency
     if point.offline == "dedicated" and held is not None and held < total:
         yield (
-            f"Offline: {total} requests are issued at once, of which the client holds {held} in flight "
-            "(--max-concurrency, or what this machine's ports and open files allow)"
+            f"Offline: {total} requests are issued at once, of which the client holds {held} in flight, what "
+            "this machine's ports and open files allow"
         )
 
 
