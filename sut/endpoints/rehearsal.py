@@ -70,6 +70,7 @@ from sut.servers.apis import asked_by
 
 _MOST_SALT_TOKENS = 128
 _CONTINUES = "repeat the command to continue there"
+_EARLIER = "that of the rehearsal that continues"  # where C_max comes from
 
 
 def rehearse(options: RehearsalOptions) -> int:
@@ -78,17 +79,20 @@ def rehearse(options: RehearsalOptions) -> int:
     inputs = _read(options)
     with interruptible():
         earlier = None if options.restart else read_rehearsal(options.folder)
-        c_max, origin = _c_max(options, inputs, earlier)
-        with servers_of(inputs.client, inputs.samples, inputs.longest) as serving:
-            walk = _planned(options, inputs, serving, c_max, console)
-            console.say(*_plan_lines(walk, earlier, origin))
-            if options.dry_run:
-                check_free(options.folder)
-                console.say(DRY_RUN)
-                return EXIT_VALID
-            with locked(options.folder):
-                _begin(walk, earlier)
-                return walk.to_the_end()
+        for c_max, origin in _c_max(options, inputs, earlier):
+            with servers_of(inputs.client, inputs.samples, inputs.longest) as serving:
+                walk = _planned(options, inputs, serving, c_max, console)
+                if origin == _EARLIER and _why_anew(walk, earlier) is not None:
+                    continue  # other servers have another C_max, and the forms that of the forms
+                console.say(*_plan_lines(walk, earlier, origin))
+                if options.dry_run:
+                    check_free(options.folder)
+                    console.say(DRY_RUN)
+                    return EXIT_VALID
+                with locked(options.folder):
+                    _begin(walk, earlier)
+                    return walk.to_the_end()
+    raise AssertionError("what a ladder finds is taken")
 
 
 class _Inputs(msgspec.Struct, frozen=True):
@@ -132,15 +136,21 @@ def _read(options: RehearsalOptions) -> _Inputs:
     return _Inputs(client, samples, accuracy, system, tokenizer, column)
 
 
-def _c_max(options: RehearsalOptions, inputs: _Inputs, earlier: Rehearsal | None) -> tuple[int, str]:
-    """C_max, and how it was found where it was not given. Raises ConfigError and RunError."""
+def _c_max(
+    options: RehearsalOptions, inputs: _Inputs, earlier: Rehearsal | None
+) -> Iterator[tuple[int, str]]:
+    """C_max, and how it was found where it was not given; the next one where the earlier one's does not hold.
+
+    Raises ConfigError and RunError.
+    """
     if (known := known_c_max(options)) is not None:
-        return known, ""
+        yield known, ""
+        return
     if earlier is not None:
-        return earlier.curve.c_max, "found by the ladder of the rehearsal that continues"
+        yield earlier.curve.c_max, _EARLIER
     if options.dry_run:
         raise ConfigError("--c-max is not given, and a dry run sends nothing to find it; give it")
-    return find_c_max(inputs.client, _ladder_folder(options), most=len(inputs.samples) - 1)
+    yield find_c_max(inputs.client, _ladder_folder(options), most=len(inputs.samples) - 1)
 
 
 def _ladder_folder(options: RehearsalOptions) -> Path:

@@ -12,6 +12,7 @@ import pytest
 import run_endpoints
 from harness.endpoints.run_folder import NOT_A_RESULT_FILE, PAGE, REHEARSAL, RUNS, SUMMARY, TREE
 from harness.peak.ladder.steps import NOT_A_RESULT
+from sut.endpoints import rehearsal
 from tests.kit import wait_until
 from tests.runs import ROOT, main_here
 from tests.stub import StubServer
@@ -132,3 +133,22 @@ def test_a_plan_that_cannot_be_is_one_line(flags, named, tmp_path, capfd):
     assert len(lines) == 1, stderr
     assert all(word in lines[0] for word in named), lines[0]
     assert not (tmp_path / "endpoints").exists()
+
+
+def test_c_max_is_that_of_a_rehearsal_only_while_that_continues(tmp_path, capfd, monkeypatch):
+    """Of other servers, other answers or the forms alone it is another number."""
+    monkeypatch.setattr(rehearsal._Walk, "to_the_end", lambda walk: 0)
+
+    def ran(stub, *more, tokens=6):
+        given = [word for word in words(tmp_path, stub, tokens=tokens) if word != "--short"]
+        return main_here(capfd, run_endpoints.main, [*given, *more])
+
+    with StubServer() as stub:
+        assert ran(stub, "--c-max", "48")[0] == 0
+        code, stdout, stderr = ran(stub, "--dry-run")
+        assert code == 0 and "C_max 48 (that of the rehearsal that continues)" in stdout, stderr
+        code, stdout, stderr = ran(stub, "--dry-run", tokens=7)
+        assert code == 2 and "--c-max is not given" in stderr, stdout
+        main_here(capfd, run_endpoints.main, words(tmp_path, stub))  # the forms, up to 40
+        code, stdout, stderr = ran(stub, "--dry-run")
+        assert code == 2 and "--c-max is not given" in stderr, stdout
