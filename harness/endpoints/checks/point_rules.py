@@ -10,6 +10,7 @@ from harness.endpoints.official_files import Fields, number, of_percent, shown, 
 from harness.endpoints.planning.rules import load_endpoints_rules
 from harness.endpoints.run_folder import CONFIG, POINT_YAML
 from harness.endpoints.steady.steady_block import block_of_summary
+from harness.endpoints.steady.steady_point import WINDOWABLE
 
 _PATTERNS = ("concurrency", "agentic_inference")
 _UNSTEADY = ("drifting_up", "drifting_down", "not found")
@@ -258,8 +259,8 @@ def _steady_state(files: PointFiles) -> Iterator[Finding]:
         yield finding("steady-state", where, "the verdict is anomaly", severity=Severity.WARNING)
     elif verdict is None:
         yield by_length(files, "steady-state", where, "the verdict is missing")
-    if status != "windowable":
-        yield by_length(files, "super-passes", where, f"the status is {shown(status)}", expected="windowable")
+    if status != WINDOWABLE:
+        yield by_length(files, "super-passes", where, f"the status is {shown(status)}", expected=WINDOWABLE)
     yield from _window(files, where, table(block, "window"))
 
 

@@ -35,6 +35,7 @@ Status = Literal["windowable", "insufficient_duration", "insufficient_passes", "
 Verdict = Literal["STEADY STATE", "drifting_up", "drifting_down", "anomaly", "not found"]
 State = Literal["Plateau", "Drifting Up", "Drifting Down"]
 
+WINDOWABLE: Status = "windowable"
 WATCHED = ("ttft_p50", "ttft_p90", *GATES)
 
 STATES: dict[str, State] = {"up": "Drifting Up", "down": "Drifting Down", "steady": "Plateau"}
@@ -134,8 +135,8 @@ class SteadyState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def official(self) -> bool:
-        """Whether the window's numbers are the point's result; else those of the complete run are."""
-        return self.status == "windowable" and self.verdict in ("STEADY STATE", "anomaly")
+        """As ``is_official``."""
+        return is_official(self.status, self.verdict)
 
     @property
     def reason(self) -> str:
@@ -208,13 +209,18 @@ def _reported(windows: Sequence[Window]) -> int:
     return max(range(len(windows)), key=lambda i: windows[i].issue_s, default=0)
 
 
+def is_official(status: str | None, verdict: str | None) -> bool:
+    """Whether the window's numbers are the point's result; else those of the complete run are."""
+    return status == WINDOWABLE and verdict in ("STEADY STATE", "anomaly")
+
+
 def status_of(complete: int, window_s: float | None, required_s: float) -> Status:
     """Of ``complete`` super-passes with a window of this issue time; None without a plateau."""
     if not complete:
         return "partial_dataset"
     if window_s is None:
         return "insufficient_passes"
-    return "windowable" if window_s >= required_s else "insufficient_duration"
+    return WINDOWABLE if window_s >= required_s else "insufficient_duration"
 
 
 def verdict_of(found: bool, shifted: bool, trend: Mapping[str, str]) -> Verdict:

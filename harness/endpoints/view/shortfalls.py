@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from harness.endpoints.planning.regions import LABELS, MANDATORY
 from harness.endpoints.planning.rules import EndpointsRules, load_endpoints_rules
+from harness.endpoints.steady.steady_point import WINDOWABLE, is_official
 from harness.endpoints.view.curve_files import MeasuredCurve
 from harness.endpoints.view.measured_point import CurvePoint
 
-OFFICIAL_STATUS, OFFICIAL_VERDICTS = "windowable", ("STEADY STATE", "anomaly")
 _NAMED = 6  # points that a line lists
 
 
@@ -70,7 +70,7 @@ def _is_partial(point: CurvePoint, curve: MeasuredCurve) -> bool:
 def is_steady(point: CurvePoint) -> bool:
     """Whether its files state an official window."""
     block = point.steady
-    return block is not None and block.status == OFFICIAL_STATUS and block.verdict in OFFICIAL_VERDICTS
+    return block is not None and is_official(block.status, block.verdict)
 
 
 def _unfinished(curve: MeasuredCurve) -> Iterator[str]:
@@ -106,7 +106,7 @@ def steady_word(point: CurvePoint) -> str:
     block = point.steady
     if block is None:
         return "not judged"
-    return (block.verdict if block.status == OFFICIAL_STATUS else block.status) or "not judged"
+    return (block.verdict if block.status == WINDOWABLE else block.status) or "not judged"
 
 
 def _accuracy(points: Sequence[CurvePoint]) -> Iterator[str]:
