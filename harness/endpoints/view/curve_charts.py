@@ -85,10 +85,10 @@ def times_charts(curve: MeasuredCurve) -> Iterator[Chart]:
 def steady_charts(states: Mapping[str, SteadyState]) -> Iterator[Chart]:
     """TPOT of every super-pass of a point, with the reported window shaded."""
     for name, state in states.items():
-        passes = [one for one in state.passes if one.tpot_count]
-        if len(passes) < 2:
+        numbers = [number for number, one in enumerate(state.passes, 1) if one.tpot_count]
+        if len(numbers) < 2:
             continue
-        x = np.arange(1, len(passes) + 1, dtype=float)
+        x, passes = np.array(numbers, dtype=float), [state.passes[number - 1] for number in numbers]
         lines = [
             Series("p50", series(passes, "tpot_p50") * _MS, 0, "points"),
             Series("p90", series(passes, "tpot_p90") * _MS, 1, "points"),

@@ -7,8 +7,10 @@ from msgspec.structs import replace
 
 from harness.endpoints.point_run import read_point_run, write_point_run
 from harness.endpoints.run_folder import PAGE, RUNS, SUMMARY, TREE
+from harness.endpoints.steady.steady_point import steady_state
 from harness.endpoints.tree.build_tree import build_tree
 from harness.endpoints.tree.system_file import read_system
+from harness.endpoints.view.curve_charts import steady_charts
 from harness.endpoints.view.curve_files import read_curve
 from harness.endpoints.view.curve_steady import steady_states
 from harness.endpoints.view.endpoints_page import endpoints_page, write_endpoints_page
@@ -17,6 +19,7 @@ from harness.errors import ConfigError
 from tests import endpoints_folders as made
 from tests import endpoints_kit as kit
 from tests.browser import DRIVER, browser
+from tests.harness.endpoints.steady.made_up_runs import SHAPES, run_of
 from tests.harness.report.html.test_browser import PIXELS
 
 CLIENT = "measured by this client; a submission takes the unmodified reference client (section 2.1.1)"
@@ -118,6 +121,16 @@ def test_the_time_of_a_dedicated_offline_run_is_that_of_the_run(tmp_path):
     assert reasons(folder) == []
     made.change(folder / RUNS / "offline", lambda found: found.update(duration_ns=300 * 10**9))
     assert reasons(folder) == ["issued for less than the rules' time (section 6.2): offline 300 of 1,200 s"]
+
+
+def test_a_super_pass_without_tpot_leaves_a_gap_in_the_chart():
+    """The window is shaded by the numbers of all."""
+    shape = SHAPES["plateau"]
+    state = steady_state(run_of(shape, 1), shape.size, concurrency=64)
+    first, second, *others = state.passes
+    gap = replace(state, passes=(first, replace(second, tpot_count=0), *others))
+    (chart,) = steady_charts({"r64": gap})
+    assert chart.x.tolist() == [1, *range(3, len(state.passes) + 1)]
 
 
 def test_a_part_of_a_pass(tmp_path):
