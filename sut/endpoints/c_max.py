@@ -1,19 +1,23 @@
 """C_max where it is not given: a short ladder shows at how many requests in flight the servers are full."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
 from harness.cli.signals import InterruptedRun, signals_kept
+from harness.config.generation import SamplingParameters
 from harness.config.plans import ClientPlan
 from harness.config.scenario import Scenario
 from harness.endpoints.planning.regions import ULTRA_LOW_MOST
-from harness.errors import ConfigError, RunError
+from harness.errors import ConfigError, RunError, ServerError
 from harness.peak.ladder.ladder_console import LadderConsole
 from harness.peak.ladder.ladder_files import read_state
 from harness.peak.ladder.ladder_plan import LadderPlan
 from harness.peak.ladder.ladder_result import Ladder
+from harness.record.settled import ServerInfo
 from sut.peak.ladder import climb
+from sut.servers.health import check_same_servers
 
 _STEP_S = 20.0
 
@@ -28,12 +32,18 @@ def find_c_max(client: ClientPlan, folder: Path, most: int) -> tuple[int, str]:
     return (best, where) if best <= most else (most, f"{best} {where}, but the dataset is smaller")
 
 
-def measured_rates(folder: Path) -> dict[int, float]:
-    """Requests/s by the number in flight, of the ladder in a folder; none without one."""
+def measured_rates(
+    folder: Path, parameters: SamplingParameters, servers: Sequence[ServerInfo]
+) -> dict[int, float]:
+    """Requests/s by the number in flight, of a folder's ladder of these servers and answers; else none."""
     try:
-        return {step.concurrency: step.queries_per_s for step in read_state(folder).steps}
-    except (OSError, msgspec.DecodeError):
+        ladder = read_state(folder)
+        check_same_servers(ladder.servers, servers)
+    except (OSError, msgspec.DecodeError, ServerError):
         return {}
+    if ladder.parameters != parameters or len(ladder.servers) != len(servers):
+        return {}
+    return {step.concurrency: step.queries_per_s for step in ladder.steps}
 
 
 def _climbed(client: ClientPlan, folder: Path) -> Ladder:

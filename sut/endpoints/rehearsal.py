@@ -202,9 +202,8 @@ def _plan_lines(walk: "_Walk", earlier: Rehearsal | None, origin: str) -> Iterat
     curve, rules = walk.planned
     if _holds_something(walk.options.folder):
         yield _first_line(walk, earlier)
-    yield from plan_lines(
-        curve, rules, expected_times(curve, measured_rates(_ladder_folder(walk.options))), origin
-    )
+    rates = measured_rates(_ladder_folder(walk.options), client.parameters, opened.servers.found)
+    yield from plan_lines(curve, rules, expected_times(curve, rates), origin)
     yield from labelled("api", api_lines(asked_by(opened.servers.found, client.api)))
     yield from labelled("server", server_lines(opened.servers.found, served_by))
     yield f"output    {walk.options.folder}"
