@@ -8,6 +8,7 @@ from harness.analysis.network_summary import clump_text, held_back_warnings
 from harness.analysis.outages import rank_warnings, silence_warnings
 from harness.analysis.replicas import end_warnings, straggler_warnings
 from harness.analysis.server_load import cache_warnings
+from harness.config.plans import RunPlan
 from harness.config.scenario import Scenario
 from harness.record.journal import Rows
 from harness.record.run_record import ReplicaNetwork, RunRecord, Statistics
@@ -42,6 +43,8 @@ def run_warnings(record: RunRecord, rows: Rows) -> Iterator[str]:
     yield from network_warnings(record.network)
     yield from _other_clients(record)
     yield from rule_warnings(record)
+    if text := length_warning(record):
+        yield text
 
 
 def _other_clients(record: RunRecord) -> Iterator[str]:
@@ -69,6 +72,35 @@ def rule_warnings(record: RunRecord) -> Iterator[str]:
     if record.server_load is not None:
         yield from cache_warnings(record.server_load)
         yield from _drafting_warnings(record, record.server_load.counts.get("draft_tokens", 0.0))
+
+
+def mean_length_bounds(plan: RunPlan) -> tuple[float, float] | None:
+    """TEST09's bounds of the mean, in tokens, for runs with its prompts.
+
+    Accuracy runs and TEST07 have others, and longer answers.
+    """
+    rule = plan.client.benchmark.compliance.get("TEST09")
+    if rule is None or plan.accuracy or (plan.audit is not None and plan.audit.test != "TEST09"):
+        return None
+    mean, share = rule["reference_mean_output_tokens"], rule["tolerance"]
+    return mean * (1 - share), mean * (1 + share)
+
+
+def length_warning(record: RunRecord) -> str:
+    """That TEST09 and the check of a submission will refuse the answers of this performance run, or "".
+
+    Only of an official run of at least a complete dataset: the mean of fewer answers may differ by chance.
+    """
+    bounds, stats, plan = mean_length_bounds(record.plan), record.statistics, record.plan
+    if bounds is None or plan.audit is not None or record.deviations or stats is None:
+        return ""
+    mean, complete = stats.osl_mean, stats.completed >= plan.client.benchmark.dataset(accuracy=False).samples
+    if mean is None or not complete or bounds[0] <= mean <= bounds[1]:
+        return ""
+    return (
+        f"the mean length of the answers is {mean:.2f} tokens, and TEST09 and the check of a submission take "
+        f"{bounds[0]:.2f} to {bounds[1]:.2f}: look at the answers, the servers' model and its template first"
+    )
 
 
 def _drafting_warnings(record: RunRecord, drafted: float) -> Iterator[str]:

@@ -7,6 +7,7 @@ from harness.campaign.standing import Standing
 from harness.campaign.steps import Step
 from harness.config.scenario import Scenario
 from harness.files import ACCURACY_TEXT
+from harness.record.run_record import RunRecord
 
 
 def advice(campaign: Campaign, step: Step, found: Standing) -> Iterator[str]:
@@ -16,7 +17,7 @@ def advice(campaign: Campaign, step: Step, found: Standing) -> Iterator[str]:
     table = f"[benchmarks.{toml_key(benchmark)}.{scenario}]"
     if campaign.strict and found.record is not None and found.record.deviations:
         yield f"Remove what deviates, from {campaign.file} or from the servers."
-    elif step.kind == "performance" and found.record is not None:
+    elif step.kind == "performance" and found.record is not None and not _is_valid(found.record):
         rate = Scenario.parse(scenario).rate_key
         # A rate that a search has found is written as "search" already.
         search = "" if step.found_rate or rate != "target_qps" else ', or target_qps = "search"'
@@ -27,3 +28,7 @@ def advice(campaign: Campaign, step: Step, found: Standing) -> Iterator[str]:
             "those of the reference."
         )
     yield f"To make it once more as it is: add --restart {step.name}"
+
+
+def _is_valid(record: RunRecord) -> bool:
+    return record.verdict is not None and record.verdict.result == "VALID"

@@ -231,8 +231,10 @@ class _Walk(msgspec.Struct):
         if not step.found_rate or before.state not in ("missing", "other") or step.name in self.anew:
             return False
         run = submitted_run(step.folder.parents[1] / "peak" / step.folder.parent.name)
-        if run is None or standing(self.campaign, structs.replace(step, folder=run)).state != "done":
+        if run is None:
             return False
+        if standing(self.campaign, structs.replace(step, folder=run)).state not in ("done", "lost"):
+            return False  # one that is lost would end so again
         adopt(run, step.folder)
         show(f"{run} is the performance run: the search made it at this rate")
         return True

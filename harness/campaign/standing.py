@@ -10,6 +10,7 @@ import msgspec
 
 from harness.analysis.outages import any_stood
 from harness.analysis.run_outcome import loadgen_figure
+from harness.analysis.run_warnings import length_warning
 from harness.analysis.verdict import is_of_clock
 from harness.campaign.campaign_file import Campaign
 from harness.campaign.conf import searched_with, settings_in, without_rate
@@ -112,6 +113,9 @@ def _run(campaign: Campaign, step: Step, record: RunRecord | None) -> Standing:
         shown = "; ".join(record.deviations[:_NAMED])
         return Standing("lost", f"NOT OFFICIAL: {shown}", record)
     result, reasons = record.verdict.result, "; ".join(record.verdict.reasons[:_NAMED])
+    judged = result == "VALID" and step.kind == "performance" and campaign.strict
+    if judged and (refused := length_warning(record)):
+        return Standing("lost", f"VALID, but {refused}", record)
     # How fast the servers are is no question of a trial, nor of a rehearsal.
     if result == "VALID" or (record.verdict.complete and (step.kind == "trial" or campaign.rehearsal)):
         return Standing("done", _figures(record, "VALID" if result == "VALID" else "complete"), record)

@@ -1,8 +1,7 @@
 """The charts of a run: its course over time, and distributions of its values."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -11,6 +10,7 @@ from harness.analysis.distributions import histogram, percentile_curve, sample_p
 from harness.analysis.early_stopping import most_over_limit
 from harness.analysis.queries import Queries, known_over, metric
 from harness.analysis.run_files import RunFiles
+from harness.analysis.run_warnings import mean_length_bounds
 from harness.analysis.timeline import (
     Bins,
     bins_of,
@@ -20,7 +20,6 @@ from harness.analysis.timeline import (
     tokens_per_second,
 )
 from harness.arrays import Floats
-from harness.config.plans import RunPlan
 from harness.files import PROGRESS
 from harness.report.html.page import Chart, Limit, Series
 
@@ -160,13 +159,9 @@ def _lengths(run: RunFiles, queries: Queries) -> Iterator[Chart]:
     if found is None:
         return
     limits = [Limit("mean", float(queries.osl[queries.completed].mean()), "x")]
-    rule = _length_rule(run.record.plan) if run.record is not None else None
-    if rule:
-        mean, tolerance = rule["reference_mean_output_tokens"], rule["tolerance"]
-        limits += [
-            Limit("TEST09 from", mean * (1 - tolerance), "x"),
-            Limit("TEST09 to", mean * (1 + tolerance), "x"),
-        ]
+    bounds = mean_length_bounds(run.record.plan) if run.record is not None else None
+    if bounds:
+        limits += [Limit("TEST09 from", bounds[0], "x"), Limit("TEST09 to", bounds[1], "x")]
     yield Chart(
         "osl",
         "Answers by length, tokens",
@@ -176,14 +171,8 @@ def _lengths(run: RunFiles, queries: Queries) -> Iterator[Chart]:
         "number",
         "output tokens",
         limits,
-        note="TEST09's bounds are for the mean" if rule else "",
+        note="TEST09's bounds are for the mean" if bounds else "",
     )
-
-
-def _length_rule(plan: RunPlan) -> Mapping[str, Any] | None:
-    """TEST09's bounds, in runs with its prompts: accuracy runs and TEST07 have others, and longer answers."""
-    other = plan.accuracy or (plan.audit is not None and plan.audit.test != "TEST09")
-    return None if other else plan.client.benchmark.compliance.get("TEST09")
 
 
 def _scatters(run: RunFiles, queries: Queries) -> Iterator[Chart]:

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from harness.analysis.run_warnings import rule_warnings, run_warnings
+from harness.analysis.run_warnings import length_warning, rule_warnings, run_warnings
 from harness.config.benchmark import load_benchmark
 from harness.config.scenario import Scenario
 from harness.record.run_record import ServerLoad
@@ -65,3 +65,30 @@ def test_servers_that_another_client_asked(counted, changes, router, warned):
     assert all("256 output tokens more than the 1,024" in line for line in found)
     # Through HAProxy the first reading was 0 of one server, the second 3348 of the other.
     assert all("name the servers themselves" in line for line in found)
+
+
+@pytest.mark.parametrize(
+    ("mean", "completed", "changes", "warned"),
+    [
+        (1150.37, 6396, {}, True),
+        (1406.03, 6396, {}, True),
+        (1278.2, 6396, {}, False),
+        (600.0, 6395, {}, False),  # fewer than the dataset: chance
+        (600.0, 6396, {"deviations": ("made up",)}, False),
+        (9999.0, 6396, {"mode": "accuracy"}, False),  # other prompts
+    ],
+)
+def test_answers_of_a_length_that_test09_refuses(mean, completed, changes, warned):
+    """Both bounds are those of the official audit.config, 1150.38 and 1406.02."""
+    deviations = changes.pop("deviations", ())
+    record = with_plan(ENDED, benchmark=load_benchmark("gpt-oss-120b"), **changes)
+    statistics = replace(ENDED.statistics, osl_mean=mean, completed=completed)
+    record = replace(record, statistics=statistics, deviations=deviations)
+    assert bool(length_warning(record)) == warned
+    assert [line for line in run_warnings(record, rows()) if "TEST09" in line] == (
+        [length_warning(record)] if warned else []
+    )
+    if warned:
+        assert f"{mean:.2f} tokens" in length_warning(record) and "1150.38 to 1406.02" in length_warning(
+            record
+        )

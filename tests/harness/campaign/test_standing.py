@@ -65,7 +65,7 @@ def campaign_of(folder, text, top=""):
     for name in files:
         (folder / name).touch()
     (folder / "my.toml").write_text(
-        f'{top}submitter = "Org"\nsystem_id = "box"\n[benchmarks.gpt-oss-120b]\n'
+        f'submitter = "Org"\nsystem_id = "box"\n{top}[benchmarks.gpt-oss-120b]\n'
         + "".join(f"{name} = '{name}'\n" for name in files)
         + text
     )
@@ -388,6 +388,21 @@ def test_the_remedy_of_a_lost_run_is_a_key_that_its_table_takes(tmp_path, table,
     remedy, _ = advice(campaign, step, standing(campaign, step))
     assert f"another {key} into" in remedy
     assert ('"search"' in remedy) == search
+
+
+@pytest.mark.parametrize(("division", "state"), [("closed", "lost"), ("open", "done")])
+def test_a_run_that_test09_would_refuse_is_lost_before_hours_of_others(tmp_path, division, state):
+    campaign = campaign_of(tmp_path, "server = { target_qps = 9.0 }\n", f"division = '{division}'\n")
+    (step,) = [one for one in steps_of(campaign) if one.kind == "performance"]
+    run_as_asked(
+        step, step.folder, statistics=structs.replace(ENDED.statistics, osl_mean=800.0, completed=6396)
+    )
+    found = standing(campaign, step)
+    assert found.state == state
+    if state == "lost":
+        assert found.text.startswith("VALID, but the mean length of the answers is 800.00 tokens")
+        (restart,) = advice(campaign, step, found)  # no other rate: that is not what is wrong
+        assert "--restart gpt-oss-120b/server/performance" in restart
 
 
 def test_no_time_is_expected_at_the_rate_of_other_prompts(tmp_path):
