@@ -17,14 +17,19 @@ def any_stood(events: Sequence[RunEvent | SeenEvent]) -> bool:
     """Whether a server was out of use, silent or stood, or this client: times of such a run say nothing of
     another rate. ``events`` are in order of time.
     """
+    return bool(what_stood(events))
+
+
+def what_stood(events: Sequence[RunEvent | SeenEvent]) -> str:
+    """The first of them in words; "" for none. ``events`` are in order of time."""
     stood = ("server_out", "rank_stands", "silence")
-    return any(event.kind in stood or _lost_in(event) for event in events) or _was_suspended(events)
-
-
-def _was_suspended(events: Sequence[RunEvent | SeenEvent]) -> bool:
-    """Whether this client was, before the run was lost."""
     kinds = [event.kind for event in events]
-    return "suspended" in (kinds[: kinds.index("lost")] if "lost" in kinds else kinds)
+    # A suspension counts if it was before the run was lost.
+    before_loss = kinds.index("lost") if "lost" in kinds else len(kinds)
+    for number, event in enumerate(events):
+        if event.kind in stood or _lost_in(event) or (event.kind == "suspended" and number < before_loss):
+            return f"{event.server}: {event.text}" if event.server not in event.text else event.text
+    return ""
 
 
 def _lost_in(event: RunEvent | SeenEvent) -> bool:

@@ -1,5 +1,6 @@
 """Probes and steps of a search: ordinary runs of LoadGen, and the ladder's client."""
 
+import logging
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from harness.analysis.outages import what_stood
 from harness.api_key import api_key
 from harness.cli.signals import InterruptedRun, signals_kept
 from harness.config.plans import RunPlan
@@ -29,6 +31,8 @@ from sut.peak.emptying import empty_servers
 from sut.peak.ladder import OpenLadder, open_ladder
 from sut.run import run
 from sut.servers.health import check_same_servers
+
+log = logging.getLogger("mlperf")
 
 LADDER_FOLDER, PROBE_FOLDER = "ladder", "probe-"
 
@@ -113,7 +117,24 @@ class RunProber(msgspec.Struct, dict=True):
             return _Session(opened, stack.pop_all(), most)
 
     def probe(self, rate: float) -> Probe:
-        """An ordinary run at this rate, ended once it is decided."""
+        """An ordinary run at this rate, ended once it is decided.
+
+        One that is INVALID after a server or this client stood shows nothing about the rate, and is made
+        again, once: where one stands in the second run, too, that is what the rate makes of the servers.
+        """
+        first, stood = self._run(rate)
+        if not (stood and first.verdict == "INVALID"):
+            return first
+        log.warning(
+            "the run in %s is INVALID, shows nothing about its rate and is made again, once: %s",
+            self.folder / first.folder,
+            stood,
+        )
+        second, _ = self._run(rate)
+        return msgspec.structs.replace(second, cost_s=first.cost_s + second.cost_s)
+
+    def _run(self, rate: float) -> tuple[Probe, str]:
+        """A run, and what stood in it; "" for nothing."""
         began = time.monotonic()
         self.close()
         self._await_idle()
@@ -136,7 +157,8 @@ class RunProber(msgspec.Struct, dict=True):
         self.on_record(record)
         failures = self._empty() if watch.decided_s is not None else ()
         name = plan.client.log_dir.relative_to(self.folder).as_posix()
-        return probe_of(record, scheduled, watch, time.monotonic() - began, name, failures)
+        probe = probe_of(record, scheduled, watch, time.monotonic() - began, name, failures)
+        return probe, what_stood(record.events)
 
     def _check_servers(self, record: RunRecord) -> None:
         """Raise ServerError where the servers are others than when the search began."""

@@ -1,4 +1,4 @@
-"""The ladder of a search, against a stub server."""
+"""The ladder and the runs of a search, against a stub server."""
 
 from contextlib import closing
 from dataclasses import replace
@@ -62,3 +62,42 @@ def test_a_step_of_other_weights_is_not_kept_and_no_run_follows(tmp_path):
                     measure(4)
             assert len(stub.requests) == sent
     assert sorted(path.name for path in tmp_path.glob("probe-*")) == ["probe-02", "probe-03"]
+
+
+CONF = """
+*.Server.target_qps = 1
+*.Server.min_duration = 6000
+*.Server.min_query_count = 480
+*.Server.ttft_latency = 3000
+*.Server.tpot_latency = 60000
+"""
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize(("stands", "verdict"), [(1, "VALID"), (2, "INVALID")])
+def test_a_run_in_which_the_server_stood_is_made_again_once(tmp_path, caplog, stands, verdict):
+    """A pause of seconds made its rate INVALID for good, and the search went on below it."""
+    dataset, _ = small_dataset(tmp_path)
+    (tmp_path / "given.conf").write_text(CONF)
+    run_of: dict[int, int] = {}  # the number of its run by each request's index
+    first_of: dict[int, int] = {}
+
+    def gate(request):
+        run_number = len(list(tmp_path.glob("probe-*")))
+        own = run_of.setdefault(request.index, run_number)
+        return run_number > stands or request.index < first_of.setdefault(own, request.index) + 100
+
+    with StubServer(gate=gate) as stub:
+        options = SearchOptions(
+            input_file=dataset,
+            server_url=(stub.url,),
+            output_dir=tmp_path,
+            user_conf=tmp_path / "given.conf",
+            max_new_tokens=8,
+        )
+        plan = search_run(options, tmp_path, options.user_conf, dry_run=True)
+        with closing(RunProber(options, tmp_path, run(plan, rate_follows=True))) as prober:
+            probe = prober.probe(100)
+    assert (probe.verdict, probe.folder) == (verdict, "probe-02/server/performance")
+    (said,) = [one.getMessage() for one in caplog.records if "made again" in one.getMessage()]
+    assert "probe-01" in said and stub.url in said
