@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from harness.campaign.expected import expected_s
@@ -74,6 +74,7 @@ def remaining(
 ) -> str:
     """``9 of 14 steps are done; at the rates asked for the others take at least 2h10m``.
 
+    Runs and searches whose time nothing shows are counted: ``, without 3 whose time is not known``.
     Of the step that runs counts what is left, as far as its run says that.
     """
     done = sum(found[step.name].state == "done" for step in steps)
@@ -83,7 +84,16 @@ def remaining(
             left[step.name] = last.remaining_s or 0.0
     seconds = expected_left_s(steps, found, left)
     known = f"; at the rates asked for the others take at least {duration(seconds)}" if seconds else ""
+    if known and (others := untimed(steps, found, left)):
+        known += f", without {others} whose time is not known"
     return f"{done} of {len(steps)} steps are done{known}"
+
+
+def untimed(steps: Sequence[Step], found: Mapping[str, Standing], left: Collection[str] = ()) -> int:
+    """Runs and searches to be done, but those in ``left``, whose time does not follow from their settings."""
+    measured = _measured(steps, found)
+    undone = [step for step in steps if found[step.name].state != "done" and step.name not in left]
+    return sum(step.servers is not None and expected_s(step, measured) is None for step in undone)
 
 
 def expected_left_s(

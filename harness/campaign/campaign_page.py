@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from harness.analysis.run_outcome import RunOutcome, Status
-from harness.campaign.campaign_console import expected_left_s, rows
+from harness.campaign.campaign_console import expected_left_s, rows, untimed
 from harness.campaign.campaign_file import Campaign
 from harness.campaign.standing import Standing
 from harness.campaign.steps import Step
@@ -67,7 +67,9 @@ def _badges(
 
 def _tiles(steps: Sequence[Step], found: Mapping[str, Standing]) -> Iterator[Tile]:
     if left := expected_left_s(steps, found):
-        yield Tile(f"at least {duration(left)}", "of runs left, at the rates asked for")
+        others = untimed(steps, found)
+        without = f", without {others} whose time is not known" if others else ""
+        yield Tile(f"at least {duration(left)}", f"of runs left, at the rates asked for{without}")
 
 
 def _steps(steps: Sequence[Step], found: Mapping[str, Standing], running: str | None) -> Section:
