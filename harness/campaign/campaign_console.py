@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from harness.campaign.expected import expected_s
+from harness.campaign.searches import latest_run
 from harness.campaign.standing import Standing
 from harness.campaign.steps import Step
 from harness.cli.commands import of_verb
@@ -46,15 +47,25 @@ def rows(
         one = found[step.name]
         state, text = _WORDS[one.state], one.text
         if step.name == running:
-            state, text = "RUNNING", "" if since is None else _progress(step, since)
+            state, text = "RUNNING", _works(step, one, since)
         seconds = None if one.state == "done" else expected_s(step, measured)
         lines.append((step.name, state, "" if seconds is None else f"about {duration(seconds)}", text))
     return lines
 
 
+def _works(step: Step, found: Standing, since: datetime | None) -> str:
+    """What the running step does: of a search also what it has measured."""
+    now = "" if since is None else _progress(step, since)
+    before = found.text if step.kind == "search" and found.state == "incomplete" else ""
+    return ", ".join(filter(None, (before, now)))
+
+
 def _latest(step: Step, since: datetime) -> ProgressLine | None:
     """The latest line of a run's progress.jsonl; None while that of an earlier run lies there."""
-    path = step.folder / (COMPLIANCE_RUN if step.test else "") / PROGRESS
+    folder = latest_run(step.folder) if step.kind == "search" else step.folder
+    if folder is None:
+        return None
+    path = folder / (COMPLIANCE_RUN if step.test else "") / PROGRESS
     last = read_progress(path) if path.is_file() else None
     return None if last is None or last.time < since else last
 
@@ -80,7 +91,9 @@ def remaining(
     done = sum(found[step.name].state == "done" for step in steps)
     left: dict[str, float] = {}
     for step in steps:
-        if step.name == running and since is not None and (last := _latest(step, since)) is not None:
+        if step.name != running or step.kind == "search" or since is None:
+            continue  # of a search only its next run is known
+        if (last := _latest(step, since)) is not None:
             left[step.name] = last.remaining_s or 0.0
     seconds = expected_left_s(steps, found, left)
     known = f"; at the rates asked for the others take at least {duration(seconds)}" if seconds else ""

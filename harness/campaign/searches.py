@@ -5,12 +5,13 @@ from pathlib import Path
 
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
-from harness.files import RUN_RECORD, link_or_copy
+from harness.files import PROGRESS, RUN_RECORD, link_or_copy
 from harness.peak.search.conclusion import Conclusion
 from harness.peak.search.offline_rate import SHORT_RUN, read_offline_rate
 from harness.peak.search.search_state import SEARCH_STATE, SearchState, read_state
 from harness.record.output_dir import free_reserve, move_aside_existing
 from harness.record.run_record import RunRecord
+from harness.text import counted
 
 _SEARCH = "search"  # the folder of a search below that of a scenario
 
@@ -36,6 +37,26 @@ def concluded(folder: Path) -> Conclusion | None:
 def search_state(folder: Path) -> SearchState | None:
     """The state of a search of a latency-bound scenario; None where there is none. Raises ConfigError."""
     return read_state(folder / _SEARCH) if (folder / _SEARCH / SEARCH_STATE).is_file() else None
+
+
+def measured(state: SearchState) -> str:
+    """``4 steps and 1 run are measured``."""
+    steps, runs = len(state.history.steps), len(state.history.probes)
+    return f"{counted(steps, 'step')} and {counted(runs, 'run')} are measured"
+
+
+def latest_run(folder: Path) -> Path | None:
+    """The run that a search in ``peak/SCENARIO`` makes now, or was cut off in; None where it makes none."""
+    try:
+        state = search_state(folder)
+    except ConfigError:
+        return None
+    runs = sorted(path.parent for path in (folder / _SEARCH).glob(f"probe-*/*/*/{PROGRESS}"))
+    if state is None or not runs:
+        return None
+    last = runs[-1]
+    known = {one.folder for one in state.history.probes}
+    return None if last.relative_to(folder / _SEARCH).as_posix() in known else last
 
 
 def submitted_run(folder: Path) -> Path | None:

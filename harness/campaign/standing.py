@@ -14,7 +14,7 @@ from harness.analysis.run_warnings import length_warning
 from harness.analysis.verdict import is_of_clock
 from harness.campaign.campaign_file import Campaign
 from harness.campaign.conf import searched_with, settings_in, without_rate
-from harness.campaign.searches import concluded, first_run, found_rate, search_state
+from harness.campaign.searches import concluded, first_run, found_rate, measured, search_state
 from harness.campaign.steps import Step, dataset_of
 from harness.compliance.registry import TESTS
 from harness.compliance.verified import read_verdict
@@ -263,7 +263,8 @@ def _search(campaign: Campaign, step: Step) -> Standing:
     if rate is not None:
         return Standing("done", f"target_qps {rate:g}")
     if (conclusion := concluded(step.folder)) is None:
-        return Standing("missing" if search_state(step.folder) is None else "incomplete")
+        begun = search_state(step.folder)
+        return Standing("missing") if begun is None else Standing("incomplete", measured(begun))
     return Standing("lost", conclusion.why)
 
 

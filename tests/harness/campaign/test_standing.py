@@ -26,11 +26,15 @@ from harness.peak.search.offline_rate import (
     withdraw_offline_rate,
     write_offline_rate,
 )
+from harness.peak.search.policy import History
+from harness.peak.search.probe import Probe
 from harness.peak.search.probe_record import FOUND_RATE
+from harness.peak.search.search_state import SearchState
 from harness.record.run_events import RunEvent
 from harness.record.run_record import RunVerdict
 from harness.submission.building import source_code
 from tests.harness.analysis.test_verdict import by_the_clocks
+from tests.harness.campaign.test_searches import IDENTITY
 from tests.records import ENDED
 
 FILE = 'submitter = "Org"\nsystem_id = "box"\n[benchmarks.gpt-oss-120b.offline]\n'
@@ -272,6 +276,18 @@ LINE = (  # of a run against the stub server
 )
 
 
+PROBE_1 = Probe(
+    rate=9.0,
+    datasets=1,
+    queries=6396,
+    planned_s=710.0,
+    seconds=715.0,
+    cost_s=720.0,
+    verdict="VALID",
+    folder="probe-01/server/performance",
+)
+
+
 @pytest.mark.parametrize(
     ("began", "shown"),
     [("08:33:00", "89 answered after 10s, 30s left"), ("08:34:18", "")],  # the servers start, in the second
@@ -286,6 +302,27 @@ def test_the_progress_of_an_earlier_run_is_not_that_of_the_step(tmp_path, began,
     assert rows([step], found, step.name, since)[1][3] == shown
     left = "30s" if shown else "11m50s"  # 6396 queries at 9 a second
     assert remaining([step], found, step.name, since).endswith(f"take at least {left}")
+
+
+def test_a_search_that_runs_shows_what_it_has_measured_and_its_run(tmp_path):
+    """The row of a search of hours was RUNNING and nothing else."""
+    campaign = campaign_of(tmp_path, "server = { target_qps = 'search' }\n")
+    (step,) = [one for one in steps_of(campaign) if one.kind == "search"]
+    folder = step.folder / "search"
+    for number in (1, 2):
+        (run := folder / f"probe-0{number}/server/performance").mkdir(parents=True)
+        (run / PROGRESS).write_text(LINE)
+    since = datetime.fromisoformat("2026-11-27T08:33:00+00:00")
+    for runs, shown in ((1, ", 89 answered after 10s, 30s left"), (2, "")):
+        history = History(
+            probes=(PROBE_1, structs.replace(PROBE_1, folder="probe-02/server/performance"))[:runs]
+        )
+        SearchState(identity=IDENTITY, limits_ns={}, tolerance=0.01, history=history).write(folder)
+        found = {step.name: standing(campaign, step)}
+        measured = f"0 steps and {runs} run{'s' if runs > 1 else ''} are measured"
+        assert found[step.name] == Standing("incomplete", measured)
+        assert rows([step], found, step.name, since)[1] == (step.name, "RUNNING", "", measured + shown)
+        assert remaining([step], found, step.name, since) == "0 of 1 steps are done"
 
 
 def test_the_time_that_is_left_says_what_it_does_not_count(tmp_path):
