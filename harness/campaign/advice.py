@@ -5,9 +5,12 @@ from collections.abc import Iterator
 from harness.campaign.campaign_file import Campaign, toml_key
 from harness.campaign.standing import Standing
 from harness.campaign.steps import Step
+from harness.compliance.registry import TESTS
 from harness.config.scenario import Scenario
 from harness.files import ACCURACY_TEXT
 from harness.record.run_record import RunRecord
+
+_OF_THE_MODEL = ("TEST07", "TEST09")  # what they measure is the model's; TEST06 compares files of one run
 
 
 def advice(campaign: Campaign, step: Step, found: Standing) -> Iterator[str]:
@@ -22,10 +25,11 @@ def advice(campaign: Campaign, step: Step, found: Standing) -> Iterator[str]:
         # A rate that a search has found is written as "search" already.
         search = "" if step.found_rate or rate != "target_qps" else ', or target_qps = "search"'
         yield f"Write another {rate} into {table} of {campaign.file}{search}."
-    elif step.kind == "score":
+    elif step.kind == "score" or step.test in _OF_THE_MODEL:
+        text = TESTS[step.test].verify_file if step.test else ACCURACY_TEXT
         yield (
-            f"See {step.folder / ACCURACY_TEXT}: the model, its quantization or its parameters are not "
-            "those of the reference."
+            f"See {step.folder / text}: the model, its quantization or its parameters are not those of the "
+            "reference."
         )
     yield f"To make it once more as it is: add --restart {step.name}"
 

@@ -325,6 +325,23 @@ def test_a_search_that_runs_shows_what_it_has_measured_and_its_run(tmp_path):
         assert remaining([step], found, step.name, since) == "0 of 1 steps are done"
 
 
+@pytest.mark.parametrize(
+    ("step", "file"),
+    [
+        ("score", "accuracy/accuracy.txt"),
+        ("TEST07", "verify_accuracy.txt"),
+        ("TEST09", "verify_output_len.txt"),
+    ],
+)
+def test_a_failed_test_names_the_file_that_has_its_figures(tmp_path, step, file):
+    """It named only the flag that makes the same again."""
+    campaign = campaign_of(tmp_path, "offline = { target_qps = 9.0 }\n")
+    (failed,) = [one for one in steps_of(campaign) if one.name.endswith(f"/{step}")]
+    see, again = advice(campaign, failed, Standing("lost", "FAIL"))
+    assert see.startswith("See ") and f"{file}: the model, its quantization or its parameters" in see
+    assert again.endswith(f"--restart gpt-oss-120b/offline/{step}")
+
+
 def test_the_time_that_is_left_says_what_it_does_not_count(tmp_path):
     """A night's search and its runs looked like three minutes, those of the test that was left."""
     scenarios = "offline = { target_qps = 38.0 }\nserver = { target_qps = 'search' }\n"
