@@ -18,7 +18,7 @@ from harness.campaign.campaign_console import announce, command, reasons, remain
 from harness.campaign.campaign_file import Campaign, read_campaign
 from harness.campaign.campaign_options import CampaignOptions
 from harness.campaign.campaign_page import PAGE, write_campaign_page
-from harness.campaign.facts import require_complete
+from harness.campaign.facts import other_scenarios, require_complete
 from harness.campaign.journal import Journal, history, is_open, opened
 from harness.campaign.origins import other_origins
 from harness.campaign.searches import adopt, submitted_run
@@ -68,6 +68,7 @@ def run(options: CampaignOptions) -> int:
 def _later(campaign: Campaign) -> Iterator[str]:
     """What runs of hours would come before: a refusal of the build, or of those who review the results."""
     yield from other_files(campaign)
+    yield from other_scenarios(campaign)
     if not campaign.output.is_dir() and (problem := without_git()):
         yield f"The build will stop: {problem}, on the results of these runs."
 

@@ -38,3 +38,27 @@ def _measurements(campaign: Campaign, rules: RoundRules) -> Iterator[str]:
         except ConfigError as error:
             yield str(error)
             return
+
+
+def other_scenarios(campaign: Campaign) -> Iterator[str]:
+    """The scenarios that a closed result of a benchmark needs or must not have, against those of the file.
+
+    A line for each, and no error: another file may have the others.
+    """
+    if not campaign.strict:
+        return
+    rules = load_rules(campaign.info.round)
+    for name, (_, part) in campaign.benchmarks.items():
+        _, suite = rules.suite_of(name)
+        missing = [scenario.folder for scenario in suite.required if scenario not in part.scenarios]
+        if suite.one_of and not part.scenarios.keys() & set(suite.one_of):
+            missing.append(" or ".join(scenario.folder for scenario in suite.one_of))
+        for what in missing:
+            yield f"{campaign.file}: {name} has no {what}, which a closed result needs: add its table"
+        for scenario in part.scenarios:
+            if scenario not in suite.allowed:
+                allowed = ", ".join(one.folder for one in suite.allowed)
+                yield (
+                    f"{campaign.file}: {name} has {scenario.folder}, which no closed result may have (only "
+                    f"{allowed}): remove its table"
+                )

@@ -253,6 +253,32 @@ def test_a_build_without_git_is_announced_before_the_first_run(tmp_path, monkeyp
     assert "The build will stop" not in capsys.readouterr().out
 
 
+NEEDS = "gpt-oss-120b has no Server or Interactive, which a closed result needs: add its table"
+MUST_NOT = "gpt-oss-120b has SingleStream, which no closed result may have"
+
+
+@pytest.mark.parametrize(
+    ("scenarios", "division", "said"),
+    [
+        (("offline",), "closed", (NEEDS,)),
+        (("offline", "single-stream"), "closed", (NEEDS, MUST_NOT)),
+        (("offline", "interactive"), "closed", ()),
+        (("offline",), "open", ()),
+    ],
+)
+def test_scenarios_that_the_check_would_refuse_are_named_before_the_first_run(
+    tmp_path, monkeypatch, capsys, scenarios, division, said
+):
+    """The check said so after all runs, and its remedy was GPU hours."""
+    tables = "".join(f"[benchmarks.gpt-oss-120b.{scenario}]\n" for scenario in scenarios)
+    campaign = campaign_of(tmp_path, tables, f"division = '{division}'\n")
+    monkeypatch.setattr(campaign_command, "require_complete", lambda campaign: None)
+    monkeypatch.setattr(_Walk, "run", lambda walk: print("the first run") or 0)
+    assert campaign_command.run(CampaignOptions(file=campaign.file)) == 0
+    before, _, _ = capsys.readouterr().out.partition("the first run")
+    assert [text in before for text in (NEEDS, MUST_NOT)] == [text in said for text in (NEEDS, MUST_NOT)]
+
+
 @pytest.mark.parametrize("more", [{"status": True}, {}])
 def test_other_data_than_the_published_is_named_before_the_first_run(tmp_path, monkeypatch, capsys, more):
     """The rows of these files may be as many as the official ones': that is all that a run compares."""
