@@ -19,6 +19,7 @@ from harness.campaign.steps import missing_files, steps_of
 from harness.config.loadgen_conf import with_rows
 from harness.errors import EXIT_INVALID, EXIT_SERVER
 from harness.files import PROGRESS, RUN_RECORD, USER_CONF, sha256_of
+from harness.peak.search.conclusion import Conclusion
 from harness.peak.search.offline_rate import (
     SHORT_CONF,
     SHORT_RUN,
@@ -463,6 +464,25 @@ def test_an_outage_ends_a_campaign_with_the_code_of_one_to_be_called_again(
         return EXIT_INVALID
 
     monkeypatch.setattr(_Walk, "_call", run)
+    walk = _Walk(campaign, Journal(tmp_path, 0), ServerCommand(tmp_path, tmp_path), set())
+    assert walk._do(1, 1, step, Standing("missing")) == code
+
+
+@pytest.mark.parametrize(("events", "code"), [((DIED,), EXIT_SERVER), ((), EXIT_INVALID)])
+def test_so_does_an_outage_in_a_run_of_a_search(tmp_path, monkeypatch, events, code):
+    """The search has ended by an error, which its program ends with EXIT_INVALID for, too."""
+    campaign = campaign_of(tmp_path, "server = { target_qps = 'search' }\n")
+    (step,) = [one for one in steps_of(campaign) if one.kind == "search"]
+
+    def search(walk, step, more):
+        run = step.folder / "search/probe-01/server/performance"
+        run_as_asked(step, run, RunVerdict("INVALID", ("1 query failed",)), events=events)
+        (run / PROGRESS).write_text(LINE)
+        found = Conclusion(outcome="ERROR", why="a run shows nothing about its rate")
+        SearchState(identity=IDENTITY, limits_ns={}, tolerance=0.01, conclusion=found).write(run.parents[2])
+        return EXIT_INVALID
+
+    monkeypatch.setattr(_Walk, "_call", search)
     walk = _Walk(campaign, Journal(tmp_path, 0), ServerCommand(tmp_path, tmp_path), set())
     assert walk._do(1, 1, step, Standing("missing")) == code
 
