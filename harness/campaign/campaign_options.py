@@ -52,6 +52,7 @@ def build_parser() -> argparse.ArgumentParser:
         prog=called(PROGRAM),
         description="Run everything that a submission needs from one file, then build and check its folder.",
         epilog=_EPILOG,
+        elsewhere={f"--{STATUS}": f"it is a word, no flag: write {called(PROGRAM)} {STATUS} FILE"},
     )
     add_flags(parser, CampaignOptions, _FLAGS)
     return parser

@@ -124,6 +124,13 @@ def test_status_may_stand_anywhere(words):
     assert not parse_options(["--rehearsal", "./status"]).status
 
 
+def test_status_is_no_flag(capsys):
+    """The flag was an unrecognized argument, with --help as the remedy."""
+    with pytest.raises(SystemExit):
+        parse_options(["--status", "F"])
+    assert "--status: it is a word, no flag: write " in capsys.readouterr().err
+
+
 def test_the_example_describes_as_many_nodes_as_it_measures():
     example = tomllib.loads((ROOT / "configs/submission/example.toml").read_text())
     assert (example["system"]["number_of_nodes"], example["servers"]["url"]) == (1, "http://localhost:30000")
