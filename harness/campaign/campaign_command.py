@@ -21,7 +21,7 @@ from harness.campaign.campaign_page import PAGE, write_campaign_page
 from harness.campaign.facts import other_scenarios, require_complete
 from harness.campaign.journal import Journal, history, is_open, opened
 from harness.campaign.origins import other_origins
-from harness.campaign.searches import adopt, submitted_run
+from harness.campaign.searches import adopt, correct_offline_rate, submitted_run, was_too_short
 from harness.campaign.servers import ServerCommand
 from harness.campaign.standing import Standing, standing, standings, write_made
 from harness.campaign.steps import Step, missing_files, other_files, steps_of
@@ -120,6 +120,8 @@ class _Walk(msgspec.Struct):
     """steps to begin anew"""
     reasons: list[str] = msgspec.field(default_factory=list)
     """why it stopped"""
+    corrected: set[str] = msgspec.field(default_factory=set)
+    """steps whose rate was found too low"""
 
     def run(self) -> int:
         """Do what is missing; returns the exit code of what stops the campaign, 0 at its end."""
@@ -216,6 +218,9 @@ class _Walk(msgspec.Struct):
         self.journal.write(event="ended", step=step.name, exit_code=code, state=after.state, text=after.text)
         if after.state == "done":
             return EXIT_VALID
+        if after.state == "lost" and self._corrected(step, after):
+            step = self._now(step)
+            return self._do(number, total, step, self._standing(step))
         if after.state == "lost":
             return self._stopped(step, after)
         if after.record is not None and any_stood(after.record.events):
@@ -226,6 +231,17 @@ class _Walk(msgspec.Struct):
         # A search asks its servers what has changed, and those of another command may answer the same.
         anew = step.name in self.anew or (step.kind == "search" and before.state == "other")
         return ("--restart",) if anew and step.kind in _RESTARTED else ()
+
+    def _corrected(self, step: Step, found: Standing) -> bool:
+        """Whether the rate of Offline's short run is replaced, once, by that of a run that was too short."""
+        record = found.record
+        if not step.found_rate or step.name in self.corrected or record is None or not was_too_short(record):
+            return False
+        self.corrected.add(step.name)
+        folder = step.folder.parents[1] / "peak" / step.folder.parent.name
+        rate = correct_offline_rate(folder, step.folder, record).rate
+        show("", f"{step.name} was too short for its rate, and is made again with target_qps = {rate:g}")
+        return True
 
     def _adopted(self, step: Step, before: Standing) -> bool:
         """Whether the search's own run at the rate that it found is the performance run now."""

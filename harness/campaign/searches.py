@@ -3,12 +3,23 @@
 import shutil
 from pathlib import Path
 
+import msgspec
+
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
-from harness.files import PROGRESS, RUN_RECORD, link_or_copy
+from harness.files import JOURNAL_DIR, PROGRESS, RUN_RECORD, link_or_copy
 from harness.peak.search.conclusion import Conclusion
-from harness.peak.search.offline_rate import SHORT_RUN, read_offline_rate
+from harness.peak.search.offline_rate import (
+    SHORT_RUN,
+    OfflineRate,
+    full_rate,
+    offline_rate,
+    read_offline_rate,
+    withdraw_offline_rate,
+    write_offline_rate,
+)
 from harness.peak.search.search_state import SEARCH_STATE, SearchState, read_state
+from harness.record.journal import read_journal
 from harness.record.output_dir import free_reserve, move_aside_existing
 from harness.record.run_record import RunRecord
 from harness.text import counted
@@ -37,6 +48,32 @@ def concluded(folder: Path) -> Conclusion | None:
 def search_state(folder: Path) -> SearchState | None:
     """The state of a search of a latency-bound scenario; None where there is none. Raises ConfigError."""
     return read_state(folder / _SEARCH) if (folder / _SEARCH / SEARCH_STATE).is_file() else None
+
+
+def was_too_short(record: RunRecord) -> bool:
+    """Whether an Offline run had all its answers before the least duration: its rate was found too low."""
+    complete = record.verdict is not None and record.verdict.complete
+    unmet = record.loadgen is not None and record.loadgen.constraints.get("Min duration") is False
+    return complete and unmet and record.plan.scenario.one_query
+
+
+def correct_offline_rate(folder: Path, run: Path, record: RunRecord) -> OfflineRate:
+    """Replace the rate of the short run in ``peak/offline`` by that of a longer one that was too short.
+
+    Raises OSError.
+    """
+    assert record.statistics is not None and record.statistics.samples_per_s is not None
+    found = offline_rate(
+        record.settled.loadgen_settings,
+        record.settled.samples,
+        full_rate(read_journal(run / JOURNAL_DIR).rows),
+        record.statistics.samples_per_s,
+        record.statistics.completed,
+    )
+    row = f"{record.plan.model_key}.Offline.target_qps = {found.rate:g}"
+    withdraw_offline_rate(folder)
+    write_offline_rate(folder, found := msgspec.structs.replace(found, conf_row=row))
+    return found
 
 
 def measured(state: SearchState) -> str:

@@ -325,6 +325,27 @@ def test_a_lost_run_stops_it_until_something_changes(tmp_path):
 
 
 @pytest.mark.engine
+def test_an_offline_rate_that_was_found_too_low_is_corrected_once(tmp_path):
+    """The servers were slow in the search's short run: the run at its rate was lost, the night with it."""
+    found = tmp_path / "mlperf_results" / BENCHMARK / "peak/offline/offline_rate.json"
+
+    def gate(request):
+        return found.is_file() or time.monotonic_ns() - request.received_ns > 1e9
+
+    with StubServer(first_delay_s=0.25, gate=gate) as stub:
+        file = write(tmp_path, f"url = '{stub.url}'", f"{OFFLINE}target_qps = 'search'\n")
+        file.write_text(file.read_text().replace('"--no-report"', '"--max-concurrency", "8"'))
+        conf = CONF.replace("Offline.min_duration = 1", "Offline.min_duration = 4000")
+        (tmp_path / "my.conf").write_text(conf)
+        done = run(file)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert f"{BENCHMARK}/offline/performance was too short for its rate, and is made again" in done.stdout
+    made = [one["state"] for one in events(tmp_path) if one["event"] == "ended" and "perf" in one["step"]]
+    assert made == ["lost", "done"]
+    assert (found.parent / "short/offline_rate.json").is_file()
+
+
+@pytest.mark.engine
 def test_a_server_that_dies_in_a_run_is_told_at_once(tmp_path):
     port, die = free_ports(1), tmp_path / "die"
     serve = f"exec {sys.executable} -m tests.harness.campaign.serve {port} {die}"
