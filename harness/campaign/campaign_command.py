@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 from msgspec import structs
 
-from harness.analysis.outages import any_stood
+from harness.analysis.outages import what_stood
 from harness.campaign import child
 from harness.campaign.advice import advice
 from harness.campaign.campaign_console import announce, command, reasons, remaining, table
@@ -120,8 +120,8 @@ class _Walk(msgspec.Struct):
     """steps to begin anew"""
     reasons: list[str] = msgspec.field(default_factory=list)
     """why it stopped"""
-    corrected: set[str] = msgspec.field(default_factory=set)
-    """steps whose rate was found too low"""
+    again: set[str] = msgspec.field(default_factory=set)
+    """steps that were made once more without a call"""
 
     def run(self) -> int:
         """Do what is missing; returns the exit code of what stops the campaign, 0 at its end."""
@@ -223,7 +223,11 @@ class _Walk(msgspec.Struct):
             return self._do(number, total, step, self._standing(step))
         if after.state == "lost":
             return self._stopped(step, after)
-        if after.record is not None and any_stood(after.record.events):
+        if after.record is not None and (stood := what_stood(after.record.events)):
+            if code == EXIT_INVALID and step.name not in self.again:
+                self.again.add(step.name)
+                show("", f"{step.name} is tried once more, since its end may show nothing but this: {stood}")
+                return self._do(number, total, step, self._standing(step))
             code = EXIT_SERVER  # not EXIT_INVALID: the next call may end otherwise
         return self._ended(step, code or EXIT_INVALID, after.text)
 
@@ -235,9 +239,9 @@ class _Walk(msgspec.Struct):
     def _corrected(self, step: Step, found: Standing) -> bool:
         """Whether the rate of Offline's short run is replaced, once, by that of a run that was too short."""
         record = found.record
-        if not step.found_rate or step.name in self.corrected or record is None or not was_too_short(record):
+        if not step.found_rate or step.name in self.again or record is None or not was_too_short(record):
             return False
-        self.corrected.add(step.name)
+        self.again.add(step.name)
         folder = step.folder.parents[1] / "peak" / step.folder.parent.name
         rate = correct_offline_rate(folder, step.folder, record).rate
         show("", f"{step.name} was too short for its rate, and is made again with target_qps = {rate:g}")

@@ -346,6 +346,31 @@ def test_an_offline_rate_that_was_found_too_low_is_corrected_once(tmp_path):
 
 
 @pytest.mark.engine
+def test_a_run_in_which_the_server_stood_is_made_again_by_itself(tmp_path):
+    """It is silent from the 200th query of the performance run to the end of that run."""
+    name, number_of = f"{BENCHMARK}/server/performance", {}
+
+    def gate(request):
+        begun = sum((one["event"], one["step"]) == ("started", name) for one in events(tmp_path))
+        number = number_of.setdefault(request.index, begun)
+        early = sum(one == 1 for one in list(number_of.values())) < 200
+        return begun != 1 or number != 1 or early
+
+    with StubServer(gate=gate) as stub:
+        file = write(tmp_path, f"url = '{stub.url}'", "[benchmarks.gpt-oss-120b.server]\ntarget_qps = 80\n")
+        conf = CONF.replace("Server.min_duration = 1", "Server.min_duration = 6000")
+        conf = conf.replace("percentile = 50\n*.Server.ttft_latency = 60000", "percentile = 99")
+        (tmp_path / "my.conf").write_text(
+            conf.replace("Server.min_query_count = 64", "Server.min_query_count = 480")
+        )
+        done = run(file)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert f"{name} is tried once more" in done.stdout
+    made = [one["state"] for one in events(tmp_path) if (one["event"], one["step"]) == ("ended", name)]
+    assert made == ["failed", "done"]
+
+
+@pytest.mark.engine
 def test_a_server_that_dies_in_a_run_is_told_at_once(tmp_path):
     port, die = free_ports(1), tmp_path / "die"
     serve = f"exec {sys.executable} -m tests.harness.campaign.serve {port} {die}"

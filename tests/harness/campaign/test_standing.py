@@ -458,7 +458,10 @@ def test_an_outage_ends_a_campaign_with_the_code_of_one_to_be_called_again(
     campaign = campaign_of(tmp_path, "server = { target_qps = 9.0 }\n")
     (step,) = [one for one in steps_of(campaign) if one.kind == "performance"]
 
+    calls = []
+
     def run(walk, step, more):
+        calls.append(step.name)
         verdict = RunVerdict("INVALID", (OVER,), complete=False)
         run_as_asked(step, step.folder, verdict, events=events)
         return EXIT_INVALID
@@ -466,6 +469,24 @@ def test_an_outage_ends_a_campaign_with_the_code_of_one_to_be_called_again(
     monkeypatch.setattr(_Walk, "_call", run)
     walk = _Walk(campaign, Journal(tmp_path, 0), ServerCommand(tmp_path, tmp_path), set())
     assert walk._do(1, 1, step, Standing("missing")) == code
+    assert len(calls) == (2 if events else 1)
+
+
+def test_a_run_that_an_outage_cost_is_made_again_by_itself(tmp_path, monkeypatch, capsys):
+    """A pause of a server at two o'clock ended the night."""
+    campaign = campaign_of(tmp_path, "server = { target_qps = 9.0 }\n")
+    (step,) = [one for one in steps_of(campaign) if one.kind == "performance"]
+    ends = [(RunVerdict("INVALID", (OVER,), complete=True), (SILENCE,)), (VALID, ())]
+
+    def run(walk, step, more):
+        verdict, events = ends.pop(0)
+        run_as_asked(step, step.folder, verdict, events=events)
+        return EXIT_INVALID if events else 0
+
+    monkeypatch.setattr(_Walk, "_call", run)
+    walk = _Walk(campaign, Journal(tmp_path, 0), ServerCommand(tmp_path, tmp_path), set())
+    assert walk._do(1, 1, step, Standing("missing")) == 0 and not ends
+    assert f"{step.name} is tried once more" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("events", "code"), [((DIED,), EXIT_SERVER), ((), EXIT_INVALID)])
