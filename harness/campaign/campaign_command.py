@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 from msgspec import structs
 
-from harness.analysis.outages import what_stood
+from harness.analysis.outages import any_stood, what_stood
 from harness.campaign import child
 from harness.campaign.advice import advice
 from harness.campaign.campaign_console import announce, command, reasons, remaining, table
@@ -223,11 +223,14 @@ class _Walk(msgspec.Struct):
             return self._do(number, total, step, self._standing(step))
         if after.state == "lost":
             return self._stopped(step, after)
-        if after.record is not None and (stood := what_stood(after.record.events)):
-            if code == EXIT_INVALID and step.name not in self.again:
-                self.again.add(step.name)
-                show("", f"{step.name} is tried once more, since its end may show nothing but this: {stood}")
-                return self._do(number, total, step, self._standing(step))
+        stood = "" if after.record is None else what_stood(after.record.events)
+        if step.kind == "search" and not stood:
+            stood = "the search has ended by an error"  # one that is concluded is done or lost
+        if stood and code == EXIT_INVALID and step.name not in self.again:
+            self.again.add(step.name)
+            show("", f"{step.name} is tried once more, since its end may show nothing but this: {stood}")
+            return self._do(number, total, step, self._standing(step))
+        if after.record is not None and any_stood(after.record.events):
             code = EXIT_SERVER  # not EXIT_INVALID: the next call may end otherwise
         return self._ended(step, code or EXIT_INVALID, after.text)
 
