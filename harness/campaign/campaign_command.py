@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 from msgspec import structs
 
-from harness.analysis.outages import any_stood, what_stood
+from harness.analysis.outages import what_stood
 from harness.campaign import child
 from harness.campaign.advice import advice
 from harness.campaign.campaign_console import announce, command, reasons, remaining, table
@@ -224,13 +224,13 @@ class _Walk(msgspec.Struct):
         if after.state == "lost":
             return self._stopped(step, after)
         stood = "" if after.record is None else what_stood(after.record.events)
-        if step.kind == "search" and not stood:
-            stood = "the search has ended by an error"  # one that is concluded is done or lost
-        if stood and code == EXIT_INVALID and step.name not in self.again:
+        # A search that is concluded is done or lost.
+        why = stood or ("the search has ended by an error" if step.kind == "search" else "")
+        if why and code == EXIT_INVALID and step.name not in self.again:
             self.again.add(step.name)
-            show("", f"{step.name} is tried once more, since its end may show nothing but this: {stood}")
+            show("", f"{step.name} is tried once more, since its end may show nothing but this: {why}")
             return self._do(number, total, step, self._standing(step))
-        if after.record is not None and any_stood(after.record.events):
+        if stood:
             code = EXIT_SERVER  # not EXIT_INVALID: the next call may end otherwise
         return self._ended(step, code or EXIT_INVALID, after.text)
 
