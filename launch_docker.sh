@@ -23,6 +23,7 @@ usage: ./launch_docker.sh [OPTION]... [SERVER_OPTION]...
   --extra-mounts LIST    HOST:CONTAINER[:ro] folders, separated by commas (default: EXTRA_MOUNTS)
   --model-cache-dir DIR  Hugging Face's cache (default: HF_HOME, else ~/.cache/huggingface)
   --local-user 0|1       1, or no value: the server runs as you, not as root (default: 0)
+  --background FILE      start the container, its output in FILE, and return when the server is ready, as its script does
   --dry-run              print the command instead of running it
   --help                 this text
 
@@ -32,7 +33,7 @@ EOF
 }
 
 parse_options() {
-    backend=${MLPERF_BACKEND:-sglang} image='' name='' gpu=nvidia gpus=all mounts=${EXTRA_MOUNTS:-} local_user=0 dry_run=''
+    backend=${MLPERF_BACKEND:-sglang} image='' name='' gpu=nvidia gpus=all mounts=${EXTRA_MOUNTS:-} local_user=0 dry_run='' background=''
     cache=${HF_HOME:-$HOME/.cache/huggingface}
     passed=()
     while (($#)); do
@@ -41,6 +42,7 @@ parse_options() {
             --dry-run) dry_run=1 && shift ;;
             --backend) take "$@" && backend=$value && shift "$taken" ;;
             --image-name | --docker_image) take "$@" && image=$value && shift "$taken" ;;
+            --background) take "$@" && background=$value && shift "$taken" ;;
             --container-name) take "$@" && name=$value && shift "$taken" ;;
             --gpu) take "$@" && gpu=$value && shift "$taken" ;;
             --gpu-count) take "$@" && gpus=$value && shift "$taken" ;;
@@ -84,12 +86,15 @@ add_mount() {
     command+=(--mount "type=bind,source=$1,target=${2:-$1}${3:-}")
 }
 
-# A model's folder is at the same path inside.
+# The folders of models in the server's command are at the same paths inside.
 add_model_mounts() {
-    local option path
-    for option in '--model_path|--model-path|--model' --eagle_path; do
-        path=$(absolute "$(passed_value "$option" '')")
-        [[ -z $path || ! -d $path ]] || add_mount "$path" "$path" ,readonly
+    local index path
+    for index in "${!server[@]}"; do
+        case ${server[index]} in
+            serve | --model-path | --speculative-draft-model-path) path=${server[index + 1]:-} ;;
+            *) continue ;;
+        esac
+        [[ $path != /* || ! -d $path ]] || add_mount "$path" "$path" ,readonly
     done
 }
 

@@ -2,10 +2,11 @@
 
 import os
 import pwd
+from pathlib import Path
 
 import pytest
 
-from tests.scripts.test_run_server import RUN_PYTORCH, RUN_SERVER, RUN_VLLM, dry_run
+from tests.scripts.test_run_server import RUN_PYTORCH, RUN_SERVER, RUN_VLLM, dry_run, free_port
 from tests.scripts.test_scripts import ROOT, run, stand_in, version
 
 LAUNCH_DOCKER = ROOT / "launch_docker.sh"
@@ -24,6 +25,34 @@ def test_docker_mounts_the_model_and_hides_the_token(tmp_path):
     assert words[words.index("--env") + 1] == "HF_TOKEN"
     assert "hf_secret" not in " ".join(words)
     assert words[words.index("--model-path") + 1] == str(model)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--dummy-weights"],
+        ["--backend", "vllm", "--dummy-weights"],
+        ["--backend", "pytorch", "--dummy-weights"],
+        ["--model_path", "model"],
+        ["--model_path", "nobody/model", "--eagle_path", "model"],
+    ],
+)
+def test_every_folder_of_the_servers_command_is_in_the_container(words, tmp_path):
+    (tmp_path / "model").mkdir()
+    asked = dry_run(LAUNCH_DOCKER, *words, cwd=tmp_path, HF_HOME="/hf")
+    folders = {word for word in asked if word.startswith("/") and Path(word).is_dir()}
+    assert folders
+    for folder in folders:
+        assert f"type=bind,source={folder},target={folder},readonly" in asked
+
+
+def test_a_container_in_the_background_that_ends_is_an_error(tmp_path):
+    """The script waits for the server itself: docker has no such option of the server."""
+    path = path_with_docker(tmp_path, "echo no space left for the image; exit 125")
+    words = ("--port", free_port(), "--background", str(tmp_path / "server.log"))
+    result = run(LAUNCH_DOCKER, *words, PATH=path, HF_HOME=str(tmp_path))
+    assert (result.returncode, result.stdout) == (3, "")
+    assert "no space left for the image\nlaunch_docker.sh: the server ended before" in result.stderr
 
 
 @pytest.mark.parametrize("name", ["SGLANG_RUST_SERVER", "VLLM_USE_RUST_FRONTEND"])
