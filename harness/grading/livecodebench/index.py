@@ -6,7 +6,7 @@ import json
 import os
 import sqlite3
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -42,36 +42,45 @@ class ProblemIndex:
     """Read access to a prepared file. A connection belongs to the thread that opened it."""
 
     def __init__(self, path: Path) -> None:
-        try:
+        """Open the file. Everything raises DatasetError where it is damaged."""
+        self._path = path
+        with self._readable():
             self._db = sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)
             self.facts = dict(self._db.execute("SELECT name, value FROM facts"))
-        except sqlite3.Error as error:
-            raise DatasetError(f"{path}: not a prepared LiveCodeBench index ({error}); delete it") from error
 
     def find(self, question_id: str) -> ProblemFacts | None:
         """A problem's facts, or None where the release has no such problem."""
-        row = self._db.execute("SELECT * FROM problems WHERE question_id = ?", (question_id,)).fetchone()
+        with self._readable():
+            row = self._db.execute("SELECT * FROM problems WHERE question_id = ?", (question_id,)).fetchone()
         return ProblemFacts(*row) if row else None
 
     def tests(self, question_id: str) -> Iterator[Example]:
         """A problem's tests in order, one in memory at a time."""
-        query = "SELECT input, expected FROM tests WHERE question_id = ? ORDER BY number"
-        for packed in self._db.execute(query, (question_id,)):
-            yield _unpacked(packed)
+        return self._examples("question_id = ? ORDER BY number", question_id)
 
     def test(self, question_id: str, number: int) -> Example:
         """One test of a problem, from 0."""
-        query = "SELECT input, expected FROM tests WHERE question_id = ? AND number = ?"
-        (packed,) = self._db.execute(query, (question_id, number))
-        return _unpacked(packed)
+        (example,) = self._examples("question_id = ? AND number = ?", question_id, number)
+        return example
 
     def close(self) -> None:
         """Release the file."""
         self._db.close()
 
+    def _examples(self, where: str, *values: str | int) -> Iterator[Example]:
+        with self._readable():
+            for packed in self._db.execute(f"SELECT input, expected FROM tests WHERE {where}", values):
+                parts = (zlib.decompress(part).decode("utf-8", "surrogatepass") for part in packed)
+                yield Example(*parts)
 
-def _unpacked(packed: Iterable[bytes]) -> Example:
-    return Example(*(zlib.decompress(part).decode("utf-8", "surrogatepass") for part in packed))
+    @contextlib.contextmanager
+    def _readable(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, zlib.error) as error:
+            raise DatasetError(
+                f"{self._path}: not a prepared LiveCodeBench index ({error}); delete it"
+            ) from error
 
 
 def prepared(path: Path, cache: Path, notify: Callable[[str], None]) -> Path:
@@ -97,7 +106,10 @@ def prepared(path: Path, cache: Path, notify: Callable[[str], None]) -> Path:
 
 
 def build(files: list[Path], index: Path) -> None:
-    """Write the index completely or not at all; a repeated question_id replaces the earlier one."""
+    """Write the index completely or not at all; a repeated question_id replaces the earlier one.
+
+    Raises DatasetError, also where the disk is full.
+    """
     partial = index.with_name(f"{index.name}.{os.getpid()}.part")
     partial.unlink(missing_ok=True)
     try:
@@ -111,6 +123,8 @@ def build(files: list[Path], index: Path) -> None:
             db.execute(_INDEX)
             db.commit()
         partial.replace(index)
+    except sqlite3.Error as error:
+        raise DatasetError(f"{index}: cannot be written ({error}); free space there") from error
     finally:
         partial.unlink(missing_ok=True)
 

@@ -4,6 +4,7 @@ import base64
 import json
 import os
 import pickle
+import resource
 import sys
 import tomllib
 import tracemalloc
@@ -299,6 +300,36 @@ def test_broken_releases_are_refused_and_leave_no_index(name: str, tmp_path: Pat
         prepared(release, tmp_path / "cache", quiet)
     assert not Path("/tmp/bomb-went-off").exists()
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["r.jsonl"]
+
+
+def test_a_full_disk_leaves_no_index_and_one_line(tmp_path: Path):
+    (tmp_path / "r.jsonl").write_bytes(RELEASE.read_bytes())
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8192, hard))
+    try:
+        with pytest.raises(DatasetError, match=r"lcb-index\.sqlite: cannot be written"):
+            prepared(tmp_path, tmp_path / "cache", quiet)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["r.jsonl"]
+
+
+def test_a_damaged_index_is_named_wherever_it_is_read(tmp_path: Path):
+    (tmp_path / "r.jsonl").write_bytes(RELEASE.read_bytes())
+    index = prepared(tmp_path, tmp_path / "cache", quiet)
+    content = index.read_bytes()
+    refused = 0
+    for page in range(4096, len(content), 4096):
+        index.write_bytes(content[:page] + b"\xaa" * 4096 + content[page + 4096 :])
+        try:
+            found = ProblemIndex(index)
+            for problem in read_problems(RELEASE):
+                if found.find(problem.question_id):
+                    list(found.tests(problem.question_id))
+        except DatasetError as error:
+            assert str(error).startswith(f"{index}: not a prepared LiveCodeBench index (")
+            refused += 1
+    assert refused
 
 
 @pytest.mark.engine
