@@ -20,7 +20,7 @@ from harness.config.server_urls import parse_server_urls
 from harness.errors import ConfigError
 
 MOST_WORKERS = 512  # more than any machine has cores
-_MOST_CONCURRENCY = 1 << 20  # more than a machine has ports
+MOST_CONCURRENCY = 1 << 20  # more than a machine has ports
 
 
 def resolve_client(
@@ -53,7 +53,7 @@ def resolve_client(
         ca_file=optional_file("--ca-file", options.ca_file),
         preflight=resolve_preflight(options, every_replica=every_replica),
         num_workers=optional_count("--num-workers", options.num_workers, MOST_WORKERS),
-        max_concurrency=optional_count("--max-concurrency", options.max_concurrency, _MOST_CONCURRENCY),
+        max_concurrency=optional_count("--max-concurrency", options.max_concurrency, MOST_CONCURRENCY),
         deadlines=resolve_deadlines(options, streams=streams, max_new_tokens=parameters.max_new_tokens),
         policy=policy,
         resume=options.resume,

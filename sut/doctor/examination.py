@@ -8,17 +8,20 @@ import msgspec
 from harness.api_key import api_key
 from harness.cli.streams import require_stdout
 from harness.config.benchmark import load_benchmark
+from harness.config.client_plan import MOST_CONCURRENCY
+from harness.config.option_checks import optional_count
 from harness.config.server_urls import parse_server_urls
 from harness.text import counted, printable, show
 from sut.doctor import data_files, this_node
 from sut.doctor.doctor_options import DoctorOptions
 from sut.doctor.finding import Finding, exit_code
 from sut.doctor.gpu_health import gpu_findings
-from sut.doctor.server_paths import server_findings
+from sut.doctor.server_paths import address_pairs, server_findings
 from sut.doctor.software import client_finding, software_findings
 from sut.doctor.this_node import ClockReading, Folders
 from sut.processes.machine_limits import machine_limits
 from sut.servers.gpus import LocalGpus
+from sut.servers.naming import any_is_here
 from sut.supervisor.placement import this_machine
 
 _QUESTIONS_S = 20.0
@@ -48,12 +51,14 @@ def findings_of(options: DoctorOptions) -> Iterator[Finding]:
     machine = this_machine()
     urls = parse_server_urls(options.server_url) if options.server_url else ()
     benchmark = load_benchmark(options.benchmark)
+    in_flight = optional_count("--max-concurrency", options.max_concurrency, MOST_CONCURRENCY)
     yield from software_findings()
     yield client_finding(compiled=machine.native)
     yield this_node.memory_finding(at)
     yield this_node.shm_finding(at)
-    yield this_node.files_finding(limits, options.max_concurrency)
-    yield from this_node.ports_findings(limits, options.max_concurrency, len(urls))
+    yield this_node.files_finding(machine, in_flight, server_here=any_is_here(urls))
+    yield this_node.ports_finding(limits, in_flight, address_pairs(urls))
+    yield from this_node.queue_findings(limits, in_flight, len(urls))
     yield from this_node.cores_findings(machine, at)
     yield this_node.huge_pages_finding(at)
     yield from this_node.disk_findings(options.results)

@@ -4,6 +4,7 @@ import socket
 import statistics
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -14,7 +15,7 @@ from harness.config.run_options import Backend
 from harness.config.server_urls import default_port, folded
 from harness.errors import HarnessError, ServerError
 from harness.record.settled import ServerInfo
-from sut.client.endpoint import AddressPair, Endpoint, resolve_endpoint
+from sut.client.endpoint import AddressPair, Endpoint, most_pairs, resolve_endpoint
 from sut.doctor.finding import Finding, ok
 from sut.servers.discovery import find_servers
 from sut.servers.rank_listeners import missing_rank_warnings
@@ -73,6 +74,15 @@ def server_findings(
         yield from way_findings(url, way)
     yield from (_warned(text) for text in missing_rank_warnings(named))
     yield from _judged(used, benchmark)
+
+
+def address_pairs(urls: Sequence[str]) -> int:
+    """The pairs of addresses that lead to the servers, as a run counts them; 0 where none is found."""
+    pairs = 0
+    for url in urls:
+        with suppress(HarnessError):  # its own finding says why
+            pairs += most_pairs(resolve_endpoint(url, "", None).pairs)
+    return pairs
 
 
 def _judged(servers: Sequence[ServerInfo], benchmark: Benchmark) -> Iterator[Finding]:

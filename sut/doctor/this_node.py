@@ -11,9 +11,10 @@ import msgspec
 
 from harness.files import wait_for_disk
 from harness.machine import container_memory, machine_memory, text_of
+from harness.text import counted
 from sut.doctor.finding import Finding, Level, ok
-from sut.processes.machine_limits import SPARE_DESCRIPTORS, MachineLimits
-from sut.supervisor.placement import Machine
+from sut.processes.machine_limits import SPARE_DESCRIPTORS, MachineLimits, descriptors_for
+from sut.supervisor.placement import Load, Machine, choose
 
 _GIB = 1 << 30
 # A run of 512 GPUs takes less than 4 GiB with its dataset and its page (docs/design/performance.md).
@@ -68,39 +69,40 @@ def shm_finding(at: Folders) -> Finding:
     return Finding("warning", "/dev/shm", f"{text}: servers on several GPUs of this machine may fail", remedy)
 
 
-def files_finding(limits: MachineLimits, in_flight: int | None) -> Finding:
-    """Open files of a worker process."""
-    asked = in_flight or _FEW_STREAMS
-    room = limits.descriptors - SPARE_DESCRIPTORS
-    text = f"{limits.descriptors} for each process"
-    if room >= asked:
+def files_finding(machine: Machine, in_flight: int | None, *, server_here: bool) -> Finding:
+    """Open files of a process, with the workers that a run takes for these requests."""
+    asked, limit = in_flight or _FEW_STREAMS, machine.descriptors
+    workers = choose(machine, Load(open_at_most=asked), None, server_here=server_here).workers
+    needed = max(-(-asked // workers) + SPARE_DESCRIPTORS, descriptors_for(workers))
+    text = f"{limit} for each process"
+    if needed <= limit:
         return ok("open files", text)
-    level: Level = "error" if room < 1 or in_flight else "warning"
-    text += f"; {asked} requests in flight need {asked + SPARE_DESCRIPTORS} in one worker"
+    level: Level = "error" if in_flight or limit <= SPARE_DESCRIPTORS else "warning"
+    text += f"; {asked} requests in flight need {needed} with {counted(workers, 'worker')}"
     return Finding(level, "open files", text, "raise it: ulimit -Hn, or LimitNOFILE of the service")
 
 
-def ports_findings(limits: MachineLimits, in_flight: int | None, servers: int) -> Iterator[Finding]:
-    """Local ports between two addresses, and the queue of new connections of a server on this machine."""
-    asked = -(-(in_flight or _FEW_STREAMS) // max(servers, 1))
+def ports_finding(limits: MachineLimits, in_flight: int | None, pairs: int) -> Finding:
+    """Local ports between two addresses; ``pairs`` of them lead to the servers, 0: none are named."""
     if limits.ports is None:
-        yield Finding("warning", "local ports", "their range is not known", "look at ip_local_port_range")
+        return Finding("warning", "local ports", "their range is not known", "look at ip_local_port_range")
+    wrong = next(limits.port_shortages(-(-(in_flight or _FEW_STREAMS) // max(pairs, 1))), "")
+    if not wrong:
+        return ok("local ports", f"{limits.ports} to each server address")
+    text, _, remedy = wrong.partition("; ")
+    return Finding("error" if in_flight and pairs else "warning", "local ports", text, remedy)
+
+
+def queue_findings(limits: MachineLimits, in_flight: int | None, servers: int) -> Iterator[Finding]:
+    """The queue of new connections of a server on this machine."""
+    if limits.backlog is None:
+        return
+    asked = -(-(in_flight or _FEW_STREAMS) // max(servers, 1))
+    if wrong := next(limits.backlog_shortages(min(asked, _FEW_STREAMS)), ""):
+        text, _, remedy = wrong.partition("; ")
+        yield Finding("warning", "connection queue", text, remedy)
     else:
-        wrong = next(limits.port_shortages(asked), "")
-        text, _, remedy = wrong.partition("; ")
-        yield (
-            Finding("error" if in_flight else "warning", "local ports", text, remedy)
-            if wrong
-            else ok("local ports", f"{limits.ports} to each server address")
-        )
-    if limits.backlog is not None:
-        wrong = next(limits.backlog_shortages(min(asked, _FEW_STREAMS)), "")
-        text, _, remedy = wrong.partition("; ")
-        yield (
-            Finding("warning", "connection queue", text, remedy)
-            if wrong
-            else ok("connection queue", f"{limits.backlog} (somaxconn)")
-        )
+        yield ok("connection queue", f"{limits.backlog} (somaxconn)")
 
 
 def cores_findings(machine: Machine, at: Folders) -> Iterator[Finding]:
@@ -187,8 +189,9 @@ def clock_state() -> int | None:
 
 def disk_findings(folder: Path) -> Iterator[Finding]:
     """Room for logs in the folder of runs, and how fast they are written there."""
-    place = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    place = folder.absolute()
     try:
+        place = next(path for path in (place, *place.parents) if path.exists())
         found = os.statvfs(place)
         free = found.f_bavail * found.f_frsize
         speed = _written_per_s(place)

@@ -68,9 +68,14 @@ class MachineLimits(msgspec.Struct, frozen=True):
             )
 
 
+def descriptors_for(workers: int) -> int:
+    """Open files of the process that has this many workers."""
+    return workers * _DESCRIPTORS_OF_A_WORKER + SPARE_DESCRIPTORS
+
+
 def check_workers(workers: int) -> None:
     """Let this process open the channels to its workers. Raises ConfigError where the hard limit is lower."""
-    needed = workers * _DESCRIPTORS_OF_A_WORKER + SPARE_DESCRIPTORS
+    needed = descriptors_for(workers)
     hard = hard_descriptor_limit()
     if needed > hard:
         raise ConfigError(

@@ -2,8 +2,10 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -12,9 +14,10 @@ from harness.files import ROOT
 from sut.doctor import data_files, gpu_health, server_paths, software, this_node
 from sut.doctor.finding import Finding, exit_code, ok
 from sut.doctor.this_node import ClockReading, Folders
-from sut.processes.machine_limits import MachineLimits
+from sut.processes.machine_limits import MachineLimits, descriptors_for
 from sut.servers import naming
-from sut.supervisor.placement import Machine
+from sut.supervisor.connection_limits import ConnectionLimits
+from sut.supervisor.placement import Load, Machine, choose
 from tests.kit import free_ports
 from tests.runs import run_mlperf, small_dataset
 from tests.stub import Facts, StubServer
@@ -140,10 +143,10 @@ def test_ranks_without_a_url_are_warned_of_once():
 
 @pytest.mark.engine
 def test_few_open_files_are_an_error():
-    done = doctor("--max-concurrency", 500, preexec_fn=few_files)
+    done = doctor("--max-concurrency", 5000, preexec_fn=few_files)
     assert done.returncode == 2
     assert "ERROR    open files" in done.stdout
-    assert "500 requests in flight need 564" in done.stdout
+    assert "5000 requests in flight need 849 with 157 workers" in done.stdout
 
 
 def few_files():
@@ -209,32 +212,71 @@ def test_without_shared_memory_a_warning_names_the_flag_of_the_container(kernel)
     ("files", "asked", "level"),
     [
         (20_000, None, "ok"),
-        (1024, None, "warning"),
+        (1024, None, "ok"),
+        (120, None, "warning"),
         (64, None, "error"),
-        (1024, 500, "ok"),
-        (1024, 5000, "error"),
+        (1024, 5000, "ok"),
+        (120, 5000, "error"),
     ],
 )
 def test_open_files(files, asked, level):
-    assert this_node.files_finding(MachineLimits(files, None), asked).level == level
+    """5000 requests are shared by as many workers as the files need, as in a run."""
+    machine = Machine(((0,), (1,)), None, files)
+    assert this_node.files_finding(machine, asked, server_here=False).level == level
+
+
+@pytest.mark.parametrize("asked", [200, 500, 5000])
+def test_open_files_are_those_of_a_run(asked):
+    machine = Machine(((0,), (1,)), None, 200)
+    workers = choose(machine, Load(open_at_most=asked), None, server_here=True).workers
+    refused = any(MachineLimits(200, None).shortages(asked, workers, 1)) or descriptors_for(workers) > 200
+    finding = this_node.files_finding(machine, asked, server_here=True)
+    assert (finding.level == "error") == refused == (asked == 5000)
 
 
 @pytest.mark.parametrize(
-    ("ports", "asked", "servers", "expected"),
+    ("ports", "asked", "pairs", "expected"),
     [
-        (14_000, None, 0, ["ok"]),
-        (14_000, 20_000, 1, ["error"]),
-        (14_000, 20_000, 2, ["ok"]),
-        (500, None, 1, ["warning"]),
+        (14_000, None, 0, "ok"),
+        (14_000, 20_000, 0, "warning"),
+        (14_000, 20_000, 1, "error"),
+        (14_000, 20_000, 2, "ok"),
+        (500, None, 1, "warning"),
     ],
 )
-def test_local_ports(ports, asked, servers, expected):
-    assert levels(this_node.ports_findings(MachineLimits(9999, ports), asked, servers)) == expected
+def test_local_ports(ports, asked, pairs, expected):
+    assert this_node.ports_finding(MachineLimits(9999, ports), asked, pairs).level == expected
+
+
+def test_pairs_of_addresses_are_those_that_a_run_counts():
+    """A server on this machine is reached from further addresses of its loopback."""
+    urls = ["http://127.0.0.1:9", "http://no-such-host.invalid:9"]
+    limits = MachineLimits(1 << 30, 100)
+    assert server_paths.address_pairs([]) == 0
+    assert 100 * server_paths.address_pairs(urls) == ConnectionLimits(limits, 1, urls[:1]).max_connections
+
+
+@pytest.mark.parametrize("count", [0, -5, 1 << 21])
+def test_a_limit_that_a_run_refuses_is_refused(count):
+    done = doctor("--max-concurrency", count)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"--max-concurrency is {count}, expected 1 to 1048576" in done.stderr
 
 
 def test_a_short_queue_of_connections_is_named_with_its_sysctl():
-    _, queue = this_node.ports_findings(MachineLimits(9999, 14_000, 128), None, 1)
+    (queue,) = this_node.queue_findings(MachineLimits(9999, 14_000, 128), None, 1)
     assert (queue.level, "somaxconn" in queue.remedy) == ("warning", True)
+
+
+def test_the_tokenizer_of_a_download_is_found_as_by_the_evaluator(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    monkeypatch.setattr(data_files, "ROOT", tmp_path)
+    r1 = load_benchmark("deepseek-r1")
+    assert data_files.tokenizer_finding(r1).level == "warning"
+    model = tmp_path / "data/models/DeepSeek-R1"
+    model.mkdir(parents=True)
+    shutil.copy(ROOT / "datasets/samples/r1_sample_tokenizer.json", model / "tokenizer.json")
+    assert data_files.tokenizer_finding(r1).level == "ok"
 
 
 def test_cores_load_and_governor(kernel):
@@ -279,6 +321,11 @@ def test_a_folder_that_does_not_exist_yet_is_judged_by_its_parent(tmp_path):
     (found,) = this_node.disk_findings(tmp_path / "a/b")
     assert str(tmp_path) in found.text
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_name_that_no_folder_can_have_is_a_finding():
+    (found,) = this_node.disk_findings(Path("a" * 300))
+    assert (found.level, "File name too long" in found.text) == ("error", True)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
