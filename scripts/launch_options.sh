@@ -126,7 +126,8 @@ start_in_background() {
     : >"$background" || fail "cannot write to $background"
     nohup "$@" >"$background" 2>&1 </dev/null &
     pid=$!
-    trap 'kill "$pid" 2>/dev/null; exit 130' INT TERM
+    trap 'kill "$pid" 2>/dev/null; exit 130' INT
+    trap 'kill "$pid" 2>/dev/null; exit 143' TERM
     while ! is_ready "$url"; do
         if ! kill -0 "$pid" 2>/dev/null; then
             tail -n 20 -- "$background" >&2

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from harness.config.benchmark import Benchmark
-from harness.errors import ConfigError, GradingError
+from harness.errors import EXIT_USAGE, EXIT_VALID, ConfigError, GradingError
 from harness.files import ROOT
 from harness.grading.decoding.output_decoder import open_decoder, tokenizer_beside
 from harness.grading.sandbox.tier_probe import choose_sandbox
+from harness.text import how_it_ended
 from sut.doctor.finding import Finding, ok
 
 _DOWNLOAD = "datasets/download.sh"
@@ -20,12 +21,16 @@ def dataset_findings(benchmark: str) -> Iterator[Finding]:
     """The benchmark's files as datasets/download.sh --verify reads them, each with its checksum."""
     words = ("--benchmark", benchmark, "--what", "all", "--verify")
     command = [str(ROOT / _DOWNLOAD), *words]
+    remedy = f"{_DOWNLOAD} {' '.join(words)}"
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_LIMIT_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        yield Finding("warning", "datasets", f"not checked: {error}", f"{_DOWNLOAD} {' '.join(words)}")
+        yield Finding("warning", "datasets", f"not checked: {error}", remedy)
         return
     yield from of_verification(done.stdout, benchmark)
+    if not done.stdout or done.returncode not in (EXIT_VALID, EXIT_USAGE):
+        reason = done.stderr.strip().rpartition("\n")[2] or how_it_ended(done.returncode)
+        yield Finding("warning", "datasets", f"not all checked: {reason}", remedy)
 
 
 def of_verification(said: str, benchmark: str) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from harness.files import ROOT
 from harness.record.provenance import PACKAGES, package_version
-from sut.doctor.finding import Finding, ok
+from sut.doctor.finding import Finding, Level, ok
 
 _REMEDY = "run ./setup.sh"
 _LOADGEN = "mlcommons-loadgen"
@@ -50,6 +50,7 @@ def client_finding(*, compiled: bool) -> Finding:
 
 def _python(version: tuple[int, ...]) -> Finding:
     text = ".".join(map(str, version))
-    if version >= (3, 11):
+    if (3, 11) <= version < (3, 14):
         return ok("Python", text)
-    return Finding("error", "Python", f"{text}, expected 3.11 or later", "install it, then run ./setup.sh")
+    level: Level = "error" if version < (3, 11) else "warning"
+    return Finding(level, "Python", f"{text}, expected 3.11 to 3.13", "install one, then run ./setup.sh")

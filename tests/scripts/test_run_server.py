@@ -13,10 +13,12 @@ import tomllib
 from pathlib import Path
 from urllib.request import urlopen
 
+import psutil
 import pytest
 
 from harness.config.benchmark import load_benchmark
 from harness.record.settled import DUMMY
+from tests.kit import PATIENCE_S, wait_until
 from tests.scripts.test_scripts import ROOT, run
 
 RUN_SERVER, RUN_VLLM, RUN_PYTORCH = (
@@ -218,7 +220,7 @@ def test_run_server_starts_python_without_the_repository_on_its_path(tmp_path):
 
 # A package in SGLang's place: what it prints, and whether it answers /health before it ends.
 SERVER = """
-import http.server, os, sys
+import http.server, os, sys, time
 
 class Health(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
@@ -227,6 +229,8 @@ class Health(http.server.BaseHTTPRequestHandler):
 
 print("loading")
 print(*sys.argv[1:])
+if "--never-ready" in sys.argv:
+    time.sleep(3600)
 if "--die" in sys.argv:
     sys.exit("CUDA out of memory")
 port = int(sys.argv[sys.argv.index("--port") + 1])
@@ -279,6 +283,23 @@ def test_a_server_that_died_ends_the_wait_with_its_last_lines(background):
     done = background("--port", free_port(), "--die")
     assert (done.returncode, done.stdout) == (3, "")
     assert "CUDA out of memory\nrun_server.sh: the server ended before it was ready" in done.stderr
+
+
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_wait_that_is_ended_stops_the_server(signum, code, background, tmp_path):
+    log = tmp_path / "server.log"
+    words = ("--port", free_port(), "--never-ready", "--background", str(log))
+    environment = {"PYTHON": sys.executable, "PYTHONPATH": str(tmp_path / "site"), "PYTHONUNBUFFERED": "1"}
+    script = subprocess.Popen([RUN_SERVER, *words], env=os.environ | environment)
+    try:
+        wait_until(lambda: log.is_file() and "loading" in log.read_text())
+        (server,) = [one for one in psutil.Process(script.pid).children() if "python" in one.name()]
+        script.send_signal(signum)
+        assert script.wait(PATIENCE_S) == code
+        server.wait(PATIENCE_S)
+    finally:
+        script.kill()
+        script.wait()
 
 
 # vllm/run_server.sh

@@ -371,6 +371,27 @@ def test_files_by_their_verification():
     assert levels(data_files.of_verification(SAID, "x")) == ["error", "warning", "warning", "ok"]
 
 
+@pytest.mark.parametrize("script", ["exit 1", "echo 'ok        acc/a (known md5)'; echo no disk >&2; exit 1"])
+def test_files_that_were_not_checked_are_no_silence(script, tmp_path, monkeypatch):
+    download = tmp_path / "datasets/download.sh"
+    download.parent.mkdir()
+    download.write_text(f"#!/bin/sh\n{script}\n")
+    download.chmod(0o755)
+    monkeypatch.setattr(data_files, "ROOT", tmp_path)
+    *_, last = data_files.dataset_findings("gpt-oss-120b")
+    assert (last.level, last.text.startswith("not all checked: ")) == ("warning", True)
+    assert last.text.endswith("no disk" if "no disk" in script else "ended with exit code 1")
+    assert last.remedy.endswith("--verify")
+
+
+@pytest.mark.parametrize(
+    ("version", "level"), [((3, 10, 9), "error"), ((3, 13, 1), "ok"), ((3, 14, 0), "warning")]
+)
+def test_python_is_one_that_setup_installs_for(version, level):
+    first, *_ = software.software_findings(python=version)
+    assert first.level == level
+
+
 class Gpus(list):
     """Two GPUs with these values, as LocalGpus shows them."""
 
