@@ -5,8 +5,8 @@ One batch of rows is in memory at a time, whatever the cells hold.
 
 import pickle
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -63,7 +63,9 @@ def write_extended(
     names = [name for name in source.names if name not in without]
     with atomic_write(path, ".part") as file:
         if path.suffix.lower() in PICKLE_SUFFIXES:
-            _write_pickle(file, source, rows, names, columns)
+            kept = ((name, islice(source.cells(name), rows.start, rows.stop)) for name in names)
+            added = ((column.name, map(column.cell, range(len(rows)))) for column in columns)
+            write_frame(file, chain(kept, added), len(rows))
         else:
             _write_parquet(file, _batches(source, rows, names), columns, metadata or {})
 
@@ -169,19 +171,15 @@ def _plain(cell: Any) -> Any:
     return None if cell is Missing else str(cell)
 
 
-def _write_pickle(
-    file: IO[bytes], source: Table, rows: range, names: list[str], columns: Sequence[NewColumn]
-) -> None:
-    """A call of pandas.DataFrame with a dict of lists: any pandas reads it, none is needed here."""
+def write_frame(file: IO[bytes], columns: Iterable[tuple[str, Iterable[Any]]], rows: int) -> None:
+    """Write the pickle of a DataFrame with these columns, by name, of so many cells each.
+
+    It is a call of pandas.DataFrame with a dict of lists: any pandas reads it, none is needed here.
+    """
     file.write(pickle.PROTO + bytes([_PROTOCOL]) + pickle.GLOBAL + b"pandas\nDataFrame\n")
     file.write(pickle.EMPTY_DICT)
-    for name in names:
-        cells = islice(source.cells(name), rows.start, rows.stop)
-        _write_column(file, name, map(_plain, cells), len(rows))
-    for column in columns:
-        _write_column(
-            file, column.name, (_plain(column.cell(place)) for place in range(len(rows))), len(rows)
-        )
+    for name, cells in columns:
+        _write_column(file, name, map(_plain, cells), rows)
     file.write(pickle.TUPLE1 + pickle.REDUCE + pickle.STOP)
 
 

@@ -4,14 +4,11 @@ Both are parquet, or a pickled DataFrame if the file is named so.
 """
 
 import itertools
-import pickle
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-import numpy as np
-
-from harness.dataset.extended_table import NewColumn, write_extended
+from harness.dataset.extended_table import NewColumn, write_extended, write_frame
 from harness.dataset.table import open_table
 from harness.files import PICKLE_SUFFIXES, atomic_write, not_written
 from harness.grading.decoding.output_sources import IDS, LENGTH, TEXT, Outputs
@@ -86,25 +83,11 @@ def _schema(row: OutputRow) -> Any:
 
 
 def _write_pickle(file: IO[bytes], rows: Iterator[OutputRow]) -> None:
-    """A call of pandas.DataFrame with a dict of columns: any version of pandas reads it, none is needed here.
-
-    The dict's own pickle, without its header and its STOP, stands between the name and the call (protocol 3
-    has no frames around it).
-    """
     columns: dict[str, list[Any]] = {}
     for row in rows:
         for name, value in row.items():
-            plain = value.tolist() if isinstance(value, np.ndarray) else value
-            columns.setdefault(name, []).append(plain)
-    body = pickle.dumps(columns, protocol=3)[2:-1]
-    call = (
-        pickle.PROTO + b"\x03",
-        pickle.GLOBAL + b"pandas\nDataFrame\n",
-        body,
-        pickle.TUPLE1,
-        pickle.REDUCE,
-    )
-    file.writelines((*call, pickle.STOP))
+            columns.setdefault(name, []).append(value)
+    write_frame(file, columns.items(), len(columns["qsl_idx"]))
 
 
 # --- the references' rows with their grades ----------------------------------------------------
