@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness.cli.processes import computing
+from harness.dataset.cnndm import TEMPLATE
 from harness.errors import GradingError
 from harness.grading.decoding.output import Output
 from harness.grading.graders.grader import TaskOptions
@@ -47,11 +48,7 @@ REMARKS: Mapping[str, str] = MappingProxyType(
         _FOREIGN: f"under {_ENGLISH_SHARE:.0%} of its words are among 40 common English ones (a rough test)",
     }
 )
-# Not in the dataset's files as plain text: llama3.1-8b's prompt around the article.
-_INSTRUCTION = (
-    "Summarize the following news article in 128 tokens."
-    " Please output the summary only, without any other text."
-)
+_INSTRUCTION = TEMPLATE.partition("\n")[0]  # of the prompt, which the dataset has without it
 _ENGLISH = frozenset((
     "a", "an", "the", "this", "that", "it", "he", "she", "they", "his", "her", "their", "who", "and",
     "but", "of", "to", "in", "for", "on", "with", "from", "by", "as", "at", "after", "not", "be",
