@@ -206,7 +206,7 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[obje
 
 def save(name: str, result: object, *, quiet: bool = False) -> None:
     """Write the result as JSON under benchmarks/results/, or the folder that BENCH_RESULTS names."""
-    RESULTS.mkdir(exist_ok=True)
+    RESULTS.mkdir(parents=True, exist_ok=True)
     path = RESULTS / f"{name}.json"
     path.write_text(json.dumps(result, indent=2, default=float) + "\n")
     if not quiet:
