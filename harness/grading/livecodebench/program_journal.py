@@ -19,7 +19,7 @@ from harness.grading.livecodebench.run_solution import ProgramResult
 from harness.grading.scoring.grade import Reason
 
 _GRADING = Path(__file__).resolve().parents[1]
-_JUDGES = ("sandbox/jail", "livecodebench")  # the folders whose modules decide a result
+_JUDGES = ("sandbox", "sandbox/jail", "livecodebench")  # the folders whose modules decide a result
 
 
 def journal_path(output_file: Path | None, log: Path) -> Path:

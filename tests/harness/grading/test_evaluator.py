@@ -318,7 +318,7 @@ def test_outcomes_of_another_grader_sandbox_or_python_are_not_reused(monkeypatch
     program_journal._judges.cache_clear()
     assert len(keys) == len(Tier) + 1
     modules = {path.name for path in program_journal.judging_modules()}
-    assert modules >= {"compare.py", "run_solution.py", "warden.py", "official.py", "strict.py"}
+    assert modules >= {"compare.py", "run_solution.py", "warden.py", "official.py", "strict.py", "tiers.py"}
 
 
 def test_outcomes_of_programs_depend_on_the_packages_that_they_can_import(monkeypatch: pytest.MonkeyPatch):
