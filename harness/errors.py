@@ -54,6 +54,7 @@ _REMEDIES = {
     errno.ENOMEM: "free memory, or lift the limit on it (ulimit -v)",
     errno.EAGAIN: "allow more processes (ulimit -u)",
     errno.ENOENT: "it was removed during the run; leave the output folder as it is until the run ends",
+    errno.EACCES: "let this user reach it, or name another place",
     errno.EROFS: "the file system has become read-only: see dmesg for errors of the disk",
     errno.EIO: "the disk reports errors: see dmesg",
 }
@@ -76,6 +77,8 @@ def explained(error: Exception) -> HarnessError | None:
             )
         case FileNotFoundError(filename=None) if not _has_working_directory():
             return ConfigError('the working directory was removed; if it was made anew: cd "$PWD"')
+        case PermissionError(filename=str()):
+            return ConfigError(str(machine_failure(error)))
         case OSError() | MemoryError():
             return machine_failure(error)
         case RuntimeError() | ImportError() if _NO_MEMORY in str(error):

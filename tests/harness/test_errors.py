@@ -76,6 +76,14 @@ def test_the_wrong_interpreter_is_named_in_one_line_and_help_works_there():
     assert done.stdout.splitlines()[-1].split() == [str(EXIT_USAGE), "0"] * len(PROGRAMS)
 
 
+def test_what_this_user_may_not_reach_is_an_error_of_usage():
+    """As Path.is_file() raises it for a dataset in the home of another user."""
+    found = explained(PermissionError(errno.EACCES, "Permission denied", "/home/other/perf.parquet"))
+    line = "/home/other/perf.parquet: Permission denied; let this user reach it, or name another place"
+    assert found is not None
+    assert (found.exit_code, str(found)) == (EXIT_USAGE, line)
+
+
 @pytest.mark.parametrize("error", [ImportError("cannot import name x"), ModuleNotFoundError(name="sut.gone")])
 def test_a_mistake_of_the_program_is_not_explained_away(error):
     assert explained(error) is None
