@@ -12,6 +12,7 @@ from harness.analysis.verdict import clock_reasons, hidden_misses, run_verdict
 from harness.loadgen_logs.summary_and_detail import CLOCK_FORMAT, LoadgenDetail, parse_summary
 from harness.record.journal import COMPLETE, LOADGEN_CALL_ROW
 from harness.record.outcome import FailureKind
+from harness.record.run_record import RunVerdict
 from tests.kit import DATA
 from tests.records import ENDED, START, rows_with, started, with_plan
 
@@ -93,7 +94,7 @@ def failing(*kinds):
 )
 def test_all_is_well(run):
     verdict = run_verdict(*run())
-    assert (verdict.result, verdict.reasons) == ("VALID", ())
+    assert verdict == RunVerdict("VALID", (), complete=True)
 
 
 def test_performance_may_answer_a_sample_often():
@@ -136,11 +137,24 @@ ONE_WRONG = [
 ]
 
 
+# Every query has its complete answer, and LoadGen no error: only the measurement does not count.
+COMPLETE_ALL_THE_SAME = {
+    "no result",
+    "LoadGen reports INVALID",
+    "INVALID of no cause",
+    "a wall clock that was set",
+    "the same in Offline",
+    "the same, backwards",
+    "a wall clock that was set and set back",
+}
+
+
 @pytest.mark.parametrize(("what", "found", "values"), ONE_WRONG, ids=[case[0] for case in ONE_WRONG])
 def test_one_thing_wrong_is_enough(what, found, values):
     verdict = run_verdict(*found)
     assert verdict.result == "INVALID"
     assert any(all(value in line for value in values) for line in verdict.reasons)
+    assert verdict.complete is (what in COMPLETE_ALL_THE_SAME)
 
 
 # TTFT limit lowered to 1 ms, TPOT 80 ms; 40.46 samples/s of 100 were completed
@@ -210,6 +224,16 @@ def test_the_rate_to_try(target, reached, ttft_ms, tpot_ms, guess):
     )
     (line,) = [line for line in run_verdict(*ended(loadgen=loadgen)).reasons if "a guess" in line]
     assert float(line.rpartition("= ")[2]) == guess
+
+
+def test_an_early_stopping_that_succeeded_is_no_reason():
+    loadgen = summary("server_percentile_50")
+    results = loadgen.early_stopping | {"TTFT": ("Run successful.",)}  # the words of a VALID run
+    record, *others = ended(loadgen=replace(loadgen, early_stopping=results))
+    settings = record.settled.loadgen_settings | {"server_target_latency_percentile": 0.5}
+    reasons = run_verdict(with_plan(record, loadgen_settings=settings), *others).reasons
+    named = [reason.partition(" early stopping: ") for reason in reasons]
+    assert [name for name, found, _ in named if found] == ["TPOT"]
 
 
 def test_an_offline_query_that_was_too_short():
