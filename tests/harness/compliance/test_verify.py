@@ -109,6 +109,16 @@ def test_small_logs_are_not_official(verify, into, tmp_path):
     assert "TEST PASS" not in statement.read_text()
 
 
+def test_a_run_that_deviates_is_not_official(logs, verify09):
+    verdict = RunVerdict("VALID", complete=True)
+    replace(records.ENDED, verdict=verdict, deviations=("temperature is 0.5",)).write(logs / "run.json")
+    code, printed, said = verify09(logs)
+    assert (code, printed, len(said.splitlines())) == (2, "", 1)
+    assert f"{logs}: the run deviates from the rules (temperature is 0.5); " in said
+    code, printed, _ = verify09(logs, "--rehearsal")
+    assert (code, "TEST09: NOT OFFICIAL PASS" in printed) == (0, True)
+
+
 def log(*more, of=ENTRIES):
     return write(ACCURACY, array([*of, *more]))
 
