@@ -221,6 +221,25 @@ def test_margins_and_deviations_are_in_the_headline(tmp_path):
         assert f'id="{link[1:]}"' in html
 
 
+@pytest.mark.parametrize(("part", "status"), [(0.9, "good"), (0.901, "warn"), (1.0, "warn"), (1.001, "bad")])
+def test_a_margin_has_the_colour_of_its_place(tmp_path, part, status):
+    figures = {"99.00 percentile first token latency (ns)": part * ENDED.limits_ns["TTFT"]}
+    record = replace(ENDED, loadgen=replace(ENDED.loadgen, figures=ENDED.loadgen.figures | figures))
+    folder = records.folder(tmp_path, records.rows(20), record)
+    _, tiles = headline(folder)
+    assert tiles["TTFT p99, of its limit"].status == status
+    (section,) = overview_page([read_outcome(folder)], tmp_path).sections
+    assert Cell(f"{part:.1%}", status) in section.tables[0].rows[0]
+
+
+def test_of_several_metrics_the_missed_one_is_the_figure(tmp_path):
+    """llama3.1-8b has five."""
+    met = records.RESULT["target"]["metrics"]["exact_match"]
+    metrics = {"rouge1": met, "gen_len": met | {"value": 9.0, "lowest": 8.0, "highest": 8.5, "met": False}}
+    records.score(accuracy_run(tmp_path), target={"mode": "official", "met": False, "metrics": metrics})
+    assert read_outcome(tmp_path).figure == "gen_len 9.0000, at most 8.5000"
+
+
 def test_list_writes_the_overview(runs, capsys):
     assert main(["list", str(runs), "--output", str(runs / "index.html")]) == 0
     assert "SCORE FAIL" in (runs / "index.html").read_text()
