@@ -367,6 +367,16 @@ def test_a_run_without_room_for_its_requests_is_as_valid_as_with_them(log_dir):
     assert requests(log_dir) == whole and len(whole) == SAMPLES
 
 
+def test_a_journal_with_fewer_rows_makes_no_requests(log_dir):
+    """Such a file would look complete."""
+    record = close(log_dir)
+    (log_dir / "requests.parquet").unlink()
+    counted = structs.replace(record.statistics, queries=SAMPLES + 1)
+    structs.replace(record, statistics=counted).write(log_dir / "run.json")
+    assert report_main(["show", str(log_dir)]) == 0
+    assert not (log_dir / "requests.parquet").exists()
+
+
 def test_the_disk_has_not_taken_a_log_of_loadgen(log_dir, monkeypatch):
     """As on a thin volume that was full for a while: what is read of it is the kernel's copy."""
     log, sync = (log_dir / "mlperf_log_detail.txt").stat().st_ino, os.fsync
