@@ -6,9 +6,12 @@ import pytest
 
 from harness.config.benchmark import load_benchmark
 from harness.files import ROOT
-from harness.grading.evaluation.pass_criteria import MetricResult, TargetResult
-from harness.grading.scoring.accuracy_score import MetricValue, Score
-from harness.grading.scoring.grade import GradingMode, Reason
+from harness.grading.evaluation.evaluate import Evaluation, GradedSample, Logged
+from harness.grading.evaluation.pass_criteria import MetricResult, TargetResult, check_target
+from harness.grading.evaluation.references import Reference
+from harness.grading.graders.grader import LIVECODEBENCH
+from harness.grading.scoring.accuracy_score import MetricValue, Score, lengths
+from harness.grading.scoring.grade import WRONG, Grade, GradingMode, Reason
 
 OSS, R1, LLAMA = "gpt-oss-120b", "deepseek-r1", "llama3.1-8b"
 ROUGE = {"rouge1": 38.7, "rouge2": 16.0, "rougeL": 24.5, "rougeLsum": 35.9, "gen_len": 8167644}
@@ -83,6 +86,32 @@ def test_the_verdict_and_its_metric_belong_together(benchmark, values, lacks, ve
         f"Target {verdict} by the official rules: {said}",
         verdict == "PASS",
     )
+
+
+def program(qsl_idx, **grade):
+    graded = {GradingMode.OFFICIAL: Grade(WRONG, False, None, **{"reason": Reason.WRONG} | grade)}
+    reference = Reference("livecodebench", LIVECODEBENCH, "q", None)
+    return GradedSample(qsl_idx, reference, Logged(0, 4, None, True, 0, 0), graded)
+
+
+@pytest.mark.parametrize(
+    ("grade", "named"),
+    [
+        ({}, None),
+        ({"starved": True, "reason": Reason.TIMEOUT}, "ran out of time while"),
+        ({"raced": True}, "both passed and failed"),
+    ],
+)
+@pytest.mark.parametrize(("number", "last"), [(20, ", 19, 20"), (22, ", 20 and 2 more")])
+def test_programs_that_another_run_may_grade_otherwise_are_listed(grade, named, number, last):
+    graded = (program(0), *(program(index, **grade) for index in range(1, number + 1)))
+    scores = {GradingMode.OFFICIAL: Score(1, {}, {})}
+    evaluation = Evaluation(graded, (), None, lengths([4], 0), scores)
+    warnings = check_target(evaluation, load_benchmark(OSS), None).warnings
+    found = [warning for warning in warnings if "programs" in warning]
+    assert len(found) == (named is not None)
+    for warning in found:
+        assert warning.startswith(f"{number} programs {named}") and warning.endswith(last)
 
 
 def test_every_reason_has_a_meaning_and_stands_in_the_guide():
