@@ -82,6 +82,12 @@ def test_it_ends(name):
     assert decide(history, **changes).outcome == outcome
 
 
+def test_filling_the_servers_and_emptying_them_is_time_spent():
+    filled = replace(step(16, 24.6), seconds=60.0, filling_s=12.0)
+    runs = [probe(18.0, seconds=600.0, cost_s=650.0), probe(19.0, "INVALID", cut_after_s=30.0, cost_s=90.0)]
+    assert History((filled, filled), tuple(runs)).spent_s == 2 * 72 + 650 + 90
+
+
 def test_the_last_run_that_fits_is_a_confirmation():
     history = History(LADDER, (probe(18.0, tpot_p99_ns=60e6),))
     action = decide(history, budget_s=history.spent_s + 1.5 * history.probes[0].cost_s)

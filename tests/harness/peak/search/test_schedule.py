@@ -84,9 +84,12 @@ def test_loadgen_issues_the_fewest_offline_datasets_that_last(tmp_path, both_set
     rates = [("Offline", ROWS, OFFLINE_CONF.format(f"{one.rate:g}"), False) for one in found]
     issued = [count for count, _ in loadgen_issues(tmp_path, rates)]
     assert issued == [one.samples for one in found]
-    for measured, count in zip(MEASURED, issued, strict=True):
-        assert count / measured >= SLACK * DURATION_S
+    for measured, count, one in zip(MEASURED, issued, found, strict=True):
+        assert one.seconds == count / measured >= SLACK * DURATION_S
         assert count == ROWS or (count - ROWS) / measured < SLACK * DURATION_S
+    assert [one.seconds for one in found] == [
+        count / rate for count, rate in zip(issued, MEASURED, strict=True)
+    ]
 
 
 def test_the_rate_of_a_full_server_leaves_the_ends_out():
