@@ -5,7 +5,14 @@ import json
 import msgspec
 import pytest
 
-from harness.endpoints.steady.steady_block import block_of_summary, headline, steady_block, steady_headline
+from harness.endpoints.steady.steady_block import (
+    HeadlineShift,
+    block_of,
+    block_of_summary,
+    headline,
+    steady_block,
+    steady_headline,
+)
 from harness.endpoints.steady.steady_point import steady_state
 from tests.harness.endpoints.steady.made_up_runs import SHAPES, run_of
 
@@ -34,6 +41,13 @@ def test_only_a_level_shift_has_an_anomaly():
         *("steps up late", "steps down late")
     }
     assert steady_block(judged("steps up late"))["anomaly"]["change_point_sp"] == 24
+
+
+def test_a_shift_that_the_official_client_did_not_detect_is_none():
+    found = headline(judged("plateau"))
+    looked = msgspec.structs.replace(found, anomaly=HeadlineShift(detected=False))
+    one, other = (block_of(read, complete=9, required_s=0.0) for read in (found, looked))
+    assert one == other and one["verdict"] == "STEADY STATE"
 
 
 def test_without_a_plateau_there_is_no_window():
