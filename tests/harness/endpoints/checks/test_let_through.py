@@ -277,6 +277,15 @@ def test_offline_is_of_the_dataset_s_samples(tree):
     assert len(found) == 2 and "6,396" in found[0] and "1,024" in found[1]
 
 
+@pytest.mark.parametrize(
+    ("c_max", "expected"), [(SAMPLES, []), (SAMPLES + 1, [f"C_max {SAMPLES + 1:,} or more"])]
+)
+def test_offline_has_the_declared_c_max_in_flight(tree, c_max, expected):
+    everywhere("system_desc.json", lambda it: it.update(max_supported_concurrency=c_max))(tree)
+    found = check_tree(tree, officially=False)
+    assert [one.expected for one in found if one.rule == "offline-concurrency"] == expected
+
+
 def test_a_tps_utilization_within_the_official_tolerance(tree):
     edit(tree, LOGGED, "system_desc.json", lambda it: it.update(tps_utilization=it["tps_utilization"] + 0.05))
     assert errors(check_tree(tree, officially=False), OURS) == {"tps-utilization"}
