@@ -112,12 +112,12 @@ def without_row(run: str, key: str) -> Edit:
     return _rows(run, lambda rows: [row for row in rows if row["key"] != key])
 
 
-def error_row(run: str, message: str) -> Edit:
-    """One more row, marked as an error, before the last."""
+def error_row(run: str, message: str, kind: str = "error") -> Edit:
+    """One more row, marked as an error or a warning, before the last."""
 
     def edit(rows: Rows) -> Rows:
-        marked = {"metadata": rows[-2]["metadata"] | {"is_error": True}}
-        return [*rows[:-1], rows[-2] | {"key": "error_runtime", "value": message} | marked, rows[-1]]
+        marked = {"metadata": rows[-2]["metadata"] | {f"is_{kind}": True}}
+        return [*rows[:-1], rows[-2] | {"key": f"{kind}_runtime", "value": message} | marked, rows[-1]]
 
     return _rows(run, edit)
 

@@ -48,6 +48,13 @@ def error(run, message="completed twice"):
     return both(error_row(run, message), wording)
 
 
+def audited(run):
+    """LoadGen's warning of an audit.config that it found, as in TEST07's logs."""
+    found = "Found Audit Config file (audit.config). Overriding TestSettings from audit.config file."
+    wording = text(f"{run}/{SUMMARY}", "No warnings encountered", "1 warning encountered")
+    return both(error_row(run, found, "warning"), wording)
+
+
 def score(shown, scenario="Offline"):
     """Another score; the report above it too, where the score is a number."""
     name = f"{scenario}/accuracy/accuracy.txt"
@@ -187,6 +194,7 @@ DAMAGES = [
     ("TTFT at the limit", row(INTERACTIVE, **{TTFT: 2_000_000_000}), "cross-check latency logs-disagree"),
     ("TPOT beyond", row(INTERACTIVE, **{TPOT: 15_000_001}), "cross-check latency logs-disagree"),
     ("audit in force", row(OFFLINE, **{LOGGED: 990}), "audit-in-force logs-disagree"),
+    ("an audit.config found", audited(OFFLINE), "audit-in-force"),
     ("answers logged", sized(f"{OFFLINE}/mlperf_log_accuracy.json", 5000), "audit-in-force"),
     ("audit not in force", row(TEST07, **{LOG_SEED: 0}), "audit-not-in-force logs-disagree"),
     ("too few logged", row(TEST09, **{LOGGED: 6395}), "audit-not-in-force logs-disagree"),

@@ -90,6 +90,8 @@ def faster(factor):
 OFFLINE, SINGLE = "Offline/performance/run_1", "SingleStream/performance/run_1"
 P90 = "result_90.00_percentile_latency_ns"
 skipped = text("Server/TEST06/verify_accuracy.txt", "token check pass: True", "token check pass: Skipped")
+TEST06 = "Offline/TEST06/performance/run_1"
+LOG_SEED, PERMUTED = "effective_accuracy_log_rng_seed", "effective_sample_concatenate_permutation"
 TEST06_LOG = "Offline/TEST06/accuracy/mlperf_log_accuracy.json"
 answers = partial(write, TEST06_LOG)  # of which truncate_accuracy_log.py leaves everything
 
@@ -144,6 +146,8 @@ DAMAGES = {
     "another length than counted": (WITH_TEST06, counted, "cross-check", False),
     "answers that are no hex": (WITH_TEST06, no_hex, "test06-log", False),
     "first token skipped": (WITH_TEST06, skipped, "test-failed", False),
+    "TEST06 without its seed": (WITH_TEST06, row(TEST06, **{LOG_SEED: 0}), "audit-not-in-force", False),
+    "permuted samples in TEST06": ((DATACENTER,), row(TEST06, **{PERMUTED: True}), None, False),
     "more tokens per second": ((R1,), faster(1.2), "cross-check", False),
     "fewer tokens per second": ((R1,), faster(0.1), "cross-check", False),
     "more than the limit": ((DATACENTER,), faster(1.1), "cross-check", False),
