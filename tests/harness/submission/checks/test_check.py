@@ -215,6 +215,12 @@ def test_an_end_as_planned_is_a_warning(tree):
     assert found == {f"Offline/TEST07/{RUN}/{DETAIL}": True, f"{OFFLINE}/{DETAIL}": False}
 
 
+def test_two_series_of_loadgen_are_no_mere_warning(tree):
+    row(OFFLINE, loadgen_version="5.1.1 @ 0123456789")(tree / RESULTS)
+    (issue,) = check_tree(tree)
+    assert (issue.code, issue.is_warning) == ("origin", False)
+
+
 def test_a_hostile_log_cannot_break_the_line(tree):
     error_row(OFFLINE, "one\ntwo\x1b[31m")(tree / RESULTS)
     (line,) = (str(issue) for issue in check_tree(tree) if issue.code == "loadgen-errors")
