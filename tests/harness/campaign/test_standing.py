@@ -18,7 +18,7 @@ from harness.campaign.standing import Standing, standing
 from harness.campaign.steps import missing_files, steps_of
 from harness.config.loadgen_conf import with_rows
 from harness.errors import EXIT_INVALID, EXIT_SERVER
-from harness.files import PROGRESS, RUN_RECORD, USER_CONF, sha256_of
+from harness.files import COMPLIANCE_RUN, PROGRESS, RUN_RECORD, USER_CONF, sha256_of
 from harness.peak.search.conclusion import Conclusion
 from harness.peak.search.offline_rate import (
     SHORT_CONF,
@@ -126,6 +126,23 @@ def run_as_asked(step, folder, verdict=VALID, **more):
     record = structs.replace(ENDED, plan=step.plan, settled=settled, provenance=provenance)
     folder.mkdir(parents=True, exist_ok=True)
     structs.replace(record, verdict=verdict, deviations=(), **more).write(folder / RUN_RECORD)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "state"),
+    [
+        ("verify_output_len.txt", "TEST PASS\n", "done"),
+        ("verify_output_len.txt", "TEST FAIL\n", "lost"),
+        ("verify_output_len.NOT_OFFICIAL.txt", "NOT OFFICIAL PASS\n", "lost"),
+        ("verify_output_len.txt", "", "incomplete"),
+    ],
+)
+def test_only_an_official_pass_of_a_test_counts(tmp_path, name, text, state):
+    campaign = campaign_of(tmp_path, "offline = { target_qps = 9.0 }\n")
+    (step,) = [one for one in steps_of(campaign) if one.test == "TEST09"]
+    run_as_asked(step, step.folder / COMPLIANCE_RUN)
+    (step.folder / name).write_text(f"Mean output tokens: 1300\n{text}")
+    assert standing(campaign, step).state == state
 
 
 def test_the_trial_of_one_server_command_leaves_that_of_another(tmp_path):
