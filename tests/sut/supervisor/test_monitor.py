@@ -140,6 +140,33 @@ def test_rows_that_a_worker_could_not_write_at_its_end_are_a_reason():
     assert reason.startswith("the journal in /d cannot be written: No space left on device; free space")
 
 
+def monitor_of(table, workers=()):
+    processes = Processes(ChildProcess(None, None), workers, SimpleNamespace(table=lambda: table), None)
+    return Monitor(processes, None, SimpleNamespace(outages=()), Path("/d"))
+
+
+SLOW = "a worker waited 500 ms for the disk of /d and reported late"
+
+
+@pytest.mark.parametrize(("flush_s", "named"), [(0.49, ()), (0.5, (SLOW,))])
+def test_a_slow_disk_is_a_warning(flush_s, named):
+    table = np.zeros((2, len(Counter)), dtype=np.int64)
+    table[1, Counter.LONGEST_FLUSH_NS] = flush_s * 1e9
+    found = monitor_of(table).observations().warnings
+    assert tuple(warning.partition(" what ")[0] for warning in found) == named
+
+
+def test_what_several_workers_say_of_an_address_is_one_warning(caplog):
+    pipes = [Pipe() for _ in range(2)]
+    workers = [ChildProcess(None, ours) for ours, _ in pipes]
+    monitor = monitor_of(np.zeros((2, len(Counter)), dtype=np.int64), workers)
+    for number, (ours, theirs) in enumerate(pipes):
+        theirs.send(("address", "10.0.0.2 does not answer"))
+        assert monitor._receive_from_worker(number, ours)
+    found = monitor.observations()
+    assert (found.warnings, found.errors, len(caplog.messages)) == (("10.0.0.2 does not answer",), (), 1)
+
+
 def test_a_pause_is_told_at_once_and_before_what_is_late_by_it(tmp_path, caplog, monkeypatch):
     (tmp_path / JOURNAL_DIR).mkdir()
     monkeypatch.setattr(time, "monotonic_ns", lambda: 1035 * 10**9)
