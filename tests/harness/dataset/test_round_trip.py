@@ -2,14 +2,11 @@
 
 import json
 import random
-import re
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from harness.config.benchmark import load_benchmark
 from harness.dataset import tokenizer as o200k
@@ -118,33 +115,6 @@ def test_the_first_of_many_are_named():
 def test_a_prompt_without_what_servers_put_before_it():
     with pytest.raises(DatasetError, match=r"servers put <\|begin_of_text\|> before .*"):
         of_ids([[128000, 403], [403]], benchmark="llama3.1-8b")
-
-
-@pytest.mark.engine
-@settings(max_examples=60, deadline=None)
-@given(st.lists(st.lists(st.integers(0, 201087), min_size=1, max_size=12), min_size=1, max_size=8))
-def test_random_ids_by_another_encoder(prompts):
-    """The own encoder, pinned to the real one; it knows more of the reserved names than tokenizer.json."""
-    wrong = [
-        row
-        for row, ids in enumerate(prompts)
-        if o200k.encode_harmony(o200k.decode(ids)) != ids or max(ids) > o200k.SPECIAL["<|endofprompt|>"]
-    ]
-    if not wrong:
-        assert sent(of_ids(prompts)) == [o200k.decode(ids) for ids in prompts]
-        return
-    with pytest.raises(DatasetError) as caught:
-        of_ids(prompts)
-    counted, named = re.search(r"(\d+) of \d+ .*\(rows? ([\d, ]+)", str(caught.value)).groups()
-    assert int(counted) == len(wrong)
-    assert [int(row) for row in named.replace(" and", "").split(",")] == wrong[:5]
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.lists(st.text(min_size=1), min_size=1, max_size=6))
-def test_what_a_tokenizer_made_of_a_text_is_text(texts):
-    """No text column is needed: all that it says are the ids."""
-    assert sent(of_ids([list(tokenizer_of("gpt-oss-120b").encode(text).ids) for text in texts])) == texts
 
 
 def test_messages_and_the_fields_of_their_requests():
