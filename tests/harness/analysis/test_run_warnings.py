@@ -6,9 +6,10 @@ from msgspec.structs import replace
 from harness.analysis.run_warnings import length_warning, rule_warnings, run_warnings
 from harness.config.benchmark import load_benchmark
 from harness.config.scenario import Scenario
-from harness.record.run_record import ServerLoad
+from harness.record.run_events import RunEvent
+from harness.record.run_record import EncodedAnswers, ServerLoad
 from harness.record.settled import Router
-from tests.records import ENDED, rows, with_plan
+from tests.records import ENDED, NEAR, rows, with_plan
 
 # What vLLM 0.33.0's front end in Rust counted in 64 greedy queries by ngram. Before the first draft its page
 # is that of a server without speculative decoding.
@@ -92,3 +93,32 @@ def test_answers_of_a_length_that_test09_refuses(mean, completed, changes, warne
         assert f"{mean:.2f} tokens" in length_warning(record) and "1150.38 to 1406.02" in length_warning(
             record
         )
+
+
+URL = "http://replica0:30000"
+STOOD = RunEvent(at_s=38.0, kind="rank_stands", server=URL, rank=1, text="stands")
+SILENCE = RunEvent(at_s=6.0, kind="silence", server=URL, text="nothing arrives")
+DRAFTED = ServerLoad(rounds=13, servers=1, counts=COUNTS)
+ENCODED = EncodedAnswers(tokenizer="o200k_harmony", tokenizer_sha256="0" * 64)
+# What a run was, and how its own warning begins; the sentences are tested with their functions.
+OF_A_RUN = {
+    "retried requests": ({"statistics": replace(ENDED.statistics, retries=3)}, "3 requests were retried"),
+    "an earlier attempt": ({"statistics": replace(ENDED.statistics, resumed=5)}, "resumed: 5 of "),
+    "answers of text": ({"encoded": ENCODED}, "answers came as text"),
+    "a late issue": ({"schedule_lag_mean_ns": 1e9}, "LoadGen issued its queries 1000 ms behind"),
+    "a rank that stood": ({"events": (STOOD,)}, f"dp_rank 1 of {URL} showed no sign of life"),
+    "silence": ({"events": (SILENCE,)}, "from 0:06 on"),
+    "lost packets": ({"network": {URL: replace(NEAR, gaps=9000)}}, "the network loses packets"),
+    "drafted tokens": ({"server_load": DRAFTED}, "the servers drafted"),
+}
+
+
+@pytest.mark.parametrize("name", OF_A_RUN)
+def test_a_run_has_the_warning(name):
+    changes, begin = OF_A_RUN[name]
+
+    def warned(record):
+        return [line for line in run_warnings(record, rows()) if line.startswith(begin)]
+
+    assert len(warned(replace(ENDED, **changes))) == 1
+    assert warned(ENDED) == []
