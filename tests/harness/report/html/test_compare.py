@@ -123,6 +123,14 @@ def test_what_makes_runs_incomparable(base, changes, named):
     assert all(reason.startswith(name) for reason, name in zip(reasons, named, strict=True))
 
 
+def test_runs_without_settings_or_an_end_are_incomparable(base):
+    (unknown,) = incomparable(base, replace(base, record=None))
+    assert unknown == "a folder has no run.json, so its settings are not known"
+    for changes in ({"verdict": None}, {"interrupted_by": "SIGTERM"}):
+        (reason,) = incomparable(base, replace(base, record=replace(base.record, **changes)))
+        assert reason == f"{base.folder} did not end"
+
+
 def test_plans_are_compared_leaf_by_leaf(base):
     other = with_plan(ENDED, loadgen_settings=OTHER_RATE, concurrency=77)
     concurrency, rate = plan_differences(base, of_record(base, other))
