@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import pandas as pd
-
 from harness.config.benchmark import load_benchmark
 from harness.dataset.model_tokenizer import load_tokenizer
 from tests.made_up.cnn import MadeUp
@@ -101,6 +99,8 @@ def answers(
 
 def write(folder: Path, composition: Mapping[str, int] = COMPOSITION) -> MadeUp:
     """Write the dataset as a pickle, as the official one is, and the tests of its programs."""
+    import pandas as pd  # here: many modules of tests import this one, and few write it
+
     table = pd.DataFrame(
         {
             "dataset": row.dataset,

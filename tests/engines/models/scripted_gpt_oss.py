@@ -23,12 +23,12 @@ from sut.servers.embedded.tiny_gpt_oss import new_file
 
 ANALYSIS = "<|channel|>analysis<|message|> Think about it twice, then done<|end|>"
 FINAL = "<|start|>assistant<|channel|>final<|message|> Hello🦥!<|return|>"
+ANSWER = ANALYSIS + FINAL
+"""The answer to a prompt that ends with "." or with harmony's ``<|start|>assistant``."""
 CALL = (
     "<|start|>assistant<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>"
     '{"city":"Paris"}<|call|>'
 )
-ANSWER = tokenizer.encode_harmony(ANALYSIS + FINAL)
-"""The ids of an answer to a prompt that ends with "." or with harmony's ``<|start|>assistant``."""
 
 TEMPLATE = Path(__file__).with_name("gpt_oss.jinja")
 

@@ -1,4 +1,5 @@
 import json
+from functools import cache
 
 import numpy as np
 import pytest
@@ -16,12 +17,12 @@ from harness.record.journal import FAILURES_FILE, QUERIES_FILE, QUERY_ANSWERS_FI
 from harness.record.outcome import FailureKind
 from tests.harness.endpoints.numbers.event_files import MS, TOKENIZER
 
-READER = TOKENIZER.open()
+reader = cache(TOKENIZER.open)  # not at import, which each process of the tests does
 TEXTS = ["The quick brown fox", " jumps", "One two three four five six seven"]
 
 
 def ids_of(text: str) -> np.ndarray:
-    return np.array(READER._tokenizer.encode(text, add_special_tokens=False).ids, np.int32)
+    return np.array(reader()._tokenizer.encode(text, add_special_tokens=False).ids, np.int32)
 
 
 def row(query_id, issued_ms, first_ms, last_ms, *, osl=4, finish=1, failure=0, worker=0):
@@ -88,7 +89,7 @@ def test_what_events_hold(tmp_path):
     data = {(event["event_type"], event["sample_uuid"][-1:]): event for event in lines(tmp_path)}
     assert data["sample.issued", "0"]["data"] == ["PromptData", *[None] * 7]
     assert data["error.generic", "3"]["data"] == ["ErrorData", "http_status", "HTTP 500"]
-    first = READER._tokenizer.decode(ids_of(TEXTS[0])[:1].tolist())
+    first = reader()._tokenizer.decode(ids_of(TEXTS[0])[:1].tolist())
     end = data["sample.complete", "0"]
     assert end["data"] == ["TextModelOutput", [first, TEXTS[0].removeprefix(first)], None, None]
     assert (end["finish_reason"], end["worker_id"]) == ("stop", 0)
@@ -168,7 +169,7 @@ def test_text_of_harmony(ids, first, answer):
 
 
 def test_plain_text_has_no_special_tokens():
-    end = READER._tokenizer.token_to_id("<|eot_id|>")
+    end = reader()._tokenizer.token_to_id("<|eot_id|>")
     ids = np.append(ids_of("One two three"), end).astype(np.int32)
     text = open_text(TOKENIZER.path).answer(ids, 1)
     assert "".join(text.output) == "One two three"
