@@ -148,24 +148,24 @@ FINAL = (START, "assistant", CHANNEL, "final", MESSAGE, "It is 42.", RETURN)
 
 
 @pytest.mark.parametrize(
-    ("ids", "first", "answer"),
+    ("parts", "first", "answer"),
     [
-        (harmony(*THOUGHT, *FINAL), 4, Answer("It is 42.", ("We", " think hard."))),
-        (harmony(*THOUGHT, *FINAL), 5, Answer("It is 42.", ("We think", " hard."))),
+        ((*THOUGHT, *FINAL), 4, Answer("It is 42.", ("We", " think hard."))),
+        ((*THOUGHT, *FINAL), 5, Answer("It is 42.", ("We think", " hard."))),
         # An event of the form alone: the first fragment is what shows next.
-        (harmony(*THOUGHT, *FINAL), 1, Answer("It is 42.", ("We", " think hard."))),
-        (harmony(*THOUGHT, *FINAL), 0, Answer("It is 42.", "We think hard.")),
-        (harmony(*THOUGHT, *FINAL), 99, Answer("It is 42.", ("We think hard.",))),
-        (harmony(*THOUGHT[:4]), 4, Answer("", ("We", " think hard."))),
-        (harmony(*FINAL[2:]), 4, Answer(("It", " is 42."))),
-        (harmony("no form at all"), 1, Answer(("no", " form at all"))),
-        (harmony("cut", RETURN), 1, Answer(("cut",))),
-        (harmony("🙂🙂🙂 a"), 1, Answer(("🙂", "🙂🙂 a"))),
-        (harmony(RETURN), 1, Answer(())),
+        ((*THOUGHT, *FINAL), 1, Answer("It is 42.", ("We", " think hard."))),
+        ((*THOUGHT, *FINAL), 0, Answer("It is 42.", "We think hard.")),
+        ((*THOUGHT, *FINAL), 99, Answer("It is 42.", ("We think hard.",))),
+        (THOUGHT[:4], 4, Answer("", ("We", " think hard."))),
+        (FINAL[2:], 4, Answer(("It", " is 42."))),
+        (("no form at all",), 1, Answer(("no", " form at all"))),
+        (("cut", RETURN), 1, Answer(("cut",))),
+        (("🙂🙂🙂 a",), 1, Answer(("🙂", "🙂🙂 a"))),
+        ((RETURN,), 1, Answer(())),
     ],
 )
-def test_text_of_harmony(ids, first, answer):
-    assert HarmonyChannels().answer(ids, first) == answer
+def test_text_of_harmony(parts, first, answer):
+    assert HarmonyChannels().answer(harmony(*parts), first) == answer
 
 
 def test_plain_text_has_no_special_tokens():
