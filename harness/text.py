@@ -48,7 +48,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def by_kind(counts: Mapping[str, int], most: int | None = None) -> str:
-    """``timeout 2, connect 1``, the most frequent kinds first, at most so many of them."""
+    """``timeout 2, connect 1``, the most frequent kinds first; ``most`` is the largest number of them."""
     frequent = sorted(counts.items(), key=lambda item: -item[1])[:most]
     return ", ".join(f"{kind} {count:,}" for kind, count in frequent)
 

@@ -77,9 +77,8 @@ def _valid_run(record: RunRecord, folder: Path) -> tuple[str | None, float]:
         earlier = RunRecord.read(folder / RUN_RECORD)
     except (OSError, ConfigError):
         return None, 0.0
-    valid = earlier.verdict is not None and earlier.verdict.result == "VALID"
     rate = earlier.statistics and earlier.statistics.samples_per_s
-    if not valid or not rate or _system(earlier) != _system(record):
+    if not earlier.is_valid or not rate or _system(earlier) != _system(record):
         return None, 0.0
     return f"the VALID run of {utc(earlier.started)} in {folder}", rate
 

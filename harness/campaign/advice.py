@@ -8,7 +8,6 @@ from harness.campaign.steps import Step
 from harness.compliance.registry import TESTS
 from harness.config.scenario import Scenario
 from harness.files import ACCURACY_TEXT
-from harness.record.run_record import RunRecord
 
 _OF_THE_MODEL = ("TEST07", "TEST09")  # what they measure is the model's; TEST06 compares files of one run
 
@@ -20,7 +19,7 @@ def advice(campaign: Campaign, step: Step, found: Standing) -> Iterator[str]:
     table = f"[benchmarks.{toml_key(benchmark)}.{scenario}]"
     if campaign.strict and found.record is not None and found.record.deviations:
         yield f"Remove what deviates, from {campaign.file} or from the servers."
-    elif step.kind == "performance" and found.record is not None and not _is_valid(found.record):
+    elif step.kind == "performance" and found.record is not None and not found.record.is_valid:
         rate = Scenario.parse(scenario).rate_key
         # A rate that a search has found is written as "search" already.
         search = "" if step.found_rate or rate != "target_qps" else ', or target_qps = "search"'
@@ -32,7 +31,3 @@ def advice(campaign: Campaign, step: Step, found: Standing) -> Iterator[str]:
             "reference."
         )
     yield f"To make it once more as it is: add --restart {step.name}"
-
-
-def _is_valid(record: RunRecord) -> bool:
-    return record.verdict is not None and record.verdict.result == "VALID"

@@ -97,16 +97,17 @@ def remaining(
             left[step.name] = last.remaining_s or 0.0
     seconds = expected_left_s(steps, found, left)
     known = f"; at the rates asked for the others take at least {duration(seconds)}" if seconds else ""
-    if known and (others := untimed(steps, found, left)):
-        known += f", without {others} whose time is not known"
+    if known:
+        known += untimed(steps, found, left)
     return f"{done} of {len(steps)} steps are done{known}"
 
 
-def untimed(steps: Sequence[Step], found: Mapping[str, Standing], left: Collection[str] = ()) -> int:
-    """Runs and searches to be done, but those in ``left``, whose time does not follow from their settings."""
+def untimed(steps: Sequence[Step], found: Mapping[str, Standing], left: Collection[str] = ()) -> str:
+    """``, without 3 whose time is not known``: runs and searches to be done, but those in ``left``; or ""."""
     measured = _measured(steps, found)
     undone = [step for step in steps if found[step.name].state != "done" and step.name not in left]
-    return sum(step.servers is not None and expected_s(step, measured) is None for step in undone)
+    count = sum(step.servers is not None and expected_s(step, measured) is None for step in undone)
+    return f", without {count} whose time is not known" if count else ""
 
 
 def expected_left_s(

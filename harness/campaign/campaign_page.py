@@ -68,8 +68,7 @@ def _badges(
 def _tiles(steps: Sequence[Step], found: Mapping[str, Standing]) -> Iterator[Tile]:
     if left := expected_left_s(steps, found):
         others = untimed(steps, found)
-        without = f", without {others} whose time is not known" if others else ""
-        yield Tile(f"at least {duration(left)}", f"of runs left, at the rates asked for{without}")
+        yield Tile(f"at least {duration(left)}", f"of runs left, at the rates asked for{others}")
 
 
 def _steps(steps: Sequence[Step], found: Mapping[str, Standing], running: str | None) -> Section:

@@ -50,10 +50,8 @@ def other_scenarios(campaign: Campaign) -> Iterator[str]:
     rules = load_rules(campaign.info.round)
     for name, (_, part) in campaign.benchmarks.items():
         _, suite = rules.suite_of(name)
-        missing = [scenario.folder for scenario in suite.required if scenario not in part.scenarios]
-        if suite.one_of and not part.scenarios.keys() & set(suite.one_of):
-            missing.append(" or ".join(scenario.folder for scenario in suite.one_of))
-        for what in missing:
+        for group in suite.missing(part.scenarios):
+            what = " or ".join(scenario.folder for scenario in group)
             yield f"{campaign.file}: {name} has no {what}, which a closed result needs: add its table"
         for scenario in part.scenarios:
             if scenario not in suite.allowed:

@@ -22,7 +22,6 @@ from harness.peak.search.search_state import SEARCH_STATE, SearchState, read_sta
 from harness.record.journal import read_journal
 from harness.record.output_dir import free_reserve, move_aside_existing
 from harness.record.run_record import RunRecord
-from harness.text import counted
 
 _SEARCH = "search"  # the folder of a search below that of a scenario
 
@@ -74,12 +73,6 @@ def correct_offline_rate(folder: Path, run: Path, record: RunRecord) -> OfflineR
     withdraw_offline_rate(folder)
     write_offline_rate(folder, found := msgspec.structs.replace(found, conf_row=row))
     return found
-
-
-def measured(state: SearchState) -> str:
-    """``4 steps and 1 run are measured``."""
-    steps, runs = len(state.history.steps), len(state.history.probes)
-    return f"{counted(steps, 'step')} and {counted(runs, 'run')} are measured"
 
 
 def latest_run(folder: Path) -> Path | None:

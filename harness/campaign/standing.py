@@ -14,7 +14,7 @@ from harness.analysis.run_warnings import length_warning
 from harness.analysis.verdict import is_of_clock
 from harness.campaign.campaign_file import Campaign
 from harness.campaign.conf import searched_with, settings_in, without_rate
-from harness.campaign.searches import concluded, first_run, found_rate, latest_run, measured, search_state
+from harness.campaign.searches import concluded, first_run, found_rate, latest_run, search_state
 from harness.campaign.steps import Step, dataset_of
 from harness.compliance.registry import TESTS
 from harness.compliance.verified import read_verdict
@@ -267,7 +267,8 @@ def _search(campaign: Campaign, step: Step) -> Standing:
         if begun is None:
             return Standing("missing")
         last = latest_run(step.folder)
-        return Standing("incomplete", measured(begun), None if last is None else newest_run(last))
+        measured = f"{begun.history.text} are measured"
+        return Standing("incomplete", measured, None if last is None else newest_run(last))
     return Standing("lost", conclusion.why)
 
 

@@ -172,7 +172,7 @@ def _plain(cell: Any) -> Any:
 
 
 def write_frame(file: IO[bytes], columns: Iterable[tuple[str, Iterable[Any]]], rows: int) -> None:
-    """Write the pickle of a DataFrame with these columns, by name, of so many cells each.
+    """Write the pickle of a DataFrame of named columns; ``rows`` is the number of cells in each.
 
     It is a call of pandas.DataFrame with a dict of lists: any pandas reads it, none is needed here.
     """

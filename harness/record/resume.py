@@ -60,7 +60,7 @@ def _in_earlier_layout(plan: RunPlan, samples: int, dataset_sha256: str) -> Earl
     if own != client.benchmark.name or not plan.accuracy or client.restart:
         return None
     record = _readable(folder)
-    if record is None or (record.verdict is not None and record.verdict.result == "VALID"):
+    if record is None or record.is_valid:
         return None
     if _differing(_decisive(record), _decided(plan, samples, dataset_sha256)):
         return None
@@ -165,7 +165,7 @@ def unfinished(log_dir: Path) -> str:
     Also "" for logs of which nothing is known.
     """
     record = _readable(log_dir)
-    if record is None or (record.verdict is not None and record.verdict.result == "VALID"):
+    if record is None or record.is_valid:
         return ""
     state = "has not ended or was killed" if record.verdict is None else f"is {record.verdict.result}"
     if not record.plan.accuracy:

@@ -311,12 +311,16 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
         return self.limits_ns if self.latency_percentile == SERVER_PERCENTILE else {}
 
     @property
+    def is_valid(self) -> bool:
+        """Whether it has ended with the verdict VALID."""
+        return self.verdict is not None and self.verdict.result == "VALID"
+
+    @property
     def exit_code(self) -> int:
         """The program's: 0 valid, 4 INVALID or not ended, 128 and the signal's number when interrupted."""
         if self.interrupted_by is not None:
             return InterruptedRun.named(self.interrupted_by).exit_code
-        valid = self.verdict is not None and self.verdict.result == "VALID"
-        return EXIT_VALID if valid else EXIT_INVALID
+        return EXIT_VALID if self.is_valid else EXIT_INVALID
 
     def fields(self) -> dict[str, Any]:
         """The fields of the file, as values of strict JSON."""

@@ -50,6 +50,11 @@ class History(msgspec.Struct, frozen=True):
     probes: tuple[Probe, ...] = ()
 
     @property
+    def text(self) -> str:
+        """``4 steps and 1 run``."""
+        return f"{counted(len(self.steps), 'step')} and {counted(len(self.probes), 'run')}"
+
+    @property
     def spent_s(self) -> float:
         """Time that the measurements took."""
         return sum(step.seconds + step.filling_s for step in self.steps) + sum(

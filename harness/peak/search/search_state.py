@@ -16,7 +16,7 @@ from harness.record.output_dir import aside_of
 from harness.record.repeated import FirstLine
 from harness.record.run_record import RunRecord
 from harness.record.settled import ServerInfo
-from harness.text import counted, utc
+from harness.text import utc
 
 SEARCH_STATE = "search.json"
 SCHEMA = 1
@@ -145,8 +145,7 @@ def earlier_search(folder: Path, now: SearchState, client: ClientPlan) -> Earlie
         why = "as asked for" if client.restart else ""
         return EarlierSearch("anew", line.anew(why, f"what {folder} holds", aside or folder))
     earlier = f"the search of {utc(written_at(folder))}"
-    steps, runs = before.history.steps, before.history.probes
-    measured = f"{counted(len(steps), 'step')} and {counted(len(runs), 'run')}"
+    measured = before.history.text
     if changed := other_settings(before.identity, now.identity):
         if client.resume:
             raise ConfigError(

@@ -190,9 +190,8 @@ def _budget_line(run: RunFiles, queries: Queries, name: str, limit: float) -> st
 
 
 def _lost_at(run: RunFiles, queries: Queries, name: str, limit: float, most: int) -> str:
-    if (
-        run.result == "VALID"
-    ):  # its TPOT can be less than this client's: it takes a first token a little later
+    if run.result == "VALID":
+        # LoadGen takes a first token a little later than this client: its TPOT can be less.
         return " LoadGen counted fewer."
     moment = float(np.sort(known_over(queries, name, limit))[most])
     return f" The run could no longer become VALID from {clock(moment)} on."

@@ -234,12 +234,8 @@ def _missing(
         remedy = f"correct it in {folder.relative(folder.system_file)}, or remove the benchmark's folder"
         yield Issue("scenarios", where, text, remedy=remedy, cost=Cost.EDIT)
         return
-    missing: list[tuple[str, ...]] = [
-        (scenario.folder,) for scenario in rule.required if scenario not in have
-    ]
-    if rule.one_of and not have.intersection(rule.one_of):
-        missing.append(tuple(scenario.folder for scenario in rule.one_of))
-    for names in missing:
+    for group in rule.missing(have):
+        names = [scenario.folder for scenario in group]
         text = f"{' or '.join(names)} is missing"
         similar = [name for name in folders if name.lower() in map(str.lower, names) and name not in names]
         remedy = f"rename {similar[0]} to {names[0]}" if similar else "add the scenario's results"

@@ -1,5 +1,6 @@
 """The rules of a round for all benchmarks: configs/rounds/<round>/round.toml."""
 
+from collections.abc import Collection
 from functools import cache
 
 import msgspec
@@ -24,6 +25,13 @@ class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def allowed(self) -> tuple[Scenario, ...]:
         """Every scenario that may be submitted."""
         return (*self.required, *self.one_of)
+
+    def missing(self, have: Collection[Scenario]) -> list[tuple[Scenario, ...]]:
+        """What a submission with these scenarios lacks: of each group one scenario."""
+        groups: list[tuple[Scenario, ...]] = [(one,) for one in self.required if one not in have]
+        if self.one_of and not set(have).intersection(self.one_of):
+            groups.append(self.one_of)
+        return groups
 
 
 class FileRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
