@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
 from msgspec.structs import replace
 
 from harness.config.audit_config import plain_rows
@@ -25,25 +24,10 @@ from harness.config.loadgen_conf import read_text
 from harness.config.option_checks import existing_file, optional_count, optional_file
 from harness.config.plans import ComplianceSettings, RunPlan, TestMode
 from harness.config.rule_checks import round_deviations, round_settings, scenario_deviations
-from harness.config.run_options import FAILURES_OF_ACCURACY, ClientOptions, RunOptions
-from harness.config.scenario import Scenario
+from harness.config.run_options import FAILURES_OF_ACCURACY, RunOptions
 from harness.config.server_urls import parse_server_urls
 from harness.errors import ConfigError
 from harness.files import COMPLIANCE_RUN
-
-
-class LoadGenOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The options of a LoadGen test that do not concern the client."""
-
-    scenario: Scenario
-    user_conf: Path
-    accuracy: bool = False
-    max_samples: int | None = None
-    mlperf_conf: Path | None = None
-    audit_config: Path | None = None
-    dcgm_url: Sequence[str] = ()
-    official: bool = False
-    stop_when_lost: bool = False
 
 
 def resolve_plan(options: RunOptions, audit: ComplianceSettings | None = None) -> RunPlan:
@@ -51,79 +35,61 @@ def resolve_plan(options: RunOptions, audit: ComplianceSettings | None = None) -
 
     With ``audit`` it is the plan of a compliance test, whose audit.config is written beside LoadGen's logs.
     """
-    test = LoadGenOptions(
-        official=options.official,
-        scenario=options.scenario,
-        user_conf=options.user_conf,
-        accuracy=options.accuracy,
-        max_samples=options.max_samples,
-        mlperf_conf=options.mlperf_conf,
-        audit_config=options.audit_config,
-        dcgm_url=options.dcgm_url,
-        stop_when_lost=options.stop_when_lost,
-    )
-    return resolve_test(options, test, audit)
-
-
-def resolve_test(
-    options: ClientOptions, test: LoadGenOptions, audit: ComplianceSettings | None = None
-) -> RunPlan:
-    """``resolve_plan`` for a program whose own options are not those of a run."""
-    if options.resume and not test.accuracy:
+    if options.resume and not options.accuracy:
         raise ConfigError("--resume without --accuracy: a performance run cannot be resumed, only repeated")
     benchmark = load_benchmark(options.benchmark, options.round)
-    generation = _generation(options, test, benchmark, audit)
-    mode: TestMode = "accuracy" if test.accuracy else "performance"
-    audit_config = optional_file("--audit-config", test.audit_config)
+    generation = _generation(options, benchmark, audit)
+    mode: TestMode = "accuracy" if options.accuracy else "performance"
+    audit_config = optional_file("--audit-config", options.audit_config)
     audit_text, rewritten = _audit_text(audit_config)
     return RunPlan(
         client=resolve_client(
             options,
             benchmark,
             generation.parameters,
-            _policy(options, test, streams=generation.parameters.stream),
-            options.results / test.scenario / _folder(mode, audit),
-            every_replica=not test.accuracy and audit is None and audit_config is None,
+            _policy(options, streams=generation.parameters.stream),
+            options.results / options.scenario / _folder(mode, audit),
+            every_replica=not options.accuracy and audit is None and audit_config is None,
             deviations=(
-                *scenario_deviations(benchmark, test.scenario),
+                *scenario_deviations(benchmark, options.scenario),
                 *round_deviations(benchmark),
                 *generation.deviations,
                 *(() if audit is None else audit.deviations),
             ),
             warnings=(*rewritten, *generation.warnings),
         ),
-        scenario=test.scenario,
+        scenario=options.scenario,
         mode=mode,
-        model_key=benchmark.model_key(test.scenario),
-        max_samples=optional_count("--max-samples", test.max_samples, MOST_NUMBER),
-        dcgm_urls=_dcgm_urls(test.dcgm_url),
-        user_conf=existing_file("--user-conf", test.user_conf),
-        mlperf_conf=optional_file("--mlperf-conf", test.mlperf_conf),
-        round_settings=round_settings(benchmark, test.scenario),
+        model_key=benchmark.model_key(options.scenario),
+        max_samples=optional_count("--max-samples", options.max_samples, MOST_NUMBER),
+        dcgm_urls=_dcgm_urls(options.dcgm_url),
+        user_conf=existing_file("--user-conf", options.user_conf),
+        mlperf_conf=optional_file("--mlperf-conf", options.mlperf_conf),
+        round_settings=round_settings(benchmark, options.scenario),
         audit_config=audit_config,
         audit_text=audit_text if audit is None else audit.text,
         audit=audit,
-        official=test.official,
-        stop_when_lost=test.stop_when_lost,
+        official=options.official,
+        stop_when_lost=options.stop_when_lost,
     )
 
 
 def _generation(
-    options: ClientOptions, test: LoadGenOptions, benchmark: Benchmark, audit: ComplianceSettings | None
+    options: RunOptions, benchmark: Benchmark, audit: ComplianceSettings | None
 ) -> ResolvedGeneration:
     """The generation parameters of the run, and how they differ from the official ones."""
-    official = official_parameters(benchmark, accuracy=test.accuracy)
+    official = official_parameters(benchmark, accuracy=options.accuracy)
     if audit is not None:
         official = replace(official, max_new_tokens=audit.dataset.max_new_tokens)
-    return resolve_generation(options, official, timed=test.scenario.streams)
+    return resolve_generation(options, official, timed=options.scenario.streams)
 
 
-def _policy(options: ClientOptions, test: LoadGenOptions, *, streams: bool) -> FailurePolicy:
+def _policy(options: RunOptions, *, streams: bool) -> FailurePolicy:
     return resolve_policy(
         options,
         streams=streams,
-        most_failures=FAILURES_OF_ACCURACY if test.accuracy else None,
-        first_failures=FIRST_FAILURES_SINGLE_STREAM if test.scenario.one_at_a_time else FIRST_FAILURES,
+        most_failures=FAILURES_OF_ACCURACY if options.accuracy else None,
+        first_failures=FIRST_FAILURES_SINGLE_STREAM if options.scenario.one_at_a_time else FIRST_FAILURES,
     )
 
 

@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -12,9 +12,11 @@ import msgspec
 
 from harness.analysis.outages import what_stood
 from harness.api_key import api_key
+from harness.cli.flags import read
 from harness.cli.signals import InterruptedRun, signals_kept
 from harness.config.plans import RunPlan
-from harness.config.run_plan import LoadGenOptions, resolve_test
+from harness.config.run_options import RunOptions
+from harness.config.run_plan import resolve_plan
 from harness.errors import RunError
 from harness.peak.ladder.ladder_plan import LadderPlan, ladder_client
 from harness.peak.ladder.ladder_result import Ladder
@@ -206,7 +208,6 @@ def search_run(
     options: SearchOptions, output_dir: Path, user_conf: Path, *, dry_run: bool = False
 ) -> RunPlan:
     """The plan of an ordinary run with the search's flags. Raises ConfigError."""
-    test = LoadGenOptions(scenario=options.scenario, user_conf=user_conf, mlperf_conf=options.mlperf_conf)
-    return resolve_test(
-        replace(options, output_dir=output_dir, resume=False, restart=False, dry_run=dry_run), test
-    )
+    given = {field.name: getattr(options, field.name) for field in fields(options)}
+    its_own = {"output_dir": output_dir, "user_conf": user_conf, "dry_run": dry_run}
+    return resolve_plan(read(RunOptions, given | its_own | {"resume": False, "restart": False}))

@@ -3,8 +3,7 @@
 import signal
 import sys
 import time
-from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -32,7 +31,6 @@ from sut.client.response import ResponseReader
 from sut.drive import engine_of
 from sut.servers.discovery import discover
 from sut.wire import make_wire
-from sut.wire.answer_checks import AnswerReader, Expected
 
 _QUESTIONS_S, _ANSWER_S = 60.0, 3600.0
 _LOOK_S = 0.05
@@ -54,70 +52,6 @@ def talk(options: TalkOptions) -> int:
             if conversation:
                 conversation.answered(answer)
     return EXIT_VALID
-
-
-class StreamedAnswer:
-    """An AnswerReader that passes the new ids on after every event."""
-
-    def __init__(self, answer: AnswerReader, on_ids: Callable[[list[int]], None]) -> None:
-        self._answer = answer
-        self._on_ids = on_ids
-        self._passed_on = 0
-
-    @property
-    def tokens(self) -> int:
-        """Output tokens so far."""
-        return self._answer.tokens
-
-    @property
-    def first_id(self) -> int:
-        """The first of them, -1 before."""
-        return self._answer.first_id
-
-    @property
-    def ids(self) -> "array[int]":
-        """All of them."""
-        return self._answer.ids
-
-    @property
-    def id(self) -> str:
-        """The id that its events carry."""
-        return self._answer.id
-
-    @property
-    def prompt_ids(self) -> bytes:
-        """The prompt's ids as the server repeats them."""
-        return self._answer.prompt_ids
-
-    def feed(self, event: bytes) -> Failure | None:
-        """Take one event's payload."""
-        failure = self._answer.feed(event)
-        if failure is None:
-            self._pass_on()
-        return failure
-
-    def feed_all(self, events: Sequence[bytes]) -> Failure | None:
-        """Take the payloads of some events, one by one."""
-        return next(filter(None, map(self.feed, events)), None)
-
-    @property
-    def expected(self) -> Expected | None:
-        """The form of its next events."""
-        return self._answer.expected
-
-    def add(self, ids: bytes) -> None:
-        """Take the ids of events that were as expected."""
-        self._answer.add(ids)
-        self._pass_on()
-
-    def finish(self) -> Outcome:
-        """Judge the answer after its last event."""
-        return self._answer.finish()
-
-    def _pass_on(self) -> None:
-        if new := self._answer.ids[self._passed_on :].tolist():
-            self._passed_on += len(new)
-            self._on_ids(new)
 
 
 def stream_answer(
@@ -142,17 +76,17 @@ def stream_answer(
         Deadlines(request_s=_ANSWER_S),
         on_done=lambda request, outcome: outcomes.append(outcome),
     )
-    reader = ResponseReader(
-        StreamedAnswer(wire.answer(), on_ids),
-        streams=wire.streams,
-        max_event_bytes=wire.max_event_bytes,
-    )
+    answer, shown = wire.answer(), 0
+    reader = ResponseReader(answer, streams=wire.streams, max_event_bytes=wire.max_event_bytes)
     body = memoryview(wire.render(msgspec.json.encode(prompt)))
     try:
         client.start(Request(0, 0, time.monotonic_ns(), body, reader, wire.opening))
         while not outcomes and not is_stopped():
             client.poll(_LOOK_S)
             client.tick()
+            if new := answer.ids[shown:].tolist():
+                shown += len(new)
+                on_ids(new)
     finally:
         client.close()
     return outcomes[0] if outcomes else None
