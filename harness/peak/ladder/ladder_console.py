@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 
+from harness.analysis.replicas import SLOWER
 from harness.errors import EXIT_VALID
 from harness.peak.ladder.ladder_files import LADDER_PAGE
 from harness.peak.ladder.ladder_plan import LadderPlan
-from harness.peak.ladder.ladder_result import SLOWER, Ladder, broken, stragglers, user_tokens_per_s
+from harness.peak.ladder.ladder_result import Ladder, broken, stragglers, user_tokens_per_s
 from harness.peak.ladder.steps import NOT_A_RESULT, Latency, Step
 from harness.progress.progress_line import LiveLine
 from harness.report.run_console import DRY_RUN, api_lines, limits_text, served_by, server_lines

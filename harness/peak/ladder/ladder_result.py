@@ -1,12 +1,13 @@
 """The result of a ladder: its steps, why it ended, the largest load inside the limits, the knee."""
 
 import math
-import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
 import msgspec
+import numpy as np
 
+from harness.analysis.replicas import SLOWER, middle_of
 from harness.cli.signals import InterruptedRun
 from harness.config.generation import SamplingParameters
 from harness.errors import EXIT_INVALID, EXIT_VALID
@@ -15,7 +16,6 @@ from harness.record.provenance import Provenance
 from harness.record.settled import ServerInfo
 from harness.text import milliseconds
 
-SLOWER = 1.1  # A replica is a straggler if its TPOT is above the median of all replicas times this.
 LEAST_GROWTH = 0.02  # More requests in flight only wait where twice as many raise the throughput by less.
 
 
@@ -96,9 +96,7 @@ def broken(step: Step, limits_ns: Mapping[str, int]) -> str:
 def stragglers(step: Step) -> Iterator[tuple[str, float]]:
     """Replicas with a median TPOT well above that of the others: URL, and ratio to the median of all."""
     known = {one.url: one.tpot.p50_ns for one in step.replicas if one.tpot is not None}
-    if len(known) < 2:
-        return
-    middle = statistics.median(known.values())
+    middle = middle_of(np.array([*known.values()], np.float64))
     yield from ((url, value / middle) for url, value in known.items() if value > SLOWER * middle)
 
 
