@@ -8,6 +8,8 @@ import numpy as np
 
 from benchmarks.peak.server_model import Answers, Floats, Server, closed_loop
 from benchmarks.peak.workload import Outcome, Workload
+from harness.analysis.statistics import percentile
+from harness.peak.ladder.measurement import latency_of
 from harness.peak.ladder.steps import Latency, ReplicaStep, Step
 from harness.peak.search.probe import Probe
 
@@ -132,12 +134,8 @@ def _tokens_since(answers: Answers, since_s: float) -> Floats:
 
 
 def _latency(seconds: Floats) -> Latency | None:
-    if not len(seconds):
-        return None
-    ordered = np.sort(seconds) * _NS
-    p50, p90, p99 = (int(ordered[int(share * len(ordered))]) for share in (0.5, 0.9, 0.99))
-    return Latency(count=len(ordered), p50_ns=p50, p90_ns=p90, p99_ns=p99)
+    return latency_of((seconds * _NS).astype(np.int64))
 
 
 def _p99(seconds: Floats) -> float | None:
-    return float(np.sort(seconds)[int(0.99 * len(seconds))] * _NS) if len(seconds) else None
+    return percentile(seconds, 0.99) * _NS if len(seconds) else None

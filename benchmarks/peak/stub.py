@@ -31,6 +31,7 @@ from benchmarks.peak.on_stub import conf_rows, knobs, write_dataset
 from benchmarks.peak.server_model import Floats, Server
 from benchmarks.peak.truth import true_peak
 from benchmarks.peak.workload import LEAST_TOKENS, Workload, lengths
+from harness.analysis.statistics import percentile
 from harness.peak.search.search_state import read_state
 
 ROWS, TOKENS = 480, 60.0
@@ -90,7 +91,7 @@ def compare(folder: Path, case: Case, seconds: float) -> list[object]:
     real = _real(folder, case, workload)
     answers = workload.outcome(case.server, case.rate, cut=False).answers
     cells = [
-        f"{MS * _at(mine, share):.4g}, {MS * _at(theirs, share):.4g}"
+        f"{MS * percentile(mine, share):.4g}, {MS * percentile(theirs, share):.4g}"
         for mine, theirs in zip(real, (answers.ttft, answers.tpot), strict=True)
         for share in (0.5, 0.99)
     ]
@@ -162,11 +163,6 @@ def loadgens(folder: Path, dataset: Path, urls: Sequence[str]) -> tuple[float | 
     found = json.loads(done.stdout.splitlines()[-1])
     print(found)
     return found["rate"], str(len(found["runs"])), found["s"]
-
-
-def _at(values: Floats, share: float) -> float:
-    """LoadGen's percentile."""
-    return float(np.sort(values)[int(share * len(values))])
 
 
 if __name__ == "__main__":

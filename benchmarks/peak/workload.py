@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from benchmarks.peak.server_model import Answers, Floats, Limits, Server, open_loop
 from harness.analysis.early_stopping import most_over_limit
+from harness.config.expected_queries import mt19937, unit_arrivals
 
 QSL_SEED, SAMPLE_SEED, SCHEDULE_SEED = 2085463073848966840, 2747215439041700203, 16159082839903944936  # v6.1
 LEAST_TOKENS, MOST_TOKENS = 10, 10_240
@@ -137,7 +138,7 @@ class Workload:
 
     def _arrival(self, queries: int) -> float:
         if queries > len(self._unit):
-            self._unit = unit_arrivals(2 * queries)
+            self._unit = unit_arrivals(SCHEDULE_SEED, 2 * queries)
         return float(self._unit[queries - 1])
 
 
@@ -155,25 +156,12 @@ def lengths(rows: int, mean: float = 1300.0, spread: float = 0.9) -> Ints:
     return answers
 
 
-def unit_arrivals(count: int) -> Floats:
-    """The times of the queries at one query per second."""
-    raw = np.array(_mt19937(SCHEDULE_SEED).random_raw(2 * (count - 1)), np.float64)
-    uniform = (raw[0::2] + raw[1::2] * 2.0**32) / 2.0**64
-    return np.concatenate([np.zeros(1), np.cumsum(-np.log1p(-uniform))])
-
-
 def sample_order(rows: int) -> Ints:
     """The samples of a run's first ``rows`` queries, where min_query_count is at most ``rows``."""
-    loaded = _shuffled(list(range(rows)), _mt19937(QSL_SEED))
-    generator = _mt19937(SAMPLE_SEED)
+    loaded = _shuffled(list(range(rows)), mt19937(QSL_SEED))
+    generator = mt19937(SAMPLE_SEED)
     _shuffled(list(range(rows)), generator)  # LoadGen shuffles for performance_issue_unique in any case
     return np.array(loaded)[_shuffled(list(range(rows)), generator)]
-
-
-def _mt19937(seed: int) -> Any:
-    generator: Any = np.random.MT19937()
-    generator.state = np.random.RandomState(seed & 0xFFFFFFFF).get_state(legacy=False)  # C++'s seeding
-    return generator
 
 
 def _shuffled(items: list[int], generator: Any) -> list[int]:

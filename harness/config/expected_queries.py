@@ -135,12 +135,17 @@ def unit_arrivals(seed: int, count: int) -> npt.NDArray[np.float64]:
 
 
 def _unit_gaps(seed: int, count: int) -> npt.NDArray[np.float64]:
-    generator: Any = np.random.MT19937()
-    generator.state = np.random.RandomState(seed & 0xFFFFFFFF).get_state(legacy=False)  # C++'s seeding
-    raw = generator.random_raw(2 * (count - 1)).astype(np.float64)
+    raw = mt19937(seed).random_raw(2 * (count - 1)).astype(np.float64)
     uniform = (raw[0::2] + raw[1::2] * 2.0**32) / 2.0**64
     gaps: npt.NDArray[np.float64] = -np.log1p(-uniform)
     return gaps
+
+
+def mt19937(seed: int) -> Any:
+    """The generator as C++ seeds it."""
+    generator: Any = np.random.MT19937()
+    generator.state = np.random.RandomState(seed & 0xFFFFFFFF).get_state(legacy=False)
+    return generator
 
 
 def _filled_up(count: int, dataset: int) -> int:

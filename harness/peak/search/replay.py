@@ -15,6 +15,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from harness.analysis.early_stopping import LATE_REPORT_NS
+from harness.analysis.statistics import percentile
 from harness.arrays import Floats
 from harness.peak.search.schedule import Schedule, ScheduledRun
 
@@ -111,8 +112,8 @@ def replay(
         run,
         part * int(late.sum()),
         part * int(slow.sum()),
-        _percentile(ttft),
-        _percentile(tpot),
+        percentile(ttft, _SHARE),
+        percentile(tpot, _SHARE),
         min(known) if known else None,
         float(done.max()),
         part * most,
@@ -190,8 +191,3 @@ def _moment(times: Floats, most: int) -> float | None:
     if most < 0:
         return 0.0
     return float(np.partition(times, most)[most]) if len(times) > most else None
-
-
-def _percentile(values: Floats) -> float:
-    rank = min(int(_SHARE * len(values)), len(values) - 1)
-    return float(np.partition(values, rank)[rank])
