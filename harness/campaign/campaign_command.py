@@ -22,11 +22,10 @@ from harness.campaign.facts import other_scenarios, require_complete
 from harness.campaign.journal import Journal, history, is_open, opened
 from harness.campaign.origins import other_origins
 from harness.campaign.searches import adopt, correct_offline_rate, submitted_run, was_too_short
-from harness.campaign.servers import ServerCommand
+from harness.campaign.servers import ServerCommand, end, first_to_end
 from harness.campaign.standing import Standing, standing, standings, write_made
 from harness.campaign.steps import Step, missing_files, other_files, steps_of
 from harness.campaign.variables import keep
-from harness.campaign.waiting import end, first_to_end
 from harness.cli.commands import USERS_FOLDER, of_verb, shown
 from harness.cli.signals import InterruptedRun
 from harness.errors import EXIT_INVALID, EXIT_SERVER, EXIT_THRESHOLD, EXIT_USAGE, EXIT_VALID, ConfigError

@@ -11,8 +11,7 @@ import pytest
 
 from harness.campaign import guard
 from harness.campaign.campaign_file import Servers
-from harness.campaign.servers import ServerCommand
-from harness.campaign.waiting import first_to_end
+from harness.campaign.servers import ServerCommand, first_to_end
 from harness.errors import ServerError
 from tests.kit import PATIENCE_S, wait_until
 from tests.runs import ROOT
@@ -144,7 +143,8 @@ def test_the_command_ends_with_the_campaign(tmp_path):
     program = (
         "from pathlib import Path; from harness.campaign.servers import ServerCommand; "
         "from harness.campaign.campaign_file import Servers; import time; "
-        f"ServerCommand(Path({str(tmp_path)!r}), Path('.')).use(Servers(command='sleep 1000')); "
+        "servers = Servers(command='sleep 1000', url=('http://127.0.0.1:9',)); "
+        f"ServerCommand(Path({str(tmp_path)!r}), Path('.')).use(servers); "
         "print('started', flush=True); time.sleep(1000)"
     )
     campaign = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
