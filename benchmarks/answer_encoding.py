@@ -17,8 +17,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from benchmarks.bench import ROOT, print_table, program_parser, save
+from benchmarks.bench import print_table, program_parser, save
 from harness.dataset.model_tokenizer import harmony_tokenizer, load_tokenizer
+from harness.files import ROOT
 from harness.record.outcome import TextCompletion
 from sut.encoder.answer_encoder import AnswerEncoder
 from sut.encoder.link import EncoderLink

@@ -20,10 +20,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from harness.files import REQUESTS, RUN_RECORD
+from harness.files import REQUESTS, ROOT, RUN_RECORD
 from harness.record.run_record import RunRecord, Statistics
-
-ROOT = Path(__file__).resolve().parent.parent
 
 RESULTS = Path(os.environ.get("BENCH_RESULTS", ROOT / "benchmarks/results"))
 STUB = ROOT / "benchmarks/stub/stub_server"
@@ -77,11 +75,6 @@ class Stub:
     def pids(self) -> list[int]:
         """The processes."""
         return [process.pid for process in self._running]
-
-    def kill(self) -> None:
-        """Kill the processes; all connections are reset."""
-        for process in self._running:
-            process.kill()
 
     def stats(self) -> list[dict[str, Any]]:
         """The counts of each process."""

@@ -7,7 +7,6 @@ Events have the members of recorded ones; "ratio" is to completions that return 
 repeats is shown: other load only adds to it.
 """
 
-import argparse
 import json
 import time
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ from functools import partial
 from itertools import cycle, islice
 from typing import Any
 
-from benchmarks.bench import print_table, save
+from benchmarks.bench import print_table, program_parser, save
 from harness.config.generation import SamplingParameters
 from harness.config.protocol import Protocol
 from harness.record.outcome import Failure
@@ -30,7 +29,7 @@ COMPLETION = {"id": "cmpl-q-000017", "object": "text_completion", "created": 179
 
 def main() -> None:
     """Read the answers and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = program_parser(__doc__)
     parser.add_argument("--events", type=int, default=2000)
     parser.add_argument("--times", type=int, default=30)
     arguments = parser.parse_args()

@@ -39,6 +39,7 @@ import numpy as np
 
 from harness.config.benchmark import load_benchmark
 from harness.dataset import tokenizer
+from harness.files import ROOT
 from harness.grading.decoding.harmony import HarmonyText
 from harness.grading.evaluation.references import Reference, load_references
 from harness.grading.graders import aime, multiple_choice
@@ -46,7 +47,6 @@ from harness.grading.graders.grader import AIME, LIVECODEBENCH
 from harness.grading.graders.grader_sets import graders_of
 from harness.grading.livecodebench.compare import same_printout
 
-ROOT = Path(__file__).resolve().parent.parent
 SAMPLES = ROOT / "datasets" / "samples"
 CODE = "livecodebench_v6"
 # Rows, repeats, and mean output tokens with effort high.

@@ -10,7 +10,6 @@ fragment are counted. The requirement is 1 million tokens/s with two processes, 
 for 100 million. On a busy machine the tokens per CPU second say more than those per second.
 """
 
-import argparse
 import json
 import resource
 import time
@@ -18,11 +17,12 @@ from collections.abc import Iterator
 from itertools import cycle, islice
 from pathlib import Path
 
+from benchmarks.bench import program_parser
 from harness.endpoints.numbers.event_reader import read_events
 from harness.endpoints.numbers.event_record import COMPLETE, ENDED, FIRST, ISSUED, START, STOP
 from harness.endpoints.run_folder import EVENTS
+from harness.files import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
 _CHARACTERS = 6_000  # of an answer: about 1,500 tokens
 _REQUIRED = 1e6
 _ANSWER_TOKENS = 1_500
@@ -30,9 +30,7 @@ _ANSWER_TOKENS = 1_500
 
 def main() -> None:
     """Make the file, count it, print the rate."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = program_parser(__doc__)
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--millions", type=float, default=10.0, help="tokens")
     parser.add_argument("--processes", type=int, default=2)

@@ -26,12 +26,13 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from benchmarks.bench import ROOT, Stub, print_table, program_parser, run_harness, save
+from benchmarks.bench import Stub, print_table, program_parser, run_harness, save
 from benchmarks.peak.on_stub import conf_rows, knobs, write_dataset
 from benchmarks.peak.server_model import Floats, Server
 from benchmarks.peak.truth import true_peak
 from benchmarks.peak.workload import LEAST_TOKENS, Workload, lengths
 from harness.analysis.statistics import percentile
+from harness.files import ROOT
 from harness.peak.search.search_state import read_state
 
 ROWS, TOKENS = 480, 60.0

@@ -14,9 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.parquet as pq
 
-from benchmarks.bench import ROOT
 from benchmarks.peers.workloads import Workload
-from harness.files import REQUESTS, RUN_RECORD
+from harness.files import REQUESTS, ROOT, RUN_RECORD
 from harness.record.run_record import RunRecord
 
 Figures = dict[str, float]  # "mean" and "p99" in ns

@@ -47,19 +47,9 @@ def read_ranks(path: Path) -> tuple[RankFigures, ...]:
     Empty where none does. Raises DatasetError for a damaged file, FileNotFoundError without one.
     """
     series: dict[tuple[_Rank, str], _Series] = {}
-    each_part(path, _Reading(series).add)
-    return _figures(series)
+    chosen: dict[tuple[_Rank, str], tuple[str, str]] = {}
 
-
-class _Reading:
-    """Takes the series of ranks out of the parts of the table."""
-
-    def __init__(self, series: dict[tuple[_Rank, str], _Series]) -> None:
-        self._series = series
-        self._chosen: dict[tuple[_Rank, str], tuple[str, str]] = {}
-
-    def add(self, part: Part) -> None:
-        """Add the rows of one part."""
+    def add(part: Part) -> None:
         for one in part.series:
             rank = RANK_LABEL.search(one.labels)
             if rank is None or (quantity := MAPPED[one.name]) not in _KEPT:
@@ -68,10 +58,13 @@ class _Reading:
                 continue
             key = ((one.replica, int(rank[1])), quantity)
             # The first counts, as the processes of a rank all report the same.
-            if self._chosen.setdefault(key, (one.name, one.labels)) == (one.name, one.labels):
-                series = self._series.setdefault(key, _Series())
-                series.times.append(part.times_ns[one.rows])
-                series.values.append(part.values[one.rows])
+            if chosen.setdefault(key, (one.name, one.labels)) == (one.name, one.labels):
+                found = series.setdefault(key, _Series())
+                found.times.append(part.times_ns[one.rows])
+                found.values.append(part.values[one.rows])
+
+    each_part(path, add)
+    return _figures(series)
 
 
 def _figures(series: Mapping[tuple[_Rank, str], _Series]) -> tuple[RankFigures, ...]:

@@ -68,7 +68,9 @@ def verify(request: VerifyRequest) -> VerifyResult:
     _require_official(request, facts)
     references = load_answers(request)
     if references and request.references is not None:
-        _require_answers_of_run(log_dir, request.references, request.benchmark)
+        other = other_dataset(log_dir, request.references, request.benchmark)
+        if other:
+            raise GradingError(other)
     with _named(path):
         log = _open(path)
         samples = _samples(request, log, references)
@@ -134,11 +136,6 @@ def load_answers(request: VerifyRequest) -> tuple[Reference, ...]:
             f"({test.dataset.file}); --rehearsal allows others"
         )
     return references
-
-
-def _require_answers_of_run(log_dir: Path, references: Path, benchmark: Benchmark) -> None:
-    if what := other_dataset(log_dir, references, benchmark):
-        raise GradingError(what)
 
 
 def _require_official(request: VerifyRequest, facts: RunFindings) -> None:

@@ -54,7 +54,10 @@ def move_aside_existing(log_dir: Path) -> Path | None:
     Raises ConfigError.
     """
     with writing(log_dir):
-        aside = _move_aside(log_dir)
+        if aside := aside_of(log_dir):
+            log_dir.rename(aside)
+        else:
+            free_reserve(log_dir)
     prepare_dir(log_dir)
     return aside
 
@@ -137,24 +140,12 @@ def _refuse_open_folder(folder: Path) -> None:
         )
 
 
-def _move_aside(log_dir: Path) -> Path | None:
-    if (aside := aside_of(log_dir)) is None:
-        free_reserve(log_dir)
-        return None
-    log_dir.rename(aside)
-    return aside
-
-
 def aside_of(log_dir: Path) -> Path | None:
     """Where the content of ``log_dir`` would be moved; None where it has none. Raises ConfigError."""
     with reading(log_dir):
-        return _aside(log_dir)
-
-
-def _aside(log_dir: Path) -> Path | None:
-    if not log_dir.is_dir() or all(entry.name == _RESERVE for entry in log_dir.iterdir()):
-        return None  # a run that was killed before its first record has only reserved its space
-    return aside_name(log_dir)
+        if not log_dir.is_dir() or all(entry.name == _RESERVE for entry in log_dir.iterdir()):
+            return None  # a run that was killed before its first record has only reserved its space
+        return aside_name(log_dir)
 
 
 def aside_name(path: Path) -> Path:

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from harness.analysis.run_outcome import RunOutcome, metric_text
 from harness.files import COMPLIANCE_RUN
 from harness.text import aligned
@@ -116,10 +118,7 @@ def _score_fields(one: RunOutcome) -> dict[str, Any]:
         "score_metric": name,
         "score": None if metric is None else metric.value,
         "score_target": None if metric is None else metric.lowest,
-        "score_metrics": {
-            name: {"value": m.value, "lowest": m.lowest, "highest": m.highest, "met": m.met}
-            for name, m in one.metrics
-        },
+        "score_metrics": msgspec.to_builtins(dict(one.metrics)),
     }
 
 

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 import msgspec
 import numpy as np
+from msgspec.structs import asdict
 
 from harness.analysis.run_outcome import Status, limit_status
 from harness.arrays import Floats
@@ -222,10 +223,7 @@ def _chart(chart: Chart) -> dict[str, Any]:
         "yAxis": chart.y_axis,
         "xLabel": chart.x_label,
         "together": chart.together,
-        "limits": [
-            {"label": limit.label, "value": limit.value, "axis": limit.axis, "event": limit.event}
-            for limit in chart.limits
-        ],
+        "limits": [asdict(limit) for limit in chart.limits],
         "series": [
             {
                 "label": one.label,
@@ -236,7 +234,7 @@ def _chart(chart: Chart) -> dict[str, Any]:
             }
             for one in chart.series
         ],
-        "shade": None if chart.shade is None else {"low": chart.shade.low, "high": chart.shade.high},
+        "shade": None if chart.shade is None else asdict(chart.shade),
     }
 
 

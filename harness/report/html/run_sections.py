@@ -4,8 +4,8 @@ import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
+import msgspec
 import numpy as np
 
 from harness.analysis.network_summary import first_token_line, network_line
@@ -266,7 +266,7 @@ def provenance_section(record: RunRecord) -> Section:
     rows = {
         "command": shlex.join(made.command),
         "dataset": f"{plan.client.input_file} ({settled.samples:,} samples, sha256 {settled.dataset_sha256})",
-        "generation": json.dumps(plan.client.parameters, default=_plain),
+        "generation": json.dumps(msgspec.to_builtins(plan.client.parameters)),
         "servers": folded(plan.client.server_urls),
         "engines": ", ".join(dict.fromkeys(f"{s.engine} {s.version or ''}".strip() for s in record.servers)),
         "user.conf": str(plan.user_conf),
@@ -322,11 +322,6 @@ def _served(record: RunRecord) -> Iterator[PageTable]:
 def _trials(servers: Sequence[ServerInfo]) -> tuple[str, str]:
     times = sorted(one.trial_s for one in servers if one.trial_s is not None)
     return (f"{times[len(times) // 2]:.2f}", f"{times[-1]:.2f}") if times else ("-", "-")
-
-
-def _plain(value: object) -> Any:
-    fields = getattr(value, "__struct_fields__", ())
-    return {name: getattr(value, name) for name in fields} if fields else str(value)
 
 
 def parameters_section(summary: LoadgenSummary) -> Section:
