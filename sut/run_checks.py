@@ -127,7 +127,7 @@ def require_official(plan: RunPlan, deviations: tuple[str, ...]) -> None:
     if deviations and plan.audit is not None and plan.audit.official:
         raise ConfigError(
             f"{plan.audit.test} would not be official: {'; '.join(deviations)}; "
-            "remove what deviates, or add --non-official to run it anyway"
+            "remove what deviates, or add --rehearsal to run it anyway"
         )
 
 

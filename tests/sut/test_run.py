@@ -3,7 +3,9 @@
 import pytest
 
 from harness.config.plans import ComplianceSettings
+from harness.errors import ConfigError
 from sut.run import validity_rules
+from sut.run_checks import require_official
 from tests.records import ENDED, with_plan
 
 DATASET = ENDED.plan.client.benchmark.dataset(accuracy=False)
@@ -21,3 +23,9 @@ TEST09 = ComplianceSettings(test="TEST09", dataset=DATASET, settings={}, text=""
 def test_only_what_judges_a_run_can_lose_it(plan, limited):
     """Progress and alarms count by the same rules: an accuracy run may take its time."""
     assert bool(validity_rules(with_plan(ENDED, **plan)).limits_ns) is limited
+
+
+def test_a_test_that_deviates_names_the_flag_of_the_guide():
+    require_official(with_plan(ENDED, audit=TEST09).plan, ())
+    with pytest.raises(ConfigError, match=r"TEST09 would not be official: the seed; .*, or add --rehearsal"):
+        require_official(with_plan(ENDED, audit=TEST09).plan, ("the seed",))
