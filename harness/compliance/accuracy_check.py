@@ -49,8 +49,13 @@ class AccuracyTest(ComplianceTest, frozen=True, kw_only=True):
         return {MIN_ACCURACY: self.threshold}
 
     def require_references(self, references: tuple[Reference, ...]) -> None:
-        """Raise GradingError for programs."""
-        require_gradable(references)
+        """Raise GradingError for programs: they need a sandbox and tests, which the dataset lacks."""
+        programs = sum(row.kind == LIVECODEBENCH for row in references)
+        if programs:
+            raise GradingError(
+                f"TEST07: {programs} of {len(references)} references are LiveCodeBench problems, expected "
+                "GPQA; pass the compliance dataset (datasets/download.sh --what acc)"
+            )
 
     def judge(self, log: AccuracyLog, run: JudgedRun) -> TestResult:
         """Score the log. A log that is not in LoadGen's form is scored as the official script misreads it."""
@@ -73,16 +78,6 @@ class AccuracyTest(ComplianceTest, frozen=True, kw_only=True):
             yield f"accuracy score is {score}, expected {self.threshold} or more"
         if against is not None and against != self.threshold:
             yield f"was verified against {against}, expected {self.threshold}"
-
-
-def require_gradable(references: Sequence[Reference]) -> None:
-    """Raise GradingError for programs: they need a sandbox and tests, which the compliance dataset lacks."""
-    programs = sum(row.kind == LIVECODEBENCH for row in references)
-    if programs:
-        raise GradingError(
-            f"TEST07: {programs} of {len(references)} references are LiveCodeBench problems, expected GPQA; "
-            "pass the compliance dataset (datasets/download.sh --what acc)"
-        )
 
 
 def grade_answers(

@@ -121,7 +121,8 @@ def read_journal(directory: Path) -> Journal:
         good = _intact(data[:whole], rows)
         parts.append(rows[good])
         broken += int((~good).sum()) + (whole != len(data))
-    return Journal(np.concatenate(parts), _details(directory), broken)
+    details = {line.query_id: line.detail for line in _failure_lines(directory)}
+    return Journal(np.concatenate(parts), details, broken)
 
 
 class JournalTail:
@@ -171,10 +172,6 @@ def _intact(data: bytes, rows: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
     sums = [zlib.crc32(view[start : start + _BODY.size]) for start in range(0, len(data), size)]
     intact: npt.NDArray[np.bool_] = np.array(sums, dtype=np.uint32) == rows["crc"]
     return intact
-
-
-def _details(directory: Path) -> dict[int, str]:
-    return {line.query_id: line.detail for line in _failure_lines(directory)}
 
 
 def failure_reasons(directory: Path) -> str:

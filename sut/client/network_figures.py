@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.record.run_record import ReplicaNetwork
+from harness.text import counted
 
 # The size of struct tcp_info (linux/tcp.h) with rcv_ooopack (Linux 5.4); an older kernel gives fewer bytes.
 TCP_INFO_BYTES = 232
@@ -49,8 +50,8 @@ class TcpInfo(NamedTuple):
             return self.nothing_came()
         if self.gaps:
             return (
-                f"{_segments(self.gaps)} arrived after a missing one: the way from the server loses packets "
-                "or drops large ones (MTU)"
+                f"{counted(self.gaps, 'segment')} arrived after a missing one: the way from the server loses "
+                "packets or drops large ones (MTU)"
             )
         return ""
 
@@ -59,8 +60,8 @@ class TcpInfo(NamedTuple):
         if not self.retransmitted:
             return "the server's machine is gone, or the way to it is interrupted"
         return (
-            f"{_segments(self.retransmitted)} sent again without an acknowledgement: the server's machine is "
-            "gone, or the way to it is interrupted or drops large packets (MTU)"
+            f"{counted(self.retransmitted, 'segment')} sent again without an acknowledgement: the server's "
+            "machine is gone, or the way to it is interrupted or drops large packets (MTU)"
         )
 
 
@@ -119,10 +120,6 @@ def count_closed(figures: Figures, info: TcpInfo) -> None:
         figures[Network.RTT_US] += info.rtt_us
         least = figures[Network.MIN_RTT_US]
         figures[Network.MIN_RTT_US] = min(least, info.min_rtt_us) if least else info.min_rtt_us
-
-
-def _segments(count: int) -> str:
-    return f"{count} segment{'' if count == 1 else 's'}"
 
 
 def network_of_replicas(values: npt.NDArray[np.int64]) -> tuple[ReplicaNetwork, ...]:

@@ -32,11 +32,6 @@ class MachineLimits(msgspec.Struct, frozen=True):
         by_descriptors = workers * (self.descriptors - SPARE_DESCRIPTORS)
         return by_descriptors if self.ports is None else min(by_descriptors, self.ports * pairs)
 
-    def check(self, in_flight: int, workers: int, pairs: int) -> None:
-        """Raise ConfigError, with the remedy, where ``in_flight`` connections do not fit."""
-        for shortage in self.shortages(in_flight, workers, pairs):
-            raise ConfigError(shortage)
-
     def shortages(self, in_flight: int, workers: int, pairs: int) -> Iterator[str]:
         """Limits that ``in_flight`` connections exceed, each with its remedy."""
         each = -(-in_flight // workers) + SPARE_DESCRIPTORS

@@ -6,6 +6,7 @@ from functools import cached_property
 from msgspec.structs import replace
 
 from harness.config.server_urls import DNS, folded
+from harness.errors import ConfigError
 from sut.client.client import MAX_CONNECTING
 from sut.client.endpoint import Endpoint, is_own_address, most_pairs, resolve_endpoints, with_source_addresses
 from sut.processes.machine_limits import MachineLimits
@@ -26,8 +27,9 @@ class ConnectionLimits:
         return self._limits.max_connections(self._workers, self._pairs)
 
     def check(self, in_flight: int) -> None:
-        """Raise ConfigError where ``in_flight`` connections do not fit."""
-        self._limits.check(in_flight, self._workers, self._pairs)
+        """Raise ConfigError, with the remedy, where ``in_flight`` connections do not fit."""
+        for shortage in self._limits.shortages(in_flight, self._workers, self._pairs):
+            raise ConfigError(shortage)
 
     def warnings(self, expected: int, *, all_at_once: bool) -> Iterator[str]:
         """Warnings for about ``expected`` open connections; ``all_at_once``: all are opened at the start."""

@@ -31,7 +31,7 @@ class _Appender:
 
     def __init__(self, path: Path) -> None:
         # It is opened now: when it is needed, there may be no descriptor left.
-        self._descriptor = _append(path)
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         self.waiting = bytearray()
 
     def flush(self) -> None:
@@ -134,7 +134,3 @@ def _line(query_id: int, sample_index: int, failure: Failure) -> bytes:
         "time_ns": time.monotonic_ns(),
     }
     return msgspec.json.encode(values) + b"\n"
-
-
-def _append(path: Path) -> int:
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.compliance.accuracy_check import MIN_ACCURACY, require_gradable
+from harness.compliance.accuracy_check import MIN_ACCURACY
 from harness.compliance.base import JudgedRun
 from harness.compliance.eos_check import judge_consistency
 from harness.compliance.length_check import MAX_TOKENS, MIN_TOKENS
@@ -114,7 +114,7 @@ def test_the_record_is_what_the_scripts_say(test, tmp_path):
 
 def test_test07_grades_no_programs():
     with pytest.raises(GradingError, match=r"^TEST07: \d+ of \d+ .*LiveCodeBench.*GPQA"):
-        require_gradable(load_references(ACCURACY_REFERENCE, GPT_OSS))
+        find_test(GPT_OSS, "TEST07").require_references(load_references(ACCURACY_REFERENCE, GPT_OSS))
 
 
 def shape(text: str) -> list[str]:
