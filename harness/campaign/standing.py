@@ -171,7 +171,7 @@ def _changes(campaign: Campaign, step: Step, record: RunRecord, kept: Path) -> I
         elif kept.is_file():
             before["conf"] = settings_in(kept, step.plan)
     for name, value in before.items():
-        yield from (one.replace(", this one has ", ", now ") for one in differences(name, value, now[name]))
+        yield from differences(name, value, now[name], "{} {}, now {}")
 
 
 def _asked(plan: RunPlan) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 from msgspec import structs
@@ -295,15 +295,14 @@ def _readable_runs(log_dir: Path) -> Iterator[RunRecord]:
             yield RunRecord.read(folder / RUN_RECORD)
 
 
-def differences(name: str, earlier: object, now: object) -> Iterator[str]:
-    """``parameters.temperature 1.0, this one has 0.5``, for each value that differs."""
-    if earlier == now:
-        return
-    if not isinstance(earlier, Mapping) or not isinstance(now, Mapping):
-        yield f"{name} {_short(earlier)}, this one has {_short(now)}"
-        return
-    for key in dict.fromkeys([*earlier, *now]):
-        yield from differences(f"{name}.{key}", earlier.get(key), now.get(key))
+def differences(name: str, earlier: Any, now: Any, form: str = "{} {}, this one has {}") -> Iterator[str]:
+    """``parameters.temperature 1.0, this one has 0.5``, for each value of two trees that differs."""
+    if isinstance(earlier, Mapping) and isinstance(now, Mapping):
+        for key in dict.fromkeys([*earlier, *now]):
+            place = f"{name}.{key}" if name else str(key)
+            yield from differences(place, earlier.get(key), now.get(key), form)
+    elif earlier != now:
+        yield form.format(name, _short(earlier), _short(now))
 
 
 def _attempts(log_dir: Path) -> list[Path]:

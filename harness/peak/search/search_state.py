@@ -1,6 +1,5 @@
 """search.json: what a search has measured and found, written after each measurement, for the next command."""
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +13,7 @@ from harness.peak.search.conclusion import Conclusion
 from harness.peak.search.policy import History
 from harness.record.output_dir import aside_of
 from harness.record.repeated import FirstLine
+from harness.record.resume import differences
 from harness.record.run_record import RunRecord
 from harness.record.settled import ServerInfo
 from harness.text import utc
@@ -175,26 +175,13 @@ def other_settings(before: Identity, now: Identity) -> str:
 
     Facts about servers that only the file of another version has are no difference.
     """
-    earlier = msgspec.to_builtins(before)
+    earlier, asked = msgspec.to_builtins(before), msgspec.to_builtins(now)
     for one, other in zip(earlier["servers"], now.servers, strict=False):
         known = {name: one.get(name, value) for name, value in other.items()}
         one.clear()
         one.update(known)
-    changed = list(_differences(earlier, msgspec.to_builtins(now)))
+    for tree in (earlier, asked):
+        tree["servers"] = {"number": len(tree["servers"])} | dict(enumerate(tree["servers"]))
+    changed = list(differences("", earlier, asked, "{}: {} -> {}"))
     more = f"; and {len(changed) - _NAMED} more" if len(changed) > _NAMED else ""
     return "; ".join(changed[:_NAMED]) + more
-
-
-def _differences(before: Any, now: Any, name: str = "") -> Iterator[str]:
-    """``servers.0.model: A -> B``: each value of two trees that is not the same."""
-    if isinstance(before, list | tuple) and isinstance(now, list | tuple):
-        if len(before) != len(now):
-            yield f"{name}: {len(before)} -> {len(now)} of them"
-            return
-        before, now = dict(enumerate(before)), dict(enumerate(now))
-    if not isinstance(before, dict) or not isinstance(now, dict):
-        if before != now:
-            yield f"{name}: {before} -> {now}"
-        return
-    for key in dict.fromkeys([*before, *now]):
-        yield from _differences(before.get(key), now.get(key), f"{name}.{key}" if name else str(key))

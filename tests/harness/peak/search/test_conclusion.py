@@ -233,6 +233,8 @@ def test_a_search_is_not_resumed_on_servers_that_are_started_or_asked_otherwise(
     servers = tuple(msgspec.structs.replace(one, **{name: value}) for one in ENDED.servers)
     before, now = (identity_of(one) for one in (ENDED, msgspec.structs.replace(ENDED, servers=servers)))
     assert other_settings(before, now).startswith(f"servers.0.{name}: ")
+    more = msgspec.structs.replace(now, servers=now.servers * 2)
+    assert other_settings(now, more).startswith("servers.number: 1 -> 2; servers.1: None -> {")
     old = tuple({key: fact for key, fact in one.items() if key != name} for one in before.servers)
     assert other_settings(msgspec.structs.replace(before, servers=old), now) == ""
 
