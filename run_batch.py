@@ -21,7 +21,8 @@ def main(argv: list[str] | None = None) -> int:
 
 def _run(options: "BatchOptions | TalkOptions | FileOptions") -> int:
     # Everything heavy is imported only when there is something to run.
-    from harness.batch.batch_options import BatchOptions, TalkOptions
+    from harness.batch.batch_options import BatchOptions, ScoreOptions, TalkOptions
+    from harness.cli.signals import interruptible
 
     if isinstance(options, BatchOptions):
         return _answer(options)
@@ -29,9 +30,14 @@ def _run(options: "BatchOptions | TalkOptions | FileOptions") -> int:
         from sut.rows.talk import talk
 
         return talk(options)
-    from harness.batch.file_commands import run
+    with interruptible():
+        if isinstance(options, ScoreOptions):
+            from harness.batch.score import score
 
-    return run(options)
+            return score(options)
+        from harness.batch.encoding import convert
+
+        return convert(options)
 
 
 def _answer(options: "BatchOptions") -> int:

@@ -1,15 +1,18 @@
 """Text to token ids and back: o200k_harmony, or the tokenizer.json of any model."""
 
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
 
 from harness.batch.batch_options import DEFAULT_ENCODING, DecodeOptions, EncodeOptions
-from harness.batch.formats import Ids, id_line, read_ids, read_texts, writing
+from harness.batch.formats import Ids, cut_off, id_line, read_ids, read_texts, writing
+from harness.cli.streams import require_stdout
 from harness.dataset import tokenizer
 from harness.dataset.model_tokenizer import load_tokenizer
-from harness.errors import ConfigError, DatasetError
+from harness.errors import EXIT_VALID, ConfigError, DatasetError
+from harness.text import show
 
 
 class Encoding(msgspec.Struct, frozen=True):
@@ -66,16 +69,21 @@ def decode_lines(options: DecodeOptions) -> Iterator[bytes]:
         raise DatasetError(f"{options.input}: {number + 1} lines, line {wanted} asked for, counted from 0")
 
 
-def convert(
-    options: EncodeOptions | DecodeOptions, lines: Iterator[bytes], stdout: Callable[[bytes], object]
-) -> None:
-    """Write the lines to the output file, which appears once it is complete, or to stdout."""
+def convert(options: EncodeOptions | DecodeOptions) -> int:
+    """Write the lines to the output file, which appears once it is complete, or to stdout.
+
+    Returns the exit code; raises ConfigError and DatasetError.
+    """
+    lines = encode_lines(options) if isinstance(options, EncodeOptions) else decode_lines(options)
     if options.output is None:
-        for line in lines:
-            stdout(line)
-        return
-    with writing(options.output, options.input) as file:
-        file.writelines(lines)
+        sys.stdout.buffer.writelines(lines)
+    else:
+        with writing(options.output, options.input) as file:
+            file.writelines(lines)
+    require_stdout()
+    if isinstance(options, DecodeOptions) and (warning := cut_off(options.input)):
+        show(f"WARNING: {warning}", file=sys.stderr)
+    return EXIT_VALID
 
 
 def _from_json(path: Path, number: int, text: str) -> str:
