@@ -223,15 +223,27 @@ class _Walk(msgspec.Struct):
         if after.state == "lost":
             return self._stopped(step, after)
         stood = "" if after.record is None else what_stood(after.record.events)
-        # A search that is concluded is done or lost.
-        why = stood or ("the search has ended by an error" if step.kind == "search" else "")
-        if why and code == EXIT_INVALID and step.name not in self.again:
-            self.again.add(step.name)
-            show("", f"{step.name} is tried once more, since its end may show nothing but this: {why}")
-            return self._do(number, total, step, self._standing(step))
+        # A command that has served no run yet would end so again; a search that is concluded is done or lost.
+        if self.servers.died and self.servers.served:
+            why = "the servers' command ended"
+        elif code == EXIT_INVALID:
+            why = stood or ("the search has ended by an error" if step.kind == "search" else "")
+        else:
+            why = ""
+        if why and step.name not in self.again:
+            return self._once_more(number, total, step, why)
         if stood:
             code = EXIT_SERVER  # not EXIT_INVALID: the next call may end otherwise
         return self._ended(step, code or EXIT_INVALID, after.text)
+
+    def _once_more(self, number: int, total: int, step: Step, why: str) -> int:
+        """The step again, with the campaign's servers started again: one of several may have died alone."""
+        self.again.add(step.name)
+        self.reasons.clear()
+        lines = self.servers.last_lines() if self.servers.died else ()
+        show("", *lines, f"{step.name} is tried once more, since its end may show nothing but this: {why}")
+        self.servers.stop()
+        return self._do(number, total, step, self._standing(step))
 
     def _more(self, step: Step, before: Standing) -> Sequence[str]:
         # A search asks its servers what has changed, and those of another command may answer the same.
@@ -288,7 +300,9 @@ class _Walk(msgspec.Struct):
             interruption.add_note(self._again())
             raise
         if ended is process:
-            return process.wait()
+            code = process.wait()
+            self.servers.served |= server is not None and code == EXIT_VALID
+            return code
         end(process)
         self.reasons = [self.servers.obituary()]
         show("", f"campaign: {self.reasons[0]}", file=sys.stderr)

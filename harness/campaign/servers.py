@@ -35,6 +35,8 @@ class ServerCommand(msgspec.Struct):
     servers: Servers | None = None
     grace_s: float = guard.GRACE_S
     """between SIGTERM and SIGKILL"""
+    served: bool = False
+    """whether a run has ended well since the command was started"""
     _process: subprocess.Popen[bytes] | None = None
     _began: float = 0.0
 
@@ -47,6 +49,11 @@ class ServerCommand(msgspec.Struct):
     def process(self) -> subprocess.Popen[bytes] | None:
         """The process to watch; None where the servers are not the campaign's."""
         return self._process
+
+    @property
+    def died(self) -> bool:
+        """Whether the command has ended by itself."""
+        return self._process is not None and self._process.poll() is not None
 
     def use(self, servers: Servers) -> None:
         """Have these servers started, unless they run; their readiness is what a run waits for."""
@@ -65,7 +72,7 @@ class ServerCommand(msgspec.Struct):
         show(f"Starting the servers, whose log is {self.log}: {servers.command}")
         words = (self.folder, self.log, os.getpid(), self.grace_s)
         program = [sys.executable, "-I", guard.__file__, *map(str, words)]
-        self._began = time.monotonic()
+        self._began, self.served = time.monotonic(), False
         # A session of its own: Ctrl-C is for the run, and then the servers are stopped.
         self._process = subprocess.Popen([*program, servers.command], cwd=self.work, start_new_session=True)
 

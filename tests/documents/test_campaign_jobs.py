@@ -42,7 +42,7 @@ def test_the_slurm_job_can_be_requeued_and_continues_its_output():
     assert flags.keys() >= {"--requeue", "--nodes", "--cpus-per-task"}
     assert flags["--open-mode"] == "append"
     assert re.fullmatch(r"\d\d:\d\d:\d\d", flags["--time"])
-    signalled = re.fullmatch(r"B:TERM@(\d+)", flags["--signal"])
+    signalled = re.fullmatch(r"B:USR1@(\d+)", flags["--signal"])
     assert signalled is not None
     assert int(signalled[1]) > 2 * GRACE_S + 60, "too late: the servers have to be stopped, too"
     # Before the first command: Slurm reads no #SBATCH line behind it.
@@ -64,19 +64,24 @@ def test_the_slurm_job_ends_with_the_campaigns_exit_code(tmp_path, code):
     assert not (tmp_path / "requeued").exists()
 
 
-def test_a_slurm_job_near_its_end_stops_the_campaign_and_queues_itself(tmp_path):
+@pytest.mark.parametrize("signum", [signal.SIGUSR1, signal.SIGTERM])
+def test_a_slurm_job_queues_itself_again_near_its_end_and_not_when_it_is_cancelled(tmp_path, signum):
+    """Slurm sends SIGTERM of ``scancel`` to the campaign, too."""
     job = start(tmp_path, 'trap "touch ended; exit 143" TERM; touch began; while :; do sleep 0.05; done')
     wait_until(lambda: (tmp_path / "began").exists())
-    job.send_signal(signal.SIGTERM)
-    assert job.wait(60) == 128 + signal.SIGTERM
-    assert (tmp_path / "ended").exists()
-    assert (tmp_path / "requeued").read_text().split() == ["requeue", "77"]
+    job.send_signal(signum)
+    job.wait(60)
+    if signum is signal.SIGTERM:
+        os.kill(int((tmp_path / "pid").read_text()), signum)
+    wait_until((tmp_path / "ended").exists)
+    asked = (tmp_path / "requeued").read_text().split() if (tmp_path / "requeued").exists() else []
+    assert asked == (["requeue", "77"] if signum is signal.SIGUSR1 else [])
 
 
 def start(folder: Path, campaign: str) -> "subprocess.Popen[bytes]":
     """The job with a program in place of ./mlperf, which gets the words of the real one."""
     for name, text in (
-        ("mlperf", f'echo "$@" > words\n{campaign}\n'),
+        ("mlperf", f'echo "$@" > words; echo $$ > pid\n{campaign}\n'),
         ("scontrol", 'echo "$@" > requeued\n'),
     ):
         (folder / name).write_text(f"#!/bin/sh\n{text}")

@@ -1,6 +1,6 @@
 """A stub server as the command of a campaign's servers: ``python -m tests.harness.campaign.serve PORT DIE``.
 
-It dies as an engine does when the file DIE appears.
+It dies as an engine does each time the file DIE appears.
 """
 
 import sys
@@ -14,5 +14,6 @@ if __name__ == "__main__":
         print(f"serving on {server.url}", flush=True)
         while not Path(sys.argv[2]).exists():
             time.sleep(0.02)
+        Path(sys.argv[2]).unlink()
         print("CUDA error: an illegal memory access", flush=True)
         sys.exit(9)

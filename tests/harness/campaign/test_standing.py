@@ -10,7 +10,7 @@ from harness.campaign import campaign_command
 from harness.campaign.advice import advice
 from harness.campaign.campaign_command import _Walk
 from harness.campaign.campaign_console import remaining, rows
-from harness.campaign.campaign_file import read_campaign
+from harness.campaign.campaign_file import Servers, read_campaign
 from harness.campaign.campaign_options import CampaignOptions
 from harness.campaign.journal import Journal
 from harness.campaign.servers import ServerCommand
@@ -494,16 +494,24 @@ def test_a_run_that_an_outage_cost_is_made_again_by_itself(tmp_path, monkeypatch
     campaign = campaign_of(tmp_path, "server = { target_qps = 9.0 }\n")
     (step,) = [one for one in steps_of(campaign) if one.kind == "performance"]
     ends = [(RunVerdict("INVALID", (OVER,), complete=True), (SILENCE,)), (VALID, ())]
+    commands = []
 
     def run(walk, step, more):
+        walk.servers.use(Servers(command="exec sleep 600", url=("slurm:node[1-2]:30000",)))
+        commands.append(walk.servers.process)
         verdict, events = ends.pop(0)
         run_as_asked(step, step.folder, verdict, events=events)
         return EXIT_INVALID if events else 0
 
     monkeypatch.setattr(_Walk, "_call", run)
     walk = _Walk(campaign, Journal(tmp_path, 0), ServerCommand(tmp_path, tmp_path), set())
-    assert walk._do(1, 1, step, Standing("missing")) == 0 and not ends
-    assert f"{step.name} is tried once more" in capsys.readouterr().out
+    try:
+        assert walk._do(1, 1, step, Standing("missing")) == 0 and not ends
+        assert f"{step.name} is tried once more" in capsys.readouterr().out
+        # The command of two servers lives on where one of them has died.
+        assert len(set(commands)) == 2 and commands[0].poll() is not None
+    finally:
+        walk.servers.stop()
 
 
 @pytest.mark.parametrize(("events", "code"), [((DIED,), EXIT_SERVER), ((), EXIT_INVALID)])
