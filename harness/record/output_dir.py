@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import IO
 
 from harness.errors import ConfigError
 from harness.files import hold, require_free
@@ -40,7 +41,8 @@ def check_free(log_dir: Path) -> None:
         folder = log_dir.parent
         while not folder.exists():
             folder = folder.parent
-        Path(tempfile.mkdtemp(prefix=".probe-", dir=folder)).rmdir()
+        with tempfile.NamedTemporaryFile(prefix=".probe-", dir=folder) as probe:
+            _fill(probe, log_dir)
         if log_dir.exists() and not log_dir.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         if folder == log_dir.parent:
@@ -74,10 +76,28 @@ def prepare_dir(log_dir: Path) -> None:
             _refuse_open_folder(folder)
         try:
             with (log_dir / _RESERVE).open("xb") as reserve:
-                reserve.write(b"\0" * _RESERVE_BYTES)
-        except OSError:
+                _fill(reserve, log_dir)
+        except (OSError, ConfigError):
             free_reserve(log_dir)
             raise
+
+
+def _fill(file: IO[bytes], log_dir: Path) -> None:
+    """Write the reserve's bytes. Raises ConfigError where they can be read only once the file is closed.
+
+    What a killed run leaves of its journal is what can be read while that is open.
+    """
+    file.write(b"\0" * _RESERVE_BYTES)
+    file.flush()
+    try:
+        shown = len(Path(file.name).read_bytes())
+    except OSError:
+        shown = 0
+    if shown < _RESERVE_BYTES:
+        raise ConfigError(
+            f"--results {log_dir}: a file there shows {shown} of {_RESERVE_BYTES} bytes until it is closed, "
+            "and a killed run would leave none; choose another folder (rclone mount: --vfs-cache-mode writes)"
+        )
 
 
 def free_reserve(log_dir: Path) -> None:

@@ -2,9 +2,11 @@
 
 import errno
 import fcntl
+import io
 import os
 import platform
 import re
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,20 @@ def test_space_is_kept_and_given_back(tmp_path):
     free_reserve(tmp_path / "a" / "b")
     free_reserve(tmp_path / "a" / "b")
     assert list((tmp_path / "a" / "b").iterdir()) == []
+
+
+@pytest.mark.parametrize("take", [check_free, move_aside_existing])
+def test_files_that_appear_when_they_are_closed_are_refused(tmp_path, monkeypatch, take):
+    """As in a mount by rclone without a cache of writes: a run that was killed had left no journal."""
+
+    class Hidden(io.BytesIO):
+        name = str(tmp_path / "logs" / "not there yet")
+
+    monkeypatch.setattr(Path, "open", lambda path, mode: Hidden())
+    monkeypatch.setattr(tempfile, "NamedTemporaryFile", lambda **where: Hidden())
+    with pytest.raises(ConfigError, match="0 of 65536 bytes until it is closed"):
+        take(tmp_path / "logs")
+    assert not list(tmp_path.rglob("*.*"))
 
 
 def test_what_is_there_is_moved_aside(tmp_path):
