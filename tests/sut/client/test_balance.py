@@ -33,7 +33,7 @@ def test_a_shunned_replica_is_used_where_all_are():
 
 
 @pytest.mark.parametrize(
-    ("workers", "replicas"), [(2, 3), (4, 8), pytest.param(4, 512, marks=pytest.mark.engine), (3, 2)]
+    ("workers", "replicas"), [(2, 1), (2, 3), (4, 8), pytest.param(4, 512, marks=pytest.mark.engine), (3, 2)]
 )
 def test_workers_see_each_other(workers, replicas):
     board = CounterBoard(workers, replicas)
@@ -44,6 +44,24 @@ def test_workers_see_each_other(workers, replicas):
         balances[worker].choose(step * 1_000_000_000)
         in_flight = board.values().sum(axis=0)
         assert in_flight.max() - in_flight.min() <= 1
+        assert in_flight.sum() == step
+
+
+def test_a_worker_sees_what_has_ended_in_another_and_still_shuns_a_replica():
+    board = CounterBoard(2, 3)
+    one, other = Balance(3, board, 0), Balance(3, board, 1)
+    assert sorted(choices(one, 3)) == [0, 1, 2]
+    one.ended(0)
+    one.ended(2)
+    assert board.values().sum(axis=0).tolist() == [0, 1, 0]
+    other.shun(0)
+    assert choices(other, 1, LATER_NS) == [2]
+
+
+def test_workers_begin_at_different_replicas():
+    """All choose at once: what the others have chosen is not seen yet."""
+    first = [Balance(8, CounterBoard(4, 8), worker).choose(0) for worker in range(4)]
+    assert sorted(first) == [0, 2, 4, 6]
 
 
 def test_replicas_are_filled_in_proportion_to_what_they_run():
