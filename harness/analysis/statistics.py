@@ -64,7 +64,7 @@ def distribution(values: Nanoseconds) -> Distribution | None:
     n = len(values)
     if n == 0:
         return None
-    ranks = [min(int(p / 100 * n), n - 1) for p in PERCENTILES]
+    ranks = [int(p / 100 * n) for p in PERCENTILES]
     ordered = np.partition(values, sorted({0, *ranks, n - 1}))
     return Distribution(
         count=n,

@@ -19,6 +19,7 @@ from harness.files import JOURNAL_DIR
 from harness.loadgen_logs.summary_and_detail import read_detail
 from harness.record.journal import LOADGEN_CALL_ROW, LOADGEN_CALLS_FILE
 from harness.record.outcome import Completion, Failure, FailureKind
+from harness.record.run_events import SeenEvent
 from harness.record.run_record import RunRecord
 from harness.record.server_metrics import MetricsWriter
 from harness.report.run_console import render_summary
@@ -341,13 +342,29 @@ def test_a_log_of_loadgen_is_not_whole(log_dir, damage, reason):
     assert any(reason in found for found in record.verdict.reasons)
 
 
-@pytest.mark.parametrize(("errors", "asks"), [((), True), (("ended early: 10 queries have failed",), False)])
-def test_a_full_disk_is_no_guess_where_the_cause_is_known(log_dir, errors, asks):
+@pytest.mark.parametrize(
+    ("errors", "lost", "asks"),
+    [((), "", True), (("ended early: 10 queries have failed",), "", False), ((), "10 were late", False)],
+)
+def test_a_full_disk_is_no_guess_where_the_cause_is_known(log_dir, errors, lost, asks):
     looks_well(log_dir)
     lose_end(log_dir / "mlperf_log_accuracy.json", 2)
-    reasons = close(log_dir, Observations(SAMPLES, errors=errors), accuracy=True).verdict.reasons
+    seen = Observations(SAMPLES, errors=errors, cannot_be_valid=lost)
+    reasons = close(log_dir, seen, accuracy=True).verdict.reasons
     assert any("disk full" in reason for reason in reasons) is asks
     assert set(errors) <= set(reasons)
+
+
+def test_an_outage_is_a_reason_before_what_followed_from_it_or_a_warning(log_dir):
+    out = SeenEvent(START + 17_000 * MS, "server_out", REPLICAS[0], "/health answered 503")
+    said = f"replica {REPLICAS[0]} was out of use from 0:17 (/health answered 503)"
+    seen = Observations(SAMPLES, warnings=("a", "out for 9 s"), outages=("out for 9 s",), events=(out,))
+    record = close(log_dir, seen)
+    assert (record.verdict.reasons, record.warnings) == ((), ("a", "out for 9 s"))
+    seen = structs.replace(seen, errors=("ended early: no server has answered", "worker 1 died"))
+    record = close(log_dir, seen)
+    assert record.verdict.reasons[:3] == (seen.errors[0], said, seen.errors[1])
+    assert record.warnings == ("a",)
 
 
 def test_a_run_without_room_for_its_requests_is_as_valid_as_with_them(log_dir):

@@ -89,8 +89,21 @@ def test_percentiles_of_one_to_a_hundred():
     assert distribution(values[:1]).percentiles["99.9"] == 100
 
 
-@pytest.mark.parametrize("rows", [rows_of(), rows_of({"failure": 1}), rows_of({"failure": 16})])
-def test_nothing_completed_gives_none_and_never_nan(rows):
+def test_answers_of_an_earlier_attempt_and_complete_ones_lack_times():
+    """Of a complete answer no token's time is known, of an earlier one none at all."""
+    complete = {"issued_ns": 100, "sent_ns": 101, "last_byte_ns": 190, "osl": 3}
+    found = statistics(rows_of({"resumed": 1, "osl": 4}, complete))
+    assert (found.completed, found.resumed, found.output_tokens) == (2, 1, 7)
+    assert (found.ttft, found.tpot) == (None, None)
+    assert (found.latency.count, found.latency.max, found.issue_delay.count) == (1, 90, 1)
+    assert found.tokens_per_s == 3 / 90e-9
+
+
+@pytest.mark.parametrize(
+    "more", [(), ({"failure": 1},), ({"failure": 16},), ({"failure": 1, "issued_ns": 5},)]
+)
+def test_nothing_completed_gives_none_and_never_nan(more):
+    rows = rows_of(*more)
     found = statistics(rows)
     assert found.failed == len(rows)
     times, means = ("ttft", "tpot", "latency", "duration_ns"), ("isl_mean", "osl_mean")

@@ -165,7 +165,7 @@ MISSED = ("680.3 ms", "1.000 ms", "970.1 ms", "80.00 ms", "40.46", "Performance 
 @pytest.mark.parametrize(
     ("name", "named", "absent"),
     [
-        ("server_invalid", MISSED, ["constrain not met"]),
+        ("server_invalid", MISSED, ["constrain not met", "TPOT early stopping"]),
         # its TPOT is that of queries without tokens: no time, so LoadGen's words stay
         ("server_errors", ["TPOT constrain not met"], ["TPOT p99", "TTFT p99", "a guess"]),
     ],
@@ -237,18 +237,26 @@ def test_an_early_stopping_that_succeeded_is_no_reason():
     assert [name for name, found, _ in named if found] == ["TPOT"]
 
 
-def test_an_offline_query_that_was_too_short():
-    loadgen = replace(
-        VALID, result_valid=False, constraints={"Min duration": False}, figures={"Samples per second": 881.2}
-    )
-    assert any("target_qps = 882" in line for line in run_verdict(*ended(loadgen=loadgen)).reasons)
+@pytest.mark.parametrize(
+    ("scenario", "met", "figures", "named"),
+    [
+        ("Offline", False, {"Samples per second": 881.2}, True),
+        ("Offline", True, {"Samples per second": 881.2}, False),
+        ("Offline", False, {}, False),
+        ("Server", False, {"Completed samples per second": 881.2}, False),
+    ],
+)
+def test_an_offline_query_that_was_too_short(scenario, met, figures, named):
+    constraints = {"Min duration": met}
+    loadgen = replace(VALID, scenario=scenario, result_valid=False, constraints=constraints, figures=figures)
+    assert ("target_qps = 882" in str(run_verdict(*ended(loadgen=loadgen)).reasons)) is named
 
 
 def test_single_tokens_explain_loadgens_errors():
     rows = all_rows()
     rows["osl"][:2] = 1
     (reason,) = run_verdict(*ended(rows, loadgen=replace(VALID, errors=2))).reasons
-    assert "2 errors" in reason and "2 answers have a single token" in reason
+    assert "2 errors" in reason and "(2 answers have a single token" in reason
 
 
 def test_everything_wrong_is_told_at_once():
