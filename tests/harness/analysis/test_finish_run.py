@@ -19,8 +19,9 @@ from harness.files import JOURNAL_DIR
 from harness.loadgen_logs.summary_and_detail import read_detail
 from harness.record.journal import LOADGEN_CALL_ROW, LOADGEN_CALLS_FILE
 from harness.record.outcome import Completion, Failure, FailureKind
+from harness.record.output_dir import _RESERVE
 from harness.record.run_events import SeenEvent
-from harness.record.run_record import RunRecord
+from harness.record.run_record import EncodedAnswers, RunRecord
 from harness.record.server_metrics import MetricsWriter
 from harness.report.run_console import render_summary
 from report import main as report_main
@@ -57,7 +58,7 @@ def add(directory, numbers, outcome=None, name="0", times=None, first_tokens=1):
     writer.flush()
 
 
-def close(log_dir, seen=None, *, accuracy=False, server=False, settings=None, warnings=()):
+def close(log_dir, seen=None, *, accuracy=False, server=False, settings=None, **more):
     """The record after the end; a server run has the limits of gpt-oss-120b: 3 s and 80 ms."""
     limits = {"ttft_latency": 3_000 * MS, "tpot_latency": 80 * MS}
     record = started(
@@ -67,7 +68,7 @@ def close(log_dir, seen=None, *, accuracy=False, server=False, settings=None, wa
         samples=SAMPLES,
         loadgen_settings=(settings or {}) | (limits if server else {}),
     )
-    record = structs.replace(record, servers=SERVERS, deviations=("quick",), warnings=warnings)
+    record = structs.replace(record, servers=SERVERS, deviations=("quick",), **more)
     return finish(record, seen or Observations(SAMPLES))
 
 
@@ -91,7 +92,9 @@ def requests(log_dir):
 
 
 def test_a_valid_run(log_dir):
+    (log_dir / _RESERVE).touch()
     record = close(log_dir)
+    assert not (log_dir / _RESERVE).exists()
     assert record.exit_code == EXIT_VALID
     written = run_json(log_dir)
     assert written["verdict"] == {"result": "VALID", "reasons": [], "complete": True}
@@ -99,6 +102,8 @@ def test_a_valid_run(log_dir):
     assert written["deviations"] == ["quick"]
     assert written["unanswered"] == 0
     assert written["failure_examples"] == {}
+    (message,) = written["loadgen_messages"]
+    assert message.startswith("4 x n_tokens argument missing")
     assert written["statistics"]["completed"] == SAMPLES
     assert written["statistics"]["ttft"]["percentiles"]["99"] == 5 * MS
     assert written["loadgen"]["result_valid"] is True
@@ -313,6 +318,15 @@ def test_the_client_share_is_of_answers_that_arrived_in_this_attempt(log_dir):
     assert (share.count, share.min) == (1, 5 * MS)
 
 
+def test_the_client_share_of_texts_is_that_of_first_tokens(log_dir):
+    """Their ends are reported once they are encoded."""
+    calls = [(100, 1, START, START + 5 * MS), (100, 2, START, START + 9 * MS)]
+    np.array(calls, dtype=LOADGEN_CALL_ROW).tofile(log_dir / JOURNAL_DIR / LOADGEN_CALLS_FILE)
+    record = close(log_dir, encoded=EncodedAnswers(tokenizer="t", tokenizer_sha256="0"))
+    assert (record.client_share.count, record.client_share.min) == (1, 5 * MS)
+    assert record.encoded.delay.min == 9 * MS
+
+
 def test_record_twice_gives_the_same(log_dir):
     first = close(log_dir)
     rows = requests(log_dir)
@@ -361,7 +375,8 @@ def test_an_outage_is_a_reason_before_what_followed_from_it_or_a_warning(log_dir
     seen = Observations(SAMPLES, warnings=("a", "out for 9 s"), outages=("out for 9 s",), events=(out,))
     record = close(log_dir, seen)
     assert (record.verdict.reasons, record.warnings) == ((), ("a", "out for 9 s"))
-    seen = structs.replace(seen, errors=("ended early: no server has answered", "worker 1 died"))
+    errors = ("ended early: no server has answered", "worker 1 died")
+    seen = structs.replace(seen, errors=errors, issued=SAMPLES + 1, lost=[(9, 4)])
     record = close(log_dir, seen)
     assert record.verdict.reasons[:3] == (seen.errors[0], said, seen.errors[1])
     assert record.warnings == ("a",)
