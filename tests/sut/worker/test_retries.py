@@ -3,14 +3,16 @@
 import json
 import os
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from harness.record.answer_log import read_saved_answers
-from harness.record.outcome import FailureKind
+from harness.record.outcome import Failure, FailureKind
 from sut.ipc.counters import Counter
 from sut.ipc.messages import COMPLETE, FAILED, FIRST
+from sut.worker.worker import Retries
 from tests.stub import Fault, StubServer, expected_ids, refused_url
 from tests.sut.rig import PROMPTS
 
@@ -41,20 +43,32 @@ def test_a_query_is_sent_again_in_accuracy_mode(start, allowed, accuracy, sent, 
     assert [json.loads(line)["kind"] for line in lines] == kinds
 
 
-@pytest.mark.parametrize("retries", [0, 1])
-def test_a_first_token_that_is_held_on_purpose_is_no_time_of_the_client(start, retries):
+def test_each_wait_is_twice_as_long_up_to_8_s():
+    retries = Retries(7, answers_only=False)
+    for attempt, wait_s in enumerate((0.25, 0.5, 1, 2, 4, 8, 8)):
+        request = SimpleNamespace(attempt=attempt, accepted=False)
+        assert retries.takes(request, Failure(FailureKind.CONNECT, "x"), 1)
+        due_ns = 1 + int(wait_s * 1e9)
+        assert list(retries.due(due_ns - 1)) == []
+        assert list(retries.due(due_ns)) == [request]
+    assert list(retries.due(due_ns)) == []
+    assert not retries.takes(SimpleNamespace(attempt=7, accepted=False), Failure(FailureKind.CONNECT, "x"), 1)
+
+
+@pytest.mark.parametrize(("accuracy", "retries"), [(True, 0), (True, 1), (False, 1)])
+def test_a_first_token_that_is_held_on_purpose_is_no_time_of_the_client(start, accuracy, retries):
     """LoadGen is told of it as soon as it may be told: that moment is the report's."""
     rigs = []
     with StubServer(
         event_gate=lambda request, number: number == 0 or rigs[0].counter(Counter.PARTIAL_TOKENS)
     ) as stub:
-        rig = start(stub.url, retries=retries, accuracy=True)
+        rig = start(stub.url, retries=retries, accuracy=accuracy)
         rigs.append(rig)
         rig.assign(5)
         rig.collect(1)
         (row,) = rig.finish().rows
     assert row["first_token_ns"] < row["last_byte_ns"]
-    assert rig.arrived[5, FIRST] == row["last_byte_ns" if retries else "first_token_ns"]
+    assert rig.arrived[5, FIRST] == row["last_byte_ns" if accuracy and retries else "first_token_ns"]
     assert rig.arrived[5, COMPLETE] == row["last_byte_ns"]
 
 
