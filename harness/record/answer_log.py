@@ -28,7 +28,6 @@ QUERY_MAGIC = b"ANQ1"
 # Magic, query id, number of ids, FINISH_REASONS index, tokens up to the first text, its arrival.
 QUERY_ANSWER = struct.Struct("<4sIIB3xIq")
 CRC = struct.Struct("<I")
-_MOST_IDS = 1 << 24
 
 KeptAnswers = Literal["of samples", "of queries"]
 
@@ -124,8 +123,7 @@ def _records(path: Path, header: struct.Struct, magic: bytes) -> Iterator[tuple[
                 continue
             offset = position + header.size
             yield fields, offset
-            end = offset + 4 * fields[2] + CRC.size
-            position = end if data[end : end + len(magic)] == magic else data.find(magic, end)
+            position = data.find(magic, offset + 4 * fields[2] + CRC.size)
 
 
 def _record_at(data: mmap, position: int, header: struct.Struct) -> tuple[int, ...] | None:
@@ -134,7 +132,7 @@ def _record_at(data: mmap, position: int, header: struct.Struct) -> tuple[int, .
         return None
     fields: tuple[int, ...] = header.unpack_from(data, position)
     end = start + 4 * fields[2]
-    if not 0 < fields[2] <= _MOST_IDS or end + CRC.size > len(data):
+    if end + CRC.size > len(data):
         return None
     if zlib.crc32(data[position:end]) != CRC.unpack_from(data, end)[0]:
         return None

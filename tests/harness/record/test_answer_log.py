@@ -4,6 +4,7 @@ import errno
 import mmap
 
 import numpy as np
+import pytest
 
 from harness.record import answer_log
 from harness.record.answer_log import (
@@ -59,9 +60,10 @@ def test_zeros_of_a_power_cut(tmp_path):
     assert found(write(tmp_path / "answers-0.bin", data)) == ANSWERS[:2]
 
 
-def test_ids_that_look_like_a_header(tmp_path):
+@pytest.mark.parametrize("inner", [MAGIC + bytes(ANSWER.size), RECORDS[1]])
+def test_ids_that_look_like_a_record(tmp_path, inner):
     """The magic inside an answer's ids is no record."""
-    ids = np.frombuffer(MAGIC + bytes(ANSWER.size), "<i4").tolist() * 3
+    ids = np.frombuffer(inner, "<i4").tolist() * 3
     path = write(tmp_path / "answers-0.bin", record(5, 1, ids) + RECORDS[0])
     assert found(path) == [(5, 1, ids), ANSWERS[0]]
 

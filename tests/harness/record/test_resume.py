@@ -111,8 +111,11 @@ def test_a_run_that_begins_anew_says_where_the_earlier_one_goes(tmp_path, mode):
     (aside,) = re.findall(rf"moved to ({re.escape(str(folder))}[.][-0-9]+) ", earlier.first_line)
     assert ("36 of 96" in earlier.first_line) == (mode == "accuracy")
     assert "INTERRUPTED" in earlier.first_line
+    assert "as asked for" in earlier.first_line
     if mode == "performance":
-        assert found(folder, record).course == "anew"
+        again = found(folder, record)
+        assert again.course == "anew" and "as performance runs do" in again.first_line
+        assert f"{record.statistics.completed} queries are answered" in again.first_line
     assert str(move_aside_existing(folder)) == aside
 
 
@@ -127,6 +130,11 @@ def test_a_compliance_run_is_done_once_it_has_passed(tmp_path):
     complete(log_dir, record)
     assert found(log_dir, record, lambda earlier: True).course == "complete"
     assert found(log_dir, record, lambda earlier: False).course == "anew"
+    for is_complete in (False, True):  # a slow one, whose logs are all that the test needs
+        verdict = RunVerdict("INVALID", ("slow",), complete=is_complete)
+        structs.replace(record, verdict=verdict).write(log_dir / "run.json")
+        course = found(log_dir, record, lambda earlier: True).course
+        assert course == ("complete" if is_complete else "anew")
     other = with_plan(record, audit=structs.replace(audit, settings={"mode": 3}))
     assert found(log_dir, other, lambda earlier: True).course == "anew"
     with_plan(RECORD, mode="performance", audit=audit).write(log_dir / "run.json")
@@ -145,6 +153,8 @@ def test_answers_of_another_model_are_refused(tmp_path, changed):
     with pytest.raises(ConfigError) as caught:
         check_model(tmp_path, RECORD, structs.replace(SERVER, **changed))
     assert all(str(value) in str(caught.value) for value in (*changed.values(), "--restart"))
+    other = structs.replace(RECORD, servers=(structs.replace(SERVER, **changed), SERVER))
+    check_model(tmp_path, other, SERVER)  # one of its servers had the model
     check_model(tmp_path, RECORD, structs.replace(SERVER, context_length=1 << 20, model_path="/elsewhere"))
 
 
@@ -274,6 +284,7 @@ def test_a_run_in_the_earlier_layout_is_named(tmp_path):
     own = tmp_path / "gpt-oss-120b/offline/accuracy"
     said = found(own).first_line
     assert "2 of 96" in said and f"--results {tmp_path} " in said
+    assert "would begin anew" in found(own, dry_run=True).first_line
     assert found(own, restart=True) is None
     assert found(own, with_plan(RECORD, samples=5)) is None
     assert found(tmp_path / "other/offline/accuracy") is None
