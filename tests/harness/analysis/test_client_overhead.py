@@ -51,7 +51,9 @@ IDLE = cpu((0.1, 0.1))
 def test_shares_by_process():
     load = client_load(cpu((0.2, 0.5, 0.1), (0.1, 0.75, 0.2)), NONE, START, None)
     assert load.cores == pytest.approx({"LoadGen": 0.2, "worker 0": 0.75, "worker 1": 0.2})
-    assert load.bottlenecks == ()
+    assert load.bottlenecks == load_warnings(load) == ()
+    (line,) = load_warnings(client_load(IDLE, NONE, START, None, gc_runs=3))
+    assert "ran 3 times" in line
 
 
 @pytest.mark.parametrize(

@@ -20,11 +20,12 @@ def rows():
         4,
         query_id=[11, 2**63 + 5, 13, 12],
         issued_ns=[100, 300, 200, 200],
-        replica=[0, 1, 1, 7],
+        replica=[0, 1, 1, 2],
         first_token_ns=[150, 0, 260, 270],
         osl=[4, 0, 5, 6],
         finish=[1, 0, 2, 3],
         failure=[0, FailureKind.HTTP_STATUS, 0, 99],
+        resumed=[0, 0, 1, 0],
     )
 
 
@@ -38,10 +39,11 @@ def read_back(tmp_path, *arguments, **named):
 def test_rows_in_order_of_issue(tmp_path, rows):
     frame = read_back(tmp_path, rows, URLS, {2**63 + 5: "HTTP 500: boom"})
     assert frame.query_id.tolist() == [11, 12, 13, 2**63 + 5]
-    assert frame.replica.astype(object).tolist() == ["http://a:1", "unknown_7", "http://b:2", "http://b:2"]
+    assert frame.replica.astype(object).tolist() == ["http://a:1", "unknown_2", "http://b:2", "http://b:2"]
     assert frame.finish_reason.astype(object).fillna("-").tolist() == ["stop", "other", "length", "-"]
     assert frame.failure.astype(object).fillna("-").tolist() == ["-", "unknown_99", "-", "http_status"]
     assert frame.failure_detail.fillna("-").tolist() == ["-", "-", "-", "HTTP 500: boom"]
+    assert frame.resumed.tolist() == [False, False, True, False]
     assert frame.first_token_ns.fillna(-1).tolist() == [150, 270, 260, -1]  # null: it never came
 
 

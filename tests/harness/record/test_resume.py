@@ -1,6 +1,7 @@
 """What a repeated command makes of an earlier run, from what its folder holds."""
 
 import re
+from pathlib import Path
 
 import pytest
 from msgspec import structs
@@ -316,3 +317,19 @@ def test_attempts_are_counted_by_number(tmp_path):
     RECORD.write(tmp_path / "attempt.10" / "run.json")
     assert found(tmp_path).course == "continue"
     assert archive_attempt(tmp_path) == tmp_path / "attempt.11"
+
+
+def test_the_record_of_an_attempt_is_moved_first(tmp_path, monkeypatch):
+    """Killed in between, the folder holds no record of a complete run without its log."""
+    answer(tmp_path, 3)
+    complete(tmp_path)
+    rename, moved = Path.rename, []
+
+    def note(path, target):
+        moved.append(path.name)
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", note)
+    attempt = archive_attempt(tmp_path)
+    assert moved == ["run.json", "journal", "mlperf_log_accuracy.json"]
+    assert sorted(path.name for path in attempt.iterdir()) == sorted(moved)
