@@ -159,7 +159,7 @@ class _Others:
         self, cpu: Integers, machine: Integers | None, seconds: Integers, names: Sequence[str]
     ) -> None:
         self._seconds, self._names = seconds, names
-        self._known = machine is not None and len(machine) == len(cpu) > 1 and machine.shape == cpu.shape
+        self._known = machine is not None and machine.shape == cpu.shape
         if machine is None or not self._known:
             return
         steps, busy = np.diff(cpu, axis=0), np.diff(machine, axis=0)

@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from sut.client.transport import PlainTransport
 from tests.stub import StubServer, refused_url
 from tests.sut.driver import assert_completed
 
@@ -52,6 +53,15 @@ def test_times_are_the_servers_even_when_the_client_is_busy(drive):
         # sent_ns is read after the send: a quick server may have answered by then.
         assert request.started_ns <= min(request.sent_ns, reader.first_byte_ns)
         assert reader.first_byte_ns <= reader.first_token_ns <= reader.last_byte_ns
+
+
+def test_bytes_that_waited_for_a_lost_segment_have_the_time_of_their_read(drive, monkeypatch):
+    monkeypatch.setattr(PlainTransport, "complete_ns", lambda transport, arrived_ns: arrived_ns + 10**11)
+    with StubServer() as stub:
+        driver = drive(stub.url)
+        assert_completed(driver.ask())
+        reader = driver.requests[0].reader
+    assert time.monotonic_ns() < reader.first_byte_ns <= reader.first_token_ns <= reader.last_byte_ns
 
 
 def test_proxies_of_the_environment_are_not_used(drive, monkeypatch):
