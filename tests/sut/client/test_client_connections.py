@@ -102,12 +102,16 @@ def test_bytes_that_nobody_asked_for_end_an_idle_connection(drive):
         assert driver.client.opened == 3
 
 
-def test_without_the_requests_id_in_its_answer_a_connection_carries_one_request(drive):
-    def without_id(connection):
-        while read_request(connection):
-            connection.sendall(answer())
+@pytest.mark.parametrize("closes", [False, True])
+def test_without_the_requests_id_or_with_a_close_announced_a_connection_carries_one_request(drive, closes):
+    """The server leaves it open all the same."""
 
-    with scripted(without_id) as (url, _):
+    def answers(connection):
+        while request := read_request(connection):
+            head = b"HTTP/1.1 200 OK\r\nconnection: close\r\n"
+            connection.sendall(answer(head=head, to=request) if closes else answer())
+
+    with scripted(answers) as (url, _):
         driver = drive(url)
         assert [type(driver.ask()) for _ in range(3)] == [Completion] * 3
         assert driver.client.opened == 3
