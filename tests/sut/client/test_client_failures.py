@@ -3,6 +3,7 @@
 import json
 import re
 import socket
+import threading
 import time
 
 import pytest
@@ -11,7 +12,7 @@ from msgspec.structs import replace
 from harness.config.deadlines import Deadlines
 from harness.record import failure_details
 from harness.record.outcome import Completion, Failure, FailureKind
-from sut.client import connections
+from sut.client import connections, poller
 from sut.client.deadline_watch import DeadlineWatch
 from tests.kit import assert_failed, make_request, read_request, reset, scripted, wait_until
 from tests.stub import Fault, StubServer, refused_url
@@ -248,17 +249,31 @@ def test_every_silent_stream_of_many_is_found(drive, pass_time):
     assert failed == [FailureKind.TIMEOUT] * 50
 
 
-def test_a_pause_of_the_process_is_not_the_server_s(drive, pass_time):
+def test_a_pause_of_the_process_is_not_the_server_s(drive, pass_time, monkeypatch):
     """What has arrived while the process stood still is read before anything is called late."""
-    with StubServer() as stub:
+    monkeypatch.setattr(poller, "EVENTS_A_ROUND", 1)  # more answers than events that one poll gives
+    sent = threading.Event()
+    with StubServer(gate=lambda request: sent.is_set()) as stub:
         driver = drive(stub.url, deadlines=Deadlines(request_s=600, stall_s=300))
-        query = driver.start()
-        while driver.requests[query].sent_ns == 0:
+        for _ in range(3):
+            driver.start()
+        while not all(request.sent_ns for request in driver.requests.values()):
             driver.client.poll(0.01)
-        wait_until(lambda: stub.requests and stub.requests[0].answered)  # and nobody reads
+        sent.set()
+        wait_until(lambda: sum(request.answered for request in stub.requests) == 3)  # and nobody reads
         pass_time(601)
         driver.client.tick()
-        assert_completed(driver.wait(query)[0])
+        for outcome in driver.wait():
+            assert_completed(outcome)
+
+
+def test_a_connection_that_was_made_during_a_pause_of_the_process_is_used(drive, pass_time):
+    with StubServer() as stub:
+        driver = drive(stub.url, timeout_s=7200)
+        driver.start()
+        pass_time(3600)
+        driver.client.tick()
+        assert_completed(driver.wait()[0])
 
 
 def test_a_refused_connection_is_enough(drive):
@@ -271,7 +286,7 @@ def test_a_refused_connection_is_enough(drive):
 
 def test_three_failures_in_a_row(drive):
     faults = [Fault.HTTP_503, Fault.RESET_AT_ONCE, None]
-    faults += [Fault.HTTP_503, Fault.CUT_CHUNKED, Fault.HTTP_500, None]
+    faults += [Fault.HTTP_503, Fault.CUT_CHUNKED, Fault.HTTP_500, Fault.HTTP_503, None]
     with StubServer(faults=faults) as stub:
         driver = drive(stub.url)
         for _ in range(5):
@@ -281,6 +296,8 @@ def test_three_failures_in_a_row(drive):
         assert driver.suspects == [0]
         assert not driver.client.can_start
         driver.client.trust(0)
+        driver.ask()
+        assert driver.suspects == [0]
         assert driver.client.can_start
         assert_completed(driver.ask())
 

@@ -64,6 +64,20 @@ def test_bytes_that_waited_for_a_lost_segment_have_the_time_of_their_read(drive,
     assert time.monotonic_ns() < reader.first_byte_ns <= reader.first_token_ns <= reader.last_byte_ns
 
 
+def test_a_step_of_the_wall_clock_is_noticed_though_nothing_arrives(drive):
+    driver = drive("http://127.0.0.1:1")
+    driver.client._clock.offset_ns -= 10**9
+    driver.client.tick()
+    assert driver.client.clock_steps_ns == pytest.approx(10**9, rel=0.1)
+
+
+def test_messages_are_sent_in_each_poll(drive):
+    driver, calls = drive("http://127.0.0.1:1"), []
+    driver.client._on_urgent_done = lambda: calls.append(1)
+    driver.client.poll(0)
+    assert calls == [1]
+
+
 def test_proxies_of_the_environment_are_not_used(drive, monkeypatch):
     with StubServer() as stub, refused_url() as dead:
         for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "https_proxy"):

@@ -7,9 +7,10 @@ import pytest
 
 from harness.record.journal import FINISH_REASONS
 from harness.record.outcome import FailureKind
+from sut.client.endpoint import resolve_endpoint
 from sut.ipc.counters import Counter
 from sut.ipc.messages import COMPLETE, FAILED, FIRST
-from tests.kit import parameters
+from tests.kit import parameters, wait_until
 from tests.stub import Fault, StubServer, expected_ids, refused_url
 from tests.sut.rig import PROMPTS
 
@@ -127,6 +128,22 @@ def test_the_end_of_the_channel_ends_the_worker_with_its_journal_written(start):
         rig.assign(1, 2, 3)
         rig.collect(1)
         assert rig.finish().rows["query_id"].tolist() == [1]
+
+
+def test_a_replica_that_has_moved_gets_its_new_connections_elsewhere(start):
+    queries = itertools.count()
+    with StubServer(close_after_response=True) as old, StubServer() as new:
+        rig = start(old.url)
+        rig.control.send(("moved", (0, resolve_endpoint(new.url, "/generate", None))))
+        rig.control.send(("trust", 0))
+
+        def is_there():
+            rig.assign(next(queries))
+            rig.collect(sum(kind != FIRST for _, kind, _ in rig.reports) + 1)
+            return new.requests
+
+        wait_until(is_there)
+        rig.finish()
 
 
 def test_an_answer_to_another_prompt_is_no_answer(start, monkeypatch):
