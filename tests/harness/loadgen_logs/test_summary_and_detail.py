@@ -115,6 +115,13 @@ def test_rates_whatever_the_scenario_calls_them(run, rates):
     assert (log.samples_per_s, log.tokens_per_s) == rates
 
 
+def test_an_early_stopping_of_several_lines():
+    log = read_summary(RECORDED / "server_percentile_50/mlperf_log_summary.txt")
+    more = "Would need to run at least 13 more queries, with the run being successful if every additional "
+    stopped = ("Run unsuccessful.", "Processed 60 queries.", more + "query were under latency.")
+    assert log.early_stopping == {"TTFT": (), "TPOT": stopped}
+
+
 def test_absurd_figures_are_handed_on():
     """LoadGen's own minimum where a query had no first token; it must not break the reader."""
     log = read_summary(RECORDED / "server_errors/mlperf_log_summary.txt")
@@ -137,12 +144,21 @@ def test_every_cut_is_noticed():
         assert parse_summary(text[:end]).problem in ("empty", "cut short")
 
 
-def test_broken_line_inside_a_detail_log(tmp_path):
+@pytest.mark.parametrize(
+    ("change", "problem", "warnings"),
+    [
+        (lambda row: row[:40], "damaged: 1 incomplete line, the first is line 15", {}),
+        (lambda row: f"{row}\n{row}", "damaged: 1 row a second time, the first is line 16", {}),
+        (lambda row: row + "\n" + row.replace('g": false', 'g": true'), "", {"10": 1}),
+    ],
+)
+def test_a_changed_row_of_a_detail_log(tmp_path, change, problem, warnings):
     lines = (RECORDED / "offline_errors/mlperf_log_detail.txt").read_text().splitlines()
-    lines[3] = lines[3][:40]
+    lines[14] = change(lines[14])  # requested_offline_expected_qps, 10
     path = tmp_path / "mlperf_log_detail.txt"
     path.write_text("\n".join(lines))
-    assert read_detail(path).problem == "damaged: 1 incomplete line, the first is line 4"
+    found = read_detail(path)
+    assert (found.problem, found.warnings) == (problem, warnings)
 
 
 def test_a_missing_summary(tmp_path):
