@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from harness.analysis import queries as queries_module
 from harness.analysis.bootstrap import estimates
 from harness.analysis.distributions import histogram, percentile_curve, sample_points
 from harness.analysis.early_stopping import most_over_limit
-from harness.analysis.queries import read_queries
+from harness.analysis.queries import of_replica, read_queries
 from harness.analysis.replicas import ReplicaWatch, replica_balance
 from harness.analysis.run_files import read_run
 from harness.analysis.statistics import statistics
@@ -45,7 +46,8 @@ def test_the_most_queries_over_a_limit_of_long_runs(queries, most):
 
 
 @pytest.fixture
-def queries(tmp_path):
+def queries(tmp_path, monkeypatch):
+    monkeypatch.setattr(queries_module, "_BATCH_ROWS", 100)  # the file is read in several parts
     return read_queries(records.folder(tmp_path, records.failed(records.rows(), 7, 8)) / "requests.parquet")
 
 
@@ -58,6 +60,14 @@ def test_columns_are_those_of_the_table(queries):
     np.testing.assert_allclose(queries.ttft[good], ttft, rtol=1e-6)
     np.testing.assert_allclose(queries.tpot[good], 0.04, rtol=1e-5)
     assert np.isnan(queries.latency[~good]).all()
+    begin = int(rows["issued_ns"].min())
+    assert queries.start_ns == begin
+    np.testing.assert_allclose(queries.issued, (rows["issued_ns"] - begin) / 1e9, rtol=1e-6)
+    last = (rows["last_byte_ns"] - begin)[good] / 1e9
+    np.testing.assert_allclose(queries.ended[good], last, rtol=1e-6)
+    np.testing.assert_allclose(queries.latency[good], last - queries.issued[good], rtol=1e-5)
+    own = of_replica(queries, 1)
+    assert own.osl.tolist() == rows["osl"][rows["replica"] == 1].tolist()
     assert [queries.replicas[code] for code in queries.replica[:3]] == records.REPLICAS
     assert queries.failures == ("timeout",)
 

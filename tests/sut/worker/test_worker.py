@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
+from harness.analysis.statistics import tpot_ns, ttft_ns
 from harness.record.journal import FINISH_REASONS
 from harness.record.outcome import FailureKind
 from sut.client.endpoint import resolve_endpoint
@@ -43,6 +44,9 @@ def test_reports_and_journal_of_whole_answers(start, wire, stream):
     assert rig.counter(Counter.COMPLETED) == rig.counter(Counter.SENT) == rig.counter(Counter.RECEIVED) == 30
     assert rig.counter(Counter.OUTPUT_TOKENS) == 180
     assert rig.counter(Counter.FIRST_TOKENS) == rig.counter(Counter.TPOT_COUNT) == (30 if stream else 0)
+    assert rig.counter(Counter.TTFT_SUM_NS) == ttft_ns(rows).sum()
+    assert rig.counter(Counter.TPOT_SUM_NS) == tpot_ns(rows).sum()
+    assert rig.counter(Counter.PARTIAL_TOKENS) == 0
     assert rig.counter(Counter.FAILED) == 0
 
 
