@@ -1,6 +1,8 @@
 """A worker against the stub server: what it reports to LoadGen's process, and what its journal keeps."""
 
+import gc
 import itertools
+import time
 
 import numpy as np
 import pytest
@@ -48,6 +50,24 @@ def test_reports_and_journal_of_whole_answers(start, wire, stream):
     assert rig.counter(Counter.TPOT_SUM_NS) == tpot_ns(rows).sum()
     assert rig.counter(Counter.PARTIAL_TOKENS) == 0
     assert rig.counter(Counter.FAILED) == 0
+
+
+def test_a_worker_shows_that_it_moves_and_what_it_uses(start):
+    """The supervisor ends a run by these counters, and warns."""
+    with StubServer() as stub:
+        begin_ns = time.monotonic_ns()
+        rig = start(stub.url)
+        rig.assign(*range(3))
+        rig.collect(3)
+        rig.worker._client._clock.steps_ns = 5
+        gc.collect()
+        rig.finish()
+        assert rig.counter(Counter.CONNECTIONS_OPENED) == stub.connections
+    assert begin_ns < rig.counter(Counter.HEARTBEAT_NS) < time.monotonic_ns()
+    assert rig.counter(Counter.RECEPTIONS) >= 3
+    assert rig.counter(Counter.CLOCK_STEPS_NS) >= 5
+    assert rig.counter(Counter.GC_RUNS) >= 1
+    assert rig.counter(Counter.CPU_NS) > 0
 
 
 @pytest.mark.parametrize("stream", [True, False])
