@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from harness.config.deadlines import Deadlines
 from harness.record.outcome import FailureKind
 from sut.client import client as client_module
 from sut.client.network_figures import Network
@@ -139,6 +140,20 @@ def test_events_of_a_batched_stream_are_kept_until_the_end_or_a_deadline(
             driver.poll_until(lambda: driver.outcomes)
         assert_failed(driver.outcomes[query], kind)
         assert driver.client._poller.batched == set()
+
+
+def test_a_silence_that_was_too_long_fails_an_answer_that_came_on(drive):
+    """Seen only now, when the next bytes are there: their arrival decides."""
+    script = Paced(FIRST, SECOND, LAST)
+    with scripted(script) as (url, _):
+        driver = drive(url, deadlines=Deadlines(request_s=600, stall_s=GAP_S / 2))
+        query = driver.start()
+        reader = driver.requests[query].reader
+        script.go(driver, lambda: driver.firsts)
+        driver.client._deadlines._heap.clear()
+        script.go(driver, lambda: driver.outcomes or reader.tokens == 2)
+        assert_failed(driver.outcomes[query], FailureKind.TIMEOUT, "nothing more")
+        script.go(driver, lambda: True)
 
 
 def test_what_is_kept_of_a_batched_stream_has_arrived(drive, batched_from_one, monkeypatch):

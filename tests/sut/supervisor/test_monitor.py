@@ -14,6 +14,7 @@ from harness.errors import RunError
 from harness.files import JOURNAL_DIR
 from harness.record.run_events import EventLog
 from sut.ipc.counters import Counter
+from sut.supervisor import monitor as monitoring
 from sut.supervisor.monitor import AbortPolicy, ChildProcess, Monitor, Processes
 
 
@@ -143,6 +144,133 @@ def test_rows_that_a_worker_could_not_write_at_its_end_are_a_reason():
 def monitor_of(table, workers=()):
     processes = Processes(ChildProcess(None, None), workers, SimpleNamespace(table=lambda: table), None)
     return Monitor(processes, None, SimpleNamespace(outages=()), Path("/d"))
+
+
+class Process:
+    """A child process that ends with ``exitcode``, or has not ended."""
+
+    pid = 7
+
+    def __init__(self, exitcode=None):
+        self.exitcode, self.killed = exitcode, False
+
+    def join(self, timeout):
+        pass
+
+    def is_alive(self):
+        return self.exitcode is None
+
+    def kill(self):
+        self.killed = True
+
+
+@pytest.fixture
+def watched(tmp_path):
+    """A monitor of one worker and its encoder: (monitor, pipes to these, what it has called)."""
+
+    def make(exitcode=None, **seen):
+        pipes, calls = [Pipe() for _ in range(3)], []
+        issuer, worker, encoder = (ChildProcess(Process(exitcode), ours, "LoadGen") for ours, _ in pipes)
+        board = SimpleNamespace(table=lambda: np.zeros((3, len(Counter)), dtype=np.int64))
+        processes = Processes(
+            issuer, [worker], board, lambda number: calls.append(("died", number)), [encoder]
+        )
+        replicas = {"none_left": lambda: "", "all_out_for": lambda: (0.0, ""), "outages": ()}
+        replicas["suspected"] = lambda number: calls.append(("suspected", number))
+        replicas |= seen
+        (tmp_path / JOURNAL_DIR).mkdir(exist_ok=True)
+        unsynced = replicas.pop("unsynced", lambda: "")
+        monitor = Monitor(
+            processes, AbortPolicy(policy()), SimpleNamespace(**replicas), tmp_path, unsynced=unsynced
+        )
+        return monitor, [theirs for _, theirs in pipes], calls
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("said", "exitcode", "goes_on", "calls", "error"),
+    [
+        (("suspect", 3), None, True, [("suspected", 3)], ""),
+        (("error", "worker 0: no room"), None, False, [], "worker 0: no room"),
+        (None, 0, False, [("died", 0)], ""),  # the issuer has closed its channel
+        (None, -9, False, [("died", 0)], "worker 0 (pid 7) was killed by SIGKILL"),
+    ],
+)
+def test_what_a_worker_reports_and_how_it_ends(watched, said, exitcode, goes_on, calls, error):
+    monitor, (_, worker, _), called = watched(exitcode)
+    worker.send(said) if said else worker.close()
+    assert monitor._receive_from_worker(0, monitor._workers[0].control) is goes_on
+    assert called == calls
+    (found,) = monitor.errors or ("",)
+    assert found.startswith(error) and bool(found) is bool(error)
+
+
+@pytest.mark.parametrize(
+    ("said", "exitcode", "reason", "words"),
+    [
+        (("journal", "disk full"), None, None, r"the journal in .* cannot be written: disk full$"),
+        (("encoder", "has ended"), -9, None, r"encoder 0 \(pid 7\) was killed by SIGKILL.*: its worker's"),
+        (("encoder", "does not move"), None, None, r"encoder 0 \(pid 7\) does not move: its worker's"),
+        (("encoder", "has ended"), 1, "no memory", r"encoder 0 \(pid 7\) no memory: its worker's"),
+    ],
+)
+def test_what_ends_a_run_at_a_worker_s_word(watched, said, exitcode, reason, words):
+    monitor, (_, worker, encoder), _ = watched(exitcode)
+    worker.send(said)
+    if reason:
+        encoder.send(("error", reason))
+    with pytest.raises(RunError, match=f"^ended early: {words}"):
+        monitor._receive_from_worker(0, monitor._workers[0].control)
+
+
+@pytest.mark.parametrize("unwritten", ["", "calls.bin could not be written"])
+def test_the_issuer_s_end(watched, unwritten):
+    monitor, pipes, _ = watched()
+    pipes[0].send(("done", ([(5, 6)], unwritten)))
+    assert monitor.until_done(lambda totals: None) == [(5, 6)]
+    assert monitor.errors == ((unwritten,) if unwritten else ())
+    pipes[0].send(("error", "RuntimeError: x"))
+    with pytest.raises(RunError, match=r"^LoadGen: RuntimeError: x$"):
+        monitor.until_done(lambda totals: None)
+
+
+@pytest.mark.parametrize("late", ["", "worker", "issuer"])
+def test_what_has_not_moved_for_15_s(watched, monkeypatch, late):
+    monkeypatch.setattr(time, "monotonic_ns", lambda: 1000 * 10**9)
+    monitor, _, _ = watched()
+    beats = {name: (1001 if name == late else 1002) * 10**9 for name in ("issuer", "worker")}
+    monkeypatch.setattr(time, "monotonic_ns", lambda: int(1016.5 * 1e9))
+    ends = pytest.raises(RunError, match="LoadGen has not moved for 16 s")
+    with ends if late == "issuer" else nullcontext():
+        monitor._check_heartbeats(np.array(list(beats.values())))
+    assert monitor._workers[0].process.killed is (late == "worker")
+    assert ["for 16 s and was killed" in error for error in monitor.errors] == [True] * (late == "worker")
+
+
+@pytest.mark.parametrize(
+    ("seen", "words"),
+    [
+        ({"unsynced": lambda: "disk full"}, "the journal in .* cannot be written: disk full"),
+        ({"none_left": lambda: "every server has changed"}, "every server has changed"),
+        ({"all_out_for": lambda: (11.0, "refused")}, "no server has answered for 11 s: refused"),
+        ({}, "was removed or replaced during the run"),
+    ],
+)
+def test_what_ends_a_run_at_a_look(watched, tmp_path, monkeypatch, seen, words):
+    monkeypatch.setattr(monitoring, "cpu_ns", lambda pid: 4)
+    monkeypatch.setattr(monitoring, "machine_row", lambda pids: [9, *pids])
+    monitor, _, _ = watched(**seen)
+    looks = []
+    if not seen:
+        monitor._look(0.0, looks.append)
+        (tmp_path / JOURNAL_DIR).rmdir()
+    with pytest.raises(RunError, match=words):
+        monitor._look(0.0, looks.append)
+    found = monitor.observations()
+    assert found.cpu[:, 1:].tolist() == [[0, 0, 4]] * len(looks)  # issuer, worker, encoder
+    assert found.machine.tolist() == [[9, 7, 7, 7]] * len(looks)
+    assert found.encoders == 1
 
 
 SLOW = "a worker waited 500 ms for the disk of /d and reported late"
