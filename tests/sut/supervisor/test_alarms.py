@@ -3,6 +3,7 @@
 import itertools
 import math
 import time
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import numpy as np
@@ -112,14 +113,20 @@ def test_a_rank_whose_page_is_not_read_ends_a_silent_run(loads):
         ends(alarms, snapshot(390.0))
 
 
-def test_each_alarm_is_an_event_once():
-    one, ranks = session(), Ranks(rank())
+def test_each_alarm_is_an_event_once(caplog):
+    one, ranks = session(), Ranks(StandingRank(URL, 1, 7.0, 3, True))
     alarms = Alarms(one, SERVERS, ranks, policy())
     for _ in range(3):
         assert "dp_rank 1 of http://a:1 stands" in alarms.look(snapshot()).standing
     ranks.found = ()
     assert alarms.look(snapshot()).standing == ""
-    assert [event.kind for event in one.events.events] == ["rank_stands", "rank_works"]
+    stands, works = one.events.events
+    assert (stands.kind, stands.time_ns, works.kind) == (
+        "rank_stands",
+        7 * 10**9,
+        "rank_works",
+    )
+    assert [line.partition(" of ")[0] for line in caplog.messages] == ["dp_rank 1", "dp_rank 1"]
 
 
 @pytest.mark.parametrize(
@@ -154,7 +161,8 @@ def test_a_lost_run_ends_where_asked(stops, tmp_path):
         with pytest.raises(LostRunError, match=r"3 queries failed \(truncated\).*--stop-when-lost at 3:20"):
             alarms.end_run(found)
     else:
-        alarms.end_run(found)
+        ends(alarms, snapshot(failed=4))
+        assert len(one.events.events) == 1
 
 
 class LostAt(LostWatch):
@@ -341,17 +349,16 @@ def test_slow_servers_are_told_of_at_most_twice():
     assert [bool(run.silent(20)) for _ in range(5)] == [True, True, False, False, False]
 
 
-def test_a_silent_run_of_servers_that_end_is_ended():
-    alarms = Alarms(
-        session(), SERVERS[:1], Ranks(still=130.0), policy(progress_s=600.0), ask=lambda url: DRAINS
-    )
+@pytest.mark.parametrize("give_up", [True, False])
+def test_a_silent_run_of_servers_that_end_is_ended(give_up):
+    asked_for = policy(progress_s=600.0, give_up=give_up)
+    alarms = Alarms(session(), SERVERS[:1], Ranks(still=130.0), asked_for, ask=lambda url: DRAINS)
     alarms._silence._looked_s, alarms._silence.even_s = time.monotonic(), -math.inf
     alarms.look(snapshot(110.0))
     wait_until(lambda: alarms._silence.health)
     ends(alarms, snapshot(119.0))
-    with pytest.raises(
-        RunError, match=r"for 120 s, no server shows work, and http://a:1: /health answered 503"
-    ):
+    said = r"for 120 s, no server shows work, and http://a:1: /health answered 503"
+    with pytest.raises(RunError, match=said) if give_up else nullcontext():
         ends(alarms, snapshot(120.0))
 
 

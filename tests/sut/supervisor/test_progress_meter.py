@@ -98,6 +98,21 @@ def test_the_rate_is_that_of_the_last_seconds():
     assert rates({"partial_tokens": 500}, {"failed": 1}) == [500, 0], "never negative"
 
 
+def test_a_silence_ends_with_a_reception_an_answer_or_a_failure():
+    meter = ProgressMeter(OFFLINE, clock=itertools.count(100.0).__next__)
+    nothing = {"issued": 8, "receptions": 2, "completed": 2, "failed": 1}
+    steps = [
+        {"issued": 8},
+        {"issued": 8, "receptions": 1, "completed": 1},  # an answer that is not streamed
+        {"issued": 8, "receptions": 2, "completed": 2},
+        nothing,
+        nothing,
+        nothing,
+        {"issued": 3, "receptions": 2, "completed": 2, "failed": 1},  # all have ended
+    ]
+    assert [meter(counts(**step)).silent_s for step in steps] == [1, 0, 0, 0, 1, 2, 0]
+
+
 def test_failures_show_their_kinds():
     failures = {FailureKind.CONNECT: 1, FailureKind.TIMEOUT: 5, FailureKind.ABORTED: 2, FailureKind.SEND: 1}
     shown = line(OFFLINE, 10, failures, issued=128, failed=9)
