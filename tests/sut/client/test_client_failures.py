@@ -234,9 +234,32 @@ def test_silence_is_counted_from_the_last_byte(now_s, late):
     watch.add(request)
     assert bool(list(watch.due(now_s * 10**9))) is bool(watch.missed(request, now_s * 10**9)) is late
     in_flight.clear()
+    waiting = in_flight[1] = make_request([1], 1)
+    watch.add(waiting)
     for _ in range(3000):  # ended requests do not fill the deadlines
         watch.add(request)
     assert len(watch._heap) < 1200
+    assert list(watch.due(10**12)) == [waiting]
+
+
+@pytest.mark.parametrize(
+    ("first_s", "before_s", "last_s", "said"),
+    [
+        (30, 580, 600, ""),
+        (30, 580, 601, "no end within 600 s"),
+        (31, 580, 600, "no token within 30 s"),
+        (30, 570, 600, ""),
+        (30, 569, 600, "nothing more within 30 s"),
+        (30, 29, 60, ""),  # before the first token no silence counts
+    ],
+)
+def test_the_end_of_an_answer_is_judged_by_arrivals(first_s, before_s, last_s, said):
+    request = make_request([1])
+    request.started_ns, reader = 10**9, request.reader
+    reader.first_token_ns, reader.last_byte_ns = (1 + first_s) * 10**9, (1 + last_s) * 10**9
+    watch = DeadlineWatch(Deadlines(request_s=600, first_token_s=30, stall_s=30), {})
+    failure = watch.missed_at_end(request, (1 + before_s) * 10**9)
+    assert said in failure.detail if said else failure is None
 
 
 def test_every_silent_stream_of_many_is_found(drive, pass_time):

@@ -121,11 +121,7 @@ def test_each_alarm_is_an_event_once(caplog):
     ranks.found = ()
     assert alarms.look(snapshot()).standing == ""
     stands, works = one.events.events
-    assert (stands.kind, stands.time_ns, works.kind) == (
-        "rank_stands",
-        7 * 10**9,
-        "rank_works",
-    )
+    assert (stands.kind, stands.time_ns, works.kind) == ("rank_stands", 7 * 10**9, "rank_works")
     assert [line.partition(" of ")[0] for line in caplog.messages] == ["dp_rank 1", "dp_rank 1"]
 
 
