@@ -14,6 +14,7 @@ from harness.record import failure_details
 from harness.record.outcome import Completion, Failure, FailureKind
 from sut.client import connections, poller
 from sut.client.deadline_watch import DeadlineWatch
+from sut.client.transport import PlainTransport
 from tests.kit import assert_failed, make_request, read_request, reset, scripted, wait_until
 from tests.stub import Fault, StubServer, refused_url
 from tests.sut.driver import KINDS, TIMES, answer, assert_completed
@@ -88,18 +89,25 @@ def test_a_reset_while_the_request_is_written(drive, taken):
         assert outcome.kind in (FailureKind.SEND, FailureKind.NO_RESPONSE)
 
 
-def test_an_early_refusal_of_a_large_request_is_told(drive):
+@pytest.mark.parametrize(
+    ("status", "kind", "said"),
+    [
+        (b"413 Content Too Large", FailureKind.HTTP_STATUS, "HTTP 413"),
+        (b"200 OK", FailureKind.HTTP_PROTOCOL, "before its request was sent"),
+    ],
+)
+def test_an_early_answer_to_a_large_request_is_told(drive, status, kind, said):
     """A server may answer 413 before it has read the body, and read on."""
 
     def script(connection):
         connection.recv(1000)
-        connection.sendall(answer(head=b"HTTP/1.1 413 Content Too Large\r\n"))
+        connection.sendall(answer(head=b"HTTP/1.1 %b\r\n" % status))
         while connection.recv(1 << 16):
             continue
 
     with scripted(script) as (url, _):
         driver = drive(url)
-        assert_failed(driver.ask([200000] * 1_500_000), FailureKind.HTTP_STATUS, "HTTP 413")
+        assert_failed(driver.ask([200000] * 3_000_000), kind, said)  # more than the kernel takes
         assert driver.client.keeps_alive() == [False]
 
 
@@ -148,6 +156,22 @@ def test_a_connection_that_is_never_made_fails(drive):
         assert late
         for outcome in late:
             assert_failed(outcome, FailureKind.CONNECT, "0.2 s")
+
+
+def test_a_name_with_another_address_is_waited_for_less(drive, pass_time, monkeypatch):
+    with StubServer() as stub:
+        driver = drive(stub.url)
+        (replica,) = driver.client._replicas
+        (pair,) = replica.pairs
+        replica.pairs = (pair, replace(pair, address=("127.1", pair.address[1])))
+        with monkeypatch.context() as silent:
+            silent.setattr(PlainTransport, "ready", lambda transport: False)
+            driver.start()
+            pass_time(3)  # of 10 s for the only address of a name
+            for _ in range(2):  # the first tick sees that the process stood still
+                driver.client.tick()
+            assert driver.client.opened == 2
+        assert_completed(driver.wait()[0])
 
 
 def test_a_new_request_may_be_started_where_another_ends(drive):
