@@ -2,7 +2,13 @@
 
 import pytest
 
-from harness.analysis.outages import outage_reasons, rank_warnings, silence_warnings
+from harness.analysis.outages import (
+    any_stood,
+    outage_reasons,
+    rank_warnings,
+    silence_warnings,
+    what_stood,
+)
 from harness.record.run_events import EventLog, RunEvent
 
 REFUSED = "not reachable ([Errno 111] Connection refused)"
@@ -34,6 +40,27 @@ def event(kind, at_s, text=REFUSED, server="http://a:1"):
 )
 def test_each_outage_has_its_time_and_cause(events, reasons):
     assert list(outage_reasons(events)) == reasons
+
+
+LOSS = event("lost", 9, "p99 over the limit", "")
+
+
+@pytest.mark.parametrize(
+    ("events", "stood"),
+    [
+        ([event("server_out", 17)], f"http://a:1: {REFUSED}"),
+        ([event("silence", 5, "nothing arrives from http://a:1")], "nothing arrives from http://a:1"),
+        ([event("rank_idle", 3, "shows no request"), LOSS], ""),
+        ([event("lost", 3, "late"), event("rank_stands", 9, "stands")], "http://a:1: late"),
+        ([LOSS, event("rank_stands", 9, "stands")], "http://a:1: stands"),
+        ([event("suspended", 3, "for 9 s", ""), LOSS], "for 9 s"),
+        ([LOSS, event("suspended", 10, "for 9 s", "")], ""),
+        ([event("suspended", 3, "for 9 s", "")], "for 9 s"),
+    ],
+)
+def test_what_stood_first(events, stood):
+    assert what_stood(events) == stood
+    assert any_stood(events) is bool(stood)
 
 
 def test_many_outages_are_summed_up():

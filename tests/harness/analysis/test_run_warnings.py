@@ -3,13 +3,14 @@
 import pytest
 from msgspec.structs import replace
 
+from harness.analysis.replicas import replica_balance
 from harness.analysis.run_warnings import length_warning, rule_warnings, run_warnings
 from harness.config.benchmark import load_benchmark
 from harness.config.scenario import Scenario
 from harness.record.run_events import RunEvent
 from harness.record.run_record import EncodedAnswers, ServerLoad
 from harness.record.settled import Router
-from tests.records import ENDED, NEAR, rows, with_plan
+from tests.records import ENDED, NEAR, REPLICAS, rows, with_plan
 
 # What vLLM 0.33.0's front end in Rust counted in 64 greedy queries by ngram. Before the first draft its page
 # is that of a server without speculative decoding.
@@ -93,6 +94,33 @@ def test_answers_of_a_length_that_test09_refuses(mean, completed, changes, warne
         assert f"{mean:.2f} tokens" in length_warning(record) and "1150.38 to 1406.02" in length_warning(
             record
         )
+
+
+# Half of the replicas waited for the other's last answer, and all first tokens came late through a proxy.
+IDLE, HELD_BACK = "had nothing to do", "a proxy between holds tokens back"
+
+
+@pytest.mark.parametrize(
+    ("scenario", "mode", "said"),
+    [
+        (Scenario.OFFLINE, "performance", {IDLE, HELD_BACK}),
+        (Scenario.SERVER, "performance", {HELD_BACK}),
+        (Scenario.OFFLINE, "accuracy", set()),
+    ],
+)
+def test_what_is_a_warning_where_times_matter(scenario, mode, said):
+    made = rows()
+    made["last_byte_ns"][0] += 10**12
+    load = ServerLoad(
+        rounds=13, servers=2, counts={"ttft_count": ENDED.statistics.completed, "ttft_seconds": 0.1}
+    )
+    record = replace(
+        with_plan(ENDED, scenario=scenario, mode=mode),
+        balance=replica_balance(made, REPLICAS, None),
+        server_load=load,
+    )
+    text = "\n".join(run_warnings(record, made))
+    assert {words for words in (IDLE, HELD_BACK) if words in text} == said
 
 
 URL = "http://replica0:30000"
