@@ -115,7 +115,7 @@ class SglangAnswer(TokenAnswer):
         super().add(ids)
 
     def _pattern_of_next(self) -> Pattern | None:
-        return None if self._cumulative or self._shown is not None else super()._pattern_of_next()
+        return None if self._cumulative else super()._pattern_of_next()
 
     def finish(self) -> Outcome:
         """Judge the answer after its last event."""
