@@ -244,6 +244,8 @@ def changed(protocol, event, what):
         document["choices"].append(choice | {"index": 1})
     elif what == "model":
         meta["weight_version" if protocol == "sglang" else "model"] = "another"
+    elif what == "weights" and protocol != "llamacpp":
+        (choice if choice else meta)["weight_versions"] = [{"version": "another"}]
     elif what == "prompt count" and protocol != "openai":
         meta["tokens_evaluated" if protocol == "llamacpp" else "prompt_tokens"] = 9
     elif what == "text":
@@ -257,6 +259,7 @@ KINDS = {
     "index": MALFORMED,
     "two": MALFORMED,
     "model": FailureKind.OTHER_MODEL,
+    "weights": FailureKind.OTHER_MODEL,
     "prompt count": FailureKind.TOKEN_COUNT,
     "text": IN_BAND,
 }

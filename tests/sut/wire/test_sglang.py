@@ -153,6 +153,8 @@ WRONG_COUNT = {
     "cumulative: back to none": [*CUMULATIVE_3, event([], 0, "stop")],
     "cumulative: first id changed": [*CUMULATIVE_3, event(CHANGED, 4, "stop")],
     "cumulative: second event changed": [event(GREEDY[:1]), event(CHANGED[:2], 2, "stop")],
+    "cumulative: a digit more": [*CUMULATIVE_3, event([*GREEDY[:2], GREEDY[2] * 10 + 5], 4, "stop")],
+    "cumulative: two digits more": [*CUMULATIVE_3, event([*GREEDY[:2], GREEDY[2] * 100 + 34], 4, "stop")],
     "cumulative: ids end early": [*CUMULATIVE_3, event(GREEDY[:3], 4, "stop")],
     "cumulative turns incremental": [*CUMULATIVE_3, event([GREEDY[3]], 4, "stop")],
     "incremental turns cumulative": [*INCREMENTAL_3, event(GREEDY[:4], 4, "stop")],
@@ -223,6 +225,12 @@ MALFORMED = {
 def test_malformed_events(name):
     for before in ([], CUMULATIVE_3, INCREMENTAL_3):
         assert_failed(judge([*before, MALFORMED[name]]), FailureKind.MALFORMED)
+
+
+def test_a_text_that_is_repeated_with_a_fault_is_malformed():
+    events = worded("ab", "abc", "abcd", "abcde")
+    events[3] = events[3].replace(b'"abcd', b'"a\x01cd')
+    assert_failed(judge(events), FailureKind.MALFORMED)
 
 
 MIDDLES = {
