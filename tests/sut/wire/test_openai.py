@@ -5,6 +5,7 @@ llama.cpp, which sends no ids. End tokens were forced by logit_bias. The other c
 vLLM sends with return_token_ids and stream_options.include_usage.
 """
 
+import json
 from functools import partial
 
 import pytest
@@ -96,6 +97,12 @@ def test_recorded_failures(name):
     assert_failed(judge(recorded(name)), *RECORDED_FAILURES[name])
 
 
+def with_id_beside(event):
+    """An empty choice, as LiteLLM's usage has, and an id beside it, as Dynamo's ids are."""
+    beside = {"choices": [{}], "nvext": {"completion_token_ids": IDS[:1]}}
+    return compact(json.loads(event) | beside)
+
+
 FAILED = {
     "no usage": (chunks(1, 4)[:-1], FailureKind.TOKEN_COUNT),
     "ids shrink": ([chunk(IDS), chunk(IDS[:2], "stop"), usage(2)], FailureKind.TOKEN_COUNT),
@@ -103,6 +110,10 @@ FAILED = {
     "neither finish reason nor usage": (chunks(1, 4, finish=None)[:-1], FailureKind.UNFINISHED),
     "two ends": ([*chunks(1, 4)[:-1], chunk([], "stop"), usage(4)], FailureKind.AFTER_END),
     "tokens after the end": ([chunk(IDS[:2], "stop"), chunk(IDS[2:]), usage(4)], FailureKind.AFTER_END),
+    "an id with the usage": (
+        [*chunks(1, 4)[:-1], with_id_beside(usage(4))],
+        FailureKind.AFTER_END,
+    ),
     "choices null": ([compact({"choices": None, "usage": None})], FailureKind.MALFORMED),
     "an error object of old vLLM": (
         [compact({"object": "error", "message": "boom", "code": 400})],
