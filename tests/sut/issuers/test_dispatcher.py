@@ -1,5 +1,6 @@
 """Queries on their way to the workers: capacity, order, balance, and workers that are gone."""
 
+import gc
 import socket
 import threading
 import time
@@ -7,9 +8,11 @@ import time
 import numpy as np
 import pytest
 
+from harness.record.outcome import FailureKind
 from sut.ipc.counters import Counter, CounterBoard
 from sut.ipc.messages import ASSIGNMENT_STRUCT
 from sut.issuers.dispatcher import Dispatcher, WorkerChannel
+from sut.issuers.loop import IssuingProcess
 
 
 class Rig:
@@ -203,6 +206,17 @@ def test_the_last_samples_wait_for_whichever_worker_is_free_first(rig):
     for query in list(r.channels[1].outstanding):
         r.finish(1, query)
     assert [len(channel.outstanding) for channel in r.channels] == [5, 4]
+
+
+def test_a_sign_of_life_shows_what_was_lost_and_what_the_process_uses():
+    board = CounterBoard(1)
+    process = IssuingProcess([], board.row(0), None)
+    gc.collect()
+    process.sign_of_life([(7, 1), (8, 2)])
+    totals = board.totals()
+    assert (totals[Counter.FAILED], board.failures()) == (2, {FailureKind.WORKER_LOST: 2})
+    assert 0 < totals[Counter.HEARTBEAT_NS] <= time.monotonic_ns()
+    assert totals[Counter.GC_RUNS] >= 1 and totals[Counter.CPU_NS] > 0
 
 
 def test_a_worker_that_does_not_read_does_not_stop_loadgen(rig):

@@ -76,6 +76,7 @@ def test_honest_answers(events):
 
 FAILED = {
     "goes on after its last event": ([*STREAM, event(GREEDY[3:4], 4)], FailureKind.AFTER_END),
+    "truncated": ([*STREAM[:-1], last(3, truncated=True)], FailureKind.UNFINISHED),
     "no stop type": ([*STREAM[:-1], event([], 3, stop=True)], FailureKind.FINISH_REASON),
     "events swapped": ([STREAM[i] for i in (0, 2, 1, 3)], FailureKind.TOKEN_COUNT),
     "one lost, another twice": ([STREAM[i] for i in (0, 1, 1, 3)], FailureKind.TOKEN_COUNT),

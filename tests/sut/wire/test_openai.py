@@ -114,6 +114,18 @@ FAILED = {
         [*chunks(1, 4)[:-1], with_id_beside(usage(4))],
         FailureKind.AFTER_END,
     ),
+    "another prompt in the second event": (
+        [
+            chunk(IDS[:2], prompt_token_ids=[1, 2, 3, 4]),
+            chunk(IDS[2:], "stop", prompt_token_ids=[1, 2, 3, 5]),
+            usage(4),
+        ],
+        FailureKind.OTHER_REQUEST,
+    ),
+    "another request_id in the second event": (  # vLLM's /generate has that name
+        [chunk(IDS[:2], id=None, request_id="a"), chunk(IDS[2:], "stop", id=None, request_id="b")],
+        FailureKind.OTHER_REQUEST,
+    ),
     "choices null": ([compact({"choices": None, "usage": None})], FailureKind.MALFORMED),
     "an error object of old vLLM": (
         [compact({"object": "error", "message": "boom", "code": 400})],
