@@ -26,6 +26,7 @@ from sut.issuers.reporter import Reporter
 from sut.loadgen import binding
 
 SAMPLES = 12
+ARRIVED_NS = 5  # when a worker says that the bytes came
 END_S = 120
 USER_CONF = """
 *.*.min_duration = 0
@@ -43,7 +44,7 @@ def output_ids(sample):
 
 
 def message(query, kind, tokens=b""):
-    return TOKEN_MESSAGE_STRUCT.pack(query, len(tokens), kind, 1) + tokens
+    return TOKEN_MESSAGE_STRUCT.pack(query, len(tokens), kind, ARRIVED_NS) + tokens
 
 
 def first(query, sample):
@@ -232,6 +233,8 @@ def test_honest_workers(scenario, accuracy):
     end = ending("honest", "honest", scenario=scenario, accuracy=accuracy)
     assert (end.errors, end.lost) == ([], [])
     firsts, completes = end.reported
+    times = np.array(end.calls).reshape(-1, 4)[:, 2:].tolist()
+    assert all(arrived == ARRIVED_NS < called for arrived, called in times)
     assert completes and firsts == ([] if scenario == "Offline" else completes)  # whatever the workers say
     if accuracy:
         assert end.unanswered == []
