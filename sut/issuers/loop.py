@@ -196,9 +196,7 @@ class ChannelLoop:
             if channel.poll is not None:
                 channel.poll.unregister(channel.socket)
                 channel.poll = None
-            held = dict(channel.outstanding)
-            channel.outstanding.clear()
-        self._answers.lose(held, channel.first_token_sent)
+        self._answers.lose(channel.outstanding, channel.first_token_sent)
         self.dispatcher.pump()
 
 

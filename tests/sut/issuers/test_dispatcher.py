@@ -4,6 +4,7 @@ import gc
 import socket
 import threading
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from harness.record.outcome import FailureKind
 from sut.ipc.counters import Counter, CounterBoard
 from sut.ipc.messages import ASSIGNMENT_STRUCT
 from sut.issuers.dispatcher import Dispatcher, WorkerChannel
-from sut.issuers.loop import IssuingProcess
+from sut.issuers.loop import ChannelLoop, IssuingProcess
 
 
 class Rig:
@@ -206,6 +207,19 @@ def test_the_last_samples_wait_for_whichever_worker_is_free_first(rig):
     for query in list(r.channels[1].outstanding):
         r.finish(1, query)
     assert [len(channel.outstanding) for channel in r.channels] == [5, 4]
+
+
+def test_waiting_queries_are_lost_with_the_last_worker():
+    """Else LoadGen would wait for them for ever."""
+    ours, theirs = socket.socketpair()
+    lost = {}
+    answers = SimpleNamespace(lose=lambda queries, first_token_sent=(): lost.update(queries))
+    loop = ChannelLoop([WorkerChannel(ours, 1)], CounterBoard(1).row(0), answers)
+    loop.dispatcher.issue([1, 2, 3], [4, 5, 6])
+    theirs.close()
+    loop.run()
+    ours.close()
+    assert lost == {1: 4, 2: 5, 3: 6}
 
 
 def test_a_sign_of_life_shows_what_was_lost_and_what_the_process_uses():
