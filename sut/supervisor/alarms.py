@@ -74,6 +74,7 @@ class Silence:
         self._told = ""
         self._urls: tuple[str, ...] = ()
         self._metrics_tell = False
+        self._worked_s: float | None = None  # when metrics last showed work, where any have
 
     @property
     def health(self) -> str:
@@ -86,11 +87,16 @@ class Silence:
         """The alarm, "" for none.
 
         ``loads``: requests in flight, by server; ``still_s``: how long no server has shown work, where the
-        metrics tell.
+        metrics tell. A stopped server's cannot be read any more, and its /health does not answer.
         """
         if now_s - self._looked_s > _PAUSED_S:
             self.even_s = now_s
-        self._looked_s, self._urls, self._metrics_tell = now_s, tuple(loads), still_s is not None
+        self._looked_s, self._urls = now_s, tuple(loads)
+        if still_s is not None:
+            self._worked_s = now_s - still_s
+        elif self._worked_s is not None and all(map(self._health.failed, self._urls)):
+            still_s = now_s - self._worked_s
+        self._metrics_tell = still_s is not None
         silent_s = self._silent_s(now_s, snapshot, still_s) if loads else 0.0
         if silent_s < self.silent_s:
             self._end(now_s)

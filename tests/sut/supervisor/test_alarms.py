@@ -303,6 +303,18 @@ def test_a_silence_without_work_is_told_with_what_health_says(answer, text, stre
     assert run.events.events[0].text.startswith(f"nothing arrives from {URL} with 8 requests (")
 
 
+@pytest.mark.parametrize("streams", [True, False])
+@pytest.mark.parametrize(("answer", "ends"), [(STOPPED, False), (PAUSED, True)])
+def test_metrics_that_can_no_longer_be_read_are_no_sign_of_work(answer, ends, streams):
+    run = Silent(answer, streams=streams)
+    text = run.silent(20, works=lambda second: second if second < 12 else None)
+    assert bool(text) != ends
+    assert [event.kind for event in run.events.events] == [
+        "silence",
+        *["silence_ends"] * (ends and not streams),
+    ]
+
+
 def test_without_metrics_streams_alone_tell():
     assert Silent(PAUSED).silent(29, works=lambda second: None) == ""
     assert Silent(PAUSED).silent(30, works=lambda second: None).startswith("nothing arrives since 0:01")
