@@ -222,7 +222,7 @@ class _Walk(msgspec.Struct):
             return self._do(number, total, step, self._standing(step))
         if after.state == "lost":
             return self._stopped(step, after)
-        stood = "" if after.record is None else what_stood(after.record.events)
+        stood = after.stood or ("" if after.record is None else what_stood(after.record.events))
         # A command that has served no run yet would end so again; a search that is concluded is done or lost.
         if self.servers.died and self.servers.served:
             why = "the servers' command ended"

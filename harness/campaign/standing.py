@@ -8,13 +8,13 @@ from typing import Any, Literal
 
 import msgspec
 
-from harness.analysis.outages import any_stood
+from harness.analysis.outages import any_stood, what_stood
 from harness.analysis.run_outcome import loadgen_figure
 from harness.analysis.run_warnings import length_warning
 from harness.analysis.verdict import is_of_clock
 from harness.campaign.campaign_file import Campaign
 from harness.campaign.conf import searched_with, settings_in, without_rate
-from harness.campaign.searches import concluded, first_run, found_rate, latest_run, search_state
+from harness.campaign.searches import concluded, first_run, found_rate, search_state
 from harness.campaign.steps import Step, dataset_of
 from harness.compliance.registry import TESTS
 from harness.compliance.verified import read_verdict
@@ -52,6 +52,8 @@ class Standing(msgspec.Struct, frozen=True):
     text: str = ""
     """its result, or why it has none"""
     record: RunRecord | None = None
+    stood: str = ""
+    """the server or client that was away or stood in what a search has measured last"""
 
 
 def standings(campaign: Campaign, steps: Sequence[Step], anew: Collection[str] = ()) -> dict[str, Standing]:
@@ -264,11 +266,10 @@ def _search(campaign: Campaign, step: Step) -> Standing:
         return Standing("done", f"target_qps {rate:g}")
     if (conclusion := concluded(step.folder)) is None:
         begun = search_state(step.folder)
-        if begun is None:
-            return Standing("missing")
-        last = latest_run(step.folder)
-        measured = f"{begun.history.text} are measured"
-        return Standing("incomplete", measured, None if last is None else newest_run(last))
+        if begun is None:  # Offline's has one run
+            return Standing("missing", stood="" if run is None else what_stood(run[1].events))
+        outage = "" if begun.conclusion is None else begun.conclusion.outage
+        return Standing("incomplete", f"{begun.history.text} are measured", stood=outage)
     return Standing("lost", conclusion.why)
 
 

@@ -10,6 +10,7 @@ from typing import Protocol
 import msgspec
 
 from harness.analysis.encoded_answers import encoded_with, text_warnings
+from harness.analysis.outages import what_stood
 from harness.analysis.statistics import completed, latency_ns
 from harness.api_key import api_key
 from harness.cli.signals import InterruptedRun, interruptible, uninterrupted
@@ -182,6 +183,11 @@ class OpenLadder(msgspec.Struct):
     _folder: Path
     _watcher: LadderWatcher
     _stack: ExitStack
+
+    @property
+    def stood(self) -> str:
+        """The server or client that was away or stood until now; "" for none."""
+        return what_stood(self._client.session.events.events)
 
     def step(self, concurrency: int) -> Step:
         """Measure one more step. Raises RunError, OSError and InterruptedRun."""

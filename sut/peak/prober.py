@@ -54,6 +54,8 @@ class RunProber(msgspec.Struct, dict=True):
     on_line: Callable[[ProgressLine], None] = lambda line: None
     most_in_flight: int = 1
     """up to which a session of the ladder is prepared"""
+    stood: str = ""
+    """the server or client that was away or stood in the latest measurement; "" for none"""
     _ladder: "_Session | None" = None
     _at_work: bool = False  # the servers may still have requests of a step
 
@@ -68,7 +70,7 @@ class RunProber(msgspec.Struct, dict=True):
         Higher and higher steps are of one session of the client. One that is not higher begins on empty
         servers: the requests that are left of more are the long ones.
         """
-        began = time.monotonic()
+        began, self.stood = time.monotonic(), ""
         if self._ladder is not None and not self._ladder.last < concurrency <= self._ladder.most:
             self.close()
         if self._ladder is None:
@@ -81,6 +83,7 @@ class RunProber(msgspec.Struct, dict=True):
             if step is None:
                 self.close()
         if step is None:
+            self.stood = opened.stood
             if opened.ladder.interrupted_by is not None:
                 raise InterruptedRun.named(opened.ladder.interrupted_by)
             raise RunError(f"the ladder with {concurrency} requests in flight: {opened.ladder.stopped}")
@@ -124,20 +127,19 @@ class RunProber(msgspec.Struct, dict=True):
         One that is INVALID after a server or this client stood shows nothing about the rate, and is made
         again, once: where one stands in the second run, too, that is what the rate makes of the servers.
         """
-        first, stood = self._run(rate)
-        if not (stood and first.verdict == "INVALID"):
+        first = self._run(rate)
+        if not (self.stood and first.verdict == "INVALID"):
             return first
         log.warning(
             "the run in %s is INVALID, shows nothing about its rate and is made again, once: %s",
             self.folder / first.folder,
-            stood,
+            self.stood,
         )
-        second, _ = self._run(rate)
+        second = self._run(rate)
         return msgspec.structs.replace(second, cost_s=first.cost_s + second.cost_s)
 
-    def _run(self, rate: float) -> tuple[Probe, str]:
-        """A run, and what stood in it; "" for nothing."""
-        began = time.monotonic()
+    def _run(self, rate: float) -> Probe:
+        began, self.stood = time.monotonic(), ""
         self.close()
         self._await_idle()
         scheduled = self.schedule.run(rate)
@@ -153,14 +155,14 @@ class RunProber(msgspec.Struct, dict=True):
 
         with signals_kept():
             record = run(plan, on_plan=self._check_servers, on_progress=on_progress, on_line=self.on_line)
+        self.stood = what_stood(record.events)
         if record.interrupted_by is not None:
             raise InterruptedRun.named(record.interrupted_by)
         watch.count_all()
         self.on_record(record)
         failures = self._empty() if watch.decided_s is not None else ()
         name = plan.client.log_dir.relative_to(self.folder).as_posix()
-        probe = probe_of(record, scheduled, watch, time.monotonic() - began, name, failures)
-        return probe, what_stood(record.events)
+        return probe_of(record, scheduled, watch, time.monotonic() - began, name, failures)
 
     def _check_servers(self, record: RunRecord) -> None:
         """Raise ServerError where the servers are others than when the search began."""

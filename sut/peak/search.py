@@ -15,7 +15,7 @@ from harness.errors import ConfigError, HarnessError, explained
 from harness.peak.ladder.ladder_plan import FOLDER, check_seconds
 from harness.peak.ladder.steps import Step
 from harness.peak.peak_options import SearchOptions
-from harness.peak.search.conclusion import Conclusion, conclude
+from harness.peak.search.conclusion import conclude
 from harness.peak.search.policy import Action, Ended, History, Policy, SearchSettings, search
 from harness.peak.search.probe import Probe
 from harness.peak.search.schedule import Schedule
@@ -236,16 +236,12 @@ def _search(
             error = explained(failure)
             ended = Ended("STOPPED", str(error))
         conclusion = conclude(Policy(settings), limits_ns, base.plan.model_key, known.history, ended)
-        known = msgspec.structs.replace(known, conclusion=_ended_by(conclusion, error))
+        if error is not None:
+            outcome = "INTERRUPTED" if isinstance(error, InterruptedRun) else "ERROR"
+            conclusion = msgspec.structs.replace(conclusion, outcome=outcome, outage=prober.stood)
+        known = msgspec.structs.replace(known, conclusion=conclusion)
         try:
             known.write(folder)
         except OSError as failure:  # a full disk, which must not hide what was measured
             error = error or explained(failure)
     return Searched(folder, known, error)
-
-
-def _ended_by(conclusion: Conclusion, error: HarnessError | InterruptedRun | None) -> Conclusion:
-    if error is None:
-        return conclusion
-    outcome = "INTERRUPTED" if isinstance(error, InterruptedRun) else "ERROR"
-    return msgspec.structs.replace(conclusion, outcome=outcome)

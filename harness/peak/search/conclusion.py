@@ -48,6 +48,8 @@ class Conclusion(msgspec.Struct, frozen=True, kw_only=True):
     """`smooth`: the binding time grows with the rate; `cliff`: a queue grows once the rate is too high"""
     tokens_per_s: Spread | None = None
     """completed tokens per second as LoadGen reports them, over the VALID runs at this rate"""
+    outage: str = ""
+    """the server or client that was away or stood in the measurement whose error has ended the search"""
     remarks: tuple[str, ...] = ()
     """evidence against the result, such as a rate that passed above one that did not"""
     conf_rows: tuple[str, ...] = ()

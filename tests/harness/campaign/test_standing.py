@@ -6,6 +6,7 @@ from datetime import datetime
 import pytest
 from msgspec import structs
 
+from harness.analysis.outages import what_stood
 from harness.campaign import campaign_command
 from harness.campaign.advice import advice
 from harness.campaign.campaign_command import _Walk
@@ -514,21 +515,26 @@ def test_a_run_that_an_outage_cost_is_made_again_by_itself(tmp_path, monkeypatch
         walk.servers.stop()
 
 
+@pytest.mark.parametrize("scenario", ["server", "offline"])
 @pytest.mark.parametrize(("events", "code"), [((DIED,), EXIT_SERVER), ((), EXIT_INVALID)])
-def test_so_does_an_outage_in_a_run_of_a_search(tmp_path, monkeypatch, events, code):
+def test_so_does_an_outage_in_a_search(tmp_path, monkeypatch, scenario, events, code):
     """The search has ended by an error, which its program ends with EXIT_INVALID for, too."""
-    campaign = campaign_of(tmp_path, "server = { target_qps = 'search' }\n")
+    campaign = campaign_of(tmp_path, f"{scenario} = {{ target_qps = 'search' }}\n")
     (step,) = [one for one in steps_of(campaign) if one.kind == "search"]
 
     calls = []
 
     def search(walk, step, more):
         calls.append(step.name)
-        run = step.folder / "search/probe-01/server/performance"
-        run_as_asked(step, run, RunVerdict("INVALID", ("1 query failed",)), events=events)
-        (run / PROGRESS).write_text(LINE)
-        found = Conclusion(outcome="ERROR", why="a run shows nothing about its rate")
-        SearchState(identity=IDENTITY, limits_ns={}, tolerance=0.01, conclusion=found).write(run.parents[2])
+        if scenario == "offline":
+            run = step.folder / SHORT_RUN / "offline/performance"
+            run_as_asked(step, run, RunVerdict("INVALID", ("1 query failed",)), events=events)
+            return EXIT_INVALID
+        why = "the ladder with 8 requests in flight: ended early: no server has answered for 10 s"
+        found = Conclusion(outcome="ERROR", why=why, outage=what_stood(events))
+        state = SearchState(identity=IDENTITY, limits_ns={}, tolerance=0.01, conclusion=found)
+        (step.folder / "search").mkdir(parents=True, exist_ok=True)
+        state.write(step.folder / "search")
         return EXIT_INVALID
 
     monkeypatch.setattr(_Walk, "_call", search)

@@ -1,5 +1,6 @@
 """The ladder and the runs of a search, against a stub server."""
 
+import threading
 from contextlib import closing
 from dataclasses import replace
 
@@ -10,6 +11,8 @@ from harness.peak.ladder.ladder_files import read_state
 from harness.peak.peak_options import SearchOptions
 from sut.peak.prober import RunProber, search_run
 from sut.run import run
+from sut.supervisor import monitor
+from tests.kit import wait_until
 from tests.runs import small_dataset
 from tests.stub import Facts, StubServer
 
@@ -36,6 +39,25 @@ def test_ascending_steps_are_of_one_session(tmp_path):
     for folder, one in ladders.items():
         assert one.ended and not one.errors
         assert (folder / "requests.parquet").is_file()
+
+
+@pytest.mark.engine
+def test_a_server_that_dies_in_a_step_is_known_to_have_stood(tmp_path, monkeypatch):
+    """A campaign whose search it ends twice is to be called again."""
+    monkeypatch.setattr(monitor, "_DEAD_S", 0.5)
+    dataset, _ = small_dataset(tmp_path)
+    with StubServer(event_delay_s=0.01, gate=lambda request: request.index < 20) as stub:
+        options = SearchOptions(
+            input_file=dataset, server_url=(stub.url,), output_dir=tmp_path, max_new_tokens=8
+        )
+        plan = search_run(options, tmp_path, options.user_conf, dry_run=True)
+        dies = threading.Thread(target=lambda: (wait_until(lambda: len(stub.requests) > 20), stub.stop()))
+        with closing(RunProber(options, tmp_path, run(plan))) as prober:
+            dies.start()
+            with pytest.raises(RunError, match="no server has answered"):
+                prober.ladder(2)
+            dies.join()
+    assert prober.stood.startswith(f"{stub.url}: not reachable")
 
 
 @pytest.mark.engine
