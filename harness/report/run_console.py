@@ -249,13 +249,15 @@ def render_plan(record: RunRecord, *, searched: bool = False) -> str:
     """The plan as the user reads it before the run; ``searched``: for runs whose rates are not known."""
     plan, settled, parameters = record.plan, record.settled, record.plan.client.parameters
     in_flight = "as LoadGen issues them" if settled.concurrency is None else f"{settled.concurrency} at once"
+    follows = searched and plan.scenario.poisson and plan.client.num_workers is None
+    client = "as many worker processes as the rate of each run needs" if follows else settled.placement
     lines = [
         f"{plan.title}: {settled.samples} samples of {plan.client.input_file}",
         f"LoadGen   model key {plan.model_key}, settings of {plan.user_conf}",
         *_audit_line(record),
         *(() if searched else (f"issues    {_issue_line(record)}",)),
         f"requests  {in_flight}{_guess(record)}, {_bounds(plan.client.deadlines)}",
-        f"client    {settled.placement}",
+        f"client    {client}",
         f"answers   {_length(parameters)}, temperature {parameters.temperature:g}, "
         f"top_p {parameters.top_p:g}, top_k {parameters.top_k}, "
         + ("" if parameters.seed is None else f"seed {parameters.seed}, ")

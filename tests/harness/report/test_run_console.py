@@ -61,6 +61,16 @@ def test_the_number_in_flight_behind_a_router_that_lists_no_servers_is_a_guess(r
     assert ("a guess: it is that of one server" in line) is guessed
 
 
+@pytest.mark.parametrize(
+    ("scenario", "asked", "follows"), [("server", None, True), ("server", 3, False), ("offline", None, False)]
+)
+def test_the_workers_of_a_search_are_not_those_of_the_conf_files_rate(scenario, asked, follows):
+    record = started(scenario=Scenario(scenario), num_workers=asked)
+    (line,) = [one for one in render_plan(record, searched=True).splitlines() if one.startswith("client ")]
+    assert ("the rate of each run" in line) is follows
+    assert (str(record.settled.placement) in line) is not follows
+
+
 def test_summary():
     assert render_summary(ended()) == (Path(__file__).parent / "summary.txt").read_text()
 
