@@ -246,5 +246,11 @@ install_bubblewrap
 check_samples
 [[ -z $own ]] || echo "note: no server was installed: --backend $own asks one that runs already (docs/guide/servers.md)"
 start=./mlperf
-[[ $venv == .venv ]] || start="$(printf '%q' "$venv/bin/python") mlperf.py"
+if [[ $venv != .venv ]]; then
+    start="$(printf '%q' "$venv/bin/python") mlperf.py"
+    case $backend in # its script looks beside .venv
+        sglang | pytorch) echo "server: PYTHON=$(printf '%q' "$venv-$backend/bin/python") $backend/run_server.sh" ;;
+        vllm) echo "server: VLLM=$(printf '%q' "$venv-vllm/bin/vllm") vllm/run_server.sh" ;;
+    esac
+fi
 echo "ready: $start --help"

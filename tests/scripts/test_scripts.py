@@ -120,6 +120,8 @@ def test_setup_keeps_a_server_in_an_environment_of_its_own(checkout, arguments, 
     of_server = ["--upgrade pip>=25.1", *installed] if installed else []
     assert calls == [locked("run"), locked("programs"), locked("embedded"), *of_server]
     assert (checkout / f"my env-{backend}/bin/python").exists() is bool(installed)
+    place = "VLLM=my\\ env-vllm/bin/vllm" if backend == "vllm" else f"PYTHON=my\\ env-{backend}/bin/python"
+    assert (f"server: {place} {backend}/run_server.sh\n" in result.stdout) is bool(installed)
     note = f"note: no server was installed: --backend {backend} asks one that runs already"
     assert (note in result.stdout) is (backend in ("trtllm", "dynamo"))
 
