@@ -71,14 +71,13 @@ class PreparedClient(msgspec.Struct, frozen=True):
 
 def place_workers(plan: ClientPlan, load: Load) -> Placement:
     """Workers and cores for this load on this machine."""
-    if plan.num_workers is not None:
-        check_workers(plan.num_workers)
     placement = choose(this_machine(), load, plan.num_workers, server_here=server_is_here(plan))
     if placement.workers > MOST_WORKERS:
         raise ConfigError(
             f"--max-concurrency {plan.max_concurrency} needs {placement.workers} workers {placement.reason}; "
             "allow more open files (ulimit -Hn) or lower it"
         )
+    check_workers(placement.workers, placement.reason)
     return placement
 
 

@@ -68,14 +68,14 @@ def descriptors_for(workers: int) -> int:
     return workers * _DESCRIPTORS_OF_A_WORKER + SPARE_DESCRIPTORS
 
 
-def check_workers(workers: int) -> None:
+def check_workers(workers: int, reason: str) -> None:
     """Let this process open the channels to its workers. Raises ConfigError where the hard limit is lower."""
     needed = descriptors_for(workers)
     hard = hard_descriptor_limit()
     if needed > hard:
         raise ConfigError(
-            f"--num-workers {workers} needs {needed} open files in this process, the limit is {hard}; "
-            "raise it (ulimit -Hn) or use fewer workers"
+            f"{workers} workers ({reason}) need {needed} open files in this process, the limit is {hard}; "
+            "raise it (ulimit -Hn), or use fewer --num-workers or less --max-concurrency"
         )
     if needed > resource.getrlimit(resource.RLIMIT_NOFILE)[0]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))

@@ -36,6 +36,18 @@ def samples_of(client):
     return load_samples(client.input_file, vocabulary_size=client.benchmark.vocabulary_size)
 
 
+def test_workers_of_its_own_number_need_open_files_too(monkeypatch):
+    """125 workers for 4,000 connections: the run ended with "Too many open files"."""
+    for module in ("supervisor.placement", "processes.machine_limits"):
+        monkeypatch.setattr(f"sut.{module}.hard_descriptor_limit", lambda: 96)
+    client = client_of(PERFORMANCE, "completions")
+    with pytest.raises(
+        ConfigError,
+        match=r"^125 workers \(with 96 open files each\) need 689 open files .* limit is 96; raise",
+    ):
+        place_workers(client, Load(open_at_most=4000))
+
+
 @pytest.mark.parametrize("api", ["completions", "chat-ids"])
 def test_apis_of_ids_get_ids(api):
     client = client_of(PERFORMANCE, api)

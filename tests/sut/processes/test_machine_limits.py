@@ -79,10 +79,10 @@ def test_workers_asked_for_raise_the_soft_limit_and_are_refused_beyond_the_hard_
     before, hard = resource.getrlimit(resource.RLIMIT_NOFILE)[0], hard_descriptor_limit()
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
-        check_workers(48)
+        check_workers(48, "as asked")
         assert resource.getrlimit(resource.RLIMIT_NOFILE) == (304, hard)
         with pytest.raises(ConfigError, match=r"raise it \(ulimit -Hn\)"):
-            check_workers(hard)
+            check_workers(hard, "as asked")
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (before, hard))
 
@@ -102,8 +102,8 @@ def test_the_kernel_has_a_limit_below_the_hard_one(hard, tmp_path, monkeypatch):
     monkeypatch.setattr(resource, "getrlimit", lambda which: tuple(limits))
     monkeypatch.setattr(resource, "setrlimit", setrlimit)
     with pytest.raises(ConfigError, match="the limit is 1000000;"):
-        check_workers(most)
-    check_workers(48)
+        check_workers(most, "as asked")
+    check_workers(48, "as asked")
     assert limits == [304, most]
     raise_descriptor_limit()
     assert limits == [most, most]
