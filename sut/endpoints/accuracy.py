@@ -59,7 +59,7 @@ class AccuracyPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What the accuracy runs of all points share: everything is read and checked before the first."""
 
     options: ClientOptions
-    """``input_file`` is the accuracy dataset"""
+    """``input_file`` is the accuracy dataset; ``max_concurrency`` is of a run with all rows at once"""
     benchmark: Benchmark
     samples: SampleSet
     """all that are sent: fewer than the dataset has in a rehearsal of the forms"""
@@ -72,6 +72,10 @@ class AccuracyPlan(msgspec.Struct, frozen=True, kw_only=True):
         """The same with the first rows only, for a rehearsal of the forms."""
         samples, grading = self.samples.part(0, rows), replace(self.grading, first_rows=rows)
         return structs.replace(self, samples=samples, grading=grading)
+
+    def held(self, most: int) -> "AccuracyPlan":
+        """The same for a client that holds this number of requests in flight."""
+        return structs.replace(self, options=replace(self.options, max_concurrency=most))
 
     @property
     def longest(self) -> int:
@@ -139,8 +143,9 @@ def run_accuracy(
 
 def _rows_of(plan: AccuracyPlan, point: Point, folder: Path) -> EvalPlan:
     """The rows as run_eval.py would send them, with the concurrency and the streaming of the point."""
-    at_once = point.offline == "dedicated"
-    options = replace(plan.options, max_concurrency=len(plan.samples) if at_once else point.concurrency)
+    at_once, rows = point.offline == "dedicated", len(plan.samples)
+    held = min(rows, plan.options.max_concurrency or rows) if at_once else point.concurrency
+    options = replace(plan.options, max_concurrency=held)
     official = official_parameters(plan.benchmark, accuracy=True)
     generation = resolve_generation(options, official, timed=not at_once)
     streams = generation.parameters.stream

@@ -66,6 +66,7 @@ from sut.drive import Serving, ask_servers, servers_of
 from sut.endpoints.accuracy import AccuracyPlan, plan_accuracy, run_accuracy
 from sut.endpoints.c_max import find_c_max, measured_rates
 from sut.endpoints.point import OpenServers, run_point
+from sut.prepare import client_holds
 from sut.servers.apis import asked_by
 
 _MOST_SALT_TOKENS = 128
@@ -175,6 +176,8 @@ def _planned(
     curve = planned.curve
     if accuracy is not None and curve.accuracy_samples < len(accuracy.samples):
         accuracy = accuracy.first(curve.accuracy_samples)
+    if accuracy is not None:
+        accuracy = accuracy.held(client_holds(client, servers.found))
     samples = (
         inputs.samples if curve.samples == len(inputs.samples) else inputs.samples.part(0, curve.samples)
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import run_endpoints
-from harness.endpoints.run_folder import NOT_A_RESULT_FILE, PAGE, REHEARSAL, RUNS, SUMMARY, TREE
+from harness.endpoints.run_folder import ACCURACY, NOT_A_RESULT_FILE, PAGE, REHEARSAL, RUNS, SUMMARY, TREE
 from harness.peak.ladder.steps import NOT_A_RESULT
 from sut.endpoints import rehearsal
 from tests.kit import wait_until
@@ -49,7 +49,9 @@ def generated(stub):
 
 @pytest.mark.engine
 @pytest.mark.timeout(600)
-def test_a_short_rehearsal_is_a_tree_that_the_official_checker_accepts(tmp_path, capfd):
+def test_a_short_rehearsal_is_a_tree_that_the_official_checker_accepts(tmp_path, capfd, monkeypatch):
+    """Also: the accuracy run with all rows at once has as many in flight as the client holds."""
+    monkeypatch.setattr(rehearsal, "client_holds", lambda client, servers: 3)
     with StubServer(event_delay_s=0.002) as stub:  # so that each answer has a TPOT
         code, stdout, stderr = main_here(capfd, run_endpoints.main, words(tmp_path, stub, accuracy=True))
         assert code == 0, stdout + stderr
@@ -60,6 +62,8 @@ def test_a_short_rehearsal_is_a_tree_that_the_official_checker_accepts(tmp_path,
         assert len(generated(stub)) == sent
     folder = tmp_path / "endpoints"
     assert len(complete(tmp_path)) == 8
+    scored = json.loads((folder / RUNS / "offline" / ACCURACY).read_text())["accuracy_scores"]
+    assert {entry["concurrency"] for entry in scored} == {3}
     assert "0 errors" in stdout
     for file in (PAGE, NOT_A_RESULT_FILE, REHEARSAL):
         assert NOT_A_RESULT in (folder / file).read_text()
