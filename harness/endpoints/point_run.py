@@ -58,6 +58,8 @@ class PointRun(msgspec.Struct, frozen=True, kw_only=True):
     point: Point
     input_file: str
     dataset_sha256: str
+    tokenizer: str | None = None
+    """the given one, which counts the tokens; None: the benchmark's"""
     parameters: SamplingParameters
     servers: tuple[ServerInfo, ...]
     provenance: Provenance

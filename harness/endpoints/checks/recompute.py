@@ -24,9 +24,11 @@ def recomputed_block(run: Path, samples: int, concurrency: int) -> Mapping[str, 
 
 
 def _tokenizer(run: Path) -> TokenizerFile | None:
-    """That of the benchmark's model; None is gpt-oss's, which is built in. Raises ConfigError."""
+    """The one of the rehearsal; None is gpt-oss's, which is built in. Raises ConfigError."""
     (facts,) = read_runs([run])
-    benchmark = facts.benchmark
+    benchmark, ours = facts.benchmark, facts.run
     if benchmark is None:
         raise ConfigError(f"{run.name} is of no model that is known here, so its tokens cannot be counted")
-    return reference_tokenizer(benchmark, Path(facts.run.input_file) if facts.run else None)
+    if ours is None:
+        return reference_tokenizer(benchmark, None)
+    return reference_tokenizer(benchmark, Path(ours.input_file), ours.tokenizer)

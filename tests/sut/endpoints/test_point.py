@@ -1,6 +1,7 @@
 """A performance point against stub servers: load, order, salt, answers, faults."""
 
 import multiprocessing
+import os
 import re
 import resource
 import signal
@@ -55,8 +56,11 @@ def in_flight(requests):
 def test_a_point_over_two_replicas(tmp_path):
     point, watcher = point_of(4, passes=3), Watcher()
     with StubServer(**KNOBS) as one, StubServer(**KNOBS) as other:
-        run = rehearsed(tmp_path, point, one.url, other.url, watcher=watcher)
+        run = rehearsed(
+            tmp_path, point, one.url, other.url, watcher=watcher, tokenizer=os.path.relpath(__file__)
+        )
     folder = tmp_path / "r4"
+    assert run.tokenizer == __file__  # the check counts with it, wherever it is called
     assert (run.complete, run.errors, run.failures) == (True, (), {})
     assert (run.issued, run.completed, run.passes) == (3 * ROWS, 3 * ROWS, 3)
     assert read_point_run(folder) == run

@@ -5,6 +5,9 @@ import pytest
 from harness.endpoints.checks.finding import Severity
 from harness.endpoints.checks.recompute import recomputed_block
 from harness.endpoints.checks.tree_check import check_tree
+from harness.endpoints.curve import Point
+from harness.endpoints.point_run import write_point_run
+from tests.endpoints_kit import point_run
 from tests.harness.endpoints.checks.passing import config, summary, write
 from tests.harness.endpoints.steady.made_up_runs import SHAPES, run_of
 from tests.harness.endpoints.steady.made_up_runs import write_run as write_shape
@@ -41,6 +44,13 @@ def test_a_block_that_the_log_does_not_bear_out(tmp_path):
     write(run / "performance/result_summary.json", summary(LEVEL) | {"steady_state": claimed})
     found = check_tree(run, recompute=recomputed_block)
     assert any(one.got == "verdict is STEADY STATE" for one in found if one.severity is Severity.ERROR)
+
+
+def test_tokens_are_counted_with_the_tokenizer_that_the_rehearsal_was_given(tmp_path):
+    run = run_folder(tmp_path / "r64", "plateau")
+    point = Point(name="r64", concurrency=LEVEL, band="low", issue_s=600, passes=1)
+    write_point_run(run, point_run(point, tokenizer="/no/such/tokenizer.json"))
+    assert "/no/such/tokenizer.json: no such file" in recomputed_block(run, SIZE, LEVEL)
 
 
 @pytest.mark.parametrize("what", ["no texts", "another model", "no log"])
