@@ -70,6 +70,7 @@ def watch(folder: Path, look_s: float = _LOOK_S) -> None:
                     break
         print("\n".join(screen(run, datetime.now(UTC), shutil.get_terminal_size().columns)))
         return
+    print(printable(str(run)), flush=True)
     last = ""
     while not (ended := _ended(run)):
         if (text := _plain_state(run)) not in ("", last):

@@ -139,6 +139,7 @@ def test_a_pipe_gets_lines_until_the_run_and_its_grading_end(lasting, watched):
     ours, theirs = os.pipe()
     watched(lasting.parents[1], theirs)
     with os.fdopen(ours) as lines:
+        assert lines.readline() == f"{lasting}\n"  # the newest of those below the folder
         assert "802/1000 done" in lines.readline()
         with ProgressFile(lasting) as grading:
             grading.show(30, 120, "outputs")
@@ -162,6 +163,7 @@ def test_a_pipe_gets_a_line_that_the_run_gives_none(lasting, watched, monkeypatc
     monkeypatch.setattr(watch_screen, "datetime", later)
     watched(lasting, theirs)
     with os.fdopen(ours) as lines:
+        lines.readline()
         for late.s, said in ((20.0, "15s"), (70.0, "1m00s"), (190.0, "3m00s")):
             assert lines.readline().startswith(f"NO LINE FOR {said}: the run was killed or suspended")
         ENDED.write(lasting / RUN_RECORD)
