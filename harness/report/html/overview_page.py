@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from harness.analysis.run_outcome import RunOutcome, limit_status
-from harness.files import REPORT
+from harness.files import COMPLIANCE_RUN, REPORT
 from harness.report.html.page import Badge, Cell, Page, PageTable, Section, Tile
 from harness.text import counted
 
@@ -93,7 +93,7 @@ def _row(one: RunOutcome, at: Path) -> tuple[str | Cell, ...]:
     reasons = one.record.verdict.reasons if one.record.verdict is not None else ()
     return (
         one.record.plan.scenario.value,
-        Cell(kind_of(one), link=link),
+        Cell(_name(one), link=link),
         Cell(one.verdict.text, one.verdict.status),
         Cell(one.figure, one.verdict.status if one.score or one.compliance else "plain"),
         *(_part(one, name) for name in ("TTFT", "TPOT")),
@@ -110,12 +110,13 @@ def _part(one: RunOutcome, name: str) -> str | Cell:
     return Cell(f"{part:.1%}", limit_status(part))
 
 
-def kind_of(one: RunOutcome) -> str:
-    """``performance``, ``accuracy`` or the compliance test."""
-    if one.record is None:
-        return "-"
+def _name(one: RunOutcome) -> str:
+    """``performance``, ``accuracy`` or the compliance test; of one that was moved aside its folder's name."""
+    assert one.record is not None
     audit = one.record.plan.audit
-    return one.record.plan.mode if audit is None else audit.test
+    kind = one.record.plan.mode if audit is None else audit.test
+    folder = (one.folder.parent if one.folder.name == COMPLIANCE_RUN else one.folder).name
+    return folder if folder.startswith(f"{kind}.") else kind
 
 
 def _link(page: Path, at: Path) -> str:

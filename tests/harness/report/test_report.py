@@ -4,6 +4,7 @@ import csv
 import json
 import re
 import shlex
+import shutil
 
 import pytest
 from msgspec.structs import replace
@@ -154,6 +155,15 @@ def test_the_overview_has_verdicts_scores_and_links(runs):
     html = render(page)
     assert 'href="gpt-oss-120b/server/accuracy/report.html"' in html
     assert "uPlot" not in html  # it has no charts
+
+
+def test_runs_that_were_moved_aside_have_names_of_their_own(tmp_path):
+    test, accuracy = compliance_run(tmp_path).parent, accuracy_run(tmp_path / "accuracy")
+    for folder in (test, accuracy):
+        shutil.copytree(folder, folder.with_name(f"{folder.name}.20261128-101112"))
+    (section,) = overview_page(read_outcomes([tmp_path]), tmp_path).sections
+    names = {row[1].text for row in section.tables[0].rows}
+    assert names == {"TEST09", "TEST09.20261128-101112", "accuracy", "accuracy.20261128-101112"}
 
 
 def test_the_earlier_name_of_the_command(runs, capsys):
