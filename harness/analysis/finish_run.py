@@ -22,7 +22,6 @@ from harness.analysis.diagnosis import diagnoses, waiting_part
 from harness.analysis.encoded_answers import text_reasons, with_counts
 from harness.analysis.outages import outage_reasons
 from harness.analysis.plan_evidence import is_refuted
-from harness.analysis.ranks import read_ranks
 from harness.analysis.replicas import replica_balance
 from harness.analysis.run_warnings import run_warnings
 from harness.analysis.server_load import read_samples, server_load
@@ -265,10 +264,10 @@ def _server_load(
         return None
     path = plan.client.log_dir / SERVER_METRICS
     try:
-        samples, ranks = read_samples(path), read_ranks(path)
+        samples = read_samples(path)
     except (FileNotFoundError, DatasetError):
         return ServerLoad(rounds=0, servers=0, without=dict(without))
-    return replace(server_load(samples, without, plan.scenario, output_tokens, waiting=waiting), ranks=ranks)
+    return server_load(samples, without, plan.scenario, output_tokens, waiting=waiting)
 
 
 def _verdict(

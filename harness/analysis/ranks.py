@@ -7,7 +7,6 @@ server with one rank is not listed: its figures are those of the replica.
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -15,7 +14,7 @@ import numpy.typing as npt
 
 from harness.arrays import Floats
 from harness.record.replica_figures import RankFigures
-from harness.record.server_metrics import MAPPED, RANK_LABEL, Part, each_part
+from harness.record.server_metrics import MAPPED, RANK_LABEL, Part
 
 _NS = 1e9
 _LISTED = 16  # the most lines of ranks
@@ -41,15 +40,15 @@ class _Series(msgspec.Struct):
         return float(np.where(steps < 0, values[1:], steps).sum()), float(times[-1] - times[0]) / _NS
 
 
-def read_ranks(path: Path) -> tuple[RankFigures, ...]:
-    """The ranks of every server that reports several, in the order of the servers.
+class RankReading:
+    """Takes the series of ranks out of the parts of the table."""
 
-    Empty where none does. Raises DatasetError for a damaged file, FileNotFoundError without one.
-    """
-    series: dict[tuple[_Rank, str], _Series] = {}
-    chosen: dict[tuple[_Rank, str], tuple[str, str]] = {}
+    def __init__(self) -> None:
+        self._series: dict[tuple[_Rank, str], _Series] = {}
+        self._chosen: dict[tuple[_Rank, str], tuple[str, str]] = {}
 
-    def add(part: Part) -> None:
+    def add(self, part: Part) -> None:
+        """Add the rows of one part."""
         for one in part.series:
             rank = RANK_LABEL.search(one.labels)
             if rank is None or (quantity := MAPPED[one.name]) not in _KEPT:
@@ -58,13 +57,14 @@ def read_ranks(path: Path) -> tuple[RankFigures, ...]:
                 continue
             key = ((one.replica, int(rank[1])), quantity)
             # The first counts, as the processes of a rank all report the same.
-            if chosen.setdefault(key, (one.name, one.labels)) == (one.name, one.labels):
-                found = series.setdefault(key, _Series())
-                found.times.append(part.times_ns[one.rows])
-                found.values.append(part.values[one.rows])
+            if self._chosen.setdefault(key, (one.name, one.labels)) == (one.name, one.labels):
+                series = self._series.setdefault(key, _Series())
+                series.times.append(part.times_ns[one.rows])
+                series.values.append(part.values[one.rows])
 
-    each_part(path, add)
-    return _figures(series)
+    def figures(self) -> tuple[RankFigures, ...]:
+        """The ranks of every server that reports several, in the order of the servers."""
+        return _figures(self._series)
 
 
 def _figures(series: Mapping[tuple[_Rank, str], _Series]) -> tuple[RankFigures, ...]:

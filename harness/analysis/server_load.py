@@ -9,8 +9,10 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace
 
+from harness.analysis.ranks import RankReading
 from harness.arrays import Floats, distinct
 from harness.config.scenario import Scenario
+from harness.record.replica_figures import RankFigures
 from harness.record.run_record import Level, ServerLoad
 from harness.record.server_metrics import QUANTITIES, Part, Series, each_part, quantity_of
 
@@ -51,13 +53,14 @@ class ServerSamples(msgspec.Struct, frozen=True):
     """increase over the run"""
     fell: tuple[str, ...]
     """URLs of servers with a count that fell, whose counts are left out"""
+    ranks: tuple[RankFigures, ...]
 
 
 def read_samples(path: Path) -> ServerSamples:
     """Read the table in parts. Raises DatasetError for a damaged file, FileNotFoundError without one."""
-    reading = _Reading()
-    each_part(path, reading.add)
-    return reading.samples()
+    reading, ranks = _Reading(), RankReading()
+    each_part(path, reading.add, ranks.add)
+    return reading.samples(ranks.figures())
 
 
 class _Sums(msgspec.Struct):
@@ -160,7 +163,7 @@ class _Reading:
         self._of_count.setdefault(key, set()).update(group[1] for group, _ in found)
         self._counts[key] = self._counts.get(key, 0.0) + float(steps.sum())
 
-    def samples(self) -> ServerSamples:
+    def samples(self, ranks: tuple[RankFigures, ...]) -> ServerSamples:
         """All that was added, without the counts of replicas of which one fell.
 
         Behind a balancer each page may be another server's, and what a restarted one counted is not known.
@@ -173,6 +176,7 @@ class _Reading:
             {key: sums.level() for key, sums in self._levels.items()},
             {key: count for key, count in self._counts.items() if self._of_count[key].isdisjoint(self._fell)},
             tuple(sorted(self._fell)),
+            ranks,
         )
 
 
@@ -197,6 +201,7 @@ def server_load(
         gpus_j_per_token=millijoules / 1000 / output_tokens if millijoules and output_tokens else None,
         counts={key: samples.counts[key] for key in QUANTITIES if key in samples.counts},
         fell=samples.fell,
+        ranks=samples.ranks,
     )
     if load.rounds < _FEWEST_ROUNDS:
         return load

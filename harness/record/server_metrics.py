@@ -339,16 +339,17 @@ class Part(msgspec.Struct, frozen=True):
     """of the quantities' numbers; of a quantity those with its first name first"""
 
 
-def each_part(path: Path, take: Callable[[Part], None]) -> None:
-    """Hand the table over in parts.
+def each_part(path: Path, *takes: Callable[[Part], None]) -> None:
+    """Hand the table over in parts, each to all ``takes``.
 
-    Raises DatasetError for a damaged file, also where ``take`` cannot use a value; FileNotFoundError without
-    one.
+    Raises DatasetError for a damaged file, also where one cannot use a value; FileNotFoundError without one.
     """
     try:
         with pq.ParquetFile(path) as file:
             for batch in file.iter_batches(_BATCH_ROWS, columns=SCHEMA.names, use_threads=False):
-                take(_part(batch))
+                part = _part(batch)
+                for take in takes:
+                    take(part)
     except FileNotFoundError:
         raise
     except (pa.ArrowException, OSError, KeyError, ValueError) as error:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.analysis.ranks import read_ranks
+from harness.analysis.server_load import read_samples
 from harness.record.server_metrics import MetricsWriter
 from tests.kit import DATA
 
@@ -10,8 +10,8 @@ SERVERS = ["http://a:1", "http://b:2"]
 SECOND = 10**9
 
 
-def written(folder, *rounds):
-    """server_metrics.parquet of rounds five seconds apart, each a page of each server."""
+def ranks_of(folder, *rounds):
+    """Of a server_metrics.parquet of rounds five seconds apart, each a page of each server."""
     path = folder / "server_metrics.parquet"
     with path.open("wb") as file:
         writer = MetricsWriter(file, SERVERS)
@@ -19,7 +19,7 @@ def written(folder, *rounds):
             for server, page in enumerate(pages):
                 writer.add(number * 5 * SECOND, server, page.encode())
         writer.close()
-    return path
+    return read_samples(path).ranks
 
 
 def page(*ranks, tokens="sglang:realtime_tokens_total", others=""):
@@ -39,7 +39,7 @@ def page(*ranks, tokens="sglang:realtime_tokens_total", others=""):
 def test_the_figures_of_each_rank(tmp_path):
     rounds = [(page((4, 0, 100), (8, 2, 50)), page((1, 0, 0), (1, 0, 0)))]
     rounds += [(page((6, 2, 1100), (8, 4, 550)), page((1, 0, 250), (3, 0, 250)))]
-    found = read_ranks(written(tmp_path, *rounds))
+    found = ranks_of(tmp_path, *rounds)
     assert [(one.server, one.rank) for one in found] == [(url, rank) for url in SERVERS for rank in (0, 1)]
     assert [one.running for one in found] == [5, 8, 1, 2]
     assert [one.queued for one in found] == [1, 3, 0, 0]
@@ -50,13 +50,13 @@ def test_the_figures_of_each_rank(tmp_path):
 
 def test_a_rank_that_began_again_counts_from_nothing(tmp_path):
     pages = [page((1, 0, 0), (1, 0, count)) for count in (900, 1000, 400)]
-    found = read_ranks(written(tmp_path, *((one,) for one in pages)))
+    found = ranks_of(tmp_path, *((one,) for one in pages))
     assert [one.tokens_per_s for one in found] == [0, 50]
 
 
 def test_processes_of_one_rank_report_the_same(tmp_path):
     others = "\n".join(f'sglang:num_running_reqs{{dp_rank="0",tp_rank="{n}"}} 4' for n in range(1, 4))
-    found = read_ranks(written(tmp_path, (page((4, 0, 0), (2, 0, 0), others=others),)))
+    found = ranks_of(tmp_path, (page((4, 0, 0), (2, 0, 0), others=others),))
     assert [one.running for one in found] == [4, 2]
 
 
@@ -64,21 +64,21 @@ def test_the_first_name_of_a_quantity_counts(tmp_path):
     """As for the figures of the servers, in whatever order a page has the names."""
     names = ("full_token_usage", 0.25), ("token_usage", 0.5)
     lines = [f'sglang:{name}{{dp_rank="{rank}"}} {value}' for name, value in names for rank in range(2)]
-    assert [one.kv_use for one in read_ranks(written(tmp_path, ("\n".join(lines),)))] == [0.5, 0.5]
+    assert [one.kv_use for one in ranks_of(tmp_path, ("\n".join(lines),))] == [0.5, 0.5]
 
 
 def test_a_reported_rate_where_tokens_are_not_counted_by_rank(tmp_path):
     lines = "\n".join(f'sglang:gen_throughput{{dp_rank="{rank}"}} {10 + rank}' for rank in range(2))
-    assert [one.tokens_per_s for one in read_ranks(written(tmp_path, (lines,), (lines,)))] == [10, 11]
+    assert [one.tokens_per_s for one in ranks_of(tmp_path, (lines,), (lines,))] == [10, 11]
 
 
 def test_the_engines_of_vllm_are_ranks(tmp_path):
     recorded = (DATA / "metrics/vllm_busy1.txt").read_text()
     two = "\n".join([recorded, recorded.replace('engine="0"', 'engine="1"')])
-    found = read_ranks(written(tmp_path, (two,)))
+    found = ranks_of(tmp_path, (two,))
     assert [(one.rank, one.running, one.queued) for one in found] == [(0, 16, 42), (1, 16, 42)]
 
 
 @pytest.mark.parametrize("engine", ["sglang", "vllm"])
 def test_a_server_of_one_rank_is_not_listed(tmp_path, engine):
-    assert read_ranks(written(tmp_path, ((DATA / f"metrics/{engine}_busy1.txt").read_text(),))) == ()
+    assert ranks_of(tmp_path, ((DATA / f"metrics/{engine}_busy1.txt").read_text(),)) == ()
