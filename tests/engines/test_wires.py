@@ -107,7 +107,7 @@ def test_sglang(sglang_server, api, tmp_path):
 
     Its text, not ours of its ids: 200019 to 201087 are in the model's vocabulary, not in its tokenizer's.
     """
-    prompts = prompts_of(api)
+    day, prompts = date.today(), prompts_of(api)
     one_at_a_time = ("--max-concurrency", 1)  # the size of a batch changes roundings
     run = asked(tmp_path, sglang_server.url, api, prompts, *one_at_a_time, backend="sglang")
     (server,) = run.record["servers"]
@@ -118,6 +118,8 @@ def test_sglang(sglang_server, api, tmp_path):
         expected = [tokenizer.encode_harmony(answer["text"]) for answer in own]
     else:
         expected = [answer["output_ids"] for answer in own]
+    if api == "chat" and date.today() != day:
+        pytest.skip("midnight: the server has put another date before the prompts")
     assert run.accuracy_log == dict(enumerate(expected))
 
 
