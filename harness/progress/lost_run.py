@@ -6,16 +6,17 @@ called, so its TTFT is never less than ours.
 
 import math
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
+import numpy as np
 
 from harness.analysis.early_stopping import late_first_tokens, over_limit_text, surely_slow
 from harness.errors import RunError
 from harness.files import JOURNAL_DIR
 from harness.progress.progress_line import ProgressSnapshot
-from harness.record.journal import JournalTail
+from harness.record.journal import JournalTail, read_journal
 from harness.text import by_kind, counted
 
 # Workers count first tokens four times a second: after this time each one is counted.
@@ -52,7 +53,8 @@ class LimitWatch:
 
     def __init__(self, log_dir: Path, limits_ns: Mapping[str, int]) -> None:
         self.over = Over()
-        self._tail = JournalTail(log_dir / JOURNAL_DIR)
+        self._journal = log_dir / JOURNAL_DIR
+        self._tail = JournalTail(self._journal)
         self._ttft_ns, self._tpot_ns = limits_ns["TTFT"], limits_ns["TPOT"]
         self._issued: deque[tuple[float, int]] = deque()  # elapsed seconds, queries
         # Of the queries that have ended, by their replica.
@@ -67,6 +69,22 @@ class LimitWatch:
     def most_at(self, name: str) -> tuple[int, int]:
         """The replica with the most of the ended queries over a limit, and their number."""
         return max(self._at[name].items(), key=lambda item: item[1], default=(0, 0))
+
+    def over_without(self, replicas: Collection[int], from_s: float, to_s: float) -> int:
+        """The most queries over one limit but for those that waited for these replicas in that time.
+
+        Times are on the monotonic clock. Raises OSError.
+        """
+        rows = read_journal(self._journal).rows
+        waited = np.isin(rows["replica"], list(replicas)) & (rows["issued_ns"] < to_s * _NS)
+        late, slow = (
+            of_limit(rows[waited & (rows[end] > from_s * _NS)], limit_ns)
+            for of_limit, end, limit_ns in (
+                (late_first_tokens, "first_token_ns", self._ttft_ns),
+                (surely_slow, "last_byte_ns", self._tpot_ns),
+            )
+        )
+        return max(self.over.ttft - len(late), self.over.tpot - len(slow))
 
     def _count_ended(self) -> None:
         rows = self._tail.read()
@@ -97,6 +115,14 @@ class LostWatch:
         """The reason at this moment; ``faults`` are errors of the run itself. Raises OSError."""
         over = "" if self._limits is None else self._over_limit(self._limits, moment)
         return faults[0] if faults else failures_text(moment) or over
+
+    def is_lost_by(self, replicas: Collection[int], from_s: float, to_s: float) -> bool:
+        """Whether it would not be lost without the queries that waited for these replicas in that time.
+
+        Times are on the monotonic clock. Raises OSError.
+        """
+        most = max(self._rules.most_over, 0)
+        return self._limits is not None and self._limits.over_without(replicas, from_s, to_s) <= most
 
     def _over_limit(self, limits: LimitWatch, moment: ProgressSnapshot) -> str:
         name, count = limits.look(moment)

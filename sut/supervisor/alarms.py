@@ -33,6 +33,7 @@ _STANDS_ALONE = (
 
 _STOOD = "servers or this client stood before (see the lines above)"
 _LOOKS = 3  # at most, until what a failure was is on disk
+_PART = 0.5  # of the TTFT limit: a shorter silence makes no query late
 _KNOWN_S = 1.0  # after this time what came from a server is known, on a busy machine too
 
 # A silence of all servers is an alarm after 10 s where metrics show that they do not work, and after 30 s
@@ -260,6 +261,14 @@ def _since_s(now_s: float, before: Mapping[str, float], one: AskedServer, even_s
     return max(before.get(one.url, now_s), one.arrived_s, worked_s, even_s)
 
 
+class Pause(msgspec.Struct, frozen=True):
+    """A time in which nothing came from servers; it has ended."""
+
+    urls: tuple[str, ...]
+    from_s: float
+    to_s: float
+
+
 class Alarms:
     """Looks once a second. Each alarm is an event of the run and a warning in the log."""
 
@@ -292,6 +301,8 @@ class Alarms:
         self._lost = ""
         self._untold = 0  # looks for which its advice is waited for
         self._quiet: dict[str, float] = {}  # servers that were silent when it was, and since when
+        self._pausing: dict[str, float] = {}  # servers that are silent, and since when
+        self._pause = Pause((), 0.0, 0.0)  # the longest that has ended
         self._busy: dict[str, float] = {}  # since when each server with requests has had them
         self._standing: dict[str, StandingRank] = {}
         self._at_work = True
@@ -378,8 +389,12 @@ class Alarms:
             log.warning("not watched for limits any more: %s", machine_failure(error))
             self._rule = None
             return
+        late_s = self._rule.watch.late_s
+        self._follow_pauses(self._quiet_since(snapshot, now, servers, _PART * late_s), now)
         if reason and not self._lost:
-            self._quiet = self._quiet_since(snapshot, now, servers, self._rule.watch.late_s)
+            self._quiet = self._quiet_since(snapshot, now, servers, late_s)
+            if not (self._quiet or faults or snapshot.failed):
+                self._note_pause(self._rule.watch, now - snapshot.elapsed_s)
             text = f"{reason}; {_quiet_text(now, self._quiet)}" if self._quiet else reason
             self._session.events.add("lost", next(iter(self._quiet), ""), text)
             self._untold, self._fault = _LOOKS, bool(faults)
@@ -389,6 +404,30 @@ class Alarms:
             if not standing and any_stood(self._session.events.events):
                 standing = _STOOD
             self._tell_lost(self._rule, replace(snapshot, standing=standing))
+
+    def _follow_pauses(self, quiet: Mapping[str, float], now: float) -> None:
+        if quiet:
+            self._pausing = {**quiet, **self._pausing}
+        elif self._pausing:
+            pause = Pause(tuple(self._pausing), min(self._pausing.values()), now)
+            self._pause = max(pause, self._pause, key=lambda one: one.to_s - one.from_s)
+            self._pausing = {}
+
+    def _note_pause(self, watch: LostWatch, began: float) -> None:
+        """Note the longest pause, which was too short for an alarm, where the run is lost by it alone."""
+        pause, events = self._pause, self._session.events
+        replicas = [self._urls.index(url) for url in pause.urls]
+        if not replicas or any_stood(events.events):
+            return
+        try:
+            if not watch.is_lost_by(replicas, pause.from_s, pause.to_s):
+                return
+        except OSError:  # it is not known
+            return
+        what = f"nothing arrives from {folded(pause.urls, 3)}"
+        events.add("silence", "", what, int(pause.from_s * 1e9))
+        events.add("silence_ends", "", "the servers work again", int(pause.to_s * 1e9))
+        log.warning("from %s to %s %s", moment(pause.from_s - began), moment(pause.to_s - began), what)
 
     def _quiet_since(
         self, snapshot: ProgressSnapshot, now: float, servers: Sequence[AskedServer], late_s: float

@@ -6,10 +6,11 @@ from harness.analysis.early_stopping import most_over_limit
 from harness.files import JOURNAL_DIR
 from harness.progress.lost_run import LostWatch, ValidityRules
 from harness.progress.progress_line import ProgressSnapshot
+from harness.record.journal import encode_row
 from tests import records
 
 LIMITS = {"TTFT": 600_000_000, "TPOT": 45_000_000}
-QUERIES = 900
+QUERIES, SECOND = 900, 10**9
 
 
 @pytest.fixture
@@ -54,6 +55,29 @@ def test_a_replica_with_most_of_the_queries_over_a_limit_is_named(folder, at_sec
     text = LostWatch(folder, RULES, ("http://a:1", "http://b:1")).look(snapshot())
     assert text.startswith("35 queries over the TTFT limit")
     assert text.endswith(f", {at_second} of them at http://b:1") is named
+
+
+@pytest.mark.parametrize(
+    ("replicas", "from_s", "to_s", "lost"),
+    [
+        ([1], 100.0, 103.0, True),
+        ([0, 1], 100.0, 103.0, True),
+        ([0], 100.0, 103.0, False),  # those at another server waited, too
+        ([1], 90.0, 99.0, False),  # they were issued behind it
+        ([1], 105.5, 106.0, False),  # they had their first token
+        ([], 0.0, 0.0, False),
+    ],
+)
+def test_a_run_that_is_lost_by_one_pause_of_a_server(folder, replicas, from_s, to_s, lost):
+    """Of 35 late queries 34 waited for the second server from 100 s on, to their first token at 105 s."""
+    times = {"issued_ns": 100 * SECOND, "sent_ns": 100 * SECOND, "first_token_ns": 105 * SECOND}
+    rows = records.rows_with(35, last_byte_ns=120 * SECOND, osl=1000, isl=9, finish=1, **times)
+    rows["replica"][:34] = 1
+    with (folder / JOURNAL_DIR / "queries-0.bin").open("ab") as file:
+        file.writelines(encode_row(*row[:-1]) for row in rows.tolist())
+    watch = LostWatch(folder, ValidityRules(LIMITS, 1), ("http://a:1", "http://b:1"))
+    assert watch.look(snapshot()).startswith("35 queries over the TTFT limit")
+    assert watch.is_lost_by(replicas, from_s, to_s) is lost
 
 
 def test_queries_that_wait_for_their_first_token_count(folder):

@@ -204,6 +204,25 @@ def test_a_hang_in_which_a_run_is_lost_is_told_with_it(tmp_path, monkeypatch, ca
     assert line.endswith(f"none may be; {said if silent else 'a guess'}")
 
 
+@pytest.mark.parametrize("by_it", [True, False])
+def test_a_pause_that_is_over_when_the_run_is_lost_by_it_is_an_event(tmp_path, monkeypatch, caplog, by_it):
+    """Too short for an alarm; a search took its rate for one that does not pass."""
+    now, arrived, asked = [1000.0], [1000.0], []
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    one, watch = session((3, 0)), LostAt(tmp_path)
+    one.arrived_s = lambda: [arrived[0], 0.0]
+    watch.is_lost_by = lambda *pause: bool(asked.append(pause)) or by_it
+    alarms = Alarms(one, SERVERS, Ranks(), policy(), LossRule(watch))
+    for silent_s in (2.0, 0.0, 0.0):
+        now[0] = arrived[0] + silent_s
+        alarms.look(snapshot(silent_s=silent_s))
+        arrived[0] = now[0]
+    assert asked == [([0], 1000.0, 1002.0)]
+    pause = ["silence", "silence_ends"] if by_it else []
+    assert [event.kind for event in one.events.events] == [*pause, "lost"]
+    assert ("from 3:18 to 3:20 nothing arrives from http://a:1" in caplog.messages) is by_it
+
+
 def test_a_run_that_is_lost_after_a_hang_names_no_rate(tmp_path, caplog):
     """Its late first tokens came with the end of the hang."""
     ranks, rule = Ranks(rank()), LossRule(LostAt(tmp_path), advice=lambda seen: seen.standing or "a guess")
