@@ -4,7 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from harness.config.deadlines import FailurePolicy, parse_duration, resolve_deadlines, resolve_policy
+from harness.config.deadlines import (
+    FailurePolicy,
+    parse_duration,
+    resolve_deadlines,
+    resolve_policy,
+    unused_deadlines,
+)
 from harness.config.run_options import parse_options
 from harness.config.run_plan import resolve_plan
 from harness.errors import ConfigError
@@ -52,7 +58,14 @@ def test_how_many_queries_may_fail_before_one_completes(scenario, first):
 def test_a_first_token_later_than_the_end():
     with pytest.raises(ConfigError, match="--first-token-timeout is 10 s, more than the 5 s"):
         deadlines("--first-token-timeout", "10", "--timeout", "5")
-    assert deadlines("--first-token-timeout", "5", "--timeout", "5").first_token_s == 5
+    found = deadlines("--first-token-timeout", "5", "--timeout", "5", "--stall-timeout", "4")
+    assert (found.first_token_s, found.stall_s) == (5, 4)
+
+
+@pytest.mark.parametrize("streams", [True, False])
+def test_deadlines_of_streams_have_no_effect_on_complete_answers(streams):
+    found = unused_deadlines(flags("--stall-timeout", "5", "--timeout", "7"), streams=streams)
+    assert [line.startswith("--stall-timeout 5 has no effect") for line in found] == [True] * (not streams)
 
 
 @pytest.mark.parametrize("streams", [True, False])
@@ -139,10 +152,10 @@ def test_durations_that_are_none(text):
 
 
 def test_some_replicas_are_enough_where_no_performance_is_measured(tmp_path):
-    words = ("--min-replicas", "496")
+    words = ("--min-replicas", "1")
     (tmp_path / "audit.config").touch()
     for mode in (("--accuracy",), ("--audit-config", str(tmp_path / "audit.config"))):
-        assert resolve_plan(flags(*mode, *words)).client.preflight.min_replicas == 496
+        assert resolve_plan(flags(*mode, *words)).client.preflight.min_replicas == 1
     with pytest.raises(ConfigError, match=r"--min-replicas .*performance run"):
         resolve_plan(flags(*words))
     with pytest.raises(ConfigError, match="--min-replicas is 0"):

@@ -3,7 +3,13 @@
 import pytest
 
 from harness.config.benchmark import load_benchmark
-from harness.config.rule_checks import dataset_deviations, dataset_rule, locked_settings, setting_deviations
+from harness.config.rule_checks import (
+    dataset_deviations,
+    dataset_rule,
+    locked_settings,
+    offline_deviations,
+    setting_deviations,
+)
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
 
@@ -43,10 +49,21 @@ ASKED = [
     ("qsl_rng_seed", 5, ["qsl_rng_seed"], 6396, ("qsl_rng_seed is 5", "2085463073848966840")),
     ("sample_index_rng_seed", 5, ["sample_index_rng_seed"], 6396, ("sample_index_rng_seed is 5",)),
     ("schedule_rng_seed", 5, ["schedule_rng_seed"], 6396, ("schedule_rng_seed is 5",)),
+    ("schedule_rng_seed", 64, ["schedule_rng_seed"], 64, ("schedule_rng_seed is 64",)),
+    # longer than the rules ask for
+    ("min_duration_ms", 600_001, ["min_duration"], 6396, None),
     # cut to the dataset, whose own size is told elsewhere
     ("performance_sample_count_override", 64, [], 64, None),
     ("accuracy_sample_count_override", 64, ["target_qps"], 64, None),
 ]
+
+
+@pytest.mark.parametrize(("asked", "few"), [(6395, True), (6396, False)])
+def test_offline_with_exactly_the_samples_of_the_dataset_is_no_deviation(asked, few):
+    readback = {"min_query_count": asked, "min_duration_ms": 0, "offline_expected_qps": 1.0}
+    found = offline_deviations(readback, GPT_OSS.dataset(accuracy=False))
+    assert [line.startswith("Offline asks for 6395 samples") for line in found] == [True] * few
+
 
 UNASKED = [
     ("min_duration_ms", 1000, []),
