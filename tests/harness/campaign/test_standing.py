@@ -15,7 +15,7 @@ from harness.campaign.campaign_file import Servers, read_campaign
 from harness.campaign.campaign_options import CampaignOptions
 from harness.campaign.journal import Journal
 from harness.campaign.servers import ServerCommand
-from harness.campaign.standing import Standing, standing
+from harness.campaign.standing import Standing, standing, write_made
 from harness.campaign.steps import missing_files, steps_of
 from harness.config.loadgen_conf import with_rows
 from harness.errors import EXIT_INVALID, EXIT_SERVER
@@ -144,6 +144,29 @@ def test_only_an_official_pass_of_a_test_counts(tmp_path, name, text, state):
     run_as_asked(step, step.folder / COMPLIANCE_RUN)
     (step.folder / name).write_text(f"Mean output tokens: 1300\n{text}")
     assert standing(campaign, step).state == state
+
+
+@pytest.mark.parametrize("kind", ["build", "check"])
+def test_a_folder_is_built_and_checked_again_where_it_was_made_of_something_else(tmp_path, kind):
+    campaign = campaign_of(tmp_path, "offline = { target_qps = 9.0 }\n")
+    (step,) = [one for one in steps_of(campaign) if one.kind == kind]
+    (performance,) = [one for one in steps_of(campaign) if one.kind == "performance"]
+
+    def made():
+        write_made(campaign, step, "with issues, see the check")
+        return standing(campaign, step)
+
+    assert standing(campaign, step).state == "missing"
+    campaign.output.mkdir()
+    campaign.folder.mkdir(parents=True)
+    assert standing(campaign, step).state == "missing"
+    text = str(campaign.output) if kind == "build" else "with issues, see the check"
+    assert made() == Standing("done", text)
+    run_as_asked(performance, performance.folder)
+    assert standing(campaign, step).state == "missing"
+    assert made().state == "done"
+    (campaign.output / "edited").touch()
+    assert standing(campaign, step).state == ("done" if kind == "build" else "missing")
 
 
 def test_the_trial_of_one_server_command_leaves_that_of_another(tmp_path):
