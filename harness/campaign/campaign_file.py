@@ -10,6 +10,7 @@ from harness.campaign.digests import Digests
 from harness.campaign.variables import expanded
 from harness.config.benchmark import Benchmark, load_benchmark
 from harness.config.choices import OUTPUT_DIR, available_benchmarks
+from harness.config.deadlines import parse_duration
 from harness.config.protocol import Api
 from harness.config.rounds import available_rounds
 from harness.config.run_options import Backend
@@ -133,7 +134,9 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True):
     def _written(self, name: str, scenario: Scenario) -> Servers:
         part = self.benchmarks[name][1]
         merged = self.servers | part.servers | part.scenarios[scenario].servers
-        return converted(str(self.file), merged, Servers, f"servers of {name} {scenario}")
+        found: Servers = converted(str(self.file), merged, Servers, f"servers of {name} {scenario}")
+        parse_duration(f"{self.file}: wait of the servers", found.wait)
+        return found
 
     def path(self, path: Path) -> Path:
         """A path of the TOML."""
@@ -153,15 +156,10 @@ def read_campaign(path: Path, *, rehearsal: bool = False) -> Campaign:
             f"{path}: it has no [benchmarks.NAME.SCENARIO], such as [benchmarks.gpt-oss-120b.offline]; see "
             "configs/submission/example.toml"
         )
-    round_name = None
-    if info.round is not None:
-        round_name = info.round
-        if round_name not in available_rounds():
-            raise ConfigError(
-                f"{path}: round is {round_name!r}, expected one of {', '.join(available_rounds())}"
-            )
+    if info.round not in (None, *available_rounds()):
+        raise ConfigError(f"{path}: round is {info.round!r}, expected one of {', '.join(available_rounds())}")
     benchmarks = {
-        _benchmark_name(path, name): (load_benchmark(name, round_name), _benchmark(path, name, fields))
+        _benchmark_name(path, name): (load_benchmark(name, info.round), _benchmark(path, name, fields))
         for name, fields in info.benchmarks.items()
     }
     results = path.parent / (info.results or OUTPUT_DIR)

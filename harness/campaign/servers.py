@@ -56,13 +56,13 @@ class ServerCommand(msgspec.Struct):
         return self._process is not None and self._process.poll() is not None
 
     def use(self, servers: Servers) -> None:
-        """Have these servers started, unless they run; their readiness is what a run waits for."""
-        if servers == self.servers and self._process is not None:
+        """Have these servers started, unless their command runs; their readiness is what a run waits for."""
+        before, self.servers = self.servers, servers
+        if self._process is not None and before is not None and servers.command == before.command:
             if self._process.poll() is None:
                 return
             show(f"{self.obituary()}; it is started again")
         self.stop()
-        self.servers = servers
         if servers.command is None:
             return
         guard.stop(str(self.folder), self.grace_s)  # those of a campaign that was killed

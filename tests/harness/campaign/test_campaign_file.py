@@ -38,6 +38,7 @@ def campaign(tmp_path, text, **words):
         ("[servers]\ncomand = 'x'\n" + OFFLINE, ("comand", "'command'")),
         ("[servers]\nbackend = 'triton'\n" + OFFLINE, ("triton",)),
         ("[servers]\napi = 'chatt'\n" + OFFLINE, ("chatt",)),
+        ("[servers]\nwait = 'soon'\n" + OFFLINE, ("wait of the servers is 'soon'", "30m")),
         ("round = 'v1.0'\n" + OFFLINE, ("v1.0", "v6.0")),
         ("", ("[benchmarks.NAME.SCENARIO]",)),
     ],

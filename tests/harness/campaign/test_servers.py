@@ -79,6 +79,16 @@ def test_an_end_is_told_with_the_last_lines(servers, text, code):
     assert lines == (["| hello", "| no memory"] if "echo" in text else [])
 
 
+def test_a_scenario_that_asks_the_same_servers_otherwise_does_not_start_them_again(servers):
+    """A nearer table with another wait cost the loading of the weights."""
+    command = servers("sleep 1000")
+    process = command.process
+    command.use(Servers(command="sleep 1000", url=("http://127.0.0.1:9",), wait="2h"))
+    assert command.process is process
+    command.use(Servers(command="sleep 1001", url=("http://127.0.0.1:9",)))
+    assert command.process is not process and process.poll() is not None
+
+
 def test_a_command_that_forks_and_exits_lives_as_long_as_what_it_started(servers, tmp_path):
     waiting = tmp_path / "go on"
     command = servers(f"(setsid sh -c 'while [ ! -e \"{waiting}\" ]; do sleep 0.05; done' &) ; exit 0")
