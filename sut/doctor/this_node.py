@@ -14,7 +14,7 @@ from harness.machine import container_memory, machine_memory, text_of
 from harness.text import counted
 from sut.doctor.finding import Finding, Level, ok
 from sut.processes.machine_limits import SPARE_DESCRIPTORS, MachineLimits, descriptors_for
-from sut.supervisor.placement import Load, Machine, choose
+from sut.supervisor.placement import PIN_FROM_CORES, Load, Machine, choose
 
 _GIB = 1 << 30
 # A run of 512 GPUs takes less than 4 GiB with its dataset and its page (docs/design/performance.md).
@@ -114,7 +114,14 @@ def cores_findings(machine: Machine, at: Folders) -> Iterator[Finding]:
         remedy = "give the client two cores of its own; load that it cannot keep up with is named by each run"
         yield Finding("warning", "cores", f"{text}: LoadGen and a worker share one", remedy)
     else:
-        yield ok("cores", text + ("" if quota is None and cores >= 4 else "; nothing is pinned below 4"))
+        unpinned = (
+            "under a quota"
+            if quota is not None
+            else f"below {PIN_FROM_CORES}"
+            if cores < PIN_FROM_CORES
+            else ""
+        )
+        yield ok("cores", text + (unpinned and f"; nothing is pinned {unpinned}"))
     busy = text_of(at.proc / "loadavg").split()
     if busy and float(busy[0]) > max(1.0, _MOST_BUSY * cores):
         yield Finding(

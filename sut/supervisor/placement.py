@@ -26,7 +26,7 @@ _QUERIES_PER_S = 10_000
 _STREAMS = 256
 _MOST_WORKERS = 32
 # With fewer cores nothing is pinned: server, supervisor and kernel need some, too.
-_PIN_FROM_CORES = 4
+PIN_FROM_CORES = 4
 _LOADGEN_QPS = 1.0  # LoadGen's own target_qps of Server
 _MEAN_LENGTH = "reference_mean_output_tokens"  # only this setting of a compliance test states a mean length
 _CPUS = Path("/sys/devices/system/cpu")
@@ -109,7 +109,7 @@ def choose(machine: Machine, load: Load, asked: int | None, *, server_here: bool
     workers, reason = (asked, "as asked") if asked is not None else _wanted(load, spare, machine.descriptors)
     if load.open_at_most is not None and workers > load.open_at_most:
         workers, reason = load.open_at_most, f"{counted(load.open_at_most, 'request')} in flight"
-    if machine.quota is not None or len(machine.cores) < _PIN_FROM_CORES or workers >= ours:
+    if machine.quota is not None or len(machine.cores) < PIN_FROM_CORES or workers >= ours:
         return Placement(workers, reason, native=machine.native)
     # From the last core on: interrupts and other programs mostly run on the first.
     loadgen, *others = reversed(machine.cores)

@@ -292,6 +292,17 @@ def test_cores_load_and_governor(kernel):
     assert small.level == "warning"
 
 
+@pytest.mark.parametrize(
+    ("cores", "quota", "why"), [(4, None, ""), (3, None, "below 4"), (16, 8.0, "under a quota")]
+)
+def test_why_nothing_is_pinned(kernel, cores, quota, why):
+    at, _ = kernel
+    machine = Machine(tuple((core,) for core in range(cores)), quota, 1024)
+    (found,) = this_node.cores_findings(machine, at)
+    assert found.text.partition("; nothing is pinned ")[2] == why
+    assert bool(choose(machine, Load(), 2, server_here=False).loadgen_cores) == (not why)
+
+
 SECOND = 1_000_000_000
 
 
