@@ -85,11 +85,16 @@ class _Server(msgspec.Struct):
     def read(self, now_s: float) -> None:
         """Note a reading."""
         if self.read_s > -math.inf:
-            self.recent_s = max(_RECENT_S, _RECENT_READINGS * (now_s - self.read_s))
+            self.recent_s = recent_s(now_s - self.read_s)
         self.read_s = now_s
 
 
 _NEVER_READ = _Server({})
+
+
+def recent_s(between_s: float) -> float:
+    """How long a page is of now, by the time between the two latest readings."""
+    return max(_RECENT_S, _RECENT_READINGS * between_s)
 
 
 class RankWatch:

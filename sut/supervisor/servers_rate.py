@@ -4,7 +4,10 @@ Only counts that grow in the middle of answers are taken; those of a server that
 """
 
 import re
+import time
+from collections.abc import Callable
 
+from harness.analysis.rank_watch import recent_s
 from harness.record.server_metrics import RANK_LABEL_BYTES
 
 _COUNTS = re.compile(
@@ -17,8 +20,9 @@ _COUNTS = re.compile(
 class ServersRate:
     """Takes the pages as they are read, in another thread than it is asked."""
 
-    def __init__(self) -> None:
-        self._rates: dict[str, float] = {}
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._rates: dict[str, tuple[float, float]] = {}  # and until when it is of now
         self._read: dict[str, tuple[float, float]] = {}
 
     def page(self, server: str, page: bytes, now_s: float) -> None:
@@ -27,11 +31,13 @@ class ServersRate:
             return
         before, then_s = self._read.get(server, (count, now_s))
         self._read[server] = count, now_s
-        self._rates[server] = max(0.0, count - before) / (now_s - then_s) if now_s > then_s else 0.0
+        rate = max(0.0, count - before) / (now_s - then_s) if now_s > then_s else 0.0
+        self._rates[server] = rate, now_s + recent_s(now_s - then_s)
 
     def __call__(self) -> float | None:
-        """Of all servers together, between their two latest pages; None where none counts them."""
-        rates = tuple(self._rates.values())
+        """Of all servers together, between their two latest pages; None where none counts them now."""
+        now = self._clock()
+        rates = [rate for rate, until_s in tuple(self._rates.values()) if now < until_s]
         return sum(rates) if rates else None
 
 

@@ -12,7 +12,7 @@ def page(name):
 
 
 def rate(*names, url="a"):
-    made = ServersRate()
+    made = ServersRate(lambda: 5.0)
     for number, name in enumerate(names):
         made.page(url, page(name), 5.0 * number)
     return made()
@@ -33,11 +33,22 @@ def test_the_rate_between_two_pages(names, tokens):
 
 
 def test_all_servers_together():
-    made = ServersRate()
+    made = ServersRate(lambda: 4.0)
     for moment, name in enumerate(("sglang_dp2_busy1", "sglang_dp2_busy2")):
         for url in ("a", "b"):
             made.page(url, page(name), 4.0 * moment)
     assert made() == 2 * 456 / 4
+
+
+@pytest.mark.parametrize(
+    ("between_s", "after_s", "known"), [(5.0, 14.9, True), (5.0, 15.0, False), (9.0, 26.0, True)]
+)
+def test_a_server_whose_page_is_not_read_any_more_makes_nothing_that_is_known(between_s, after_s, known):
+    """The line of a stopped server said for ever what it had made before."""
+    made = ServersRate(lambda: between_s + after_s)
+    for moment, name in enumerate(("sglang_dp2_busy1", "sglang_dp2_busy2")):
+        made.page("a", page(name), between_s * moment)
+    assert (made() is not None) is known
 
 
 def test_pages_without_the_count():
