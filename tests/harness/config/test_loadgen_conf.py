@@ -228,6 +228,37 @@ def test_a_skipped_row_that_was_meant_for_this_run_is_an_error(tmp_path, text, t
     assert (conf.settings, len(conf.warnings)) == ({key: 7}, 1)
 
 
+@pytest.mark.parametrize(
+    ("row", "meant"),
+    [
+        ("min_duration = 5", "*.*.min_duration = 5"),
+        ("Server.min_duration = 5", "*.Server.min_duration = 5"),
+        ("llama2-70b.min_duration = 5", None),
+        ("gpt-oss-120b.min_duration = 5", "gpt-oss-120b.*.min_duration = 5"),
+        ("\ufeff*.Server.min_duration = 5", "*.Server.min_duration = 5"),
+        ("\ufeffServer.min_duration = 5", "*.Server.min_duration = 5"),
+        ("*.Server.min_duration=7", "*.Server.min_duration = 7"),
+        ("*.Server.min_duration", "*.Server.min_duration = NUMBER"),
+        ("*.Server.min_durtion = 5", "*.Server.min_duration = 5"),
+        ("*.*.max_query_cont = 5", "*.*.max_query_count = 5"),
+        ("*.Offline.min_durtion = 5", None),
+        ("*.Server.samples_per_quer = 5", None),  # of MultiStream
+        ("gpt-oss-120.Server.min_duration = 5", "gpt-oss-120b.Server.min_duration = 5"),
+        ("gpt-oss-120b.Sever.min_duration = 5", "gpt-oss-120b.Server.min_duration = 5"),
+        ("*.Interactive.min_duration = 5", None),
+    ],
+)
+def test_the_row_that_was_meant(tmp_path, row, meant):
+    """In a Server run, which is not Interactive."""
+    path = write(tmp_path, "user.conf", f"{row}\n")
+    if meant is None:
+        assert len(read_conf(path, SERVER).warnings) == 1
+        return
+    with pytest.raises(ConfigError) as error:
+        read_conf(path, SERVER)
+    assert str(error.value).endswith(f"; did you mean {meant!r}?")
+
+
 # One of the TensorRT generator for Interactive in v6.0: LoadGen skips the first row.
 PUBLISHED = """*.Server.performance_sample_count = 4395
 *.Server.performance_sample_count_override = 4395

@@ -1,15 +1,22 @@
 """What a search says of its measurements: limit, boundary, confirmations, and evidence against it."""
 
 import re
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from harness.errors import ConfigError
 from harness.peak.peak_options import rate, share
-from harness.peak.search.conclusion import Spread, conclude
+from harness.peak.search.conclusion import Conclusion, Spread, conclude
 from harness.peak.search.policy import Ended, History, Policy
-from harness.peak.search.search_console import outcome_text, probe_cells
+from harness.peak.search.search_console import (
+    conclusion_facts,
+    conclusion_lines,
+    outcome_text,
+    probe_cells,
+    result_lines,
+)
 from harness.peak.search.search_page import peak_page
 from harness.peak.search.search_state import (
     Identity,
@@ -47,6 +54,9 @@ def cut_by_queue(rate, **changes):
         ((probe(20.0, ttft_p99_ns=2500 * MS), cut_by_queue(20.4)), "TTFT", "smooth"),
         ((probe(20.0, tpot_p99_ns=50 * MS, ttft_p99_ns=90 * MS),), "TPOT", None),
         ((cut_by_queue(20.4),), "TTFT", None),
+        # not of a rate below one that passed, nor of a run that missed no limit
+        ((cut_by_queue(19.0), probe(20.0), probe(20.4, "INVALID")), "TPOT", "smooth"),
+        ((probe(20.0), probe(20.2, "INVALID", over_tpot=0), cut_by_queue(20.4)), "TTFT", "cliff"),
         ((), None, None),
     ],
 )
@@ -60,7 +70,8 @@ def test_the_first_valid_run_is_the_one_to_submit_and_all_count():
         probe(20.0, tokens_per_s=tokens, folder=f"probe-0{number}")
         for number, tokens in enumerate((1000.0, 1100.0, 1050.0), start=1)
     ]
-    found = concluded(*runs, probe(20.0, "INVALID", folder="probe-04"), probe(21.0, "INVALID"))
+    others = (probe(19.0, folder="probe-00"), probe(20.0, "INVALID", tokens_per_s=9.0, folder="probe-04"))
+    found = concluded(*others, *runs, probe(21.0, "INVALID"))
     assert (found.rate, found.valid, found.runs, found.lowest_invalid) == (20.0, 3, 4, 21.0)
     assert found.folder == "probe-01"
     assert found.tokens_per_s == Spread(mean=1050.0, lowest=1000.0, highest=1100.0, runs=3)
@@ -93,6 +104,68 @@ def test_only_without_a_run_over_a_limit_no_limit_was_reached():
 def test_one_valid_run_is_not_confirmed():
     assert not concluded(probe(20.0)).confirmed
     assert concluded(probe(20.0), probe(20.0)).confirmed
+
+
+@pytest.mark.parametrize(
+    ("fields", "facts"),
+    [
+        ({}, {}),
+        (
+            {"rate": 20.0, "valid": 1, "runs": 2},
+            {"rate": "20 queries/s, VALID in 1 of 2 runs, not confirmed"},
+        ),
+        ({"rate": 20.0, "valid": 2, "runs": 2}, {"rate": "20 queries/s, VALID in 2 of 2 runs"}),
+        ({"lowest_invalid": 20.5}, {"INVALID": "from 20.5 queries/s on"}),
+        (
+            {"rate": 20.0, "lowest_invalid": 20.5, "expected_peak": 20.25, "margin": 0.0125},
+            {
+                "INVALID": "from 20.5 queries/s on, 2.50 % above",
+                "margin": "1.25 % of the rate: a replay puts the peak at 20.25",
+            },
+        ),
+        (
+            {"lowest_invalid": 20.5, "expected_peak": 21.0, "margin": 0.025},
+            {"margin": "at most 2.50 % of the rate: a replay puts the peak at 21, where a run did not pass"},
+        ),
+        ({"expected_peak": 20.0, "margin": 0.0}, {"margin": "none: a replay puts the peak at 20"}),
+        ({"margin": 0.1}, {}),
+        ({"binding": "TPOT", "boundary": "smooth"}, {"limit": "TPOT: it grows smoothly with the rate"}),
+        ({"binding": "TTFT"}, {"limit": "TTFT"}),
+        (
+            {"tokens_per_s": Spread(1050.0, 1000.0, 1100.0, 3)},
+            {"tokens/s": "1050.0 completed in the mean of 3, 1000.0 to 1100.0 (10.0 % apart)"},
+        ),
+    ],
+)
+def test_the_facts_about_the_rate(fields, facts):
+    found = dict(conclusion_facts(Conclusion(outcome="FOUND", why="why", **fields)))
+    assert {name: found[name] for name in facts} == facts
+    assert facts or not found
+
+
+@pytest.mark.parametrize(("deviations", "run"), [(0, "submit    "), (2, "run       ")])
+def test_a_run_that_deviates_is_not_named_as_one_to_submit(deviations, run):
+    found = Conclusion(outcome="FOUND", why="why", folder="probe-01", deviations=deviations)
+    last = list(conclusion_lines(found, Path("search")))[-1]
+    why = " (NOT OFFICIAL, 2 deviations from the rules)" if deviations else ""
+    assert last == f"{run}search/probe-01{why}"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "resume"),
+    [
+        ("INTERRUPTED", "resume    repeat the command: what is measured is kept"),
+        ("ERROR", "resume    repeat the command: what is measured is kept"),
+        ("BUDGET", "resume    repeat the command with a larger --budget: what is measured is kept"),
+        ("FOUND", None),
+        ("STOPPED", None),
+    ],
+)
+def test_a_search_that_can_continue_says_how(outcome, resume):
+    found = Conclusion(outcome=outcome, why="why")
+    state = SearchState(identity=identity_of(ENDED), limits_ns={}, tolerance=0.01, conclusion=found)
+    lines = list(result_lines(state, Path("search")))
+    assert [line for line in lines if line.startswith("resume")] == ([resume] if resume else [])
 
 
 SLOWER = [probe(20.0, tpot_p99_ns=tpot * MS) for tpot in (70, 73, 76)]
