@@ -42,6 +42,9 @@ def concluded(*probes, steps=(), outcome="FOUND"):
     return conclude(policy, LIMITS_NS, "gpt-oss-120b", history, Ended(outcome, "why"))
 
 
+LATE = probe(20.0, ttft_p99_ns=2500 * MS)
+
+
 def cut_by_queue(rate, **changes):
     return probe(rate, "INVALID", over_tpot=0, over_ttft=50, cut_after_s=20.0, **changes)
 
@@ -54,6 +57,9 @@ def cut_by_queue(rate, **changes):
         ((probe(20.0, ttft_p99_ns=2500 * MS), cut_by_queue(20.4)), "TTFT", "smooth"),
         ((probe(20.0, tpot_p99_ns=50 * MS, ttft_p99_ns=90 * MS),), "TPOT", None),
         ((cut_by_queue(20.4),), "TTFT", None),
+        # by the runs that passed at the rate
+        ((LATE, probe(19.0), cut_by_queue(20.4)), "TTFT", "smooth"),
+        ((LATE, LATE, probe(20.0, "INVALID", ttft_p99_ns=9e7), cut_by_queue(20.4)), "TTFT", "smooth"),
         # not of a rate below one that passed, nor of a run that missed no limit
         ((cut_by_queue(19.0), probe(20.0), probe(20.4, "INVALID")), "TPOT", "smooth"),
         ((probe(20.0), probe(20.2, "INVALID", over_tpot=0), cut_by_queue(20.4)), "TTFT", "cliff"),
