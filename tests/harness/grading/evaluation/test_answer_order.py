@@ -199,3 +199,52 @@ def test_prompts_that_do_not_tell_questions_apart_prove_nothing():
 def test_no_honest_log_is_suspected(name: str, question_first: bool):
     rows = references(question_first)
     assert reason(HONEST[name](rows), rows) is None
+
+
+def row(kind: DatasetKind, truth: str, answer: str | None, question: int | None = None) -> Answered:
+    """An answer that is a letter, a number or none."""
+    form = None if answer is None else AnswerShape.LETTER if answer.isalpha() else AnswerShape.NUMBER
+    return Answered(Reference(kind, kind, truth, 0, question), form, answer, answer == truth)
+
+
+@pytest.mark.parametrize(
+    ("letters", "programs", "noticed"),
+    [(8, 0, True), (7, 0, False), (96, 4, True), (95, 5, False)],
+)
+def test_how_many_answers_of_another_shape_are_noticed(letters: int, programs: int, noticed: bool):
+    """From eight answers on, where fewer than 5 % are programs, as expected."""
+    expected = Reference(LIVECODEBENCH, LIVECODEBENCH, "q", 0)
+    forms = [AnswerShape.LETTER] * letters + [AnswerShape.PROGRAM] * programs
+    found = misplaced([Answered(expected, form, None, False) for form in forms])
+    assert (found is not None) is noticed
+
+
+@pytest.mark.parametrize(
+    ("right", "elsewhere", "others", "noticed"),
+    [
+        (0, 8, 0, True),
+        (0, 7, 0, False),  # too few
+        (0, 13, 7, True),
+        (0, 12, 8, False),  # 60 % would be right in another order
+        (5, 14, 1, True),
+        (6, 14, 0, False),  # 30 % are right
+    ],
+)
+def test_how_many_numbers_at_other_places_are_noticed(right, elsewhere, others, noticed):
+    rows = [row(AIME, f"1{number}", f"1{number}") for number in range(right)]
+    rows += [row(AIME, f"2{number}", f"2{(number + 1) % elsewhere}") for number in range(elsewhere)]
+    rows += [row(AIME, f"3{number}", f"4{number}") for number in range(others)]
+    assert (misplaced(rows) is not None) is noticed
+
+
+def test_digits_at_other_places_may_be_chance():
+    rows = [row(AIME, str(number % 10), str((number + 1) % 10)) for number in range(40)]
+    assert misplaced(rows) is None
+
+
+@pytest.mark.parametrize(("different", "noticed"), [(3, False), (4, True)])
+def test_how_many_questions_may_have_different_true_answers(different: int, noticed: bool):
+    """Of ten, 30 %: the same question may stand in a data set twice."""
+    rows = [row(GPQA, "A", None, question) for question in range(10)]
+    rows += [row(GPQA, "B" if question < different else "A", None, question) for question in range(10)]
+    assert (misplaced(rows) is not None) is noticed
