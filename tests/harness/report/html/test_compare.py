@@ -16,6 +16,7 @@ from harness.analysis.comparison import (
     differences,
     incomparable,
     plan_differences,
+    summary,
 )
 from harness.analysis.run_files import read_run
 from harness.record.run_record import RunVerdict
@@ -113,6 +114,8 @@ OTHER_RATE = ENDED.settled.loadgen_settings | {"server_target_qps": 99.0}
         ({"dataset_sha256": "f" * 64}, ("dataset",)),
         ({"scenario": "interactive"}, ("scenario",)),
         ({"samples": 5}, ("samples",)),
+        ({"benchmark": replace(ENDED.plan.client.benchmark, name="b")}, ("benchmark: gpt-oss-120b and b",)),
+        ({"mode": "accuracy"}, ("mode: performance and accuracy",)),
         ({"loadgen_settings": OTHER_SETTINGS}, ("LoadGen's min_duration_ms",)),
         ({"parameters": replace(ENDED.plan.client.parameters, max_new_tokens=7)}, ("max_new_tokens",)),
     ],
@@ -124,8 +127,13 @@ def test_what_makes_runs_incomparable(base, changes, named):
 
 
 def test_runs_without_settings_or_an_end_are_incomparable(base):
-    (unknown,) = incomparable(base, replace(base, record=None))
-    assert unknown == "a folder has no run.json, so its settings are not known"
+    for pair in ((base, replace(base, record=None)), (replace(base, record=None), base)):
+        (unknown,) = incomparable(*pair)
+        assert unknown == "a folder has no run.json, so its settings are not known"
+    packages = base.record.provenance.packages | {"mlcommons-loadgen": "5.0"}
+    provenance = replace(base.record.provenance, packages=packages)
+    (version,) = incomparable(base, of_record(base, replace(base.record, provenance=provenance)))
+    assert version.startswith("LoadGen: ") and version.endswith(" and 5.0")
     for changes in ({"verdict": None}, {"interrupted_by": "SIGTERM"}):
         (reason,) = incomparable(base, replace(base, record=replace(base.record, **changes)))
         assert reason == f"{base.folder} did not end"
@@ -204,6 +212,24 @@ def test_one_sentence_says_what_changed_and_since_what(base, tmp_path):
         assert part in sentence
     assert page.badges[1].text == "INVALID -> VALID"
     assert "other" in sentence
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, "the settings are the same"),
+        ({"loadgen_settings": OTHER_RATE}, "since target_qps 20.0 -> 99.0"),
+        ({"max_concurrency": 9}, "since max_concurrency null -> 9"),
+        (
+            {"loadgen_settings": OTHER_RATE, "max_concurrency": 9},
+            "since target_qps 20.0 -> 99.0 and 1 more difference below",
+        ),
+    ],
+)
+def test_the_rate_is_the_first_of_the_settings_that_differ(base, changes, said):
+    assert summary(base, of_record(base, with_plan(ENDED, **changes)), [], "new", "old").endswith(
+        f"; {said}."
+    )
 
 
 def test_better_and_worse_have_a_colour_and_a_word(base, tmp_path):
