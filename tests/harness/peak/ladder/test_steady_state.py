@@ -1,5 +1,7 @@
 """The test of a plateau on series whose rise is known."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -55,6 +57,13 @@ def window(tokens=0.0, requests=0.0, tpot=0.0, noise=0.0, count=600, seconds=60)
 def test_plateaus(rises, about):
     found = window(**rises)
     assert [reason.split()[0] for reason in found] == about
+
+
+def test_a_fall_of_more_than_all_is_a_part_of_the_mean():
+    """Servers that stop in the middle: a rate cannot fall by 302 %, its line can."""
+    none, times = np.empty(0, np.int64), np.array([0, 6, 12]) * 10**9
+    (said,) = unsteady(0, 12 * 10**9, times, np.array([0, 600, 600]), none, none)
+    assert re.fullmatch(r"tokens per second fall by 3\d\d\.\d% of the mean over the window", said)
 
 
 def test_a_window_without_tokens_is_flat():
