@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -230,6 +231,24 @@ def test_the_rate_is_the_first_of_the_settings_that_differ(base, changes, said):
     assert summary(base, of_record(base, with_plan(ENDED, **changes)), [], "new", "old").endswith(
         f"; {said}."
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after", "interval", "said"),
+    [
+        ("TPOT p99, ms", 40.0, 32.0, (-0.25, -0.15), "TPOT p99 -20.0%"),
+        ("tokens/s", 40.0, 44.0, (0.05, 0.15), "tokens/s +10.0%"),
+        ("TPOT p99, ms", 40.0, 32.0, (-0.25, 0.1), "no difference in TPOT p99 shown"),
+        ("TPOT p99, ms", 40.0, 32.0, (math.nan, math.nan), "TPOT p99 -20.0% (no interval)"),
+        ("TPOT p99, ms", 40.0, 40.0, (math.nan, math.nan), "no difference in TPOT p99 shown"),
+        ("TPOT p99, ms", 0.0, 3.5, (math.nan, math.nan), "TPOT p99 0 -> 3.5 ms"),
+        ("tokens/s", 0.0, 3.5, (math.nan, math.nan), "tokens/s 0 -> 3.5"),
+    ],
+)
+def test_a_change_in_the_sentence(base, name, before, after, interval, said):
+    verdict = base.record.verdict.result
+    found = [Difference(name, before, after, *interval)]
+    assert summary(base, base, found, "new", "old") == f"new is {verdict}: {said}; the settings are the same."
 
 
 def test_better_and_worse_have_a_colour_and_a_word(base, tmp_path):
