@@ -61,25 +61,61 @@ def test_the_rate_that_is_given_comes_first_and_a_near_one_needs_no_ladder():
 
 
 BOUND = tuple(probe(rate, "INVALID", client_bound=True) for rate in (30.0, 29.0))
+FAILED = tuple(probe(40.0 - number, "INVALID") for number in range(16))
 ENDS = {
-    "the client, nothing passed": (History(LADDER, BOUND), {}, "STOPPED"),
-    "the client, something passed": (History(LADDER, (probe(20.0), *BOUND)), {}, "AT_LEAST"),
-    "no time for a run": (History(LADDER), {"budget_s": 300.0}, "BUDGET"),
-    "no time for a run behind a step": (History(), {"budget_s": 89.0, "step_s": 60.0}, "BUDGET"),
-    "no step within the limits": (History((step(1, 90.0),)), {}, "NOTHING_PASSES"),
-    "no step within the limits, by the client": (
-        History((replace(step(1, 90.0), client_bound=True),)),
-        {},
-        "STOPPED",
+    "the client, nothing passed": (
+        (History(LADDER, BOUND), {}),
+        ("STOPPED", "this client was a bottleneck of the INVALID runs at 30, 29: give it more CPU time"),
     ),
-    "too many runs": (History(LADDER, tuple(probe(40.0 - n, "INVALID") for n in range(16))), {}, "STOPPED"),
+    "the client, something passed": (
+        (History(LADDER, (probe(20.0), *BOUND)), {}),
+        ("AT_LEAST", "this client was a bottleneck of the INVALID runs at 30, 29: give it more CPU time"),
+    ),
+    "no time for a run": (
+        (History(LADDER), {"budget_s": 300.0}),
+        ("BUDGET", "12 s of the budget are left, a run takes 109 s"),
+    ),
+    "no time for a run behind a step": (
+        (History(), {"budget_s": 89.0, "step_s": 60.0}),
+        ("BUDGET", "89 s of the budget are left, a step of the ladder takes 60 s and a run 30 s"),
+    ),
+    "no step within the limits": (
+        (History((step(2, 90.0), step(1, 90.0))), {}),
+        ("NOTHING_PASSES", "with 1 request in flight a limit is already missed"),
+    ),
+    "no step within the limits, by the client": (
+        (History((replace(step(1, 90.0), client_bound=True),)), {}),
+        ("STOPPED", "with 1 request in flight a limit is already missed, but this client was the bottleneck"),
+    ),
+    "too many runs": ((History(LADDER, FAILED), {}), ("STOPPED", "16 runs without a result")),
+    "confirmed": (
+        (History(LADDER, (probe(18.0), probe(18.0), probe(18.2, "INVALID"))), {}),
+        ("FOUND", "VALID in 2 of 2 runs"),
+    ),
 }
 
 
 @pytest.mark.parametrize("name", ENDS)
 def test_it_ends(name):
-    history, changes, outcome = ENDS[name]
-    assert decide(history, **changes).outcome == outcome
+    (history, changes), (outcome, why) = ENDS[name]
+    ended = decide(history, **changes)
+    assert ended.outcome == outcome
+    assert ended.why.startswith(why) and ended.why.endswith(("--restart", why))
+
+
+@pytest.mark.parametrize(
+    ("history", "changes"),
+    [
+        (History(LADDER, BOUND[:1]), {}),  # another program may have been at work
+        (History(LADDER, (replace(BOUND[0], verdict="VALID"), BOUND[1])), {}),
+        (History(LADDER, FAILED[:15]), {}),
+        (History((step(2, 90.0),)), {}),  # one in flight may be within the limits
+        (History(), {"budget_s": 90.0, "step_s": 60.0}),
+        (History(LADDER, (probe(18.0), probe(18.2, "INVALID"))), {}),
+    ],
+)
+def test_it_does_not_end_before_that(history, changes):
+    assert not isinstance(decide(history, **changes), Ended)
 
 
 def test_filling_the_servers_and_emptying_them_is_time_spent():
