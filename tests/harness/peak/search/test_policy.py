@@ -124,6 +124,23 @@ def test_filling_the_servers_and_emptying_them_is_time_spent():
     assert History((filled, filled), tuple(runs)).spent_s == 2 * 72 + 650 + 90
 
 
+def test_what_a_run_takes_beside_its_schedule():
+    """As long as the longest before it, but for those that were cut; else twice a request's latency."""
+    policy = Policy(settings())
+    planned_s = policy.schedule.run(18.0).seconds
+    steps = tuple(replace(step(n, 20.0), latency_s=latency_s) for n, latency_s in ((1, 9.0), (2, 7.0)))
+    runs = [probe(18.0, cost_s=planned_s + more) for more in (30.0, 40.0, 35.0)]
+    cut = probe(18.0, "INVALID", cut_after_s=5.0, cost_s=planned_s + 900.0)
+    for history, more_s in (
+        (History(), planned_s),
+        (History((*steps, replace(steps[0], latency_s=None))), planned_s),
+        (History(steps), 14.0),
+        (History(steps, (cut,)), 14.0),
+        (History(steps, (*runs, cut)), 40.0),
+    ):
+        assert policy.cost_s(history, 18.0) == pytest.approx(planned_s + more_s)
+
+
 def test_the_last_run_that_fits_is_a_confirmation():
     history = History(LADDER, (probe(18.0, tpot_p99_ns=60e6),))
     action = decide(history, budget_s=history.spent_s + 1.5 * history.probes[0].cost_s)
