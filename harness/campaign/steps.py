@@ -202,9 +202,13 @@ def _is_closed(campaign: Campaign) -> bool:
 
 @contextmanager
 def _flags_named(runs: _Runs) -> Iterator[None]:
-    """Name where flags come from after the line of a program that does not take them."""
+    """Name where a wrong flag comes from, also after the line of a program that does not take it."""
     try:
         yield
+    except ConfigError as error:
+        if not str(error).startswith("--"):
+            raise
+        raise ConfigError(f"{runs.campaign.file}: {runs.name}: {error}") from error
     except SystemExit as end:
         programs = "run, peak (target_qps is searched) and comply" if runs.searched else "run and comply"
         table = f"benchmarks.{toml_key(runs.benchmark.name)}"

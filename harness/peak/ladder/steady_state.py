@@ -83,4 +83,5 @@ def _count_trend(middles: Floats, ended_ns: npt.NDArray[np.int64], edges: Floats
 
 def _said(name: str, found: Trend, most_by_chance: float = math.inf) -> Iterator[str]:
     if not found.flat(most_by_chance):
-        yield f"{name} {'rise' if found.rise > 0 else 'fall'} by {abs(found.rise):.1%} of the mean over the window"
+        word = "rise" if found.rise > 0 else "fall"
+        yield f"{name} {word} by {abs(found.rise):.1%} of the mean over the window"

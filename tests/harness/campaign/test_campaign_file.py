@@ -118,6 +118,21 @@ def test_a_flag_that_a_program_does_not_take_is_found_in_the_file(tmp_path, caps
     assert flag in capsys.readouterr().err  # argparse's own line
 
 
+@pytest.mark.parametrize(
+    ("table", "wrong"),
+    [
+        ("servers.url = 'htp://x:1'", "--server-url htp://x:1: expected http"),
+        ("flags = ['--max-concurrency', '0']", "--max-concurrency is 0"),
+    ],
+)
+def test_a_value_that_no_run_takes_is_found_in_the_file(tmp_path, table, wrong):
+    """A url of the file was called --server-url, without a place."""
+    text = f"[benchmarks.gpt-oss-120b]\n{table}\nserver = {{ target_qps = 9.0 }}\n"
+    with pytest.raises(ConfigError) as error:
+        steps_of(campaign(tmp_path, text))
+    assert str(error.value).startswith(f"{tmp_path / 'my.toml'}: gpt-oss-120b/server: {wrong}")
+
+
 @pytest.mark.parametrize("words", ["status --rehearsal F", "--rehearsal status F", "F status --rehearsal"])
 def test_status_may_stand_anywhere(words):
     options = parse_options(words.split())
