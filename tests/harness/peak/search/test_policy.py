@@ -58,6 +58,11 @@ def test_the_rate_that_is_given_comes_first_and_a_near_one_needs_no_ladder():
     assert isinstance(decide(History((), (near,)), start_qps=20.0), NextProbe)
     assert isinstance(decide(History((), (far,)), start_qps=20.0), NextStep)
     assert isinstance(decide(History(), start_qps=None), NextStep)
+    # One that was cut shows only the answers until then, and a ladder that was begun is climbed on.
+    for changes in ({"cut_after_s": 9.0}, {"ttft_p99_ns": None}, {"tpot_p99_ns": None}):
+        unknown = replace(near, verdict="INVALID", **changes)
+        assert isinstance(decide(History((), (unknown,)), start_qps=20.0), NextStep)
+    assert isinstance(decide(History((step(16, 24.6),), (near,)), start_qps=20.0), NextStep)
 
 
 BOUND = tuple(probe(rate, "INVALID", client_bound=True) for rate in (30.0, 29.0))
