@@ -6,7 +6,7 @@ called, so its TTFT is never less than ours.
 
 import math
 from collections import Counter, deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -70,20 +70,15 @@ class LimitWatch:
         """The replica with the most of the ended queries over a limit, and their number."""
         return max(self._at[name].items(), key=lambda item: item[1], default=(0, 0))
 
-    def over_without(self, replicas: Collection[int], from_s: float, to_s: float) -> int:
+    def over_without(self, replicas: Sequence[int], from_s: float, to_s: float) -> int:
         """The most queries over one limit but for those that waited for these replicas in that time.
 
         Times are on the monotonic clock. Raises OSError.
         """
         rows = read_journal(self._journal).rows
-        waited = np.isin(rows["replica"], list(replicas)) & (rows["issued_ns"] < to_s * _NS)
-        late, slow = (
-            of_limit(rows[waited & (rows[end] > from_s * _NS)], limit_ns)
-            for of_limit, end, limit_ns in (
-                (late_first_tokens, "first_token_ns", self._ttft_ns),
-                (surely_slow, "last_byte_ns", self._tpot_ns),
-            )
-        )
+        rows = rows[np.isin(rows["replica"], replicas) & (rows["issued_ns"] < to_s * _NS)]
+        late = late_first_tokens(rows[rows["first_token_ns"] > from_s * _NS], self._ttft_ns)
+        slow = surely_slow(rows[rows["last_byte_ns"] > from_s * _NS], self._tpot_ns)
         return max(self.over.ttft - len(late), self.over.tpot - len(slow))
 
     def _count_ended(self) -> None:
@@ -116,7 +111,7 @@ class LostWatch:
         over = "" if self._limits is None else self._over_limit(self._limits, moment)
         return faults[0] if faults else failures_text(moment) or over
 
-    def is_lost_by(self, replicas: Collection[int], from_s: float, to_s: float) -> bool:
+    def is_lost_by(self, replicas: Sequence[int], from_s: float, to_s: float) -> bool:
         """Whether it would not be lost without the queries that waited for these replicas in that time.
 
         Times are on the monotonic clock. Raises OSError.

@@ -114,14 +114,9 @@ def cores_findings(machine: Machine, at: Folders) -> Iterator[Finding]:
         remedy = "give the client two cores of its own; load that it cannot keep up with is named by each run"
         yield Finding("warning", "cores", f"{text}: LoadGen and a worker share one", remedy)
     else:
-        unpinned = (
-            "under a quota"
-            if quota is not None
-            else f"below {PIN_FROM_CORES}"
-            if cores < PIN_FROM_CORES
-            else ""
-        )
-        yield ok("cores", text + (unpinned and f"; nothing is pinned {unpinned}"))
+        why = f"below {PIN_FROM_CORES}" if quota is None else "under a quota"
+        is_pinned = quota is None and cores >= PIN_FROM_CORES
+        yield ok("cores", text if is_pinned else f"{text}; nothing is pinned {why}")
     busy = text_of(at.proc / "loadavg").split()
     if busy and float(busy[0]) > max(1.0, _MOST_BUSY * cores):
         yield Finding(
