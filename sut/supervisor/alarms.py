@@ -100,7 +100,7 @@ class Silence:
         self._metrics_tell = still_s is not None
         silent_s = self._silent_s(now_s, snapshot, still_s) if loads else 0.0
         if silent_s < self.silent_s:
-            self._end(now_s)
+            self._end(now_s, works=bool(loads))
         self.silent_s = silent_s
         least_s = max(_SILENT_S if still_s is None else _STILL_S, _UNUSUAL * self._longest[0])
         if silent_s >= least_s / 2 and now_s - self._asked_s >= _ASKED_EVERY_S:
@@ -133,12 +133,15 @@ class Silence:
         self._told = text
         return text
 
-    def _end(self, now_s: float) -> None:
-        self._longest = sorted((*self._longest, self.silent_s))[1:]
+    def _end(self, now_s: float, *, works: bool) -> None:
+        """``works``: they have sent or worked; else they have no more requests, which may have failed."""
+        if works:
+            self._longest = sorted((*self._longest, self.silent_s))[1:]
         self._health.forget()
         if self._since_s is not None:
-            self._events.add("silence_ends", "", "the servers work again", int(now_s * 1e9))
-            log.warning("the servers work again after %.0f s", now_s - self._since_s)
+            text = "the servers work again" if works else "the servers have no more requests"
+            self._events.add("silence_ends", "", text, int(now_s * 1e9))
+            log.warning("%s after %.0f s", text, now_s - self._since_s)
         self._since_s, self._told = None, ""
 
 

@@ -99,9 +99,9 @@ class ProgressMeter:
         return max(self._length.queries, issued) - ended <= sent and 2 * sent < self._most_sent
 
     def _silent_s(self, values: Mapping[Counter, int], now: float) -> float:
-        """How long nothing has arrived; 0 where nothing is waited for."""
+        """How long nothing has arrived; 0 where nothing is waited for. A failure alone brings nothing."""
         ended = values[Counter.COMPLETED] + values[Counter.FAILED]
-        arrived = values[Counter.RECEPTIONS] + ended
+        arrived = values[Counter.RECEPTIONS] + values[Counter.COMPLETED]
         if values[Counter.ISSUED] <= ended or arrived != self._arrived[1]:
             self._arrived = (now, arrived)
         return now - self._arrived[0]

@@ -371,6 +371,14 @@ def test_what_is_no_silence_of_servers():
     assert run.silent(60) == ""
 
 
+def test_servers_whose_requests_have_failed_do_not_work_again():
+    run = Silent(PAUSED)
+    run.silent(20)
+    run.urls = []
+    run.look(21.0, 21.0)
+    assert [event.text for event in run.events.events][1:] == ["the servers have no more requests"]
+
+
 def test_slow_servers_are_told_of_at_most_twice():
     run = Silent(PAUSED)
     assert [bool(run.silent(20)) for _ in range(5)] == [True, True, False, False, False]

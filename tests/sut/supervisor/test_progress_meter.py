@@ -51,6 +51,17 @@ def test_total_and_time_left(length, elapsed, values, expected):
     assert all(f" {part}" in shown for part in expected)
 
 
+def test_a_query_that_fails_ends_no_silence():
+    """Its deadline was over: of stopped servers it was said that they work again."""
+    moments = iter((0.0, 10.0, 20.0, 30.0, 31.0))
+    meter = ProgressMeter(SERVER, clock=lambda: next(moments))
+    silent_s = [
+        meter(counts(issued=9, receptions=5, **values)).silent_s
+        for values in ({}, {"failed": 3}, {"failed": 3, "completed": 1}, {"failed": 8, "completed": 1})
+    ]
+    assert silent_s == [0.0, 10.0, 0.0, 0.0]  # nothing is waited for at the end
+
+
 def test_offline_knows_no_time_before_the_first_answer():
     assert "left" not in line(OFFLINE, 10, issued=128)
 
