@@ -123,6 +123,41 @@ def test_it_does_not_end_before_that(history, changes):
     assert not isinstance(decide(history, **changes), Ended)
 
 
+GOOD, HIGH = probe(18.0), probe(22.0, "INVALID")
+
+
+@pytest.mark.parametrize(
+    ("peak", "probes", "rate", "why"),
+    [
+        (20.0, (), 19.9, "the prediction"),
+        (20.0, (GOOD,), 19.9, "above the highest rate that passed"),
+        (20.0, (probe(19.8),), 19.998, "above the highest rate that passed"),
+        (None, (GOOD,), 22.5, "nothing predicts the peak yet"),
+        (20.0, (HIGH,), 19.9, "nothing passed yet"),
+        (30.0, (HIGH,), 21.7822, "nothing passed yet"),
+        (30.0, (probe(24.0, "INVALID"), HIGH), 21.5686, "nothing passed yet"),
+        (None, (HIGH,), 21.7822, "nothing passed yet"),
+        (21.0, (GOOD, HIGH), 20.895, "between the highest that passed and the lowest that did not"),
+        (19.0, (GOOD, HIGH), 19.8997, "between the highest that passed and the lowest that did not"),
+    ],
+)
+def test_the_next_rate(peak, probes, rate, why):
+    """With a tolerance of 1 %: half of it below the prediction, all of it above what passed."""
+    policy = Policy(settings())
+    policy.expected_peak, policy.beyond_limits = lambda history: peak, lambda history, peak: None
+    assert policy.decide(History(LADDER, probes)) == NextProbe(rate, why)
+
+
+@pytest.mark.parametrize(("low", "rate"), [(18.0, 19.9), (19.6, 19.9), (19.8, 19.8)])
+def test_only_a_rate_near_the_prediction_is_at_least_the_peak(low, rate):
+    policy = Policy(settings())
+    policy.expected_peak, policy.beyond_limits = lambda history: 20.0, lambda history, peak: "no limit"
+    assert policy.decide(History(LADDER, (probe(low),))).rate == rate
+    ended = policy.decide(History(LADDER, (probe(low), probe(low))))
+    assert isinstance(ended, Ended) == (rate == low)
+    assert rate != low or ended == Ended("AT_LEAST", "VALID in 2 of 2 runs; no limit")
+
+
 def test_filling_the_servers_and_emptying_them_is_time_spent():
     filled = replace(step(16, 24.6), seconds=60.0, filling_s=12.0)
     runs = [probe(18.0, seconds=600.0, cost_s=650.0), probe(19.0, "INVALID", cut_after_s=30.0, cost_s=90.0)]
