@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from harness.config.loadgen_conf import MODELS, Conf, ConfKey, ConfRow, read_conf
+from harness.config.loadgen_conf import MODELS, Conf, ConfKey, ConfRow, parse_conf, read_conf
 from harness.config.scenario import LOADGEN_SCENARIOS
 from harness.errors import ConfigError
 from tests.harness.config.loadgen import loadgen_binary, loadgen_reads
@@ -195,6 +195,38 @@ def test_a_row_that_loadgen_skips_is_a_warning(tmp_path, loadgen, text, scenario
 def test_a_warning_says_what_to_write_instead(tmp_path, text, fragment):
     (warning,) = read_conf(write(tmp_path, "user.conf", text), SERVER).warnings
     assert fragment in warning
+
+
+AUDIT_ONLY = "LoadGen reads an audit.config for model '*' only and skips rows for"
+
+
+@pytest.mark.parametrize(
+    ("kind", "row", "reason"),
+    [
+        ("user", "foo.Server.min_duration = 5", "LoadGen knows no model 'foo' and skips its rows"),
+        ("user", "*.Nowhere.min_duration = 5", "LoadGen knows no scenario 'Nowhere' and skips its rows"),
+        ("user", "*.Server.nokey = 5", "LoadGen reads no key 'nokey' from a user.conf and skips the row"),
+        (
+            "audit",
+            "*.Server.nokey = 5",
+            "LoadGen reads no key 'nokey' from an audit.config and skips the row",
+        ),
+        ("audit", "llama2-70b.Server.min_duration = 5", f"{AUDIT_ONLY} 'llama2-70b'"),
+        (
+            "user",
+            "*.SingleStream.ttft_latency = 5",
+            "LoadGen reads ttft_latency for Server only and skips it for SingleStream; remove the row",
+        ),
+    ],
+)
+def test_the_reason_why_a_row_is_skipped(kind, row, reason):
+    (warning,) = parse_conf(row, "a.conf", SERVER, kind).warnings
+    assert warning == f"a.conf:1: {reason}"
+
+
+def test_a_row_of_an_audit_config_for_this_model_is_an_error():
+    with pytest.raises(ConfigError, match=r"for 'gpt-oss-120b'; did you mean '\*\.Server\.min_duration = 5'"):
+        parse_conf(f"{MODEL}.Server.min_duration = 5", "a.conf", SERVER, "audit")
 
 
 def test_equal_rows_are_one_warning(tmp_path):
