@@ -62,8 +62,10 @@ class LimitWatch:
 
     def look(self, moment: ProgressSnapshot) -> tuple[str, int]:
         """The limit with the most queries over it, and their number. Raises OSError."""
+        before = self._at["TTFT"].total()  # the journal may be ahead of the moment: those may be overdue in it
         self._count_ended()
-        self.over = Over(self._at["TTFT"].total() + self._overdue(moment), self._at["TPOT"].total())
+        late = max(self.over.ttft, self._at["TTFT"].total(), before + self._overdue(moment))
+        self.over = Over(late, self._at["TPOT"].total())
         return max(("TTFT", self.over.ttft), ("TPOT", self.over.tpot), key=lambda pair: pair[1])
 
     def most_at(self, name: str) -> tuple[int, int]:

@@ -135,7 +135,7 @@ class ProgressMeter:
             last_query = max(0.0, length.scheduled_s - elapsed)
             in_flight = values[Counter.ISSUED] - ended
             if per_answer is None or (last_query and 2 * ended < in_flight):
-                return last_query  # too few answers to show the rate
+                return last_query or None  # too few answers to show the rate
             return last_query + in_flight * per_answer
         least = max(0.0, length.least_s - elapsed)
         if per_answer is None or 2 * answered < sent:

@@ -86,6 +86,19 @@ def test_queries_that_wait_for_their_first_token_count(folder):
     assert watch.look(snapshot(3.0, issued=60, first_tokens=0)).startswith("30 queries over the TTFT limit")
 
 
+def test_a_query_over_the_limit_counts_once_and_for_ever(folder):
+    """Its row is read after the counters, and those in which it has its first token are before its end."""
+    rows = records.rows(2)
+    rows["issued_ns"] = rows["first_token_ns"] - 10 * LIMITS["TTFT"]
+    watch = LostWatch(folder, ValidityRules(LIMITS, 1))
+    assert watch.look(snapshot(1.0, issued=1, first_tokens=0)) == ""
+    write(folder, rows[:1])
+    assert watch.look(snapshot(3.0, issued=2, first_tokens=0)) == ""
+    lost = watch.look(snapshot(5.0, issued=2, first_tokens=1))
+    assert lost.startswith("2 queries over the TTFT limit")
+    assert watch.look(snapshot(6.0, issued=2, first_tokens=2)) == lost
+
+
 @pytest.mark.parametrize(
     ("failures", "words"),
     [

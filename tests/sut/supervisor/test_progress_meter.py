@@ -62,8 +62,10 @@ def test_a_query_that_fails_ends_no_silence():
     assert silent_s == [0.0, 10.0, 0.0, 0.0]  # nothing is waited for at the end
 
 
-def test_offline_knows_no_time_before_the_first_answer():
-    assert "left" not in line(OFFLINE, 10, issued=128)
+@pytest.mark.parametrize(("length", "elapsed", "issued"), [(OFFLINE, 10, 128), (SERVER, 70, 640)])
+def test_no_time_is_known_before_the_first_answer(length, elapsed, issued):
+    """Of a Server run whose schedule was over "0s left" was said, with all of its queries in flight."""
+    assert "left" not in line(length, elapsed, issued=issued, receptions=1)
 
 
 @pytest.mark.parametrize(
