@@ -155,8 +155,8 @@ def _check(path: Path, rows: TokenRows, vocabulary_size: int) -> None:
     if rows.ids.min() < 0:
         _refuse(path, rows, rows.ids < 0, "is negative")
     if rows.ids.max() >= vocabulary_size:
-        last = vocabulary_size - 1
-        _refuse(path, rows, rows.ids >= vocabulary_size, f"is beyond the vocabulary, whose last id is {last}")
+        why = f"is beyond the vocabulary, whose last id is {vocabulary_size - 1}; check --benchmark"
+        _refuse(path, rows, rows.ids >= vocabulary_size, why)
 
 
 def _refuse(path: Path, rows: TokenRows, wrong: npt.NDArray[np.bool_], why: str) -> None:

@@ -263,5 +263,6 @@ def _json_read(path: Path, where: str = "") -> Iterator[None]:
         raise DatasetError(f"{path}: cannot be read: {error.strerror}") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DatasetError(
-            f"{path}: {where}not a readable JSON array of objects: {one_line(error)}; download it again"
+            f"{path}: {where}not a readable JSON array of objects: {one_line(error)}; download it again, "
+            "or make an array of JSON lines (jq -s . FILE)"
         ) from error

@@ -61,7 +61,8 @@ def _check_type(path: Path, name: str, kind: "pa.DataType") -> None:
     import pyarrow as pa
 
     is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    if not (is_list and (pa.types.is_integer(kind.value_type) or pa.types.is_null(kind.value_type))):
+    item = kind.value_type if is_list else kind  # null: where there are no rows, or only empty ones
+    if not (pa.types.is_null(item) or (is_list and pa.types.is_integer(item))):
         raise DatasetError(
             f"{path}: column {name} holds {one_line(kind)}, expected lists of integer token ids"
         )

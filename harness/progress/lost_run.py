@@ -62,7 +62,7 @@ class LimitWatch:
 
     def look(self, moment: ProgressSnapshot) -> tuple[str, int]:
         """The limit with the most queries over it, and their number. Raises OSError."""
-        before = self._at["TTFT"].total()  # the journal may be ahead of the moment: those may be overdue in it
+        before = self._at["TTFT"].total()  # the journal adds some that were overdue at the moment
         self._count_ended()
         late = max(self.over.ttft, self._at["TTFT"].total(), before + self._overdue(moment))
         self.over = Over(late, self._at["TPOT"].total())
