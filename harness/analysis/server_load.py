@@ -296,7 +296,7 @@ def _queue_notes(load: ServerLoad, scenario: Scenario, waiting: float) -> Iterat
     elif queued.share >= _MOSTLY:
         yield (
             f"requests waited in the servers' queues for {queued.share:.0%} of the run, {queued.mean:,.1f} "
-            "at each on average: the servers' capacity is the limit"
+            "in each on average: the servers' capacity is the limit"
         )
 
 

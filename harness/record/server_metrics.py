@@ -173,7 +173,10 @@ QUANTITIES: Mapping[str, Quantity] = {
         mode="decode_cuda_graph",
     ),
     "plain_steps": Quantity(
-        "count", "decoding steps without one", ("sglang:cuda_graph_passes_total",), mode="decode_none"
+        "count",
+        "decoding steps without a CUDA graph",
+        ("sglang:cuda_graph_passes_total",),
+        mode="decode_none",
     ),
     "kv_tokens": Quantity("level", "tokens that the KV cache holds", ("sglang:max_total_num_tokens",)),
     "gpu_power": Quantity("level", "power of a GPU, W", ("DCGM_FI_DEV_POWER_USAGE",)),

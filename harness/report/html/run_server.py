@@ -100,8 +100,8 @@ def _tables(load: ServerLoad) -> Iterator[PageTable]:
     ]
     yield from ranks_table(load.ranks)
     if rows:
-        header = ("of a server, read every few seconds", "mean", "highest", "of the run above 0 (KV: 95 %)")
-        yield PageTable(header, rows)
+        whose = "of a server or data-parallel rank, read every few seconds"
+        yield PageTable((whose, "mean", "highest", "of the run above 0 (KV: 95 %)"), rows)
     counted = [
         (QUANTITIES[key].meaning, f"{count:,.0f}") for key, count in load.counts.items() if key in QUANTITIES
     ]

@@ -397,9 +397,13 @@ def rank(number, share):
 
 
 def test_ranks_have_a_table_the_least_busy_first(tmp_path):
-    load = ServerLoad(rounds=3, servers=1, ranks=(rank(0, 0.49), rank(1, 0.02), rank(2, 0.49)))
+    levels = {"running": Level(3, 3, 1)}  # the mean of the ranks: their server has 9 requests
+    ranks = (rank(0, 0.49), rank(1, 0.02), rank(2, 0.49))
+    load = ServerLoad(rounds=3, servers=1, ranks=ranks, levels=levels, counts={"plain_steps": 7})
     folder = records.folder(tmp_path, records.rows(), replace(ENDED, server_load=load))
-    (table,) = section_of("server", folder).tables
+    table, level, count = section_of("server", folder).tables
+    assert level.header[0].startswith("of a server or data-parallel rank")
+    assert count.rows == [("decoding steps without a CUDA graph", "7")]
     assert [row[1] for row in table.rows] == ["1", "0", "2"]
     assert table.rows[0] == ("http://a", "1", "3.0", "-", "50%", "20.0", "2.0%")
     assert table.marked == {0}
