@@ -159,6 +159,7 @@ def _latency_table(record: RunRecord, s: Statistics, width: int | None) -> list[
         if name in rows and not record.plan.accuracy:
             rows[name][_LIMIT] = milliseconds(limit_ns)
     titles = _columns(any(_LIMIT in row for row in rows.values()), width)
+    rows = {name: row for name, row in rows.items() if not row.keys().isdisjoint(titles)}
     cells = [[name, *(row.get(title, "") for title in titles)] for name, row in rows.items()]
     lines = aligned([["ms", *titles], *cells], "<>", least=(_LABEL_WIDTH, _CELL_WIDTH), gap=" ")
     return [*lines, *_legend(rows, width, waits=_waits(record))]

@@ -85,7 +85,11 @@ def system_issues(fields: Mapping[str, Any], rule: SystemRule, folders: Mapping[
     if missing:
         yield f"missing: {', '.join(missing)}"
     # The official checker takes the number 0 for empty, and the text "0" not.
-    empty = [name for name in rule.meaningful if name in fields and not fields[name]]
+    empty = [
+        name if fields[name] != 0 else f'{name} (write "0", with quotes)'
+        for name in rule.meaningful
+        if name in fields and not fields[name]
+    ]
     if empty:
         yield f"empty: {', '.join(empty)}"
     for name in _NOTES if fields.get("sw_notes") else ():

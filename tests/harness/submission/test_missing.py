@@ -49,7 +49,7 @@ def test_everything_is_listed_at_once_by_cost(results, info, tmp_path, capsys):
         remove("interactive/TEST07/verify_accuracy.txt"),
         text("interactive/TEST09/run/run.json", "0.5.23", "0.5.9"),
     )(results)
-    write_info(tmp_path, without=["cooling", "host_networking"])
+    write_info(tmp_path, without=["cooling", "host_networking"], accelerators_per_node=0)
     assert build(results) == 2
     printed = refused(capsys)
     found = gaps(printed)
@@ -66,7 +66,7 @@ def test_everything_is_listed_at_once_by_cost(results, info, tmp_path, capsys):
         "gpt-oss-120b: interactive/TEST07: not verified, no verify_accuracy.txt",
     ]
     ((edit, _),) = found["a text edit"]
-    assert edit.endswith("empty: host_networking, cooling")
+    assert edit.endswith('empty: host_networking, accelerators_per_node (write "0", with quotes), cooling')
     assert "7 things to do first" in printed.splitlines()[-1]
     assert not (tmp_path / "tree").exists()
 
