@@ -25,7 +25,7 @@ from harness.config.scenario import Scenario
 from harness.dataset.published import other_than_published
 from harness.errors import ConfigError
 from harness.files import CONFIG_DIR, ROOT, USER_CONF
-from harness.grading.decoding.output_decoder import tokenizer_beside
+from harness.grading.decoding.output_decoder import open_decoder, tokenizer_beside
 from harness.grading.livecodebench.release import find_release
 from harness.peak.peak_options import parse_options as peak_options
 
@@ -174,6 +174,19 @@ def missing_files(campaign: Campaign) -> Iterator[str]:
                 f"no tests of LiveCodeBench for {name}: run datasets/download.sh --benchmark {name} "
                 "--what livecodebench, or write lcb_data = FOLDER"
             )
+        try:
+            open_decoder(benchmark, _tokenizer(campaign, benchmark), max_new_tokens=1)
+        except ConfigError as error:
+            yield f"no tokenizer for the score of {name}: {error}; in this file that is tokenizer = FOLDER"
+
+
+def _tokenizer(campaign: Campaign, benchmark: Benchmark) -> str | None:
+    """The evaluator's `--tokenizer`; None: what it finds itself."""
+    given = None if campaign.rehearsal else campaign.benchmarks[benchmark.name][1].tokenizer
+    if given is None:
+        beside = tokenizer_beside(dataset_of(campaign, benchmark, "accuracy"), benchmark)
+        return None if beside is None else str(beside)
+    return _in_folder(campaign, "--tokenizer", given)
 
 
 def other_files(campaign: Campaign) -> Iterator[str]:
@@ -282,7 +295,6 @@ def _run(
 
 
 def _score(runs: _Runs) -> Step:
-    dataset = dataset_of(runs.campaign, runs.benchmark, "accuracy")
     words: list[str | Path] = [
         "--benchmark",
         runs.benchmark.name,
@@ -290,13 +302,10 @@ def _score(runs: _Runs) -> Step:
         "--mlperf-log",
         runs.folder / "accuracy" / "mlperf_log_accuracy.json",
         "--reference-data",
-        dataset,
+        dataset_of(runs.campaign, runs.benchmark, "accuracy"),
     ]
-    if runs.part.tokenizer is not None and not runs.campaign.rehearsal:
-        given = runs.campaign.path(Path(runs.part.tokenizer))
-        words += ["--tokenizer", given if given.exists() else runs.part.tokenizer]
-    elif (beside := tokenizer_beside(dataset, runs.benchmark)) is not None:
-        words += ["--tokenizer", beside]
+    if (tokenizer := _tokenizer(runs.campaign, runs.benchmark)) is not None:
+        words += ["--tokenizer", tokenizer]
     if runs.part.lcb_data is not None and not runs.campaign.rehearsal:
         words += ["--lcb-data", runs.campaign.path(runs.part.lcb_data)]
     return Step(

@@ -1,5 +1,6 @@
 """How far a step is, from the record of its run."""
 
+import shutil
 import subprocess
 from datetime import datetime
 
@@ -38,6 +39,7 @@ from harness.submission.building import source_code
 from tests.harness.analysis.test_verdict import by_the_clocks
 from tests.harness.campaign.test_searches import IDENTITY
 from tests.records import ENDED
+from tests.runs import SAMPLES
 
 FILE = 'submitter = "Org"\nsystem_id = "box"\n[benchmarks.gpt-oss-120b.offline]\n'
 SHORT = "LoadGen reports INVALID: Min duration not satisfied"
@@ -102,6 +104,29 @@ def test_only_files_that_a_step_reads_are_missed(tmp_path, division):
     reads = any(str(tmp_path / "compliance") in step.words for step in steps_of(campaign))
     missing = list(missing_files(campaign))
     assert [reads, len(missing)] == ([True, 1] if division == "closed" else [False, 0])
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "missed"),
+    [
+        (None, "no tokenizer.json of meta-llama/Llama-3.1-8B-Instruct in"),
+        ("nothere", "--tokenizer nothere: no such file or folder"),
+        (SAMPLES / "r1_sample_tokenizer.json", "token 128000 is None"),
+        (SAMPLES / "cnn_sample_tokenizer.json", None),
+    ],
+)
+def test_the_tokenizer_of_the_score_is_opened_before_runs_of_hours(tmp_path, monkeypatch, tokenizer, missed):
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    data = shutil.copy(SAMPLES / "cnn_sample.json", tmp_path / "cnn.json")
+    (tmp_path / "my.toml").write_text(
+        'submitter = "Org"\nsystem_id = "box"\n[benchmarks."llama3.1-8b"]\n'
+        + "".join(f"{role} = '{data}'\n" for role in ("performance", "accuracy"))
+        + (f"tokenizer = '{tokenizer}'\n" if tokenizer else "")
+        + "offline = { target_qps = 9.0 }\n"
+    )
+    found = list(missing_files(read_campaign(tmp_path / "my.toml")))
+    assert len(found) == (missed is not None)
+    assert all(missed in text and "tokenizer = FOLDER" in text for text in found)
 
 
 @pytest.mark.parametrize("flags", [["--generation-config", "gen.json"], ["--generation_config=gen.json"]])
