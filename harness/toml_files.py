@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -32,7 +32,15 @@ def converted(source: str, fields: Any, kind: type[Table], place: str = "") -> T
         return msgspec.convert(fields, kind, dec_hook=lambda to, value: to(value))
     except msgspec.ValidationError as error:
         where = f": [{place}]" if place else ""
-        raise ConfigError(f"{source}{where}: {error}") from error
+        raise ConfigError(f"{source}{where}: {error}{_meant_value(kind, str(error))}") from error
+
+
+def _meant_value(kind: type[msgspec.Struct], error: str) -> str:
+    """The rest of a message about a value of a key that takes certain words only."""
+    found = re.fullmatch(r"Invalid enum value '(.*)' - at `\$\.(\w+)`", error)
+    hint = _fields(kind)[found[2]] if found else None
+    words = [word for one in (hint, *get_args(hint)) if get_origin(one) is Literal for word in get_args(one)]
+    return meant(found[1], words) if found and words else ""
 
 
 def require_folder_names(source: str, table: msgspec.Struct, fields: Iterable[str]) -> None:

@@ -52,8 +52,8 @@ class SubmitterInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def read_submitter_info(path: Path, division: str | None = None) -> SubmitterInfo:
     """Read the TOML and check its names; ``division`` overrides that of the file. Raises ConfigError."""
     remedy = "start from a copy of configs/submission/example.toml"
-    found = read_struct(f"--submission {path}", path, SubmitterInfo, remedy)
-    require_folder_names(f"--submission {path}", found, ("submitter", "system_id"))
+    found = read_struct(str(path), path, SubmitterInfo, remedy)
+    require_folder_names(str(path), found, ("submitter", "system_id"))
     nameplate = None if found.nameplate is None else path.absolute().parent / found.nameplate
     if nameplate is not None:
         _check_nameplate(path, nameplate)
@@ -70,16 +70,14 @@ def _check_nameplate(path: Path, nameplate: Path) -> None:
     except NameplateError as error:
         wrong = str(error)
     if wrong:
-        raise ConfigError(f"--submission {path}: nameplate {nameplate}: {wrong}")
+        raise ConfigError(f"{path}: nameplate {nameplate}: {wrong}")
 
 
 def _check_measurements(path: Path, info: SubmitterInfo) -> None:
     known = available_benchmarks()
     tables = [name for name, value in info.measurements.items() if isinstance(value, dict)]
     if wrong := [name for name in tables if name not in known]:
-        raise ConfigError(
-            f"--submission {path}: [measurements.{wrong[0]!r}] is no benchmark, expected {', '.join(known)}"
-        )
+        raise ConfigError(f"{path}: [measurements.{wrong[0]!r}] is no benchmark, expected {', '.join(known)}")
 
 
 def _check_fields(path: Path, info: SubmitterInfo) -> None:
@@ -97,7 +95,7 @@ def _refuse_typo(path: Path, table: str, fields: Collection[str], known: Collect
     for name in (one for one in fields if one not in known):
         if near := difflib.get_close_matches(name.lower(), absent, 1, _TYPO):
             raise ConfigError(
-                f"--submission {path}: [{table}]: unknown key {name!r}; did you mean {near[0]!r}? To keep "
+                f"{path}: [{table}]: unknown key {name!r}; did you mean {near[0]!r}? To keep "
                 f"both, write {near[0]!r}, too"
             )
 

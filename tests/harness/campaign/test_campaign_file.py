@@ -36,8 +36,9 @@ def campaign(tmp_path, text, **words):
         (OFFLINE + "target_latency = 3\n", ("target_latency", "target_qps")),
         (OFFLINE + OFFLINE, ("twice",)),
         ("[servers]\ncomand = 'x'\n" + OFFLINE, ("comand", "'command'")),
-        ("[servers]\nbackend = 'triton'\n" + OFFLINE, ("triton",)),
-        ("[servers]\napi = 'chatt'\n" + OFFLINE, ("chatt",)),
+        ("[servers]\nbackend = 'triton'\n" + OFFLINE, ("triton", "expected one of sglang")),
+        ("[servers]\napi = 'chatt'\n" + OFFLINE, ("chatt", "'chat'")),
+        ("division = 'opn'\n" + OFFLINE, (": Invalid enum value 'opn'", "'open'")),
         ("[servers]\nwait = 'soon'\n" + OFFLINE, ("wait of the servers is 'soon'", "30m")),
         ("round = 'v1.0'\n" + OFFLINE, ("v1.0", "v6.0")),
         ("", ("[benchmarks.NAME.SCENARIO]",)),
@@ -47,7 +48,8 @@ def test_a_mistake_is_one_line_with_what_may_be_meant(tmp_path, text, named):
     with pytest.raises(ConfigError) as error:
         campaign(tmp_path, text)
     assert "\n" not in str(error.value)
-    for word in ("my.toml", *named):
+    assert str(error.value).startswith(str(tmp_path / "my.toml")), "a campaign has no flag --submission"
+    for word in named:
         assert word in str(error.value)
 
 
