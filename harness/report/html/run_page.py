@@ -61,7 +61,8 @@ def run_page(run: RunFiles, outcome: RunOutcome | None = None, next_step: str = 
         (*(() if outcome is None else outcome_tiles(outcome)), *_headline(run)),
         with_marks([*sections, parameters_section(run.summary)], run.record),
         footer=f"Made from the files in {run.folder}. Percentiles are LoadGen's: the sorted values' element "
-        "floor(p * n). Times count from the call of LoadGen's issue callback.",
+        "floor(p * n). LoadGen's times count from the scheduled time of a query, those of single queries "
+        "from the call of its issue callback.",
     )
 
 

@@ -80,7 +80,9 @@ def test_scenario_and_mode_of_an_accuracy_run_of_another_harness(scenario, tmp_p
         for name in (SUMMARY, DETAIL):
             (tmp_path / name).write_bytes(submission.extractfile(f"{folder}/{name}").read())
     named = "Offline" if scenario == "Offline" else "Server"
-    assert run_page(read_run(tmp_path)).subtitle == f"{named}, AccuracyOnly, from LoadGen's logs"
+    page = run_page(read_run(tmp_path))
+    assert page.subtitle == f"{named}, AccuracyOnly, from LoadGen's logs"
+    assert "LoadGen's times count from the scheduled time" in page.footer
 
 
 def test_foreign_texts_are_escaped(hostile):
