@@ -33,7 +33,7 @@ from harness.report.html.page import (
     write_page,
 )
 from harness.report.run_console import limits_text
-from harness.text import counted, milliseconds
+from harness.text import counted, duration, milliseconds
 
 _CUT = "INVALID, cut"
 _GREEN, _RED = 2, 8
@@ -76,7 +76,7 @@ def peak_page(state: SearchState) -> Page:
             _ladder(state.history.steps, state.limits_ns),
             Section("files", "Files", links={"all measurements": SEARCH_STATE}),
         ),
-        footer="Every run of the search is listed, in the order of time; none is left out.",
+        footer="Every run that shows something about its rate is listed, in the order of time.",
     )
 
 
@@ -108,8 +108,9 @@ def _probes(state: SearchState) -> Section:
     probes = state.history.probes
     if not probes:
         return Section("runs", "Runs")
+    least = duration(state.identity.loadgen_settings["min_duration_ms"] / 1000)
     line = (
-        f"Runs of official length in the order of time; p99 limits: {limits_text(state.limits_ns)}. A run "
+        f"Runs of at least {least} in the order of time; p99 limits: {limits_text(state.limits_ns)}. A run "
         "was ended (cut) once more queries were over a limit than a VALID run may have: it is INVALID, "
         "has no score, and its p99 is of the answers until then."
     )
