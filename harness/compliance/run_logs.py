@@ -110,8 +110,11 @@ def log_file(log_dir: Path, name: str) -> Path:
     return verified if not path.exists() and verified.exists() else path
 
 
-def read_run(log_dir: Path, detail: LoadgenDetail) -> RunFindings:
-    """Read what the logs in a folder say of their run. Raises ConfigError for a log that is cut short."""
+def read_run(log_dir: Path, detail: LoadgenDetail, benchmark: str) -> RunFindings:
+    """Read what the logs in a folder say of their run.
+
+    Raises ConfigError for a log that is cut short, and for a record of another benchmark.
+    """
     summary, path = _summary(log_dir), log_dir / RUN_RECORD
     missing = [name for name in (SUMMARY, DETAIL) if not log_file(log_dir, name).exists()]
     warnings = [f"no {name}: what only this file can show is not confirmed" for name in missing]
@@ -123,6 +126,10 @@ def read_run(log_dir: Path, detail: LoadgenDetail) -> RunFindings:
     if not path.exists():  # another harness: the official scripts take its word, and so the verdict stands
         return RunFindings(scenario, (), (*warnings, *errors))
     record = RunRecord.read(path)
+    if (named := record.plan.client.benchmark.name) != benchmark:
+        raise ConfigError(
+            f"{path}: names the benchmark {named}, but --benchmark is {benchmark}; pass --benchmark {named}"
+        )
     return RunFindings(scenario, (*errors, *_record_errors(record)), tuple(warnings), record.deviations)
 
 

@@ -144,6 +144,10 @@ BROKEN = {
     "detail empty": (write(DETAIL, ""), DETAIL),
     "summary cut short": (cut(SUMMARY, 0.9), SUMMARY),
     "no record": (write("run.json", "{"), r"run\.json"),
+    "of another benchmark": (
+        write("run.json", records.verdict("VALID").replace("gpt-oss-120b", "deepseek-r1")),
+        "run.json: names the benchmark deepseek-r1, .*; pass --benchmark deepseek-r1",
+    ),
     "of another run": (
         row(".", result_tokens_per_second=3003.1),
         rf"{ACCURACY}: its answers have 3\.000 tokens on average, expected 3\.003, the tokens/s ÷ "
