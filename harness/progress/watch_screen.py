@@ -231,6 +231,7 @@ def _result(run: Path) -> str:
     figures = score_line(run)
     return (
         f"Result: {record.verdict.result}"
+        + (", NOT OFFICIAL" if record.deviations else "")
         + (f": {reasons}" if reasons else "")
         + (f"; {figures}" if figures else "")
     )

@@ -151,7 +151,7 @@ def test_a_pipe_gets_lines_until_the_run_and_its_grading_end(lasting, watched):
             assert "30/120 outputs" in lines.readline()
             records.score(lasting)
         (result,) = lines
-    assert result.startswith(f"Result: {ENDED.verdict.result}")
+    assert result.startswith(f"Result: {ENDED.verdict.result}, NOT OFFICIAL: ")
     assert result.endswith("exact_match 83.200\n")
 
 
