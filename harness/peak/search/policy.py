@@ -206,6 +206,8 @@ class Policy:
         if most is not None and found.most_in_flight > most:
             return _holds(most)
         full = predictor.capacity(predictor.scale(history.probes))
+        if (bracket(history.probes).low or 0) > MOST_OF_FULL * full:
+            return None  # a rate has passed that they would not complete: the ladder shows other servers
         return (
             f"the latency limits are kept at {MOST_OF_FULL:g} times the rate that full servers complete "
             f"({full:.4g} queries/s): {_TOO_WIDE}"
@@ -307,8 +309,8 @@ class Policy:
                 beyond = self.beyond_limits(history, peak)
                 if beyond is not None:
                     return self._confirmed(history, found.low, "AT_LEAST", f"; {beyond}")
-            # A ladder that ended at this client predicts too little where the runs have CPU time left.
-            stride = _JUMP if self._client_limit(history.steps) else 1 + tolerance
+            # A ladder that ended at this client, or was disturbed, predicts too little.
+            stride = _JUMP if self._client_limit(history.steps) or aim * _JUMP < found.low else 1 + tolerance
             above = max(aim, found.low * stride)
             return self._explore(history, above, "above the highest rate that passed")
         if found.width <= 2 * tolerance:

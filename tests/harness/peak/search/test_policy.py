@@ -325,6 +325,12 @@ def test_limits_that_always_pass_end_a_search_behind_such_a_ladder_too(monkeypat
     assert max(one.seconds / one.planned_s for one in history.probes) < 3
 
 
+def test_full_servers_do_not_complete_less_than_half_of_a_rate_that_passed(monkeypatch):
+    """A disturbed ladder said 2.293 queries/s of servers that had passed at 10.29: the search ended there."""
+    history = History(LADDER, (probe(120.0), probe(120.0)))
+    assert decide(history, loadgen=wide_limits(monkeypatch), slots=256).rate == pytest.approx(150, rel=0.01)
+
+
 def test_a_client_that_is_the_bottleneck_of_ladder_and_runs_gives_a_lower_bound():
     history, ended, rates = found(BusyServer(4, bound_runs=True), slots=80)
     assert (ended.outcome, rates.high) == ("AT_LEAST", None)
