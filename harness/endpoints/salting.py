@@ -161,6 +161,5 @@ def _user_text_starts(samples: SampleSet, user_text: Mapping[str, tuple[int, ...
 def _id_of(dataset: Path, benchmark: Benchmark, given: Path | None) -> IdOf:
     if benchmark.tokenizer == BUILT_IN:
         return lambda text: tokenizer.ranks().get(text.encode())
-    file = given or tokenizer_beside(dataset, benchmark) or find_tokenizer(benchmark, None)
-    model = load_tokenizer(file)
+    model = load_tokenizer(given or find_tokenizer(benchmark, tokenizer_beside(dataset, benchmark)))
     return lambda text: model.token_to_id(text.replace(" ", _SPACE))

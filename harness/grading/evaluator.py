@@ -235,7 +235,8 @@ def require_gradable(options: EvaluationOptions, outputs: int) -> None:
             f"--reference-data {options.references}: {len(references)} rows, the accuracy dataset has "
             f"{outputs}; pass the references of this dataset, with its rows in their order"
         )
-    open_decoder(benchmark, _tokenizer(options, benchmark), benchmark.dataset(accuracy=True).max_new_tokens)
+    tokenizer = options.tokenizer or tokenizer_beside(options.references, benchmark)
+    open_decoder(benchmark, tokenizer, benchmark.dataset(accuracy=True).max_new_tokens)
     _runners(references[:outputs], graders, options, benchmark)
 
 
@@ -268,7 +269,8 @@ def _read(options: EvaluationOptions, benchmark: Benchmark) -> tuple[Outputs, Se
             f"{source}: a log has no true answers; add --reference-data (eval_accuracy.py: --dataset-file) "
             "with the dataset of the run"
         )
-    found, notes = open_outputs(source, benchmark, _tokenizer(options, benchmark))
+    tokenizer = options.tokenizer or tokenizer_beside(options.references, benchmark)
+    found, notes = open_outputs(source, benchmark, tokenizer)
     for note in notes:
         show(f"{source}: {note}", file=sys.stderr)
     references = load_references(options.references, benchmark)[: options.first_rows]
@@ -278,12 +280,6 @@ def _read(options: EvaluationOptions, benchmark: Benchmark) -> tuple[Outputs, Se
             "--reference-data where the table has the true answers itself"
         )
     return found, references
-
-
-def _tokenizer(options: EvaluationOptions, benchmark: Benchmark) -> str | None:
-    """The flag's value; the default is one that lies beside the true answers, as for a run."""
-    beside = tokenizer_beside(options.references, benchmark) if options.tokenizer is None else None
-    return options.tokenizer if beside is None else str(beside)
 
 
 def _write_tables(options: EvaluationOptions, scored: ScoredLog) -> None:

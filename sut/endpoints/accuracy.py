@@ -100,11 +100,10 @@ def plan_accuracy(
     """
     benchmark = load_benchmark(options.benchmark, options.round)
     samples = load_samples(dataset, vocabulary_size=benchmark.vocabulary_size)
-    beside = tokenizer_beside(dataset, benchmark)
     grading = EvaluationOptions(
         mlperf_log=dataset,
         reference_data=reference_data or dataset,
-        tokenizer=options.tokenizer or (None if beside is None else str(beside)),
+        tokenizer=options.tokenizer or tokenizer_beside(dataset, benchmark),
         lcb_data=lcb_data,
         allow_unsandboxed=allow_unsandboxed,
         benchmark=benchmark.name,

@@ -59,8 +59,8 @@ def reference_tokenizer(
     """
     if asked is None and benchmark.tokenizer == BUILT_IN:
         return None
-    beside = tokenizer_beside(dataset, benchmark) if asked is None and dataset is not None else None
-    return TokenizerFile(beside or find_tokenizer(benchmark, asked))
+    beside = None if dataset is None else tokenizer_beside(dataset, benchmark)
+    return TokenizerFile(find_tokenizer(benchmark, asked or beside))
 
 
 def is_gpt_oss(tokenizer: "Tokenizer") -> bool:

@@ -37,16 +37,17 @@ def settings_of_run(log: Path) -> SourceSettings:
     return SourceSettings(client.benchmark.name, client.parameters.max_new_tokens)
 
 
-def tokenizer_beside(dataset: Path, benchmark: Benchmark) -> Path | None:
+def tokenizer_beside(dataset: Path, benchmark: Benchmark) -> str | None:
     """A dataset's own tokenizer beside it, as the samples have, or the model's where download.sh puts it.
 
-    None where there is neither, or where the benchmark's tokenizer is built in.
+    It stands in place of a --tokenizer that is not given. None where there is neither, or where the
+    benchmark's tokenizer is built in.
     """
-    if benchmark.tokenizer == BUILT_IN or benchmark.model is None:
+    if benchmark.tokenizer == BUILT_IN:
         return None
     own = dataset.with_name(f"{dataset.stem}_{TOKENIZER_FILE}")
     downloaded = dataset.with_name("models") / benchmark.model.rpartition("/")[2]
-    return next((path for path in (own, downloaded) if path.exists()), None)
+    return next((str(path) for path in (own, downloaded) if path.exists()), None)
 
 
 class OutputDecoder(Protocol):

@@ -37,8 +37,7 @@ def text_tokenizer(benchmark: Benchmark, dataset: Path, asked: str | None = None
     """
     if asked is None and benchmark.tokenizer == BUILT_IN:
         return TextTokenizer(BUILT_IN, o200k.RANKS_SHA256)
-    beside = tokenizer_beside(dataset, benchmark) if asked is None else None
-    found = beside or find_tokenizer(benchmark, asked)
+    found = find_tokenizer(benchmark, asked or tokenizer_beside(dataset, benchmark))
     open_decoder(benchmark, str(found), 1)  # compares its special tokens with the benchmark's
     file = found / TOKENIZER_FILE if found.is_dir() else found
     _require_words(load_tokenizer(file).get_vocab_size(with_added_tokens=True), file, benchmark)
