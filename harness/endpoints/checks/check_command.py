@@ -2,14 +2,14 @@
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
-from typing import Protocol
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from harness.endpoints.checks.finding import OFFICIAL, Finding, Severity
 from harness.endpoints.checks.tree_check import check_tree
+from harness.endpoints.endpoints_options import CheckOptions
 from harness.errors import EXIT_THRESHOLD, EXIT_VALID
 from harness.peak.ladder.steps import NOT_A_RESULT
 from harness.text import counted, show
@@ -18,23 +18,11 @@ _NOUNS = {Severity.ERROR: "error", Severity.WARNING: "warning"}
 _BY = " (MLCommons's checker)"
 
 
-class Checked(Protocol):
-    """The options of the command."""
-
-    @property
-    def tree(self) -> Path:
-        """A rehearsal's folder, a tree, or run folders."""
-
-    @property
-    def json(self) -> bool:
-        """Whether to print JSON."""
-
-
-def check(options: Checked) -> int:
+def check(options: CheckOptions) -> int:
     """Check and print: 0 without errors, 5 with some. Raises ConfigError where nothing can be checked."""
     found = check_tree(options.tree)
     if options.json:
-        print(json.dumps({"label": NOT_A_RESULT, "findings": [one.fields() for one in found]}, indent=2))
+        print(json.dumps({"label": NOT_A_RESULT, "findings": list(map(asdict, found))}, indent=2))
     else:
         show(*finding_lines(found))
     return EXIT_THRESHOLD if has_errors(found) else EXIT_VALID
@@ -54,12 +42,12 @@ def finding_lines(found: Sequence[Finding]) -> Iterator[str]:
         if listed:
             yield f"{severity} ({len(listed)}):"
         yield from (f"  {_line(alike)}" for alike in _alike(listed))
-    counts = [counted(_count(found, one), noun) for one, noun in _NOUNS.items()]
+    of_each = Counter(one.severity for one in found)
+    counts = [counted(of_each[severity], noun) for severity, noun in _NOUNS.items()]
     officially = sum(one.source == OFFICIAL and one.severity is Severity.ERROR for one in found)
     counts[0] += f" ({officially} of MLCommons's checker)" if officially else ""
-    for severity in (Severity.REHEARSED, Severity.UNKNOWN):
-        if count := _count(found, severity):
-            counts.append(f"{count} {severity}")
+    others = (Severity.REHEARSED, Severity.UNKNOWN)
+    counts += [f"{of_each[severity]} {severity}" for severity in others if of_each[severity]]
     yield f"{', '.join(counts)}; {NOT_A_RESULT}"
 
 
@@ -80,7 +68,3 @@ def _line(alike: Sequence[Finding]) -> str:
     first, others = alike[0], len(alike) - 1
     path = f"{first.path} and {counted(others, 'other place')}" if others else first.path
     return f"{replace(first, path=path)}{_BY if first.source == OFFICIAL else ''}"
-
-
-def _count(found: Sequence[Finding], severity: Severity) -> int:
-    return sum(one.severity is severity for one in found)

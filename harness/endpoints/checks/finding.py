@@ -4,10 +4,8 @@ Sections are those of the MLPerf Endpoints rules, version 1.0.
 """
 
 from enum import StrEnum
-from typing import Any
 
 import msgspec
-from msgspec.structs import asdict
 
 from harness.text import printable
 
@@ -40,10 +38,6 @@ class Finding(msgspec.Struct, frozen=True):
     section: str
     """of the rules, such as ``§6.2``"""
     source: str = OURS
-
-    def fields(self) -> dict[str, Any]:
-        """Everything about it, as values of JSON."""
-        return asdict(self)
 
     def __str__(self) -> str:
         name = f"{self.rule} {self.section}".rstrip()

@@ -2,8 +2,8 @@
 
 import sys
 from pathlib import Path
-from typing import Protocol
 
+from harness.endpoints.endpoints_options import BuildOptions
 from harness.endpoints.planning.seed_sets import read_seed_sets
 from harness.endpoints.run_folder import POINT_YAML, RUNS, SYSTEM_DESC, SYSTEM_POWER, TREE
 from harness.endpoints.tree.build_tree import Tree, build_tree
@@ -11,30 +11,6 @@ from harness.endpoints.tree.run_facts import UnusableError
 from harness.endpoints.tree.system_file import read_system
 from harness.errors import EXIT_THRESHOLD, EXIT_VALID
 from harness.text import counted, labelled, show
-
-
-class BuildOptions(Protocol):
-    """What the command line gives."""
-
-    @property
-    def folders(self) -> tuple[Path, ...]:
-        """Run folders, or folders of such."""
-
-    @property
-    def system(self) -> Path | None:
-        """The TOML of the system; None: placeholders, and everything in it is missing."""
-
-    @property
-    def target_cohort(self) -> str | None:
-        """That of the TOML where it is None."""
-
-    @property
-    def seed_sets(self) -> Path | None:
-        """Published seeds; None: the built-in sets."""
-
-    @property
-    def output(self) -> Path | None:
-        """The tree; None: tree/ beside the run folders."""
 
 
 def build(options: BuildOptions) -> int:

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 import numpy as np
 
 from harness.arrays import Floats
+from harness.endpoints.endpoints_options import CompareOptions
 from harness.endpoints.view.curve_charts import USER
 from harness.endpoints.view.curve_files import MeasuredCurve, read_curve
 from harness.endpoints.view.measured_point import CurvePoint, is_same_model
@@ -26,18 +26,6 @@ _NUMBERS = ("tokens/s", "tokens/s of a user", "TTFT p90, ms")
 _SIDES = ("base", "this", "change")
 
 
-class Options(Protocol):
-    """What ``compare`` reads of its options."""
-
-    @property
-    def left(self) -> Path:
-        """The base."""
-
-    @property
-    def right(self) -> Path:
-        """What is compared with it."""
-
-
 class Comparison(msgspec.Struct, frozen=True):
     """Two curves, and what follows from both."""
 
@@ -52,7 +40,7 @@ class Comparison(msgspec.Struct, frozen=True):
         return step_function(self.left.points), step_function(self.right.points)
 
 
-def compare(options: Options) -> int:
+def compare(options: CompareOptions) -> int:
     """Print what differs and write compare.html to the current folder; the exit code.
 
     Raises ConfigError for a folder that cannot be read.

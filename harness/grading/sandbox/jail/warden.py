@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 import time
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from harness.grading.sandbox.jail import child_watch, fork_server, official, preamble, protocol
 from harness.grading.sandbox.jail.confine import Confinement
@@ -60,22 +60,6 @@ class WardenConfig(NamedTuple):
         return self._replace(confinement=self.confinement._replace(uid=uid))
 
 
-class Runner(Protocol):
-    """Runs the test runs of one job."""
-
-    def attempt(
-        self, test_run: protocol.TestRun, grader: child_watch.GraderCallbacks
-    ) -> protocol.TestRunResult:
-        """Try one test."""
-
-    @property
-    def pids(self) -> tuple[int, ...]:
-        """The process that still runs, if there is one."""
-
-    def close(self) -> None:
-        """End it."""
-
-
 def main() -> None:
     """Serve jobs and test runs on stdin/stdout until the grader closes them."""
     # A child copies pages when it releases the interpreter's lock, as it does for ctypes.CDLL.
@@ -103,7 +87,7 @@ def _take_control_pipes() -> tuple[int, int]:
 
 def _serve(config: WardenConfig, server: ForkServer, inbox: int, outbox: int) -> None:
     at_rest, loaded = _listing(config.scratch), set[str]()
-    runner: Runner | None = None
+    runner: ProcessPerTest | ProcessPerSolution | None = None
 
     def more_memory() -> None:
         protocol.send(outbox, FULL, {})
