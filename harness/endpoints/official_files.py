@@ -69,6 +69,11 @@ def of_percent(percentiles: object, percent: int) -> Any:
     return next((values[key] for key in (f"{percent}.0", str(percent)) if key in values), None)
 
 
+def percentile_of(summary: Fields, name: str, percent: int) -> float | None:
+    """A percentile of a block of result_summary.json, such as ``ttft``; None where it has none."""
+    return number(of_percent(at(summary, name, "percentiles"), percent))
+
+
 def shown(value: object) -> str:
     """A value in a message, as the files write it."""
     return "missing" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

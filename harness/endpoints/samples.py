@@ -21,13 +21,30 @@ Samples = npt.NDArray[np.void]
 """rows of SAMPLE"""
 
 
+def timed(samples: Samples) -> Samples:
+    """The requests whose answer began and ended."""
+    return samples[~samples["failed"] & (samples["first_ns"] > 0) & (samples["complete_ns"] > 0)]
+
+
 def tpot_ns(samples: Samples) -> npt.NDArray[np.float64]:
     """TPOT of each request that has one, in ns: time and tokens after the first fragment."""
-    timed = samples[
-        ~samples["failed"]
-        & (samples["first_ns"] > 0)
-        & (samples["complete_ns"] > 0)
-        & (samples["suffix_tokens"] > 0)
-    ]
-    found: npt.NDArray[np.float64] = (timed["complete_ns"] - timed["first_ns"]) / timed["suffix_tokens"]
+    whole = timed(samples)
+    rows = whole[whole["suffix_tokens"] > 0]
+    found: npt.NDArray[np.float64] = (rows["complete_ns"] - rows["first_ns"]) / rows["suffix_tokens"]
+    return found
+
+
+def ttft_ns(samples: Samples) -> npt.NDArray[np.int64]:
+    """Issue to first fragment, of the requests that have one; also of those that failed later."""
+    return _since_issue(samples, "first_ns")
+
+
+def latency_ns(samples: Samples) -> npt.NDArray[np.int64]:
+    """Issue to the end of the answer, of the requests that ended."""
+    return _since_issue(samples, "complete_ns")
+
+
+def _since_issue(samples: Samples, moment: str) -> npt.NDArray[np.int64]:
+    rows = samples[samples[moment] > 0]
+    found: npt.NDArray[np.int64] = rows[moment] - rows["issued_ns"]
     return found

@@ -1,12 +1,11 @@
 """Our rules that a point's files decide: settings, streaming, salt, latencies, failures, steady state."""
 
-import math
 import re
 from collections.abc import Iterator, Mapping
 
 from harness.endpoints.checks.checked_point import OFFLINE_PATTERN, PointFiles
 from harness.endpoints.checks.finding import Finding, Severity, finding
-from harness.endpoints.official_files import Fields, number, of_percent, shown, table, whole
+from harness.endpoints.official_files import Fields, number, percentile_of, shown, table, whole
 from harness.endpoints.planning.rules import load_endpoints_rules
 from harness.endpoints.run_folder import CONFIG, POINT_YAML
 from harness.endpoints.steady.steady_block import block_of_summary
@@ -234,8 +233,8 @@ def _ttft(files: PointFiles, where: str) -> Iterator[Finding]:
     if not isinstance(block, Mapping) or not block:
         yield finding("ttft", where, "the block ttft is missing")
         return
-    p90 = number(of_percent(block.get("percentiles"), 90))
-    if p90 is None or not math.isfinite(p90) or p90 <= 0:
+    p90 = percentile_of(files.summary, "ttft", 90)
+    if p90 is None or p90 <= 0:
         yield finding("ttft", where, "ttft has no p90" if p90 is None else f"the p90 of ttft is {p90}")
 
 

@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from harness.endpoints.numbers.result_summary import percentile_ns
-from harness.endpoints.official_files import table
+from harness.endpoints.official_files import percentile_of, table
 from harness.endpoints.point_run import OwnNumbers
 from harness.peak.ladder.steps import Latency
 
@@ -48,15 +47,13 @@ def _rows(own: OwnNumbers | None, summary: Mapping[str, Any]) -> Iterator[Defini
     )
     for name, reason in (("ttft", _TTFT), ("tpot", _TPOT), ("latency", "")):
         ours: Latency | None = getattr(own, name, None)
-        block = table(summary, name)
-        mine = {"90.0": ours.p90_ns, "99.0": ours.p99_ns} if ours else {}
-        for percentile in ("90.0", "99.0"):
-            title = f"{name.upper() if name != 'latency' else 'latency'} p{percentile.removesuffix('.0')}"
+        mine = {90: ours.p90_ns, 99: ours.p99_ns} if ours else {}
+        for percent in (90, 99):
+            title = f"{name.upper() if name != 'latency' else 'latency'} p{percent}"
+            theirs = percentile_of(summary, name, percent)
             both = f"{reason}; {_RANK}" if reason else _RANK
-            yield DefinitionRow(
-                title, "ms", _ms(mine.get(percentile)), _ms(percentile_ns(block, percentile)), both
-            )
-    users = percentile_ns(table(summary, "tpot"), "90.0")
+            yield DefinitionRow(title, "ms", _ms(mine.get(percent)), _ms(theirs), both)
+    users = percentile_of(summary, "tpot", 90)
     tpot_ns = own.tpot.p90_ns if own and own.tpot else None
     yield DefinitionRow(
         "tokens/s per user", "tokens/s", _per_s(tpot_ns), _per_s(users), "1000 / TPOT p90 in ms"

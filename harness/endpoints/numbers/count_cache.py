@@ -16,7 +16,7 @@ from harness.files import atomic_write
 COUNTS = "token_counts.parquet"
 FINISH_REASONS = ("", "stop", "length", "tool_calls", "content_filter", "function_call", "other")
 
-_FIELDS = np.dtype([*SAMPLE.descr, ("isl", "<i8"), ("finish", "<i8")])
+COUNTED = np.dtype([*SAMPLE.descr, ("isl", "<i8"), ("finish", "<i8")])
 _FORM = "1"  # changes with what is counted, or how
 
 
@@ -24,11 +24,16 @@ class Cached(NamedTuple):
     """What is kept."""
 
     rows: npt.NDArray[np.void]
-    """the fields of SAMPLE, `isl` and `finish`, in the order of issue"""
+    """of COUNTED, in the order of issue"""
     duration_ns: int
     ended: bool
     broken: str
     """where the file breaks off; empty where it does not"""
+
+    @property
+    def samples(self) -> Samples:
+        """The rows without `isl` and `finish`."""
+        return self.rows[list(SAMPLE.names or ())].astype(SAMPLE)
 
 
 def read_cached(folder: Path, key: str) -> Cached | None:
@@ -47,7 +52,7 @@ def counted_samples(folder: Path) -> Samples | None:
     kept = _kept(folder)
     if kept is None or not kept[0].startswith(f"{_FORM} "):
         return None
-    return kept[1].rows[list(SAMPLE.names or ())].astype(SAMPLE)
+    return kept[1].samples
 
 
 def _kept(folder: Path) -> tuple[str, Cached] | None:
@@ -55,8 +60,8 @@ def _kept(folder: Path) -> tuple[str, Cached] | None:
     try:
         table = pq.read_table(folder / COUNTS)
         facts = {name.decode(): value.decode() for name, value in (table.schema.metadata or {}).items()}
-        rows = np.zeros(table.num_rows, _FIELDS)
-        for name in _FIELDS.names or ():
+        rows = np.zeros(table.num_rows, COUNTED)
+        for name in COUNTED.names or ():
             rows[name] = table[name].to_numpy()
         found = Cached(rows, int(facts["duration_ns"]), facts["ended"] == "True", facts["broken"])
         return facts["key"], found
@@ -66,7 +71,7 @@ def _kept(folder: Path) -> tuple[str, Cached] | None:
 
 def write_cached(folder: Path, key: str, counted: Cached) -> None:
     """Keep it; nothing is kept in a folder that cannot be written to."""
-    columns = {name: np.ascontiguousarray(counted.rows[name]) for name in _FIELDS.names or ()}
+    columns = {name: np.ascontiguousarray(counted.rows[name]) for name in COUNTED.names or ()}
     facts = {
         "key": f"{_FORM} {key}",
         "duration_ns": str(counted.duration_ns),

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from harness.cli.processes import computing
 from harness.dataset.model_tokenizer import TOKENIZER_FILE, harmony_tokenizer
 from harness.endpoints.numbers.chat_template import HarmonyTemplate
-from harness.endpoints.numbers.count_cache import FINISH_REASONS, Cached, read_cached, write_cached
+from harness.endpoints.numbers.count_cache import COUNTED, FINISH_REASONS, Cached, read_cached, write_cached
 from harness.endpoints.numbers.event_record import (
     COMPLETE,
     ENDED,
@@ -39,7 +39,7 @@ from harness.endpoints.numbers.event_record import (
 )
 from harness.endpoints.numbers.reference_tokenizer import ReferenceTokenizer, TokenizerFile
 from harness.endpoints.run_folder import EVENTS
-from harness.endpoints.samples import SAMPLE, Samples
+from harness.endpoints.samples import Samples
 from harness.errors import DatasetError, RunError
 from harness.files import REQUESTS
 from harness.machine import usable_cores
@@ -130,7 +130,7 @@ def _silent(done: int, total: int) -> None:
 
 
 def _events(file: Path, cached: Cached) -> RunEvents:
-    samples = cached.rows[list(SAMPLE.names or ())].astype(SAMPLE)
+    samples = cached.samples
     unended = int(((samples["complete_ns"] == 0) & ~samples["failed"]).sum())
     notes = [f"{file}: {cached.broken}"] if cached.broken else []
     if not cached.ended and not cached.broken:
@@ -387,9 +387,7 @@ class _Phase(msgspec.Struct):
 
     def result(self) -> Cached:
         """All of it."""
-        rows = np.array(
-            [tuple(row[:8]) for row in self.rows], [*SAMPLE.descr, ("isl", "<i8"), ("finish", "<i8")]
-        )
+        rows = np.array([tuple(row[:8]) for row in self.rows], COUNTED)
         duration_ns = sum(last - begin for begin, last in self._blocks)
         return Cached(rows, duration_ns, self.ended, self.broken)
 

@@ -5,7 +5,6 @@ completed one, which the submission checker asks for; the official client counts
 """
 
 import math
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ import numpy.typing as npt
 from harness.endpoints.numbers.count_cache import FINISH_REASONS
 from harness.endpoints.numbers.event_reader import RunEvents
 from harness.endpoints.run_folder import SUMMARY
-from harness.endpoints.samples import Samples, tpot_ns
+from harness.endpoints.samples import Samples, latency_ns, tpot_ns, ttft_ns
 from harness.files import atomic_write
 from harness.peak.ladder.steps import NOT_A_RESULT
 
@@ -93,11 +92,10 @@ def _counts(samples: Samples) -> dict[str, Any]:
 
 
 def _blocks(samples: Samples, isl: npt.NDArray[np.int64]) -> dict[str, Any]:
-    first, ended = samples[samples["first_ns"] > 0], samples[samples["complete_ns"] > 0]
     return {
-        "ttft": stat_block(first["first_ns"] - first["issued_ns"]),
+        "ttft": stat_block(ttft_ns(samples)),
         "tpot": stat_block(tpot_ns(samples)),
-        "latency": stat_block(ended["complete_ns"] - ended["issued_ns"]),
+        "latency": stat_block(latency_ns(samples)),
         "output_sequence_lengths": stat_block(samples["output_tokens"][samples["output_tokens"] > 0]),
         "input_sequence_lengths": stat_block(isl[isl > 0]),
     }
@@ -143,9 +141,3 @@ def _histogram(ordered: Values) -> dict[str, Any]:
     counts, _ = np.histogram(np.clip(ordered, edges[0], edges[-1]), bins=edges)
     buckets = [[begin, end] for begin, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)]
     return {"buckets": buckets, "counts": counts.tolist()}
-
-
-def percentile_ns(block: Mapping[str, Any], percentile: str) -> float | None:
-    """A percentile of a block, by its key such as ``90.0``."""
-    found = (block.get("percentiles") or {}).get(percentile)
-    return found if isinstance(found, (int, float)) else None

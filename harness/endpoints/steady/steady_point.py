@@ -6,9 +6,9 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from harness.arrays import Floats
+from harness.arrays import Floats, Integers
 from harness.endpoints.planning.rules import load_endpoints_rules
-from harness.endpoints.samples import Samples, tpot_ns
+from harness.endpoints.samples import Samples, latency_ns, tpot_ns, ttft_ns
 from harness.endpoints.steady.plateaus import (
     GATES,
     LeastTime,
@@ -23,11 +23,9 @@ from harness.endpoints.steady.steady_line import between, leaning, movement, nam
 from harness.endpoints.steady.super_passes import (
     SuperPass,
     issue_seconds,
-    latency_ns,
     percentile,
     series,
     super_passes,
-    ttft_ns,
 )
 from harness.endpoints.steady.trend import FEWEST, Direction, direction, interval
 
@@ -265,7 +263,7 @@ def _window(rows: Samples, passes: Sequence[SuperPass], plateau: Plateau) -> Win
     )
 
 
-def spread(values: Floats) -> Spread | None:
+def spread(values: Floats | Integers) -> Spread | None:
     """Of at least one value."""
     if not len(values):
         return None

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from harness.arrays import Floats
-from harness.endpoints.samples import Samples, tpot_ns
+from harness.arrays import Floats, Integers
+from harness.endpoints.samples import Samples, latency_ns, timed, tpot_ns, ttft_ns
 
 
 class SuperPass(msgspec.Struct, frozen=True, kw_only=True):
@@ -18,7 +18,7 @@ class SuperPass(msgspec.Struct, frozen=True, kw_only=True):
     output_tokens: int
     """of complete answers"""
     suffix_tokens: int
-    """after the first fragment, of the requests that have a TPOT"""
+    """after the first fragment, of the requests whose answer ended"""
     tpot_count: int
     tpot_mean: float
     tpot_p50: float
@@ -41,7 +41,7 @@ def super_pass(rows: Samples) -> SuperPass:
         first_issue_ns=int(rows["issued_ns"].min()),
         last_issue_ns=int(rows["issued_ns"].max()),
         output_tokens=int(rows["output_tokens"].sum()),
-        suffix_tokens=suffix_tokens(rows),
+        suffix_tokens=int(timed(rows)["suffix_tokens"].sum()),
         tpot_count=len(tpot),
         tpot_mean=float(tpot.mean()) if len(tpot) else np.nan,
         tpot_p50=percentile(tpot, 0.5),
@@ -52,25 +52,7 @@ def super_pass(rows: Samples) -> SuperPass:
     )
 
 
-def ttft_ns(rows: Samples) -> Floats:
-    """Issue to first fragment, of the requests that have one; also of those that failed later."""
-    seen = rows[rows["first_ns"] > 0]
-    return np.asarray(seen["first_ns"] - seen["issued_ns"], float)
-
-
-def latency_ns(rows: Samples) -> Floats:
-    """Issue to the end of the answer, of the requests that ended."""
-    ended = rows[rows["complete_ns"] > 0]
-    return np.asarray(ended["complete_ns"] - ended["issued_ns"], float)
-
-
-def suffix_tokens(rows: Samples) -> int:
-    """Tokens after the first fragment, of the requests that have a TPOT."""
-    timed = ~rows["failed"] & (rows["first_ns"] > 0) & (rows["complete_ns"] > 0)
-    return int(rows["suffix_tokens"][timed].sum())
-
-
-def percentile(values: Floats, share: float) -> float:
+def percentile(values: Floats | Integers, share: float) -> float:
     """The sorted values' element int(share * (n - 1)); nan of none."""
     if not len(values):
         return np.nan
