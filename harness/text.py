@@ -47,6 +47,14 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}"
 
 
+def first_few(texts: Iterable[object], most: int, between: str = ", ") -> str:
+    """``a, b and 3 more``; with ``; `` between them ``a; b; and 3 more``."""
+    found = list(map(str, texts))
+    comma = between.strip().removeprefix(",")
+    more = f"{comma} and {len(found) - most} more" if len(found) > most else ""
+    return between.join(found[:most]) + more
+
+
 def by_kind(counts: Mapping[str, int], most: int | None = None) -> str:
     """``timeout 2, connect 1``, the most frequent kinds first; ``most`` is the largest number of them."""
     frequent = sorted(counts.items(), key=lambda item: -item[1])[:most]

@@ -21,6 +21,7 @@ from harness.dataset.model_template import ModelTemplate
 from harness.dataset.prompt_texts import PromptTexts
 from harness.dataset.samples import SampleSet
 from harness.errors import ConfigError, DatasetError
+from harness.text import first_few
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -70,12 +71,11 @@ class _Rows(msgspec.Struct, frozen=True):
         """Raise DatasetError where any row is wrong."""
         if not wrong:
             return
-        named = ", ".join(str(self.first + row) for row in wrong[:_NAMED])
-        more = f" and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
+        named = first_few((self.first + row for row in wrong), _NAMED)
         rows = "row" if len(wrong) == 1 else "rows"
         raise DatasetError(
             f"{self.samples.path}: {len(wrong)} of {len(self.samples)} prompts cannot be sent as text "
-            f"({rows} {named}{more}): {what}; {remedy}"
+            f"({rows} {named}): {what}; {remedy}"
         )
 
 

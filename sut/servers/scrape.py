@@ -23,7 +23,7 @@ from harness.errors import explained
 from harness.files import SERVER_METRICS, atomic_write
 from harness.record.server_metrics import MOST_PAGE_BYTES, MetricsWriter, has_values
 from harness.record.settled import ServerInfo
-from harness.text import printable
+from harness.text import first_few, printable
 from sut.client.endpoint import tls_context
 from sut.servers.gpus import LocalGpus
 from sut.servers.info_client import place_of
@@ -212,9 +212,8 @@ class MetricsScraper:
         without = [server for server in self._servers if not server.ever]
         if not without:
             return
-        shown = ", ".join(f"{one.url}: {one.wrong}" for one in without[:_SHOWN])
-        more = f" and {len(without) - _SHOWN} more" if len(without) > _SHOWN else ""
-        log.info("no metrics of %d of %d servers: %s%s", len(without), len(self._servers), shown, more)
+        shown = first_few((f"{one.url}: {one.wrong}" for one in without), _SHOWN)
+        log.info("no metrics of %d of %d servers: %s", len(without), len(self._servers), shown)
 
 
 async def _page(client: httpx.AsyncClient, server: _Server) -> bytes:

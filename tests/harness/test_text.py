@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.text import by_kind, counted, duration, how_it_ended, printable
+from harness.text import by_kind, counted, duration, first_few, how_it_ended, printable
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\r\nOK \u202etxt\x9b31m\ud800"
 
@@ -46,6 +46,14 @@ def test_the_most_frequent_kinds_come_first():
     assert by_kind(counts) == "timeout 1,200, send 2, connect 1"
     assert by_kind(counts, 1) == "timeout 1,200"
     assert by_kind({}) == ""
+
+
+@pytest.mark.parametrize(
+    ("most", "between", "text"),
+    [(3, ", ", "1, 2, 3"), (2, ", ", "1, 2 and 1 more"), (1, "; ", "1; and 2 more")],
+)
+def test_the_first_few(most, between, text):
+    assert first_few([1, 2, 3], most, between) == text
 
 
 @pytest.mark.parametrize(

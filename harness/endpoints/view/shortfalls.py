@@ -10,6 +10,7 @@ from harness.endpoints.planning.rules import EndpointsRules, load_endpoints_rule
 from harness.endpoints.steady.steady_point import WINDOWABLE, is_official
 from harness.endpoints.view.curve_files import MeasuredCurve
 from harness.endpoints.view.measured_point import CurvePoint
+from harness.text import first_few
 
 _NAMED = 6  # points that a line lists
 
@@ -190,5 +191,4 @@ def _by_text(pairs: Iterable[tuple[str, str]]) -> Mapping[str, list[str]]:
 
 
 def _list(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
+    return first_few(names, _NAMED)

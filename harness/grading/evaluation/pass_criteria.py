@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 
 import msgspec
 
@@ -15,7 +16,7 @@ from harness.grading.livecodebench import packages
 from harness.grading.sandbox.tiers import Sandbox, Tier
 from harness.grading.scoring.accuracy_score import MetricValue, Score, Standing, standing
 from harness.grading.scoring.grade import SANDBOX_LIMITS, GradingMode, Reason
-from harness.text import counted
+from harness.text import counted, first_few
 
 _SUSPICIOUS_SHARE = 0.1  # of outputs; where more are without a final part, a setting is wrong
 _LISTED = 20  # indexes named before "and N more"
@@ -352,7 +353,6 @@ def _sandbox_warnings(evaluation: Evaluation, sandbox: Sandbox | None) -> list[s
     return warnings
 
 
-def listed(indexes: tuple[int, ...]) -> str:
+def listed(indexes: Sequence[int]) -> str:
     """Indexes for a message; of many only the first."""
-    shown = ", ".join(map(str, indexes[:_LISTED]))
-    return shown if len(indexes) <= _LISTED else f"{shown} and {len(indexes) - _LISTED} more"
+    return first_few(indexes, _LISTED)

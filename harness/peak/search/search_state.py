@@ -16,7 +16,7 @@ from harness.record.repeated import FirstLine
 from harness.record.resume import differences
 from harness.record.run_record import RunRecord
 from harness.record.settled import ServerInfo
-from harness.text import utc
+from harness.text import first_few, utc
 
 SEARCH_STATE = "search.json"
 SCHEMA = 1
@@ -182,6 +182,4 @@ def other_settings(before: Identity, now: Identity) -> str:
         one.update(known)
     for tree in (earlier, asked):
         tree["servers"] = {"number": len(tree["servers"])} | dict(enumerate(tree["servers"]))
-    changed = list(differences("", earlier, asked, "{}: {} -> {}"))
-    more = f"; and {len(changed) - _NAMED} more" if len(changed) > _NAMED else ""
-    return "; ".join(changed[:_NAMED]) + more
+    return first_few(differences("", earlier, asked, "{}: {} -> {}"), _NAMED, "; ")

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from harness.analysis.run_outcome import RunOutcome, Status, limit_status, metric_text, number
 from harness.report.html.page import Badge, Tile
-from harness.text import counted, moment
+from harness.text import counted, first_few, moment
 
 _SHOWN = 3  # deviations that are named in the title block
 
@@ -44,8 +44,7 @@ def score_reasons(one: RunOutcome) -> Iterator[str]:
 def deviation_reasons(one: RunOutcome) -> Iterator[str]:
     """The first deviations from the rules."""
     if one.record is not None and (deviations := one.record.deviations):
-        more = f"; and {len(deviations) - _SHOWN} more" if len(deviations) > _SHOWN else ""
-        yield f"NOT OFFICIAL: {'; '.join(deviations[:_SHOWN])}{more}"
+        yield f"NOT OFFICIAL: {first_few(deviations, _SHOWN, '; ')}"
 
 
 def outcome_tiles(one: RunOutcome) -> Iterator[Tile]:

@@ -14,6 +14,7 @@ from harness.record.run_record import ServerLoad
 from harness.record.server_metrics import QUANTITIES
 from harness.report.html.page import Chart, PageTable, Section, Series, Style
 from harness.report.html.run_events import ranks_table
+from harness.text import first_few
 
 _MOST_POINTS = 600
 _LINE_FROM = 20  # readings; fewer are not joined to a line
@@ -41,9 +42,8 @@ def server_section(run: RunFiles) -> Section:
 def _without(load: ServerLoad) -> Iterator[str]:
     if not load.without:
         return
-    shown = ", ".join(f"{url}: {why}" for url, why in list(load.without.items())[:_LISTED])
-    more = f" and {len(load.without) - _LISTED} more" if len(load.without) > _LISTED else ""
-    yield f"Servers without metrics: {shown}{more}."
+    shown = first_few((f"{url}: {why}" for url, why in load.without.items()), _LISTED)
+    yield f"Servers without metrics: {shown}."
 
 
 def _charts(samples: ServerSamples, start_ns: int) -> Iterator[Chart]:

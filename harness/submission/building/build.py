@@ -44,6 +44,7 @@ from harness.submission.tree.origins import (
 )
 from harness.submission.tree.secrets import find_secrets
 from harness.submission.tree.system_description import nameplate_of, system_issues
+from harness.text import first_few
 
 _LISTED = 5  # secrets, or changed files, in a message
 
@@ -221,7 +222,7 @@ def _refuse_secrets(tree: Path) -> None:
     ]
     if found:
         raise ConfigError(
-            f"text that looks like a secret would be published: {_listed(found)}; "
+            f"text that looks like a secret would be published: {first_few(found, _LISTED)}; "
             "remove it from the file and revoke the key; a line without one may end in kingfisher:ignore"
         )
 
@@ -233,14 +234,9 @@ def _refuse_foreign(request: BuildRequest, moves: Sequence[Move]) -> None:
     found = [] if request.force else list(foreign_files(request.output, request.kept, there))
     if found:
         raise ConfigError(
-            f"--output {request.output}: not built here, or changed since it was built: {_listed(found)}; "
-            "pass --force to replace it, or choose another --output"
+            f"--output {request.output}: not built here, or changed since it was built: "
+            f"{first_few(found, _LISTED)}; pass --force to replace it, or choose another --output"
         )
-
-
-def _listed(found: Sequence[str]) -> str:
-    more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
-    return ", ".join(found[:_LISTED]) + more
 
 
 def _moves(request: BuildRequest, folder: Path) -> Iterator[Move]:

@@ -9,6 +9,7 @@ from harness.loadgen_logs.contradictions import contradictions, disagreements
 from harness.loadgen_logs.summary_and_detail import LoadgenDetail
 from harness.submission.checks.context import CheckContext, Logs, read_logs
 from harness.submission.checks.issue import Issue
+from harness.text import first_few
 
 _VERSION = "loadgen_version"  # "6.0.17 @ 0123456789"
 _LISTED = 3  # figures that differ: two logs of different runs differ in all
@@ -73,9 +74,7 @@ def _figures(context: CheckContext, logs: Logs) -> Iterator[Issue]:
     text = (context.dir.path / logs.folder / SUMMARY).read_text(encoding="utf-8", errors="replace")
     found = list(disagreements(text, logs.detail))
     if found:
-        more = f"; and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
-        text = "; ".join(found[:_LISTED]) + more
-        yield context.issue("logs-disagree", logs.folder / SUMMARY, text)
+        yield context.issue("logs-disagree", logs.folder / SUMMARY, first_few(found, _LISTED, "; "))
     for what in contradictions(logs.detail):
         yield context.issue("cross-check", logs.folder / DETAIL, what)
 
