@@ -164,6 +164,11 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
         return named or self.settings.get("load_format") == "dummy"
 
     @property
+    def software(self) -> str:
+        """``SGLang 0.5.23``, without a version where it reports none."""
+        return f"{self.engine} {self.version or ''}".strip()
+
+    @property
     def names(self) -> str:
         """``PATH as NAME``, or the one name that there is."""
         served = self.served_name or self.model or "a model without a name"

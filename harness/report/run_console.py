@@ -353,7 +353,7 @@ def api_lines(servers: Sequence[ServerInfo]) -> Iterable[str]:
 
 def served_by(server: ServerInfo) -> str:
     """``SGLang 0.5.23 serves PATH as NAME``."""
-    return f"{server.engine} {server.version or ''} serves {server.names}"
+    return f"{server.software} serves {server.names}"
 
 
 def _served(server: ServerInfo, benchmark: Benchmark) -> str:

@@ -70,7 +70,7 @@ def _disclosure(runs: Sequence[RunFacts], of: CurveFacts) -> Iterator[str]:
     yield f"{TO_WRITE}: all software in use, its versions and licences."
     yield ""
     servers = {
-        (f"{server.engine} {server.version or ''}".strip(), server.model_path or server.names)
+        (server.software, server.model_path or server.names)
         for one in runs
         if one.run
         for server in one.run.servers

@@ -101,7 +101,7 @@ def _offline(runs: Sequence[RunFacts], c_max: int) -> Iterator[tuple[str, str]]:
 def framework_of(runs: Sequence[RunFacts]) -> str:
     """Engines of the servers, with versions."""
     servers = [server for one in runs if one.run is not None for server in one.run.servers]
-    return ", ".join(sorted({f"{server.engine} {server.version or ''}".strip() for server in servers}))
+    return ", ".join(sorted({server.software for server in servers}))
 
 
 def point_yaml(one: RunFacts, of: CurveFacts) -> Json:

@@ -69,7 +69,7 @@ def _seen(run: PointRun | None) -> _Stated:
     curve, parameters = run.curve, run.parameters
     yield MODEL, curve.model_name
     yield "seed set", f"{curve.seeds.name} of {curve.seeds.cohort}"
-    yield "engine", ", ".join(sorted({f"{one.engine} {one.version or ''}".strip() for one in run.servers}))
+    yield "engine", ", ".join(sorted({one.software for one in run.servers}))
     yield "servers", str(len(run.servers))
     yield "weights", ", ".join(sorted({one.names for one in run.servers}))
     yield DATASET_FILE, run.dataset_sha256[:12]

@@ -215,7 +215,7 @@ def _settings(ladder: Ladder) -> Section:
         ("wanted", ", ".join(map(str, ladder.wanted))),
         ("measured", f"{ladder.seconds:g} s each after the filling, longer where an answer takes longer"),
         ("answers", f"at most {ladder.parameters.max_new_tokens} tokens"),
-        *(("server", f"{one.url}: {one.engine} {one.version or ''}, {one.names}") for one in ladder.servers),
+        *(("server", f"{one.url}: {one.software}, {one.names}") for one in ladder.servers),
         *(("deviation", deviation) for deviation in ladder.deviations),
     ]
     return Section("settings", "Settings", tables=[PageTable(("", ""), rows)])

@@ -268,7 +268,7 @@ def provenance_section(record: RunRecord) -> Section:
         "dataset": f"{plan.client.input_file} ({settled.samples:,} samples, sha256 {settled.dataset_sha256})",
         "generation": json.dumps(msgspec.to_builtins(plan.client.parameters)),
         "servers": folded(plan.client.server_urls),
-        "engines": ", ".join(dict.fromkeys(f"{s.engine} {s.version or ''}".strip() for s in record.servers)),
+        "engines": ", ".join(dict.fromkeys(one.software for one in record.servers)),
         "user.conf": str(plan.user_conf),
         "workers": str(settled.placement),
         "harness": "unknown" if made.git is None else str(made.git),
@@ -298,8 +298,8 @@ def _served(record: RunRecord) -> Iterator[PageTable]:
     for server in record.servers:
         limits = (server.context_length, server.max_running_requests, server.dp_size, server.stream_interval)
         options = ", ".join(f"{name} {value}" for name, value in (server.settings | server.differs).items())
-        name = f"{server.engine} {server.version or ''}".strip()
-        cells = (name, server.names, *("-" if limit is None else f"{limit:,}" for limit in limits), options)
+        shown = ("-" if limit is None else f"{limit:,}" for limit in limits)
+        cells = (server.software, server.names, *shown, options)
         kinds.setdefault(cells, []).append(server)
     rows = [
         (f"{len(found):,}", folded(one.url for one in found), *cells[:-1], *_trials(found), cells[-1])

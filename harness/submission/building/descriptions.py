@@ -141,7 +141,7 @@ def _software(machine: Mapping[str, str], records: Sequence[RunRecord]) -> dict[
     """Software of the server and of the client, from run.json."""
     fields: dict[str, Any] = {}
     servers = [server for record in records for server in record.servers]
-    if versions := {f"{server.engine} {server.version}" for server in servers if server.version}:
+    if versions := {server.software for server in servers if server.version}:
         fields["framework"] = ", ".join(sorted(versions))
     stack = [machine.get("other_software_stack", "")]
     for client in [record.provenance for record in records][:1]:

@@ -59,7 +59,7 @@ def _origin(record: RunRecord) -> dict[str, str | float]:
     return {
         # An embedded server has another port in each run.
         ADDRESS: "" if embedded else _listed(urls),
-        "engine": _listed({f"{one.engine} {one.version}" for one in servers}),
+        "engine": _listed({one.software for one in servers}),
         "model": _listed(models),
         _REVISION: _listed({one.revision for one in servers if _is_hash(one.revision)}),
         "weight version": _listed({one.weight_version for one in servers if one.weight_version}),

@@ -13,7 +13,7 @@ from harness.loadgen_logs.summary_and_detail import parse_summary
 from harness.record.replica_figures import RankFigures
 from harness.record.run_record import Diagnosis, RunVerdict, ServerLoad
 from harness.record.settled import Router, ServerInfo
-from harness.report.run_console import render_plan, render_summary
+from harness.report.run_console import render_plan, render_summary, served_by
 from tests.records import rows_with, started
 
 # The evidence that a run kept of a proxy that allowed 4 requests at once in front of a vLLM.
@@ -73,6 +73,11 @@ def test_the_workers_of_a_search_are_not_those_of_the_conf_files_rate(scenario, 
 
 def test_summary():
     assert render_summary(ended()) == (Path(__file__).parent / "summary.txt").read_text()
+
+
+def test_a_server_without_a_version_is_named_without_a_gap():
+    server = ServerInfo(url="http://a:1", wire="llamacpp", engine="llama.cpp", model="m")
+    assert served_by(server) == "llama.cpp serves m"
 
 
 def test_summary_of_nothing():
