@@ -6,6 +6,7 @@ A misspelt key in a definition is an error; in the record of a run, which may be
 ignored.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -110,6 +111,11 @@ class MetricRule(msgspec.Struct, frozen=True):
         """The lowest and the highest passing value."""
         lowest, highest = self.passing
         return lowest * self.reference, highest * self.reference
+
+    @property
+    def is_score(self) -> bool:
+        """Whether more is better: a percentage. Counts of tokens and characters have a highest value, too."""
+        return math.isinf(self.bounds[1])
 
 
 class Benchmark(msgspec.Struct, frozen=True):

@@ -129,14 +129,9 @@ def write_accuracy(folder: Path, entry: Mapping[str, Any]) -> None:
 def as_shares(metrics: Mapping[str, float], benchmark: Benchmark) -> dict[str, float]:
     """Metrics in the file's unit."""
     return {
-        name: value / _PERCENT if _is_percentage(benchmark, name) else value
+        name: value / _PERCENT if benchmark.accuracy[name].is_score else value
         for name, value in metrics.items()
     }
-
-
-def _is_percentage(benchmark: Benchmark, name: str) -> bool:
-    """Percentages of the rules have no highest passing value; counts of tokens and characters have."""
-    return math.isinf(benchmark.accuracy[name].bounds[1])
 
 
 class _Entry(msgspec.Struct):
@@ -219,7 +214,7 @@ def _accuracy(entries: list[tuple[_Entry, Any]], benchmark: Benchmark) -> PointA
     return PointAccuracy(
         metrics=metrics,
         missing=missing,
-        lacks=tuple(name for name in missing if _is_percentage(benchmark, name)),
+        lacks=tuple(name for name in missing if benchmark.accuracy[name].is_score),
         samples=sum(entry.issued for entry, _ in entries),
         expected_samples=benchmark.dataset(accuracy=True).samples,
         unanswered=sum(entry.counted("missing") for entry, _ in entries),
@@ -263,6 +258,6 @@ def _mean(values: list[tuple[float, int]]) -> float:
 
 def _metric(benchmark: Benchmark, name: str, value: float) -> PointMetric:
     lowest, highest = benchmark.accuracy[name].bounds
-    if _is_percentage(benchmark, name) and 0 <= value <= 1:
+    if benchmark.accuracy[name].is_score and 0 <= value <= 1:
         value = round(_PERCENT * value, _DIGITS)
     return PointMetric(value=value, lowest=lowest, highest=None if math.isinf(highest) else highest)

@@ -1,7 +1,6 @@
 """The table of results: a row for each system, benchmark and scenario, compared with an earlier tree."""
 
 import csv
-import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,14 +8,13 @@ from typing import Any
 import msgspec
 from msgspec.structs import asdict, fields
 
-from harness.compliance.registry import find_test, needed_tests
 from harness.config.loadgen_settings import NS_PER_MS
 from harness.errors import ConfigError
 from harness.files import ACCURACY, ACCURACY_TEXT, PERFORMANCE
 from harness.loadgen_logs.summary_and_detail import LoadgenDetail
 from harness.submission.checks.context import CheckContext, read_logs
 from harness.submission.checks.endpoints_run import read_measured
-from harness.submission.tree.accuracy_files import parse_accuracy
+from harness.submission.tree.accuracy_files import read_accuracy_text
 from harness.submission.tree.layout import has_endpoints_layout, is_readable, read_fields
 from harness.submission.tree.system_description import whole_number
 from harness.text import aligned, printable
@@ -131,20 +129,19 @@ def _accuracy(context: CheckContext) -> str:
     path = context.dir.path / ACCURACY / ACCURACY_TEXT
     if not is_readable(path):
         return ""
-    metrics = [name for name, rule in context.benchmark.accuracy.items() if rule.bounds[1] == math.inf]
-    found = parse_accuracy(path.read_text(encoding="utf-8", errors="replace"), metrics)
+    metrics = [name for name, rule in context.benchmark.accuracy.items() if rule.is_score]
+    found = read_accuracy_text(path, metrics)
     scores = {metric: found.score(metric) for metric in metrics}
     return ", ".join(f"{metric} {score:.3f}" for metric, score in scores.items() if score is not None)
 
 
 def _tests(context: CheckContext) -> Iterator[str]:
     """Each test with its verdict and figure."""
-    for name in needed_tests(context.benchmark):
-        test = find_test(context.benchmark, name)
+    for test in context.tests:
         if (text := context.read_verified(test)) is not None:
             found = test.read(text)
             figure = f" {'-' if found.figure is None else f'{found.figure:g}'}" if test.threshold_keys else ""
-            yield f"{name} {'PASS' if found.passed else 'FAIL'}{figure}"
+            yield f"{test.name} {'PASS' if found.passed else 'FAIL'}{figure}"
 
 
 def compare(rows: Sequence[ResultRow], earlier: Sequence[ResultRow]) -> tuple[ComparedRow, ...]:

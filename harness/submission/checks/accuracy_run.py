@@ -10,7 +10,7 @@ from harness.files import ACCURACY, ACCURACY_LOG, ACCURACY_TEXT, sha256_of
 from harness.submission.checks.context import CheckContext, Logs, read_logs
 from harness.submission.checks.issue import Issue
 from harness.submission.checks.loadgen_logs import check_logs, check_sample_counts, usable
-from harness.submission.tree.accuracy_files import AccuracyText, ends_match, parse_accuracy
+from harness.submission.tree.accuracy_files import AccuracyText, ends_match, read_accuracy_text
 
 _SHA256_DIGITS = 64
 _FINAL_SCORE = re.compile(r"^FINAL SCORE: (\d+\.\d+)% \((\d+\.\d+)/(\d+\.\d+)\)", re.MULTILINE)
@@ -40,7 +40,7 @@ def check_accuracy_log(context: CheckContext, folder: Path) -> Iterator[Issue]:
     if not text.is_file():
         yield context.missing(text)
         return
-    hashes = _read(context, text).hashes
+    hashes = read_accuracy_text(text).hashes
     if not hashes and not context.closed:
         return
     if len(hashes) != 1 or len(hashes[0]) != _SHA256_DIGITS:
@@ -67,26 +67,22 @@ def _samples(context: CheckContext, logs: Logs) -> Iterator[Issue]:
     yield from check_sample_counts(context, logs, expected, *settings)
 
 
-def _read(context: CheckContext, path: Path) -> AccuracyText:
-    return parse_accuracy(path.read_text(encoding="utf-8", errors="replace"), context.benchmark.accuracy)
-
-
 def _text(context: CheckContext) -> Iterator[Issue]:
     path, metrics = context.dir.path / ACCURACY / ACCURACY_TEXT, context.benchmark.accuracy
     if not path.is_file() or not metrics:
         return
-    found, expected = _read(context, path), context.benchmark.dataset(accuracy=True).samples
+    found, expected = read_accuracy_text(path, metrics), context.benchmark.dataset(accuracy=True).samples
     if context.closed:
         for metric, rule in metrics.items():
             yield from _bounded(context, path, metric, found, rule.bounds)
-        for what in _contradictions(found, path.read_text(encoding="utf-8", errors="replace")):
+        for what in _contradictions(found):
             yield context.issue("cross-check", path, what)
     if found.samples is not None and found.samples != expected:
         text = f"{found.samples} samples were evaluated, expected {expected}"
         yield context.issue("sample-count", path, text)
 
 
-def _contradictions(found: AccuracyText, text: str) -> Iterator[str]:
+def _contradictions(found: AccuracyText) -> Iterator[str]:
     """Scores of one metric that differ; the evaluator of gpt-oss-120b prints its score three times."""
     for metric, scores in found.scores.items():
         if len(set(scores)) > 1:
@@ -94,7 +90,7 @@ def _contradictions(found: AccuracyText, text: str) -> Iterator[str]:
     score = found.score(_EXACT_MATCH)
     if score is None:
         return
-    for percent, points, most in _FINAL_SCORE.findall(text):
+    for percent, points, most in _FINAL_SCORE.findall(found.text):
         least, largest = (
             100 * (float(points) + half) / max(float(most) - half, 0.01) for half in (-_HALF, _HALF)
         )

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from harness.compliance.base import ComplianceTest
 from harness.compliance.eos_check import judge_consistency
-from harness.compliance.registry import find_test, needed_tests
 from harness.compliance.run_logs import other_lengths
 from harness.config.loadgen_settings import PERFORMANCE_MODE
 from harness.errors import GradingError
@@ -25,15 +24,15 @@ _BINDING = ("Min duration", "Min queries")
 
 def check_tests(context: CheckContext) -> Iterator[Issue]:
     """All issues of the tests' folders; the open division needs no tests."""
-    for name in needed_tests(context.benchmark) if context.closed else ():
-        test, folder = find_test(context.benchmark, name), context.dir.path / name
+    for test in context.tests if context.closed else ():
+        folder = context.dir.path / test.name
         if not folder.is_dir():
             yield context.missing(folder, "test-missing")
             continue
         yield from _verify_file(context, test)
         if test.every_sample:
             yield from _run(context, test)
-            yield from check_accuracy_log(context, Path(name) / ACCURACY)
+            yield from check_accuracy_log(context, Path(test.name) / ACCURACY)
         else:
             yield from _run_of_random_samples(context, test)
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import msgspec
 
 from harness.compliance.base import ComplianceTest
+from harness.compliance.registry import find_test, needed_tests
 from harness.config.benchmark import Benchmark
 from harness.config.scenario import Scenario
 from harness.files import DETAIL, SUMMARY
@@ -30,6 +31,11 @@ class CheckContext(msgspec.Struct, frozen=True, eq=False):
     def closed(self) -> bool:
         """Whether accuracy target, tests and settings are binding."""
         return self.dir.binding
+
+    @property
+    def tests(self) -> tuple[ComplianceTest, ...]:
+        """The compliance tests of the benchmark, which closed results need."""
+        return tuple(find_test(self.benchmark, name) for name in needed_tests(self.benchmark))
 
     def issue(self, code: str, path: Path, what: str, *, is_warning: bool = False, remedy: str = "") -> Issue:
         """``path`` is absolute or relative to the scenario's folder."""

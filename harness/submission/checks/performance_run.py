@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-from harness.compliance.registry import find_test, needed_tests
 from harness.config.loadgen_settings import BY_ATTRIBUTE, NS_PER_MS, PERFORMANCE_MODE
 from harness.files import ACCURACY, ACCURACY_LOG, ACCURACY_TEXT, DETAIL, PERFORMANCE, SUMMARY
 from harness.loadgen_logs.accuracy_log import EMPTY_LOG_BYTES
@@ -10,7 +9,7 @@ from harness.loadgen_logs.summary_and_detail import LoadgenDetail
 from harness.submission.checks.context import CheckContext, read_logs
 from harness.submission.checks.issue import Issue
 from harness.submission.checks.loadgen_logs import check_logs, is_of_other_limits, usable
-from harness.submission.tree.accuracy_files import parse_accuracy
+from harness.submission.tree.accuracy_files import read_accuracy_text
 
 # Settings of the benchmark that a performance run must have had exactly; open results need the first alone.
 _ALWAYS_LOCKED = "use_token_latencies"
@@ -159,12 +158,8 @@ def _mean_tokens(context: CheckContext, detail: LoadgenDetail) -> _Found:
     mean = detail.mean_tokens
     if not context.closed:
         return
-    for name in needed_tests(context.benchmark):
-        bounds = find_test(context.benchmark, name).mean_token_bounds
-        if bounds is not None and (mean is None or not bounds[0] <= mean <= bounds[1]):
-            shown = _MISSING if mean is None else f"{mean:.2f}"
-            text = f"mean output tokens are {shown}, expected {bounds[0]:.2f} to {bounds[1]:.2f}"
-            yield "mean-tokens", text
+    shown = _MISSING if mean is None else f"{mean:.2f}"
+    yield from out_of_bounds(context, mean, f"mean output tokens are {shown}")
     if mean is None:
         return
     most = context.benchmark.dataset(accuracy=False).max_new_tokens
@@ -176,22 +171,28 @@ def _mean_tokens(context: CheckContext, detail: LoadgenDetail) -> _Found:
             yield "cross-check", f"{text}: {_SAME_PROMPTS:.0%} apart at most"
 
 
+def out_of_bounds(context: CheckContext, mean: float | None, what: str) -> _Found:
+    """``what`` with the bounds of a compliance test that the mean output length of a run is not within."""
+    for low, high in filter(None, (test.mean_token_bounds for test in context.tests)):
+        if mean is None or not low <= mean <= high:
+            yield "mean-tokens", f"{what}, expected {low:.2f} to {high:.2f}"
+
+
 def _same_prompts(context: CheckContext) -> Iterator[tuple[float, str]]:
     """Mean output lengths of other runs with the same prompts and the same limit, and their files."""
     benchmark, path = context.benchmark, context.dir.path
-    for name in needed_tests(benchmark):
-        test = find_test(benchmark, name)
+    for test in context.tests:
         text = context.read_verified(test)
         if test.mean_token_bounds is None or text is None:
             continue
         if mean := test.read(text).figure:
-            yield mean, f"{name}/{test.verify_file}"
+            yield mean, f"{test.name}/{test.verify_file}"
     ours, theirs = benchmark.dataset(accuracy=False), benchmark.dataset(accuracy=True)
     file = path / ACCURACY / ACCURACY_TEXT
-    if (ours.file, ours.max_new_tokens) == (theirs.file, theirs.max_new_tokens) and file.is_file():
-        text = file.read_text(encoding="utf-8", errors="replace")
-        if mean := parse_accuracy(text, (_TOKENS_PER_SAMPLE,)).score(_TOKENS_PER_SAMPLE):
-            yield mean, (ACCURACY / ACCURACY_TEXT).as_posix()
+    is_same = (ours.file, ours.max_new_tokens) == (theirs.file, theirs.max_new_tokens)
+    scores = read_accuracy_text(file, (_TOKENS_PER_SAMPLE,)) if is_same and file.is_file() else None
+    if scores and (mean := scores.score(_TOKENS_PER_SAMPLE)):
+        yield mean, (ACCURACY / ACCURACY_TEXT).as_posix()
 
 
 def _audit(context: CheckContext, detail: LoadgenDetail) -> _Found:

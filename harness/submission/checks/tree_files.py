@@ -29,7 +29,7 @@ from harness.loadgen_logs.accuracy_log import EMPTY_LOG_BYTES
 from harness.loadgen_logs.summary_and_detail import ROW_PREFIX
 from harness.submission.checks.context import CheckContext
 from harness.submission.checks.issue import Issue, unreadable
-from harness.submission.tree.accuracy_files import parse_accuracy
+from harness.submission.tree.accuracy_files import read_accuracy_text
 from harness.submission.tree.layout import DIVISIONS, REHEARSAL, is_division
 from harness.submission.tree.secrets import find_secrets
 
@@ -219,6 +219,5 @@ def _run_files(folder: Path) -> list[Path]:
 def _fingerprints(path: Path) -> tuple[str, ...]:
     """The digest of a log; for accuracy.txt, the hashes of the full log in it."""
     if path.name == ACCURACY_TEXT:
-        text = path.read_text(encoding="utf-8", errors="replace")
-        return tuple(f"full log {found}" for found in parse_accuracy(text, ()).hashes)
+        return tuple(f"full log {found}" for found in read_accuracy_text(path).hashes)
     return () if path.stat().st_size <= EMPTY_LOG_BYTES else (sha256_of(path),)

@@ -24,10 +24,17 @@ class AccuracyText(msgspec.Struct, frozen=True):
     """the smallest number of samples that it names"""
     hashes: tuple[str, ...]
     """the sha256 of the full log, once if the file is right"""
+    text: str
+    """all of it"""
 
     def score(self, metric: str) -> float | None:
         """The last score of a metric."""
         return self.scores[metric][-1] if metric in self.scores else None
+
+
+def read_accuracy_text(path: Path, metrics: Iterable[str] = ()) -> AccuracyText:
+    """As ``parse_accuracy``; bytes that are not UTF-8 are another check's. Raises OSError."""
+    return parse_accuracy(path.read_text(encoding="utf-8", errors="replace"), metrics)
 
 
 def parse_accuracy(text: str, metrics: Iterable[str]) -> AccuracyText:
@@ -43,7 +50,7 @@ def parse_accuracy(text: str, metrics: Iterable[str]) -> AccuracyText:
         if found:
             scores[metric] = found
     totals = [int(line or figure) for line, figure in _TOTAL.findall(text)]
-    return AccuracyText(scores, min(totals, default=None), tuple(_HASH.findall(text)))
+    return AccuracyText(scores, min(totals, default=None), tuple(_HASH.findall(text)), text)
 
 
 def _float(digits: str) -> float | None:
