@@ -33,22 +33,15 @@ Flags = npt.NDArray[np.bool_]
 class HarmonyText(TextOutput):
     """An output as text, with its markers spelled out."""
 
-    @property
-    def official_final(self) -> str | None:
-        """As Output."""
+    def __init__(self, text: str, tokens: int | None = 0, *, truncated: bool = False) -> None:
+        super().__init__(text, tokens, truncated=truncated)
         found = _OFFICIAL.search(self.text)
-        return found[1].strip() if found else None
-
-    @property
-    def strict_final(self) -> str | None:
-        """As Output."""
+        self.official_final = found[1].strip() if found else None
         starts = [match.end() for match in _CHANNEL_TEXT.finditer(self.text)]
-        return _SPECIAL_NAME.split(self.text[starts[-1] :], maxsplit=1)[0].strip() if starts else None
-
-    @property
-    def has_final(self) -> bool | None:
-        """As Output."""
-        return self.strict_final is not None
+        self.has_final = bool(starts)
+        self.strict_final = (
+            _SPECIAL_NAME.split(self.text[starts[-1] :], maxsplit=1)[0].strip() if starts else None
+        )
 
 
 class HarmonyOutput:

@@ -65,10 +65,14 @@ class Output(Protocol):
 class TextOutput:
     """The decoded output of a model without channels: all of it is the final text."""
 
+    has_final: bool | None = None
+
     def __init__(
         self, text: str, tokens: int | None = 0, *, truncated: bool = False, unknown: int = 0
     ) -> None:
         self.text = self.suffix = text.strip()
+        self.official_final: str | None = self.text
+        self.strict_final: str | None = self.text
         self.tokens, self.unknown = tokens, unknown
         self.defect = Reason.TRUNCATED if truncated else None if self.text else Reason.EMPTY
 
@@ -78,21 +82,6 @@ class TextOutput:
         output = TextOutput("", tokens)
         output.defect = Reason.MISSING
         return output
-
-    @property
-    def official_final(self) -> str | None:
-        """As Output."""
-        return self.text
-
-    @property
-    def strict_final(self) -> str | None:
-        """As Output."""
-        return self.text
-
-    @property
-    def has_final(self) -> bool | None:
-        """As Output."""
-        return None
 
 
 class ThinkingText(TextOutput):
@@ -112,20 +101,11 @@ class ThinkingText(TextOutput):
     ) -> None:
         super().__init__(text, tokens, truncated=truncated, unknown=unknown)
         _, mark, answer = self.text.rpartition(THOUGHT_END)
-        self._answer = answer.strip() if mark else None
-        self.suffix = self._answer or ""
+        self.has_final = bool(mark)
+        self.strict_final = answer.strip() if mark else None
+        self.suffix = self.strict_final or ""
         if looping:
             self.defect = Reason.LOOPING
-
-    @property
-    def strict_final(self) -> str | None:
-        """As Output."""
-        return self._answer
-
-    @property
-    def has_final(self) -> bool | None:
-        """As Output."""
-        return self._answer is not None
 
 
 def repeats_itself(ids: TokenIds) -> bool:
