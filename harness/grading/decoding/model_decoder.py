@@ -10,13 +10,14 @@ import numpy as np
 
 from harness.config.benchmark import Benchmark
 from harness.dataset.model_tokenizer import TOKENIZER_FILE, load_tokenizer
-from harness.errors import ConfigError, GradingError
+from harness.errors import ConfigError
 from harness.files import cache_home
 from harness.grading.decoding.output import (
     THOUGHT_END,
     SampleTokens,
     TextOutput,
     ThinkingText,
+    known_ids,
     repeats_itself,
 )
 from harness.loadgen_logs.accuracy_log import TokenIds
@@ -140,14 +141,7 @@ class ModelDecoder:
 
     def output(self, entry: SampleTokens) -> TextOutput | ThinkingText:
         """As OutputDecoder."""
-        ids = entry.token_ids
-        size = self._benchmark.vocabulary_size
-        strange = ids[(ids < 0) | (ids >= size)]
-        if len(strange):
-            raise GradingError(
-                f"accuracy log: qsl_idx {entry.qsl_idx} holds token {strange[0]}, {self._benchmark.model} "
-                f"has 0..{size - 1}; this is another model's log, or a damaged one"
-            )
+        ids = known_ids(entry, self._benchmark.model, self._benchmark.vocabulary_size)
         unknown = int(np.count_nonzero(~self._known[ids]))
         truncated = bool(len(ids) >= self._limit and not np.isin(ids, self._ends).any())
         if not self._tokens.thinks:

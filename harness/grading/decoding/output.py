@@ -4,6 +4,7 @@ from typing import Protocol
 
 import numpy as np
 
+from harness.errors import GradingError
 from harness.grading.scoring.grade import Reason
 from harness.loadgen_logs.accuracy_log import TokenIds
 
@@ -21,6 +22,18 @@ class SampleTokens(Protocol):
     @property
     def token_ids(self) -> TokenIds:
         """All output tokens, the first included: shape (OSL,), int32."""
+
+
+def known_ids(entry: SampleTokens, owner: str, size: int) -> TokenIds:
+    """The ids of an entry, all below ``size``, which the vocabulary of ``owner`` has. Raises GradingError."""
+    ids = entry.token_ids
+    strange = ids[(ids < 0) | (ids >= size)]
+    if len(strange):
+        raise GradingError(
+            f"accuracy log: qsl_idx {entry.qsl_idx} holds token {strange[0]}, {owner} has 0..{size - 1}; "
+            "this is another model's log, or a damaged one"
+        )
+    return ids
 
 
 class Output(Protocol):

@@ -9,11 +9,11 @@ import msgspec
 from harness.config.benchmark import Benchmark
 from harness.dataset import tokenizer
 from harness.dataset.model_tokenizer import TOKENIZER_FILE
-from harness.errors import ConfigError, GradingError
+from harness.errors import ConfigError
 from harness.files import RUN_RECORD
 from harness.grading.decoding.harmony import HarmonyOutput, was_truncated
 from harness.grading.decoding.model_decoder import DEEPSEEK_R1, LLAMA_3_1, opener
-from harness.grading.decoding.output import Output, SampleTokens
+from harness.grading.decoding.output import Output, SampleTokens, known_ids
 from harness.loadgen_logs.accuracy_log import TokenIds
 from harness.record.run_record import RunRecord
 
@@ -138,13 +138,7 @@ class HarmonyDecoder:
 
     def output(self, entry: SampleTokens) -> HarmonyOutput:
         """As OutputDecoder."""
-        ids = entry.token_ids
-        strange = ids[(ids < 0) | (ids >= tokenizer.VOCABULARY_SIZE)]
-        if len(strange):
-            raise GradingError(
-                f"accuracy log: qsl_idx {entry.qsl_idx} holds token {strange[0]}, {BUILT_IN} has "
-                f"0..{tokenizer.VOCABULARY_SIZE - 1}; this is another model's log, or a damaged one"
-            )
+        ids = known_ids(entry, BUILT_IN, tokenizer.VOCABULARY_SIZE)
         return HarmonyOutput(ids, truncated=bool(len(ids)) and was_truncated(ids, self._limit))
 
     def decode(self, ids: TokenIds) -> str:
