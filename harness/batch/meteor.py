@@ -3,7 +3,6 @@
 import importlib.util
 import warnings
 from collections.abc import Callable, Sequence
-from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -67,16 +66,14 @@ def meteor_scores(
             on_done(len(scores))
         return scores
     _open(wordnet)  # open it here once: an error in a process's initializer carries no message
-    try:
-        with computing(_score_here, pairs, jobs, _AT_A_TIME, partial(_begin, wordnet)) as results:
-            for score in results:
-                scores.append(score)
-                on_done(len(scores))
-    except BrokenProcessPool as error:
-        raise RunError(
-            "a process that computed METEOR was killed, perhaps for lack of memory; run it again, with fewer "
-            "processes (--num-workers 1)"
-        ) from error
+    killed = RunError(
+        "a process that computed METEOR was killed, perhaps for lack of memory; run it again, with fewer "
+        "processes (--num-workers 1)"
+    )
+    with computing(_score_here, pairs, jobs, _AT_A_TIME, killed, partial(_begin, wordnet)) as results:
+        for score in results:
+            scores.append(score)
+            on_done(len(scores))
     return scores
 
 

@@ -7,12 +7,14 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from itertools import islice
 from multiprocessing.connection import wait
 from typing import TypeVar
 
 from harness.cli.signals import blocked_in_children
+from harness.errors import HarnessError
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -24,13 +26,17 @@ def computing(
     items: Iterable[_Item],
     processes: int,
     at_a_time: int,
+    killed: HarnessError,
     begin: Callable[[], None] | None = None,
 ) -> Iterator[Iterator[_Result]]:
     """The results of ``work`` for all items, in order; each process calls ``begin`` first.
 
-    A process takes ``at_a_time`` items. If the block raises, items that none has taken are dropped, and those
-    under way are waited for. The iterator raises BrokenProcessPool if a process was killed.
+    A process takes ``at_a_time`` items; 0 processes: all is done in this one. If the block raises, items that
+    none has taken are dropped, and those under way are waited for. Raises ``killed`` if a process was killed.
     """
+    if not processes:
+        yield map(work, items)
+        return
     # A fork of a process with threads may lock itself. multiprocessing.Pool waits forever for the result of a
     # process that was killed, and at its end for a lock that was held by a process it killed itself.
     start = multiprocessing.get_context("spawn")
@@ -39,6 +45,8 @@ def computing(
         with blocked_in_children({signal.SIGINT, signal.SIGHUP}):  # the pool ends its processes by SIGTERM
             chunks = deque(pool.submit(_each, work, chunk) for chunk in _chunks(iter(items), at_a_time))
         yield _in_order(chunks)
+    except BrokenProcessPool as error:
+        raise killed from error
     finally:
         pool.shutdown(cancel_futures=True)
 

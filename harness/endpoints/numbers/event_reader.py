@@ -7,8 +7,6 @@ beside the events, for the next reader.
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -171,7 +169,14 @@ def _counted(
 ) -> Cached:
     plan = _planned(file, size)
     phase = _Phase(ended=plan.ended)
-    with _reading(file, plan.ranges, tokenizer, processes if size > _ALONE_BYTES else 1) as read:
+    killed = RunError(
+        "a process that counted tokens was killed, perhaps for lack of memory; free it and repeat the "
+        "command: no request is sent again"
+    )
+    alone = processes == 1 or size <= _ALONE_BYTES or len(plan.ranges) == 1
+    work = partial(_read_range, file, tokenizer)
+    # Each process loads the tokenizer: this one, which holds all requests, stays small.
+    with computing(work, plan.ranges, 0 if alone else processes, 1, killed, _begin) as read:
         for found in read:
             if found.part.begin >= plan.tracked_to and phase.is_over:
                 break
@@ -184,26 +189,6 @@ def _counted(
     if not plan.ranges:
         raise DatasetError(f"{file}: no performance phase; expected {START}")
     return phase.result()
-
-
-@contextmanager
-def _reading(
-    file: Path, ranges: list[_Range], tokenizer: TokenizerFile | None, processes: int
-) -> Iterator[Iterator[_Found]]:
-    """What the ranges hold, in order."""
-    work = partial(_read_range, file, tokenizer)
-    if processes == 1 or len(ranges) == 1:
-        yield map(work, ranges)
-        return
-    # Each process loads the tokenizer: this one, which holds all requests, stays small.
-    try:
-        with computing(work, ranges, processes, 1, _begin) as results:
-            yield results
-    except BrokenProcessPool as error:
-        raise RunError(
-            "a process that counted tokens was killed, perhaps for lack of memory; free it and repeat the "
-            "command: no request is sent again"
-        ) from error
 
 
 @cache

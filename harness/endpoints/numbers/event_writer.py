@@ -4,9 +4,7 @@ Processes turn ids into text; lines are written in the order of time. A request 
 the last moment that is known of it, and no end: the journal does not say when a failure was noticed.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeVar
@@ -61,9 +59,15 @@ def write_events(
     rows = np.sort(journal.rows[counted], order=["issued_ns", "query_id"])
     batches = _batches(rows, journal.details, _answers(folder / JOURNAL_DIR, rows))
     total, done = sum(len(batch.moments) for batch in batches), 0
+    killed = RunError(
+        "a process that wrote events was killed, perhaps for lack of memory; free memory and repeat the "
+        "command: no request is sent again"
+    )
     with atomic_write(folder / EVENTS) as file:
         file.write(_session(rows, "min", form.STARTED, form.START))
-        with _written(batches, tokenizer, processes or usable_cores()) as written:
+        # Each process loads the tokenizer.
+        among = 0 if processes == 1 or len(batches) <= _ALONE // _BATCH else processes or usable_cores()
+        with computing(partial(_lines, tokenizer), batches, among, 1, killed) as written:
             for batch, lines in zip(batches, written, strict=True):
                 file.write(lines)
                 done += len(batch.moments)
@@ -146,34 +150,13 @@ def _answers(journal: Path, rows: Rows) -> dict[int, _Kept]:
     return found
 
 
-@contextmanager
-def _written(batches: list[_Batch], tokenizer: Path | None, processes: int) -> Iterator[Iterator[bytes]]:
-    """The lines of each batch."""
-    work = partial(_lines_of, tokenizer)
-    if processes == 1 or len(batches) <= _ALONE // _BATCH:
-        yield map(work, batches)
-        return
-    try:
-        with computing(work, batches, processes, 1) as written:
-            yield written
-    except BrokenProcessPool as error:
-        raise RunError(
-            "a process that wrote events was killed, perhaps for lack of memory; free memory and repeat the "
-            "command: no request is sent again"
-        ) from error
-
-
 @cache
 def _text_of(tokenizer: Path | None) -> AnswerText:
     return open_text(tokenizer)
 
 
-def _lines_of(tokenizer: Path | None, batch: _Batch) -> bytes:
-    return _lines(_text_of(tokenizer), batch)
-
-
-def _lines(text: AnswerText, batch: _Batch) -> bytes:
-    lines = []
+def _lines(tokenizer: Path | None, batch: _Batch) -> bytes:
+    text, lines = _text_of(tokenizer), []
     for moment, row in zip(batch.moments, batch.rows, strict=True):
         kind, query_id = _KINDS[moment["kind"]], int(row["query_id"])
         event = Event(

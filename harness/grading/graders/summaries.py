@@ -9,7 +9,6 @@ article, or not in English.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures.process import BrokenProcessPool
 from functools import cache, lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -185,16 +184,14 @@ class SummaryRunner(msgspec.Struct, frozen=True):
         if len(summaries) <= _FEW:
             return dict(zip(summaries, map(_grade, map(_compare, summaries)), strict=True))
         grades: dict[Task, Grade] = {}
-        try:
-            with computing(_compare, summaries, self.workers, _CHUNK) as results:
-                for summary, comparison in zip(summaries, results, strict=True):
-                    grades[summary] = _grade(comparison)
-                    progress(len(grades), len(summaries), "summaries")
-        except BrokenProcessPool as error:
-            raise GradingError(
-                "a process that compared summaries was killed, perhaps for lack of memory; run it again, "
-                "with fewer processes (--num-workers 1)"
-            ) from error
+        killed = GradingError(
+            "a process that compared summaries was killed, perhaps for lack of memory; run it again, with "
+            "fewer processes (--num-workers 1)"
+        )
+        with computing(_compare, summaries, self.workers, _CHUNK, killed) as results:
+            for summary, comparison in zip(summaries, results, strict=True):
+                grades[summary] = _grade(comparison)
+                progress(len(grades), len(summaries), "summaries")
         return grades
 
 

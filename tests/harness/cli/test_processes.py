@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from concurrent.futures import Future
-from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from pathlib import Path
 
@@ -15,8 +14,10 @@ import psutil
 import pytest
 
 from harness.cli.processes import computing
+from harness.errors import RunError
 from tests.runs import ROOT
 
+KILLED = RunError("a process was killed")
 _TEXT = "x" * 200_000  # more than a pipe holds
 
 
@@ -40,7 +41,7 @@ def touch(path: Path) -> None:
 
 @pytest.mark.engine
 def test_results_are_in_order_and_each_process_begins_once(tmp_path):
-    with computing(double, range(100), 2, 3, partial(touch, tmp_path)) as results:
+    with computing(double, range(100), 2, 3, KILLED, partial(touch, tmp_path)) as results:
         assert list(results) == list(range(0, 200, 2))
     assert 1 <= len(list(tmp_path.iterdir())) <= 2
     assert multiprocessing.active_children() == []
@@ -55,7 +56,7 @@ def test_a_killed_process_is_an_error_and_never_waited_for(monkeypatch):
         time.sleep(0.005)  # the error of the first is seen while the others have none
 
     monkeypatch.setattr(Future, "set_exception", set_late)
-    with pytest.raises(BrokenProcessPool), computing(kill_at_5, range(100), 2, 2) as results:
+    with pytest.raises(RunError, match="killed"), computing(kill_at_5, range(100), 2, 2, KILLED) as results:
         list(results)
     assert multiprocessing.active_children() == []
 
@@ -64,7 +65,7 @@ def test_a_killed_process_is_an_error_and_never_waited_for(monkeypatch):
 def test_an_interrupt_kills_no_process():
     """A killed one may have held the lock of a queue, for which the end of the others would wait forever."""
     processes = []
-    with pytest.raises(KeyboardInterrupt), computing(long_text, range(1000), 2, 1) as results:
+    with pytest.raises(KeyboardInterrupt), computing(long_text, range(1000), 2, 1, KILLED) as results:
         assert next(results) == long_text(0)
         processes = multiprocessing.active_children()
         raise KeyboardInterrupt
@@ -74,9 +75,10 @@ def test_an_interrupt_kills_no_process():
 PARENT = """
 import sys, time
 from harness.cli.processes import computing
+from harness.errors import RunError
 
 if __name__ == "__main__":
-    with computing(time.sleep, [3600] * 2, 2, 1) as results:
+    with computing(time.sleep, [3600] * 2, 2, 1, RunError("killed")) as results:
         print("started", flush=True)
         list(results)
 """
