@@ -74,6 +74,20 @@ def percentile_of(summary: Fields, name: str, percent: int) -> float | None:
     return number(of_percent(at(summary, name, "percentiles"), percent))
 
 
+def performance_dataset(config: Fields) -> Fields:
+    """The first performance dataset in config.yaml; empty where there is none."""
+    listed = config.get("datasets")
+    found = [one for one in listed if isinstance(one, Mapping)] if isinstance(listed, list) else []
+    return next((one for one in found if one.get("type", "performance") == "performance"), {})
+
+
+def system_tps(summary: Fields) -> float | None:
+    """Output tokens per second of the complete run, as the official checker derives it from the summary."""
+    tokens = number(at(summary, "output_sequence_lengths", "total"))
+    duration_ns = number(summary.get("duration_ns"))
+    return tokens / (duration_ns / 1e9) if tokens is not None and duration_ns else None
+
+
 def shown(value: object) -> str:
     """A value in a message, as the files write it."""
     return "missing" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,13 +1,13 @@
 """The files of a point, in a tree or in a run folder of either client, read within limits."""
 
-from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from harness.endpoints.checks.finding import Finding, Severity, finding
-from harness.endpoints.official_files import Fields, number, read_table, table, whole
+from harness.endpoints.official_files import Fields, performance_dataset, read_table, system_tps, table, whole
 from harness.endpoints.planning.rules import load_endpoints_rules
 from harness.endpoints.point_run import PointRun, read_point_run
 from harness.endpoints.run_folder import (
@@ -44,18 +44,13 @@ class PointFiles(msgspec.Struct, frozen=True, dict=True):
     """files that cannot be read"""
 
     def where(self, name: str = "") -> str:
-        """A file of the point, relative to what is checked."""
-        return (self.folder / name).relative_to(self.root).as_posix()
+        """A file of the point, relative to what is checked; in a tree all lie in the point's folder."""
+        return (self.folder / (Path(name).name if self.in_tree else name)).relative_to(self.root).as_posix()
 
     @property
     def in_tree(self) -> bool:
         """Whether it is a point of a tree, and no run folder alone."""
         return bool(self.point)
-
-    @property
-    def summary_file(self) -> str:
-        """The name of the summary in this folder."""
-        return Path(SUMMARY).name if self.in_tree else SUMMARY
 
     @property
     def log(self) -> Path | None:
@@ -107,9 +102,7 @@ class PointFiles(msgspec.Struct, frozen=True, dict=True):
     @property
     def performance_dataset(self) -> Fields:
         """The first one in config.yaml."""
-        listed = self.config.get("datasets")
-        found = [one for one in listed if isinstance(one, Mapping)] if isinstance(listed, list) else []
-        return next((one for one in found if one.get("type", "performance") == "performance"), {})
+        return performance_dataset(self.config)
 
     @property
     def dataset_size(self) -> int | None:
@@ -134,43 +127,32 @@ class PointFiles(msgspec.Struct, frozen=True, dict=True):
     @property
     def system_tps(self) -> float | None:
         """Output tokens per second of the summary."""
-        tokens = number(table(self.summary, "output_sequence_lengths").get("total"))
-        duration_ns = number(self.summary.get("duration_ns"))
-        return tokens / duration_ns * 1e9 if tokens is not None and duration_ns else None
+        return system_tps(self.summary)
 
 
 def point_in_tree(root: Path, folder: Path, runs: Path | None) -> PointFiles:
     """A point of a tree. ``runs`` holds the run folders of a rehearsal."""
     problems: list[Finding] = []
     point = _table(root, folder / POINT_YAML, problems)
+    system = _table(root, folder / SYSTEM_DESC, problems)
     name = "offline" if point.get("offline") == "dedicated" else folder.name
     beside = next((runs / one for one in (name, folder.name) if runs and (runs / one).is_dir()), None)
-    return PointFiles(
-        root,
-        folder,
-        beside,
-        point or {"concurrency": whole(folder.name[1:])},
-        _table(root, folder / CONFIG, problems),
-        _table(root, folder / Path(SUMMARY).name, problems),
-        _table(root, folder / Path(ACCURACY).name, problems, needed=False),
-        _table(root, folder / SYSTEM_DESC, problems),
-        _record(root, beside, problems),
-        tuple(problems),
-    )
+    stated = point or {"concurrency": whole(folder.name[1:])}
+    return _point(PointFiles(root, folder, beside, stated, system=system), problems)
 
 
 def point_of_run(root: Path, folder: Path) -> PointFiles:
     """A run folder alone."""
-    problems: list[Finding] = []
-    return PointFiles(
-        root,
-        folder,
-        folder,
-        config=_table(root, folder / CONFIG, problems),
-        summary=_table(root, folder / SUMMARY, problems),
-        accuracy=_table(root, folder / ACCURACY, problems, needed=False),
-        record=_record(root, folder, problems),
-        problems=tuple(problems),
+    return _point(PointFiles(root, folder, folder), [])
+
+
+def _point(of: PointFiles, problems: list[Finding]) -> PointFiles:
+    """The point with its other files."""
+    config, summary = (_table(of.root, of.root / of.where(name), problems) for name in (CONFIG, SUMMARY))
+    accuracy = _table(of.root, of.root / of.where(ACCURACY), problems, needed=False)
+    record = _record(of.root, of.run, problems)
+    return replace(
+        of, config=config, summary=summary, accuracy=accuracy, record=record, problems=tuple(problems)
     )
 
 

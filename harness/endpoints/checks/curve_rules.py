@@ -8,7 +8,7 @@ from harness.endpoints.checks.finding import Finding, finding
 from harness.endpoints.checks.point_rules import by_length
 from harness.endpoints.official_files import number, whole
 from harness.endpoints.planning.rules import load_endpoints_rules
-from harness.endpoints.run_folder import POINT_YAML, SYSTEM_DESC
+from harness.endpoints.run_folder import POINT_YAML, SUMMARY, SYSTEM_DESC
 
 _UTILIZATION_TOLERANCE = 0.005  # MLCommons's checker allows 0.1
 
@@ -54,24 +54,18 @@ def _offline(points: Sequence[PointFiles]) -> Iterator[Finding]:
         least = load_endpoints_rules().offline_part * top.system_tps
         if offline.system_tps < least:
             text = f"system_tps is {offline.system_tps:,.1f}"
-            where = offline.where(offline.summary_file)
+            where = offline.where(SUMMARY)
             expected = f"{least:,.1f} or more, as of {top.where()}"
             yield by_length(offline, "offline-throughput", where, text, expected=expected)
     at_once, size = offline.concurrency, offline.dataset_size
+    wrong = []
     if at_once is not None and size is not None and at_once != size:
-        yield finding(
-            "offline-concurrency",
-            offline.where(POINT_YAML),
-            f"is {at_once:,}",
-            expected=f"{size:,}, the dataset",
-        )
+        wrong.append(f"{size:,}, the dataset")
     if at_once is not None and c_max is not None and at_once < c_max:
-        yield finding(
-            "offline-concurrency",
-            offline.where(POINT_YAML),
-            f"is {at_once:,}",
-            expected=f"C_max {c_max:,} or more",
-        )
+        wrong.append(f"C_max {c_max:,} or more")
+    for expected in wrong:
+        where = offline.where(POINT_YAML)
+        yield finding("offline-concurrency", where, f"is {at_once:,}", expected=expected)
 
 
 def _c_max(points: Sequence[PointFiles]) -> int | None:

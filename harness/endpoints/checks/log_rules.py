@@ -12,7 +12,7 @@ from harness.endpoints.checks.point_rules import by_length, check_salt, steady_b
 from harness.endpoints.checks.request_log import LogError, RequestLog, read_log
 from harness.endpoints.official_files import Fields, number, table, whole
 from harness.endpoints.planning.rules import load_endpoints_rules
-from harness.endpoints.run_folder import EVENTS
+from harness.endpoints.run_folder import EVENTS, SUMMARY
 
 SteadyBlock = Callable[[Path, int, int], Mapping[str, Any] | str]
 """The block steady_state of a run folder, for the dataset's samples and a concurrency; text: why none."""
@@ -66,12 +66,12 @@ def _counts(files: PointFiles, log: RequestLog, where: str) -> Iterator[Finding]
         if stated is not None and stated != counted:
             text = f"{name} is {stated:,}"
             expected = f"{counted:,} as in {where}"
-            yield finding("log-differs", files.where(files.summary_file), text, expected=expected)
+            yield finding("log-differs", files.where(SUMMARY), text, expected=expected)
     duration_ns = number(files.summary.get("duration_ns"))
     if duration_ns is not None and duration_ns < (log.elapsed_s - _SPAN_TOLERANCE_S) * 1e9:
         text = f"duration_ns is {duration_ns / 1e9:.1f} s"
         expected = f"{log.elapsed_s:.1f} s as in {where}"
-        yield finding("log-differs", files.where(files.summary_file), text, expected=expected)
+        yield finding("log-differs", files.where(SUMMARY), text, expected=expected)
 
 
 def _issue_time(files: PointFiles, log: RequestLog, where: str) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ from harness.endpoints.checks.checked_point import OFFLINE_PATTERN, PointFiles
 from harness.endpoints.checks.finding import Finding, Severity, finding
 from harness.endpoints.official_files import Fields, number, percentile_of, shown, table, whole
 from harness.endpoints.planning.rules import load_endpoints_rules
-from harness.endpoints.run_folder import CONFIG, POINT_YAML
+from harness.endpoints.run_folder import ACCURACY, CONFIG, POINT_YAML, SUMMARY
 from harness.endpoints.steady.steady_block import block_of_summary
 from harness.endpoints.steady.steady_point import WINDOWABLE
 
@@ -112,19 +112,14 @@ def _letters(name: object) -> str:
 
 def _min_duration(files: PointFiles) -> Iterator[Finding]:
     required = files.required_s
-    places = (
-        (POINT_YAML, files.runtime_settings, files.in_tree),
-        (CONFIG, table(files.settings, "runtime"), bool(files.config)),
-    )
-    for name, fields, exists in places:
-        stated = duration_ms(fields.get("min_duration_ms"))
-        if not exists or required is None or (stated is not None and stated >= required * 1000):
+    for where, value in _stated(files, "runtime", "min_duration_ms"):
+        stated = duration_ms(value)
+        if required is None or (stated is not None and stated >= required * 1000):
             continue
         if stated is None and files.is_offline:  # all samples are issued at once
             continue
-        text = f"min_duration_ms is {shown(fields.get('min_duration_ms'))}"
-        expected = f"{required * 1000:.0f} or more"
-        yield by_length(files, "min-duration", files.where(name), text, expected=expected)
+        text = f"min_duration_ms is {shown(value)}"
+        yield by_length(files, "min-duration", where, text, expected=f"{required * 1000:.0f} or more")
 
 
 def _streaming(files: PointFiles) -> Iterator[Finding]:
@@ -133,14 +128,17 @@ def _streaming(files: PointFiles) -> Iterator[Finding]:
         return
     if files.config and (mode := table(files.config, "model_params").get("streaming")) not in ("on", True):
         yield finding("streaming", files.where(CONFIG), f"model_params.streaming is {shown(mode)}")
-    places = (
-        (POINT_YAML, files.runtime_settings, files.in_tree),
-        (CONFIG, table(files.settings, "client"), bool(files.config)),
-    )
-    for name, fields, exists in places:
-        chunks = fields.get("stream_all_chunks")
-        if exists and chunks is not True:
-            yield finding("streaming", files.where(name), f"stream_all_chunks is {shown(chunks)}")
+    for where, chunks in _stated(files, "client", "stream_all_chunks"):
+        if chunks is not True:
+            yield finding("streaming", where, f"stream_all_chunks is {shown(chunks)}")
+
+
+def _stated(files: PointFiles, part: str, key: str) -> Iterator[tuple[str, object]]:
+    """A setting in the files that should have it; ``part`` of config.yaml's settings has it there."""
+    if files.in_tree:
+        yield files.where(POINT_YAML), files.runtime_settings.get(key)
+    if files.config:
+        yield files.where(CONFIG), table(files.settings, part).get(key)
 
 
 def declared_salt(files: PointFiles) -> int | bool | None:
@@ -189,9 +187,7 @@ def accuracy_salt(files: PointFiles) -> Iterator[Finding]:
     scores = files.accuracy.get("accuracy_scores")
     for score in scores if isinstance(scores, list) else ():
         if isinstance(score, Mapping) and score.get("salted") not in (None, False, 0):
-            yield finding(
-                "accuracy-salt", files.where("accuracy_results.json"), "the scored answers were salted"
-            )
+            yield finding("accuracy-salt", files.where(ACCURACY), "the scored answers were salted")
 
 
 def _is_salted(dataset: Fields) -> bool:
@@ -199,7 +195,7 @@ def _is_salted(dataset: Fields) -> bool:
 
 
 def _summary(files: PointFiles) -> Iterator[Finding]:
-    where, summary = files.where(files.summary_file), files.summary
+    where, summary = files.where(SUMMARY), files.summary
     issued, failed = (whole(summary.get(f"n_samples_{name}")) for name in ("issued", "failed"))
     if failed:
         yield finding("failures", where, f"{failed:,} of {issued or 0:,} requests failed")
@@ -268,7 +264,7 @@ def steady_block(files: PointFiles) -> tuple[Fields, str]:
     if files.in_tree:
         return table(files.point, "steady_state"), files.where(POINT_YAML)
     block = block_of_summary(files.summary.get("steady_state"), files.required_s or 0.0)
-    return block or {}, files.where(files.summary_file)
+    return block or {}, files.where(SUMMARY)
 
 
 def _window(files: PointFiles, where: str, window: Fields) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from harness.config.benchmark import Benchmark, load_benchmark
-from harness.endpoints.official_files import Fields, table
+from harness.endpoints.official_files import Fields, performance_dataset, system_tps, table
 from harness.endpoints.planning.rules import (
     EndpointsDataset,
     PublishedSeeds,
@@ -87,12 +87,9 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
         return official.samples if official else None
 
     @property
-    def dataset(self) -> Json:
+    def dataset(self) -> Fields:
         """The performance dataset in the client's configuration."""
-        given = self.config.get("datasets")
-        found = [one for one in given if isinstance(one, dict)] if isinstance(given, list) else []
-        timed = [one for one in found if one.get("type", "performance") == "performance"]
-        return (timed or [{}])[0]
+        return performance_dataset(self.config)
 
     @property
     def dataset_name(self) -> str:
@@ -136,9 +133,8 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def system_tps(self) -> float:
-        """Output tokens per second of the whole run, as the official checker derives it."""
-        tokens = int(self.summary["output_sequence_lengths"]["total"])
-        return tokens / (float(self.summary["duration_ns"]) / 1e9)
+        """Output tokens per second of the complete run."""
+        return system_tps(self.summary) or 0.0
 
     @property
     def runtime(self) -> Fields:

@@ -14,7 +14,16 @@ from harness.config.loadgen_settings import NS_PER_MS
 from harness.config.scenario import Scenario
 from harness.endpoints import run_folder
 from harness.endpoints.accuracy import PointAccuracy, read_accuracy
-from harness.endpoints.official_files import Fields, at, is_number, number, of_percent, read_table, shown
+from harness.endpoints.official_files import (
+    Fields,
+    at,
+    is_number,
+    number,
+    of_percent,
+    read_table,
+    shown,
+    system_tps,
+)
 from harness.errors import ConfigError
 from harness.submission.checks.context import CheckContext
 from harness.submission.checks.documents import check_scenario_documents
@@ -269,10 +278,7 @@ def _tokens_per_s(summary: Fields) -> float | None:
     """The client's own figure: in Server its window ends with the answer to the last query, as LoadGen's."""
     if is_number(rate := summary.get("tps")):
         return rate
-    tokens, duration_ns = at(summary, "output_sequence_lengths", "total"), summary.get("duration_ns")
-    return (
-        tokens / duration_ns * 1e9 if is_number(tokens) and is_number(duration_ns) and duration_ns else None
-    )
+    return system_tps(summary)
 
 
 def _scores(context: CheckContext) -> str:

@@ -16,7 +16,7 @@ from harness.endpoints.checks.official_checker import check_officially, interpre
 from harness.endpoints.checks.tree_check import check_tree
 from harness.endpoints.curve import Curve, Point, SeedSet
 from harness.endpoints.point_run import PointRun
-from harness.endpoints.run_folder import SUMMARY
+from harness.endpoints.run_folder import ACCURACY, SUMMARY
 from harness.errors import EXIT_THRESHOLD, EXIT_VALID, ConfigError
 from harness.peak.ladder.steps import NOT_A_RESULT
 from tests import endpoints_folders, endpoints_kit
@@ -81,6 +81,14 @@ def test_run_folders_of_the_official_client_alone(tmp_path):
     write_log(tmp_path / "runs/r64/events.jsonl", count=400, seconds=30.0, salted=False)
     found = check_tree(tmp_path / "runs")
     assert {one.rule for one in found if one.severity is Severity.ERROR} == {"issue-time", "salt"}
+
+
+def test_a_finding_names_the_file_where_it_lies(tmp_path):
+    run = write_run(tmp_path / "r64")
+    (run / ACCURACY).parent.mkdir()
+    write(run / ACCURACY, {"accuracy_scores": [{"score": 0.8, "salted": True}]})
+    (line,) = errors(tmp_path)
+    assert line.startswith(f"r64/{ACCURACY}: [accuracy-salt")
 
 
 def test_the_steady_state_of_the_official_client_s_run_folder(tmp_path):
