@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from harness.errors import ConfigError
-from harness.submission.tree.layout import read_fields
+from harness.json_files import read_fields
 from harness.yaml_files import read_yaml
 
 Fields = Mapping[str, Any]

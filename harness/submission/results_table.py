@@ -11,11 +11,12 @@ from msgspec.structs import asdict, fields
 from harness.config.loadgen_settings import NS_PER_MS
 from harness.errors import ConfigError
 from harness.files import ACCURACY, ACCURACY_TEXT, PERFORMANCE
+from harness.json_files import read_fields
 from harness.loadgen_logs.summary_and_detail import LoadgenDetail
 from harness.submission.checks.context import CheckContext, read_logs
 from harness.submission.checks.endpoints_run import read_measured
 from harness.submission.tree.accuracy_files import read_accuracy_text
-from harness.submission.tree.layout import has_endpoints_layout, is_readable, read_fields
+from harness.submission.tree.layout import has_endpoints_layout, is_readable
 from harness.submission.tree.system_description import whole_number
 from harness.text import aligned, printable
 

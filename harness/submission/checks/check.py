@@ -8,6 +8,7 @@ from pathlib import Path
 from harness.config.rounds import current_round
 from harness.config.scenario import Scenario
 from harness.files import DETAIL, PERFORMANCE
+from harness.json_files import read_fields
 from harness.loadgen_logs.summary_and_detail import read_detail
 from harness.submission.checks.accuracy_run import check_accuracy
 from harness.submission.checks.compliance_tests import check_tests
@@ -40,7 +41,6 @@ from harness.submission.tree.layout import (
     is_empty,
     kept_beside,
     organisations,
-    read_fields,
     scenario_dirs,
     scenario_named,
     system_dirs,

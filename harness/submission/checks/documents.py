@@ -15,11 +15,12 @@ from harness.config.scenario import Scenario
 from harness.dataset.published import names_other_file
 from harness.errors import ConfigError
 from harness.files import ACCURACY, PERFORMANCE, RUN_RECORD, USER_CONF
+from harness.json_files import read_fields
 from harness.record.run_record import RunRecord
 from harness.submission.checks.context import CheckContext, Logs, read_logs
 from harness.submission.checks.issue import Issue, missing
 from harness.submission.checks.loadgen_logs import usable
-from harness.submission.tree.layout import SystemDir, read_fields
+from harness.submission.tree.layout import SystemDir
 from harness.submission.tree.origins import PLACES, origin_differences, read_record
 from harness.submission.tree.round_rules import SystemRule
 from harness.submission.tree.system_description import (

@@ -5,10 +5,10 @@ from datetime import datetime
 from pathlib import Path
 
 from harness.files import PERFORMANCE
+from harness.json_files import read_fields
 from harness.loadgen_logs.summary_and_detail import CLOCK_FORMAT
 from harness.submission.checks.context import CheckContext, read_logs
 from harness.submission.checks.issue import Issue
-from harness.submission.tree.layout import read_fields
 from harness.submission.tree.system_description import POWER_FIELD, nameplate_of
 
 _POWER, _RANGING = Path("performance/power"), Path("performance/ranging")

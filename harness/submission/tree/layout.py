@@ -1,16 +1,15 @@
 """The shape of a submission: ``closed/<org>/results/<system>/<benchmark>/<Scenario>/...``."""
 
-import json
 import os
 import re
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from harness.config.scenario import Scenario
+from harness.endpoints import run_folder
 from harness.errors import ConfigError
 from harness.files import ACCURACY, DETAIL, PERFORMANCE
 
@@ -106,9 +105,8 @@ def scenario_named(folder: str) -> Scenario | None:
     return next(known, None)
 
 
-# These take the place of LoadGen's logs: submission_structure.md, "Endpoints submission structure".
-_ENDPOINTS_CONFIGS = ("config.yaml", "config.yml")  # of both the official checker reads the first
-_ENDPOINTS_SUMMARY = "performance/result_summary.json"
+# submission_structure.md, "Endpoints submission structure": both are taken, of both the first is read.
+_ENDPOINTS_CONFIGS = (run_folder.CONFIG, "config.yml")
 _ENDPOINTS_SERVER = "online"  # the Endpoints harness's name for Server
 
 
@@ -121,7 +119,7 @@ def endpoints_config(folder: Path) -> Path:
 def has_endpoints_layout(folder: Path) -> bool:
     """Whether a scenario's folder holds results of the MLPerf Endpoints harness, and no log of LoadGen."""
     logs = (PERFORMANCE / DETAIL, ACCURACY / DETAIL)
-    files = (endpoints_config(folder), _ENDPOINTS_SUMMARY)
+    files = (endpoints_config(folder), run_folder.SUMMARY)
     return all((folder / name).is_file() for name in files) and not any(
         (folder / log).is_file() for log in logs
     )
@@ -189,26 +187,6 @@ def is_empty(folder: Path) -> bool:
 def is_readable(path: Path) -> bool:
     """Whether it is a plain file that this user can read."""
     return _is(Path.is_file, path) and os.access(path, os.R_OK)
-
-
-def read_fields(path: Path) -> dict[str, Any] | str:
-    """The object in a JSON file, or the reason why there is none."""
-    if not _is(Path.is_file, path):
-        return "is missing"
-    try:
-        text = path.read_text(encoding="utf-8")
-        fields = json.loads(text)
-    except UnicodeDecodeError:
-        return "is not UTF-8"
-    except json.JSONDecodeError as error:
-        if text.startswith("\ufeff"):
-            return "begins with a byte order mark, which JSON does not allow: save it as UTF-8 without one"
-        return f"is not JSON: line {error.lineno}, column {error.colno}: {error.msg}"
-    except (ValueError, RecursionError) as error:
-        return f"is not JSON: {error}"
-    except OSError as error:
-        return f"cannot be read: {error.strerror}"
-    return fields if isinstance(fields, dict) else "is not a JSON object"
 
 
 _OLD_NAMES = {"src": "code"}  # as trees until v5.1 have them
