@@ -135,9 +135,7 @@ def _model_folder(runs: Sequence[RunFacts], of: CurveFacts) -> str:
 
 
 def _write_point(folder: Path, one: RunFacts, of: CurveFacts) -> None:
-    files = {
-        Path(POINT_YAML): write_yaml(point_yaml(one, of)).encode(),
-        Path(SYSTEM_DESC): _json(system_description(one, of)),
+    files = _described(one, of) | {
         Path(CONFIG): (one.folder / CONFIG).read_bytes(),
         Path(Path(SUMMARY).name): (one.folder / SUMMARY).read_bytes(),
         **{Path(SERVER_CONFIGS) / path.name: path.read_bytes() for path in of.system.docs.server_configs},
@@ -168,13 +166,8 @@ def _without_scores(accuracy: bytes) -> bytes:
 
 def _complete_run_folder(one: RunFacts, of: CurveFacts) -> str | None:
     """Write what the official upload wants beside the client's files; what was there is kept."""
-    files = {
-        Path(POINT_YAML): write_yaml(point_yaml(one, of)).encode(),
-        Path(SYSTEM_DESC): _json(system_description(one, of)),
-        **_power_file(of),
-    }
     try:
-        for name, data in files.items():
+        for name, data in (_described(one, of) | _power_file(of)).items():
             path = one.folder / name
             earlier = path.with_name(f"{name}{_EARLIER}")
             if path.is_file() and path.read_bytes() != data and not earlier.exists():
@@ -184,6 +177,13 @@ def _complete_run_folder(one: RunFacts, of: CurveFacts) -> str | None:
     except OSError as error:
         return f"{one.folder}: {error.strerror}; its {POINT_YAML} and {SYSTEM_DESC} are in the tree only"
     return None
+
+
+def _described(one: RunFacts, of: CurveFacts) -> dict[Path, bytes]:
+    return {
+        Path(POINT_YAML): write_yaml(point_yaml(one, of)).encode(),
+        Path(SYSTEM_DESC): _json(system_description(one, of)),
+    }
 
 
 def _power_file(of: CurveFacts) -> dict[Path, bytes]:

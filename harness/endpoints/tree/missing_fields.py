@@ -45,15 +45,13 @@ def missing(runs: Sequence[RunFacts], of: CurveFacts) -> list[str]:
 def why_no_submission(runs: Sequence[RunFacts], lacking: Sequence[str]) -> Iterator[str]:
     """For a tree with points of this client."""
     yield from _WHY_NOT
-    ours = [one for one in runs if one.run is not None]
-    short = [one.name for one in ours if one.run is not None and one.run.curve.short]
-    if short:
+    ours = [(one.name, one.run) for one in runs if one.run is not None]
+    if short := [name for name, run in ours if run.curve.short]:
         yield f"passes and durations are far below the rules' (a short rehearsal) at {', '.join(short)}"
-    ended = [one.name for one in ours if one.run is not None and not one.run.complete]
-    if ended:
+    if ended := [name for name, run in ours if not run.complete]:
         yield f"ended before their time: {', '.join(ended)}; the same command continues there"
-    for one in ours:
-        yield from (f"{one.name}: {line}" for line in (one.run.deviations if one.run else ()))
+    for name, run in ours:
+        yield from (f"{name}: {line}" for line in run.deviations)
     yield from lacking
 
 

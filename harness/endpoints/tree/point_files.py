@@ -107,6 +107,7 @@ def framework_of(runs: Sequence[RunFacts]) -> str:
 def point_yaml(one: RunFacts, of: CurveFacts) -> Json:
     """point.yaml. What is not known is left out, and named by ``missing``."""
     system, parallelism = of.system, of.system.parallelism_of(one.name)
+    published = one.seed_set(of.seed_sets)
     found = {
         "concurrency": one.concurrency,
         "run_date": _run_date(one),
@@ -119,7 +120,7 @@ def point_yaml(one: RunFacts, of: CurveFacts) -> Json:
         "dataset_link": system.dataset.dataset_link,
         "shared_src": f"src/{system.implementation}",
         "shared_docs": "docs",
-        "seed_set": one.run.curve.seeds.name if one.run else _set_name(one, of),
+        "seed_set": one.run.curve.seeds.name if one.run else published and published.id,
         "target_cohort": one.run.curve.seeds.cohort if one.run else system.target_cohort,
         "offline": of.offline.get(one.name, "none"),
         "runtime_settings": _runtime_settings(one, of),
@@ -226,11 +227,6 @@ def _model_seed(one: RunFacts, of: CurveFacts) -> int | None:
     if isinstance(own, int):
         return own
     return published.model_seed if published else None
-
-
-def _set_name(one: RunFacts, of: CurveFacts) -> str | None:
-    published = one.seed_set(of.seed_sets)
-    return published.id if published else None
 
 
 def _warm_up(one: RunFacts, system: SystemFile) -> Json | None:

@@ -25,6 +25,15 @@ from harness.endpoints.view.shortfalls import is_steady, offline_part, shortfall
 from harness.peak.ladder.steps import NOT_A_RESULT
 from harness.report.html.page import Badge, Page, PageTable, Section, Tile, write_page
 
+_BANDS = (
+    "Each band needs a point with an accuracy run. A point in the margin above C_max counts for none of them."
+)
+_STEADY = (
+    "A super-pass is one pass of the dataset in the order of issue. Where TPOT p50 and p90 lie on a plateau "
+    "of at least 4 of them for the time that the rules ask for, this window is the point's result, else the "
+    "complete run."
+)
+
 
 def write_endpoints_page(folder: Path) -> Path:
     """Write the page of what a folder holds so far.
@@ -40,13 +49,19 @@ def endpoints_page(curve: MeasuredCurve, states: Mapping[str, SteadyState]) -> P
     """The page of a curve; ``states`` are of the points whose requests were read."""
     curve = with_states(curve, states)
     sections = [
-        _curve(curve),
+        Section(
+            "curve",
+            "Curve",
+            _below(curve),
+            charts=tuple(pareto_chart(curve)),
+            tables=[points_table(curve)],
+        ),
         Section("times", "Times by requests in flight", charts=tuple(times_charts(curve))),
-        _section("bands", "Bands", bands_table(curve), *_band_lines(curve)),
+        _section("bands", "Bands", bands_table(curve), _BANDS),
         _steady(curve, states),
-        _definitions(curve),
+        Section("definitions", "Both definitions", tables=definitions_tables(curve)),
         _section("accuracy", "Accuracy", accuracy_table(curve)),
-        _offline(curve),
+        Section("offline", "Offline", tuple(_offline_lines(curve))),
         _section("failures", "Failed requests", failures_table(curve.points)),
         _section("client", "Client", client_table(curve.points)),
         _section("warm-up", "Warm-up and network", warm_up_table(curve)),
@@ -124,11 +139,6 @@ def _tiles(curve: MeasuredCurve) -> Iterator[Tile]:
     )
 
 
-def _curve(curve: MeasuredCurve) -> Section:
-    charts = tuple(pareto_chart(curve))
-    return Section("curve", "Curve", _below(curve), charts=charts, tables=[points_table(curve)])
-
-
 def _below(curve: MeasuredCurve) -> list[str]:
     """Points that an earlier one exceeds in both numbers."""
     best = {one.name: (one.system_tps or 0.0, one.tps_per_user or 0.0) for one in curve.steps}
@@ -137,40 +147,16 @@ def _below(curve: MeasuredCurve) -> list[str]:
         for name, (rate, user) in best.items()
         if any(other > rate and speed >= user for other, speed in best.values())
     ]
-    return (
-        [f"Another point has more tokens/s and is no slower for a user than: {', '.join(found)}."]
-        if found
-        else []
-    )
-
-
-def _band_lines(curve: MeasuredCurve) -> Iterator[str]:
-    if curve.regions is not None:
-        yield (
-            "Each band needs a point with an accuracy run. A point in the margin above C_max counts for "
-            "none of them."
-        )
+    if not found:
+        return []
+    return [f"Another point has more tokens/s and is no slower for a user than: {', '.join(found)}."]
 
 
 def _steady(curve: MeasuredCurve, states: Mapping[str, SteadyState]) -> Section:
-    lines = (
-        "A super-pass is one pass of the dataset in the order of issue. Where TPOT p50 and p90 lie on a "
-        "plateau of at least 4 of them for the time that the rules ask for, this window is the point's "
-        "result, else the complete run.",
-    )
     table = steady_table(curve, states)
     charts = tuple(steady_charts(states))
-    return Section(
-        "steady", "Steady state", lines if table else (), charts=charts, tables=[table] if table else []
-    )
-
-
-def _definitions(curve: MeasuredCurve) -> Section:
-    return Section("definitions", "Both definitions", tables=definitions_tables(curve))
-
-
-def _offline(curve: MeasuredCurve) -> Section:
-    return Section("offline", "Offline", tuple(_offline_lines(curve)))
+    lines = (_STEADY,) if table else ()
+    return Section("steady", "Steady state", lines, charts=charts, tables=[table] if table else [])
 
 
 def _offline_lines(curve: MeasuredCurve) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -179,24 +179,23 @@ def _metric_result(name: str, result: MetricValue, rule: MetricRule, comparable:
     return MetricResult(name, result, rule, compared)
 
 
-def _tokenizer_warnings(evaluation: Evaluation) -> list[str]:
+def _tokenizer_warnings(evaluation: Evaluation) -> Iterator[str]:
     """Ids of the model's vocabulary that stand for no token of the tokenizer."""
     found = [one for one in evaluation.graded if one.logged is not None and one.logged.unknown]
-    if not found:
-        return []
-    unknown = sum(one.logged.unknown for one in found if one.logged is not None)
-    return [
-        f"{counted(unknown, 'id')} in {counted(len(found), 'output')} are not in the tokenizer and are no "
-        "text, as officially: the model answered them, or --tokenizer is not the one of the model that ran: "
-        f"{listed(tuple(one.qsl_idx for one in found))}"
-    ]
+    if found:
+        unknown = sum(one.logged.unknown for one in found if one.logged is not None)
+        yield (
+            f"{counted(unknown, 'id')} in {counted(len(found), 'output')} are not in the tokenizer and are "
+            "no text, as officially: the model answered them, or --tokenizer is not the one of the model "
+            f"that ran: {listed([one.qsl_idx for one in found])}"
+        )
 
 
-def _module_warnings(evaluation: Evaluation) -> list[str]:
+def _module_warnings(evaluation: Evaluation) -> Iterator[str]:
     """Programs that failed, in some mode, because a package is not installed here."""
     absent = absent_modules(evaluation)
     if not absent:
-        return []
+        return
     counts = ", ".join(f"{name} {count}" for name, count in absent.most_common())
     ours = [name for name in absent if name in packages.OFFICIAL]
     remedy = (
@@ -204,8 +203,8 @@ def _module_warnings(evaluation: Evaluation) -> list[str]:
         if ours
         else "setup.sh installs what the official environment is known to have, and that is not among it"
     )
-    plural = "program" if absent.total() == 1 else "programs"
-    return [f"{absent.total()} {plural} failed for modules that are not installed: {counts}; {remedy}"]
+    programs = counted(absent.total(), "program")
+    yield f"{programs} failed for modules that are not installed: {counts}; {remedy}"
 
 
 def absent_modules(evaluation: Evaluation) -> Counter[str]:
@@ -219,63 +218,59 @@ def absent_modules(evaluation: Evaluation) -> Counter[str]:
     )
 
 
-def _log_warnings(evaluation: Evaluation) -> list[str]:
-    warnings = []
+def _log_warnings(evaluation: Evaluation) -> Iterator[str]:
     if evaluation.cut is not None:
-        warnings.append(f"the log is cut off at byte {evaluation.cut.offset}: {evaluation.cut.reason}")
+        yield f"the log is cut off at byte {evaluation.cut.offset}: {evaluation.cut.reason}"
     if evaluation.left_out:
         count, shown = len(evaluation.left_out), listed(evaluation.left_out)
-        warnings.append(f"{count} samples have no entry and are left out, so the target is not met: {shown}")
+        yield f"{count} samples have no entry and are left out, so the target is not met: {shown}"
     absent = tuple(one.qsl_idx for one in evaluation.graded if one.logged is None)
     if absent and not evaluation.left_out:
-        warnings.append(f"{len(absent)} samples have no entry and count as wrong: {listed(absent)}")
+        yield f"{len(absent)} samples have no entry and count as wrong: {listed(absent)}"
     if empty := tuple(sorted(set(evaluation.missing) - set(absent))):
-        warnings.append(f"{len(empty)} rows have no output and count as empty ones, score 0: {listed(empty)}")
+        yield f"{len(empty)} rows have no output and count as empty ones, score 0: {listed(empty)}"
     if apart := tuple(one.qsl_idx for one in evaluation.graded if one.logged and one.logged.is_first_apart):
-        warnings.append(
+        yield (
             f"{len(apart)} outputs have their first token in token_data alone: it was put in front, which "
             f"the official evaluator does not do, so that its score is another one: {listed(apart)}"
         )
     if evaluation.has_right_and_wrong and evaluation.is_int64:
-        warnings.append(
+        yield (
             "the log has its ids as int64: they were read so, but the official evaluator reads int32 alone, "
             "so that its score of this log is another one"
         )
     if evaluation.repeated:
         count, shown = len(evaluation.repeated), listed(evaluation.repeated)
-        warnings.append(
+        yield (
             f"{count} samples have several entries, of which the first counts, as officially; "
             f"the client completed them twice: {shown}"
         )
-    return warnings
 
 
-def _output_warnings(evaluation: Evaluation) -> list[str]:
+def _output_warnings(evaluation: Evaluation) -> Iterator[str]:
     """Signs of a wrong log, of wrong references or of wrong settings of the server."""
-    warnings = []
     logged = [one.logged for one in evaluation.graded if one.logged is not None and one.has_output]
     empty = [entry for entry in logged if entry.defect is Reason.EMPTY]
     if without := sum(entry.tokens == 0 for entry in empty):
-        warnings.append(
+        yield (
             f"{without} of {len(logged)} outputs have no token: their queries failed, or the server ended "
             "them at once; report.html of the run lists failures"
         )
     if blank := len(empty) - without:
-        warnings.append(f"{blank} of {len(logged)} outputs have no text: white space or special tokens alone")
+        yield f"{blank} of {len(logged)} outputs have no text: white space or special tokens alone"
     ended = [entry for entry in logged if entry.defect is None]
     without = sum(entry.has_final is False for entry in ended)
     if without > _SUSPICIOUS_SHARE * len(ended):
-        warnings.append(
+        yield (
             f"{without} of {len(ended)} outputs that ended by themselves have no final part (gpt-oss's final "
             "channel, DeepSeek's text after </think>): the server removed special tokens "
             "(skip_special_tokens), or the log is another model's"
         )
     if evaluation.remarks and all(sample.reference.prompt is None for sample in evaluation.graded):
-        warnings.append("the reference data have no prompts as text: outputs were not compared with them")
-    return warnings
+        yield "the reference data have no prompts as text: outputs were not compared with them"
 
 
-def _order_warnings(evaluation: Evaluation) -> list[str]:
+def _order_warnings(evaluation: Evaluation) -> Iterator[str]:
     """Answers that belong to other references, by the grades that decide on the target."""
     mode = _main_mode(evaluation)
     rows = [
@@ -283,74 +278,65 @@ def _order_warnings(evaluation: Evaluation) -> list[str]:
         for one in evaluation.graded
         if one.logged is not None
     ]
-    reason = misplaced(rows)
-    if reason is None:
-        return []
-    return [
-        "the references seem to be of other samples, or in another order, so that the score says nothing: "
-        f"{reason}. Pass the --reference-data that the run read (input_file in its run.json), with its rows "
-        "in their order"
-    ]
+    if (reason := misplaced(rows)) is not None:
+        yield (
+            "the references seem to be of other samples, or in another order, so that the score says "
+            f"nothing: {reason}. Pass the --reference-data that the run read (input_file in its run.json), "
+            "with its rows in their order"
+        )
 
 
-def _program_warnings(evaluation: Evaluation, mode: GradingMode) -> list[str]:
+def _program_warnings(evaluation: Evaluation, mode: GradingMode) -> Iterator[str]:
     """Grades of programs that may differ on another machine or in another run."""
     programs = [sample for sample in evaluation.graded if sample.reference.kind != MATH500]
     grades = [(sample.qsl_idx, sample.grades[mode]) for sample in programs]
     limits = Counter(grade.reason for _, grade in grades if grade.reason in SANDBOX_LIMITS)
-    warnings = []
     if limits:
         counts = ", ".join(f"{reason} {count}" for reason, count in sorted(limits.items()))
-        warnings.append(f"{limits.total()} programs failed by a limit that only our sandbox has: {counts}")
+        yield f"{limits.total()} programs failed by a limit that only our sandbox has: {counts}"
     starved = tuple(index for index, grade in grades if grade.starved)
     if starved:
-        warnings.append(
+        yield (
             f"{len(starved)} programs ran out of time while other programs had the processors, and count as "
             f"timeouts; the same command on a quieter machine grades them again: {listed(starved)}"
         )
     raced = tuple(index for index, grade in grades if grade.raced)
     if raced:
-        warnings.append(
+        yield (
             f"{len(raced)} programs both passed and failed when repeated (a thread that is not joined) "
             f"and count as failed: {listed(raced)}"
         )
-    return warnings
 
 
-def _comparison_warnings(evaluation: Evaluation, mode: GradingMode) -> list[str]:
+def _comparison_warnings(evaluation: Evaluation, mode: GradingMode) -> Iterator[str]:
     """Mathematical answers whose comparison was ended by a limit, which the official rules do not have."""
     ended = tuple(
         sample.qsl_idx
         for sample in evaluation.graded
         if sample.reference.kind == MATH500 and sample.grades[mode].reason in _COMPARISON_LIMITS
     )
-    if not ended:
-        return []
-    return [
-        f"{len(ended)} MATH-500 answers count as wrong because a limit ended their comparison, which the "
-        f"official rules do not have: {listed(ended)}"
-    ]
-
-
-def _sandbox_warnings(evaluation: Evaluation, sandbox: Sandbox | None) -> list[str]:
-    warnings = []
-    if sandbox is not None and sandbox.tier is Tier.UNSANDBOXED:
-        warnings.append("model-written code ran WITHOUT a sandbox (--allow-unsandboxed)")
-    if sandbox is not None and sandbox.tier is Tier.NAMESPACES:
-        warnings.append(
-            "there is no seccomp filter for this processor: model-written code ran in namespaces alone"
+    if ended:
+        yield (
+            f"{len(ended)} MATH-500 answers count as wrong because a limit ended their comparison, which the "
+            f"official rules do not have: {listed(ended)}"
         )
+
+
+def _sandbox_warnings(evaluation: Evaluation, sandbox: Sandbox | None) -> Iterator[str]:
+    if sandbox is not None and sandbox.tier is Tier.UNSANDBOXED:
+        yield "model-written code ran WITHOUT a sandbox (--allow-unsandboxed)"
+    if sandbox is not None and sandbox.tier is Tier.NAMESPACES:
+        yield "there is no seccomp filter for this processor: model-written code ran in namespaces alone"
     lost = tuple(
         sample.qsl_idx
         for sample in evaluation.graded
         if any(grade.reason is Reason.SANDBOX_LOST for grade in sample.grades.values())
     )
     if lost:
-        warnings.append(
+        yield (
             f"{len(lost)} programs count as wrong because their sandbox was lost twice, often for want of "
             f"memory; repeat the command with more of it, which runs them again: {listed(lost)}"
         )
-    return warnings
 
 
 def listed(indexes: Sequence[int]) -> str:

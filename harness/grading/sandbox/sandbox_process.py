@@ -29,7 +29,8 @@ class SandboxProcess:
         self._sandbox = sandbox
         self._process: subprocess.Popen[bytes] | None = None
         self._is_aborted = False
-        self._share = 1.0
+        self.processor_share = 1.0
+        """the share of a processor that the running test used lately; 1 until that is known"""
         self._user = contextlib.ExitStack()  # holds the user id while the warden runs
 
     def __enter__(self) -> "SandboxProcess":
@@ -51,11 +52,6 @@ class SandboxProcess:
     def warden_pid(self) -> int:
         """Process id of what was started: the warden, or bubblewrap around it; 0 when none runs."""
         return 0 if self._process is None else self._process.pid
-
-    @property
-    def processor_share(self) -> float:
-        """The share of a processor that the running test used lately; 1 until that is known."""
-        return self._share
 
     def abort(self) -> None:
         """End it from another thread, in which every later use raises SandboxLostError."""
@@ -82,10 +78,10 @@ class SandboxProcess:
         ``more_memory`` returns when a program that has filled its share, and is stopped, may have more.
         """
         fields: dict[str, object] = {"limit_s": test_run.limit_s, "memory": test_run.memory}
-        self._share = 1.0
+        self.processor_share = 1.0
         header, output = self._ask("test_run", fields, test_run.text)
         while header["kind"] in (RUNNING, FULL):
-            self._share = float(str(header.get("share", 0)))
+            self.processor_share = float(str(header.get("share", 0)))
             if header["kind"] == FULL:
                 more_memory()
                 header, output = self._ask(FULL, {}, "")

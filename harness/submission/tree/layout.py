@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import astuple
 
 from harness.config.scenario import Scenario
 from harness.endpoints import run_folder
@@ -64,8 +65,9 @@ class SystemDir(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def path(self) -> Path:
-        """The system's folder."""
-        return self.org_path.joinpath("results", self.system)
+        """The folder itself."""
+        below = astuple(self)[3:]  # after root, division and organisation
+        return self.org_path.joinpath("results", *below)
 
     def relative(self, path: Path) -> str:
         """A path in the tree, relative to its root, as issues name it."""
@@ -77,21 +79,11 @@ class BenchmarkDir(SystemDir, frozen=True):
 
     benchmark: str
 
-    @cached_property
-    def path(self) -> Path:
-        """The benchmark's folder."""
-        return self.org_path.joinpath("results", self.system, self.benchmark)
-
 
 class ScenarioDir(BenchmarkDir, frozen=True):
     """A scenario's folder below a benchmark's."""
 
     folder: str
-
-    @cached_property
-    def path(self) -> Path:
-        """The scenario's folder."""
-        return self.org_path.joinpath("results", self.system, self.benchmark, self.folder)
 
     @property
     def scenario(self) -> Scenario | None:
