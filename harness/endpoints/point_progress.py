@@ -4,9 +4,7 @@ from collections.abc import Callable
 from time import monotonic
 
 from harness.endpoints.curve import Curve, Point
-from harness.progress.progress_line import SILENT_S, ProgressSnapshot
-
-_MOST_KINDS = 3
+from harness.progress.progress_line import SILENT_S, ProgressSnapshot, failed_text
 
 
 class PointPhase:
@@ -52,16 +50,9 @@ class PointPhase:
 
 
 def _trouble(snapshot: ProgressSnapshot) -> tuple[str, ...]:
-    found = []
-    if snapshot.failed:
-        kinds = sorted(snapshot.failures.items(), key=lambda one: -one[1])[:_MOST_KINDS]
-        named = ", ".join(f"{kind} {count}" for kind, count in kinds if count)
-        found.append(f"{snapshot.failed} FAILED ({named})" if named else f"{snapshot.failed} FAILED")
-    if snapshot.silent_s >= SILENT_S:
-        found.append(f"nothing has arrived for {snapshot.silent_s:.0f} s")
-    if snapshot.standing:
-        found.append(snapshot.standing)
-    return tuple(found)
+    is_silent = snapshot.silent_s >= SILENT_S
+    silent = f"nothing has arrived for {snapshot.silent_s:.0f} s" if is_silent else ""
+    return tuple(filter(None, (failed_text(snapshot), silent, snapshot.standing)))
 
 
 def _load(snapshot: ProgressSnapshot) -> tuple[str, ...]:

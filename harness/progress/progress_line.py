@@ -165,7 +165,7 @@ def _fields(s: ProgressSnapshot) -> list[str]:
     fields = [
         f"{_clock(s)}{alarms or done}",
         done if alarms else "",
-        "" if "failed" in s.lost else _failed(s),
+        "" if "failed" in s.lost else failed_text(s),
         time_to_go(s.silent_s, s.remaining_s),
         s.straggling,
         in_flight_text(s.in_flight, s.sent, s.last_at),
@@ -223,7 +223,7 @@ def in_flight_text(issued: int, sent: int | None, last_at: str = "") -> str:
     return f"{text}, all at {last_at}" if last_at else text
 
 
-def _failed(s: ProgressSnapshot) -> str:
+def failed_text(s: ProgressSnapshot) -> str:
     """``3 FAILED (timeout 2, connect 1)``, the most frequent kind first."""
     if not s.failed:
         return ""

@@ -40,6 +40,7 @@ from harness.record.settled import ServerInfo
 from harness.rows.attempts import EvalSettings
 from harness.rows.eval_plan import EvalPlan, run_folder
 from harness.rows.eval_result import EvalResult, OutputTable
+from harness.text import by_kind
 from sut.drive import Serving
 from sut.rows.run_rows import RowsWatcher, run_rows
 
@@ -281,7 +282,7 @@ def _require_answers(result: EvalResult, point: Point) -> None:
     if result.was_complete or (result.is_complete and not result.failures):
         return
     left = result.samples - len(result.answers)
-    kinds = ", ".join(f"{kind} {count}" for kind, count in result.failure_kinds.items())
+    kinds = by_kind(result.failure_kinds)
     why = "; ".join(filter(None, (*result.errors, kinds and f"failed: {kinds}")))
     raise RunError(
         f"accuracy of {point.name}: {left} of {result.samples} samples have no answer ({why}); the same "

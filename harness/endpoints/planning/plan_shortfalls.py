@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from harness.endpoints.curve import Curve, Point
-from harness.endpoints.planning.rules import EndpointsDataset, EndpointsRules
+from harness.endpoints.curve import Curve
+from harness.endpoints.planning.rules import EndpointsRules
 
 
 def shortfalls(curve: Curve, rules: EndpointsRules) -> Iterator[str]:
@@ -24,13 +24,10 @@ def _too_short(curve: Curve, rules: EndpointsRules) -> Iterator[str]:
     for point in curve.points:
         if point.issue_s < (least := rules.least_issue_s(point.concurrency)):
             yield f"{point.name} issues for {point.issue_s:g} s, expected at least {least:g} s (section 6.2)"
-        if point.passes < (passes := _least_passes(point, rules)):
+        # A dedicated Offline run has no steady window.
+        passes = rules.least_passes if point.offline == "dedicated" else rules.window_passes
+        if point.passes < passes:
             yield f"{point.name} has {point.passes} passes, expected at least {passes} (sections 4.4, 6.4)"
-
-
-def _least_passes(point: Point, rules: EndpointsRules) -> int:
-    """A dedicated Offline run has no steady window."""
-    return rules.least_passes if point.offline == "dedicated" else rules.window_passes
 
 
 def _dataset(curve: Curve, rules: EndpointsRules) -> Iterator[str]:
@@ -39,9 +36,6 @@ def _dataset(curve: Curve, rules: EndpointsRules) -> Iterator[str]:
         ("performance", curve.samples, model.performance),
         ("accuracy", curve.accuracy_samples, model.accuracy),
     ):
-        if samples and samples != _samples(official):
-            yield f"{kind} dataset of {samples} samples, expected {_samples(official)} (section 6.4)"
-
-
-def _samples(official: EndpointsDataset | None) -> int:
-    return 0 if official is None else official.samples
+        expected = 0 if official is None else official.samples
+        if samples and samples != expected:
+            yield f"{kind} dataset of {samples} samples, expected {expected} (section 6.4)"

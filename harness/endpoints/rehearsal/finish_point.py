@@ -61,23 +61,15 @@ def finish_point(
     events = read_events(folder, tokenizer, lambda done, total: progress(done, total, "bytes counted"))
     state, window = None, None
     if run.point.offline != "dedicated" and len(events.samples):
+        concurrency = run.point.concurrency
         state = steady_state(
-            events.samples,
-            run.curve.samples,
-            concurrency=run.point.concurrency,
-            required_s=least_issue_s,
+            events.samples, run.curve.samples, concurrency=concurrency, required_s=least_issue_s
         )
         window = state.requests
     steady = {} if state is None else {"steady_state": steady_headline(state)}
     write_config(folder, run, column=column)
     # Last: where it is, the point is finished.
-    summary = write_summary(
-        folder,
-        events,
-        client=CLIENT,
-        window=window,
-        **steady,
-    )
+    summary = write_summary(folder, events, client=CLIENT, window=window, **steady)
     return PointNumbers(run, summary, state)
 
 

@@ -13,7 +13,7 @@ from harness.record.settled import ServerInfo
 from harness.rows.eval_plan import EvalPlan
 from harness.rows.eval_result import EvalResult
 from harness.rows.rows_console import RowsConsole
-from harness.text import counted, duration, labelled, milliseconds, show
+from harness.text import by_kind, counted, duration, labelled, milliseconds, show
 
 _PLAIN_EVERY_S = 30.0  # between two lines of progress in a log file or a pipe
 
@@ -105,8 +105,8 @@ class AccuracyConsole(RowsConsole):
 def _wrong(run: PointRun) -> list[str]:
     found = [] if run.complete else ["NOT COMPLETE"]
     if run.failures:
-        kinds = ", ".join(f"{kind} {count}" for kind, count in run.failures.items())
-        found.append(f"{sum(run.failures.values())} of {run.issued} requests FAILED ({kinds})")
+        failed = sum(run.failures.values())
+        found.append(f"{failed} of {run.issued} requests FAILED ({by_kind(run.failures)})")
     return found
 
 

@@ -121,7 +121,8 @@ def block_of_summary(found: object, required_s: float) -> dict[str, Any] | None:
 def block_of(read: Headline, *, complete: int, required_s: float) -> dict[str, Any]:
     """``steady_state`` of point.yaml after ``complete`` super-passes."""
     trend, window, short = read.global_trend or {}, read.window, read.short_window
-    verdict = verdict_of(read.found, _shifted(read), trend)
+    shifted = read.anomaly is not None and read.anomaly.detected
+    verdict = verdict_of(read.found, shifted, trend)
     seconds = short.window_duration_s if window and short else None
     shortest = max(required_s, short.min_duration_s) if short else required_s
     block: dict[str, Any] = {"status": status_of(complete, seconds, shortest), "verdict": verdict}
@@ -139,10 +140,6 @@ def block_of(read: Headline, *, complete: int, required_s: float) -> dict[str, A
     if verdict == "anomaly":
         block["anomaly"] = msgspec.to_builtins(read.anomaly)
     return block
-
-
-def _shifted(read: Headline) -> bool:
-    return read.anomaly is not None and read.anomaly.detected
 
 
 def headline(state: SteadyState) -> Headline:

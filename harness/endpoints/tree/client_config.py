@@ -70,15 +70,10 @@ def ruleset(seeds: SeedSet) -> str:
     return f"mlperf-endpoints-v1.0-{seeds.cohort}-{seeds.name}"
 
 
-def issued_samples(run: PointRun) -> int:
-    """What the point issues: as it was, and before it ran its fewest passes."""
-    return run.issued or run.point.passes * run.curve.samples
-
-
 def _model_params(run: PointRun) -> Yaml:
     parameters, curve = run.parameters, run.curve
     benchmark = load_benchmark(curve.benchmark)
-    named = next((server for server in run.servers), None)
+    named = next(iter(run.servers), None)
     found: Yaml = {
         "name": (named and (named.served_name or named.model)) or benchmark.model,
         "temperature": parameters.temperature,
@@ -100,7 +95,8 @@ def _runtime(run: PointRun) -> Mapping[str, int]:
     seeds = run.curve.seeds
     return {
         "min_duration_ms": round(run.point.issue_s * 1000),
-        "n_samples_to_issue": issued_samples(run),
+        # As it was; before it ran, its fewest passes.
+        "n_samples_to_issue": run.issued or run.point.passes * run.curve.samples,
         "scheduler_random_seed": seeds.scheduler,
         "dataloader_random_seed": seeds.sample_index,
     }

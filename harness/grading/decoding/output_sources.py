@@ -96,14 +96,7 @@ class LoggedOutputs:
 
     def _entry(self, entry: LogEntry) -> Entry:
         output = partial(self._decoder.output, entry)
-        return Entry(
-            entry.qsl_idx,
-            entry.seq_id,
-            entry.offset,
-            entry.size,
-            output,
-            is_first_apart=entry.is_first_apart,
-        )
+        return Entry(entry.qsl_idx, entry.seq_id, entry.offset, entry.size, output, entry.is_first_apart)
 
     def ids(self, offset: int, size: int) -> TokenIds:
         """As Outputs."""

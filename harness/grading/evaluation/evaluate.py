@@ -218,16 +218,16 @@ def _with_tasks_done(
 
 
 def _logged(entry: Entry, output: Output, answered: AnswerShape | None) -> Logged:
-    state = (output.defect, output.has_final)
-    place = (entry.offset, entry.size)
     return Logged(
-        entry.seq_id,
-        output.tokens,
-        *state,
-        *place,
-        answered,
-        entry.is_first_apart,
-        output.unknown,
+        seq_id=entry.seq_id,
+        tokens=output.tokens,
+        defect=output.defect,
+        has_final=output.has_final,
+        offset=entry.offset,
+        size=entry.size,
+        shape=answered,
+        is_first_apart=entry.is_first_apart,
+        unknown=output.unknown,
     )
 
 

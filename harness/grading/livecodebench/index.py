@@ -139,13 +139,8 @@ def _insert(db: sqlite3.Connection, problem: Problem) -> None:
         digest.update(b"%d:%d:" % (len(given), len(expected)) + given + expected)
         blobs = (zlib.compress(given, _FAST), zlib.compress(expected, _FAST))
         db.execute("INSERT INTO tests VALUES (?, ?, ?, ?)", (problem.question_id, number, *blobs))
-    facts = (
-        problem.question_id,
-        problem.function,
-        len(problem.tests),
-        digest.hexdigest(),
-        problem.difficulty,
-    )
+    tests = len(problem.tests)
+    facts = (problem.question_id, problem.function, tests, digest.hexdigest(), problem.difficulty)
     db.execute("INSERT OR REPLACE INTO problems VALUES (?, ?, ?, ?, ?)", facts)
 
 

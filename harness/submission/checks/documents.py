@@ -49,7 +49,8 @@ def check_scenario_documents(
     if isinstance(fields, str):
         yield context.issue("malformed", path, fields)
         return
-    empty = [name for name in context.rules.measurements.required if _is_blank(fields.get(name))]
+    required = context.rules.measurements.required
+    empty = [name for name in required if not str(fields.get(name) or "").strip()]
     if empty:
         yield context.issue("measurements", path, f"missing or empty: {', '.join(empty)}")
 
@@ -83,11 +84,6 @@ def _nameplate(folder: SystemDir) -> Iterator[Issue]:
             yield Issue("power", folder.relative(path), text, is_warning=True)
     except NameplateError as error:
         yield Issue("power", folder.relative(path), str(error), remedy="correct the list of power supplies")
-
-
-def _is_blank(value: object) -> bool:
-    """Whether a field is empty, or white space."""
-    return not value or (isinstance(value, str) and not value.strip())
 
 
 def check_user_conf(context: CheckContext) -> Iterator[Issue]:

@@ -47,7 +47,7 @@ def test_a_point_from_its_warm_up_to_its_drain(phase):
 
 
 def test_what_goes_wrong_comes_first(phase):
-    failures = {"timeout": 2, "truncated": 5, "connect": 0}
+    failures = {"timeout": 2, "truncated": 5}
     text = phase(50, 40, 23, 7, failures=failures, silent_s=45.0, standing="rank 3 of http://a stands")
     assert text.startswith(
         "7 FAILED (truncated 5, timeout 2), nothing has arrived for 45 s, rank 3 of http://a stands, pass 1"
