@@ -23,44 +23,25 @@ _IN_POINT = ("status", "verdict", "window", "state", "anomaly")  # the keys of p
 
 
 class HeadlineWindow(msgspec.Struct, frozen=True, kw_only=True):
-    """The extent of the window, and which plateau it is."""
+    """The extent of the window, and which plateau it is. What is None by default is written alone."""
 
     sp_lo: int
     sp_hi: int
     """the first super-pass after it"""
     n_samples: int
-    n_super_passes: int
-    plateau_index: int
-    n_plateaus: int
-    skipped_short: int
-
-
-class HeadlineTime(msgspec.Struct, frozen=True, kw_only=True):
-    """TTFT or TPOT of the window."""
-
-    p50_ns: float
-    p90_ns: float
-    p99_ns: float
-    mean_ns: float
-    count: int
-
-
-class HeadlineRates(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens/s as the detector counts them, with their intervals."""
-
-    per_user: float
-    system: float
-    per_user_ci: tuple[float, float]
-    system_ci: tuple[float, float]
+    n_super_passes: int | None = None
+    plateau_index: int | None = None
+    n_plateaus: int | None = None
+    skipped_short: int | None = None
 
 
 class ShortWindow(msgspec.Struct, frozen=True, kw_only=True):
     """The window's issue time, and the shortest that the detector accepts."""
 
-    is_short: bool
     window_duration_s: float
     min_duration_s: float
-    dominant: str
+    is_short: bool | None = None
+    dominant: str | None = None
 
 
 class HeadlineShift(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,9 +58,9 @@ class Headline(msgspec.Struct, frozen=True, kw_only=True):
     found: bool
     reason: str | None = None
     window: HeadlineWindow | None = None
-    tps: HeadlineRates | None = None
-    ttft: HeadlineTime | None = None
-    tpot: HeadlineTime | None = None
+    tps: dict[str, Any] | None = None
+    ttft: dict[str, Any] | None = None
+    tpot: dict[str, Any] | None = None
     short_window: ShortWindow | None = None
     drifting_up: tuple[str, ...] = ()
     anomaly: HeadlineShift | None = None
@@ -180,21 +161,22 @@ def _extent(state: SteadyState, window: Window) -> HeadlineWindow:
     )
 
 
-def _rates(user: Rate, system: Rate) -> HeadlineRates:
-    return HeadlineRates(
-        per_user=user.value,
-        system=system.value,
-        per_user_ci=(user.low, user.high),
-        system_ci=(system.low, system.high),
-    )
+def _rates(user: Rate, system: Rate) -> dict[str, Any]:
+    """Tokens/s as the detector counts them, with their intervals."""
+    return {
+        "per_user": user.value,
+        "system": system.value,
+        "per_user_ci": (user.low, user.high),
+        "system_ci": (system.low, system.high),
+    }
 
 
-def _time(spread: Spread | None) -> HeadlineTime | None:
+def _time(spread: Spread | None) -> dict[str, Any] | None:
+    """TTFT or TPOT of the window."""
     if spread is None:
         return None
-    return HeadlineTime(
-        p50_ns=spread.p50, p90_ns=spread.p90, p99_ns=spread.p99, mean_ns=spread.mean, count=spread.count
-    )
+    times = {"p50_ns": spread.p50, "p90_ns": spread.p90, "p99_ns": spread.p99, "mean_ns": spread.mean}
+    return times | {"count": spread.count}
 
 
 def _short(window: Window) -> ShortWindow:

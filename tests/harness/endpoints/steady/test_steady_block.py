@@ -101,6 +101,9 @@ def test_what_is_no_headline_is_no_block(found):
     assert block_of_summary(found, 600) is None
 
 
-def test_fields_that_a_later_client_adds_do_no_harm():
-    found = msgspec.to_builtins(headline(judged("plateau"))) | {"new": 1}
-    assert block_of_summary(found, 1200)["status"] == "windowable"
+def test_fields_that_another_version_adds_or_lacks_do_no_harm():
+    state = judged("plateau")
+    found = msgspec.to_builtins(headline(state)) | {"new": 1, "tps": {"per_user": 1.0}, "ttft": {}}
+    found["window"] = {name: found["window"][name] for name in ("sp_lo", "sp_hi", "n_samples")}
+    del found["short_window"]["dominant"]
+    assert block_of_summary(found, state.required_s) == steady_block(state)
