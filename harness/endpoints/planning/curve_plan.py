@@ -49,70 +49,44 @@ def known_c_max(options: RehearsalOptions) -> int | None:
 def plan_rehearsal(
     options: RehearsalOptions, *, samples: int, accuracy_samples: int, c_max: int, replicas: int
 ) -> PlannedCurve:
-    """The curve of these options, for datasets of these sizes. Raises ConfigError."""
+    """The curve of these options from C_min to C_max, for datasets of these sizes. Raises ConfigError.
+
+    ``c_min`` None: the least of ``concurrency``, else one request for each replica, which is as fast as one
+    alone, and at least a 64th of C_max. ``short`` uses as few samples as the points can do with.
+    """
+    rules, seeds = _rules_and_seeds(options)
+    lowest = _lowest(options.c_min, c_max, options.concurrency, replicas)
+    found = regions(lowest, c_max)
+    steps = tuple(sorted(options.concurrency)) or spread(lowest, c_max, rules.fewest_points)
+    used = min(samples, found.margin.end + 1) if options.short else samples
+    _check_dataset(samples, used, max(steps[-1], c_max))
+    _check_bands(steps, found)
+    _check_steps(steps, lowest, c_max, rules, dedicated=options.offline == "dedicated")
+    scored = _scored(steps, found) if accuracy_samples else frozenset()
+    plan = _Plan(rules, found, used, scored, c_max, options.offline, options.short)
+    curve = Curve(
+        benchmark=options.benchmark,
+        model_name=rules.model_name(options.benchmark),
+        c_min=lowest,
+        c_max=c_max,
+        points=tuple(_in_order(plan, steps)),
+        samples=used,
+        accuracy_samples=min(accuracy_samples, used) if options.short else accuracy_samples,
+        seeds=seeds,
+        replacement=options.with_replacement,
+        short=options.short,
+    )
+    return PlannedCurve(curve, rules)
+
+
+def _rules_and_seeds(options: RehearsalOptions) -> tuple[EndpointsRules, SeedSet]:
+    """Those of the cohort that is asked for, else of the set of seeds that is."""
     cohort = options.target_cohort
     published = None if options.seed_sets is None else read_seed_sets(options.seed_sets)
     if cohort is None and published is not None:
         cohort = published[0].cohort
     rules = load_endpoints_rules(cohort)
-    seeds = chosen_seeds(rules, published or rules.seed_sets, options.seed_set, cohort or rules.cohort)
-    curve = plan_curve(
-        rules,
-        options.benchmark,
-        seeds,
-        samples=samples,
-        accuracy_samples=accuracy_samples,
-        c_max=c_max,
-        c_min=options.c_min,
-        concurrency=options.concurrency,
-        offline=options.offline,
-        replacement=options.with_replacement,
-        short=options.short,
-        replicas=replicas,
-    )
-    return PlannedCurve(curve, rules)
-
-
-def plan_curve(
-    rules: EndpointsRules,
-    benchmark: str,
-    seeds: SeedSet,
-    *,
-    samples: int,
-    c_max: int,
-    c_min: int | None = None,
-    accuracy_samples: int = 0,
-    concurrency: Sequence[int] = (),
-    offline: Offline = "dedicated",
-    replacement: bool = False,
-    short: bool = False,
-    replicas: int = 1,
-) -> Curve:
-    """A curve from C_min to C_max, or of these concurrencies. Raises ConfigError.
-
-    ``c_min`` None: the least of ``concurrency``, else one request for each replica, which is as fast as one
-    alone, and at least a 64th of C_max. ``short`` uses as few samples as the points can do with.
-    """
-    lowest = _lowest(c_min, c_max, concurrency, replicas)
-    found = regions(lowest, c_max)
-    steps = tuple(sorted(concurrency)) or spread(lowest, c_max, rules.fewest_points)
-    used = min(samples, found.margin.end + 1) if short else samples
-    _check_dataset(samples, used, max(steps[-1], c_max))
-    _check_bands(steps, found)
-    _check_steps(steps, lowest, c_max, rules, dedicated=offline == "dedicated")
-    scored = _scored(steps, found) if accuracy_samples else frozenset()
-    return Curve(
-        benchmark=benchmark,
-        model_name=rules.model_name(benchmark),
-        c_min=lowest,
-        c_max=c_max,
-        points=tuple(_in_order(_Plan(rules, found, used, scored, c_max, offline, short), steps)),
-        samples=used,
-        accuracy_samples=min(accuracy_samples, used) if short else accuracy_samples,
-        seeds=seeds,
-        replacement=replacement,
-        short=short,
-    )
+    return rules, chosen_seeds(rules, published or rules.seed_sets, options.seed_set, cohort or rules.cohort)
 
 
 def _lowest(c_min: int | None, c_max: int, concurrency: Sequence[int], replicas: int) -> int:

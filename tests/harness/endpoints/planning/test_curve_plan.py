@@ -1,34 +1,21 @@
 """The plan of a curve: its points, their order and lengths, where they are scored; what cannot be planned."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
 from harness.endpoints.endpoints_options import parse_options
-from harness.endpoints.planning.curve_plan import (
-    known_c_max,
-    plan_curve,
-    plan_rehearsal,
-    spread,
-    with_enough_passes,
-)
+from harness.endpoints.planning.curve_plan import known_c_max, plan_rehearsal, spread, with_enough_passes
 from harness.endpoints.planning.regions import MANDATORY, regions
 from harness.endpoints.planning.rules import load_endpoints_rules
-from harness.endpoints.planning.seed_sets import chosen_seeds
 from harness.errors import ConfigError
 
 RULES = load_endpoints_rules()
-SEEDS = chosen_seeds(RULES, RULES.seed_sets, None, RULES.cohort)
 
 
-def curve(samples=6396, c_max=1024, accuracy_samples=4395, **more):
-    return plan_curve(
-        RULES, "gpt-oss-120b", SEEDS, samples=samples, c_max=c_max, accuracy_samples=accuracy_samples, **more
-    )
-
-
-def planned(*words, samples=6396, accuracy_samples=4395, replicas=1):
-    options = parse_options(["run", "--input-file", "x.parquet", *words])
+def curve(*words, samples=6396, accuracy_samples=4395, replicas=1, **asked):
+    options = replace(parse_options(["run", "--input-file", "x.parquet", *words]), **asked)
     c_max = known_c_max(options)
     return plan_rehearsal(
         options,
@@ -103,14 +90,14 @@ def test_the_official_package_finds_points_and_scores_where_it_wants_them():
 
 
 def test_own_concurrencies_in_any_order():
-    found = planned("--concurrency", "256,1,4,16,32,64,128")
+    found = curve("--concurrency", "256,1,4,16,32,64,128")
     assert (found.c_min, found.c_max) == (1, 256)
     assert [point.concurrency for point in found.points] == [256, 6396, 128, 64, 32, 16, 4, 1]
     assert {point.concurrency for point in found.points if point.accuracy} == {256, 6396, 32, 4, 1}
 
 
 def test_c_min_above_the_lowest_point_and_a_point_in_the_margin():
-    found = planned("--concurrency", "1,8,10,40,100,256,270", "--c-min", "8", "--c-max", "256")
+    found = curve("--concurrency", "1,8,10,40,100,256,270", "--c-min", "8", "--c-max", "256")
     assert {point.concurrency: (point.band, point.accuracy) for point in found.points} == {
         1: ("ultra_low", False),
         8: ("ultra_low", True),
@@ -124,11 +111,11 @@ def test_c_min_above_the_lowest_point_and_a_point_in_the_margin():
 
 
 def test_short_is_the_fewest_samples_once():
-    found = planned("--short", samples=64, accuracy_samples=96)
+    found = curve("--short", samples=64, accuracy_samples=96)
     assert (found.c_max, found.samples, found.accuracy_samples, found.short) == (40, 45, 45, True)
     assert {(point.passes, point.issue_s) for point in found.points} == {(1, 0.0)}
     assert len({point.concurrency for point in found.points}) == 8
-    assert planned("--short", "--c-max", "50", samples=64).samples == 57  # the margin ends at 56
+    assert curve("--short", "--c-max", "50", samples=64).samples == 57  # the margin ends at 56
 
 
 def test_offline_has_the_passes_that_take_its_time():
@@ -147,7 +134,7 @@ def test_seeds_of_a_file(tmp_path):
         "    - {id: B, scheduler_rng_seed: 1, sample_index_rng_seed: 2, model_seed: 3}\n"
         "    - {id: C, scheduler_rng_seed: 4, sample_index_rng_seed: 5, model_seed: 18446744073709551615}\n"
     )
-    first = planned("--seed-sets", str(path)).seeds
+    first = curve("--seed-sets", str(path)).seeds
     assert (first.name, first.cohort, first.scheduler, first.sample_index, first.model) == (
         "B",
         "2026-12-C0",
@@ -155,14 +142,14 @@ def test_seeds_of_a_file(tmp_path):
         2,
         3,
     )
-    other = planned("--seed-sets", str(path), "--seed-set", "C", "--target-cohort", "2027-01-C1").seeds
+    other = curve("--seed-sets", str(path), "--seed-set", "C", "--target-cohort", "2027-01-C1").seeds
     assert (other.name, other.cohort, other.model) == ("C", "2027-01-C1", 2**64 - 1)
 
 
 def test_the_earlier_form_of_a_file_names_no_cohort(tmp_path):
     path = tmp_path / "seeds.yaml"
     path.write_text("seed_sets: [{id: Z, scheduler_rng_seed: 1, sample_index_rng_seed: 2, model_seed: 3}]")
-    assert planned("--seed-sets", str(path)).seeds.cohort == RULES.cohort
+    assert curve("--seed-sets", str(path)).seeds.cohort == RULES.cohort
 
 
 IMPOSSIBLE = {
@@ -196,7 +183,7 @@ IMPOSSIBLE = {
 @pytest.mark.parametrize(("words", "datasets", "said"), IMPOSSIBLE.values(), ids=IMPOSSIBLE)
 def test_what_cannot_be_planned_is_one_line(words, datasets, said):
     with pytest.raises(ConfigError, match=said) as error:
-        planned(*words, **datasets)
+        curve(*words, **datasets)
     assert "\n" not in str(error.value)
 
 
@@ -238,5 +225,5 @@ def test_a_file_of_seeds_that_is_none_is_one_line(text, said, tmp_path):
     path = tmp_path / "seeds.yaml"
     path.write_text(text)
     with pytest.raises(ConfigError, match=said) as error:
-        planned("--seed-sets", str(path))
+        curve("--seed-sets", str(path))
     assert "\n" not in str(error.value)
