@@ -39,15 +39,20 @@ _TEXT_OUTPUTS: Mapping[str, type[TextOutput]] = {
 }
 
 
+class Place(NamedTuple):
+    """The place of an output: bytes of a log, a row of a table."""
+
+    offset: int
+    size: int
+
+
 class Entry(NamedTuple):
     """One output of a log or a table."""
 
     qsl_idx: int
     seq_id: int
     """LoadGen's number of the query; -1 for a row of a table."""
-    offset: int
-    """The place of the output, with ``size``: bytes of a log, a row of a table."""
-    size: int
+    place: Place
     output: Callable[[], Output]
     """Decodes it."""
     is_first_apart: bool = False
@@ -68,10 +73,10 @@ class Outputs(Protocol):
     def __iter__(self) -> Iterator[Entry]:
         """Every entry in the file's order."""
 
-    def ids(self, offset: int, size: int) -> TokenIds | None:
+    def ids(self, place: Place) -> TokenIds | None:
         """The ids of an entry; None where the file has none for it."""
 
-    def text(self, offset: int, size: int, part: slice = _ALL) -> str:
+    def text(self, place: Place, part: slice = _ALL) -> str:
         """The text of a part of its tokens, special tokens by name; of its characters where it has no ids."""
 
 
@@ -95,16 +100,16 @@ class LoggedOutputs:
         return map(self._entry, self._log)
 
     def _entry(self, entry: LogEntry) -> Entry:
-        output = partial(self._decoder.output, entry)
-        return Entry(entry.qsl_idx, entry.seq_id, entry.offset, entry.size, output, entry.is_first_apart)
+        place, output = Place(entry.offset, entry.size), partial(self._decoder.output, entry)
+        return Entry(entry.qsl_idx, entry.seq_id, place, output, entry.is_first_apart)
 
-    def ids(self, offset: int, size: int) -> TokenIds:
+    def ids(self, place: Place) -> TokenIds:
         """As Outputs."""
-        return self._log.read_at(offset, size)
+        return self._log.read_at(*place)
 
-    def text(self, offset: int, size: int, part: slice = _ALL) -> str:
+    def text(self, place: Place, part: slice = _ALL) -> str:
         """As Outputs."""
-        return self._decoder.decode(self.ids(offset, size)[part])
+        return self._decoder.decode(self.ids(place)[part])
 
 
 class RowTokens(NamedTuple):
@@ -135,7 +140,7 @@ class _Rows(ABC, Generic[_Cell]):
 
     def __iter__(self) -> Iterator[Entry]:
         for index in range(len(self._rows)):
-            yield Entry(index, -1, index, 1, partial(self._output, index))
+            yield Entry(index, -1, Place(index, 1), partial(self._output, index))
 
     @property
     def has_output(self) -> bool:
@@ -164,13 +169,13 @@ class IdRows(_Rows[TokenIds]):
     def _read(self, index: int, row: TokenIds, length: int | None) -> Output:
         return self._decoder.output(RowTokens(index, row))
 
-    def ids(self, offset: int, size: int) -> TokenIds | None:
+    def ids(self, place: Place) -> TokenIds | None:
         """As Outputs."""
-        return self._rows[offset]
+        return self._rows[place.offset]
 
-    def text(self, offset: int, size: int, part: slice = _ALL) -> str:
+    def text(self, place: Place, part: slice = _ALL) -> str:
         """As Outputs."""
-        row = self._rows[offset]
+        row = self._rows[place.offset]
         return "" if row is None else self._decoder.decode(row[part])
 
 
@@ -186,13 +191,13 @@ class TextRows(_Rows[str]):
     def _read(self, index: int, row: str, length: int | None) -> Output:
         return self._kind(row, length)
 
-    def ids(self, offset: int, size: int) -> None:
+    def ids(self, place: Place) -> None:
         """As Outputs."""
         return
 
-    def text(self, offset: int, size: int, part: slice = _ALL) -> str:
+    def text(self, place: Place, part: slice = _ALL) -> str:
         """As Outputs."""
-        return (self._rows[offset] or "")[part]
+        return (self._rows[place.offset] or "")[part]
 
 
 def benchmark_of(path: Path) -> str | None:

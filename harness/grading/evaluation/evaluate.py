@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from harness.grading.decoding.output import Output
-from harness.grading.decoding.output_sources import Entry, Outputs
+from harness.grading.decoding.output_sources import Entry, Outputs, Place
 from harness.grading.evaluation.answer_order import AnswerShape, shape
 from harness.grading.evaluation.references import Reference, by_dataset, repeats_are_whole
 from harness.grading.graders.grader import DatasetKind, Grader, RemarkingGrader, TaskRunner
@@ -40,9 +40,7 @@ class Logged(msgspec.Struct, frozen=True):
     """A reason for having no answer, as Output has it."""
     has_final: bool | None
     """Whether a final part was begun, as Output has it."""
-    offset: int
-    """The place of the output, with ``size``: bytes of a log, a row of a table."""
-    size: int
+    place: Place
     shape: AnswerShape | None = None
     """The shape of its answer; None as in ``answer_order.shape``."""
     is_first_apart: bool = False
@@ -72,6 +70,12 @@ class GradedSample(msgspec.Struct, frozen=True):
     def has_output(self) -> bool:
         """False for a sample that the log lacks, and for a row of a table without an output."""
         return self.logged is not None and self.logged.defect is not Reason.MISSING
+
+    @property
+    def place(self) -> Place:
+        """Of the output of a sample that has an entry."""
+        assert self.logged is not None
+        return self.logged.place
 
     @property
     def main_grade(self) -> Grade:
@@ -223,8 +227,7 @@ def _logged(entry: Entry, output: Output, answered: AnswerShape | None) -> Logge
         tokens=output.tokens,
         defect=output.defect,
         has_final=output.has_final,
-        offset=entry.offset,
-        size=entry.size,
+        place=entry.place,
         shape=answered,
         is_first_apart=entry.is_first_apart,
         unknown=output.unknown,

@@ -102,7 +102,7 @@ def _detail(sample: GradedSample, outputs: Outputs) -> Json:
     assert sample.logged is not None
     main = sample.main_grade
     strict = sample.grades.get(GradingMode.STRICT)
-    start = outputs.text(sample.logged.offset, sample.logged.size, slice(_PREVIEW))
+    start = outputs.text(sample.place, slice(_PREVIEW))
     return {
         "seq_id": sample.logged.seq_id,
         "qsl_idx": sample.qsl_idx,

@@ -50,8 +50,7 @@ class SampleTexts:
 
     def tail(self, sample: GradedSample) -> str:
         """The end of its output, of a program what follows it; "" where it is the answer."""
-        assert sample.logged is not None  # samples with an output only
-        text = self._outputs.text(sample.logged.offset, sample.logged.size, slice(-_TAIL_TOKENS, None))
+        text = self._outputs.text(sample.place, slice(-_TAIL_TOKENS, None))
         for grade in sample.grades.values():
             code = grade.answer if sample.reference.kind == LIVECODEBENCH else None
             if code and (end := text.rfind(code[-_OVERLAP:])) >= 0:
@@ -62,8 +61,7 @@ class SampleTexts:
 
     def around(self, sample: GradedSample, text: str, before: int = 200) -> str:
         """The part of its output around the last place of ``text``; "" where it is nowhere."""
-        assert sample.logged is not None  # samples with an output only
-        output = self._outputs.text(sample.logged.offset, sample.logged.size)
+        output = self._outputs.text(sample.place)
         at = output.rfind(text)
         return "" if at < 0 else output[max(at - before, 0) : at + len(text) + before]
 

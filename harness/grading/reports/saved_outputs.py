@@ -39,14 +39,13 @@ def save_outputs(path: Path, graded: Sequence[GradedSample], outputs: Outputs) -
 
 def _row(sample: GradedSample, outputs: Outputs) -> OutputRow:
     assert sample.logged is not None
-    place = sample.logged.offset, sample.logged.size
     row: OutputRow = {
         "qsl_idx": sample.qsl_idx,
         "seq_id": sample.logged.seq_id,
         "dataset": sample.reference.dataset,
         "ground_truth": sample.reference.truth,
-        "model_output": outputs.text(*place).encode("utf-8", "replace").decode(),
-        "output_token_ids": outputs.ids(*place),
+        "model_output": outputs.text(sample.place).encode("utf-8", "replace").decode(),
+        "output_token_ids": outputs.ids(sample.place),
     }
     for mode, grade in sample.grades.items():
         prefix = "" if mode is GradingMode.OFFICIAL else "strict_"
@@ -110,8 +109,8 @@ def write_evaluated(path: Path, references: Path, graded: Sequence[GradedSample]
     table = open_table(references)
     if TEXT not in table.names and IDS not in table.names:
         columns = [
-            NewColumn(TEXT, "string", of_output(lambda sample: outputs.text(*_place(sample)))),
-            NewColumn(IDS, "ids", of_output(lambda sample: outputs.ids(*_place(sample)))),
+            NewColumn(TEXT, "string", of_output(lambda sample: outputs.text(sample.place))),
+            NewColumn(IDS, "ids", of_output(lambda sample: outputs.ids(sample.place))),
             NewColumn(LENGTH, "int32", of_output(lambda sample: sample.logged and sample.logged.tokens)),
             *columns,
         ]
@@ -125,8 +124,3 @@ def _accuracy(sample: GradedSample) -> float | None:
     """100 or 0; null for a text metric."""
     correct = sample.main_grade.correct
     return None if correct is None else 100.0 * correct
-
-
-def _place(sample: GradedSample) -> tuple[int, int]:
-    assert sample.logged is not None  # asked for samples with an output only
-    return sample.logged.offset, sample.logged.size

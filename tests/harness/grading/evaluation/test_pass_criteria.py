@@ -6,6 +6,7 @@ import pytest
 
 from harness.config.benchmark import load_benchmark
 from harness.files import ROOT
+from harness.grading.decoding.output_sources import Place
 from harness.grading.evaluation.evaluate import Evaluation, GradedSample, Logged
 from harness.grading.evaluation.pass_criteria import MetricResult, TargetResult, check_target
 from harness.grading.evaluation.references import Reference
@@ -91,7 +92,7 @@ def test_the_verdict_and_its_metric_belong_together(benchmark, values, lacks, ve
 def program(qsl_idx, **grade):
     graded = {GradingMode.OFFICIAL: Grade(WRONG, False, None, **{"reason": Reason.WRONG} | grade)}
     reference = Reference("livecodebench", LIVECODEBENCH, "q", None)
-    return GradedSample(qsl_idx, reference, Logged(0, 4, None, True, 0, 0), graded)
+    return GradedSample(qsl_idx, reference, Logged(0, 4, None, True, Place(0, 0)), graded)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 from harness.config.benchmark import load_benchmark
 from harness.errors import DatasetError, GradingError
 from harness.grading.decoding.output import ThinkingText
+from harness.grading.decoding.output_sources import Place
 from harness.grading.evaluation.evaluate import Evaluation, GradedSample, Logged
 from harness.grading.evaluation.pass_criteria import check_target
 from harness.grading.evaluation.references import Reference
@@ -181,7 +182,7 @@ def test_strict_equality(tier: Tier):
 def test_comparisons_that_a_limit_ended_are_named(reason: Reason):
     grades = {GradingMode.OFFICIAL: Grade(WRONG, False, "9**9**9", reason)}
     reference = Reference("math500", MATH500, "1", None)
-    sample = GradedSample(7, reference, Logged(0, 4, None, True, 0, 0), grades)
+    sample = GradedSample(7, reference, Logged(0, 4, None, True, Place(0, 0)), grades)
     scores = {GradingMode.OFFICIAL: Score(1, {}, {})}
     evaluation = Evaluation((sample,), (), None, lengths([4], 0), scores)
     warnings = check_target(evaluation, load_benchmark("deepseek-r1"), None).warnings
