@@ -200,7 +200,9 @@ def read_runs(folders: Sequence[Path]) -> list[RunFacts]:
         except ConfigError as error:
             wrong.append(str(error))
     wrong += [*_twice(found), *_other_models(found)]
-    wrong += [*_scored_alone(found, scored), *_scored_twice(found, scored)]
+    wrong += _scored_alone(found, scored)
+    points = {one.name: one for one in found if one.accuracy is not None}
+    wrong += _twice([*points.values(), *scored], "accuracy of ")
     if wrong:
         raise UnusableError(wrong)
     apart = {one.concurrency: one.accuracy for one in scored}
@@ -214,12 +216,12 @@ def _is_run(path: Path) -> bool:
     return path.is_dir() and ((path / CONFIG).is_file() or (path / SUMMARY).is_file())
 
 
-def _twice(found: Sequence[RunFacts]) -> Iterator[str]:
+def _twice(ones: Iterable[RunFacts], what: str = "") -> Iterator[str]:
     seen: dict[str, Path] = {}
-    for one in found:
+    for one in ones:
         first = seen.setdefault(one.name, one.folder)
         if first is not one.folder:
-            yield f"{one.folder}: {one.name} again, as {first}; leave one of them out"
+            yield f"{one.folder}: {what}{one.name} again, as {first}; leave one of them out"
 
 
 def _other_models(found: Sequence[RunFacts]) -> Iterator[str]:
@@ -238,21 +240,13 @@ def _scored_alone(found: Sequence[RunFacts], scored: Sequence[RunFacts]) -> Iter
             yield f"{one.folder}: no {SUMMARY}, and no other folder has the point {one.name}; {_AGAIN}"
 
 
-def _scored_twice(found: Sequence[RunFacts], scored: Sequence[RunFacts]) -> Iterator[str]:
-    seen = {one.name: one.folder for one in found if one.accuracy is not None}
-    for one in scored:
-        first = seen.setdefault(one.name, one.folder)
-        if first is not one.folder:
-            yield f"{one.folder}: accuracy of {one.name} again, as {first}; leave one of them out"
-
-
 def _facts(folder: Path, summary: Json) -> RunFacts:
     config = read_yaml(folder / CONFIG)
     if not isinstance(config, dict):
         raise ConfigError(f"{folder / CONFIG}: {type(config).__name__}, expected a mapping; {_AGAIN}")
     accuracy = folder / ACCURACY
     if accuracy.is_file():
-        _decoded(accuracy, Json)
+        _decoded(accuracy)
     facts = RunFacts(
         folder=folder,
         config=config,
@@ -271,7 +265,7 @@ def _facts(folder: Path, summary: Json) -> RunFacts:
 
 def _summary(folder: Path) -> Json:
     path = folder / SUMMARY
-    found: Json = _decoded(path, Json)
+    found = _decoded(path)
     lengths = found.get("output_sequence_lengths")
     needed = {
         "n_samples_issued": found.get("n_samples_issued"),
@@ -284,5 +278,5 @@ def _summary(folder: Path) -> Json:
     return found
 
 
-def _decoded(path: Path, kind: Any) -> Any:
-    return read_decoded(str(path), path, msgspec.json.Decoder(kind).decode, _AGAIN)
+def _decoded(path: Path) -> Json:
+    return read_decoded(str(path), path, msgspec.json.Decoder(Json).decode, _AGAIN)

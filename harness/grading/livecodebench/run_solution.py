@@ -63,10 +63,6 @@ class RunLimits(msgspec.Struct, frozen=True):
     more_memory: Callable[[], None] = lambda: None
     """Returns when the program may have more."""
 
-    def test_run(self, text: str) -> protocol.TestRun:
-        """One test under these limits."""
-        return protocol.TestRun(self.seconds, text, self.memory)
-
 
 def run_solution(
     process: SandboxProcess, job: protocol.Job, tests: Iterable[Example], limits: RunLimits
@@ -92,7 +88,8 @@ def _run(
     process.begin(job)
     cpu_s = 0.0
     for number, test in enumerate(tests):
-        result = process.attempt(limits.test_run(test.input), limits.more_memory)
+        test_run = protocol.TestRun(limits.seconds, test.input, limits.memory)
+        result = process.attempt(test_run, limits.more_memory)
         cpu_s += result.cpu_s
         reason = _reason(result, job, test)
         if reason is not Reason.CORRECT:

@@ -22,17 +22,15 @@ from harness.grading.reports.sample_texts import (
     question_of,
     start,
 )
-from harness.grading.reports.samples_report import Heading, samples_html
+from harness.grading.reports.samples_report import HOW, TITLE, Heading, samples_html
 from harness.grading.scoring.grade import Reason
 from harness.text import counted, legible, printable
 
 _HTML_SUFFIXES = (".html", ".htm")
 _SHOWN_QUESTION = 300
-_TITLE = "Samples to look at"
 _DISAGREE = "Where the official and the strict rules disagree"
 _WRONG = "Wrong by all requested rules"
 _REMARKED = "With remarks"
-_HOW = "A sample is named by its index in the dataset (qsl_idx)."
 
 
 class _Entry(msgspec.Struct, frozen=True):
@@ -154,7 +152,7 @@ def _markdown(sections: _Sections, texts: SampleTexts, heading: Heading, meaning
         (f"{title} ({counted(len(samples), 'sample')})", list(_groups(title, samples, texts)))
         for title, samples in sections.items()
     ]
-    lines = [f"# {_TITLE}", "", f"    {printable(heading.line)}", "", _HOW, "", "## Contents", ""]
+    lines = [f"# {TITLE}", "", f"    {printable(heading.result.line)}", "", HOW, "", "## Contents", ""]
     for title, groups in found:
         lines += [f"{title}:", "", *(f"    {printable(_place(group))}" for group in groups), ""]
     lines += ["## Reasons", "", *(f"- `{word}`: {text}" for word, text in meanings.items()), ""]

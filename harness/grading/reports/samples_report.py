@@ -27,6 +27,7 @@ from harness.report.html.page import Badge, Page, PageTable, Section, Tile
 from harness.report.html.samples_page import Answer, Excerpt, Question, Span, render_samples
 from harness.text import legible, printable, utc
 
+TITLE, HOW = "Samples to look at", "A sample is named by its index in the dataset (qsl_idx)."
 _QUESTION = 20_000  # characters of a question that are shown
 _LINE = 60  # characters of an answer that the heading shows
 _STATUS: Mapping[bool | None, Status] = {True: "good", False: "bad", None: "plain"}
@@ -39,11 +40,6 @@ class Heading(msgspec.Struct, frozen=True):
     log: Path
     result: TargetResult
     graded: datetime = msgspec.field(default_factory=lambda: datetime.now(UTC))
-
-    @property
-    def line(self) -> str:
-        """The verdict in one line."""
-        return self.result.line
 
 
 def samples_html(
@@ -68,15 +64,15 @@ def _page(heading: Heading, counts: Mapping[str, int], meanings: Mapping[str, st
     met = result.is_met
     words = [(word, text) for word, text in meanings.items()]
     return Page(
-        title=f"Samples to look at: {heading.benchmark}",
+        title=f"{TITLE}: {heading.benchmark}",
         subtitle=f"{printable(str(heading.log))}, graded {utc(heading.graded)}",
         badges=(Badge("SCORE PASS" if met else "SCORE FAIL", "good" if met else "bad"),),
-        reasons=(heading.line,),
+        reasons=(result.line,),
         figures=(*_metrics(result), *(Tile(f"{count:,}", title) for title, count in counts.items())),
         sections=(Section("reasons", "Reasons", tables=[PageTable(("word", "meaning"), words)]),)
         if words
         else (),
-        footer="A sample is named by its index in the dataset (qsl_idx).",
+        footer=HOW,
     )
 
 
