@@ -4,6 +4,8 @@ A folder of the official client has the first group only. Everything that reads 
 the second group, and says what it could not know.
 """
 
+from pathlib import Path
+
 # Of the official client, relative to the run folder.
 CONFIG = "config.yaml"
 EVENTS = "events.jsonl"
@@ -25,3 +27,11 @@ REHEARSAL = "rehearsal.json"  # the plan
 TREE = "tree"
 PAGE = "endpoints.html"
 NOT_A_RESULT_FILE = "NOT_A_RESULT.txt"
+
+
+def runs_in(path: Path) -> list[Path]:
+    """A run folder itself, or those in a folder, or in its runs/; none where there is none."""
+    for folders in ([path], sorted(path.glob("*")), sorted((path / RUNS).glob("*"))):
+        if found := [one for one in folders if (one / CONFIG).is_file() or (one / SUMMARY).is_file()]:
+            return found
+    return []

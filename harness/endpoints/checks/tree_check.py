@@ -10,7 +10,7 @@ from harness.endpoints.checks.log_rules import SteadyBlock, check_log
 from harness.endpoints.checks.official_checker import check_officially
 from harness.endpoints.checks.point_rules import check_files
 from harness.endpoints.checks.recompute import recomputed_block
-from harness.endpoints.run_folder import CONFIG, RUNS, SUMMARY, TREE
+from harness.endpoints.run_folder import RUNS, TREE, runs_in
 from harness.errors import ConfigError
 
 _RESULTS = "results"
@@ -35,7 +35,11 @@ def _checked(path: Path, recompute: SteadyBlock | None, *, officially: bool) -> 
         what = "is no folder" if path.exists() else "does not exist"
         raise ConfigError(f"{path}: {what}, expected {_LOOKS}")
     tree = submission_root(path)
-    curves = curves_of(tree, _runs(path, tree)) if tree is not None else [runs_in(path)]
+    curves = (
+        curves_of(tree, _runs(path, tree))
+        if tree is not None
+        else [[point_of_run(path, one) for one in runs_in(path)]]
+    )
     if not any(curves):
         raise ConfigError(f"{path}: holds no point, expected {_LOOKS}")
     for points in curves:
@@ -93,12 +97,3 @@ def _point_folders(model: Path) -> Sequence[Path]:
 
 def _is_level(name: str) -> bool:
     return name[1:].isascii() and name[1:].isdigit() and len(name) < 20
-
-
-def runs_in(path: Path) -> Sequence[PointFiles]:
-    """A run folder, or those in a folder, or in its runs/."""
-    for folders in ([path], sorted(path.glob("*")), sorted((path / RUNS).glob("*"))):
-        found = [one for one in folders if (one / CONFIG).is_file() or (one / SUMMARY).is_file()]
-        if found:
-            return [point_of_run(path, one) for one in found]
-    return []

@@ -14,7 +14,7 @@ from harness.endpoints.planning.rules import (
     load_endpoints_rules,
 )
 from harness.endpoints.point_run import PointRun, read_point_run
-from harness.endpoints.run_folder import ACCURACY, CONFIG, RUNS, SUMMARY
+from harness.endpoints.run_folder import ACCURACY, CONFIG, SUMMARY, runs_in
 from harness.endpoints.steady.steady_block import block_of_summary
 from harness.errors import ConfigError
 from harness.files import read_decoded
@@ -175,13 +175,11 @@ def run_folders(given: Iterable[Path]) -> list[Path]:
     for path in given:
         if not path.is_dir():
             raise ConfigError(f"{path}: there is no such folder; give run folders, or a rehearsal's folder")
-        inner = path / RUNS if (path / RUNS).is_dir() else path
-        several = [] if _is_run(path) else sorted(filter(_is_run, inner.iterdir()))
-        if not _is_run(path) and not several:
+        if not (several := runs_in(path)):
             raise ConfigError(
                 f"{path}: no run folder, expected {CONFIG} and {SUMMARY} in it or one level below"
             )
-        found += several or [path]
+        found += several
     return found
 
 
@@ -210,10 +208,6 @@ def read_runs(folders: Sequence[Path]) -> list[RunFacts]:
         msgspec.structs.replace(one, accuracy=one.accuracy or apart.get(one.concurrency)) for one in found
     ]
     return sorted(joined, key=lambda one: (one.dedicated, one.concurrency))
-
-
-def _is_run(path: Path) -> bool:
-    return path.is_dir() and ((path / CONFIG).is_file() or (path / SUMMARY).is_file())
 
 
 def _twice(ones: Iterable[RunFacts], what: str = "") -> Iterator[str]:
