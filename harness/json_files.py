@@ -1,8 +1,25 @@
-"""JSON of others, read as the one object that a file should hold."""
+"""JSON files: values of ours, and those of others, read as the one object that a file should hold."""
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+import msgspec
+
+from harness.files import atomic_write, read_decoded
+
+_Value = TypeVar("_Value")
+
+
+def read_json(path: Path, kind: type[_Value], remedy: str) -> _Value:
+    """The value in a file. Raises ConfigError with path and remedy."""
+    return read_decoded(str(path), path, msgspec.json.Decoder(kind).decode, remedy)
+
+
+def write_json(path: Path, value: object) -> None:
+    """Write a value, complete or not at all. Raises OSError."""
+    with atomic_write(path) as file:
+        file.write(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
 
 
 def read_fields(path: Path) -> dict[str, Any] | str:

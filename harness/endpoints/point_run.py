@@ -8,7 +8,7 @@ import msgspec
 from harness.config.generation import SamplingParameters
 from harness.endpoints.curve import Curve, Point
 from harness.endpoints.run_folder import POINT_RUN
-from harness.files import atomic_write, read_decoded
+from harness.json_files import read_json, write_json
 from harness.peak.ladder.steps import NOT_A_RESULT, Latency
 from harness.record.provenance import Provenance
 from harness.record.settled import ServerInfo
@@ -92,14 +92,10 @@ class PointRun(msgspec.Struct, frozen=True, kw_only=True):
 
 def write_point_run(folder: Path, run: PointRun) -> None:
     """Write point_run.json, complete or not at all. Raises OSError."""
-    with atomic_write(folder / POINT_RUN) as file:
-        file.write(msgspec.json.format(msgspec.json.encode(run), indent=1))
+    write_json(folder / POINT_RUN, run)
 
 
 def read_point_run(folder: Path) -> PointRun | None:
     """What this client knows of a run folder; None where it did not run it. Raises ConfigError."""
     path = folder / POINT_RUN
-    if not path.exists():
-        return None
-    remedy = "run the point again"
-    return read_decoded(str(path), path, msgspec.json.Decoder(PointRun).decode, remedy)
+    return read_json(path, PointRun, "run the point again") if path.exists() else None

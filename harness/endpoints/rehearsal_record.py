@@ -9,7 +9,7 @@ import msgspec
 from harness.config.generation import SamplingParameters
 from harness.endpoints.curve import Curve
 from harness.endpoints.run_folder import REHEARSAL
-from harness.files import atomic_write, read_decoded
+from harness.json_files import read_json, write_json
 from harness.peak.ladder.steps import NOT_A_RESULT
 
 
@@ -49,15 +49,10 @@ def _different(name: str, mine: object, theirs: object) -> Iterator[str]:
 def write_rehearsal(folder: Path, rehearsal: Rehearsal) -> None:
     """Write rehearsal.json, complete or not at all. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
-    with atomic_write(folder / REHEARSAL) as file:
-        file.write(msgspec.json.format(msgspec.json.encode(rehearsal), indent=1))
+    write_json(folder / REHEARSAL, rehearsal)
 
 
 def read_rehearsal(folder: Path) -> Rehearsal | None:
     """The rehearsal of a folder, None where there is none. Raises ConfigError for a damaged file."""
     path = folder / REHEARSAL
-    if not path.exists():
-        return None
-    return read_decoded(
-        str(path), path, msgspec.json.Decoder(Rehearsal).decode, "--restart moves the folder aside"
-    )
+    return read_json(path, Rehearsal, "--restart moves the folder aside") if path.exists() else None

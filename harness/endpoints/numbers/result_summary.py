@@ -8,7 +8,6 @@ import math
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -16,7 +15,7 @@ from harness.endpoints.numbers.count_cache import FINISH_REASONS
 from harness.endpoints.numbers.event_reader import RunEvents
 from harness.endpoints.run_folder import SUMMARY
 from harness.endpoints.samples import Samples, latency_ns, tpot_ns, ttft_ns
-from harness.files import atomic_write
+from harness.json_files import write_json
 from harness.peak.ladder.steps import NOT_A_RESULT
 
 Values = npt.NDArray[Any]
@@ -41,8 +40,7 @@ def write_summary(
     """
     summary = {"label": NOT_A_RESULT, "client": client, **summarize(events, window), **more}
     (folder / SUMMARY).parent.mkdir(parents=True, exist_ok=True)
-    with atomic_write(folder / SUMMARY) as file:
-        file.write(msgspec.json.format(msgspec.json.encode(summary), indent=2) + b"\n")
+    write_json(folder / SUMMARY, summary)
     return summary
 
 

@@ -4,8 +4,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
-
 from harness.endpoints.numbers.event_reader import read_events
 from harness.endpoints.numbers.event_writer import write_events
 from harness.endpoints.numbers.reference_tokenizer import TokenizerFile
@@ -15,7 +13,7 @@ from harness.endpoints.run_folder import SUMMARY
 from harness.endpoints.steady.steady_block import steady_headline
 from harness.endpoints.steady.steady_point import SteadyState, steady_state
 from harness.endpoints.tree.client_config import write_config
-from harness.files import read_decoded
+from harness.json_files import read_json
 
 CLIENT = "this project's client, in a rehearsal"
 _AGAIN = "remove the run folder, so that the point is run again"
@@ -78,10 +76,7 @@ def finished_point(folder: Path) -> PointNumbers | None:
     run = unfinished_point(folder)
     if run is None or not (folder / SUMMARY).is_file():
         return None
-    summary = read_decoded(
-        str(folder / SUMMARY), folder / SUMMARY, msgspec.json.Decoder(dict[str, Any]).decode, _AGAIN
-    )
-    return PointNumbers(run, summary, None)
+    return PointNumbers(run, read_json(folder / SUMMARY, dict[str, Any], _AGAIN), None)
 
 
 def unfinished_point(folder: Path) -> PointRun | None:

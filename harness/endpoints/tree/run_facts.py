@@ -17,7 +17,7 @@ from harness.endpoints.point_run import PointRun, read_point_run
 from harness.endpoints.run_folder import ACCURACY, CONFIG, SUMMARY, runs_in
 from harness.endpoints.steady.steady_block import block_of_summary
 from harness.errors import ConfigError
-from harness.files import read_decoded
+from harness.json_files import read_json
 from harness.text import counted
 from harness.yaml_files import read_yaml
 
@@ -240,7 +240,7 @@ def _facts(folder: Path, summary: Json) -> RunFacts:
         raise ConfigError(f"{folder / CONFIG}: {type(config).__name__}, expected a mapping; {_AGAIN}")
     accuracy = folder / ACCURACY
     if accuracy.is_file():
-        _decoded(accuracy)
+        read_json(accuracy, Json, _AGAIN)
     facts = RunFacts(
         folder=folder,
         config=config,
@@ -259,7 +259,7 @@ def _facts(folder: Path, summary: Json) -> RunFacts:
 
 def _summary(folder: Path) -> Json:
     path = folder / SUMMARY
-    found = _decoded(path)
+    found = read_json(path, Json, _AGAIN)
     lengths = found.get("output_sequence_lengths")
     needed = {
         "n_samples_issued": found.get("n_samples_issued"),
@@ -270,7 +270,3 @@ def _summary(folder: Path) -> Json:
         if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
             raise ConfigError(f"{path}: {name} is {value!r}, expected a number above 0; {_AGAIN}")
     return found
-
-
-def _decoded(path: Path) -> Json:
-    return read_decoded(str(path), path, msgspec.json.Decoder(Json).decode, _AGAIN)
