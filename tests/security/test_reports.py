@@ -15,7 +15,7 @@ from eval_mlperf_accuracy import main
 from harness.config.benchmark import MetricRule
 from harness.dataset.tokenizer import encode
 from harness.grading.decoding.output_decoder import HarmonyDecoder
-from harness.grading.decoding.output_sources import LoggedOutputs
+from harness.grading.decoding.output_sources import LoggedOutputs, Place
 from harness.grading.evaluation.evaluate import GradedSample, Logged
 from harness.grading.evaluation.pass_criteria import MetricResult, TargetResult
 from harness.grading.evaluation.references import Reference
@@ -67,7 +67,7 @@ def written(tmp_path):
         GradingMode.OFFICIAL: Grade(RIGHT, True, HOSTILE, Reason.CORRECT, HOSTILE),
         GradingMode.STRICT: Grade(WRONG, False, HOSTILE, Reason.WRONG, HOSTILE),
     }
-    logged = Logged(0, len(entry.token_ids), None, False, entry.offset, entry.size)
+    logged = Logged(0, len(entry.token_ids), None, False, Place(entry.offset, entry.size))
     graded = GradedSample(0, Reference(f"aime{HOSTILE}", AIME, HOSTILE, 0), logged, grades)
     outputs = LoggedOutputs(log, HarmonyDecoder(100))
 
