@@ -47,30 +47,19 @@ def _config(files: PointFiles) -> Iterator[Finding]:
     """config.yaml is the configuration of this point: of its load, seeds, model and salt."""
     if not files.in_tree:
         return
-    where, settings = files.where(CONFIG), files.settings
-    load, runtime = table(settings, "load_pattern"), table(settings, "runtime")
-    stated = files.runtime_settings
-    pairs: list[tuple[str, object, object]] = [
-        ("load_pattern.type", load.get("type"), stated.get("load_pattern")),
-        (
-            "runtime.min_duration_ms",
-            duration_ms(runtime.get("min_duration_ms")),
-            duration_ms(stated.get("min_duration_ms")),
-        ),
-        (
-            "client.stream_all_chunks",
-            table(settings, "client").get("stream_all_chunks"),
-            stated.get("stream_all_chunks"),
-        ),
-    ]
-    if not files.is_offline:
-        pairs.insert(
-            0, ("load_pattern.target_concurrency", load.get("target_concurrency"), files.concurrency)
-        )
-    for name, got, expected in pairs:
+    load, runtime, client = (table(files.settings, name) for name in ("load_pattern", "runtime", "client"))
+    stated, duration = files.runtime_settings, "min_duration_ms"
+    in_flight = None if files.is_offline else files.concurrency
+    pairs = {
+        "load_pattern.target_concurrency": (load.get("target_concurrency"), in_flight),
+        "load_pattern.type": (load.get("type"), stated.get("load_pattern")),
+        f"runtime.{duration}": (duration_ms(runtime.get(duration)), duration_ms(stated.get(duration))),
+        "client.stream_all_chunks": (client.get("stream_all_chunks"), stated.get("stream_all_chunks")),
+    }
+    for name, (got, expected) in pairs.items():
         if expected is not None and got != expected:
-            text = f"settings.{name} is {shown(got)}"
-            yield finding("config-differs", where, text, expected=f"{shown(expected)} as in {POINT_YAML}")
+            text, wanted = f"settings.{name} is {shown(got)}", f"{shown(expected)} as in {POINT_YAML}"
+            yield finding("config-differs", files.where(CONFIG), text, expected=wanted)
     yield from _seeds(files, runtime, table(stated, "runtime"))
     yield from _model(files)
 

@@ -1,6 +1,6 @@
 """The charts of a curve: the step function, times by concurrency, TPOT over super-passes."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -67,13 +67,10 @@ def times_charts(curve: MeasuredCurve) -> Iterator[Chart]:
     """TPOT and TTFT by requests in flight."""
     points = [one for one in curve.steps if one.concurrency]
     x = np.array([one.concurrency for one in points], dtype=float)
-    take: Mapping[str, Callable[[CurvePoint], Mapping[int, float]]] = {
-        "TPOT": lambda one: one.tpot_ns,
-        "TTFT": lambda one: one.ttft_ns,
-    }
-    for name, of in take.items():
+    found = {"TPOT": [one.tpot_ns for one in points], "TTFT": [one.ttft_ns for one in points]}
+    for name, times in found.items():
         lines = [
-            Series(f"p{share}", np.array([of(one).get(share, _NAN) * _MS for one in points]), color)
+            Series(f"p{share}", np.array([each.get(share, _NAN) * _MS for each in times]), color)
             for color, share in enumerate((50, 90))
         ]
         y_axis: Axis = "log" if name == "TTFT" else "number"
@@ -93,10 +90,8 @@ def steady_charts(states: Mapping[str, SteadyState]) -> Iterator[Chart]:
             Series("p50", series(passes, "tpot_p50") * _MS, 0, "points"),
             Series("p90", series(passes, "tpot_p90") * _MS, 1, "points"),
         ]
-        window = state.window
-        limits = []
-        if state.level_shift is not None:
-            limits.append(Limit("level shift", state.level_shift.super_pass + 1, "x", event=True))
+        window, shift = state.window, state.level_shift
+        limits = [] if shift is None else [Limit("level shift", shift.super_pass + 1, "x", event=True)]
         yield Chart(
             f"steady-{name}",
             f"{name}: TPOT of each super-pass, ms",

@@ -43,7 +43,7 @@ from harness.submission.tree.origins import (
     servers_elsewhere,
 )
 from harness.submission.tree.secrets import find_secrets
-from harness.submission.tree.system_description import nameplate_of, system_issues
+from harness.submission.tree.system_description import nameplate_of, other_suite, system_issues
 from harness.text import first_few
 
 _LISTED = 5  # secrets, or changed files, in a message
@@ -107,9 +107,7 @@ def _part(request: BuildRequest, benchmark: Benchmark, gaps: list[Gap]) -> _Part
     suite_name, suite = request.rules.suite_of(benchmark.name)
     part = _Part(find_runs(request, benchmark, suite))
     gaps += missing_runs(part.found, request.rehearsal)
-    types = str(request.info.system.get("system_type", ""))
-    if request.is_closed and types and suite_name not in types.split(","):
-        text = f"system_type is {types!r}, and {benchmark.name} is a {suite_name} benchmark"
+    if request.is_closed and (text := other_suite(request.info.system, suite_name, benchmark.name)):
         gaps.append(Gap(Cost.EDIT, text, f"write {suite_name!r} into [system] of the submission's TOML"))
     for run in part.found.runs:
         records = attempt([], Cost.EDIT, run.records) or {}  # missing_runs names a damaged one

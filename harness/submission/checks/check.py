@@ -46,6 +46,7 @@ from harness.submission.tree.layout import (
     system_dirs,
 )
 from harness.submission.tree.round_rules import RoundRules, Suite, definition_of, load_rules
+from harness.submission.tree.system_description import other_suite
 
 # The checks of one result, in the order of their issues.
 CHECKS: tuple[Callable[[CheckContext], Iterator[Issue]], ...] = (
@@ -228,9 +229,7 @@ def _missing(
 ) -> Iterator[Issue]:
     where = folder.relative(folder.path)
     fields = read_fields(folder.system_file)
-    types = "" if isinstance(fields, str) else str(fields.get("system_type", ""))
-    if types and suite not in types.split(","):
-        text = f"system_type is {types!r}, and {folder.benchmark} is a {suite} benchmark"
+    if text := other_suite({} if isinstance(fields, str) else fields, suite, folder.benchmark):
         remedy = f"correct it in {folder.relative(folder.system_file)}, or remove the benchmark's folder"
         yield Issue("scenarios", where, text, remedy=remedy, cost=Cost.EDIT)
         return

@@ -118,6 +118,13 @@ def system_issues(fields: Mapping[str, Any], rule: SystemRule, folders: Mapping[
     yield from _network_issues(fields.get(_IS_NETWORK), folders.get("division", ""))
 
 
+def other_suite(fields: Mapping[str, Any], suite: str, benchmark: str) -> str:
+    """That a system's type is not that of a benchmark; "" where it is, or where none is stated."""
+    types = str(fields.get("system_type", ""))
+    is_other = types and suite not in types.split(",")
+    return f"system_type is {types!r}, and {benchmark} is a {suite} benchmark" if is_other else ""
+
+
 def whole_number(value: object) -> int | None:
     """A count, as a number or text; None for anything else. The official checker reads it by Python's int."""
     if isinstance(value, float):
