@@ -151,12 +151,8 @@ def _c_max(
         yield earlier.curve.c_max, _EARLIER
     if options.dry_run:
         raise ConfigError("--c-max is not given, and a dry run sends nothing to find it; give it")
-    yield find_c_max(inputs.client, _ladder_folder(options), most=len(inputs.samples) - 1)
-
-
-def _ladder_folder(options: RehearsalOptions) -> Path:
-    """Where ``./mlperf ladder`` writes, too."""
-    return ladder_folder(options.results, Scenario.SERVER)
+    folder = ladder_folder(options.results, Scenario.SERVER)  # ``./mlperf ladder`` writes there, too
+    yield find_c_max(inputs.client, folder, most=len(inputs.samples) - 1)
 
 
 def _planned(
@@ -205,7 +201,8 @@ def _plan_lines(walk: "_Walk", earlier: Rehearsal | None, origin: str) -> Iterat
     curve, rules = walk.planned
     if _holds_something(walk.options.folder):
         yield _first_line(walk, earlier)
-    rates = measured_rates(_ladder_folder(walk.options), client.parameters, opened.servers.found)
+    folder = ladder_folder(walk.options.results, Scenario.SERVER)
+    rates = measured_rates(folder, client.parameters, opened.servers.found)
     yield from plan_lines(curve, rules, expected_times(curve, rates), origin)
     yield from labelled("api", api_lines(asked_by(opened.servers.found, client.api)))
     yield from labelled("server", server_lines(opened.servers.found, served_by))
@@ -248,7 +245,7 @@ def _begin(walk: "_Walk", earlier: Rehearsal | None) -> None:
     write_rehearsal(folder, walk.rehearsal)
     lines = (f"This is a rehearsal and {NOT_A_RESULT}:", *shortfalls(*walk.planned))
     with atomic_write(folder / NOT_A_RESULT_FILE) as file:
-        file.write("\n- ".join((*lines, "")).removesuffix("- ").encode())
+        file.write(("\n- ".join(lines) + "\n").encode())
 
 
 class _Walk(msgspec.Struct):

@@ -1,6 +1,5 @@
 """The benchmark's tokenizer where servers are asked or answer in text: which file it is, and its proof."""
 
-import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ from harness.config.benchmark import Benchmark
 from harness.dataset import tokenizer as o200k
 from harness.dataset.model_tokenizer import TOKENIZER_FILE, harmony_tokenizer, load_tokenizer
 from harness.errors import ConfigError
+from harness.files import sha256_of
 from harness.grading.decoding.model_decoder import find_tokenizer
 from harness.grading.decoding.output_decoder import BUILT_IN, open_decoder, tokenizer_beside
 
@@ -41,7 +41,7 @@ def text_tokenizer(benchmark: Benchmark, dataset: Path, asked: str | None = None
     open_decoder(benchmark, str(found), 1)  # compares its special tokens with the benchmark's
     file = found / TOKENIZER_FILE if found.is_dir() else found
     _require_words(load_tokenizer(file).get_vocab_size(with_added_tokens=True), file, benchmark)
-    return TextTokenizer(str(file.absolute()), hashlib.sha256(file.read_bytes()).hexdigest())
+    return TextTokenizer(str(file.absolute()), sha256_of(file))
 
 
 def _require_words(words: int, file: Path, benchmark: Benchmark) -> None:
