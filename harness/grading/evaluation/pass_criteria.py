@@ -114,7 +114,7 @@ class TargetResult(msgspec.Struct, frozen=True):
         else:
             failed = [metric for metric in self.metrics if not metric.is_met]
             met = [metric for metric in self.metrics if metric.is_met]
-            parts = [f"{self.lacks} samples have no entry in the log"] if self.lacks else []
+            parts = [f"{counted(self.lacks, 'sample')} without an entry in the log"] if self.lacks else []
             parts += [metric.sentence for metric in failed]
         if met:
             parts.append(
@@ -222,17 +222,18 @@ def _log_warnings(evaluation: Evaluation) -> Iterator[str]:
     if evaluation.cut is not None:
         yield f"the log is cut off at byte {evaluation.cut.offset}: {evaluation.cut.reason}"
     if evaluation.left_out:
-        count, shown = len(evaluation.left_out), listed(evaluation.left_out)
-        yield f"{count} samples have no entry and are left out, so the target is not met: {shown}"
+        samples, shown = counted(len(evaluation.left_out), "sample"), listed(evaluation.left_out)
+        yield f"{samples} without an entry, left out, so that the target is not met: {shown}"
     absent = tuple(one.qsl_idx for one in evaluation.graded if one.logged is None)
     if absent and not evaluation.left_out:
-        yield f"{len(absent)} samples have no entry and count as wrong: {listed(absent)}"
+        yield f"{counted(len(absent), 'sample')} without an entry, counted as wrong: {listed(absent)}"
     if empty := tuple(sorted(set(evaluation.missing) - set(absent))):
-        yield f"{len(empty)} rows have no output and count as empty ones, score 0: {listed(empty)}"
+        yield f"{counted(len(empty), 'row')} without an output, counted as empty, score 0: {listed(empty)}"
     if apart := tuple(one.qsl_idx for one in evaluation.graded if one.logged and one.logged.is_first_apart):
         yield (
-            f"{len(apart)} outputs have their first token in token_data alone: it was put in front, which "
-            f"the official evaluator does not do, so that its score is another one: {listed(apart)}"
+            f"{counted(len(apart), 'output')} with the first token in token_data alone: it was put in front, "
+            "which the official evaluator does not do, so that its score is another one: "
+            f"{listed(apart)}"
         )
     if evaluation.has_right_and_wrong and evaluation.is_int64:
         yield (
@@ -240,10 +241,10 @@ def _log_warnings(evaluation: Evaluation) -> Iterator[str]:
             "so that its score of this log is another one"
         )
     if evaluation.repeated:
-        count, shown = len(evaluation.repeated), listed(evaluation.repeated)
+        samples, shown = counted(len(evaluation.repeated), "sample"), listed(evaluation.repeated)
         yield (
-            f"{count} samples have several entries, of which the first counts, as officially; "
-            f"the client completed them twice: {shown}"
+            f"{samples} with several entries, of which the first counts, as officially; the client completed "
+            f"a query twice: {shown}"
         )
 
 
@@ -293,18 +294,19 @@ def _program_warnings(evaluation: Evaluation, mode: GradingMode) -> Iterator[str
     limits = Counter(grade.reason for _, grade in grades if grade.reason in SANDBOX_LIMITS)
     if limits:
         counts = ", ".join(f"{reason} {count}" for reason, count in sorted(limits.items()))
-        yield f"{limits.total()} programs failed by a limit that only our sandbox has: {counts}"
+        failed = counted(limits.total(), "program")
+        yield f"{failed} failed by a limit that only our sandbox has: {counts}"
     starved = tuple(index for index, grade in grades if grade.starved)
     if starved:
         yield (
-            f"{len(starved)} programs ran out of time while other programs had the processors, and count as "
+            f"{counted(len(starved), 'program')} ran out of time while others had the processors, counted as "
             f"timeouts; the same command on a quieter machine grades them again: {listed(starved)}"
         )
     raced = tuple(index for index, grade in grades if grade.raced)
     if raced:
         yield (
-            f"{len(raced)} programs both passed and failed when repeated (a thread that is not joined) "
-            f"and count as failed: {listed(raced)}"
+            f"{counted(len(raced), 'program')} both passed and failed when repeated (a thread that is not "
+            f"joined), counted as failed: {listed(raced)}"
         )
 
 
@@ -317,8 +319,8 @@ def _comparison_warnings(evaluation: Evaluation, mode: GradingMode) -> Iterator[
     )
     if ended:
         yield (
-            f"{len(ended)} MATH-500 answers count as wrong because a limit ended their comparison, which the "
-            f"official rules do not have: {listed(ended)}"
+            f"{counted(len(ended), 'MATH-500 answer')} counted as wrong because a limit ended the "
+            f"comparison, which the official rules do not have: {listed(ended)}"
         )
 
 
@@ -334,8 +336,8 @@ def _sandbox_warnings(evaluation: Evaluation, sandbox: Sandbox | None) -> Iterat
     )
     if lost:
         yield (
-            f"{len(lost)} programs count as wrong because their sandbox was lost twice, often for want of "
-            f"memory; repeat the command with more of it, which runs them again: {listed(lost)}"
+            f"{counted(len(lost), 'sample')} counted as wrong because the sandbox was lost twice, often for "
+            f"want of memory; repeat the command with more of it, which grades them again: {listed(lost)}"
         )
 
 

@@ -278,7 +278,7 @@ def test_first_tokens_that_the_official_evaluator_does_not_read_are_a_warning(
     )
     result = evaluate()
     assert result.code == 0
-    assert ("1 outputs have their first token in token_data alone" in warned(result)) is warns
+    assert ("1 output with the first token in token_data alone" in warned(result)) is warns
 
 
 @pytest.mark.parametrize(("width", "warns"), [(8, True), (4, False)])

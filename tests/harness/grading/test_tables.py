@@ -79,7 +79,7 @@ def test_rows_that_failed_are_named_and_count_as_empty(columns, tmp_path):
     saved = tmp_path / "saved.parquet"
     _, stdout, stderr = evaluated("--mlperf-log", path, "--save-outputs", saved)
     assert "2 rows failed: 2 (timeout: too late), 7 (timeout: too late)" in stderr
-    assert "2 rows have no output and count as empty ones, score 0: 2, 7" in stdout
+    assert "2 rows without an output, counted as empty, score 0: 2, 7" in stdout
     assert f"Total samples evaluated: {ROWS}" in stdout
     rows = pq.read_table(saved).to_pylist()
     assert [row["qsl_idx"] for row in rows] == [index for index in range(ROWS) if index not in (2, 7)]

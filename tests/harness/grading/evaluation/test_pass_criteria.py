@@ -47,7 +47,7 @@ LINES = [
         {"exact_match": 90.0, "tokens_per_sample": 3800.0},
         3,
         "FAIL",
-        "3 samples have no entry in the log; exact_match, tokens_per_sample met theirs",
+        "3 samples without an entry in the log; exact_match, tokens_per_sample met theirs",
     ),
     (
         LLAMA,
