@@ -7,7 +7,7 @@ the last moment that is known of it, and no end: the journal does not say when a
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -159,22 +159,17 @@ def _lines(tokenizer: Path | None, batch: _Batch) -> bytes:
     text, lines = _text_of(tokenizer), []
     for moment, row in zip(batch.moments, batch.rows, strict=True):
         kind, query_id = _KINDS[moment["kind"]], int(row["query_id"])
-        event = Event(
-            kind, int(moment["ns"]), f"{query_id:032x}", data=_NO_PROMPT if kind == form.ISSUED else None
-        )
-        if kind == form.COMPLETE:
+        more: dict[str, Any] = {}
+        if kind == form.ISSUED:
+            more = {"data": _NO_PROMPT}
+        elif kind == form.COMPLETE:
             kept = batch.answers[query_id]
-            first = kept.first if kept.first_ns else 0
-            event = msgspec.structs.replace(
-                event,
-                data=text.answer(kept.place.output_ids(), first),
-                finish_reason=FINISH_REASONS[row["finish"]],
-                worker_id=int(row["worker"]),
-            )
+            answer = text.answer(kept.place.output_ids(), kept.first if kept.first_ns else 0)
+            finish = FINISH_REASONS[row["finish"]]
+            more = {"data": answer, "finish_reason": finish, "worker_id": int(row["worker"])}
         elif kind == form.FAILED:
-            fault = Fault(FailureKind(row["failure"]).label, batch.details.get(query_id, ""))
-            event = msgspec.structs.replace(event, data=fault)
-        lines.append(_line(event))
+            more = {"data": Fault(FailureKind(row["failure"]).label, batch.details.get(query_id, ""))}
+        lines.append(_line(Event(kind, int(moment["ns"]), f"{query_id:032x}", **more)))
     return b"".join(lines)
 
 

@@ -27,10 +27,8 @@ def _configured(model: ModelParameters) -> _Stated:
 def _sampling(temperature: float | None, top_p: float | None, top_k: int | None) -> _Stated:
     yield "temperature", _text(temperature)
     yield "top_p", _text(top_p)
-    yield (
-        "top_k",
-        "off" if top_k is not None and top_k <= 0 else _text(top_k),
-    )  # 0, or -1 in the official file
+    is_off = top_k is not None and top_k <= 0  # 0, or -1 in the official file
+    yield "top_k", "off" if is_off else _text(top_k)
 
 
 def _declared(point: PointYaml, system: SystemDescription) -> _Stated:
