@@ -218,7 +218,7 @@ def test_missing_and_repeated_samples_are_named(tmp_path: Path):
     third = cleaned_up(ROWS[3]["output"].rsplit(maxsplit=2)[0])
     assert written["detailed_results"][3]["scores"]["gen_len"] == len(by_line(third))
     assert f"Total samples evaluated: {len(ROWS) - 1}\n" in result.stdout
-    warnings = [line for line in result.stdout.splitlines() if line.startswith("WARNING: 1 samples")]
+    warnings = [line for line in result.stdout.splitlines() if line.startswith("WARNING: 1 sample ")]
     assert {warning[-3:] for warning in warnings} == {": 3", ": 5"}
 
 
