@@ -224,7 +224,7 @@ class _Walk(msgspec.Struct):
             return self._stopped(step, after)
         stood = after.stood or ("" if after.record is None else what_stood(after.record.events))
         # A command that has served no run yet would end so again; a search that is concluded is done or lost.
-        if self.servers.died and self.servers.served:
+        if step.servers is not None and self.servers.died and self.servers.served:
             why = "the servers' command ended"
         elif code == EXIT_INVALID:
             why = stood or ("the search has ended by an error" if step.kind == "search" else "")

@@ -184,8 +184,7 @@ def _tokenizer(campaign: Campaign, benchmark: Benchmark) -> str | None:
     """The evaluator's `--tokenizer`; None: what it finds itself."""
     given = None if campaign.rehearsal else campaign.benchmarks[benchmark.name][1].tokenizer
     if given is None:
-        beside = tokenizer_beside(dataset_of(campaign, benchmark, "accuracy"), benchmark)
-        return None if beside is None else str(beside)
+        return tokenizer_beside(dataset_of(campaign, benchmark, "accuracy"), benchmark)
     return _in_folder(campaign, "--tokenizer", given)
 
 

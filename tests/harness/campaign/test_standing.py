@@ -563,6 +563,25 @@ def test_a_run_that_an_outage_cost_is_made_again_by_itself(tmp_path, monkeypatch
         walk.servers.stop()
 
 
+@pytest.mark.parametrize(("kind", "calls"), [("accuracy", 2), ("score", 1)])
+def test_servers_that_have_died_repeat_the_steps_that_need_them(tmp_path, monkeypatch, kind, calls):
+    campaign = campaign_of(tmp_path, "server = { target_qps = 9.0 }\n")
+    (step,) = [one for one in steps_of(campaign) if one.kind == kind]
+    made = []
+
+    def run(walk, step, more):
+        made.append(step.name)
+        walk.servers.use(Servers(command="exit 9", url=("slurm:node[1-2]:30000",)))
+        walk.servers.served = True
+        assert walk.servers.process.wait() == 9
+        return EXIT_SERVER
+
+    monkeypatch.setattr(_Walk, "_call", run)
+    walk = _Walk(campaign, Journal(tmp_path, 0), ServerCommand(tmp_path, tmp_path), set())
+    assert walk._do(1, 1, step, Standing("missing")) == EXIT_SERVER
+    assert len(made) == calls
+
+
 @pytest.mark.parametrize("scenario", ["server", "offline"])
 @pytest.mark.parametrize(("events", "code"), [((DIED,), EXIT_SERVER), ((), EXIT_INVALID)])
 def test_so_does_an_outage_in_a_search(tmp_path, monkeypatch, scenario, events, code):
