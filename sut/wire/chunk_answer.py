@@ -15,6 +15,7 @@ from sut.wire.answer_checks import (
     other_model,
     other_prompt,
     other_request,
+    too_many,
     whole_answer,
 )
 from sut.wire.chunks import Choice, Chunk, Message, Usage, decode_chunk
@@ -73,7 +74,7 @@ class ChunkAnswer(TokenAnswer):
         reason, new = None if choice is None else choice.finish_reason, len(chunk.ids)
         if reason is not None and (failure := incomplete(reason, self.tokens + new)):
             return failure
-        if failure := self._judge.failure(data):
+        if failure := too_many(new, self._limits) or self._judge.failure(data):
             return failure
         if chunk.choices is None:
             return Failure(FailureKind.MALFORMED, f"no choices in {excerpt(data)}")

@@ -19,6 +19,7 @@ from sut.wire.answer_checks import (
     other_index,
     other_model,
     other_prompt,
+    too_many,
     whole_answer,
     wrong_count,
 )
@@ -77,7 +78,7 @@ class LlamaCppAnswer(TokenAnswer):
 
     def _check(self, event: _Event, data: bytes) -> Failure | None:
         last = self._last
-        if failure := self._judge.failure(data):
+        if failure := too_many(len(event.tokens or ()), self._limits) or self._judge.failure(data):
             return failure
         if event.generation_settings is not None and event.generation_settings.grammar:
             self._judge.note_grammar()

@@ -30,6 +30,7 @@ from sut.wire.answer_checks import (
     other_prompt,
     other_request,
     repeated,
+    too_many,
     whole_answer,
     wrong_count,
 )
@@ -162,7 +163,7 @@ class SglangAnswer(TokenAnswer):
             failure := incomplete(reason.type, meta.completion_tokens, reason.message or "")
         ):
             return failure
-        if failure := self._judge.failure(data):
+        if failure := too_many(len(event.output_ids or ()), self._limits) or self._judge.failure(data):
             return failure
         if event.index:
             return other_index(event.index)
