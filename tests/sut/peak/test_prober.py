@@ -92,14 +92,14 @@ CONF = """
 *.Server.target_qps = 1
 *.Server.min_duration = 6000
 *.Server.min_query_count = 480
-*.Server.ttft_latency = 3000
+*.Server.ttft_latency = 6000
 *.Server.tpot_latency = 60000
 """
 
 
 @pytest.mark.engine
 @pytest.mark.parametrize(
-    ("stands", "pause_s", "verdict"), [(1, math.inf, "VALID"), (2, math.inf, "INVALID"), (1, 3.5, "VALID")]
+    ("stands", "pause_s", "verdict"), [(1, math.inf, "VALID"), (2, math.inf, "INVALID"), (1, 7.0, "VALID")]
 )
 def test_a_run_in_which_the_server_stood_is_made_again_once(tmp_path, caplog, stands, pause_s, verdict):
     """A pause of seconds made its rate INVALID for good, and the search went on below it."""
