@@ -46,9 +46,12 @@ def haproxy(server):
 
     def serve(client):
         with socket.create_connection(("127.0.0.1", server.port)) as upstream:
-            threading.Thread(target=_pass_on_late, args=(upstream, client), daemon=True).start()
+            back = threading.Thread(target=_pass_on_late, args=(upstream, client), daemon=True)
+            back.start()
             _pass_on(client, upstream)
-            upstream.shutdown(socket.SHUT_RDWR)
+            with suppress(OSError):
+                upstream.shutdown(socket.SHUT_RDWR)
+            back.join()  # it selects on what is closed here
 
     return listening(serve)
 
