@@ -223,8 +223,8 @@ class _Walk(msgspec.Struct):
         if after.state == "lost":
             return self._stopped(step, after)
         stood = after.stood or ("" if after.record is None else what_stood(after.record.events))
-        # A command that has served no run yet would end so again; a search that is concluded is done or lost.
-        if step.servers is not None and self.servers.died and self.servers.served:
+        # A command that was never ready would end so again; a search that is concluded is done or lost.
+        if step.servers is not None and self.servers.died and self.servers.were_ready:
             why = "the servers' command ended"
         elif code == EXIT_INVALID:
             why = stood or ("the search has ended by an error" if step.kind == "search" else "")
@@ -301,7 +301,7 @@ class _Walk(msgspec.Struct):
             raise
         if ended is process:
             code = process.wait()
-            self.servers.served |= server is not None and code == EXIT_VALID
+            self.servers.were_ready |= server is not None and code == EXIT_VALID
             return code
         end(process)
         self.reasons = [self.servers.obituary()]

@@ -35,8 +35,8 @@ class ServerCommand(msgspec.Struct):
     servers: Servers | None = None
     grace_s: float = guard.GRACE_S
     """between SIGTERM and SIGKILL"""
-    served: bool = False
-    """whether a run has ended well since the command was started"""
+    were_ready: bool = False
+    """whether a program that asks them has ended well since the command was started: a plan's check, a run"""
     _process: subprocess.Popen[bytes] | None = None
     _began: float = 0.0
 
@@ -72,7 +72,7 @@ class ServerCommand(msgspec.Struct):
         show(f"Starting the servers, whose log is {self.log}: {servers.command}")
         words = (self.folder, self.log, os.getpid(), self.grace_s)
         program = [sys.executable, "-I", guard.__file__, *map(str, words)]
-        self._began, self.served = time.monotonic(), False
+        self._began, self.were_ready = time.monotonic(), False
         # A session of its own: Ctrl-C is for the run, and then the servers are stopped.
         self._process = subprocess.Popen([*program, servers.command], cwd=self.work, start_new_session=True)
 

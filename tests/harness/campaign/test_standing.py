@@ -572,7 +572,7 @@ def test_servers_that_have_died_repeat_the_steps_that_need_them(tmp_path, monkey
     def run(walk, step, more):
         made.append(step.name)
         walk.servers.use(Servers(command="exit 9", url=("slurm:node[1-2]:30000",)))
-        walk.servers.served = True
+        walk.servers.were_ready = True
         assert walk.servers.process.wait() == 9
         return EXIT_SERVER
 
