@@ -45,6 +45,15 @@ class Over(msgspec.Struct):
     tpot: int = 0
 
 
+class _Look(msgspec.Struct, frozen=True):
+    """What was known at a moment."""
+
+    elapsed_s: float
+    issued: int
+    waiting: int
+    """queries over the TTFT limit that had not ended"""
+
+
 class LimitWatch:
     """Counts the queries of a run that are over a limit, also those that wait for their first token too long.
 
@@ -56,7 +65,7 @@ class LimitWatch:
         self._journal = log_dir / JOURNAL_DIR
         self._tail = JournalTail(self._journal)
         self._ttft_ns, self._tpot_ns = limits_ns["TTFT"], limits_ns["TPOT"]
-        self._issued: deque[tuple[float, int]] = deque()  # elapsed seconds, queries
+        self._looks: deque[_Look] = deque()
         # Of the queries that have ended, by their replica.
         self._at: dict[str, Counter[int]] = {"TTFT": Counter(), "TPOT": Counter()}
 
@@ -64,8 +73,10 @@ class LimitWatch:
         """The limit with the most queries over it, and their number. Raises OSError."""
         before = self._at["TTFT"].total()  # the journal adds some that were overdue at the moment
         self._count_ended()
-        late = max(self.over.ttft, self._at["TTFT"].total(), before + self._overdue(moment))
+        ended = self._at["TTFT"].total()
+        late = max(self.over.ttft, ended, before + self._overdue(moment))
         self.over = Over(late, self._at["TPOT"].total())
+        self._looks.append(_Look(moment.elapsed_s, moment.issued, late - ended))
         return max(("TTFT", self.over.ttft), ("TPOT", self.over.tpot), key=lambda pair: pair[1])
 
     def most_at(self, name: str) -> tuple[int, int]:
@@ -83,6 +94,14 @@ class LimitWatch:
         slow = surely_slow(rows[rows["last_byte_ns"] > from_s * _NS], self._tpot_ns)
         return max(self.over.ttft - len(late), self.over.tpot - len(slow))
 
+    def over_but_for_silence(self, since_s: float) -> int:
+        """The most queries over one limit but for those that are so by a silence that lasts.
+
+        ``since_s``: when it began, in seconds of the run.
+        """
+        before = [look.waiting for look in self._looks if look.elapsed_s <= since_s + _COUNTED_S]
+        return max(self._at["TTFT"].total() + (before[-1] if before else 0), self.over.tpot)
+
     def _count_ended(self) -> None:
         rows = self._tail.read()
         late, slow = late_first_tokens(rows, self._ttft_ns), surely_slow(rows, self._tpot_ns)
@@ -91,12 +110,12 @@ class LimitWatch:
 
     def _overdue(self, moment: ProgressSnapshot) -> int:
         """Queries without a first token that were issued longer ago than the limit of TTFT."""
-        self._issued.append((moment.elapsed_s, moment.issued))
         since_s = moment.elapsed_s - self._ttft_ns / _NS - _COUNTED_S
-        while len(self._issued) > 1 and self._issued[1][0] <= since_s:
-            self._issued.popleft()
-        at_s, issued = self._issued[0]
-        return max(0, issued - moment.first_tokens - moment.failed) if at_s <= since_s else 0
+        while len(self._looks) > 1 and self._looks[1].elapsed_s <= since_s:
+            self._looks.popleft()
+        if not self._looks or self._looks[0].elapsed_s > since_s:
+            return 0
+        return max(0, self._looks[0].issued - moment.first_tokens - moment.failed)
 
 
 class LostWatch:
@@ -120,6 +139,11 @@ class LostWatch:
         """
         most = max(self._rules.most_over, 0)
         return self._limits is not None and self._limits.over_without(replicas, from_s, to_s) <= most
+
+    def is_lost_by_silence(self, since_s: float) -> bool:
+        """The same of a silence that lasts. ``since_s``: when it began, in seconds of the run."""
+        most = max(self._rules.most_over, 0)
+        return self._limits is not None and self._limits.over_but_for_silence(since_s) <= most
 
     def _over_limit(self, limits: LimitWatch, moment: ProgressSnapshot) -> str:
         name, count = limits.look(moment)

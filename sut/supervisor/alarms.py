@@ -393,11 +393,12 @@ class Alarms:
             self._rule = None
             return
         late_s = self._rule.watch.late_s
-        self._follow_pauses(self._quiet_since(snapshot, now, servers, _PART * late_s), now)
+        pausing = self._quiet_since(snapshot, now, servers, _PART * late_s)
+        self._follow_pauses(pausing, now)
         if reason and not self._lost:
             self._quiet = self._quiet_since(snapshot, now, servers, late_s)
             if not (self._quiet or faults or snapshot.failed):
-                self._note_pause(self._rule.watch, now - snapshot.elapsed_s)
+                self._lay_to_pause(self._rule.watch, now - snapshot.elapsed_s, pausing)
             text = f"{reason}; {_quiet_text(now, self._quiet)}" if self._quiet else reason
             self._session.events.add("lost", next(iter(self._quiet), ""), text)
             self._untold, self._fault = _LOOKS, bool(faults)
@@ -416,8 +417,15 @@ class Alarms:
             self._pause = max(pause, self._pause, key=lambda one: one.to_s - one.from_s)
             self._pausing = {}
 
+    def _lay_to_pause(self, watch: LostWatch, began: float, pausing: dict[str, float]) -> None:
+        """Where the run is lost by servers that are silent, or were, for too short a time for an alarm."""
+        if pausing and watch.is_lost_by_silence(min(pausing.values()) - began):
+            self._quiet = pausing
+        else:
+            self._note_pause(watch, began)
+
     def _note_pause(self, watch: LostWatch, began: float) -> None:
-        """Note the longest pause, which was too short for an alarm, where the run is lost by it alone."""
+        """Note the longest pause that has ended, where the run is lost by it alone."""
         pause, events = self._pause, self._session.events
         replicas = [self._urls.index(url) for url in pause.urls]
         if not replicas or any_stood(events.events):

@@ -86,6 +86,28 @@ def test_queries_that_wait_for_their_first_token_count(folder):
     assert watch.look(snapshot(3.0, issued=60, first_tokens=0)).startswith("30 queries over the TTFT limit")
 
 
+@pytest.mark.parametrize(
+    ("waiting_since_s", "ended", "by_it"),
+    [
+        (10, 0, True),
+        (9, 0, False),  # late without it, too
+        (10, 2, False),  # others ended late
+        (10, 1, True),
+    ],
+)
+def test_a_run_that_is_lost_by_a_silence_that_lasts(folder, waiting_since_s, ended, by_it):
+    """It begins at 10 s; 30 queries wait for their first token, and had been issued at this second."""
+    rows = records.rows(ended)
+    rows["issued_ns"] = rows["first_token_ns"] - 10 * LIMITS["TTFT"]
+    write(folder, rows)
+    watch = LostWatch(folder, ValidityRules(LIMITS, 1))
+    for second in range(7, 13):
+        issued = 130 if second >= waiting_since_s else 100
+        lost = watch.look(snapshot(float(second), issued=issued, first_tokens=100))
+    assert lost.startswith(f"{30 + ended} queries over the TTFT limit")
+    assert watch.is_lost_by_silence(10.0) is by_it
+
+
 def test_a_query_over_the_limit_counts_once_and_for_ever(folder):
     """Its row is read after the counters, and those in which it has its first token are before its end."""
     rows = records.rows(2)

@@ -1,6 +1,8 @@
 """The ladder and the runs of a search, against a stub server."""
 
+import math
 import threading
+import time
 from contextlib import closing
 from dataclasses import replace
 
@@ -90,24 +92,29 @@ CONF = """
 *.Server.target_qps = 1
 *.Server.min_duration = 6000
 *.Server.min_query_count = 480
-*.Server.ttft_latency = 3000
+*.Server.ttft_latency = 6000
 *.Server.tpot_latency = 60000
 """
 
 
 @pytest.mark.engine
-@pytest.mark.parametrize(("stands", "verdict"), [(1, "VALID"), (2, "INVALID")])
-def test_a_run_in_which_the_server_stood_is_made_again_once(tmp_path, caplog, stands, verdict):
+@pytest.mark.parametrize(
+    ("stands", "pause_s", "verdict"), [(1, math.inf, "VALID"), (2, math.inf, "INVALID"), (1, 7.0, "VALID")]
+)
+def test_a_run_in_which_the_server_stood_is_made_again_once(tmp_path, caplog, stands, pause_s, verdict):
     """A pause of seconds made its rate INVALID for good, and the search went on below it."""
     dataset, _ = small_dataset(tmp_path)
     (tmp_path / "given.conf").write_text(CONF)
     run_of: dict[int, int] = {}  # the number of its run by each request's index
     first_of: dict[int, int] = {}
+    stood: dict[int, float] = {}
 
     def gate(request):
         run_number = len(list(tmp_path.glob("probe-*")))
         own = run_of.setdefault(request.index, run_number)
-        return run_number > stands or request.index < first_of.setdefault(own, request.index) + 100
+        if run_number > stands or request.index < first_of.setdefault(own, request.index) + 100:
+            return True
+        return time.monotonic() - stood.setdefault(own, time.monotonic()) > pause_s
 
     with StubServer(gate=gate) as stub:
         options = SearchOptions(

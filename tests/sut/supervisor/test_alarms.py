@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from harness.analysis.rank_watch import RankWatch, StandingRank
 from harness.errors import RunError
@@ -173,6 +174,9 @@ class LostAt(LostWatch):
         self.looks += 1
         return "9 queries over the TTFT limit, none may be" if self.looks == 3 else ""
 
+    def is_lost_by_silence(self, since_s):
+        return False
+
 
 @pytest.mark.parametrize(
     ("ago_s", "loads", "silent"),
@@ -202,6 +206,25 @@ def test_a_hang_in_which_a_run_is_lost_is_told_with_it(tmp_path, monkeypatch, ca
     assert event.text.endswith(f"none may be; {said}" if silent else "none may be")
     (line,) = caplog.messages
     assert line.endswith(f"none may be; {said if silent else 'a guess'}")
+
+
+@pytest.mark.parametrize("by_it", [True, False])
+def test_a_silence_as_short_as_that_is_told_where_the_run_is_lost_by_it(tmp_path, monkeypatch, caplog, by_it):
+    """First tokens were awaited when it began; a search took its rate for one that does not pass."""
+    now, asked = [1000.0], []
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    one, watch = session((3, 0)), LostAt(tmp_path)
+    one.arrived_s = lambda: [1000.0, 0.0]
+    watch.is_lost_by_silence = lambda since_s: bool(asked.append(since_s)) or by_it
+    watch.is_lost_by = lambda *pause: pytest.fail("none has ended")
+    alarms = Alarms(one, SERVERS, Ranks(), policy(), LossRule(watch))
+    for silent_s in (0.0, 1.0, 1.5):
+        now[0] = 1000.0 + silent_s
+        alarms.look(replace(snapshot(silent_s=silent_s), elapsed_s=100.0 + silent_s))
+    assert asked == [100.0]
+    (event,) = one.events.events
+    assert (event.kind, event.server) == ("lost", URL if by_it else "")
+    assert ("nothing has arrived from http://a:1 for 2 s" in event.text) is by_it
 
 
 @pytest.mark.parametrize("by_it", [True, False])
