@@ -19,6 +19,12 @@ from harness.record.server_metrics import QUANTITIES, Part, Series, each_part, q
 _FULL = 0.95  # a KV cache of which this part is used counts as full
 _AMPLE = 0.5  # a KV cache of which no reading found this part in use was not short of memory
 _PARTS = ("kv_use", "swa_kv_use")
+_LEVELS, _TOKENS = ("running", "queued", "kv_use"), ("prompt_tokens", "output_tokens")
+# What pages of these engines always have after a request, by the prefix of their names.
+_ALWAYS = {
+    "sglang": (*_LEVELS, "retracted", "cache_hit_rate", *_TOKENS),
+    "vllm": (*_LEVELS, "retractions", "cached_tokens", *_TOKENS),
+}
 # Labels of the processes of one replica, which all report the same: the first process counts.
 _RANK = re.compile(r'(?:tp_rank|pp_rank|moe_ep_rank|pid)="[^"]*",?')
 
@@ -53,6 +59,8 @@ class ServerSamples(msgspec.Struct, frozen=True):
     """increase over the run"""
     fell: tuple[str, ...]
     """URLs of servers with a count that fell, whose counts are left out"""
+    unnamed: Mapping[str, tuple[str, ...]]
+    """quantities that a server's engine always has, and that no known name has there; () for all, by URL"""
     ranks: tuple[RankFigures, ...]
 
 
@@ -176,8 +184,18 @@ class _Reading:
             {key: sums.level() for key, sums in self._levels.items()},
             {key: count for key, count in self._counts.items() if self._of_count[key].isdisjoint(self._fell)},
             tuple(sorted(self._fell)),
+            self._unnamed(),
             ranks,
         )
+
+    def _unnamed(self) -> dict[str, tuple[str, ...]]:
+        known: dict[str, set[str]] = {url: set() for url in self._began}
+        expected: dict[str, tuple[str, ...]] = {}
+        for name, url, labels in self._groups:
+            known[url].add(quantity_of(name, labels))
+            expected.setdefault(url, _ALWAYS.get(name.partition(":")[0], ()))
+        found = {url: tuple(k for k in expected.get(url, ()) if k not in has) for url, has in known.items()}
+        return {url: keys for url, keys in found.items() if keys or not known[url]}
 
 
 def server_load(
@@ -202,16 +220,29 @@ def server_load(
         counts={key: samples.counts[key] for key in QUANTITIES if key in samples.counts},
         fell=samples.fell,
         ranks=samples.ranks,
+        notes=tuple(_unnamed_notes(samples.unnamed)),
     )
     if load.rounds < _FEWEST_ROUNDS:
         return load
     notes = (
+        *load.notes,
         *_cache_notes(load),
         *_queue_notes(load, scenario, waiting),
         *_engine_notes(load),
         *_gpu_notes(load),
     )
     return replace(load, notes=notes)
+
+
+def _unnamed_notes(servers: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
+    """Of the first server: the others are mostly of the same version."""
+    for url, keys in [*servers.items()][:1]:
+        more = f" and {len(servers) - 1} more" if len(servers) > 1 else ""
+        lacking = ", ".join(QUANTITIES[key].meaning for key in keys) or "anything"
+        yield (
+            f"the metrics of {url}{more} have no name that is known here for: {lacking}. What rests on it is "
+            "not noticed; names change between versions (docs/guide/report.md#server-metrics)"
+        )
 
 
 def cache_warnings(load: ServerLoad) -> tuple[str, ...]:

@@ -63,6 +63,11 @@ COUNTED = {
 }
 
 
+def notes_of(load):
+    """Without the one on names, of which no made-up page has all."""
+    return [note for note in load.notes if "no name that is known here" not in note]
+
+
 @pytest.mark.parametrize("engine", ["sglang", "vllm"])
 def test_recorded_pages(tmp_path, engine):
     load, samples = load_of(tmp_path, *recorded(engine))
@@ -152,16 +157,34 @@ def test_the_first_name_counts(tmp_path):
 )
 def test_notes(tmp_path, rounds, scenario, words):
     load, _ = load_of(tmp_path, *rounds, scenario=scenario)
-    assert len(load.notes) == (words is not None)
+    notes = notes_of(load)
+    assert len(notes) == (words is not None)
     for word in words or ():
-        assert word in load.notes[0]
+        assert word in notes[0]
+
+
+@pytest.mark.parametrize(
+    ("engine", "renamed", "lacking"),
+    [
+        ("sglang", "num_retracted_reqs", "requests retracted at once"),
+        ("vllm", "num_preemptions_total", "requests that lost their KV cache and were computed again"),
+        ("vllm", "prefix_cache_hits_total", "prompt tokens taken from the prefix cache"),
+        ("sglang", "sglang:", "anything"),
+    ],
+)
+def test_renamed_metrics_are_noted(tmp_path, engine, renamed, lacking):
+    """Also in a short run; the second server is of the known version."""
+    page = recorded(engine)[-1]
+    load, _ = load_of(tmp_path, (page.replace(renamed, "new_name"), page))
+    (note,) = load.notes
+    assert note.startswith(f"the metrics of http://a:1 have no name that is known here for: {lacking}. ")
 
 
 def test_a_higher_concurrency_is_advised_only_where_queries_wait_for_it(tmp_path):
     rounds = [f"{WAITING} 0"] * 10
     for waiting, noted in ((0.9, 1), (0.2, 0), (0.0, 0)):
         load, _ = load_of(tmp_path, *rounds, scenario=Scenario.OFFLINE, waiting=waiting)
-        assert len(load.notes) == noted
+        assert len(notes_of(load)) == noted
 
 
 @pytest.mark.parametrize(
