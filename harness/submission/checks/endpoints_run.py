@@ -147,7 +147,7 @@ def _result(context: CheckContext, summary: Fields) -> _Found:
     figures: dict[str, Any] = {}
     if context.scenario.poisson and summary.get("qps") is not None:
         figures["qps"] = summary["qps"]  # else it follows from n_samples_issued and duration_ns
-    if context.scenario is Scenario.SERVER:
+    if context.scenario in (Scenario.OFFLINE, Scenario.SERVER):  # Offline since August 2026
         figures["tps"] = summary.get("tps")
     if context.scenario.one_at_a_time:
         figures["latency.avg"] = at(summary, "latency", "avg")
