@@ -20,6 +20,8 @@ class SeedSet(msgspec.Struct, frozen=True, kw_only=True):
     sample_index: int
     """of the order of the samples in each pass"""
     model: int
+    published: str = ""
+    """the cohort of its publication; a set may be taken for later ones, too"""
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,14 +2,17 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 
 from harness.endpoints.checks.checked_point import OFFLINE_PATTERN, PointFiles
 from harness.endpoints.checks.finding import Finding, Severity, finding
 from harness.endpoints.official_files import Fields, number, percentile_of, shown, table, whole
+from harness.endpoints.planning.cohorts import cohort_name, cohort_number
 from harness.endpoints.planning.rules import load_endpoints_rules
 from harness.endpoints.run_folder import ACCURACY, CONFIG, POINT_YAML, SUMMARY
 from harness.endpoints.steady.steady_block import block_of_summary
 from harness.endpoints.steady.steady_point import WINDOWABLE
+from harness.errors import ConfigError
 
 _PATTERNS = ("concurrency", "agentic_inference")
 _UNSTEADY = ("drifting_up", "drifting_down", "not found")
@@ -69,9 +72,11 @@ def _seeds(files: PointFiles, config: Fields, point: Fields) -> Iterator[Finding
     where = files.where(CONFIG)
     named = table(files.config, "submission_ref").get("ruleset")
     if isinstance(named, str) and named.startswith("mlperf-endpoints"):
-        expected = f"{files.point.get('target_cohort')}-{files.point.get('seed_set')}"
-        if named != "mlperf-endpoints-current" and not named.endswith(f"-{expected}"):
-            yield finding("config-differs", where, f"the ruleset is {named}", expected=f"that of {expected}")
+        seed_set, target = files.point.get("seed_set"), files.point.get("target_cohort")
+        endings = tuple(f"-{cohort}-{seed_set}" for cohort in _publications(target))
+        if named != "mlperf-endpoints-current" and not named.endswith(endings):
+            expected = f"that of seed set {seed_set} for {target}"
+            yield finding("config-differs", where, f"the ruleset is {named}", expected=expected)
         return
     for ours, theirs in (
         ("scheduler_random_seed", "scheduler_rng_seed"),
@@ -80,6 +85,13 @@ def _seeds(files: PointFiles, config: Fields, point: Fields) -> Iterator[Finding
         if point.get(theirs) is not None and config.get(ours) != point[theirs]:
             text = f"settings.runtime.{ours} is {shown(config.get(ours))}"
             yield finding("config-differs", where, text, expected=f"{point[theirs]} as in {POINT_YAML}")
+
+
+def _publications(target: object) -> Iterator[str]:
+    """The cohorts whose seed sets a submission to this one may take."""
+    with suppress(ConfigError):
+        number = cohort_number(str(target))
+        yield from map(cohort_name, range(number, number - load_endpoints_rules().adoption_cohorts, -1))
 
 
 def _model(files: PointFiles) -> Iterator[Finding]:

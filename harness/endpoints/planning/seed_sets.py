@@ -75,4 +75,5 @@ def chosen_seeds(
         scheduler=one.scheduler_rng_seed,
         sample_index=one.sample_index_rng_seed,
         model=one.model_seed,
+        published=one.cohort or cohort,
     )

@@ -66,8 +66,8 @@ def client_config(run: PointRun, *, column: str = IDS) -> Yaml:
 
 
 def ruleset(seeds: SeedSet) -> str:
-    """The client's name for the rules of a cohort with one of its seed sets."""
-    return f"mlperf-endpoints-v1.0-{seeds.cohort}-{seeds.name}"
+    """The client's name for the rules with a seed set: that of the cohort of its publication."""
+    return f"mlperf-endpoints-v1.0-{seeds.published or seeds.cohort}-{seeds.name}"
 
 
 def _model_params(run: PointRun) -> Yaml:

@@ -266,6 +266,13 @@ def test_a_configuration_that_is_not_the_point_s(tree, change):
     assert rule in errors(check_tree(tree, officially=False), OURS)
 
 
+@pytest.mark.parametrize(("target", "found"), [("2026-12-C0", set()), ("2026-12-C1", {"config-differs"})])
+def test_a_set_of_seeds_is_for_later_cohorts_too(tree, target, found):
+    """The client names the cohort of its publication, whatever the submission's is."""
+    everywhere("point.yaml", lambda it: it.update(target_cohort=target))(tree)
+    assert errors(check_tree(tree, officially=False), OURS) & {"config-differs"} == found
+
+
 def test_offline_below_the_point_of_c_max(tree):
     edit(tree, SAMPLES, "result_summary.json", lambda it: it["output_sequence_lengths"].update(total=10**6))
     assert "offline-throughput" in errors(check_tree(tree, officially=False), OURS)

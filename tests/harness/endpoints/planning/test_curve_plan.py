@@ -9,6 +9,7 @@ from harness.endpoints.endpoints_options import parse_options
 from harness.endpoints.planning.curve_plan import known_c_max, plan_rehearsal, spread, with_enough_passes
 from harness.endpoints.planning.regions import MANDATORY, regions
 from harness.endpoints.planning.rules import load_endpoints_rules
+from harness.endpoints.tree.client_config import ruleset
 from harness.errors import ConfigError
 
 RULES = load_endpoints_rules()
@@ -144,6 +145,7 @@ def test_seeds_of_a_file(tmp_path):
     )
     other = curve("--seed-sets", str(path), "--seed-set", "C", "--target-cohort", "2027-01-C1").seeds
     assert (other.name, other.cohort, other.model) == ("C", "2027-01-C1", 2**64 - 1)
+    assert ruleset(other) == "mlperf-endpoints-v1.0-2026-12-C0-C"
 
 
 def test_the_earlier_form_of_a_file_names_no_cohort(tmp_path):
