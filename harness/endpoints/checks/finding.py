@@ -79,7 +79,7 @@ RULES: dict[str, Rule] = {
         f"switch the salt on and {_AGAIN}",
     ),
     "accuracy-salt": Rule("§2.9.5.1", "accuracy prompts without salt", "run accuracy again without salt"),
-    "streaming": Rule("§6.5", "streamed answers and stream_all_chunks: true", f"switch it on and {_AGAIN}"),
+    "streaming": Rule("§6.5", "streamed answers", f"switch it on and {_AGAIN}"),
     "ttft": Rule("§4.1", "a block ttft with a p90 above 0", "write the summary again from the run's log"),
     "config-differs": Rule(
         "§9.1", "config.yaml of this point's own run", "copy config.yaml from the run folder of the point"

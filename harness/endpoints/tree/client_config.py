@@ -94,8 +94,7 @@ def _model_params(run: PointRun) -> Yaml:
 def _runtime(run: PointRun) -> Mapping[str, int]:
     seeds = run.curve.seeds
     return {
-        "min_duration_ms": round(run.point.issue_s * 1000),
-        # As it was; before it ran, its fewest passes.
+        # As it was; before it ran, its fewest passes. It takes no shortest time beside it, and needs none.
         "n_samples_to_issue": run.issued or run.point.passes * run.curve.samples,
         "scheduler_random_seed": seeds.scheduler,
         "dataloader_random_seed": seeds.sample_index,

@@ -205,7 +205,8 @@ def _runtime_settings(one: RunFacts, of: CurveFacts) -> Json:
     }
     found: Json = {
         "load_pattern": one.load_pattern,
-        "min_duration_ms": runtime.get("min_duration_ms"),
+        # The official client has no such setting since September 2026.
+        "min_duration_ms": round(one.run.point.issue_s * 1000) if one.run else runtime.get("min_duration_ms"),
         "min_sample_count": one.samples,
         "stream_all_chunks": one.streamed,
         "runtime": {name: seed for name, seed in seeds.items() if seed is not None},
