@@ -1,6 +1,7 @@
 """The rules of a cohort, beside the official package and this project's own benchmarks."""
 
 import math
+import re
 
 import pytest
 
@@ -9,6 +10,8 @@ from harness.endpoints.accuracy import targets
 from harness.endpoints.planning.cohorts import cohort_name, cohort_number
 from harness.endpoints.planning.rules import load_endpoints_rules, read_endpoints_rules
 from harness.errors import ConfigError
+from harness.files import ROOT
+from harness.yaml_files import read_yaml
 
 RULES = load_endpoints_rules()
 OURS = {name: model for name, model in RULES.models.items() if model.benchmark}
@@ -61,6 +64,17 @@ def test_names_and_seeds_are_those_of_the_official_package():
         window = range(first, first + RULES.adoption_cohorts)
         assert tuple(map(cohort_name, window)) == published[one.id].cohorts
     assert {one.id for one in RULES.seed_sets} == set(published)
+
+
+def test_drafters_are_downloaded_at_their_approved_revisions():
+    """deepseek-r1's is a part of its model."""
+    drafters = pytest.importorskip("submission_checker.drafters")
+    listed = read_yaml(drafters.bundled_drafters_path())["drafters"]
+    approved = {one["model_id"]: one["weight_checksum"].removeprefix("git-sha1:") for one in listed}
+    sources = re.findall(r"\thf-model:(\S+)@(\S+)", (ROOT / "datasets/manifest.tsv").read_text())
+    known = {name: revision for name, revision in sources if name in approved}
+    assert known == {name: approved[name] for name in known}
+    assert len(known) == 2
 
 
 def test_two_cohorts_a_month_follow_each_other():
