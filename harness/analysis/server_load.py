@@ -60,7 +60,7 @@ class ServerSamples(msgspec.Struct, frozen=True):
     fell: tuple[str, ...]
     """URLs of servers with a count that fell, whose counts are left out"""
     unnamed: Mapping[str, tuple[str, ...]]
-    """quantities that a server's engine always has, and that no known name has there; () for all, by URL"""
+    """by URL, what a server's engine always has and no name there says; () of each if nothing is known"""
     ranks: tuple[RankFigures, ...]
 
 
@@ -194,8 +194,11 @@ class _Reading:
         for name, url, labels in self._groups:
             known[url].add(quantity_of(name, labels))
             expected.setdefault(url, _ALWAYS.get(name.partition(":")[0], ()))
-        found = {url: tuple(k for k in expected.get(url, ()) if k not in has) for url, has in known.items()}
-        return {url: keys for url, keys in found.items() if keys or not known[url]}
+        if not any(known.values()):
+            return dict.fromkeys(known, ())
+        asked = {url for (_, url, _), count in self._last.items() if count > 0}
+        found = {url: tuple(key for key in expected.get(url, ()) if key not in known[url]) for url in asked}
+        return {url: keys for url, keys in sorted(found.items()) if keys}
 
 
 def server_load(
@@ -220,7 +223,7 @@ def server_load(
         counts={key: samples.counts[key] for key in QUANTITIES if key in samples.counts},
         fell=samples.fell,
         ranks=samples.ranks,
-        notes=tuple(_unnamed_notes(samples.unnamed)),
+        notes=tuple(_unnamed_notes(samples.unnamed)) if output_tokens else (),
     )
     if load.rounds < _FEWEST_ROUNDS:
         return load
@@ -238,10 +241,14 @@ def _unnamed_notes(servers: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
     """Of the first server: the others are mostly of the same version."""
     for url, keys in [*servers.items()][:1]:
         more = f" and {len(servers) - 1} more" if len(servers) > 1 else ""
-        lacking = ", ".join(QUANTITIES[key].meaning for key in keys) or "anything"
+        lacking = (
+            f"no known name of {', '.join(QUANTITIES[key].meaning for key in keys)}"
+            if keys
+            else "no known name"
+        )
         yield (
-            f"the metrics of {url}{more} have no name that is known here for: {lacking}. What rests on it is "
-            "not noticed; names change between versions (docs/guide/report.md#server-metrics)"
+            f"the metrics of {url}{more} have {lacking}: what rests on it is not noticed. Names change "
+            "between versions (docs/guide/report.md#server-metrics)"
         )
 
 

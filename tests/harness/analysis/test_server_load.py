@@ -13,7 +13,7 @@ REPLICAS = ["http://a:1", "http://b:2"]
 SECOND = 10**9
 
 
-def load_of(folder, *rounds, scenario=Scenario.SERVER, waiting=1.0):
+def load_of(folder, *rounds, scenario=Scenario.SERVER, waiting=1.0, output_tokens=0):
     """The load of rounds of pages, each a page of the first server or one of each server."""
     path = folder / "server_metrics.parquet"
     with path.open("wb") as file:
@@ -23,7 +23,7 @@ def load_of(folder, *rounds, scenario=Scenario.SERVER, waiting=1.0):
                 writer.add(number * 5 * SECOND, replica, page.encode())
         writer.close()
     samples = read_samples(path)
-    return server_load(samples, {}, scenario, waiting=waiting), samples
+    return server_load(samples, {}, scenario, output_tokens, waiting=waiting), samples
 
 
 def recorded(engine):
@@ -61,11 +61,6 @@ COUNTED = {
     },
     "vllm": {"prompt_tokens": 3600 - 1920, "output_tokens": 10800 - 5115, "cached_tokens": 0},
 }
-
-
-def notes_of(load):
-    """Without the one on names, of which no made-up page has all."""
-    return [note for note in load.notes if "no name that is known here" not in note]
 
 
 @pytest.mark.parametrize("engine", ["sglang", "vllm"])
@@ -157,34 +152,40 @@ def test_the_first_name_counts(tmp_path):
 )
 def test_notes(tmp_path, rounds, scenario, words):
     load, _ = load_of(tmp_path, *rounds, scenario=scenario)
-    notes = notes_of(load)
-    assert len(notes) == (words is not None)
+    assert len(load.notes) == (words is not None)
     for word in words or ():
-        assert word in notes[0]
+        assert word in load.notes[0]
 
 
 @pytest.mark.parametrize(
     ("engine", "renamed", "lacking"),
     [
-        ("sglang", "num_retracted_reqs", "requests retracted at once"),
-        ("vllm", "num_preemptions_total", "requests that lost their KV cache and were computed again"),
-        ("vllm", "prefix_cache_hits_total", "prompt tokens taken from the prefix cache"),
-        ("sglang", "sglang:", "anything"),
+        ("sglang", "num_retracted_reqs", " of requests retracted at once"),
+        ("vllm", "num_preemptions_total", " of requests that lost their KV cache and were computed again"),
+        ("vllm", "prefix_cache_hits_total", " of prompt tokens taken from the prefix cache"),
+        ("sglang", "sglang:", None),  # the other server has all names: this one had no request
     ],
 )
 def test_renamed_metrics_are_noted(tmp_path, engine, renamed, lacking):
     """Also in a short run; the second server is of the known version."""
     page = recorded(engine)[-1]
-    load, _ = load_of(tmp_path, (page.replace(renamed, "new_name"), page))
-    (note,) = load.notes
-    assert note.startswith(f"the metrics of http://a:1 have no name that is known here for: {lacking}. ")
+    load, _ = load_of(tmp_path, (page.replace(renamed, "new_name"), page), output_tokens=9)
+    said = [note.partition(": ")[0] for note in load.notes]
+    assert said == ([f"the metrics of http://a:1 have no known name{lacking}"] if lacking else [])
+
+
+@pytest.mark.parametrize("output_tokens", [0, 9])
+def test_pages_without_a_known_name_are_noted_after_an_answer(tmp_path, output_tokens):
+    load, _ = load_of(tmp_path, ("other:a 1", "other:b 1"), output_tokens=output_tokens)
+    said = [note.partition(": ")[0] for note in load.notes]
+    assert said == (["the metrics of http://a:1 and 1 more have no known name"] if output_tokens else [])
 
 
 def test_a_higher_concurrency_is_advised_only_where_queries_wait_for_it(tmp_path):
     rounds = [f"{WAITING} 0"] * 10
     for waiting, noted in ((0.9, 1), (0.2, 0), (0.0, 0)):
         load, _ = load_of(tmp_path, *rounds, scenario=Scenario.OFFLINE, waiting=waiting)
-        assert len(notes_of(load)) == noted
+        assert len(load.notes) == noted
 
 
 @pytest.mark.parametrize(
