@@ -126,7 +126,8 @@ def run(
             require_unchanged(client.log_dir, earlier)
             prepared, destination, warnings = preflight(prepared)
             if earlier is not None and earlier.course == "continue" and earlier.record is not None:
-                check_answers(client.log_dir, earlier.record, destination.protocol.answers)
+                encoded = encoded_with(destination.tokenizer)
+                check_answers(client.log_dir, earlier.record, destination.protocol.answers, encoded)
             saved = _prepare_output_dir(plan, len(inputs.samples), earlier)
             destination = replace(destination, saved=saved)
             record = _started(record, prepared, (*changes, *warnings), destination.tokenizer)

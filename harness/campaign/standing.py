@@ -3,13 +3,14 @@
 import hashlib
 import json
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
 from harness.analysis.outages import any_stood, what_stood
-from harness.analysis.run_outcome import loadgen_figure
+from harness.analysis.run_outcome import RunOutcome, loadgen_figure
 from harness.analysis.run_warnings import length_warning
 from harness.analysis.verdict import is_of_clock
 from harness.campaign.campaign_file import Campaign
@@ -31,6 +32,7 @@ from harness.files import (
     atomic_write,
     unofficial,
 )
+from harness.grading.decoding.text_tokenizer import tokenizer_sha256
 from harness.record.accuracy_result import AccuracyResult, score_line
 from harness.record.resume import differences, newest_run
 from harness.record.run_record import RunRecord
@@ -144,6 +146,7 @@ def _was_disturbed(record: RunRecord) -> bool:
 
 def _figures(record: RunRecord, result: str) -> str:
     """With LoadGen's rates, which are submitted; of an accuracy run, which has none, this client's."""
+    result += "" if RunOutcome(Path(), record).official else ", NOT OFFICIAL"
     if official := loadgen_figure(record):
         rate = record.loadgen and record.loadgen.samples_per_s
         return ", ".join((result, *(() if rate is None else (f"{rate:.4g} samples/s",)), official))
@@ -163,6 +166,13 @@ def _changes(campaign: Campaign, step: Step, record: RunRecord, kept: Path) -> I
     if step.plan.client.input_file.is_file():  # `status` needs no dataset
         now["dataset_sha256"] = campaign.digests.of(step.plan.client.input_file)
         before["dataset_sha256"] = record.settled.dataset_sha256
+    if text := record.encoded or record.settled.prompts:
+        with suppress(ConfigError):  # nor the tokenizer
+            client = step.plan.client
+            now["tokenizer_sha256"] = tokenizer_sha256(
+                client.benchmark, client.input_file, client.tokenizer, campaign.digests.of
+            )
+            before["tokenizer_sha256"] = text.tokenizer_sha256
     command = None if step.servers is None else step.servers.command
     now["server command"], before["server command"] = command, record.provenance.server_command
     if not step.plan.accuracy:
@@ -293,6 +303,7 @@ def _test(campaign: Campaign, step: Step) -> Standing:
     if found.passed is None:
         return Standing("incomplete", "not verified", record)
     figure = "" if found.figure is None else f"{found.figure:g} ({found.bounds})"
-    words = ("PASS" if found.passed else "FAIL", figure, "" if found.official else "NOT OFFICIAL")
-    counts = (found.passed and found.official) or not campaign.strict
+    official = RunOutcome(step.folder, record, compliance=found).official
+    words = ("PASS" if found.passed else "FAIL", figure, "" if official else "NOT OFFICIAL")
+    counts = (found.passed and official) or not campaign.strict
     return Standing("done" if counts else "lost", ", ".join(filter(None, words)), record)

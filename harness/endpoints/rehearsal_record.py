@@ -22,6 +22,8 @@ class Rehearsal(msgspec.Struct, frozen=True, kw_only=True):
     dataset_sha256: str
     accuracy_file: str | None = None
     accuracy_sha256: str | None = None
+    tokenizer_sha256: str | None = None
+    """of the one that counts tokens; None: gpt-oss's, which is built in"""
     parameters: SamplingParameters
     """of the performance points"""
     engine: str
@@ -32,7 +34,7 @@ class Rehearsal(msgspec.Struct, frozen=True, kw_only=True):
 
     def differences(self, other: "Rehearsal") -> Iterator[str]:
         """What keeps the points of ``self`` from being those of ``other``, ``name: mine, not theirs``."""
-        for name in ("dataset_sha256", "accuracy_sha256", "engine", "version", "model"):
+        for name in ("dataset_sha256", "accuracy_sha256", "tokenizer_sha256", "engine", "version", "model"):
             yield from _different(name, getattr(self, name), getattr(other, name))
         for name in SamplingParameters.__struct_fields__:
             yield from _different(name, getattr(self.parameters, name), getattr(other.parameters, name))

@@ -16,7 +16,7 @@ from harness.files import ACCURACY_LOG, JOURNAL_DIR, RUN_RECORD
 from harness.record.answer_log import SavedAnswer, read_saved_answers
 from harness.record.output_dir import aside_of, reading
 from harness.record.repeated import FirstLine, resuming_command, run_of
-from harness.record.run_record import RunRecord
+from harness.record.run_record import EncodedAnswers, RunRecord
 from harness.record.server_changes import other_model
 from harness.record.settled import ServerInfo
 from harness.text import counted
@@ -187,8 +187,16 @@ def check_model(log_dir: Path, record: RunRecord, server: ServerInfo) -> None:
         )
 
 
-def check_answers(log_dir: Path, record: RunRecord, answers: Answers) -> None:
-    """Raise ConfigError if the answers of the earlier run came in another form, ids or text, than now."""
+def check_answers(log_dir: Path, record: RunRecord, answers: Answers, encoded: EncodedAnswers | None) -> None:
+    """Raise ConfigError if the answers of the earlier run came in another form, ids or text, than now.
+
+    ``encoded``: as that of a record.
+    """
+    if record.encoded and encoded and record.encoded.tokenizer_sha256 != encoded.tokenizer_sha256:
+        raise ConfigError(
+            f"the answers in {log_dir} were encoded with {record.encoded.tokenizer}, not with this "
+            f"{encoded.tokenizer}; give the earlier one, or add --restart, which moves the answers aside"
+        )
     for before in record.servers:
         if before.answers != answers:
             raise ConfigError(

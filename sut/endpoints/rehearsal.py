@@ -55,7 +55,7 @@ from harness.errors import (
     RunError,
     machine_failure,
 )
-from harness.files import atomic_write
+from harness.files import atomic_write, sha256_of
 from harness.peak.ladder.ladder_plan import ladder_client, ladder_folder
 from harness.peak.ladder.steps import NOT_A_RESULT
 from harness.record.output_dir import aside_of, check_free, free_reserve, locked, move_aside_existing
@@ -184,6 +184,7 @@ def _planned(
         dataset_sha256=samples.sha256,
         accuracy_file=None if accuracy is None else str(options.accuracy_file),
         accuracy_sha256=None if accuracy is None else accuracy.samples.sha256,
+        tokenizer_sha256=None if inputs.tokenizer is None else sha256_of(inputs.tokenizer.path),
         parameters=client.parameters,
         engine=first.engine,
         version=first.version,

@@ -140,7 +140,7 @@ def test_a_plan_that_cannot_be_is_one_line(flags, named, tmp_path, capfd):
 
 
 def test_c_max_is_that_of_a_rehearsal_only_while_that_continues(tmp_path, capfd, monkeypatch):
-    """Of other servers, other answers or the forms alone it is another number."""
+    """Of other servers, other answers, another tokenizer or the forms alone it is another number."""
     monkeypatch.setattr(rehearsal._Walk, "to_the_end", lambda walk: 0)
 
     def ran(stub, *more, tokens=6):
@@ -151,8 +151,10 @@ def test_c_max_is_that_of_a_rehearsal_only_while_that_continues(tmp_path, capfd,
         assert ran(stub, "--c-max", "48")[0] == 0
         code, stdout, stderr = ran(stub, "--dry-run")
         assert code == 0 and "C_max 48 (that of the rehearsal that continues)" in stdout, stderr
-        code, stdout, stderr = ran(stub, "--dry-run", tokens=7)
-        assert code == 2 and "--c-max is not given" in stderr, stdout
+        counted = ("--tokenizer", str(SAMPLES / "cnn_sample_tokenizer.json"))
+        for more, tokens in (((), 7), (counted, 6)):
+            code, stdout, stderr = ran(stub, "--dry-run", *more, tokens=tokens)
+            assert code == 2 and "--c-max is not given" in stderr, stdout
         main_here(capfd, run_endpoints.main, words(tmp_path, stub))  # the forms, up to 40
         code, stdout, stderr = ran(stub, "--dry-run")
         assert code == 2 and "--c-max is not given" in stderr, stdout

@@ -20,8 +20,7 @@ from harness.dataset import tokenizer as o200k
 from harness.dataset.model_tokenizer import load_tokenizer
 from harness.endpoints.numbers.chat_template import ChatTemplate, HarmonyTemplate, Rendered, open_template
 from harness.endpoints.numbers.event_record import Answer, Message, after_first, whole
-from harness.grading.decoding.model_decoder import find_tokenizer
-from harness.grading.decoding.output_decoder import BUILT_IN, tokenizer_beside
+from harness.grading.decoding.output_decoder import tokenizer_file
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -53,14 +52,9 @@ class TokenizerFile(msgspec.Struct, frozen=True):
 def reference_tokenizer(
     benchmark: Benchmark, dataset: Path | None, asked: str | None = None
 ) -> TokenizerFile | None:
-    """The reference tokenizer of a benchmark: the given one, that beside its dataset, or the model's.
-
-    None is gpt-oss's, which is built in. Raises ConfigError where there is none.
-    """
-    if asked is None and benchmark.tokenizer == BUILT_IN:
-        return None
-    beside = None if dataset is None else tokenizer_beside(dataset, benchmark)
-    return TokenizerFile(find_tokenizer(benchmark, asked or beside))
+    """The reference tokenizer of a benchmark, as ``tokenizer_file``."""
+    file = tokenizer_file(benchmark, dataset, asked)
+    return None if file is None else TokenizerFile(file)
 
 
 def is_gpt_oss(tokenizer: "Tokenizer") -> bool:

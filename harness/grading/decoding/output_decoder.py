@@ -12,7 +12,7 @@ from harness.dataset.model_tokenizer import TOKENIZER_FILE
 from harness.errors import ConfigError
 from harness.files import RUN_RECORD
 from harness.grading.decoding.harmony import HarmonyOutput, was_truncated
-from harness.grading.decoding.model_decoder import DEEPSEEK_R1, LLAMA_3_1, opener
+from harness.grading.decoding.model_decoder import DEEPSEEK_R1, LLAMA_3_1, find_tokenizer, opener
 from harness.grading.decoding.output import Output, SampleTokens, known_ids
 from harness.loadgen_logs.accuracy_log import TokenIds
 from harness.record.run_record import RunRecord
@@ -48,6 +48,18 @@ def tokenizer_beside(dataset: Path, benchmark: Benchmark) -> str | None:
     own = dataset.with_name(f"{dataset.stem}_{TOKENIZER_FILE}")
     downloaded = dataset.with_name("models") / benchmark.model.rpartition("/")[2]
     return next((str(path) for path in (own, downloaded) if path.exists()), None)
+
+
+def tokenizer_file(benchmark: Benchmark, dataset: Path | None, asked: str | None) -> Path | None:
+    """The tokenizer.json of a benchmark: the given one, that beside its dataset, or the model's.
+
+    None is gpt-oss's, which is built in. Raises ConfigError where there is none.
+    """
+    if asked is None and benchmark.tokenizer == BUILT_IN:
+        return None
+    beside = None if dataset is None else tokenizer_beside(dataset, benchmark)
+    found = find_tokenizer(benchmark, asked or beside)
+    return found / TOKENIZER_FILE if found.is_dir() else found
 
 
 class OutputDecoder(Protocol):

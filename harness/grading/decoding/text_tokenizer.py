@@ -1,5 +1,6 @@
 """The benchmark's tokenizer where servers are asked or answer in text: which file it is, and its proof."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -7,11 +8,10 @@ import msgspec
 
 from harness.config.benchmark import Benchmark
 from harness.dataset import tokenizer as o200k
-from harness.dataset.model_tokenizer import TOKENIZER_FILE, harmony_tokenizer, load_tokenizer
+from harness.dataset.model_tokenizer import harmony_tokenizer, load_tokenizer
 from harness.errors import ConfigError
 from harness.files import sha256_of
-from harness.grading.decoding.model_decoder import find_tokenizer
-from harness.grading.decoding.output_decoder import BUILT_IN, open_decoder, tokenizer_beside
+from harness.grading.decoding.output_decoder import BUILT_IN, open_decoder, tokenizer_file
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -35,13 +35,20 @@ def text_tokenizer(benchmark: Benchmark, dataset: Path, asked: str | None = None
 
     Raises ConfigError where there is none, and for one of another model.
     """
-    if asked is None and benchmark.tokenizer == BUILT_IN:
+    file = tokenizer_file(benchmark, dataset, asked)
+    if file is None:
         return TextTokenizer(BUILT_IN, o200k.RANKS_SHA256)
-    found = find_tokenizer(benchmark, asked or tokenizer_beside(dataset, benchmark))
-    open_decoder(benchmark, str(found), 1)  # compares its special tokens with the benchmark's
-    file = found / TOKENIZER_FILE if found.is_dir() else found
+    open_decoder(benchmark, str(file), 1)  # compares its special tokens with the benchmark's
     _require_words(load_tokenizer(file).get_vocab_size(with_added_tokens=True), file, benchmark)
     return TextTokenizer(str(file.absolute()), sha256_of(file))
+
+
+def tokenizer_sha256(
+    benchmark: Benchmark, dataset: Path, asked: str | None, of_file: Callable[[Path], str]
+) -> str:
+    """`TextTokenizer.sha256` of that tokenizer, without its proof. Raises ConfigError and OSError."""
+    file = tokenizer_file(benchmark, dataset, asked)
+    return o200k.RANKS_SHA256 if file is None else of_file(file)
 
 
 def _require_words(words: int, file: Path, benchmark: Benchmark) -> None:

@@ -33,8 +33,9 @@ from harness.peak.search.policy import History
 from harness.peak.search.probe import Probe
 from harness.peak.search.probe_record import FOUND_RATE
 from harness.peak.search.search_state import SearchState
+from harness.record.resume import newest_run
 from harness.record.run_events import RunEvent
-from harness.record.run_record import RunVerdict
+from harness.record.run_record import EncodedAnswers, RunVerdict
 from harness.submission.building import source_code
 from tests.harness.analysis.test_verdict import by_the_clocks
 from tests.harness.campaign.test_searches import IDENTITY
@@ -151,7 +152,7 @@ def run_as_asked(step, folder, verdict=VALID, **more):
     provenance = structs.replace(ENDED.provenance, server_command=step.servers.command)
     record = structs.replace(ENDED, plan=step.plan, settled=settled, provenance=provenance)
     folder.mkdir(parents=True, exist_ok=True)
-    structs.replace(record, verdict=verdict, deviations=(), **more).write(folder / RUN_RECORD)
+    structs.replace(record, **{"verdict": verdict, "deviations": (), **more}).write(folder / RUN_RECORD)
 
 
 @pytest.mark.parametrize(
@@ -269,6 +270,22 @@ def test_a_rate_of_another_conf_is_searched_again(tmp_path, row, named, scenario
     step = next(one for one in steps_of(campaign) if one.kind == "search")
     found = standing(campaign, step)
     assert (found.state == "other", named in found.text) == (bool(named), True), found
+
+
+@pytest.mark.parametrize("texts", [True, False])
+def test_a_run_whose_texts_another_tokenizer_encoded_is_made_again(tmp_path, texts):
+    """Where answers have ids, a tokenizer changes nothing."""
+    file = tmp_path / "tokenizer.json"
+    file.write_text("one")
+    encoded = EncodedAnswers(tokenizer=str(file), tokenizer_sha256=sha256_of(file)) if texts else None
+    table = "flags = ['--tokenizer', 'tokenizer.json']\noffline = { target_qps = 9.0 }\n"
+    campaign = campaign_of(tmp_path, table)
+    step = next(one for one in steps_of(campaign) if one.kind == "performance")
+    run_as_asked(step, step.folder, encoded=encoded)
+    assert standing(campaign, step).state == "done"
+    file.write_text("another")
+    found = standing(campaign, step)
+    assert (found.state, "tokenizer_sha256" in found.text) == (("other", True) if texts else ("done", False))
 
 
 @pytest.mark.parametrize(("state", "flags"), [("other", ("--restart",)), ("incomplete", ())])
@@ -512,6 +529,16 @@ def test_the_rates_of_a_run_are_those_that_are_submitted(tmp_path, scenario, fig
     (step,) = [one for one in steps_of(campaign) if one.kind == "performance"]
     run_as_asked(step, step.folder, loadgen=structs.replace(ENDED.loadgen, figures=figures))
     assert standing(campaign, step).text == shown
+
+
+@pytest.mark.parametrize(
+    ("deviations", "text"), [((), "VALID"), (("min_duration is 1",), "VALID, NOT OFFICIAL")]
+)
+def test_a_run_of_the_open_division_is_marked_as_on_its_page(tmp_path, deviations, text):
+    campaign = campaign_of(tmp_path, "server = { target_qps = 9.0 }\n", "division = 'open'\n")
+    (step,) = [one for one in steps_of(campaign) if one.kind == "performance"]
+    run_as_asked(step, step.folder, deviations=deviations, loadgen=None, statistics=None)
+    assert standing(campaign, step) == Standing("done", text, newest_run(step.folder))
 
 
 @pytest.mark.parametrize(

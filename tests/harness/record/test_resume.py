@@ -20,7 +20,7 @@ from harness.record.resume import (
     saved_answers,
     version_changes,
 )
-from harness.record.run_record import RunVerdict
+from harness.record.run_record import EncodedAnswers, RunVerdict
 from harness.record.settled import Router
 from tests.records import ENDED, with_plan
 
@@ -200,9 +200,19 @@ def test_answers_of_other_weights_are_not_mixed(tmp_path, before, now, words):
 def test_answers_as_ids_and_as_text_are_not_mixed(tmp_path, before):
     """run.json says of all of them what it says of the last attempt's."""
     record = structs.replace(RECORD, servers=(structs.replace(SERVER, answers=before),))
-    check_answers(tmp_path, record, before)
+    check_answers(tmp_path, record, before, None)
     with pytest.raises(ConfigError, match="--restart"):
-        check_answers(tmp_path, record, "text" if before == "ids" else "ids")
+        check_answers(tmp_path, record, "text" if before == "ids" else "ids", None)
+
+
+def test_answers_that_two_tokenizers_encoded_are_not_mixed(tmp_path):
+    servers = (structs.replace(SERVER, answers="text"),)
+    encoded = EncodedAnswers(tokenizer="/m/tokenizer.json", tokenizer_sha256="a")
+    other = structs.replace(encoded, tokenizer_sha256="b")
+    record = structs.replace(RECORD, servers=servers, encoded=encoded)
+    check_answers(tmp_path, record, "text", encoded)
+    with pytest.raises(ConfigError, match=r"encoded with /m/tokenizer\.json.*--restart"):
+        check_answers(tmp_path, record, "text", other)
 
 
 def test_a_run_that_another_has_ended_meanwhile_is_not_touched(tmp_path):
