@@ -64,7 +64,7 @@ from sut.servers.gpus import LocalGpus
 from sut.servers.scrape import MetricsScraper
 from sut.servers.setting_checks import closed_division_deviations, draft_warnings
 from sut.supervisor.alarms import LossRule
-from sut.supervisor.placement import load_of_test, server_is_here
+from sut.supervisor.placement import load_of_full, load_of_test, server_is_here
 from sut.supervisor.progress_meter import RunLength
 from sut.supervisor.session import QuerySession
 
@@ -91,7 +91,8 @@ def run(
     ``on_plan`` is called after all checks and before anything is sent, ``on_progress`` about once a second,
     ``on_line`` with each line of progress.jsonl. A dry run ends before the first query, without a verdict and
     without a file. ``trace`` makes LoadGen write its trace, which costs time in its process: for benchmarks
-    of this harness. ``rate_follows``: the dry run of a search, whose runs have rates of their own.
+    of this harness. ``rate_follows``: the dry run of a search, whose runs have rates of their own, up to that
+    of full servers.
 
     KeyboardInterrupt and harness.cli.signals.InterruptedRun end the run; before its first query they are
     raised, as is HarnessError for whatever keeps the run from starting.
@@ -111,6 +112,9 @@ def run(
     ):
         servers = ask_servers(client, urls)
         load = replace(load, queries=expected.samples)
+        if rate_follows and plan.scenario.poisson:
+            load = load_of_full(plan, servers.found, readback)
+            placement = place_workers(client, load)
         prepared = prepare_client(client, inputs.samples, load, placement, servers)
         record = _planned(plan, inputs, prepared, readback, expected)
         if on_plan is not None:

@@ -30,7 +30,6 @@ from sut.peak.prober import RunProber, search_run
 from sut.processes.machine_limits import machine_limits
 from sut.run import run
 from sut.supervisor.connection_limits import ConnectionLimits
-from sut.supervisor.placement import Load, choose, server_is_here, this_machine
 
 _SEARCH = "search"
 
@@ -114,7 +113,8 @@ def search_settings(options: SearchOptions, base: RunRecord) -> SearchSettings:
     servers, asked = base.servers, options.max_concurrency
     known = [one.max_running_requests for one in servers]
     slots = sum(one or 0 for one in known) if all(known) else None
-    limits = ConnectionLimits(machine_limits(), _workers(base), tuple(server.url for server in servers))
+    workers = base.settled.placement.workers
+    limits = ConnectionLimits(machine_limits(), workers, tuple(server.url for server in servers))
     most = min(filter(None, (asked, limits.max_connections)))
     return SearchSettings(
         scenario=options.scenario,
@@ -129,15 +129,6 @@ def search_settings(options: SearchOptions, base: RunRecord) -> SearchSettings:
         most_in_flight=most,
         connections=limits.max_connections if asked is None else None,
     )
-
-
-def _workers(base: RunRecord) -> int:
-    """Workers of a run that keeps the servers full: those of ``base`` follow from the conf file's rate."""
-    events = running_limit(base.servers) / (max(base.limits_ns["TPOT"], 1) / 1e9)
-    load = Load(events_per_s=events)
-    client = base.plan.client
-    full = choose(this_machine(), load, client.num_workers, server_here=server_is_here(client))
-    return max(full.workers, base.settled.placement.workers)
 
 
 def _check_queries(settings: SearchSettings, base: RunRecord) -> None:

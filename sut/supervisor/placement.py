@@ -11,10 +11,10 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from harness.config.loadgen_settings import Number
+from harness.config.loadgen_settings import Number, Setting, limits_ns
 from harness.config.plans import ClientPlan, RunPlan
 from harness.machine import cpu_quota, text_of
-from harness.record.settled import Cpus, Placement
+from harness.record.settled import Cpus, Placement, ServerInfo, running_limit
 from harness.text import counted
 from sut.client.native_streams import library
 from sut.processes.machine_limits import SPARE_DESCRIPTORS, hard_descriptor_limit
@@ -77,6 +77,13 @@ def load_of_test(plan: RunPlan, settings: Mapping[str, Number]) -> Load:
     streams = round(qps * _longest_s(plan, tokens)) or 1
     events = qps * (tokens if plan.client.parameters.stream else 1)
     return Load(limit, streams, qps, events)
+
+
+def load_of_full(plan: RunPlan, servers: Sequence[ServerInfo], readback: Mapping[str, Setting]) -> Load:
+    """The load of servers that run as many requests as they do at once, with tokens as slow as is allowed."""
+    running = running_limit(servers)
+    tpot_s = max(limits_ns(plan.scenario, readback)["TPOT"], 1) / 1e9
+    return Load(plan.client.max_concurrency, running, events_per_s=running / tpot_s)
 
 
 def output_tokens(plan: RunPlan) -> float:

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from harness.peak.peak_options import SearchOptions
 from sut.peak import search
 from sut.processes.machine_limits import SPARE_DESCRIPTORS, MachineLimits
-from sut.supervisor.placement import Machine
+from sut.supervisor.placement import Load, Machine, choose, load_of_full
 from tests.records import ENDED
 from tests.runs import small_dataset
 
@@ -16,12 +16,15 @@ def test_the_client_holds_what_the_workers_for_full_servers_hold(monkeypatch, tm
     """Not those for the conf file's rate, which is not used."""
     monkeypatch.setattr(search, "machine_limits", lambda: MachineLimits(FILES, None))
     machine = Machine(tuple((core,) for core in range(64)), None, FILES)
-    monkeypatch.setattr(search, "this_machine", lambda: machine)
     dataset, _ = small_dataset(tmp_path)
     options = SearchOptions(input_file=dataset, output_dir=tmp_path)
     (server,) = ENDED.servers
-    base = replace(ENDED, servers=(replace(server, max_running_requests=8192),))
+    servers = (replace(server, max_running_requests=8192),)
+    assert ENDED.limits_ns["TPOT"] == 80_000_000
+    full = load_of_full(ENDED.plan, servers, ENDED.settled.loadgen_settings)
+    assert full == Load(None, 8192, events_per_s=102_400)
+    placement = choose(machine, full, None, server_here=False)
+    base = replace(ENDED, servers=servers, settled=replace(ENDED.settled, placement=placement))
+    # A worker takes 25,000 events/s.
     settings = search.search_settings(options, base)
-    assert base.limits_ns["TPOT"] == 80_000_000
-    # 8192 tokens in 80 ms are 102,400 events/s, of which a worker takes 25,000.
     assert settings.connections == settings.most_in_flight == 5 * (FILES - SPARE_DESCRIPTORS)
