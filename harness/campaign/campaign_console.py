@@ -5,7 +5,7 @@ import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 
-from harness.campaign.expected import expected_s
+from harness.campaign.expected import Measured, expected_s
 from harness.campaign.searches import latest_run
 from harness.campaign.standing import Standing
 from harness.campaign.steps import Step
@@ -119,18 +119,23 @@ def expected_left_s(
     return sum(left.get(step.name, expected_s(step, measured) or 0.0) for step in undone)
 
 
-def _measured(steps: Sequence[Step], found: Mapping[str, Standing]) -> dict[str, float]:
-    """Samples/s of the Offline performance runs by benchmark. A trial's few samples fill no server."""
-    rates = {}
+def _measured(steps: Sequence[Step], found: Mapping[str, Standing]) -> Measured:
+    """Of a dataset without a run, the official number of samples. A trial's few samples fill no server."""
+    rates, samples = {}, {}
     for step in steps:
-        one = found[step.name]
-        if step.kind != "performance" or one.state == "other" or one.record is None:
+        if step.kind != "performance" or step.plan is None:
             continue
-        if one.record.statistics is None or not one.record.plan.scenario.one_query:
+        one, client = found[step.name], step.plan.client
+        record = None if one.state == "other" else one.record
+        if record is not None:
+            samples[client.input_file] = record.settled.samples
+        else:
+            samples.setdefault(client.input_file, client.benchmark.dataset(accuracy=False).samples)
+        if record is None or record.statistics is None or not record.plan.scenario.one_query:
             continue
-        if rate := one.record.statistics.samples_per_s:
-            rates[one.record.plan.client.benchmark.name] = rate
-    return rates
+        if rate := record.statistics.samples_per_s:
+            rates[client.benchmark.name] = rate
+    return Measured(rates, samples)
 
 
 def command(step: Step) -> str:

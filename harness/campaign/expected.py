@@ -1,6 +1,9 @@
 """The time that a step takes, as far as it follows from its settings."""
 
 from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
 
 from harness.campaign.rehearsal import BACKEND
 from harness.campaign.steps import Step
@@ -24,25 +27,32 @@ _DEFAULTS = {
 }
 
 
-def expected_s(step: Step, measured: Mapping[str, float]) -> float | None:
+class Measured(msgspec.Struct, frozen=True):
+    """What the performance runs of a campaign show about its other runs."""
+
+    rates: Mapping[str, float]
+    """samples/s of Offline, by benchmark: its accuracy runs and tests keep to no schedule"""
+    samples: Mapping[Path, int]
+    """of the datasets of performance runs"""
+
+
+def expected_s(step: Step, measured: Measured) -> float | None:
     """Seconds at the rate that was asked for; None where no rate is known.
 
-    ``measured`` holds samples/s of Offline performance runs by benchmark: Offline's accuracy runs and tests
-    keep to no schedule. Of prompts whose answers are longer, as gpt-oss-120b's of accuracy and TEST07,
-    neither is the rate. Of TEST06's few samples the longest answer decides.
+    It is not of other prompts than performance runs have: gpt-oss-120b's of accuracy and TEST07 have longer
+    answers. Of TEST06's few samples the longest answer decides.
     """
     if step.plan is None or step.kind in ("trial", "search") or step.found_rate or not step.rate_known:
         return None
     if step.plan.client.backend == BACKEND:  # of a rehearsal, whose engine has no rate to ask for
         return None
-    plan, benchmark = step.plan, step.plan.client.benchmark
-    dataset = benchmark.dataset(accuracy=plan.accuracy) if plan.audit is None else plan.audit.dataset
-    if dataset.file != benchmark.dataset(accuracy=False).file:
+    plan, client = step.plan, step.plan.client
+    if (samples := measured.samples.get(client.input_file)) is None:
         return None
-    found, asked = _at_its_rate(step, plan, dataset.samples)
-    if step.test and found.samples < dataset.samples:
+    found, asked = _at_its_rate(step, plan, samples)
+    if step.test and found.samples < samples:
         return None
-    rate = None if step.kind == "performance" else measured.get(benchmark.name)
+    rate = None if step.kind == "performance" else measured.rates.get(client.benchmark.name)
     if plan.scenario.one_query and (rate is not None or found.seconds is None):
         return found.samples / (rate or asked)
     return found.seconds

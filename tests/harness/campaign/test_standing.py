@@ -684,6 +684,19 @@ def test_no_time_is_expected_at_the_rate_of_other_prompts(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("files", "expected"), [(("cnn", "cnn"), "about 50s"), (("cnn", "other"), ""), ((None, "other"), "")]
+)
+def test_no_time_is_expected_of_the_official_number_of_samples_in_another_file(tmp_path, files, expected):
+    given = [
+        f"{role} = '{file}'\n" for role, file in zip(("performance", "accuracy"), files, strict=True) if file
+    ]
+    text = FILE.replace("gpt-oss-120b.offline", '"llama3.1-8b"') + "".join(given)
+    (tmp_path / "my.toml").write_text(f"{text}offline = {{ target_qps = 100.0 }}\n")
+    campaign = read_campaign(tmp_path / "my.toml")
+    assert expected_of(campaign, "performance", "done", 100.0, samples=5000)["accuracy"] == expected
+
+
+@pytest.mark.parametrize(
     ("kind", "state", "rate", "expected"),
     [
         ("performance", "done", 31.0, "about 3m26s"),
@@ -714,11 +727,13 @@ def test_no_time_is_expected_before_a_search_has_found_the_rate(tmp_path, scenar
     assert not any(expected_of(campaign, "trial", "done", 2.0).values())
 
 
-def expected_of(campaign, kind, state, rate):
+def expected_of(campaign, kind, state, rate, samples=None):
     """The column *expected* by the last part of each step's name, where a step of ``kind`` had this rate."""
     steps = steps_of(campaign)
     (run,) = [one for one in steps if one.kind == kind]
     statistics = structs.replace(ENDED.statistics, samples_per_s=rate)
-    record = structs.replace(ENDED, plan=run.plan, statistics=statistics)
+    samples = samples or run.plan.client.benchmark.dataset(accuracy=False).samples
+    settled = structs.replace(ENDED.settled, samples=samples)
+    record = structs.replace(ENDED, plan=run.plan, statistics=statistics, settled=settled)
     found = {one.name: Standing("missing") for one in steps} | {run.name: Standing(state, record=record)}
     return {name.rpartition("/")[2]: text for name, _, text, _ in rows(steps, found)[1:]}
