@@ -245,6 +245,7 @@ def _drive(run: DrivenRun, progress_log: ProgressLog, servers: Recheck, rate: Se
         in_flight=session.in_flight,
         urls=servers.urls,
         limited=limited,
+        at_once=min(filter(None, (running_limit(prepared.servers), prepared.concurrency))),
         servers_rate=rate,
     )
     alarms = Alarms(

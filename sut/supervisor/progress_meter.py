@@ -34,7 +34,8 @@ class ProgressMeter:
     """Makes snapshots of a run from its counters, with the rate of the last seconds and the time left.
 
     ``failures`` gives the failed queries by kind, ``in_flight`` the requests on each of ``urls``, whose
-    number may be ``limited``, ``servers_rate`` the tokens a second that the servers say.
+    number may be ``limited``, ``servers_rate`` the tokens a second that the servers say. ``at_once``: the
+    most requests that run at once; others wait, here or in the servers' queues.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class ProgressMeter:
         *,
         urls: Sequence[str] = (),
         limited: bool = False,
+        at_once: int,
         servers_rate: Callable[[], float | None] = lambda: None,
     ) -> None:
         self._length = length
@@ -56,6 +58,7 @@ class ProgressMeter:
         self._in_flight = in_flight
         self._urls = urls
         self._limited = limited
+        self._at_once = at_once
         self._servers_rate = servers_rate
         self._loads: deque[npt.NDArray[np.int64]] = deque(maxlen=_BALANCE_LOOKS)
         self._most_sent = 0  # requests at the servers
@@ -67,7 +70,9 @@ class ProgressMeter:
         values = {counter: int(totals[counter]) for counter in Counter}
         failures, loads = self._failures(), self._in_flight()
         silent_s, last_at = self._silent_s(values, now), self._last_at(values, loads)
-        remaining_s = self._remaining(values, int(loads.sum()), now - self._start)
+        remaining_s = self._remaining(values, now - self._start)
+        if last_at or silent_s >= SILENT_S or self._is_emptying(values, int(loads.sum())):
+            remaining_s = None
         return ProgressSnapshot(
             elapsed_s=now - self._start,
             issued=values[Counter.ISSUED],
@@ -77,7 +82,7 @@ class ProgressMeter:
             tokens_per_s=self._rate(values[Counter.OUTPUT_TOKENS] + values[Counter.PARTIAL_TOKENS], now),
             ttft_ns=_mean(values[Counter.TTFT_SUM_NS], values[Counter.FIRST_TOKENS]),
             tpot_ns=_mean(values[Counter.TPOT_SUM_NS], values[Counter.TPOT_COUNT]),
-            remaining_s=None if last_at or silent_s >= SILENT_S else remaining_s,
+            remaining_s=remaining_s,
             failures={kind.label: count for kind, count in failures.items()},
             imbalance=self._imbalance(loads),
             first_tokens=values[Counter.FIRST_TOKENS],
@@ -94,9 +99,15 @@ class ProgressMeter:
         to_come = max(self._length.queries, values[Counter.ISSUED]) - ended > int(loads.sum())
         return "" if to_come or not busy or len(busy) == len(loads) else folded(busy, 2)
 
-    def _is_emptying(self, issued: int, ended: int, sent: int) -> bool:
-        """Whether the servers have only the last answers, which are the long ones, and come ever slower."""
-        return max(self._length.queries, issued) - ended <= sent and 2 * sent < self._most_sent
+    def _is_emptying(self, values: Mapping[Counter, int], sent: int) -> bool:
+        """Whether the servers have only the last answers, which are the long ones, and come ever slower.
+
+        ``sent``: requests at the servers. While more wait in a queue there, answers come as fast as before.
+        """
+        ended = values[Counter.COMPLETED] + values[Counter.FAILED]
+        self._most_sent = max(self._most_sent, sent)
+        to_come = max(self._length.queries, values[Counter.ISSUED]) - ended
+        return to_come <= sent < min(self._at_once, self._most_sent)
 
     def _silent_s(self, values: Mapping[Counter, int], now: float) -> float:
         """How long nothing has arrived; 0 where nothing is waited for. A failure alone brings nothing."""
@@ -119,28 +130,21 @@ class ProgressMeter:
         means = np.mean(self._loads, axis=0)
         return imbalance(means) if len(means) > 1 else None
 
-    def _remaining(self, values: Mapping[Counter, int], sent: int, elapsed: float) -> float | None:
+    def _remaining(self, values: Mapping[Counter, int], elapsed: float) -> float | None:
         """Seconds until the last query is issued and answered, at the rate of answers so far.
 
-        ``sent``: requests at the servers. While fewer than half as many have been answered, there is no such
-        rate: they all began together, and only the shortest answers have ended.
+        While fewer have been answered than half of what runs at once, there is no such rate: those began
+        together, and only the shortest answers have ended.
         """
-        length, ended = self._length, values[Counter.COMPLETED] + values[Counter.FAILED]
-        self._most_sent = max(self._most_sent, sent)
-        if self._is_emptying(values[Counter.ISSUED], ended, sent):
-            return None
+        length, issued = self._length, values[Counter.ISSUED]
+        ended = values[Counter.COMPLETED] + values[Counter.FAILED]
         answered = ended - values[Counter.RESUMED]
-        per_answer = elapsed / answered if answered > 0 else None
+        issues = max(0.0, (length.scheduled_s or length.least_s) - elapsed)
+        if answered <= 0 or 2 * answered < min(self._at_once, issued - ended):
+            return issues or None
         if length.scheduled_s is not None:
-            last_query = max(0.0, length.scheduled_s - elapsed)
-            in_flight = values[Counter.ISSUED] - ended
-            if per_answer is None or (last_query and 2 * ended < in_flight):
-                return last_query or None  # too few answers to show the rate
-            return last_query + in_flight * per_answer
-        least = max(0.0, length.least_s - elapsed)
-        if per_answer is None or 2 * answered < sent:
-            return least or None
-        return max(least, (max(length.queries, values[Counter.ISSUED]) - ended) * per_answer)
+            return issues + (issued - ended) * elapsed / answered
+        return max(issues, (max(length.queries, issued) - ended) * elapsed / answered)
 
 
 def _mean(total: int, count: int) -> float | None:

@@ -1,6 +1,7 @@
 """The progress line's total, time left, rate and failures, from counters and a clock that the test moves."""
 
 import itertools
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from sut.supervisor.progress_meter import ProgressMeter, RunLength
 
 SERVER = RunLength(640, scheduled_s=64.0)
 OFFLINE = RunLength(128)
+METER = partial(ProgressMeter, at_once=16)
 SINGLE_STREAM = RunLength(64, least_s=60.0)
 
 
@@ -24,7 +26,7 @@ def counts(**values):
 
 def line(length, elapsed, failures=None, **values):
     clock = itertools.chain((100.0,), itertools.repeat(100.0 + elapsed)).__next__
-    return plain_progress(ProgressMeter(length, lambda: failures or {}, clock)(counts(**values)))
+    return plain_progress(METER(length, lambda: failures or {}, clock)(counts(**values)))
 
 
 @pytest.mark.parametrize(
@@ -36,7 +38,7 @@ def line(length, elapsed, failures=None, **values):
         (SERVER, 70, {"issued": 640, "completed": 350}, ["350/640 done", "58s left"]),
         (SERVER, 10, {"issued": 100}, ["0/640 done", "54s left"]),
         (SERVER, 10, {"issued": 100, "completed": 5}, ["5/640 done", "54s left"]),
-        (SERVER, 70, {"issued": 640, "completed": 7}, ["7/640 done", "1h45m left"]),
+        (SERVER, 70, {"issued": 640, "completed": 8}, ["8/640 done", "1h32m left"]),
         (OFFLINE, 10, {"issued": 128, "completed": 16}, ["16/128 done", "1m10s left"]),
         (OFFLINE, 10, {"issued": 128, "completed": 40, "failed": 24}, ["64/128 done", "10s left"]),
         # answers of an earlier attempt took no time
@@ -67,29 +69,46 @@ def test_no_time_is_known_before_the_first_answer(length, elapsed, issued):
 )
 def test_the_first_of_many_answers_at_once_show_no_rate(elapsed, completed, expected):
     clock = itertools.chain((100.0,), itertools.repeat(100.0 + elapsed)).__next__
-    meter = ProgressMeter(RunLength(19188), clock=clock, in_flight=lambda: np.array([1024, 1024]))
+    meter = METER(RunLength(19188), at_once=1024, clock=clock, in_flight=lambda: np.array([1024, 1024]))
     found = meter(counts(issued=19188, completed=completed)).remaining_s
     assert found == (None if expected is None else pytest.approx(expected, abs=0.1))
+
+
+def test_the_first_answers_after_a_schedule_show_no_rate():
+    """Of a run of 64 queries in 6 s, of which 16 run at once for 10 s, 8m28s was said of 42 s."""
+    assert "left" not in line(RunLength(70, scheduled_s=6.4), 7.2, issued=70, completed=1)
 
 
 def test_the_last_answers_show_no_rate():
     """Of that run "0s left" was said for half a minute, at its 11 longest answers."""
     loads = iter(np.array([[1024, 1024], [707, 707], [6, 5]]))
     clock = itertools.chain((0.0,), (610.0, 625.0, 654.0)).__next__
-    meter = ProgressMeter(RunLength(19188), clock=clock, in_flight=lambda: next(loads))
+    meter = METER(RunLength(19188), at_once=1024, clock=clock, in_flight=lambda: next(loads))
     left = [meter(counts(issued=19188, completed=19188 - rest)).remaining_s for rest in (2200, 1414, 11)]
     assert left == [pytest.approx(79, abs=1), pytest.approx(50, abs=1), None]
 
 
+@pytest.mark.parametrize(("at_once", "left"), [(256, 2400.0), (16384, None)])
+def test_answers_come_as_before_while_queries_wait_at_the_servers(at_once, left):
+    """Of an hour that servers took for their queues, no time was said in its second half."""
+    loads = iter(np.array([[33000], [12000]]))
+    clock = itertools.chain((0.0,), (600.0, 4800.0)).__next__
+    meter = METER(
+        RunLength(36000, scheduled_s=600.0), at_once=at_once, clock=clock, in_flight=lambda: next(loads)
+    )
+    meter(counts(issued=36000, completed=3000))
+    assert meter(counts(issued=36000, completed=24000)).remaining_s == left
+
+
 @pytest.mark.parametrize(("limited", "shown"), [(True, "6 in flight, 22 waiting"), (False, "28 in flight")])
 def test_requests_at_the_servers_are_counted_where_they_have_a_limit(limited, shown):
-    meter = ProgressMeter(OFFLINE, in_flight=lambda: np.array([4, 2]), limited=limited)
+    meter = METER(OFFLINE, in_flight=lambda: np.array([4, 2]), limited=limited)
     assert f", {shown}," in plain_progress(meter(counts(issued=128, completed=99, failed=1)))
 
 
 def rates(*snapshots):
     """Tokens per second, shown of snapshots one second apart."""
-    meter = ProgressMeter(OFFLINE, clock=itertools.count(100.0).__next__)
+    meter = METER(OFFLINE, clock=itertools.count(100.0).__next__)
     return [meter(counts(issued=128, **values)).tokens_per_s for values in snapshots]
 
 
@@ -102,7 +121,7 @@ def test_the_rate_is_that_of_the_last_seconds():
 
 def test_a_silence_ends_with_a_reception_or_an_answer_and_not_with_a_failure():
     """A deadline was over: of stopped servers it was said that they work again."""
-    meter = ProgressMeter(OFFLINE, clock=itertools.count(100.0).__next__)
+    meter = METER(OFFLINE, clock=itertools.count(100.0).__next__)
     nothing = {"issued": 8, "receptions": 2, "completed": 2, "failed": 1}
     steps = [
         {"issued": 8},
@@ -136,9 +155,7 @@ def test_the_board_counts_failures_by_kind():
 def test_the_replicas_with_the_last_queries_are_named():
     """Once others have none, and no query waits to be sent."""
     loads = np.array([8, 8])
-    meter = ProgressMeter(
-        RunLength(64), in_flight=lambda: loads, urls=("http://a:1", "http://b:1"), limited=True
-    )
+    meter = METER(RunLength(64), in_flight=lambda: loads, urls=("http://a:1", "http://b:1"), limited=True)
     assert meter(counts(issued=64, completed=16)).last_at == ""
     for left, ended, named in (([0, 8], 40, ""), ([2, 4], 58, ""), ([0, 8], 56, "http://b:1")):
         loads = np.array(left)
