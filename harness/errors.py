@@ -60,6 +60,9 @@ _REMEDIES = {
 }
 
 
+# What another folder does not cure.
+_EVERYWHERE = (errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+
 # Errors of libraries for which the machine has no thread, or no memory for a shared library.
 _NO_THREAD = ("can't start new thread", "Failed to launch worker thread")  # Python's, Arrow's
 _NO_MEMORY = "failed to map segment"
@@ -105,6 +108,12 @@ def _wrong_interpreter(error: ImportError) -> ConfigError | None:
         f"{sys.executable} cannot run this: {error}; run ./setup.sh once, and start every program with "
         "./mlperf"
     )
+
+
+def refused(error: OSError, remedy: str) -> str:
+    """``Permission denied; choose another folder``; its own remedy for what every folder refuses."""
+    own = _REMEDIES[error.errno] if error.errno in _EVERYWHERE else remedy
+    return f"{error.strerror or error}; {own}"
 
 
 def machine_failure(error: OSError | MemoryError) -> RunError:

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO, TypeVar
 
-from harness.errors import ConfigError
+from harness.errors import ConfigError, refused
 
 ROOT = Path(__file__).resolve().parents[1]  # the checkout
 CONFIG_DIR = ROOT / "configs"  # benchmark definitions, LoadGen's conf files
@@ -169,7 +169,7 @@ def _born(pid: int) -> str:
 
 def not_written(path: Path, error: OSError, other: str) -> ConfigError:
     """The error of a file that cannot be written where the user wants it."""
-    return ConfigError(f"{path}: cannot be written: {error.strerror or error}; choose another {other}")
+    return ConfigError(f"{path}: cannot be written: {refused(error, f'choose another {other}')}")
 
 
 _Decoded = TypeVar("_Decoded")

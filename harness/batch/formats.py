@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from harness.errors import ConfigError, DatasetError
+from harness.errors import ConfigError, DatasetError, refused
 from harness.files import atomic_write
 from harness.text import printable
 
@@ -106,7 +106,7 @@ def writing(path: Path, *read: Path) -> Iterator[IO[bytes]]:
             yield file
     except OSError as error:
         raise ConfigError(
-            f"{path}: cannot write there: {error.strerror or error}; choose another --output"
+            f"{path}: cannot write there: {refused(error, 'choose another --output')}"
         ) from error
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from harness.errors import ConfigError
+from harness.errors import ConfigError, refused
 from harness.files import lock_file, name_process, process_named, wait_for_disk
 from harness.text import show
 
@@ -48,10 +48,8 @@ def opened(folder: Path) -> Iterator[Journal]:
         folder.mkdir(parents=True, exist_ok=True)
         lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     except OSError as error:
-        raise ConfigError(
-            f"{folder}: cannot write there: {error.strerror or error}; write results = FOLDER, another one, "
-            "at the top of the TOML"
-        ) from error
+        remedy = "write results = FOLDER, another one, at the top of the TOML"
+        raise ConfigError(f"{folder}: cannot write there: {refused(error, remedy)}") from error
     try:
         _take(lock, folder)
         name_process(lock)

@@ -16,7 +16,7 @@ from harness.compliance.run_logs import log_file, logs_in, read_detail_log
 from harness.compliance.verify import VerifyRequest, VerifyResult, verify
 from harness.config.benchmark import load_benchmark
 from harness.config.plans import RunPlan
-from harness.errors import EXIT_INVALID, EXIT_THRESHOLD, EXIT_VALID, ConfigError, HarnessError
+from harness.errors import EXIT_INVALID, EXIT_THRESHOLD, EXIT_VALID, ConfigError, HarnessError, refused
 from harness.files import (
     ACCURACY,
     ACCURACY_LOG,
@@ -189,7 +189,7 @@ def _write(request: VerifyRequest, result: TestResult, folder: Path, reasons: tu
         with contextlib.suppress(OSError):
             _clear(folder)
         raise ConfigError(
-            f"{folder}: cannot write there: {error.strerror or error}; choose another --results"
+            f"{folder}: cannot write there: {refused(error, 'choose another --results')}"
         ) from error
     return verify_file
 

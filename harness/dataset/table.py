@@ -46,7 +46,7 @@ class Table(ABC):
         """``column`` one cell at a time, for cells that are large as Python values."""
         yield from self._cells(self.first_column((name,)))
 
-    def first_column(self, names: Iterable[str]) -> str:
+    def first_column(self, names: Iterable[str], remedy: str = "") -> str:
         """The first of these names that a column has, exactly one. Raises DatasetError where none has."""
         for name in names:
             if self.names.count(name) > 1:
@@ -54,7 +54,7 @@ class Table(ABC):
             if name in self.names:
                 return name
         there = one_line(", ".join(self.names) or "none")
-        raise DatasetError(f"{self.path}: no column {' or '.join(names)}; its columns are {there}")
+        raise DatasetError(f"{self.path}: no column {' or '.join(names)}; its columns are {there}{remedy}")
 
     @abstractmethod
     def _names(self) -> tuple[str, ...]: ...

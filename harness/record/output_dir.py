@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
 
-from harness.errors import ConfigError
+from harness.errors import ConfigError, refused
 from harness.files import hold, require_free
 
 _RESERVE = ".reserve"
@@ -112,7 +112,7 @@ def writing(log_dir: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise ConfigError(
-            f"--results {log_dir}: cannot write there: {error.strerror or error}; choose another folder"
+            f"--results {log_dir}: cannot write there: {refused(error, 'choose another folder')}"
         ) from error
 
 
@@ -123,7 +123,7 @@ def reading(log_dir: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise ConfigError(
-            f"--results {log_dir}: cannot read it: {error.strerror or error}; choose another folder"
+            f"--results {log_dir}: cannot read it: {refused(error, 'choose another folder')}"
         ) from error
 
 

@@ -16,7 +16,7 @@ import msgspec
 from harness.config.generation import SamplingParameters
 from harness.config.plans import ClientPlan
 from harness.config.protocol import Answers
-from harness.errors import ConfigError
+from harness.errors import ConfigError, refused
 from harness.files import JOURNAL_DIR, atomic_write, hold
 from harness.record.journal import lost_rows, read_journal
 from harness.record.outcome import FailureKind
@@ -134,7 +134,7 @@ def require_writable(output: Path) -> None:
         Path(tempfile.mkdtemp(prefix=".probe-", dir=folder)).rmdir()
     except OSError as error:
         raise ConfigError(
-            f"{output}: cannot write there: {error.strerror or error}; choose another output file"
+            f"{output}: cannot write there: {refused(error, 'choose another output file')}"
         ) from error
 
 

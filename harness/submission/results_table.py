@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import asdict, fields
 
 from harness.config.loadgen_settings import NS_PER_MS
-from harness.errors import ConfigError
+from harness.errors import ConfigError, refused
 from harness.files import ACCURACY, ACCURACY_TEXT, PERFORMANCE
 from harness.json_files import read_fields
 from harness.loadgen_logs.summary_and_detail import LoadgenDetail
@@ -211,4 +211,4 @@ def write_csv(path: Path, rows: Sequence[ComparedRow]) -> None:
                 share = "" if one.share is None else f"{one.share:.6f}"
                 writer.writerow([*asdict(one.row).values(), *tail, share, one.by])
     except OSError as error:
-        raise ConfigError(f"--csv {path}: {error.strerror or error}; choose another file") from error
+        raise ConfigError(f"--csv {path}: {refused(error, 'choose another file')}") from error

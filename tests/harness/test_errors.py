@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from harness.errors import EXIT_INVALID, EXIT_USAGE, explained, machine_failure
+from harness.files import not_written
 from tests.harness.cli.test_main import PROGRAMS
 from tests.runs import ROOT
 
@@ -34,6 +35,20 @@ def test_one_line(error, line):
     failure = machine_failure(error)
     assert str(failure) == line
     assert failure.exit_code == EXIT_INVALID
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (OSError(errno.EACCES, "Permission denied"), "Permission denied; choose another --output"),
+        (
+            OSError(errno.EFBIG, "File too large"),
+            "File too large; lift the limit on the size of files (ulimit -f)",
+        ),
+    ],
+)
+def test_another_place_is_no_remedy_for_what_the_machine_refuses_everywhere(error, line):
+    assert str(not_written(Path("f"), error, "--output")) == f"f: cannot be written: {line}"
 
 
 @pytest.mark.parametrize(

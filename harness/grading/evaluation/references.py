@@ -38,9 +38,10 @@ def load_references(path: Path, benchmark: Benchmark) -> tuple[Reference, ...]:
     """
     graders = graders_of(benchmark.name).by_kind
     table = open_table(path)
-    names = _dataset_names(table, graders)
+    remedy = f"; pass the accuracy dataset of {benchmark.name}"
+    names = _dataset_names(table, graders, remedy)
     rule = benchmark.dataset(accuracy=True)
-    column = table.first_column(rule.truth_columns)
+    column = table.first_column(rule.truth_columns, remedy)
     truths = table.column(column)
     names = names or [next(iter(graders))] * len(truths)
     prompt_column = next((name for name in rule.prompt_columns if name in table.names), None)
@@ -49,7 +50,10 @@ def load_references(path: Path, benchmark: Benchmark) -> tuple[Reference, ...]:
     numbers: dict[tuple[str, str], int] = {}
     rows = []
     for number, (name, value, prompt) in enumerate(zip(names, truths, prompts, strict=True)):
-        dataset, kind = _kind(name, graders, f"{path}: row {number}")
+        if (found := _kind(name, graders)) is None:
+            known = f"there are graders for {', '.join(graders)}"
+            raise DatasetError(f"{path}: row {number}: dataset {name!r}, {known}{remedy}")
+        dataset, kind = found
         try:
             truth = graders[kind].check_reference(value)
         except ValueError as error:
@@ -80,16 +84,13 @@ def by_dataset(rows: Sequence[Reference]) -> dict[str, list[int]]:
     return dict(sorted(found.items()))
 
 
-def _dataset_names(table: Table, graders: Mapping[DatasetKind, Grader]) -> list[Any]:
+def _dataset_names(table: Table, graders: Mapping[DatasetKind, Grader], remedy: str) -> list[Any]:
     """The data set of each row; empty where the file has no such column and there is one kind only."""
     if len(graders) == 1 and _DATASET not in table.names:
         return []
-    return table.column(table.first_column((_DATASET,)))
+    return table.column(table.first_column((_DATASET,), remedy))
 
 
-def _kind(name: object, graders: Mapping[DatasetKind, Grader], where: str) -> tuple[str, DatasetKind]:
+def _kind(name: object, graders: Mapping[DatasetKind, Grader]) -> tuple[str, DatasetKind] | None:
     dataset = name.lower() if isinstance(name, str) else ""
-    for kind in graders:
-        if kind in dataset:
-            return dataset, kind
-    raise DatasetError(f"{where}: dataset {name!r}, there are graders for {', '.join(graders)}")
+    return next(((dataset, kind) for kind in graders if kind in dataset), None)

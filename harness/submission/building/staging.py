@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from harness.errors import ConfigError
+from harness.errors import ConfigError, refused
 from harness.files import atomic_write, hold, link_or_copy, sha256_of
 
 _BUILT = "built.sha256"  # in the folder of kept files, as sha256sum writes it
@@ -43,7 +43,7 @@ def staging(output: Path) -> Iterator[Path]:
     except OSError as error:
         where = error.filename or output
         raise ConfigError(
-            f"--output {output}: {where}: {error.strerror or error}; free space or choose another folder"
+            f"--output {output}: {where}: {refused(error, 'free space or choose another folder')}"
         ) from error
 
 
