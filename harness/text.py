@@ -40,11 +40,15 @@ def show(*lines: str, file: TextIO | None = None) -> None:
     (file or sys.stdout).flush()
 
 
-def counted(count: int, noun: str) -> str:
-    """``1 server``, ``2 servers``; ``2 queries``."""
+_OF_SEVERAL = {"has": "have", "is": "are", "was": "were"}
+
+
+def counted(count: int, noun: str, verb: str = "") -> str:
+    """``1 server``, ``2 queries``; with its verb ``1 line is``, ``2 lines are``."""
     if count != 1:
-        noun = f"{noun.removesuffix('y')}ies" if noun.endswith("query") else f"{noun}s"
-    return f"{count:,} {noun}"
+        noun = f"{noun.removesuffix('y')}ies" if noun.endswith(("query", "entry")) else f"{noun}s"
+        verb = _OF_SEVERAL.get(verb, verb)
+    return " ".join(filter(None, (f"{count:,}", noun, verb)))
 
 
 def first_few(texts: Iterable[object], most: int, between: str = ", ") -> str:

@@ -9,7 +9,7 @@ from harness.analysis.statistics import distribution
 from harness.arrays import Integers
 from harness.record.journal import FIRST_TOKEN, Rows
 from harness.record.run_record import Bottleneck, ClientLoad, Distribution
-from harness.text import milliseconds
+from harness.text import counted, milliseconds
 
 # If the client's p99 exceeds this part of the TTFT limit, the client is part of what was measured.
 LARGEST_PART = 0.01
@@ -104,7 +104,9 @@ def load_warnings(load: ClientLoad) -> tuple[str, ...]:
             "periods, and its processes stood still for the rest of each: raise it, or use a set of cores"
         )
     if load.gc_runs:
-        lines.append(f"the garbage collector ran {load.gc_runs} times in LoadGen's process and the workers")
+        lines.append(
+            f"the garbage collector ran {counted(load.gc_runs, 'time')} in LoadGen's process and the workers"
+        )
     return tuple(lines)
 
 

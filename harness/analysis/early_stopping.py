@@ -49,10 +49,11 @@ def too_few_queries(queries: int, plan: RunPlan, settings: Mapping[str, Setting]
     key = f"{plan.model_key}.{plan.scenario.loadgen}"
     row = "max_query_count" if 0 < settings["max_query_count"] < needed else "min_query_count"
     short = f"{key}.target_latency_percentile = {_TRIAL_PERCENT}"
+    given = counted(queries, "query")
     return (
-        f"the settings of {plan.user_conf} give only {queries} queries, and with fewer than {needed} no run "
-        f"is VALID by LoadGen's early stopping; write a row {key}.{row} = {needed}, or, for a trial that is "
-        f"no result, {short}, which needs {least_queries(_TRIAL_PERCENT / 100)}"
+        f"the settings of {plan.user_conf} give only {given}, and with fewer than {needed} no run is "
+        f"VALID by LoadGen's early stopping; write a row {key}.{row} = {needed}, or, for a trial that is no "
+        f"result, {short}, which needs {least_queries(_TRIAL_PERCENT / 100)}"
     )
 
 

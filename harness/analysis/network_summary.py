@@ -7,7 +7,7 @@ import numpy as np
 from harness.analysis.statistics import completed
 from harness.record.journal import Rows
 from harness.record.run_record import ReplicaNetwork, RunRecord
-from harness.text import milliseconds
+from harness.text import counted, milliseconds
 
 _LATE_NS = 100e6  # less may be a busy machine between them
 _HELD_NS = 20e6  # less may be a busy machine that reads two tokens at once
@@ -31,7 +31,7 @@ def network_line(network: Mapping[str, ReplicaNetwork]) -> str:
     parts = [
         f"round trip {_between(min(trips), max(trips))} ms",
         f"connecting {milliseconds(mean_ns)} ms (at most {milliseconds(longest_ns)})",
-        f"{sum(one.waited for one in found)} queries waited for it",
+        f"{counted(sum(one.waited for one in found), 'query')} waited for it",
         f"{sum(one.retransmitted for one in found)} of {sum(one.sent for one in found)} segments sent again",
         f"{sum(one.gaps for one in found)} of {sum(one.received for one in found)} received after a gap",
     ]

@@ -12,6 +12,7 @@ from harness.config.plans import RunPlan
 from harness.config.scenario import Scenario
 from harness.record.journal import Rows
 from harness.record.run_record import ReplicaNetwork, RunRecord, Statistics
+from harness.text import counted
 
 # A query has about a hundred segments; a loss of fewer than one in a thousand does not reach a p99.
 _LOST_FROM = 0.001
@@ -120,7 +121,7 @@ def _repeat_warnings(stats: Statistics) -> tuple[str, ...]:
     lines = []
     if stats.retries:
         lines.append(
-            f"{stats.retries} requests were retried; "
+            f"{counted(stats.retries, 'request', 'was')} retried; "
             "the latencies of their queries include the failed attempts"
         )
     if stats.resumed:

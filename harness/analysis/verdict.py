@@ -18,7 +18,7 @@ from harness.arrays import distinct
 from harness.loadgen_logs.summary_and_detail import LoadgenDetail, LoadgenSummary
 from harness.record.journal import COMPLETE, Rows
 from harness.record.run_record import RunRecord, RunVerdict, Statistics
-from harness.text import by_kind, milliseconds
+from harness.text import by_kind, counted, milliseconds
 
 _CLOCK_S, _CLOCK_PART = 0.25, 0.001
 _SLEWED = "run again where the clock is only slewed (chronyd without makestep)"
@@ -61,10 +61,10 @@ def _outcome_reasons(statistics: Statistics, rows: Rows, issued: int) -> Iterato
         failed = f"{statistics.failed} of {statistics.queries} queries failed"
         yield f"{failed}: {by_kind(statistics.failures)}"
     if issued != statistics.queries:
-        yield f"LoadGen issued {issued} queries, {statistics.queries} have an outcome"
+        yield f"LoadGen issued {counted(issued, 'query')}, of {statistics.queries} the outcome is known"
     repeated = len(rows) - len(distinct(rows["query_id"]))
     if repeated:
-        yield f"{repeated} queries have more than one outcome"
+        yield f"{counted(repeated, 'query', 'has')} more than one outcome"
     if not issued:
         yield "LoadGen issued no query"
 
@@ -116,7 +116,7 @@ def _loadgen_reasons(record: RunRecord, loadgen: LoadgenSummary, rows: Rows) -> 
         yield f"LoadGen's summary is {loadgen.problem}"
         return
     if loadgen.errors:
-        yield f"LoadGen logged {loadgen.errors} errors" + _single_tokens(rows)
+        yield f"LoadGen logged {counted(loadgen.errors, 'error')}" + _single_tokens(rows)
     if record.plan.accuracy:
         return
     if loadgen.result_valid is None:
@@ -159,7 +159,9 @@ def _rate_to_try(loadgen: LoadgenSummary, percentile: float, *, stood: bool) -> 
 def _single_tokens(rows: Rows) -> str:
     singles = int((completed(rows)["osl"] == 1).sum())
     return (
-        f" ({singles} answers have a single token, so LoadGen can compute no TPOT of them)" if singles else ""
+        f" ({counted(singles, 'answer', 'has')} a single token, so LoadGen can compute no TPOT of them)"
+        if singles
+        else ""
     )
 
 
@@ -169,4 +171,4 @@ def _accuracy_reasons(rows: Rows, samples: int) -> Iterator[str]:
     if missing:
         yield f"{missing} of {samples} samples have no answer"
     if repeated:
-        yield f"{repeated} samples were answered more than once"
+        yield f"{counted(repeated, 'sample', 'was')} answered more than once"

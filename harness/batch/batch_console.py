@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from harness.rows.eval_plan import EvalPlan
 from harness.rows.eval_result import EvalResult
 from harness.rows.rows_console import RowsConsole
-from harness.text import labelled
+from harness.text import counted, labelled
 
 
 class BatchConsole(RowsConsole):
@@ -26,7 +26,7 @@ class BatchConsole(RowsConsole):
         )  # fmt: skip
         seed = "" if parameters.seed is None else f", seed {parameters.seed}"
         answers = f"{self._positions} positions for a prompt with its answer, {how}{seed}"
-        return f"{client.benchmark.name}: {samples} prompts of {client.input_file}", answers
+        return f"{client.benchmark.name}: {counted(samples, 'prompt')} of {client.input_file}", answers
 
     def lines(self, result: EvalResult) -> list[str]:
         """The counts, then time and rate, or how to resume."""
@@ -41,8 +41,8 @@ class BatchConsole(RowsConsole):
             lines.append(f"ended by {result.interrupted_by}")
         if not result.written:
             lines.append(
-                f"{result.plan.output} is not written; {len(result.answers)} answers are kept; to resume: "
-                f"{self.resuming(result)}"
+                f"{result.plan.output} is not written; {counted(len(result.answers), 'answer', 'is')} kept; "
+                f"to resume: {self.resuming(result)}"
             )
         return lines
 
@@ -54,7 +54,7 @@ def _times(result: EvalResult) -> list[str]:
         rate = result.tokens / result.elapsed_s
         lines.append(f"elapsed time(s): {result.elapsed_s:f}, achieved throughput TPS (tok/s): {rate:f}")
     if result.kept:
-        lines.append(
-            f"resumed   {result.kept} answers are of earlier attempts; the time is that of all attempts"
-        )
-    return [*lines, f"output    {result.plan.output}: {result.samples} answers, {result.tokens} tokens"]
+        kept = counted(result.kept, "answer", "is")
+        lines.append(f"resumed   {kept} of earlier attempts; the time is that of all attempts")
+    counts = f"{counted(result.samples, 'answer')}, {counted(result.tokens, 'token')}"
+    return [*lines, f"output    {result.plan.output}: {counts}"]

@@ -25,6 +25,7 @@ from harness.record.journal import FINISH_REASONS
 from harness.rows.attempts import EvalSettings
 from harness.rows.eval_plan import EvalPlan, run_folder
 from harness.rows.eval_result import EvalResult
+from harness.text import counted
 
 # The tokens that end an answer in such files, and are written.
 END_TOKENS = (tokenizer.SPECIAL["<|endoftext|>"], tokenizer.SPECIAL["<|return|>"])
@@ -146,7 +147,7 @@ def _encoded(prompts: Prompts, number: int, text: str, positions: int) -> list[i
     ids = tokenizer.encode(text) if least <= positions else []
     if ids and len(ids) <= positions:
         return ids
-    length = f"{len(ids)} tokens" if ids else f"{size} bytes, at least {least} tokens"
+    length = counted(len(ids), "token") if ids else f"{size} bytes, at least {least} tokens"
     raise DatasetError(
         f"{prompts.path}: line {number}: prompt of {length}, but -n is {positions} for prompt and answer; "
         "raise -n, or shorten the prompt"
@@ -157,6 +158,6 @@ def _end_warnings(without_end: list[int]) -> Iterator[str]:
     if without_end:
         names = " and ".join(map(str, END_TOKENS))
         yield (
-            f"{len(without_end)} answers were stopped by the server and do not end with {names}, the first "
-            f"in line {without_end[0] + 1}: it also stops at other tokens, or does not send the end token"
+            f"{counted(len(without_end), 'answer', 'was')} stopped by the server without {names} at the end, "
+            f"the first in line {without_end[0] + 1}: it also stops at others, or does not send that one"
         )

@@ -12,7 +12,7 @@ from harness.cli.streams import require_stdout
 from harness.dataset import tokenizer
 from harness.dataset.model_tokenizer import load_tokenizer
 from harness.errors import EXIT_VALID, ConfigError, DatasetError
-from harness.text import show
+from harness.text import counted, show
 
 
 class Encoding(msgspec.Struct, frozen=True):
@@ -66,7 +66,9 @@ def decode_lines(options: DecodeOptions) -> Iterator[bytes]:
         text = encoding.decode(ids)
         yield (msgspec.json.encode(text) if options.json else text.encode()) + b"\n"
     if wanted is not None and wanted > number:
-        raise DatasetError(f"{options.input}: {number + 1} lines, line {wanted} asked for, counted from 0")
+        raise DatasetError(
+            f"{options.input}: {counted(number + 1, 'line')}, line {wanted} asked for, counted from 0"
+        )
 
 
 def convert(options: EncodeOptions | DecodeOptions) -> int:

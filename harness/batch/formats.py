@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from harness.errors import ConfigError, DatasetError, refused
 from harness.files import atomic_write
-from harness.text import printable
+from harness.text import counted, printable
 
 BOM = b"\xef\xbb\xbf"
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # the marks that such a file begins with
@@ -49,12 +49,12 @@ def read_prompts(path: Path) -> Prompts:
         lines.pop()
     if len(lines) != count:
         raise DatasetError(
-            f"{path}: its first line has the number {count}, {len(lines)} lines follow; correct the "
-            "number, or the lines: one prompt each"
+            f"{path}: {counted(len(lines), 'line')} after the first, which has the number {count}; correct "
+            "the number, or the lines: one prompt each"
         )
     returns = sum(line.endswith(b"\r") for line in lines)
     texts = tuple(_prompt(path, number, line) for number, line in enumerate(lines, start=2))
-    warning = f"{path}: {returns} lines end with CR LF; the CR is not part of the prompts"
+    warning = f"{path}: CR LF at the end of {counted(returns, 'line')}; the CR is not part of the prompts"
     return Prompts(path, texts, (warning,) if returns else ())
 
 

@@ -17,7 +17,7 @@ from harness.errors import EXIT_THRESHOLD, EXIT_VALID, ConfigError, DatasetError
 from harness.files import read_decoded
 from harness.progress.progress_line import ProgressBar
 from harness.rows.attempts import require_writable
-from harness.text import show
+from harness.text import counted, show
 
 METEOR, BERTSCORE = "meteor", "bertscore_f1"
 _SHOWN_DIGITS = 6
@@ -160,8 +160,8 @@ def _notes(submission: DecodedFile, references: DecodedFile, metrics: Sequence[P
     ours, theirs = submission.texts, references.texts
     if len(ours) != len(theirs):
         yield (
-            f"{submission.path} has {len(ours)} lines, {references.path} {len(theirs)}: only the first "
-            f"{min(len(ours), len(theirs))} of both are compared"
+            f"{submission.path} has {counted(len(ours), 'line')}, {references.path} {len(theirs)}: only the "
+            f"first {min(len(ours), len(theirs))} of both are compared"
         )
     pairs = list(zip(ours, theirs, strict=False))
     empty = [index for index, pair in enumerate(pairs) if not any(map(str.strip, pair))]
@@ -173,23 +173,23 @@ def _notes(submission: DecodedFile, references: DecodedFile, metrics: Sequence[P
             if kept
         )
         yield (
-            f"{len(empty)} lines are empty in both files (first: {empty[0] + 1}) and count as items, with "
-            f"score 0; without them: {without or 'no items'}"
+            f"{counted(len(empty), 'line', 'is')} empty in both files (first: {empty[0] + 1}) and an item "
+            f"with score 0; without them: {without or 'no items'}"
         )
     for which, found in (
         ("the submission", [i for i, (a, b) in enumerate(pairs) if not a.strip() and b.strip()]),
         ("the references", [i for i, (a, b) in enumerate(pairs) if a.strip() and not b.strip()]),
     ):
         if found:
-            yield f"{len(found)} lines are empty in {which} only (first: {found[0] + 1})"
+            yield f"{counted(len(found), 'line', 'is')} empty in {which} only (first: {found[0] + 1})"
     other = [
         i for i, (a, b) in enumerate(pairs) if (one := _script(a)) and (two := _script(b)) and one != two
     ]
     if other:
         first = pairs[other[0]]
         yield (
-            f"{len(other)} lines are in another script than their reference (first: {other[0] + 1}, "
-            f"{_script(first[0])} and {_script(first[1])}): another language"
+            f"{counted(len(other), 'line', 'is')} in another script than the reference (first: {other[0] + 1}"
+            f", {_script(first[0])} and {_script(first[1])}): another language"
         )
 
 

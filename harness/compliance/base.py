@@ -13,6 +13,7 @@ from harness.files import unofficial
 from harness.grading.evaluation.references import Reference
 from harness.loadgen_logs.accuracy_log import AccuracyLog
 from harness.loadgen_logs.summary_and_detail import LoadgenDetail
+from harness.text import counted
 
 RULE = "=" * 80
 _TOTAL = re.compile(r"^Total samples(?: evaluated)?: (\d+)[ \t\r]*$", re.MULTILINE)
@@ -145,7 +146,7 @@ class ComplianceTest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             yield f"has {shown}, expected {self.pass_line}"
         yield from self.recheck_figures(text)
         if found.samples is not None and found.samples != self.dataset.samples:
-            yield f"{found.samples} samples were verified, expected {self.dataset.samples}"
+            yield f"{counted(found.samples, 'sample', 'was')} verified, expected {self.dataset.samples}"
 
     def recheck_figures(self, text: str) -> Iterator[str]:
         """The errors in the figures of a submitted verification file, one line each."""

@@ -14,6 +14,7 @@ from harness.files import ACCURACY, ACCURACY_LOG, COMPLIANCE_RUN, DETAIL, PERFOR
 from harness.loadgen_logs.accuracy_log import AccuracyLog
 from harness.loadgen_logs.summary_and_detail import LoadgenDetail, LoadgenSummary, read_detail, read_summary
 from harness.record.run_record import RunRecord
+from harness.text import counted
 
 _LISTED = 5
 
@@ -23,7 +24,7 @@ def require_complete(log: AccuracyLog) -> npt.NDArray[np.int64]:
     indexes = np.fromiter((entry.qsl_idx for entry in log), np.int64)
     if log.cut is not None:
         raise GradingError(
-            f"{log.path}: cut short at byte {log.cut.offset} after {len(indexes)} entries "
+            f"{log.path}: cut short at byte {log.cut.offset} after {counted(len(indexes), 'entry')} "
             f"({log.cut.reason}); verify the complete log, or run the test again"
         )
     return indexes
@@ -121,7 +122,10 @@ def read_run(log_dir: Path, detail: LoadgenDetail, benchmark: str) -> RunFinding
     errors = [f"{count} x LoadGen error: {text}" for text, count in list(detail.errors.items())[:3]]
     if summary is not None:
         warnings += _summary_warnings(summary)
-        errors = [*([f"LoadGen counts {summary.errors} errors"] if summary.errors else []), *errors]
+        errors = [
+            *([f"LoadGen counts {counted(summary.errors, 'error')}"] if summary.errors else []),
+            *errors,
+        ]
     scenario = detail.effective.get("scenario")
     if not path.exists():  # another harness: the official scripts take its word, and so the verdict stands
         return RunFindings(scenario, (), (*warnings, *errors))

@@ -15,6 +15,7 @@ from harness.config.loadgen_settings import BY_ATTRIBUTE, NS_PER_MS, SAMPLE_COUN
 from harness.config.rounds import current_round, loadgen_of
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
+from harness.text import counted
 
 # Settings without effect where every sample is issued once and no latency is judged.
 _PERFORMANCE_ONLY = (
@@ -153,7 +154,9 @@ def dataset_deviations(
     found = []
     if samples != rule.samples:
         remedy = f"; it may be that of --benchmark {' or '.join(meant)}" if meant else ""
-        found.append(f"dataset has {samples} samples, the rules say {rule.samples} ({rule.file}){remedy}")
+        found.append(
+            f"dataset has {counted(samples, 'sample')}, the rules say {rule.samples:,} ({rule.file}){remedy}"
+        )
     if effort_markers and rule.reasoning_effort is not None:
         counts = Counter(efforts)
         wrong = {

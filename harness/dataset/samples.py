@@ -16,6 +16,7 @@ from harness.dataset.token_columns import TokenRows, token_rows
 from harness.dataset.tokenizer import SPECIAL
 from harness.errors import DatasetError
 from harness.files import sha256_of
+from harness.text import counted
 
 
 class SampleSet(msgspec.Struct, frozen=True, eq=False):
@@ -67,7 +68,7 @@ class SampleSet(msgspec.Struct, frozen=True, eq=False):
             raise DatasetError(f"{count} samples asked for, expected at least 1; raise --max-samples")
         if count > len(self):
             raise DatasetError(
-                f"{self.path}: {len(self)} rows, but {count} samples asked for; lower --max-samples"
+                f"{self.path}: {counted(len(self), 'row')}, not the {count} asked for; lower --max-samples"
             )
         return self._rows(0, count)
 
@@ -76,8 +77,8 @@ class SampleSet(msgspec.Struct, frozen=True, eq=False):
         last = len(self) if count is None else first + count
         if not 0 <= first < last <= len(self):
             raise DatasetError(
-                f"{self.path}: {len(self)} rows, but {'all' if count is None else count} behind the first "
-                f"{first} asked for; lower --skip-samples or --max-samples"
+                f"{self.path}: {counted(len(self), 'row')}, but {'all' if count is None else count} behind "
+                f"the first {first} asked for; lower --skip-samples or --max-samples"
             )
         return self._rows(first, last)
 

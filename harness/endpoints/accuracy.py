@@ -17,6 +17,7 @@ from harness.endpoints.run_folder import ACCURACY
 from harness.errors import ConfigError, machine_failure
 from harness.files import atomic_write
 from harness.peak.ladder.steps import NOT_A_RESULT
+from harness.text import counted
 
 _INLINE = "performance"  # dataset_type of the score of a performance run's own answers
 _PERCENT = 100.0
@@ -99,7 +100,7 @@ class PointAccuracy(msgspec.Struct, frozen=True, kw_only=True):
         if self.samples < self.expected_samples:
             parts.append(f"{self.samples} of {self.expected_samples} samples: no accuracy result")
         if self.unanswered:
-            parts.append(f"{self.unanswered} requests without an answer: no accuracy result")
+            parts.append(f"{counted(self.unanswered, 'request')} without an answer: no accuracy result")
         if self.partial and self.samples >= self.expected_samples:
             parts.append("not of every answer: no accuracy result")
         if self.empty:

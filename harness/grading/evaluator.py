@@ -168,7 +168,8 @@ def kept_verdicts(options: EvaluationOptions) -> str:
     if not verdicts:
         return "no program was graded yet"
     command = "the same command without --restart" if options.restart else "the same command"
-    return f"{_journal(options)} keeps {verdicts} verdicts on programs, and {command} continues from there"
+    kept = counted(verdicts, "verdict")
+    return f"{_journal(options)} keeps {kept} on programs, and {command} continues from there"
 
 
 def _verdicts(options: EvaluationOptions) -> int:
@@ -232,8 +233,8 @@ def require_gradable(options: EvaluationOptions, outputs: int) -> None:
     references = load_references(options.references, benchmark)
     if len(references) < outputs:
         raise GradingError(
-            f"--reference-data {options.references}: {len(references)} rows, the accuracy dataset has "
-            f"{outputs}; pass the references of this dataset, with its rows in their order"
+            f"--reference-data {options.references}: {counted(len(references), 'row')}, the accuracy dataset "
+            f"has {outputs}; pass the references of this dataset, with its rows in their order"
         )
     tokenizer = options.tokenizer or tokenizer_beside(options.references, benchmark)
     open_decoder(benchmark, tokenizer, benchmark.dataset(accuracy=True).max_new_tokens)
@@ -276,7 +277,7 @@ def _read(options: EvaluationOptions, benchmark: Benchmark) -> tuple[Outputs, Se
     references = load_references(options.references, benchmark)[: options.first_rows]
     if isinstance(found, Sized) and len(found) != len(references):
         raise GradingError(
-            f"{source}: {len(found)} rows, {options.references} has {len(references)}; omit "
+            f"{source}: {counted(len(found), 'row')}, {options.references} has {len(references)}; omit "
             "--reference-data where the table has the true answers itself"
         )
     return found, references

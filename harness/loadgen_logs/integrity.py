@@ -11,6 +11,7 @@ from typing import Any
 from harness.config.loadgen_settings import ACCURACY_MODE, BY_ATTRIBUTE, PERFORMANCE_MODE
 from harness.files import ACCURACY_LOG, DETAIL
 from harness.loadgen_logs.summary_and_detail import LoadgenDetail
+from harness.text import counted
 
 _END = b"]\n"
 _BLOCK = 1 << 22
@@ -70,6 +71,6 @@ def _accuracy_log_errors(path: Path, samples: int, cause_known: bool) -> Iterato
             tail = (tail + block)[-len(_END) :]
     if tail != _END:
         question = "" if cause_known else ": is the disk full?"
-        yield f"{ACCURACY_LOG} is cut short after {entries} entries, expected {samples}{question}"
+        yield f"{ACCURACY_LOG} is cut short after {counted(entries, 'entry')}, expected {samples}{question}"
     elif entries != samples:
-        yield f"{ACCURACY_LOG} has {entries} entries, expected {samples}"
+        yield f"{ACCURACY_LOG} has {counted(entries, 'entry')}, expected {samples}"

@@ -35,7 +35,7 @@ from harness.progress.progress_line import (
 )
 from harness.record.accuracy_result import score_line
 from harness.record.run_record import RunRecord
-from harness.text import LONG_LINE, by_kind, duration, printable
+from harness.text import LONG_LINE, by_kind, counted, duration, printable
 
 _LOOK_S = 1.0
 _SILENT_S = 15.0  # the time of three lines of progress
@@ -146,7 +146,7 @@ def _figures(line: ProgressLine, now: datetime, *, lasts: bool) -> Iterator[str]
     spread = "" if line.imbalance is None else f", imbalance of the replicas {line.imbalance:.2f}"
     yield f"{in_flight_text(line.in_flight, line.sent, line.last_at)}{rate}{spread}"
     yield f"{line.failed:,} failed" + (f" ({by_kind(line.failures)})" if line.failures else "")
-    yield f"last minute, {line.ended_last_minute:,} answers:"
+    yield f"last minute, {counted(line.ended_last_minute, 'answer')}:"
     for name, part in (("TTFT", line.ttft), ("TPOT", line.tpot)):
         yield f"  {name:<8} {_latencies(part)}{_over(name, line)}"
     if line.straggling:

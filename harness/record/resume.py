@@ -124,7 +124,7 @@ def _described(record: RunRecord, log_dir: Path) -> str:
         samples = record.settled.samples
         facts.append(f"{len(answers_in(log_dir, samples))} of {samples} samples are answered")
     elif record.statistics is not None:
-        facts.append(f"{record.statistics.completed} queries are answered")
+        facts.append(f"{counted(record.statistics.completed, 'query', 'is')} answered")
     return f"{run_of(record.started)} ({'; '.join(facts)})"
 
 

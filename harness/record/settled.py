@@ -9,6 +9,7 @@ from harness.config.expected_queries import ExpectedQueries
 from harness.config.loadgen_settings import Number, Setting
 from harness.config.protocol import Answers, Api, Dialect, Protocol, own_protocol
 from harness.dataset.prompt_texts import PromptTexts
+from harness.text import counted
 
 DUMMY = "-dummy-weights"
 """in the name of the folder that scripts/dummy_model.py writes"""
@@ -78,7 +79,7 @@ class Router(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         """``SMG smg-1.13.0 before 8 servers, 1 of them not healthy``."""
         named = " ".join(filter(None, (self.name, self.version)))
-        before = "" if self.servers is None else f" before {self.servers} servers"
+        before = "" if self.servers is None else f" before {counted(self.servers, 'server')}"
         return f"{named}{before}{f', {self.failed} of them not healthy' if self.failed else ''}"
 
 

@@ -253,7 +253,7 @@ def render_plan(record: RunRecord, *, searched: bool = False) -> str:
     follows = searched and plan.scenario.poisson and plan.client.num_workers is None
     client = "as many worker processes as the rate of each run needs" if follows else settled.placement
     lines = [
-        f"{plan.title}: {settled.samples} samples of {plan.client.input_file}",
+        f"{plan.title}: {counted(settled.samples, 'sample')} of {plan.client.input_file}",
         f"LoadGen   model key {plan.model_key}, settings of {plan.user_conf}",
         *_audit_line(record),
         *(() if searched else (f"issues    {_issue_line(record)}",)),

@@ -12,7 +12,7 @@ from harness.report.next_step import scoring_command
 from harness.report.run_console import DRY_RUN, api_lines, served_by, server_lines
 from harness.rows.eval_plan import EvalPlan
 from harness.rows.eval_result import EvalResult
-from harness.text import by_kind, labelled, show
+from harness.text import by_kind, counted, labelled, show
 
 _OUTPUT = ("--output", "-o", "--output-file")
 
@@ -98,7 +98,7 @@ class EvalConsole(RowsConsole):
     def heading(self, plan: EvalPlan, samples: int) -> tuple[str, str]:
         """Rows of a table, with the benchmark's parameters."""
         parameters, client = plan.client.parameters, plan.client
-        rows = f"{samples} rows of {client.input_file}" + (
+        rows = f"{counted(samples, 'row')} of {client.input_file}" + (
             f", behind the first {plan.skip}" if plan.skip else ""
         )
         answers = (
@@ -117,14 +117,14 @@ class EvalConsole(RowsConsole):
             lines.append(f"tokens         {tokens}, {tokens / answered:.1f} each on average")
         lines += labelled("WARNING", result.warnings, 14)
         if result.without_text:
-            lines.append(
-                f"WARNING        {result.without_text} answers have ids that the tokenizer does not have: "
-                "their model_output is empty"
-            )
+            without = counted(result.without_text, "answer", "has")
+            lines.append(f"WARNING        {without} ids that the tokenizer does not have: no model_output")
         lines += labelled("ERROR", result.errors, 14)
         if not result.is_complete:
             left = result.samples - answered - failed
-            lines.append(f"{left} rows have neither an answer nor a failure: the file is not written")
+            lines.append(
+                f"{counted(left, 'row', 'has')} neither an answer nor a failure: the file is not written"
+            )
         if result.written:
             lines.append(f"output         {result.plan.output}")
         if result.has_truths and not result.failures:
@@ -137,7 +137,7 @@ class EvalConsole(RowsConsole):
             lines.append(f"ended by {result.interrupted_by}")
         if result.failures or not result.written:
             what = "send the failed rows again" if result.written else "resume"
-            lines.append(f"{answered} answers are kept; to {what}: {self.resuming(result)}")
+            lines.append(f"{counted(answered, 'answer', 'is')} kept; to {what}: {self.resuming(result)}")
         return lines
 
     def resuming(self, result: EvalResult) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from harness.config.deadlines import Deadlines
 from harness.record.failure_details import with_times
 from harness.record.outcome import Failure, FailureKind, Outcome
+from harness.text import counted
 from sut.client.balance import Balance
 from sut.client.connections import Connection, ConnectionTimes, ReplicaPool, Request
 from sut.client.deadline_watch import DeadlineWatch
@@ -463,7 +464,7 @@ class HttpClient:
             cause += f"; {TcpInfo.of(connection.transport.info()).nothing_came()}"
         if kind is FailureKind.NO_RESPONSE and request.reader.first_byte_ns:
             kind = FailureKind.TRUNCATED
-            cause += f" after {request.reader.tokens} tokens"
+            cause += f" after {counted(request.reader.tokens, 'token')}"
         self._finish(request, Failure(kind, cause))
 
     def _forget_idle(self, connection: Connection) -> None:

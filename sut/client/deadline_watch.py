@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from harness.config.deadlines import Deadlines
 from harness.record.outcome import Failure, FailureKind
+from harness.text import counted
 from sut.client.connections import Request
 
 _NEVER = 1 << 62
@@ -101,5 +102,5 @@ def _ns(seconds: float | None) -> int:
 
 
 def _failure(bound_ns: int, missing: str, request: Request) -> Failure:
-    detail = f"{missing} within {bound_ns / 1e9:g} s; {request.reader.tokens} tokens had arrived"
+    detail = f"{missing} within {bound_ns / 1e9:g} s; {counted(request.reader.tokens, 'token')} had arrived"
     return Failure(FailureKind.TIMEOUT, detail)

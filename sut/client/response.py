@@ -8,6 +8,7 @@ from typing import Any
 import httptools
 
 from harness.record.outcome import Failure, FailureKind, Outcome
+from harness.text import counted
 from sut.client.native_streams import leading_ids
 from sut.wire.answer_checks import AnswerReader, Expected, excerpt
 from sut.wire.fields import is_harmless
@@ -207,7 +208,8 @@ class ResponseReader:
         if self._ends_with_connection and (self._events is not None or self._ends_by_content):
             return self._judge(self.last_byte_ns)
         return Failure(
-            FailureKind.TRUNCATED, f"the connection closed inside the answer, after {self.tokens} tokens"
+            FailureKind.TRUNCATED,
+            f"the connection closed inside the answer, after {counted(self.tokens, 'token')}",
         )
 
     def broken(self) -> Outcome | None:
@@ -340,7 +342,7 @@ class ResponseReader:
     def _left_over(self, rest: bytes) -> Failure:
         """The Failure of a body that does not end with a complete event."""
         if rest.startswith(_EVENT_LINES):
-            detail = f"after {self.tokens} tokens an event was cut off: {excerpt(rest)}"
+            detail = f"after {counted(self.tokens, 'token')} an event was cut off: {excerpt(rest)}"
             return Failure(FailureKind.TRUNCATED, detail)
         if rest.startswith(b"{"):
             if failure := self._answer.feed(rest):

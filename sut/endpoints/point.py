@@ -33,6 +33,7 @@ from harness.progress.progress_line import ProgressSnapshot
 from harness.record.journal import JournalTail, lost_rows, read_journal
 from harness.record.output_dir import aside_of, free_reserve, locked, move_aside_existing
 from harness.record.provenance import gather_provenance
+from harness.text import counted
 from sut.drive import Death, DrivenRun, ended, preflight
 from sut.endpoints.idle_round_trip import idle_round_trip
 from sut.issuers.passes import Passes, SampleOrder
@@ -220,7 +221,7 @@ def _server_errors(seen: Observations) -> Iterator[str]:
 
 
 def _broken(rows: int) -> tuple[str, ...]:
-    return (f"{rows} rows of the journal cannot be read; run the point again",) if rows else ()
+    return (f"{counted(rows, 'row')} of the journal cannot be read; run the point again",) if rows else ()
 
 
 def _written(run: PointRun, write: Callable[[], object]) -> PointRun:

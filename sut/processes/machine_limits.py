@@ -9,6 +9,7 @@ import msgspec
 from harness.errors import ConfigError
 from harness.machine import text_of
 from harness.record.provenance import port_range
+from harness.text import counted
 
 SPARE_DESCRIPTORS = 64  # epoll, channels, journal, shared memory
 _DESCRIPTORS_OF_A_WORKER = 5  # its parent holds a pair of sockets, a pipe and the process
@@ -37,9 +38,9 @@ class MachineLimits(msgspec.Struct, frozen=True):
         each = -(-in_flight // workers) + SPARE_DESCRIPTORS
         if each > self.descriptors:
             yield (
-                f"{in_flight} requests in flight need {each} open files in each of {workers} workers, the "
-                f"limit is {self.descriptors}; raise it (ulimit -Hn), or use more --num-workers or less "
-                "--max-concurrency"
+                f"{in_flight} requests in flight need {each} open files in each of "
+                f"{counted(workers, 'worker')}, the limit is {self.descriptors}; raise it (ulimit -Hn), or "
+                "use more --num-workers or less --max-concurrency"
             )
         yield from self.port_shortages(-(-in_flight // pairs))
 

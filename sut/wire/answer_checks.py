@@ -10,6 +10,7 @@ import numpy as np
 
 from harness.api_key import masked
 from harness.record.outcome import Completion, Failure, FailureKind, Outcome
+from harness.text import counted
 
 IdArray: TypeAlias = "array[int]"  # unsigned 32-bit integers
 
@@ -199,21 +200,27 @@ def incomplete(reason: str, tokens: int, message: str = "") -> Failure | None:
         return None
     given = excerpt((message or reason).encode())
     if reason in _BROKEN_OFF:
-        return Failure(FailureKind.ABORTED, f"the server ended the request after {tokens} tokens: {given}")
+        return Failure(
+            FailureKind.ABORTED, f"the server ended the request after {counted(tokens, 'token')}: {given}"
+        )
     return Failure(
         FailureKind.FINISH_REASON,
-        f"ended after {tokens} tokens by {given!r}, which is not a complete answer's end",
+        f"ended after {counted(tokens, 'token')} by {given!r}, which is not a complete answer's end",
     )
 
 
 def after_end(tokens: int) -> Failure:
     """The Failure of an event after the one with the finish reason."""
-    return Failure(FailureKind.AFTER_END, f"another event came after the end, which was at {tokens} tokens")
+    return Failure(
+        FailureKind.AFTER_END, f"another event came after the end, which was at {counted(tokens, 'token')}"
+    )
 
 
 def unfinished(tokens: int) -> Failure:
     """The Failure of a stream without a finish reason."""
-    return Failure(FailureKind.UNFINISHED, f"the stream ended after {tokens} tokens without a finish reason")
+    return Failure(
+        FailureKind.UNFINISHED, f"the stream ended after {counted(tokens, 'token')} without a finish reason"
+    )
 
 
 def cut_off(tokens: int, limits: AnswerBounds) -> Failure:

@@ -9,6 +9,7 @@ import msgspec
 
 from harness.config.generation import SamplingParameters
 from harness.record.outcome import Completion, Failure, FailureKind, Outcome
+from harness.text import counted
 from sut.wire.answer_checks import (
     UNREADABLE,
     AnswerBounds,
@@ -115,7 +116,9 @@ class LlamaCppAnswer(TokenAnswer):
         reason = _REASONS.get(last.stop_type or "", last.stop_type or "")
         outcome = whole_answer(self._ids, last.tokens_predicted, reason, last.tokens_evaluated, self._limits)
         if isinstance(outcome, Completion) and last.truncated:
-            return Failure(FailureKind.UNFINISHED, f"truncated after {self.tokens} tokens: context full?")
+            return Failure(
+                FailureKind.UNFINISHED, f"truncated after {counted(self.tokens, 'token')}: context full?"
+            )
         return outcome
 
 

@@ -29,16 +29,17 @@ def test_duration(seconds, text):
 
 
 @pytest.mark.parametrize(
-    ("count", "noun", "text"),
+    ("count", "words", "text"),
     [
-        (1, "server", "1 server"),
-        (0, "query", "0 queries"),
-        (1, "query", "1 query"),
-        (1200, "query", "1,200 queries"),
+        (1, ["server"], "1 server"),
+        (0, ["query"], "0 queries"),
+        (1, ["query", "was"], "1 query was"),
+        (1200, ["query", "was"], "1,200 queries were"),
+        (2, ["entry", "is"], "2 entries are"),
     ],
 )
-def test_numbers_of_things(count, noun, text):
-    assert counted(count, noun) == text
+def test_numbers_of_things(count, words, text):
+    assert counted(count, *words) == text
 
 
 def test_the_most_frequent_kinds_come_first():

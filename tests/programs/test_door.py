@@ -247,6 +247,6 @@ def test_a_deepseek_server_and_dataset_without_a_benchmark(tmp_path):
     lines = [line for line in without.stdout.splitlines() if "--benchmark deepseek-r1" in line]
     assert [line.split()[0] for line in lines] == ["DEVIATION", "DEVIATION"]
     assert "serves deepseek-ai/DeepSeek-R1" in lines[0] + lines[1]
-    assert "4388 samples" in lines[0] + lines[1]
+    assert "4,388 samples" in lines[0] + lines[1]
     assert named.returncode == 0, named.stderr
     assert "--benchmark" not in named.stdout

@@ -99,7 +99,7 @@ def test_failed_prompts_leave_no_file_and_are_sent_again(batch, capfd):
     assert stdout.startswith("continues the run of ")
     assert f"{len(PROMPTS) - 1} of {len(PROMPTS)}" in stdout.splitlines()[0]
     assert written(batch) == [ids[:3] for ids in WANTED]
-    assert "12 answers were stopped by the server and do not end with 199999 and 200002" in stdout
+    assert "12 answers were stopped by the server without 199999 and 200002 at the end" in stdout
 
 
 def test_answers_are_kept_where_their_file_cannot_be_written(batch, capfd):

@@ -19,6 +19,7 @@ from harness.endpoints.planning.regions import LABELS, MANDATORY, ULTRA_LOW_MOST
 from harness.endpoints.planning.rules import EndpointsRules, load_endpoints_rules
 from harness.endpoints.planning.seed_sets import chosen_seeds, read_seed_sets
 from harness.errors import ConfigError
+from harness.text import counted
 
 # The window leaves out the ramp at the start, which is at least one pass where it is cut. A point that only
 # just reaches the rules' time and passes has no window that does, and hours were for nothing.
@@ -201,8 +202,8 @@ def _check_steps(
     most = rules.most_points - dedicated
     if not rules.fewest_points <= len(steps) <= most:
         raise ConfigError(
-            f"{len(steps)} points ({shown}), expected {rules.fewest_points} to {most}; raise --c-max, or set "
-            "--concurrency"
+            f"{counted(len(steps), 'point')} ({shown}), expected {rules.fewest_points} to {most}; raise "
+            "--c-max, or set --concurrency"
         )
 
 

@@ -16,6 +16,7 @@ from harness.endpoints.tree.point_files import (
     point_yaml,
 )
 from harness.endpoints.tree.run_facts import RunFacts
+from harness.text import counted
 
 _IN_TOML = {
     "model_name": "model",
@@ -101,7 +102,7 @@ def _points(runs: Sequence[RunFacts], of: CurveFacts) -> Iterator[str]:
     else:
         yield f"no point in the Ultra Low band, 1-{ULTRA_LOW_MOST} in flight; run one there"
     if len(fixed) < (least := load_endpoints_rules().fewest_points):
-        yield f"{len(fixed)} points at a fixed concurrency, expected {least} at least; run more"
+        yield f"{counted(len(fixed), 'point')} at a fixed concurrency, expected {least} at least; run more"
 
 
 def _regions(runs: Sequence[RunFacts], of: CurveFacts) -> Regions | None:

@@ -10,7 +10,7 @@ from harness.endpoints.planning.rules import EndpointsRules, load_endpoints_rule
 from harness.endpoints.steady.steady_point import WINDOWABLE, is_official
 from harness.endpoints.view.curve_files import MeasuredCurve
 from harness.endpoints.view.measured_point import CurvePoint
-from harness.text import first_few
+from harness.text import counted, first_few
 
 _NAMED = 6  # points that a line lists
 
@@ -133,8 +133,8 @@ def _missing_points(curve: MeasuredCurve, rules: EndpointsRules) -> Iterator[str
     fixed = [one for one in planned if one.offline != "dedicated"]
     if len(fixed) < rules.fewest_points:
         yield (
-            f"{len(fixed)} points at a fixed concurrency, the rules ask for {rules.fewest_points} at least "
-            "(section 5.3)"
+            f"{counted(len(fixed), 'point')} at a fixed concurrency, the rules ask for at least "
+            f"{rules.fewest_points} (section 5.3)"
         )
     bands = {one.band for one in curve.points if one.offline != "dedicated"}
     if curve.plan is None and (empty := [LABELS[band] for band in MANDATORY if band not in bands]):

@@ -22,7 +22,7 @@ from harness.grading.decoding.output_decoder import (
     settings_of_run,
 )
 from harness.loadgen_logs.accuracy_log import INT64, AccuracyLog, Cut, LogEntry, TokenIds
-from harness.text import first_few, printable
+from harness.text import counted, first_few, printable
 
 # The columns of a table of outputs, as upstream names them.
 TEXT, IDS, LENGTH, BACKEND = "model_output", "tok_model_output", "tok_model_output_len", "model_backend"
@@ -279,7 +279,7 @@ def _failures(table: Table) -> Iterator[str]:
     cells = table.column(FAILURE) if FAILURE in table.names else []
     failed = [f"{row} ({printable(str(cell))})" for row, cell in enumerate(cells) if not _is_null(cell)]
     if failed:
-        yield f"{len(failed)} rows failed: {first_few(failed, _LISTED)}"
+        yield f"{counted(len(failed), 'row')} failed: {first_few(failed, _LISTED)}"
 
 
 def _id_rows(table: Table) -> Iterator[TokenIds | None]:

@@ -9,6 +9,7 @@ from harness.grading.evaluation.pass_criteria import TargetResult
 from harness.grading.graders.grader import LIVECODEBENCH
 from harness.grading.scoring.accuracy_score import Score
 from harness.grading.scoring.grade import EXACT_MATCH, GradingMode
+from harness.text import counted
 
 _WIDTH = 80
 _EXAMPLES, _EXAMPLE_WIDTH = 3, 100  # examples of a remark, and their characters
@@ -182,5 +183,5 @@ def _trust(evaluation: Evaluation, result: TargetResult, page: Path | None) -> I
     if len(evaluation.scores) > 1:
         count = sum(sample.disagrees for sample in evaluation.graded)
         where = f"see {page}" if page else "--disagreements FILE.html shows them"
-        yield f"The two modes disagree on {count} samples" + (f"; {where}" if count else "")
+        yield f"The two modes disagree on {counted(count, 'sample')}" + (f"; {where}" if count else "")
     yield from (f"WARNING: {warning}" for warning in result.warnings)

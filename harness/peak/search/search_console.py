@@ -174,7 +174,7 @@ def conclusion_lines(conclusion: Conclusion, folder: Path) -> Iterator[str]:
         yield f"{label:<9} {text}"
     if conclusion.folder is not None:
         count = conclusion.deviations
-        why = f" (NOT OFFICIAL, {count} deviations from the rules)" if count else ""
+        why = f" (NOT OFFICIAL, {counted(count, 'deviation')} from the rules)" if count else ""
         yield f"{'run' if count else 'submit':<9} {folder / conclusion.folder}{why}"
     for row in conclusion.conf_rows:
         yield f"{USER_CONF:<9} {row}"

@@ -62,7 +62,7 @@ def peak_page(state: SearchState) -> Page:
     if found is not None and found.rate is not None and not found.confirmed:
         badges.append(Badge("NOT CONFIRMED", "warn"))
     if found is not None and found.deviations:
-        badges.append(Badge(f"NOT OFFICIAL: {found.deviations} deviations", "warn"))
+        badges.append(Badge(f"NOT OFFICIAL: {counted(found.deviations, 'deviation')}", "warn"))
     identity = state.identity
     return Page(
         title=f"Peak rate: {identity.benchmark}, {identity.scenario}",

@@ -32,7 +32,9 @@ def score_reasons(one: RunOutcome) -> Iterator[str]:
     """The failed metrics, and the test that failed or is not verified."""
     if one.score is not None and not one.score.target.met:
         missed = [f"{name} is {metric_text(metric)}" for name, metric in one.metrics if not metric.met]
-        lacking = [f"{len(one.score.missing):,} samples have no output"] if one.score.missing else []
+        lacking = (
+            [f"{counted(len(one.score.missing), 'sample', 'has')} no output"] if one.score.missing else []
+        )
         yield f"The score is missed by the {one.score.target.mode} rules: {'; '.join([*missed, *lacking])}."
     test = one.compliance
     if test is not None and test.passed is False:

@@ -22,6 +22,7 @@ from harness.analysis.timeline import (
 from harness.arrays import Floats
 from harness.files import PROGRESS
 from harness.report.html.page import Chart, Limit, Series
+from harness.text import counted
 
 _MS = 1e3
 
@@ -78,7 +79,7 @@ def _in_flight(run: RunFiles, queries: Queries, bins: Bins) -> Chart:
         if not run.record.plan.scenario.one_query:  # else all are issued at once
             waiting = still_waiting(count, bins, list(_counted_in_flight(run)), unanswered)
         series = [Series("in flight", count + waiting), Series("of these never answered", waiting, 5)]
-        note = f"{unanswered:,} queries were never answered: they are in flight until the end of the run"
+        note = f"{counted(unanswered, 'query', 'was')} never answered: in flight until the end of the run"
     return _timed("in-flight", "Queries in flight", bins, series, note=note)
 
 

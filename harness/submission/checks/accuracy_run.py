@@ -11,6 +11,7 @@ from harness.submission.checks.context import CheckContext, Logs, read_logs
 from harness.submission.checks.issue import Issue
 from harness.submission.checks.loadgen_logs import check_logs, check_sample_counts, usable
 from harness.submission.tree.accuracy_files import AccuracyText, ends_match, read_accuracy_text
+from harness.text import counted
 
 _SHA256_DIGITS = 64
 _FINAL_SCORE = re.compile(r"^FINAL SCORE: (\d+\.\d+)% \((\d+\.\d+)/(\d+\.\d+)\)", re.MULTILINE)
@@ -78,7 +79,7 @@ def _text(context: CheckContext) -> Iterator[Issue]:
         for what in _contradictions(found):
             yield context.issue("cross-check", path, what)
     if found.samples is not None and found.samples != expected:
-        text = f"{found.samples} samples were evaluated, expected {expected}"
+        text = f"{counted(found.samples, 'sample', 'was')} evaluated, expected {expected}"
         yield context.issue("sample-count", path, text)
 
 

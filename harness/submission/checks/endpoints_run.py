@@ -30,6 +30,7 @@ from harness.submission.checks.documents import check_scenario_documents
 from harness.submission.checks.issue import Issue
 from harness.submission.checks.performance_run import out_of_bounds
 from harness.submission.tree.layout import endpoints_config
+from harness.text import counted
 
 SUMMARY, ACCURACY = Path(run_folder.SUMMARY), Path(run_folder.ACCURACY)
 AUDIT = Path("audit")
@@ -192,13 +193,13 @@ def _accuracy(context: CheckContext, accuracy: Fields) -> Iterator[Issue]:
         return
     issued, expected = _issued(accuracy), context.benchmark.dataset(accuracy=True).samples
     if issued != expected:
-        text = f"{issued} samples were evaluated (total_samples), expected {expected}"
+        text = f"{counted(issued, 'sample', 'was')} evaluated (total_samples), expected {expected}"
         yield context.issue("sample-count", ACCURACY, text)
     if found.partial:
         text = "the score is not of every answer: complete is false"
         yield context.issue("sample-count", ACCURACY, text)
     if found.unanswered:
-        text = f"{found.unanswered} requests have no answer (response_counts.missing)"
+        text = f"{counted(found.unanswered, 'request', 'has')} no answer (response_counts.missing)"
         yield context.issue("sample-count", ACCURACY, text)
     if context.closed:
         yield from _bounded(context, found)

@@ -112,7 +112,7 @@ ONE_WRONG = [
     ("an unknown failure", with_rows(failure=99), ["1 of 64", "unknown_99 1"]),
     ("a query without outcome", ended(issued=65), ["65", "64"]),
     ("an outcome without query", ended(issued=63), ["63", "64"]),
-    ("one query twice, another never", with_rows(query_id=1005), ["1 queries"]),
+    ("one query twice, another never", with_rows(query_id=1005), ["1 query has"]),
     ("no query", ended(all_rows()[:0]), ["no query"]),
     ("no summary", ended(loadgen=parse_summary("", problem="missing")), ["missing"]),
     ("an empty summary", ended(loadgen=parse_summary("")), ["empty"]),
@@ -132,9 +132,9 @@ ONE_WRONG = [
     ("a wall clock that was set and set back", hiding(10), ["10 queries over the TTFT limit, at most 9"]),
     ("accuracy: a sample unanswered", scored(all_rows()[1:]), ["1 of 64"]),
     ("accuracy: all samples unanswered", scored(all_rows()[:0]), ["64 of 64"]),
-    ("accuracy: a sample twice", with_rows(accuracy=True, sample_index=5), ["1 samples"]),
+    ("accuracy: a sample twice", with_rows(accuracy=True, sample_index=5), ["1 sample was"]),
     ("accuracy: a failed query", with_rows(accuracy=True, failure=5), ["1 of 64 samples"]),
-    ("accuracy: errors", scored(loadgen=replace(ACCURACY, errors=1)), ["1 errors"]),
+    ("accuracy: errors", scored(loadgen=replace(ACCURACY, errors=1)), ["logged 1 error"]),
 ]
 
 

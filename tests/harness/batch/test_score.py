@@ -136,9 +136,9 @@ def test_what_is_printed_and_written(files, wordnet, put_bert_score, tmp_path, c
     means = [round(sum(each) / 5, 6) for each in (scores, f1)]
     assert lines[:3] == ["items\t5", f"meteor\t{means[0]}", f"bertscore_f1\t{means[1]}"]
     notes = "\n".join(lines[3:])
-    assert "1 lines are empty in both files (first: 5)" in notes
+    assert "1 line is empty in both files (first: 5)" in notes
     assert f"without them: meteor {sum(scores) / 4:.6f}" in notes
-    assert "1 lines are empty in the submission only (first: 4)" in notes
+    assert "1 line is empty in the submission only (first: 4)" in notes
     table = pq.read_table(tmp_path / "scores.parquet").to_pydict()
     assert table["line"] == [1, 2, 3, 4, 5]
     assert table["meteor"] == scores
@@ -179,7 +179,7 @@ def test_other_lengths_and_scripts(tmp_path, wordnet, capfd):
     assert stdout.startswith("items\t2\n")
     assert f"{theirs}: nothing follows its last id" in stdout
     assert f"{ours} has 3 lines, {theirs} 2: only the first 2 of both are compared" in stdout
-    assert "1 lines are in another script than their reference (first: 2, CYRILLIC and LATIN)" in stdout
+    assert "1 line is in another script than the reference (first: 2, CYRILLIC and LATIN)" in stdout
 
 
 def test_wordnet_as_an_archive_and_where_nltk_looks(files, wordnet, tmp_path, monkeypatch, capfd):

@@ -234,11 +234,11 @@ def low_effort(tmp_path_factory):
 WRONG = {
     "wrong size": ("TEST07", [COMPLIANCE], " 30 .* 990"),
     "wrong effort": ("TEST07", ["LOW"], "effort .* high"),
-    "other test's": ("TEST09", ["HIGH"], "TEST09: .* 990 .* 6396"),
+    "other test's": ("TEST09", ["HIGH"], "TEST09: .* 990 .* 6,396"),
     "no file": ("TEST07", ["absent.parquet"], r"absent\.parquet"),
     "two tests, one file": ("all", ["HIGH"], "--input-file TEST07=FILE"),
     "one of two files": ("all", ["TEST07=HIGH"], " TEST09; .*--input-file TEST09=FILE"),
-    "second is wrong": ("all", ["TEST07=HIGH", "--input-file", "TEST09=HIGH"], " TEST09: .* 990 .* 6396"),
+    "second is wrong": ("all", ["TEST07=HIGH", "--input-file", "TEST09=HIGH"], " TEST09: .* 990 .* 6,396"),
     "references": ("TEST07", ["HIGH", "--reference-data", COMPLIANCE], " 30 .*TEST07 .* 990"),
     "audit config": ("TEST07", ["HIGH", "--audit-config", "absent"], "--audit-config absent"),
     "another parameter": ("TEST07", ["HIGH", "--max-new-tokens", 100], "max_new_tokens .* 100"),

@@ -73,7 +73,7 @@ NOT_PASSED = [
     (
         {"response_counts": {"issued": 4395, "scored": 4394, "empty": 0, "missing": 1}},
         (False, True),
-        "1 requests without an answer: no accuracy result",
+        "1 request without an answer: no accuracy result",
     ),
     ({"score": {"exact_match": 0.82}}, (True, False), "NOT met"),
     ({"score": {}}, (True, False), "no exact_match"),

@@ -196,8 +196,8 @@ def test_a_new_request_may_be_started_where_another_ends(drive):
     ("tokens", "deadlines", "wording"),
     [
         (0, Deadlines(request_s=900, first_token_s=300), "no token within 300 s; 0 tokens"),
-        (1, Deadlines(request_s=900, stall_s=300), "nothing more within 300 s; 1 tokens"),
-        (1, Deadlines(request_s=400, first_token_s=300, stall_s=500), "no end within 400 s; 1 tokens"),
+        (1, Deadlines(request_s=900, stall_s=300), "nothing more within 300 s; 1 token had"),
+        (1, Deadlines(request_s=400, first_token_s=300, stall_s=500), "no end within 400 s; 1 token had"),
     ],
 )
 def test_deadline_of_its_own(drive, pass_time, tokens, deadlines, wording):

@@ -28,7 +28,7 @@ def test_fits(in_flight, workers, pairs):
 @pytest.mark.parametrize(
     ("in_flight", "workers", "pairs", "message"),
     [
-        (19_937, 1, 1, "need 20001 open files in each of 1 workers, the limit is 20000; raise it (ulimit"),
+        (19_937, 1, 1, "need 20001 open files in each of 1 worker, the limit is 20000; raise it (ulimit"),
         (
             28_233,
             8,
