@@ -18,8 +18,7 @@ from harness.record.requests_table import requests_table, write_requests
 from harness.record.run_record import ReplicaNetwork, RunRecord
 from harness.record.settled import Settled
 
-# Of a server run of the embedded engine with configs/quick.conf: INVALID, for the engine was too slow. Its
-# warnings have the field's earlier name.
+# Of a server run of the embedded engine with configs/quick.conf: INVALID, for the engine was too slow.
 PATH = Path(__file__).parent / "data/runs/server.json"
 ENDED = RunRecord.read(PATH)
 

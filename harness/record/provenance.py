@@ -61,8 +61,8 @@ class GitState(msgspec.Struct, frozen=True):
     dirty: bool
     """whether tracked files differed from the commit"""
     tree: str | None = None
-    """git's hash of the tracked files as they were, changes included; `null` in earlier files, and where git
-    could not store the changed ones"""
+    """git's hash of the tracked files as they were, changes included; `null` where git could not store the
+    changed ones"""
 
     def __str__(self) -> str:
         changes = f" with local changes{f' (tree {self.tree})' if self.tree else ''}" if self.dirty else ""

@@ -48,34 +48,6 @@ def earlier_run(
     Raises ConfigError where --resume finds nothing to resume, and where answers lie without the record that
     names their settings.
     """
-    found = _in_folder(plan, samples, dataset_sha256, is_done)
-    return _in_earlier_layout(plan, samples, dataset_sha256) if found is None else found
-
-
-def _in_earlier_layout(plan: RunPlan, samples: int, dataset_sha256: str) -> EarlierRun | None:
-    """An accuracy run to continue where runs were by default before benchmarks had folders of their own."""
-    client = plan.client
-    own, scenario, mode = client.log_dir.parts[-3:]
-    folder = client.log_dir.parents[2] / scenario / mode
-    if own != client.benchmark.name or not plan.accuracy or client.restart:
-        return None
-    record = _readable(folder)
-    if record is None or record.is_valid:
-        return None
-    if _differing(_decisive(record), _decided(plan, samples, dataset_sha256)):
-        return None
-    counts = f"{len(answers_in(folder, samples))} of {samples} samples are answered"
-    verb = "would begin" if client.dry_run else "begins"
-    return EarlierRun(
-        "anew",
-        f"{verb} anew in {client.log_dir}, although {run_of(record.started)} in {folder} can be continued "
-        f"({counts}): add --results {client.log_dir.parents[2]} to continue it",
-    )
-
-
-def _in_folder(
-    plan: RunPlan, samples: int, dataset_sha256: str, is_done: Callable[[RunRecord], bool]
-) -> EarlierRun | None:
     client = plan.client
     log_dir, line = client.log_dir, FirstLine(client.dry_run)
     if client.restart or (not plan.accuracy and plan.audit is None):

@@ -20,10 +20,10 @@ from harness.config.plans import RunPlan
 from harness.errors import EXIT_INVALID, EXIT_VALID, ConfigError
 from harness.files import atomic_write
 from harness.loadgen_logs.summary_and_detail import LoadgenSummary
-from harness.record.migration import SCHEMA, file_fields, in_file, record_fields
 from harness.record.provenance import Provenance
 from harness.record.replica_figures import RankFigures, ReplicaBalance
 from harness.record.run_events import RunEvent
+from harness.record.run_json import SCHEMA, file_fields, in_file, record_fields
 from harness.record.server_changes import ServerChange
 from harness.record.settled import ServerInfo, Settled
 
@@ -281,7 +281,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     events: tuple[RunEvent, ...] = ()
     """what happened at a known moment, in order of time"""
     warnings: tuple[str, ...] = ()
-    """reasons to distrust the numbers, such as a saturated client (`doubts` in earlier files)"""
+    """reasons to distrust the numbers, such as a saturated client"""
     files: dict[str, str] = {}
     """the other files of the run, by name"""
 

@@ -198,7 +198,7 @@ def _differences(earlier: EvalSettings, now: EvalSettings) -> dict[str, list[str
     found = {
         name: list(differences(name, before[name], after[name])) for name in EvalSettings.__struct_fields__
     }
-    if None in (earlier.weight_version, now.weight_version):  # not named, or by an earlier version of this
+    if None in (earlier.weight_version, now.weight_version):  # a server does not name it
         found.pop("weight_version")
     return found
 

@@ -6,7 +6,7 @@ import msgspec
 
 from harness.peak.ladder.steps import Step
 
-ProbeVerdict = Literal["VALID", "INVALID", "FAILED"]
+ProbeVerdict = Literal["VALID", "INVALID"]
 
 
 class Probe(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,7 +24,6 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
     cost_s: float
     """time in all, with start, end and emptying of the servers"""
     verdict: ProbeVerdict
-    """`FAILED`: only in files of earlier versions, for a run that shows nothing about the rate"""
     reasons: tuple[str, ...] = ()
     cut_after_s: float | None = None
     """time at which it was ended, since more queries were over a limit than a VALID run may have"""

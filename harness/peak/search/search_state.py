@@ -67,8 +67,7 @@ def read_state(folder: Path) -> SearchState:
         raise ConfigError(f"{path} is not the state of a search: {error}; {remedy}") from None
     if state.schema != SCHEMA:
         raise ConfigError(f"{path} has schema {state.schema}, this version reads {SCHEMA}; {remedy}")
-    probes = tuple(one for one in state.history.probes if one.verdict != "FAILED")
-    return msgspec.structs.replace(state, history=History(state.history.steps, probes))
+    return state
 
 
 def identity_of(record: RunRecord) -> Identity:
@@ -171,15 +170,8 @@ def _is_complete(before: SearchState, now: SearchState) -> bool:
 
 
 def other_settings(before: Identity, now: Identity) -> str:
-    """What has changed since the search began; "" for nothing.
-
-    Facts about servers that only the file of another version has are no difference.
-    """
+    """What has changed since the search began; "" for nothing."""
     earlier, asked = msgspec.to_builtins(before), msgspec.to_builtins(now)
-    for one, other in zip(earlier["servers"], now.servers, strict=False):
-        known = {name: one.get(name, value) for name, value in other.items()}
-        one.clear()
-        one.update(known)
     for tree in (earlier, asked):
         tree["servers"] = {"number": len(tree["servers"])} | dict(enumerate(tree["servers"]))
     return first_few(differences("", earlier, asked, "{}: {} -> {}"), _NAMED, "; ")

@@ -286,23 +286,6 @@ def test_another_run_begins_anew_and_says_what_differs(tmp_path, change, named):
         assert "top_p" not in said
 
 
-def test_a_run_in_the_earlier_layout_is_named(tmp_path):
-    """Runs of all benchmarks were once in one folder by default."""
-    earlier = tmp_path / "offline/accuracy"
-    earlier.mkdir(parents=True)
-    RECORD.write(earlier / "run.json")
-    answer(earlier, 3, 5)
-    own = tmp_path / "gpt-oss-120b/offline/accuracy"
-    said = found(own).first_line
-    assert "2 of 96" in said and f"--results {tmp_path} " in said
-    assert "would begin anew" in found(own, dry_run=True).first_line
-    assert found(own, restart=True) is None
-    assert found(own, with_plan(RECORD, samples=5)) is None
-    assert found(tmp_path / "other/offline/accuracy") is None
-    complete(earlier)
-    assert found(own) is None
-
-
 def test_of_another_benchmark_only_its_name_is_said(tmp_path):
     RECORD.write(tmp_path / "run.json")
     client = structs.replace(RECORD.plan.client, benchmark=load_benchmark("llama3.1-8b"))

@@ -113,7 +113,7 @@ def test_a_file_that_is_not_there(tmp_path):
 
 
 def test_fields_of_other_versions(tmp_path):
-    """Later ones are ignored, those that an earlier version did not have get their defaults."""
+    """Unknown ones are ignored, missing ones get their defaults."""
     fields = strict(PATH) | {"later": 1}
     fields["plan"] |= {"later": {}}
     fields["plan"]["benchmark"] |= {"later": [1]}
