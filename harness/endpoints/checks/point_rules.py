@@ -8,7 +8,7 @@ from harness.endpoints.checks.checked_point import OFFLINE_PATTERN, PointFiles
 from harness.endpoints.checks.finding import Finding, Severity, finding
 from harness.endpoints.official_files import Fields, number, percentile_of, shown, table, whole
 from harness.endpoints.planning.cohorts import cohort_name, cohort_number
-from harness.endpoints.planning.rules import load_endpoints_rules
+from harness.endpoints.planning.rules import is_same_model, load_endpoints_rules
 from harness.endpoints.run_folder import ACCURACY, CONFIG, POINT_YAML, SUMMARY
 from harness.endpoints.steady.steady_block import block_of_summary
 from harness.endpoints.steady.steady_point import WINDOWABLE
@@ -105,13 +105,9 @@ def _model(files: PointFiles) -> Iterator[Finding]:
         table(files.config, "model_params").get("name"),
     )
     used = [name for name in names if isinstance(name, str)]
-    if declared and used and not any(_letters(declared) in _letters(name) for name in used):
+    if declared and used and not any(is_same_model(str(declared), name) for name in used):
         text = f"is a configuration of {used[0]}"
         yield finding("config-differs", files.where(CONFIG), text, expected=f"of {declared}")
-
-
-def _letters(name: object) -> str:
-    return re.sub(r"[^a-z0-9]", "", str(name).lower())
 
 
 def _min_duration(files: PointFiles) -> Iterator[Finding]:

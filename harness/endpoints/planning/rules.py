@@ -1,5 +1,6 @@
 """The rules of a cohort: configs/endpoints/<cohort>.toml, in which a misspelt key is an error."""
 
+import re
 from functools import cache
 from pathlib import Path
 from typing import Annotated
@@ -81,6 +82,23 @@ class EndpointsRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
                 return name
         known = ", ".join(model.benchmark for model in self.models.values() if model.benchmark)
         raise ConfigError(f"--benchmark {benchmark} is not one of MLPerf Endpoints, expected one of {known}")
+
+    def model_of(self, name: str) -> str | None:
+        """The canonical name of the model that has this name, or weights at this path; None for another."""
+        return next((one for one in self.models if is_same_model(one, name)), None)
+
+
+def is_same_model(one: str, other: str) -> bool:
+    """Whether two names, such as `llama3_1-8b` and `meta-llama/Llama-3.1-8B-Instruct`, are of one model.
+
+    The letters and digits of one, a path's last part, are in the other.
+    """
+    last = [_letters(name.rstrip("/").rpartition("/")[2]) for name in (one, other)]
+    return all(last) and (last[0] in _letters(other) or last[1] in _letters(one))
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
 @cache

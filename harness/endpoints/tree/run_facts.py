@@ -117,11 +117,7 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
             return self.run.curve.model_name
         stated = table(self.config, "submission_ref").get("model")
         served = str(table(self.config, "model_params").get("name", ""))
-        for name, model in load_endpoints_rules().models.items():
-            if model.benchmark and load_benchmark(model.benchmark).model == served:
-                return name
-        canonical = canonical_name(served)
-        return canonical if canonical in load_endpoints_rules().models else canonical_name(str(stated or ""))
+        return load_endpoints_rules().model_of(served) or canonical_name(str(stated or ""))
 
     @property
     def benchmark(self) -> Benchmark | None:

@@ -8,9 +8,10 @@ import numpy as np
 
 from harness.arrays import Floats
 from harness.endpoints.endpoints_options import CompareOptions
+from harness.endpoints.planning.rules import is_same_model
 from harness.endpoints.view.curve_charts import USER
 from harness.endpoints.view.curve_files import MeasuredCurve, read_curve
-from harness.endpoints.view.measured_point import CurvePoint, is_same_model
+from harness.endpoints.view.measured_point import CurvePoint
 from harness.endpoints.view.pareto import Overlap, StepFunction, overlap, step_function
 from harness.endpoints.view.point_settings import DATASET, DATASET_FILE, MODEL
 from harness.errors import ConfigError

@@ -1,6 +1,5 @@
 """One measured point as its files show it: a run folder of either client, or `r<N>` of a published tree."""
 
-import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -156,16 +155,10 @@ def _benchmark(model: str, run: PointRun | None) -> Benchmark | None:
 @cache
 def benchmark_of(model: str) -> Benchmark | None:
     """The benchmark of a model: its canonical name, or the path of its weights; None for another model."""
-    for name, one in load_endpoints_rules().models.items():
-        if one.benchmark is not None and is_same_model(name, model):
-            return load_benchmark(one.benchmark)
-    return None
-
-
-def is_same_model(one: str, other: str) -> bool:
-    """Whether two names, such as `llama3_1-8b` and `meta-llama/Llama-3.1-8B-Instruct`, are of one model."""
-    letters = [re.sub(r"[^a-z0-9]", "", name.rpartition("/")[2].lower()) for name in (one, other)]
-    return all(letters) and (letters[0] in letters[1] or letters[1] in letters[0])
+    rules = load_endpoints_rules()
+    name = rules.model_of(model)
+    benchmark = None if name is None else rules.models[name].benchmark
+    return None if benchmark is None else load_benchmark(benchmark)
 
 
 def decoded(path: Path, form: type[_Form]) -> _Form:

@@ -48,11 +48,6 @@ class SandboxProcess:
         """The kind of sandbox."""
         return self._sandbox.tier
 
-    @property
-    def warden_pid(self) -> int:
-        """Process id of what was started: the warden, or bubblewrap around it; 0 when none runs."""
-        return 0 if self._process is None else self._process.pid
-
     def abort(self) -> None:
         """End it from another thread, in which every later use raises SandboxLostError."""
         self._is_aborted = True

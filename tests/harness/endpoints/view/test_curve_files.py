@@ -7,10 +7,10 @@ import pytest
 
 from harness.endpoints.accuracy import PointMetric
 from harness.endpoints.numbers.count_cache import COUNTS, counted_samples
+from harness.endpoints.planning.rules import is_same_model
 from harness.endpoints.run_folder import CONFIG, POINT_RUN, REHEARSAL, RUNS, SUMMARY
 from harness.endpoints.steady.super_passes import super_passes
 from harness.endpoints.view.curve_files import read_curve
-from harness.endpoints.view.measured_point import is_same_model
 from harness.errors import ConfigError
 from tests import endpoints_folders as made
 from tests import endpoints_kit as kit
@@ -183,6 +183,7 @@ def test_of_several_curves_one_has_to_be_named(tmp_path):
         ("llama3_1-8b", "meta-llama/Llama-3.1-8B-Instruct", True),
         ("gpt-oss-120b", "openai/gpt-oss-120b", True),
         ("gpt-oss-120b", "openai/gpt-oss-20b", False),
+        ("gpt-oss-120b", "/hub/models--openai--gpt-oss-120b/snapshots/abcd/", True),
         ("", "gpt-oss-120b", False),
     ],
 )
