@@ -22,6 +22,14 @@ def write_json(path: Path, value: object) -> None:
         file.write(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
 
 
+def read_kept(path: Path) -> dict[str, str]:
+    """Texts by name that an earlier process has kept; none where they cannot be read."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, str])
+    except (OSError, ValueError, RecursionError):
+        return {}
+
+
 def read_fields(path: Path) -> dict[str, Any] | str:
     """The object in a JSON file, or the reason why there is none, such as ``is missing``."""
     text = ""

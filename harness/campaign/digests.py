@@ -4,13 +4,13 @@ A campaign keeps them beside its results, for ``status``: it would read all data
 call, and people look at it every minute.
 """
 
-import json
 from functools import cached_property
 from pathlib import Path
 
 import msgspec
 
-from harness.files import atomic_write, digest_of
+from harness.files import digest_of
+from harness.json_files import read_kept, write_json
 
 KEPT = "digests.json"
 
@@ -35,13 +35,8 @@ class Digests(msgspec.Struct, dict=True):
         if self._asked.items() <= self._kept.items():
             return
         self._kept.update(self._asked)
-        with atomic_write(self.folder / KEPT) as file:
-            file.write(json.dumps(self._asked, indent=1).encode() + b"\n")
+        write_json(self.folder / KEPT, self._asked)
 
     @cached_property
     def _kept(self) -> dict[str, str]:
-        """What an earlier process has kept; nothing where that cannot be read."""
-        try:
-            return msgspec.json.decode((self.folder / KEPT).read_bytes(), type=dict[str, str])
-        except (OSError, ValueError, RecursionError):
-            return {}
+        return read_kept(self.folder / KEPT)

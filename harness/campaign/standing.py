@@ -1,7 +1,6 @@
 """How far a step is, from what it left on disk: nothing else decides whether it is done."""
 
 import hashlib
-import json
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -29,10 +28,10 @@ from harness.files import (
     COMPLIANCE_RUN,
     RUN_RECORD,
     USER_CONF,
-    atomic_write,
     unofficial,
 )
 from harness.grading.decoding.text_tokenizer import tokenizer_sha256
+from harness.json_files import read_kept, write_json
 from harness.record.accuracy_result import AccuracyResult, score_line
 from harness.record.resume import differences, newest_run
 from harness.record.run_record import RunRecord
@@ -101,7 +100,7 @@ def _standing(campaign: Campaign, step: Step) -> Standing:
             return _test(campaign, step)
     if not campaign.output.is_dir() or not _is_made(campaign, step):
         return Standing("missing")
-    return Standing("done", str(campaign.output) if step.kind == "build" else _note(campaign, step))
+    return Standing("done", str(campaign.output) if step.kind == "build" else _made(campaign, step)[1])
 
 
 def _run(campaign: Campaign, step: Step, record: RunRecord | None) -> Standing:
@@ -207,25 +206,18 @@ def _asked(plan: RunPlan) -> dict[str, Any]:
 
 def write_made(campaign: Campaign, step: Step, note: str) -> None:
     """Keep what a score or the folder was made of, so that it is made again when that changes."""
-    made = _read_made(campaign) | {step.name: f"{_inputs(campaign, step)} {note}".rstrip()}
-    with atomic_write(campaign.folder / _MADE) as file:
-        file.write(json.dumps(made, indent=2).encode() + b"\n")
+    path = campaign.folder / _MADE
+    write_json(path, read_kept(path) | {step.name: f"{_inputs(campaign, step)} {note}".rstrip()})
+
+
+def _made(campaign: Campaign, step: Step) -> tuple[str, str]:
+    """The digest of what it was made of, and the note."""
+    digest, _, note = read_kept(campaign.folder / _MADE).get(step.name, "").partition(" ")
+    return digest, note
 
 
 def _is_made(campaign: Campaign, step: Step) -> bool:
-    return _read_made(campaign).get(step.name, "").partition(" ")[0] == _inputs(campaign, step)
-
-
-def _note(campaign: Campaign, step: Step) -> str:
-    return _read_made(campaign).get(step.name, "").partition(" ")[2]
-
-
-def _read_made(campaign: Campaign) -> dict[str, str]:
-    try:
-        found = json.loads((campaign.folder / _MADE).read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
+    return _made(campaign, step)[0] == _inputs(campaign, step)
 
 
 def _inputs(campaign: Campaign, step: Step) -> str:

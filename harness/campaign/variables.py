@@ -3,14 +3,13 @@
 Their values are kept beside the results, so that the table of steps can be printed outside of the job.
 """
 
-import json
 import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
 
 from harness.errors import ConfigError
-from harness.files import atomic_write
+from harness.json_files import read_kept, write_json
 
 _KEPT = "variables.json"
 _NAME = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
@@ -18,7 +17,7 @@ _NAME = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
 def expanded(folder: Path, text: str) -> str:
     """``text`` with the values of its variables. Raises ConfigError for one that is not set."""
-    kept = _read(folder)
+    kept = read_kept(folder / _KEPT)
 
     def value(found: re.Match[str]) -> str:
         name = found[1] or found[2]
@@ -34,14 +33,4 @@ def keep(folder: Path, texts: Iterable[str]) -> None:
     """Keep the values of all variables in ``texts``. Raises OSError."""
     names = {found[1] or found[2] for text in texts for found in _NAME.finditer(text)}
     if here := {name: os.environ[name] for name in sorted(names) if name in os.environ}:
-        with atomic_write(folder / _KEPT) as file:
-            file.write(json.dumps(_read(folder) | here).encode())
-
-
-def _read(folder: Path) -> dict[str, str]:
-    try:
-        found = json.loads((folder / _KEPT).read_bytes())
-    except (OSError, ValueError):
-        return {}
-    found = found if isinstance(found, dict) else {}
-    return {name: value for name, value in found.items() if isinstance(value, str)}
+        write_json(folder / _KEPT, read_kept(folder / _KEPT) | here)
