@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
 from harness.campaign.expected import Measured, expected_s
@@ -95,28 +95,26 @@ def remaining(
             continue  # of a search only its next run is known
         if (last := _latest(step, since)) is not None:
             left[step.name] = last.remaining_s or 0.0
-    seconds = expected_left_s(steps, found, left)
-    known = f"; at the rates asked for the others take at least {duration(seconds)}" if seconds else ""
-    if known:
-        known += untimed(steps, found, left)
-    return f"{done} of {len(steps)} steps are done{known}"
+    seconds, others = time_left(steps, found, left)
+    known = f"; at the rates asked for the others take at least {duration(seconds)}{others}"
+    return f"{done} of {len(steps)} steps are done{known if seconds else ''}"
 
 
-def untimed(steps: Sequence[Step], found: Mapping[str, Standing], left: Collection[str] = ()) -> str:
-    """``, without 3 whose time is not known``: runs and searches to be done, but those in ``left``; or ""."""
-    measured = _measured(steps, found)
-    undone = [step for step in steps if found[step.name].state != "done" and step.name not in left]
-    count = sum(step.servers is not None and expected_s(step, measured) is None for step in undone)
-    return f", without {count} whose time is not known" if count else ""
-
-
-def expected_left_s(
+def time_left(
     steps: Sequence[Step], found: Mapping[str, Standing], left: Mapping[str, float] | None = None
-) -> float:
-    """Seconds of the runs that are left, as far as they are known; ``left`` has those of a run that lasts."""
-    measured, left = _measured(steps, found), left or {}
-    undone = [step for step in steps if found[step.name].state != "done"]
-    return sum(left.get(step.name, expected_s(step, measured) or 0.0) for step in undone)
+) -> tuple[float, str]:
+    """Seconds of the runs that are left, as far as they are known; ``left`` has those of a run that lasts.
+
+    And ``, without 3 whose time is not known``, for runs and searches; or "".
+    """
+    measured = _measured(steps, found)
+    known, unknown = 0.0, 0
+    for step in steps:
+        if found[step.name].state != "done":
+            seconds = (left or {}).get(step.name, expected_s(step, measured))
+            known += seconds or 0.0
+            unknown += seconds is None and step.servers is not None
+    return known, f", without {unknown} whose time is not known" if unknown else ""
 
 
 def _measured(steps: Sequence[Step], found: Mapping[str, Standing]) -> Measured:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from harness.analysis.run_outcome import RunOutcome, Status
-from harness.campaign.campaign_console import expected_left_s, rows, untimed
+from harness.campaign.campaign_console import rows, time_left
 from harness.campaign.campaign_file import Campaign
 from harness.campaign.standing import Standing
 from harness.campaign.steps import Step
@@ -66,8 +66,8 @@ def _badges(
 
 
 def _tiles(steps: Sequence[Step], found: Mapping[str, Standing]) -> Iterator[Tile]:
-    if left := expected_left_s(steps, found):
-        others = untimed(steps, found)
+    left, others = time_left(steps, found)
+    if left:
         yield Tile(f"at least {duration(left)}", f"of runs left, at the rates asked for{others}")
 
 
