@@ -69,23 +69,37 @@ def _status(entry: Path) -> tuple[bytes, int, int]:
 
 def stop(mark: str, grace_s: float, *, ancestor: int | None = None) -> None:
     """End all processes of the command, by SIGTERM and, of those that stay, by SIGKILL."""
+    left: set[int] = set()
 
-    def signalled(signum: signal.Signals) -> None:
-        for pid in processes(mark, ancestor=ancestor):
+    def signalled(signum: int) -> bool:
+        """Send a signal, 0 for none, to those that are left. Returns whether any is."""
+        nonlocal left
+        # Once found they count until they have ended: one that ends has no environment, but still its ports.
+        left = {pid for pid in left | processes(mark, ancestor=ancestor) if not _ended(pid)}
+        for pid in left:
             with suppress(ProcessLookupError):
                 os.kill(pid, signum)
+        return bool(left)
 
     signalled(signal.SIGTERM)
     deadline = time.monotonic() + grace_s
     while time.monotonic() < deadline:
-        if not processes(mark, ancestor=ancestor):
+        if not signalled(0):
             return
         time.sleep(0.1)
     # Again, as one may have started another meanwhile; one that waits for a device may never end.
     deadline = time.monotonic() + _KILL_S
-    while processes(mark, ancestor=ancestor) and time.monotonic() < deadline:
-        signalled(signal.SIGKILL)
+    while signalled(signal.SIGKILL) and time.monotonic() < deadline:
         time.sleep(0.05)
+
+
+def _ended(pid: int) -> bool:
+    """Whether all threads of a process have ended, not its first one alone."""
+    entry = Path(f"/proc/{pid}")
+    try:
+        return _status(entry)[0] == b"Z" and len([*(entry / "task").iterdir()]) == 1
+    except OSError:
+        return True
 
 
 def _reap() -> None:

@@ -2,9 +2,11 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -102,6 +104,33 @@ def test_a_command_that_forks_and_exits_lives_as_long_as_what_it_started(servers
 def test_a_port_that_another_server_has_is_refused(servers):
     with StubServer() as other, pytest.raises(ServerError, match=f"{other.url} already"):
         servers("sleep 1000", url=(other.url,))
+
+
+# At SIGTERM its first thread ends alone: it looks ended, and its other one still has the port.
+ENDING = """
+import ctypes, pathlib, signal, socket, threading, time
+threading.Thread(target=time.sleep, args=(1000,)).start()
+signal.signal(signal.SIGTERM, lambda *_: ctypes.CDLL(None).pthread_exit(None))
+listening = socket.create_server(("127.0.0.1", 0))
+pathlib.Path("port.new").write_text(str(listening.getsockname()[1]))
+pathlib.Path("port.new").rename("port")
+time.sleep(1000)
+"""
+
+
+def test_a_stopped_server_has_left_its_port(servers, tmp_path):
+    """The next one was refused as another's: a process that ends has no environment, and still its port."""
+    (tmp_path / "ending.py").write_text(ENDING)
+    command = servers(f"exec {sys.executable} ending.py")
+    wait_until((tmp_path / "port").exists)
+    (server,) = guard.processes(str(command.folder))
+    try:
+        command.stop()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", int((tmp_path / "port").read_text())))
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(server, signal.SIGKILL)
 
 
 def test_daemons_and_those_that_ignore_sigterm_are_stopped(servers):
