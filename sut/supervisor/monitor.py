@@ -28,6 +28,7 @@ LOOK_S = 1.0
 _STUCK_S = 15.0
 _EXIT_S = 15.0  # a process that closed its pipe ends by then, on a busy machine too
 _STOOD_STILL_S = 3.0
+_CLOCK_STEP_NS = 1_000_000_000
 _SLOW_FLUSH_NS = 500_000_000  # a busy machine takes a core away for less
 # After this time without any replica the run ends: no query could be answered.
 _DEAD_S = 10.0
@@ -92,6 +93,7 @@ class Monitor:
         self._cpu: list[list[int]] = []
         self._machine: list[list[int]] = []
         self._quota = quota_periods()
+        self._steps_ns = 0  # of the wall clock, as last logged
         self._began_ns = time.monotonic_ns()
         self._listening = {child.control: index for index, child in enumerate(self._workers)}
 
@@ -144,9 +146,9 @@ class Monitor:
         """Everything observed until now."""
         table = self._board.table()
         steps_ns = int(table[:, Counter.CLOCK_STEPS_NS].max())
+        stepped = (_stepped(steps_ns),) if steps_ns else ()
         outages = self._replicas.outages
         columns = 2 + len(self._workers) + len(self._encoders)
-        stepped = (f"the wall clock was stepped, by {steps_ns / 1e6:.0f} ms in all",) if steps_ns else ()
         flush_ns = int(table[:, Counter.LONGEST_FLUSH_NS].max())
         slow = () if flush_ns < _SLOW_FLUSH_NS else (self._slow_disk(flush_ns),)
         return Observations(
@@ -229,6 +231,7 @@ class Monitor:
         if suspended:
             self._note_pause(late_s)  # before the queries are seen that are late by it
         observe(totals)
+        self._note_clock(int(table[:, Counter.CLOCK_STEPS_NS].max()))
         if not suspended:
             self._check_heartbeats(table[:, Counter.HEARTBEAT_NS])
         if why := self._unsynced():
@@ -245,6 +248,12 @@ class Monitor:
         self._warnings.append(f"{text}; latencies measured during that time include the pause")
         log.warning("warning: %s", self._warnings[-1])
 
+    def _note_clock(self, steps_ns: int) -> None:
+        """Log a large step at once: LoadGen issues nothing after one back, for as long as that was."""
+        if steps_ns - self._steps_ns >= _CLOCK_STEP_NS:
+            log.warning("warning: %s", _stepped(steps_ns))
+            self._steps_ns = steps_ns
+
     def _check_heartbeats(self, beats: Totals) -> None:
         """Kill stuck workers: the queries of a dead worker fail, those of a stuck one would never end."""
         since = (time.monotonic_ns() - np.maximum(beats, self._began_ns)) / 1e9
@@ -259,6 +268,13 @@ class Monitor:
                     "and was killed"
                 )
                 child.process.kill()
+
+
+def _stepped(steps_ns: int) -> str:
+    return (
+        f"the wall clock was stepped, by {steps_ns / 1e6:.0f} ms in all: LoadGen issues and measures by it, "
+        "and after a step back waits as long"
+    )
 
 
 class AbortPolicy:

@@ -284,6 +284,23 @@ def test_a_slow_disk_is_a_warning(flush_s, named):
     assert tuple(warning.partition(" what ")[0] for warning in found) == named
 
 
+def test_a_step_of_the_wall_clock_is_said_at_once(watched, caplog, monkeypatch):
+    """LoadGen waits for as long as the clock was set back, and nothing said why."""
+    monkeypatch.setattr(monitoring, "cpu_ns", lambda pid: 4)
+    monkeypatch.setattr(monitoring, "machine_row", lambda pids: [9, *pids])
+    monitor, _, _ = watched()
+    table = np.zeros((3, len(Counter)), dtype=np.int64)
+    monitor._board.table = lambda: table
+    said = []
+    for steps_s in (0, 0.9, 7200.9, 7200.9):
+        table[1, Counter.CLOCK_STEPS_NS] = int(steps_s * 1e9)
+        monitor._look(0.0, lambda totals: None)
+        said.append(len(caplog.messages))
+    assert said == [0, 0, 1, 1]
+    assert caplog.messages[0].removeprefix("warning: ") == monitor.observations().warnings[0]
+    assert "by 7200900 ms in all" in caplog.messages[0]
+
+
 def test_what_several_workers_say_of_an_address_is_one_warning(caplog):
     pipes = [Pipe() for _ in range(2)]
     workers = [ChildProcess(None, ours) for ours, _ in pipes]
