@@ -121,6 +121,8 @@ class _Walk(msgspec.Struct):
     """why it stopped"""
     again: set[str] = msgspec.field(default_factory=set)
     """steps that were made once more without a call"""
+    begun: str = ""
+    """the step that was begun last"""
 
     def run(self) -> int:
         """Do what is missing; returns the exit code of what stops the campaign, 0 at its end."""
@@ -203,6 +205,7 @@ class _Walk(msgspec.Struct):
         announce(number, total, step, before.text)
         self._page(step.name)
         self.journal.write(event="started", step=step.name, command=list(step.words))
+        self.begun = step.name
         code = EXIT_VALID if self._adopted(step, before) else self._call(step, self._more(step, before))
         self.anew.discard(step.name)
         # A missed target is a score, too.
@@ -350,8 +353,9 @@ class _Walk(msgspec.Struct):
         if self.campaign.rehearsal:
             words.append("--rehearsal")
         for step in steps_of(self.campaign):
-            # One that has begun anew is neither of these.
-            if step.name in self.anew and standing(self.campaign, step).state in ("done", "lost"):
+            # One that has begun anew is done or lost no more, but may be cut off already.
+            earlier = ("done", "lost", "incomplete")[: 2 if step.name == self.begun else 3]
+            if step.name in self.anew and standing(self.campaign, step).state in earlier:
                 words += ["--restart", step.name]
         return f"continue with {shlex.join(words)}"
 

@@ -298,6 +298,20 @@ def test_a_search_of_other_settings_begins_anew(tmp_path, state, flags):
 
 
 @pytest.mark.parametrize(
+    ("begun", "state", "kept"),
+    [(False, "done", True), (False, "incomplete", True), (True, "done", True), (True, "incomplete", False)],
+)
+def test_the_command_that_continues_keeps_what_is_to_begin_anew(tmp_path, monkeypatch, begun, state, kept):
+    """The answers of an accuracy run that was cut off counted where the campaign was ended before it."""
+    campaign = campaign_of(tmp_path, "server = { target_qps = 9.0 }\n")
+    (name,) = (step.name for step in steps_of(campaign) if step.kind == "accuracy")
+    walk = _Walk(campaign, Journal(tmp_path, 0), ServerCommand(tmp_path, tmp_path), {name})
+    walk.begun = name if begun else ""
+    monkeypatch.setattr(campaign_command, "standing", lambda campaign, step: Standing(state))
+    assert walk._again().endswith(f" --restart {name}") is kept
+
+
+@pytest.mark.parametrize(
     ("command", "named"),
     [
         ("kill -9 $$", "was killed by SIGKILL, as the kernel does where memory is short (see dmesg)"),
