@@ -44,10 +44,13 @@ def _done(
 
 def _other_commit(name: str, before: GitState | None, here: GitState | None) -> Iterator[str]:
     if before is not None and here is not None and str(before) != str(here):
-        changes = f" && git diff {before.commit} {before.tree} | git apply" if before.tree else ""
+        away = "git stash && " if here.dirty else ""
+        back = (
+            f" && git diff {before.commit} {before.tree} | git apply" if before.dirty and before.tree else ""
+        )
         yield (
             f"{name} is of commit {before} of the harness, and this checkout is at {here}: "
-            f"git checkout {before.commit}{changes if before.dirty else ''}"
+            f"{away}git checkout {before.commit}{back}"
         )
 
 

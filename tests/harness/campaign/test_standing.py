@@ -15,6 +15,7 @@ from harness.campaign.campaign_console import remaining, rows
 from harness.campaign.campaign_file import Servers, read_campaign
 from harness.campaign.campaign_options import CampaignOptions
 from harness.campaign.journal import Journal
+from harness.campaign.origins import _other_commit
 from harness.campaign.servers import ServerCommand
 from harness.campaign.standing import Standing, standing, write_made
 from harness.campaign.steps import missing_files, steps_of
@@ -34,11 +35,13 @@ from harness.peak.search.probe import Probe
 from harness.peak.search.probe_record import FOUND_RATE
 from harness.peak.search.search_state import SearchState
 from harness.record.resume import newest_run
+from harness.record.provenance import git_state
 from harness.record.run_events import RunEvent
 from harness.record.run_record import EncodedAnswers, RunVerdict
 from harness.submission.building import source_code
 from tests.harness.analysis.test_verdict import by_the_clocks
 from tests.harness.campaign.test_searches import IDENTITY
+from tests.harness.submission.building import commit, git
 from tests.records import ENDED
 from tests.runs import SAMPLES
 
@@ -295,6 +298,25 @@ def test_a_search_of_other_settings_begins_anew(tmp_path, state, flags):
     step = next(one for one in steps_of(campaign) if one.kind == "search")
     walk = _Walk(campaign, Journal(tmp_path, 0), ServerCommand(tmp_path, tmp_path), set())
     assert walk._more(step, Standing(state)) == flags
+
+
+@pytest.mark.parametrize(
+    ("before", "now"), [("as committed", "later"), ("as it ran", "later"), ("as it ran", "a commit")]
+)
+def test_the_command_for_another_commit_restores_the_code_of_the_runs(tmp_path, before, now):
+    """With local changes "git checkout" alone left them, and the campaign stopped again."""
+    (file := tmp_path / "run.py").write_text("as committed")
+    git(tmp_path, "init", "-q")
+    commit(tmp_path)
+    file.write_text(before)
+    runs = git_state(tmp_path)
+    file.write_text(now)
+    if now == "a commit":
+        commit(tmp_path)
+    (text,) = _other_commit("offline/accuracy", runs, git_state(tmp_path))
+    subprocess.run(text.rpartition(": ")[2], shell=True, check=True, cwd=tmp_path, capture_output=True)
+    assert git_state(tmp_path) == runs
+    assert not list(_other_commit("offline/accuracy", runs, git_state(tmp_path)))
 
 
 @pytest.mark.parametrize(
