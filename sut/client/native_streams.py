@@ -219,7 +219,9 @@ def library() -> ctypes.CDLL | None:
 
 
 def compile_library() -> str:
-    """Compile it; return why that was not possible, "" if it was."""
+    """Compile it where it is not yet; return why that was not possible, "" if it is compiled."""
+    if library() is not None:
+        return ""
     compiler, file = shlex.split(os.environ.get("CC", "cc")), library_file()
     file.parent.mkdir(parents=True, exist_ok=True)
     partial = file.with_suffix(f".{os.getpid()}")
