@@ -37,6 +37,7 @@ from harness.text import how_it_ended, show
 _DOOR = str(ROOT / "mlperf.py")
 _SIGNALLED = 128  # exit codes from here on are of signals
 _LOST = {"score": EXIT_THRESHOLD, "test": EXIT_THRESHOLD}
+_EARLIER = ("done", "lost", "incomplete")  # the others would begin anew without --restart
 _RESTARTED = ("accuracy", "score", "search", "test")  # the others begin anew by themselves
 
 
@@ -97,15 +98,16 @@ def _running_step(campaign: Campaign) -> tuple[str, datetime] | None:
         return None
 
 
-def _named(campaign: Campaign, given: Sequence[str]) -> set[str]:
+def _named(campaign: Campaign, given: Sequence[str]) -> dict[str, Standing]:
     """The steps that ``--restart`` names, alone or by a part of their names. Raises ConfigError."""
-    names = [step.name for step in steps_of(campaign)]
-    found: set[str] = set()
+    steps = steps_of(campaign)
+    found: dict[str, Standing] = {}
     for text in given:
-        one = [name for name in names if name == text or name.startswith(f"{text.rstrip('/')}/")]
+        one = [step for step in steps if step.name == text or step.name.startswith(f"{text.rstrip('/')}/")]
         if not one:
-            raise ConfigError(f"--restart {text}: no such step, expected one of {', '.join(names)}")
-        found.update(one)
+            names = ", ".join(step.name for step in steps)
+            raise ConfigError(f"--restart {text}: no such step, expected one of {names}")
+        found |= {step.name: standing(campaign, step) for step in one}
     return found
 
 
@@ -115,14 +117,12 @@ class _Walk(msgspec.Struct):
     campaign: Campaign
     journal: Journal
     servers: ServerCommand
-    anew: set[str]
-    """steps to begin anew"""
+    anew: dict[str, Standing]
+    """steps to begin anew, and how they stood"""
     reasons: list[str] = msgspec.field(default_factory=list)
     """why it stopped"""
     again: set[str] = msgspec.field(default_factory=set)
     """steps that were made once more without a call"""
-    begun: str = ""
-    """the step that was begun last"""
 
     def run(self) -> int:
         """Do what is missing; returns the exit code of what stops the campaign, 0 at its end."""
@@ -205,9 +205,8 @@ class _Walk(msgspec.Struct):
         announce(number, total, step, before.text)
         self._page(step.name)
         self.journal.write(event="started", step=step.name, command=list(step.words))
-        self.begun = step.name
         code = EXIT_VALID if self._adopted(step, before) else self._call(step, self._more(step, before))
-        self.anew.discard(step.name)
+        self.anew.pop(step.name, None)
         # A missed target is a score, too.
         counts = code == EXIT_VALID or (
             code == EXIT_THRESHOLD and (step.kind == "score" or not self.campaign.strict)
@@ -353,9 +352,9 @@ class _Walk(msgspec.Struct):
         if self.campaign.rehearsal:
             words.append("--rehearsal")
         for step in steps_of(self.campaign):
-            # One that has begun anew is done or lost no more, but may be cut off already.
-            earlier = ("done", "lost", "incomplete")[: 2 if step.name == self.begun else 3]
-            if step.name in self.anew and standing(self.campaign, step).state in earlier:
+            earlier = self.anew.get(step.name)
+            # One that has begun anew, and was cut off, is another run.
+            if earlier and earlier.state in _EARLIER and standing(self.campaign, step) == earlier:
                 words += ["--restart", step.name]
         return f"continue with {shlex.join(words)}"
 

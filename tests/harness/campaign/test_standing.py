@@ -10,7 +10,7 @@ from msgspec import structs
 from harness.analysis.outages import what_stood
 from harness.campaign import campaign_command
 from harness.campaign.advice import advice
-from harness.campaign.campaign_command import _Walk
+from harness.campaign.campaign_command import _named, _Walk
 from harness.campaign.campaign_console import remaining, rows
 from harness.campaign.campaign_file import Servers, read_campaign
 from harness.campaign.campaign_options import CampaignOptions
@@ -296,7 +296,7 @@ def test_a_search_of_other_settings_begins_anew(tmp_path, state, flags):
     """Of servers that answer as before, it would say that it is complete, whatever started them."""
     campaign = campaign_of(tmp_path, "server = { target_qps = 'search' }\n")
     step = next(one for one in steps_of(campaign) if one.kind == "search")
-    walk = _Walk(campaign, Journal(tmp_path, 0), ServerCommand(tmp_path, tmp_path), set())
+    walk = _Walk(campaign, Journal(tmp_path, 0), ServerCommand(tmp_path, tmp_path), {})
     assert walk._more(step, Standing(state)) == flags
 
 
@@ -320,16 +320,22 @@ def test_the_command_for_another_commit_restores_the_code_of_the_runs(tmp_path, 
 
 
 @pytest.mark.parametrize(
-    ("begun", "state", "kept"),
-    [(False, "done", True), (False, "incomplete", True), (True, "done", True), (True, "incomplete", False)],
+    ("before", "now", "kept"),
+    [
+        ("done", "done", True),
+        ("incomplete", "incomplete", True),  # ended before its run began: while servers load their model
+        ("done", "incomplete", False),
+        ("missing", "missing", False),
+    ],
 )
-def test_the_command_that_continues_keeps_what_is_to_begin_anew(tmp_path, monkeypatch, begun, state, kept):
+def test_the_command_that_continues_keeps_what_is_to_begin_anew(tmp_path, monkeypatch, before, now, kept):
     """The answers of an accuracy run that was cut off counted where the campaign was ended before it."""
     campaign = campaign_of(tmp_path, "server = { target_qps = 9.0 }\n")
     (name,) = (step.name for step in steps_of(campaign) if step.kind == "accuracy")
-    walk = _Walk(campaign, Journal(tmp_path, 0), ServerCommand(tmp_path, tmp_path), {name})
-    walk.begun = name if begun else ""
-    monkeypatch.setattr(campaign_command, "standing", lambda campaign, step: Standing(state))
+    stands = [Standing(before), Standing(now)]
+    monkeypatch.setattr(campaign_command, "standing", lambda campaign, step: stands.pop(0))
+    anew = _named(campaign, [name])
+    walk = _Walk(campaign, Journal(tmp_path, 0), ServerCommand(tmp_path, tmp_path), anew)
     assert walk._again().endswith(f" --restart {name}") is kept
 
 
@@ -345,7 +351,7 @@ def test_the_command_that_continues_keeps_what_is_to_begin_anew(tmp_path, monkey
 def test_what_ended_a_step_has_its_name(tmp_path, capsys, command, named):
     campaign = campaign_of(tmp_path, "server = { target_qps = 9.0 }\n")
     step = next(one for one in steps_of(campaign) if one.kind == "performance")
-    walk = _Walk(campaign, Journal(tmp_path, 0), ServerCommand(tmp_path, tmp_path), set())
+    walk = _Walk(campaign, Journal(tmp_path, 0), ServerCommand(tmp_path, tmp_path), {})
     walk._ended(step, walk._watch(subprocess.Popen(["sh", "-c", command]), None))
     assert f"The campaign stops at {step.name}, which {named}." in capsys.readouterr().err
 
@@ -596,7 +602,7 @@ def test_an_outage_ends_a_campaign_with_the_code_of_one_to_be_called_again(
         return EXIT_INVALID
 
     monkeypatch.setattr(_Walk, "_call", run)
-    walk = _Walk(campaign, Journal(tmp_path, 0), ServerCommand(tmp_path, tmp_path), set())
+    walk = _Walk(campaign, Journal(tmp_path, 0), ServerCommand(tmp_path, tmp_path), {})
     assert walk._do(1, 1, step, Standing("missing")) == code
     assert len(calls) == (2 if events else 1)
 
@@ -616,7 +622,7 @@ def test_a_run_that_an_outage_cost_is_made_again_by_itself(tmp_path, monkeypatch
         return EXIT_INVALID if events else 0
 
     monkeypatch.setattr(_Walk, "_call", run)
-    walk = _Walk(campaign, Journal(tmp_path, 0), ServerCommand(tmp_path, tmp_path), set())
+    walk = _Walk(campaign, Journal(tmp_path, 0), ServerCommand(tmp_path, tmp_path), {})
     try:
         assert walk._do(1, 1, step, Standing("missing")) == 0 and not ends
         assert f"{step.name} is tried once more" in capsys.readouterr().out
@@ -640,7 +646,7 @@ def test_servers_that_have_died_repeat_the_steps_that_need_them(tmp_path, monkey
         return EXIT_SERVER
 
     monkeypatch.setattr(_Walk, "_call", run)
-    walk = _Walk(campaign, Journal(tmp_path, 0), ServerCommand(tmp_path, tmp_path), set())
+    walk = _Walk(campaign, Journal(tmp_path, 0), ServerCommand(tmp_path, tmp_path), {})
     assert walk._do(1, 1, step, Standing("missing")) == EXIT_SERVER
     assert len(made) == calls
 
@@ -668,7 +674,7 @@ def test_so_does_an_outage_in_a_search(tmp_path, monkeypatch, scenario, events, 
         return EXIT_INVALID
 
     monkeypatch.setattr(_Walk, "_call", search)
-    walk = _Walk(campaign, Journal(tmp_path, 0), ServerCommand(tmp_path, tmp_path), set())
+    walk = _Walk(campaign, Journal(tmp_path, 0), ServerCommand(tmp_path, tmp_path), {})
     assert walk._do(1, 1, step, Standing("missing")) == code
     assert len(calls) == 2  # an error shows nothing about the rate: the search is continued once by itself
 
