@@ -34,8 +34,8 @@ from harness.peak.search.policy import History
 from harness.peak.search.probe import Probe
 from harness.peak.search.probe_record import FOUND_RATE
 from harness.peak.search.search_state import SearchState
-from harness.record.resume import newest_run
 from harness.record.provenance import git_state
+from harness.record.resume import newest_run
 from harness.record.run_events import RunEvent
 from harness.record.run_record import EncodedAnswers, RunVerdict
 from harness.submission.building import source_code
