@@ -128,7 +128,7 @@ def _stated(summary: str) -> Iterator[tuple[str, str]]:
     """The ``name : value`` lines, and the bullets of each early stopping result as one value."""
     title, bullets = "", list[str]()
     for line in summary.splitlines():
-        name, colon, value = (part.strip() for part in line.partition(":"))
+        name, _, value = (part.strip() for part in line.partition(":"))
         if title and not line.startswith(" "):
             yield title, " ".join(bullets)
             title, bullets = "", []
@@ -136,7 +136,7 @@ def _stated(summary: str) -> Iterator[tuple[str, str]]:
             bullets.append(" ".join(line.split()))
         elif name.endswith("Early Stopping Result"):
             title = name
-        elif colon and value:
+        elif value:
             yield name.replace(*_OLD_NAME), value
 
 

@@ -225,6 +225,7 @@ def test_the_settings_in_force_are_recorded(log_dir):
     found = run_json(log_dir)["settings_in_force"]
     assert (found["test_mode"], found["scenario"]) == ("PerformanceOnly", "Offline")
     assert found["generated_query_count"] == 1
+    assert not any(key.startswith("result_") for key in found)
 
 
 @pytest.mark.parametrize(
@@ -233,6 +234,7 @@ def test_the_settings_in_force_are_recorded(log_dir):
         ({}, ()),
         ({"min_duration_ms": RAN["min_duration_ms"], "infer_token_latencies": True}, ()),
         ({"offline_expected_qps": RAN["offline_expected_qps"] * (1 + 1e-7)}, ()),  # LoadGen logs six digits
+        ({"qsl_rng_seed": RAN["qsl_rng_seed"] + 1}, ("qsl_rng_seed", str(RAN["qsl_rng_seed"] + 1))),
         ({"min_duration_ms": 600_000}, ("min_duration_ms", "600000", str(RAN["min_duration_ms"]))),
         ({"offline_expected_qps": 123.0}, ("offline_expected_qps", "123.0")),
         ({"sample_concatenate_permutation": not RAN["sample_concatenate_permutation"]}, ("permutation",)),

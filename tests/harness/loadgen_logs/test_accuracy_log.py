@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import GradingError
+from harness.loadgen_logs import accuracy_log
 from harness.loadgen_logs.accuracy_log import AccuracyLog, Checklist
 from tests.harness.grading.logs import array, entry
 from tests.harness.grading.shared import SHARED_DATA
@@ -14,6 +15,12 @@ from tests.runs import ROOT
 
 IDS = [200005, 35644, 200008, 11, 12, 13, 14, 15, 16, 17, 200002]
 SHARED = SHARED_DATA / "mlperf_v6.0" / "closed"
+
+
+@pytest.fixture
+def small_chunks(monkeypatch: pytest.MonkeyPatch):
+    """Entries lie in several chunks of the file, as those of a large log."""
+    monkeypatch.setattr(accuracy_log, "_CHUNK", 64)
 
 
 def read(path: Path) -> list[tuple[int, list[int]]]:
@@ -24,6 +31,7 @@ def read(path: Path) -> list[tuple[int, list[int]]]:
 @pytest.mark.parametrize("first", ["data", "token_data", "both"])
 @pytest.mark.parametrize("count", [True, False])
 @pytest.mark.parametrize("shape", ["array", "lines", "one line", "pretty"])
+@pytest.mark.usefixtures("small_chunks")
 def test_every_shape_gives_the_same_tokens(shape: str, count: bool, first: str, width: int, tmp_path: Path):
     outputs = [IDS, IDS[:3] + IDS[5:]]
     if count:  # else a doubled first token cannot be told from a repeated one
@@ -40,6 +48,8 @@ def test_every_shape_gives_the_same_tokens(shape: str, count: bool, first: str, 
     reader = AccuracyLog(log)
     found = list(reader)
     assert [(one.qsl_idx, one.token_ids.tolist()) for one in found] == list(enumerate(outputs))
+    assert {one.is_first_apart for one in found} == {first == "token_data"}
+    assert reader.is_odd == (width == 8 or shape == "lines")
     assert reader.cut is None
     assert reader.read_at(found[1].offset, found[1].size).tolist() == outputs[1]
 
@@ -54,8 +64,9 @@ def test_several_tokens_in_the_first_event(tmp_path: Path):
 
 def test_an_output_of_exclamation_marks_does_not_pass_for_int64(tmp_path: Path):
     log = tmp_path / "log.json"
-    log.write_text(array([entry(0, [5, 0]), entry(1, IDS)]))
-    assert read(log) == [(0, [5, 0]), (1, IDS)]
+    outputs = [[5, 0], [5, 0, 7], IDS]
+    log.write_text(array(entry(index, ids) for index, ids in enumerate(outputs)))
+    assert read(log) == list(enumerate(outputs))
 
 
 @pytest.mark.parametrize("place", [0, 1])

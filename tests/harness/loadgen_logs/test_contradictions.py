@@ -1,5 +1,6 @@
 """Figures of real LoadGen logs, changed in one file or in both: they contradict each other."""
 
+import math
 import re
 from functools import cache
 
@@ -8,7 +9,7 @@ from msgspec.structs import replace
 
 from harness.files import DETAIL, SUMMARY
 from harness.loadgen_logs.contradictions import FIGURES, contradictions, disagreements
-from harness.loadgen_logs.summary_and_detail import read_detail
+from harness.loadgen_logs.summary_and_detail import CLOCK_FORMAT, LoadgenDetail, read_detail
 from tests.harness.submission.trees import ARCHIVE, CNN_ARCHIVE, R1_ARCHIVE, unpack
 from tests.runs import ROOT
 
@@ -74,6 +75,9 @@ def test_the_result_of_single_stream_is_of_the_percentile_of_its_settings():
         "50.0th percentile latency",
         "50.00 percentile latency",
     ]
+    assert found(folder, effective_target_latency_percentile=None) == []
+    (line,) = contradictions(detail_of(folder, early_stopping_latency_ss=0))
+    assert line.startswith("early_stopping_latency_ss is 0, which early_stopping_ttft_result does not name")
 
 
 @pytest.mark.parametrize(("benchmark", "scenario"), EACH)
@@ -93,6 +97,11 @@ def test_every_figure_of_the_detail_log_counts(folder_of, benchmark, scenario):
         if not found(folder, **{key: scaled(value, factor)})
     ]
     assert missed == []
+    logged = str(detail_of(folder).values["effective_scenario"])
+    for key in FIGURES[logged].values():
+        for none in (None, math.nan):
+            if key != "effective_scenario":
+                assert f"the detail log has no row {key}" in found(folder, **{key: none})
 
 
 @pytest.mark.parametrize(("benchmark", "scenario"), EACH)
@@ -147,6 +156,70 @@ def test_rates_follow_from_the_latency_of_the_last_query_without_a_clock(folder_
         assert [what for what in said if "the last query was due" in what]
 
 
+TIMES = {
+    "latency": "result_{}_latency_ns",
+    "TTFT": "result_first_token_{}_latency_ns",
+    "TPOT": "result_time_to_output_token_{}",
+}
+
+
+@pytest.mark.parametrize("row", TIMES.values(), ids=TIMES)
+def test_times_are_in_order_whatever_the_summary_says(folder_of, row):
+    folder = folder_of("gpt-oss-120b", "Interactive")
+    values = detail_of(folder).values
+    least, mean, most = (row.format(kind) for kind in ("min", "mean", "max"))
+    for key, value, said in (
+        (least, 0, None),
+        (least, -1, "expected 0 or more"),
+        (most, values[mean], "less than"),
+        (mean, 2 * values[most], "but minimum and maximum are"),
+    ):
+        lines = [line for line in contradictions(detail_of(folder, **{key: value})) if line.startswith(key)]
+        assert [said in line for line in lines] == ([True] if said else [])
+
+
+@pytest.mark.parametrize(("benchmark", "scenario"), EACH)
+def test_the_clock_of_the_machine_bounds_the_latencies(folder_of, benchmark, scenario):
+    folder = folder_of(benchmark, scenario)
+    begin, end = detail_of(folder).clock
+    later = (end + (end - begin)).strftime(CLOCK_FORMAT)
+    assert any(
+        "power_begin to power_end" in line for line in contradictions(detail_of(folder, power_end=later))
+    )
+
+
+# Of a published Server run with gpt-oss-120b.
+PUBLISHED = {
+    "result_query_count": 115128,
+    "result_max_latency_ns": 249451351723,
+    "result_mean_latency_ns": 93118913728,
+    "result_first_token_mean_latency_ns": 687235954,
+    "result_token_throughput": 1.47354e-08,
+    "result_time_per_output_token_99.00_percentile_ns": 72613294,
+    "effective_scenario": "Server",
+}
+
+
+@pytest.mark.parametrize(("factor", "found"), [(1, False), (0.91, False), (0.9, True)])
+def test_the_tpot_of_a_model_bounds_its_latencies(factor, found):
+    row = "result_time_per_output_token_99.00_percentile_ns"
+    detail = LoadgenDetail(PUBLISHED | {row: PUBLISHED[row] * factor}, {}, {})
+    assert any(line.startswith("p99 of TPOT") for line in contradictions(detail)) is found
+
+
+@pytest.mark.parametrize("scenario", ["Offline", "Server", "Interactive"])
+def test_the_mean_output_length_follows_from_the_rates(folder_of, scenario):
+    """Every answer of these runs has 128 tokens."""
+    folder = folder_of("llama3.1-8b", scenario)
+    detail = detail_of(folder)
+    assert detail.mean_tokens == pytest.approx(128, rel=1e-5)
+    assert detail.has_mean_tokens(128) and not detail.has_mean_tokens(128.2)
+    for rate in ("result_samples_per_second", "result_completed_samples_per_sec"):
+        for none in (0, None):
+            if rate in detail.values:
+                assert detail_of(folder, **{rate: none}).mean_tokens is None
+
+
 # LoadGen prints rates with two decimals in the summary and six digits in the detail log: published pairs.
 PRINTED = [
     ("13155.34", 13155.3, True),
@@ -159,6 +232,8 @@ PRINTED = [
     ("10.05", 10.0561, False),
     ("nan", 10.05, False),
     ("", 10.05, False),
+    ("ten", 10.05, False),
+    ("10.05", None, False),
 ]
 
 
