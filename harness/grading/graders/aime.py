@@ -262,4 +262,4 @@ def _undressed(text: str) -> str:
 def _plain(digits: str) -> str:
     significant = digits.lstrip("-0") or "0"
     sign = "-" if digits.startswith("-") and significant != "0" else ""
-    return sign + "".join(str(int(digit)) for digit in significant[:_MAX_DIGITS])
+    return sign + "".join(str(int(digit)) for digit in significant)

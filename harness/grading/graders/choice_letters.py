@@ -166,7 +166,7 @@ class LetterReader(Values):
         return None if found is None or is_withdrawn(text, found) else found
 
     def _picked(self, text: str) -> Iterator[Stated]:
-        praised, end = set(), len(text.rstrip(_CLOSING))
+        end = len(text.rstrip(_CLOSING))
         for start, sentence in sentences_of(_I_WOULD.sub("I will  ", text)):
             if is_supposed(sentence) or sentence.rstrip().endswith("?"):
                 continue
@@ -176,12 +176,15 @@ class LetterReader(Values):
                     value = self.stated(rest) if pattern is _CHOSEN else self.exactly(rest)
                     if value and not is_conditional(rest):
                         yield Stated(value, start + lead.start(), start + len(sentence))
-            for name in _PRAISED.finditer(sentence):
-                after = sentence[name.end() :]
-                value = self.exactly(_last_words(sentence[: name.start()]))
-                if value and not is_conditional(after) and not _WAVERS.search(after):
-                    praised.add(value)
-                    yield Stated(value if len(praised) == 1 else None, start, start + len(sentence))
+            praised = {
+                value
+                for name in _PRAISED.finditer(sentence)
+                if (value := self.exactly(_last_words(sentence[: name.start()])))
+                and not is_conditional(after := sentence[name.end() :])
+                and not _WAVERS.search(after)
+            }
+            if praised:
+                yield Stated(praised.pop() if len(praised) == 1 else None, start, start + len(sentence))
 
     def _lines(self, text: str) -> Iterator[Stated]:
         """A letter alone on a line; several in a row are a list."""
@@ -198,17 +201,15 @@ class LetterReader(Values):
         line = text[start : start + 300].partition("\n")[0]
         found = self._letter.match(_undressed(line))
         listed = {one[1].upper() for one in self._listed.finditer(text)}
-        value = self.stated(line)
         if (
             found is None
-            or value is None
             or (found["lower"] and text.strip() != line.strip())
             or len(listed) > 1
             or is_supposed(line)
             or is_denial_of(line)
         ):
             return None
-        return Stated(value, start, start + len(line))
+        return Stated(self.stated(line), start, start + len(line))
 
 
 def _is_complete(text: str, found: re.Match[str]) -> bool:

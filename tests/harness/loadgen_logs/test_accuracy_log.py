@@ -80,6 +80,14 @@ def test_a_loop_of_id_0_is_an_output_of_its_log(zeros: list[int], place: int, tm
     assert read(log) == list(enumerate(outputs))
 
 
+@pytest.mark.parametrize("data", ["7", "77", "null", '"7"', '"0G000000"', '"070000"'])
+def test_data_that_is_no_hex_of_ids_is_an_error(data: str, tmp_path: Path):
+    log = tmp_path / "log.json"
+    log.write_text(array([entry(0, IDS), f'{{ "qsl_idx" : 1, "data" : {data} }}']))
+    with pytest.raises(GradingError, match=r"\(qsl_idx 1\): .*hex"):
+        read(log)
+
+
 @pytest.mark.parametrize("widths", [(8, 4), (4, 8)])
 def test_mixed_widths_are_an_error(widths: tuple[int, int], tmp_path: Path):
     log = tmp_path / "log.json"

@@ -131,6 +131,7 @@ def test_absurd_figures_are_handed_on():
 def test_valid_with_errors_is_not_clean():
     log = read_detail(RECORDED / "offline_errors/mlperf_log_detail.txt")
     assert log.errors == {"n_tokens argument missing or attempted to record 0 as number of tokens": 4}
+    assert log.error_count == 4
     assert log.values["result_validity"] == "VALID"
     assert log.values["num_errors"] == 4
     assert log.effective["sample_concatenate_permutation"] is False

@@ -199,7 +199,8 @@ def test_kinds_are_looked_for_in_upstreams_order():
 
 @pytest.mark.parametrize(
     ("kind", "value", "truth"),
-    [("gpqa", "c", "C"), ("mmlu_pro", " J", "J"), ("math500", "x^2", "x^2"), ("math500", 3, "3"),
+    [("gpqa", "c", "C"), ("gpqa", "A", "A"), ("aime", 42.5, None),
+     ("mmlu_pro", " J", "J"), ("math500", "x^2", "x^2"), ("math500", 3, "3"),
      ("aime", 204.0, "204"), ("gpqa", "E", None), ("mmlu_pro", "K", None), ("mmlu_pro", "AB", None),
      ("math500", "", None), ("math500", None, None), ("math500", float("nan"), None), ("aime", "x", None),
      ("aime", "42.0", None), ("livecodebench", "", None)],

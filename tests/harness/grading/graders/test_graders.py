@@ -146,6 +146,9 @@ def test_final_sections(text: str, section: str | None, final: str | None):
 def test_reasons_tell_why_there_is_no_answer():
     assert aime.strict(HarmonyText("x"), "1").reason is Reason.NO_FINAL
     assert gpqa.strict(HarmonyText("x", truncated=True), "A").reason is Reason.TRUNCATED
+    for official in (aime.official, gpqa.official):
+        assert official(HarmonyText(harmony("x")), "1").reason is Reason.NO_ANSWER
+        assert official(HarmonyText(harmony("x"), truncated=True), "1").reason is Reason.TRUNCATED
     assert programs.strict_code(HarmonyText(harmony("x"), truncated=True)).reason is Reason.TRUNCATED
     assert aime.strict(HarmonyText(harmony("Answer: 2")), "1").reason is Reason.WRONG
 
