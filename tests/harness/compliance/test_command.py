@@ -3,9 +3,11 @@
 import json
 import re
 import signal
+from types import SimpleNamespace
 
 import pytest
 
+from harness.compliance import compliance_command
 from tests.harness.compliance.program import (
     LOW07,
     LOW09,
@@ -204,6 +206,37 @@ def test_the_second_test_can_be_interrupted(tmp_path):
     assert "TEST07: NOT OFFICIAL FAIL" in stdout
     assert json.loads((second / "run.json").read_text())["verdict"]["result"] == "INTERRUPTED"
     assert not list(second.parent.glob("verify_*"))
+
+
+@pytest.mark.parametrize(
+    ("ended", "code"),
+    [((0, 0), 0), ((0, 5), 5), ((5, 0), 5), ((4, 5), 4), ((5, 3), 3), ((3,), 3), ((130,), 130)],
+)
+def test_the_exit_code_is_that_of_the_first_test_that_did_not_pass(ended, code, monkeypatch, capsys):
+    """What is neither a verdict nor its absence ends all, and is the code."""
+    plan = SimpleNamespace(client=SimpleNamespace(dry_run=False))
+    items = [SimpleNamespace(test=name, plan=plan) for name in ("TEST07", "TEST09")]
+    left = [SimpleNamespace(exit_code=each) for each in ended]
+    monkeypatch.setattr(compliance_command, "resolve_runs", lambda _: items)
+    monkeypatch.setattr(
+        compliance_command,
+        "_verify_run",
+        lambda _, record: compliance_command.TestVerdict(record.exit_code, "one", ""),
+    )
+    assert compliance_command.run_tests(None, lambda *_: left.pop(0)) == code
+    assert left == []
+    table = [line.split() for line in capsys.readouterr().out.splitlines()[2:]]
+    assert table == [["TEST07", "one"], ["TEST09", *(["one"] if len(ended) == 2 else ["not", "run"])]]
+
+
+@pytest.mark.parametrize(
+    ("passed", "errors", "again"),
+    [(True, (), False), (True, ("LoadGen counts 7 errors",), True), (False, (), True)],
+)
+def test_a_test_is_run_again_unless_it_has_passed(passed, errors, again, monkeypatch):
+    found = SimpleNamespace(result=SimpleNamespace(passed=passed), errors=errors)
+    monkeypatch.setattr(compliance_command, "verify", lambda _: found)
+    assert compliance_command._has_passed(SimpleNamespace(request=None), None) is not again
 
 
 def test_an_unreachable_server(gpqa_file, tmp_path, capfd):

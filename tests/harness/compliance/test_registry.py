@@ -66,6 +66,7 @@ def test_it_is_planned_with_its_audit_settings(registered, tmp_path):
     assert (item.test, item.folder) == ("TEST99", tmp_path / "out" / "offline" / "TEST99")
     assert item.plan.client.log_dir == item.folder / "run"
     assert item.plan.audit.settings == {"mode": 2, "min_query_count": 64, "performance_issue_unique": 1}
+    assert item.plan.audit.deviations == ("TEST99 min_query_count is 64, not 3 of the official settings",)
     assert "*.*.test99_longest = 1300.0" in item.plan.audit.text
 
 

@@ -155,3 +155,6 @@ def test_a_rehearsal_s_verification_is_no_official_one_by_another_name(tmp_path,
     (path if name == path.name else unofficial(path)).write_text(text)
     found = read_verdict(GPT_OSS, "TEST07", tmp_path)
     assert (found.official, found.passed, found.figure) == (official, passed, 65.0)
+    assert test.verification_in(tmp_path / "nothing").name == path.name
+    path.touch()
+    assert test.verification_in(tmp_path) == path

@@ -120,6 +120,8 @@ def test_drafts_count_officially_and_not_strictly():
     output = HarmonyText(harmony("See above.", analysis="```python\nprint(1)\n```"))
     assert programs.gpt_oss.official_code(output).code == "print(1)"
     assert programs.strict_code(output) == programs.Extraction(None, Reason.NO_ANSWER)
+    output = HarmonyText(harmony("```\nprint(2)\n```", analysis="```python\nprint(1)\n```"))
+    assert programs.gpt_oss.official_code(output).code == "print(2)"
 
 
 FINAL_CASES = [
@@ -146,9 +148,10 @@ def test_final_sections(text: str, section: str | None, final: str | None):
 def test_reasons_tell_why_there_is_no_answer():
     assert aime.strict(HarmonyText("x"), "1").reason is Reason.NO_FINAL
     assert gpqa.strict(HarmonyText("x", truncated=True), "A").reason is Reason.TRUNCATED
-    for official in (aime.official, gpqa.official):
-        assert official(HarmonyText(harmony("x")), "1").reason is Reason.NO_ANSWER
-        assert official(HarmonyText(harmony("x"), truncated=True), "1").reason is Reason.TRUNCATED
+    for is_cut, reason in ((False, Reason.NO_ANSWER), (True, Reason.TRUNCATED)):
+        output = HarmonyText(harmony("x"), truncated=is_cut)
+        assert aime.official(output, "1").reason is gpqa.official(output, "A").reason is reason
+        assert programs.gpt_oss.official_code(output).reason is reason
     assert programs.strict_code(HarmonyText(harmony("x"), truncated=True)).reason is Reason.TRUNCATED
     assert aime.strict(HarmonyText(harmony("Answer: 2")), "1").reason is Reason.WRONG
 
