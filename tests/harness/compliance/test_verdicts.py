@@ -22,6 +22,7 @@ from tests.harness.grading.shared import SHARED_DATA
 
 SUBMISSIONS = SHARED_DATA / "mlperf_v6.0" / "closed"
 GPT_OSS = load_benchmark("gpt-oss-120b")
+TEST06 = find_test(load_benchmark("deepseek-r1"), "TEST06")
 
 
 def log_of(folder: Path, text: str) -> AccuracyLog:
@@ -59,9 +60,14 @@ def test_test07(name, tmp_path):
 @pytest.mark.parametrize("name", cases.CONSISTENCY)
 def test_eos_check(name, tmp_path):
     scenario, text = cases.CONSISTENCY[name]
-    verdict = judge_consistency(log_of(tmp_path, text), scenario, (cases.EOS,))
-    assert verdict.verify_text == official.said("TEST06", name)
-    assert verdict.passed == ("TEST06 verification complete" in verdict.verify_text)
+    outputs = [*log_of(tmp_path / "log", text)]
+    good, _ = log_of(tmp_path / "good", cases.CONSISTENCY["good"][1])
+    for more in ([], [good]):  # a good output behind them makes none of them better
+        verdict = judge_consistency([*outputs, *more], scenario, (cases.EOS,))
+        assert verdict.verify_text == official.said("TEST06", name)
+        assert verdict.passed == ("TEST06 verification complete" in verdict.verify_text)
+        assert verdict.passed == TEST06.read(verdict.verify_text).passed
+        assert verdict.summary.startswith(f"{len(outputs) + len(more)} outputs; ")
 
 
 @pytest.mark.parametrize(("benchmark", "ends"), [("llama3.1-8b", [128008, 128009]), ("deepseek-r1", [1, 1])])
@@ -78,7 +84,7 @@ def test_eos_check_warns_of_the_end_that_the_official_script_takes_by_default(tm
     """The record has FAIL for these answers: the script was run without -e."""
     scenario, text = cases.CONSISTENCY["two ends"]
     assert "EOS check pass: False" in official.said("TEST06", "two ends")
-    verdict = judge_consistency(log_of(tmp_path, text), scenario, (128009,))
+    verdict = judge_consistency(reversed([*log_of(tmp_path, text)]), scenario, (128009,))
     assert (verdict.passed, len(verdict.warnings)) == (True, 1)
     scenario, text = cases.CONSISTENCY["good"]
     assert judge_consistency(log_of(tmp_path, text), scenario, (cases.EOS,)).warnings == ()
@@ -98,8 +104,7 @@ RECHECKED = [
 
 @pytest.mark.parametrize(("scenario", "first", "ends", "wrong"), RECHECKED)
 def test_eos_check_file_of_a_submission(scenario, first, ends, wrong):
-    test = find_test(load_benchmark("deepseek-r1"), "TEST06")
-    assert len(list(test.recheck(CHECKS.format(first, ends), scenario))) == wrong
+    assert len(list(TEST06.recheck(CHECKS.format(first, ends), scenario))) == wrong
 
 
 @official.needs_checkout
