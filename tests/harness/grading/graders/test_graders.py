@@ -151,7 +151,8 @@ def test_reasons_tell_why_there_is_no_answer():
     for is_cut, reason in ((False, Reason.NO_ANSWER), (True, Reason.TRUNCATED)):
         output = HarmonyText(harmony("x"), truncated=is_cut)
         assert aime.official(output, "1").reason is gpqa.official(output, "A").reason is reason
-        assert programs.gpt_oss.official_code(output).reason is reason
+        for rules in (programs.gpt_oss, programs.deepseek_r1):
+            assert rules.official_code(output).reason is reason
     assert programs.strict_code(HarmonyText(harmony("x"), truncated=True)).reason is Reason.TRUNCATED
     assert aime.strict(HarmonyText(harmony("Answer: 2")), "1").reason is Reason.WRONG
 
