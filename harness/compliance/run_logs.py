@@ -64,7 +64,7 @@ def other_lengths(log: AccuracyLog, detail: LoadgenDetail) -> str | None:
     """A line where the answers are not those whose rates LoadGen logged; None where the logs lack either."""
     counts = [entry.token_count for entry in log]
     known = [count for count in counts if count is not None]
-    if not known or len(known) < len(counts) or detail.has_mean_tokens(mean := sum(known) / len(known)):
+    if len(known) < len(counts) or detail.has_mean_tokens(mean := sum(known) / len(known)):
         return None
     return (
         f"its answers have {mean:.3f} tokens on average, expected {detail.mean_tokens:.3f}, the tokens/s ÷ "
