@@ -11,7 +11,14 @@ from harness.grading.evaluation.evaluate import Evaluation, GradedSample, Logged
 from harness.grading.evaluation.pass_criteria import MetricResult, TargetResult, check_target
 from harness.grading.evaluation.references import Reference
 from harness.grading.graders.grader import LIVECODEBENCH
-from harness.grading.scoring.accuracy_score import MetricValue, Score, lengths
+from harness.grading.scoring.accuracy_score import (
+    DatasetScore,
+    Lengths,
+    MetricValue,
+    Score,
+    lengths,
+    standing,
+)
 from harness.grading.scoring.grade import WRONG, Grade, GradingMode, Reason
 
 OSS, R1, LLAMA = "gpt-oss-120b", "deepseek-r1", "llama3.1-8b"
@@ -87,6 +94,23 @@ def test_the_verdict_and_its_metric_belong_together(benchmark, values, lacks, ve
         f"Target {verdict} by the official rules: {said}",
         verdict == "PASS",
     )
+
+
+def test_the_uncertainty_of_a_score_by_hand():
+    first = DatasetScore(13, 20, 2, by_repeat=(60.0, 70.0), solved=(2, 0, 1))
+    second = DatasetScore(49, 60, 2, by_repeat=(80.0, 84.0))
+    assert (first.deviation, first.standard_error) == pytest.approx((7.0711, 5), abs=1e-4)
+    assert first.pass_at_k == pytest.approx((50, 200 / 3))
+    score = Score(80, {"a": first, "b": second}, {})
+    assert score.standard_error == pytest.approx((50**2 + 60**2) ** 0.5 / 40)
+    metric = MetricResult("exact_match", MetricValue(83.0, 3), load_benchmark(OSS).accuracy["exact_match"])
+    assert TargetResult(GradingMode.OFFICIAL, score, (metric,)).line.endswith(", standard error 1.95")
+    for other in ({}, {"a": first, "b": DatasetScore(1, 2, 1, by_repeat=(50.0,))}):
+        assert Score(80, other, {}).standard_error is None
+    assert lengths([4, 9, 2], 1) == Lengths(5, 2, 9, 1 / 3)
+    runs = load_benchmark(OSS).accuracy["exact_match"].published
+    bounds = (runs.lowest - 0.01, runs.lowest, runs.highest, runs.highest + 0.01)
+    assert [standing(value, runs).is_within_range for value in bounds] == [False, True, True, False]
 
 
 def program(qsl_idx, **grade):
