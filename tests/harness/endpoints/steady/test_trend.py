@@ -17,6 +17,11 @@ from harness.endpoints.steady.trend import average_ranks, change_point, directio
         ([5, 4, 3, 2, 1], "down"),
         ([7, 7, 7, 7, 7], "steady"),  # no variance
         ([1, 3, 2, 3, 1, 2, 2], "steady"),
+        # Close to the bound, with ties and autocorrelation; what the official detector finds.
+        ([3, 6, 5, 5, 6, 6, 6, 7, 9, 7, 9, 9, 7], "up"),
+        ([4, 5, 5, 5, 5, 5, 5, 5, 6, 8, 7], "steady"),
+        ([5, 5, 4, 6, 2, 6, 2], "down"),
+        ([7, 3, 4, 4, 3, 6, 1, 9, 2], "steady"),
     ],
 )
 def test_a_trend(values, expected):
