@@ -89,6 +89,16 @@ def test_a_client_that_sends_late_holds_less_and_is_named():
     assert "80.00 ms late at p99" in late
 
 
+def test_a_request_without_an_end_is_held_to_the_last_issue():
+    lost = rows(101)
+    lost["failure"], lost["last_byte_ns"], lost["sent_ns"][0] = FailureKind.WORKER_LOST, 0, 0
+    found = PointRows.of(lost)
+    assert list(client_bound(point_of(200), found, NO_CPU)) == [
+        "the client held 49.5 requests in flight, not 200"  # the sum of 0.99, 0.98, ... 0 s, in 1 s
+    ]
+    assert own_numbers(found) is None
+
+
 def test_a_process_that_is_busy_is_named_and_offline_has_no_number_to_hold():
     seconds = START + np.arange(12) * S
     cpu = np.column_stack([seconds, np.arange(12) * S, np.zeros(12, np.int64)])
