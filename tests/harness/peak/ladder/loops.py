@@ -20,8 +20,9 @@ class ClosedLoop:
     """
 
     def __init__(self, lengths=lambda random: 1 + int(random.exponential(200)), tpot=lambda t: 0.02,
-                 ttft_s=0.1, fails=0, held=1.0):  # fmt: skip
+                 ttft_s=0.1, fails=0, held=1.0, late_s=0.0):  # fmt: skip
         self.lengths, self.tpot, self.ttft_s, self.fails, self.held = lengths, tpot, ttft_s, fails, held
+        self.late_s = late_s
         self.random = np.random.default_rng(7)
         self.now = 0.0
         self.next = 0
@@ -72,7 +73,7 @@ class ClosedLoop:
         for row, (end, number, issued, first, tokens) in zip(rows, ended, strict=True):
             row["query_id"] = row["sample_index"] = number
             row["replica"] = number % len(REPLICAS)
-            row["issued_ns"] = row["sent_ns"] = ns(issued)
+            row["issued_ns"], row["sent_ns"] = ns(issued), ns(issued + self.late_s)
             row["first_token_ns"], row["last_byte_ns"], row["osl"] = ns(first), ns(end), tokens
             if self.fails and number % self.fails == 0:
                 row["failure"], row["last_byte_ns"] = FailureKind.TIMEOUT, 0

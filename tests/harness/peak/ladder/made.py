@@ -52,11 +52,11 @@ def step(concurrency: int, tokens_per_s: float, **fields: Any) -> Step:
     return Step(concurrency=concurrency, tokens_per_s=tokens_per_s, **given | fields)
 
 
-def uneven(*tpot_ms: float) -> Step:
-    """A step whose replica ``http://<i>`` has this median TPOT."""
+def uneven(*tpot_ms: float | None) -> Step:
+    """A step whose replica ``http://<i>`` has this median TPOT, or none."""
     one = step(4, 200)
     replicas = tuple(
-        replace(one.replicas[0], url=f"http://{number}", tpot=latency(median))
+        replace(one.replicas[0], url=f"http://{number}", tpot=median and latency(median))
         for number, median in enumerate(tpot_ms)
     )
     return replace(one, replicas=replicas)

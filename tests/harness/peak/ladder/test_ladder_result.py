@@ -18,7 +18,7 @@ NEXT = [
     ([step(4, 200), step(8, 380)], ""),
     ([step(4, 200), step(8, 204)], ""),
     ([step(4, 200), step(8, 203)], "+1.5%"),
-    ([step(4, 200), step(8, 150)], "-25.0%"),
+    ([step(2, 100), step(4, 200), step(8, 150)], "-25.0%"),
     ([step(64, 1000), step(72, 1004)], ""),  # 2 % are asked of a doubling, 0.34 % of this
     ([step(64, 1000), step(72, 1003)], "+0.3%"),
     ([step(4, 200), step(32, 203)], "+1.5%"),
@@ -47,6 +47,7 @@ def test_after_failures_it_goes_on_if_asked_to_and_no_limits_break_none():
     [
         ((20, 20, 20), []),
         ((20, 20, 26), [1.3]),
+        ((20, 20, 26, None), [1.3]),  # no answer of one in this step
         ((20, 21), []),
         ((30,), []),
         ((20, 10), [2.0]),

@@ -5,6 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
+from harness.peak.ladder.measurement import latency_of
+from harness.peak.ladder.steps import Latency
 from harness.record.outcome import FailureKind
 from tests.harness.peak.ladder.loops import ClosedLoop
 
@@ -83,13 +85,20 @@ def test_failures_are_counted_and_do_not_hold_the_step_up():
         ({}, lambda t: (int(t * 1e8), int(t * 5e8)), False),
         ({"held": 0.9}, lambda t: (0, 0), True),
         ({}, lambda t: (int(t * 1e8), int(t * 1e9)), True),
+        ({"late_s": 0.1}, lambda t: (0, 0), False),
+        ({"late_s": 0.9}, lambda t: (0, 0), True),
     ],
-    ids=["idle", "in flight", "cpu"],
+    ids=["idle", "in flight", "cpu", "a little late", "late"],
 )
 def test_the_client_as_the_bottleneck(loop, cpu, bound):
     step = ClosedLoop(**loop).measure(64, 10, cpu=cpu).step()
     assert step.client_bound == bound
     assert any("client" in note for note in step.notes) == bound
+
+
+def test_the_percentiles_are_loadgens():
+    """Of n values in order that of index floor(share * n)."""
+    assert latency_of(np.arange(1000, 0, -1)) == Latency(count=1000, p50_ns=501, p90_ns=901, p99_ns=991)
 
 
 def test_a_step_without_times_is_not_done():

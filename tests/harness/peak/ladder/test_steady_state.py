@@ -26,17 +26,18 @@ def test_the_error_is_that_of_least_squares():
     assert found.error == pytest.approx(np.sqrt(covariance[0, 0]) / y.mean())
 
 
-def window(tokens=0.0, requests=0.0, tpot=0.0, noise=0.0, count=600, seconds=60):
-    """Reasons against a window whose rates rise by these parts."""
+def window(tokens=0.0, requests=0.0, tpot=0.0, noise=0.0, count=600, seconds=60, even=False):
+    """Reasons against a window whose rates rise by these parts; ``even``: requests end without chance."""
     random = np.random.default_rng(5)
     times = np.linspace(0, seconds * 1e9, 4 * seconds + 1).astype(np.int64)
     x = times / times[-1]
     rates = 1000 * (1 + tokens * (x - 0.5)) * (1 + noise * random.standard_normal(len(x)))
-    share = np.sort(random.random(count))
+    share = (np.arange(count) + 0.5) / count if even else np.sort(random.random(count))
     ended = share - requests / 2 * share * (share - 1)
     times_of = (ended * seconds * 1e9).astype(np.int64)
     tpots = (2e7 * (1 + tpot * (ended - 0.5)) * random.normal(1, 0.02, count)).astype(np.int64)
-    return list(unsteady(0, seconds * 10**9, times, np.cumsum(rates).astype(np.int64), times_of, tpots))
+    begin, counted = 10**15, np.cumsum(rates).astype(np.int64)
+    return list(unsteady(begin, begin + seconds * 10**9, begin + times, counted, begin + times_of, tpots))
 
 
 @pytest.mark.parametrize(
@@ -47,8 +48,10 @@ def window(tokens=0.0, requests=0.0, tpot=0.0, noise=0.0, count=600, seconds=60)
         ({"tokens": 0.07}, ["tokens"]),
         ({"tokens": -0.07}, ["tokens"]),
         ({"tpot": 0.1}, ["TPOT"]),
+        ({"tpot": 0.04}, []),
         ({"tpot": 0.1, "count": 12}, []),  # too few to say so
         ({"requests": 0.1}, []),  # 600 independent ends show no 10 %
+        ({"requests": 0.3, "even": True}, []),  # as if they were independent
         ({"requests": 0.9}, ["requests"]),
         ({"noise": 0.3}, []),
         ({"noise": 1.0, "tokens": 0.6}, ["tokens"]),  # chance excuses 15 %, not all
