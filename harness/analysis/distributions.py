@@ -30,8 +30,9 @@ def percentile_curve(values: Floats) -> Curve | None:
     if not len(ordered):
         return None
     n = len(ordered)
-    nines = np.linspace(0, math.log10(n) if n > 1 else 0.0, min(_CURVE_POINTS, n))
-    ranks = np.minimum(((1 - 10.0**-nines) * n).astype(np.int64), n - 1)
+    nines = np.linspace(0, math.log10(n), min(_CURVE_POINTS, n))
+    ranks = ((1 - 10.0**-nines) * n).astype(np.int64)
+    ranks[-1] = n - 1  # 63 of 65, by rounding
     return Curve(nines, ordered[ranks])
 
 

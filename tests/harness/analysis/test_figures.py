@@ -14,7 +14,7 @@ from harness.analysis.early_stopping import most_over_limit
 from harness.analysis.queries import of_replica, read_queries
 from harness.analysis.replicas import ReplicaWatch, replica_balance
 from harness.analysis.run_files import read_run
-from harness.analysis.statistics import statistics
+from harness.analysis.statistics import percentile, statistics
 from harness.analysis.timeline import Bins, bins_of, in_flight, percentiles, still_waiting, tokens_per_second
 from harness.record.journal import lost_rows
 from harness.record.requests_table import CallTimes, requests_table, write_requests
@@ -155,17 +155,28 @@ def test_percentiles_over_time_are_those_of_each_bin(lost, tmp_path):
             assert math.isnan(p50[number])
 
 
-def test_a_percentile_curve_ends_at_the_largest_value():
-    curve = percentile_curve(np.array([3.0, 1.0, np.nan, 2.0, 4.0]))
-    assert (curve.values[0], curve.values[-1]) == (1.0, 4.0)
-    assert curve.values[np.searchsorted(curve.nines, 0.302)] >= 3.0  # p50: element floor(0.5 * 4)
+@pytest.mark.parametrize("count", [1, 2, 4, 65, 1000, 4096])
+def test_a_percentile_curve_is_of_loadgens_percentiles(count):
+    values = np.random.default_rng(2).permutation(count).astype(float)
+    curve = percentile_curve(np.append(values, np.nan))
+    shares = 1 - 10.0**-curve.nines
+    assert [*curve.values[:-1]] == [percentile(values, share) for share in shares[:-1]]
+    assert curve.values[0] == 0 and curve.nines[-1] == math.log10(count)
+    assert curve.values[-1] == count - 1
+
+
+def test_a_percentile_curve_needs_a_value():
     assert percentile_curve(np.array([np.nan])) is None
 
 
-def test_a_histogram_counts_every_value():
-    found = histogram(np.random.default_rng(2).integers(1, 20_000, 5000))
-    assert found.counts.sum() == 5000
-    assert len(found.counts) <= 61
+@pytest.mark.parametrize("most", [1, 2, 60, 61, 119, 20_000])
+def test_a_histogram_counts_every_value(most):
+    values = np.append(np.random.default_rng(2).integers(1, most, 5000, endpoint=True), [1, most])
+    found = histogram(values)
+    assert found.edges[0] == 1 and len(found.counts) <= 60
+    assert len(set(np.diff(found.edges))) == 1 and found.edges[-2] <= most < found.edges[-1]
+    inside = (values[:, None] >= found.edges[:-1]) & (values[:, None] < found.edges[1:])
+    assert [*found.counts] == [*inside.sum(axis=0)]
 
 
 def test_points_hold_what_was_chosen_and_an_even_part_of_the_rest():

@@ -5,11 +5,12 @@ import pytest
 
 from harness.files import JOURNAL_DIR
 from harness.peak.search.cut_off import CutOff, over_by_loadgen
-from harness.progress.lost_run import LostRunError
+from harness.progress.lost_run import LostRunError, Over
 from harness.progress.progress_line import ProgressSnapshot
 from harness.record.journal import COMPLETE, FIRST_TOKEN, LOADGEN_CALL_ROW, QUERY_ROW, encode_row
 
 MS = 10**6
+BEGAN = 10**9  # in ms, when each query is issued
 LIMITS_NS = {"TTFT": 3000 * MS, "TPOT": 80 * MS}
 
 
@@ -17,9 +18,9 @@ def row(number, ttft_ms, tpot_ms, tokens=101, failure=0):
     values = dict.fromkeys([name for name in QUERY_ROW.names if name != "crc"], 0)
     values |= {
         "query_id": number,
-        "issued_ns": 1000 * MS,
-        "first_token_ns": int((1000 + ttft_ms) * MS),
-        "last_byte_ns": int((1000 + ttft_ms + tpot_ms * (tokens - 1)) * MS),
+        "issued_ns": BEGAN * MS,
+        "first_token_ns": BEGAN * MS + int(ttft_ms * MS),
+        "last_byte_ns": BEGAN * MS + int((ttft_ms + tpot_ms * (tokens - 1)) * MS),
         "osl": tokens,
         "failure": failure,
     }
@@ -89,11 +90,13 @@ def test_queries_without_a_first_token_count_once_they_are_too_old(journal, mome
 
 def test_a_complete_run_is_counted_by_the_times_that_loadgen_saw(journal):
     write(journal, row(1, 2990, 79.99), row(2, 100, 79.99), row(3, 100, 70))
-    calls = np.zeros(6, LOADGEN_CALL_ROW)
-    calls["query_id"] = [3, 2, 1, 1, 2, 3]
-    calls["kind"] = [FIRST_TOKEN] * 3 + [COMPLETE] * 3
-    first_ms, done_ms = [1100, 1100, 4010], [4010 + 7999, 1100 + 8002, 1100 + 7000]
-    calls["reported_ns"] = [int(at * MS) for at in first_ms + done_ms]
+    write(journal, row(4, 3001, 0, tokens=1), row(5, 100, 81, tokens=2))
+    limits = LIMITS_NS["TTFT"], LIMITS_NS["TPOT"]
+    assert over_by_loadgen(journal, *limits) == Over(1, 1)  # by the client's own, without LoadGen's
+    calls = np.zeros(10, LOADGEN_CALL_ROW)
+    calls["query_id"] = [5, 4, 3, 2, 1, 1, 2, 3, 4, 5]
+    calls["kind"] = [FIRST_TOKEN] * 5 + [COMPLETE] * 5
+    first_ms, done_ms = [100, 3002, 100, 100, 3010], [3010 + 7999, 100 + 8002, 100 + 7000, 3900, 182]
+    calls["reported_ns"] = [(BEGAN + at) * MS for at in first_ms + done_ms]
     calls.tofile(journal / "reports.bin")
-    over = over_by_loadgen(journal, LIMITS_NS["TTFT"], LIMITS_NS["TPOT"])
-    assert (over.ttft, over.tpot) == (1, 1)
+    assert over_by_loadgen(journal, *limits) == Over(2, 2)
