@@ -573,6 +573,9 @@ def test_a_reader_sees_why_samples_are_wrong(evaluate: Evaluate, release: Path):
     part = result_file()["summary"]["per_dataset"]["aime25"]
     assert sorted(part["solved_repeats_per_question"]) in ([6, 8, 8, 8, 8, 8], [7, 7, 8, 8, 8, 8])
     assert part["pass_at_k"][-1] == 100
+    wrong = [references()[index].repeat for index in (0, 1)]
+    by_repeat = [100 * (6 - wrong.count(number)) / 6 for number in range(8)]
+    assert part["per_repeat_accuracy"] == pytest.approx(by_repeat)
 
 
 def test_a_score_of_nothing_says_why(evaluate: Evaluate):
