@@ -135,8 +135,8 @@ def offline_deviations(readback: Mapping[str, Setting], rule: DatasetRule) -> tu
     if asked >= rule.samples:
         return ()
     return (
-        f"Offline asks for {asked} samples, the rules say at least {rule.samples}, without what LoadGen adds "
-        "to complete a dataset: raise target_qps or min_query_count",
+        f"Offline asks for {asked:,} samples, the rules say at least {rule.samples:,}, without what LoadGen "
+        "adds to complete a dataset: raise target_qps or min_query_count",
     )
 
 

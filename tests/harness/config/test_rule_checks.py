@@ -62,7 +62,7 @@ ASKED = [
 def test_offline_with_exactly_the_samples_of_the_dataset_is_no_deviation(asked, few):
     readback = {"min_query_count": asked, "min_duration_ms": 0, "offline_expected_qps": 1.0}
     found = offline_deviations(readback, GPT_OSS.dataset(accuracy=False))
-    assert [line.startswith("Offline asks for 6395 samples") for line in found] == [True] * few
+    assert [line.startswith("Offline asks for 6,395 samples") for line in found] == [True] * few
 
 
 UNASKED = [
