@@ -92,6 +92,11 @@ class RunOutcome(msgspec.Struct, frozen=True):
         )
 
     @property
+    def mark(self) -> str:
+        """``, NOT OFFICIAL``, behind the verdict of such a run; else ""."""
+        return "" if self.official else ", NOT OFFICIAL"
+
+    @property
     def metrics(self) -> list[tuple[str, MetricFigures]]:
         """The metrics of the score, the failed ones first."""
         found = {} if self.score is None else self.score.target.metrics

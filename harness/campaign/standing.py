@@ -145,7 +145,7 @@ def _was_disturbed(record: RunRecord) -> bool:
 
 def _figures(record: RunRecord, result: str) -> str:
     """With LoadGen's rates, which are submitted; of an accuracy run, which has none, this client's."""
-    result += "" if RunOutcome(Path(), record).official else ", NOT OFFICIAL"
+    result += RunOutcome(Path(), record).mark
     if official := loadgen_figure(record):
         rate = record.loadgen and record.loadgen.samples_per_s
         return ", ".join((result, *(() if rate is None else (f"{rate:.4g} samples/s",)), official))
@@ -295,7 +295,8 @@ def _test(campaign: Campaign, step: Step) -> Standing:
     if found.passed is None:
         return Standing("incomplete", "not verified", record)
     figure = "" if found.figure is None else f"{found.figure:g} ({found.bounds})"
-    official = RunOutcome(step.folder, record, compliance=found).official
-    words = ("PASS" if found.passed else "FAIL", figure, "" if official else "NOT OFFICIAL")
-    counts = (found.passed and official) or not campaign.strict
-    return Standing("done" if counts else "lost", ", ".join(filter(None, words)), record)
+    outcome = RunOutcome(step.folder, record, compliance=found)
+    words = ("PASS" if found.passed else "FAIL", figure)
+    counts = (found.passed and outcome.official) or not campaign.strict
+    text = ", ".join(filter(None, words)) + outcome.mark
+    return Standing("done" if counts else "lost", text, record)

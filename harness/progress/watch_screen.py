@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from harness.analysis.early_stopping import at_most_text
+from harness.analysis.run_outcome import RunOutcome
 from harness.cli.streams import control
 from harness.errors import ConfigError
 from harness.files import GRADING_PROGRESS, PROGRESS, RUN_RECORD
@@ -47,10 +48,8 @@ _CLEAR, _HIDE, _SHOW = "\x1b[H\x1b[J", "\x1b[?25l", "\x1b[?25h"
 
 def newest_run(folder: Path) -> Path:
     """The folder itself, or the run below it that wrote progress last. Raises ConfigError for none."""
-    for names in (
-        (PROGRESS, GRADING_PROGRESS),
-        (RUN_RECORD,),
-    ):  # a run of a few seconds has no line of progress
+    # A run of a few seconds has no line of progress.
+    for names in ((PROGRESS, GRADING_PROGRESS), (RUN_RECORD,)):
         found = [folder / name for name in names if (folder / name).is_file()]
         if found := found or [path for name in names for path in folder.rglob(name)]:
             return max(found, key=lambda path: path.stat().st_mtime).parent
@@ -126,7 +125,7 @@ def screen(run: Path, now: datetime, width: int) -> list[str]:
 def _wrapped(text: str, width: int) -> list[str]:
     """The text in lines of this width, the further ones indented; a word that is too long is broken."""
     indent = " " * min(2, width - 1)
-    return textwrap.wrap(text, width, subsequent_indent=indent, drop_whitespace=True) or [""]
+    return textwrap.wrap(text, width, subsequent_indent=indent) or [""]
 
 
 def _figures(line: ProgressLine, now: datetime, *, lasts: bool) -> Iterator[str]:
@@ -185,8 +184,10 @@ def plain(line: ProgressLine) -> str:
 
 
 def _plain_state(run: Path) -> str:
-    """The present line of the run or of its grading; "" before the first one."""
-    if _result(run) and (grading := _grading(run, datetime.now(UTC))) is not None:
+    """The present line of the run, or of its grading when it has ended; "" where there is none."""
+    if _result(run):
+        if (grading := _grading(run, datetime.now(UTC))) is None:
+            return ""
         steps = f"{grading.done}/{grading.total} {grading.stage}"
         return f"[{duration(grading.elapsed_s)}] grading, {steps}"
     if (line := _last_line(run)) is None:
@@ -230,8 +231,7 @@ def _result(run: Path) -> str:
     reasons = "; ".join(record.verdict.reasons)
     figures = score_line(run)
     return (
-        f"Result: {record.verdict.result}"
-        + (", NOT OFFICIAL" if record.deviations else "")
+        f"Result: {record.verdict.result}{RunOutcome(run, record).mark}"
         + (f": {reasons}" if reasons else "")
         + (f"; {figures}" if figures else "")
     )

@@ -37,7 +37,7 @@ def _row(one: RunOutcome, name: str) -> tuple[str, ...]:
     parts = ", ".join(f"{name} {part:.1%}" for name, part in one.p99_parts.items())
     return (
         name,
-        one.verdict.text + ("" if one.official else ", NOT OFFICIAL"),
+        one.verdict.text + one.mark,
         _short_figure(one),
         parts or "-",
         f"{one.record.started:%m-%d %H:%M}",

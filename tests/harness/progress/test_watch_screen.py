@@ -155,6 +155,13 @@ def test_a_pipe_gets_lines_until_the_run_and_its_grading_end(lasting, watched):
     assert result.endswith("exact_match 83.200\n")
 
 
+def test_a_pipe_gets_no_line_of_a_run_that_has_ended(lasting):
+    """Where the grading ended between two looks, the run's last line came once more."""
+    assert "802/1000 done" in watch_screen._plain_state(lasting)
+    ENDED.write(lasting / RUN_RECORD)
+    assert watch_screen._plain_state(lasting) == ""
+
+
 def test_a_pipe_gets_a_line_that_the_run_gives_none(lasting, watched, monkeypatch):
     """Of a run that was killed nothing else comes, for ever."""
     ours, theirs = os.pipe()
