@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from harness.analysis.statistics import statistics
-from harness.analysis.verdict import clock_reasons, hidden_misses, run_verdict
+from harness.analysis.verdict import clock_reasons, hidden_misses, is_of_clock, run_verdict
 from harness.loadgen_logs.summary_and_detail import CLOCK_FORMAT, LoadgenDetail, parse_summary
 from harness.record.journal import COMPLETE, LOADGEN_CALL_ROW
 from harness.record.outcome import FailureKind
@@ -52,7 +52,7 @@ def with_rows(accuracy=False, **columns):
     return scored(rows) if accuracy else ended(rows)
 
 
-def by_the_clocks(client_s, loadgen_s, at_once=1):
+def by_the_clocks(client_s, loadgen_s, at_once=None):
     """A run by how long the client's clock and LoadGen's say it took; each query has ``at_once`` samples."""
     calls = np.zeros(2, LOADGEN_CALL_ROW)
     calls["kind"], calls["reported_ns"] = COMPLETE, (START + int(client_s * 1e9), START + 1)
@@ -138,16 +138,14 @@ ONE_WRONG = [
 ]
 
 
-# Every query has its complete answer, and LoadGen no error: only the measurement does not count.
-COMPLETE_ALL_THE_SAME = {
-    "no result",
-    "LoadGen reports INVALID",
-    "INVALID of no cause",
+OF_CLOCK = {
     "a wall clock that was set",
     "the same in Offline",
     "the same, backwards",
     "a wall clock that was set and set back",
 }
+# Every query has its complete answer, and LoadGen no error: only the measurement does not count.
+COMPLETE_ALL_THE_SAME = {"no result", "LoadGen reports INVALID", "INVALID of no cause"} | OF_CLOCK
 
 
 @pytest.mark.parametrize(("what", "found", "values"), ONE_WRONG, ids=[case[0] for case in ONE_WRONG])
@@ -156,6 +154,21 @@ def test_one_thing_wrong_is_enough(what, found, values):
     assert verdict.result == "INVALID"
     assert any(all(value in line for value in values) for line in verdict.reasons)
     assert verdict.complete is (what in COMPLETE_ALL_THE_SAME)
+    assert any(map(is_of_clock, verdict.reasons)) is (what in OF_CLOCK)
+
+
+def test_where_there_is_no_clock_to_compare():
+    calls = np.ones(1, LOADGEN_CALL_ROW)
+    calls["kind"] = COMPLETE
+    assert list(clock_reasons(LoadgenDetail({}, {}, {}), calls, START)) == []
+    record, rows, *_ = hiding(10)
+    without_stream = replace(record.plan.client.parameters, stream=False)
+    for other in (
+        replace(record, loadgen=None),
+        replace(record, loadgen=replace(VALID, result_valid=False)),  # LoadGen itself says what was missed
+        with_plan(record, parameters=without_stream),
+    ):
+        assert list(hidden_misses(other, rows, 7 * 10**9)) == []
 
 
 # TTFT limit lowered to 1 ms, TPOT 80 ms; 40.46 samples/s of 100 were completed
