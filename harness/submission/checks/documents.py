@@ -98,7 +98,7 @@ def check_user_conf(context: CheckContext) -> Iterator[Issue]:
     try:
         settings = _settings(path, context, context.scenario)
         others = () if settings else (one for one in context.benchmark.scenarios if one != context.scenario)
-        is_ours = bool(settings) or any(_settings(path, context, scenario) for scenario in others)
+        is_ours = any(_settings(path, context, scenario) for scenario in others)
     except ConfigError as error:
         text = str(error).removeprefix(f"{path}:")
         yield context.issue("user-conf", path, f"LoadGen does not read it as it is: {text}", is_warning=True)

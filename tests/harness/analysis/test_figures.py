@@ -11,7 +11,7 @@ from harness.analysis import queries as queries_module
 from harness.analysis.bootstrap import estimates
 from harness.analysis.distributions import histogram, percentile_curve, sample_points
 from harness.analysis.early_stopping import most_over_limit
-from harness.analysis.queries import of_replica, read_queries
+from harness.analysis.queries import known_over, metric, of_replica, read_queries
 from harness.analysis.replicas import ReplicaWatch, replica_balance
 from harness.analysis.run_files import read_run
 from harness.analysis.statistics import percentile, statistics
@@ -70,6 +70,15 @@ def test_columns_are_those_of_the_table(queries):
     assert own.osl.tolist() == rows["osl"][rows["replica"] == 1].tolist()
     assert [queries.replicas[code] for code in queries.replica[:3]] == records.REPLICAS
     assert queries.failures == ("timeout",)
+
+
+def test_a_query_over_a_limit_is_known_at_its_first_token_or_its_end(queries):
+    rows = records.rows()
+    for name, column in (("TTFT", "first_token_ns"), ("TPOT", "last_byte_ns")):
+        values = metric(queries, name)
+        limit = 0.99 * float(np.nanmedian(values))
+        known = (rows[column] - queries.start_ns)[values > limit] / 1e9
+        assert len(known) and known_over(queries, name, limit) == pytest.approx(known)
 
 
 def test_a_query_that_failed_without_a_byte_ended_when_loadgen_was_told(tmp_path):
