@@ -17,7 +17,7 @@ def ranks_of(folder, *rounds):
         writer = MetricsWriter(file, SERVERS)
         for number, pages in enumerate(rounds):
             for server, page in enumerate(pages):
-                writer.add(number * 5 * SECOND, server, page.encode())
+                writer.add((900 + number * 5) * SECOND, server, page.encode())
         writer.close()
     return read_samples(path).ranks
 
