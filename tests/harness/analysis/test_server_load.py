@@ -20,7 +20,7 @@ def load_of(folder, *rounds, scenario=Scenario.SERVER, waiting=1.0, output_token
         writer = MetricsWriter(file, REPLICAS)
         for number, pages in enumerate(rounds):
             for replica, page in enumerate([pages] if isinstance(pages, str) else pages):
-                writer.add(number * 5 * SECOND, replica, page.encode())
+                writer.add((900 + number * 5) * SECOND, replica, page.encode())
         writer.close()
     samples = read_samples(path)
     return server_load(samples, {}, scenario, output_tokens, waiting=waiting), samples
@@ -71,7 +71,7 @@ def test_recorded_pages(tmp_path, engine):
         level = load.levels[key]
         assert (level.mean, level.max, level.share) == pytest.approx(figures)
     assert COUNTED[engine].items() <= load.counts.items()
-    assert samples.times_ns.tolist() == [number * 5 * SECOND for number in range(6)]
+    assert samples.times_ns.tolist() == [(900 + number * 5) * SECOND for number in range(6)]
     assert bool(cache_warnings(load)) is (engine == "sglang")
     assert len(load.notes) == 1  # requests waited
 
