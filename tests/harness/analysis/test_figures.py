@@ -1,6 +1,7 @@
 """Numbers of a page: early stopping, what happened when, distributions, replicas."""
 
 import math
+from datetime import timedelta
 from fractions import Fraction
 
 import numpy as np
@@ -20,6 +21,7 @@ from harness.record.journal import lost_rows
 from harness.record.requests_table import CallTimes, requests_table, write_requests
 from harness.report.html.run_sections import replicas_section
 from tests import records
+from tests.kit import DATA
 from tests.records import ENDED
 
 
@@ -79,6 +81,18 @@ def test_a_query_over_a_limit_is_known_at_its_first_token_or_its_end(queries):
         limit = 0.99 * float(np.nanmedian(values))
         known = (rows[column] - queries.start_ns)[values > limit] / 1e9
         assert len(known) and known_over(queries, name, limit) == pytest.approx(known)
+
+
+def test_a_moment_lies_where_the_clocks_that_were_read_together_say(tmp_path):
+    start = int(records.rows()["issued_ns"].min())
+    clock = replace(ENDED.clock, monotonic_ns=start - 3 * 10**9)
+    run = read_run(records.folder(tmp_path, records.rows(), replace(ENDED, clock=clock)))
+    assert run.since_first_issue(clock.utc + timedelta(seconds=10)) == pytest.approx(7)
+
+
+@pytest.mark.parametrize(("run", "result"), [("offline_valid", "VALID"), ("server_invalid", "INVALID")])
+def test_the_result_of_a_run_of_another_harness_is_loadgens(run, result):
+    assert read_run(DATA / "loadgen" / run).result == result
 
 
 def test_a_query_that_failed_without_a_byte_ended_when_loadgen_was_told(tmp_path):
