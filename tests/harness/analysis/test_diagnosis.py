@@ -57,8 +57,10 @@ def test_a_load_that_grows_with_its_work_is_no_saturation():
     assert list(diagnoses(np.concatenate([slow, fast]))) == []
 
 
-@pytest.mark.parametrize(("sent_s", "part"), [([0, 0, 0, 0], 0.0), ([0, 0, 3, 6], 0.6)])
+@pytest.mark.parametrize(
+    ("sent_s", "part"), [([0, 0, 0, 0], 0.0), ([0, 0, 3, 6], 0.6), ([0, 0, 0.05, 0.09], 0.0)]
+)
 def test_the_part_of_a_run_in_which_queries_wait_to_be_sent(sent_s, part):
-    sent = START + np.array(sent_s) * SECOND
+    sent = START + (np.array(sent_s) * SECOND).astype(np.int64)
     made = rows_with(4, issued_ns=START, sent_ns=sent, last_byte_ns=START + 10 * SECOND)
     assert waiting_part(made) == part
