@@ -3,6 +3,7 @@
 import math
 from datetime import timedelta
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -130,6 +131,34 @@ def test_rates_that_are_compared_are_those_of_the_run(tmp_path):
     assert found["samples/s"].value == pytest.approx(own.samples_per_s, rel=1e-5)
 
 
+class Of(NamedTuple):
+    """As many queries in so many seconds."""
+
+    number: int
+    span: float
+
+    def __len__(self):
+        return self.number
+
+
+@pytest.mark.parametrize(
+    ("number", "seconds", "until", "parts", "width", "count"),
+    [
+        (800, 60, 0, 1, 1, 61),  # at most 100
+        (800, 60, 0, 2, 2, 31),
+        (10, 60, 0, 1, 2, 31),  # at most 40 of so few
+        (10, 60, 90, 1, 5, 19),
+        (10**6, 62, 0, 1, 0.2, 311),  # at most 600
+        (0, 0, 0, 1, 5e-5, 21),
+    ],
+)
+def test_the_bins_of_a_run(number, seconds, until, parts, width, count):
+    found = bins_of(Of(number, seconds), until, parts)
+    assert (found.width, found.count) == (pytest.approx(width), count)
+    assert found.middles[:2] == pytest.approx([width / 2, 1.5 * width])
+    assert found.ends[:2] == pytest.approx([width, 2 * width])
+
+
 def test_tokens_over_time_add_up(queries):
     bins = bins_of(queries)
     assert 40 <= bins.count <= 600
@@ -139,12 +168,14 @@ def test_tokens_over_time_add_up(queries):
 
 
 def test_answers_that_wait_for_a_slot_in_offline_are_counted_from_the_sending_of_their_requests(tmp_path):
-    made = records.rows(600)  # issued at once, 6 in flight for 0.5 s each: 480 tokens/s
-    made["issued_ns"], made["osl"] = records.START, 40
-    made["sent_ns"] = records.START + np.arange(600) // 6 * 500_000_000
+    made = records.rows(600)  # issued at once but one, 6 in flight for 0.5 s each: 480 tokens/s
+    made["issued_ns"], made["osl"] = records.START + 5 * 10**9, 40
+    made["sent_ns"] = made["issued_ns"] + np.arange(600) // 6 * 500_000_000
+    made["issued_ns"][0] = records.START
     made["last_byte_ns"], made["first_token_ns"] = made["sent_ns"] + 500_000_000, 0
     queries = read_run(records.folder(tmp_path, made)).queries
-    np.testing.assert_allclose(tokens_per_second(queries, Bins(5.0, 10)), 480, rtol=1e-4)
+    expected = np.repeat([0, 480], [20, 200])
+    np.testing.assert_allclose(tokens_per_second(queries, Bins(0.25, 220)), expected, rtol=1e-3, atol=1e-3)
     figures = replica_balance(made, records.REPLICAS, None).replicas
     assert [one.in_flight for one in figures.values()] == pytest.approx([2, 2, 2])
 

@@ -362,6 +362,19 @@ def test_a_file_under_another_name_is_found(tree, expected, found):
     assert names[0] in issue.remedy and issue.remedy in str(issue)
 
 
+def test_power_measurements_have_their_form_and_a_sample_of_the_run(tree):
+    """One that is later, and one of no power."""
+    samples = SAMPLE.replace("11-21-2026", "11-22-2026") + SAMPLE.replace("812.5", "0")
+    files = {"power/client.json": "{", "power/client.log": "", "run_1/spl.txt": samples}
+    for change in (
+        TAKEN["power measurements"][0],
+        *(write(f"{POWER}/{name}", files[name]) for name in files),
+    ):
+        change(tree / RESULTS)
+    found = {issue.where.partition(f"{POWER}/")[2] for issue in check_tree(tree) if not issue.is_warning}
+    assert found == {*files}
+
+
 def test_a_division_is_no_tree(tree, capsys):
     for name in ("closed", "closed/MyOrg/results"):
         assert main(["check", str(tree / name)]) == 2
