@@ -192,11 +192,13 @@ class _Walk(msgspec.Struct):
             wanted = one.servers == step.servers and one.kind in ("performance", "accuracy", "test")
             if not wanted or one.name in checked or one.found_rate:
                 continue
-            if self._standing(one).state in ("done", "lost"):
+            before = self._standing(one)
+            if before.state in ("done", "lost"):
                 continue
             checked.add(one.name)
             show(f"Checking {one.name} ...")
-            if code := self._call(one, ("--dry-run", "--log-level", "warning"), quiet=True):
+            more = ("--dry-run", "--log-level", "warning", *self._more(one, before))
+            if code := self._call(one, more, quiet=True):
                 return self._ended(one, code)
         return EXIT_VALID
 

@@ -319,6 +319,19 @@ def test_the_command_for_another_commit_restores_the_code_of_the_runs(tmp_path, 
     assert not list(_other_commit("offline/accuracy", runs, git_state(tmp_path)))
 
 
+@pytest.mark.parametrize("anew", [True, False])
+def test_the_check_of_a_run_that_begins_anew_asks_nothing_of_its_earlier_answers(tmp_path, monkeypatch, anew):
+    """Answers of another model were refused, with "add --restart", which had been given."""
+    campaign = campaign_of(tmp_path, "server = { target_qps = 9.0 }\n")
+    (step,) = (step for step in steps_of(campaign) if step.kind == "accuracy")
+    calls = []
+    monkeypatch.setattr(_Walk, "_call", lambda self, step, more, quiet: calls.append("--restart" in more))
+    named = {step.name: Standing("incomplete")} if anew else {}
+    walk = _Walk(campaign, Journal(tmp_path, 0), ServerCommand(tmp_path, tmp_path), named)
+    assert not walk._check_first(step, [step], set())
+    assert calls == [anew]
+
+
 @pytest.mark.parametrize(
     ("before", "now", "kept"),
     [
