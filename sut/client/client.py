@@ -74,7 +74,7 @@ class HttpClient:
         times: ConnectionTimes = _TIMES,
     ) -> None:
         self.opened = 0  # connections
-        self._receptions = 0  # reads that brought bytes
+        self._receptions = 0  # reads that brought a part of an answer, not its head alone
         self._partial_tokens = 0  # tokens so far of the answers in flight, but for those that are kept
         self.in_flight: dict[int, Request] = {}  # sorted by their start
         self._times = times
@@ -349,27 +349,30 @@ class HttpClient:
                 connection.request.reader.hold(data, arrived_ns, ids)
                 self._count(connection.request)
 
-    def _receive(self, connection: Connection) -> None:
+    def _receive(self, connection: Connection) -> bool:
+        """Whether something was read."""
         try:
             received = connection.transport.receive()
         except OSError as error:
             self._lost(connection, FailureKind.NO_RESPONSE, error)
-            return
+            return False
         if received is not None:
             self._take(connection, *received)
+        return received is not None
 
     def _take(self, connection: Connection, data: bytes, arrived_ns: int) -> None:
         request = connection.request
-        self._receptions += 1
         if request is None:  # idle: closed by the server, or unexpected bytes
             self._forget_idle(connection)
             return
         self._hand_over(connection)
         before_ns = request.reader.last_byte_ns
         arrived_ns = connection.transport.complete_ns(arrived_ns)
-        if data:
-            connection.replica.arrived_ns = arrived_ns
         outcome = request.reader.feed(data, arrived_ns) if data else request.reader.closed()
+        # A head alone is no sign of work: uvicorn sends it for an engine that hangs, too.
+        if data and (outcome is not None or request.reader.first_token_ns):
+            self._receptions += 1
+            connection.replica.arrived_ns = arrived_ns
         if outcome is not None:
             if not isinstance(outcome, Failure):
                 refusal = request.refusal(outcome, self._replicas[request.replica].endpoint)
@@ -434,9 +437,7 @@ class HttpClient:
         """Read what arrived by ``until_ns`` and was not read yet: this process may have been suspended."""
         connection = request.connection
         while connection is not None and connection.ready and connection.request is request:
-            before = self._receptions
-            self._receive(connection)
-            if self._receptions == before or request.reader.last_byte_ns > until_ns:
+            if not self._receive(connection) or request.reader.last_byte_ns > until_ns:
                 return
 
     def _lost(self, connection: Connection, kind: FailureKind, error: OSError) -> None:

@@ -169,7 +169,7 @@ class ReplicaPool:
         self.index = index
         self.endpoint = endpoint
         self.network: Figures = array("q", [0] * len(Network)) if network is None else network
-        self.arrived_ns = 0  # when the latest bytes of an answer came, as far as they were looked at
+        self.arrived_ns = 0  # when the latest part of an answer came, as far as it was looked at
         self.pairs = endpoint.pairs
         self.pair = self.pairs[0]  # the latest connection's
         self.failed_in_a_row = 0

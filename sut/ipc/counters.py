@@ -28,7 +28,7 @@ class Counter(IntEnum):
     CONNECTIONS_OPENED = 10
     CPU_NS = 11  # every process: CPU time since the run began
     HEARTBEAT_NS = 12  # every process: when it was last seen to run, CLOCK_MONOTONIC
-    RECEPTIONS = 13  # reads that brought bytes
+    RECEPTIONS = 13  # reads that brought a part of an answer, not its head alone
     RETRIED = 14  # requests that failed and are sent again
     RESUMED = 15  # queries answered from an earlier attempt at the run
     CLOCK_STEPS_NS = 16  # sum of the wall clock's jumps

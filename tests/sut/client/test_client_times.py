@@ -22,6 +22,20 @@ def test_first_token_is_told_once_and_before_the_end(drive):
         assert sorted(driver.firsts) == queries
 
 
+def test_the_head_of_an_answer_is_no_sign_of_work(drive):
+    """uvicorn sends it at once: with a hung SGLang something arrived until LoadGen had issued all queries."""
+    works = threading.Event()
+    with StubServer(event_gate=lambda request, number: works.is_set()) as stub:
+        driver = drive(stub.url)
+        query = driver.start()
+        driver.poll_until(lambda: driver.requests[query].reader.last_byte_ns)
+        (replica,) = driver.client._replicas
+        assert (driver.client.receptions, replica.arrived_ns) == (0, 0)
+        works.set()
+        driver.wait()
+        assert driver.client.receptions and replica.arrived_ns
+
+
 @pytest.mark.parametrize("cumulative", [True, False])
 def test_tokens_of_answers_in_flight_are_counted_while_they_come(drive, cumulative):
     seen = set()
