@@ -72,6 +72,7 @@ class Silence:
         self.even_s = -math.inf  # since when this process has looked without a pause
         self._looked_s = self._asked_s = -math.inf
         self._since_s: float | None = None
+        self.ended_s = -math.inf  # when one that was told has ended
         self._told = ""
         self._urls: tuple[str, ...] = ()
         self._metrics_tell = False
@@ -142,6 +143,7 @@ class Silence:
             text = "the servers work again" if works else "the servers have no more requests"
             self._events.add("silence_ends", "", text, int(now_s * 1e9))
             log.warning("%s after %.0f s", text, now_s - self._since_s)
+            self.ended_s = now_s
         self._since_s, self._told = None, ""
 
 
@@ -200,7 +202,7 @@ class SilentServers:
         suspects = [one for one in servers if now_s - self._since[one.url] >= least_s / 2]
         if not suspects and not self._told:
             self._health.forget()
-        elif suspects and silence.silent_s < _STILL_S / 2:
+        elif suspects and silence.silent_s < _STILL_S / 2 and now_s - silence.ended_s > 2 * _KNOWN_S:
             self._ask(now_s, [one.url for one in suspects])
             for one in suspects:
                 if not {one.url, one.page} & {*self._told, *named} and self._stands(

@@ -535,7 +535,14 @@ def test_a_pause_of_this_process_is_no_silence_of_a_server():
 
 
 def test_a_silence_of_all_servers_is_named_as_one():
-    run = OneSilent(STOPPED)
-    run.silent_for(10)
-    run.all._before_s = 20.0
-    assert run.silent.look(run.now_s + 100, 1000.0, [AskedServer(URL, URL, 8, 1020.0, None)], run.all) == ""
+    """Also at its end: from which server something came is known up to a second later."""
+    events = EventLog()
+    silence = Silence(lambda url: STOPPED, events, streams=True)
+    one = SilentServers(lambda url: STOPPED, events, streams=True)
+    for second in range(1, 56):
+        now = 1000.0 + second
+        arrived = now if second <= 20 or second > 53 else 1020.0
+        came = 0.0 if second > 52 else now - arrived
+        silence.look(now, ProgressSnapshot(float(second), 96, 52, 0, silent_s=came), {URL: 8}, now - arrived)
+        one.look(now, 1000.0, [AskedServer(URL, URL, 8, arrived, now - arrived)], silence)
+    assert [(event.kind, event.server) for event in events.events] == [("silence", ""), ("silence_ends", "")]
