@@ -46,6 +46,7 @@ from harness.record.resume import (
 from harness.record.run_record import RunRecord, read_clocks
 from harness.record.settled import Placement
 from harness.report.search_advice import advice_in_mid_run
+from harness.submission.tree.origins import require_one_origin
 from sut.drive import DrivenRun, ask_servers, ended, preflight, servers_of, tried_in_dry_run
 from sut.issuers.loadgen import LoadGen
 from sut.loadgen.binding import TestSpec
@@ -117,6 +118,7 @@ def run(
             placement = place_workers(client, load)
         prepared = prepare_client(client, inputs.samples, load, placement, servers)
         record = _planned(plan, inputs, prepared, readback, expected)
+        require_one_origin(record)
         if on_plan is not None:
             on_plan(record)
         if stray := stray_audit_config(plan):

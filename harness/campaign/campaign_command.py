@@ -20,7 +20,7 @@ from harness.campaign.campaign_options import CampaignOptions
 from harness.campaign.campaign_page import PAGE, write_campaign_page
 from harness.campaign.facts import other_scenarios, require_complete
 from harness.campaign.journal import Journal, history, is_open, opened
-from harness.campaign.origins import other_origins
+from harness.campaign.origins import other_origins, runs_beside
 from harness.campaign.searches import adopt, correct_offline_rate, submitted_run, was_too_short
 from harness.campaign.servers import ServerCommand, end, first_to_end
 from harness.campaign.standing import Standing, standing, standings, write_made
@@ -32,6 +32,7 @@ from harness.errors import EXIT_INVALID, EXIT_SERVER, EXIT_THRESHOLD, EXIT_USAGE
 from harness.files import ROOT
 from harness.record.provenance import SERVER_COMMAND
 from harness.submission.building.source_code import without_git
+from harness.submission.tree.origins import BESIDE
 from harness.text import how_it_ended, show
 
 _DOOR = str(ROOT / "mlperf.py")
@@ -288,12 +289,23 @@ class _Walk(msgspec.Struct):
         process = subprocess.Popen(
             [*words, *step.words, *more],
             cwd=self.campaign.file.parent,
-            env=_environment(step),
+            env=self._environment(step),
             pass_fds=(self.journal.lock,),
             stdout=subprocess.DEVNULL if quiet else None,
             process_group=0,  # the terminal's Ctrl-C is this program's, which ends the other
         )
         return self._watch(process, None if step.servers is None else self.servers.process)
+
+    def _environment(self, step: Step) -> Mapping[str, str]:
+        steps = steps_of(self.campaign)
+        beside = runs_beside(self.campaign, step, steps, self._standings(steps))
+        command = None if step.servers is None else step.servers.command
+        return {
+            **os.environ,
+            USERS_FOLDER: str(Path.cwd()),  # where the commands that the step prints are pasted
+            BESIDE: os.pathsep.join(str(one.plan.client.log_dir) for one in beside.values()),
+            **({SERVER_COMMAND: command} if command is not None else {}),
+        }
 
     def _watch(self, process: "subprocess.Popen[bytes]", server: "subprocess.Popen[bytes] | None") -> int:
         """Wait for a program and, meanwhile, for the servers that it needs: a run without them is ended."""
@@ -359,9 +371,3 @@ class _Walk(msgspec.Struct):
             if earlier and earlier.state in _EARLIER and standing(self.campaign, step) == earlier:
                 words += ["--restart", step.name]
         return f"continue with {shlex.join(words)}"
-
-
-def _environment(step: Step) -> Mapping[str, str]:
-    command = None if step.servers is None else step.servers.command
-    folder = {USERS_FOLDER: str(Path.cwd())}  # where the commands that the step prints are pasted
-    return os.environ | folder | ({SERVER_COMMAND: command} if command is not None else {})

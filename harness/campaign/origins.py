@@ -20,9 +20,7 @@ def other_origins(
     campaign: Campaign, step: Step, steps: Sequence[Step], found: Mapping[str, Standing]
 ) -> Iterator[str]:
     """Why the next run and those that are done could not be submitted together."""
-    if campaign.rehearsal or step.kind not in _RUNS:
-        return
-    done = dict(_done(step, steps, found))
+    done = runs_beside(campaign, step, steps, found)
     yield from (text for what, text in origin_differences(done) if what not in PLACES)
     here = git_state(ROOT) if done else None
     for name, record in done.items():
@@ -30,16 +28,19 @@ def other_origins(
         yield from _other_url(campaign, name, record, step)
 
 
-def _done(
-    step: Step, steps: Sequence[Step], found: Mapping[str, Standing]
-) -> Iterator[tuple[str, RunRecord]]:
-    """The other runs of the step's scenario that are done."""
+def runs_beside(
+    campaign: Campaign, step: Step, steps: Sequence[Step], found: Mapping[str, Standing]
+) -> dict[str, RunRecord]:
+    """The other runs of the step's scenario that are done, by name."""
+    if campaign.rehearsal or step.kind not in _RUNS:
+        return {}
     scenario = step.name.rpartition("/")[0]
-    for one in steps:
-        standing = found[one.name]
-        same = one.name.rpartition("/")[0] == scenario and one.kind in _RUNS and one.name != step.name
-        if same and standing.state == "done" and standing.record is not None:
-            yield one.name, standing.record
+    return {
+        one.name: record
+        for one in steps
+        if one.name.rpartition("/")[0] == scenario and one.kind in _RUNS and one.name != step.name
+        if found[one.name].state == "done" and (record := found[one.name].record) is not None
+    }
 
 
 def _other_commit(name: str, before: GitState | None, here: GitState | None) -> Iterator[str]:

@@ -10,11 +10,14 @@ import time
 from contextlib import ExitStack
 
 import pytest
+from msgspec import structs
 
 import eval_mlperf_accuracy
 from harness.errors import EXIT_SERVER, EXIT_THRESHOLD
-from harness.files import ACCURACY_LOG, REPORT
+from harness.files import ACCURACY_LOG, REPORT, RUN_RECORD
 from harness.record.accuracy_result import AccuracyResult
+from harness.record.run_record import RunRecord
+from harness.submission.tree.origins import BESIDE
 from sut import prepare
 from sut.processes.machine_limits import MachineLimits
 from tests.kit import free_ports, wait_until
@@ -217,6 +220,23 @@ def test_a_dry_run_with_an_api_tries_it(tmp_path, capfd):
     assert [request.path for request in stub.requests] == ["/v1/completions"]
     assert list(tmp_path.iterdir()) == [dataset]
     assert "--api completions: --backend pytorch" in refused.stderr
+
+
+@pytest.mark.parametrize("code", [0, 2])
+def test_a_run_beside_those_of_other_servers_is_refused(tmp_path, capfd, monkeypatch, code):
+    """A campaign ran it for hours, and stopped after it."""
+    dataset, _ = small_dataset(tmp_path)
+    with StubServer() as stub:
+        where = ("--server-url", stub.url, "--input-file", dataset, "--user-conf", quick_conf(tmp_path))
+        before = run_here(capfd, tmp_path, *where)
+        record = RunRecord.read(before.log_dir / RUN_RECORD)
+        if code:
+            earlier = structs.replace(record.servers[0], version="0.0.1")
+            structs.replace(record, servers=(earlier,)).write(before.log_dir / RUN_RECORD)
+        monkeypatch.setenv(BESIDE, str(before.log_dir))
+        run = run_here(capfd, tmp_path, "--accuracy", "--dry-run", *where)
+    assert (before.code, run.code) == (0, code), run.stderr
+    assert ("start the servers as they were" in run.stderr) == bool(code)
 
 
 def test_settings_of_the_server_are_told_before_the_run(tmp_path, capfd):

@@ -1,17 +1,22 @@
 """run.json of the runs of a submission: where they were made, and whether that is one place."""
 
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeGuard
 from urllib.parse import urlsplit
 
+from harness.cli.commands import shown
 from harness.config.benchmark import DatasetRule
+from harness.errors import ConfigError
+from harness.files import RUN_RECORD
 from harness.record.run_record import RunRecord
 from harness.record.server_changes import HASH, folder_name, is_other_size
 
 ADDRESS, FOLDER = "server", "folder of the model"
 PLACES = (ADDRESS, FOLDER)
+BESIDE = "MLPERF_BESIDE"  # the variable by which a campaign names the folders of a scenario's other runs
 _REVISION, _WEIGHTS = "revision of the weights", "GB of weights"
 _LOCAL = ("localhost", "127.0.0.1", "::1", "0.0.0.0")
 
@@ -38,6 +43,19 @@ def origin_differences(records: Mapping[str, RunRecord]) -> Iterator[tuple[str, 
             if _differ(first, value):
                 yield what, f"{what} of {first_name} is {first}, of {name} {value}"
     yield from _path_differences(records)
+
+
+def require_one_origin(record: RunRecord) -> None:
+    """Raise ConfigError for a run that cannot be submitted with those that a campaign has of its scenario."""
+    folders = [Path(one) for one in os.environ.get(BESIDE, "").split(os.pathsep) if one]
+    found = {str(shown(folder)): read_record(folder / RUN_RECORD) for folder in folders}
+    records = {name: one for name, one in found.items() if one is not None}
+    differing = origin_differences({**records, "this run": record})
+    if texts := [text for what, text in differing if what not in PLACES]:
+        raise ConfigError(
+            f"{'; '.join(texts)}: a submission takes no runs of one scenario that have different origins; "
+            "start the servers as they were, or begin all its runs anew with --restart SCENARIO"
+        )
 
 
 def _differ(one: str | float, other: str | float) -> bool:

@@ -39,6 +39,7 @@ from harness.record.resume import newest_run
 from harness.record.run_events import RunEvent
 from harness.record.run_record import EncodedAnswers, RunVerdict
 from harness.submission.building import source_code
+from harness.submission.tree.origins import BESIDE
 from tests.harness.analysis.test_verdict import by_the_clocks
 from tests.harness.campaign.test_searches import IDENTITY
 from tests.harness.submission.building import commit, git
@@ -317,6 +318,20 @@ def test_the_command_for_another_commit_restores_the_code_of_the_runs(tmp_path, 
     subprocess.run(text.rpartition(": ")[2], shell=True, check=True, cwd=tmp_path, capture_output=True)
     assert git_state(tmp_path) == runs
     assert not list(_other_commit("offline/accuracy", runs, git_state(tmp_path)))
+
+
+@pytest.mark.parametrize("anew", [True, False])
+def test_a_run_is_told_which_runs_of_its_scenario_are_done(tmp_path, anew):
+    """It refuses other servers than theirs; those that are made again do not count."""
+    campaign = campaign_of(tmp_path, "server = { target_qps = 9.0 }\noffline = { target_qps = 9.0 }\n")
+    steps = {step.name: step for step in steps_of(campaign)}
+    done = [f"gpt-oss-120b/{name}/performance" for name in ("server", "offline")]
+    for name in done:
+        run_as_asked(steps[name], steps[name].folder)
+    named = dict.fromkeys(done, Standing("done")) if anew else {}
+    walk = _Walk(campaign, Journal(tmp_path, 0), ServerCommand(tmp_path, tmp_path), named)
+    found = walk._environment(steps["gpt-oss-120b/server/accuracy"])[BESIDE]
+    assert found == ("" if anew else str(steps[done[0]].folder))
 
 
 @pytest.mark.parametrize("anew", [True, False])
