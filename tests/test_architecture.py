@@ -18,6 +18,7 @@ SHADOWED = ("datasets", "sglang", "vllm")
 HTTP_CLIENTS = {"httpx", "httptools", "aiohttp", "requests", "urllib3", "http", "openai", "websockets"}
 SERVER_MODULES = {"mlperf_loadgen", "xllamacpp", *HTTP_CLIENTS}
 ABOVE = {"run_mlperf", "run_compliance", "tests", "scripts"}
+IMPORTING = ("import_module", "__import__", "run_module")
 SOCKETS = {"socket", "ssl", "asyncio", "urllib.request", "socketserver", "xmlrpc", "ftplib"}
 
 
@@ -40,7 +41,8 @@ def outside_sut():
 
 def imported_names(source, package=""):
     """Dotted names of every import, also of those inside of functions; ``from a import b`` is a.b."""
-    for node in ast.walk(ast.parse(source)):
+    tree = ast.parse(source)
+    for node in ast.walk(tree) if any(name in source for name in IMPORTING) else statements(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -51,10 +53,18 @@ def imported_names(source, package=""):
             yield from _named_in_call(node)
 
 
+def statements(node):
+    """All statements in a node; an import is one, and of what is in them there is ten times as much."""
+    for part in ("body", "handlers", "orelse", "finalbody", "cases"):
+        for inner in getattr(node, part, ()):
+            yield inner
+            yield from statements(inner)
+
+
 def _named_in_call(node):
     """``import_module("x")`` and ``__import__("x")``."""
     name = getattr(node.func, "attr", getattr(node.func, "id", ""))
-    if name in ("import_module", "__import__", "run_module") and node.args:
+    if name in IMPORTING and node.args:
         first = node.args[0]
         yield (
             first.value if isinstance(first, ast.Constant) and isinstance(first.value, str) else "(computed)"
@@ -87,6 +97,15 @@ def offenders(paths, forbidden):
         ("from ..y import x", {"pack.y.x"}),
         ("def f():\n    import late", {"late"}),
         ("if TYPE_CHECKING:\n    from a import b", {"a.b"}),
+        (
+            "class C:\n  for x in y:\n    with z:\n      import late\n  else:\n    import a",
+            {"late", "a"},
+        ),
+        (
+            "try:\n    import a\nexcept E:\n    import b\nelse:\n    import c\nfinally:\n    import d",
+            set("abcd"),
+        ),
+        ("match x:\n    case 1:\n        import a", {"a"}),
         ('importlib.import_module("a.b")', {"a.b"}),
         ('__import__("a")', {"a"}),
         ("import_module(name)", {"(computed)"}),

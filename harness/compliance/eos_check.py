@@ -92,6 +92,5 @@ def first_token_agrees(entry: LogEntry) -> bool:
 
 def ends_once(entry: LogEntry, eos_token_ids: tuple[int, ...]) -> bool:
     """Whether at most one end-of-sequence token is at the end; the first token of an output never counts."""
-    is_end = np.isin(entry.data_ids[1:][::-1], eos_token_ids)
-    trailing = len(is_end) if is_end.all() else int(np.argmin(is_end))
-    return trailing <= _MOST_ENDS
+    last = entry.data_ids[1:][-_MOST_ENDS - 1 :].tolist()
+    return len(last) <= _MOST_ENDS or not set(last) <= set(eos_token_ids)

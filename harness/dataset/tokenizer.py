@@ -139,9 +139,12 @@ def merges() -> list[tuple[bytes, bytes]]:
     known = ranks()
     ordered: list[tuple[bytes, bytes]] = []
     for token in vocabulary()[:_FIRST_SPECIAL]:
-        pairs = [(token[:cut], token[cut:]) for cut in range(1, len(token))]
-        possible = [pair for pair in pairs if pair[0] in known and pair[1] in known]
-        ordered += sorted(possible, key=lambda pair: (known[pair[0]], known[pair[1]]))
+        pairs = [
+            (known[left], left, right)
+            for cut in range(1, len(token))
+            if (left := token[:cut]) in known and (right := token[cut:]) in known
+        ]
+        ordered += [(left, right) for _, left, right in sorted(pairs)]
     return ordered
 
 

@@ -106,7 +106,9 @@ def excerpt(data: bytes) -> str:
     """Server bytes as one printable, bounded line without the API key, which servers repeat in errors."""
     safe = masked(data[:_EXCERPT_BYTES])
     text = safe[:MAX_DETAIL].decode("utf-8", "backslashreplace")
-    shown = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+    shown = text
+    if not text.isprintable():
+        shown = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
     return shown if len(data) <= _EXCERPT_BYTES and len(safe) <= MAX_DETAIL else shown + "…"
 
 

@@ -253,9 +253,7 @@ def _printable(text: str) -> str:
 
 
 def _document(event: bytes) -> dict[str, Any]:
-    found = json.loads(
-        event.decode("utf-8", "replace"), object_pairs_hook=_without_doubles, parse_int=_size, strict=False
-    )
+    found = _DECODER.decode(event.decode("utf-8", "replace"))
     return found if isinstance(found, dict) else {}
 
 
@@ -271,3 +269,6 @@ def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(name for name in names if names.count(name) > 1)
         raise _FieldError(FailureKind.MALFORMED, f"the key {_shown(twice)} is there twice")
     return found
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_without_doubles, parse_int=_size, strict=False)
