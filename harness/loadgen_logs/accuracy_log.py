@@ -146,6 +146,7 @@ class EntrySplitter:
         self._buffer = bytearray()
         self._offset = 0  # where the buffer's first byte lies in the stream
         self._separators = b""  # the kinds of bytes seen between entries
+        self._between = b""  # two entries
 
     def feed(self, chunk: bytes) -> Iterator[RawEntry]:
         """Entries that are complete now. GradingError for anything but separators between them."""
@@ -174,6 +175,8 @@ class EntrySplitter:
 
     def _check_between(self, start: int, end: int) -> None:
         between = bytes(self._buffer[start:end])
+        if between == self._between:
+            return
         strange = between.strip(_BETWEEN)
         if strange:
             _refuse_gap(between)
@@ -182,6 +185,7 @@ class EntrySplitter:
                 f"accuracy log, byte {self._offset + start}: {shown!r} between entries; {_NOT_OURS}"
             )
         self._separators = bytes(set(self._separators + between))
+        self._between = between
 
 
 class AccuracyLog:

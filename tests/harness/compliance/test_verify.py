@@ -34,10 +34,11 @@ from tests.harness.submission.trees import RESULTS, copied, unpack
 from tests.runs import SAMPLES
 
 ACCURACY = "mlperf_log_accuracy.json"
-TOKENS = [7, 8, 9]
-ENTRIES = [entry(index, TOKENS) for index in range(TEST09_ROWS)]
-# 3 tokens on average, too; those that are counted have 2.
-HALF_COUNTED = [entry(at, [7] * (2 + at % 2 * 2), count=not at % 2) for at in range(TEST09_ROWS)]
+TOKENS = range(7, 15)  # with 8 the first output shows that they are of int32; with fewer all are looked at
+FORM = entry("%d", TOKENS)
+ENTRIES = [FORM % (index, index) for index in range(TEST09_ROWS)]
+# 8 tokens on average, too; those that are counted have 7.
+HALF_COUNTED = [entry(at, [7] * (7 + at % 2 * 2), count=not at % 2) for at in range(TEST09_ROWS)]
 LOG = array(ENTRIES)
 
 
@@ -49,9 +50,9 @@ def recorded(tmp_path_factory):
 
 @pytest.fixture
 def logs(recorded, tmp_path):
-    """They, with outputs of 3 tokens each and the rates of such ones."""
+    """They, with outputs of 8 tokens each and the rates of such ones."""
     folder = cases.write_logs(copied(recorded, tmp_path / "logs"), LOG)
-    row(".", result_tokens_per_second=3000.0, result_samples_per_second=1000.0)(folder)
+    row(".", result_tokens_per_second=8000.0, result_samples_per_second=1000.0)(folder)
     return folder
 
 
@@ -69,8 +70,8 @@ def verify(capfd):
 
 @pytest.fixture
 def verify09(verify, tmp_path):
-    """TEST09 with bounds that 3 tokens are within."""
-    low = audit(tmp_path, "TEST09", LOW09)
+    """TEST09 with bounds that 8 tokens are within."""
+    low = audit(tmp_path, "TEST09", LOW09.replace("2.5", "7.5").replace("3.5", "8.5"))
     return lambda folder, *words: verify("TEST09", "--log-dir", folder, "--audit-config", low, *words)
 
 
@@ -82,7 +83,7 @@ def into(tmp_path):
 def test_pass_and_fail(logs, verify, verify09, into, tmp_path):
     out = tmp_path / "out"
     code, printed, _ = verify09(logs, *into)
-    assert (code, "TEST09: TEST PASS: mean output 3.00 tokens of 6396 samples" in printed) == (0, True)
+    assert (code, "TEST09: TEST PASS: mean output 8.00 tokens of 6396 samples" in printed) == (0, True)
     assert files(out) == [
         f"TEST09/accuracy/{ACCURACY}",
         f"TEST09/performance/run_1/{DETAIL}",
@@ -133,14 +134,14 @@ BROKEN = {
     "cut short": (write(ACCURACY, LOG[:-100]), r"byte \d+ after 6,39\d entries"),
     "not closed": (write(ACCURACY, LOG[:-2]), r"byte \d+ after 6,396 entries \(.*\]"),
     "truncated": (write(ACCURACY, f"{LOG[:4096]}\n\n...\n\n{LOG[-4096:]}"), r"'\.\.\.'"),
-    "compressed": (write(ACCURACY, gzip.compress(LOG.encode())), "gzip"),
+    "compressed": (write(ACCURACY, gzip.compress(LOG[:4096].encode())), "gzip"),
     "nested": (
         write(ACCURACY, LOG.replace("{", '{ "more" : {},', 1)),
         "byte 2: ",
     ),
     "a folder": (both(remove(SUMMARY), lambda logs: (logs / SUMMARY).mkdir()), SUMMARY),
     "no entries": (write(ACCURACY, "[\n]\n"), ACCURACY),
-    "half a token": (write(ACCURACY, LOG.replace('"data" : "', '"data" : "45', 1)), "byte 2: 13 "),
+    "half a token": (write(ACCURACY, LOG.replace('"data" : "', '"data" : "45', 1)), "byte 2: 33 "),
     "detail cut short": (cut(DETAIL), DETAIL),
     "detail empty": (write(DETAIL, ""), DETAIL),
     "summary cut short": (cut(SUMMARY, 0.9), SUMMARY),
@@ -150,8 +151,8 @@ BROKEN = {
         "run.json: names the benchmark deepseek-r1, .*; pass --benchmark deepseek-r1",
     ),
     "of another run": (
-        row(".", result_tokens_per_second=3003.1),
-        rf"{ACCURACY}: its answers have 3\.000 tokens on average, expected 3\.003, the tokens/s ÷ "
+        row(".", result_tokens_per_second=8008.3),
+        rf"{ACCURACY}: its answers have 8\.000 tokens on average, expected 8\.008, the tokens/s ÷ "
         rf"samples/s of {DETAIL}: .*; pass the logs of one run, or run the test again",
     ),
     "accuracy run": (
@@ -194,7 +195,7 @@ JUDGED = {
     "JSON lines": (write(ACCURACY, "\n".join(ENTRIES)), ["the log has JSON lines"]),
     "half of the token counts": (write(ACCURACY, array(HALF_COUNTED)), []),
     "no rates": (without_row(".", "result_tokens_per_second"), []),
-    "rounded rates": (row(".", result_tokens_per_second=3002.9), []),
+    "rounded rates": (row(".", result_tokens_per_second=8007.7), []),
     # Other ways of earlier rounds to have each sample logged once; the log shows that it was.
     "samples drawn": (row(".", **{UNIQUE: False}), [f"{UNIQUE} was False"]),
     "a target of all samples": (row(".", **{TARGET: TEST09_ROWS}), [f"{TARGET} was {TEST09_ROWS}"]),

@@ -1,5 +1,6 @@
 """The plan of a curve: its points, their order and lengths, where they are scored; what cannot be planned."""
 
+import functools
 import random
 from dataclasses import replace
 
@@ -15,8 +16,13 @@ from harness.errors import ConfigError
 RULES = load_endpoints_rules()
 
 
+@functools.cache
+def parsed(*words):
+    return parse_options(["run", "--input-file", "x.parquet", *words])
+
+
 def curve(*words, samples=6396, accuracy_samples=4395, replicas=1, **asked):
-    options = replace(parse_options(["run", "--input-file", "x.parquet", *words]), **asked)
+    options = replace(parsed(*words), **asked)
     c_max = known_c_max(options)
     return plan_rehearsal(
         options,
