@@ -5,12 +5,23 @@ Flags are written in full, with hyphens or underscores; wrong usage is one line.
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from functools import cache, wraps
+from typing import Any, NoReturn, TypeVar
+
+from harness.cli.door import is_open
+
+Built = TypeVar("Built", bound=argparse.ArgumentParser)
 
 SIGNAL_CODES = "129, 130, 143 ended by SIGHUP, SIGINT, SIGTERM"  # the exit codes that all programs share
 _MOST_CHARACTERS = 500  # a message about wrong usage is cut here
+
+
+def built_once(build: Callable[[], Built]) -> Callable[[], Built]:
+    """Build a parser once for each way to call its program: a campaign reads hundreds of command lines."""
+    parser = cache(lambda _: build())
+    return wraps(build)(lambda: parser(is_open()))
 
 
 @dataclass(frozen=True, slots=True)

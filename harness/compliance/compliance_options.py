@@ -8,7 +8,7 @@ from pathlib import Path
 
 from harness.cli.door import called
 from harness.cli.flags import add_flags, add_groups, flag, options, read
-from harness.cli.parser import SIGNAL_CODES, Parser
+from harness.cli.parser import SIGNAL_CODES, Parser, built_once
 from harness.config.choices import benchmark_flag, round_flag
 from harness.config.other_flags import ELSEWHERE, RATE, SYNONYMS
 from harness.config.run_options import (
@@ -117,6 +117,7 @@ class VerifyOptions(VerificationOptions):
             object.__setattr__(self, "scenario", Scenario.parse(self.scenario))
 
 
+@built_once
 def build_run_parser() -> Parser:
     """Flags of compliance runs, most of them those of run_mlperf.py."""
     parser = Parser(

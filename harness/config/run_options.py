@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 from harness.cli.door import called
 from harness.cli.durations import duration
 from harness.cli.flags import add_groups, flag, options, read
-from harness.cli.parser import SIGNAL_CODES, Parser
+from harness.cli.parser import SIGNAL_CODES, Parser, built_once
 from harness.config.choices import DEFAULT_OUTPUT, LogLevel, benchmark_flag, results_folder, round_flag
 from harness.config.other_flags import ELSEWHERE, RATE, SYNONYMS
 from harness.config.protocol import Api
@@ -381,6 +381,7 @@ class RunOptions(ClientOptions):
             object.__setattr__(self, "dcgm_url", (self.dcgm_url,))
 
 
+@built_once
 def build_parser() -> Parser:
     """All flags of run_mlperf.py."""
     parser = Parser(

@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +105,7 @@ class DetailRow(msgspec.Struct, frozen=True):
 _ROW = msgspec.json.Decoder(DetailRow)
 
 
-class LoadgenDetail(msgspec.Struct, frozen=True):
+class LoadgenDetail(msgspec.Struct, frozen=True, dict=True):
     """The detail log."""
 
     values: Mapping[str, Any]
@@ -126,12 +127,12 @@ class LoadgenDetail(msgspec.Struct, frozen=True):
         """LoadGen's verdict; None where it gave none."""
         return _VALID.get(str(self.values.get("result_validity")))
 
-    @property
+    @cached_property
     def effective(self) -> dict[str, Any]:
         """Settings that LoadGen ran with, without their prefix."""
         return self._with_prefix("effective_")
 
-    @property
+    @cached_property
     def requested(self) -> dict[str, Any]:
         """Settings that LoadGen was given, without their prefix."""
         return self._with_prefix("requested_")

@@ -7,7 +7,7 @@ from pathlib import Path
 from harness.cli.door import called, is_open
 from harness.cli.durations import duration
 from harness.cli.flags import add_groups, flag, options, read
-from harness.cli.parser import SIGNAL_CODES, Parser
+from harness.cli.parser import SIGNAL_CODES, Parser, built_once
 from harness.config.other_flags import ELSEWHERE, EVERY_REPLICA, SYNONYMS
 from harness.config.run_options import (
     FAILURES,
@@ -171,6 +171,7 @@ _COMMANDS: dict[str, tuple[type[LadderOptions | SearchOptions], dict[str, tuple[
 }
 
 
+@built_once
 def build_parser() -> Parser:
     """All flags of both commands."""
     parser = Parser(

@@ -7,6 +7,7 @@ import pytest
 
 from harness.cli.commands import recorded, start_of
 from harness.cli.door import LAUNCHER, called
+from harness.config.run_options import build_parser
 from harness.peak.peak_options import parse_options as search_options
 from harness.report.search_advice import search_command
 from tests.runs import ROOT
@@ -36,6 +37,12 @@ def test_a_program_is_started_as_this_one_was(by_door, program, command, verb):
     words = (DOOR, verb) if by_door else (PYTHON, str(ROOT / program), *filter(None, [command]))
     assert start_of(program, command) == words
     assert called(program, command) == (f"./mlperf {verb}" if by_door else f"{program} {command}".strip())
+
+
+def test_a_parser_is_built_once_under_either_name(by_door):
+    parser = build_parser()
+    assert parser is build_parser()
+    assert parser.prog == called("run_mlperf.py")
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,10 @@ from typing import ClassVar
 
 import pytest
 
+from harness.compliance import compliance_options
 from harness.compliance.base import ComplianceTest, TestResult
 from harness.compliance.compliance_command import verify_logs
-from harness.compliance.compliance_options import parse_options
+from harness.compliance.compliance_options import build_run_parser, parse_options
 from harness.compliance.compliance_plan import resolve_runs
 from harness.compliance.length_check import measure
 from harness.compliance.registry import TESTS, find_test, needed_tests
@@ -55,6 +56,7 @@ def registered(tmp_path, monkeypatch):
     text = (CONFIG_DIR / "gpt-oss-120b.toml").read_text()
     (configs / "gpt-oss-120b.toml").write_text(text + DEFINITION)
     monkeypatch.setattr(choices, "CONFIG_DIR", configs)
+    monkeypatch.setattr(compliance_options, "build_run_parser", build_run_parser.__wrapped__)
     monkeypatch.setitem(TESTS, LongestTest.name, LongestTest)
     return load_benchmark("gpt-oss-120b")
 
