@@ -40,27 +40,6 @@ def pytest_configure(config):
     _usual_signals()
     if _is_quick(config) and "TMPDIR" not in os.environ and _is_roomy(MEMORY):
         os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
-    if not config.option.durations and not config.option.xmlpath:
-        for plugin in config.pluginmanager.get_plugins():
-            if hasattr(plugin, "sendevent"):  # pytest-xdist's in one of its processes
-                _send_less(plugin)
-
-
-def _send_less(sender):
-    """Spare the main process four of six messages a test, 1 ms of CPU: that it begins, is set up, ends."""
-    send = sender.sendevent
-
-    def sendevent(name, **fields):
-        report = fields.get("data", {})
-        if name in ("logstart", "logfinish") or (
-            report.get("when") in ("setup", "teardown")
-            and report["outcome"] == "passed"
-            and not report["sections"]
-        ):
-            return
-        send(name, **fields)
-
-    sender.sendevent = sendevent
 
 
 def _is_quick(config):
