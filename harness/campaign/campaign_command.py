@@ -297,8 +297,7 @@ class _Walk(msgspec.Struct):
         return self._watch(process, None if step.servers is None else self.servers.process)
 
     def _environment(self, step: Step) -> Mapping[str, str]:
-        steps = steps_of(self.campaign)
-        beside = runs_beside(self.campaign, step, steps, self._standings(steps))
+        beside = runs_beside(self.campaign, step, steps_of(self.campaign), self._standing)
         command = None if step.servers is None else step.servers.command
         return {
             **os.environ,

@@ -3,7 +3,7 @@
 It is asked before each run, since the folder could only be refused after all of them.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from harness.campaign.campaign_file import Campaign
 from harness.campaign.standing import Standing
@@ -20,7 +20,7 @@ def other_origins(
     campaign: Campaign, step: Step, steps: Sequence[Step], found: Mapping[str, Standing]
 ) -> Iterator[str]:
     """Why the next run and those that are done could not be submitted together."""
-    done = runs_beside(campaign, step, steps, found)
+    done = runs_beside(campaign, step, steps, lambda one: found[one.name])
     yield from (text for what, text in origin_differences(done) if what not in PLACES)
     here = git_state(ROOT) if done else None
     for name, record in done.items():
@@ -29,7 +29,7 @@ def other_origins(
 
 
 def runs_beside(
-    campaign: Campaign, step: Step, steps: Sequence[Step], found: Mapping[str, Standing]
+    campaign: Campaign, step: Step, steps: Sequence[Step], standing_of: Callable[[Step], Standing]
 ) -> dict[str, RunRecord]:
     """The other runs of the step's scenario that are done, by name."""
     if campaign.rehearsal or step.kind not in _RUNS:
@@ -39,7 +39,7 @@ def runs_beside(
         one.name: record
         for one in steps
         if one.name.rpartition("/")[0] == scenario and one.kind in _RUNS and one.name != step.name
-        if found[one.name].state == "done" and (record := found[one.name].record) is not None
+        if (found := standing_of(one)).state == "done" and (record := found.record) is not None
     }
 
 
