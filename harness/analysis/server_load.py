@@ -239,17 +239,15 @@ def server_load(
 
 def _unnamed_notes(servers: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
     """Of the first server: the others are mostly of the same version."""
-    for url, keys in [*servers.items()][:1]:
-        more = f" and {len(servers) - 1} more" if len(servers) > 1 else ""
-        lacking = (
-            f"no known name of {', '.join(QUANTITIES[key].meaning for key in keys)}"
-            if keys
-            else "no known name"
-        )
-        yield (
-            f"the metrics of {url}{more} have {lacking}: what rests on it is not noticed. Names change "
-            "between versions (docs/guide/report.md#server-metrics)"
-        )
+    if not servers:
+        return
+    url, keys = next(iter(servers.items()))
+    more = f" and {len(servers) - 1} more" if len(servers) > 1 else ""
+    what = f" of {', '.join(QUANTITIES[key].meaning for key in keys)}" if keys else ""
+    yield (
+        f"the metrics of {url}{more} have no known name{what}: what rests on it is not noticed. Names change "
+        "between versions (docs/guide/report.md#server-metrics)"
+    )
 
 
 def cache_warnings(load: ServerLoad) -> tuple[str, ...]:

@@ -137,13 +137,16 @@ class LostWatch:
 
         Times are on the monotonic clock. Raises OSError.
         """
-        most = max(self._rules.most_over, 0)
-        return self._limits is not None and self._limits.over_without(replicas, from_s, to_s) <= most
+        return self._limits is not None and self._is_allowed(
+            self._limits.over_without(replicas, from_s, to_s)
+        )
 
     def is_lost_by_silence(self, since_s: float) -> bool:
         """The same of a silence that lasts. ``since_s``: when it began, in seconds of the run."""
-        most = max(self._rules.most_over, 0)
-        return self._limits is not None and self._limits.over_but_for_silence(since_s) <= most
+        return self._limits is not None and self._is_allowed(self._limits.over_but_for_silence(since_s))
+
+    def _is_allowed(self, over: int) -> bool:
+        return over <= max(self._rules.most_over, 0)
 
     def _over_limit(self, limits: LimitWatch, moment: ProgressSnapshot) -> str:
         name, count = limits.look(moment)

@@ -70,8 +70,10 @@ class ProgressMeter:
         values = {counter: int(totals[counter]) for counter in Counter}
         failures, loads = self._failures(), self._in_flight()
         silent_s, last_at = self._silent_s(values, now), self._last_at(values, loads)
+        sent = int(loads.sum())
+        self._most_sent = max(self._most_sent, sent)
         remaining_s = self._remaining(values, now - self._start)
-        if last_at or silent_s >= SILENT_S or self._is_emptying(values, int(loads.sum())):
+        if last_at or silent_s >= SILENT_S or self._is_emptying(values, sent):
             remaining_s = None
         return ProgressSnapshot(
             elapsed_s=now - self._start,
@@ -86,7 +88,7 @@ class ProgressMeter:
             failures={kind.label: count for kind, count in failures.items()},
             imbalance=self._imbalance(loads),
             first_tokens=values[Counter.FIRST_TOKENS],
-            sent=int(loads.sum()) if self._limited else None,
+            sent=sent if self._limited else None,
             last_at=last_at,
             silent_s=silent_s,
             servers_tokens_per_s=self._servers_rate(),
@@ -105,7 +107,6 @@ class ProgressMeter:
         ``sent``: requests at the servers. While more wait in a queue there, answers come as fast as before.
         """
         ended = values[Counter.COMPLETED] + values[Counter.FAILED]
-        self._most_sent = max(self._most_sent, sent)
         to_come = max(self._length.queries, values[Counter.ISSUED]) - ended
         return to_come <= sent < min(self._at_once, self._most_sent)
 
