@@ -132,7 +132,7 @@ def test_rates_that_are_compared_are_those_of_the_run(tmp_path):
 
 
 class Of(NamedTuple):
-    """As many queries in so many seconds."""
+    """Stands for a number of queries that took a number of seconds."""
 
     number: int
     span: float
