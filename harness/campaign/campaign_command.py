@@ -47,15 +47,17 @@ def run(options: CampaignOptions) -> int:
     campaign = read_campaign(options.file, rehearsal=options.rehearsal)
     missing = list(missing_files(campaign))
     if options.status:
-        code = _show(campaign)
+        _show(campaign)
         show(*missing, *_later(campaign))
-        return code
+        return EXIT_VALID
     if missing:
         raise ConfigError(f"{campaign.file}: {'; '.join(missing)}")
     if options.dry_run:
-        return _show(campaign, with_commands=True)
+        _show(campaign, with_commands=True)
     require_complete(campaign)
     show(*_later(campaign))
+    if options.dry_run:
+        return EXIT_VALID
     with opened(campaign.folder) as journal:
         journal.write(event="opened", step="")
         keep(campaign.folder, campaign.urls())
@@ -74,7 +76,7 @@ def _later(campaign: Campaign) -> Iterator[str]:
         yield f"The build will stop: {problem}, on the results of these runs."
 
 
-def _show(campaign: Campaign, *, with_commands: bool = False) -> int:
+def _show(campaign: Campaign, *, with_commands: bool = False) -> None:
     steps = steps_of(campaign)
     found = standings(campaign, steps)
     works = is_open(campaign.folder)
@@ -84,8 +86,7 @@ def _show(campaign: Campaign, *, with_commands: bool = False) -> int:
         show("A campaign works on it: it checks plans or waits for its servers.")
     if with_commands:
         missing = [step for step in steps if found[step.name].state != "done"]
-        show("", *(f"{step.name}: {command(step)}" for step in missing))
-    return EXIT_VALID
+        show("", *(f"{step.name}: {command(step)}" for step in missing), "")
 
 
 def _running_step(campaign: Campaign) -> tuple[str, datetime] | None:

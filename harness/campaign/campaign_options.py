@@ -39,7 +39,9 @@ class CampaignOptions:
         default=(),
         metavar="STEP",
     )
-    dry_run: bool = flag("print the steps with their commands, and start nothing", default=False)
+    dry_run: bool = flag(
+        "print the steps with their commands and what the file still lacks, and start nothing", default=False
+    )
     status: bool = False
 
 

@@ -20,7 +20,7 @@ from harness.campaign.servers import ServerCommand
 from harness.campaign.standing import Standing, standing, write_made
 from harness.campaign.steps import missing_files, steps_of
 from harness.config.loadgen_conf import with_rows
-from harness.errors import EXIT_INVALID, EXIT_SERVER
+from harness.errors import EXIT_INVALID, EXIT_SERVER, ConfigError
 from harness.files import COMPLIANCE_RUN, PROGRESS, RUN_RECORD, USER_CONF, sha256_of
 from harness.peak.search.conclusion import Conclusion
 from harness.peak.search.offline_rate import (
@@ -42,7 +42,7 @@ from harness.submission.building import source_code
 from harness.submission.tree.origins import BESIDE
 from tests.harness.analysis.test_verdict import by_the_clocks
 from tests.harness.campaign.test_searches import IDENTITY
-from tests.harness.submission.building import commit, git
+from tests.harness.submission.building import commit, git, write_info
 from tests.records import ENDED
 from tests.runs import SAMPLES
 
@@ -389,12 +389,12 @@ def test_a_build_without_git_is_announced_before_the_first_run(tmp_path, monkeyp
     campaign = campaign_of(tmp_path, "offline = { target_qps = 9.0 }\n")
     monkeypatch.setattr(campaign_command, "require_complete", lambda campaign: None)
     monkeypatch.setattr(_Walk, "run", lambda walk: print("the first run") or 0)
-    status, walk = (CampaignOptions(file=campaign.file, status=one) for one in (True, False))
-    for options in (status, walk):
+    ways = [CampaignOptions(file=campaign.file, **one) for one in ({"status": True}, {"dry_run": True}, {})]
+    for options in ways:
         assert campaign_command.run(options) == 0
     assert "git" not in capsys.readouterr().out.replace(str(tmp_path), "")
     monkeypatch.setattr(source_code, "ROOT", tmp_path)
-    for options in (status, walk):
+    for options in ways:
         assert campaign_command.run(options) == 0
         said, _, after = capsys.readouterr().out.partition("the first run")
         assert (
@@ -403,8 +403,18 @@ def test_a_build_without_git_is_announced_before_the_first_run(tmp_path, monkeyp
         )
         assert not after.strip()
     campaign.output.mkdir()  # it was built elsewhere
-    campaign_command.run(status)
+    campaign_command.run(ways[0])
     assert "The build will stop" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_description_that_lacks_a_field_is_refused_before_the_first_run(tmp_path, capsys, dry_run):
+    """A dry run in the evening said nothing, and the job of the night ended in its first second."""
+    _, _, facts = write_info(tmp_path, without=["cooling"]).read_text().split("\n", 2)
+    campaign = campaign_of(tmp_path, "offline = { target_qps = 9.0 }\n", facts)
+    with pytest.raises(ConfigError, match=r"could not be built: empty: cooling; write these into \[system\]"):
+        campaign_command.run(CampaignOptions(file=campaign.file, dry_run=dry_run))
+    assert ("/TEST09: " in capsys.readouterr().out) == dry_run
 
 
 NEEDS = "gpt-oss-120b has no Server or Interactive, which a closed result needs: add its table"
