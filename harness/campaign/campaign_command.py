@@ -298,12 +298,13 @@ class _Walk(msgspec.Struct):
         return self._watch(process, None if step.servers is None else self.servers.process)
 
     def _environment(self, step: Step) -> Mapping[str, str]:
-        beside = runs_beside(self.campaign, step, steps_of(self.campaign), self._standing)
+        steps = steps_of(self.campaign)
+        beside = runs_beside(self.campaign, step, steps, self._standing)
         command = None if step.servers is None else step.servers.command
         return {
             **os.environ,
             USERS_FOLDER: str(Path.cwd()),  # where the commands that the step prints are pasted
-            BESIDE: os.pathsep.join(str(one.plan.client.log_dir) for one in beside.values()),
+            BESIDE: os.pathsep.join(str(one.run_folder) for one in steps if one.name in beside),
             **({SERVER_COMMAND: command} if command is not None else {}),
         }
 

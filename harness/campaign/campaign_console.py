@@ -10,7 +10,7 @@ from harness.campaign.searches import latest_run
 from harness.campaign.standing import Standing
 from harness.campaign.steps import Step
 from harness.cli.commands import of_verb
-from harness.files import COMPLIANCE_RUN, PROGRESS
+from harness.files import PROGRESS
 from harness.progress.progress_files import ProgressLine, read_progress
 from harness.text import aligned, duration, show
 
@@ -62,11 +62,9 @@ def _works(step: Step, found: Standing, since: datetime | None) -> str:
 
 def _latest(step: Step, since: datetime) -> ProgressLine | None:
     """The latest line of a run's progress.jsonl; None while that of an earlier run lies there."""
-    folder = latest_run(step.folder) if step.kind == "search" else step.folder
-    if folder is None:
-        return None
-    path = folder / (COMPLIANCE_RUN if step.test else "") / PROGRESS
-    last = read_progress(path) if path.is_file() else None
+    folder = latest_run(step.folder) if step.kind == "search" else step.run_folder
+    path = folder and folder / PROGRESS
+    last = read_progress(path) if path and path.is_file() else None
     return None if last is None or last.time < since else last
 
 

@@ -25,7 +25,6 @@ from harness.files import (
     ACCURACY_LOG,
     ACCURACY_RESULT,
     ACCURACY_TEXT,
-    COMPLIANCE_RUN,
     RUN_RECORD,
     USER_CONF,
     unofficial,
@@ -91,7 +90,7 @@ def standing(campaign: Campaign, step: Step) -> Standing:
 def _standing(campaign: Campaign, step: Step) -> Standing:
     match step.kind:
         case "trial" | "performance" | "accuracy":
-            return _run(campaign, step, newest_run(step.folder))
+            return _run(campaign, step)
         case "search":
             return _search(campaign, step)
         case "score":
@@ -103,11 +102,10 @@ def _standing(campaign: Campaign, step: Step) -> Standing:
     return Standing("done", str(campaign.output) if step.kind == "build" else _made(campaign, step)[1])
 
 
-def _run(campaign: Campaign, step: Step, record: RunRecord | None) -> Standing:
-    if record is None:
+def _run(campaign: Campaign, step: Step) -> Standing:
+    if (record := newest_run(step.run_folder)) is None:
         return Standing("missing")
-    kept = step.folder / (COMPLIANCE_RUN if step.test else "") / USER_CONF
-    if changed := list(_changes(campaign, step, record, kept)):
+    if changed := list(_changes(campaign, step, record, step.run_folder / USER_CONF)):
         return Standing("other", f"made with {'; '.join(changed[:_NAMED])}", record)
     cut_off: State = "incomplete" if step.kind == "accuracy" else "other"
     if record.verdict is None:
@@ -287,7 +285,7 @@ def _score(campaign: Campaign, step: Step) -> Standing:
 
 
 def _test(campaign: Campaign, step: Step) -> Standing:
-    run = _run(campaign, step, newest_run(step.folder / COMPLIANCE_RUN))
+    run = _run(campaign, step)
     record = run.record
     if record is None or run.state == "other":
         return run

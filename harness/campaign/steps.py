@@ -24,7 +24,7 @@ from harness.config.run_plan import resolve_plan
 from harness.config.scenario import Scenario
 from harness.dataset.published import other_than_published
 from harness.errors import ConfigError
-from harness.files import CONFIG_DIR, ROOT, USER_CONF
+from harness.files import COMPLIANCE_RUN, CONFIG_DIR, ROOT, USER_CONF
 from harness.grading.decoding.output_decoder import open_decoder, tokenizer_beside
 from harness.grading.livecodebench.release import find_release
 from harness.peak.peak_options import parse_options as peak_options
@@ -77,6 +77,11 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     """its target_qps is that of a search"""
     rate_known: bool = True
     """false until that search has found it"""
+
+    @property
+    def run_folder(self) -> Path:
+        """Where its run is; a test has its verdict beside it."""
+        return self.folder / COMPLIANCE_RUN if self.test else self.folder
 
 
 class _Runs(msgspec.Struct, frozen=True, kw_only=True):
