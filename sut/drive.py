@@ -15,7 +15,7 @@ from harness.api_key import api_key
 from harness.cli.signals import InterruptedRun, uninterrupted
 from harness.config.benchmark import Benchmark
 from harness.config.plans import ClientPlan
-from harness.config.protocol import Protocol, own_protocol, protocol_text
+from harness.config.protocol import own_protocol, protocol_text
 from harness.dataset.samples import SampleSet
 from harness.errors import RunError, ServerError, machine_failure
 from harness.files import JOURNAL_DIR, ROOT, user_cache
@@ -142,14 +142,15 @@ def preflight(prepared: PreparedClient) -> tuple[PreparedClient, Destination, tu
         tried.protocol,
         prepared.servers[0].served_name,
         tried.seen,
-        tokenizer=_tokenizer(plan, tried.protocol),
+        tokenizer=answer_tokenizer(prepared),
     )
     return prepared, destination, warnings
 
 
-def _tokenizer(plan: ClientPlan, protocol: Protocol) -> TextTokenizer | None:
+def answer_tokenizer(prepared: PreparedClient) -> TextTokenizer | None:
     """What encodes the answers of servers that send text. Raises ConfigError where there is none."""
-    if protocol.answers == "ids":
+    plan = prepared.plan
+    if prepared.servers[0].answers == "ids":
         return None
     return text_tokenizer(plan.benchmark, plan.input_file, plan.tokenizer)
 

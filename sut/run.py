@@ -47,7 +47,15 @@ from harness.record.run_record import RunRecord, read_clocks
 from harness.record.settled import Placement
 from harness.report.search_advice import advice_in_mid_run
 from harness.submission.tree.origins import require_one_origin
-from sut.drive import DrivenRun, ask_servers, ended, preflight, servers_of, tried_in_dry_run
+from sut.drive import (
+    DrivenRun,
+    answer_tokenizer,
+    ask_servers,
+    ended,
+    preflight,
+    servers_of,
+    tried_in_dry_run,
+)
 from sut.issuers.loadgen import LoadGen
 from sut.loadgen.binding import TestSpec
 from sut.prepare import PreparedClient, as_sent, place_workers, prepare_client
@@ -127,7 +135,8 @@ def run(
         if client.dry_run:
             check_free(plan.results_dir)
             _gpus(plan)
-            return replace(record, servers=tried_in_dry_run(prepared).servers)
+            tried = tried_in_dry_run(prepared)
+            return replace(record, servers=tried.servers, encoded=encoded_with(answer_tokenizer(tried)))
         with locked(plan.results_dir):
             require_unchanged(client.log_dir, earlier)
             prepared, destination, warnings = preflight(prepared)

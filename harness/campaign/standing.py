@@ -163,13 +163,13 @@ def _changes(campaign: Campaign, step: Step, record: RunRecord, kept: Path) -> I
     if step.plan.client.input_file.is_file():  # `status` needs no dataset
         now["dataset_sha256"] = campaign.digests.of(step.plan.client.input_file)
         before["dataset_sha256"] = record.settled.dataset_sha256
-    if text := record.encoded or record.settled.prompts:
+    if tokenizer := record.tokenizer_sha256:
         with suppress(ConfigError):  # nor the tokenizer
             client = step.plan.client
             now["tokenizer_sha256"] = tokenizer_sha256(
                 client.benchmark, client.input_file, client.tokenizer, campaign.digests.of
             )
-            before["tokenizer_sha256"] = text.tokenizer_sha256
+            before["tokenizer_sha256"] = tokenizer
     command = None if step.servers is None else step.servers.command
     now["server command"], before["server command"] = command, record.provenance.server_command
     if not step.plan.accuracy:

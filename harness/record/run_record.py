@@ -311,6 +311,12 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
         return self.limits_ns if self.latency_percentile == SERVER_PERCENTILE else {}
 
     @property
+    def tokenizer_sha256(self) -> str:
+        """Of what encoded answers or prompts that are text; "" where both are ids."""
+        text = self.encoded or self.settled.prompts
+        return text.tokenizer_sha256 if text else ""
+
+    @property
     def is_valid(self) -> bool:
         """Whether it has ended with the verdict VALID."""
         return self.verdict is not None and self.verdict.result == "VALID"

@@ -120,15 +120,20 @@ def test_another_date_than_the_servers_is_a_deviation():
     assert "has 2026-01-01 (vLLM" in deviation
 
 
-def test_what_a_run_keeps_of_its_prompts(tmp_path):
+def test_what_a_run_keeps_of_its_texts(tmp_path):
+    """Also its dry run: a search is continued only with the same tokenizer."""
     first = load_samples(SAMPLES / "r1_sample.parquet", vocabulary_size=129280).tokens(0).tolist()
-    with StubServer(template=lambda messages: first) as stub:  # as the model's own
+    with StubServer(template=lambda messages: first, returns_ids=False) as stub:  # as the model's own
         words = ["--benchmark", "deepseek-r1", "--input-file", SAMPLES / "r1_sample.parquet", "--api", "chat"]
         words += ["--backend", "vllm", "--dry-run", "--server-url", stub.url, "--output-dir", tmp_path]
         record = run(resolve_plan(parse_options(list(map(str, words)))))
     kept = record.settled.prompts
     assert (kept.prompts, kept.messages, kept.own_template) == (32, True, False)
     assert Path(kept.tokenizer) == SAMPLES / "r1_sample_tokenizer.json"
+    assert (record.encoded.tokenizer, record.encoded.tokenizer_sha256) == (
+        kept.tokenizer,
+        record.tokenizer_sha256,
+    )
 
 
 def odd_prompts(folder):

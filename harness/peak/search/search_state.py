@@ -30,6 +30,8 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     scenario: str
     dataset_sha256: str
     samples: int
+    tokenizer_sha256: str = ""
+    """as of a run's record"""
     servers: tuple[dict[str, Any], ...]
     parameters: dict[str, Any]
     loadgen_settings: dict[str, int | float | bool]
@@ -95,6 +97,7 @@ def identity_of(record: RunRecord) -> Identity:
             "scenario": str(plan.scenario),
             "dataset_sha256": settled.dataset_sha256,
             "samples": settled.samples,
+            "tokenizer_sha256": record.tokenizer_sha256,
             "servers": servers,
             "parameters": msgspec.to_builtins(client.parameters),
             "loadgen_settings": settings,

@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from harness.dataset.prompt_texts import PromptTexts
 from harness.errors import ConfigError
 from harness.peak.peak_options import rate, share
 from harness.peak.search.conclusion import Conclusion, Spread, conclude
@@ -27,6 +28,7 @@ from harness.peak.search.search_state import (
     read_state,
 )
 from harness.record.output_dir import aside_of
+from harness.record.run_record import EncodedAnswers
 from harness.record.settled import Router
 from harness.report.html.page import Cell, render
 from tests.harness.peak.search.searches import LIMITS_NS, probe, settings, step
@@ -316,6 +318,21 @@ def test_a_search_is_not_resumed_on_servers_that_are_started_or_asked_otherwise(
     assert other_settings(before, now).startswith(f"servers.0.{name}: ")
     more = msgspec.structs.replace(now, servers=now.servers * 2)
     assert other_settings(now, more).startswith("servers.number: 1 -> 2; servers.1: None -> {")
+
+
+def with_texts(sha256, *, prompts):
+    if not prompts:
+        encoded = EncodedAnswers(tokenizer="tokenizer.json", tokenizer_sha256=sha256)
+        return msgspec.structs.replace(ENDED, encoded=encoded)
+    texts = PromptTexts(prompts=4, messages=False, tokenizer_sha256=sha256)
+    return msgspec.structs.replace(ENDED, settled=msgspec.structs.replace(ENDED.settled, prompts=texts))
+
+
+@pytest.mark.parametrize("prompts", [True, False])
+def test_a_search_is_not_resumed_with_another_tokenizer_of_texts(prompts):
+    """The ids of an answer, and with them its TPOT, are those of its text."""
+    before, now = (identity_of(with_texts(sha256, prompts=prompts)) for sha256 in "ab")
+    assert other_settings(before, now) == "tokenizer_sha256: a -> b"
 
 
 OF_ONE = {"version": "0.5.22", "max_running_requests": 500, "settings": {"page_size": 64}}
