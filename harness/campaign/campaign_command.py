@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import structs
@@ -59,7 +60,7 @@ def run(options: CampaignOptions) -> int:
     if options.dry_run:
         return EXIT_VALID
     with opened(campaign.folder) as journal:
-        journal.write(event="opened", step="")
+        journal.write(event="opened", step="", restart=options.restart)
         keep(campaign.folder, campaign.urls())
         servers = ServerCommand(campaign.folder, campaign.file.parent)
         try:
@@ -78,20 +79,30 @@ def _later(campaign: Campaign) -> Iterator[str]:
 
 def _show(campaign: Campaign, *, with_commands: bool = False) -> None:
     steps = steps_of(campaign)
-    found = standings(campaign, steps)
-    works = is_open(campaign.folder)
-    now, since = (_running_step(campaign) if works else None) or (None, None)
+    events = history(campaign.folder) if is_open(campaign.folder) else []
+    now, since = _running_step(events) or (None, None)
+    found = standings(campaign, steps, _still_anew(events, steps))
     show(*table(steps, found, now, since), "", remaining(steps, found, now, since), *reasons(found, now))
-    if works and now is None:
+    if events and now is None:
         show("A campaign works on it: it checks plans or waits for its servers.")
     if with_commands:
         missing = [step for step in steps if found[step.name].state != "done"]
         show("", *(f"{step.name}: {command(step)}" for step in missing), "")
 
 
-def _running_step(campaign: Campaign) -> tuple[str, datetime] | None:
+def _still_anew(events: Sequence[Mapping[str, Any]], steps: Sequence[Step]) -> set[str]:
+    """The steps that the campaign which works is to begin anew and has not begun yet."""
+    anew: set[str] = set()
+    for event in events:
+        if event["event"] == "opened":
+            anew = {step.name for text in event.get("restart", ()) for step in _of_name(steps, text)}
+        elif event["event"] == "started":
+            anew.discard(event["step"])
+    return anew
+
+
+def _running_step(events: Sequence[Mapping[str, Any]]) -> tuple[str, datetime] | None:
     """The step that runs now, and since when."""
-    events = history(campaign.folder)
     if not events or events[-1]["event"] != "started":
         return None
     try:
@@ -100,12 +111,16 @@ def _running_step(campaign: Campaign) -> tuple[str, datetime] | None:
         return None
 
 
+def _of_name(steps: Sequence[Step], text: str) -> list[Step]:
+    return [step for step in steps if step.name == text or step.name.startswith(f"{text.rstrip('/')}/")]
+
+
 def _named(campaign: Campaign, given: Sequence[str]) -> dict[str, Standing]:
     """The steps that ``--restart`` names, alone or by a part of their names. Raises ConfigError."""
     steps = steps_of(campaign)
     found: dict[str, Standing] = {}
     for text in given:
-        one = [step for step in steps if step.name == text or step.name.startswith(f"{text.rstrip('/')}/")]
+        one = _of_name(steps, text)
         if not one:
             names = ", ".join(step.name for step in steps)
             raise ConfigError(f"--restart {text}: no such step, expected one of {names}")

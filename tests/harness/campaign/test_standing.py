@@ -518,6 +518,33 @@ def test_a_search_that_runs_shows_what_it_has_measured_and_its_run(tmp_path):
         assert remaining([step], found, step.name, since) == "0 of 1 steps are done"
 
 
+def test_status_counts_what_begins_anew_as_not_done(tmp_path, monkeypatch, capsys):
+    """Steps that ``--restart`` names were done, or continued, until their runs had begun."""
+    campaign = campaign_of(tmp_path, "offline = { target_qps = 9.0 }\n")
+    steps = {step.kind: step for step in steps_of(campaign)}
+    for kind in ("trial", "performance", "accuracy"):
+        run_as_asked(steps[kind], steps[kind].folder)
+    status, restart = (
+        CampaignOptions(file=campaign.file, **one)
+        for one in ({"status": True}, {"restart": ("gpt-oss-120b/offline/",)})
+    )
+
+    def walk(self):
+        for kind in ("trial", "performance"):
+            self.journal.write(event="started", step=steps[kind].name)
+        return campaign_command.run(status)
+
+    monkeypatch.setattr(campaign_command, "require_complete", lambda campaign: None)
+    monkeypatch.setattr(_Walk, "run", walk)
+    shown = []
+    for options in (restart, status):  # the second when the first has ended
+        assert campaign_command.run(options) == 0
+        words = [line.split() for line in capsys.readouterr().out.splitlines()]
+        states = {line[0]: line[1] for line in words if len(line) > 1}
+        shown.append([states[steps[kind].name] for kind in ("trial", "performance", "accuracy")])
+    assert shown == [["done", "RUNNING", "next"], ["done"] * 3]
+
+
 @pytest.mark.parametrize(
     ("step", "file"),
     [
