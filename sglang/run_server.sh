@@ -6,7 +6,8 @@ here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=scripts/launch_options.sh
 source "$here/../scripts/launch_options.sh"
 
-draft_of_gpt_oss=nvidia/gpt-oss-120b-Eagle3-long-context
+# As datasets/download.sh --what eagle fetches it.
+IFS=:@ read -r _ draft_of_gpt_oss draft_revision < <(awk '$2 == "eagle" { print $3 }' "$here/../datasets/manifest.tsv")
 draft_flags='--speculative-draft-model-path|--speculative-draft-model'
 
 usage() {
@@ -166,6 +167,8 @@ add_speculation() {
     if [[ -n $eagle_path ]]; then
         add_default '--speculative-algorithm' EAGLE3
         add_default "$draft_flags" "$eagle_path"
+        [[ $(passed_value "$draft_flags" "$eagle_path") != "$draft_of_gpt_oss" ]] ||
+            add_default '--speculative-draft-model-revision' "$draft_revision"
     else
         add_default '--speculative-algorithm' EAGLE
     fi

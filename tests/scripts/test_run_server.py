@@ -65,11 +65,13 @@ def changed(defaults: str, *changes: str) -> dict[str, str | None]:
 DEFAULTS = f"""--model-path openai/gpt-oss-120b --revision {REVISIONS["gpt-oss-120b"]} --host 0.0.0.0
     --dp-size 1 --tp-size 1 --pp-size 1 --ep-size 1 --max-running-requests 512 --mem-fraction-static 0.85
     --chunked-prefill-size 16384 --stream-interval 500 --enable-metrics --disable-radix-cache"""
-DRAFT = "nvidia/gpt-oss-120b-Eagle3-long-context"
+DRAFT, DRAFT_REVISION = "nvidia/gpt-oss-120b-Eagle3-long-context", "633caf45f31288cbb70ee237f7c939db707ecc94"
 EAGLE = f"""--speculative-algorithm EAGLE3 --speculative-draft-model-path {DRAFT}
+    --speculative-draft-model-revision {DRAFT_REVISION}
     --speculative-num-steps 3 --speculative-eagle-topk 1 --speculative-num-draft-tokens 4"""
-MY_DRAFT = "--speculative-draft-model-path my/draft"
-OWN_HEAD = "--speculative-algorithm EAGLE --speculative-draft-model-path ..."
+NO_REVISION = "--speculative-draft-model-revision ..."
+MY_DRAFT = f"--speculative-draft-model-path my/draft {NO_REVISION}"
+OWN_HEAD = f"--speculative-algorithm EAGLE --speculative-draft-model-path ... {NO_REVISION}"
 DEEPSEEK = f"""--model-path deepseek-ai/DeepSeek-R1 --revision {REVISIONS["deepseek-r1"]}
     --tp-size 8 --attn-dp-size 8 --context-length 23145 --trust-remote-code"""
 LLAMA = f"""--model-path meta-llama/Llama-3.1-8B-Instruct --revision {REVISIONS["llama3.1-8b"]}
@@ -94,6 +96,16 @@ COMMANDS = [
     (PASSED, PASSED),
     ("--enable_speculative_decode", EAGLE),
     ("--eagle_path my/draft", EAGLE, MY_DRAFT),
+    (
+        "--enable_speculative_decode --speculative-draft-model my/draft",
+        EAGLE,
+        f"--speculative-draft-model-path ... --speculative-draft-model my/draft {NO_REVISION}",
+    ),
+    (
+        "--enable_speculative_decode --speculative-draft-model-revision main",
+        EAGLE,
+        "--speculative-draft-model-revision main",
+    ),
     (
         "--model_path /models/openai-gpt-oss-120b --enable_speculative_decode",
         EAGLE,
