@@ -43,7 +43,7 @@ class AnswerEncoder:
                 "that it is complete",
             )
         if not len(ids):
-            return Failure(FailureKind.NO_TOKENS, f"the server counted {counted} tokens and sent no text")
+            return Failure(FailureKind.NO_TOKENS, f"no text, the server's count of tokens is {counted}")
         if (high := int(ids.max())) >= self._size:
             return Failure(
                 FailureKind.TOKEN_VALUE, f"token id {high} is outside the vocabulary of {self._size}"

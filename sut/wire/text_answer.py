@@ -69,7 +69,7 @@ class TextAnswer(ChunkAnswer):
             return failure
         if not self.tokens:
             ended = excerpt(self._reason.encode())
-            detail = f"finished ({ended}) without text, the server counted {number(counted)} tokens"
+            detail = f"finished ({ended}) without text, the server's count of tokens is {number(counted)}"
             return Failure(FailureKind.NO_TOKENS, detail)
         if counted < 1:
             return Failure(FailureKind.TOKEN_COUNT, f"the server counted {number(counted)} tokens of a text")
