@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import takewhile
 
 from harness.record.run_events import EventKind, RunEvent, SeenEvent
 from harness.text import moment
 
 _NAMED = 3
+_OF_SERVERS, _OF_CLIENT = ("server_out", "rank_stands", "silence"), ("suspended", "clock_set")
 # Not what takes the connection and closes it, as nginx does where its worker_connections are all in use.
 _UNREACHABLE = re.compile(
     r"not reachable \((?!Server disconnected|\[Errno 104\])(?:\[Errno -?\d+\] )?(.*?)\)"
@@ -14,22 +16,27 @@ _UNREACHABLE = re.compile(
 
 
 def any_stood(events: Sequence[RunEvent | SeenEvent]) -> bool:
-    """Whether a server was out of use, silent or stood, or this client: times of such a run say nothing of
-    another rate. ``events`` are in order of time.
+    """Whether a server was out of use, silent or stood, or this client, or its clock was set: times of such
+    a run say nothing of another rate. ``events`` are in order of time.
     """
     return bool(what_stood(events))
 
 
 def what_stood(events: Sequence[RunEvent | SeenEvent]) -> str:
-    """The first of them in words; "" for none. ``events`` are in order of time."""
-    stood = ("server_out", "rank_stands", "silence")
-    kinds = [event.kind for event in events]
-    # A suspension counts if it was before the run was lost.
-    before_loss = kinds.index("lost") if "lost" in kinds else len(kinds)
-    for number, event in enumerate(events):
-        if event.kind in stood or _lost_in(event) or (event.kind == "suspended" and number < before_loss):
-            return f"{event.server}: {event.text}" if event.server not in event.text else event.text
-    return ""
+    """The first of them in words, of servers before this client's; "" for none.
+
+    ``events`` are in order of time. This client's count if they were before the run was lost.
+    """
+    before_loss = takewhile(lambda event: event.kind != "lost", events)
+    own = (event.text for event in before_loss if event.kind in _OF_CLIENT)
+    return servers_stood(events) or next(own, "")
+
+
+def servers_stood(events: Sequence[RunEvent | SeenEvent]) -> str:
+    """The first server that was out of use, silent or stood, in words; "" for none."""
+    found = (event for event in events if event.kind in _OF_SERVERS or _lost_in(event))
+    texts = (one.text if one.server in one.text else f"{one.server}: {one.text}" for one in found)
+    return next(texts, "")
 
 
 def _lost_in(event: RunEvent | SeenEvent) -> bool:

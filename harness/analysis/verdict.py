@@ -20,7 +20,7 @@ from harness.record.journal import COMPLETE, Rows
 from harness.record.run_record import RunRecord, RunVerdict, Statistics
 from harness.text import by_kind, counted, milliseconds
 
-_CLOCK_S, _CLOCK_PART = 0.25, 0.001
+CLOCK_S, _CLOCK_PART = 0.25, 0.001  # the most by which LoadGen's time may differ, and the part of the run
 _SLEWED = "run again where the clock is only slewed (chronyd without makestep)"
 _SAME_RATE = (
     "servers or this client stood meanwhile (see the warnings), so no other rate follows: repeat the command"
@@ -81,7 +81,7 @@ def clock_reasons(detail: LoadgenDetail, calls: Rows, began_ns: int) -> Iterator
         return
     own = (int(ends.max()) - began_ns) / 1e9
     listing = _LISTING_S * (detail.number("generated_samples_per_query") or 0)
-    slack = _CLOCK_S + _CLOCK_PART * own
+    slack = CLOCK_S + _CLOCK_PART * own
     if not -slack <= lasted_s - own <= slack + listing:
         yield (
             f"the run took {own:.2f} s, and {lasted_s:.2f} s by LoadGen's clock: the wall clock was set, or "
@@ -100,7 +100,7 @@ def hidden_misses(record: RunRecord, rows: Rows, steps_ns: int) -> Iterator[str]
     ``steps_ns`` is the sum of its steps.
     """
     loadgen, limits_ns = record.loadgen, record.judged_limits_ns
-    if loadgen is None or not loadgen.result_valid or not limits_ns or steps_ns <= _CLOCK_S * 1e9:
+    if loadgen is None or not loadgen.result_valid or not limits_ns or steps_ns <= CLOCK_S * 1e9:
         return
     most = most_over_limit(len(rows), record.latency_percentile)
     for name, over in (("TTFT", late_first_tokens), ("TPOT", surely_slow)):

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
-from harness.analysis.outages import what_stood
+from harness.analysis.outages import servers_stood, what_stood
 from harness.campaign import child
 from harness.campaign.advice import advice
 from harness.campaign.campaign_console import announce, command, reasons, remaining, table
@@ -32,6 +32,7 @@ from harness.cli.signals import InterruptedRun
 from harness.errors import EXIT_INVALID, EXIT_SERVER, EXIT_THRESHOLD, EXIT_USAGE, EXIT_VALID, ConfigError
 from harness.files import ROOT
 from harness.record.provenance import SERVER_COMMAND
+from harness.record.run_record import RunRecord
 from harness.submission.building.source_code import without_git
 from harness.submission.tree.origins import BESIDE
 from harness.text import how_it_ended, show
@@ -252,18 +253,22 @@ class _Walk(msgspec.Struct):
         else:
             why = ""
         if why and step.name not in self.again:
-            return self._once_more(number, total, step, why)
+            return self._once_more(number, total, step, why, after.record)
         if stood:
             code = EXIT_SERVER  # not EXIT_INVALID: the next call may end otherwise
         return self._ended(step, code or EXIT_INVALID, after.text)
 
-    def _once_more(self, number: int, total: int, step: Step, why: str) -> int:
-        """The step again, with the campaign's servers started again: one of several may have died alone."""
+    def _once_more(self, number: int, total: int, step: Step, why: str, record: RunRecord | None) -> int:
+        """The step again, with the campaign's servers started again: one of several may have died alone.
+
+        Not where nothing but this client stood in the run of ``record``: loading a model takes minutes.
+        """
         self.again.add(step.name)
         self.reasons.clear()
         lines = self.servers.last_lines() if self.servers.died else ()
         show("", *lines, f"{step.name} is tried once more, since its end may show nothing but this: {why}")
-        self.servers.stop()
+        if record is None or servers_stood(record.events):
+            self.servers.stop()
         return self._do(number, total, step, self._standing(step))
 
     def _more(self, step: Step, before: Standing) -> Sequence[str]:

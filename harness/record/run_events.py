@@ -15,6 +15,7 @@ EventKind = Literal[
     "silence",
     "silence_ends",
     "suspended",
+    "clock_set",
     "lost",
 ]
 
@@ -26,7 +27,7 @@ class RunEvent(msgspec.Struct, frozen=True, kw_only=True):
     """since the first query"""
     kind: EventKind
     """`server_out`, `server_back`, `rank_stands`, `rank_works`, `rank_idle`, `silence`, `silence_ends`,
-    `suspended` (this client) or `lost`"""
+    `suspended` and `clock_set` (this client) or `lost`"""
     server: str = ""
     """URL; empty where it is of no one server. Of `lost`: a server from which nothing arrived then"""
     rank: int | None = None

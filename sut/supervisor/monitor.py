@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.analysis.finish_run import Observations
+from harness.analysis.verdict import CLOCK_S
 from harness.config.deadlines import FailurePolicy
 from harness.errors import RunError
 from harness.files import JOURNAL_DIR
@@ -28,7 +29,6 @@ LOOK_S = 1.0
 _STUCK_S = 15.0
 _EXIT_S = 15.0  # a process that closed its pipe ends by then, on a busy machine too
 _STOOD_STILL_S = 3.0
-_CLOCK_STEP_NS = 1_000_000_000
 _SLOW_FLUSH_NS = 500_000_000  # a busy machine takes a core away for less
 # After this time without any replica the run ends: no query could be answered.
 _DEAD_S = 10.0
@@ -230,15 +230,15 @@ class Monitor:
         suspended = late_s > _STOOD_STILL_S
         if suspended:
             self._note_pause(late_s)  # before the queries are seen that are late by it
-        observe(totals)
         self._note_clock(int(table[:, Counter.CLOCK_STEPS_NS].max()))
+        observe(totals)
         if not suspended:
             self._check_heartbeats(table[:, Counter.HEARTBEAT_NS])
         if why := self._unsynced():
             raise RunError(f"ended early: {self._unwritten(why)}")
         if why := self._replicas.none_left():
             raise RunError(f"ended early: {why}")
-        self._policy.check(totals, *self._replicas.all_out_for())
+        self._policy.check(totals, *self._replicas.all_out_for(), clock_set_s=self._steps_ns / 1e9)
         if not (self._log_dir / JOURNAL_DIR).is_dir():  # it may have been made again
             raise RunError(f"the output folder {self._log_dir} was removed or replaced during the run")
 
@@ -249,8 +249,9 @@ class Monitor:
         log.warning("warning: %s", self._warnings[-1])
 
     def _note_clock(self, steps_ns: int) -> None:
-        """Log a large step at once: LoadGen issues nothing after one back, for as long as that was."""
-        if steps_ns - self._steps_ns >= _CLOCK_STEP_NS:
+        """Say a large step at once: LoadGen issues nothing after one back, for as long as that was."""
+        if steps_ns - self._steps_ns >= CLOCK_S * 1e9:
+            self._events.add("clock_set", "", _stepped(steps_ns))
             log.warning("warning: %s", _stepped(steps_ns))
             self._steps_ns = steps_ns
 
@@ -300,8 +301,11 @@ class AbortPolicy:
         self._before = np.zeros(len(Counter), dtype=np.int64)
         self._failed_at_token = 0
 
-    def check(self, totals: Totals, all_out_s: float, why: str) -> None:
-        """Raise RunError to end the run. ``all_out_s``: seconds in which no replica has answered, and why."""
+    def check(self, totals: Totals, all_out_s: float, why: str, clock_set_s: float = 0.0) -> None:
+        """Raise RunError to end the run. ``all_out_s``: seconds in which no replica has answered, and why.
+
+        ``clock_set_s``: by how much the wall clock was set, after which LoadGen may issue nothing as long.
+        """
         failed = int(totals[Counter.FAILED])
         limit = self._policy.max_failures
         if limit is not None and failed >= limit:
@@ -313,7 +317,7 @@ class AbortPolicy:
             self._check_hopeless(totals, failed)
             if all_out_s > _DEAD_S:
                 raise RunError(f"ended early: no server has answered for {all_out_s:.0f} s: {why}")
-        self._check_progress(totals)
+        self._check_progress(totals, issues=clock_set_s <= self._policy.progress_s)
 
     def _check_hopeless(self, totals: Totals, failed: int) -> None:
         if self._changed(totals, Counter.FIRST_TOKENS, Counter.COMPLETED):
@@ -330,14 +334,21 @@ class AbortPolicy:
         reasons = self._reasons()
         return f": {reasons}" if reasons else ""
 
-    def _check_progress(self, totals: Totals) -> None:
+    def _check_progress(self, totals: Totals, *, issues: bool) -> None:
         now = self._clock()
         waiting = int(totals[Counter.ISSUED] - totals[Counter.COMPLETED] - totals[Counter.FAILED])
-        if waiting <= 0 or self._changed(totals, Counter.RECEPTIONS, Counter.COMPLETED, Counter.FAILED):
+        if (waiting <= 0 and issues) or self._changed(
+            totals, Counter.RECEPTIONS, Counter.COMPLETED, Counter.FAILED
+        ):
             self._last_change = now
         self._before = totals
         silent_s = now - self._last_change
         if silent_s > self._policy.progress_s and not self._at_work(now):
+            if waiting <= 0:
+                raise RunError(
+                    f"ended early: LoadGen has issued nothing for {silent_s:.0f} s (--progress-timeout): it "
+                    "waits for the wall clock, which was set back; repeat the command"
+                )
             seen = "" if self._activity is None else " and no server was seen to work"
             raise RunError(
                 f"ended early: nothing has arrived for {silent_s:.0f} s{seen}, with {waiting} queries "

@@ -56,6 +56,8 @@ LOSS = event("lost", 9, "p99 over the limit", "")
         ([event("suspended", 3, "for 9 s", ""), LOSS], "for 9 s"),
         ([LOSS, event("suspended", 10, "for 9 s", "")], ""),
         ([event("suspended", 3, "for 9 s", "")], "for 9 s"),
+        ([event("clock_set", 3, "by 1 h", ""), LOSS], "by 1 h"),
+        ([event("suspended", 3, "for 9 s", ""), event("server_out", 4)], f"http://a:1: {REFUSED}"),
     ],
 )
 def test_what_stood_first(events, stood):

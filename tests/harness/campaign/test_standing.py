@@ -586,6 +586,7 @@ SILENT = RunEvent(
     text=f"{OVER}; nothing has arrived from http://localhost:30101 for 14 s",
 )
 SUSPENDED = RunEvent(at_s=98.0, kind="suspended", text="this process or the machine was suspended for 34.0 s")
+CLOCK_SET = RunEvent(at_s=98.0, kind="clock_set", text="the wall clock was stepped")
 LATE = RunEvent(at_s=98.0, kind="lost", text=OVER)
 DIED = RunEvent(at_s=5.0, kind="server_out", server="http://127.0.0.1:47706", text="died")
 
@@ -675,11 +676,12 @@ def test_an_outage_ends_a_campaign_with_the_code_of_one_to_be_called_again(
     assert len(calls) == (2 if events else 1)
 
 
-def test_a_run_that_an_outage_cost_is_made_again_by_itself(tmp_path, monkeypatch, capsys):
-    """A pause of a server at two o'clock ended the night."""
+@pytest.mark.parametrize(("event", "starts"), [(SILENCE, 2), (SUSPENDED, 1), (CLOCK_SET, 1)])
+def test_a_run_that_an_outage_cost_is_made_again_by_itself(tmp_path, monkeypatch, capsys, event, starts):
+    """A pause of a server at two o'clock ended the night, and so did a step of the clock."""
     campaign = campaign_of(tmp_path, "server = { target_qps = 9.0 }\n")
     (step,) = [one for one in steps_of(campaign) if one.kind == "performance"]
-    ends = [(RunVerdict("INVALID", (OVER,), complete=True), (SILENCE,)), (VALID, ())]
+    ends = [(RunVerdict("INVALID", (OVER,), complete=True), (event,)), (VALID, ())]
     commands = []
 
     def run(walk, step, more):
@@ -694,8 +696,8 @@ def test_a_run_that_an_outage_cost_is_made_again_by_itself(tmp_path, monkeypatch
     try:
         assert walk._do(1, 1, step, Standing("missing")) == 0 and not ends
         assert f"{step.name} is tried once more" in capsys.readouterr().out
-        # The command of two servers lives on where one of them has died.
-        assert len(set(commands)) == 2 and commands[0].poll() is not None
+        # The command of two servers lives on where one of them has died; this client's pause costs no load.
+        assert len(set(commands)) == starts and (commands[0].poll() is not None) == (starts == 2)
     finally:
         walk.servers.stop()
 

@@ -39,12 +39,12 @@ def policy(**changes):
     )
 
 
-def check(abort_policy, no_server_s=0.0, **values):
+def check(abort_policy, no_server_s=0.0, clock_set_s=0.0, **values):
     """Check these counters, all others 0, with no answer of any server for ``no_server_s``."""
     counts = np.zeros(len(Counter), dtype=np.int64)
     for name, value in values.items():
         counts[Counter[name.upper()]] = value
-    abort_policy.check(counts, no_server_s, "refused")
+    abort_policy.check(counts, no_server_s, "refused", clock_set_s)
 
 
 def test_failures():
@@ -120,11 +120,16 @@ def test_silence_of_servers_at_work_is_no_standstill(clock, at_work):
     assert 5 <= activity.asked <= 21
 
 
-def test_a_pause_between_queries_is_no_standstill(clock):
+@pytest.mark.parametrize("clock_set_s", [0.0, 60.0, 3600.0])
+def test_only_a_clock_that_was_set_makes_a_pause_between_queries_a_standstill(clock, clock_set_s):
+    """LoadGen issued nothing for hours, and the campaign waited for it."""
     abort_policy = AbortPolicy(policy(), clock=clock)
-    check(abort_policy, issued=8, completed=7, failed=1)
+    counts = {"issued": 8, "completed": 7, "failed": 1}
+    check(abort_policy, clock_set_s=clock_set_s, **counts)
     clock.now += 1000
-    check(abort_policy, issued=8, completed=7, failed=1)
+    set_back = pytest.raises(RunError, match=r"LoadGen has issued nothing for 1000 s .* clock, which was set")
+    with set_back if clock_set_s > 60 else nullcontext():
+        check(abort_policy, clock_set_s=clock_set_s, **counts)
 
 
 def test_rows_that_a_worker_could_not_write_at_its_end_are_a_reason():
@@ -291,14 +296,16 @@ def test_a_step_of_the_wall_clock_is_said_at_once(watched, caplog, monkeypatch):
     monitor, _, _ = watched()
     table = np.zeros((3, len(Counter)), dtype=np.int64)
     monitor._board.table = lambda: table
-    said = []
-    for steps_s in (0, 0.9, 7200.9, 7200.9):
+    said, seen = [], []
+    for steps_s in (0, 0.2, 7200.2, 7200.2):
         table[1, Counter.CLOCK_STEPS_NS] = int(steps_s * 1e9)
-        monitor._look(0.0, lambda totals: None)
+        monitor._look(0.0, lambda totals: seen.append(len(monitor._events.events)))
         said.append(len(caplog.messages))
-    assert said == [0, 0, 1, 1]
+    assert said == seen == [0, 0, 1, 1]  # before the queries are seen that are late by it
     assert caplog.messages[0].removeprefix("warning: ") == monitor.observations().warnings[0]
-    assert "by 7200900 ms in all" in caplog.messages[0]
+    assert "by 7200200 ms in all" in caplog.messages[0]
+    (event,) = monitor._events.events
+    assert (event.kind, event.text) == ("clock_set", monitor.observations().warnings[0])
 
 
 def test_what_several_workers_say_of_an_address_is_one_warning(caplog):
