@@ -24,7 +24,8 @@ from tests.records import ENDED
 
 SEEDS = SeedSet(
     name="A",
-    cohort="2026-10-C1",
+    cohort="",
+    published="2026-10-C1",
     scheduler=10487924139932647040,
     sample_index=586478644936801402,
     model=9315206023656308754,

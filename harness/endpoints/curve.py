@@ -15,13 +15,18 @@ class SeedSet(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     """the id of the set, such as `A`"""
     cohort: str
-    """the cohort of the submission, such as `2026-10-C1`"""
+    """the cohort of the submission, such as `2026-12-C0`, where one was asked for"""
     scheduler: int
     sample_index: int
     """of the order of the samples in each pass"""
     model: int
-    published: str = ""
+    published: str
     """the cohort of its publication; a set may be taken for later ones, too"""
+
+    @property
+    def rules_of(self) -> str:
+        """The cohort whose rules hold."""
+        return self.cohort or self.published
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):

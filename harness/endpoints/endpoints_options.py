@@ -63,7 +63,7 @@ def system_flag() -> Any:
 def cohort_flag() -> Any:
     """The field for the cohort of a submission."""
     return flag(
-        "cohort of the submission, such as 2026-10-C1 (default: that of the set of seeds)",
+        "cohort of the submission, such as 2026-12-C0 (default: the TOML's)",
         default=None,
         metavar="COHORT",
     )

@@ -143,7 +143,7 @@ def _measured(
     client, folder = prepared.plan, prepared.plan.log_dir
     phase = PointPhase(run.curve, run.point, issuer.warm_up)
     tail = JournalTail(folder / JOURNAL_DIR)
-    rules = load_endpoints_rules(run.curve.seeds.cohort)
+    rules = load_endpoints_rules(run.curve.seeds.rules_of)
     passes = LivePasses(run.curve.samples, rules.least_issue_s(run.point.concurrency))
 
     def on_progress(snapshot: ProgressSnapshot) -> None:

@@ -82,12 +82,10 @@ def plan_rehearsal(
 
 def _rules_and_seeds(options: RehearsalOptions) -> tuple[EndpointsRules, SeedSet]:
     """Those of the cohort that is asked for, else of the set of seeds that is."""
-    cohort = options.target_cohort
+    asked = options.target_cohort
     published = None if options.seed_sets is None else read_seed_sets(options.seed_sets)
-    if cohort is None and published is not None:
-        cohort = published[0].cohort
-    rules = load_endpoints_rules(cohort)
-    return rules, chosen_seeds(rules, published or rules.seed_sets, options.seed_set, cohort or rules.cohort)
+    rules = load_endpoints_rules(asked or (published and published[0].cohort))
+    return rules, chosen_seeds(rules, published or rules.seed_sets, options.seed_set, asked)
 
 
 def _lowest(c_min: int | None, c_max: int, concurrency: Sequence[int], replicas: int) -> int:

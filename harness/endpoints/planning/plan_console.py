@@ -50,7 +50,8 @@ def _dataset(curve: Curve) -> str:
 def _seeds(curve: Curve) -> str:
     seeds = curve.seeds
     values = f"{seeds.scheduler}, {seeds.sample_index}, {seeds.model}"
-    return f"set {seeds.name} for {seeds.cohort}: {values}"
+    target = f" for {seeds.cohort}" if seeds.cohort else ""
+    return f"set {seeds.name} of {seeds.published}{target}: {values}"
 
 
 def _offline(curve: Curve, rules: EndpointsRules) -> str:

@@ -54,14 +54,14 @@ def _check(path: Path, found: tuple[PublishedSeeds, ...]) -> None:
 
 
 def chosen_seeds(
-    rules: EndpointsRules, published: tuple[PublishedSeeds, ...], name: str | None, cohort: str
+    rules: EndpointsRules, published: tuple[PublishedSeeds, ...], name: str | None, cohort: str | None
 ) -> SeedSet:
-    """One of these sets for a submission to a cohort; no name: the first. Raises ConfigError."""
+    """One of these sets, for a submission to a cohort; no name: the first. Raises ConfigError."""
     one = next((one for one in published if name in (None, one.id)), None)
     if one is None:
         known = ", ".join(one.id for one in published)
         raise ConfigError(f"--seed-set {name} is not published, expected one of {known}; set --seed-sets")
-    if one.cohort is not None:
+    if one.cohort is not None and cohort is not None:
         first = cohort_number(one.cohort)
         last = first + rules.adoption_cohorts - 1
         if not first <= cohort_number(cohort) <= last:
@@ -71,9 +71,9 @@ def chosen_seeds(
             )
     return SeedSet(
         name=one.id,
-        cohort=cohort,
+        cohort=cohort or "",
         scheduler=one.scheduler_rng_seed,
         sample_index=one.sample_index_rng_seed,
         model=one.model_seed,
-        published=one.cohort or cohort,
+        published=one.cohort or cohort or rules.cohort,
     )

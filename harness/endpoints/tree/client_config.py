@@ -67,7 +67,7 @@ def client_config(run: PointRun, *, column: str = IDS) -> Yaml:
 
 def ruleset(seeds: SeedSet) -> str:
     """The client's name for the rules with a seed set: that of the cohort of its publication."""
-    return f"mlperf-endpoints-v1.0-{seeds.published or seeds.cohort}-{seeds.name}"
+    return f"mlperf-endpoints-v1.0-{seeds.published}-{seeds.name}"
 
 
 def _model_params(run: PointRun) -> Yaml:

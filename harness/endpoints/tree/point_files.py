@@ -121,7 +121,7 @@ def point_yaml(one: RunFacts, of: CurveFacts) -> Json:
         "shared_src": f"src/{system.implementation}",
         "shared_docs": "docs",
         "seed_set": one.run.curve.seeds.name if one.run else published and published.id,
-        "target_cohort": one.run.curve.seeds.cohort if one.run else system.target_cohort,
+        "target_cohort": system.target_cohort or (one.run.curve.seeds.cohort if one.run else ""),
         "offline": of.offline.get(one.name, "none"),
         "runtime_settings": _runtime_settings(one, of),
         "warmup": _warm_up(one, system),

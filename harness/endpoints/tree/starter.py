@@ -5,7 +5,6 @@ from typing import Any
 
 import msgspec
 
-from harness.endpoints.planning.rules import load_endpoints_rules
 from harness.endpoints.tree.point_files import DESCRIBED, DESCRIBED_NODE, framework_of
 from harness.endpoints.tree.run_facts import RunFacts
 from harness.endpoints.tree.system_file import (
@@ -32,7 +31,7 @@ def starter(machine: Mapping[str, str], runs: Sequence[RunFacts] = ()) -> Iterat
         yield f'{name} = ""{_NEEDED}: a folder\'s name'
     yield f"implementation = {quoted(_implementation(servers))}"
     yield 'division = "Standardized"'
-    yield f"target_cohort = {quoted(load_endpoints_rules().cohort)}"
+    yield f'target_cohort = ""{_NEEDED}: C0 of a month is its first Wednesday, C1 its third: 2026-12-C0'
     yield from _table("system", System, {}, DESCRIBED)
     yield ""
     yield "# As measured on this machine: is it a node of the system?"

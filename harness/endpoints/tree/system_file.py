@@ -215,7 +215,7 @@ class SystemFile(msgspec.Struct, frozen=True, kw_only=True):
     """becomes the folder src/<implementation>"""
     division: Literal["Standardized", "Serviced", "RDI"]
     target_cohort: str = ""
-    """of the official client's runs; this client's record it"""
+    """empty: the one that this client's runs were asked for"""
     system: System = System()
     node_types: tuple[NodeType, ...] = ()
     scale_out: ScaleOut | None = None

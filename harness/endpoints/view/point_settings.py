@@ -66,7 +66,7 @@ def _seen(run: PointRun | None) -> _Stated:
         return
     curve, parameters = run.curve, run.parameters
     yield MODEL, curve.model_name
-    yield "seed set", f"{curve.seeds.name} of {curve.seeds.cohort}"
+    yield "seed set", f"{curve.seeds.name} of {curve.seeds.published}"
     yield "engine", ", ".join(sorted({one.software for one in run.servers}))
     yield "servers", str(len(run.servers))
     yield "weights", ", ".join(sorted({one.names for one in run.servers}))

@@ -17,7 +17,7 @@ _NAMED = 6  # points that a line lists
 
 def shortfalls(curve: MeasuredCurve) -> list[str]:
     """A line each."""
-    rules = load_endpoints_rules(None if curve.plan is None else curve.plan.seeds.cohort)
+    rules = load_endpoints_rules(None if curve.plan is None else curve.plan.seeds.rules_of)
     return [
         *_short(curve, rules),
         *_unfinished(curve),

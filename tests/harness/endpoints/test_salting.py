@@ -17,7 +17,9 @@ from harness.errors import ConfigError
 from tests.kit import sample_set
 from tests.runs import SAMPLES
 
-SEEDS = SeedSet(name="A", cohort="2026-10-C1", scheduler=1, sample_index=586478644936801402, model=3)
+SEEDS = SeedSet(
+    name="A", cohort="", published="2026-10-C1", scheduler=1, sample_index=586478644936801402, model=3
+)
 POINT = Point(name="r8", concurrency=8, band="low", issue_s=1.0, passes=1)
 CURVE = Curve(
     benchmark="gpt-oss-120b",

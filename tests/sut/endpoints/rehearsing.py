@@ -19,7 +19,9 @@ USER = [200006, 1428, 200008]
 END = [200007, 200006, 173781]
 ROWS = 12
 PROMPTS = [[*SYSTEM, *USER, *range(1000 + row * 31, 1020 + row * 32), *END] for row in range(ROWS)]
-SEEDS = SeedSet(name="A", cohort="2026-10-C1", scheduler=1, sample_index=586478644936801402, model=3)
+SEEDS = SeedSet(
+    name="A", cohort="", published="2026-10-C1", scheduler=1, sample_index=586478644936801402, model=3
+)
 
 
 class Watcher:

@@ -109,6 +109,7 @@ def record(*, short: bool) -> PointRun:
     seeds = SeedSet(
         name="A",
         cohort="2026-10-C1",
+        published="2026-10-C1",
         scheduler=SEEDS["scheduler_rng_seed"],
         sample_index=SEEDS["sample_index_rng_seed"],
         model=SEEDS["model_seed"],

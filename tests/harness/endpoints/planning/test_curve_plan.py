@@ -142,13 +142,8 @@ def test_seeds_of_a_file(tmp_path):
         "    - {id: C, scheduler_rng_seed: 4, sample_index_rng_seed: 5, model_seed: 18446744073709551615}\n"
     )
     first = curve("--seed-sets", str(path)).seeds
-    assert (first.name, first.cohort, first.scheduler, first.sample_index, first.model) == (
-        "B",
-        "2026-12-C0",
-        1,
-        2,
-        3,
-    )
+    assert (first.name, first.cohort, first.published) == ("B", "", "2026-12-C0")
+    assert (first.scheduler, first.sample_index, first.model) == (1, 2, 3)
     other = curve("--seed-sets", str(path), "--seed-set", "C", "--target-cohort", "2027-01-C1").seeds
     assert (other.name, other.cohort, other.model) == ("C", "2027-01-C1", 2**64 - 1)
     assert ruleset(other) == "mlperf-endpoints-v1.0-2026-12-C0-C"
@@ -157,7 +152,7 @@ def test_seeds_of_a_file(tmp_path):
 def test_the_earlier_form_of_a_file_names_no_cohort(tmp_path):
     path = tmp_path / "seeds.yaml"
     path.write_text("seed_sets: [{id: Z, scheduler_rng_seed: 1, sample_index_rng_seed: 2, model_seed: 3}]")
-    assert curve("--seed-sets", str(path)).seeds.cohort == RULES.cohort
+    assert curve("--seed-sets", str(path)).seeds.published == RULES.cohort
 
 
 IMPOSSIBLE = {

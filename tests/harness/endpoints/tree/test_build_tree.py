@@ -146,7 +146,7 @@ def test_a_point_has_what_was_measured_and_decided(tmp_path):
     seeds = run.curve.seeds
     assert point["runtime_settings"]["runtime"]["model_seed"] == seeds.model
     assert point["runtime_settings"]["salt"] == 128
-    assert (point["seed_set"], point["target_cohort"]) == (seeds.name, seeds.cohort)
+    assert (point["seed_set"], point["target_cohort"]) == (seeds.name, "2026-12-C0")
     offline = yaml.safe_load((tree.curve / "r6396" / POINT_YAML).read_text())
     assert (point["offline"], offline["offline"]) == ("none", "dedicated")
     assert offline["runtime_settings"]["load_pattern"] == "max_throughput"
@@ -217,7 +217,7 @@ def of_run(change):
 
 GAPS = {
     "no precision": (of_toml('model_precision = "MXFP4"'), "model_precision"),
-    "no cohort": (of_toml('target_cohort = "2026-10-C1"'), "target_cohort"),
+    "no cohort": (of_toml('target_cohort = "2026-12-C0"'), "target_cohort"),
     "no dataset link": (
         of_toml('dataset_link = "https://example.com/perf_eval_ref.parquet"'),
         "dataset_link",
@@ -330,6 +330,8 @@ def test_without_a_toml_everything_in_it_is_missing(tmp_path):
     record = json.loads((tmp_path / TREE / TREE_RECORD).read_text())
     assert record["label"] == NOT_A_RESULT
     assert any("model_precision" in line for line in record["missing"])
+    # Only a submitter knows it: a default was that of a cohort long past.
+    assert any("no target_cohort" in line for line in record["missing"])
     assert (tmp_path / TREE / record["curve"] / "r1" / POINT_YAML).is_file()
 
 

@@ -76,8 +76,8 @@ def test_the_beginning_is_complete_but_for_what_is_marked(tmp_path):
     for name in ("submitter", "submission_id", "system_id"):
         text = text.replace(f'{name} = ""', f'{name} = "x"', 1)
     found = read_system(write_system(tmp_path, text))
-    assert found.implementation == "llama.cpp" and found.target_cohort == "2026-10-C1"
+    assert found.implementation == "llama.cpp" and found.target_cohort == ""
     (node,) = found.node_types
     assert (node.driver, node.accelerators, node.host_processor_model_name) == ('with "quotes"', 8, "X")
     assert found.model.model_name == "gpt-oss-120b"
-    assert 'cooling = ""  # needed' in text
+    assert 'cooling = ""  # needed' in text and 'target_cohort = ""  # needed' in text
