@@ -175,7 +175,7 @@ class _Walk(msgspec.Struct):
                 continue
             if before.state == "lost":
                 return self._stopped(step, before)
-            if others := list(other_origins(self.campaign, step, steps, self._standings(steps))):
+            if others := list(other_origins(self.campaign, step, steps, self._standing)):
                 return self._mixed(step, others)
             if code := self._check_first(step, steps[number - 1 :], checked):
                 return code

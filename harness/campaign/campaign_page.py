@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 
 from harness.analysis.run_outcome import RunOutcome, Status
 from harness.campaign.campaign_console import rows, time_left
@@ -25,11 +24,10 @@ def write_campaign_page(
     found: Mapping[str, Standing],
     running: str | None,
     reasons: Sequence[str],
-) -> Path:
+) -> None:
     """Write the page beside the runs; ``reasons`` say why the campaign stopped. Raises OSError."""
-    path = campaign.results / PAGE
     write_page(
-        path,
+        campaign.results / PAGE,
         overview_page(
             _outcomes(campaign),
             campaign.results,
@@ -42,7 +40,6 @@ def write_campaign_page(
             before=[_steps(steps, found, running)],
         ),
     )
-    return path
 
 
 def _outcomes(campaign: Campaign) -> list[RunOutcome]:

@@ -3,7 +3,7 @@
 It is asked before each run, since the folder could only be refused after all of them.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from harness.campaign.campaign_file import Campaign
 from harness.campaign.standing import Standing
@@ -17,10 +17,10 @@ _RUNS = ("performance", "accuracy", "test")
 
 
 def other_origins(
-    campaign: Campaign, step: Step, steps: Sequence[Step], found: Mapping[str, Standing]
+    campaign: Campaign, step: Step, steps: Sequence[Step], standing_of: Callable[[Step], Standing]
 ) -> Iterator[str]:
     """Why the next run and those that are done could not be submitted together."""
-    done = runs_beside(campaign, step, steps, lambda one: found[one.name])
+    done = runs_beside(campaign, step, steps, standing_of)
     yield from (text for what, text in origin_differences(done) if what not in PLACES)
     here = git_state(ROOT) if done else None
     for name, record in done.items():

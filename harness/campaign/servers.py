@@ -37,7 +37,8 @@ class ServerCommand(msgspec.Struct):
     """between SIGTERM and SIGKILL"""
     were_ready: bool = False
     """whether a program that asks them has ended well since the command was started: a plan's check, a run"""
-    _process: subprocess.Popen[bytes] | None = None
+    process: subprocess.Popen[bytes] | None = None
+    """the one to watch; None where the servers are not the campaign's"""
     _began: float = 0.0
 
     @property
@@ -46,20 +47,15 @@ class ServerCommand(msgspec.Struct):
         return self.folder / "server.log"
 
     @property
-    def process(self) -> subprocess.Popen[bytes] | None:
-        """The process to watch; None where the servers are not the campaign's."""
-        return self._process
-
-    @property
     def died(self) -> bool:
         """Whether the command has ended by itself."""
-        return self._process is not None and self._process.poll() is not None
+        return self.process is not None and self.process.poll() is not None
 
     def use(self, servers: Servers) -> None:
         """Have these servers started, unless their command runs; their readiness is what a run waits for."""
         before, self.servers = self.servers, servers
-        if self._process is not None and before is not None and servers.command == before.command:
-            if self._process.poll() is None:
+        if self.process is not None and before is not None and servers.command == before.command:
+            if self.process.poll() is None:
                 return
             show(f"{self.obituary()}; it is started again")
         self.stop()
@@ -74,12 +70,12 @@ class ServerCommand(msgspec.Struct):
         program = [sys.executable, "-I", guard.__file__, *map(str, words)]
         self._began, self.were_ready = time.monotonic(), False
         # A session of its own: Ctrl-C is for the run, and then the servers are stopped.
-        self._process = subprocess.Popen([*program, servers.command], cwd=self.work, start_new_session=True)
+        self.process = subprocess.Popen([*program, servers.command], cwd=self.work, start_new_session=True)
 
     def obituary(self) -> str:
-        """How the servers ended, with the last lines of their log."""
-        assert self._process is not None and self.servers is not None
-        code, lived = self._process.wait(), duration(time.monotonic() - self._began)
+        """How the servers ended."""
+        assert self.process is not None and self.servers is not None
+        code, lived = self.process.wait(), duration(time.monotonic() - self._began)
         stays = " (it has to stay as long as its servers: docker run without -d)" if code == 0 else ""
         return f"the server command {how_it_ended(code)} after {lived}{stays}: {self.servers.command}"
 
@@ -95,7 +91,7 @@ class ServerCommand(msgspec.Struct):
 
     def stop(self) -> None:
         """Stop what was started."""
-        process, self._process = self._process, None
+        process, self.process = self.process, None
         if process is None:
             return
         process.send_signal(signal.SIGTERM)
