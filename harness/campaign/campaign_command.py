@@ -4,7 +4,7 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -55,7 +55,7 @@ def run(options: CampaignOptions) -> int:
     if missing:
         raise ConfigError(f"{campaign.file}: {'; '.join(missing)}")
     if options.dry_run:
-        _show(campaign, with_commands=True)
+        _show(campaign, _named(campaign, options.restart), with_commands=True)
     require_complete(campaign)
     show(*_later(campaign))
     if options.dry_run:
@@ -78,17 +78,17 @@ def _later(campaign: Campaign) -> Iterator[str]:
         yield f"The build will stop: {problem}, on the results of these runs."
 
 
-def _show(campaign: Campaign, *, with_commands: bool = False) -> None:
+def _show(campaign: Campaign, anew: Collection[str] = (), *, with_commands: bool = False) -> None:
     steps = steps_of(campaign)
     events = history(campaign.folder) if is_open(campaign.folder) else []
     now, since = _running_step(events) or (None, None)
-    found = standings(campaign, steps, _still_anew(events, steps))
+    found = standings(campaign, steps, {*anew, *_still_anew(events, steps)})
     show(*table(steps, found, now, since), "", remaining(steps, found, now, since), *reasons(found, now))
     if events and now is None:
         show("A campaign works on it: it checks plans or waits for its servers.")
     if with_commands:
         missing = [step for step in steps if found[step.name].state != "done"]
-        show("", *(f"{step.name}: {command(step)}" for step in missing), "")
+        show("", *(f"{one.name}: {command(one, *_restarts(one, anew))}" for one in missing), "")
 
 
 def _still_anew(events: Sequence[Mapping[str, Any]], steps: Sequence[Step]) -> set[str]:
@@ -127,6 +127,11 @@ def _named(campaign: Campaign, given: Sequence[str]) -> dict[str, Standing]:
             raise ConfigError(f"--restart {text}: no such step, expected one of {names}")
         found |= {step.name: standing(campaign, step) for step in one}
     return found
+
+
+def _restarts(step: Step, anew: Collection[str]) -> Sequence[str]:
+    """The flag of a step that is to begin anew."""
+    return ("--restart",) if step.name in anew and step.kind in _RESTARTED else ()
 
 
 class _Walk(msgspec.Struct):
@@ -273,8 +278,9 @@ class _Walk(msgspec.Struct):
 
     def _more(self, step: Step, before: Standing) -> Sequence[str]:
         # A search asks its servers what has changed, and those of another command may answer the same.
-        anew = step.name in self.anew or (step.kind == "search" and before.state == "other")
-        return ("--restart",) if anew and step.kind in _RESTARTED else ()
+        if step.kind == "search" and before.state == "other":
+            return ("--restart",)
+        return _restarts(step, self.anew)
 
     def _corrected(self, step: Step, found: Standing) -> bool:
         """Whether the rate of Offline's short run is replaced, once, by that of a run that was too short."""

@@ -134,9 +134,9 @@ def _measured(steps: Sequence[Step], found: Mapping[str, Standing]) -> Measured:
     return Measured(rates, samples)
 
 
-def command(step: Step) -> str:
+def command(step: Step, *more: str) -> str:
     """The step as a user would type it."""
-    return shlex.join((*of_verb(step.verb), *step.words))
+    return shlex.join((*of_verb(step.verb), *step.words, *more))
 
 
 def announce(number: int, total: int, step: Step, why: str) -> None:

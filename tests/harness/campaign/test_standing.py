@@ -524,9 +524,10 @@ def test_status_counts_what_begins_anew_as_not_done(tmp_path, monkeypatch, capsy
     steps = {step.kind: step for step in steps_of(campaign)}
     for kind in ("trial", "performance", "accuracy"):
         run_as_asked(steps[kind], steps[kind].folder)
-    status, restart = (
+    anew = {"restart": ("gpt-oss-120b/offline/",)}
+    status, restart, dry_run = (
         CampaignOptions(file=campaign.file, **one)
-        for one in ({"status": True}, {"restart": ("gpt-oss-120b/offline/",)})
+        for one in ({"status": True}, anew, {"dry_run": True, **anew})
     )
 
     def walk(self):
@@ -537,12 +538,14 @@ def test_status_counts_what_begins_anew_as_not_done(tmp_path, monkeypatch, capsy
     monkeypatch.setattr(campaign_command, "require_complete", lambda campaign: None)
     monkeypatch.setattr(_Walk, "run", walk)
     shown = []
-    for options in (restart, status):  # the second when the first has ended
+    for options in (restart, status, dry_run):  # the second when the first has ended
         assert campaign_command.run(options) == 0
         words = [line.split() for line in capsys.readouterr().out.splitlines()]
         states = {line[0]: line[1] for line in words if len(line) > 1}
         shown.append([states[steps[kind].name] for kind in ("trial", "performance", "accuracy")])
-    assert shown == [["done", "RUNNING", "next"], ["done"] * 3]
+    assert shown == [["done", "RUNNING", "next"], ["done"] * 3, ["next"] * 3]
+    flagged = [line[0].rpartition("/")[2] for line in words if line[-1:] == ["--restart"]]
+    assert flagged == ["accuracy:", "score:", "TEST07:", "TEST09:"]  # the others begin anew by themselves
 
 
 @pytest.mark.parametrize(
