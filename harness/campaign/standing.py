@@ -109,7 +109,7 @@ def _run(campaign: Campaign, step: Step) -> Standing:
         return Standing("other", f"made with {'; '.join(changed[:_NAMED])}", record)
     cut_off: State = "incomplete" if step.kind == "accuracy" else "other"
     if record.verdict is None:
-        return Standing(cut_off, "was killed", record)
+        return Standing(cut_off, "has not ended or was killed", record)
     if record.deviations and campaign.strict and step.kind != "trial":
         shown = "; ".join(record.deviations[:_NAMED])
         return Standing("lost", f"NOT OFFICIAL: {shown}", record)
