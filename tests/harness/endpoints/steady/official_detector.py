@@ -1,6 +1,7 @@
 """The official detector's outcomes of made-up runs: from its script, and frozen in a data file.
 
 ``python -m tests.harness.endpoints.steady.official_detector SCRIPT COMMIT`` writes the data file anew.
+Scripts later than the data file's commit import the official client, and do not run alone.
 """
 
 import importlib.util
