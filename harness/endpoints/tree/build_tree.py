@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from harness.endpoints.planning.cohorts import cohort_number
 from harness.endpoints.planning.rules import PublishedSeeds, load_endpoints_rules
 from harness.endpoints.run_folder import (
     ACCURACY,
@@ -83,6 +84,8 @@ def build_tree(
         )
     system = stated or placeholders(runs)
     system = msgspec.structs.replace(system, target_cohort=target_cohort or system.target_cohort)
+    if system.target_cohort:
+        cohort_number(system.target_cohort)  # it is one
     of = curve_facts(system, runs, load_endpoints_rules().seed_sets if seed_sets is None else seed_sets)
     submission = _submission(of)
     curve = submission / "results" / system.system_id / _model_folder(runs, of)

@@ -156,6 +156,12 @@ def test_a_point_has_what_was_measured_and_decided(tmp_path):
     assert described["tps_utilization"] == pytest.approx(rates["r64"] / max(rates.values()), abs=1e-6)
 
 
+def test_what_is_no_cohort_is_refused(tmp_path):
+    write_runs(tmp_path)
+    with pytest.raises(ConfigError, match="'soon' is no cohort, expected one such as"):
+        tree_of(tmp_path, SYSTEM.replace("2026-12-C0", "soon"))
+
+
 def test_the_official_clients_folder_alone_is_enough(tmp_path):
     write_runs(tmp_path, official=True)
     assert not any(path.name == POINT_RUN for path in tmp_path.rglob("*"))
