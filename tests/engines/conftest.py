@@ -92,9 +92,11 @@ def sglang_server(request, sglang_installed, tmp_path_factory):
         yield server
 
 
-@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items):
-    """Bring tests of one server configuration together; pytest alone does so by position, not by value."""
+    """Bring tests of one server configuration together; pytest alone does so by position, not by value.
+
+    Before all are sorted by ``order.rank``, which keeps the order of equals.
+    """
     items.sort(key=_configuration)
 
 
