@@ -50,8 +50,8 @@ def stub():
         yield server
 
 
-def flags(folder, stub, scenario="offline"):
-    conf = user_conf(folder)
+def flags(folder, stub, scenario="offline", **rate):
+    conf = user_conf(folder, **rate)
     where = ("--server-url", stub if isinstance(stub, str) else stub.url, "--user-conf", conf)
     return (*where, "--scenario", scenario, "--output-dir", folder / "out")
 
@@ -113,7 +113,8 @@ def test_test09_at_full_size(scenario, stub, tmp_path):
     """Fails by the official bounds; the same logs pass other bounds."""
     file = dataset(tmp_path / "perf.parquet", TEST09_ROWS, "low")
     words = ("--test", "TEST09", "--input-file", file)
-    done = run_compliance(tmp_path, *words, *flags(tmp_path, stub, scenario))
+    # On a busy machine the stub takes 170 new connections a second.
+    done = run_compliance(tmp_path, *words, *flags(tmp_path, stub, scenario, qps=120))
     assert done.code == 5, done.stdout + done.stderr
     folder = tmp_path / "out" / scenario / "TEST09"
     text = (folder / "verify_output_len.txt").read_text()
