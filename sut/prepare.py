@@ -118,13 +118,7 @@ def prepare_client(
     found = asked_by(servers.found, plan.api)
     samples = as_sent(plan, samples)
     plan = replace(plan, parameters=_with_fields(plan.parameters, samples, found[0].wire))
-    check_capacity(
-        found,
-        int(samples.lengths.max()),
-        plan.parameters.max_new_tokens,
-        int(samples.ids.max()) + 1,
-        samples.longest(plan.parameters.max_new_tokens),
-    )
+    check_capacity(found, samples.longest(plan.parameters.max_new_tokens), int(samples.ids.max()) + 1)
     limits = ConnectionLimits(machine_limits(), placement.workers, tuple(server.url for server in found))
     concurrency = _concurrency(plan, load, found, limits)
     placement = with_requests_for_all(placement, concurrency)

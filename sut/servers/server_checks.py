@@ -191,23 +191,13 @@ def parameter_warnings(facts: Sequence[ServerInfo], parameters: SamplingParamete
     return grouped(facts, missing)
 
 
-def check_capacity(
-    facts: Sequence[ServerInfo],
-    longest_prompt: int,
-    max_new_tokens: int,
-    vocabulary: int,
-    needed: int | None = None,
-) -> None:
-    """Check prompts and answers against the context, and ids against the vocabulary. Raises ServerError.
-
-    ``needed``: the most tokens of a prompt and its answer, if that is not the sum of the two.
-    """
-    needed = needed or longest_prompt + max_new_tokens
+def check_capacity(facts: Sequence[ServerInfo], needed: int, vocabulary: int) -> None:
+    """Check the most tokens of a prompt with its answer, and ids, against each server. Raises ServerError."""
     for fact in facts:
         if fact.context_length is not None and fact.context_length < needed:
             raise ServerError(
-                f"{fact.url}: context of {fact.context_length} tokens, expected {needed} (longest prompt "
-                f"{longest_prompt} + max_new_tokens {max_new_tokens}); raise the server's context length"
+                f"{fact.url}: context of {fact.context_length} tokens, expected {needed} for a prompt with its "
+                "answer; raise the server's context length"
             )
         if fact.vocabulary_size is not None and fact.vocabulary_size < vocabulary:
             raise ServerError(
