@@ -178,7 +178,7 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 def running_limit(servers: Iterable[ServerInfo]) -> int:
     """Requests that the servers run at once; a guess for those that do not report it."""
-    return sum(server.max_running_requests or _UNKNOWN_RANK_RUNS * _ranks(server) for server in servers)
+    return sum(server.max_running_requests or _UNKNOWN_RANK_RUNS * ranks_of(server) for server in servers)
 
 
 def parts_of(servers: Sequence[ServerInfo], *, in_proportion: bool) -> list[Fraction]:
@@ -188,7 +188,7 @@ def parts_of(servers: Sequence[ServerInfo], *, in_proportion: bool) -> list[Frac
     return [Fraction(one, total) for one in runs]
 
 
-def _ranks(server: ServerInfo) -> int:
-    """Those behind the URL; a router passes on the number of one of its servers."""
+def ranks_of(server: ServerInfo) -> int:
+    """Data-parallel ranks behind the URL; a router passes on the number of one of its servers."""
     behind = 1 if server.router is None else server.router.servers or 1
     return behind * (server.dp_size or 1)

@@ -196,8 +196,8 @@ def check_capacity(facts: Sequence[ServerInfo], needed: int, vocabulary: int) ->
     for fact in facts:
         if fact.context_length is not None and fact.context_length < needed:
             raise ServerError(
-                f"{fact.url}: context of {fact.context_length} tokens, expected {needed} for a prompt with its "
-                "answer; raise the server's context length"
+                f"{fact.url}: context of {fact.context_length} tokens, expected {needed} for a prompt with "
+                "its answer; raise the server's context length"
             )
         if fact.vocabulary_size is not None and fact.vocabulary_size < vocabulary:
             raise ServerError(

@@ -9,7 +9,7 @@ import msgspec
 
 from harness.config.benchmark import Benchmark
 from harness.config.scenario import Scenario
-from harness.record.settled import ServerInfo, parts_of
+from harness.record.settled import ServerInfo, parts_of, ranks_of
 from sut.servers.info_pages import NOT_NAMED
 from sut.servers.server_checks import grouped
 from sut.wire.answer_checks import UNREADABLE
@@ -115,7 +115,7 @@ def queue_warnings(facts: Sequence[ServerInfo], in_flight: int, *, all_at_once: 
         queued = fact.settings.get("max_queued_requests")
         if type(queued) is not int:
             return None
-        limit = queued * (fact.dp_size or 1)
+        limit = queued * ranks_of(fact)
         room = limit if all_at_once else limit + (fact.max_running_requests or 0)
         part = parts[fact.url]
         each = math.ceil(in_flight * part)

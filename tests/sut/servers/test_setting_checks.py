@@ -5,7 +5,7 @@ import pytest
 from harness.config.benchmark import load_benchmark
 from harness.config.scenario import Scenario
 from harness.record.settled import Router
-from sut.servers.info_pages import NOT_NAMED
+from sut.servers.info_pages import NOT_NAMED, SMG, with_router
 from sut.servers.setting_checks import (
     closed_division_deviations,
     draft_warnings,
@@ -185,11 +185,14 @@ def test_options_that_say_nothing_are_left_out():
     ],
 )
 def test_a_bounded_queue(settings, in_flight, all_at_once, advised):
-    """Of one server, and of two that share twice the load."""
-    for count in (1, 2):
-        servers = [
-            facts(f"http://a:{n}", settings=settings, dp_size=1, max_running_requests=4) for n in range(count)
-        ]
+    """Of one server, of two that share twice the load, and of two behind a router."""
+    one = {"settings": settings, "dp_size": 1, "max_running_requests": 4}
+    behind = with_router(facts("http://r", **one), Router(SMG, servers=2))
+    for count, servers in (
+        (1, [facts("http://a", **one)]),
+        (2, [facts("http://a:1", **one), facts("http://a:2", **one)]),
+        (2, [behind]),
+    ):
         found = list(queue_warnings(servers, count * in_flight, all_at_once=all_at_once))
         assert len(found) == (advised is not None)
         assert all(line.endswith(f"--max-concurrency {count * (advised or 0)}") for line in found)
