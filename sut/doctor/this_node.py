@@ -162,7 +162,7 @@ class ClockReading(msgspec.Struct, frozen=True):
 def clock_findings(before: ClockReading, after: ClockReading, state: int | None) -> Iterator[Finding]:
     """Whether the wall clock was set in between, and is kept in time; ``state`` is what adjtimex(2) returns.
 
-    Latencies come from the steady clock. The wall clock stands in logs, where a step makes them unreadable.
+    LoadGen takes its times from the wall clock, and issues nothing for as long as a step back was.
     """
     step = (after.wall_ns - before.wall_ns) - (after.steady_ns - before.steady_ns)
     seconds = (after.steady_ns - before.steady_ns) / 1e9

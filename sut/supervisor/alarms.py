@@ -339,7 +339,7 @@ class Alarms:
     def _asked(self, now: float, loads: Sequence[int]) -> list[AskedServer]:
         arrived = self._session.arrived_s()
         return [
-            AskedServer(url, page, count, arrived_s, self._ranks.still_s(now, (page,)) if count > 0 else None)
+            AskedServer(url, page, count, arrived_s, self._ranks.still_s(now, (page,)))
             for url, page, count, arrived_s in zip(self._urls, self._pages, loads, arrived, strict=False)
         ]
 

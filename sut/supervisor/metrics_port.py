@@ -196,7 +196,7 @@ def parse_address(text: str) -> tuple[str, int]:
     host = host.removeprefix("[").removesuffix("]") if colon else _HERE
     try:
         ipaddress.ip_address(host)
-        number = int(port) if port.isascii() and port.isdigit() and len(port) <= 5 else -1
+        number = int(port) if port.isascii() and port.isdigit() else -1
     except ValueError:
         number = -1
     if not 0 <= number <= 65535:

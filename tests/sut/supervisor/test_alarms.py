@@ -243,6 +243,7 @@ def test_a_pause_that_is_over_when_the_run_is_lost_by_it_is_an_event(tmp_path, m
     assert asked == [([0], 1000.0, 1002.0)]
     pause = ["silence", "silence_ends"] if by_it else []
     assert [event.kind for event in one.events.events] == [*pause, "lost"]
+    assert not by_it or [event.time_ns for event in one.events.events[:2]] == [1000 * 10**9, 1002 * 10**9]
     assert ("from 3:18 to 3:20 nothing arrives from http://a:1" in caplog.messages) is by_it
 
 
@@ -267,17 +268,18 @@ def test_an_alarm_comes_with_the_loss(tmp_path, caplog):
     assert f"none may be; dp_rank 1 of {URL} stands" in caplog.messages[-1]
 
 
-def test_a_changed_server_loses_the_run_and_names_no_rate(tmp_path, caplog):
+@pytest.mark.parametrize("stops", [True, False])
+def test_a_changed_server_loses_the_run_and_names_no_rate(tmp_path, caplog, stops):
     (tmp_path / JOURNAL_DIR).mkdir()
     one, words = session(), f"{URL}: model a is now b, and its answers may be of either; start it as it was"
-    rule = LossRule(LostWatch(tmp_path, ValidityRules()), stops=True, advice=lambda seen: "a guess")
+    rule = LossRule(LostWatch(tmp_path, ValidityRules()), stops, advice=lambda seen: "a guess")
     doubts = [words, ""]
     alarms = Alarms(one, SERVERS, Ranks(), policy(), rule, doubt=lambda in_flight: doubts.pop())
     assert alarms.look(snapshot()).lost == ""
     found = alarms.look(snapshot())
     assert found.lost == words
     assert caplog.messages == [f"lost: {words}"]
-    with pytest.raises(LostRunError, match="model a is now b"):
+    with pytest.raises(LostRunError, match="model a is now b") if stops else nullcontext():
         alarms.end_run(found)
 
 
@@ -473,7 +475,7 @@ def never(second):
         (PAUSED, True, never, 120, "/health answers 200"),
     ],
 )
-def test_one_silent_server_of_several_is_named(answer, streams, works, after_s, health):
+def test_one_silent_server_of_several_is_named(answer, streams, works, after_s, health, caplog):
     assert OneSilent(answer, streams=streams).silent_for(after_s - 1, works) == ""
     run = OneSilent(answer, streams=streams)
     assert run.silent_for(after_s, works) == f"{ON_ITS_OWN} ({health})"
@@ -484,6 +486,8 @@ def test_one_silent_server_of_several_is_named(answer, streams, works, after_s, 
     assert (first.kind, first.server, second.kind, second.server) == ("silence", URL, "silence_ends", URL)
     assert first.text == f"nothing arrives from {URL} with 8 requests ({health})"
     assert second.text == "works again"
+    assert first.time_ns == 1020 * 10**9
+    assert caplog.messages[-2].startswith(f"since 0:20 {first.text}: see its log; ")
 
 
 @pytest.mark.parametrize(
@@ -492,6 +496,7 @@ def test_one_silent_server_of_several_is_named(answer, streams, works, after_s, 
         (PAUSED, False, never, True),  # a long answer that is not streamed
         (PAUSED, True, lambda second: second % 12, True),  # in a long prompt, as its metrics show
         (STOPPED, True, never, False),  # it may compile, and SGLang's /health waits for that
+        (STOPPED, True, lambda second: second + 15, False),  # its metrics changed at its start alone
     ],
 )
 def test_a_server_that_may_work_is_not_named(answer, streams, works, begun):
@@ -506,6 +511,15 @@ def test_a_server_that_is_late_now_and_then_is_not_named():
     assert run.silent_for(600) == ""
     run.silent._health._ask = lambda url: STOPPED
     assert any(run.look(1020.0) for _ in range(600))
+
+
+def test_a_server_is_named_for_usual_silences_at_most_twice():
+    run, named = OneSilent(STOPPED), []
+    for _ in range(4):
+        run.look(run.now_s + 1)
+        sent_s = run.now_s
+        named.append(any(run.look(sent_s) for _ in range(40)))
+    assert named == [True, True, False, False]
 
 
 def test_a_server_without_requests_is_not_named():
