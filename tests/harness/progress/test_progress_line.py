@@ -1,6 +1,8 @@
 """The line of progress, on a terminal and in a log file."""
 
 import io
+import itertools
+import re
 import sys
 
 import pytest
@@ -143,6 +145,18 @@ def test_a_bar_says_the_time_left(stream):
     assert "2/4 solutions, 1m01s left" in stream.getvalue()
     last = stream.getvalue().replace("\r", "\n").splitlines()[-1]
     assert last.rstrip().endswith("4/4 solutions") and stream.getvalue().endswith("\n")
+
+
+@pytest.mark.parametrize(
+    ("stream", "step_s", "shown"),
+    [(Terminal(), 0.125, "1 3 5 7 9 10"), (io.StringIO(), 25.0, "3 6 9")],
+)
+def test_a_bar_is_drawn_as_often_as_is_read(stream, step_s, shown):
+    clock = itertools.count(0.0, step_s).__next__
+    with ProgressBar(stream, clock) as bar:
+        for done in range(1, 11):
+            bar.show(done, 10, "solutions")
+    assert re.findall(r"(\d+)/10 ", stream.getvalue()) == shown.split()
 
 
 def test_a_bar_says_no_time_left_before_the_first_end():

@@ -188,6 +188,19 @@ def test_a_server_that_fails_later_is_no_server_without(tmp_path, quick):
     assert len(rows(tmp_path)) == 3
 
 
+def test_a_server_without_metrics_is_asked_seldom(tmp_path, quick):
+    asked, without = [], []
+    with (
+        StubServer(metrics=lambda: asked.append(1) or b"a 1\n") as stub,
+        StubServer(metrics=lambda: without.append(1) or b"") as none,
+    ):
+        scraper = scraper_of(tmp_path, stub.url, none.url)
+        scraper.start()
+        wait_until(lambda: len(asked) > 25)
+        scraper.stop()
+    assert 5 <= len(without) <= 4 + len(asked) // 10
+
+
 # The DCGM exporter's default columns, with made-up values.
 DCGM = b"""# HELP DCGM_FI_DEV_SM_CLOCK SM clock frequency (in MHz).
 DCGM_FI_DEV_SM_CLOCK{gpu="0",UUID="GPU-1",modelName="NVIDIA H100 80GB HBM3",Hostname="node"} 1980

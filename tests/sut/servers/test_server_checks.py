@@ -99,6 +99,19 @@ def test_served_model(said, deviates, warns):
 
 
 @pytest.mark.parametrize(
+    ("model", "benchmarks"),
+    [
+        ("meta-llama/Llama-3.1-8B-Instruct", "llama3.1-8b or llama3.1-8b-edge"),
+        ("deepseek-ai/DeepSeek-R1", "deepseek-r1"),
+        ("openai/gpt-oss-20b", None),
+    ],
+)
+def test_the_benchmark_of_a_served_model_is_named(model, benchmarks):
+    (text,) = model_deviations(told(model=model), GPT_OSS)
+    assert text.partition(" is --benchmark ")[2] == (benchmarks or "")
+
+
+@pytest.mark.parametrize(
     "said",
     [
         {"model": GPT_OSS.model, "settings": {"load_format": "dummy"}},
