@@ -65,7 +65,19 @@ def test_out_and_back(pipes):
     assert len(watch.outages) == 2
 
 
-def test_each_outage_is_an_event_that_names_its_server_once(pipes):
+def test_of_many_replicas_that_are_out_the_first_five_are_named():
+    urls = [f"http://node{number}" for number in range(7)]
+    watch = HealthMonitor(urls, [], lambda url: "refused", pause_s=0.05)
+    for replica in range(7):
+        watch.suspected(replica)
+    wait_until(lambda: watch.all_out_for()[1])
+    *named, more = watch.outages
+    assert [line.partition(" ")[0] for line in named] == urls[:5]
+    assert more == "and 2 more replicas are out of use"
+    watch.close()
+
+
+def test_each_outage_is_an_event_that_names_its_server_once(pipes, caplog):
     events, down = EventLog(), {"http://a"}
     why = "not reachable ([Errno 111] Connection refused); start the server"
 
@@ -85,6 +97,9 @@ def test_each_outage_is_an_event_that_names_its_server_once(pipes):
     ]
     assert events.events[0].text == "not reachable ([Errno 111] Connection refused)"
     assert events.events[0].time_ns <= events.events[1].time_ns
+    wait_until(lambda: len(caplog.messages) == 2)
+    assert caplog.messages[0] == f"replica out of use: http://a: {why}"
+    assert caplog.messages[1].startswith("http://a was out of use for ")
 
 
 def test_a_server_whose_name_has_another_address_is_used_there(pipes, monkeypatch, caplog):
