@@ -278,8 +278,6 @@ def with_differences(answers: Sequence[tuple[ServerInfo, SettingValues]]) -> tup
         is_identity = distinct == len(values) > 2 and any(isinstance(value, str) for value in values)
         if distinct > 1 and not is_identity:
             differing.append(name)
-    if not differing:
-        return facts
     return tuple(
         msgspec.structs.replace(
             fact, differs={name: reported[name] for name in differing if name in reported}

@@ -43,6 +43,7 @@ def test_a_line_has_the_figures_of_the_journal(folder, progress):
     progress(snapshot(5.0, total=1000, tokens_per_s=12.34, failures={"timeout": 2}))
     line = read_progress(folder / PROGRESS)
     assert (line.issued, line.in_flight, line.total, line.failures) == (900, 98, 1000, {"timeout": 2})
+    assert (line.elapsed_s, line.tokens_per_s) == (5.0, 12.3)
     ttft = np.sort(rows["first_token_ns"] - rows["issued_ns"])
     assert line.ended_last_minute == 900
     assert line.ttft.p50_ms == pytest.approx(ttft[450] / 1e6)

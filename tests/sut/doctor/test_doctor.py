@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -332,6 +333,24 @@ def test_a_folder_that_does_not_exist_yet_is_judged_by_its_parent(tmp_path):
     (found,) = this_node.disk_findings(tmp_path / "a/b")
     assert str(tmp_path) in found.text
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("blocks", "level", "words"),
+    [
+        (4 << 20, "ok", "4.0 GiB free"),
+        ((4 << 20) - 1, "warning", "runs of a submission take up to 4"),
+        (1 << 19, "warning", "0.5 GiB free"),
+        ((1 << 19) - 1, "error", "0.5 GiB free"),
+    ],
+)
+def test_room_for_runs(tmp_path, monkeypatch, blocks, level, words):
+    """What a user may use; the disk is as fast as it has to be."""
+    disk = SimpleNamespace(f_bavail=blocks, f_bfree=1 << 40, f_frsize=1024, f_bsize=1 << 20)
+    monkeypatch.setattr(os, "statvfs", lambda path: disk)
+    monkeypatch.setattr(this_node, "_written_per_s", lambda folder: 20e6)
+    (found,) = this_node.disk_findings(tmp_path)
+    assert (found.level, words in found.text) == (level, True)
 
 
 def test_a_name_that_no_folder_can_have_is_a_finding():

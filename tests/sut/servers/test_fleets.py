@@ -166,6 +166,11 @@ def test_every_difference_between_replicas_is_named():
     assert found[2].differs == {"cuda_graph_max_bs": 128, "max_total_num_tokens": 7}
 
 
+def test_a_difference_in_a_fact_that_is_also_an_option_is_told_once():
+    ranks = [facts(f"http://a:{size}", dp_size=size, settings={"dp_size": size}) for size in (1, 8)]
+    assert list(replica_warnings(ranks)) == ["replicas differ in dp size: 1 at http://a:1, 8 at http://a:8"]
+
+
 def test_measured_values_of_many_replicas_are_a_range():
     many = [facts(f"http://n{n}:1", differs={"max_total_num_tokens": 1000 + n}) for n in range(64)]
     (text,) = replica_warnings(many)

@@ -351,6 +351,7 @@ ANSWERS = [
     ("power_info", {"current_socket_power": 0xFFFF, "average_socket_power": 300}, "POWER_USAGE", True),  # 6.0
     ("clock_info", {"cur_clk": 300}, "SM_CLOCK", True),  # 6.1
     ("energy_count", {"power": 60_000, "counter_resolution": 5.0}, "TOTAL_ENERGY_CONSUMPTION", True),  # 6.1
+    ("energy_count", {"energy_accumulator": 60_000}, "TOTAL_ENERGY_CONSUMPTION", False),
     ("gpu_activity", {"gfx_activity": "N/A"}, "GPU_UTIL", False),
     ("gpu_activity", object(), "GPU_UTIL", False),
     ("gpu_activity", AmdSmiError(), "GPU_UTIL", False),
