@@ -88,6 +88,7 @@ def test_a_silent_run_and_one_without_a_line_yet(lasting):
     assert "NO LINE FOR 1" in shown(lasting, later_s=90)  # 1m30s
     (lasting / PROGRESS).unlink()
     assert "no progress yet" in shown(lasting)
+    assert shown(lasting).endswith("q leaves; the run continues")
 
 
 def test_queries_that_wait_to_be_sent_are_not_in_flight(lasting):

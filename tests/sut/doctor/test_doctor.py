@@ -312,9 +312,13 @@ SECOND = 1_000_000_000
     [
         (0, 0, [("ok", "synchronized")]),
         (0, None, [("ok", "not known")]),
-        (0, 5, [("warning", "not synchronized")]),
-        (40_000_000, 0, [("warning", "+40.0 ms within 2.0 s")]),
-        (-3 * SECOND, 5, [("warning", "-3000.0 ms"), ("warning", "not synchronized")]),
+        (0, 5, [("warning", "the kernel says that it is not synchronized")]),
+        (40_000_000, 0, [("warning", "the wall clock was set by +40.0 ms within 2.0 s")]),
+        (
+            -3 * SECOND,
+            5,
+            [("warning", "the wall clock was set by -3000.0 ms"), ("warning", "the kernel says")],
+        ),
         (90_000, 0, [("ok", "synchronized")]),  # slewed, not set
     ],
 )
@@ -322,7 +326,7 @@ def test_a_clock_that_was_set_while_it_was_watched(set_by_ns, state, expected):
     before, after = ClockReading(10 * SECOND, SECOND), ClockReading(12 * SECOND + set_by_ns, 3 * SECOND)
     found = list(this_node.clock_findings(before, after, state))
     assert [one.level for one in found] == [level for level, _ in expected]
-    assert all(words in one.text for one, (_, words) in zip(found, expected, strict=True))
+    assert all(one.text.startswith(words) for one, (_, words) in zip(found, expected, strict=True))
 
 
 def test_the_state_of_the_clock_is_that_of_the_kernel():

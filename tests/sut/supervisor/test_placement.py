@@ -25,7 +25,7 @@ from sut.supervisor.placement import (
     server_is_here,
     this_machine,
 )
-from sut.supervisor.session import Destination, QuerySession
+from sut.supervisor.session import Destination, QuerySession, _shares
 from sut.wire import Wires
 from sut.wire.fields import AnswersSeen
 from tests.kit import wait_until
@@ -183,3 +183,10 @@ def test_whether_a_server_is_here():
     assert server_is_here(plan("--server-url", "http://192.0.2.1:1,http://localhost:2").client)
     assert not server_is_here(plan("--server-url", "http://192.0.2.1:1").client)
     assert server_is_here(plan("--backend", "embedded").client)
+
+
+@pytest.mark.parametrize(("limit", "workers"), [(7, 1), (7, 3), (64, 8), (3, 3)])
+def test_workers_share_the_requests_in_flight(limit, workers):
+    shares = _shares(limit, workers)
+    assert (sum(shares), len(shares)) == (limit, workers)
+    assert max(shares) - min(shares) <= 1
