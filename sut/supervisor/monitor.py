@@ -196,8 +196,10 @@ class Monitor:
         elif kind == "journal":
             raise RunError(f"ended early: {self._unwritten(value)}")
         else:
+            self._on_death(index)
             self._errors.append(str(value))
-        return bool(kind != "error")
+            return False
+        return True
 
     def _slow_disk(self, flush_ns: int) -> str:
         return (

@@ -197,7 +197,7 @@ def watched(tmp_path):
     ("said", "exitcode", "goes_on", "calls", "error"),
     [
         (("suspect", 3), None, True, [("suspected", 3)], ""),
-        (("error", "worker 0: no room"), None, False, [], "worker 0: no room"),
+        (("error", "worker 0: no room"), None, False, [("died", 0)], "worker 0: no room"),
         (None, 0, False, [("died", 0)], ""),  # the issuer has closed its channel
         (None, -9, False, [("died", 0)], "worker 0 (pid 7) was killed by SIGKILL"),
     ],
