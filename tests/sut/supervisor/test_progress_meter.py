@@ -112,6 +112,11 @@ def rates(*snapshots):
     return [meter(counts(issued=128, **values)).tokens_per_s for values in snapshots]
 
 
+def test_means_are_those_of_the_run():
+    sums = {"first_tokens": 4, "ttft_sum_ns": 8 * 10**8, "tpot_count": 2, "tpot_sum_ns": 5 * 10**7}
+    assert line(OFFLINE, 10, issued=128, **sums).endswith("mean TTFT 200.0 ms, mean TPOT 25.00 ms")
+
+
 def test_the_rate_is_that_of_the_last_seconds():
     assert set(rates(*({"partial_tokens": second * 50} for second in range(1, 31)))) == {50}
     found = rates(*({"output_tokens": min(second, 10) * 100} for second in range(1, 31)))
