@@ -1,6 +1,8 @@
 """Many servers: which are used, which are waited for, and every difference between them."""
 
+import io
 import re
+import sys
 import threading
 import time
 from contextlib import ExitStack, contextmanager
@@ -132,6 +134,19 @@ def test_a_wait_that_lasts_is_said_where_only_warnings_are(caplog, monkeypatch):
             notices.tick("1 of 1 servers")
     waits = [int(re.search(r"\((\d+) s so far\)", text)[1]) for text in caplog.messages]
     assert waits == [11, 21, 31, 41, 51, 61, 121, 181, 241]
+
+
+def test_a_wait_is_a_line_of_a_terminal_that_is_cleared(monkeypatch):
+    now, terminal = SimpleNamespace(s=0.0), io.StringIO()
+    monkeypatch.setattr(info_client, "time", SimpleNamespace(monotonic=lambda: now.s))
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("COLUMNS", "30")
+    with info_client.WaitNotices() as notices:
+        for now.s in (0.75, 1.0, 1.25, 1.5, 1.75):
+            notices.tick("one of two servers")
+    drawn = ["waiting 1 s for one of two se", "waiting 2 s for one of two se", " " * 29]
+    assert terminal.getvalue() == "".join(f"\r{line}" for line in drawn) + "\r"
 
 
 def test_every_difference_between_replicas_is_named():
