@@ -1,5 +1,6 @@
 """One URL for each replica: names with several addresses, and servers that are named twice."""
 
+import itertools
 import socket
 
 import pytest
@@ -7,11 +8,12 @@ import pytest
 from harness.config.server_urls import parse_server_urls
 from harness.errors import ConfigError, ServerError
 from sut.client.endpoint import resolve_endpoint
+from sut.servers import discovery
 from sut.servers.discovery import discover
 from sut.servers.info_client import NotReadyError
 from sut.servers.naming import DuplicateError, any_is_here, check_enough, replicas_of
 from sut.servers.preflight import Preflight
-from tests.kit import VOCABULARY
+from tests.kit import PATIENCE_S, VOCABULARY
 from tests.stub import StubServer
 from tests.sut.pages import PARAMETERS, facts, find
 
@@ -85,6 +87,23 @@ def test_a_name_that_nobody_knows():
     assert isinstance(error, NotReadyError) and "'nobody'" in str(error)
     with pytest.raises(NotReadyError, match="'nobody'"):
         find(["dns+http://nobody:1"])
+
+
+def test_a_name_that_is_known_later_is_waited_for(monkeypatch):
+    """As that of a service whose first pod starts."""
+    known, lookups = socket.getaddrinfo, itertools.count()
+
+    def resolve(host, *rest, **options):
+        if host == "late" and next(lookups) < 2:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return known("127.0.0.1" if host == "late" else host, *rest, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    monkeypatch.setattr(discovery, "_PAUSE_S", 0.01)
+    with StubServer() as stub:
+        late = stub.url.replace("127.0.0.1", "late")
+        (found,) = find([f"dns+{late}"], wait=PATIENCE_S).found
+    assert found.url == f"{late}#127.0.0.1"
 
 
 def test_a_replica_at_an_address_keeps_its_name():
