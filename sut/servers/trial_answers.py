@@ -60,7 +60,7 @@ def what_is_wrong(protocol: Protocol, outcome: Outcome, prompt_tokens: int | Non
 
 
 def _one_more(counted: int | None, sent: int | None) -> bool:
-    return counted is not None and sent is not None and counted == sent + 1
+    return sent is not None and counted == sent + 1
 
 
 def _by_api(protocol: Protocol) -> str:

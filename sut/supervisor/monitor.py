@@ -20,7 +20,7 @@ from harness.errors import RunError
 from harness.files import JOURNAL_DIR
 from harness.machine import quota_periods, throttled_part
 from harness.record.run_events import EventLog
-from harness.text import how_it_ended
+from harness.text import counted, how_it_ended
 from sut.ipc.counters import Counter, CounterBoard
 from sut.servers.health import ActivityProbe, HealthMonitor
 from sut.supervisor.machine_load import cpu_ns, machine_row
@@ -312,7 +312,7 @@ class AbortPolicy:
         limit = self._policy.max_failures
         if limit is not None and failed >= limit:
             raise RunError(
-                f"ended early: {failed} queries have failed, the limit is {limit} "
+                f"ended early: {counted(failed, 'query', 'has')} failed, the limit is {limit} "
                 "(--max-failures N for another, --no-fail-fast for none)"
             )
         if self._policy.give_up:
@@ -353,8 +353,8 @@ class AbortPolicy:
                 )
             seen = "" if self._activity is None else " and no server was seen to work"
             raise RunError(
-                f"ended early: nothing has arrived for {silent_s:.0f} s{seen}, with {waiting} queries "
-                "waiting (--progress-timeout)"
+                f"ended early: nothing has arrived for {silent_s:.0f} s{seen}, with "
+                f"{counted(waiting, 'query')} waiting (--progress-timeout)"
             )
         if (
             self._activity is not None

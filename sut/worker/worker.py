@@ -409,7 +409,6 @@ class Worker:
         if self._streams and not request.first_token_sent:
             self._count_first_token(request)
         if not request.first_token_sent or self._hold_first_tokens:
-            request.first_token_sent = True
             self._send_first_token(request, reader.last_byte_ns, completion)
         self._messages.add(request.query_id, COMPLETE, reader.last_byte_ns, completion.output_ids.tobytes())
         counters = self._counters

@@ -14,7 +14,14 @@ from harness.record.server_changes import usable_samples
 from sut.client.endpoint import AddressPair, Endpoint
 from sut.servers import health
 from sut.servers.discovery import discover
-from sut.servers.health import ActivityProbe, HealthMonitor, Recheck, ask_work, check_same_servers
+from sut.servers.health import (
+    ActivityProbe,
+    HealthMonitor,
+    HealthRound,
+    Recheck,
+    ask_work,
+    check_same_servers,
+)
 from tests.kit import wait_until
 from tests.stub import StubServer, refused_url
 from tests.sut.pages import LLAMA_MODELS, LLAMA_PROPS, facts, pages
@@ -63,6 +70,13 @@ def test_out_and_back(pipes):
     assert {heard(pipes[0][1]) for _ in range(2)} == {("trust", 0), ("trust", 1)}
     assert watch.all_out_for()[0] == 0.0
     assert len(watch.outages) == 2
+
+
+def test_of_servers_that_have_not_answered_nothing_is_said():
+    seen = HealthRound(lambda url: "")
+    assert seen.text(["http://a", "http://b"]) == ""
+    seen.ask(["http://a", "http://b"])
+    wait_until(lambda: seen.text(["http://a", "http://b"]) == "/health answers 200")
 
 
 def test_of_many_replicas_that_are_out_the_first_five_are_named():

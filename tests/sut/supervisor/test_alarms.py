@@ -338,10 +338,11 @@ class Silent:
     ],
 )
 @pytest.mark.parametrize("streams", [True, False])
-def test_a_silence_without_work_is_told_with_what_health_says(answer, text, streams):
+def test_a_silence_without_work_is_told_with_what_health_says(answer, text, streams, caplog):
     assert Silent(answer, streams=streams).silent(9) == ""
     run = Silent(answer, streams=streams)
-    assert run.silent(10) == text
+    assert run.silent(10) == run.look(11.0, 11.0) == text
+    assert caplog.messages == [text]
     assert run.look(0.0, 0.0) == ""
     assert [event.kind for event in run.events.events] == ["silence", "silence_ends"]
     assert run.events.events[0].text.startswith(f"nothing arrives from {URL} with 8 requests (")
@@ -501,6 +502,13 @@ def test_one_silent_server_of_several_is_named(answer, streams, works, after_s, 
 )
 def test_a_server_that_may_work_is_not_named(answer, streams, works, begun):
     assert OneSilent(answer, streams=streams, begun=begun).silent_for(99, works) == ""
+
+
+@pytest.mark.parametrize("streams", [True, False])
+def test_a_server_that_may_compile_is_named_after_two_minutes(streams):
+    run = OneSilent(STOPPED, streams=streams, begun=False)
+    assert run.silent_for(100) == ""
+    assert run.look(0.0).startswith(f"nothing arrives from {URL} since 0:01 with 8 requests (")
 
 
 def test_a_server_that_is_late_now_and_then_is_not_named():

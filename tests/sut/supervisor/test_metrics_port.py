@@ -151,7 +151,7 @@ def test_addresses():
 
 
 @pytest.mark.parametrize(
-    "text", ["", "-1", "65536", "http", ":9400", "host:9400", "1.2.3.4:", "9" * 9999, "٣"]
+    "text", ["", "-1", "65536", "http", ":9400", "host:9400", "1.2.3.4:", "9" * 9999, "٣", "9_400"]
 )
 def test_what_is_no_address(text):
     with pytest.raises(ConfigError):

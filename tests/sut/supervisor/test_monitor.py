@@ -51,6 +51,8 @@ def test_failures():
     check(AbortPolicy(policy(max_failures=3)), failed=2)
     with pytest.raises(RunError, match="3 queries have failed, the limit is 3"):
         check(AbortPolicy(policy(max_failures=3)), failed=3)
+    with pytest.raises(RunError, match="1 query has failed, the limit is 1"):
+        check(AbortPolicy(policy(max_failures=1)), failed=1)
 
 
 def test_no_server_left():
@@ -85,12 +87,12 @@ def test_progress(clock):
     abort_policy = AbortPolicy(policy(), clock=clock)
     check(abort_policy, issued=8, receptions=4)
     clock.now += 59
-    check(abort_policy, issued=9, receptions=5)  # bytes have come
+    check(abort_policy, issued=9, receptions=5, completed=9)  # bytes have come
     clock.now += 59
-    check(abort_policy, issued=10, receptions=5)  # a new query is no progress
+    check(abort_policy, issued=10, receptions=5, completed=9)  # a new query is no progress
     clock.now += 2
-    with pytest.raises(RunError, match=r"nothing has arrived for 61 s, with 10 queries waiting"):
-        check(abort_policy, issued=10, receptions=5)
+    with pytest.raises(RunError, match=r"nothing has arrived for 61 s, with 1 query waiting"):
+        check(abort_policy, issued=10, receptions=5, completed=9)
 
 
 class ActivityProbe:
