@@ -70,6 +70,12 @@ SERVERS = [
         | {"version": "0.11.0", "context_length": 4096, "dp_size": 8},
     ),
     (
+        ["vllm", "openai"],  # behind an ingress that denies its metrics to all
+        {"/v1/models": {"data": [VLLM]}, "/metrics": 403},
+        {"wire": "openai", "engine": "vllm", "model": PATH, "served_name": "gpt-oss", "model_path": PATH}
+        | {"context_length": 4096},
+    ),
+    (
         ["vllm", "openai"],  # recorded with VLLM_USE_RUST_FRONTEND=1
         {"/v1/models": {"data": [VLLM | {"owned_by": "vllm-frontend-rs"}]}}
         | {
