@@ -48,6 +48,8 @@ def test_a_line_has_the_figures_of_the_journal(folder, progress):
     assert line.ended_last_minute == 900
     assert line.ttft.p50_ms == pytest.approx(ttft[450] / 1e6)
     assert line.ttft.p99_ms == pytest.approx(ttft[891] / 1e6)
+    tpot = (rows["last_byte_ns"] - rows["first_token_ns"]) / (rows["osl"] - 1)
+    assert line.tpot.p50_ms == pytest.approx(np.median(tpot) / 1e6, rel=0.01)
     assert line.over_limit["TTFT"].queries == (ttft > LIMITS["TTFT"]).sum()
     assert line.over_limit["TPOT"].queries == 300
     assert line.over_limit["TPOT"].most == most_over_limit(900)

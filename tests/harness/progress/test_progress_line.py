@@ -14,6 +14,7 @@ from harness.progress.progress_line import (
     ProgressPrinter,
     ProgressSnapshot,
     plain_progress,
+    progress_bar,
 )
 
 SNAPSHOT = ProgressSnapshot(
@@ -157,6 +158,14 @@ def test_a_bar_is_drawn_as_often_as_is_read(stream, step_s, shown):
         for done in range(1, 11):
             bar.show(done, 10, "solutions")
     assert re.findall(r"(\d+)/10 ", stream.getvalue()) == shown.split()
+
+
+@pytest.mark.parametrize(
+    ("done", "total", "bar"),
+    [(0, 4, "[........]"), (1, 4, "[##......]"), (5, 4, "[########]"), (0, 0, "[........]")],
+)
+def test_a_bar_is_as_full_as_what_is_done(done, total, bar):
+    assert progress_bar(done, total, 8) == bar
 
 
 def test_a_bar_says_no_time_left_before_the_first_end():

@@ -70,6 +70,7 @@ def test_out_and_back(pipes):
     assert {heard(pipes[0][1]) for _ in range(2)} == {("trust", 0), ("trust", 1)}
     assert watch.all_out_for()[0] == 0.0
     assert len(watch.outages) == 2
+    assert all(re.fullmatch(r"http://[ab] was out of use for \d{1,3} s", one) for one in watch.outages)
 
 
 def test_of_servers_that_have_not_answered_nothing_is_said():

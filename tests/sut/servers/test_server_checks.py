@@ -132,6 +132,8 @@ def test_a_model_without_rules_is_expected_by_name_alone():
     assert text.endswith(", expected openai/gpt-oss-120b")
     (text,) = model_warnings(told(model="unsloth/gpt-oss-120b-GGUF"), model)
     assert "measurements.json" not in text
+    (text,) = model_warnings(told(model="unsloth/gpt-oss-120b-GGUF"), GPT_OSS)
+    assert "measurements.json must say so" in text
 
 
 @pytest.mark.parametrize(

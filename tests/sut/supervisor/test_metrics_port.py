@@ -78,6 +78,7 @@ FIGURES = {
 
 def get(url):
     with urlopen(url, timeout=PATIENCE_S) as answer:
+        assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")  # Prometheus's text
         return answer.read().decode()
 
 

@@ -29,18 +29,19 @@ def test_a_query_is_sent_again_in_accuracy_mode(start, allowed, accuracy, sent, 
     """LoadGen hears of the answer that counts, and of its first token, once; performance repeats nothing."""
     with StubServer(faults=[Fault.HTTP_500, Fault.CUT_CHUNKED, None]) as stub:
         rig = start(stub.url, retries=allowed, accuracy=accuracy, max_in_flight=1)
-        rig.assign(5)
+        rig.assign(45)
         reports = rig.collect(1)
         rows = rig.finish().rows
         assert len(stub.requests) == sent
     ids = expected_ids(PROMPTS[5], 6)
-    assert reports == ([(5, FAILED, [])] if failure else [(5, FIRST, ids[:1]), (5, COMPLETE, ids)])
+    assert reports == ([(45, FAILED, [])] if failure else [(45, FIRST, ids[:1]), (45, COMPLETE, ids)])
     assert (rows["retries"].tolist(), rows["failure"].tolist()) == ([sent - 1], [failure])
     assert rig.counter(Counter.RETRIED) == sent - 1
     assert rig.counter(Counter.FAILED) == bool(failure)
     kinds = ["http_status", "truncated"][: sent - 1]
     lines = (rig.journal_dir / "retries-worker0.jsonl").read_text().splitlines() if kinds else []
-    assert [json.loads(line)["kind"] for line in lines] == kinds
+    told = [[json.loads(line)[name] for name in ("query_id", "sample_index", "kind")] for line in lines]
+    assert told == [[45, 5, kind] for kind in kinds]
 
 
 def test_each_wait_is_twice_as_long_up_to_8_s():
@@ -85,7 +86,8 @@ def test_a_refused_connection_may_be_tried_again_elsewhere(start):
     assert journal.rows["sent_ns"][0] - journal.rows["issued_ns"][0] > 200_000_000
 
 
-def test_an_earlier_answer_is_given_without_a_request(start, tmp_path):
+@pytest.mark.parametrize("first_tokens", [True, False])
+def test_an_earlier_answer_is_given_without_a_request(start, tmp_path, first_tokens):
     (tmp_path / "attempt.1").mkdir()
     with StubServer() as stub:
         first = start(stub.url, accuracy=True)
@@ -95,14 +97,16 @@ def test_an_earlier_answer_is_given_without_a_request(start, tmp_path):
         for file in tmp_path.glob("*-worker0.*"):
             file.rename(tmp_path / "attempt.1" / file.name)
         saved = read_saved_answers([tmp_path / "attempt.1"], 40)
-        second = start(stub.url, accuracy=True, saved=saved)
+        second = start(stub.url, accuracy=True, saved=saved, first_tokens=first_tokens)
         second.assign(*range(20))
         reports = second.collect(20)
         journal = second.finish()
         assert len(stub.requests) == 20  # ten for each
     for query in range(20):
         ids = expected_ids(PROMPTS[query], 6)
-        assert [(k, t) for q, k, t in reports if q == query] == [(FIRST, ids[:1]), (COMPLETE, ids)]
+        told = [(FIRST, ids[:1]), (COMPLETE, ids)][not first_tokens :]
+        assert [(k, t) for q, k, t in reports if q == query] == told
+    assert (second.counter(Counter.COMPLETED), second.counter(Counter.RESUMED)) == (20, 10)
     rows = np.sort(journal.rows, order="query_id")
     assert rows["resumed"].tolist() == [1] * 10 + [0] * 10
     assert (rows["sent_ns"][:10] == 0).all()
