@@ -33,7 +33,7 @@ def lasting(tmp_path):
     LASTING.write(folder / RUN_RECORD)
     append(folder, records.rows(900, slow=1))
     ProgressLog(folder, ValidityRules(LIMITS, most_over_limit(900)), records.REPLICAS)(
-        snapshot(5.0, total=1000, remaining_s=65.0)
+        snapshot(5.0, total=1000, remaining_s=65.0, tokens_per_s=1234.4)
     )
     return folder
 
@@ -47,7 +47,7 @@ def test_the_screen_shows_a_run_that_lasts(lasting):
     for part in (
         "802 of 1,000",
         ", 1m05s left",
-        "98 in flight",
+        "98 in flight, 1,234 tokens/s",
         "TTFT",
         records.REPLICAS[1],
     ):

@@ -108,6 +108,7 @@ def test_served_model(said, deviates, warns):
 )
 def test_the_benchmark_of_a_served_model_is_named(model, benchmarks):
     (text,) = model_deviations(told(model=model), GPT_OSS)
+    assert f", the rules say {GPT_OSS.model}" in text
     assert text.partition(" is --benchmark ")[2] == (benchmarks or "")
 
 

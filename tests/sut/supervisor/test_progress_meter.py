@@ -115,6 +115,7 @@ def rates(*snapshots):
 def test_means_are_those_of_the_run():
     sums = {"first_tokens": 4, "ttft_sum_ns": 8 * 10**8, "tpot_count": 2, "tpot_sum_ns": 5 * 10**7}
     assert line(OFFLINE, 10, issued=128, **sums).endswith("mean TTFT 200.0 ms, mean TPOT 25.00 ms")
+    assert METER(OFFLINE)(counts(issued=128, **sums)).first_tokens == 4  # by which a run is lost
 
 
 def test_the_rate_is_that_of_the_last_seconds():

@@ -61,6 +61,7 @@ def test_a_worker_shows_that_it_moves_and_what_it_uses(start):
         rig.collect(3)
         rig.worker._client._clock.steps_ns = 5
         gc.collect()
+        wait_until(lambda: rig.counter(Counter.LOOP_LAG_NS))  # of its first look, a quarter of a second later
         rig.finish()
         assert rig.counter(Counter.CONNECTIONS_OPENED) == stub.connections
     assert begin_ns < rig.counter(Counter.HEARTBEAT_NS) < time.monotonic_ns()
