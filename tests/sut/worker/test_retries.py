@@ -13,6 +13,7 @@ from harness.record.outcome import Failure, FailureKind
 from sut.ipc.counters import Counter
 from sut.ipc.messages import COMPLETE, FAILED, FIRST
 from sut.worker.worker import Retries
+from tests.kit import wait_until
 from tests.stub import Fault, StubServer, expected_ids, refused_url
 from tests.sut.rig import PROMPTS
 
@@ -134,10 +135,11 @@ def test_the_time_that_the_disk_takes_is_known(start, monkeypatch):
 
 def test_a_full_disk_is_told_once_and_what_was_not_written_is_kept(start, monkeypatch):
     """The supervisor decides; meanwhile queries go on, and rows wait."""
-    write, full = os.write, [True]
+    write, full, refused = os.write, [True], []
 
     def no_space(descriptor, data):
         if full[0]:
+            refused.append(data)
             raise OSError(28, "No space left on device")
         return write(descriptor, data)
 
@@ -149,6 +151,8 @@ def test_a_full_disk_is_told_once_and_what_was_not_written_is_kept(start, monkey
         assert rig.control.poll(90)
         told = "No space left on device; free space there or choose another folder"
         assert rig.control.recv() == ("journal", told)
+        before = len(refused)
+        wait_until(lambda: len(refused) > before)
         full[0] = False
         journal = rig.finish()
     assert not rig.control.poll(0)
