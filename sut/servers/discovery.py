@@ -280,7 +280,7 @@ def require(faults: Sequence[tuple[str, HarnessError]], total: int, enough: int 
     if len(faults) == 1 and enough is None:
         raise faults[0][1]
     if len(twice) == len(faults):
-        raise DuplicateError(f"{len(twice)} of {total} servers are named twice; the first: {twice[0]}")
+        raise DuplicateError(f"{counted(len(twice), 'server')} of {total} named twice; the first: {twice[0]}")
     least = "" if enough is None else f", --min-replicas {enough} asks for {enough} others"
     same = f" and {len(twice)} named twice" if twice else ""
     first = next(error for _, error in faults if isinstance(error, ServerError))

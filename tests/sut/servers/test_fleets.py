@@ -89,8 +89,12 @@ def test_a_server_named_twice_is_in_the_table_with_those_that_do_not_answer(capl
         with pytest.raises(ServerError, match=r"^2 of 5\b.*\b2 "):
             find([*urls, urls[0], urls[0].replace("127.0.0.1", "localhost")], least=1)
         assert len(caplog.messages) == 3
-        with pytest.raises(DuplicateError):
-            find([urls[0], urls[0]])
+        with pytest.raises(DuplicateError, match=f"^{urls[0]}: named twice by --server-url, as {urls[0]}"):
+            find([urls[0]] * 2)
+        with pytest.raises(DuplicateError, match="^1 server of 2 named twice; the first: http"):
+            find([urls[0]] * 2, least=1)
+        with pytest.raises(DuplicateError, match="^2 servers of 3 named twice; the first: http"):
+            find([urls[0]] * 3)
 
 
 def test_the_table_is_bounded():
