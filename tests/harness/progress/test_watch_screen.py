@@ -48,7 +48,7 @@ def test_the_screen_shows_a_run_that_lasts(lasting):
         "802 of 1,000",
         ", 1m05s left",
         "98 in flight, 1,234 tokens/s",
-        "TTFT",
+        "TTFT     p50 ",
         records.REPLICAS[1],
     ):
         assert part in text

@@ -91,9 +91,9 @@ def test_a_server_named_twice_is_in_the_table_with_those_that_do_not_answer(capl
         assert len(caplog.messages) == 3
         with pytest.raises(DuplicateError, match=f"^{urls[0]}: named twice by --server-url, as {urls[0]}"):
             find([urls[0]] * 2)
-        with pytest.raises(DuplicateError, match="^1 server of 2 named twice; the first: http"):
+        with pytest.raises(DuplicateError, match=r"^1 server of 2 named twice; the first: http"):
             find([urls[0]] * 2, least=1)
-        with pytest.raises(DuplicateError, match="^2 servers of 3 named twice; the first: http"):
+        with pytest.raises(DuplicateError, match=r"^2 servers of 3 named twice; the first: http"):
             find([urls[0]] * 3)
 
 

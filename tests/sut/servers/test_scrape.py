@@ -129,9 +129,12 @@ def no_http(connection):
     ("serve", "reason"),
     [(endless, "more than 4 MiB"), (garbage, "no page of Prometheus"), (no_http, "/metrics")],
 )
-def test_bad_pages_leave_the_others(tmp_path, serve, reason):
+def test_bad_pages_leave_the_others(tmp_path, serve, reason, caplog):
+    caplog.set_level("INFO", "mlperf")
     with listening(serve) as bad, StubServer(metrics=lambda: b"good 1\n") as good, StubServer() as none:
         found = scraped(scraper_of(tmp_path, bad, good.url, none.url))
+    (line,) = caplog.messages
+    assert line.startswith(f"no metrics of 2 of 3 servers: {bad}: /metrics") and good.url not in line
     assert found.without.keys() == {bad, none.url}
     assert reason in found.without[bad]
     assert found.without[bad].isprintable()
