@@ -270,6 +270,8 @@ def test_a_limit_that_a_run_refuses_is_refused(count):
 def test_a_short_queue_of_connections_is_named_with_its_sysctl():
     (queue,) = this_node.queue_findings(MachineLimits(9999, 14_000, 128), None, 1)
     assert (queue.level, "somaxconn" in queue.remedy) == ("warning", True)
+    assert levels(this_node.queue_findings(MachineLimits(9999, 14_000, 128), 256, 2)) == ["ok"]
+    assert levels(this_node.queue_findings(MachineLimits(9999, 14_000, 128), 257, 2)) == ["warning"]
 
 
 def test_the_tokenizer_of_a_download_is_found_as_by_the_evaluator(tmp_path, monkeypatch):
@@ -358,6 +360,16 @@ def test_room_for_runs(tmp_path, monkeypatch, blocks, level, words):
     monkeypatch.setattr(this_node, "_written_per_s", lambda folder: 20e6)
     (found,) = this_node.disk_findings(tmp_path)
     assert (found.level, words in found.text) == (level, True)
+
+
+def test_a_slow_disk_is_a_warning(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_bavail=5 << 20, f_frsize=1024))
+    monkeypatch.setattr(this_node, "time", SimpleNamespace(monotonic=iter([10.0, 12.0]).__next__))
+    (found,) = this_node.disk_findings(tmp_path)
+    assert (found.level, found.text) == (
+        "warning",
+        f"{tmp_path}: 5.0 GiB free, 17 MB/s: journals may fall behind",
+    )
 
 
 def test_a_name_that_no_folder_can_have_is_a_finding():

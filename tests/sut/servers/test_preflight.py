@@ -9,7 +9,7 @@ from harness.errors import ServerError
 from harness.record.outcome import FailureKind
 from harness.record.settled import ServerInfo
 from sut.servers import preflight
-from sut.servers.preflight import Preflight, flush_caches, trial_summary
+from sut.servers.preflight import Preflight, flush_caches, id_summary, trial_summary
 from tests.kit import VOCABULARY, listening, parameters, wait_until
 from tests.stub import Fault, StubServer, refused_url
 from tests.sut.pages import PARAMETERS, endpoints, facts, pages
@@ -159,3 +159,10 @@ def test_slow_trials_are_named():
     assert text.endswith("slowest: http://n1:1 9.00 s, http://n7:1 8.00 s, http://n6:1 7.00 s")
     assert "9 servers answered, median 1.10 s, last 9.00 s" in text
     assert summary(None) == ""
+
+
+def test_servers_whose_answers_have_no_id_are_named():
+    servers = [facts(f"http://a:{number}", repeats_ids=way) for number, way in enumerate((True, None))]
+    assert id_summary(servers) == ""
+    text = id_summary([*servers, facts("http://b", repeats_ids=False)])
+    assert text.startswith("http://b: answers do not carry the id of their request: ")
