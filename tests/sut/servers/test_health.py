@@ -87,7 +87,8 @@ def test_of_many_replicas_that_are_out_the_first_five_are_named():
         watch.suspected(replica)
     wait_until(lambda: watch.all_out_for()[1])
     *named, more = watch.outages
-    assert [line.partition(" ")[0] for line in named] == urls[:5]
+    said = [re.fullmatch(r"(.*) has been out of use for \d{1,3} s: refused", line)[1] for line in named]
+    assert said == urls[:5]
     assert more == "and 2 more replicas are out of use"
     watch.close()
 
