@@ -45,16 +45,16 @@ def test_it_is_lost_with_one_query_more_than_early_stopping_allows(folder):
     assert watch.look(snapshot()).startswith(f"{len(late)} queries over the TTFT limit")
 
 
-@pytest.mark.parametrize(("at_second", "named"), [(30, True), (20, False)])
-def test_a_replica_with_most_of_the_queries_over_a_limit_is_named(folder, at_second, named):
+@pytest.mark.parametrize(("replica", "most", "named"), [(1, 30, True), (0, 30, True), (1, 20, False)])
+def test_a_replica_with_most_of_the_queries_over_a_limit_is_named(folder, replica, most, named):
     """Of two; 20 of 35 are as many as chance gives one of them."""
     rows = records.rows(35)
     rows["issued_ns"] = rows["first_token_ns"] - 10 * LIMITS["TTFT"]
-    rows["replica"] = [1] * at_second + [0] * (35 - at_second)
+    rows["replica"] = [replica] * most + [1 - replica] * (35 - most)
     write(folder, rows)
-    text = LostWatch(folder, RULES, ("http://a:1", "http://b:1")).look(snapshot())
+    text = LostWatch(folder, RULES, urls := ("http://a:1", "http://b:1")).look(snapshot())
     assert text.startswith("35 queries over the TTFT limit")
-    assert text.endswith(f", {at_second} of them at http://b:1") is named
+    assert text.endswith(f", {most} of them at {urls[replica]}") is named
 
 
 @pytest.mark.parametrize(

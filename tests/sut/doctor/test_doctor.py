@@ -212,6 +212,13 @@ def test_without_shared_memory_a_warning_names_the_flag_of_the_container(kernel)
     assert (found.level, "--ipc=host" in found.remedy) == ("warning", True)
 
 
+@pytest.mark.parametrize(("mib", "level"), [(64, "warning"), (1023, "warning"), (1024, "ok")])
+def test_docker_s_usual_shared_memory_is_too_little(kernel, monkeypatch, mib, level):
+    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_bavail=mib, f_frsize=1 << 20))
+    found = this_node.shm_finding(kernel[0])
+    assert (found.level, f"{mib / 1024:.1f} GiB free" in found.text) == (level, True)
+
+
 @pytest.mark.parametrize(
     ("files", "asked", "level"),
     [

@@ -47,9 +47,16 @@ def watching(pipes, ask):
 
 
 def test_a_false_alarm(pipes):
-    watch = watching(pipes, lambda url: "")
+    events = EventLog()
+    watch = HealthMonitor(
+        ["http://a", "http://b"], [ours for ours, _ in pipes], lambda url: "", events=events
+    )
     watch.suspected(1)
     assert [heard(theirs) for _, theirs in pipes] == [("trust", 1)] * 2
+    for thread in threading.enumerate():
+        if thread.name == "health":
+            thread.join(60)
+    assert events.events == ()
     assert not watch.outages
     assert watch.all_out_for() == (0.0, "")
 

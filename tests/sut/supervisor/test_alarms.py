@@ -488,7 +488,9 @@ def test_one_silent_server_of_several_is_named(answer, streams, works, after_s, 
     assert first.text == f"nothing arrives from {URL} with 8 requests ({health})"
     assert second.text == "works again"
     assert first.time_ns == 1020 * 10**9
-    assert caplog.messages[-2].startswith(f"since 0:20 {first.text}: see its log; ")
+    said, ended = caplog.messages[-2:]
+    assert said.startswith(f"since 0:20 {first.text}: see its log; ")
+    assert ended == f"{URL} works again after {after_s + 2} s"
 
 
 @pytest.mark.parametrize(
