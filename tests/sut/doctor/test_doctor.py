@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -342,6 +343,12 @@ def test_a_clock_that_was_set_while_it_was_watched(set_by_ns, state, expected):
     found = list(this_node.clock_findings(before, after, state))
     assert [one.level for one in found] == [level for level, _ in expected]
     assert all(one.text.startswith(words) for one, (_, words) in zip(found, expected, strict=True))
+
+
+def test_a_reading_of_the_clocks_is_between_two_others():
+    before, now, after = (ClockReading.now() for _ in range(3))
+    assert before.steady_ns <= now.steady_ns <= after.steady_ns <= time.monotonic_ns()
+    assert now.wall_ns > 1_500_000_000 * SECOND  # since 1970, not since the start of the machine
 
 
 def test_the_state_of_the_clock_is_that_of_the_kernel():

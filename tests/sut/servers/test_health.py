@@ -42,15 +42,13 @@ def heard(pipe, seconds=60.0):
     return pipe.recv()
 
 
-def watching(pipes, ask):
-    return HealthMonitor(["http://a", "http://b"], [ours for ours, _ in pipes], ask, pause_s=0.05)
+def watching(pipes, ask, **more):
+    return HealthMonitor(["http://a", "http://b"], [ours for ours, _ in pipes], ask, pause_s=0.05, **more)
 
 
 def test_a_false_alarm(pipes):
     events = EventLog()
-    watch = HealthMonitor(
-        ["http://a", "http://b"], [ours for ours, _ in pipes], lambda url: "", events=events
-    )
+    watch = watching(pipes, lambda url: "", events=events)
     watch.suspected(1)
     assert [heard(theirs) for _, theirs in pipes] == [("trust", 1)] * 2
     for thread in threading.enumerate():
@@ -107,8 +105,7 @@ def test_each_outage_is_an_event_that_names_its_server_once(pipes, caplog):
     def ask(url):
         return f"{url}: {why}" if url in down else ""
 
-    connections = [ours for ours, _ in pipes]
-    watch = HealthMonitor(["http://a", "http://b"], connections, ask, pause_s=0.05, events=events)
+    watch = watching(pipes, ask, events=events)
     watch.suspected(0)
     assert heard(pipes[0][1]) == ("suspect", 0)
     assert watch.outages[0].count("http://a") == 1

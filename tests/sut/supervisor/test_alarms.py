@@ -345,7 +345,9 @@ def test_a_silence_without_work_is_told_with_what_health_says(answer, text, stre
     assert caplog.messages == [text]
     assert run.look(0.0, 0.0) == ""
     assert [event.kind for event in run.events.events] == ["silence", "silence_ends"]
-    assert run.events.events[0].text.startswith(f"nothing arrives from {URL} with 8 requests (")
+    first = run.events.events[0]
+    assert first.text.startswith(f"nothing arrives from {URL} with 8 requests (")
+    assert first.time_ns == 1001 * 10**9
 
 
 @pytest.mark.parametrize("streams", [True, False])
