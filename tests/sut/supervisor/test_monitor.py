@@ -308,6 +308,9 @@ def test_a_step_of_the_wall_clock_is_said_at_once(watched, caplog, monkeypatch):
     assert "by 7200200 ms in all" in caplog.messages[0]
     (event,) = monitor._events.events
     assert (event.kind, event.text) == ("clock_set", monitor.observations().warnings[0])
+    table[:, Counter.LOOP_LAG_NS], table[:, Counter.GC_RUNS] = (5, 7, 6), (1, 0, 2)
+    found = monitor.observations()
+    assert (found.clock_steps_ns, found.loop_lag_ns, found.gc_runs) == (7200_200_000_000, 7, 3)
 
 
 def test_what_several_workers_say_of_an_address_is_one_warning(caplog):
