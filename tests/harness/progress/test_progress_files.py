@@ -54,6 +54,8 @@ def test_a_line_has_the_figures_of_the_journal(folder, progress):
     assert line.over_limit["TPOT"].queries == 300
     assert line.over_limit["TPOT"].most == most_over_limit(900)
     assert line.slowest[0].url == records.REPLICAS[2]
+    slow = np.median(tpot[rows["replica"] == 2])
+    assert line.slowest[0].tpot_p50_ms == pytest.approx(slow / 1e6, rel=0.01)
     assert line.slowest[0].ratio == pytest.approx(1.3, rel=0.01)
 
 

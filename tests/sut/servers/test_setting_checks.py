@@ -185,11 +185,13 @@ def test_options_that_say_nothing_are_left_out():
     ],
 )
 def test_a_bounded_queue(settings, in_flight, all_at_once, advised):
-    """Of one server, of two that share twice the load, and of two behind a router."""
+    """Of one server, of one with two ranks, of two that share twice the load, and of two behind a router."""
+    of_ranks = {name: value // 2 for name, value in settings.items()}
     one = {"settings": settings, "dp_size": 1, "max_running_requests": 4}
     behind = with_router(facts("http://r", **one), Router(SMG, servers=2))
     for count, servers in (
         (1, [facts("http://a", **one)]),
+        (1, [facts("http://a", settings=of_ranks, dp_size=2, max_running_requests=4)]),
         (2, [facts("http://a:1", **one), facts("http://a:2", **one)]),
         (2, [behind]),
     ):
