@@ -118,6 +118,14 @@ def test_means_are_those_of_the_run():
     assert METER(OFFLINE)(counts(issued=128, **sums)).first_tokens == 4  # by which a run is lost
 
 
+def test_the_imbalance_is_that_of_the_last_minute():
+    """A look a second."""
+    loads = [[2, 0]] * 60 + [[1, 1]] * 60
+    meter = METER(OFFLINE, in_flight=iter(np.array(loads)).__next__)
+    found = [meter(counts(issued=128)).imbalance for _ in loads]
+    assert found[59] == 2.0 and found[118] > 1.0 and found[119] == 1.0
+
+
 def test_the_rate_is_that_of_the_last_seconds():
     assert set(rates(*({"partial_tokens": second * 50} for second in range(1, 31)))) == {50}
     found = rates(*({"output_tokens": min(second, 10) * 100} for second in range(1, 31)))
