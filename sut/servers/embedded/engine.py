@@ -59,7 +59,7 @@ class EmbeddedEngine:
         return None if self._process is None else self._process.pid
 
     def start(self) -> None:
-        """Start and wait until /health answers. Raises ServerError with the last line of the engine's log."""
+        """Start and wait until /health answers. Raises ServerError with the last lines of its log."""
         process = self._process = self._spawn()
         deadline = time.monotonic() + self._start_timeout_s
         try:
