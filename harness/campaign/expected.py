@@ -11,19 +11,14 @@ from harness.config.expected_queries import ExpectedQueries, expected_queries
 from harness.config.loadgen_settings import settings_of
 from harness.config.plans import RunPlan
 
-# LoadGen's defaults of what a conf file may leave out.
-_DEFAULTS = {
-    "min_duration_ms": 600_000,
-    "min_query_count": 1,
+# LoadGen's values of what a conf file may leave out and no benchmark locks.
+DEFAULTS = {
+    "min_query_count": 100,
     "max_query_count": 0,
-    "performance_sample_count_override": 0,
     "accuracy_sample_count_override": 0,
-    "sample_concatenate_permutation": True,
-    "performance_issue_unique": False,
     "offline_expected_qps": 1.0,
     "server_target_qps": 1.0,
     "single_stream_expected_latency_ns": 1e7,
-    "schedule_rng_seed": 0,
 }
 
 
@@ -62,7 +57,7 @@ def _at_its_rate(step: Step, plan: RunPlan, samples: int) -> tuple[ExpectedQueri
     """Its queries, and Offline's rate."""
     assert step.conf is not None
     scenario = plan.scenario.loadgen
-    settings = {**_DEFAULTS, **plan.client.benchmark.loadgen.settings, **plan.round_settings}
+    settings = {**DEFAULTS, **plan.client.benchmark.loadgen.settings, **plan.round_settings}
     audit = {} if plan.audit is None else plan.audit.settings
     for name, value in {**step.conf.settings(plan), **audit}.items():
         settings |= {one.attribute: one.value(value) for one in settings_of(name, scenario)}

@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
+from harness.campaign.expected import DEFAULTS
 from harness.config.benchmark import load_benchmark
 from harness.config.rule_checks import locked_settings, round_settings, setting_deviations
 from harness.config.scenario import Scenario
-from harness.files import CONFIG_DIR
 
 # One process for each test: a second FromConfig in one process is an invalid run.
 READ_BACK = """
@@ -24,10 +24,10 @@ print(json.dumps(read_back(configure(TestSpec(**json.loads(sys.argv[1]))))))
     [("gpt-oss-120b", Scenario.INTERACTIVE), ("llama3.1-8b-edge", Scenario.SINGLE_STREAM)],
 )
 def test_settings_of_an_earlier_round(name, scenario, tmp_path):
-    """In place of LoadGen's own, its seeds too, and below the user's."""
+    """In place of LoadGen's own, its seeds too, and below the user's; what neither has is LoadGen's."""
     benchmark = load_benchmark(name, "v6.0")
     user_conf = tmp_path / "user.conf"
-    user_conf.write_text((CONFIG_DIR / "user.conf").read_text() + "*.*.min_duration = 700000\n")
+    user_conf.write_text("*.*.min_duration = 700000\n")
     spec = {
         "model_key": benchmark.model_key(scenario),
         "scenario": scenario.loadgen,
@@ -45,3 +45,5 @@ def test_settings_of_an_earlier_round(name, scenario, tmp_path):
     found = json.loads(subprocess.run(command, capture_output=True, check=True).stdout.splitlines()[-1])
     assert setting_deviations(locked_settings(benchmark, scenario), found, (), 0) == ()
     assert found["schedule_rng_seed"] == 3936089224930324775
+    locked = benchmark.loadgen.settings
+    assert found | DEFAULTS | locked == found | locked
