@@ -74,11 +74,11 @@ def _api(backend: Backend, api: Api | None) -> Api | None:
 
 
 def _server_urls(backend: Backend, given: str | Sequence[str]) -> tuple[str, ...]:
-    values = (given,) if isinstance(given, str) else given
     if backend != "embedded":
-        return parse_server_urls(values or (SERVER_URL,))
-    if values:
+        return parse_server_urls(given or SERVER_URL)
+    if given:
         raise ConfigError(
-            f"--server-url {values[0]}: --backend embedded starts its own server; remove one of the two flags"
+            f"--server-url {parse_server_urls(given)[0]}: --backend embedded starts its own server; "
+            "remove one of the two flags"
         )
     return ()

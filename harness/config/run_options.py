@@ -375,10 +375,6 @@ class RunOptions(ClientOptions):
             if isinstance(value := getattr(self, name), str):
                 object.__setattr__(self, name, Path(value))
         object.__setattr__(self, "scenario", Scenario.parse(self.scenario))
-        urls = (self.server_url,) if isinstance(self.server_url, str) else tuple(self.server_url)
-        object.__setattr__(self, "server_url", urls)
-        if isinstance(self.dcgm_url, str):
-            object.__setattr__(self, "dcgm_url", (self.dcgm_url,))
 
 
 @built_once

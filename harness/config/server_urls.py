@@ -37,15 +37,15 @@ _KEY = re.compile(
 _LAST_NUMBER = re.compile(r"(.*?)([0-9]+)([^0-9]*)")
 
 
-def parse_server_urls(values: Sequence[str], flag: str = _FLAG) -> tuple[str, ...]:
-    """The URLs that ``values`` name, in their order, without a trailing slash. Raises ConfigError.
+def parse_server_urls(values: str | Sequence[str], flag: str = _FLAG) -> tuple[str, ...]:
+    """The URLs that one value or several name, in order, without a trailing slash. Raises ConfigError.
 
     A value is a URL, ``@FILE`` or ``slurm:HOSTS:PORTS``, or several with commas between. URLs may hold
     lists as Slurm writes them (``http://node[001-064,70]:30000-30007``). ``dns+http`` stays, since addresses
     are looked up when a run begins. The same URL may come twice: see sut.servers.naming.
     """
     urls: list[str] = []
-    for value in values:
+    for value in (values,) if isinstance(values, str) else values:
         for source, text in _texts(value.strip(), flag):
             for part in _parts(text, source):
                 _add(urls, part, source)

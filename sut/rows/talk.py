@@ -141,7 +141,7 @@ def _ctrl_c() -> Iterator[Callable[[], bool]]:
 def _server(options: TalkOptions, benchmark: Benchmark, positions: int) -> Iterator[ServerInfo]:
     """The first server, which answers all prompts."""
     if options.backend != "embedded":
-        url = parse_server_urls(options.server_url or (SERVER_URL,))[0]
+        url = parse_server_urls(options.server_url or SERVER_URL)[0]
         yield discover([url], options.backend, api_key(), _QUESTIONS_S, options.ca_file)[0]
         return
     if options.server_url:

@@ -263,6 +263,8 @@ ONE_LINE = [
     (["--stall-timeout", "1e18"], "--stall-timeout"),
     (["--server-url", f"http://{'x' * 64}:80"], "x" * 64),
     (["--backend", "embedded", "--server-url", "http://a:1"], "--server-url http://a:1"),
+    (["--backend", "embedded", "--server-url", "http://me:secret@a:1"], "--server-url has credentials"),
+    (["--accuracy", "--resume", "--restart"], "--resume and --restart"),
     (["--output-dir", ""], "--output-dir"),
     (["--output-dir", b"out\xff"], "--output-dir"),
     (["--user-conf", "/dev/zero"], "--user-conf"),
