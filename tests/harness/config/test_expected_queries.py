@@ -75,7 +75,11 @@ def test_loadgen_issues_as_many(issued, case, count):
     scenario, samples, _, accuracy = case
     by_loadgen, settings = issued[case]
     assert by_loadgen == count
-    assert expected_queries(settings, scenario, samples, accuracy=accuracy).samples == count
+    found = expected_queries(settings, scenario, samples, accuracy=accuracy)
+    assert (found.samples, found.scheduled) == (count, scenario == "Server")
+    assert found.exact is (accuracy or scenario != "SingleStream")
+    if accuracy:  # answers come as they come, unless LoadGen's schedule says when: 20 at 500 a second
+        assert found.seconds == (0.04 if scenario == "Server" else None)
 
 
 @pytest.mark.engine
