@@ -12,7 +12,7 @@ from harness.errors import ConfigError
 from harness.json_files import read_kept, write_json
 
 _KEPT = "variables.json"
-_NAME = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
+_NAME = re.compile(r"\$(\{)?(?P<name>\w+)(?(1)\})")
 
 
 def expanded(folder: Path, text: str) -> str:
@@ -20,7 +20,7 @@ def expanded(folder: Path, text: str) -> str:
     kept = read_kept(folder / _KEPT)
 
     def value(found: re.Match[str]) -> str:
-        name = found[1] or found[2]
+        name = found["name"]
         here = os.environ.get(name) or kept.get(name)
         if here is None:
             raise ConfigError(f"url {text!r}: ${name} is not set; is this inside of its job?")
@@ -31,6 +31,6 @@ def expanded(folder: Path, text: str) -> str:
 
 def keep(folder: Path, texts: Iterable[str]) -> None:
     """Keep the values of all variables in ``texts``. Raises OSError."""
-    names = {found[1] or found[2] for text in texts for found in _NAME.finditer(text)}
+    names = {found["name"] for text in texts for found in _NAME.finditer(text)}
     if here := {name: os.environ[name] for name in sorted(names) if name in os.environ}:
         write_json(folder / _KEPT, read_kept(folder / _KEPT) | here)

@@ -7,6 +7,7 @@ import pytest
 from harness.campaign.campaign_file import read_campaign
 from harness.campaign.campaign_options import parse_options
 from harness.campaign.steps import steps_of
+from harness.campaign.variables import keep
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
 from tests.runs import ROOT
@@ -72,6 +73,10 @@ def test_variables_of_the_environment_in_urls(tmp_path, monkeypatch):
     found = campaign(tmp_path, "[servers]\nurl = ['slurm:$NODES:1', 'http://${NODES}:2']\n" + OFFLINE)
     servers = found.servers_of("gpt-oss-120b", Scenario.OFFLINE)
     assert servers.url == ("slurm:n[1-2]:1", "http://n[1-2]:2")
+    found.folder.mkdir(parents=True)
+    keep(found.folder, found.urls())
+    monkeypatch.delenv("NODES")  # as where its job has ended
+    assert found.servers_of("gpt-oss-120b", Scenario.OFFLINE) == servers
     found = campaign(tmp_path, "[servers]\nurl = 'slurm:$OTHER:1'\n" + OFFLINE)
     with pytest.raises(ConfigError, match=r"\$OTHER is not set"):
         found.servers_of("gpt-oss-120b", Scenario.OFFLINE)
