@@ -176,7 +176,7 @@ def _joined(
     """The columns' values by query id; 0 where ``ids`` do not have it."""
     order = np.argsort(ids)
     known = ids[order]
-    at = np.minimum(np.searchsorted(known, query_ids), max(len(known) - 1, 0))
+    at = np.minimum(np.searchsorted(known, query_ids), len(known) - 1)
     found = known[at] == query_ids if len(known) else np.zeros(len(query_ids), dtype=bool)
     joined = [np.zeros(len(query_ids), dtype=np.int64) for _ in columns]
     for column, source in zip(joined, columns, strict=True):

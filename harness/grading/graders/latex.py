@@ -45,7 +45,7 @@ class _Reader:
         return self._tokens.pop() if self._tokens else ""
 
     def _took(self, *wanted: str) -> bool:
-        if self.token in wanted and self.token:
+        if self.token in wanted:
             self._take()
             return True
         return False
@@ -56,15 +56,12 @@ class _Reader:
 
     def expression(self) -> SympyValue:
         """A sum."""
-        negative = self.token == "-"
-        self._took("-", "+")
-        total = -self._product() if negative else self._product()
-        while self.token in ("+", "-") and self.token:
-            total = total + self._product() if self._take() == "+" else total - self._product()
+        total = self._product()
+        while self.token in ("+", "-"):
+            total += self._product()  # with its sign
         return total
 
     def _product(self) -> SympyValue:
-        is_number = self.token.isdigit()
         product = self._signed()
         while True:
             if self._took("*"):
@@ -72,10 +69,7 @@ class _Reader:
             elif self._took("/"):
                 product /= self._signed()
             elif self._begins_factor():
-                if is_number and self.token[0].isdigit():
-                    product = self._mixed(product)
-                else:
-                    product *= self._power()
+                product *= self._power()
             else:
                 return product
 
@@ -104,8 +98,10 @@ class _Reader:
 
     def _power(self) -> SympyValue:
         """A factor with its exponent and factorial."""
-        is_whole = self.token.isdigit()
+        is_whole, is_number = self.token.isdigit(), self.token[:1].isdigit()
         base = self._atom()
+        if is_number and self.token[:1].isdigit():
+            return self._mixed(base)
         if is_whole and self.token == "\\frac" and (part := self._proper_fraction()) is not None:
             return base + part
         while True:
@@ -144,7 +140,7 @@ class _Reader:
             value = self.expression()
             self._expect("|")
             return abs(value)
-        if token.isalpha() and len(token) == 1:
+        if token.isalpha():
             return {"i": sympy.I, "e": sympy.E}.get(token) or self._symbol(token)
         if token in _COMMANDS:
             return _COMMANDS[token](self, token)
@@ -185,10 +181,7 @@ class _Reader:
         return "".join(words)
 
     def _script(self) -> SympyValue:
-        """An exponent: a group, or the next atom; of a number all its digits."""
-        return self.argument() if self.token in ("{", "(") else self._signed_atom()
-
-    def _signed_atom(self) -> SympyValue:
+        """An exponent: a group, or the next atom with its sign; of a number all its digits."""
         return -self._atom() if self._took("-") else self._atom()
 
     def argument(self) -> SympyValue:

@@ -44,6 +44,5 @@ def is_unit(text: str) -> bool:
     while len(words) > 1 and words[0] in ADJECTIVES:
         words = words[1:]
     return len(words) == 1 and any(
-        words[0] in names or words[0].removesuffix("s") in names or words[0].removesuffix("es") in names
-        for names in (MEASURES, COUNTED)
+        words[0] in names or words[0].removesuffix("s") in names for names in (MEASURES, COUNTED)
     )
