@@ -194,8 +194,8 @@ def _elements(text: str) -> Iterator[_Answer]:
     text = text.strip()
     if _DENIED.search(text):
         raise UnreadableError(text)
-    name, equals, elements = text.partition("=")
-    if equals and _NAME.fullmatch(name) and elements.strip().startswith("\\{"):
+    name, _, elements = text.partition("=")
+    if _NAME.fullmatch(name) and elements.strip().startswith("\\{"):
         text = elements.strip()
     if text.startswith("\\{") and text.endswith("\\}"):
         text = text[2:-2]
@@ -209,12 +209,11 @@ def _elements(text: str) -> Iterator[_Answer]:
 
 def _split(text: str, separators: str) -> list[str]:
     """The parts of a text between separators outside of all brackets."""
-    parts, depth, start, inside = [], 0, 0, 0
-    for token in re.finditer(r"\\begin|\\end|\\.|.", text, re.DOTALL):
+    parts, depth, start = [], 0, 0
+    for token in re.finditer(r"\\.|.", text, re.DOTALL):
         char = token[0]
         depth += (char in OPENERS) - (char in CLOSERS)
-        inside += (char == "\\begin") - (char == "\\end")
-        if char in separators and not depth and not inside:
+        if char in separators and not depth:
             parts.append(text[start : token.start()])
             start = token.end()
     return [part.strip() for part in (*parts, text[start:])]
@@ -269,8 +268,6 @@ def _measured(text: str) -> _Answer:
         unit, rest = found[1], text[: found.start()]
         if unit.strip(" .,") and not is_unit(unit):
             raise UnreadableError(unit)
-    if not rest.strip():
-        return _Answer("word", text)
     return _Answer("value", text, (value_of(rest),), unit)
 
 
