@@ -164,8 +164,10 @@ def parse_conf(text: str, source: str, run: ConfKey, kind: ConfKind) -> Conf:
     found = _Found()
     for number, line in enumerate(text.split("\n"), start=1):
         words = _words(line)
-        if not _is_comment(words):
-            _check_syntax(f"{source}:{number}", words)
+        if not words or words[0] == "#":
+            continue
+        _check_syntax(f"{source}:{number}", words)
+        if not words[0].startswith("#"):  # LoadGen harmlessly reads ``#key = 5``
             _sort(f"{source}:{number}", number, words, run, kind, found)
     known = {row.key for row in found.rows}
     for row in found.skipped:
@@ -179,13 +181,6 @@ def _words(line: str) -> list[str]:
     return [word for word in re.split(f"[{_SPACES}]+", line) if word]
 
 
-def _is_comment(words: list[str]) -> bool:
-    """LoadGen skips what follows a ``#`` that stands alone, and harmlessly reads ``#key = 5``."""
-    if not words or words[0] == "#":
-        return True
-    return words[0].startswith("#") and (len(words) == 1 or (len(words) == 3 and words[1] == "="))
-
-
 def _check_syntax(where: str, words: list[str]) -> None:
     """Refuse what makes LoadGen refuse the complete file, whatever the row is for. Raises ConfigError."""
     if len(words) > 1 and words[1] != "=":
@@ -196,6 +191,8 @@ def _check_syntax(where: str, words: list[str]) -> None:
     for value in words[2:]:
         if not _ANY_NUMBER.fullmatch(value):
             remark = "; put the comment on a separate line" if value.startswith("#") else ""
+            if words[0].startswith("#"):
+                remark = "; a comment begins with '# '"
             raise ConfigError(f"{where}: value {value!r} is not a number; LoadGen refuses the file{remark}")
 
 

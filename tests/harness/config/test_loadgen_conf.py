@@ -62,6 +62,7 @@ REFUSED = [
     ("*.Server.min_duration\u00a0= 1000\n", 1, "min_duration", "refuses"),
     ("*.Server.target_qps = 5\n*.Server.min_duration = 1000 # ms\n", 2, "#", "refuses"),
     ("#comment of several words\n", 1, "#comment", "refuses"),
+    ("#*.Server.target_qps = TODO\n", 1, "a comment begins with '# '", "refuses"),
     ("*.Server.min_duration = 1000\x0b*.Server.target_qps = 3\n", 1, "target_qps", "refuses"),
     # what LoadGen takes for another number
     ("*.Server.min_duration = 3 4\n", 1, "takes 4", 4),
