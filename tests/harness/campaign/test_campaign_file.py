@@ -157,3 +157,10 @@ def test_status_is_no_flag(capsys):
 def test_the_example_describes_as_many_nodes_as_it_measures():
     example = tomllib.loads((ROOT / "configs/submission/example.toml").read_text())
     assert (example["system"]["number_of_nodes"], example["servers"]["url"]) == (1, "http://localhost:30000")
+
+
+def test_a_mistake_in_the_user_conf_is_found_before_the_first_run(tmp_path):
+    (tmp_path / "my.conf").write_text("*.Server.min_duratoin = 3\n")
+    text = "[benchmarks.gpt-oss-120b]\nuser_conf = 'my.conf'\nserver = { target_qps = 9.0 }\n"
+    with pytest.raises(ConfigError, match=r"my\.conf:1: .*'\*\.Server\.min_duration = 3'"):
+        steps_of(campaign(tmp_path, text))
