@@ -17,6 +17,7 @@ import msgspec
 from harness.config.loadgen_settings import SETTINGS, Number, settings_of
 from harness.config.scenario import LOADGEN_SCENARIOS
 from harness.errors import ConfigError
+from harness.text import counted
 
 # Models in LoadGen 6.0's own mlperf.conf.
 MODELS = frozenset(
@@ -304,7 +305,7 @@ def _warnings(where: str, skipped: Iterable[_Skipped]) -> Iterable[str]:
     for row in skipped:
         lines.setdefault(row.reason, []).append(row.line)
     for reason, numbers in lines.items():
-        more = f" (and {len(numbers) - 1} more such rows)" if len(numbers) > 1 else ""
+        more = f" (and {counted(len(numbers) - 1, 'more such row')})" if len(numbers) > 1 else ""
         yield f"{where}:{numbers[0]}: {reason}{more}"
 
 

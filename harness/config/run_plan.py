@@ -28,6 +28,7 @@ from harness.config.run_options import FAILURES_OF_ACCURACY, RunOptions
 from harness.config.server_urls import parse_server_urls
 from harness.errors import ConfigError
 from harness.files import COMPLIANCE_RUN
+from harness.text import counted
 
 
 def resolve_plan(options: RunOptions, audit: ComplianceSettings | None = None) -> RunPlan:
@@ -111,7 +112,7 @@ def _audit_text(path: Path | None) -> tuple[str | None, tuple[str, ...]]:
     ]
     if not changed:
         return text, ()
-    more = f" (and {len(changed) - 1} more such rows)" if len(changed) > 1 else ""
+    more = f" (and {counted(len(changed) - 1, 'more such row')})" if len(changed) > 1 else ""
     return plain, (
         f"{source}:{changed[0]}: rewritten for LoadGen, which reads no comment behind a value and no "
         f"'key=3' without spaces{more}",

@@ -174,3 +174,15 @@ def test_options_from_python_are_checked_like_flags(field, value):
 def test_options_are_frozen():
     with pytest.raises(AttributeError):
         RunOptions(input_file="perf.parquet").scenario = "server"
+
+
+def test_an_audit_config_that_loadgen_would_not_read_is_rewritten_with_a_warning(tmp_path):
+    path = tmp_path / "audit.config"
+    plain = "# of a test\n*.*.mode = 2\n\n*.*.min_duration = 0\n"
+    for text, warnings in ((plain, 0), (plain.replace("= 2", "= 2 # performance").replace(" = 0", "=0"), 1)):
+        path.write_text(text)
+        plan = plan_of("--audit-config", str(path))
+        assert plan.audit_text == plain
+        assert len(plan.client.warnings) == warnings
+    assert f"{path}:2: rewritten for LoadGen" in plan.client.warnings[0]
+    assert plan.client.warnings[0].endswith(" (and 1 more such row)")
