@@ -770,6 +770,18 @@ def test_the_remedy_of_a_lost_run_is_a_key_that_its_table_takes(tmp_path, table,
     assert ('"search"' in remedy) == search
 
 
+@pytest.mark.parametrize("kind", ["performance", "accuracy"])
+def test_a_run_that_deviates_is_lost_in_the_closed_division_alone(tmp_path, kind):
+    for division, state in (("closed", "lost"), ("open", "done")):
+        campaign = campaign_of(tmp_path, "server = { target_qps = 9.0 }\n", f"division = '{division}'\n")
+        (step,) = [one for one in steps_of(campaign) if one.kind == kind]
+        run_as_asked(step, step.folder, deviations=("temperature is 0.5",))
+        found = standing(campaign, step)
+        assert (found.state, "NOT OFFICIAL" in found.text) == (state, True)
+        remedies = list(advice(campaign, step, found))
+        assert remedies[0].startswith("Remove what deviates, from ") is (state == "lost")
+
+
 @pytest.mark.parametrize(("division", "state"), [("closed", "lost"), ("open", "done")])
 def test_a_run_that_test09_would_refuse_is_lost_before_hours_of_others(tmp_path, division, state):
     campaign = campaign_of(tmp_path, "server = { target_qps = 9.0 }\n", f"division = '{division}'\n")
