@@ -314,19 +314,16 @@ def _number(where: str, key: str, words: list[str], scenario: str) -> Number:
     text = words[0]
     if len(words) > 1:
         raise ConfigError(f"{where}: got {len(words)} values, expected one; LoadGen takes {words[-1]}")
-    if _is_decimal(key, scenario) or THRESHOLD.fullmatch(key):
+    kinds = {setting.kind for setting in settings_of(key, scenario) or settings_of(key)}
+    if float in kinds or THRESHOLD.fullmatch(key):
         value = float(text) if _DECIMAL.fullmatch(text) else math.nan
         if 0 < value < math.inf or (value == 0 and key != "target_qps"):
             return value
         raise ConfigError(f"{where}: {key} = {text}, expected a finite number, more than 0")
-    if len(text) <= _MOST_DIGITS and _WHOLE.fullmatch(text) and (whole := _whole(text)) < 1 << 64:
+    bound, remedy = (2, "0 or 1") if bool in kinds else (1 << 64, "plain digits")  # 2 may be true or false
+    if len(text) <= _MOST_DIGITS and _WHOLE.fullmatch(text) and (whole := _whole(text)) < bound:
         return whole
-    raise ConfigError(f"{where}: {key} = {text}, which LoadGen reads as another number; write plain digits")
-
-
-def _is_decimal(key: str, scenario: str) -> bool:
-    settings = settings_of(key, scenario) or settings_of(key)
-    return any(setting.kind is float for setting in settings)
+    raise ConfigError(f"{where}: {key} = {text}, which LoadGen reads as another number; write {remedy}")
 
 
 def _whole(text: str) -> int:

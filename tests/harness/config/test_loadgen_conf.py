@@ -72,6 +72,8 @@ REFUSED = [
     ("*.Server.min_duration = 010\n", 1, "010", 8),
     ("*.Server.min_duration = -1\n", 1, "-1", 2**64 - 1),
     ("*.Server.min_duration = inf\n", 1, "inf", 0),
+    ("*.Server.use_token_latencies = 2\n", 1, "write 0 or 1", 0),
+    ("*.Server.sample_concatenate_permutation = 10\n", 1, "write 0 or 1", 0),
     ("*.Server.min_query_count = 99999999999999999999999\n", 1, "99999", 2**64 - 1),
     # rates that no schedule can have
     ("*.Server.target_qps = nan\n", 1, "nan", "takes"),
