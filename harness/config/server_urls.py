@@ -145,12 +145,12 @@ def _slurm(text: str, source: str) -> Iterator[str]:
 
 
 def _expanded(url: str, source: str) -> Iterator[str]:
-    """A URL for each host of its lists, each port of its range, and each address after them."""
+    """A URL for each host of its lists, each port of its range, and each path or address after them."""
     scheme, mark, rest = url.partition("://")
     end = min((at for sign in "/?#" if (at := rest.find(sign)) >= 0), default=len(rest))
     authority, tail = rest[:end], rest[end:]
     is_ipv6 = authority.startswith("[") and ":" in authority.partition("]")[0]
-    ends = _listed(tail, source) if "#" in tail else [tail]
+    ends = _listed(tail, source)
     for place in [authority] if is_ipv6 else _listed(authority, source):
         host, colon, found = place.rpartition(":")
         if colon and _PORTS.fullmatch(found):
