@@ -165,6 +165,13 @@ def test_strict_programs_follow_the_thinking():
     assert programs_grader.official_code(ThinkingText(text)).code == "draft()"
 
 
+def test_only_an_answer_other_than_the_true_text_is_compared():
+    output = ThinkingText("<think>x</think>\\boxed{\\frac{1}{2}}")
+    same, other = (grader("math500").strict(output, truth) for truth in ("\\frac{1}{2} ", "0.5"))
+    assert isinstance(same, Grade) and same.correct
+    assert isinstance(other, AnswerPair) and (other.given, other.truth) == ("\\frac{1}{2}", "0.5")
+
+
 def test_strict_equality(tier: Tier):
     cases = [
         (AnswerPair(GradingMode.STRICT, given, group["truth"]), key == "right")
