@@ -212,6 +212,9 @@ def test_a_program_that_was_starved_is_graded_again(tmp_path: Path):
     again = ResultJournal(tmp_path / "j")
     assert again.known.keys() == {"hangs"}
     again.close()
+    anew = ResultJournal(tmp_path / "j", restart=True)
+    assert not anew.known
+    anew.close()
 
 
 @pytest.mark.parametrize(
