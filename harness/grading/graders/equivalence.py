@@ -94,6 +94,7 @@ _UNIT_WORDS = re.compile(
 _ONLY_TEXT = re.compile(r"(?:\\text\s*\{[^{}]*\}|[(){}\s])+|\(?[A-Za-z]\)|[A-Za-z]{2,}(?:[\s-][A-Za-z]+)*")
 _WRAPPED = re.compile(r"(\\text)?\s*\{")
 _IS_WORDS = re.compile(r"[^\d\\{}]*[A-Za-z][A-Za-z\s().-]+$")
+_OF_ANGLE = re.compile(_commands("sin cos tan cot sec csc"))
 _DOLLARS = re.compile(r"([+-]?)\s*\\\$")
 _DENIED = re.compile(r"\\(?:not|neq?|neg|lnot|approxeq)(?![A-Za-z])|[≠¬]")
 _NAME = re.compile(
@@ -262,7 +263,7 @@ def _measured(text: str) -> _Answer:
     unit, rest = "", text
     if money := _DOLLARS.match(text):
         unit, rest = "dollar", money[1] + text[money.end() :]
-    elif text[-1] in "%°":
+    elif text[-1] in "%°" and not _OF_ANGLE.search(text):
         unit, rest = text[-1], text[:-1]
     elif found := _UNIT_TEXT.search(text) or _UNIT_WORDS.search(text):
         unit, rest = found[1], text[: found.start()]
