@@ -112,6 +112,12 @@ def test_only_files_that_a_step_reads_are_missed(tmp_path, division):
     assert [reads, len(missing)] == ([True, 1] if division == "closed" else [False, 0])
 
 
+def test_a_user_conf_that_is_not_there_is_missed(tmp_path):
+    campaign = campaign_of(tmp_path, "user_conf = 'nowhere'\noffline = { target_qps = 9.0 }\n")
+    (missed,) = missing_files(campaign)
+    assert f"no such file {tmp_path / 'nowhere'}" in missed
+
+
 @pytest.mark.parametrize(
     ("tokenizer", "missed"),
     [
@@ -175,6 +181,9 @@ def test_only_an_official_pass_of_a_test_counts(tmp_path, name, text, state):
     run_as_asked(step, step.folder / COMPLIANCE_RUN)
     (step.folder / name).write_text(f"Mean output tokens: 1300\n{text}")
     assert standing(campaign, step).state == state
+    other = structs.replace(ENDED.settled, dataset_sha256="0" * 64)
+    run_as_asked(step, step.folder / COMPLIANCE_RUN, settled=other)
+    assert standing(campaign, step).state == "other"
 
 
 @pytest.mark.parametrize("kind", ["build", "check"])
