@@ -106,7 +106,7 @@ class InfoClient:
         """Status and body; ``content`` is sent as JSON.
 
         Raises ServerError when there is no answer in time, or the key is wrong. An ingress may deny /metrics
-        to all.
+        and /version to all.
         """
         self.asking = path
         try:
@@ -117,7 +117,7 @@ class InfoClient:
             if time.monotonic() >= self._until:
                 raise self._late(path) from None
             raise self._unreachable(error) from None
-        if status in (401, 403) and path != "/metrics":
+        if status in (401, 403) and path not in ("/metrics", "/version"):
             raise ServerError(f"{self.url}: {status}, not authorized; {STATUS_REMEDIES[status]}")
         return status, body
 

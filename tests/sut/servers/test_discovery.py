@@ -70,8 +70,8 @@ SERVERS = [
         | {"version": "0.11.0", "context_length": 4096, "dp_size": 8},
     ),
     (
-        ["vllm", "openai"],  # behind an ingress that denies its metrics to all
-        {"/v1/models": {"data": [VLLM]}, "/metrics": 403},
+        ["vllm", "openai"],  # behind an ingress that denies its further pages to all
+        {"/v1/models": {"data": [VLLM]}, "/metrics": 403, "/version": 403},
         {"wire": "openai", "engine": "vllm", "model": PATH, "served_name": "gpt-oss", "model_path": PATH}
         | {"context_length": 4096},
     ),
