@@ -11,7 +11,7 @@ from tests.harness.submission.checks.official_checker import ask, needs_official
 from tests.harness.submission.full_runs import run_all
 from tests.runs import ROOT
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(2400)]  # five minutes, and more where a run is repeated
 
 
 @pytest.fixture(scope="module")
