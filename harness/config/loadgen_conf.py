@@ -8,7 +8,7 @@ that LoadGen skips or reads as another number, is an error; any other row that i
 import difflib
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -305,8 +305,12 @@ def _warnings(where: str, skipped: Iterable[_Skipped]) -> Iterable[str]:
     for row in skipped:
         lines.setdefault(row.reason, []).append(row.line)
     for reason, numbers in lines.items():
-        more = f" (and {counted(len(numbers) - 1, 'more such row')})" if len(numbers) > 1 else ""
-        yield f"{where}:{numbers[0]}: {reason}{more}"
+        yield f"{where}:{numbers[0]}: {reason}{and_more(numbers)}"
+
+
+def and_more(rows: Sequence[int]) -> str:
+    """The end of a warning that names the first of some rows."""
+    return f" (and {counted(len(rows) - 1, 'more such row')})" if len(rows) > 1 else ""
 
 
 def _number(where: str, key: str, words: list[str], scenario: str) -> Number:

@@ -20,7 +20,7 @@ from harness.config.generation import (
     official_parameters,
     resolve_generation,
 )
-from harness.config.loadgen_conf import read_text
+from harness.config.loadgen_conf import and_more, read_text
 from harness.config.option_checks import existing_file, optional_count, optional_file
 from harness.config.plans import ComplianceSettings, RunPlan, TestMode
 from harness.config.rule_checks import round_deviations, round_settings, scenario_deviations
@@ -28,7 +28,6 @@ from harness.config.run_options import FAILURES_OF_ACCURACY, RunOptions
 from harness.config.server_urls import parse_server_urls
 from harness.errors import ConfigError
 from harness.files import COMPLIANCE_RUN
-from harness.text import counted
 
 
 def resolve_plan(options: RunOptions, audit: ComplianceSettings | None = None) -> RunPlan:
@@ -112,10 +111,9 @@ def _audit_text(path: Path | None) -> tuple[str | None, tuple[str, ...]]:
     ]
     if not changed:
         return text, ()
-    more = f" (and {counted(len(changed) - 1, 'more such row')})" if len(changed) > 1 else ""
     return plain, (
         f"{source}:{changed[0]}: rewritten for LoadGen, which reads no comment behind a value and no "
-        f"'key=3' without spaces{more}",
+        f"'key=3' without spaces{and_more(changed)}",
     )
 
 

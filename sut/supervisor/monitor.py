@@ -253,8 +253,9 @@ class Monitor:
     def _note_clock(self, steps_ns: int) -> None:
         """Say a large step at once: LoadGen issues nothing after one back, for as long as that was."""
         if steps_ns - self._steps_ns >= CLOCK_S * 1e9:
-            self._events.add("clock_set", "", _stepped(steps_ns))
-            log.warning("warning: %s", _stepped(steps_ns))
+            text = _stepped(steps_ns)
+            self._events.add("clock_set", "", text)
+            log.warning("warning: %s", text)
             self._steps_ns = steps_ns
 
     def _check_heartbeats(self, beats: Totals) -> None:
