@@ -17,6 +17,7 @@ from harness.config.benchmark import Benchmark
 from harness.config.plans import ClientPlan
 from harness.config.protocol import own_protocol, protocol_text
 from harness.dataset.samples import SampleSet
+from harness.defects import Defects
 from harness.errors import RunError, ServerError, machine_failure
 from harness.files import JOURNAL_DIR, ROOT, user_cache
 from harness.grading.decoding.text_tokenizer import TextTokenizer, text_tokenizer
@@ -194,14 +195,14 @@ def ended(run: DrivenRun, begin: Callable[[], None] = lambda: None) -> Iterator[
     ``begin`` comes first. Signals are ignored in the block, which writes the result.
     """
     session, log_dir = run.session, run.prepared.plan.log_dir
-    servers, rate = recheck_of(run.prepared), ServersRate()
+    servers, rate, defects = recheck_of(run.prepared), ServersRate(), Defects()
     progress = ProgressLog(log_dir, run.rules, servers.urls, run.on_line)
     with ExitStack() as ending:
         try:
             begin()
             if run.scraper is not None:
                 run.scraper.start(run.ranks.page, servers.page, rate.page)
-            seen = _drive(run, progress, servers, rate)
+            seen = _drive(run, progress, servers, rate, defects)
             ending.enter_context(uninterrupted())
         except (InterruptedRun, KeyboardInterrupt) as interruption:
             ending.enter_context(uninterrupted())
@@ -217,7 +218,8 @@ def ended(run: DrivenRun, begin: Callable[[], None] = lambda: None) -> Iterator[
         if run.scraper is not None:
             found = run.scraper.stop()
             seen = replace(seen, warnings=(*seen.warnings, *found.warnings), without_metrics=found.without)
-        yield asked_again(replace(seen, stragglers=progress.watch.stragglers), servers)
+        seen = replace(seen, stragglers=progress.watch.stragglers, warnings=(*seen.warnings, *defects.found))
+        yield asked_again(seen, servers)
 
 
 def recheck_of(prepared: PreparedClient) -> Recheck:
@@ -233,7 +235,9 @@ def asked_again(seen: Observations, servers: Recheck) -> Observations:
     return replace(seen, warnings=(*seen.warnings, *warnings), changes=servers.changes)
 
 
-def _drive(run: DrivenRun, progress_log: ProgressLog, servers: Recheck, rate: ServersRate) -> Observations:
+def _drive(
+    run: DrivenRun, progress_log: ProgressLog, servers: Recheck, rate: ServersRate, defects: Defects
+) -> Observations:
     """Start the workers and the issuing process, and monitor them. Raises RunError, OSError, MemoryError."""
     session, prepared, destination = run.session, run.prepared, run.destination
     plan = prepared.plan
@@ -254,13 +258,14 @@ def _drive(run: DrivenRun, progress_log: ProgressLog, servers: Recheck, rate: Se
     )
 
     def observe(totals: Totals) -> None:
-        snapshot = alarms.look(meter(totals))
-        progress_log(snapshot)
-        if run.on_progress is not None:
-            run.on_progress(_with_recent(snapshot, progress_log))
         if words := run.death():
             raise RunError(f"ended early: {words}")
-        alarms.end_run(snapshot)
+        with defects.cost("progress and alarms of some seconds"):
+            snapshot = alarms.look(meter(totals))
+            progress_log(snapshot)
+            if run.on_progress is not None:
+                run.on_progress(_with_recent(snapshot, progress_log))
+            alarms.end_run(snapshot)
 
     return session.observations(session.run(observe, servers))
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -30,6 +31,7 @@ from harness.analysis.verdict import clock_reasons, hidden_misses, run_verdict
 from harness.arrays import distinct
 from harness.cli.commands import shown, start_of
 from harness.config.plans import RunPlan
+from harness.defects import Defects
 from harness.errors import DatasetError, machine_failure
 from harness.files import (
     ACCURACY_LOG,
@@ -137,18 +139,24 @@ def finish(record: RunRecord, seen: Observations) -> RunRecord:
 
     A file that cannot be written is a reason of the verdict, but for requests.parquet: it can be made later.
     """
-    plan, files = record.plan, _read(record.plan.client.log_dir, seen.lost)
-    unwritten, table = _unsynced(plan.client.log_dir), _requests(record, files)
-    without = _without_requests(plan.client.log_dir, table)
-    record = replace(_measured(record, seen, files), warnings=(*record.warnings, *without))
+    plan, files, defects = record.plan, _read(record.plan.client.log_dir, seen.lost), Defects()
+    unwritten = _unsynced(plan.client.log_dir)
+    without: tuple[str, ...] | None = None
+    with defects.cost(REQUESTS):
+        without = _without_requests(plan.client.log_dir, _requests(record, files))
+    record = _explained(_measured(record, seen, files), seen, files, defects)
     record = replace(
         record,
         ended=datetime.now(UTC),
         verdict=_verdict(record, seen, files, unwritten),
         interrupted_by=seen.interrupted_by,
-        files=_files(plan, without=(REQUESTS,) if without else ()),
+        files=_files(plan, without=() if without == () else (REQUESTS,)),
+        warnings=(*record.warnings, *(without or ())),
     )
     record = replace(record, warnings=_warnings(record, seen, files))
+    with defects.cost("more warnings"):
+        record = replace(record, warnings=(*record.warnings, *run_warnings(record, files.rows)))
+    record = replace(record, warnings=(*record.warnings, *defects.found))
     if errors := _unwritten(RUN_RECORD, lambda: _write(record)):
         record = replace(record, verdict=_without_record(record.verdict, errors))
     return record
@@ -188,15 +196,15 @@ def _requests(record: RunRecord, files: _RunFiles) -> pa.Table:
 
 
 def _warnings(record: RunRecord, seen: Observations, files: _RunFiles) -> tuple[str, ...]:
-    """All of them, but for those about servers out of use where the verdict names them, and for what the
-    plan was said to miss and a VALID run did not.
+    """Those until now, but for those about servers out of use where the verdict names them, and for what
+    the plan was said to miss and a VALID run did not.
     """
     assert record.verdict is not None
     valid = record.verdict.result == "VALID"
     before = (warning for warning in record.warnings if not (valid and is_refuted(warning)))
     named = seen.outages if record.verdict.result == "INVALID" else ()
     kept = (warning for warning in seen.warnings if warning not in named)
-    return (*before, *kept, *_time_limits(files), *run_warnings(record, files.rows))
+    return (*before, *kept, *_time_limits(files))
 
 
 def _time_limits(files: _RunFiles) -> Iterator[str]:
@@ -220,11 +228,8 @@ def _read(log_dir: Path, lost: Sequence[tuple[int, int]]) -> _RunFiles:
 
 
 def _measured(record: RunRecord, seen: Observations, files: _RunFiles) -> RunRecord:
-    """The record with everything that was counted and timed."""
+    """The record with everything that its verdict is about."""
     rows, stats = files.rows, statistics(files.rows)
-    calls = files.calls_at_once(record.encoded)
-    # The energy of answers of an earlier attempt was not measured in this one.
-    own_tokens = tokens(of_this_attempt(completed(rows)))
     return replace(
         record,
         events=tuple(event.since(_first_issue(rows)) for event in seen.events),
@@ -235,7 +240,17 @@ def _measured(record: RunRecord, seen: Observations, files: _RunFiles) -> RunRec
         loadgen_messages=tuple(_messages(files.detail)),
         settings_in_force=settings_in_force(files.detail),
         client_cpu_s=seen.cpu_s,
-        client_load=client_load(
+        encoded=None if record.encoded is None else with_counts(record.encoded, files.counts, files.calls),
+        changed=counted_changes(rows, seen.changes),
+    )
+
+
+def _explained(record: RunRecord, seen: Observations, files: _RunFiles, defects: Defects) -> RunRecord:
+    """The record with what explains its figures; a part that fails is missing."""
+    rows, calls = files.rows, files.calls_at_once(record.encoded)
+    urls = [server.url for server in record.servers]
+    parts: dict[str, Callable[[], Any]] = {
+        "client_load": lambda: client_load(
             seen.cpu,
             calls,
             _first_issue(rows),
@@ -246,20 +261,20 @@ def _measured(record: RunRecord, seen: Observations, files: _RunFiles) -> RunRec
             machine=seen.machine,
             encoders=seen.encoders,
         ),
-        client_share=client_share(calls),
-        encoded=None if record.encoded is None else with_counts(record.encoded, files.counts, files.calls),
-        schedule_lag_mean_ns=mean_schedule_lag(rows, files.calls, files.loadgen.figures),
-        network=dict(zip((server.url for server in record.servers), seen.network, strict=False)),
-        changed=counted_changes(rows, seen.changes),
-        balance=replica_balance(rows, [server.url for server in record.servers], seen.stragglers),
-        server_load=_server_load(record.plan, seen.without_metrics, own_tokens, waiting_part(rows)),
-        diagnoses=tuple(diagnoses(rows)),
-    )
+        "client_share": lambda: client_share(calls),
+        "schedule_lag_mean_ns": lambda: mean_schedule_lag(rows, files.calls, files.loadgen.figures),
+        "network": lambda: dict(zip(urls, seen.network, strict=False)),
+        "balance": lambda: replica_balance(rows, urls, seen.stragglers),
+        "server_load": lambda: _server_load(record.plan, seen.without_metrics, rows),
+        "diagnoses": lambda: tuple(diagnoses(rows)),
+    }
+    for name, find in parts.items():
+        with defects.cost(f"{name} in {RUN_RECORD}"):
+            record = replace(record, **{name: find()})
+    return record
 
 
-def _server_load(
-    plan: RunPlan, without: Mapping[str, str] | None, output_tokens: int, waiting: float
-) -> ServerLoad | None:
+def _server_load(plan: RunPlan, without: Mapping[str, str] | None, rows: Rows) -> ServerLoad | None:
     if without is None:
         return None
     path = plan.client.log_dir / SERVER_METRICS
@@ -267,7 +282,9 @@ def _server_load(
         samples = read_samples(path)
     except (FileNotFoundError, DatasetError):
         return ServerLoad(rounds=0, servers=0, without=dict(without))
-    return server_load(samples, without, plan.scenario, output_tokens, waiting=waiting)
+    # The energy of answers of an earlier attempt was not measured in this one.
+    own_tokens = tokens(of_this_attempt(completed(rows)))
+    return server_load(samples, without, plan.scenario, own_tokens, waiting=waiting_part(rows))
 
 
 def _verdict(

@@ -20,6 +20,7 @@ from harness.config.deadlines import Deadlines
 from harness.config.generation import SamplingParameters
 from harness.config.protocol import protocol_text
 from harness.config.server_urls import folded
+from harness.defects import Defects
 from harness.errors import EXIT_VALID
 from harness.loadgen_logs.summary_and_detail import LoadgenSummary, result_lines
 from harness.progress.progress_line import ProgressPrinter, ProgressSnapshot
@@ -76,9 +77,10 @@ class RunConsole:
         if record.plan.client.dry_run:
             print(DRY_RUN)
             return EXIT_VALID
-        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-        lines = result_lines(Path(record.files["LoadGen"]))
-        print(render_summary(record, width, lines, next_step(record)), flush=True)
+        with Defects().cost("summary; the result is in run.json and in report.html"):
+            width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+            lines = result_lines(Path(record.files["LoadGen"]))
+            print(render_summary(record, width, lines, next_step(record)), flush=True)
         return record.exit_code
 
 

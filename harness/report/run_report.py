@@ -10,6 +10,7 @@ from typing import Any
 from harness.analysis.run_files import read_run
 from harness.analysis.run_outcome import RunOutcome
 from harness.cli.commands import shown, start_of
+from harness.defects import Defects
 from harness.errors import HarnessError, RunError, machine_failure
 from harness.files import ACCURACY_RESULT, REPORT, RUN_RECORD, atomic_write, not_written
 from harness.record.run_record import RunRecord
@@ -51,13 +52,10 @@ def write_report_of(record: RunRecord) -> None:
     """
     folder = record.plan.client.log_dir
     try:
-        _write_beside(folder)
+        if _write_beside(folder):
+            show(f"Report: {folder / REPORT}")
     except HarnessError as error:
         log.warning("warning: no %s: %s", REPORT, error)
-    except Exception:
-        log.exception("warning: no %s, because of a defect of this program", REPORT)
-    else:
-        show(f"Report: {folder / REPORT}")
 
 
 def add_verdict(record: RunRecord) -> None:
@@ -86,10 +84,16 @@ def add_result(folder: Path, result: Mapping[str, Any]) -> None:
         log.warning("warning: the result is not in %s: %s", folder / REPORT, error)
 
 
-def _write_beside(folder: Path) -> None:
-    """Write report.html beside a run's other files. Raises HarnessError with the command that repeats it."""
+def _write_beside(folder: Path) -> bool:
+    """Write report.html beside a run's other files; returns whether no defect of ours prevented it.
+
+    Raises HarnessError with the command that repeats it.
+    """
+    defects = Defects()
     try:
-        write_page(folder / REPORT, page_of(folder))
+        with defects.cost(REPORT):
+            write_page(folder / REPORT, page_of(folder))
     except OSError as error:
         command = shlex.join((*start_of("report.py"), "show", str(shown(folder))))
         raise RunError(f"{machine_failure(error)}; then: {command}") from None
+    return not defects.found

@@ -19,6 +19,7 @@ import httpx
 import msgspec
 
 from harness.api_key import masked_text
+from harness.defects import Defects
 from harness.errors import explained
 from harness.files import SERVER_METRICS, atomic_write
 from harness.record.server_metrics import MOST_PAGE_BYTES, MetricsWriter, has_values
@@ -93,6 +94,7 @@ class MetricsScraper:
     ) -> None:
         """``dcgm_urls``: exporters of GPUs, which get no key; ``gpus``: those of this machine."""
         self._on_page: tuple[OnPage, ...] = ()
+        self._defects = Defects()
         # TensorRT-LLM's statistics are removed by reading them, and sut.servers.health needs them.
         authorization = {"Authorization": f"Bearer {key}"} if key else {}
         read = set(metrics_pages(servers))
@@ -132,15 +134,15 @@ class MetricsScraper:
     def _run(self) -> None:
         with suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+        full = False
         try:
-            with atomic_write(self._path) as file:
+            with self._defects.cost(SERVER_METRICS), atomic_write(self._path) as file:
                 writer = MetricsWriter(file, [*self._urls, GPUS_HERE])
                 asyncio.run(self._rounds(writer))
                 writer.close()
-        except (OSError, RuntimeError) as error:
-            if (cause := explained(error)) is None:
-                raise
-            reason = f"{SERVER_METRICS} could not be written: {cause}"
+                full = writer.full
+        except (OSError, RuntimeError, MemoryError) as error:
+            reason = f"{SERVER_METRICS} could not be written: {explained(error)}"
             self._result = Scraped(self._result.without, (reason,))
             return
         finally:
@@ -148,8 +150,9 @@ class MetricsScraper:
         if self._gpus is None and not any(server.ever for server in self._servers):
             self._path.unlink(missing_ok=True)
         self._result.without |= {server.url: server.wrong for server in self._servers if not server.ever}
-        if writer.full:
-            self._result.warnings = (f"{SERVER_METRICS} reached its largest size and is not complete",)
+        self._result.warnings = self._defects.found
+        if full:
+            self._result.warnings += (f"{SERVER_METRICS} reached its largest size and is not complete",)
 
     async def _rounds(self, writer: MetricsWriter) -> None:
         limits = httpx.Limits(max_connections=_AT_ONCE, max_keepalive_connections=0)
@@ -203,10 +206,12 @@ class MetricsScraper:
                 server.failures, server.wrong = server.failures + 1, printable(masked_text(str(error)))
                 return
         server.failures, server.ever = 0, True
-        writer.add(time_ns, server.number, page)
+        with self._defects.cost(f"complete {SERVER_METRICS}"):
+            writer.add(time_ns, server.number, page)
         now_s = time.monotonic()
         for take in self._on_page:
-            take(server.url, page, now_s)
+            with self._defects.cost("alarm by some of the servers' metrics"):
+                take(server.url, page, now_s)
 
     def _say_who_has_none(self) -> None:
         without = [server for server in self._servers if not server.ever]

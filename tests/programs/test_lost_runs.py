@@ -52,6 +52,16 @@ def test_a_percentile_that_loadgen_does_not_have_is_refused(tmp_path, capfd, per
     assert f"target_latency_percentile is {percentile}, expected more than 0 and less than 100" in run.stderr
 
 
+def test_a_defect_of_what_only_watches_a_run_does_not_end_it(tmp_path, monkeypatch, capfd):
+    """It would cost a night; the warning of it is in the record."""
+    monkeypatch.setattr(alarms.Alarms, "look", lambda watching, snapshot: {}["new"])
+    with StubServer() as stub:
+        run = run_mlperf(tmp_path, *where(tmp_path, stub), here=capfd)
+    assert (run.code, run.result) == (0, "VALID")
+    text = "no progress and alarms of some seconds, because of a defect of this program (KeyError: 'new')"
+    assert text in run.record["warnings"]
+
+
 @pytest.mark.engine
 @pytest.mark.parametrize("stops", [True, False])
 def test_a_run_over_its_latency_limit(tmp_path, stops):

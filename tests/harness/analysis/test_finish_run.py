@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from msgspec import structs
 
+from harness.analysis import finish_run
 from harness.analysis.finish_run import Observations, finish
 from harness.config.scenario import Scenario
 from harness.errors import EXIT_INVALID, EXIT_VALID
@@ -23,7 +24,8 @@ from harness.record.output_dir import _RESERVE
 from harness.record.run_events import SeenEvent
 from harness.record.run_record import EncodedAnswers, RunRecord
 from harness.record.server_metrics import MetricsWriter
-from harness.report.run_console import render_summary
+from harness.report import run_console
+from harness.report.run_console import RunConsole, render_summary
 from report import main as report_main
 from sut.worker.journal_writer import JournalWriter
 from tests.records import ENDED, started
@@ -399,6 +401,36 @@ def test_a_run_without_room_for_its_requests_is_as_valid_as_with_them(log_dir):
     (log_dir / "requests.parquet.partial").rmdir()
     assert report_main(["show", str(log_dir)]) == 0
     assert requests(log_dir) == whole and len(whole) == SAMPLES
+
+
+def test_what_only_explains_a_run_never_costs_its_verdict(log_dir, monkeypatch, capsys, caplog):
+    """A defect of ours, as by a page of metrics that nobody has seen before, at the end of a night."""
+    missing = {
+        "requests_table": "requests.parquet",
+        "client_load": "client_load in run.json",
+        "client_share": "client_share in run.json",
+        "mean_schedule_lag": "schedule_lag_mean_ns in run.json",
+        "replica_balance": "balance in run.json",
+        "server_load": "server_load in run.json",
+        "diagnoses": "diagnoses in run.json",
+        "run_warnings": "more warnings",
+    }
+    whole = close(log_dir)
+    (log_dir / "requests.parquet").unlink()
+    for name in missing:
+        monkeypatch.setattr(finish_run, name, lambda *_, **__: {}["new"])
+    monkeypatch.setattr(finish_run, "read_samples", lambda path: ())
+    record = close(log_dir, Observations(SAMPLES, warnings=("seen",), without_metrics={}))
+    found = [f"no {what}, because of a defect of this program (KeyError: 'new')" for what in missing.values()]
+    assert record.warnings == ("seen", *found)
+    assert caplog.messages == [f"warning: {text}" for text in found]
+    assert record.verdict == whole.verdict and record.exit_code == EXIT_VALID
+    assert "requests" not in record.files and RunRecord.read(log_dir / "run.json") == record
+    assert RunConsole().finish(record) == EXIT_VALID
+    assert "Result: VALID" in capsys.readouterr().out
+    monkeypatch.setattr(run_console, "next_step", {}.__getitem__)
+    assert RunConsole().finish(record) == EXIT_VALID
+    assert "no summary; the result is in run.json" in caplog.messages[-1]
 
 
 def test_a_journal_with_fewer_rows_makes_no_requests(log_dir):

@@ -11,13 +11,14 @@ from msgspec.structs import replace
 
 from harness.analysis.run_files import read_run
 from harness.config.plans import ComplianceSettings
-from harness.files import COMPLIANCE_RUN, REPORT, RUN_RECORD, unofficial
+from harness.files import ACCURACY_RESULT, COMPLIANCE_RUN, REPORT, RUN_RECORD, unofficial
 from harness.record.run_record import RunRecord, RunVerdict
+from harness.report import run_report
 from harness.report.html.overview_page import overview_page
 from harness.report.html.page import Cell, render
 from harness.report.html.run_page import run_page
 from harness.report.outcomes import read_outcome, read_outcomes
-from harness.report.run_report import add_verdict, write_report_of
+from harness.report.run_report import add_result, add_verdict, write_report_of
 from harness.report.runs_table import as_json
 from report import main
 from tests import records
@@ -192,6 +193,20 @@ def test_a_page_that_cannot_be_written_names_the_command_that_writes_it(tmp_path
     words = shlex.split(warning.rpartition("; then: ")[2])
     assert main(words[-2:]) == 0
     assert (run / REPORT).is_file()
+
+
+def test_a_defect_of_the_page_costs_neither_the_run_nor_its_score(tmp_path, monkeypatch, capsys, caplog):
+    run = accuracy_run(tmp_path, True)
+    record = with_plan(RunRecord.read(run / RUN_RECORD), log_dir=run)
+    write_report_of(record)
+    assert capsys.readouterr().out == f"Report: {run / REPORT}\n"
+    monkeypatch.setattr(run_report, "page_of", lambda folder: {}["new"])
+    write_report_of(record)
+    add_result(run, {"exact_match": 80.0})
+    assert capsys.readouterr().out == ""
+    text = f"no {REPORT}, because of a defect of this program (KeyError: 'new')"
+    assert caplog.messages == [f"warning: {text}"] * 2
+    assert json.loads((run / ACCURACY_RESULT).read_text()) == {"exact_match": 80.0}
 
 
 def headline(folder):

@@ -426,6 +426,33 @@ def test_tensorrt_llm_is_not_asked(tmp_path):
         assert stub.connections == 0
 
 
+def test_a_defect_of_ours_costs_no_page(tmp_path, caplog):
+    taken = []
+    with StubServer(metrics=lambda: b"a 1\n") as stub:
+        scraper = scraper_of(tmp_path, stub.url)
+        scraper.start(lambda url, page, now_s: {}["new"], lambda url, page, now_s: taken.append(page))
+        (warning,) = scraper.stop().warnings
+    text = "no alarm by some of the servers' metrics, because of a defect of this program (KeyError: 'new')"
+    assert warning == text and caplog.messages == [f"warning: {text}"]
+    assert taken == [b"a 1\n"] * 2
+    assert [row["value"] for row in rows(tmp_path)] == [1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("part", "missing", "files"),
+    [
+        ("MetricsWriter.add", f"complete {SERVER_METRICS}", [SERVER_METRICS]),
+        ("MetricsWriter", SERVER_METRICS, []),
+    ],
+)
+def test_a_defect_of_its_writer_is_a_warning(tmp_path, monkeypatch, part, missing, files):
+    monkeypatch.setattr(f"sut.servers.scrape.{part}", lambda *_: {}["new"])
+    with StubServer(metrics=lambda: b"a 1\n") as stub:
+        found = scraped(scraper_of(tmp_path, stub.url))
+    assert found.warnings == (f"no {missing}, because of a defect of this program (KeyError: 'new')",)
+    assert [path.name for path in tmp_path.iterdir()] == files
+
+
 def test_a_folder_that_is_gone_is_a_warning(tmp_path):
     with StubServer(metrics=lambda: b"a 1\n") as stub:
         (warning,) = scraped(scraper_of(tmp_path / "gone", stub.url)).warnings
