@@ -17,6 +17,7 @@ from pathlib import Path
 from harness.analysis.rank_watch import signs_of_work
 from harness.config.run_options import Backend
 from harness.config.server_urls import folded
+from harness.defects import Defects
 from harness.errors import HarnessError, ServerError
 from harness.record.journal import read_journal
 from harness.record.run_events import EventLog
@@ -313,6 +314,7 @@ class Recheck:
         self._changes: dict[str, ServerChange] = {}
         self._doubted: dict[str, bool] = {}  # changed servers, and whether answers of theirs are in doubt
         self._warnings: dict[str, None] = {}
+        self._defects = Defects()
 
     @property
     def changes(self) -> tuple[ServerChange, ...]:
@@ -334,8 +336,10 @@ class Recheck:
             return _refusal(self._changes[url])
         if wrong := self.health(url):
             return wrong
+        change = None
         try:
-            change = self._ask(url, self._within_s)
+            with self._defects.cost(f"comparison of {url} with what it was"):
+                change = self._ask(url, self._within_s)
         except (HarnessError, OSError) as error:
             return str(error)
         return "" if change is None else _refusal(change)
@@ -403,7 +407,7 @@ class Recheck:
                 notices.tick(
                     f"the answers of {folded(calls.running(), 3)}, asked again at the end of the run"
                 )
-        return (*self._warnings, *_unasked(calls))
+        return (*self._warnings, *self._defects.found, *_unasked(calls))
 
     def _ask(self, url: str, within_s: float) -> ServerChange | None:
         """The change of a server, None for none. Raises HarnessError if its answers do not show it."""

@@ -397,6 +397,18 @@ def test_a_server_that_is_gone_at_the_end_is_a_warning(tmp_path):
     assert url in warning
 
 
+def test_a_defect_of_the_comparison_keeps_no_healthy_server_out(tmp_path, monkeypatch):
+    with pages(SGLANG) as url:
+        recheck = Recheck(discover([url], "sglang", None, 20), "sglang", None, None, 20, tmp_path)
+        monkeypatch.setattr(health, "ask_server", lambda *_: {}["new"])
+        assert recheck.recovered(url) == ""
+        compared, unasked = recheck.ask_all(20)
+    assert compared == (
+        f"no comparison of {url} with what it was, because of a defect of this program (KeyError: 'new')"
+    )
+    assert unasked.startswith(f"not asked again at the end: {url} ('new'), so it is not known ")
+
+
 def test_servers_are_watched_one_after_another(tmp_path):
     table, found, ended = dict(SGLANG), [], threading.Event()
     with pages(SGLANG) as good, pages(table) as bad:
