@@ -29,6 +29,7 @@ from harness.campaign.steps import Step, missing_files, other_files, steps_of
 from harness.campaign.variables import keep
 from harness.cli.commands import USERS_FOLDER, of_verb, shown
 from harness.cli.signals import InterruptedRun
+from harness.defects import Defects
 from harness.errors import EXIT_INVALID, EXIT_SERVER, EXIT_THRESHOLD, EXIT_USAGE, EXIT_VALID, ConfigError
 from harness.files import ROOT
 from harness.record.provenance import SERVER_COMMAND
@@ -192,7 +193,8 @@ class _Walk(msgspec.Struct):
         """Write the page of all runs, and digests for ``status``; a campaign continues where that fails."""
         steps = steps_of(self.campaign)
         try:
-            write_campaign_page(self.campaign, steps, self._standings(steps), running, self.reasons)
+            with Defects().cost(PAGE):
+                write_campaign_page(self.campaign, steps, self._standings(steps), running, self.reasons)
             self.campaign.digests.keep()
         except OSError as error:
             show(f"{PAGE} cannot be written: {error.strerror or error}", file=sys.stderr)

@@ -397,6 +397,19 @@ def test_what_ended_a_step_has_its_name(tmp_path, capsys, command, named):
     assert f"The campaign stops at {step.name}, which {named}." in capsys.readouterr().err
 
 
+def test_a_campaign_goes_on_without_its_page(tmp_path, monkeypatch, capsys, caplog):
+    """In a folder that takes no file, or by a defect of ours: the runs are what counts."""
+    campaign = campaign_of(tmp_path, "server = { target_qps = 9.0 }\n")
+    walk = _Walk(campaign, Journal(tmp_path, 0), ServerCommand(tmp_path, tmp_path), {})
+    page = campaign.results / campaign_command.PAGE
+    page.mkdir(parents=True)
+    walk._page()
+    assert capsys.readouterr().err == f"{campaign_command.PAGE} cannot be written: Is a directory\n"
+    monkeypatch.setattr(campaign_command, "write_campaign_page", lambda *_: {}["new"])
+    walk._page()
+    assert f"no {campaign_command.PAGE}, because of a defect of this program" in caplog.messages[-1]
+
+
 def test_a_build_without_git_is_announced_before_the_first_run(tmp_path, monkeypatch, capsys):
     """It is no refusal: these runs can be built in a checkout later."""
     campaign = campaign_of(tmp_path, "offline = { target_qps = 9.0 }\n")
