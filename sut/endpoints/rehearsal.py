@@ -18,6 +18,7 @@ from harness.config.scenario import Scenario
 from harness.dataset.samples import SampleSet, load_samples
 from harness.dataset.table import open_table
 from harness.dataset.token_columns import COLUMNS
+from harness.defects import Defects
 from harness.endpoints.checks.check_command import finding_lines, has_errors
 from harness.endpoints.checks.tree_check import check_tree
 from harness.endpoints.curve import Curve, Point
@@ -322,7 +323,8 @@ class _Walk(msgspec.Struct):
     def _page(self) -> None:
         """Write the page; a rehearsal continues where that fails."""
         try:
-            write_endpoints_page(self.options.folder)
+            with Defects().cost(PAGE):
+                write_endpoints_page(self.options.folder)
         except (HarnessError, OSError) as error:
             self.console.say(f"WARNING   the page was not written: {error}")
 

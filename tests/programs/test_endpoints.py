@@ -139,6 +139,14 @@ def test_a_plan_that_cannot_be_is_one_line(flags, named, tmp_path, capfd):
     assert not (tmp_path / "endpoints").exists()
 
 
+def test_a_defect_of_the_page_ends_no_rehearsal(tmp_path, capfd, caplog, monkeypatch):
+    monkeypatch.setattr(rehearsal._Walk, "to_the_end", lambda walk: walk._page() or 0)
+    monkeypatch.setattr(rehearsal, "write_endpoints_page", lambda folder: {}["new"])
+    with StubServer() as stub:
+        assert main_here(capfd, run_endpoints.main, words(tmp_path, stub))[0] == 0
+    assert f"warning: no {PAGE}, because of a defect of this program (KeyError: 'new')" in caplog.messages
+
+
 def test_c_max_is_that_of_a_rehearsal_only_while_that_continues(tmp_path, capfd, monkeypatch):
     """Of other servers, other answers, another tokenizer or the forms alone it is another number."""
     monkeypatch.setattr(rehearsal._Walk, "to_the_end", lambda walk: 0)
