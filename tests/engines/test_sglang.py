@@ -164,7 +164,7 @@ def test_a_killed_rank_is_named_and_ends_the_run(sglang_server, tmp_path):
     """With one scheduler killed the HTTP process goes on. It stays broken: the last test of this server."""
     dataset, _ = small_dataset(tmp_path, rows=96, length=40)
     flags = ("--accuracy", "--server-url", sglang_server.url, "--input-file", dataset, "--stream", "on")
-    flags += ("--max-concurrency", 8, "--max-new-tokens", 200, "--progress-timeout", 60)
+    flags += ("--max-concurrency", 8, "--max-new-tokens", 200, "--progress-timeout", 90)
     words = command(tmp_path, *flags, "--user-conf", quick_conf(tmp_path))
     run = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     log_dir = tmp_path / "offline" / "accuracy"

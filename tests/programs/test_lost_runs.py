@@ -158,10 +158,20 @@ def test_a_server_that_updates_its_weights_loses_a_performance_run(tmp_path, sto
     """The metrics show it after 5 s; of two servers the other one gets what is left."""
     flag = ("--stop-when-lost",) if stops else ()
 
-    def page():
-        return metrics(b"0.31844050899962895", b"0.25362533700536005" if len(two.requests) > 9 else b"")
+    seen = threading.Event()
 
-    with StubServer(event_delay_s=0.05) as one, StubServer(event_delay_s=0.05, metrics=page) as two:
+    def page():
+        if len(two.requests) > 9:
+            seen.set()
+        return metrics(b"0.31844050899962895", b"0.25362533700536005" if seen.is_set() else b"")
+
+    def gate(request):  # however late the page is read
+        return request.index < 100 or seen.is_set()
+
+    with (
+        StubServer(event_delay_s=0.05) as one,
+        StubServer(event_delay_s=0.05, metrics=page, gate=gate) as two,
+    ):
         flags = (*where(tmp_path, one, two, rows=400), "--max-concurrency", 4, *flag)
         run = run_mlperf(tmp_path, *flags)
         assert len(two.requests) < 150

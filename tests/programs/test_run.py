@@ -20,6 +20,7 @@ from harness.record.run_record import RunRecord
 from harness.submission.tree.origins import BESIDE
 from sut import prepare
 from sut.processes.machine_limits import MachineLimits
+from sut.servers import scrape
 from tests.kit import free_ports, wait_until
 from tests.made_up.synthetic import make_datasets
 from tests.runs import (
@@ -73,8 +74,9 @@ def test_single_stream_sends_one_at_a_time(tmp_path, monkeypatch, capfd, caplog)
     assert "audit.config is not used" in caplog.text
 
 
-def test_a_run_leaves_its_page_and_the_evaluator_adds_the_score(tmp_path, capfd):
+def test_a_run_leaves_its_page_and_the_evaluator_adds_the_score(tmp_path, capfd, monkeypatch):
     """On the embedded engine's sample; outputs of a stub are scored as well as any."""
+    monkeypatch.setattr(scrape, "_ANSWER_S", 60.0)  # no page is late, however busy the machine
     hits = itertools.count()
     metrics = b"vllm:num_requests_running 3\nvllm:prefix_cache_hits_total %d\n"
     with StubServer(metrics=lambda: metrics % next(hits)) as stub:
