@@ -23,6 +23,7 @@ from harness.record.outcome import FailureKind
 from harness.record.output_dir import aside_name
 from harness.record.repeated import FirstLine, run_of
 from harness.record.resume import ATTEMPT, EarlierRun, differences, saved_answers
+from harness.record.run_record import EncodedAnswers
 
 _SETTINGS, _LOCK = "settings.json", "lock"
 _MAY_CHANGE = ("backend", "version")
@@ -47,6 +48,8 @@ class EvalSettings(msgspec.Struct, frozen=True, kw_only=True):
     prompts: Literal["ids", "text"] = "ids"
     answers: Answers | None = None
     """None until the trial requests have shown it"""
+    tokenizer_sha256: str | None = None
+    """of what encodes answers that are text, as of EncodedAnswers"""
 
 
 def earlier_rows(
@@ -110,8 +113,8 @@ def _written_at(folder: Path) -> datetime:
 
 def _served_as(before: EvalSettings, now: EvalSettings) -> EvalSettings:
     """``now`` with the servers' part of an earlier run: it is compared once the servers are known."""
-    part = {name: getattr(before, name) for name in (*_MAY_CHANGE, "model", "weight_version", "answers")}
-    return msgspec.structs.replace(now, **part)
+    part = (*_MAY_CHANGE, "model", "weight_version", "answers", "tokenizer_sha256")
+    return msgspec.structs.replace(now, **{name: getattr(before, name) for name in part})
 
 
 def move_aside(output: Path, folder: Path) -> None:
@@ -185,9 +188,12 @@ def check_same(folder: Path, earlier: EvalSettings, now: EvalSettings) -> list[s
     return [f"earlier answers are of {text}" for name in _MAY_CHANGE for text in found[name]]
 
 
-def answered(folder: Path, settings: EvalSettings, answers: Answers) -> EvalSettings:
+def answered(
+    folder: Path, settings: EvalSettings, answers: Answers, encoded: EncodedAnswers | None
+) -> EvalSettings:
     """The settings with the form of the answers. Raises ConfigError if earlier ones came in another."""
-    now = msgspec.structs.replace(settings, answers=answers)
+    sha256 = encoded and encoded.tokenizer_sha256
+    now = msgspec.structs.replace(settings, answers=answers, tokenizer_sha256=sha256)
     if settings.answers is not None and (other := decisive_differences(settings, now)):
         raise ConfigError(f"{folder} holds a run with {other}; {_ANOTHER}")
     return now

@@ -187,7 +187,8 @@ def _send(
         began = time.monotonic()
         prepared, destination, more = preflight(prepared)
         warm_up_s = time.monotonic() - began
-        settings = attempts.answered(plan.folder, settings, destination.protocol.answers)
+        encoded = encoded_with(destination.tokenizer)
+        settings = attempts.answered(plan.folder, settings, destination.protocol.answers, encoded)
         _check_unfinished(plan, files, rows)  # the server may have taken minutes for the trial request
         with attempts.locked(plan.folder):
             attempts.write_settings(plan.folder, settings)
@@ -206,7 +207,7 @@ def _send(
                     on_line=on_line,
                 )
                 with ended(driven) as seen:
-                    result = _ended_with(plan, rows, attempt, seen, encoded_with(destination.tokenizer))
+                    result = _ended_with(plan, rows, attempt, seen, encoded)
     warnings = (*more, *result.warnings)
     return replace(result, warnings=warnings, warm_up_s=warm_up_s), settings
 
@@ -244,9 +245,10 @@ def _same_run(plan: EvalPlan, rows: _Rows, server: ServerInfo | None) -> tuple[E
     """
     earlier = attempts.read_settings(plan.folder) if rows.is_continued else None
     settings = _settings(plan, rows.samples, server or earlier)
-    if earlier is not None:
-        settings = replace(settings, answers=earlier.answers)
-    return settings, () if earlier is None else attempts.check_same(plan.folder, earlier, settings)
+    if earlier is None:
+        return settings, ()
+    settings = replace(settings, answers=earlier.answers, tokenizer_sha256=earlier.tokenizer_sha256)
+    return settings, attempts.check_same(plan.folder, earlier, settings)
 
 
 def _settings(plan: EvalPlan, samples: SampleSet, known: ServerInfo | EvalSettings | None) -> EvalSettings:
@@ -259,7 +261,6 @@ def _settings(plan: EvalPlan, samples: SampleSet, known: ServerInfo | EvalSettin
         parameters=client.parameters,
         backend=client.backend,
         prompts=prompts_of(client.api),
-        answers=known.answers if isinstance(known, EvalSettings) else None,
         model=known.model if known else None,
         weight_version=known.weight_version if known else None,
         version=known.version if known else None,

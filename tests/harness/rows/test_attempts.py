@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from harness.errors import ConfigError
 from harness.files import JOURNAL_DIR
 from harness.record.outcome import Completion, Failure, FailureKind
 from harness.record.resume import saved_answers
+from harness.record.run_record import EncodedAnswers
 from harness.rows.attempts import EvalSettings, answered, failures, next_attempt
 from sut.worker.journal_writer import JournalWriter
 from tests.kit import parameters
@@ -16,14 +18,17 @@ SETTINGS = EvalSettings(
 )
 
 
-def test_answers_as_ids_and_as_text_are_not_mixed(tmp_path):
+def test_answers_of_another_form_or_tokenizer_are_not_mixed(tmp_path):
     """An earlier version asked for ids alone and kept no word of it."""
-    for answers in ("ids", "text"):
-        settled = answered(tmp_path, SETTINGS, answers)
-        assert settled.answers == answers
-        assert answered(tmp_path, settled, answers) == settled
+    encoded = EncodedAnswers(tokenizer="/m/tokenizer.json", tokenizer_sha256="a")
+    for form in (("ids", None), ("text", encoded)):
+        settled = answered(tmp_path, SETTINGS, *form)
+        assert settled.answers == form[0]
+        assert answered(tmp_path, settled, *form) == settled
     with pytest.raises(ConfigError, match=r"answers text, this one has ids.*--restart"):
-        answered(tmp_path, settled, "ids")
+        answered(tmp_path, settled, "ids", None)
+    with pytest.raises(ConfigError, match=r"tokenizer_sha256 a, this one has b.*--restart"):
+        answered(tmp_path, settled, "text", structs.replace(encoded, tokenizer_sha256="b"))
 
 
 def test_a_row_whose_worker_died_after_its_answer_is_answered(tmp_path):
