@@ -30,7 +30,7 @@ def read_record(path: Path) -> RunRecord | None:
 
 
 def origin_differences(records: Mapping[str, RunRecord]) -> Iterator[tuple[str, str]]:
-    """Differences in server, model, dataset and commit between the runs of one scenario, as (field, text).
+    """Differences in origin between the runs of one scenario, as (field, text).
 
     ``records`` are by the name of the run. What is in ``PLACES`` may change while server and model do not.
     """
@@ -85,6 +85,7 @@ def _origin(record: RunRecord) -> dict[str, str | float]:
         "server settings": _listed(settings),
         "commit of the harness": "" if git is None else str(git),
         f"sha256 of the dataset ({rule.file})": record.settled.dataset_sha256,
+        "sha256 of the tokenizer of texts": record.tokenizer_sha256,
     }
 
 

@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
+from harness.record.run_record import EncodedAnswers
 from harness.record.settled import Router, ServerInfo
 from harness.submission.tree.origins import PLACES, origin_differences
 from tests.records import ENDED, with_plan
@@ -42,6 +43,11 @@ def of_dataset(digest, **plan):
     return with_plan(served(), dataset_sha256=digest * 64, **plan)
 
 
+def of_texts(digest):
+    """Answers that came as text, encoded with this tokenizer."""
+    return replace(served(), encoded=EncodedAnswers(tokenizer="/m", tokenizer_sha256=digest))
+
+
 def at(*paths, **facts):
     """Servers with the model at these paths, one each."""
     return of_servers(*({"model_path": path} | facts for path in paths))
@@ -62,9 +68,11 @@ DIFFERENT = {
         of_dataset("b"),
         "sha256 of the dataset (perf/perf_eval_ref.parquet)",
     ),
+    "two tokenizers": (of_texts("a"), of_texts("b"), "sha256 of the tokenizer of texts"),
 }
 SAME = {
     "the dataset of the accuracy run": (of_dataset("a"), of_dataset("b", mode="accuracy")),
+    "ids beside texts": (served(), of_texts("a")),
     "a branch and what it stands for": (served(revision="main"), served(revision=HASHES[0])),
     "a fact that one run does not know": (served(revision=HASHES[0], weights_gb=61.2), served()),
     "the memory of weights, measured": (served(weights_gb=61.2), served(weights_gb=60.3)),
