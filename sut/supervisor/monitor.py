@@ -182,8 +182,11 @@ class Monitor:
         except (EOFError, OSError):
             process.join(_EXIT_S)
             self._on_death(index)
-            if process.exitcode != 0:  # 0: the issuer has closed the channel, and reports the end
-                self._errors.append(f"worker {index} (pid {process.pid}) {how_it_ended(process.exitcode)}")
+            name = f"worker {index} (pid {process.pid})"
+            was_killed = any(error.startswith(name) for error in self._errors)
+            # 0: the issuer has closed the channel, and reports the end.
+            if process.exitcode != 0 and not was_killed:
+                self._errors.append(f"{name} {how_it_ended(process.exitcode)}")
             return False
         if kind == "suspect":
             self._replicas.suspected(value)

@@ -168,7 +168,7 @@ class Process:
         return self.exitcode is None
 
     def kill(self):
-        self.killed = True
+        self.exitcode, self.killed = -9, True
 
 
 @pytest.fixture
@@ -245,14 +245,19 @@ def test_the_issuer_s_end(watched, unwritten):
 @pytest.mark.parametrize("late", ["", "worker", "issuer"])
 def test_what_has_not_moved_for_15_s(watched, monkeypatch, late):
     monkeypatch.setattr(time, "monotonic_ns", lambda: 1000 * 10**9)
-    monitor, _, _ = watched()
+    monitor, pipes, _ = watched()
     beats = {name: (1001 if name == late else 1002) * 10**9 for name in ("issuer", "worker")}
     monkeypatch.setattr(time, "monotonic_ns", lambda: int(1016.5 * 1e9))
     ends = pytest.raises(RunError, match="LoadGen has not moved for 16 s")
     with ends if late == "issuer" else nullcontext():
         monitor._check_heartbeats(np.array(list(beats.values())))
     assert monitor._workers[0].process.killed is (late == "worker")
-    assert ["for 16 s and was killed" in error for error in monitor.errors] == [True] * (late == "worker")
+    monitor._workers[0].process.kill()
+    pipes[1].close()  # its end is no second error
+    assert not monitor._receive_from_worker(0, monitor._workers[0].control)
+    (error,) = monitor.errors
+    how = "had not moved for 16 s and was killed" if late == "worker" else "was killed by SIGKILL"
+    assert error.startswith(f"worker 0 (pid 7) {how}")
 
 
 @pytest.mark.parametrize(
