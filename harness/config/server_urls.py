@@ -73,6 +73,11 @@ def at_address(url: str, address: str) -> str:
     return f"{url}#{address}"
 
 
+def authority(host: str, port: int) -> str:
+    """``HOST:PORT``, an IPv6 address in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 # -- reading
 
 

@@ -12,7 +12,7 @@ import msgspec
 from harness.config.benchmark import Benchmark
 from harness.config.deadlines import PreflightLimits
 from harness.config.run_options import Backend
-from harness.config.server_urls import default_port, folded
+from harness.config.server_urls import authority, default_port, folded
 from harness.errors import HarnessError, ServerError
 from harness.record.settled import ServerInfo
 from sut.client.endpoint import AddressPair, Endpoint, most_pairs, resolve_endpoint
@@ -154,7 +154,7 @@ def way_to(endpoint: Endpoint) -> Way | None:
             return None
         times.append(found[0])
         mss = found[1]
-    return Way(f"{pair.address[0]}:{pair.address[1]}", tuple(times), mss)
+    return Way(authority(*pair.address), tuple(times), mss)
 
 
 def _connect(pair: AddressPair) -> tuple[float, int] | None:

@@ -20,7 +20,7 @@ import msgspec
 
 from harness.api_key import masked_text
 from harness.cli.streams import control
-from harness.config.server_urls import default_port, split_address
+from harness.config.server_urls import authority, default_port, split_address
 from harness.errors import ServerError
 from harness.record.failure_details import STATUS_REMEDIES
 from harness.text import printable
@@ -232,8 +232,7 @@ def place_of(url: str, chosen: str | None = None) -> tuple[str, dict[str, str], 
     if address is None:
         return base, {}, {}
     parts = urlsplit(base)
-    host = f"[{address}]" if ":" in address else address
-    place = parts._replace(netloc=f"{host}:{default_port(base)}").geturl()
+    place = parts._replace(netloc=authority(address, default_port(base))).geturl()
     return place, {"Host": parts.netloc}, {"sni_hostname": parts.hostname or ""}
 
 

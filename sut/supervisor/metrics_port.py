@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from harness.config.server_urls import authority
 from harness.errors import ConfigError
 from harness.progress.progress_files import ProgressLine
 from harness.progress.progress_line import Latencies
@@ -129,8 +130,7 @@ class MetricsServer:
             raise ConfigError(
                 f"--metrics-port {text}: cannot listen there ({error.strerror or error}); choose another port"
             ) from error
-        name = f"[{host}]" if ":" in host else host
-        self.url = f"http://{name}:{self._server.server_address[1]}/metrics"
+        self.url = f"http://{authority(host, self._server.server_address[1])}/metrics"
         self._thread = Thread(target=self._serve, name="metrics", daemon=True)
         self._thread.start()
 

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ import pytest
 
 from harness.config.benchmark import load_benchmark
 from harness.files import ROOT
+from sut.client.endpoint import AddressPair
 from sut.doctor import data_files, gpu_health, server_paths, software, this_node
 from sut.doctor.finding import Finding, exit_code, ok
 from sut.doctor.this_node import ClockReading, Folders
@@ -508,12 +510,14 @@ def test_what_gpus_show_is_told_once_for_all():
 
 
 @pytest.mark.parametrize(
-    ("trips", "mss", "level"),
-    [((90.0, 110.0), 1448, "ok"), ((4000.0,), 1448, "warning"), ((90.0,), 536, "warning")],
+    ("round_trip", "mss", "level"),
+    [(90.0, 1448, "ok"), (4000.0, 1448, "warning"), (90.0, 536, "warning")],
 )
-def test_the_way_to_a_server(trips, mss, level):
-    way = server_paths.Way("10.0.0.1:30000", trips, mss)
-    assert levels(server_paths.way_findings("http://a:1", way)) == [level]
+def test_the_way_to_a_server(round_trip, mss, level, monkeypatch):
+    monkeypatch.setattr(server_paths, "_connect", lambda pair: (round_trip, mss))
+    way = server_paths.way_to(SimpleNamespace(pairs=[AddressPair(socket.AF_INET6, ("fd00::1", 30000))]))
+    (found,) = server_paths.way_findings("http://a:1", way)
+    assert (found.level, found.text.split()[0]) == (level, "[fd00::1]:30000:")
 
 
 def test_a_server_that_is_gone_between_the_questions():
