@@ -79,7 +79,8 @@ _SIMILAR = 0.72  # difflib's ratio of gpt-oss to gpt-oss-120b is 0.74
 # Of other spellings LoadGen makes other numbers: 6e5 is 6, 010 is 8, -1 is 2^64 - 1.
 _WHOLE = re.compile(r"(0|[1-9][0-9]*|0[xX][0-9a-fA-F]+)(\.0*)?")
 _DECIMAL = re.compile(r"([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
-_ANY_NUMBER = re.compile(rf"[+-]?(0[xX][0-9a-fA-F]+|{_DECIMAL.pattern}|inf|infinity|nan)", re.IGNORECASE)
+_HEXADECIMAL = r"0x([0-9a-f]+(\.[0-9a-f]*)?|\.[0-9a-f]+)(p[+-]?[0-9]+)?"
+_ANY_NUMBER = re.compile(rf"[+-]?({_HEXADECIMAL}|{_DECIMAL.pattern}|inf|infinity|nan)", re.IGNORECASE)
 _MOST_DIGITS = 20  # 2^64 - 1 has 20; Python refuses to read thousands
 _SPACES = " \t\r\v\f"
 
@@ -323,7 +324,7 @@ def _number(where: str, key: str, words: list[str], scenario: str) -> Number:
         value = float(text) if _DECIMAL.fullmatch(text) else math.nan
         if 0 < value < math.inf or (value == 0 and key != "target_qps"):
             return value
-        raise ConfigError(f"{where}: {key} = {text}, expected a finite number, more than 0")
+        raise ConfigError(f"{where}: {key} = {text}, expected a finite decimal number, more than 0")
     bound, remedy = (2, "0 or 1") if bool in kinds else (1 << 64, "plain digits")  # 2 may be true or false
     if len(text) <= _MOST_DIGITS and _WHOLE.fullmatch(text) and (whole := _whole(text)) < bound:
         return whole

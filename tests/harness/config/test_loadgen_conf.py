@@ -75,7 +75,9 @@ REFUSED = [
     ("*.Server.use_token_latencies = 2\n", 1, "write 0 or 1", 0),
     ("*.Server.sample_concatenate_permutation = 10\n", 1, "write 0 or 1", 0),
     ("*.Server.min_query_count = 99999999999999999999999\n", 1, "99999", 2**64 - 1),
-    # rates that no schedule can have
+    ("*.Server.min_duration = 0x1.8p4\n", 1, "write plain digits", 1),
+    # rates that no schedule can have, and one in another notation
+    ("*.Server.target_qps = 0x1p3\n", 1, "0x1p3, expected a finite decimal number", "takes"),
     ("*.Server.target_qps = nan\n", 1, "nan", "takes"),
     ("*.Server.target_qps = -.5\n", 1, "more than 0", "takes"),
     ("*.Server.target_qps = inf\n", 1, "inf", "takes"),
