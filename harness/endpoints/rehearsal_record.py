@@ -5,6 +5,7 @@ from datetime import datetime
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from harness.config.generation import SamplingParameters
 from harness.endpoints.curve import Curve
@@ -38,8 +39,11 @@ class Rehearsal(msgspec.Struct, frozen=True, kw_only=True):
             yield from _different(name, getattr(self, name), getattr(other, name))
         for name in SamplingParameters.__struct_fields__:
             yield from _different(name, getattr(self.parameters, name), getattr(other.parameters, name))
+        theirs = other.curve
+        # The cohort of a submission changes no request.
+        mine = replace(self.curve, seeds=replace(self.curve.seeds, cohort=theirs.seeds.cohort))
         for name in Curve.__struct_fields__:
-            yield from _different(name, getattr(self.curve, name), getattr(other.curve, name))
+            yield from _different(name, getattr(mine, name), getattr(theirs, name))
 
 
 def _different(name: str, mine: object, theirs: object) -> Iterator[str]:

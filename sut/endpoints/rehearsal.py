@@ -4,6 +4,7 @@ Repeating it continues: a point that is complete stays, and one that was cut off
 written after each point.
 """
 
+import dataclasses
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -79,6 +80,8 @@ def rehearse(options: RehearsalOptions) -> int:
     """Rehearse a curve; the exit code. Raises HarnessError where nothing could be begun."""
     console = RehearsalConsole()
     inputs = _read(options)
+    if options.target_cohort is None and inputs.system is not None:
+        options = dataclasses.replace(options, target_cohort=inputs.system.target_cohort or None)
     with interruptible():
         earlier = None if options.restart else read_rehearsal(options.folder)
         for c_max, origin in _c_max(options, inputs, earlier):

@@ -123,11 +123,15 @@ def test_it_continues_where_it_was_cut_off(end, codes, tmp_path, capfd):
         (("--seed-set", "Z"), ("--seed-set Z", "A")),
         (("--target-cohort", "soon"), ("'soon'", "2026-10-C1")),
         (("--system", "missing.toml"), ("missing.toml", "example.toml")),
+        (("--system", "late.toml"), ("2026-12-C1", "2026-10-C1 to 2026-12-C0", "--seed-sets")),
         (("--accuracy-file", "missing.parquet"), ("missing.parquet",)),
         (("--concurrency", "1,2,3"), ("3",)),
     ],
 )
-def test_a_plan_that_cannot_be_is_one_line(flags, named, tmp_path, capfd):
+def test_a_plan_that_cannot_be_is_one_line(flags, named, tmp_path, capfd, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    example = (ROOT / "configs/submission/endpoints.example.toml").read_text()
+    Path("late.toml").write_text(example.replace('"2026-12-C0"', '"2026-12-C1"'))
     with StubServer() as stub:
         given = [*words(tmp_path, stub), *map(str, flags)]
         code, _stdout, stderr = main_here(capfd, run_endpoints.main, given)
@@ -148,7 +152,8 @@ def test_a_defect_of_the_page_ends_no_rehearsal(tmp_path, capfd, caplog, monkeyp
 
 
 def test_c_max_is_that_of_a_rehearsal_only_while_that_continues(tmp_path, capfd, monkeypatch):
-    """Of other servers, other answers, another tokenizer or the forms alone it is another number."""
+    """Of other servers, other answers, another tokenizer or the forms alone it is another number, for
+    another cohort it is the same."""
     monkeypatch.setattr(rehearsal._Walk, "to_the_end", lambda walk: 0)
 
     def ran(stub, *more, tokens=6):
@@ -157,7 +162,7 @@ def test_c_max_is_that_of_a_rehearsal_only_while_that_continues(tmp_path, capfd,
 
     with StubServer() as stub:
         assert ran(stub, "--c-max", "48")[0] == 0
-        code, stdout, stderr = ran(stub, "--dry-run")
+        code, stdout, stderr = ran(stub, "--dry-run", "--target-cohort", "2026-12-C0")
         assert code == 0 and "C_max 48 (that of the rehearsal that continues)" in stdout, stderr
         counted = ("--tokenizer", str(SAMPLES / "cnn_sample_tokenizer.json"))
         for more, tokens in (((), 7), (counted, 6)):

@@ -1,8 +1,10 @@
 """What keeps a curve from being a submission, as far as its plan shows it."""
 
 from collections.abc import Iterator
+from datetime import date
 
 from harness.endpoints.curve import Curve
+from harness.endpoints.planning.cohorts import cohort_name, cohort_number, publication
 from harness.endpoints.planning.rules import EndpointsRules
 
 
@@ -13,11 +15,21 @@ def shortfalls(curve: Curve, rules: EndpointsRules) -> Iterator[str]:
     else:
         yield from _too_short(curve, rules)
         yield from _dataset(curve, rules)
+    yield from _seeds(curve, rules)
     if not curve.accuracy_samples:
         yield "no accuracy runs: set --accuracy-file (section 4.3)"
     if curve.salt_bits < rules.least_salt_bits:
         yield f"salt of {curve.salt_bits} bits, expected at least {rules.least_salt_bits} (section 2.9.5.1)"
     yield "requests are sent by this client, not by MLCommons's own, unmodified (section 2.1.1)"
+
+
+def _seeds(curve: Curve, rules: EndpointsRules) -> Iterator[str]:
+    """Of a cohort that was asked for they are checked already (``chosen_seeds``)."""
+    seeds = curve.seeds
+    last = cohort_number(seeds.published) + rules.adoption_cohorts - 1
+    if not seeds.cohort and date.today() >= publication(last):
+        upto = cohort_name(last)
+        yield f"seed set {seeds.name} is for new submissions up to {upto}: set --seed-sets (section 4.6)"
 
 
 def _too_short(curve: Curve, rules: EndpointsRules) -> Iterator[str]:

@@ -66,7 +66,7 @@ def chosen_seeds(
         last = first + rules.adoption_cohorts - 1
         if not first <= cohort_number(cohort) <= last:
             raise ConfigError(
-                f"--target-cohort {cohort}: seed set {one.id} is for {one.cohort} to {cohort_name(last)}; "
+                f"target cohort {cohort}: seed set {one.id} is for {one.cohort} to {cohort_name(last)}; "
                 "set --seed-sets to a file of newer sets"
             )
     return SeedSet(

@@ -1,7 +1,11 @@
 """Expected times, and the plan on the terminal."""
 
+from datetime import date
+from types import SimpleNamespace
+
 import pytest
 
+from harness.endpoints.planning import plan_shortfalls
 from harness.endpoints.planning.expected import expected_times, rate_at, total
 from harness.endpoints.planning.plan_console import plan_lines
 from harness.endpoints.planning.plan_shortfalls import shortfalls
@@ -9,6 +13,17 @@ from harness.endpoints.planning.rules import load_endpoints_rules
 from tests.harness.endpoints.planning.test_curve_plan import curve
 
 RULES = load_endpoints_rules()
+
+
+@pytest.fixture(autouse=True)
+def today(monkeypatch):
+    """Set A can be taken; returns how to make it another day."""
+
+    def is_now(*day):
+        monkeypatch.setattr(plan_shortfalls, "date", SimpleNamespace(today=lambda: date(*day)))
+
+    is_now(2026, 12, 1)
+    return is_now
 
 
 def test_of_unknown_servers_only_the_rules_are_known():
@@ -67,3 +82,12 @@ def test_what_is_missing_from_a_submission():
     assert "5000 samples, expected 6396" in performance
     assert "7 samples, expected 4395" in accuracy
     assert any("--accuracy-file" in one for one in shortfalls(curve(accuracy_samples=0), RULES))
+
+
+def test_seeds_that_no_new_submission_can_take_are_missing_from_the_start(today):
+    """The rules' own example of dates: 2026-12-C0 appears on 2 December (submission rules, section 4.5)."""
+    today(2026, 12, 2)
+    named = curve("--target-cohort", "2026-12-C0")  # the seeds of an earlier submission stay its own
+    seeds, _ = shortfalls(curve(), RULES)
+    assert "set A is for new submissions up to 2026-12-C0: set --seed-sets" in seeds
+    assert len(list(shortfalls(named, RULES))) == 1

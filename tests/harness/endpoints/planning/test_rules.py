@@ -7,7 +7,7 @@ import pytest
 
 from harness.config.benchmark import load_benchmark
 from harness.endpoints.accuracy import targets
-from harness.endpoints.planning.cohorts import cohort_name, cohort_number
+from harness.endpoints.planning.cohorts import cohort_name, cohort_number, publication
 from harness.endpoints.planning.rules import load_endpoints_rules, read_endpoints_rules
 from harness.errors import ConfigError
 from harness.files import ROOT
@@ -64,6 +64,13 @@ def test_names_and_seeds_are_those_of_the_official_package():
         window = range(first, first + RULES.adoption_cohorts)
         assert tuple(map(cohort_name, window)) == published[one.id].cohorts
     assert {one.id for one in RULES.seed_sets} == set(published)
+
+
+def test_the_days_of_cohorts():
+    """Those that the submission rules name in section 4.5."""
+    days = "10-21", "11-04", "11-18", "12-02", "12-16", "01-06", "01-20"
+    first = cohort_number("2026-10-C1")
+    assert tuple(f"{publication(one):%m-%d}" for one in range(first, first + 7)) == days
 
 
 def test_drafters_are_downloaded_at_their_approved_revisions():
