@@ -105,12 +105,14 @@ class OutputTable:
         return samples
 
     def settings_in(self, path: Path) -> EvalSettings | None:
-        """The settings in the schema of a parquet file; None elsewhere."""
+        """The settings in the schema of a parquet file with all answers; None elsewhere."""
         if path.suffix.lower() not in PARQUET_SUFFIXES:
             return None
         try:
-            text = (pq.read_schema(path).metadata or {}).get(METADATA.encode(), b"")
-            return msgspec.json.decode(text, type=EvalSettings)
+            lengths = pq.read_table(path, columns=[LENGTH])
+            text = (lengths.schema.metadata or {}).get(METADATA.encode(), b"")
+            settings = msgspec.json.decode(text, type=EvalSettings)
+            return None if lengths[LENGTH].null_count else settings
         except (OSError, pa.ArrowInvalid, msgspec.DecodeError):
             return None
 

@@ -11,6 +11,8 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import eval_mlperf_accuracy as grading
@@ -299,7 +301,8 @@ def test_other_rows_begin_anew_beside_the_earlier_ones(tmp_path, capfd):
 
 
 def test_a_complete_file_is_left_as_it_is(tmp_path, capfd):
-    """No server is there. Other settings are refused, as the file names those it was made with."""
+    """No server is there. Other settings are refused, as the file names those it was made with; one with a
+    failed row is not complete, where its folder was removed."""
     dataset, prompts = small_dataset(tmp_path)
     output = tmp_path / "out.parquet"
     with StubServer() as stub:
@@ -310,7 +313,12 @@ def test_a_complete_file_is_left_as_it_is(tmp_path, capfd):
             assert (code, stdout.split(":")[0], stdout.count("\n")) == (0, "complete", 1)
         assert "the file exists" in refuse(capfd, dataset, output, "--server-url", url, "--num-samples", 3)
         assert "the file exists" in refuse(capfd, dataset, output, "--server-url", url, "--restart")
-    assert answers(output) == wanted(prompts)
+        assert answers(output) == wanted(prompts)
+        table = pq.read_table(output)
+        place = table.column_names.index("tok_model_output_len")
+        some = pa.array([None, *[TOKENS] * 11], pa.int32())
+        pq.write_table(table.set_column(place, "tok_model_output_len", some), output)
+        assert "the file exists" in refuse(capfd, dataset, output, "--server-url", url)
 
 
 @pytest.mark.engine
