@@ -223,10 +223,21 @@ def _ended(run: Path) -> str:
     return "" if _grading(run, datetime.now(UTC)) is not None else _result(run)
 
 
+def _end_without_record(run: Path) -> str:
+    """Of rows, a ladder or a point of a curve nothing but their lines, or their folder, shows the end."""
+    if not run.is_dir():
+        return "Ended: the folder is gone"
+    line = _last_line(run)
+    silent_s = 0.0 if line is None else (datetime.now(UTC) - line.time).total_seconds()
+    return f"Ended, killed or suspended: no line for {duration(silent_s)}" if silent_s > _SILENT_S else ""
+
+
 def _result(run: Path) -> str:
     """The verdict and score in one line; "" while the run lasts."""
     record = _record(run)
-    if record is None or record.verdict is None:
+    if record is None:
+        return _end_without_record(run)
+    if record.verdict is None:
         return ""
     reasons = "; ".join(record.verdict.reasons)
     figures = score_line(run)

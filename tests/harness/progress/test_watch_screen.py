@@ -2,6 +2,7 @@
 
 import os
 import pty
+import shutil
 import sys
 import threading
 from contextlib import suppress
@@ -176,6 +177,23 @@ def test_a_pipe_gets_a_line_that_the_run_gives_none(lasting, watched, monkeypatc
             assert lines.readline().startswith(f"NO LINE FOR {said}: the run was killed or suspended")
         ENDED.write(lasting / RUN_RECORD)
         assert lines.readline().startswith("Result: ")
+
+
+def test_a_run_without_a_record_ends_with_its_lines_or_its_folder(lasting, watched, monkeypatch):
+    """Rows, ladders and points of a curve write no run.json; complete rows leave no folder."""
+    (lasting / RUN_RECORD).unlink()
+    assert watch_screen._ended(lasting) == ""
+    later = SimpleNamespace(now=lambda zone: datetime.now(zone) + timedelta(seconds=20))
+    with monkeypatch.context() as patch:
+        patch.setattr(watch_screen, "datetime", later)
+        assert "\nEnded, killed or suspended: no line for 20s" in shown(lasting)
+    ours, theirs = os.pipe()
+    watched(lasting, theirs)
+    with os.fdopen(ours) as lines:
+        assert lines.readline() == f"{lasting}\n"
+        assert "802/1000 done" in lines.readline()
+        shutil.rmtree(lasting)
+        assert lines.readline() == "Ended: the folder is gone\n"
 
 
 def test_the_file_of_grading_is_replaced_now_and_then(tmp_path, caplog):
