@@ -11,7 +11,7 @@ from harness.text import counted, labelled
 class BatchConsole(RowsConsole):
     """Prints a batch of prompts."""
 
-    ROWS, WRITTEN = "prompts", "lines"
+    WRITTEN = "lines"
 
     def __init__(self, command: Sequence[str], positions: int) -> None:
         """``positions`` is the largest number of tokens in a prompt with its answer."""

@@ -20,8 +20,6 @@ _OUTPUT = ("--output", "-o", "--output-file")
 class RowsConsole(ABC):
     """Prints a run of rows to stdout while it lasts (sut.rows.run_rows.RowsWatcher)."""
 
-    ROWS: ClassVar[str]
-    """what is answered"""
     WRITTEN: ClassVar[str]
     """what the file of answers consists of"""
 
@@ -93,7 +91,7 @@ class RowsConsole(ABC):
 class EvalConsole(RowsConsole):
     """Prints a run of run_eval.py."""
 
-    ROWS, WRITTEN = "rows", "rows"
+    WRITTEN = "rows"
 
     def heading(self, plan: EvalPlan, samples: int) -> tuple[str, str]:
         """Rows of a table, with the benchmark's parameters."""
