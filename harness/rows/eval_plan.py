@@ -1,5 +1,6 @@
 """The plan of run_eval.py: the accuracy run's parameters for some rows of a dataset, and where they go."""
 
+import math
 import re
 from datetime import datetime
 from pathlib import Path
@@ -15,6 +16,7 @@ from harness.config.rule_checks import round_deviations
 from harness.dataset.extended_table import check_suffix
 from harness.errors import ConfigError
 from harness.files import PARQUET_SUFFIXES, PICKLE_SUFFIXES
+from harness.rows.attempts import EvalSettings, read_settings
 from harness.rows.eval_options import EvalOptions
 
 _FOLDER = "run_eval"  # below --results
@@ -80,12 +82,19 @@ def run_folder(output: Path) -> Path:
 def _default_output(options: EvalOptions) -> Path:
     """``run_eval/NAME_YYYYmmdd_HHMMSS`` in the folder of results, in the input's format, parquet for JSON.
 
-    The newest file that an earlier run of the same input has not completed comes before a new one.
+    The newest file that an earlier run of the same input has not completed comes before a new one, but for
+    those of more or other rows: a look at a few moves no answers of all aside.
     """
     source, folder = options.input_file, options.results / _FOLDER
     suffix = PICKLE_SUFFIXES[0] if source.suffix.lower() in PICKLE_SUFFIXES else PARQUET_SUFFIXES[0]
     name = re.compile(rf"{re.escape(source.stem)}_[0-9]{{8}}_[0-9]{{6}}{re.escape(suffix + _RUN)}")
-    begun = sorted(path.name for path in folder.glob(f"*{_RUN}") if name.fullmatch(path.name))
-    if begun and not options.restart:
-        return folder / begun[-1].removesuffix(_RUN)
+    begun = () if options.restart else sorted(folder.glob(f"*{_RUN}"), reverse=True)
+    for path in begun:
+        if name.fullmatch(path.name) and _may_continue(read_settings(path), options):
+            return path.with_suffix("")
     return folder / f"{source.stem}_{datetime.now():%Y%m%d_%H%M%S}{suffix}"
+
+
+def _may_continue(earlier: EvalSettings | None, options: EvalOptions) -> bool:
+    most = options.max_samples or math.inf
+    return earlier is None or (earlier.skip == options.skip_samples and earlier.samples <= most)

@@ -9,7 +9,9 @@ from harness.files import JOURNAL_DIR
 from harness.record.outcome import Completion, Failure, FailureKind
 from harness.record.resume import saved_answers
 from harness.record.run_record import EncodedAnswers
-from harness.rows.attempts import EvalSettings, answered, failures, next_attempt
+from harness.rows.attempts import EvalSettings, answered, failures, next_attempt, write_settings
+from harness.rows.eval_options import parse_options
+from harness.rows.eval_plan import resolve_eval_plan
 from sut.worker.journal_writer import JournalWriter
 from tests.kit import parameters
 
@@ -29,6 +31,18 @@ def test_answers_of_another_form_or_tokenizer_are_not_mixed(tmp_path):
         answered(tmp_path, settled, "ids", None)
     with pytest.raises(ConfigError, match=r"tokenizer_sha256 a, this one has b.*--restart"):
         answered(tmp_path, settled, "text", structs.replace(encoded, tokenizer_sha256="b"))
+
+
+@pytest.mark.parametrize(
+    ("more", "continues"),
+    [("", True), ("--max-samples=3", True), ("--max-samples=2", False), ("--skip-samples=1", False)],
+)
+def test_a_look_at_fewer_rows_leaves_the_answers_of_all_where_they_are(tmp_path, more, continues):
+    folder = tmp_path / "run_eval/rows_20261128_010203.parquet.run"
+    folder.mkdir(parents=True)
+    write_settings(folder, SETTINGS)
+    words = ["--input-file", "rows.parquet", "--results", str(tmp_path), *filter(None, [more])]
+    assert (resolve_eval_plan(parse_options(words)).folder == folder) is continues
 
 
 def test_a_row_whose_worker_died_after_its_answer_is_answered(tmp_path):
