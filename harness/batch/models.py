@@ -27,8 +27,6 @@ class _Definition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     context_length: int
     embedded_model: str
     tokenizer: str
-    layers: int
-    experts: int
     model_revision: str | None = None
 
 
@@ -66,16 +64,7 @@ def _of_definition(name: str) -> Benchmark:
         known = msgspec.toml.decode(file.read_bytes(), type=_Definition)
     except msgspec.DecodeError as error:
         raise ConfigError(f"{file}: {error}") from error
-    return _without_rules(
-        load_benchmark(DEFAULT_BENCHMARK),
-        name=known.name,
-        model=known.model,
-        model_revision=known.model_revision,
-        vocabulary_size=known.vocabulary_size,
-        context_length=known.context_length,
-        embedded_model=known.embedded_model,
-        tokenizer=known.tokenizer,
-    )
+    return _without_rules(load_benchmark(DEFAULT_BENCHMARK), **msgspec.structs.asdict(known))
 
 
 def _without_rules(benchmark: Benchmark, **changes: object) -> Benchmark:
