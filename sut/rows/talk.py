@@ -188,6 +188,7 @@ def _room(what: str, prompt: list[int], positions: int, benchmark: Benchmark) ->
         raise ConfigError("the prompt is empty, expected text")
     if limit < 1:
         raise ConfigError(
-            f"{what} of {len(prompt)} tokens, -n is {positions} for it and its answer; raise -n"
+            f"{what} of {len(prompt)} tokens, {positions} positions for it and its answer; raise -n, or the "
+            "server's context"
         )
     return limit

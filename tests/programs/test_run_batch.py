@@ -209,8 +209,8 @@ def test_ctrl_c_ends_the_answer_and_not_the_program():
     ("words", "message"),
     [
         (("generate", "", "--server-url"), "the prompt is empty"),
-        (("generate", "a b c d", "-n", 3, "--server-url"), "prompt of 4 tokens, -n is 3"),
-        (("chat", "a", "-n", 30, "--server-url"), "conversation of 68 tokens, -n is 30"),
+        (("generate", "a b c d", "-n", 3, "--server-url"), "prompt of 4 tokens, 3 positions"),
+        (("chat", "a", "-n", 30, "--server-url"), "conversation of 68 tokens, 30 positions"),
         (("generate", "a", "--model", "7b", "--server-url"), "--model 7b"),
         (("chat", "a", "-t", -1, "--server-url"), "temperature is -1"),
         (("chat", "a", "--backend", "embedded", "--server-url"), "remove --server-url"),
