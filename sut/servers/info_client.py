@@ -101,12 +101,17 @@ class InfoClient:
         self._http.close()
 
     def ask(
-        self, path: str, method: str = "GET", content: Mapping[str, Any] | None = None
+        self,
+        path: str,
+        method: str = "GET",
+        content: Mapping[str, Any] | None = None,
+        *,
+        needed: bool = True,
     ) -> tuple[int, bytes]:
         """Status and body; ``content`` is sent as JSON.
 
-        Raises ServerError when there is no answer in time, or the key is wrong. An ingress may deny /metrics
-        and /version to all.
+        Raises ServerError when there is no answer in time, or the key is wrong: a ``needed`` page is denied.
+        An ingress may deny others to all.
         """
         self.asking = path
         try:
@@ -117,7 +122,7 @@ class InfoClient:
             if time.monotonic() >= self._until:
                 raise self._late(path) from None
             raise self._unreachable(error) from None
-        if status in (401, 403) and path not in ("/metrics", "/version"):
+        if needed and status in (401, 403):
             raise ServerError(f"{self.url}: {status}, not authorized; {STATUS_REMEDIES[status]}")
         return status, body
 
@@ -127,7 +132,7 @@ class InfoClient:
         Raises ServerError as ``ask``, and NotReadyError if a proxy reaches no server for a ``needed`` page.
         """
         for path in paths:
-            status, body = self.ask(path)
+            status, body = self.ask(path, needed=needed)
             if needed and status in _UNREACHED:
                 raise NotReadyError(f"{self.url}: {path} answered {status}, expected 200; {_NOT_READY}")
             if status == 200:

@@ -344,7 +344,7 @@ def _dynamo(url: str, name: str, model: Mapping[str, Any]) -> ServerInfo:
 
 def _vllm_metrics(control: InfoClient) -> dict[str, Any]:
     """The engines and start options that vLLM's metrics name; nothing without such metrics."""
-    status, page = control.ask("/metrics")
+    status, page = control.ask("/metrics", needed=False)
     engines = len(set(_VLLM_ENGINE.findall(page))) if status == 200 else 0
     return {"dp_size": engines, "settings": _vllm_settings(page)} if engines else {}
 
@@ -364,7 +364,8 @@ def _vllm_settings(page: bytes) -> SettingValues:
 
 
 def _ask_llamacpp(control: InfoClient, name: str, model: Mapping[str, Any]) -> ServerInfo:
-    props = control.first_json(("/props",)) or {}
+    # Its list of models asks for no key.
+    props = control.first_json(("/props",), needed=True) or {}
     settings, meta = props.get("default_generation_settings"), model.get("meta")
     return ServerInfo(
         url=control.url,

@@ -95,7 +95,7 @@ SERVERS = [
     ),
     (
         ["vllm", "openai"],  # the same behind a router without SGLang's pages
-        {"/v1/models": {"data": [SGLANG_MODELS]}},
+        {"/v1/models": {"data": [SGLANG_MODELS]}, "/model_info": 403},
         {**SGLANG, "wire": "openai", "model": PATH, "served_name": PATH, "context_length": 8192},
     ),
     *[
@@ -202,6 +202,12 @@ def test_nothing_listens():
             for models, meant in ((VLLM, "vllm"), (SGLANG_MODELS, "sglang"))
         ],
         ("sglang", {"/health": 401}, ServerError, ["401", "SGLANG_API_KEY"]),
+        (
+            "openai",
+            {"/health": b"", "/v1/models": {"data": [LLAMA_MODELS]}, "/props": 401},
+            ServerError,
+            ["401", "SGLANG_API_KEY"],
+        ),
     ],
 )
 def test_wrong_servers(backend, table, kind, values):
