@@ -182,11 +182,8 @@ class Monitor:
         except (EOFError, OSError):
             process.join(_EXIT_S)
             self._on_death(index)
-            name = f"worker {index} (pid {process.pid})"
-            was_killed = any(error.startswith(name) for error in self._errors)
-            # 0: the issuer has closed the channel, and reports the end.
-            if process.exitcode != 0 and not was_killed:
-                self._errors.append(f"{name} {how_it_ended(process.exitcode)}")
+            if process.exitcode != 0:  # 0: the issuer has closed the channel, and reports the end
+                self._note_end(index, how_it_ended(process.exitcode))
             return False
         if kind == "suspect":
             self._replicas.suspected(value)
@@ -270,11 +267,14 @@ class Monitor:
             )
         for index, child in enumerate(self._workers):
             if since[index + 1] > _STUCK_S and child.process.is_alive():
-                self._errors.append(
-                    f"worker {index} (pid {child.process.pid}) had not moved for {since[index + 1]:.0f} s "
-                    "and was killed"
-                )
+                self._note_end(index, f"had not moved for {since[index + 1]:.0f} s and was killed")
                 child.process.kill()
+
+    def _note_end(self, index: int, how: str) -> None:
+        """Once: a killed worker ends, too, and one that waits for a disk may take long to."""
+        name = f"worker {index} (pid {self._workers[index].process.pid})"
+        if not any(error.startswith(name) for error in self._errors):
+            self._errors.append(f"{name} {how}")
 
 
 def _stepped(steps_ns: int) -> str:
