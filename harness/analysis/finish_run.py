@@ -145,10 +145,13 @@ def finish(record: RunRecord, seen: Observations) -> RunRecord:
     with defects.cost(REQUESTS):
         without = _without_requests(plan.client.log_dir, _requests(record, files))
     record = _explained(_measured(record, seen, files), seen, files, defects)
+    verdict = None
+    with defects.cost("verdict"):
+        verdict = _verdict(record, seen, files, unwritten)
     record = replace(
         record,
         ended=datetime.now(UTC),
-        verdict=_verdict(record, seen, files, unwritten),
+        verdict=verdict or RunVerdict("INVALID", defects.found[-1:]),
         interrupted_by=seen.interrupted_by,
         files=_files(plan, without=() if without == () else (REQUESTS,)),
         warnings=(*record.warnings, *(without or ())),

@@ -433,6 +433,15 @@ def test_what_only_explains_a_run_never_costs_its_verdict(log_dir, monkeypatch, 
     assert "no summary; the result is in run.json" in caplog.messages[-1]
 
 
+def test_a_run_that_a_defect_keeps_from_being_judged_is_invalid(log_dir, monkeypatch):
+    """Without a verdict it would look like one that was killed, and be made again, night after night."""
+    monkeypatch.setattr(finish_run, "run_verdict", lambda *_: {}["new"])
+    record = close(log_dir)
+    text = "no verdict, because of a defect of this program (KeyError: 'new')"
+    assert run_json(log_dir)["verdict"] == {"result": "INVALID", "reasons": [text], "complete": False}
+    assert (record.exit_code, record.statistics.completed) == (EXIT_INVALID, SAMPLES)
+
+
 def test_a_journal_with_fewer_rows_makes_no_requests(log_dir):
     """Such a file would look complete."""
     record = close(log_dir)
