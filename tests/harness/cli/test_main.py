@@ -51,7 +51,8 @@ def work():
     with interruptible():
         try:
             print("umask", oct(os.umask(0o777)), flush=True)
-            time.sleep(600)
+            while True:
+                time.sleep(0.1)  # a signal just before a sleep does not end it
         except InterruptedRun as interruption:
             interruption.add_note("what is kept")
             raise
