@@ -163,6 +163,11 @@ def read_text(source: str, path: Path) -> str:
 
 def parse_conf(text: str, source: str, run: ConfKey, kind: ConfKind) -> Conf:
     """``read_conf`` of a text; messages name ``source`` and the line."""
+    if text.startswith("\ufeff"):
+        raise ConfigError(
+            f"{source}:1: a byte order mark, with which LoadGen skips the row or refuses the file; "
+            "save it as UTF-8 without one"
+        )
     found = _Found()
     for number, line in enumerate(text.split("\n"), start=1):
         words = _words(line)
@@ -228,9 +233,9 @@ def _sort(where: str, number: int, words: list[str], run: ConfKey, kind: ConfKin
 
 def _parts(name: str) -> tuple[str, str, str]:
     """Model, scenario and key; what is missing stands for all."""
-    parts = name.lstrip("\ufeff").rsplit(".", 2)
-    if name.startswith("\ufeff") or len(parts) == 3:
-        return (*("*", "*")[: 3 - len(parts)], *parts)  # type: ignore[return-value]
+    parts = name.rsplit(".", 2)
+    if len(parts) == 3:
+        return parts[0], parts[1], parts[2]
     if len(parts) == 1:
         return "*", "*", parts[0]
     return ("*", *parts) if _near(parts[0], LOADGEN_SCENARIOS) else (parts[0], "*", parts[1])  # type: ignore[return-value]
@@ -278,7 +283,7 @@ def _reason(words: list[str], name: str, kind: ConfKind) -> str:
     """The reason why LoadGen skips the row, and the row to write instead."""
     if len(words) < 3:
         return f"LoadGen skips {words[0]!r}, since it expects 'model.Scenario.key = number' with spaces"
-    if name.count(".") < 2 or name.startswith("\ufeff"):
+    if name.count(".") < 2:
         return f"LoadGen skips {name!r}, since it expects 'model.Scenario.key'"
     model, scenario, key = name.rsplit(".", 2)
     if kind == "audit" and model != "*":

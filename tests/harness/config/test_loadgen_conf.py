@@ -51,7 +51,7 @@ REFUSED = [
     ("*.Server.min_duration=1000\n", 1, "'*.Server.min_duration = 1000'", "ignores"),
     ("*.Server.min_duration\n", 1, "spaces", "ignores"),
     ("*.Server.min_duration =\n", 1, "spaces", "ignores"),
-    ("\ufeff*.Server.min_duration = 1000\n", 1, "model", "ignores"),
+    ("\ufeff*.Server.min_duration = 1000\n", 1, "byte order mark", "ignores"),
     ("# fine\n\n*.Server.target_qps = 5\n*.Server.min_durations = 5\n", 4, "durations", "applies others"),
     # what makes LoadGen refuse the whole file with -22 and no line number
     ("*.Server.min_duration =1000\n", 1, "spaces", "refuses"),
@@ -62,6 +62,7 @@ REFUSED = [
     ("*.Server.min_duration\u00a0= 1000\n", 1, "min_duration", "refuses"),
     ("*.Server.target_qps = 5\n*.Server.min_duration = 1000 # ms\n", 2, "#", "refuses"),
     ("#comment of several words\n", 1, "#comment", "refuses"),
+    ("\ufeff# a comment\n*.Server.min_duration = 1000\n", 1, "byte order mark", "refuses"),
     ("#*.Server.target_qps = TODO\n", 1, "a comment begins with '# '", "refuses"),
     ("*.Server.min_duration = 1000\x0b*.Server.target_qps = 3\n", 1, "target_qps", "refuses"),
     # what LoadGen takes for another number
@@ -272,8 +273,6 @@ def test_a_skipped_row_that_was_meant_for_this_run_is_an_error(tmp_path, text, t
         ("Server.min_duration = 5", "*.Server.min_duration = 5"),
         ("llama2-70b.min_duration = 5", None),
         ("gpt-oss-120b.min_duration = 5", "gpt-oss-120b.*.min_duration = 5"),
-        ("\ufeff*.Server.min_duration = 5", "*.Server.min_duration = 5"),
-        ("\ufeffServer.min_duration = 5", "*.Server.min_duration = 5"),
         ("*.Server.min_duration=7", "*.Server.min_duration = 7"),
         ("*.Server.min_duration", "*.Server.min_duration = NUMBER"),
         ("*.Server.min_durtion = 5", "*.Server.min_duration = 5"),
