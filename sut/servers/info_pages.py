@@ -129,7 +129,9 @@ def ask_server(control: InfoClient, backend: Backend, model: str = "") -> tuple[
     status, health = ask_health_page(control)
     if status != 200:
         path = urlsplit(control.url).path
-        remedy = f"name the server without {path}" if status == 404 and path else "the server is not ready"
+        remedy = "the server is not ready"
+        if status == 404:
+            remedy = f"name the server without {path}" if path else "correct --server-url or start it"
         if status == 500 and not control.has_key:  # LiteLLM without its database
             remedy += ", or wants a key (SGLANG_API_KEY or OPENAI_API_KEY)"
         raise NotReadyError(f"{control.url}: /health answered {status}, expected 200; {remedy}")

@@ -177,7 +177,7 @@ def test_nothing_listens():
 @pytest.mark.parametrize(
     ("backend", "table", "kind", "values"),
     [
-        ("sglang", {}, NotReadyError, ["/health", "404", "200"]),
+        ("sglang", {}, NotReadyError, ["/health", "404", "200; correct --server-url"]),
         ("sglang", {"/health": 503}, NotReadyError, ["/health", "503", "200"]),
         ("sglang", {"/health": b""}, ServerError, ["/model_info", "--backend vllm"]),
         ("sglang", {"/health": b"", "/model_info": {"name": "x"}}, ServerError, ["/model_info"]),
