@@ -55,6 +55,7 @@ _REMEDIES = {
     errno.EAGAIN: "allow more processes (ulimit -u)",
     errno.ENOENT: "it was removed during the run; leave the output folder as it is until the run ends",
     errno.EACCES: "let this user reach it, or name another place",
+    errno.ENAMETOOLONG: "choose a shorter name",
     errno.EROFS: "the file system has become read-only: see dmesg for errors of the disk",
     errno.EIO: "the disk reports errors: see dmesg",
 }
@@ -80,7 +81,7 @@ def explained(error: Exception) -> HarnessError | None:
             )
         case FileNotFoundError(filename=None) if not _has_working_directory():
             return ConfigError('the working directory was removed; if it was made anew: cd "$PWD"')
-        case PermissionError(filename=str()):
+        case OSError(filename=str(), errno=errno.EACCES | errno.EPERM | errno.ENAMETOOLONG):
             return ConfigError(str(machine_failure(error)))
         case OSError() | MemoryError():
             return machine_failure(error)

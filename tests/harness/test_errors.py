@@ -2,6 +2,7 @@
 
 import errno
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -91,12 +92,18 @@ def test_the_wrong_interpreter_is_named_in_one_line_and_help_works_there():
     assert done.stdout.splitlines()[-1].split() == [str(EXIT_USAGE), "0"] * len(PROGRAMS)
 
 
-def test_what_this_user_may_not_reach_is_an_error_of_usage():
-    """As Path.is_file() raises it for a dataset in the home of another user."""
-    found = explained(PermissionError(errno.EACCES, "Permission denied", "/home/other/perf.parquet"))
-    line = "/home/other/perf.parquet: Permission denied; let this user reach it, or name another place"
+@pytest.mark.parametrize(
+    ("number", "reason"),
+    [
+        (errno.EACCES, "Permission denied; let this user reach it, or name another place"),
+        (errno.ENAMETOOLONG, "File name too long; choose a shorter name"),
+    ],
+)
+def test_a_place_that_cannot_be_reached_is_an_error_of_usage(number, reason):
+    """As Path.is_file() raises it, for a dataset in the home of another user among others."""
+    found = explained(OSError(number, os.strerror(number), "/home/other/perf.parquet"))
     assert found is not None
-    assert (found.exit_code, str(found)) == (EXIT_USAGE, line)
+    assert (found.exit_code, str(found)) == (EXIT_USAGE, f"/home/other/perf.parquet: {reason}")
 
 
 @pytest.mark.parametrize("error", [ImportError("cannot import name x"), ModuleNotFoundError(name="sut.gone")])
