@@ -38,6 +38,8 @@ main()
 """
 _SYSTEM_TREES = ("/usr", "/lib", "/lib64", "/lib32", "/bin")
 _SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/localtime")
+_NOBODY = "65534"
+_USERS = Path("/proc/self/uid_map")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 _ENVIRONMENT = {
     "PATH": "/usr/bin:/bin",
@@ -139,11 +141,15 @@ def _parent_folders(path: str) -> list[str]:
 
 
 def _namespaces() -> list[str]:
-    """Root needs no user namespace; its child changes to another user in ``confine``."""
+    """Root needs no user namespace; its child changes to another user in ``confine``.
+
+    A user whom enroot or ``unshare -r`` made root cannot: its user namespace has no other user.
+    """
     common = ["--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
     common += ["--die-with-parent", "--new-session", "--as-pid-1"]
-    if os.geteuid() != 0:
-        return ["--unshare-user", *common]
+    _, outside, *users = _USERS.read_text().split()
+    if os.geteuid() != 0 or (users == ["1"] and outside != "0"):
+        return ["--unshare-user", "--uid", _NOBODY, "--gid", _NOBODY, *common]
     rights = ("CAP_SETUID", "CAP_SETGID", "CAP_KILL")
     return [*common, "--cap-drop", "ALL", *(part for right in rights for part in ("--cap-add", right))]
 

@@ -335,6 +335,25 @@ for thread in threads: thread.start()
     assert (report.status, report.output) == (protocol.OK, f"{HELD_THREADS}\n".encode())
 
 
+@pytest.mark.parametrize(
+    ("users", "other"),
+    [
+        ("0 0 4294967295", False),  # the machine's own
+        ("0 1000 1", True),  # enroot, unshare -r
+        ("0 0 1", False),  # of root itself: /proc/sys would be its own
+        ("0 1000 1\n1 100000 65536", False),  # rootless podman
+    ],
+)
+def test_root_in_a_namespace_without_another_user_has_one_in_the_sandbox(
+    users: str, other: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    """All attacks above were also tried there, as user 12345 by ``unshare -r``."""
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(tiers, "_USERS", tmp_path / "uid_map")
+    tiers._USERS.write_text(f"{users}\n")
+    assert ("--uid" in sandbox(Tier.BUBBLEWRAP).command) == other
+
+
 @pytest.mark.engine
 def test_without_any_sandbox_the_evaluator_refuses(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(tier_probe, "why_not", lambda tier: f"{tier} is not to be had")
