@@ -33,6 +33,7 @@ from sut.issuers.closed_loop import ClosedLoop
 from sut.prepare import PreparedClient, as_sent, client_holds, place_workers, prepare_client
 from sut.servers.health import Recheck
 from sut.servers.scrape import MetricsScraper
+from sut.servers.setting_checks import closed_division_deviations
 from sut.supervisor.monitor import Monitor, Observer, Totals
 from sut.supervisor.placement import Load
 from sut.supervisor.session import Destination, QuerySession, wires_of
@@ -133,7 +134,11 @@ def _ladder(plan: LadderPlan, prepared: PreparedClient, steps: tuple[int, ...]) 
             *prepared.warnings,
             *(() if client.parameters.stream else (_UNTIMED,)),
         ),
-        deviations=(*client.deviations, *prepared.deviations),
+        deviations=(
+            *client.deviations,
+            *prepared.deviations,
+            *closed_division_deviations(prepared.servers, client.benchmark, plan.scenario),
+        ),
     )
 
 

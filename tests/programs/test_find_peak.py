@@ -1,5 +1,6 @@
 """find_peak.py ladder as a user calls it, against stub servers."""
 
+import re
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from harness.peak.ladder.ladder_files import read_state
 from harness.peak.ladder.steps import NOT_A_RESULT
 from tests.kit import wait_until
 from tests.runs import ROOT, main_here, small_dataset
-from tests.stub import Fault, StubServer, every
+from tests.stub import Facts, Fault, StubServer, every
 
 TOKENS = 30
 KNOBS = {"event_delay_s": 0.008, "first_delay_s": 0.02}  # far from the limits, also on a busy machine
@@ -120,3 +121,11 @@ def test_failed_requests_mark_the_step_and_end_the_ladder(flags, steps, tmp_path
     assert [step.concurrency for step in ladder.steps] == steps or ladder.steps[0].client_bound
     assert ladder.steps[0].failed and ladder.best is None
     assert "FAILED" in stdout
+
+
+def test_a_prefix_cache_is_told_before_the_steps(tmp_path, capfd):
+    """Samples repeat, and a server with one looks faster than it is."""
+    with StubServer(facts=Facts(info={"disable_radix_cache": False})) as stub:
+        code, stdout, _ = main_here(capfd, find_peak.main, ladder_of(tmp_path, [stub], "--dry-run"))
+    assert code == 0
+    assert re.search(f"DEVIATION {stub.url} keeps a KV cache across queries", stdout), stdout
