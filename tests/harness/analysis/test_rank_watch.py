@@ -1,6 +1,7 @@
 """Ranks without a sign of life: pages recorded of SGLang with --dp 2, whose scheduler DP1 was then killed.
 
 idle: before the first request; busy: both at work; dead: DP0 idle, DP1 killed with four requests running.
+Of vLLM 0.32.0 the engines' lines that are ever more than 0; stopped: engine 1 by SIGSTOP with two requests.
 """
 
 import pytest
@@ -11,8 +12,8 @@ from tests.kit import DATA
 URL = "http://127.0.0.1:31877"
 
 
-def recorded(name):
-    return (DATA / f"metrics/sglang_dp2_{name}.txt").read_bytes()
+def recorded(name, engine="sglang"):
+    return (DATA / f"metrics/{engine}_dp2_{name}.txt").read_bytes()
 
 
 def watched(*pages, every_s=5.0, url=URL):
@@ -88,6 +89,13 @@ def test_all_ranks_may_stand():
 def test_what_is_no_evidence(pages, asked_later_s, servers):
     watch, now = watched(*[recorded("busy1")] * pages)
     assert watch.standing(now + asked_later_s, servers) == ()
+
+
+def test_a_stopped_engine_of_vllm_stands_while_the_other_lives():
+    stopped = [recorded(name, "vllm") for name in ("stopped1", "stopped2")]
+    watch, now = watched(recorded("busy", "vllm"), *stopped * 4)
+    (rank,) = watch.standing(now, [URL])
+    assert (rank.rank, rank.since_s, rank.requests, rank.others_live) == (1, 1005.0, 2, True)
 
 
 def test_a_request_between_two_pages_is_no_report_of_idle_time():
