@@ -72,7 +72,7 @@ class Silence:
         self.even_s = -math.inf  # since when this process has looked without a pause
         self._looked_s = self._asked_s = -math.inf
         self._since_s: float | None = None
-        self.ended_s = -math.inf  # when one that was told has ended
+        self.ended_s = -math.inf  # when one that was told has ended; inf: it lasts
         self._told = ""
         self._urls: tuple[str, ...] = ()
         self._metrics_tell = False
@@ -100,7 +100,10 @@ class Silence:
             still_s = now_s - self._worked_s
         self._metrics_tell = still_s is not None
         silent_s = self._silent_s(now_s, snapshot, still_s) if loads else 0.0
-        if silent_s < self.silent_s:
+        # Of a stream something has to arrive: our /health is a request to SGLang's ranks, and shows as work.
+        arrived_s = now_s - snapshot.silent_s if self._streams else math.inf
+        goes_on = loads and self._since_s is not None and arrived_s <= self._since_s + _MOVED_S
+        if silent_s < self.silent_s and not goes_on:
             self._end(now_s, works=bool(loads))
         self.silent_s = silent_s
         least_s = max(_SILENT_S if still_s is None else _STILL_S, _UNUSUAL * self._longest[0])
@@ -108,9 +111,12 @@ class Silence:
             self._asked_s = now_s
             self._health.ask(self._urls)
         begun = snapshot.first_tokens or snapshot.completed or snapshot.elapsed_s - silent_s > _BEGUN_S
-        if silent_s < least_s or not (begun or self._health.all_refuse(self._urls)):
-            return ""
-        return self._tell(now_s - silent_s, now_s - snapshot.elapsed_s, sum(loads.values()))
+        since_s = self._since_s
+        if since_s is None:
+            if silent_s < least_s or not (begun or self._health.all_refuse(self._urls)):
+                return ""
+            since_s = now_s - silent_s
+        return self._tell(since_s, now_s - snapshot.elapsed_s, sum(loads.values()))
 
     def is_final(self, progress_s: float) -> bool:
         """Whether nothing more can come."""
@@ -126,7 +132,7 @@ class Silence:
         health = f" ({self.health})" if self.health else ""
         text = f"nothing arrives since {moment(since_s - began_s)}{health}"
         if self._since_s is None:
-            self._since_s = since_s
+            self._since_s, self.ended_s = since_s, math.inf
             what = f"nothing arrives from {folded(self._urls, 3)} with {counted(requests, 'request')}{health}"
             self._events.add("silence", "", what, int(since_s * 1e9))
         if text != self._told:
@@ -136,13 +142,14 @@ class Silence:
 
     def _end(self, now_s: float, *, works: bool) -> None:
         """``works``: they have sent or worked; else they have no more requests, which may have failed."""
+        lasted_s = self.silent_s if self._since_s is None else now_s - self._since_s
         if works:
-            self._longest = sorted((*self._longest, self.silent_s))[1:]
+            self._longest = sorted((*self._longest, lasted_s))[1:]
         self._health.forget()
         if self._since_s is not None:
             text = "the servers work again" if works else "the servers have no more requests"
             self._events.add("silence_ends", "", text, int(now_s * 1e9))
-            log.warning("%s after %.0f s", text, now_s - self._since_s)
+            log.warning("%s after %.0f s", text, lasted_s)
             self.ended_s = now_s
         self._since_s, self._told = None, ""
 
@@ -190,7 +197,7 @@ class SilentServers:
         servers = [one for one in servers if one.requests > 0]
         before, even_s = self._since, silence.even_s
         self._since = {
-            one.url: _since_s(now_s, before, one, -math.inf if one.url in self._told else even_s)
+            one.url: self._since_of(one, now_s, -math.inf if one.url in self._told else even_s)
             for one in servers
         }
         for url, since_s in before.items():
@@ -211,6 +218,15 @@ class SilentServers:
                     self._tell(one, began_s)
         shown = [one for one in servers if one.url in self._told and not {one.url, one.page} & set(named)]
         return self._text(began_s, sorted(shown, key=lambda one: self._since[one.url]))
+
+    def _since_of(self, one: AskedServer, now_s: float, even_s: float) -> float:
+        """When a server with requests has last sent or worked; at the earliest when it got the first of them.
+
+        One that was told has to send: /health is a request to SGLang's ranks, which shows as work.
+        """
+        told = self._streams and one.url in self._told
+        worked_s = -math.inf if told or one.still_s is None else now_s - one.still_s
+        return max(self._since.get(one.url, now_s), one.arrived_s, worked_s, even_s)
 
     def _stands(self, one: AskedServer, now_s: float, began_s: float, least_s: float) -> bool:
         silent_s = now_s - self._since[one.url]
@@ -258,12 +274,6 @@ class SilentServers:
         health = self._health.text((one.url,)).removeprefix(f"{one.url}: ")
         # As it was: a line of a log file follows each change.
         return counted(self._told[one.url], "request") + (f" ({health})" if health else "")
-
-
-def _since_s(now_s: float, before: Mapping[str, float], one: AskedServer, even_s: float) -> float:
-    """When a server with requests has last sent or worked; at the earliest when it got the first of them."""
-    worked_s = -math.inf if one.still_s is None else now_s - one.still_s
-    return max(before.get(one.url, now_s), one.arrived_s, worked_s, even_s)
 
 
 class Pause(msgspec.Struct, frozen=True):

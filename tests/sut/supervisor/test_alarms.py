@@ -361,12 +361,19 @@ def test_a_silence_without_work_is_told_with_what_health_says(answer, text, stre
 @pytest.mark.parametrize(("answer", "ends"), [(STOPPED, False), (PAUSED, True)])
 def test_metrics_that_can_no_longer_be_read_are_no_sign_of_work(answer, ends, streams):
     run = Silent(answer, streams=streams)
-    text = run.silent(20, works=lambda second: second if second < 12 else None)
-    assert bool(text) != ends
-    assert [event.kind for event in run.events.events] == [
-        "silence",
-        *["silence_ends"] * (ends and not streams),
-    ]
+    ends = ends and not streams
+    assert bool(run.silent(20, works=lambda second: second if second < 12 else None)) != ends
+    assert [event.kind for event in run.events.events] == ["silence", *["silence_ends"] * ends]
+
+
+@pytest.mark.parametrize("streams", [True, False])
+def test_a_rank_that_answers_health_ends_no_silence_of_streams(streams, caplog):
+    """SGLang 0.5.23 with --dp 2: one rank hangs with all requests, the other prefills our /health's."""
+    run = Silent(STOPPED, streams=streams)
+    run.silent(20, works=lambda second: second % 15)
+    assert [event.kind for event in run.events.events] == ["silence", *["silence_ends"] * (not streams)]
+    run.look(0.0, 0.0)
+    assert caplog.messages[-1] == f"the servers work again after {21 if streams else 15} s"
 
 
 def test_without_metrics_streams_alone_tell():
@@ -546,6 +553,12 @@ def test_a_server_is_not_named_for_usual_silences(silences_s, named):
         sent_s = run.now_s
         found.append(any(run.look(sent_s) for _ in range(seconds)))
     assert found == named
+
+
+@pytest.mark.parametrize("streams", [True, False])
+def test_work_alone_ends_no_silence_of_a_server_that_streams(streams):
+    text = OneSilent(PAUSED, streams=streams).silent_for(31, lambda second: second if second < 31 else 0)
+    assert bool(text) == streams
 
 
 def test_a_server_without_requests_is_not_named():
