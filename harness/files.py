@@ -1,5 +1,6 @@
 """Names of the files that a run leaves; files that appear complete or not at all; a user's files, decoded."""
 
+import codecs
 import errno
 import fcntl
 import hashlib
@@ -180,7 +181,7 @@ def read_decoded(source: str, path: Path, decode: Callable[[bytes], _Decoded], r
     import msgspec
 
     try:
-        data = path.read_bytes()
+        data = path.read_bytes().removeprefix(codecs.BOM_UTF8)
         return decode(data)
     except OSError as error:
         raise ConfigError(f"{source}: {error.strerror}; {remedy}") from error

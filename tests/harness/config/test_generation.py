@@ -217,3 +217,12 @@ def test_what_is_wrong_with_a_file_is_said(tmp_path, text, words):
         read_decoded("file", path, msgspec.json.Decoder(dict).decode, "remedy")
     assert words in str(caught.value)
     assert str(caught.value).endswith("; remedy")
+
+
+@pytest.mark.parametrize(
+    ("decode", "text"), [(msgspec.json.decode, '{"top_k": 1}'), (msgspec.toml.decode, "top_k = 1")]
+)
+def test_a_byte_order_mark_is_no_part_of_a_users_file(decode, text, tmp_path):
+    """As editors of Windows write it."""
+    (path := tmp_path / "file").write_text(text, encoding="utf-8-sig")
+    assert read_decoded("file", path, decode, "remedy") == {"top_k": 1}
