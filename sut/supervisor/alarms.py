@@ -73,7 +73,7 @@ class Silence:
         self._looked_s = self._asked_s = -math.inf
         self._since_s: float | None = None
         self.ended_s = -math.inf  # when one that was told has ended; inf: it lasts
-        self._told = ""
+        self._told = set[str]()
         self._urls: tuple[str, ...] = ()
         self._metrics_tell = False
         self._worked_s: float | None = None  # when metrics last showed work, where any have
@@ -135,9 +135,9 @@ class Silence:
             self._since_s, self.ended_s = since_s, math.inf
             what = f"nothing arrives from {folded(self._urls, 3)} with {counted(requests, 'request')}{health}"
             self._events.add("silence", "", what, int(since_s * 1e9))
-        if text != self._told:
+        if text not in self._told:  # of several ranks one may answer /health and another not
             log.warning("%s", text)
-        self._told = text
+        self._told.add(text)
         return text
 
     def _end(self, now_s: float, *, works: bool) -> None:
@@ -151,7 +151,7 @@ class Silence:
             self._events.add("silence_ends", "", text, int(now_s * 1e9))
             log.warning("%s after %.0f s", text, lasted_s)
             self.ended_s = now_s
-        self._since_s, self._told = None, ""
+        self._since_s, self._told = None, set()
 
 
 class AskedServer(msgspec.Struct, frozen=True):

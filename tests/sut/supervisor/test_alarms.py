@@ -366,6 +366,14 @@ def test_metrics_that_can_no_longer_be_read_are_no_sign_of_work(answer, ends, st
     assert [event.kind for event in run.events.events] == ["silence", *["silence_ends"] * ends]
 
 
+def test_answers_of_health_that_alternate_are_told_once_each(caplog):
+    """As of SGLang's ranks, one after the other."""
+    run, answers = Silent(STOPPED), itertools.cycle([STOPPED, PAUSED])
+    run.silence._health._ask = lambda url: next(answers)
+    run.silent(60)
+    assert [message.count("200") for message in caplog.messages] == [0, 1]
+
+
 @pytest.mark.parametrize("streams", [True, False])
 def test_a_rank_that_answers_health_ends_no_silence_of_streams(streams, caplog):
     """SGLang 0.5.23 with --dp 2: one rank hangs with all requests, the other prefills our /health's."""
