@@ -45,7 +45,6 @@ from harness.files import (
 )
 from harness.loadgen_logs.integrity import loadgen_file_errors, setting_errors, settings_in_force
 from harness.loadgen_logs.summary_and_detail import LoadgenDetail, LoadgenSummary, read_detail, read_summary
-from harness.record.failure_details import time_limit_text
 from harness.record.journal import (
     COMPLETE,
     FIRST_TOKEN,
@@ -207,15 +206,7 @@ def _warnings(record: RunRecord, seen: Observations, files: _RunFiles) -> tuple[
     before = (warning for warning in record.warnings if not (valid and is_refuted(warning)))
     named = seen.outages if record.verdict.result == "INVALID" else ()
     kept = (warning for warning in seen.warnings if warning not in named)
-    return (*before, *kept, *_time_limits(files))
-
-
-def _time_limits(files: _RunFiles) -> Iterator[str]:
-    details = files.journal.details
-    failed = files.rows[np.isin(files.rows["query_id"], list(details))]
-    moments = zip(failed["query_id"].tolist(), failed["sent_ns"].tolist(), strict=True)
-    if found := time_limit_text((details[query_id], sent_ns) for query_id, sent_ns in moments):
-        yield found
+    return (*before, *kept, *filter(None, (files.journal.time_limit,)))
 
 
 def _read(log_dir: Path, lost: Sequence[tuple[int, int]]) -> _RunFiles:

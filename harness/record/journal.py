@@ -109,6 +109,8 @@ class Journal(msgspec.Struct, frozen=True):
     """evidence of failures, by query id"""
     broken: int
     """rows that were cut short or have a wrong checksum"""
+    time_limit: str
+    """a limit of time that the failures show; "" for none"""
 
 
 def read_journal(directory: Path) -> Journal:
@@ -121,8 +123,9 @@ def read_journal(directory: Path) -> Journal:
         good = _intact(data[:whole], rows)
         parts.append(rows[good])
         broken += int((~good).sum()) + (whole != len(data))
-    details = {line.query_id: line.detail for line in _failure_lines(directory)}
-    return Journal(np.concatenate(parts), details, broken)
+    lines = _failure_lines(directory)
+    details = {line.query_id: line.detail for line in lines}
+    return Journal(np.concatenate(parts), details, broken, _time_limit(lines))
 
 
 class JournalTail:
@@ -183,7 +186,12 @@ def failure_reasons(directory: Path) -> str:
         counts[line.kind] += 1
         first.setdefault(line.kind, line.detail)
     kinds = ", ".join(f"{kind} {count} ({first[kind]})" for kind, count in counts.most_common())
-    return "; ".join(filter(None, (kinds, time_limit_text((line.detail, line.time_ns) for line in lines))))
+    return "; ".join(filter(None, (kinds, _time_limit(lines))))
+
+
+def _time_limit(lines: Sequence[_FailureLine]) -> str:
+    """By the moments of the failures: a server that dies ends all of its queries at one."""
+    return time_limit_text((line.detail, line.time_ns) for line in lines)
 
 
 def first_failure(directory: Path) -> str:

@@ -1,5 +1,8 @@
 """The journal: what the writer appends is read back whole, what a crash leaves is counted, never guessed."""
 
+import itertools
+import time
+
 import numpy as np
 import pytest
 
@@ -75,6 +78,19 @@ def test_failures_keep_kind_and_detail(tmp_path):
     assert journal.rows["failure"].tolist() == [*kinds, 0]
     assert journal.rows["osl"].tolist() == [0] * len(kinds) + [4]
     assert journal.details == details
+
+
+@pytest.mark.parametrize(
+    ("apart_s", "said"), [(0.0, ""), (2.0, "4 failures came 1.2 s after the last bytes")]
+)
+def test_failures_of_one_moment_are_of_no_limit_of_time(tmp_path, monkeypatch, apart_s, said):
+    """Queries of a server that died, whose batches gave each a token at one moment, were sent apart."""
+    ends = itertools.count(10**12, round(apart_s * 1e9))
+    monkeypatch.setattr(time, "monotonic_ns", lambda: next(ends))
+    ages = (f"{age} s after its request, 1.2 s after the last bytes" for age in (9.4, 7.3, 5.2, 3.1))
+    write(tmp_path, [Failure(FailureKind.TRUNCATED, age) for age in ages])
+    found = read_journal(tmp_path).time_limit
+    assert found.startswith(said) if said else not found
 
 
 def test_every_file_is_open_before_the_first_failure(tmp_path):
