@@ -29,7 +29,7 @@ from sut.client.network_figures import TCP_INFO_BYTES, TcpInfo
 from sut.wire.answer_checks import UNREADABLE
 
 _MOST_BYTES = 1 << 20
-_FIRST_NOTICE_S = 1.0
+_FIRST_NOTICE_S = 2.0  # SGLang's /health always takes one
 _NOTICE_EVERY_S, _NOTICE_LATER_S = 10.0, 60.0  # in the first minute, and after it
 _ON_TERMINAL_S = 0.5
 _UNREACHED = (500, 502, 503, 504)  # the first is sglang-router's
@@ -317,8 +317,8 @@ class Calls(Generic[Asked, Found]):
 
 
 class WaitNotices:
-    """Reports about a wait: on a terminal one line that is overwritten; elsewhere a line after a second, then
-    every ten seconds, and after a minute every minute.
+    """Reports about a wait: on a terminal one line that is overwritten; elsewhere a line after two seconds,
+    then every ten, and after a minute every minute.
 
     A wait that lasts is said at the level of warnings, too: a model loads for many minutes.
     """

@@ -137,7 +137,7 @@ def test_a_wait_that_lasts_is_said_where_only_warnings_are(caplog, monkeypatch):
             now.s = float(second)
             notices.tick("1 of 1 servers")
     waits = [int(re.search(r"\((\d+) s so far\)", text)[1]) for text in caplog.messages]
-    assert waits == [11, 21, 31, 41, 51, 61, 121, 181, 241]
+    assert waits == [12, 22, 32, 42, 52, 62, 122, 182, 242]
 
 
 def test_a_wait_is_a_line_of_a_terminal_that_is_cleared(monkeypatch):
@@ -147,9 +147,9 @@ def test_a_wait_is_a_line_of_a_terminal_that_is_cleared(monkeypatch):
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("COLUMNS", "30")
     with info_client.WaitNotices() as notices:
-        for now.s in (0.75, 1.0, 1.25, 1.5, 1.75):
+        for now.s in (1.75, 2.0, 2.25, 2.5, 2.75):
             notices.tick("one of two servers")
-    drawn = ["waiting 1 s for one of two se", "waiting 2 s for one of two se", " " * 29]
+    drawn = ["waiting 2 s for one of two se", "waiting 2 s for one of two se", " " * 29]
     assert terminal.getvalue() == "".join(f"\r{line}" for line in drawn) + "\r"
 
 
