@@ -15,6 +15,7 @@ from harness.config.run_options import Backend
 from harness.config.server_urls import authority, default_port, folded
 from harness.errors import HarnessError, ServerError
 from harness.record.settled import ServerInfo
+from harness.text import counted
 from sut.client.endpoint import AddressPair, Endpoint, most_pairs, resolve_endpoint
 from sut.doctor.finding import Finding, ok
 from sut.servers.discovery import find_servers
@@ -119,7 +120,7 @@ def _described(server: ServerInfo) -> str:
         f"{server.engine}{f' {server.version}' if server.version else ''}",
         f"model {server.names}",
         f"wire {server.wire}",
-        f"{server.dp_size} data-parallel ranks" if server.dp_size else "",
+        counted(server.dp_size, "data-parallel rank") if server.dp_size else "",
         f"{server.max_running_requests} requests at once" if server.max_running_requests else "",
         f"behind {server.router.name}" if server.router else "",
     ]

@@ -117,7 +117,8 @@ def test_replicas_that_differ_are_what_they_are_to_a_run(other, level, words, tm
 )
 def test_deviations_of_a_server_are_those_of_a_run(other, tmp_path, capfd):
     with StubServer(facts=other) as stub:
-        _, (level, text, remedy) = findings(stub.url)
+        (_, described, _), (level, text, remedy) = findings(stub.url)
+        assert "1 data-parallel rank," in described
         words = ("--input-file", small_dataset(tmp_path)[0], "--server-url", stub.url, "--max-new-tokens", 4)
         plan = run_mlperf(tmp_path, *words, "--dry-run", here=capfd).stdout
     said = text.removeprefix("NOT OFFICIAL: ")
