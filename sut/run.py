@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
+from itertools import chain
 
 from msgspec.structs import replace
 
@@ -40,6 +41,7 @@ from harness.record.resume import (
     check_model,
     earlier_run,
     require_unchanged,
+    runs_with_answers,
     saved_answers,
     version_changes,
 )
@@ -125,7 +127,7 @@ def run(
             load = load_of_full(plan, servers.found, readback)
             placement = place_workers(client, load)
         prepared = prepare_client(client, inputs.samples, load, placement, servers)
-        record = _planned(plan, inputs, prepared, readback, expected)
+        record = _planned(plan, inputs, prepared, readback, expected, earlier)
         require_one_origin(record)
         if on_plan is not None:
             on_plan(record)
@@ -210,6 +212,7 @@ def _planned(
     prepared: PreparedClient,
     readback: dict[str, Setting],
     expected: ExpectedQueries,
+    earlier: EarlierRun | None,
 ) -> RunRecord:
     """The record before the first query. Raises ConfigError for what the rules forbid."""
     rules = (prepared.servers, plan.client.benchmark, plan.scenario)
@@ -218,6 +221,8 @@ def _planned(
         *rule_deviations(plan, inputs, readback),
         *closed_division_deviations(*rules),
     )
+    if earlier is not None and earlier.course == "continue":
+        deviations += tuple(_earlier_deviations(plan, deviations))
     require_official(plan, deviations)
     record = RunRecord(
         plan=plan,
@@ -230,6 +235,16 @@ def _planned(
         warnings=(*prepared.warnings, *draft_warnings(*rules), *dataset_warnings(plan, inputs.samples)),
     )
     return replace(record, warnings=(*record.warnings, *contradictions(record)))
+
+
+def _earlier_deviations(plan: RunPlan, now: Sequence[str]) -> Iterator[str]:
+    """Those of the servers whose answers are used again, beside what the servers deviate in ``now``."""
+    client = plan.client
+    before = (run.servers for run in runs_with_answers(client.log_dir))
+    found = (closed_division_deviations(servers, client.benchmark, plan.scenario) for servers in before)
+    for text in dict.fromkeys(chain.from_iterable(found)):
+        if text not in now:
+            yield f"earlier answers: {text.partition('; ')[0]}; begin anew with --restart"
 
 
 def _started(

@@ -14,6 +14,7 @@ from harness.config.protocol import Answers, prompts_of
 from harness.errors import ConfigError
 from harness.files import ACCURACY_LOG, JOURNAL_DIR, RUN_RECORD
 from harness.record.answer_log import SavedAnswer, read_saved_answers
+from harness.record.journal import ANSWERS_FILE
 from harness.record.output_dir import aside_of, reading
 from harness.record.repeated import FirstLine, resuming_command, run_of
 from harness.record.run_record import EncodedAnswers, RunRecord
@@ -273,6 +274,15 @@ def _readable_runs(log_dir: Path) -> Iterator[RunRecord]:
     for folder in (log_dir, *_attempts(log_dir)):
         with suppress(OSError, ConfigError):
             yield RunRecord.read(folder / RUN_RECORD)
+
+
+def runs_with_answers(log_dir: Path) -> Iterator[RunRecord]:
+    """The records of all attempts whose answers are used again."""
+    for folder in (log_dir, *_attempts(log_dir)):
+        journal = folder / JOURNAL_DIR
+        if any(path.stat().st_size for path in journal.glob(ANSWERS_FILE.format("*"))):
+            with suppress(OSError, ConfigError):
+                yield RunRecord.read(folder / RUN_RECORD)
 
 
 def differences(name: str, earlier: Any, now: Any, form: str = "{} {}, this one has {}") -> Iterator[str]:

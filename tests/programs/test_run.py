@@ -258,6 +258,23 @@ def test_settings_of_the_server_are_told_before_the_run(tmp_path, capfd):
         assert [line for line in lines if re.match(words, line)], (words, lines)
 
 
+@pytest.mark.parametrize("answered", [11, 0])
+def test_a_prefix_cache_of_earlier_answers_stays_a_deviation(tmp_path, capfd, answered):
+    """The server is started as its line asks for, and the command repeated."""
+    dataset, _ = small_dataset(tmp_path)
+    # The first request is the trial.
+    faults = [None] * (1 + answered) + [Fault.HTTP_500] * (12 - answered)
+    words = ("--accuracy", "--input-file", dataset, "--user-conf", quick_conf(tmp_path))
+    with StubServer(facts=Facts(info={"disable_radix_cache": False}), faults=faults) as stub:
+        before = run_here(capfd, tmp_path, *words, "--server-url", stub.url)
+    with StubServer() as other:
+        run = run_here(capfd, tmp_path, *words, "--dry-run", "--server-url", other.url)
+    assert (before.code, run.code) == (4, 0), run.stderr
+    line = f"DEVIATION earlier answers: {stub.url} keeps a KV cache .*; begin anew with --restart"
+    assert len(re.findall(line, run.stdout)) == bool(answered)
+    assert f"{other.url} keeps" not in run.stdout
+
+
 @pytest.mark.parametrize("flags", [("--accuracy", "--scenario", "server"), ()])
 def test_no_more_requests_are_in_flight_than_the_run_has(tmp_path, capfd, flags):
     """Whatever the estimates say: in Server by rate and limits, in Offline by what servers run."""
