@@ -387,8 +387,9 @@ def test_a_server_of_http_2_alone(said, scheme, words):
         assert words in text and "start the server" not in text
 
 
-def test_a_tls_handshake_without_an_answer(caplog):
+def test_a_tls_handshake_without_an_answer(caplog, monkeypatch):
     """Said while it is waited for, and in the end: a server that starts may be as silent."""
+    monkeypatch.setattr(info_client, "_FIRST_NOTICE_S", 0.2)
     with (
         listening(lambda connection: connection.recv(1000) and connection.recv(1)) as url,
         caplog.at_level("INFO", "mlperf"),
