@@ -11,11 +11,10 @@ from harness.endpoints.planning.cohorts import cohort_name, cohort_number
 from harness.endpoints.planning.rules import is_same_model, load_endpoints_rules
 from harness.endpoints.run_folder import ACCURACY, CONFIG, POINT_YAML, SUMMARY
 from harness.endpoints.steady.steady_block import block_of_summary
-from harness.endpoints.steady.steady_point import WINDOWABLE
+from harness.endpoints.steady.steady_point import STEADY, WINDOWABLE
 from harness.errors import ConfigError
 
 _PATTERNS = ("concurrency", "agentic_inference")
-_UNSTEADY = ("drifting_up", "drifting_down", "not found")
 
 
 def check_files(files: PointFiles) -> Iterator[Finding]:
@@ -240,15 +239,13 @@ def _steady_state(files: PointFiles) -> Iterator[Finding]:
         return
     verdict, status = block.get("verdict"), block.get("status")
     drifting = [name for name, state in table(block, "state").items() if str(state).startswith("Drifting")]
-    if verdict in _UNSTEADY or drifting:
+    if drifting or verdict not in (STEADY, "anomaly"):
         text = f"the verdict is {shown(verdict)}" + (
             f", {', '.join(map(str, drifting))} drift" if drifting else ""
         )
         yield by_length(files, "steady-state", where, text)
     elif verdict == "anomaly":
         yield finding("steady-state", where, "the verdict is anomaly", severity=Severity.WARNING)
-    elif verdict is None:
-        yield by_length(files, "steady-state", where, "the verdict is missing")
     if status != WINDOWABLE:
         yield by_length(files, "super-passes", where, f"the status is {shown(status)}", expected=WINDOWABLE)
     yield from _window(files, where, table(block, "window"))

@@ -34,6 +34,7 @@ Verdict = Literal["STEADY STATE", "drifting_up", "drifting_down", "anomaly", "no
 State = Literal["Plateau", "Drifting Up", "Drifting Down"]
 
 WINDOWABLE: Status = "windowable"
+STEADY: Verdict = "STEADY STATE"
 WATCHED = ("ttft_p50", "ttft_p90", *GATES)
 
 STATES: dict[str, State] = {"up": "Drifting Up", "down": "Drifting Down", "steady": "Plateau"}
@@ -209,7 +210,7 @@ def _reported(windows: Sequence[Window]) -> int:
 
 def is_official(status: str | None, verdict: str | None) -> bool:
     """Whether the window's numbers are the point's result; else those of the complete run are."""
-    return status == WINDOWABLE and verdict in ("STEADY STATE", "anomaly")
+    return status == WINDOWABLE and verdict in (STEADY, "anomaly")
 
 
 def status_of(complete: int, window_s: float | None, required_s: float) -> Status:
@@ -228,7 +229,7 @@ def verdict_of(found: bool, shifted: bool, trend: Mapping[str, str]) -> Verdict:
     if shifted:
         return "anomaly"
     gating = {trend.get(gate) for gate in GATES}
-    return "drifting_up" if "up" in gating else "drifting_down" if "down" in gating else "STEADY STATE"
+    return "drifting_up" if "up" in gating else "drifting_down" if "down" in gating else STEADY
 
 
 def states_of(plateau: bool, trend: Mapping[str, str]) -> dict[str, State]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from harness.endpoints.endpoints_options import BuildOptions
 from harness.endpoints.planning.seed_sets import read_seed_sets
-from harness.endpoints.run_folder import POINT_YAML, RUNS, SYSTEM_DESC, SYSTEM_POWER, TREE
+from harness.endpoints.run_folder import POINT_YAML, RUNS, TREE
 from harness.endpoints.tree.build_tree import Tree, build_tree
 from harness.endpoints.tree.run_facts import UnusableError
 from harness.endpoints.tree.system_file import read_system
@@ -39,9 +39,7 @@ def summary(found: Tree) -> list[str]:
     """Where the tree is, what it lacks, and what it is not."""
     points = f"{counted(len(found.points), 'point')}: {', '.join(found.points)}"
     lines = [f"{found.submission}: {points}"]
-    lines.append(
-        f"{POINT_YAML}, {SYSTEM_DESC} and {SYSTEM_POWER} are in the run folders, too, for their upload"
-    )
+    lines.append(f"{POINT_YAML} and the files of the system are in the run folders, too, for their upload")
     lines += labelled("MISSING", found.missing)
     lines += labelled("TO WRITE", found.unwritten)
     lines += labelled("WARNING", found.unwritable)

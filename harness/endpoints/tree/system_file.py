@@ -108,7 +108,7 @@ class Switches(msgspec.Struct, frozen=True, kw_only=True):
     count: int
     bandwidth_tbps: float
     power: Watts | None = None
-    """of one switch; None: the default of Appendix D for this model"""
+    """of one switch"""
 
 
 class ScaleOut(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,7 +118,7 @@ class ScaleOut(msgspec.Struct, frozen=True, kw_only=True):
     nics_per_node: int
     nic_gbps: float
     nic: Watts | None = None
-    """one adapter; None: the default of Appendix D"""
+    """one adapter"""
     switches: tuple[Switches, ...] = ()
 
 

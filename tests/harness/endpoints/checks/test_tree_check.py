@@ -96,11 +96,15 @@ def test_the_steady_state_of_the_official_client_s_run_folder(tmp_path):
     run = endpoints_kit.point_run(endpoints_kit.curve().points[0])
     endpoints_kit.write_official_run(folder := tmp_path / "r1", run)
     assert errors(folder) == []
-    drifting = json.loads((folder / SUMMARY).read_text())
-    drifting["steady_state"]["global_trend"]["tpot_p90"] = "up"
-    write(folder / SUMMARY, drifting)
+    summary = json.loads((folder / SUMMARY).read_text())
+    summary["steady_state"]["global_trend"]["tpot_p90"] = "up"
+    write(folder / SUMMARY, summary)
     (line,) = errors(folder)
     assert "[steady-state §4.4] the verdict is drifting_up" in line
+    for verdict in ("steady state", None):  # in the form of point.yaml
+        write(folder / SUMMARY, summary | {"steady_state": {"status": "windowable", "verdict": verdict}})
+        (line,) = errors(folder)
+        assert f"the verdict is {verdict or 'missing'}" in line
 
 
 def record(*, short: bool) -> PointRun:
