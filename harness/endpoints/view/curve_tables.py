@@ -45,7 +45,7 @@ def points_table(curve: MeasuredCurve) -> PageTable:
 
 
 def _point_row(point: CurvePoint, kilowatts: float | None) -> list[str | Cell]:
-    rate = point.system_tps
+    rate, power = point.system_tps, point.kilowatts or kilowatts
     return [
         point.name,
         _count(point.concurrency),
@@ -58,7 +58,7 @@ def _point_row(point: CurvePoint, kilowatts: float | None) -> list[str | Cell]:
         Cell(_count(point.failed), "bad" if point.failed else "plain"),
         _NONE if point.seconds is None else duration(point.seconds),
         _steady_cell(point),
-        *([_rate(rate / kilowatts if rate else None)] if kilowatts else []),
+        *([_rate(rate / power if rate and power else None)] if kilowatts else []),
     ]
 
 

@@ -126,10 +126,8 @@ def _tiles(curve: MeasuredCurve) -> Iterator[Tile]:
         yield Tile(
             f"{curve.offline.system_tps:,.0f}", f"tokens/s Offline, {curve.offline.offline}", link="#offline"
         )
-    if curve.kilowatts and highest.system_tps:
-        yield Tile(
-            f"{highest.system_tps / curve.kilowatts:,.1f}", f"tokens/s per kW, of {curve.kilowatts:g} kW"
-        )
+    if highest.system_tps and (power := highest.kilowatts or curve.kilowatts):
+        yield Tile(f"{highest.system_tps / power:,.1f}", f"tokens/s per kW, of {power:g} kW")
     steady = sum(map(is_steady, steps))
     yield Tile(
         f"{steady} of {len(steps)}",

@@ -55,6 +55,8 @@ class CurvePoint(msgspec.Struct, frozen=True, kw_only=True):
     """by percentile"""
     ttft_ns: Mapping[int, float] = msgspec.field(default_factory=dict)
     """by percentile"""
+    kilowatts: float | None = None
+    """provisioned power of the nodes that it uses; None: that of the system"""
     steady: SteadyBlock | None = None
     warm_up: DeclaredWarmUp | None = None
     scored: bool = False
@@ -105,6 +107,7 @@ def read_point(folder: Path, *others: Path) -> CurvePoint:
         tokens=summary.output_sequence_lengths.total or None,
         tpot_ns=summary.tpot.by_percentile(),
         ttft_ns=summary.ttft.by_percentile(),
+        kilowatts=point.point_power_kw,
         steady=point.steady_state or _steady(summary, concurrency),
         warm_up=point.warmup,
         scored=files.find(ACCURACY) is not None,

@@ -91,6 +91,7 @@ class PointYaml(msgspec.Struct):
     seed_set: str | None = None
     target_cohort: str | None = None
     nodes_used: list[NodesUsed] | None = None
+    point_power_kw: float | None = None
     warmup: DeclaredWarmUp | None = None
     steady_state: SteadyBlock | None = None
 
