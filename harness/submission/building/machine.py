@@ -106,7 +106,7 @@ def network_fields(classes: Path) -> dict[str, str]:
     if not cards:
         return {}
     counts = ", ".join(f"{count}x {name}" for name, count in sorted(cards.items()))
-    kind = "InfiniBand/RoCE" if infiniband and "Gb/sec" in counts else "Ethernet"
+    kind = "InfiniBand/RoCE" if infiniband else "Ethernet"
     return {"host_networking": kind, "host_network_card_count": counts}
 
 

@@ -273,6 +273,7 @@ def test_the_readme_has_what_was_run(results, info, tmp_path):
     lines = (tmp_path / "tree" / RESULTS / "Offline/README.md").read_text().splitlines()
     assert any(line.endswith(": tp_size 1, dp_size 8, kv_cache_dtype fp8_e4m3") for line in lines)
     assert "- client: worker processes 4, backend sglang" in lines
+    assert [line for line in lines if line.startswith("```")] == ["```bash", "```"] * 3
 
 
 def test_the_readme_has_the_commands(results, info, tmp_path):

@@ -52,4 +52,5 @@ def test_mlcommons_s_checker_accepts_what_was_built(runs, tmp_path):
 def test_a_run_folder_without_accuracy(runs, tmp_path, capsys):
     (runs / RUN / ACCURACY).unlink()
     build(runs)
-    assert ACCURACY in refused(capsys) and not (tmp_path / "tree").exists()
+    text = refused(capsys)
+    assert f"{ACCURACY} is missing" in text and "--mode both" in text and not (tmp_path / "tree").exists()

@@ -240,6 +240,7 @@ def test_failed_requests(results):
     damage = both(change(SUMMARY, 5, "n_samples_failed"), change(SUMMARY, 6401, "n_samples_issued"))
     damage(results / RESULTS)
     assert failing(check_tree(results)) == {"failed-requests"}
+    assert [row.valid for row in summarize(endpoints_contexts(results))] == [False, True]
 
 
 def test_a_round_that_takes_no_endpoints_logs(results):
