@@ -92,6 +92,7 @@ def test_the_command_is_that_of_the_other_runs(results, info, capsys, change, co
     assert build(results) == 2
     printed = one_line(capsys)
     assert f"/python {command}" in printed.replace(f"{ROOT}/", "") and str(results) in printed
+    assert (" --user-conf " in printed) is command.startswith("run_")
 
 
 def test_the_command_asks_the_servers_by_the_same_api(results, info, capsys):

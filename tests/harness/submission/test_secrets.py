@@ -125,6 +125,7 @@ HARMLESS = (
     "self.secret_key = secret_key",
     "HF_TOKEN='/srv/build/data/hub/models--nvidia--Qwen3-VL-235B-A22B-NVFP4'",
     "max_num_token = _FI_MAX_SIZES.get(world_size)",
+    "if password = chosen_by_user then",
     "<password>the password of the account",
     "class DLRMv2Calibrator(trt.IInt8EntropyCalibrator2):",
     '{"id": "chatcmpl-' + word(32) + '"}',

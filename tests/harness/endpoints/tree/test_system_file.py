@@ -63,7 +63,8 @@ def test_a_toml_that_is_not_there_names_the_example(tmp_path):
 
 
 def test_a_point_differs_in_what_its_table_has(tmp_path):
-    own = read_system(write_system(tmp_path, f"{SYSTEM}\n[points.r1]\ntensor_parallel = 8\n"))
+    text = changed('= "8xH200" ', f'= "{20 * "x"}"')  # the longest that is taken
+    own = read_system(write_system(tmp_path, f"{text}\n[points.r1]\ntensor_parallel = 8\n"))
     one, other = own.parallelism_of("r1"), own.parallelism_of("r64")
     assert (one.tensor_parallel, one.data_parallel) == (8, 8)
     assert (other.tensor_parallel, other.data_parallel) == (1, 8)

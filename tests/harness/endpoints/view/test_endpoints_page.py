@@ -68,6 +68,7 @@ def test_a_whole_rehearsal_is_still_no_result(tmp_path):
         "Offline",
     ]
     assert [row[2] for row in cells(page, "bands")] == ["1", "8", "32, 64", "256, 512, 1,024", "none"]
+    assert [row[3] for row in cells(page, "bands")] == ["1", "8", "64", "1,024", "not needed"]
     assert all(value == "83.5" for _, _, value, *_ in cells(page, "accuracy"))
     assert ["r64", "20.0 s", "64", "64", "64", "accuracy dataset", "0.180", "0.210"] in cells(page, "warm-up")
 

@@ -170,6 +170,8 @@ def test_the_client_s_score_of_deepseek_r1_is_one_number(tmp_path):
         save(results / scenario / ACCURACY, {"accuracy_scores": [entry("deepseek_r1", 81.2, 4388)]})
     what = "'tokens_per_sample' is missing in accuracy_scores[].score: its limits are not checked"
     assert [(one.is_warning, one.what) for one in check_tree(tree)] == [(True, what)] * 2
+    where = RESULTS.with_name("deepseek-r1") / "Offline" / ACCURACY
+    assert str(check_tree(tree)[0]) == f"warning: {where}: [accuracy] {what}"
     assert [row.accuracy for row in summarize(endpoints_contexts(tree))] == ["exact_match 81.200"] * 2
     change(ACCURACY, 80.5, "accuracy_scores", 0, "score", scenario="Server")(results)
     assert failing(check_tree(tree)) == {"accuracy"}
