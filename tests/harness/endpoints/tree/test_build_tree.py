@@ -136,7 +136,7 @@ def test_only_a_tree_of_this_client_is_labelled(built):
 
 def test_a_point_has_what_was_measured_and_decided(tmp_path):
     write_runs(tmp_path)
-    tree = tree_of(tmp_path)
+    tree = tree_of(tmp_path, SYSTEM.replace("\ndriver =", '\ninference_backend = "own"\ndriver =', 1))
     point = yaml.safe_load((tree.curve / "r64" / POINT_YAML).read_text())
     run = point_run(curve().points[3])
     assert point["concurrency"] == run.point.concurrency == 64
@@ -152,6 +152,8 @@ def test_a_point_has_what_was_measured_and_decided(tmp_path):
     assert offline["runtime_settings"]["load_pattern"] == "max_throughput"
     described = json.loads((tree.curve / "r64" / SYSTEM_DESC).read_text())
     assert described["baseline_network_latency"] == {"round_trips": 100, "min_us": 180.0, "p50_us": 210.0}
+    (node,) = described["node_types"]
+    assert (node["number_of_nodes"], node["inference_backend"]) == (1, "own")
     rates = {one.name: one.system_tps for one in read_runs(list(tree.points.values()))}
     assert described["tps_utilization"] == pytest.approx(rates["r64"] / max(rates.values()), abs=1e-6)
 
