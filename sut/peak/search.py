@@ -24,7 +24,7 @@ from harness.progress.progress_files import ProgressLine
 from harness.progress.progress_line import ProgressSnapshot
 from harness.record.output_dir import check_free, locked, move_aside_existing
 from harness.record.run_record import RunRecord
-from harness.record.settled import running_limit
+from harness.record.settled import ranks_of, running_limit
 from harness.text import duration
 from sut.peak.prober import RunProber, search_run
 from sut.processes.machine_limits import machine_limits
@@ -120,7 +120,7 @@ def search_settings(options: SearchOptions, base: RunRecord) -> SearchSettings:
         scenario=options.scenario,
         loadgen=base.settled.loadgen_settings,
         samples=base.settled.samples,
-        replicas=sum(server.dp_size or 1 for server in servers),
+        replicas=sum(map(ranks_of, servers)),
         slots=slots if asked is None or slots is None else min(asked, slots),
         tolerance=options.tolerance,
         budget_s=options.budget,

@@ -16,7 +16,7 @@ from harness.endpoints.tree.system_file import (
     System,
     SystemFile,
 )
-from harness.record.settled import ServerInfo
+from harness.record.settled import ServerInfo, ranks_of
 from harness.toml_files import quoted
 
 _NEEDED = "  # needed"
@@ -98,5 +98,5 @@ def _parallelism(servers: Sequence[ServerInfo]) -> Iterator[str]:
             yield f"{name} = {sizes.pop()}"
         elif name == "tensor_parallel":
             yield f"{name} = 1{_NEEDED}"
-    ranks = sum(server.dp_size or 1 for server in urls)
+    ranks = sum(map(ranks_of, urls))
     yield f"data_parallel = {ranks or 1}{'' if ranks else _NEEDED}"

@@ -3,6 +3,7 @@
 from msgspec.structs import replace
 
 from harness.peak.peak_options import SearchOptions
+from harness.record.settled import Router
 from sut.peak import search
 from sut.processes.machine_limits import SPARE_DESCRIPTORS, MachineLimits
 from sut.supervisor.placement import Load, Machine, choose, load_of_full
@@ -28,3 +29,12 @@ def test_the_client_holds_what_the_workers_for_full_servers_hold(monkeypatch, tm
     # A worker takes 25,000 events/s.
     settings = search.search_settings(options, base)
     assert settings.connections == settings.most_in_flight == 5 * (FILES - SPARE_DESCRIPTORS)
+
+
+def test_the_ranks_of_all_servers_behind_a_router_count(tmp_path):
+    """Their limit does, too: a first step of 64 for each rank."""
+    dataset, _ = small_dataset(tmp_path)
+    options = SearchOptions(input_file=dataset, output_dir=tmp_path)
+    server = replace(ENDED.servers[0], dp_size=2, max_running_requests=8192, router=Router("SMG", servers=4))
+    found = search.search_settings(options, replace(ENDED, servers=(server,)))
+    assert (found.replicas, found.slots) == (8, 8192)

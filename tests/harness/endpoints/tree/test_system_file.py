@@ -1,11 +1,13 @@
 """The TOML of a system: what is wrong in it is one line with its place; what begins it can be completed."""
 
 import pytest
+from msgspec.structs import replace
 
 from harness.endpoints.tree.run_facts import read_runs, run_folders
 from harness.endpoints.tree.starter import starter
 from harness.endpoints.tree.system_file import EXAMPLE, read_system
 from harness.errors import ConfigError
+from harness.record.settled import Router
 from tests.endpoints_kit import SYSTEM, write_runs, write_system
 
 
@@ -82,3 +84,10 @@ def test_the_beginning_is_complete_but_for_what_is_marked(tmp_path):
     assert (node.driver, node.accelerators, node.host_processor_model_name) == ('with "quotes"', 8, "X")
     assert found.model.model_name == "gpt-oss-120b"
     assert 'cooling = ""  # needed' in text and 'target_cohort = ""  # needed' in text
+
+
+def test_the_ranks_of_all_servers_behind_a_router_count(tmp_path):
+    (one, *_) = read_runs(write_runs(tmp_path))
+    servers = (replace(one.run.servers[0], dp_size=2, router=Router("SMG", servers=4)),)
+    lines = starter({}, [replace(one, run=replace(one.run, servers=servers))])
+    assert "data_parallel = 8" in lines
