@@ -54,3 +54,10 @@ def test_a_run_folder_without_accuracy(runs, tmp_path, capsys):
     build(runs)
     text = refused(capsys)
     assert f"{ACCURACY} is missing" in text and "--mode both" in text and not (tmp_path / "tree").exists()
+
+
+def test_a_run_folder_with_a_damaged_summary(runs, capsys):
+    (runs / RUN / SUMMARY).write_text('{"n_samples')
+    build(runs)
+    text = refused(capsys)
+    assert f"{SUMMARY} is not JSON" in text and text.rstrip().endswith("; copy it again")

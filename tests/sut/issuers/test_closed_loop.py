@@ -103,6 +103,7 @@ def test_what_ends_is_replaced_and_the_number_follows_commands(loop):
     loop.take(1)
     seen = {number for held in loop.held for number, _ in held}
     assert max(seen) == 13 and len(seen) == 7
+    assert not loop.loop.commanded("abort", None)
 
 
 def test_a_worker_that_dies_is_replaced_by_the_others_and_the_last_ends_it(loop):

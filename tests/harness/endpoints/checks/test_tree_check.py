@@ -75,6 +75,13 @@ def test_a_log_that_lies_in_the_point_s_folder(rehearsal):
     assert any("issue lasts 100.0 s" in line for line in errors(rehearsal))
 
 
+def test_of_several_submissions_one_has_to_be_named(tmp_path):
+    for name in ("one", "other"):
+        (tmp_path / name / "results").mkdir(parents=True)
+    with pytest.raises(ConfigError, match=f"holds 2 submissions; pass one of them, such as {tmp_path}/one"):
+        check_tree(tmp_path)
+
+
 def test_run_folders_of_the_official_client_alone(tmp_path):
     write_run(tmp_path / "runs/r64")
     assert errors(tmp_path / "runs/r64") == errors(tmp_path / "runs") == errors(tmp_path) == []

@@ -56,6 +56,8 @@ def test_the_rate_that_is_given_comes_first_and_a_near_one_needs_no_ladder():
     assert decide(History(), start_qps=20.0) == NextProbe(20.0, "the rate that was given")
     near, far = probe(20.0, tpot_p99_ns=78e6), probe(20.0, tpot_p99_ns=30e6)
     assert isinstance(decide(History((), (near,)), start_qps=20.0), NextProbe)
+    nearer = probe(20.2, tpot_p99_ns=79e6)  # the two show where TPOT reaches its limit
+    assert decide(History((), (near, nearer)), start_qps=20.0).rate == pytest.approx(20.402, rel=1e-5)
     assert isinstance(decide(History((), (far,)), start_qps=20.0), NextStep)
     assert isinstance(decide(History(), start_qps=None), NextStep)
     # One that was cut shows only the answers until then, and a ladder that was begun is climbed on.
