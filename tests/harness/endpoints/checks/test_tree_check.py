@@ -66,6 +66,7 @@ def test_a_tree_is_found_from_the_rehearsal_the_tree_and_the_organisation(rehear
     assert [str(one) for one in found if one.severity is Severity.ERROR] == []
     logged = sum("events.jsonl" not in one.got for one in found if one.rule == "not-recomputed")
     assert logged == (inside != "../org")  # a tree that was copied away has lost its runs
+    assert not any(one.rule == "salt" for one in found)  # it is declared
 
 
 @pytest.mark.engine

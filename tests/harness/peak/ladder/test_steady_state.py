@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from harness.peak.ladder.steady_state import trend, unsteady
+from harness.peak.ladder.steady_state import Trend, trend, unsteady
 
 X = (np.arange(12) + 0.5) / 12
 
@@ -15,6 +15,12 @@ def test_a_line_is_found_exactly(rise):
     found = trend(X, 100 * (1 + rise * (X - 0.5)))
     assert found.rise == pytest.approx(rise, abs=1e-9)
     assert found.error == pytest.approx(0, abs=1e-9)
+
+
+@pytest.mark.parametrize(("x", "y"), [(np.ones(30), X[:1].repeat(30)), (X, np.zeros(12))])
+def test_what_has_no_line_neither_rises_nor_falls(x, y):
+    """Requests that all ended in one read; a window without tokens."""
+    assert trend(x, y) == Trend(0.0, 0.0)
 
 
 def test_the_error_is_that_of_least_squares():

@@ -52,6 +52,16 @@ def test_a_search_that_stopped_anywhere_goes_on_as_if_it_had_not():
     assert decide(history, slots=1000) == ended
 
 
+def test_a_run_that_was_cut_corrects_the_prediction():
+    """The ladder shows a server 1.6 times as fast as it is; its peak is 10."""
+    server, policy, history = MadeServer(flatters=1.6), Policy(settings(slots=1000)), History()
+    while isinstance(action := policy.decide(history), NextStep):
+        history = History((*history.steps, server.ladder(action.concurrency)))
+    first = server.probe(action.rate)
+    assert first.cut_after_s is not None and action.rate > 18
+    assert 10 < policy.decide(History(history.steps, (first,))).rate < 11
+
+
 def test_the_rate_that_is_given_comes_first_and_a_near_one_needs_no_ladder():
     assert decide(History(), start_qps=20.0) == NextProbe(20.0, "the rate that was given")
     near, far = probe(20.0, tpot_p99_ns=78e6), probe(20.0, tpot_p99_ns=30e6)
