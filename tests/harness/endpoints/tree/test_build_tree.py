@@ -167,8 +167,11 @@ def test_what_is_no_cohort_is_refused(tmp_path):
 def test_the_official_clients_folder_alone_is_enough(tmp_path):
     write_runs(tmp_path, official=True)
     assert not any(path.name == POINT_RUN for path in tmp_path.rglob("*"))
+    edit_config(tmp_path / RUNS / "r8" / CONFIG, "model_params", "seed", value=7)
     tree = tree_of(tmp_path)
-    point = yaml.safe_load((tree.curve / "r64" / POINT_YAML).read_text())
+    eight, point = (yaml.safe_load((tree.curve / name / POINT_YAML).read_text()) for name in ("r8", "r64"))
+    assert eight["runtime_settings"]["runtime"]["model_seed"] == 7
+    assert point["runtime_settings"]["runtime"]["model_seed"] == curve().seeds.model
     assert point["steady_state"] == steady_state(point_run(curve().points[3]))
     assert point["seed_set"] == "A"  # the published set with the seeds of config.yaml
     assert point["dataset"] == "mlperf_gpt_oss_performance"

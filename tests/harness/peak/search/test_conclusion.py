@@ -370,3 +370,13 @@ def test_a_damaged_state_is_an_error(tmp_path, content):
     (tmp_path / "search.json").write_bytes(content)
     with pytest.raises(ConfigError, match=r"search\.json.*--restart"):
         read_state(tmp_path)
+
+
+@pytest.mark.parametrize(("setting", "value"), [("server_target_qps", 7.0), ("min_duration_ms", 1)])
+def test_a_search_goes_on_with_another_rate_alone(setting, value):
+    """The conf file's rate is not used, its other rows are."""
+    settings = ENDED.settled.loadgen_settings | {setting: value}
+    assert settings != ENDED.settled.loadgen_settings
+    settled = msgspec.structs.replace(ENDED.settled, loadgen_settings=settings)
+    other = msgspec.structs.replace(ENDED, settled=settled)
+    assert (identity_of(other) == identity_of(ENDED)) is (setting == "server_target_qps")
