@@ -35,7 +35,8 @@ def _declared(point: PointYaml, system: SystemDescription) -> _Stated:
     yield MODEL, point.model_name
     yield "model precision", point.model_precision or system.model_precision
     yield DATASET, point.dataset_name
-    yield "seed set", _joined(" of ", point.seed_set, point.target_cohort)
+    yield "seed set", point.seed_set
+    yield "target cohort", point.target_cohort
     yield "system", system.system_name
     yield "engine", system.serving_framework
     yield "nodes", _text(system.system_node_ensemble_total)
@@ -66,7 +67,8 @@ def _seen(run: PointRun | None) -> _Stated:
         return
     curve, parameters = run.curve, run.parameters
     yield MODEL, curve.model_name
-    yield "seed set", f"{curve.seeds.name} of {curve.seeds.published}"
+    yield "seed set", curve.seeds.name
+    yield "target cohort", curve.seeds.cohort
     yield "engine", ", ".join(sorted({one.software for one in run.servers}))
     yield "servers", str(len(run.servers))
     yield "weights", ", ".join(sorted({one.names for one in run.servers}))

@@ -62,6 +62,9 @@ def test_what_only_this_client_knows(tmp_path):
 def test_a_tree_tells_power_and_what_was_declared(tmp_path):
     curve = read_curve(made.tree(tmp_path))
     assert curve.kind == "published tree"
+    ours = read_curve(tmp_path / "rehearsed").settings
+    for name, value in (("seed set", "A"), ("target cohort", "2026-12-C0")):
+        assert curve.settings[name] == ours[name] == value
     # 2 CPUs of 350 W, 8 accelerators of 700 W and 4 switches of 100 W, with the share for air cooling
     assert curve.kilowatts == pytest.approx((2 * 350 + 8 * 700 + 4 * 100) * 1.5 / 1000)
     assert curve.settings["model precision"] == "MXFP4"
