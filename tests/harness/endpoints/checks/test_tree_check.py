@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from harness.endpoints.checks.check_command import check, finding_lines
+from harness.endpoints.checks.checked_point import PointFiles
 from harness.endpoints.checks.finding import Severity
 from harness.endpoints.checks.official_checker import check_officially, interpreter
 from harness.endpoints.checks.tree_check import check_tree
@@ -89,6 +90,13 @@ def test_run_folders_of_the_official_client_alone(tmp_path):
     write_log(tmp_path / "runs/r64/events.jsonl", count=400, seconds=30.0, salted=False)
     found = check_tree(tmp_path / "runs")
     assert {one.rule for one in found if one.severity is Severity.ERROR} == {"issue-time", "salt"}
+
+
+def test_the_configuration_s_samples_count_before_what_a_window_claims(tmp_path):
+    window = {"steady_state": {"window": {"super_pass_size": 50}}}
+    files = PointFiles(tmp_path, tmp_path / "r64", None, window)
+    own = msgspec.structs.replace(files, config={"datasets": [{"name": "own", "samples": 100}]})
+    assert (own.dataset_size, files.dataset_size) == (100, 50)
 
 
 def test_a_finding_names_the_file_where_it_lies(tmp_path):

@@ -158,6 +158,7 @@ FINAL = (START, "assistant", CHANNEL, "final", MESSAGE, "It is 42.", RETURN)
         ((*THOUGHT, *FINAL), 99, Answer("It is 42.", ("We think hard.",))),
         (THOUGHT[:4], 4, Answer("", ("We", " think hard."))),
         (FINAL[2:], 4, Answer(("It", " is 42."))),
+        ((*THOUGHT, START, "assistant", MESSAGE, "42."), 0, Answer("42.", "We think hard.")),
         (("no form at all",), 1, Answer(("no", " form at all"))),
         (("cut", RETURN), 1, Answer(("cut",))),
         (("🙂🙂🙂 a",), 1, Answer(("🙂", "🙂🙂 a"))),

@@ -37,6 +37,7 @@ OVER = {"ttft": 2700}  # of which p99 is over the limit
         ([step(8, 1000, **OVER)], 4, 512, None, 4),
         ([step(4, 1000, **OVER)], 4, 512, None, None),
         ([step(8, 1000), step(32, 2000, **OVER)], 1, 512, None, 16),
+        ([step(8, 1000), *(step(each, 2000, **OVER) for each in (32, 128))], 1, 512, None, 16),
     ],
 )
 def test_the_next_step_of_a_climb(steps, replicas, slots, most, expected):

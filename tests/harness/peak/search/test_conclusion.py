@@ -174,6 +174,7 @@ def test_a_search_that_can_continue_says_how(outcome, resume):
     state = SearchState(identity=identity_of(ENDED), limits_ns={}, tolerance=0.01, conclusion=found)
     lines = list(result_lines(state, Path("search")))
     assert [line for line in lines if line.startswith("resume")] == ([resume] if resume else [])
+    assert sum(line.startswith("search    ") and line.endswith(": why") for line in lines) == 1
 
 
 SLOWER = [probe(20.0, tpot_p99_ns=tpot * MS) for tpot in (70, 73, 76)]
