@@ -354,6 +354,7 @@ DAMAGES = [
     ("LoadGen of another round", row(OFFLINE, loadgen_version="5.1.0 @ 0123456789"), "origin"),
     ("samples of a power meter", write(f"{OFFLINE}/spl.txt", "1"), "power"),
     ("a ranging run", folder("Offline/performance/ranging"), "power"),
+    ("a file beside the divisions", write(f"{TREE}/README.md", "1"), ""),
     ("a file beside the submitters", write(f"{TREE}/closed/README.md", "1"), ""),
     ("a division in capitals", folder(f"{TREE}/Open"), "files"),
     ("an archive beside the divisions", write(f"{TREE}/submission.zip", "PK"), "files"),
