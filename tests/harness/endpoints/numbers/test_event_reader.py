@@ -169,6 +169,9 @@ def test_counts_are_kept(tmp_path):
     assert (kept.isl.tolist(), kept.duration_ns, kept.ended) == ([5, 7], before.duration_ns, True)
     file.write_text(file.read_text().replace(" two three", " two"))
     assert read_events(folder, TOKENIZER).samples["output_tokens"][0] == tokens("Two two")
+    (other := tmp_path / "tokenizer.json").write_text("{}")
+    with pytest.raises(ConfigError, match=str(other)):  # counted again
+        read_events(folder, TokenizerFile(other), processes=1)
 
 
 def test_a_folder_that_cannot_be_written_to(tmp_path, monkeypatch):

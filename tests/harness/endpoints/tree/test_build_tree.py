@@ -308,6 +308,8 @@ def test_points_of_the_plan_that_were_not_run_are_named(tmp_path, capsys):
     assert "r512, offline" in line
     (line,) = [one for one in lines if "[points." in one]
     assert "[points.r65] of the TOML is of no point; write one of r1, r8, r32, r64, " in line
+    label = (tmp_path / TREE / NOT_A_RESULT_FILE).read_text()
+    assert "- points of the plan that were not run: r512, offline" in label
 
 
 def test_points_of_two_models_are_refused(tmp_path):
