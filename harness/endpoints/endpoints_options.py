@@ -100,13 +100,13 @@ class RehearsalOptions(ClientOptions):
     )
     c_min: int | None = flag(
         "requests in flight at the lower end, 1 to 32 (default: the least of --concurrency, else one for "
-        "each replica)",
+        "each replica, at least a 64th of C_max)",
         default=None,
         metavar="N",
     )
     concurrency: tuple[int, ...] = flag(
-        "requests in flight of every point, over all replicas (default: C_min, C_max, and two points in each "
-        "third between them)",
+        "requests in flight of every point, over all replicas (default: C_min, and two points in each third "
+        "from there to C_max)",
         default=(),
         type=concurrencies,
         metavar="N,N,...",
