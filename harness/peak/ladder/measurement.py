@@ -141,7 +141,7 @@ class Measurement:
         return Step(
             concurrency=settings.concurrency,
             seconds=seconds,
-            filling_s=((self._filled_ns or begin) - self._began_ns) / _NS,
+            filling_s=(begin - self._began_ns) / _NS,
             steady=not self._reasons,
             queries=len(inside),
             queries_per_s=len(inside) / seconds,

@@ -99,6 +99,21 @@ def test_the_configuration_s_samples_count_before_what_a_window_claims(tmp_path)
     assert (own.dataset_size, files.dataset_size) == (100, 50)
 
 
+@pytest.mark.parametrize(
+    ("pattern", "in_flight", "seconds"),
+    [
+        ("concurrency", 32, 600),
+        ("concurrency", 33, 1200),
+        ("agentic_inference", 32, 600),
+        ("agentic_inference", 33, 2400),
+    ],
+)
+def test_the_least_time_of_a_point(tmp_path, pattern, in_flight, seconds):
+    """Section 6.2 of the rules."""
+    stated = {"concurrency": in_flight, "runtime_settings": {"load_pattern": pattern}}
+    assert PointFiles(tmp_path, tmp_path / "r64", None, stated).required_s == seconds
+
+
 def test_a_finding_names_the_file_where_it_lies(tmp_path):
     run = write_run(tmp_path / "r64")
     (run / ACCURACY).parent.mkdir()
