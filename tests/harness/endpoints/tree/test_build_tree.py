@@ -459,11 +459,12 @@ def test_a_disclosure_written_by_hand_is_kept(tmp_path):
     assert yaml.safe_load(own.read_text())["model_precision"] == "BF16"
 
 
-PUBLISHED = 'node = { watts = 10200, source = "https://example.com/h200" }\n'
+SOURCED = '= { watts = 10200, source = "https://example.com/h200" }\n'
+PUBLISHED = {"": 0, f"node {SOURCED}": 3 * 10200, f"rack {SOURCED}rack_nodes = 8\n": 10200 * 3 / 8}
 
 
 @needs_official
-@pytest.mark.parametrize("published", [False, True])
+@pytest.mark.parametrize("published", PUBLISHED, ids=["parts", "nodes", "racks"])
 def test_power_is_the_official_packages(published, tmp_path):
     from submission_checker.models import SystemPower
 
@@ -472,13 +473,13 @@ def test_power_is_the_official_packages(published, tmp_path):
     )
     text = text.replace("[model]\n", SCALE_OUT + "[model]\n")
     if published:
-        text = re.sub(r"(?<=\[node_types.power]\n).*\n.*\n.*\n", PUBLISHED, text)
+        text = re.sub(r"(?<=\[node_types.power]\n).*\n.*\n.*\n", published, text)
     write_runs(tmp_path)
     tree = tree_of(tmp_path, text)
     stated = json.loads((tree.curve.parent / SYSTEM_POWER).read_text())
     theirs = SystemPower.model_validate(stated).compute()
-    assert theirs.problems == [] and theirs.published_node_power_w == (3 * 10200 if published else 0)
-    assert stated["scale_out"]["nics"]["counted"] is not published  # in the figure of a node they are
+    assert theirs.problems == [] and theirs.published_node_power_w == PUBLISHED[published]
+    assert stated["scale_out"]["nics"]["counted"] is not bool(published)  # in the figure of a node they are
     assert stated["provisioned_power_kw"] == theirs.provisioned_power_kw
     point = yaml.safe_load((tree.curve / "r1" / POINT_YAML).read_text())
     assert point["point_power_kw"] == theirs.point_power_kw({1: 2})

@@ -199,6 +199,7 @@ def test_run_folders_of_the_official_client(tmp_path):
 
 def test_throughput_for_a_kilowatt_of_the_nodes_in_use(tmp_path):
     folder = made.tree(tmp_path)
+    assert reasons(folder) == []  # of a complete tree
     (path,) = folder.rglob("r8/point.yaml")
     path.write_text(path.read_text().replace("point_power_kw: 10.05", "point_power_kw: 5.025"))
     rates = {one.name: one.system_tps for one in read_curve(folder).points}
