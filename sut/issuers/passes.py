@@ -96,8 +96,10 @@ class PassesLoop(IssuingLoop):
             if not self.waiting:
                 self._issue_everything()
             return
-        while self.waiting < concurrency and not self._issued_all:
-            self._issue_next()
+        # No more than are missing: to workers that are gone the number in flight would never be reached.
+        for _ in range(concurrency - self.waiting):
+            if not self._issued_all:
+                self._issue_next()
 
     def _issue_everything(self) -> None:
         samples = [one for number in range(self._plan.passes) for one in self._plan.order.of(number + 1)]

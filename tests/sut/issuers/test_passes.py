@@ -1,6 +1,7 @@
 """Which samples are issued when, as workers see it that answer when told."""
 
 import itertools
+import socket
 import time
 from multiprocessing import Pipe
 
@@ -9,6 +10,7 @@ import pytest
 
 from harness.endpoints.point_run import WARM_UP
 from sut.ipc.counters import CounterBoard
+from sut.issuers.dispatcher import WorkerChannel
 from sut.issuers.loop import IssuingProcess
 from sut.issuers.passes import Passes, PassesLoop, SampleOrder
 from tests.kit import PATIENCE_S
@@ -44,21 +46,20 @@ def test_the_order_is_the_same_in_all_versions():
     assert SampleOrder(8, SEED, replacement=True).of(1) == [2, 0, 0, 6, 4, 7, 3, 5]
 
 
+def loop_of(channels, control, **changes):
+    plan = {"order": SampleOrder(5, SEED), "concurrency": 3, "warm_up": 0, "warm_up_concurrency": 3}
+    plan |= {"passes": 1, "issue_s": 0.0, "text_after": 0}
+    return PassesLoop(Passes(**plan | changes), IssuingProcess((), CounterBoard(1).row(0), control), channels)
+
+
 @pytest.fixture
 def play():
     """Start loops; their workers hang up with the test."""
     made = []
 
     def start(**changes):
-        plan = {"order": SampleOrder(5, SEED), "concurrency": 3, "warm_up": 0, "warm_up_concurrency": 3}
-        plan |= {"passes": 1, "issue_s": 0.0, "text_after": 0}
         ours, theirs = Pipe()
-        played = PlayedWorkers(
-            lambda channels: PassesLoop(
-                Passes(**plan | changes), IssuingProcess((), CounterBoard(1).row(0), theirs), channels
-            ),
-            ours,
-        )
+        played = PlayedWorkers(lambda channels: loop_of(channels, theirs, **changes), ours)
         made.append(played)
         return played
 
@@ -129,3 +130,13 @@ def test_without_a_worker_it_ends(play):
     assert played.control.poll(PATIENCE_S)
     word, (lost, _) = played.control.recv()
     assert word == "done" and {query for query, _ in lost} >= {0, 1, 2}
+
+
+def test_to_workers_that_are_gone_it_does_not_issue_on():
+    """Each such query is lost at once: the number in flight is never reached."""
+    ours, theirs = Pipe()
+    gone, channel = socket.socketpair()
+    gone.close()
+    loop_of([WorkerChannel(channel, 0)], theirs, passes=100).run()
+    word, (lost, _) = ours.recv()
+    assert word == "done" and len(lost) <= 3
