@@ -223,6 +223,41 @@ def test_ours_catches_what_mlcommons_s_lets_through(tree, change):
     assert all((error.path, error.got, error.expected, error.remedy, error.section))
 
 
+SAID = {
+    "an interrupted run": (
+        one("result_summary.json", lambda it: it.update(complete=False, state="interrupted")),
+        ("incomplete", Severity.ERROR),
+    ),
+    "a TTFT of 0": (
+        one("result_summary.json", lambda it: it["ttft"]["percentiles"].update({"90.0": 0.0})),
+        ("ttft", Severity.ERROR),
+    ),
+    "an anomaly": (
+        point_of("steady_state", "verdict", value="anomaly"),
+        ("steady-state", Severity.WARNING),
+    ),
+    "too few passes": (
+        point_of("steady_state", "status", value="insufficient_passes"),
+        ("super-passes", Severity.ERROR),
+    ),
+    "a window of three passes": (
+        point_of("steady_state", "window", "super_pass_end", value=2),
+        ("super-passes", Severity.ERROR),
+    ),
+    "no number of requests": (
+        one("result_summary.json", lambda it: it.pop("n_samples_issued")),
+        ("whole-passes", Severity.UNKNOWN),
+    ),
+}
+
+
+@pytest.mark.parametrize("change", SAID)
+def test_what_else_ours_says(tree, change):
+    make, expected = SAID[change]
+    make(tree)
+    assert expected in {(one.rule, one.severity) for one in check_tree(tree, officially=False)}
+
+
 @pytest.mark.engine
 @needs_official
 @pytest.mark.parametrize("change", LET_THROUGH)
@@ -355,7 +390,9 @@ def test_failures_that_only_the_log_has(logged):
 def test_answers_that_were_not_streamed(logged):
     lines = log_of(logged).read_text().splitlines(keepends=True)
     log_of(logged).write_text("".join(line for line in lines if "sample.recv_first" not in line))
-    assert errors(check_tree(logged, officially=False), OURS) == {"streaming"}
+    edit(logged, LOGGED, "result_summary.json", lambda it: it.update(duration_ns=it["duration_ns"] - 10**10))
+    found = check_tree(logged, officially=False)
+    assert errors(found, OURS) == {"streaming", "log-differs", "steady-state-differs"}
 
 
 def test_the_steady_state_is_recomputed(logged):
