@@ -60,9 +60,10 @@ def test_what_is_written(original, results, info, tmp_path, capsys):
         assert (kept / RESULTS / "Offline" / name / ANSWERS).read_bytes() == full
 
 
-def test_the_system_is_completed_from_machine_and_runs(results, info, tmp_path):
+def test_the_system_is_completed_from_machine_and_runs(results, info, tmp_path, capsys):
     write_info(tmp_path, without=["host_memory_capacity"], cooling="water")
     assert build(results) == 0
+    assert "filled them in (is it the system under test?): host_memory_capacity\n" in capsys.readouterr().out
     system = json.loads((tmp_path / "tree" / SYSTEM).read_text())
     assert len(system) == 35
     assert system["host_memory_capacity"] == "2048 GiB"

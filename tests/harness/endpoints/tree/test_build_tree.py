@@ -11,7 +11,9 @@ from pathlib import Path
 import msgspec
 import pytest
 import yaml
+from msgspec.structs import replace
 
+from harness.endpoints.point_run import write_point_run
 from harness.endpoints.run_folder import (
     ACCURACY,
     CONFIG,
@@ -137,6 +139,9 @@ def test_only_a_tree_of_this_client_is_labelled(built):
 
 def test_a_point_has_what_was_measured_and_decided(tmp_path):
     write_runs(tmp_path)
+    ran = point_run(curve().points[3])
+    ran = replace(ran, provenance=replace(ran.provenance, server_command="serve --tp 8"))
+    write_point_run(tmp_path / RUNS / "r64", ran)
     tree = tree_of(tmp_path, SYSTEM.replace("\ndriver =", '\ninference_backend = "own"\ndriver =', 1))
     point = yaml.safe_load((tree.curve / "r64" / POINT_YAML).read_text())
     run = point_run(curve().points[3])
@@ -153,6 +158,10 @@ def test_a_point_has_what_was_measured_and_decided(tmp_path):
     assert offline["runtime_settings"]["load_pattern"] == "max_throughput"
     described = json.loads((tree.curve / "r64" / SYSTEM_DESC).read_text())
     assert described["baseline_network_latency"] == {"round_trips": 100, "min_us": 180.0, "p50_us": 210.0}
+    configs = tree.curve / "r64/server_configs"
+    assert json.loads((configs / "servers.json").read_text())[0]["url"] == run.servers[0].url
+    assert (configs / "command.txt").read_text() == "serve --tp 8\n"
+    assert "serve --tp 8" in (tree.submission / "src/sglang/README.md").read_text()
     (node,) = described["node_types"]
     assert (node["number_of_nodes"], node["inference_backend"]) == (1, "own")
     rates = {one.name: one.system_tps for one in read_runs(list(tree.points.values()))}
@@ -236,7 +245,7 @@ GAPS = {
     ),
     "no short name": (of_toml('shortened_system_name = "8xH200"'), "shortened_system_name"),
     "no URL": (of_toml('availability_url = "https://example.com/h200"'), "availability_url"),
-    "no driver": (of_toml('driver = "580.65.06"'), "driver"),
+    "no driver": (of_toml('driver = "580.65.06"'), "node type 1 has no driver"),
     "no cooling": (of_toml('cooling = "air"'), "cooling"),
     "no power": (
         of_toml('accelerator = { watts = 700, source = "https://example.com/h200" }'),
