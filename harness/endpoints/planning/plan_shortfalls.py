@@ -9,11 +9,13 @@ from harness.endpoints.planning.rules import EndpointsRules
 
 
 def shortfalls(curve: Curve, rules: EndpointsRules) -> Iterator[str]:
-    """Each with its section of the rules, the ones that a flag can change first."""
+    """Each with its section of the rules, the ones that a flag can change first.
+
+    Times and passes are none of these: a point is planned with the least ones or more.
+    """
     if curve.short:
         yield "--short: one pass over the first samples and no least time, forms only (sections 6.2, 6.4)"
     else:
-        yield from _too_short(curve, rules)
         yield from _dataset(curve, rules)
     yield from _seeds(curve, rules)
     if not curve.accuracy_samples:
@@ -30,16 +32,6 @@ def _seeds(curve: Curve, rules: EndpointsRules) -> Iterator[str]:
     if not seeds.cohort and date.today() >= publication(last):
         upto = cohort_name(last)
         yield f"seed set {seeds.name} is for new submissions up to {upto}: set --seed-sets (section 4.6)"
-
-
-def _too_short(curve: Curve, rules: EndpointsRules) -> Iterator[str]:
-    for point in curve.points:
-        if point.issue_s < (least := rules.least_issue_s(point.concurrency)):
-            yield f"{point.name} issues for {point.issue_s:g} s, expected at least {least:g} s (section 6.2)"
-        # A dedicated Offline run has no steady window.
-        passes = rules.least_passes if point.offline == "dedicated" else rules.window_passes
-        if point.passes < passes:
-            yield f"{point.name} has {point.passes} passes, expected at least {passes} (sections 4.4, 6.4)"
 
 
 def _dataset(curve: Curve, rules: EndpointsRules) -> Iterator[str]:

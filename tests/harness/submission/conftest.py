@@ -58,5 +58,6 @@ def checkout(repository, tmp_path_factory):
 def info(tmp_path, monkeypatch, checkout):
     """The code of the runs is a checkout of two files: to copy and search all takes half a second."""
     monkeypatch.setattr(source_code, "ROOT", checkout)
-    monkeypatch.setattr(submission_command, "machine_fields", lambda: {"host_memory_capacity": "2048 GiB"})
+    fields = {"host_memory_capacity": "2048 GiB", "operating_system": "not the one that is stated"}
+    monkeypatch.setattr(submission_command, "machine_fields", lambda: fields)
     return write_info(tmp_path)

@@ -299,6 +299,11 @@ def test_a_configuration_that_is_not_the_point_s(tree, change):
     assert rule in errors(check_tree(tree, officially=False), OURS)
 
 
+def test_the_salt_of_performance_is_none_of_accuracy(tree):
+    edit(tree, LOGGED, "config.yaml", lambda it: it["datasets"][0].update(salt=128))
+    assert "accuracy-salt" not in errors(check_tree(tree, officially=False), OURS)
+
+
 @pytest.mark.parametrize(("target", "found"), [("2026-12-C0", set()), ("2026-12-C1", {"config-differs"})])
 def test_a_set_of_seeds_is_for_later_cohorts_too(tree, target, found):
     """The client names the cohort of its publication, whatever the submission's is."""
