@@ -85,6 +85,7 @@ CARD = {"speed": "100000", "device": None}
     [
         ({}, {}),
         ({PORT: RATE, "net/eth0/speed": "10000"}, INFINIBAND),
+        ({PORT: RATE, "infiniband/mlx5_1/ports/2/rate": RATE}, INFINIBAND),  # without a first port
         (
             {f"net/eth{n}/{name}": value for n in (0, 1) for name, value in CARD.items()},
             {"host_networking": "Ethernet", "host_network_card_count": "2x 100 GbE"},

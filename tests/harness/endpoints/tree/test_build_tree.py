@@ -245,6 +245,7 @@ GAPS = {
     ),
     "no short name": (of_toml('shortened_system_name = "8xH200"'), "shortened_system_name"),
     "no URL": (of_toml('availability_url = "https://example.com/h200"'), "availability_url"),
+    "no date": (of_toml('"Available"', '"Preview"'), "target_availability_date"),
     "no driver": (of_toml('driver = "580.65.06"'), "node type 1 has no driver"),
     "no cooling": (of_toml('cooling = "air"'), "cooling"),
     "no power": (

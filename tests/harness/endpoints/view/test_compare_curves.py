@@ -72,6 +72,12 @@ def test_points_at_other_concurrencies_meet_on_the_step_function(tmp_path):
     ]
 
 
+def test_curves_that_no_user_compares(tmp_path):
+    left, right = (made.rehearsal(tmp_path / name, points=(name,)) for name in ("r1", "r1024"))
+    assert "The curves have no tokens/s of a user in common." in lines(left, right)
+    assert user_rows(comparison(left, right)) == []
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [

@@ -156,6 +156,8 @@ def test_an_offline_run_that_is_slower_than_c_max(tmp_path):
     made.change(folder / RUNS / "offline", lambda found: found.update(duration_ns=2 * found["duration_ns"]))
     (line,) = reasons(folder)
     assert line.startswith("Offline has 53.6% of the throughput at C_max, the rules ask for 98%")
+    (offline,) = (one for one in page_of(folder).sections if one.id == "offline")
+    assert offline.lines[-1] == "Its throughput is 53.6% of that at C_max (98% or more): too little."
 
 
 def test_an_elected_offline_point_needs_no_other(tmp_path):

@@ -2,6 +2,8 @@
 
 import re
 
+from msgspec.structs import replace
+
 from harness.peak.ladder.ladder_page import ladder_page
 from harness.peak.ladder.steps import NOT_A_RESULT
 from harness.report.html.page import render
@@ -25,6 +27,12 @@ def test_every_figure_of_every_step_is_readable_without_a_script():
     assert set(charts) == {"interactivity", "throughput", "tpot-by-n", "ttft-by-n"}
     assert list(charts["interactivity"].x) == sorted(charts["interactivity"].x)
     assert [limit.value for limit in charts["tpot-by-n"].limits] == [80]
+
+
+def test_answers_of_one_token_have_no_chart_of_their_tpot():
+    page = ladder_page(ladder(*(replace(step(level, 200), tpot=None) for level in (4, 8))))
+    charts = {chart.id for section in page.sections for chart in section.charts}
+    assert charts == {"throughput", "ttft-by-n"}
 
 
 def test_what_is_wrong_is_marked():

@@ -329,6 +329,7 @@ DAMAGES = [
     ("another model's test", in_folder("Offline/TEST01/verify_accuracy.txt", b"\xff"), "encoding"),
     ("its empty log", in_folder(f"Offline/TEST01/{RUN}/{DETAIL}", b""), ""),
     ("its broken log", in_folder(f"Offline/TEST04/{RUN}/{DETAIL}", b":::MLLOG {\n"), "log-damaged"),
+    ("its log without keys", in_folder(f"Offline/TEST04/{RUN}/{DETAIL}", b":::MLLOG {}\n"), "log-damaged"),
     ("another file for its log", in_folder(f"Offline/TEST01/{RUN}/{DETAIL}", b"x\n"), "log-damaged"),
     ("files that nobody reads", in_folder("Offline/TEST07/config.yml", b"\xff["), ""),
     # Found by nobody else.
