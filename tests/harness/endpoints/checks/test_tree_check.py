@@ -59,6 +59,11 @@ def errors(path: Path) -> list[str]:
     return [str(one) for one in check_tree(path, officially=False) if one.severity is Severity.ERROR]
 
 
+@pytest.mark.parametrize(("given", "read"), [("64", 64), ("64 requests", None), ([64], None), (True, None)])
+def test_a_concurrency_that_is_no_number(tmp_path, given, read):
+    assert PointFiles(tmp_path, tmp_path / "r64", tmp_path, {"concurrency": given}).concurrency == read
+
+
 @pytest.mark.parametrize("inside", ["", "tree", "../org"])
 def test_a_tree_is_found_from_the_rehearsal_the_tree_and_the_organisation(rehearsal, inside):
     if inside == "../org":
