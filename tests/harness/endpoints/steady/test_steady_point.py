@@ -118,6 +118,12 @@ def test_a_short_plateau_that_rises_says_so():
     assert "TPOT p90 rises by 7 % over it" in state.reason
 
 
+def test_only_what_drifts_is_said_to_drift():
+    state = judged(SHAPES["short for 1 200 s"])
+    assert state.reason.endswith("; 1,200 s needed")
+    assert judged(SHAPES["drifts slowly up"]).reason.count("drifts") == 2  # of both gates
+
+
 def test_no_requests():
     state = steady_state(np.zeros(0, SAMPLE), 40, concurrency=64)
     assert (state.status, state.verdict, state.window) == ("partial_dataset", "not found", None)

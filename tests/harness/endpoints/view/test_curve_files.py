@@ -4,6 +4,7 @@ import json
 
 import pyarrow.parquet as pq
 import pytest
+import yaml
 
 from harness.endpoints.accuracy import PointMetric
 from harness.endpoints.numbers.count_cache import COUNTS, counted_samples
@@ -50,6 +51,7 @@ def test_a_folder_that_the_official_client_left(tmp_path):
     assert point.tps_per_user == pytest.approx(1e9 / recorded["tpot"]["percentiles"]["90.0"])
     assert point.ttft_ns[90] == recorded["ttft"]["percentiles"]["90.0"]
     assert point.problems == ()
+    assert point.settings["model"] == "gpt-oss-120b"
 
 
 def test_what_only_this_client_knows(tmp_path):
@@ -70,6 +72,16 @@ def test_a_tree_tells_power_and_what_was_declared(tmp_path):
     assert curve.settings["model precision"] == "MXFP4"
     assert curve.settings["parallelism"] == "TP 1, DP 8"
     assert curve.settings["accelerators of a node"] == "8 x NVIDIA H200"
+
+
+def test_the_nodes_that_one_point_uses(tmp_path):
+    folder = made.tree(tmp_path)
+    (path,) = folder.rglob("r8/point.yaml")
+    stated = yaml.safe_load(path.read_text())
+    nodes = [{"system_node_ensemble_id": number, "nodes": number} for number in (1, 2)]
+    path.write_text(yaml.safe_dump(stated | {"nodes_used": nodes}))
+    used = {one.name: one.settings.get("nodes used") for one in read_curve(folder).points}
+    assert used.pop("r8") == "1 + 2" and set(used.values()) == {None}
 
 
 def test_the_folder_of_one_curve_is_taken_too(tmp_path):

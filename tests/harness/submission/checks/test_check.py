@@ -179,6 +179,12 @@ def test_what_may_be_submitted(tree, capsys, name):
     assert capsys.readouterr().out.splitlines()[-1].startswith(f"no issues{', 1 warning' * len(warned)}")
 
 
+def test_runs_of_another_submitter_are_its_own_in_every_division(tree):
+    copied(f"{TREE}/closed", f"{TREE}/open")(tree / RESULTS)
+    (tree / "open/MyOrg").rename(tree / "open/Other")
+    assert {one.is_warning for one in check_tree(tree) if one.code == "repeat"} == {False}
+
+
 NAMES = [
     ("closed", "llama3_1-8b", None, "llama3.1-8b"),
     ("closed", "llama3_1-8b-edge", None, "llama3.1-8b-edge"),

@@ -6,7 +6,8 @@ from functools import partial
 
 import pytest
 
-from harness.submission.checks.check import check_tree
+from harness.submission.checks.check import check_contexts, check_tree
+from harness.submission.results_table import summarize
 from tests.harness.submission.checks.official_checker import accepts, needs_official
 from tests.harness.submission.edits import (
     SCORE,
@@ -54,6 +55,12 @@ def test_equal_answers_of_a_greedy_model_to_the_samples_of_a_test_are_a_warning(
     """LoadGen draws the same ones in Server and Interactive; this server answers them in the same order."""
     (issue,) = check_tree(tree_of(R1, both()))
     assert (issue.code, issue.is_warning) == ("repeat", True)
+
+
+def test_a_table_shows_the_scores_and_not_what_bounds_lengths(tree_of):
+    rows = summarize(check_contexts(tree_of(R1, both())))
+    assert {row.accuracy.split()[0] for row in rows} == {"exact_match"}
+    assert not any("," in row.accuracy for row in rows)
 
 
 def score(metric, value, scenario="Offline"):
