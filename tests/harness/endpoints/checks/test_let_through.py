@@ -420,6 +420,8 @@ def test_the_steady_state_is_recomputed(logged):
         fewer = stated | {"window": stated["window"] | {"n_samples": round(part * counted)}}
         found = check_tree(logged, recompute=lambda *_, fewer=fewer: fewer, officially=False)
         assert errors(found, OURS) == expected
+    edit(logged, LOGGED, "point.yaml", lambda it: it["steady_state"]["window"].pop("n_samples"))
+    assert errors(check_tree(logged, recompute=lambda *_: stated, officially=False), OURS) == set()
 
 
 def test_what_was_not_recomputed_is_said(logged):

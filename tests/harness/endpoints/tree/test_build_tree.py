@@ -273,6 +273,21 @@ GAPS = {
 }
 
 
+@pytest.mark.parametrize("stated", ["tensor_parallel = 1\ndisaggregated = true", "disaggregated = true"])
+def test_replicas_of_a_disaggregated_system_are_not_counted(stated, tmp_path):
+    write_runs(tmp_path, official=True)
+    text = GAPS["no parallelism"][0](tmp_path).replace("[parallelism]", f"[parallelism]\n{stated}")
+    assert "disaggregated" in text and tree_of(tmp_path, text).missing == ()
+
+
+def test_one_run_of_this_client_labels_all(tmp_path):
+    write_runs(tmp_path, official=True)
+    write_run(tmp_path / RUNS / "r64", point_run(curve().points[3]))
+    for name in ("r32", "r64"):
+        point = yaml.safe_load((tree_of(tmp_path).curve / name / POINT_YAML).read_text())
+        assert point["notes"].startswith(NOT_A_RESULT)
+
+
 @pytest.mark.parametrize("name", ["Serviced", "RDI"])
 def test_other_divisions_need_no_power(name, tmp_path, capsys):
     write_runs(tmp_path, official=True)

@@ -69,6 +69,7 @@ def test_a_tree_tells_power_and_what_was_declared(tmp_path):
         assert curve.settings[name] == ours[name] == value
     # 2 CPUs of 350 W, 8 accelerators of 700 W and 4 switches of 100 W, with the share for air cooling
     assert curve.kilowatts == pytest.approx((2 * 350 + 8 * 700 + 4 * 100) * 1.5 / 1000)
+    assert curve.settings["system"] == "8x NVIDIA H200"
     assert curve.settings["model precision"] == "MXFP4"
     assert curve.settings["parallelism"] == "TP 1, DP 8"
     assert curve.settings["accelerators of a node"] == "8 x NVIDIA H200"

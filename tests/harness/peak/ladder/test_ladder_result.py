@@ -146,3 +146,9 @@ def test_three_slow_replicas_are_named():
     shown = uneven(*[20] * 8, 30, 40, 25, 50)
     said = [text.split()[0] for text in remarks(shown, ladder(shown)) if "times" in text]
     assert said == ["http://11", "http://9", "http://8", "and"]
+
+
+def test_failed_requests_are_the_first_remark():
+    shown = step(8, 300, failures={"timeout": 2, "refused": 1}, ttft=9000, steady=False)
+    first, second, last = remarks(shown, ladder(shown))
+    assert (first, last) == ("3 FAILED", "NOT STEADY") and "TTFT" in second
