@@ -104,6 +104,12 @@ def test_a_build_that_was_killed_between_two_moves_is_no_obstacle(staged):
     assert list(foreign_files(tree, kept, [tree / "a"])) == ["a/x"]
 
 
+def test_a_link_that_leads_nowhere_was_not_built(staged):
+    tree, kept, *_ = staged
+    (tree / "a/link").symlink_to("gone")
+    assert list(foreign_files(tree, kept, [tree / "a"])) == ["a/link"]
+
+
 def test_the_record_of_what_was_built_is_what_sha256sum_writes(staged):
     tree, kept, *_ = staged
     digest = hashlib.sha256((tree / "a/x").read_bytes()).hexdigest()

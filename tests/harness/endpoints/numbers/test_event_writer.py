@@ -161,6 +161,7 @@ FINAL = (START, "assistant", CHANNEL, "final", MESSAGE, "It is 42.", RETURN)
         ((*THOUGHT, START, "assistant", MESSAGE, "42."), 0, Answer("42.", "We think hard.")),
         (("no form at all",), 1, Answer(("no", " form at all"))),
         (("cut", RETURN), 1, Answer(("cut",))),
+        ((o200k.SPECIAL["<|startoftext|>"], "cut"), 2, Answer(("cut",))),
         (("🙂🙂🙂 a",), 1, Answer(("🙂", "🙂🙂 a"))),
         ((RETURN,), 1, Answer(())),
     ],

@@ -6,9 +6,9 @@ import pytest
 from harness.errors import ConfigError
 from harness.peak.ladder.ladder_console import remarks
 from harness.peak.ladder.ladder_plan import default_steps, resolve_ladder_plan
-from harness.peak.ladder.ladder_result import stragglers, why_stop
+from harness.peak.ladder.ladder_result import stragglers, user_tokens_per_s, why_stop
 from harness.peak.peak_options import LadderOptions, parse_options
-from tests.harness.peak.ladder.made import LIMITS, curve, ladder, step, uneven
+from tests.harness.peak.ladder.made import LIMITS, curve, ladder, latency, step, uneven
 from tests.records import ENDED
 from tests.runs import PERFORMANCE
 
@@ -152,3 +152,7 @@ def test_failed_requests_are_the_first_remark():
     shown = step(8, 300, failures={"timeout": 2, "refused": 1}, ttft=9000, steady=False)
     first, second, last = remarks(shown, ladder(shown))
     assert (first, last) == ("3 FAILED", "NOT STEADY") and "TTFT" in second
+
+
+def test_tokens_of_a_user_are_by_the_90th_percentile_of_tpot():
+    assert user_tokens_per_s(step(8, 300, tpot=latency(20, 30))) == 40  # 25 ms at p90
