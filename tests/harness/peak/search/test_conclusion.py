@@ -87,6 +87,13 @@ def test_the_first_valid_run_is_the_one_to_submit_and_all_count():
     assert any("INVALID in 1 of 4" in remark for remark in found.remarks)
 
 
+def test_a_higher_rate_passed_only_where_it_did():
+    ordered = [probe(rate, "VALID" if rate < 15 else "INVALID") for rate in (10.0, 12.0, 20.0, 25.0)]
+    assert not any("although" in one for one in concluded(*ordered).remarks)
+    (remark,) = (one for one in concluded(*ordered, probe(22.0)).remarks if "although" in one)
+    assert remark.startswith("22 passed although 20 did not")
+
+
 def test_the_margin_ends_at_a_rate_that_did_not_pass():
     """Whatever the replay says: here the first probe shows servers far from their limits."""
     valid = probe(10.0, tpot_p99_ns=20 * MS)
