@@ -75,6 +75,14 @@ def test_a_tree_is_found_from_the_rehearsal_the_tree_and_the_organisation(rehear
     assert not any(one.rule == "salt" for one in found)  # it is declared
 
 
+def test_what_lies_beside_the_points_is_none(rehearsal):
+    before = [str(one) for one in check_tree(rehearsal, officially=False)]
+    model = (rehearsal / POINT).parent
+    (model / "remarks").mkdir()
+    (model / "r7").write_text("a file")
+    assert [str(one) for one in check_tree(rehearsal, officially=False)] == before
+
+
 @pytest.mark.engine
 def test_a_log_that_lies_in_the_point_s_folder(rehearsal):
     (rehearsal / f"runs/r{LOGGED}/events.jsonl").rename(rehearsal / POINT / "events.jsonl")

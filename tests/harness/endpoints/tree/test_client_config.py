@@ -55,6 +55,14 @@ def test_the_official_client_reads_the_point(wire, tmp_path):
         assert read["endpoint_config"]["endpoints"] == ["http://node0:30000"]
 
 
+@pytest.mark.parametrize("given", [{}, {"seed": 7}])
+def test_only_a_seed_that_was_sent_is_one(given):
+    run = point_run(curve().points[3])
+    sent = structs.replace(run, parameters=structs.replace(run.parameters, **{"seed": None} | given))
+    found = client_config(sent)["model_params"]
+    assert {name: found[name] for name in found if name == "seed"} == given
+
+
 def test_a_point_that_was_run_is_repeated_as_it_was_issued():
     point = curve().points[3]
     before, after = point_run(point, issued=0), point_run(point, issued=7 * 6396)

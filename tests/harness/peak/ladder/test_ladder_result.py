@@ -18,6 +18,7 @@ NEXT = [
     ([step(4, 200), step(8, 380)], ""),
     ([step(4, 200), step(8, 204)], ""),
     ([step(4, 200), step(8, 203)], "+1.5%"),
+    ([step(4, 0), step(8, 0)], ""),  # no answer had an end in either
     ([step(2, 100), step(4, 200), step(8, 150)], "-25.0%"),
     ([step(64, 1000), step(72, 1004)], ""),  # 2 % are asked of a doubling, 0.34 % of this
     ([step(64, 1000), step(72, 1003)], "+0.3%"),

@@ -31,6 +31,13 @@ def test_the_truth_is_found():
     assert sum(one.in_flight for one in step.replicas) == pytest.approx(64, rel=0.15)
 
 
+def test_a_step_counts_while_exactly_its_requests_are_in_flight():
+    """All of a slow rise are awaited, and the ends of what a larger step has left."""
+    loop = ClosedLoop()
+    assert loop.measure(64, 60, rise_s=40).step().in_flight == 64
+    assert loop.measure(8, 60).step().in_flight == 8
+
+
 def test_no_request_counts_twice_and_none_of_another_concurrency():
     loop = ClosedLoop()
     kept = [loop.measure(level, 20, rise_s=4).kept() for level in (16, 32, 64, 32)]

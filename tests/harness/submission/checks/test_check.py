@@ -165,6 +165,7 @@ TAKEN = {
         [],
     ),
     "a scenario in small letters": (rename("Offline", "offline"), []),
+    "a file beside the scenarios": (write("notes.txt", "of all scenarios\n"), []),
 }
 
 
