@@ -44,6 +44,11 @@ def test_the_whole_run():
     assert (found["duration_ns"], found["complete"]) == (115 * MS, True)
 
 
+def test_an_answer_in_one_fragment_has_no_tpot():
+    found = summarize(run(suffix_tokens=np.arange(10) % 2 * 10))
+    assert (found["tpot"]["min"], found["tpot"]["max"], found["tpot"]["avg"]) == (2 * MS, 2 * MS, 2 * MS)
+
+
 def test_a_window_counts_what_was_issued_in_it_over_the_time_of_issuing():
     output = np.where(np.arange(10) < 4, 11, 101)
     window = summarize(run(output_tokens=output), (4, 8))["window"]

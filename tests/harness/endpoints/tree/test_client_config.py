@@ -63,6 +63,12 @@ def test_only_a_seed_that_was_sent_is_one(given):
     assert {name: found[name] for name in found if name == "seed"} == given
 
 
+def test_a_dedicated_offline_run_sends_all_at_once():
+    found = [client_config(point_run(point)) for point in curve().points]
+    loads = [(one["type"], one["settings"]["load_pattern"]["type"]) for one in found]
+    assert loads == [("online", "concurrency")] * 7 + [("offline", "max_throughput")]
+
+
 def test_a_point_that_was_run_is_repeated_as_it_was_issued():
     point = curve().points[3]
     before, after = point_run(point, issued=0), point_run(point, issued=7 * 6396)

@@ -229,7 +229,12 @@ def test_both_definitions_stand_side_by_side(tmp_path):
     folder = made.rehearsal(tmp_path)
     made.change(folder / RUNS / "r64", lambda found: found["output_sequence_lengths"].update(total=1e6))
     change_run(folder, "r64", own=replace(kit.point_run(kit.curve().points[3]).own, tokens=1_010_000))
-    rows = {row[0]: row for row in cells(page_of(folder), "definitions")}
+    page = page_of(folder)
+    (section,) = (one for one in page.sections if one.id == "definitions")
+    table, _ = section.tables
+    assert list(table.header[:4]) == ["point", "output tokens: ours", "Endpoints'", "difference"]
+    assert {len(row) for row in table.rows} == {len(table.header)}
+    rows = {row[0]: row for row in cells(page, "definitions")}
     assert rows["r64"][1:4] == ["1,010,000", "1,000,000", "-0.99%"]
     assert "reference tokenizer" in rows["output tokens"][1]
 

@@ -96,4 +96,4 @@ def test_the_rate_of_a_full_server_leaves_the_ends_out():
     rows = np.zeros(101, QUERY_ROW)
     seconds = np.concatenate([np.linspace(0, 10, 25), 10 + 0.1 * np.arange(1, 52), 15.1 + np.arange(1, 26)])
     rows["last_byte_ns"] = (seconds * 1e9).astype(np.int64)
-    assert full_rate(rows) == pytest.approx(10, rel=0.03)
+    assert full_rate(rows) == pytest.approx(10, rel=1e-6)

@@ -382,6 +382,13 @@ def test_power_measurements_have_their_form_and_a_sample_of_the_run(tree):
     assert found == {*files}
 
 
+def test_power_measurements_with_a_file_of_another(tree):
+    TAKEN["power measurements"][0](tree / RESULTS)
+    write(f"{POWER}/ranging/notes.txt", "by hand")(tree / RESULTS)
+    (issue,) = (one for one in check_tree(tree) if not one.is_warning)
+    assert (issue.code, issue.what) == ("power", "not expected: notes.txt")
+
+
 def test_a_division_is_no_tree(tree, capsys):
     for name in ("closed", "closed/MyOrg/results"):
         assert main(["check", str(tree / name)]) == 2
