@@ -111,6 +111,9 @@ def test_a_run_below_the_time_of_the_rules(tmp_path):
     folder = made.rehearsal(tmp_path)
     made.change(folder / RUNS / "r64", lambda found: found["steady_state"]["window"].update(duration_s=300.0))
     assert reasons(folder) == ["issued for less than the rules' time (section 6.2): r64 300 of 1,200 s"]
+    made.change(folder / RUNS / "r64", lambda found: found["steady_state"].update(verdict="drifting_up"))
+    (steady,) = reasons(folder)  # of a window that is not official the time is the run's
+    assert "drifting_up r64" in steady
 
 
 def test_the_time_of_a_dedicated_offline_run_is_that_of_the_run(tmp_path):

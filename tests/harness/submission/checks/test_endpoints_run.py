@@ -91,6 +91,7 @@ DAMAGES = {
         "test-failed",
         True,
     ),
+    "a damaged test": (write(f"Interactive/{AUDIT}", '{"test": '), "malformed", True),
     "another test": (
         write(f"Interactive/{AUDIT}", json.dumps({"test": "output_caching_test", "passed": True})),
         "test-failed",
