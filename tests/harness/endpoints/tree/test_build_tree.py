@@ -163,7 +163,7 @@ def test_a_point_has_what_was_measured_and_decided(tmp_path):
     assert (configs / "command.txt").read_text() == "serve --tp 8\n"
     assert "serve --tp 8" in (tree.submission / "src/sglang/README.md").read_text()
     (server, *_) = run.servers
-    software = (tree.submission / "docs/software_disclosure.md").read_text()
+    software = (tree.submission / "docs" / "software_disclosure.md").read_text()
     assert f"\n- {server.software}: {server.names}\n" in software  # no server tells its model's path
     (node,) = described["node_types"]
     assert (node["number_of_nodes"], node["inference_backend"]) == (1, "own")
