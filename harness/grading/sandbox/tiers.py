@@ -147,8 +147,8 @@ def _namespaces() -> list[str]:
     """
     common = ["--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
     common += ["--die-with-parent", "--new-session", "--as-pid-1"]
-    _, outside, *users = _USERS.read_text().split()
-    if os.geteuid() != 0 or (users == ["1"] and outside != "0"):
+    users = _USERS.read_text().split()  # of root's own namespace all, from 0 on
+    if os.geteuid() != 0 or (users[2:] == ["1"] and users[1] != "0"):
         return ["--unshare-user", "--uid", _NOBODY, "--gid", _NOBODY, *common]
     rights = ("CAP_SETUID", "CAP_SETGID", "CAP_KILL")
     return [*common, "--cap-drop", "ALL", *(part for right in rights for part in ("--cap-add", right))]

@@ -336,19 +336,20 @@ for thread in threads: thread.start()
 
 
 @pytest.mark.parametrize(
-    ("users", "other"),
+    ("users", "user", "other"),
     [
-        ("0 0 4294967295", False),  # the machine's own
-        ("0 1000 1", True),  # enroot, unshare -r
-        ("0 0 1", False),  # of root itself: /proc/sys would be its own
-        ("0 1000 1\n1 100000 65536", False),  # rootless podman
+        ("0 0 4294967295", 0, False),  # the machine's own
+        ("0 1000 1", 0, True),  # enroot, unshare -r
+        ("0 0 1", 0, False),  # of root itself: /proc/sys would be its own
+        ("0 1000 1\n1 100000 65536", 0, False),  # rootless podman
+        ("", 65534, True),  # unshare -U: nobody, without a map
     ],
 )
 def test_root_in_a_namespace_without_another_user_has_one_in_the_sandbox(
-    users: str, other: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    users: str, user: int, other: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
     """All attacks above were also tried there, as user 12345 by ``unshare -r``."""
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(os, "geteuid", lambda: user)
     monkeypatch.setattr(tiers, "_USERS", tmp_path / "uid_map")
     tiers._USERS.write_text(f"{users}\n")
     assert ("--uid" in sandbox(Tier.BUBBLEWRAP).command) == other
