@@ -140,9 +140,11 @@ def finish(record: RunRecord, seen: Observations) -> RunRecord:
     """
     plan, files, defects = record.plan, _read(record.plan.client.log_dir, seen.lost), Defects()
     unwritten = _unsynced(plan.client.log_dir)
-    without: tuple[str, ...] | None = None
+    without: tuple[str, ...] = ()
+    written = False
     with defects.cost(REQUESTS):
         without = _without_requests(plan.client.log_dir, _requests(record, files))
+        written = not without
     record = _explained(_measured(record, seen, files), seen, files, defects)
     verdict = None
     with defects.cost("verdict"):
@@ -152,8 +154,8 @@ def finish(record: RunRecord, seen: Observations) -> RunRecord:
         ended=datetime.now(UTC),
         verdict=verdict or RunVerdict("INVALID", defects.found[-1:]),
         interrupted_by=seen.interrupted_by,
-        files=_files(plan, without=() if without == () else (REQUESTS,)),
-        warnings=(*record.warnings, *(without or ())),
+        files=_files(plan, without=() if written else (REQUESTS,)),
+        warnings=(*record.warnings, *without),
     )
     record = replace(record, warnings=_warnings(record, seen, files))
     with defects.cost("more warnings"):

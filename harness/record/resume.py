@@ -1,7 +1,7 @@
 """What a run finds in its folder: a run to continue, a complete one, or one to move aside."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
@@ -219,7 +219,7 @@ def _moved_to(record: RunRecord, log_dir: Path) -> RunRecord:
 
 def version_changes(log_dir: Path, servers: Sequence[ServerInfo]) -> Iterator[str]:
     """Warnings about earlier answers of another server version than those of ``servers``."""
-    earlier = {server.version for run in _readable_runs(log_dir) for server in run.servers}
+    earlier = {server.version for run in _readable_runs(_folders(log_dir)) for server in run.servers}
     now = {server.version for server in servers}
     if others := sorted(str(other) for other in earlier - now - {None}):
         yield (
@@ -270,19 +270,24 @@ def _readable(log_dir: Path) -> RunRecord | None:
     return None
 
 
-def _readable_runs(log_dir: Path) -> Iterator[RunRecord]:
-    for folder in (log_dir, *_attempts(log_dir)):
+def _readable_runs(folders: Iterable[Path]) -> Iterator[RunRecord]:
+    for folder in folders:
         with suppress(OSError, ConfigError):
             yield RunRecord.read(folder / RUN_RECORD)
 
 
 def runs_with_answers(log_dir: Path) -> Iterator[RunRecord]:
     """The records of all attempts whose answers are used again."""
-    for folder in (log_dir, *_attempts(log_dir)):
-        journal = folder / JOURNAL_DIR
-        if any(path.stat().st_size for path in journal.glob(ANSWERS_FILE.format("*"))):
-            with suppress(OSError, ConfigError):
-                yield RunRecord.read(folder / RUN_RECORD)
+    return _readable_runs(filter(_has_answers, _folders(log_dir)))
+
+
+def _folders(log_dir: Path) -> list[Path]:
+    """That of the newest attempt, and the earlier ones'."""
+    return [log_dir, *_attempts(log_dir)]
+
+
+def _has_answers(folder: Path) -> bool:
+    return any(path.stat().st_size for path in (folder / JOURNAL_DIR).glob(ANSWERS_FILE.format("*")))
 
 
 def differences(name: str, earlier: Any, now: Any, form: str = "{} {}, this one has {}") -> Iterator[str]:

@@ -134,13 +134,14 @@ class MetricsScraper:
     def _run(self) -> None:
         with suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
-        full = False
         try:
             with self._defects.cost(SERVER_METRICS), atomic_write(self._path) as file:
                 writer = MetricsWriter(file, [*self._urls, GPUS_HERE])
                 asyncio.run(self._rounds(writer))
                 writer.close()
-                full = writer.full
+                if writer.full:
+                    text = f"{SERVER_METRICS} reached its largest size and is not complete"
+                    self._result.warnings = (text,)
         except (OSError, RuntimeError, MemoryError) as error:
             reason = f"{SERVER_METRICS} could not be written: {explained(error)}"
             self._result = Scraped(self._result.without, (reason,))
@@ -150,9 +151,7 @@ class MetricsScraper:
         if self._gpus is None and not any(server.ever for server in self._servers):
             self._path.unlink(missing_ok=True)
         self._result.without |= {server.url: server.wrong for server in self._servers if not server.ever}
-        self._result.warnings = self._defects.found
-        if full:
-            self._result.warnings += (f"{SERVER_METRICS} reached its largest size and is not complete",)
+        self._result.warnings += self._defects.found
 
     async def _rounds(self, writer: MetricsWriter) -> None:
         limits = httpx.Limits(max_connections=_AT_ONCE, max_keepalive_connections=0)

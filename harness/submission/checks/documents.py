@@ -142,9 +142,9 @@ def check_records(context: CheckContext) -> Iterator[Issue]:
             record = read_record(kept / folder / RUN_RECORD)
         except ConfigError as error:
             yield context.issue("run-verdict", folder, str(error))
-        else:
-            if record is not None:
-                records[folder] = record
+            continue
+        if record is not None:
+            records[folder] = record
     others = {record.plan.client.benchmark.name for record in records.values()} - {context.benchmark.name}
     for name in sorted(others):
         text = f"these runs are of {name} (run.json), not of {context.benchmark.name}"
