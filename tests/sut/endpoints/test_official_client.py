@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ from harness.endpoints.numbers.reference_tokenizer import TokenizerFile
 from harness.endpoints.numbers.result_summary import summarize
 from harness.endpoints.salting import text_after
 from harness.endpoints.samples import Samples
-from tests.stub import StubServer
+from tests.stub import StubServer, expected_words
 from tests.stub.protocol import Request
 from tests.sut.endpoints.official_client import CLIENT, run_official
 from tests.sut.endpoints.rehearsing import PROMPTS, curve_of, point_of, rehearsed
@@ -93,7 +94,8 @@ def test_both_clients_on_one_server(folder):
 
     point = point_of(CONCURRENCY, passes=REQUESTS // len(PROMPTS))
     truth = Truth(first_event=text_after(load_benchmark("gpt-oss-120b")))
-    with StubServer(event_delay_s=0.02, event_gate=truth.gate) as stub:
+    words = partial(expected_words, n=TOKENS)  # as without ids: their text has as many tokens again
+    with StubServer(event_delay_s=0.02, event_gate=truth.gate, answers=words) as stub:
         done = rehearsed(
             folder, point, stub.url, curve=curve_of(point, salt_bits=0), tokens=TOKENS, backend="vllm"
         )
