@@ -41,8 +41,8 @@ from harness.record.resume import (
     check_model,
     earlier_run,
     require_unchanged,
-    runs_with_answers,
     saved_answers,
+    servers_of_answers,
     version_changes,
 )
 from harness.record.run_record import RunRecord, read_clocks
@@ -73,7 +73,7 @@ from sut.run_checks import (
 )
 from sut.servers.gpus import LocalGpus
 from sut.servers.scrape import MetricsScraper
-from sut.servers.setting_checks import closed_division_deviations, draft_warnings
+from sut.servers.setting_checks import closed_division_deviations, draft_warnings, later_deviations
 from sut.supervisor.alarms import LossRule
 from sut.supervisor.placement import load_of_full, load_of_test, server_is_here
 from sut.supervisor.progress_meter import RunLength
@@ -162,7 +162,8 @@ def run(
                 lost=_loss_rule(record),
             )
             with ended(driven, lambda: _keep_conf_files(plan)) as seen:
-                return finish(record, seen)
+                later = later_deviations(client.log_dir / JOURNAL_DIR, client.benchmark, plan.scenario)
+                return finish(replace(record, deviations=(*record.deviations, *later)), seen)
 
 
 def _loadgen(plan: RunPlan, samples: int, *, trace: bool) -> LoadGen:
@@ -240,7 +241,7 @@ def _planned(
 def _earlier_deviations(plan: RunPlan, now: Sequence[str]) -> Iterator[str]:
     """Those of the servers whose answers are used again, beside what the servers deviate in ``now``."""
     client = plan.client
-    before = (run.servers for run in runs_with_answers(client.log_dir))
+    before = servers_of_answers(client.log_dir)
     found = (closed_division_deviations(servers, client.benchmark, plan.scenario) for servers in before)
     for text in dict.fromkeys(chain.from_iterable(found)):
         if text not in now:

@@ -18,7 +18,7 @@ from harness.record.journal import ANSWERS_FILE
 from harness.record.output_dir import aside_of, reading
 from harness.record.repeated import FirstLine, resuming_command, run_of
 from harness.record.run_record import EncodedAnswers, RunRecord
-from harness.record.server_changes import other_model
+from harness.record.server_changes import other_model, with_other_settings
 from harness.record.settled import ServerInfo
 from harness.text import counted
 
@@ -276,9 +276,11 @@ def _readable_runs(folders: Iterable[Path]) -> Iterator[RunRecord]:
             yield RunRecord.read(folder / RUN_RECORD)
 
 
-def runs_with_answers(log_dir: Path) -> Iterator[RunRecord]:
-    """The records of all attempts whose answers are used again."""
-    return _readable_runs(filter(_has_answers, _folders(log_dir)))
+def servers_of_answers(log_dir: Path) -> Iterator[Sequence[ServerInfo]]:
+    """The servers of all attempts whose answers are used again, and with start options of later moments."""
+    for folder in filter(_has_answers, _folders(log_dir)):
+        yield from (run.servers for run in _readable_runs([folder]))
+        yield tuple(with_other_settings(folder / JOURNAL_DIR))
 
 
 def _folders(log_dir: Path) -> list[Path]:

@@ -5,7 +5,8 @@ another model, whatever ended the run.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path, PurePath
 
 import msgspec
@@ -37,7 +38,7 @@ _NUMERICS = (
 _PLACEMENT = {"tp_size", "pp_size", "ep_size", "attn_dp_size", "enable_dp_attention", "moe_runner_backend"}
 _DEFAULT = "default"
 _WEIGHTS_TOLERANCE = 0.1  # SGLang measures the free memory of a GPU before and after it loads them
-_FILE = "changes.jsonl"
+_FILE, _SETTINGS_FILE = "changes.jsonl", "settings.jsonl"
 HASH = re.compile(r"[0-9a-f]{40}")  # of a commit, which names weights for good
 
 
@@ -148,6 +149,20 @@ def keep_change(journal: Path, change: ServerChange) -> None:
     """Append a change to the journal. Raises OSError."""
     with (journal / _FILE).open("ab") as file:
         file.write(msgspec.json.encode(change) + b"\n")
+
+
+def keep_settings(journal: Path, server: ServerInfo) -> None:
+    """Append a server whose start options are others than at the start of the run. Raises OSError."""
+    with (journal / _SETTINGS_FILE).open("ab") as file:
+        file.write(msgspec.json.encode(server) + b"\n")
+
+
+def with_other_settings(journal: Path) -> Iterator[ServerInfo]:
+    """The servers of ``keep_settings``; a line that was cut short is none."""
+    path = journal / _SETTINGS_FILE
+    for line in path.read_bytes().splitlines() if path.exists() else ():
+        with suppress(msgspec.DecodeError, UnicodeDecodeError):
+            yield msgspec.json.decode(line, type=ServerInfo)
 
 
 def in_doubt(rows: Rows, changes: Sequence[ServerChange]) -> npt.NDArray[np.bool_]:

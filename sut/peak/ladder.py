@@ -33,7 +33,7 @@ from sut.issuers.closed_loop import ClosedLoop
 from sut.prepare import PreparedClient, as_sent, client_holds, place_workers, prepare_client
 from sut.servers.health import Recheck
 from sut.servers.scrape import MetricsScraper
-from sut.servers.setting_checks import closed_division_deviations
+from sut.servers.setting_checks import closed_division_deviations, later_deviations
 from sut.supervisor.monitor import Monitor, Observer, Totals
 from sut.supervisor.placement import Load
 from sut.supervisor.session import Destination, QuerySession, wires_of
@@ -172,6 +172,10 @@ def _opened(
             ladder,
             ended=datetime.now(UTC),
             complete=ladder.complete and not changed,
+            deviations=(
+                *ladder.deviations,
+                *later_deviations(folder / JOURNAL_DIR, plan.client.benchmark, plan.scenario),
+            ),
             errors=(*ladder.errors, *seen.errors, *changed),
             warnings=(*ladder.warnings, *seen.warnings, *found.warnings),
         )

@@ -27,6 +27,7 @@ from harness.record.server_changes import (
     differing,
     in_doubt,
     keep_change,
+    keep_settings,
     no_longer_named,
     setting_pairs,
 )
@@ -314,6 +315,7 @@ class Recheck:
         self._changes: dict[str, ServerChange] = {}
         self._doubted: dict[str, bool] = {}  # changed servers, and whether answers of theirs are in doubt
         self._warnings: dict[str, None] = {}
+        self._settings: list[tuple[str, object]] = []  # that the journal has, by URL
         self._defects = Defects()
 
     @property
@@ -425,8 +427,17 @@ class Recheck:
                 self._warnings |= dict.fromkeys(failed_behind(now))
             if not was:
                 self._right_ns[url] = asked_ns
+                self._keep_settings(before, now)
                 return None
             return self._keep(url, was, is_now, self._right_ns.get(url, 0))
+
+    def _keep_settings(self, before: ServerInfo, now: ServerInfo) -> None:
+        """Keep other start options, each once; under the lock."""
+        if now.settings == before.settings or (before.url, now.settings) in self._settings:
+            return
+        self._settings.append((before.url, now.settings))
+        with suppress(OSError):  # a full disk ends the run anyway
+            keep_settings(self._journal, now)
 
     def _keep(self, url: str, was: Named, now: Named, right_ns: int) -> ServerChange:
         """Keep a change; under the lock."""

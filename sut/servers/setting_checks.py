@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any
 
 import msgspec
 
 from harness.config.benchmark import Benchmark
 from harness.config.scenario import Scenario
+from harness.record.server_changes import with_other_settings
 from harness.record.settled import ServerInfo, parts_of, ranks_of
 from sut.servers.info_pages import NOT_NAMED
 from sut.servers.server_checks import grouped
@@ -158,6 +159,13 @@ def closed_division_deviations(
     if benchmark.official:
         yield from grouped(facts, drafting)
     yield from cache_deviations(facts, benchmark)
+
+
+def later_deviations(journal: Path, benchmark: Benchmark, scenario: Scenario) -> Iterator[str]:
+    """The same of servers that named other start options when they were asked again in the run."""
+    later = tuple(with_other_settings(journal))
+    for text in closed_division_deviations(later, benchmark, scenario):
+        yield f"asked again: {text}"
 
 
 def cache_deviations(facts: Sequence[ServerInfo], benchmark: Benchmark) -> Iterator[str]:

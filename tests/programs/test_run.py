@@ -258,15 +258,24 @@ def test_settings_of_the_server_are_told_before_the_run(tmp_path, capfd):
         assert [line for line in lines if re.match(words, line)], (words, lines)
 
 
-@pytest.mark.parametrize("answered", [11, 0])
-def test_a_prefix_cache_of_earlier_answers_stays_a_deviation(tmp_path, capfd, answered):
-    """The server is started as its line asks for, and the command repeated."""
+@pytest.mark.parametrize(("answered", "later"), [(11, False), (11, True), (0, False)])
+def test_a_prefix_cache_of_earlier_answers_stays_a_deviation(tmp_path, capfd, answered, later):
+    """The server is started as its line asks for, and the command repeated. ``later``: not from the start."""
     dataset, _ = small_dataset(tmp_path)
+    info = {"disable_radix_cache": later}
+
+    def gate(request):
+        info["disable_radix_cache"] &= request.index < 1
+        return True
+
     # The first request is the trial.
     faults = [None] * (1 + answered) + [Fault.HTTP_500] * (12 - answered)
     words = ("--accuracy", "--input-file", dataset, "--user-conf", quick_conf(tmp_path))
-    with StubServer(facts=Facts(info={"disable_radix_cache": False}), faults=faults) as stub:
+    with StubServer(facts=Facts(info=info), faults=faults, gate=gate) as stub:
         before = run_here(capfd, tmp_path, *words, "--server-url", stub.url)
+    record = RunRecord.read(before.log_dir.parent / "accuracy" / RUN_RECORD)
+    said = "asked again: " * later + stub.url
+    assert len([line for line in record.deviations if line.startswith(f"{said} keeps")]) == 1
     with StubServer() as other:
         run = run_here(capfd, tmp_path, *words, "--dry-run", "--server-url", other.url)
     assert (before.code, run.code) == (4, 0), run.stderr
