@@ -55,6 +55,7 @@ from harness.record.journal import (
     read_counts,
     read_journal,
     read_loadgen_calls,
+    time_limit,
 )
 from harness.record.outcome import FailureKind
 from harness.record.output_dir import free_reserve
@@ -138,16 +139,17 @@ def finish(record: RunRecord, seen: Observations) -> RunRecord:
 
     A file that cannot be written is a reason of the verdict, but for requests.parquet: it can be made later.
     """
-    plan, files, defects = record.plan, _read(record.plan.client.log_dir, seen.lost), Defects()
+    plan, defects, verdict = record.plan, Defects(), None
     unwritten = _unsynced(plan.client.log_dir)
+    files: _RunFiles | None = None
     without: tuple[str, ...] = ()
     written = False
-    with defects.cost(REQUESTS):
-        without = _without_requests(plan.client.log_dir, _requests(record, files))
-        written = not without
-    record = _explained(_measured(record, seen, files), seen, files, defects)
-    verdict = None
     with defects.cost("verdict"):
+        files = _read(plan.client.log_dir, seen.lost)
+        with defects.cost(REQUESTS):
+            without = _without_requests(plan.client.log_dir, _requests(record, files))
+            written = not without
+        record = _explained(_measured(record, seen, files), seen, files, defects)
         verdict = _verdict(record, seen, files, unwritten)
     record = replace(
         record,
@@ -157,9 +159,11 @@ def finish(record: RunRecord, seen: Observations) -> RunRecord:
         files=_files(plan, without=() if written else (REQUESTS,)),
         warnings=(*record.warnings, *without),
     )
-    record = replace(record, warnings=_warnings(record, seen, files))
-    with defects.cost("more warnings"):
-        record = replace(record, warnings=(*record.warnings, *run_warnings(record, files.rows)))
+    record = replace(record, warnings=_warnings(record, seen))
+    if files is not None:
+        with defects.cost("more warnings"):
+            more = (time_limit(plan.client.log_dir / JOURNAL_DIR), *run_warnings(record, files.rows))
+            record = replace(record, warnings=(*record.warnings, *filter(None, more)))
     record = replace(record, warnings=(*record.warnings, *defects.found))
     if errors := _unwritten(RUN_RECORD, lambda: _write(record)):
         record = replace(record, verdict=_without_record(record.verdict, errors))
@@ -184,8 +188,10 @@ def add_requests(folder: Path, record: RunRecord) -> None:
 
     Raises OSError.
     """
+    if record.statistics is None:
+        return
     files = _read(folder, ())
-    if record.statistics is not None and 0 < len(files.rows) == record.statistics.queries:
+    if 0 < len(files.rows) == record.statistics.queries:
         write_requests(folder / REQUESTS, _requests(record, files))
 
 
@@ -199,7 +205,7 @@ def _requests(record: RunRecord, files: _RunFiles) -> pa.Table:
     )
 
 
-def _warnings(record: RunRecord, seen: Observations, files: _RunFiles) -> tuple[str, ...]:
+def _warnings(record: RunRecord, seen: Observations) -> tuple[str, ...]:
     """Those until now, but for those about servers out of use where the verdict names them, and for what
     the plan was said to miss and a VALID run did not.
     """
@@ -208,7 +214,7 @@ def _warnings(record: RunRecord, seen: Observations, files: _RunFiles) -> tuple[
     before = (warning for warning in record.warnings if not (valid and is_refuted(warning)))
     named = seen.outages if record.verdict.result == "INVALID" else ()
     kept = (warning for warning in seen.warnings if warning not in named)
-    return (*before, *kept, *filter(None, (files.journal.time_limit,)))
+    return (*before, *kept)
 
 
 def _read(log_dir: Path, lost: Sequence[tuple[int, int]]) -> _RunFiles:

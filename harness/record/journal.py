@@ -109,8 +109,6 @@ class Journal(msgspec.Struct, frozen=True):
     """evidence of failures, by query id"""
     broken: int
     """rows that were cut short or have a wrong checksum"""
-    time_limit: str
-    """a limit of time that the failures show; "" for none"""
 
 
 def read_journal(directory: Path) -> Journal:
@@ -123,9 +121,8 @@ def read_journal(directory: Path) -> Journal:
         good = _intact(data[:whole], rows)
         parts.append(rows[good])
         broken += int((~good).sum()) + (whole != len(data))
-    lines = _failure_lines(directory)
-    details = {line.query_id: line.detail for line in lines}
-    return Journal(np.concatenate(parts), details, broken, _time_limit(lines))
+    details = {line.query_id: line.detail for line in _failure_lines(directory)}
+    return Journal(np.concatenate(parts), details, broken)
 
 
 class JournalTail:
@@ -181,17 +178,19 @@ def failure_reasons(directory: Path) -> str:
     """Reasons of failed queries so far, by kind: ``timeout 3 (no end within 5 s; 0 tokens had arrived)``."""
     counts: Counter[str] = Counter()
     first: dict[str, str] = {}
-    lines = _failure_lines(directory)
-    for line in lines:
+    for line in _failure_lines(directory):
         counts[line.kind] += 1
         first.setdefault(line.kind, line.detail)
     kinds = ", ".join(f"{kind} {count} ({first[kind]})" for kind, count in counts.most_common())
-    return "; ".join(filter(None, (kinds, _time_limit(lines))))
+    return "; ".join(filter(None, (kinds, time_limit(directory))))
 
 
-def _time_limit(lines: Sequence[_FailureLine]) -> str:
-    """By the moments of the failures: a server that dies ends all of its queries at one."""
-    return time_limit_text((line.detail, line.time_ns) for line in lines)
+def time_limit(directory: Path) -> str:
+    """A limit of time that the failures show by their moments; "" for none.
+
+    A server that dies ends all of its queries at one moment.
+    """
+    return time_limit_text((line.detail, line.time_ns) for line in _failure_lines(directory))
 
 
 def first_failure(directory: Path) -> str:

@@ -92,15 +92,16 @@ def render_summary(
     ``width`` is the number of the terminal's columns, None for no limit; ``loadgen_lines`` the result in
     LoadGen's summary, word for word; ``next_step`` a line with the command to run next.
     """
-    if record.statistics is None or record.verdict is None:
+    if record.verdict is None:
         raise ValueError("the record of a run that has not ended")
+    stats = record.statistics  # None where a defect kept the run's files from being read
     blocks = [
         [printable(line) for line in loadgen_lines],
         [printable(record.plan.title)],
-        [*_throughput(record.statistics, accuracy=record.plan.accuracy), *_replicas(record)],
-        _latency_table(record, record.statistics, width),
+        [*_throughput(stats, accuracy=record.plan.accuracy), *_replicas(record)] if stats else [],
+        _latency_table(record, stats, width) if stats else [],
         _network(record),
-        _failures(record.statistics, record.failure_examples),
+        _failures(stats, record.failure_examples) if stats else [],
         _ranks(record.server_load),
         _listing("What the course of the run shows", [diagnosis_text(one) for one in record.diagnoses]),
         _listing("What the servers' metrics say", record.server_load.notes if record.server_load else ()),

@@ -433,13 +433,17 @@ def test_what_only_explains_a_run_never_costs_its_verdict(log_dir, monkeypatch, 
     assert "no summary; the result is in run.json" in caplog.messages[-1]
 
 
-def test_a_run_that_a_defect_keeps_from_being_judged_is_invalid(log_dir, monkeypatch):
+@pytest.mark.parametrize("name", ["run_verdict", "statistics", "read_journal", "read_detail"])
+def test_a_run_that_a_defect_keeps_from_being_judged_is_invalid(log_dir, monkeypatch, capsys, name):
     """Without a verdict it would look like one that was killed, and be made again, night after night."""
-    monkeypatch.setattr(finish_run, "run_verdict", lambda *_: {}["new"])
-    record = close(log_dir)
+    monkeypatch.setattr(finish_run, name, lambda *_: {}["new"])
+    record = close(log_dir, Observations(SAMPLES, warnings=("seen",)))
     text = "no verdict, because of a defect of this program (KeyError: 'new')"
     assert run_json(log_dir)["verdict"] == {"result": "INVALID", "reasons": [text], "complete": False}
-    assert (record.exit_code, record.statistics.completed) == (EXIT_INVALID, SAMPLES)
+    assert (record.exit_code, record.warnings) == (EXIT_INVALID, ("seen", text))
+    assert RunConsole().finish(record) == EXIT_INVALID
+    assert "Result: INVALID" in capsys.readouterr().out
+    assert report_main(["show", str(log_dir)]) == 0
 
 
 def test_a_journal_with_fewer_rows_makes_no_requests(log_dir):
