@@ -33,5 +33,5 @@ class Defects:
                 raise
             if what not in self._found:
                 name = type(error).__name__
-                self._found[what] = f"no {what}, because of a defect of this program ({name}: {error})"
+                self._found[what] = f"a defect of this program ({name}: {error}): no {what}"
                 log.exception("warning: %s", self._found[what])

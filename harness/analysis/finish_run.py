@@ -161,7 +161,7 @@ def finish(record: RunRecord, seen: Observations) -> RunRecord:
     )
     record = replace(record, warnings=_warnings(record, seen))
     if files is not None:
-        with defects.cost("more warnings"):
+        with defects.cost("warnings about its figures"):
             more = (time_limit(plan.client.log_dir / JOURNAL_DIR), *run_warnings(record, files.rows))
             record = replace(record, warnings=(*record.warnings, *filter(None, more)))
     record = replace(record, warnings=(*record.warnings, *defects.found))

@@ -148,7 +148,7 @@ def test_a_defect_of_the_page_ends_no_rehearsal(tmp_path, capfd, caplog, monkeyp
     monkeypatch.setattr(rehearsal, "write_endpoints_page", lambda folder: {}["new"])
     with StubServer() as stub:
         assert main_here(capfd, run_endpoints.main, words(tmp_path, stub))[0] == 0
-    assert f"warning: no {PAGE}, because of a defect of this program (KeyError: 'new')" in caplog.messages
+    assert f"warning: a defect of this program (KeyError: 'new'): no {PAGE}" in caplog.messages
 
 
 def test_c_max_is_that_of_a_rehearsal_only_while_that_continues(tmp_path, capfd, monkeypatch):

@@ -58,7 +58,7 @@ def test_a_defect_of_what_only_watches_a_run_does_not_end_it(tmp_path, monkeypat
     with StubServer() as stub:
         run = run_mlperf(tmp_path, *where(tmp_path, stub), here=capfd)
     assert (run.code, run.result) == (0, "VALID")
-    text = "no progress and alarms of some seconds, because of a defect of this program (KeyError: 'new')"
+    text = "a defect of this program (KeyError: 'new'): no progress and alarms of some seconds"
     assert text in run.record["warnings"]
 
 

@@ -413,7 +413,7 @@ def test_what_only_explains_a_run_never_costs_its_verdict(log_dir, monkeypatch, 
         "replica_balance": "balance in run.json",
         "server_load": "server_load in run.json",
         "diagnoses": "diagnoses in run.json",
-        "run_warnings": "more warnings",
+        "run_warnings": "warnings about its figures",
     }
     whole = close(log_dir)
     (log_dir / "requests.parquet").unlink()
@@ -421,7 +421,7 @@ def test_what_only_explains_a_run_never_costs_its_verdict(log_dir, monkeypatch, 
         monkeypatch.setattr(finish_run, name, lambda *_, **__: {}["new"])
     monkeypatch.setattr(finish_run, "read_samples", lambda path: ())
     record = close(log_dir, Observations(SAMPLES, warnings=("seen",), without_metrics={}))
-    found = [f"no {what}, because of a defect of this program (KeyError: 'new')" for what in missing.values()]
+    found = [f"a defect of this program (KeyError: 'new'): no {what}" for what in missing.values()]
     assert record.warnings == ("seen", *found)
     assert caplog.messages == [f"warning: {text}" for text in found]
     assert record.verdict == whole.verdict and record.exit_code == EXIT_VALID
@@ -438,7 +438,7 @@ def test_a_run_that_a_defect_keeps_from_being_judged_is_invalid(log_dir, monkeyp
     """Without a verdict it would look like one that was killed, and be made again, night after night."""
     monkeypatch.setattr(finish_run, name, lambda *_: {}["new"])
     record = close(log_dir, Observations(SAMPLES, warnings=("seen",)))
-    text = "no verdict, because of a defect of this program (KeyError: 'new')"
+    text = "a defect of this program (KeyError: 'new'): no verdict"
     assert run_json(log_dir)["verdict"] == {"result": "INVALID", "reasons": [text], "complete": False}
     assert (record.exit_code, record.warnings) == (EXIT_INVALID, ("seen", text))
     assert RunConsole().finish(record) == EXIT_INVALID

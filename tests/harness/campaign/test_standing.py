@@ -407,7 +407,7 @@ def test_a_campaign_goes_on_without_its_page(tmp_path, monkeypatch, capsys, capl
     assert capsys.readouterr().err == f"{campaign_command.PAGE} cannot be written: Is a directory\n"
     monkeypatch.setattr(campaign_command, "write_campaign_page", lambda *_: {}["new"])
     walk._page()
-    assert f"no {campaign_command.PAGE}, because of a defect of this program" in caplog.messages[-1]
+    assert caplog.messages[-1].endswith(f": no {campaign_command.PAGE}")
 
 
 def test_a_build_without_git_is_announced_before_the_first_run(tmp_path, monkeypatch, capsys):

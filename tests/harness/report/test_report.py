@@ -204,7 +204,7 @@ def test_a_defect_of_the_page_costs_neither_the_run_nor_its_score(tmp_path, monk
     write_report_of(record)
     add_result(run, {"exact_match": 80.0})
     assert capsys.readouterr().out == ""
-    text = f"no {REPORT}, because of a defect of this program (KeyError: 'new')"
+    text = f"a defect of this program (KeyError: 'new'): no {REPORT}"
     assert caplog.messages == [f"warning: {text}"] * 2
     assert json.loads((run / ACCURACY_RESULT).read_text()) == {"exact_match": 80.0}
 

@@ -404,7 +404,7 @@ def test_a_defect_of_the_comparison_keeps_no_healthy_server_out(tmp_path, monkey
         assert recheck.recovered(url) == ""
         compared, unasked = recheck.ask_all(20)
     assert compared == (
-        f"no comparison of {url} with what it was, because of a defect of this program (KeyError: 'new')"
+        f"a defect of this program (KeyError: 'new'): no comparison of {url} with what it was"
     )
     assert unasked.startswith(f"not asked again at the end: {url} ('new'), so it is not known ")
 

@@ -432,7 +432,7 @@ def test_a_defect_of_ours_costs_no_page(tmp_path, caplog):
         scraper = scraper_of(tmp_path, stub.url)
         scraper.start(lambda url, page, now_s: {}["new"], lambda url, page, now_s: taken.append(page))
         (warning,) = scraper.stop().warnings
-    text = "no alarm by some of the servers' metrics, because of a defect of this program (KeyError: 'new')"
+    text = "a defect of this program (KeyError: 'new'): no alarm by some of the servers' metrics"
     assert warning == text and caplog.messages == [f"warning: {text}"]
     assert taken == [b"a 1\n"] * 2
     assert [row["value"] for row in rows(tmp_path)] == [1.0, 1.0]
@@ -449,7 +449,7 @@ def test_a_defect_of_its_writer_is_a_warning(tmp_path, monkeypatch, part, missin
     monkeypatch.setattr(f"sut.servers.scrape.{part}", lambda *_: {}["new"])
     with StubServer(metrics=lambda: b"a 1\n") as stub:
         found = scraped(scraper_of(tmp_path, stub.url))
-    assert found.warnings == (f"no {missing}, because of a defect of this program (KeyError: 'new')",)
+    assert found.warnings == (f"a defect of this program (KeyError: 'new'): no {missing}",)
     assert [path.name for path in tmp_path.iterdir()] == files
 
 
