@@ -100,7 +100,7 @@ class RehearsalOptions(ClientOptions):
     )
     c_min: int | None = flag(
         "requests in flight at the lower end, 1 to 32 (default: the least of --concurrency, else one for "
-        "each replica, at least a 64th of C_max)",
+        "each data-parallel rank, at least a 64th of C_max)",
         default=None,
         metavar="N",
     )

@@ -62,6 +62,7 @@ from harness.peak.ladder.ladder_plan import ladder_client, ladder_folder
 from harness.peak.ladder.steps import NOT_A_RESULT
 from harness.record.output_dir import aside_of, check_free, free_reserve, locked, move_aside_existing
 from harness.record.repeated import FirstLine, run_of
+from harness.record.settled import ranks_of
 from harness.report.run_console import DRY_RUN, api_lines, served_by, server_lines
 from harness.text import labelled
 from sut.drive import Serving, ask_servers, servers_of
@@ -171,7 +172,7 @@ def _planned(
         samples=len(inputs.samples),
         accuracy_samples=0 if accuracy is None else len(accuracy.samples),
         c_max=c_max,
-        replicas=len(servers.found),
+        replicas=sum(map(ranks_of, servers.found)),
     )
     curve = planned.curve
     if accuracy is not None and curve.accuracy_samples < len(accuracy.samples):

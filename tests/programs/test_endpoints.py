@@ -15,7 +15,7 @@ from harness.peak.ladder.steps import NOT_A_RESULT
 from sut.endpoints import rehearsal
 from tests.kit import wait_until
 from tests.runs import ROOT, main_here
-from tests.stub import StubServer
+from tests.stub import Facts, StubServer
 
 SAMPLES = ROOT / "datasets/samples"
 OFFICIAL = shutil.which("endpoints-submission-cli", path=str(Path(sys.executable).parent))
@@ -153,17 +153,17 @@ def test_a_defect_of_the_page_ends_no_rehearsal(tmp_path, capfd, caplog, monkeyp
 
 def test_c_max_is_that_of_a_rehearsal_only_while_that_continues(tmp_path, capfd, monkeypatch):
     """Of other servers, other answers, another tokenizer or the forms alone it is another number, for
-    another cohort it is the same."""
+    another cohort it is the same. C_min is a request for each data-parallel rank."""
     monkeypatch.setattr(rehearsal._Walk, "to_the_end", lambda walk: 0)
 
     def ran(stub, *more, tokens=6):
         given = [word for word in words(tmp_path, stub, tokens=tokens) if word != "--short"]
         return main_here(capfd, run_endpoints.main, [*given, *more])
 
-    with StubServer() as stub:
+    with StubServer(facts=Facts(dp_size=4)) as stub:
         assert ran(stub, "--c-max", "48")[0] == 0
         code, stdout, stderr = ran(stub, "--dry-run", "--target-cohort", "2026-12-C0")
-        assert code == 0 and "C_max 48 (that of the rehearsal that continues)" in stdout, stderr
+        assert code == 0 and "C_min 4, C_max 48 (that of the rehearsal that continues)" in stdout, stderr
         counted = ("--tokenizer", str(SAMPLES / "cnn_sample_tokenizer.json"))
         for more, tokens in (((), 7), (counted, 6)):
             code, stdout, stderr = ran(stub, "--dry-run", *more, tokens=tokens)

@@ -52,8 +52,9 @@ def plan_rehearsal(
 ) -> PlannedCurve:
     """The curve of these options from C_min to C_max, for datasets of these sizes. Raises ConfigError.
 
-    ``c_min`` None: the least of ``concurrency``, else one request for each replica, which is as fast as one
-    alone, and at least a 64th of C_max. ``short`` uses as few samples as the points can do with.
+    ``c_min`` None: the least of ``concurrency``, else one request for each of the ``replicas``, data-parallel
+    ranks too, which is as fast as one alone, and at least a 64th of C_max. ``short`` uses as few samples as
+    the points can do with.
     """
     rules, seeds = _rules_and_seeds(options)
     lowest = _lowest(options.c_min, c_max, options.concurrency, replicas)
