@@ -33,7 +33,6 @@ from harness.defects import Defects
 from harness.errors import EXIT_INVALID, EXIT_SERVER, EXIT_THRESHOLD, EXIT_USAGE, EXIT_VALID, ConfigError
 from harness.files import ROOT
 from harness.record.provenance import SERVER_COMMAND
-from harness.record.run_record import RunRecord
 from harness.submission.building.source_code import without_git
 from harness.submission.tree.origins import BESIDE
 from harness.text import how_it_ended, show
@@ -251,7 +250,7 @@ class _Walk(msgspec.Struct):
             return self._do(number, total, step, self._standing(step))
         if after.state == "lost":
             return self._stopped(step, after)
-        stood = after.stood or ("" if after.record is None else what_stood(after.record.events))
+        stood = what_stood(after.events)
         # A command that was never ready would end so again; a search that is concluded is done or lost.
         if step.servers is not None and self.servers.died and self.servers.were_ready:
             why = "the servers' command ended"
@@ -260,21 +259,22 @@ class _Walk(msgspec.Struct):
         else:
             why = ""
         if why and step.name not in self.again:
-            return self._once_more(number, total, step, why, after.record)
+            client_only = bool(stood) and not servers_stood(after.events)
+            return self._once_more(number, total, step, why, client_only=client_only)
         if stood:
             code = EXIT_SERVER  # not EXIT_INVALID: the next call may end otherwise
         return self._ended(step, code or EXIT_INVALID, after.text)
 
-    def _once_more(self, number: int, total: int, step: Step, why: str, record: RunRecord | None) -> int:
+    def _once_more(self, number: int, total: int, step: Step, why: str, *, client_only: bool) -> int:
         """The step again, with the campaign's servers started again: one of several may have died alone.
 
-        Not where nothing but this client stood in the run of ``record``: loading a model takes minutes.
+        Not where ``client_only`` stood: loading a model takes minutes.
         """
         self.again.add(step.name)
         self.reasons.clear()
         lines = self.servers.last_lines() if self.servers.died else ()
         show("", *lines, f"{step.name} is tried once more, since its end may show nothing but this: {why}")
-        if record is None or servers_stood(record.events):
+        if not client_only:
             self.servers.stop()
         return self._do(number, total, step, self._standing(step))
 

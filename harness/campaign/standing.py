@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from harness.analysis.outages import any_stood, what_stood
+from harness.analysis.outages import any_stood
 from harness.analysis.run_outcome import RunOutcome, loadgen_figure
 from harness.analysis.run_warnings import length_warning
 from harness.analysis.verdict import is_of_clock
@@ -33,6 +33,7 @@ from harness.grading.decoding.text_tokenizer import tokenizer_sha256
 from harness.json_files import read_kept, write_json
 from harness.record.accuracy_result import AccuracyResult, score_line
 from harness.record.resume import differences, newest_run
+from harness.record.run_events import RunEvent
 from harness.record.run_record import RunRecord
 
 State = Literal["done", "lost", "failed", "incomplete", "other", "missing"]
@@ -52,8 +53,13 @@ class Standing(msgspec.Struct, frozen=True):
     text: str = ""
     """its result, or why it has none"""
     record: RunRecord | None = None
-    stood: str = ""
-    """the server or client that was away or stood in what a search has measured last"""
+    of_search: tuple[RunEvent, ...] = ()
+    """the events of what a search has measured last"""
+
+    @property
+    def events(self) -> tuple[RunEvent, ...]:
+        """Those of the run, or of the search."""
+        return self.of_search if self.record is None else self.record.events
 
 
 def standings(campaign: Campaign, steps: Sequence[Step], anew: Collection[str] = ()) -> dict[str, Standing]:
@@ -267,9 +273,9 @@ def _search(campaign: Campaign, step: Step) -> Standing:
     if (conclusion := concluded(step.folder)) is None:
         begun = search_state(step.folder)
         if begun is None:  # Offline's has one run
-            return Standing("missing", stood="" if run is None else what_stood(run[1].events))
-        outage = "" if begun.conclusion is None else begun.conclusion.outage
-        return Standing("incomplete", f"{begun.history.text} are measured", stood=outage)
+            return Standing("missing", of_search=() if run is None else run[1].events)
+        events = () if begun.conclusion is None else begun.conclusion.events
+        return Standing("incomplete", f"{begun.history.text} are measured", of_search=events)
     return Standing("lost", conclusion.why)
 
 

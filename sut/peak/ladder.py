@@ -10,7 +10,6 @@ from typing import Protocol
 import msgspec
 
 from harness.analysis.encoded_answers import encoded_with, text_warnings
-from harness.analysis.outages import what_stood
 from harness.analysis.statistics import completed, latency_ns
 from harness.api_key import api_key
 from harness.cli.signals import InterruptedRun, interruptible, uninterrupted
@@ -25,6 +24,7 @@ from harness.peak.ladder.steps import Step
 from harness.record.journal import JournalTail, Rows, failure_reasons
 from harness.record.output_dir import check_free, free_reserve, locked, move_aside_existing
 from harness.record.provenance import gather_provenance
+from harness.record.run_events import RunEvent
 from harness.record.server_changes import ServerChange
 from sut.drive import Death, ask_servers, asked_again, preflight, recheck_of, servers_of, tried_in_dry_run
 from sut.ipc.counters import Counter
@@ -194,9 +194,9 @@ class OpenLadder(msgspec.Struct):
     _stack: ExitStack
 
     @property
-    def stood(self) -> str:
-        """The server or client that was away or stood until now; "" for none."""
-        return what_stood(self._client.session.events.events)
+    def events(self) -> tuple[RunEvent, ...]:
+        """What happened until now; their times are not kept."""
+        return tuple(event.since(0) for event in self._client.session.events.events)
 
     def step(self, concurrency: int) -> Step:
         """Measure one more step. Raises RunError, OSError and InterruptedRun."""

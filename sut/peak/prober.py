@@ -28,6 +28,7 @@ from harness.peak.search.probe_record import probe_of, write_conf
 from harness.peak.search.schedule import Schedule
 from harness.progress.progress_files import ProgressLine
 from harness.progress.progress_line import ProgressSnapshot
+from harness.record.run_events import RunEvent
 from harness.record.run_record import RunRecord
 from sut.peak.emptying import empty_servers
 from sut.peak.ladder import OpenLadder, open_ladder
@@ -54,8 +55,8 @@ class RunProber(msgspec.Struct, dict=True):
     on_line: Callable[[ProgressLine], None] = lambda line: None
     most_in_flight: int = 1
     """up to which a session of the ladder is prepared"""
-    stood: str = ""
-    """the server or client that was away or stood in the latest measurement; "" for none"""
+    events: tuple[RunEvent, ...] = ()
+    """of the latest measurement"""
     _ladder: "_Session | None" = None
     _at_work: bool = False  # the servers may still have requests of a step
 
@@ -70,7 +71,7 @@ class RunProber(msgspec.Struct, dict=True):
         Higher and higher steps are of one session of the client. One that is not higher begins on empty
         servers: the requests that are left of more are the long ones.
         """
-        began, self.stood = time.monotonic(), ""
+        began, self.events = time.monotonic(), ()
         if self._ladder is not None and not self._ladder.last < concurrency <= self._ladder.most:
             self.close()
         if self._ladder is None:
@@ -83,7 +84,7 @@ class RunProber(msgspec.Struct, dict=True):
             if step is None:
                 self.close()
         if step is None:
-            self.stood = opened.stood
+            self.events = opened.events
             if opened.ladder.interrupted_by is not None:
                 raise InterruptedRun.named(opened.ladder.interrupted_by)
             raise RunError(f"the ladder with {concurrency} requests in flight: {opened.ladder.stopped}")
@@ -128,18 +129,19 @@ class RunProber(msgspec.Struct, dict=True):
         again, once: where one stands in the second run, too, that is what the rate makes of the servers.
         """
         first = self._run(rate)
-        if not (self.stood and first.verdict == "INVALID"):
+        stood = what_stood(self.events)
+        if not (stood and first.verdict == "INVALID"):
             return first
         log.warning(
             "the run in %s is INVALID, shows nothing about its rate and is made again, once: %s",
             self.folder / first.folder,
-            self.stood,
+            stood,
         )
         second = self._run(rate)
         return msgspec.structs.replace(second, cost_s=first.cost_s + second.cost_s)
 
     def _run(self, rate: float) -> Probe:
-        began, self.stood = time.monotonic(), ""
+        began, self.events = time.monotonic(), ()
         self.close()
         self._await_idle()
         scheduled = self.schedule.run(rate)
@@ -155,7 +157,7 @@ class RunProber(msgspec.Struct, dict=True):
 
         with signals_kept():
             record = run(plan, on_plan=self._check_servers, on_progress=on_progress, on_line=self.on_line)
-        self.stood = what_stood(record.events)
+        self.events = record.events
         if record.interrupted_by is not None:
             raise InterruptedRun.named(record.interrupted_by)
         watch.count_all()

@@ -229,7 +229,7 @@ def _search(
         conclusion = conclude(Policy(settings), limits_ns, base.plan.model_key, known.history, ended)
         if error is not None:
             outcome = "INTERRUPTED" if isinstance(error, InterruptedRun) else "ERROR"
-            conclusion = msgspec.structs.replace(conclusion, outcome=outcome, outage=prober.stood)
+            conclusion = msgspec.structs.replace(conclusion, outcome=outcome, events=prober.events)
         known = msgspec.structs.replace(known, conclusion=conclusion)
         try:
             known.write(folder)

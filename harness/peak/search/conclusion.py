@@ -8,6 +8,7 @@ import msgspec
 
 from harness.peak.search.policy import Ended, History, Policy, SearchEnd, bracket, tally
 from harness.peak.search.probe import Probe
+from harness.record.run_events import RunEvent
 
 Boundary = Literal["smooth", "cliff"]
 
@@ -48,8 +49,8 @@ class Conclusion(msgspec.Struct, frozen=True, kw_only=True):
     """`smooth`: the binding time grows with the rate; `cliff`: a queue grows once the rate is too high"""
     tokens_per_s: Spread | None = None
     """completed tokens per second as LoadGen reports them, over the VALID runs at this rate"""
-    outage: str = ""
-    """the server or client that was away or stood in the measurement whose error has ended the search"""
+    events: tuple[RunEvent, ...] = ()
+    """of the measurement whose error has ended the search; those of a ladder have no times"""
     remarks: tuple[str, ...] = ()
     """evidence against the result, such as a rate that passed above one that did not"""
     conf_rows: tuple[str, ...] = ()

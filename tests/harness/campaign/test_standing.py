@@ -7,7 +7,6 @@ from datetime import datetime
 import pytest
 from msgspec import structs
 
-from harness.analysis.outages import what_stood
 from harness.campaign import campaign_command
 from harness.campaign.advice import advice
 from harness.campaign.campaign_command import _named, _Walk
@@ -748,8 +747,11 @@ def test_servers_that_have_died_repeat_the_steps_that_need_them(tmp_path, monkey
 
 
 @pytest.mark.parametrize("scenario", ["server", "offline"])
-@pytest.mark.parametrize(("events", "code"), [((DIED,), EXIT_SERVER), ((), EXIT_INVALID)])
-def test_so_does_an_outage_in_a_search(tmp_path, monkeypatch, scenario, events, code):
+@pytest.mark.parametrize(
+    ("events", "code", "stops"),
+    [((DIED,), EXIT_SERVER, 1), ((SUSPENDED,), EXIT_SERVER, 0), ((), EXIT_INVALID, 1)],
+)
+def test_so_does_an_outage_in_a_search(tmp_path, monkeypatch, scenario, events, code, stops):
     """The search has ended by an error, which its program ends with EXIT_INVALID for, too."""
     campaign = campaign_of(tmp_path, f"{scenario} = {{ target_qps = 'search' }}\n")
     (step,) = [one for one in steps_of(campaign) if one.kind == "search"]
@@ -763,16 +765,19 @@ def test_so_does_an_outage_in_a_search(tmp_path, monkeypatch, scenario, events, 
             run_as_asked(step, run, RunVerdict("INVALID", ("1 query failed",)), events=events)
             return EXIT_INVALID
         why = "the ladder with 8 requests in flight: ended early: no server has answered for 10 s"
-        found = Conclusion(outcome="ERROR", why=why, outage=what_stood(events))
+        found = Conclusion(outcome="ERROR", why=why, events=events)
         state = SearchState(identity=IDENTITY, limits_ns={}, tolerance=0.01, conclusion=found)
         (step.folder / "search").mkdir(parents=True, exist_ok=True)
         state.write(step.folder / "search")
         return EXIT_INVALID
 
+    stopped = []
+    monkeypatch.setattr(ServerCommand, "stop", lambda servers: stopped.append(servers))
     monkeypatch.setattr(_Walk, "_call", search)
     walk = _Walk(campaign, Journal(tmp_path, 0), ServerCommand(tmp_path, tmp_path), {})
     assert walk._do(1, 1, step, Standing("missing")) == code
     assert len(calls) == 2  # an error shows nothing about the rate: the search is continued once by itself
+    assert len(stopped) == stops
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from harness.analysis.outages import what_stood
 from harness.errors import RunError, ServerError
 from harness.peak.ladder.ladder_files import read_state
 from harness.peak.peak_options import SearchOptions
@@ -59,7 +60,7 @@ def test_a_server_that_dies_in_a_step_is_known_to_have_stood(tmp_path, monkeypat
             with pytest.raises(RunError, match="no server has answered"):
                 prober.ladder(2)
             dies.join()
-    assert prober.stood.startswith(f"{stub.url}: not reachable")
+    assert what_stood(prober.events).startswith(f"{stub.url}: not reachable")
 
 
 @pytest.mark.engine
