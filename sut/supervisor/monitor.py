@@ -21,6 +21,7 @@ from harness.files import JOURNAL_DIR
 from harness.machine import quota_periods, throttled_part
 from harness.record.run_events import EventLog
 from harness.text import counted, how_it_ended
+from sut.client.transport import realtime_offset_ns
 from sut.ipc.counters import Counter, CounterBoard
 from sut.servers.health import ActivityProbe, HealthMonitor
 from sut.supervisor.machine_load import cpu_ns, machine_row
@@ -94,6 +95,7 @@ class Monitor:
         self._machine: list[list[int]] = []
         self._quota = quota_periods()
         self._steps_ns = 0  # of the wall clock, as last logged
+        self._ahead_ns = realtime_offset_ns()  # the most that it was
         self._began_ns = time.monotonic_ns()
         self._listening = {child.control: index for index, child in enumerate(self._workers)}
 
@@ -240,7 +242,10 @@ class Monitor:
             raise RunError(f"ended early: {self._unwritten(why)}")
         if why := self._replicas.none_left():
             raise RunError(f"ended early: {why}")
-        self._policy.check(totals, *self._replicas.all_out_for(), clock_set_s=self._steps_ns / 1e9)
+        ahead_ns = realtime_offset_ns()
+        self._ahead_ns = max(self._ahead_ns, ahead_ns)
+        back_s = (self._ahead_ns - ahead_ns) / 1e9
+        self._policy.check(totals, *self._replicas.all_out_for(), clock_back_s=back_s)
         if not (self._log_dir / JOURNAL_DIR).is_dir():  # it may have been made again
             raise RunError(f"the output folder {self._log_dir} was removed or replaced during the run")
 
@@ -307,10 +312,10 @@ class AbortPolicy:
         self._before = np.zeros(len(Counter), dtype=np.int64)
         self._failed_at_token = 0
 
-    def check(self, totals: Totals, all_out_s: float, why: str, clock_set_s: float = 0.0) -> None:
+    def check(self, totals: Totals, all_out_s: float, why: str, clock_back_s: float = 0.0) -> None:
         """Raise RunError to end the run. ``all_out_s``: seconds in which no replica has answered, and why.
 
-        ``clock_set_s``: by how much the wall clock was set, after which LoadGen may issue nothing as long.
+        ``clock_back_s``: by how much the wall clock was set back: LoadGen may issue nothing for as long.
         """
         failed = int(totals[Counter.FAILED])
         limit = self._policy.max_failures
@@ -323,7 +328,7 @@ class AbortPolicy:
             self._check_hopeless(totals, failed)
             if all_out_s > _DEAD_S:
                 raise RunError(f"ended early: no server has answered for {all_out_s:.0f} s: {why}")
-        self._check_progress(totals, issues=clock_set_s <= self._policy.progress_s)
+        self._check_progress(totals, issues=clock_back_s <= self._policy.progress_s)
 
     def _check_hopeless(self, totals: Totals, failed: int) -> None:
         if self._changed(totals, Counter.FIRST_TOKENS, Counter.COMPLETED):

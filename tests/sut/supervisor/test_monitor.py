@@ -39,12 +39,12 @@ def policy(**changes):
     )
 
 
-def check(abort_policy, no_server_s=0.0, clock_set_s=0.0, **values):
+def check(abort_policy, no_server_s=0.0, clock_back_s=0.0, **values):
     """Check these counters, all others 0, with no answer of any server for ``no_server_s``."""
     counts = np.zeros(len(Counter), dtype=np.int64)
     for name, value in values.items():
         counts[Counter[name.upper()]] = value
-    abort_policy.check(counts, no_server_s, "refused", clock_set_s)
+    abort_policy.check(counts, no_server_s, "refused", clock_back_s)
 
 
 def test_failures():
@@ -122,16 +122,30 @@ def test_silence_of_servers_at_work_is_no_standstill(clock, at_work):
     assert 5 <= activity.asked <= 21
 
 
-@pytest.mark.parametrize("clock_set_s", [0.0, 60.0, 3600.0])
-def test_only_a_clock_that_was_set_makes_a_pause_between_queries_a_standstill(clock, clock_set_s):
+@pytest.mark.parametrize("clock_back_s", [0.0, 60.0, 3600.0])
+def test_only_a_clock_that_was_set_back_makes_a_pause_between_queries_a_standstill(clock, clock_back_s):
     """LoadGen issued nothing for hours, and the campaign waited for it."""
     abort_policy = AbortPolicy(policy(), clock=clock)
     counts = {"issued": 8, "completed": 7, "failed": 1}
-    check(abort_policy, clock_set_s=clock_set_s, **counts)
+    check(abort_policy, clock_back_s=clock_back_s, **counts)
     clock.now += 1000
     set_back = pytest.raises(RunError, match=r"LoadGen has issued nothing for 1000 s .* clock, which was set")
-    with set_back if clock_set_s > 60 else nullcontext():
-        check(abort_policy, clock_set_s=clock_set_s, **counts)
+    with set_back if clock_back_s > 60 else nullcontext():
+        check(abort_policy, clock_back_s=clock_back_s, **counts)
+
+
+@pytest.mark.parametrize(("steps_s", "back_s"), [((7200,), 0), ((-7200,), 7200), ((7200, -3600), 3600)])
+def test_a_clock_that_was_set_forward_is_not_set_back(watched, monkeypatch, steps_s, back_s):
+    """LoadGen waits for nothing then, and ten minutes between two queries are only that."""
+    monitor, _, _ = watched()
+    said, moved_s = [], 0
+    monkeypatch.setattr(monitor._policy, "check", lambda *_, clock_back_s: said.append(clock_back_s))
+    ahead_ns = monitoring.realtime_offset_ns()
+    for step_s in (0, *steps_s):
+        moved_s += step_s
+        monkeypatch.setattr(monitoring, "realtime_offset_ns", lambda by=moved_s: ahead_ns + by * 10**9)
+        monitor._look(0.0, lambda totals: None)
+    assert said == pytest.approx([*[0] * len(steps_s), back_s], abs=1)
 
 
 def test_rows_that_a_worker_could_not_write_at_its_end_are_a_reason():
