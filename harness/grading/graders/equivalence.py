@@ -259,11 +259,12 @@ def _read(text: str) -> _Answer:
 
 
 def _measured(text: str) -> _Answer:
-    """A value with its unit, as ``%``, ``°`` or a word."""
+    """A value with its unit, as ``%``, ``°`` or a word. In a sum ``%`` is part of its last term."""
     unit, rest = "", text
+    of_last = text[-1] == "%" and len(_split(text.lstrip("+-"), "+-")) > 1
     if money := _DOLLARS.match(text):
         unit, rest = "dollar", money[1] + text[money.end() :]
-    elif text[-1] in "%°" and not _OF_ANGLE.search(text):
+    elif text[-1] in "%°" and not (of_last or _OF_ANGLE.search(text)):
         unit, rest = text[-1], text[:-1]
     elif found := _UNIT_TEXT.search(text) or _UNIT_WORDS.search(text):
         unit, rest = found[1], text[: found.start()]
