@@ -138,16 +138,20 @@ def run(
             check_free(plan.results_dir)
             _gpus(plan)
             tried = tried_in_dry_run(prepared)
-            return replace(record, servers=tried.servers, encoded=encoded_with(answer_tokenizer(tried)))
+            encoded = encoded_with(answer_tokenizer(tried))
+            record = replace(record, servers=tried.servers, encoded=encoded)
+            require_one_origin(record)
+            return record
         with locked(plan.results_dir):
             require_unchanged(client.log_dir, earlier)
             prepared, destination, warnings = preflight(prepared)
             if earlier is not None and earlier.course == "continue" and earlier.record is not None:
                 encoded = encoded_with(destination.tokenizer)
                 check_answers(client.log_dir, earlier.record, destination.protocol.answers, encoded)
+            record = _started(record, prepared, (*changes, *warnings), destination.tokenizer)
+            require_one_origin(record)  # the tokenizer of answers is known now
             saved = _prepare_output_dir(plan, len(inputs.samples), earlier)
             destination = replace(destination, saved=saved)
-            record = _started(record, prepared, (*changes, *warnings), destination.tokenizer)
             _write_first(record)
             driven = DrivenRun(
                 session,

@@ -224,21 +224,30 @@ def test_a_dry_run_with_an_api_tries_it(tmp_path, capfd):
     assert "--api completions: --backend pytorch" in refused.stderr
 
 
-@pytest.mark.parametrize("code", [0, 2])
-def test_a_run_beside_those_of_other_servers_is_refused(tmp_path, capfd, monkeypatch, code):
+def test_a_run_beside_those_of_another_origin_is_refused(tmp_path, capfd, monkeypatch):
     """A campaign ran it for hours, and stopped after it."""
     dataset, _ = small_dataset(tmp_path)
-    with StubServer() as stub:
+    with StubServer(returns_ids=False) as stub:
         where = ("--server-url", stub.url, "--input-file", dataset, "--user-conf", quick_conf(tmp_path))
+        where += ("--backend", "openai", "--api", "chat-ids", "--max-new-tokens", TOKENS)
         before = run_here(capfd, tmp_path, *where)
+        assert before.code == 0, before.stderr
         record = RunRecord.read(before.log_dir / RUN_RECORD)
-        if code:
-            earlier = structs.replace(record.servers[0], version="0.0.1")
-            structs.replace(record, servers=(earlier,)).write(before.log_dir / RUN_RECORD)
+        server = structs.replace(record.servers[0], version="0.0.1")
+        of_server = structs.replace(record, servers=(server,))
+        # Of answers as text, which only the trial requests show.
+        of_tokenizer = structs.replace(record, encoded=structs.replace(record.encoded, tokenizer_sha256="0"))
         monkeypatch.setenv(BESIDE, str(before.log_dir))
-        run = run_here(capfd, tmp_path, "--accuracy", "--dry-run", *where)
-    assert (before.code, run.code) == (0, code), run.stderr
-    assert ("start the servers as they were" in run.stderr) == bool(code)
+        for beside, flags, code in (
+            (record, ["--dry-run"], 0),
+            (of_server, ["--dry-run"], 2),
+            (of_tokenizer, ["--dry-run"], 2),
+            (of_tokenizer, [], 2),
+        ):
+            beside.write(before.log_dir / RUN_RECORD)
+            run = run_here(capfd, tmp_path, "--accuracy", *flags, *where)
+            assert (run.code, "use the servers, files and commit" in run.stderr) == (code, bool(code))
+    assert not (tmp_path / "offline/accuracy").exists()
 
 
 def test_settings_of_the_server_are_told_before_the_run(tmp_path, capfd):

@@ -54,7 +54,8 @@ def require_one_origin(record: RunRecord) -> None:
     if texts := [text for what, text in differing if what not in PLACES]:
         raise ConfigError(
             f"{'; '.join(texts)}: a submission takes no runs of one scenario that have different origins; "
-            "start the servers as they were, or begin all its runs anew with --restart SCENARIO"
+            "use the servers, files and commit of the others, or begin all its runs anew with --restart "
+            "SCENARIO"
         )
 
 
