@@ -16,6 +16,7 @@ from harness.dataset.model_template import open_model_template
 from harness.dataset.round_trip import with_texts
 from harness.dataset.samples import SampleSet
 from harness.errors import ConfigError
+from harness.grading.decoding.output_decoder import tokenizer_file
 from harness.grading.decoding.text_tokenizer import text_tokenizer
 from harness.record.settled import Placement, ServerInfo, running_limit
 from sut.processes.machine_limits import check_workers, machine_limits
@@ -90,9 +91,11 @@ def client_holds(plan: ClientPlan, servers: Sequence[ServerInfo]) -> int:
 def as_sent(plan: ClientPlan, samples: SampleSet, first_row: int = 0) -> SampleSet:
     """The samples with their prompts as text, where the plan's API takes text.
 
-    ``first_row``: that of the first sample in the file. Raises ConfigError without the model's tokenizer, and
-    DatasetError where the text of a prompt is another prompt.
+    ``first_row``: that of the first sample in the file. Raises ConfigError without the model's tokenizer, or
+    that which is asked for, and DatasetError where the text of a prompt is another prompt.
     """
+    if plan.tokenizer is not None:  # where nothing may be text, too
+        tokenizer_file(plan.benchmark, plan.input_file, plan.tokenizer)
     if plan.api is None or prompts_of(plan.api) == "ids" or samples.texts is not None:
         return samples
     source = text_tokenizer(plan.benchmark, plan.input_file, plan.tokenizer)

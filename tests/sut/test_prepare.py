@@ -53,6 +53,8 @@ def test_apis_of_ids_get_ids(api):
     client = client_of(PERFORMANCE, api)
     samples = samples_of(client)
     assert as_sent(client, samples) is samples
+    with pytest.raises(ConfigError, match="--tokenizer nowhere: no such file or folder"):  # though unused
+        as_sent(client_of(PERFORMANCE, api, "gpt-oss-120b", "--tokenizer", "nowhere"), samples)
 
 
 @pytest.mark.parametrize(
