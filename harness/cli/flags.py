@@ -21,6 +21,8 @@ from typing import (
     get_type_hints,
 )
 
+from harness.cli.parser import not_text
+
 Options = TypeVar("Options")
 
 _FLAG = "flag"
@@ -155,10 +157,6 @@ def path(text: str) -> Path:
     """A flag's path; argparse names the flag where the text is no path."""
     if not text:
         raise argparse.ArgumentTypeError("the path is empty")
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise argparse.ArgumentTypeError(
-            f"{text!a} is not text in this locale's encoding; rename it, or set LC_ALL=C.UTF-8"
-        ) from None
+    if wrong := not_text(text):
+        raise argparse.ArgumentTypeError(wrong)
     return Path(text)

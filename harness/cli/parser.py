@@ -4,8 +4,10 @@ Flags are written in full, with hyphens or underscores; wrong usage is one line.
 """
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, wraps
 from typing import Any, NoReturn, TypeVar
@@ -68,7 +70,11 @@ class Parser(argparse.ArgumentParser):
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
         """Parse the words after flags have been replaced by this parser's own spelling."""
-        return super().parse_known_args(self._spelt(sys.argv[1:] if args is None else args), namespace)
+        found = super().parse_known_args(self._spelt(sys.argv[1:] if args is None else args), namespace)
+        with suppress(OSError):  # removed: an error only where it is needed
+            if wrong := not_text(os.getcwd()):  # noqa: PTH109 - pathlib is not loaded here
+                self.error(f"the working directory {wrong}")
+        return found
 
     def _spelt(self, words: Sequence[str]) -> list[str]:
         """The words with hyphens for underscores, and own flags for synonyms."""
@@ -155,6 +161,15 @@ class _Version(argparse.Action):
 
         print(version())
         parser.exit()
+
+
+def not_text(path: str) -> str:
+    """What is wrong with a path that Arrow and JSON cannot take; "" for nothing."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return f"{path!a} is not text in this locale's encoding; rename it, or set LC_ALL=C.UTF-8"
+    return ""
 
 
 def _needed(action: argparse.Action) -> str:

@@ -289,6 +289,18 @@ def test_what_cannot_be_meant_is_one_line_and_exit_code_2(tmp_path, monkeypatch,
     assert list(tmp_path.iterdir()) == [fifo]
 
 
+def test_a_working_directory_that_is_no_text_is_refused(tmp_path, monkeypatch, capsys):
+    """Under LC_ALL=C PYTHONUTF8=0 only ASCII is: a dataset there was "not a parquet file; download it"."""
+    folder = tmp_path / os.fsdecode(b"out\xff")
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    with pytest.raises(SystemExit) as caught:
+        parse_options(NEEDED)
+    assert caught.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "the working directory '" in line and "out\\udcff' is not text" in line
+
+
 @pytest.mark.parametrize(
     ("sglang", "openai", "expected"),
     [(None, None, None), (None, "o", "o"), ("s", None, "s"), ("s", "o", "s"), ("", "", None)],
