@@ -224,7 +224,7 @@ def model_name(server: ServerInfo, benchmark: Benchmark) -> str:
 
 
 _CACHED = re.compile(r"/models--([^/]+?)--([^/]+)")  # a folder of Hugging Face's cache
-_NAME = re.compile(r"\w[\w .+-]*")
+_NAME = re.compile(r"[\w+-][\w .,+-]*")
 _PLACE = re.compile(
     r"\w+://[^\s,;'\"()]*|(?<!\w)(?:~|\.{0,2}/)[^\s,;:'\"()]*|\w[\w.-]*/[\w./-]*[a-z]\.[a-z]+\b"
 )

@@ -302,11 +302,13 @@ def test_the_command_of_a_server_names_all_of_its_ranks():
     """Ranks of data-parallel attention, and which of SGLang's HTTP servers answered."""
     settings = {"dp_size": 1, "attn_dp_size": 8, "enable_dp_attention": True, "watermark_enforce_all": True}
     settings |= {"load_format": "/a/b/dummy", "json_model_override_args": '{"a":"b/c"}'}
+    settings |= {"mamba_backend": "a,b+c", "random_seed": "-1", "chat_template": "~me", "other": "/x/me@host"}
     facts = {"wire": "sglang", "engine": "SGLang", "version": "0.5.23 (Rust server)", "model": "m"}
     start = server_start(ServerInfo(url="", settings=settings, **facts), load_benchmark("gpt-oss-120b"))
     assert start == (
         "SGLANG_RUST_SERVER=1 python -m sglang.launch_server --model-path m --dp-size 1 --attn-dp-size 8 "
-        """--enable-dp-attention --load-format dummy --json-model-override-args '{"a":"b/c"}'"""
+        """--enable-dp-attention --load-format dummy --json-model-override-args '{"a":"b/c"}' """
+        "--mamba-backend a,b+c --random-seed -1 --chat-template FILE --other FILE"
     )
 
 
