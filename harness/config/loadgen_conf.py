@@ -77,11 +77,10 @@ _COUNTERPART = {
 _SIMILAR = 0.72  # difflib's ratio of gpt-oss to gpt-oss-120b is 0.74
 
 # Of other spellings LoadGen makes other numbers: 6e5 is 6, 010 is 8, -1 is 2^64 - 1.
-_WHOLE = re.compile(r"(0|[1-9][0-9]*|0[xX][0-9a-fA-F]+)(\.0*)?")
-_DECIMAL = re.compile(r"([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_WHOLE = re.compile(r"\+?(-?0{1,20}|0{0,20}[1-7]|[1-9][0-9]{0,19}|0[xX][0-9a-fA-F]{1,16})(\.0*)?")
 _HEXADECIMAL = r"0x([0-9a-f]+(\.[0-9a-f]*)?|\.[0-9a-f]+)(p[+-]?[0-9]+)?"
-_ANY_NUMBER = re.compile(rf"[+-]?({_HEXADECIMAL}|{_DECIMAL.pattern}|inf|infinity|nan)", re.IGNORECASE)
-_MOST_DIGITS = 20  # 2^64 - 1 has 20; Python refuses to read thousands
+_DECIMAL = r"([0-9]+(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]+)?"
+_ANY_NUMBER = re.compile(rf"[+-]?({_HEXADECIMAL}|{_DECIMAL}|inf|infinity|nan)", re.IGNORECASE)
 _SPACES = " \t\r\v\f"
 
 ConfKind = Literal["user", "mlperf", "audit"]
@@ -326,15 +325,22 @@ def _number(where: str, key: str, words: list[str], scenario: str) -> Number:
         raise ConfigError(f"{where}: got {len(words)} values, expected one; LoadGen takes {words[-1]}")
     kinds = {setting.kind for setting in settings_of(key, scenario) or settings_of(key)}
     if float in kinds or THRESHOLD.fullmatch(key):
-        value = float(text) if _DECIMAL.fullmatch(text) else math.nan
+        value = _decimal(text)
         if 0 < value < math.inf or (value == 0 and key != "target_qps"):
             return value
-        raise ConfigError(f"{where}: {key} = {text}, expected a finite decimal number, more than 0")
+        raise ConfigError(f"{where}: {key} = {text}, expected a finite number, more than 0")
     bound, remedy = (2, "0 or 1") if bool in kinds else (1 << 64, "plain digits")  # 2 may be true or false
-    if len(text) <= _MOST_DIGITS and _WHOLE.fullmatch(text) and (whole := _whole(text)) < bound:
+    if (found := _WHOLE.fullmatch(text)) and (whole := int(found[1], 16 if _is_hex(text) else 10)) < bound:
         return whole
     raise ConfigError(f"{where}: {key} = {text}, which LoadGen reads as another number; write {remedy}")
 
 
-def _whole(text: str) -> int:
-    return int(text.partition(".")[0], 0)
+def _decimal(text: str) -> float:
+    try:
+        return float.fromhex(text) if _is_hex(text) else float(text)
+    except OverflowError:
+        return math.inf
+
+
+def _is_hex(text: str) -> bool:
+    return "x" in text.lower()
