@@ -116,6 +116,12 @@ class Preflight:
     ) -> dict[int, ServerError]:
         waiting, errors, ended = dict(enumerate(endpoints)), dict[int, ServerError](), False
         while waiting and not ended:
+            urls = folded((endpoint.url for endpoint in waiting.values()), 3)
+            count = f"{len(waiting)} of {len(endpoints)} servers, " if len(endpoints) > 1 else ""
+            notices.tick(
+                f"the trial request of {self._tokens} tokens at {count}{urls}, where a cold server compiles "
+                f"first; at most {self._within_s:g} s (--trial-timeout)"
+            )
             client.poll(0.1)
             client.tick()
             for index in self._outcomes.keys() & waiting.keys():
@@ -124,12 +130,6 @@ class Preflight:
                 if wrong:
                     errors[index] = ServerError(f"{url}: {wrong}")
                     ended |= not to_the_end and (refusals_end or not self._is_refused(index, prompt_tokens))
-            urls = folded((endpoint.url for endpoint in waiting.values()), 3)
-            count = f"{len(waiting)} of {len(endpoints)} servers, " if len(endpoints) > 1 else ""
-            notices.tick(
-                f"the trial request of {self._tokens} tokens at {count}{urls}, where a cold server compiles "
-                f"first; at most {self._within_s:g} s (--trial-timeout)"
-            )
         return errors
 
     def _is_refused(self, index: int, prompt_tokens: int | None) -> bool:

@@ -93,6 +93,7 @@ def test_trial_of_a_silent_server_ends(caplog, notices_at_once):
         trial(good, stub, seconds=1.5)
     message = [text for text in caplog.messages if stub.url in text][-1]
     assert good.url not in message and "--trial-timeout" in message
+    assert not [text for text in caplog.messages if "0 of 2 servers" in text]  # when both have ended
 
 
 @pytest.mark.engine
