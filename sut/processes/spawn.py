@@ -66,12 +66,14 @@ def gc_runs() -> int:
     return sum(generation["collections"] for generation in gc.get_stats())
 
 
-def stop(process: BaseProcess, grace_s: float) -> None:
-    """Wait for the child to end, then kill it."""
+def stop(process: BaseProcess, grace_s: float) -> bool:
+    """Wait for the child to end, then kill it; returns whether it had to be killed."""
     process.join(grace_s)
-    if process.is_alive():
+    late = process.is_alive()
+    if late:
         process.kill()
         process.join()
+    return late
 
 
 def pin(cpus: Cpus) -> None:

@@ -23,12 +23,13 @@ from harness.record.run_events import EventLog
 from harness.text import counted, how_it_ended
 from sut.client.transport import realtime_offset_ns
 from sut.ipc.counters import Counter, CounterBoard
+from sut.processes.spawn import stop
 from sut.servers.health import ActivityProbe, HealthMonitor
 from sut.supervisor.machine_load import cpu_ns, machine_row
 
 LOOK_S = 1.0
 _STUCK_S = 15.0
-_EXIT_S = 15.0  # a process that closed its pipe ends by then, on a busy machine too
+EXIT_S = 15.0  # a process that closed its pipe ends by then, on a busy machine too
 _STOOD_STILL_S = 3.0
 _SLOW_FLUSH_NS = 500_000_000  # a busy machine takes a core away for less
 # After this time without any replica the run ends: no query could be answered.
@@ -130,8 +131,16 @@ class Monitor:
                 next_look = time.monotonic() + self._look_s
         return None
 
-    def take_last_messages(self) -> None:
-        """Read what workers sent after the issuer's end: that their last rows could not be written."""
+    def end_workers(self) -> None:
+        """Wait for them to end, after the issuer, and read what they sent: that rows could not be written."""
+        for index, child in enumerate(self._workers):
+            if stop(child.process, EXIT_S):
+                self._note_end(
+                    index,
+                    f"had not ended {EXIT_S:g} s after the last query and was killed, with rows unwritten",
+                )
+        for child in self._encoders:
+            stop(child.process, EXIT_S)
         for child in self._workers:
             with suppress(EOFError, OSError):
                 while child.control.poll():
@@ -182,7 +191,7 @@ class Monitor:
         try:
             kind, value = control.recv()
         except (EOFError, OSError):
-            process.join(_EXIT_S)
+            process.join(EXIT_S)
             self._on_death(index)
             if process.exitcode != 0:  # 0: the issuer has closed the channel, and reports the end
                 self._note_end(index, how_it_ended(process.exitcode))
@@ -215,7 +224,7 @@ class Monitor:
     def _encoder_end(self, index: int, seen: str) -> str:
         """Why the answers of a worker can no longer be encoded."""
         process, control = self._encoders[index].process, self._encoders[index].control
-        process.join(_EXIT_S if seen == "has ended" else 0)
+        process.join(EXIT_S if seen == "has ended" else 0)
         how = how_it_ended(process.exitcode) if process.exitcode is not None else seen
         with suppress(EOFError, OSError):
             how = str(control.recv()[1]) if control.poll() else how
@@ -386,6 +395,6 @@ def receive_from_issuer(issuer: ChildProcess, timeout_s: float) -> tuple[str, An
     try:
         message: tuple[str, Any] = issuer.control.recv()
     except (EOFError, OSError):  # OSError: it died with an unread message of ours
-        issuer.process.join(_EXIT_S)
+        issuer.process.join(EXIT_S)
         raise RunError(f"{issuer.name} {how_it_ended(issuer.process.exitcode)}") from None
     return message

@@ -38,6 +38,7 @@ from sut.processes.spawn import spawn, stop
 from sut.servers.health import ActivityProbe, HealthMonitor, Recheck
 from sut.supervisor.journal_sync import JournalSync
 from sut.supervisor.monitor import (
+    EXIT_S,
     LOOK_S,
     AbortPolicy,
     ChildProcess,
@@ -53,7 +54,6 @@ from sut.worker.worker import WorkerSpec, worker_main
 _SETTINGS_S = 60.0
 _READY_S = 300.0  # an encoder reads its tokenizer: 20 s of CPU, on a machine that may be busy
 _ABORT_S = 1.2
-_WORKER_END_S = 2.0
 WARM_CONNECTIONS = 64
 
 
@@ -154,10 +154,8 @@ class QuerySession:
         """
         with self.monitored(servers) as monitor:
             lost = monitor.until_done(observe)
-            for child in self._answering:
-                stop(child.process, _WORKER_END_S)
-            monitor.take_last_messages()
-        stop(self._issuing.process, _WORKER_END_S)
+            monitor.end_workers()
+        stop(self._issuing.process, EXIT_S)
         observe(self._board.totals())
         return lost
 

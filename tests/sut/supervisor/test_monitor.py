@@ -151,15 +151,19 @@ def test_a_clock_that_was_set_forward_is_not_set_back(watched, monkeypatch, step
 def test_rows_that_a_worker_could_not_write_at_its_end_are_a_reason():
     """It says so when the issuer is done: nobody listens any more, and the rows are missing."""
     pipes = [Pipe() for _ in range(3)]
-    issuer, *workers = (ChildProcess(None, ours) for ours, _ in pipes)
+    # The second worker waits for its disk, and was killed after 2 s without a word.
+    issuer, *workers = (
+        ChildProcess(Process(code), ours) for (ours, _), code in zip(pipes, (0, 0, None), strict=True)
+    )
     monitor = Monitor(Processes(issuer, workers, None, None), None, None, Path("/d"))
     pipes[1][1].send(("suspect", 0))
     pipes[1][1].send(("journal", "No space left on device; free space there or choose another folder"))
     for _, theirs in pipes:
         theirs.close()
-    monitor.take_last_messages()
-    (reason,) = monitor.errors
-    assert reason.startswith("the journal in /d cannot be written: No space left on device; free space")
+    monitor.end_workers()
+    killed, unwritten = monitor.errors
+    assert killed.startswith("worker 1 (pid 7) had not ended 15 s after the last query and was killed")
+    assert unwritten.startswith("the journal in /d cannot be written: No space left on device; free space")
 
 
 def monitor_of(table, workers=()):
@@ -175,7 +179,7 @@ class Process:
     def __init__(self, exitcode=None):
         self.exitcode, self.killed = exitcode, False
 
-    def join(self, timeout):
+    def join(self, timeout=None):
         pass
 
     def is_alive(self):
