@@ -94,7 +94,7 @@ def _texts(value: str, flag: str) -> Iterator[tuple[str, str]]:
             empty = False
             yield f"{flag} {path}:{number}:", text
     if empty:
-        raise ConfigError(f"{flag} @{path}: an empty file, expected one URL a line")
+        raise ConfigError(f"{flag} @{path}: no URL in it, expected one a line")
 
 
 def _read(path: Path, flag: str) -> str:

@@ -47,8 +47,8 @@ FILES = [
 ]
 BAD_FILES = [
     (None, "cannot be read"),
-    (b"", "empty"),
-    (b"# nothing\n", "empty"),
+    (b"", "no URL in it"),
+    (b"# nothing\n", "no URL in it"),
     (b"http://a\n\nhost\n", ":3: host: expected http://HOST:PORT"),
     (b"@other.txt", ":1: @other.txt"),
     (b"\xff\xfe", "expected UTF-8"),
