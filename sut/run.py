@@ -166,7 +166,9 @@ def run(
                 lost=_loss_rule(record),
             )
             with ended(driven, lambda: _keep_conf_files(plan)) as seen:
-                later = later_deviations(client.log_dir / JOURNAL_DIR, client.benchmark, plan.scenario)
+                later = (*later_deviations(client.log_dir / JOURNAL_DIR, client.benchmark, plan.scenario),)
+                for text in later:  # the plan is printed, and names none of these
+                    log.warning("DEVIATION %s", text)
                 return finish(replace(record, deviations=(*record.deviations, *later)), seen)
 
 

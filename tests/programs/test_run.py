@@ -268,7 +268,7 @@ def test_settings_of_the_server_are_told_before_the_run(tmp_path, capfd):
 
 
 @pytest.mark.parametrize(("answered", "later"), [(11, False), (11, True), (0, False)])
-def test_a_prefix_cache_of_earlier_answers_stays_a_deviation(tmp_path, capfd, answered, later):
+def test_a_prefix_cache_of_earlier_answers_stays_a_deviation(tmp_path, capfd, caplog, answered, later):
     """The server is started as its line asks for, and the command repeated. ``later``: not from the start."""
     dataset, _ = small_dataset(tmp_path)
     info = {"disable_radix_cache": later}
@@ -285,6 +285,7 @@ def test_a_prefix_cache_of_earlier_answers_stays_a_deviation(tmp_path, capfd, an
     record = RunRecord.read(before.log_dir.parent / "accuracy" / RUN_RECORD)
     said = "asked again: " * later + stub.url
     assert len([line for line in record.deviations if line.startswith(f"{said} keeps")]) == 1
+    assert any(text.startswith(f"DEVIATION {said} keeps") for text in caplog.messages) == later
     with StubServer() as other:
         run = run_here(capfd, tmp_path, *words, "--dry-run", "--server-url", other.url)
     assert (before.code, run.code) == (4, 0), run.stderr
