@@ -50,13 +50,20 @@ def held(stubs, begin, end):
 
 @pytest.mark.engine
 def test_a_ladder_over_two_replicas(tmp_path, capfd):
-    with StubServer(**KNOBS) as one, StubServer(**KNOBS) as other:
+    info = {"disable_radix_cache": True}
+
+    def gate(request):
+        info["disable_radix_cache"] &= request.index < 3
+        return True
+
+    with StubServer(**KNOBS) as one, StubServer(**KNOBS, facts=Facts(info=info), gate=gate) as other:
         stubs, folder = (one, other), tmp_path / FOLDER
         words = ladder_of(tmp_path, stubs, "--concurrency", "2,6", "--seconds", 1)
         code, stdout, stderr = main_here(capfd, find_peak.main, words)
     assert code == 0, stdout + stderr
     ladder = read_state(folder)
     assert (ladder.complete, ladder.exit_code, ladder.label) == (True, 0, NOT_A_RESULT)
+    assert ladder.deviations[-1].startswith(f"asked again: {other.url} keeps a KV cache across queries")
     measured = [step.concurrency for step in ladder.steps]
     assert measured == [2, 6] or ladder.steps[-1].client_bound  # on a starved machine
     table = pq.read_table(folder / "requests.parquet")
