@@ -94,9 +94,7 @@ def test_every_rule_can_be_broken():
 
 def test_every_rule_is_documented():
     page = (ROOT / "docs/guide/submission.md").read_text()
-    assert [
-        code for code, rule in RULES.items() if f"| `{code}` | {rule.text} | {rule.cost} |" not in page
-    ] == []
+    assert [code for code, rule in RULES.items() if f"| `{code}` | {rule.text} |\n" not in page] == []
 
 
 def endpoints_files(scenario):
