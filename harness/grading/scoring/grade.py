@@ -46,7 +46,7 @@ class Reason(StrEnum):
         return _MEANINGS[self]
 
 
-_OWN_LIMIT = "a limit of our sandbox, which the official runner does not have"
+_OWN_LIMIT = "a limit of our sandbox alone"
 _MEANINGS: Mapping[Reason, str] = MappingProxyType(
     {
         Reason.CORRECT: "The answer is right.",
