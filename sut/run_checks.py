@@ -9,7 +9,7 @@ from harness.analysis.early_stopping import too_few_queries
 from harness.config import rule_checks
 from harness.config.audit_config import test_named
 from harness.config.benchmark import DatasetRule
-from harness.config.expected_queries import ExpectedQueries
+from harness.config.expected_queries import ExpectedQueries, ended_by
 from harness.config.loadgen_conf import Conf, ConfKey, parse_conf, read_conf
 from harness.config.loadgen_settings import ACCURACY_MODE, PERFORMANCE_MODE, TEST_MODES, Number, Setting
 from harness.config.plans import RunPlan
@@ -132,7 +132,7 @@ def require_official(plan: RunPlan, deviations: tuple[str, ...]) -> None:
 
 
 def require_enough_queries(plan: RunPlan, readback: Mapping[str, Setting], expected: ExpectedQueries) -> None:
-    """Refuse a run without a query, and one that early stopping is certain to make INVALID.
+    """Refuse a run without a query, and one that an early end or early stopping is certain to make INVALID.
 
     Raises ConfigError.
     """
@@ -142,9 +142,8 @@ def require_enough_queries(plan: RunPlan, readback: Mapping[str, Setting], expec
             f"{plan.user_conf}: {row} is 0 and min_duration too short for a query: LoadGen would issue none, "
             "and crash; raise one of them"
         )
-    if not plan.scenario.poisson:
-        return
-    if not 0 < (percentile := float(readback["server_target_latency_percentile"])) < 1:
+    percentile = float(readback["server_target_latency_percentile"])
+    if plan.scenario.poisson and not 0 < percentile < 1:
         row = f"{plan.model_key}.{plan.scenario.loadgen}.target_latency_percentile"
         raise ConfigError(
             f"{plan.user_conf}: {row} is {percentile * 100:g}, expected more than 0 and less than 100: "
@@ -152,8 +151,18 @@ def require_enough_queries(plan: RunPlan, readback: Mapping[str, Setting], expec
         )
     if plan.accuracy or plan.audit_text is not None:
         return  # a compliance test counts whether LoadGen reports VALID or not
-    if problem := too_few_queries(expected.samples, plan, readback):
+    if row := ended_by(readback, plan.scenario.loadgen, expected):
+        raise ConfigError(f"{plan.user_conf}: {ends_early(row)}")
+    if plan.scenario.poisson and (problem := too_few_queries(expected.samples, plan, readback)):
         raise ConfigError(problem)
+
+
+def ends_early(row: str) -> str:
+    """What a conf row does by which LoadGen ends a run, and what to do."""
+    return (
+        f"{row} would end the run early, which LoadGen logs as an error, so that it is INVALID; remove the "
+        "row: a run ends by min_query_count and min_duration"
+    )
 
 
 def stray_audit_config(plan: RunPlan) -> str | None:

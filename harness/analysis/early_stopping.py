@@ -47,13 +47,12 @@ def too_few_queries(queries: int, plan: RunPlan, settings: Mapping[str, Setting]
     if queries >= needed:
         return ""
     key = f"{plan.model_key}.{plan.scenario.loadgen}"
-    row = "max_query_count" if 0 < settings["max_query_count"] < needed else "min_query_count"
     short = f"{key}.target_latency_percentile = {_TRIAL_PERCENT}"
     given = counted(queries, "query")
     return (
         f"the settings of {plan.user_conf} give only {given}, and with fewer than {needed} no run is "
-        f"VALID by LoadGen's early stopping; write a row {key}.{row} = {needed}, or, for a trial that is no "
-        f"result, {short}, which needs {least_queries(_TRIAL_PERCENT / 100)}"
+        f"VALID by LoadGen's early stopping; write a row {key}.min_query_count = {needed}, or, for a trial "
+        f"that is no result, {short}, which needs {least_queries(_TRIAL_PERCENT / 100)}"
     )
 
 

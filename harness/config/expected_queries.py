@@ -54,6 +54,18 @@ def expected_queries(
     return _single_stream(settings, loaded, samples)
 
 
+def ended_by(settings: Settings, scenario: LoadGenScenario, expected: ExpectedQueries) -> str:
+    """The conf row by which LoadGen ends a performance run with an error in its log for certain; "" for none.
+
+    A Server run of as many queries as ``max_query_count`` has that error, too. Elsewhere the answers decide.
+    """
+    if scenario != "Server":
+        return ""
+    if 0 < settings["max_query_count"] <= expected.samples:
+        return "max_query_count"
+    return "max_duration" if 0 < settings["max_duration_ms"] / 1000 < (expected.seconds or 0) else ""
+
+
 def _accuracy(settings: Settings, scenario: LoadGenScenario, samples: int) -> ExpectedQueries:
     """Every sample once; Server keeps to its schedule."""
     count = min(int(settings["accuracy_sample_count_override"]) or samples, samples)

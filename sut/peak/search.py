@@ -29,6 +29,7 @@ from harness.text import duration
 from sut.peak.prober import RunProber, search_run
 from sut.processes.machine_limits import machine_limits
 from sut.run import run
+from sut.run_checks import ends_early
 from sut.supervisor.connection_limits import ConnectionLimits
 
 _SEARCH = "search"
@@ -132,7 +133,13 @@ def search_settings(options: SearchOptions, base: RunRecord) -> SearchSettings:
 
 
 def _check_queries(settings: SearchSettings, base: RunRecord) -> None:
-    """Refuse settings with which a run may have too few queries to be VALID. Raises ConfigError."""
+    """Refuse settings with which a run may end early, or have too few queries to be VALID.
+
+    Raises ConfigError.
+    """
+    for row, name in (("max_query_count", "max_query_count"), ("max_duration", "max_duration_ms")):
+        if settings.loadgen[name]:
+            raise ConfigError(f"{base.plan.user_conf}: {ends_early(row)}")
     fewest = Schedule(settings.loadgen, settings.samples).fewest.queries
     if problem := too_few_queries(fewest, base.plan, settings.loadgen):
         raise ConfigError(f"at low rates {problem}")

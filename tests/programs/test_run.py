@@ -349,18 +349,33 @@ def test_a_scenario_without_official_results_is_a_deviation(tmp_path, capfd):
     assert "DEVIATION scenario is server, the rules of llama3.1-8b-edge name" in run.stdout
 
 
-@pytest.mark.parametrize("scenario", ["offline", "server"])
-def test_a_run_without_a_query_is_refused_before_a_server_is_asked(tmp_path, capfd, scenario):
-    """LoadGen would end by SIGSEGV."""
+@pytest.mark.parametrize(
+    ("scenario", "rows", "text"),
+    [
+        # LoadGen would end by SIGSEGV.
+        (
+            "offline",
+            {"min_query_count": 0, "min_duration": 0},
+            "Offline.min_query_count is 0 and min_duration too",
+        ),
+        (
+            "server",
+            {"min_query_count": 0, "min_duration": 0},
+            "Server.min_query_count is 0 and min_duration too",
+        ),
+        ("server", {"max_query_count": 1}, "max_query_count would end the run early"),
+    ],
+)
+def test_a_run_that_ends_too_early_is_refused_before_a_server_is_asked(tmp_path, capfd, scenario, rows, text):
     dataset, _ = small_dataset(tmp_path)
     conf = quick_conf(tmp_path)
-    rows = (f"*.{scenario.title()}.{key} = 0\n" for key in ("min_query_count", "min_duration"))
+    rows = (f"*.{scenario.title()}.{key} = {value}\n" for key, value in rows.items())
     conf.write_text(conf.read_text() + "".join(rows))
     with StubServer() as stub:
         where = ("--server-url", stub.url, "--input-file", dataset, "--user-conf", conf)
         run = run_here(capfd, tmp_path, "--scenario", scenario, *where)
     assert (run.code, len(stub.requests)) == (2, 0), run.stderr
-    assert f"{scenario.title()}.min_query_count is 0 and min_duration too short for a query" in run.stderr
+    assert text in run.stderr
 
 
 def test_a_dry_run_refuses_a_folder_that_it_cannot_write(tmp_path, capfd):

@@ -3,7 +3,7 @@
 import pytest
 
 from harness.config.benchmark import load_benchmark
-from harness.config.expected_queries import expected_queries
+from harness.config.expected_queries import ended_by, expected_queries
 from harness.files import CONFIG_DIR
 from harness.peak.search.schedule import Schedule
 from tests.harness.config.loadgen import loadgen_issues, loadgen_reads
@@ -64,10 +64,38 @@ NONE = [
 FASTER = run("SingleStream", 12, 10, 100, 5, ONCE)
 
 
+MOST, LONGEST = "*.*.max_query_count = {}\n", "*.*.max_duration = {}\n"
+# what is run, and the row by which LoadGen ends it early
+EARLY = [
+    (run("Server", 100, 1000, 0, 200, MOST.format(200)), "max_query_count"),
+    (run("Server", 100, 1000, 0, 200, MOST.format(201)), ""),
+    (run("Server", 100, 1000, 0, 200, LONGEST.format(100)), "max_duration"),
+    (run("Server", 100, 1000, 0, 200, LONGEST.format(5000)), ""),
+    (run("SingleStream", 12, 10, 0, 5, ONCE + MOST.format(5)), ""),
+    (run("Offline", 12, 1, 0, 1, MOST.format(1)), ""),
+    (run("Offline", 12, 1, 0, 1, LONGEST.format(1)), ""),
+]
+
+
 @pytest.fixture(scope="module")
-def issued(tmp_path_factory):
-    cases = [FASTER, *(case for case, _ in CASES)]
-    return dict(zip(cases, loadgen_issues(tmp_path_factory.mktemp("issue"), cases), strict=True))
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("issue")
+
+
+@pytest.fixture(scope="module")
+def issued(folder):
+    cases = [*(case for case, _ in EARLY), FASTER, *(case for case, _ in CASES)]
+    return dict(zip(cases, loadgen_issues(folder, cases), strict=True))
+
+
+@pytest.mark.parametrize(("number", "case", "row"), [(n, *case) for n, case in enumerate(EARLY)])
+def test_the_row_by_which_loadgen_ends_a_run_with_an_error(issued, folder, number, case, row):
+    scenario, samples, _, _ = case
+    expected = expected_queries(issued[case][1], scenario, samples, accuracy=False)
+    assert ended_by(issued[case][1], scenario, expected) == row
+    log = (folder / str(number) / "mlperf_log_detail.txt").read_text()
+    text = {"max_query_count": "Max query count reached", "max_duration": "Max test duration reached"}
+    assert [key for key, said in text.items() if f"Ending early: {said}" in log] == ([row] if row else [])
 
 
 @pytest.mark.parametrize(("case", "count"), CASES)
