@@ -4,7 +4,7 @@
 from harness.cli.main import exit_code_of, run_main
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv: list[str]) -> int:
     """Parse flags, score the outputs, and return the exit code."""
     from eval_mlperf_accuracy import score
     from harness.grading.evaluation_options import parse_accuracy_options

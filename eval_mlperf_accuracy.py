@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from harness.grading.evaluation_options import EvaluationOptions
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv: list[str]) -> int:
     """Parse flags, score the outputs, and return the exit code."""
     from harness.grading.evaluation_options import parse_options
 

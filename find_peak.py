@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from harness.peak.peak_options import LadderOptions, SearchOptions
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv: list[str]) -> int:
     """Parse flags, run one command, and return the exit code."""
     from harness.peak.peak_options import SearchOptions, parse_options
 

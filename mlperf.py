@@ -6,10 +6,9 @@ import sys
 from harness.cli.door import LAUNCHER, VERBS, first_screen, unknown, version
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv: list[str]) -> int:
     """Show the first screen, or run a verb; returns the exit code."""
-    words = sys.argv[1:] if argv is None else argv
-    verb, *flags = words or [""]
+    verb, *flags = argv or [""]
     if verb == "help":
         verb, flags = (flags[0], [*flags[1:], "--help"]) if flags else ("--help", [])
     if verb in ("--help", "-h"):

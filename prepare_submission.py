@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from harness.submission.submission_options import SubmissionOptions
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv: list[str]) -> int:
     """Parse flags, run one command, and return the exit code."""
     from harness.submission.submission_options import parse_options
 

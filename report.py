@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from harness.report.report_options import ReportOptions
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv: list[str]) -> int:
     """Parse flags, run one command, and return the exit code."""
     from harness.report.report_options import parse_options
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from harness.batch.batch_options import BatchOptions, FileOptions, TalkOptions
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv: list[str]) -> int:
     """Parse flags, run one command, and return the exit code."""
     from harness.batch.batch_options import parse_options
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from harness.compliance.compliance_options import ComplianceOptions, VerifyOptions
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv: list[str]) -> int:
     """Parse flags, run or verify, and return the exit code."""
     from harness.compliance.compliance_options import VerifyOptions, parse_options
 

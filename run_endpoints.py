@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from harness.endpoints.endpoints_options import EndpointsOptions
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv: list[str]) -> int:
     """Parse flags, run one command, and return the exit code."""
     from harness.endpoints.endpoints_options import RehearsalOptions, parse_options
 

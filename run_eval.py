@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from harness.rows.eval_options import EvalOptions
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv: list[str]) -> int:
     """Parse flags, run, and return the exit code."""
     from harness.rows.eval_options import parse_options
 

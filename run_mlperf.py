@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from harness.config.run_options import RunOptions
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv: list[str]) -> int:
     """Parse flags, run, and return the exit code."""
     from harness.config.run_options import parse_options
 

@@ -35,7 +35,7 @@ class Options:
     total_count: int | None
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Write the file and one line about it; exit code 0, or 2 with one line on stderr."""
     options = Options(**vars(_parser().parse_args(arguments)))
     return exit_code_of(_PROGRAM, "warning", lambda: build(options))

@@ -13,7 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -43,12 +43,12 @@ _GLIBC = (5, 12, 17, 24, 27, 28)  # manylinux_2_N
 _BLOCK = re.compile(r"^([a-z0-9][a-z0-9_.-]*)==.*(?:\n    .*)*", re.MULTILINE)
 
 
-def main() -> int:
+def main(argv: Sequence[str]) -> int:
     """Fetch; returns the exit code."""
     parser = program_parser(__doc__)
     parser.add_argument("--there", type=Path, required=True, metavar="FILE", help="packages that it has")
     parser.add_argument("--python-version", required=True, metavar="3.N", help="of its python3")
-    options = parser.parse_args()
+    options = parser.parse_args(argv)
     return exit_code_of("carry.py", "warning", lambda: carry(options.there, options.python_version))
 
 

@@ -39,7 +39,7 @@ from harness.submission.building.machine import machine_fields
 _MOST_S = 25 * 60.0
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str]) -> int:
     """Parse flags and measure; returns the exit code."""
     names = [one.name for one in sections()]
     parser = program_parser(__doc__)

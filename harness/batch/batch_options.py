@@ -1,6 +1,5 @@
 """The options of run_batch.py's commands and its command line. Imports stay light for ``--help``."""
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -277,12 +276,12 @@ def _add_score(parser: Parser) -> None:
     add_groups(parser, ScoreOptions, groups)
 
 
-def parse_options(argv: list[str] | None = None) -> BatchOptions | TalkOptions | FileOptions:
+def parse_options(argv: list[str]) -> BatchOptions | TalkOptions | FileOptions:
     """Parse the flags of one command; argparse exits with code 2 and one line on wrong usage."""
-    parser, words = build_parser(), sys.argv[1:] if argv is None else argv
-    if "-m" in words and _COMMANDS.isdisjoint(words):
+    parser = build_parser()
+    if "-m" in argv and _COMMANDS.isdisjoint(argv):
         parser.error(f"-m: {MODES}")
-    given = parsed(parser, words)
+    given = parsed(parser, argv)
     match given["command"]:
         case "encode":
             return read(EncodeOptions, given)

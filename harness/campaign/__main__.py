@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from harness.campaign.campaign_options import CampaignOptions
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv: list[str]) -> int:
     """Parse flags, walk the steps, and return the exit code."""
     from harness.campaign.campaign_options import PROGRAM, parse_options
     from harness.cli.door import called

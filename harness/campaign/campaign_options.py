@@ -1,7 +1,6 @@
 """The options of a campaign and its command line. Imports stay light, so that ``--help`` is fast."""
 
 import argparse
-import sys
 from pathlib import Path
 
 from harness.cli.door import called
@@ -60,12 +59,10 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def parse_options(argv: list[str] | None = None) -> CampaignOptions:
+def parse_options(argv: list[str]) -> CampaignOptions:
     """Parse the flags; argparse exits with code 2 on wrong usage."""
-    words = sys.argv[1:] if argv is None else argv
-    status = STATUS in words
+    words, status = [*argv], STATUS in argv
     if status:
-        words = [*words]
         words.remove(STATUS)
     given = vars(build_parser().parse_args(words))
     return read(CampaignOptions, given | {"status": status})

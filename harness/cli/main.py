@@ -17,12 +17,12 @@ _MOST_CHARACTERS = 2000  # an error is cut here: some contain the answer of a se
 _OBJECTS_BETWEEN_COLLECTIONS = 20_000  # Python's 700 collect dozens of times while modules are imported
 
 
-def run_main(main: Callable[[], int]) -> NoReturn:
-    """Set up streams and signals, run ``main`` and end the process with its exit code."""
+def run_main(main: Callable[[list[str]], int]) -> NoReturn:
+    """Set up streams and signals, run ``main`` on the command line, end the process with its exit code."""
     leave_on_signals()
     secure_standard_streams()
     spare_processors()
-    exit_code = main()
+    exit_code = main(sys.argv[1:])
     ignore_signals()
     sys.stdout.flush()
     sys.stderr.flush()

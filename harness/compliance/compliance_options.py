@@ -2,7 +2,6 @@
 
 import argparse
 import re
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -152,12 +151,11 @@ def build_verify_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def parse_options(argv: list[str] | None = None) -> ComplianceOptions | VerifyOptions:
+def parse_options(argv: list[str]) -> ComplianceOptions | VerifyOptions:
     """Parse flags of tests to run or of logs to verify; argparse exits with code 2 on wrong usage."""
-    words = sys.argv[1:] if argv is None else argv
-    if words[:1] == [VERIFY]:
-        return read(VerifyOptions, vars(build_verify_parser().parse_args(words[1:])))
-    given = parsed(build_run_parser(), words)
+    if argv[:1] == [VERIFY]:
+        return read(VerifyOptions, vars(build_verify_parser().parse_args(argv[1:])))
+    given = parsed(build_run_parser(), argv)
     run = read(RunOptions, given | {"input_file": Path(given["input_files"][0])})
     return read(ComplianceOptions, given | {"run": run})
 

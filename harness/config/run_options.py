@@ -392,12 +392,12 @@ def build_parser() -> Parser:
     return parser
 
 
-def parse_options(argv: list[str] | None = None) -> RunOptions:
+def parse_options(argv: list[str]) -> RunOptions:
     """Parse flags; argparse exits with code 2 and one line on wrong usage."""
     return read(RunOptions, parsed(build_parser(), argv))
 
 
-def parsed(parser: Parser, argv: Sequence[str] | None) -> dict[str, Any]:
+def parsed(parser: Parser, argv: Sequence[str]) -> dict[str, Any]:
     """The flags by name, the backend also from the environment, and the warnings about them."""
     given = vars(parser.parse_args(argv))
     warnings = parser.warnings

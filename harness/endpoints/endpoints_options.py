@@ -207,7 +207,7 @@ def build_parser() -> Parser:
     return parser
 
 
-def parse_options(argv: list[str] | None = None) -> EndpointsOptions:
+def parse_options(argv: list[str]) -> EndpointsOptions:
     """Parse the flags of one command; argparse exits with code 2 and one line on wrong usage."""
     given = parsed(build_parser(), argv)
     if given["command"] == "run":

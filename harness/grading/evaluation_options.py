@@ -185,7 +185,7 @@ def build_accuracy_parser() -> Parser:
     return parser
 
 
-def parse_options(argv: list[str] | None = None) -> EvaluationOptions:
+def parse_options(argv: list[str]) -> EvaluationOptions:
     """Parse the flags of eval_mlperf_accuracy.py; argparse exits with code 2 on wrong usage."""
     parser = build_parser()
     given = _parsed(parser, argv)
@@ -194,7 +194,7 @@ def parse_options(argv: list[str] | None = None) -> EvaluationOptions:
     return read(EvaluationOptions, given)
 
 
-def parse_accuracy_options(argv: list[str] | None = None) -> EvaluationOptions:
+def parse_accuracy_options(argv: list[str]) -> EvaluationOptions:
     """Parse the flags of eval_accuracy.py; argparse exits with code 2 on wrong usage."""
     parser = build_accuracy_parser()
     given = _parsed(parser, argv)
@@ -202,7 +202,7 @@ def parse_accuracy_options(argv: list[str] | None = None) -> EvaluationOptions:
     return read(_AccuracyOptions, given | {"evaluated_file": file})
 
 
-def _parsed(parser: Parser, argv: list[str] | None) -> dict[str, Any]:
+def _parsed(parser: Parser, argv: list[str]) -> dict[str, Any]:
     given = vars(parser.parse_args(argv))
     workers = given["num_lcb_workers"]
     if workers is not None and workers < 1:

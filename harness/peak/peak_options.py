@@ -194,7 +194,7 @@ def build_parser() -> Parser:
     return parser
 
 
-def parse_options(argv: list[str] | None = None) -> LadderOptions | SearchOptions:
+def parse_options(argv: list[str]) -> LadderOptions | SearchOptions:
     """Parse the flags of one command; argparse exits with code 2 and one line on wrong usage."""
     given = parsed(build_parser(), argv)
     return read(_COMMANDS[given["command"]][0], given)

@@ -1,7 +1,6 @@
 """The options of report.py's commands and its command line. Imports stay light for a fast ``--help``."""
 
 import argparse
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -119,10 +118,10 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def parse_options(argv: list[str] | None = None) -> ReportOptions:
+def parse_options(argv: list[str]) -> ReportOptions:
     """Parse the flags of one command; argparse exits with code 2 on wrong usage."""
     parser = build_parser()
-    first, *words = (sys.argv[1:] if argv is None else argv) or [""]
+    first, *words = argv or [""]
     given = vars(parser.parse_args([_OLD_COMMANDS.get(first, first), *words] if first else []))
     command = given.pop("command")
     if command == "compare" and len(given["folders"]) < 2:

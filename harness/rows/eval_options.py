@@ -67,6 +67,6 @@ def build_parser() -> Parser:
     return parser
 
 
-def parse_options(argv: list[str] | None = None) -> EvalOptions:
+def parse_options(argv: list[str]) -> EvalOptions:
     """Parse flags; argparse exits with code 2 and one line on wrong usage."""
     return read(EvalOptions, parsed(build_parser(), argv))

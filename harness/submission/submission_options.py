@@ -153,7 +153,7 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def parse_options(argv: list[str] | None = None) -> SubmissionOptions:
+def parse_options(argv: list[str]) -> SubmissionOptions:
     """Parse the flags of one command; argparse exits with code 2 on wrong usage."""
     given = vars(build_parser().parse_args(argv))
     cls: type[SubmissionOptions] = _COMMANDS[given.pop("command")].options

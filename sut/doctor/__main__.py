@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from sut.doctor.doctor_options import DoctorOptions
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv: list[str]) -> int:
     """Parse flags, look at everything, and return the exit code."""
     from harness.cli.door import called
     from sut.doctor.doctor_options import PROGRAM, parse_options

@@ -63,6 +63,6 @@ def build_parser() -> Parser:
     return parser
 
 
-def parse_options(argv: list[str] | None = None) -> DoctorOptions:
+def parse_options(argv: list[str]) -> DoctorOptions:
     """Parse the flags; argparse exits with code 2 on wrong usage."""
     return read(DoctorOptions, parsed(build_parser(), argv))

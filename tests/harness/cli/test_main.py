@@ -58,7 +58,7 @@ def work():
             raise
     return 0
 
-run_main(lambda: exit_code_of("program.py", "info", work))
+run_main(lambda argv: exit_code_of("program.py", "info", work))
 """
 
 
@@ -86,6 +86,6 @@ def test_a_reader_that_leaves_ends_help_without_a_traceback(monkeypatch):
 def test_numpy_starts_no_threads_for_linear_algebra(monkeypatch):
     monkeypatch.delenv("OPENBLAS_NUM_THREADS")
     look = "__import__('numpy') and print(len(os.listdir('/proc/self/task')))"
-    code = f"import os; from harness.cli.main import run_main; run_main(lambda: {look} or 0)"
+    code = f"import os; from harness.cli.main import run_main; run_main(lambda argv: {look} or 0)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=120)
     assert (done.returncode, done.stdout) == (0, "1\n")
