@@ -53,7 +53,7 @@ def require_folder_names(source: str, table: msgspec.Struct, fields: Iterable[st
             )
 
 
-def unknown_keys(fields: Any, kind: Any, place: str = "") -> Iterator[tuple[str, str, Sequence[str]]]:
+def unknown_keys(fields: Any, kind: Any, place: str) -> Iterator[tuple[str, str, Sequence[str]]]:
     """Keys that a table does not have: its place, the key, and the keys that it has."""
     if isinstance(fields, Mapping):
         if struct := _struct_in(kind):

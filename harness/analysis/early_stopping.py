@@ -32,7 +32,7 @@ def most_over_limit(queries: int, percentile: float = SERVER_PERCENTILE) -> int:
     return int(np.searchsorted(cumulative, math.log1p(-_CONFIDENCE), side="left")) - 1
 
 
-def least_queries(percentile: float = SERVER_PERCENTILE) -> int:
+def least_queries(percentile: float) -> int:
     """The fewest queries with which a run can pass."""
     return math.ceil(math.log1p(-_CONFIDENCE) / math.log(percentile))
 

@@ -205,7 +205,7 @@ def server_load(
     samples: ServerSamples,
     without: Mapping[str, str],
     scenario: Scenario,
-    output_tokens: int = 0,
+    output_tokens: int,
     *,
     waiting: float = 0.0,
 ) -> ServerLoad:

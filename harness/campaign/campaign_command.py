@@ -308,7 +308,7 @@ class _Walk(msgspec.Struct):
         show(f"{run} is the performance run: the search made it at this rate")
         return True
 
-    def _call(self, step: Step, more: Sequence[str] = (), *, quiet: bool = False) -> int:
+    def _call(self, step: Step, more: Sequence[str], *, quiet: bool = False) -> int:
         """Run the step's program; returns its exit code. Raises InterruptedRun after it has ended."""
         if step.servers is not None:
             self.servers.use(step.servers)

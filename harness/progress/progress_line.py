@@ -213,7 +213,7 @@ def _latency(name: str, recent: Latencies | None, mean_ns: float | None) -> str:
     return "" if mean_ns is None else f"mean {name} {milliseconds(mean_ns)} ms"
 
 
-def in_flight_text(issued: int, sent: int | None, last_at: str = "") -> str:
+def in_flight_text(issued: int, sent: int | None, last_at: str) -> str:
     """``512 in flight, 5884 waiting`` of queries without an end: the others wait for a request to end.
 
     ``sent`` are at the servers, None where any may be. At the end ``7 in flight, all at http://node3:30000``.

@@ -22,7 +22,7 @@ class RequestStore:
     ``salt``: each query has its own instead of the placeholder in its sample's prompt.
     """
 
-    def __init__(self, descriptor: int, samples: int, salt: SaltIds | None = None) -> None:
+    def __init__(self, descriptor: int, samples: int, salt: SaltIds | None) -> None:
         self.descriptor = descriptor
         self.samples = samples
         self._salt = salt

@@ -73,7 +73,7 @@ class Searched(msgspec.Struct, frozen=True):
 def find_peak(
     options: SearchOptions,
     watcher: SearchWatcher,
-    on_line: Callable[[ProgressLine], None] = lambda line: None,
+    on_line: Callable[[ProgressLine], None],
 ) -> Searched | None:
     """Search; None after a dry run. Raises HarnessError for whatever keeps it from starting.
 

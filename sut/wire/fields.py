@@ -84,7 +84,7 @@ class EventJudge:
         names: tuple[str, ...],
         seen: AnswersSeen | None,
         *,
-        ids_may_change: bool = False,
+        ids_may_change: bool,
     ) -> None:
         self._documented = documented
         self._texts = keys.texts

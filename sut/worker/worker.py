@@ -135,7 +135,7 @@ class Worker:
         store: RequestStore,
         counters: memoryview,
         control: Pipe,
-        encoder: socket.socket | None = None,
+        encoder: socket.socket | None,
     ) -> None:
         """``encoder``: the channel to the encoder, where answers are text."""
         self._spec = spec

@@ -23,7 +23,7 @@ _NEEDED = "  # needed"
 _TP, _PP, _EP = ("tp_size", "tensor_parallel_size"), ("pp_size",), ("ep_size",)  # SGLang's start options
 
 
-def starter(machine: Mapping[str, str], runs: Sequence[RunFacts] = ()) -> Iterator[str]:
+def starter(machine: Mapping[str, str], runs: Sequence[RunFacts]) -> Iterator[str]:
     """The lines. ``machine`` holds measured fields by their official names."""
     servers = [server for one in runs if one.run for server in one.run.servers]
     yield f"# Complete this file; {EXAMPLE} explains every field."

@@ -15,6 +15,7 @@ _SHOWN = 600  # characters of a test's input, of what is expected and of what ca
 _LINE = 100  # characters that are shown in one line
 _SHORT = 60  # a true answer that fits into a heading
 _OVERLAP = 80  # characters of a program's end that show where it ends in an output
+_AROUND = 200  # characters on each side of what was read, where it is not at the end
 _USER, _END = "<|start|>user<|message|>", "<|end|>"  # around the question in gpt-oss's prompts
 
 
@@ -59,11 +60,11 @@ class SampleTexts:
                 return ""  # it is shown already
         return text
 
-    def around(self, sample: GradedSample, text: str, before: int = 200) -> str:
+    def around(self, sample: GradedSample, text: str) -> str:
         """The part of its output around the last place of ``text``; "" where it is nowhere."""
         output = self._outputs.text(sample.place)
         at = output.rfind(text)
-        return "" if at < 0 else output[max(at - before, 0) : at + len(text) + before]
+        return "" if at < 0 else output[max(at - _AROUND, 0) : at + len(text) + _AROUND]
 
 
 def distinct_grades(sample: GradedSample) -> list[tuple[Grade, list[GradingMode]]]:

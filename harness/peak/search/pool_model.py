@@ -109,8 +109,8 @@ class Predictor:
         limits_ns: Mapping[str, int],
         model: PoolModel,
         *,
-        most_in_flight: float = math.inf,
-        client_limited: bool = False,
+        most_in_flight: float,
+        client_limited: bool,
     ) -> None:
         self._schedule = schedule
         self._model = model
@@ -140,7 +140,7 @@ class Predictor:
                 return None
         return bisected(high / 2, high, passes, _PRECISION)[0]
 
-    def capacity(self, scale: float = 1.0) -> float:
+    def capacity(self, scale: float) -> float:
         """Queries per second that the pool completes when it is full."""
         model = self._model.scaled(scale)
         running = min(model.slots, model.running[-1])
