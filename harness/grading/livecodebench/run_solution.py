@@ -40,7 +40,6 @@ class ProgramResult(msgspec.Struct, frozen=True):
     """The number of the first failing test, from 0; None: all passed."""
     detail: str
     """One line of evidence, such as the last line of stderr."""
-    cpu_s: float
     output: str = ""
     """The start of what the failing test printed or returned."""
     raced: bool = False
@@ -86,18 +85,14 @@ def _run(
     process: SandboxProcess, job: protocol.Job, tests: Iterable[Example], limits: RunLimits
 ) -> ProgramResult:
     process.begin(job)
-    cpu_s = 0.0
     for number, test in enumerate(tests):
         test_run = protocol.TestRun(limits.seconds, test.input, limits.memory)
         result = process.attempt(test_run, limits.more_memory)
-        cpu_s += result.cpu_s
         reason = _reason(result, job, test)
         if reason is not Reason.CORRECT:
             shown = result.output[:_SHOWN_OUTPUT].decode("utf-8", "replace")
-            return ProgramResult(
-                reason, number, result.detail, cpu_s, shown, contended=result.status in _CONTENDED
-            )
-    return ProgramResult(Reason.CORRECT, None, "", cpu_s)
+            return ProgramResult(reason, number, result.detail, shown, contended=result.status in _CONTENDED)
+    return ProgramResult(Reason.CORRECT, None, "")
 
 
 def _reason(result: protocol.TestRunResult, job: protocol.Job, test: Example) -> Reason:
@@ -131,7 +126,7 @@ def run_with_retry(
         return _run_unless_lost(process, job, tests(), replace(limits, memory=0))
     except SandboxLostError as lost:
         process.stop()
-        return ProgramResult(Reason.SANDBOX_LOST, 0, str(lost), 0.0)
+        return ProgramResult(Reason.SANDBOX_LOST, 0, str(lost))
 
 
 def _run_unless_lost(

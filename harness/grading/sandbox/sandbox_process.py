@@ -85,9 +85,7 @@ class SandboxProcess:
         status, detail = str(header["status"]), str(header["detail"])
         if detail.startswith(CONFINEMENT_FAILED):
             raise SandboxLostError(detail)
-        return protocol.TestRunResult(
-            status, float(str(header["cpu_s"])), float(str(header["wall_s"])), detail, output
-        )
+        return protocol.TestRunResult(status, detail, output)
 
     def stop(self) -> None:
         """Kill the warden and, with it, everything in its sandbox."""

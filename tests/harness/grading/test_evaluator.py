@@ -373,7 +373,7 @@ def test_a_second_evaluator_waits_for_the_journal_and_has_its_verdicts(
             return str(tmp_path / "j") in said
 
         wait_until(waits)
-        first.add("key", ProgramResult(Reason.CORRECT, None, "", 1.0))
+        first.add("key", ProgramResult(Reason.CORRECT, None, ""))
         first.close()
     assert second.result().known.keys() == {"key"}
     second.result().close()
@@ -393,7 +393,7 @@ def test_a_full_disk_is_named_with_the_file_and_a_remedy(tmp_path: Path):
     with Path("/dev/full").open("wb", buffering=0) as full:
         os.dup2(full.fileno(), journal._file.fileno())
     with pytest.raises(GradingError, match=f"{JOURNAL}: .*No space left on device.*--output"):
-        journal.add("key", ProgramResult(Reason.CORRECT, None, "", 1.0))
+        journal.add("key", ProgramResult(Reason.CORRECT, None, ""))
     journal.close()
 
 

@@ -27,8 +27,7 @@ from harness.grading.sandbox.jail.confine import Confinement, confiner
 LOAD, STRICT, OFFICIAL = range(3)
 CONFINEMENT_FAILED, CONFINEMENT_EXIT = "not confined", 113
 _REQUEST = struct.Struct("=B")  # what; the name of a module or of a function follows
-_STARTED = struct.Struct("=i")  # process id; its pidfd comes with it
-_ENDED = struct.Struct("=id")  # wait status, CPU seconds
+_ANSWER = struct.Struct("=i")  # process id, with which the pidfd comes, or wait status
 _LONGEST_NAME, _MOST_FILES = 1 << 16, 8
 _SOON_MS = 20
 _PR_SET_PDEATHSIG = 1
@@ -87,18 +86,17 @@ class ForkServer:
         rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))
         name = function.encode("utf-8", "surrogatepass")
         self._channel.sendmsg([_REQUEST.pack(kind) + name], [rights])
-        answer, fds = _with_files(self._channel, _ENDED.size)
-        return ForkedChild(*_STARTED.unpack(answer), *fds) if fds else ForkedChild(0, -1, answer)
+        answer, fds = _with_files(self._channel, _ANSWER.size)
+        return ForkedChild(*_ANSWER.unpack(answer), *fds) if fds else ForkedChild(0, -1, answer)
 
-    def end(self, child: ForkedChild) -> tuple[str, float]:
-        """Kill the child if it still runs, and wait for its end: its status and CPU seconds."""
+    def end(self, child: ForkedChild) -> str:
+        """Kill the child if it still runs, and wait for its end: its status."""
         ending = child.ending
         if not ending:
             child.signal(signal.SIGKILL)
-            ending = self._receive(_ENDED.size)
+            ending = self._receive(_ANSWER.size)
             os.close(child.pidfd)
-        status, cpu_s = _ENDED.unpack(ending)
-        return child_watch.ending(status), cpu_s
+        return child_watch.ending(*_ANSWER.unpack(ending))
 
     def _receive(self, size: int) -> bytes:
         answer = self._channel.recv(size)
@@ -140,11 +138,11 @@ def _serve(channel: socket.socket, confinement: Confinement, libc: ctypes.PyDLL)
         pidfd = os.pidfd_open(pid)
         if kind == OFFICIAL or not _ends_soon(pidfd):
             rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", (pidfd,)))
-            channel.sendmsg([_STARTED.pack(pid)], [rights])
+            channel.sendmsg([_ANSWER.pack(pid)], [rights])
         for fd in (pidfd, *files):
             os.close(fd)
-        _, status, used = os.wait4(pid, 0)
-        channel.send(_ENDED.pack(status, used.ru_utime + used.ru_stime))
+        _, status = os.waitpid(pid, 0)
+        channel.send(_ANSWER.pack(status))
 
 
 def _fork(libc: ctypes.PyDLL) -> int:

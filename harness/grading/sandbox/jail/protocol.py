@@ -34,8 +34,6 @@ class TestRunResult(NamedTuple):
 
     status: str
     """One of STATUSES."""
-    cpu_s: float
-    wall_s: float
     detail: str
     """The last line of stderr, or what else explains the status."""
     output: bytes
@@ -75,13 +73,7 @@ def receive(fd: int) -> tuple[dict[str, object], bytes]:
 
 def send_result(fd: int, result: TestRunResult) -> None:
     """Write a TestRunResult, its output as the payload."""
-    fields: dict[str, object] = {
-        "status": result.status,
-        "cpu_s": result.cpu_s,
-        "wall_s": result.wall_s,
-        "detail": result.detail,
-    }
-    send(fd, "result", fields, result.output)
+    send(fd, "result", {"status": result.status, "detail": result.detail}, result.output)
 
 
 def write_all(fd: int, data: bytes) -> None:

@@ -13,7 +13,6 @@ import json
 import os
 import signal
 import sys
-import time
 from typing import NamedTuple
 
 from harness.grading.sandbox.jail import child_watch, fork_server, official, preamble, protocol
@@ -163,20 +162,19 @@ class ProcessPerTest:
     def _result(
         self, files: list[int], test_run: protocol.TestRun, grader: child_watch.GraderCallbacks
     ) -> protocol.TestRunResult:
-        started = time.monotonic()
         child = self._server.start(fork_server.STRICT, self._function, [*files, self._code, self._source])
         seen = child_watch.Watched(protocol.OK)
         if not child.ending:
             limits = _limits(test_run, self._confinement)
             seen = child_watch.until_ready(self._server.fileno(), child, limits, grader)
-        ending, cpu_s = self._server.end(child)
+        ending = self._server.end(child)
         status = ending if seen.status == protocol.OK else seen.status
         if status not in _OUT_OF_TIME and os.fstat(files[1]).st_size >= self._confinement.file_size:
             status = protocol.OUTPUT
         output = _content(files[3 if self._function else 1]) if status == protocol.OK else b""
         detail = "" if status == protocol.OK else _last_line(files[2])
         status, detail = _decided(status, detail, seen)
-        return protocol.TestRunResult(status, cpu_s, time.monotonic() - started, detail, output)
+        return protocol.TestRunResult(status, detail, output)
 
 
 class ProcessPerSolution:
@@ -189,23 +187,18 @@ class ProcessPerSolution:
         self._function, self._confinement, self._server = job.function, confinement, server
         self._source = _memory_file(job.code)
         self._child: ForkedChild | None = None
-        self._cpu_s = 0.0  # used by the process so far
         self._open: list[int] = []
 
     def attempt(
         self, test_run: protocol.TestRun, grader: child_watch.GraderCallbacks
     ) -> protocol.TestRunResult:
         """Send one input to the process and receive its output."""
-        started = time.monotonic()
         child = self._child or self._start()
-        cpu_before = self._cpu_s
         seen, output = self._exchange(child, test_run, grader)
-        self._cpu_s = max(cpu_before, child_watch.usage(child.pid).cpu_s)
-        cpu_s = self._cpu_s - cpu_before
         ending, detail = (protocol.OK, "") if seen.status == protocol.OK else self._end(child)
         status = ending if seen.status == protocol.ERROR and ending != protocol.OK else seen.status
         status, detail = _decided(status, detail, seen)
-        return protocol.TestRunResult(status, cpu_s, time.monotonic() - started, detail, output)
+        return protocol.TestRunResult(status, detail, output)
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -224,7 +217,6 @@ class ProcessPerSolution:
         from_child, child_out = os.pipe()
         null = os.open(os.devnull, os.O_RDWR)
         files = [null, null, errors, child_in, child_out, text_in, text_out, self._source]
-        self._cpu_s = 0.0
         self._child = self._server.start(fork_server.OFFICIAL, self._function, files)
         for fd in (child_in, child_out, null):
             os.close(fd)
@@ -252,7 +244,7 @@ class ProcessPerSolution:
 
     def _end(self, child: ForkedChild) -> tuple[str, str]:
         """Kill and reap; how it ended and the last line of stderr, where the process ended by itself."""
-        ending, _ = self._server.end(child)
+        ending = self._server.end(child)
         self._child = None
         detail = _last_line(self._open[0])
         for fd in self._open:

@@ -208,7 +208,7 @@ def test_a_thread_that_wins_only_sometimes_is_marked():
             runs.append(len(runs))
 
         def attempt(self, test_run: protocol.TestRun, more_memory: object) -> protocol.TestRunResult:
-            return protocol.TestRunResult(protocol.OK, 0.0, 0.0, "", b"6" if runs[-1] % 2 == first else b"7")
+            return protocol.TestRunResult(protocol.OK, "", b"6" if runs[-1] % 2 == first else b"7")
 
     job = Job(GradingMode.OFFICIAL, "", "Thread(target=main).start()")
     for first in (0, 1):  # noqa: B007 - read in Alternating

@@ -207,7 +207,7 @@ def test_the_time_for_which_others_had_the_processor_is_the_kernels():
 def test_a_program_that_was_starved_is_graded_again(tmp_path: Path):
     journal = ResultJournal(tmp_path / "j")
     for key, contended in (("starved", True), ("hangs", False)):
-        journal.add(key, ProgramResult(Reason.TIMEOUT, 0, "", 1.0, contended=contended))
+        journal.add(key, ProgramResult(Reason.TIMEOUT, 0, "", contended=contended))
     journal.close()
     again = ResultJournal(tmp_path / "j")
     assert again.known.keys() == {"hangs"}
