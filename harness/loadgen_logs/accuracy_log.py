@@ -253,9 +253,8 @@ class AccuracyLog:
 class Coverage(msgspec.Struct, frozen=True):
     """The expected samples that a log lacks, and those with several entries."""
 
-    expected: int
     missing: tuple[int, ...]
-    repeated: tuple[int, ...] = ()
+    repeated: tuple[int, ...]
 
 
 class Checklist:
@@ -288,7 +287,7 @@ class Checklist:
     def coverage(self) -> Coverage:
         """The coverage of the samples, after the last entry."""
         missing = tuple(np.flatnonzero(~self._seen).tolist())
-        return Coverage(len(self._seen), missing, tuple(sorted(self._repeated)))
+        return Coverage(missing, tuple(sorted(self._repeated)))
 
 
 def _refuse_gap(text: bytes) -> None:
