@@ -14,6 +14,7 @@ from harness.grading.graders.statements import (
     Sentences,
     Stated,
     Values,
+    grade_final,
     is_denial,
     is_plain,
     is_supposed,
@@ -22,7 +23,6 @@ from harness.grading.graders.statements import (
     last_match,
     line_of,
     plainly,
-    read_answer,
 )
 from harness.grading.graders.units import ADJECTIVES, COUNTED, MEASURES
 from harness.grading.scoring.grade import Grade, Reason, answered, unanswered
@@ -138,8 +138,7 @@ def _official_integer(digits: str) -> int | None:
 
 def strict(output: Output, truth: str) -> Grade:
     """The grade of the answer in the final channel."""
-    found = read_answer(output, lambda final: last_answer(final, _Integers()) or _concluded(final))
-    return found if isinstance(found, Grade) else answered(found[0], found[0] == truth, found[1])
+    return grade_final(output, truth, lambda final: last_answer(final, _Integers()) or _concluded(final))
 
 
 class _Integers(Values):

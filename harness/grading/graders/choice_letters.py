@@ -11,16 +11,16 @@ from harness.grading.graders.statements import (
     UNSEEN,
     Stated,
     Values,
+    grade_final,
     is_conditional,
     is_denial,
     is_supposed,
     is_withdrawn,
     last_answer,
     plainly,
-    read_answer,
     sentences_of,
 )
-from harness.grading.scoring.grade import Grade, answered
+from harness.grading.scoring.grade import Grade
 
 # Possessive or bounded quantifiers throughout: no text may take more than linear time.
 _DRESS = re.compile(rf"{UNSEEN}|{FONTS}|\\[()\[\],;:! ]|\\q?quad\b|[{{}}$*`~]")
@@ -128,8 +128,7 @@ class LetterReader(Values):
 
     def strict(self, output: Output, truth: str) -> Grade:
         """The grade of the answer in the final part."""
-        found = read_answer(output, lambda final: last_answer(final, self) or self._chosen(plainly(final)))
-        return found if isinstance(found, Grade) else answered(found[0], found[0] == truth, found[1])
+        return grade_final(output, truth, lambda final: last_answer(final, self) or self._chosen(final))
 
     # --- as Values ----------------------------------------------------------------------------
 
@@ -159,8 +158,9 @@ class LetterReader(Values):
 
     # --- without a statement ------------------------------------------------------------------
 
-    def _chosen(self, text: str) -> Stated | None:
+    def _chosen(self, final: str) -> Stated | None:
         """The last letter chosen, called right, concluded or alone on a line; else the first of the text."""
+        text = plainly(final)
         found = max((*self._picked(text), *self._lines(text)), key=lambda one: one.start, default=None)
         found = found or self._at_the_start(text)
         return None if found is None or is_withdrawn(text, found) else found

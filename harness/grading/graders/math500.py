@@ -11,7 +11,7 @@ from harness.grading.decoding.output import Output
 from harness.grading.graders.grader import TaskOptions
 from harness.grading.graders.math_judge import PAIR_MEMORY, AnswerPair, MathJudge
 from harness.grading.graders.prm800k import plain
-from harness.grading.graders.statements import READ_CHARACTERS, Stated, Values, last_answer, read_answer
+from harness.grading.graders.statements import READ_CHARACTERS, Stated, Values, grade_final, last_answer
 from harness.grading.graders.units import is_unit
 from harness.grading.sandbox.tier_probe import choose_sandbox
 from harness.grading.sandbox.tiers import sandbox
@@ -73,13 +73,10 @@ def boxed(text: str) -> str | None:
 
 def strict(output: Output, truth: str) -> Grade | Task:
     """The grade of the answer after the thinking, or the comparison that leads to it."""
-    found = read_answer(output, explicit_answer)
-    if isinstance(found, Grade):
-        return found
-    value, read = found
-    if value == truth.strip():
-        return answered(value, True, read)
-    return AnswerPair(GradingMode.STRICT, value, truth, read)
+    grade = grade_final(output, truth.strip(), explicit_answer)
+    if grade.correct or grade.answer is None:
+        return grade
+    return AnswerPair(GradingMode.STRICT, grade.answer, truth, grade.read)
 
 
 def explicit_answer(final: str) -> Stated | None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from harness.grading.decoding.output import Output
-from harness.grading.scoring.grade import Grade, Reason, unanswered
+from harness.grading.scoring.grade import Grade, Reason, answered, unanswered
 
 READ_CHARACTERS = 200  # the most that a grade names of the text that was read
 _SHORT, _LONG = 120, 400  # the most characters that are read beside a value, and of a sentence
@@ -250,10 +250,10 @@ _SCALED_AFTER = re.compile(
 )
 
 
-def read_answer(output: Output, read: Callable[[str], Stated | None]) -> tuple[str, str] | Grade:
-    """The answer that ``read`` finds in the final part, and the text that it was read from.
+def grade_final(output: Output, truth: str, read: Callable[[str], Stated | None]) -> Grade:
+    """The grade of the answer that ``read`` finds in the final part: right where it is ``truth`` itself.
 
-    The grade where there is none. A statement that the token limit may have cut is none.
+    A statement that the token limit may have cut is none.
     """
     final = output.strict_final
     if final is None:
@@ -261,7 +261,8 @@ def read_answer(output: Output, read: Callable[[str], Stated | None]) -> tuple[s
     found = read(final)
     if found is None or found.value is None or (output.defect and _is_cut(final, found)):
         return unanswered(output.defect or Reason.NO_ANSWER)
-    return found.value, final[found.start : min(found.end, found.start + READ_CHARACTERS)].strip()
+    text = final[found.start : min(found.end, found.start + READ_CHARACTERS)].strip()
+    return answered(found.value, found.value == truth, text)
 
 
 def _is_cut(text: str, found: Stated) -> bool:
