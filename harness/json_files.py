@@ -10,6 +10,9 @@ from harness.files import atomic_write, read_decoded
 
 _Value = TypeVar("_Value")
 
+Json = dict[str, Any]
+"""an object of a JSON file"""
+
 
 def read_json(path: Path, kind: type[_Value], remedy: str) -> _Value:
     """The value in a file. Raises ConfigError with path and remedy."""

@@ -10,7 +10,7 @@ from typing import TextIO
 MAX_CHARACTERS = 300
 LONG_LINE = 2000
 _KEPT = "\n\t"
-_SIGNALLED = 128  # a shell's exit codes from here on are of signals
+SIGNALLED = 128  # a shell's exit codes from here on are of signals
 
 
 def legible(text: str) -> str:
@@ -123,7 +123,7 @@ def how_it_ended(code: int | None) -> str:
     if code is None:
         return "hung up"
     names = {one.value: one.name for one in signal.Signals}
-    signum = -code if code < 0 else code - _SIGNALLED
+    signum = -code if code < 0 else code - SIGNALLED
     if code >= 0 and signum not in names:
         return f"ended with exit code {code}"
     shells = f" (exit code {code})" if code > 0 else ""

@@ -1,5 +1,6 @@
 """The outcome of a run: what its verdict, its score and its compliance test say together."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -10,6 +11,7 @@ from harness.record.run_record import RunRecord
 from harness.text import milliseconds
 
 Status = Literal["good", "bad", "warn", "plain"]
+STATUS_OF: Mapping[bool | None, Status] = {True: "good", False: "bad", None: "plain"}
 
 _CLOSE = 0.9  # of a limit: from here on a value is near it
 

@@ -4,6 +4,7 @@ Lines end with LF or CR LF. Text is UTF-8. A file of ids holds one answer in eac
 space, and ends with one empty line.
 """
 
+import codecs
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -19,7 +20,6 @@ from harness.errors import ConfigError, DatasetError, refused
 from harness.files import atomic_write
 from harness.text import counted, printable
 
-BOM = b"\xef\xbb\xbf"
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # the marks that such a file begins with
 _WORD = re.compile(rb"[^ \t\r\v\f]+")
 _MOST_DIGITS = 10  # an id with more digits is beyond every vocabulary
@@ -38,7 +38,7 @@ class Prompts(msgspec.Struct, frozen=True):
 
 def read_prompts(path: Path) -> Prompts:
     """Read a file of prompts: their number in the first line, then one in each line. Raises DatasetError."""
-    raw = _read(path).removeprefix(BOM)
+    raw = _read(path).removeprefix(codecs.BOM_UTF8)
     if raw.startswith(_UTF_16):
         raise DatasetError(f"{path}: UTF-16, expected UTF-8; convert the file with iconv -f UTF-16 -t UTF-8")
     if not raw:
@@ -133,7 +133,7 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
         with path.open("rb") as file:
             for number, line in enumerate(file, start=1):
                 line = line.removesuffix(b"\n").removesuffix(b"\r")
-                yield number, line.removeprefix(BOM) if number == 1 else line
+                yield number, line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
     except OSError as error:
         raise _unreadable(path, error) from error
 

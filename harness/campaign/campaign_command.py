@@ -35,10 +35,9 @@ from harness.files import ROOT
 from harness.record.provenance import SERVER_COMMAND
 from harness.submission.building.source_code import without_git
 from harness.submission.tree.origins import BESIDE
-from harness.text import how_it_ended, show
+from harness.text import SIGNALLED, how_it_ended, show
 
 _DOOR = str(ROOT / "mlperf.py")
-_SIGNALLED = 128  # exit codes from here on are of signals
 _LOST = {"score": EXIT_THRESHOLD, "test": EXIT_THRESHOLD}
 _EARLIER = ("done", "lost", "incomplete")  # the others would begin anew without --restart
 _RESTARTED = ("accuracy", "score", "search", "test")  # the others begin anew by themselves
@@ -358,7 +357,7 @@ class _Walk(msgspec.Struct):
         stops = f"The campaign stops at {step.name}, which {how_it_ended(code)}{f': {why}' if why else ''}."
         self.reasons.append(stops)
         show("", *self._server_log(code), stops, *self._flags(step), self._again(), file=sys.stderr)
-        return code if 0 < code < _SIGNALLED else EXIT_INVALID
+        return code if 0 < code < SIGNALLED else EXIT_INVALID
 
     def _flags(self, step: Step) -> Sequence[str]:
         """Where the flag goes that a build may ask for: a campaign replaces no file that was edited."""

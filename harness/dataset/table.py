@@ -3,6 +3,7 @@
 A further format is a subclass of Table, a line in ``_FORMATS`` and its mark in ``_content``.
 """
 
+import codecs
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 _PARQUET_MAGIC = b"PAR1"  # the first and the last four bytes of a complete file
 _PICKLE_MAGIC = b"\x80"  # the PROTO opcode of protocol 2 and later
 _JSON_STARTS = (b"[", b"{")
-_BOM = b"\xef\xbb\xbf"
 _BATCH_ROWS = 256
 _HEAD_BYTES = 64
 _EXPECTED = "a parquet, pickle or JSON file"
@@ -128,8 +128,9 @@ class JsonTable(Table):
     @cached_property
     def _rows(self) -> list[dict[str, msgspec.Raw]]:
         with _json_read(self.path):
-            content = memoryview(self.path.read_bytes())
-            rows: list[dict[str, msgspec.Raw]] = _decode_rows(content[_bom_length(content) :])
+            content = self.path.read_bytes()
+            begin = len(codecs.BOM_UTF8) if content.startswith(codecs.BOM_UTF8) else 0
+            rows: list[dict[str, msgspec.Raw]] = _decode_rows(memoryview(content)[begin:])
         if not rows:
             raise DatasetError(f"{self.path}: no rows, expected an array of objects; download it again")
         return rows
@@ -148,10 +149,6 @@ class JsonTable(Table):
 
 _decode_rows = msgspec.json.Decoder(list[dict[str, msgspec.Raw]]).decode
 _decode_cell = msgspec.json.Decoder().decode
-
-
-def _bom_length(content: memoryview) -> int:
-    return len(_BOM) if content[: len(_BOM)] == _BOM else 0
 
 
 class _Format(NamedTuple):
@@ -211,7 +208,7 @@ def _content(path: Path) -> str:
         return "parquet"
     if head.startswith(_PICKLE_MAGIC):
         return "pickle"
-    if head.removeprefix(_BOM).lstrip().startswith(_JSON_STARTS):
+    if head.removeprefix(codecs.BOM_UTF8).lstrip().startswith(_JSON_STARTS):
         return "JSON"
     return "neither parquet nor a pickle of protocol 2 or later nor JSON"
 

@@ -48,12 +48,12 @@ from harness.grading.livecodebench.index import ProblemIndex
 from harness.grading.livecodebench.program_journal import journal_path
 from harness.grading.reports import result_file
 from harness.grading.reports.disagreements import write_report
-from harness.grading.reports.result_file import Json
 from harness.grading.reports.samples_report import Heading
 from harness.grading.reports.saved_outputs import save_outputs, write_evaluated
 from harness.grading.reports.scorecard import scorecard
 from harness.grading.sandbox.tiers import Sandbox
 from harness.grading.scoring.grade import BOTH_MODES, GradingMode, Progress
+from harness.json_files import Json
 from harness.progress.progress_files import ProgressFile
 from harness.progress.progress_line import ProgressBar
 from harness.record.repeated import FirstLine

@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from harness.record.journal import ANSWERS_FILE, QUERY_ANSWERS_FILE
+from harness.record.journal import ANSWERS_FILE, CRC, QUERY_ANSWERS_FILE
 from harness.record.server_changes import usable_samples
 
 MAGIC = b"ANS1"
@@ -27,7 +27,6 @@ ANSWER = struct.Struct("<4sIIB3x")  # magic, sample index, number of ids, FINISH
 QUERY_MAGIC = b"ANQ1"
 # Magic, query id, number of ids, FINISH_REASONS index, tokens up to the first text, its arrival.
 QUERY_ANSWER = struct.Struct("<4sIIB3xIq")
-CRC = struct.Struct("<I")
 
 KeptAnswers = Literal["of samples", "of queries"]
 

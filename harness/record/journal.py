@@ -41,8 +41,9 @@ _QUERY_FIELDS = [
 _MOST_BYTES = 1 << 24  # most that is read at once: a slow reader catches up over several reads
 _CODES = {"<u8": "Q", "<u4": "I", "<u2": "H", "<u1": "B", "<i8": "q"}  # codes of struct by numpy's types
 _BODY = struct.Struct("<" + "".join(_CODES[kind] for _, kind in _QUERY_FIELDS))
-_CRC = struct.Struct("<I")
+CRC = struct.Struct("<I")  # of the bytes before it
 QUERY_ROW = np.dtype([*_QUERY_FIELDS, ("crc", "<u4")])
+TIMES = tuple(name for name, _ in _QUERY_FIELDS if name.endswith("_ns"))  # its moments
 
 Rows = npt.NDArray[np.void]
 """rows of QUERY_ROW"""
@@ -83,7 +84,7 @@ class _FailureLine(msgspec.Struct):
 def encode_row(*values: int) -> bytes:
     """A row of ``queries-<worker>.bin`` from the values of QUERY_ROW in its order, without ``crc``."""
     body = _BODY.pack(*values)
-    return body + _CRC.pack(zlib.crc32(body))
+    return body + CRC.pack(zlib.crc32(body))
 
 
 def encode_count(query_id: int, ids: int, counted: int) -> bytes:

@@ -16,10 +16,9 @@ import pyarrow.parquet as pq
 from harness.arrays import distinct
 from harness.arrow import arrow_numbers, arrow_texts
 from harness.files import atomic_write
-from harness.record.journal import FINISH_REASONS, NOWHERE, Rows
+from harness.record.journal import FINISH_REASONS, NOWHERE, TIMES, Rows
 from harness.record.outcome import FailureKind
 
-TIMES = ("issued_ns", "sent_ns", "first_byte_ns", "first_token_ns", "last_byte_ns")
 COUNTS = ("isl", "osl", "first_event_tokens", "retries")
 _NS = "ns, CLOCK_MONOTONIC"
 

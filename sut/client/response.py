@@ -3,6 +3,7 @@
 A feed object without a socket: bytes and their arrival time go in, an Outcome comes out once.
 """
 
+from codecs import BOM_UTF8
 from typing import Any
 
 import httptools
@@ -13,7 +14,6 @@ from sut.client.native_streams import leading_ids
 from sut.wire.answer_checks import AnswerReader, Expected, excerpt
 from sut.wire.fields import is_harmless
 from sut.wire.sse import (
-    BOM,
     DONE,
     EVENT_END,
     EventReader,
@@ -330,7 +330,7 @@ class ResponseReader:
         if self._status != 200:
             return Failure(FailureKind.HTTP_STATUS, f"HTTP {self._status}: {excerpt(bytes(self._body))}")
         if self._events is None:
-            self._failure = self._answer.feed(bytes(self._body).removeprefix(BOM))
+            self._failure = self._answer.feed(bytes(self._body).removeprefix(BOM_UTF8))
         elif rest := self._events.flush():
             return self._left_over(rest)
         if self._failure is not None:

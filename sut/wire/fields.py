@@ -36,7 +36,7 @@ _LONG = 1024  # bytes; a longer event's lists of ids are cut out first, which is
 _PROMPT_IDS = b'"prompt_token_ids":['
 _ID = b'{"id":"'
 _VARYING = b"0123456789,.-+"
-_TEXT_REST = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*')
+REST_OF_TEXT = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*')  # up to the quote that ends it
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 # Words in the names of fields that report failures.
 _OF_FAILURE = frozenset((
@@ -144,11 +144,11 @@ class EventJudge:
         if len(event) > _LONG:
             event = _without_list(_without_list(event, _PROMPT_IDS), self._ids)
         if event.startswith(_ID):  # some servers give each event another one
-            event = event[_TEXT_REST.match(event, len(_ID)).end() :]  # type: ignore[union-attr]
+            event = event[REST_OF_TEXT.match(event, len(_ID)).end() :]  # type: ignore[union-attr]
         for key in self._texts:
             start = event.find(key) + len(key)
             if start >= len(key):
-                end = _TEXT_REST.match(event, start).end()  # type: ignore[union-attr]
+                end = REST_OF_TEXT.match(event, start).end()  # type: ignore[union-attr]
                 event = event[:start] + event[end:]
         return event.translate(None, _VARYING)
 

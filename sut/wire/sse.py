@@ -1,11 +1,11 @@
 """Server-sent events, as a feed object: bytes in, complete ``data:`` payloads out."""
 
 import re
+from codecs import BOM_UTF8
 
 DONE = b"[DONE]"
 # In each protocol a chunk of complete JSON events ends like this, and the end of an answer never does.
 EVENT_END = b"}\n\n\r\n"
-BOM = b"\xef\xbb\xbf"  # a stream may begin with one; it is not part of the first line
 # The lines that an event may have, by the standard.
 _LINE = re.compile(rb"(?:data|event|id|retry)(?::|$)|:|$")
 _USUAL = (b"", b"message")  # types of an event
@@ -93,7 +93,8 @@ class EventReader:
 
 def _payload(event: bytes) -> bytes | None:
     data: list[bytes] = []
-    for line in event.removeprefix(BOM).split(b"\n"):
+    # A stream may begin with a byte order mark, which is not part of the first line.
+    for line in event.removeprefix(BOM_UTF8).split(b"\n"):
         if line.startswith(b"data:"):
             data.append(line[5:].removeprefix(b" "))
         elif line.startswith(b"event:") and line[6:].strip() not in _USUAL:

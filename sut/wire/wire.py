@@ -17,14 +17,13 @@ import msgspec
 from harness.config.generation import SamplingParameters
 from harness.record.outcome import Failure, Outcome
 from sut.wire.answer_checks import AnswerBounds, AnswerReader, Expected, IdArray, append_ids, wrong_id
-from sut.wire.fields import AnswersSeen, EventJudge, EventKeys, FieldRules
+from sut.wire.fields import REST_OF_TEXT, AnswersSeen, EventJudge, EventKeys, FieldRules
 
 # The most patterns that are tried for one answer, and one more for as many tokens: some servers' events have
 # the time in them. An event that does not have the latest one is decoded.
 _MOST_PATTERNS = 4
 _TOKENS_PER_PATTERN = 8
 _TOGETHER = 4  # events from which on taking them together costs less
-_TEXT = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*')
 # Text with the short escapes; what has others (\u) is left to the decoder.
 _plain_text = re.compile(rb'[^"\\\x00-\x1f]*(?:\\["\\/bfnrt][^"\\\x00-\x1f]*)*').match
 _ids_of = msgspec.json.Decoder(list[int]).decode
@@ -75,7 +74,7 @@ class Pattern:
         found = [key for key in keys.texts for _ in range(event.count(key))]
         if len(found) == 1:
             text = event.find(found[0]) + len(found[0])
-            end = _TEXT.match(event, text).end()  # type: ignore[union-attr]
+            end = REST_OF_TEXT.match(event, text).end()  # type: ignore[union-attr]
             if not text <= end < first:
                 return None
             head, from_text = event[:text], event[end:first]

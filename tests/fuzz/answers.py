@@ -6,6 +6,7 @@ may only hold the ids that it finds too, as many as the server counted; a TextCo
 
 import json
 import re
+from codecs import BOM_UTF8
 from collections.abc import Sequence
 from functools import partial
 from random import Random
@@ -14,7 +15,7 @@ from typing import Any
 from harness.config.protocol import Protocol
 from harness.record.outcome import Completion, Failure, Outcome, TextCompletion
 from sut.ipc.messages import TokenMessageReader
-from sut.wire.sse import BOM, EventReader, EventTooLargeError, NoEventError, OtherEventError
+from sut.wire.sse import EventReader, EventTooLargeError, NoEventError, OtherEventError
 from tests.batched import read_at_once, read_batched, read_plainly
 from tests.fuzz.damage import damaged, pieces, shuffled
 from tests.kit import DATA, VOCABULARY, reader_of
@@ -244,7 +245,7 @@ def _payloads(data: bytes) -> tuple[list[bytes] | None, bytes]:
     *events, rest = _LINE_END.sub(b"\n", data).split(b"\n\n")
     found = []
     for event in events:
-        lines = event.removeprefix(BOM).split(b"\n")
+        lines = event.removeprefix(BOM_UTF8).split(b"\n")
         fields = [line.partition(b":")[::2] for line in lines]
         types = {value.strip() for name, value in fields if name == b"event"}
         if not types <= {b"", b"message"} or any(name not in _LINES for name, _ in fields):

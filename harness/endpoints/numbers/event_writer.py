@@ -4,7 +4,7 @@ Processes turn ids into text; lines are written in the order of time. A request 
 the last moment that is known of it, and no end: the journal does not say when a failure was noticed.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -16,6 +16,7 @@ import numpy.typing as npt
 from harness.cli.processes import computing
 from harness.endpoints.numbers import event_record as form
 from harness.endpoints.numbers.answer_text import AnswerText, open_text
+from harness.endpoints.numbers.event_reader import Progress
 from harness.endpoints.numbers.event_record import Event, Fault, Prompt
 from harness.endpoints.point_run import WARM_UP
 from harness.endpoints.run_folder import EVENTS
@@ -23,17 +24,13 @@ from harness.errors import DatasetError, RunError
 from harness.files import JOURNAL_DIR, atomic_write
 from harness.machine import usable_cores
 from harness.record.answer_log import SavedAnswer, read_query_answers
-from harness.record.journal import FINISH_REASONS, Rows, read_journal
+from harness.record.journal import FINISH_REASONS, TIMES, Rows, read_journal
 from harness.record.outcome import FailureKind
 
 _Value = TypeVar("_Value")
 
-Progress = Callable[[int, int], None]
-"""called with the events that were written and the number of all"""
-
 _BATCH = 2048  # events that a process takes at a time
 _ALONE = 4096  # fewer events are written sooner than a process starts
-_TIMES = ("issued_ns", "sent_ns", "first_byte_ns", "first_token_ns", "last_byte_ns")
 _KINDS = (form.ISSUED, form.FIRST, form.COMPLETE, form.FAILED)
 _NO_PROMPT = Prompt()  # prompts are the dataset's and the salts'
 _MOMENT = np.dtype([("ns", "<i8"), ("kind", "<u1"), ("row", "<u4")])
@@ -117,7 +114,7 @@ def _only(ids: Sequence[int], values: Mapping[int, _Value]) -> dict[int, _Value]
 def _moments(rows: Rows, answers: Mapping[int, _Kept]) -> npt.NDArray[np.void]:
     """All moments of the requests, in the order of time; at the same time in that of _KINDS."""
     failed = rows["failure"] > 0
-    last_known = np.max([rows[name] for name in _TIMES], axis=0)
+    last_known = np.max([rows[name] for name in TIMES], axis=0)
     kept = map(answers.get, rows["query_id"].tolist())
     first_ns = np.fromiter((answer.first_ns if answer else 0 for answer in kept), np.int64, len(rows))
     times = (
@@ -175,7 +172,7 @@ def _lines(tokenizer: Path | None, batch: _Batch) -> bytes:
 
 def _session(rows: Rows, which: Literal["min", "max"], *kinds: str) -> bytes:
     """Events of the session, at the first or the last known moment of all requests."""
-    at = [int(getattr(rows[name][rows[name] > 0], which)()) for name in _TIMES if (rows[name] > 0).any()]
+    at = [int(getattr(rows[name][rows[name] > 0], which)()) for name in TIMES if (rows[name] > 0).any()]
     ns = {"min": min, "max": max}[which](at, default=0)
     return b"".join(_line(Event(kind, ns)) for kind in kinds)
 

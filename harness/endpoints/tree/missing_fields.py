@@ -11,11 +11,11 @@ from harness.endpoints.tree.point_files import (
     DESCRIBED_NODE,
     DISCLOSED,
     CurveFacts,
-    Json,
     most_replicas,
     point_yaml,
 )
 from harness.endpoints.tree.run_facts import RunFacts
+from harness.json_files import Json
 from harness.text import counted
 
 _IN_TOML = {

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 import msgspec
 
@@ -12,9 +11,8 @@ from harness.endpoints.run_folder import WARM_UP_REQUESTS
 from harness.endpoints.tree.power import Power, power_of
 from harness.endpoints.tree.run_facts import RunFacts
 from harness.endpoints.tree.system_file import Parallelism, SystemFile
+from harness.json_files import Json
 from harness.peak.ladder.steps import NOT_A_RESULT
-
-Json = dict[str, Any]
 
 _EARLIEST_NS, _LATEST_NS = 1.5e18, 4e18  # 2017 to 2096: a monotonic clock has less
 

@@ -11,8 +11,7 @@ from typing import Any
 import msgspec
 
 from harness.endpoints.tree.system_file import NodeType, ScaleUp, SystemFile, Watts
-
-Json = dict[str, Any]
+from harness.json_files import Json
 
 _OVERHEAD = {"liquid": 0.30, "air": 0.50}
 _BITS = 8.0  # terabytes per second times pJ per bit

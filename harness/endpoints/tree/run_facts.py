@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -17,11 +16,9 @@ from harness.endpoints.point_run import PointRun, read_point_run
 from harness.endpoints.run_folder import ACCURACY, CONFIG, SUMMARY, runs_in
 from harness.endpoints.steady.steady_block import block_of_summary
 from harness.errors import ConfigError
-from harness.json_files import read_json
+from harness.json_files import Json, read_json
 from harness.text import counted
 from harness.yaml_files import read_yaml
-
-Json = dict[str, Any]
 
 _TOO_MANY = 1 << 31  # requests in flight
 _AGAIN = "repeat the point, or leave its folder out"

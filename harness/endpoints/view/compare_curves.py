@@ -11,7 +11,7 @@ from harness.endpoints.endpoints_options import CompareOptions
 from harness.endpoints.planning.rules import is_same_model
 from harness.endpoints.view.curve_charts import USER
 from harness.endpoints.view.curve_files import MeasuredCurve, read_curve
-from harness.endpoints.view.measured_point import CurvePoint
+from harness.endpoints.view.measured_point import USER_PERCENTILE, CurvePoint
 from harness.endpoints.view.pareto import Overlap, StepFunction, overlap, step_function
 from harness.endpoints.view.point_settings import DATASET, DATASET_FILE, MODEL
 from harness.errors import ConfigError
@@ -21,7 +21,6 @@ from harness.report.html.page import Badge, Chart, Page, PageTable, Section, Ser
 from harness.text import aligned, show
 
 PAGE = "compare.html"
-_USER_PERCENTILE = 90
 _NONE = "-"
 _NUMBERS = ("tokens/s", "tokens/s of a user", "TTFT p90, ms")
 _SIDES = ("base", "this", "change")
@@ -182,7 +181,7 @@ def _pairs(left: CurvePoint, right: CurvePoint) -> Iterator[str]:
 
 
 def _ttft_ms(point: CurvePoint) -> float | None:
-    found = point.ttft_ns.get(_USER_PERCENTILE)
+    found = point.ttft_ns.get(USER_PERCENTILE)
     return None if found is None or point.offline == "dedicated" else found / 1e6
 
 

@@ -30,7 +30,7 @@ from harness.text import printable
 from harness.yaml_files import read_yaml
 
 _NS_PER_S = 1e9
-_USER_PERCENTILE = 90  # of TPOT, for the tokens per second of a user
+USER_PERCENTILE = 90  # of TPOT, for the tokens per second of a user
 _REMEDY = "restore it, or run the point again"
 _Form = TypeVar("_Form")
 
@@ -80,7 +80,7 @@ class CurvePoint(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def tps_per_user(self) -> float | None:
         """1000 / TPOT p90 in ms. A dedicated Offline run has no user."""
-        tpot = self.tpot_ns.get(_USER_PERCENTILE)
+        tpot = self.tpot_ns.get(USER_PERCENTILE)
         return _NS_PER_S / tpot if tpot and self.offline != "dedicated" else None
 
 

@@ -4,7 +4,6 @@ import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from harness.files import atomic_write, not_written
 from harness.grading.decoding.output_sources import Outputs
@@ -13,11 +12,10 @@ from harness.grading.evaluation.pass_criteria import MetricResult, TargetResult
 from harness.grading.sandbox.tiers import Sandbox
 from harness.grading.scoring.accuracy_score import DatasetScore, Score, Standing
 from harness.grading.scoring.grade import EXACT_MATCH, Grade, GradingMode, Reason
+from harness.json_files import Json
 
 _SHOWN = 200  # characters of an answer, such as a program, and of the text that it was taken from
 _PREVIEW = 200  # tokens of an output, and then characters
-
-Json = dict[str, Any]
 
 
 def write_result(path: Path, result: Json) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from harness.analysis.run_outcome import Status
+from harness.analysis.run_outcome import STATUS_OF, Status
 from harness.analysis.run_outcome import number as figure
 from harness.grading.evaluation.evaluate import GradedSample
 from harness.grading.evaluation.pass_criteria import TargetResult
@@ -30,7 +30,6 @@ from harness.text import legible, printable, utc
 TITLE, HOW = "Samples to look at", "A sample is named by its index in the dataset (qsl_idx)."
 _QUESTION = 20_000  # characters of a question that are shown
 _LINE = 60  # characters of an answer that the heading shows
-_STATUS: Mapping[bool | None, Status] = {True: "good", False: "bad", None: "plain"}
 
 
 class Heading(msgspec.Struct, frozen=True):
@@ -82,7 +81,7 @@ def _metrics(result: TargetResult) -> Iterator[Tile]:
         word = "PASS" if metric.is_met else "FAIL"
         high = metric.value > metric.highest
         bound = f"at most {figure(metric.highest)}" if high else f"target {figure(metric.lowest)}"
-        yield Tile(f"{figure(metric.value)} {word}", f"{metric.name}, {bound}", _STATUS[metric.is_met])
+        yield Tile(f"{figure(metric.value)} {word}", f"{metric.name}, {bound}", STATUS_OF[metric.is_met])
 
 
 def _questions(
@@ -132,7 +131,7 @@ def _verdicts(sample: GradedSample) -> Iterator[tuple[str, str, Status]]:
     """Reason and status of the grades; of equal ones with the names of both rules."""
     modes: dict[tuple[str, Status], list[str]] = {}
     for mode, grade in sample.grades.items():
-        modes.setdefault((grade.reason.value, _STATUS[grade.correct]), []).append(mode)
+        modes.setdefault((grade.reason.value, STATUS_OF[grade.correct]), []).append(mode)
     for (reason, status), names in modes.items():
         yield " and ".join(names), reason, status
 

@@ -1,7 +1,7 @@
 """The page and the console table that compare runs with the first of them."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -17,14 +17,13 @@ from harness.analysis.comparison import (
 from harness.analysis.distributions import percentile_curve
 from harness.analysis.queries import Queries
 from harness.analysis.run_files import RunFiles
-from harness.analysis.run_outcome import Status
+from harness.analysis.run_outcome import STATUS_OF
 from harness.analysis.timeline import Bins, bins_of, in_flight, percentiles, tokens_per_second
 from harness.arrays import Floats
 from harness.report.html.page import Badge, Cell, Chart, Page, PageTable, Section, Series
 from harness.text import aligned, utc
 
 _HEADER = ("", "first", "this", "change", "95 % interval", "")
-_STATUS: Mapping[bool | None, Status] = {True: "good", False: "bad", None: "plain"}
 _CURVE = 300  # points of a curve
 _SHOWN = 20  # samples that are listed
 _NOTE = (
@@ -133,7 +132,7 @@ def _judged(one: Difference) -> str:
 
 def _row(one: Difference) -> tuple[str | Cell, ...]:
     """Colour and word for what is better and what is worse."""
-    status = _STATUS[one.is_better]
+    status = STATUS_OF[one.is_better]
     name, base, value, change, interval, judged = _texts(one)
     return name, base, value, Cell(change, status), interval, Cell(judged, status)
 

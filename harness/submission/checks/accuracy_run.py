@@ -7,6 +7,7 @@ from pathlib import Path
 
 from harness.config.loadgen_settings import ACCURACY_MODE
 from harness.files import ACCURACY, ACCURACY_LOG, ACCURACY_TEXT, sha256_of
+from harness.grading.scoring.grade import EXACT_MATCH
 from harness.submission.checks.context import CheckContext, Logs, read_logs
 from harness.submission.checks.issue import Issue
 from harness.submission.checks.loadgen_logs import check_logs, check_sample_counts, usable
@@ -15,7 +16,6 @@ from harness.text import counted
 
 _SHA256_DIGITS = 64
 _FINAL_SCORE = re.compile(r"^FINAL SCORE: (\d+\.\d+)% \((\d+\.\d+)/(\d+\.\d+)\)", re.MULTILINE)
-_EXACT_MATCH = "exact_match"
 _HALF = 0.005  # half of the last digit of a number with two decimals
 _ROUNDED = 0.006  # one score with three decimals and with two differs by less
 
@@ -88,7 +88,7 @@ def _contradictions(found: AccuracyText) -> Iterator[str]:
     for metric, scores in found.scores.items():
         if len(set(scores)) > 1:
             yield f"{metric} is {' and '.join(map(str, dict.fromkeys(scores)))}, expected one score"
-    score = found.score(_EXACT_MATCH)
+    score = found.score(EXACT_MATCH)
     if score is None:
         return
     for percent, points, most in _FINAL_SCORE.findall(found.text):
@@ -96,7 +96,7 @@ def _contradictions(found: AccuracyText) -> Iterator[str]:
             100 * (float(points) + half) / max(float(most) - half, 0.01) for half in (-_HALF, _HALF)
         )
         if abs(float(percent) - score) > _ROUNDED or not least - _HALF <= score <= largest + _HALF:
-            yield f"{_EXACT_MATCH} is {score}, the report above it has {percent} % ({points}/{most})"
+            yield f"{EXACT_MATCH} is {score}, the report above it has {percent} % ({points}/{most})"
 
 
 def _bounded(
