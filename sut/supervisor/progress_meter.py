@@ -96,25 +96,25 @@ class ProgressMeter:
 
     def _last_at(self, values: Mapping[Counter, int], loads: npt.NDArray[np.int64]) -> str:
         """The replicas that have the last queries, while others have none; "" before."""
-        ended = values[Counter.COMPLETED] + values[Counter.FAILED]
         busy = [url for url, load in zip(self._urls, loads.tolist(), strict=False) if load > 0]
-        to_come = max(self._length.queries, values[Counter.ISSUED]) - ended > int(loads.sum())
-        return "" if to_come or not busy or len(busy) == len(loads) else folded(busy, 2)
+        waits = self._to_come(values) > int(loads.sum())
+        return "" if waits or not busy or len(busy) == len(loads) else folded(busy, 2)
 
     def _is_emptying(self, values: Mapping[Counter, int], sent: int) -> bool:
         """Whether the servers have only the last answers, which are the long ones, and come ever slower.
 
         ``sent``: requests at the servers. While more wait in a queue there, answers come as fast as before.
         """
-        ended = values[Counter.COMPLETED] + values[Counter.FAILED]
-        to_come = max(self._length.queries, values[Counter.ISSUED]) - ended
-        return to_come <= sent < min(self._at_once, self._most_sent)
+        return self._to_come(values) <= sent < min(self._at_once, self._most_sent)
+
+    def _to_come(self, values: Mapping[Counter, int]) -> int:
+        """The queries that have not ended, issued or not."""
+        return max(self._length.queries, values[Counter.ISSUED]) - _ended(values)
 
     def _silent_s(self, values: Mapping[Counter, int], now: float) -> float:
         """How long nothing has arrived; 0 where nothing is waited for. A failure alone brings nothing."""
-        ended = values[Counter.COMPLETED] + values[Counter.FAILED]
         arrived = values[Counter.RECEPTIONS] + values[Counter.COMPLETED]
-        if values[Counter.ISSUED] <= ended or arrived != self._arrived[1]:
+        if values[Counter.ISSUED] <= _ended(values) or arrived != self._arrived[1]:
             self._arrived = (now, arrived)
         return now - self._arrived[0]
 
@@ -137,15 +137,18 @@ class ProgressMeter:
         While fewer have been answered than half of what runs at once, there is no such rate: those began
         together, and only the shortest answers have ended.
         """
-        length, issued = self._length, values[Counter.ISSUED]
-        ended = values[Counter.COMPLETED] + values[Counter.FAILED]
-        answered = ended - values[Counter.RESUMED]
+        length, ended = self._length, _ended(values)
+        answered, in_flight = ended - values[Counter.RESUMED], values[Counter.ISSUED] - ended
         issues = max(0.0, (length.scheduled_s or length.least_s) - elapsed)
-        if answered <= 0 or 2 * answered < min(self._at_once, issued - ended):
+        if answered <= 0 or 2 * answered < min(self._at_once, in_flight):
             return issues or None
         if length.scheduled_s is not None:
-            return issues + (issued - ended) * elapsed / answered
-        return max(issues, (max(length.queries, issued) - ended) * elapsed / answered)
+            return issues + in_flight * elapsed / answered
+        return max(issues, self._to_come(values) * elapsed / answered)
+
+
+def _ended(values: Mapping[Counter, int]) -> int:
+    return values[Counter.COMPLETED] + values[Counter.FAILED]
 
 
 def _mean(total: int, count: int) -> float | None:
