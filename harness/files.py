@@ -131,6 +131,11 @@ def _warn_of_no_locks(reason: str) -> None:
     )
 
 
+def open_lock(path: Path) -> int:
+    """Open, or make, a file that is there to be locked; a link is not followed. Raises OSError."""
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+
+
 def hold(lock: int) -> None:
     """Lock a file that is there for that alone; without locks, write into it which process has it.
 

@@ -26,12 +26,13 @@ from harness.progress.progress_line import ProgressSnapshot
 from harness.record.answer_log import SavedAnswer
 from harness.record.journal import first_failure
 from harness.record.output_dir import (
+    WRITE,
+    accessing,
     check_free,
     free_reserve,
     locked,
     move_aside_existing,
     prepare_dir,
-    writing,
 )
 from harness.record.provenance import gather_provenance
 from harness.record.resume import (
@@ -273,7 +274,7 @@ def _started(
 def _write_first(record: RunRecord) -> None:
     """Write the record of a run that begins. Raises ConfigError where there is no room for it."""
     log_dir = record.plan.client.log_dir
-    with writing(log_dir):
+    with accessing(log_dir, WRITE):
         try:
             record.write(log_dir / RUN_RECORD)
         except OSError:

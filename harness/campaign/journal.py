@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from harness.errors import ConfigError, refused
-from harness.files import lock_file, name_process, process_named, wait_for_disk
+from harness.files import lock_file, name_process, open_lock, process_named, wait_for_disk
 from harness.text import show
 
 JOURNAL = "campaign.jsonl"
@@ -46,7 +46,7 @@ def opened(folder: Path) -> Iterator[Journal]:
     """Lock the campaign's folder. Raises ConfigError where another campaign works in it."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        lock = open_lock(folder / _LOCK)
     except OSError as error:
         remedy = "write results = FOLDER, another one, at the top of the TOML"
         raise ConfigError(f"{folder}: cannot write there: {refused(error, remedy)}") from error

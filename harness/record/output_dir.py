@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import IO
 
 from harness.errors import ConfigError, refused
-from harness.files import hold, require_free
+from harness.files import hold, open_lock, require_free
 
+WRITE, READ = "write there", "read it"
 _RESERVE = ".reserve"
 _RESERVE_BYTES = 1 << 16  # several times the size of run.json
 
@@ -23,12 +24,11 @@ def locked(log_dir: Path) -> Iterator[None]:
 
     The lock file is beside the folder, since the folder itself is moved.
     """
-    with writing(log_dir):
+    with accessing(log_dir, WRITE):
         log_dir.parent.mkdir(parents=True, exist_ok=True)
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        lock = os.open(_lock_path(log_dir), flags, 0o644)
+        lock = open_lock(_lock_path(log_dir))
     try:
-        with writing(log_dir):
+        with accessing(log_dir, WRITE):
             _lock(lock, log_dir, hold)
         yield
     finally:
@@ -37,7 +37,7 @@ def locked(log_dir: Path) -> Iterator[None]:
 
 def check_free(log_dir: Path) -> None:
     """Raise ConfigError where a run could not write ``log_dir`` now. Leaves nothing behind."""
-    with writing(log_dir):
+    with accessing(log_dir, WRITE):
         folder = log_dir.parent
         while not folder.exists():
             folder = folder.parent
@@ -55,7 +55,7 @@ def move_aside_existing(log_dir: Path) -> Path | None:
 
     Raises ConfigError.
     """
-    with writing(log_dir):
+    with accessing(log_dir, WRITE):
         if aside := aside_of(log_dir):
             log_dir.rename(aside)
         else:
@@ -70,7 +70,7 @@ def prepare_dir(log_dir: Path) -> None:
     Reserves some space, so that the verdict can be written to a full disk. Raises ConfigError, also where
     there is no room for it.
     """
-    with writing(log_dir):
+    with accessing(log_dir, WRITE):
         log_dir.mkdir(parents=True, exist_ok=True)
         for folder in (log_dir, log_dir.parent):
             _refuse_open_folder(folder)
@@ -106,24 +106,13 @@ def free_reserve(log_dir: Path) -> None:
 
 
 @contextmanager
-def writing(log_dir: Path) -> Iterator[None]:
-    """Turn an error of the file system into a ConfigError that names the flag."""
+def accessing(log_dir: Path, to: str) -> Iterator[None]:
+    """Turn an error of the file system into a ConfigError that names the flag and what cannot be done."""
     try:
         yield
     except OSError as error:
         raise ConfigError(
-            f"--results {log_dir}: cannot write there: {refused(error, 'choose another folder')}"
-        ) from error
-
-
-@contextmanager
-def reading(log_dir: Path) -> Iterator[None]:
-    """The same as ``writing`` where earlier results are read."""
-    try:
-        yield
-    except OSError as error:
-        raise ConfigError(
-            f"--results {log_dir}: cannot read it: {refused(error, 'choose another folder')}"
+            f"--results {log_dir}: cannot {to}: {refused(error, 'choose another folder')}"
         ) from error
 
 
@@ -162,7 +151,7 @@ def _refuse_open_folder(folder: Path) -> None:
 
 def aside_of(log_dir: Path) -> Path | None:
     """Where the content of ``log_dir`` would be moved; None where it has none. Raises ConfigError."""
-    with reading(log_dir):
+    with accessing(log_dir, READ):
         if not log_dir.is_dir() or all(entry.name == _RESERVE for entry in log_dir.iterdir()):
             return None  # a run that was killed before its first record has only reserved its space
         return aside_name(log_dir)

@@ -15,7 +15,7 @@ from harness.errors import ConfigError
 from harness.files import ACCURACY_LOG, JOURNAL_DIR, RUN_RECORD
 from harness.record.answer_log import SavedAnswer, read_saved_answers
 from harness.record.journal import ANSWERS_FILE
-from harness.record.output_dir import aside_of, reading
+from harness.record.output_dir import READ, accessing, aside_of
 from harness.record.repeated import FirstLine, resuming_command, run_of
 from harness.record.run_record import EncodedAnswers, RunRecord
 from harness.record.server_changes import other_model, with_other_settings
@@ -247,7 +247,7 @@ def saved_answers(log_dir: Path, samples: int) -> dict[int, SavedAnswer]:
 
 def answers_in(log_dir: Path, samples: int) -> dict[int, SavedAnswer]:
     """Every answer in ``log_dir`` and its attempts, by sample index. Raises ConfigError."""
-    with reading(log_dir):
+    with accessing(log_dir, READ):
         return read_saved_answers(
             [folder / JOURNAL_DIR for folder in (*_attempts(log_dir), log_dir)], samples
         )

@@ -17,7 +17,7 @@ from harness.config.generation import SamplingParameters
 from harness.config.plans import ClientPlan
 from harness.config.protocol import Answers
 from harness.errors import ConfigError, refused
-from harness.files import JOURNAL_DIR, atomic_write, hold
+from harness.files import JOURNAL_DIR, atomic_write, hold, open_lock
 from harness.record.journal import lost_rows, read_journal
 from harness.record.outcome import FailureKind
 from harness.record.output_dir import aside_name
@@ -145,7 +145,7 @@ def require_writable(output: Path) -> None:
 def locked(folder: Path) -> Iterator[None]:
     """Make the folder and lock it against other runs. Raises ConfigError."""
     folder.mkdir(parents=True, exist_ok=True)
-    lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+    lock = open_lock(folder / _LOCK)
     try:
         hold(lock)
         yield

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from harness.errors import ConfigError, refused
-from harness.files import atomic_write, hold, link_or_copy, sha256_of
+from harness.files import atomic_write, hold, link_or_copy, open_lock, sha256_of
 
 _BUILT = "built.sha256"  # in the folder of kept files, as sha256sum writes it
 
@@ -50,7 +50,7 @@ def staging(output: Path) -> Iterator[Path]:
 @contextmanager
 def _locked(lock: Path, output: Path) -> Iterator[None]:
     """Lock against other builds until the context or the process ends. Raises ConfigError."""
-    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+    descriptor = open_lock(lock)
     try:
         hold(descriptor)
         if not lock.exists() or os.fstat(descriptor).st_ino != lock.stat().st_ino:
