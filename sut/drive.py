@@ -206,7 +206,7 @@ def ended(run: DrivenRun, begin: Callable[[], None] = lambda: None) -> Iterator[
             ending.enter_context(uninterrupted())
         except (InterruptedRun, KeyboardInterrupt) as interruption:
             ending.enter_context(uninterrupted())
-            name = str(interruption) if isinstance(interruption, InterruptedRun) else "SIGINT"
+            name = str(interruption) or "SIGINT"  # that of KeyboardInterrupt is empty
             seen = session.observations(session.abort(), interrupted_by=name)
         except LostRunError as error:
             ending.enter_context(uninterrupted())

@@ -113,6 +113,7 @@ def run(
     earlier = _found(plan, inputs, is_done, on_earlier)
     if earlier is not None and earlier.course == "complete" and earlier.record is not None:
         return earlier.record
+    resumed = None if earlier is None or earlier.course == "anew" else earlier.record
     inputs = replace(inputs, samples=as_sent(plan.client, inputs.samples))
     client, load = plan.client, load_of_test(plan, inputs.settings)
     placement = place_workers(client, load)
@@ -128,13 +129,13 @@ def run(
             load = load_of_full(plan, servers.found, readback)
             placement = place_workers(client, load)
         prepared = prepare_client(client, inputs.samples, load, placement, servers)
-        record = _planned(plan, inputs, prepared, readback, expected, earlier)
+        record = _planned(plan, inputs, prepared, readback, expected, resumed)
         require_one_origin(record)
         if on_plan is not None:
             on_plan(record)
         if stray := stray_audit_config(plan):
             log.warning(stray)
-        changes = _check_resume(record, earlier)
+        changes = _check_resume(record, resumed)
         if client.dry_run:
             check_free(plan.results_dir)
             _gpus(plan)
@@ -146,12 +147,12 @@ def run(
         with locked(plan.results_dir):
             require_unchanged(client.log_dir, earlier)
             prepared, destination, warnings = preflight(prepared)
-            if earlier is not None and earlier.course == "continue" and earlier.record is not None:
+            if resumed is not None:
                 encoded = encoded_with(destination.tokenizer)
-                check_answers(client.log_dir, earlier.record, destination.protocol.answers, encoded)
+                check_answers(client.log_dir, resumed, destination.protocol.answers, encoded)
             record = _started(record, prepared, (*changes, *warnings), destination.tokenizer)
             require_one_origin(record)  # the tokenizer of answers is known now
-            saved = _prepare_output_dir(plan, len(inputs.samples), earlier)
+            saved = _prepare_output_dir(plan, len(inputs.samples), resumed)
             destination = replace(destination, saved=saved)
             _write_first(record)
             driven = DrivenRun(
@@ -220,7 +221,7 @@ def _planned(
     prepared: PreparedClient,
     readback: dict[str, Setting],
     expected: ExpectedQueries,
-    earlier: EarlierRun | None,
+    resumed: RunRecord | None,
 ) -> RunRecord:
     """The record before the first query. Raises ConfigError for what the rules forbid."""
     rules = (prepared.servers, plan.client.benchmark, plan.scenario)
@@ -229,7 +230,7 @@ def _planned(
         *rule_deviations(plan, inputs, readback),
         *closed_division_deviations(*rules),
     )
-    if earlier is not None and earlier.course == "continue":
+    if resumed is not None:
         deviations += tuple(_earlier_deviations(plan, deviations))
     require_official(plan, deviations)
     record = RunRecord(
@@ -363,23 +364,23 @@ def _found(
     return earlier
 
 
-def _check_resume(record: RunRecord, earlier: EarlierRun | None) -> tuple[str, ...]:
+def _check_resume(record: RunRecord, resumed: RunRecord | None) -> tuple[str, ...]:
     """Warnings about changes since the earlier attempts. Raises ConfigError for another model."""
-    if earlier is None or earlier.course != "continue" or earlier.record is None:
+    if resumed is None:
         return ()
     log_dir = record.plan.client.log_dir
     for server in record.servers:
-        check_model(log_dir, earlier.record, server)
+        check_model(log_dir, resumed, server)
     changes = tuple(version_changes(log_dir, record.servers))
     for change in changes:
         log.warning(change)
     return changes
 
 
-def _prepare_output_dir(plan: RunPlan, samples: int, earlier: EarlierRun | None) -> Mapping[int, SavedAnswer]:
+def _prepare_output_dir(plan: RunPlan, samples: int, resumed: RunRecord | None) -> Mapping[int, SavedAnswer]:
     """Prepare the output folder; returns the answers of earlier attempts at the same run."""
     log_dir = plan.client.log_dir
-    if earlier is not None and earlier.course == "continue":
+    if resumed is not None:
         archive_attempt(log_dir)
         prepare_dir(log_dir)
         return saved_answers(log_dir, samples)

@@ -221,7 +221,7 @@ class OpenLadder(msgspec.Struct):
         try:
             yield
         except (InterruptedRun, KeyboardInterrupt) as interruption:
-            name = str(interruption) if isinstance(interruption, InterruptedRun) else "SIGINT"
+            name = str(interruption) or "SIGINT"  # that of KeyboardInterrupt is empty
             self._end(f"ended by {name}", interrupted_by=name)
         except (RunError, OSError, MemoryError) as error:
             cause = str(error if isinstance(error, RunError) else machine_failure(error))
