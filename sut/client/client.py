@@ -415,7 +415,7 @@ class HttpClient:
 
     def _count(self, request: Request) -> None:
         """Count the tokens that have come."""
-        tokens = request.reader.tokens
+        tokens = request.reader.answer.tokens
         self._partial_tokens += tokens - request.tokens
         request.tokens = tokens
 
@@ -465,7 +465,7 @@ class HttpClient:
             cause += f"; {TcpInfo.of(connection.transport.info()).nothing_came()}"
         if kind is FailureKind.NO_RESPONSE and request.reader.first_byte_ns:
             kind = FailureKind.TRUNCATED
-            cause += f" after {counted(request.reader.tokens, 'token')}"
+            cause += f" after {counted(request.reader.answer.tokens, 'token')}"
         self._finish(request, Failure(kind, cause))
 
     def _forget_idle(self, connection: Connection) -> None:

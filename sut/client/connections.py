@@ -89,9 +89,9 @@ class Request:
         if self.connection is not None and self.connection.unsent:
             return Failure(FailureKind.HTTP_PROTOCOL, "an answer came before its request was sent")
         if endpoint.repeats_ids and not self.is_answered_by_id:
-            found = excerpt(self.reader.answer_id.encode())
+            found = excerpt(self.reader.answer.id.encode())
             return Failure(FailureKind.OTHER_REQUEST, f"the answer has the id {found!r}, expected {self.id}")
-        if (repeated := self.reader.prompt_ids) and not _same_ids(repeated, b"".join(self.pieces)):
+        if (repeated := self.reader.answer.prompt_ids) and not _same_ids(repeated, b"".join(self.pieces)):
             more = "" if len(repeated) <= _SHOWN_BYTES else "…"
             detail = f"{ANOTHER_PROMPT}: {excerpt(repeated[:_SHOWN_BYTES])}{more}"
             return Failure(FailureKind.OTHER_REQUEST, detail)
@@ -114,7 +114,7 @@ class Request:
     @property
     def is_answered_by_id(self) -> bool:
         """Whether its answer carries its id: nothing else on this connection can be taken for another's."""
-        return self.id in self.reader.answer_id
+        return self.id in self.reader.answer.id
 
 
 def _same_ids(repeated: bytes, body: bytes) -> bool:

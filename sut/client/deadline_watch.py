@@ -102,5 +102,7 @@ def _ns(seconds: float | None) -> int:
 
 
 def _failure(bound_ns: int, missing: str, request: Request) -> Failure:
-    detail = f"{missing} within {bound_ns / 1e9:g} s; {counted(request.reader.tokens, 'token')} had arrived"
+    detail = (
+        f"{missing} within {bound_ns / 1e9:g} s; {counted(request.reader.answer.tokens, 'token')} had arrived"
+    )
     return Failure(FailureKind.TIMEOUT, detail)

@@ -52,14 +52,13 @@ _SECOND_LENGTH = "Content-Length can't be present with Transfer-Encoding"
 
 
 class ResponseReader:
-    """One response.
+    """One response, whose events ``answer`` reads.
 
-    ``text_after``: tokens at the start of an answer that are no text. ``tokens`` and failures do
-    not include what is held, until ``parse_held``.
+    ``text_after``: tokens at the start of an answer that are no text. Failures and the tokens of ``answer``
+    do not include what is held, until ``parse_held``.
     """
 
     __slots__ = (
-        "_answer",
         "_around",
         "_body",
         "_chunked",
@@ -71,18 +70,19 @@ class ResponseReader:
         "_framed",
         "_headed",
         "_held",
-        "_keep_alive",
         "_max_body",
         "_parser",
         "_pieces",
         "_refusal",
         "_status",
         "_text_after",
+        "answer",
         "first_byte_ns",
         "first_event_tokens",
         "first_token_ns",
         "last_byte_ns",
         "on_body",
+        "reusable",
         "visible_ns",
         "visible_tokens",
     )
@@ -90,7 +90,7 @@ class ResponseReader:
     def __init__(
         self, answer: AnswerReader, *, streams: bool, max_event_bytes: int, text_after: int = 0
     ) -> None:
-        self._answer = answer
+        self.answer = answer
         self._events = EventReader(max_event_bytes) if streams else None
         self._max_body = max_event_bytes
         self._pieces: list[bytes] = []  # pieces of the body, from one call of the parser
@@ -108,7 +108,7 @@ class ResponseReader:
         self._text_after = text_after
         self._complete = False
         self._done = False  # the end mark has come
-        self._keep_alive = False
+        self.reusable = False  # whether the connection may carry another request
         self._status = 0
         # Times are the ``arrived_ns`` that ``feed`` was given with these bytes; 0 until they came.
         self.first_byte_ns = 0
@@ -117,26 +117,6 @@ class ResponseReader:
         self.visible_ns = 0  # arrival of the first text: that of the first token where all is text
         self.visible_tokens = 0  # the tokens that had arrived then
         self.last_byte_ns = 0
-
-    @property
-    def first_id(self) -> int:
-        """The first output token, -1 before it came."""
-        return self._answer.first_id
-
-    @property
-    def tokens(self) -> int:
-        """Output tokens so far."""
-        return self._answer.tokens
-
-    @property
-    def answer_id(self) -> str:
-        """The id that the answer carries, "" for none."""
-        return self._answer.id
-
-    @property
-    def prompt_ids(self) -> bytes:
-        """The prompt's ids as the answer repeats them, a JSON list; b"" for none."""
-        return self._answer.prompt_ids
 
     @property
     def holds(self) -> bool:
@@ -150,12 +130,7 @@ class ResponseReader:
         The CRLF of EVENT_END is the chunk's and not of an event, in which it would begin another one.
         """
         events, begins = self._events, self._chunked and self._ended_event and not self._held
-        return self._answer.expected if begins and events is not None and events.is_between else None
-
-    @property
-    def reusable(self) -> bool:
-        """Whether the connection may carry another request."""
-        return self._keep_alive
+        return self.answer.expected if begins and events is not None and events.is_between else None
 
     def feed(self, data: bytes, arrived_ns: int) -> Outcome | None:
         """Take received bytes; the Outcome once there is one."""
@@ -179,7 +154,7 @@ class ResponseReader:
                 FailureKind.TOO_LARGE, f"more than {_MOST_AROUND_BYTES} bytes of headers or framing at once"
             )
             return self._failure
-        if not self.visible_ns and self._answer.tokens:
+        if not self.visible_ns and self.answer.tokens:
             self._mark(arrived_ns)
         return None
 
@@ -189,7 +164,7 @@ class ResponseReader:
         No time depends on those between the first token and the end.
         """
         if ids:
-            self._answer.add(ids)
+            self.answer.add(ids)
         self._held += data
         self.last_byte_ns = arrived_ns
 
@@ -209,7 +184,7 @@ class ResponseReader:
             return self._judge(self.last_byte_ns)
         return Failure(
             FailureKind.TRUNCATED,
-            f"the connection closed inside the answer, after {counted(self.tokens, 'token')}",
+            f"the connection closed inside the answer, after {counted(self.answer.tokens, 'token')}",
         )
 
     def broken(self) -> Outcome | None:
@@ -253,7 +228,7 @@ class ResponseReader:
             if self._failure is not None or (expected := self.expected) is None:
                 break
             ids, used = leading_ids(expected, data)
-            self._answer.add(ids)
+            self.answer.add(ids)
             if used == len(data):
                 return None
             data = data[used:]
@@ -268,7 +243,7 @@ class ResponseReader:
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as refusal:
             if isinstance(refusal.__context__, MemoryError):
                 raise refusal.__context__ from None  # from our own code, not from the server
-            self._keep_alive = False
+            self.reusable = False
             error = refusal
         if self._pieces and not self._complete:
             self._take_body()
@@ -310,7 +285,7 @@ class ResponseReader:
             end = payloads.index(DONE)
             payloads, after = payloads[:end], payloads[end + 1 :]
         if payloads:
-            self._failure = self._answer.feed_all(payloads)
+            self._failure = self.answer.feed_all(payloads)
         if after and self._failure is None:
             self._failure = Failure(
                 FailureKind.AFTER_END, f"an event came after the end mark: {excerpt(after[0])}"
@@ -318,7 +293,7 @@ class ResponseReader:
 
     def _mark(self, arrived_ns: int) -> None:
         """Note the first token, and the first text."""
-        tokens = self._answer.tokens
+        tokens = self.answer.tokens
         if not self.first_token_ns:
             self.first_token_ns = arrived_ns
             self.first_event_tokens = tokens
@@ -330,22 +305,22 @@ class ResponseReader:
         if self._status != 200:
             return Failure(FailureKind.HTTP_STATUS, f"HTTP {self._status}: {excerpt(bytes(self._body))}")
         if self._events is None:
-            self._failure = self._answer.feed(bytes(self._body).removeprefix(BOM_UTF8))
+            self._failure = self.answer.feed(bytes(self._body).removeprefix(BOM_UTF8))
         elif rest := self._events.flush():
             return self._left_over(rest)
         if self._failure is not None:
             return self._failure
-        if not self.visible_ns and self._answer.tokens:
+        if not self.visible_ns and self.answer.tokens:
             self._mark(arrived_ns)
-        return self._answer.finish()
+        return self.answer.finish()
 
     def _left_over(self, rest: bytes) -> Failure:
         """The Failure of a body that does not end with a complete event."""
         if rest.startswith(_EVENT_LINES):
-            detail = f"after {counted(self.tokens, 'token')} an event was cut off: {excerpt(rest)}"
+            detail = f"after {counted(self.answer.tokens, 'token')} an event was cut off: {excerpt(rest)}"
             return Failure(FailureKind.TRUNCATED, detail)
         if rest.startswith(b"{"):
-            if failure := self._answer.feed(rest):
+            if failure := self.answer.feed(rest):
                 return failure
             return Failure(
                 FailureKind.MALFORMED, f"one JSON document where a stream was asked for: {excerpt(rest)}"
@@ -358,7 +333,7 @@ class ResponseReader:
         """A response begins; a second one is unexpected."""
         self._headed = self._complete
         if self._complete:
-            self._keep_alive = False
+            self.reusable = False
 
     def on_headers_complete(self) -> None:
         """Take the status."""
@@ -389,7 +364,7 @@ class ResponseReader:
             self._complete = True
             self._take_body()
             # llhttp resets this as soon as the callback returns.
-            self._keep_alive = bool(self._parser.should_keep_alive())
+            self.reusable = bool(self._parser.should_keep_alive())
 
     def _take_trailer(self, name: bytes, value: bytes) -> None:
         if self._complete or name in _TRAILERS or (name, value) == _GRPC_OK:

@@ -139,7 +139,7 @@ class Preflight:
         self._outcomes[request.replica] = outcome
         if request.is_answered_by_id:
             self._by_id.add(request.replica)
-        if request.reader.tokens:
+        if request.reader.answer.tokens:
             self._gave_tokens.add(request.replica)
         began = request.sent_ns or request.issued_ns
         self._seconds[request.replica] = (time.monotonic_ns() - began) / 1e9

@@ -357,7 +357,7 @@ class Worker:
         Of a text the id is known only with its ``answer``: before that it is reported without one.
         """
         if self._spec.first_tokens:
-            first = request.reader.first_id
+            first = request.reader.answer.first_id
             if first < 0:
                 token = b"" if answer is None else answer.output_ids[:1].tobytes()
             else:
@@ -422,7 +422,7 @@ class Worker:
 def _first_event_tokens(reader: ResponseReader, outcome: Completion | Failure) -> int:
     """Of a text, fragments, unless all of it came in the first event."""
     fragments = reader.first_event_tokens
-    if isinstance(outcome, Failure) or outcome.counted is None or fragments < reader.tokens:
+    if isinstance(outcome, Failure) or outcome.counted is None or fragments < reader.answer.tokens:
         return fragments
     return len(outcome.output_ids)
 

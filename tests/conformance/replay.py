@@ -35,7 +35,7 @@ def replay(recorded: Exchange, protocol: Protocol) -> Replayed:
     asked, streams = asked_tokens(recorded), bool(recorded.request.get("stream"))
     reader = reader_of(protocol, stream=streams, max_new_tokens=asked)
     outcome = reader.feed(recorded.response, 1) or reader.closed()
-    return Replayed(outcome, _ids_of(outcome), _id_back(recorded, protocol, reader.answer_id))
+    return Replayed(outcome, _ids_of(outcome), _id_back(recorded, protocol, reader.answer.id))
 
 
 def said_ids(recorded: Exchange) -> list[int]:

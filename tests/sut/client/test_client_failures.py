@@ -293,7 +293,7 @@ def test_every_silent_stream_of_many_is_found(drive, pass_time):
             driver.start()
             driver.client.poll(0)
         driver.poll_until(lambda: len(driver.outcomes) == 50)
-        driver.poll_until(lambda: all(request.reader.tokens for request in driver.requests.values()))
+        driver.poll_until(lambda: all(request.reader.answer.tokens for request in driver.requests.values()))
         pass_time(301)
         outcomes = driver.wait()
     failed = [outcome.kind for outcome in outcomes if isinstance(outcome, Failure)]

@@ -46,7 +46,7 @@ def test_tokens_of_answers_in_flight_are_counted_while_they_come(drive, cumulati
         while driver.client.in_flight:
             driver.client.poll(0.05)
             in_flight = driver.client.in_flight.values()
-            assert driver.client.partial_tokens == sum(request.reader.tokens for request in in_flight)
+            assert driver.client.partial_tokens == sum(request.reader.answer.tokens for request in in_flight)
             seen.add(driver.client.partial_tokens)
         assert driver.client.partial_tokens == 0
         assert len(seen) > 2

@@ -102,7 +102,7 @@ def test_few_streams_stay_urgent(drive):
         driver = drive(url)
         request = driver.requests[driver.start()]
         for tokens in (1, 2):
-            script.go(driver, lambda: request.reader.tokens == tokens)  # noqa: B023
+            script.go(driver, lambda: request.reader.answer.tokens == tokens)  # noqa: B023
             assert driver.client._poller.batched == set()
         script.go(driver, lambda: driver.outcomes)
 
@@ -132,7 +132,7 @@ def test_events_of_a_batched_stream_are_kept_until_the_end_or_a_deadline(
             receptions = driver.client.receptions
             script.go(driver, lambda: driver.client.receptions > receptions)  # noqa: B023
             assert driver.client._poller.batched
-        assert reader.tokens < 3
+        assert reader.answer.tokens < 3
         if end:
             script.go(driver, lambda: driver.outcomes)
         else:
@@ -151,7 +151,7 @@ def test_a_silence_that_was_too_long_fails_an_answer_that_came_on(drive):
         reader = driver.requests[query].reader
         script.go(driver, lambda: driver.firsts)
         driver.client._deadlines._heap.clear()
-        script.go(driver, lambda: driver.outcomes or reader.tokens == 2)
+        script.go(driver, lambda: driver.outcomes or reader.answer.tokens == 2)
         assert_failed(driver.outcomes[query], FailureKind.TIMEOUT, "nothing more")
         script.go(driver, lambda: True)
 

@@ -4,6 +4,7 @@ The names are those of the recorded requests (tests/data/wires) and of trtllm-se
 """
 
 import json
+from types import SimpleNamespace
 from typing import get_args
 
 import pytest
@@ -171,11 +172,9 @@ def request_of(protocol, prompt, prompt_tokens):
 ENDPOINT = resolve_endpoint("http://127.0.0.1:1", "/", None)
 
 
-class Repeating:
+def repeating(prompt_ids):
     """A reader of an answer that has repeated its prompt."""
-
-    def __init__(self, prompt_ids):
-        self.prompt_ids, self.answer_id = prompt_ids, ""
+    return SimpleNamespace(answer=SimpleNamespace(prompt_ids=prompt_ids, id=""))
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=str)
@@ -184,7 +183,7 @@ def test_a_repeated_prompt_is_compared_where_the_request_has_ids(protocol):
     request = request_of(protocol, prompt_of(protocol), 3)
     answer = TextCompletion("a", "stop", 3, 1)
     for repeated, same in ((b"[200006,1,2]", True), (b"[200006, 1, 2]", True), (b"[200006,1,3]", False)):
-        request.reader = Repeating(repeated)
+        request.reader = repeating(repeated)
         refusal = request.refusal(answer, ENDPOINT)
         if same or protocol.text_in:
             assert refusal is None
@@ -213,5 +212,5 @@ def test_ids_that_a_server_or_a_router_ignored(name, protocol):
     outcome = answer.finish()
     assert isinstance(outcome, Completion | TextCompletion), outcome
     request = request_of(Protocol("openai", "chat-ids", "text"), b"[1,2]", 10)
-    request.reader = Repeating(b"")
+    request.reader = repeating(b"")
     assert_failed(request.refusal(outcome, ENDPOINT), FailureKind.TOKEN_COUNT, "the query's has 10")
