@@ -65,10 +65,6 @@ class AnswerReader(Protocol):
         """The number of output tokens seen so far."""
 
     @property
-    def first_id(self) -> int:
-        """The first output token, -1 before it came."""
-
-    @property
     def ids(self) -> IdArray:
         """All output tokens; not to be changed."""
 

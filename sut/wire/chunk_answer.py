@@ -130,15 +130,13 @@ class IdAnswer(ChunkAnswer):
         if failure := self._miscounted():
             return failure
         usage = self._usage or Usage(0)
-        if usage.completion_tokens and not self._ids:
+        if usage.completion_tokens and not self.ids:
             return Failure(
                 FailureKind.TOKEN_COUNT,
                 f"{number(usage.completion_tokens)} tokens without ids: the server does not return them, "
                 "or needs another --backend or --api",
             )
-        return whole_answer(
-            self._ids, usage.completion_tokens, self._reason, self.prompt_tokens, self._limits
-        )
+        return whole_answer(self.ids, usage.completion_tokens, self._reason, self.prompt_tokens, self._limits)
 
 
 class ChatIdAnswer(IdAnswer):

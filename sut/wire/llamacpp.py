@@ -110,11 +110,11 @@ class LlamaCppAnswer(TokenAnswer):
         """Judge the answer after its last event."""
         last = self._last
         if last is None or not last.stop:
-            return whole_answer(self._ids, None, None, None, self._limits)
+            return whole_answer(self.ids, None, None, None, self._limits)
         if last.tokens_predicted is None:
             return Failure(FailureKind.MALFORMED, "the last event has no tokens_predicted")
         reason = _REASONS.get(last.stop_type or "", last.stop_type or "")
-        outcome = whole_answer(self._ids, last.tokens_predicted, reason, last.tokens_evaluated, self._limits)
+        outcome = whole_answer(self.ids, last.tokens_predicted, reason, last.tokens_evaluated, self._limits)
         if isinstance(outcome, Completion) and last.truncated:
             return Failure(
                 FailureKind.UNFINISHED, f"truncated after {counted(self.tokens, 'token')}: context full?"

@@ -104,7 +104,7 @@ class SglangAnswer(TokenAnswer):
             if ids is not None:
                 self._cumulative = rest is not None
                 self.tokens += len(ids)
-                return append_ids(self._ids, ids, self._limits)
+                return append_ids(self.ids, ids, self._limits)
         return self._take(event) if rest is None else self._take_rest(event, rest)
 
     def add(self, ids: bytes) -> None:
@@ -122,7 +122,7 @@ class SglangAnswer(TokenAnswer):
         if meta is None:
             return Failure(FailureKind.UNFINISHED, "the stream ended before its first event")
         reason = None if meta.finish_reason is None else meta.finish_reason.type
-        return whole_answer(self._ids, self.tokens, reason, meta.prompt_tokens, self._limits)
+        return whole_answer(self.ids, self.tokens, reason, meta.prompt_tokens, self._limits)
 
     def _take_rest(self, data: bytes, rest: bytes) -> Failure | None:
         """Take a cumulative event; ``rest`` is the part that the previous one has not shown."""
@@ -147,10 +147,10 @@ class SglangAnswer(TokenAnswer):
             return self._judge.failure(readable) or missing
         if failure := self._check(event, meta, readable):
             return failure
-        if self._cumulative is None and self._ids and ids:
+        if self._cumulative is None and self.ids and ids:
             self._cumulative = len(ids) == meta.completion_tokens
         if self._cumulative:
-            if ids[: self.tokens] != self._ids.tolist():
+            if ids[: self.tokens] != self.ids.tolist():
                 return Failure(FailureKind.TOKEN_COUNT, "ids sent earlier have changed")
             self._shown = _Shown.by(data)
             ids = ids[self.tokens :]

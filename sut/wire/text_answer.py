@@ -33,7 +33,7 @@ _MOST_KEPT = 3  # reasoning, content and calls of tools
 
 
 class TextAnswer(ChunkAnswer):
-    """An answer whose chunks carry text. ``tokens`` counts its fragments, ``first_id`` stays -1."""
+    """An answer whose chunks carry text. ``tokens`` counts its fragments, ``ids`` stays empty."""
 
     __slots__ = ("_content", "_known", "_learned", "_most_bytes", "_reasoning", "_tools")
     keys: ClassVar[EventKeys] = IdAnswer.keys

@@ -175,13 +175,12 @@ class TokenAnswer:
     """Reads an answer whose events carry new ids: an AnswerReader but for ``_take`` and ``finish``."""
 
     __slots__ = (
-        "_ids",
         "_judge",
         "_limits",
         "_pattern",
         "_patterns",
-        "first_id",
         "id",
+        "ids",
         "prompt_ids",
         "tokens",
     )
@@ -189,19 +188,13 @@ class TokenAnswer:
 
     def __init__(self, limits: AnswerBounds, judge: EventJudge) -> None:
         self.tokens = 0
-        self.first_id = -1
         self.id = ""
         self.prompt_ids = b""
         self._limits = limits
         self._judge = judge
-        self._ids: IdArray = array("I")  # 4 bytes each, a tenth of the size of a list of ints
+        self.ids: IdArray = array("I")  # 4 bytes each, a tenth of the size of a list of ints
         self._pattern: Pattern | None = None  # the latest one; None after the last event
         self._patterns = 0  # tried so far
-
-    @property
-    def ids(self) -> IdArray:
-        """As AnswerReader."""
-        return self._ids
 
     def feed(self, event: bytes) -> Failure | None:
         """Take one event's JSON."""
@@ -230,8 +223,8 @@ class TokenAnswer:
 
     def add(self, ids: bytes) -> None:
         """As AnswerReader."""
-        self._ids.frombytes(ids)
-        self.tokens = len(self._ids)
+        self.ids.frombytes(ids)
+        self.tokens = len(self.ids)
 
     def finish(self) -> Outcome:
         """Judge the answer after its last event."""
@@ -239,7 +232,7 @@ class TokenAnswer:
 
     def _pattern_of_next(self) -> Pattern | None:
         """The pattern that the next events have if they differ in their text, ids and count only."""
-        return self._pattern if self._ids else None
+        return self._pattern if self.ids else None
 
     def _take_alike(self, events: Sequence[bytes], start: int) -> int:
         """Take the next events if they have the latest pattern and nothing is wrong; return their number."""
@@ -262,12 +255,10 @@ class TokenAnswer:
         """Take an event's new ids."""
         if not ids:
             return None
-        if not self._ids:
-            if not 0 <= ids[0] < self._limits.vocabulary_size:
-                return wrong_id(ids[0], self._limits)
-            self.first_id = ids[0]
-        failure = append_ids(self._ids, ids, self._limits)
-        self.tokens = len(self._ids)
+        if not self.ids and not 0 <= ids[0] < self._limits.vocabulary_size:
+            return wrong_id(ids[0], self._limits)
+        failure = append_ids(self.ids, ids, self._limits)
+        self.tokens = len(self.ids)
         return failure
 
     def _expect_like(self, event: bytes, *, is_last: bool) -> None:

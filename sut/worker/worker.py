@@ -357,11 +357,9 @@ class Worker:
         Of a text the id is known only with its ``answer``: before that it is reported without one.
         """
         if self._spec.first_tokens:
-            first = request.reader.answer.first_id
-            if first < 0:
-                token = b"" if answer is None else answer.output_ids[:1].tobytes()
-            else:
-                token = first.to_bytes(4, "little")
+            token = request.reader.answer.ids[:1].tobytes()
+            if not token and answer is not None:
+                token = answer.output_ids[:1].tobytes()
             self._messages.add(request.query_id, FIRST, arrived_ns, token)
 
     def _on_done(self, request: Request, outcome: Outcome) -> None:

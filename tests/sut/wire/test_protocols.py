@@ -62,11 +62,11 @@ def test_honest_answers(form, ends, finish, asked):
     """The first token is known with the first event that has one."""
     protocol, made = FORMS[form]
     answer = wire_of(protocol, max_new_tokens=asked).answer()
-    known = {(0, -1)}
+    known = {(0, ())}
     for event in made(*ends, finish=finish):
         assert answer.feed(event) is None
-        known.add((answer.tokens, answer.first_id))
-    assert known == {(0, -1)} | {(n, GREEDY[0]) for n in (ends[-1:] if "complete" in form else ends) if n}
+        known.add((answer.tokens, tuple(answer.ids[:1])))
+    assert known == {(0, ())} | {(n, (GREEDY[0],)) for n in (ends[-1:] if "complete" in form else ends) if n}
     assert_completed(answer.finish(), GREEDY[:4], finish)
 
 
@@ -173,4 +173,4 @@ def test_ids_that_no_model_has(form, name):
         assert_failed(judge(protocol, made(1, 2, 3, 4, ids=ids)), kind)
     answer = wire_of(protocol).answer()
     assert_failed(next(filter(None, map(answer.feed, made(1, ids=[bad])[:2]))), kind)
-    assert answer.first_id == -1
+    assert not answer.ids

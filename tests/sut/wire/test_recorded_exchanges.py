@@ -168,7 +168,7 @@ def test_the_first_fragment_is_the_first_text(name):
         seen.append(answer.tokens)
     # Seven of reasoning, three of content, of which one has three tokens.
     assert seen == [*range(11), 10, 10]
-    assert answer.first_id == -1
+    assert not answer.ids
 
 
 TRTLLM_TEXTS = [
