@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from msgspec.structs import replace
 
@@ -40,7 +40,7 @@ class AccuracyTest(ComplianceTest, frozen=True, kw_only=True):
         "the log has {form}, which the official evaluator misreads: this is its verdict"
     )
 
-    metric: str
+    metric: Literal["exact_match"]
     threshold: float
 
     @property

@@ -3,6 +3,7 @@
 from typing import ClassVar
 
 import pytest
+from msgspec.structs import replace
 
 from harness.compliance import compliance_options
 from harness.compliance.base import ComplianceTest, TestResult
@@ -102,3 +103,10 @@ def test_a_wrong_definition_is_one_line(registered, section, named):
     registered.compliance["TEST99"] = section
     with pytest.raises(ConfigError, match=rf"compliance\.TEST99: .*{named}"):
         find_test(registered, "TEST99")
+
+
+def test_another_metric_is_no_metric_of_test07():
+    benchmark = load_benchmark("gpt-oss-120b")
+    section = {"TEST07": benchmark.compliance["TEST07"] | {"metric": "rouge1"}}
+    with pytest.raises(ConfigError, match=r"compliance\.TEST07: Invalid enum value 'rouge1'"):
+        find_test(replace(benchmark, compliance=section), "TEST07")
