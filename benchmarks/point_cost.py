@@ -71,7 +71,7 @@ def cost_us(client: ClientPlan, way: str, requests: int) -> float:
     passes = -(-requests // len(samples))
     kept = None if way == WAYS[0] else 3
     issuer = Passes(order, CONCURRENCY, CONCURRENCY, CONCURRENCY, passes, 0.0, kept)
-    with QuerySession(client, issuer, samples, prepared.placement) as session:
+    with QuerySession(client, issuer, prepared.placement) as session:
         driven = DrivenRun(session, prepared, destination, lambda: "", RunLength(requests))
         with ended(driven) as seen:
             assert not seen.errors, seen.errors

@@ -203,7 +203,7 @@ def _settled(
 
     Raises ConfigError, before any server is asked or started.
     """
-    with QuerySession(plan.client, issuer, inputs.samples, placement) as session:
+    with QuerySession(plan.client, issuer, placement) as session:
         readback, samples = session.readback(), len(inputs.samples)
         expected = expected_queries(readback, plan.scenario.loadgen, samples, accuracy=plan.accuracy)
         if not rate_follows:

@@ -151,7 +151,7 @@ def _measured(
         if run.point.offline != "dedicated" and (words := passes.add(tail.read())):
             watcher.passed(run.point, words)
 
-    with QuerySession(client, issuer, prepared.samples, prepared.placement) as session:
+    with QuerySession(client, issuer, prepared.placement) as session:
         driven = DrivenRun(
             session,
             prepared,

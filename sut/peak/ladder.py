@@ -245,7 +245,7 @@ def _client(
     wires = wires_of(client, destination)
     look_s = min(max(plan.seconds / _LOOKS, _SHORTEST_LOOK_S), _LONGEST_LOOK_S)
     issuer = ClosedLoop(len(samples))
-    with QuerySession(client, issuer, samples, prepared.placement) as session:
+    with QuerySession(client, issuer, prepared.placement) as session:
         store, workers = render_requests(samples, wires), prepared.placement.workers
         session.start_workers(destination, store, workers, None)
         with session.monitored(servers, look_s) as monitor:

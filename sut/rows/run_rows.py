@@ -195,7 +195,7 @@ def _send(
             attempt = attempts.next_attempt(plan.folder)
             journaled = replace(client, log_dir=attempt)
             prepared = replace(prepared, plan=journaled)
-            with QuerySession(journaled, RowsInOrder(rows.left), samples, prepared.placement) as session:
+            with QuerySession(journaled, RowsInOrder(rows.left), prepared.placement) as session:
                 length = RunLength(len(rows.left))
                 driven = DrivenRun(
                     session,

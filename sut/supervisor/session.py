@@ -16,7 +16,6 @@ from harness.analysis.finish_run import Observations
 from harness.config.loadgen_settings import Setting
 from harness.config.plans import ClientPlan
 from harness.config.protocol import Protocol
-from harness.dataset.samples import SampleSet
 from harness.errors import ConfigError, RunError
 from harness.files import JOURNAL_DIR
 from harness.grading.decoding.text_tokenizer import TextTokenizer
@@ -79,10 +78,9 @@ def wires_of(plan: ClientPlan, destination: Destination) -> Wires:
 class QuerySession:
     """Queries of one issuer, as a context manager: its exit ends every process that is left."""
 
-    def __init__(self, plan: ClientPlan, issuer: Issuer, samples: SampleSet, placement: Placement) -> None:
+    def __init__(self, plan: ClientPlan, issuer: Issuer, placement: Placement) -> None:
         self._plan = plan
         self._issuer = issuer
-        self._samples = samples
         self._placement = placement
         self._journal_dir = plan.log_dir / JOURNAL_DIR
         self._board = CounterBoard(placement.workers + 1)

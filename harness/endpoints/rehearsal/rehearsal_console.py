@@ -71,7 +71,7 @@ class RehearsalConsole:
 class AccuracyConsole(RowsConsole):
     """Prints the accuracy run of a point (sut.endpoints.accuracy.AccuracyWatcher)."""
 
-    ROWS, WRITTEN = "accuracy samples", "answers"
+    WRITTEN = "answers"
 
     def __init__(self, point: Point, console: RehearsalConsole) -> None:
         super().__init__(sys.argv)

@@ -46,7 +46,6 @@ class _Entry(msgspec.Struct, frozen=True):
 class _Group(msgspec.Struct, frozen=True):
     """Samples of one data set and one reason."""
 
-    section: str
     dataset: str
     reason: str
     entries: Sequence[_Entry]
@@ -107,14 +106,14 @@ def _is_wrong(sample: GradedSample) -> bool:
     return all(grade.correct is False for grade in sample.grades.values())
 
 
-def _groups(section: str, samples: Iterable[GradedSample], texts: SampleTexts) -> Iterator[_Group]:
+def _groups(samples: Iterable[GradedSample], texts: SampleTexts) -> Iterator[_Group]:
     """By data set and reason, the most frequent first; the repeats of a question beside each other."""
     keys = {sample.qsl_idx: (sample.reference.dataset, _why(sample)) for sample in samples}
     counts = Counter(keys.values())
     for dataset, why in sorted(counts, key=lambda key: (key[0], -counts[key], key[1])):
         part = [sample for sample in samples if keys[sample.qsl_idx] == (dataset, why)]
         part.sort(key=lambda sample: (sample.reference.question or 0, sample.qsl_idx))
-        yield _Group(section, legible(dataset), why, [_entry(sample, texts) for sample in part])
+        yield _Group(legible(dataset), why, [_entry(sample, texts) for sample in part])
 
 
 def _why(sample: GradedSample) -> str:
@@ -149,7 +148,7 @@ def _entry(sample: GradedSample, texts: SampleTexts) -> _Entry:
 def _markdown(sections: _Sections, texts: SampleTexts, heading: Heading, meanings: Mapping[str, str]) -> str:
     """Text indented by four is shown as it is, HTML and Markdown in it included."""
     found = [
-        (f"{title} ({counted(len(samples), 'sample')})", list(_groups(title, samples, texts)))
+        (f"{title} ({counted(len(samples), 'sample')})", list(_groups(samples, texts)))
         for title, samples in sections.items()
     ]
     lines = [f"# {TITLE}", "", f"    {printable(heading.result.line)}", "", HOW, "", "## Contents", ""]

@@ -144,7 +144,7 @@ def test_a_session_pins_the_issuer_and_workers(tmp_path):
         endpoint = resolve_endpoint(server.url, wires.of(0).path, None)
         destination = Destination((endpoint,), own_protocol("sglang"), "m", AnswersSeen())
         placement = Placement(1, "", (last,), ((last,),))
-        with QuerySession(plan, RowsInOrder(range(len(samples))), samples, placement) as session:
+        with QuerySession(plan, RowsInOrder(range(len(samples))), placement) as session:
             session.start_workers(destination, render_requests(samples, wires), placement.workers, None)
             children = multiprocessing.active_children()
             assert len(children) == 2

@@ -45,7 +45,7 @@ def text_session(tmp_path):
         seen = AnswersSeen(names=frozenset({NAMED["model"]}))
         path = "/v1/completions"
         destination = Destination((resolve_endpoint(url, path, None),), PROTOCOL, "m", seen, tokenizer=SMALL)
-        with QuerySession(plan, RowsInOrder(range(ROWS)), samples, Placement(2, "")) as session:
+        with QuerySession(plan, RowsInOrder(range(ROWS)), Placement(2, "")) as session:
             store = render_requests(samples, wires_of(plan, destination))
             session.start_workers(destination, store, 2, None)
             servers = SimpleNamespace(
