@@ -11,7 +11,6 @@ class SteadyWindow(msgspec.Struct, frozen=True):
     super_pass_start: int | None = None
     super_pass_end: int | None = None
     super_pass_size: int | None = None
-    n_samples: int | None = None
     duration_s: float | None = None
 
     @property
@@ -49,15 +48,11 @@ class Values(msgspec.Struct):
 class Summary(msgspec.Struct):
     """result_summary.json."""
 
-    version: str | None = None
     n_samples_issued: int | None = None
     n_samples_failed: int | None = None
     duration_ns: float | None = None
-    tps: float | None = None
-    qps: float | None = None
     ttft: Values = msgspec.field(default_factory=Values)
     tpot: Values = msgspec.field(default_factory=Values)
-    latency: Values = msgspec.field(default_factory=Values)
     output_sequence_lengths: Values = msgspec.field(default_factory=Values)
     steady_state: dict[str, Any] | None = None
     """in the form of the official client's headline"""
@@ -136,7 +131,6 @@ class Accelerators(msgspec.Struct):
 class NodeType(msgspec.Struct):
     """One kind of node."""
 
-    number_of_nodes: int | None = None
     accelerator_info: list[Accelerators] = []
 
 
