@@ -44,6 +44,7 @@ class DoctorOptions:
     datasets: bool = flag("leave out the checksums of datasets and models", default=True)
     json: bool = flag("print one JSON document in place of lines", default=False)
     warnings: tuple[str, ...] = ()
+    """about the command line"""
 
     @property
     def results(self) -> Path:

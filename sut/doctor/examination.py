@@ -14,7 +14,7 @@ from harness.config.server_urls import parse_server_urls
 from harness.text import counted, printable, show
 from sut.doctor import data_files, this_node
 from sut.doctor.doctor_options import DoctorOptions
-from sut.doctor.finding import Finding, exit_code
+from sut.doctor.finding import Finding, exit_code, ok
 from sut.doctor.gpu_health import gpu_findings
 from sut.doctor.server_paths import address_pairs, server_findings
 from sut.doctor.software import client_finding, software_findings
@@ -52,6 +52,7 @@ def findings_of(options: DoctorOptions) -> Iterator[Finding]:
     urls = parse_server_urls(options.server_url) if options.server_url else ()
     benchmark = load_benchmark(options.benchmark)
     in_flight = optional_count("--max-concurrency", options.max_concurrency, MOST_CONCURRENCY)
+    yield from (ok("flags", text) for text in options.warnings)
     yield from software_findings()
     yield client_finding(compiled=machine.native)
     yield this_node.memory_finding(at)

@@ -16,6 +16,8 @@ from harness.config.benchmark import load_benchmark
 from harness.files import ROOT
 from sut.client.endpoint import AddressPair
 from sut.doctor import data_files, gpu_health, server_paths, software, this_node
+from sut.doctor.doctor_options import parse_options
+from sut.doctor.examination import findings_of
 from sut.doctor.finding import Finding, exit_code, ok
 from sut.doctor.this_node import ClockReading, Folders
 from sut.processes.machine_limits import MachineLimits, descriptors_for
@@ -47,6 +49,12 @@ def test_on_this_machine_it_prints_every_check_and_a_result():
     expected = {"Python", "packages", "memory", "open files", "cores", "disk", "GPUs", "tokenizer", "sandbox"}
     assert expected <= subjects
     assert done.stdout.splitlines()[-1].startswith(("all in order", "no error", "1 error"))
+
+
+def test_a_backend_of_the_environment_is_named(monkeypatch):
+    monkeypatch.setenv("MLPERF_BACKEND", "vllm")
+    first = next(findings_of(parse_options([])))
+    assert first == ok("flags", "--backend vllm is taken from MLPERF_BACKEND in the environment")
 
 
 @pytest.mark.engine
