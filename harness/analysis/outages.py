@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
 
+from harness.grouping import by_key
 from harness.record.run_events import EventKind, RunEvent, SeenEvent
 from harness.text import moment
 
@@ -102,11 +103,9 @@ def silence_warnings(events: Sequence[RunEvent]) -> Iterator[str]:
 
 def idle_text(places: Iterable[tuple[str, int]]) -> Iterator[str]:
     """``dp_rank 1, 2 of http://node1:30000 ...``: a line for each server, of (server, rank)."""
-    ranks: dict[str, list[str]] = {}
-    for server, rank in places:
-        ranks.setdefault(server, []).append(str(rank))
-    for server, idle in ranks.items():
-        yield f"dp_rank {', '.join(idle)} of {server} shows no request, the others have several each"
+    for server, ranks in by_key(places).items():
+        idle = ", ".join(map(str, ranks))
+        yield f"dp_rank {idle} of {server} shows no request, the others have several each"
 
 
 def _rank(event: RunEvent) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from harness.grouping import by_key
 from harness.record.server_metrics import QUANTITIES, RANK_LABEL_BYTES
 from harness.text import counted, moment
 
@@ -202,10 +203,11 @@ def signs_of_work(page: bytes) -> bytes:
 
 def _texts_of_ranks(page: bytes) -> dict[int, bytes]:
     """The lines of each rank."""
-    found: dict[int, list[bytes]] = {}
-    for line in page.splitlines():
-        if not line.startswith(b"#") and (rank := RANK_LABEL_BYTES.search(line)):
-            found.setdefault(int(rank[1]), []).append(line)
+    found = by_key(
+        (int(rank[1]), line)
+        for line in page.splitlines()
+        if not line.startswith(b"#") and (rank := RANK_LABEL_BYTES.search(line))
+    )
     return {rank: b"\n".join(lines) for rank, lines in found.items()}
 
 

@@ -5,7 +5,6 @@ server with one rank is not listed: its figures are those of the replica.
 """
 
 import re
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
@@ -13,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.arrays import Floats
+from harness.grouping import by_key
 from harness.record.replica_figures import RankFigures
 from harness.record.server_metrics import MAPPED, RANK_LABEL, Part
 
@@ -68,9 +68,7 @@ class RankReading:
 
 
 def _figures(series: Mapping[tuple[_Rank, str], _Series]) -> tuple[RankFigures, ...]:
-    by_server: dict[str, list[int]] = defaultdict(list)
-    for server, rank in dict.fromkeys(rank for rank, _ in series):
-        by_server[server].append(rank)
+    by_server = by_key(dict.fromkeys(rank for rank, _ in series))
     ranks = [
         (server, rank) for server, found in by_server.items() if len(found) > 1 for rank in sorted(found)
     ]

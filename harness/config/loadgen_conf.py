@@ -17,6 +17,7 @@ import msgspec
 from harness.config.loadgen_settings import SETTINGS, Number, settings_of
 from harness.config.scenario import LOADGEN_SCENARIOS
 from harness.errors import ConfigError
+from harness.grouping import by_key
 from harness.text import counted
 
 # Models in LoadGen 6.0's own mlperf.conf.
@@ -306,10 +307,7 @@ def _reason(words: list[str], name: str, kind: ConfKind) -> str:
 
 def _warnings(where: str, skipped: Iterable[_Skipped]) -> Iterable[str]:
     """One line for each reason, with the first line number that has it."""
-    lines: dict[str, list[int]] = {}
-    for row in skipped:
-        lines.setdefault(row.reason, []).append(row.line)
-    for reason, numbers in lines.items():
+    for reason, numbers in by_key((row.reason, row.line) for row in skipped).items():
         yield f"{where}:{numbers[0]}: {reason}{and_more(numbers)}"
 
 

@@ -16,6 +16,7 @@ from harness.config.benchmark import Benchmark
 from harness.endpoints.run_folder import ACCURACY
 from harness.errors import ConfigError, machine_failure
 from harness.files import atomic_write
+from harness.grouping import by_key
 from harness.peak.ladder.steps import NOT_A_RESULT
 from harness.text import counted
 
@@ -201,10 +202,11 @@ def _accuracy(entries: list[tuple[_Entry, Any]], benchmark: Benchmark) -> PointA
     """
     if not entries:
         return None
-    values: dict[str, list[tuple[float, int]]] = {}
-    for entry, part in entries:
-        for name, value in _scores(part, benchmark).items():
-            values.setdefault(name, []).append((value, entry.samples))
+    values = by_key(
+        (name, (value, entry.samples))
+        for entry, part in entries
+        for name, value in _scores(part, benchmark).items()
+    )
     metrics = {
         name: _metric(benchmark, name, _mean(values[name]))
         for name in benchmark.accuracy

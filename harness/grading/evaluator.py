@@ -53,6 +53,7 @@ from harness.grading.reports.saved_outputs import save_outputs, write_evaluated
 from harness.grading.reports.scorecard import scorecard
 from harness.grading.sandbox.tiers import Sandbox
 from harness.grading.scoring.grade import BOTH_MODES, GradingMode, Progress
+from harness.grouping import by_key
 from harness.json_files import Json
 from harness.progress.progress_files import ProgressFile
 from harness.progress.progress_line import ProgressBar
@@ -310,9 +311,7 @@ def _runners(
     references: Sequence[Reference], graders: GraderSet, options: EvaluationOptions, benchmark: Benchmark
 ) -> dict[DatasetKind, TaskRunner]:
     """The runner of each kind that has references and needs one."""
-    truths: dict[DatasetKind, list[str]] = {}
-    for reference in references:
-        truths.setdefault(reference.kind, []).append(reference.truth)
+    truths = by_key((reference.kind, reference.truth) for reference in references)
     task_options = TaskOptions(
         references=options.references,
         benchmark=benchmark.name,

@@ -22,6 +22,7 @@ from harness.config.protocol import protocol_text
 from harness.config.server_urls import folded
 from harness.defects import Defects
 from harness.errors import EXIT_VALID
+from harness.grouping import by_key
 from harness.loadgen_logs.summary_and_detail import LoadgenSummary, result_lines
 from harness.progress.progress_line import ProgressPrinter, ProgressSnapshot
 from harness.record.resume import EarlierRun
@@ -335,9 +336,7 @@ def _bounds(deadlines: Deadlines) -> str:
 
 def server_lines(servers: Sequence[ServerInfo], served: Callable[[ServerInfo], str]) -> list[str]:
     """``URL: TEXT`` with what ``served`` says of the server; replicas with the same text share a line."""
-    groups: dict[str, list[str]] = {}
-    for server in servers:
-        groups.setdefault(served(server), []).append(server.url)
+    groups = by_key((served(server), server.url) for server in servers)
     found = sorted(groups.items(), key=lambda group: -len(group[1]))
     lines = [
         f"{f'{len(urls)} x ' if len(urls) > 1 else ''}{folded(urls, _URLS)}: {text}"

@@ -10,6 +10,7 @@ from harness.errors import EXIT_USAGE, EXIT_VALID, ConfigError, GradingError
 from harness.files import ROOT
 from harness.grading.decoding.output_decoder import open_decoder, tokenizer_beside
 from harness.grading.sandbox.tier_probe import choose_sandbox
+from harness.grouping import by_key
 from harness.text import how_it_ended
 from sut.doctor.finding import Finding, ok
 
@@ -35,10 +36,8 @@ def dataset_findings(benchmark: str) -> Iterator[Finding]:
 
 def of_verification(said: str, benchmark: str) -> Iterator[Finding]:
     """Findings from the lines of ``datasets/download.sh --verify``: a word, then the file."""
-    files: dict[str, list[str]] = {}
-    for line in said.splitlines():
-        word, _, rest = line.partition(" ")
-        files.setdefault(word, []).append(rest.strip())
+    cut = (line.partition(" ") for line in said.splitlines())
+    files = by_key((word, rest.strip()) for word, _, rest in cut)
     fetch = f"{_DOWNLOAD} --benchmark {benchmark} --what WHAT (its --help lists them)"
     for line in files.get("DIFFERS", ()):
         text, _, remedy = line.partition("; ")

@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from harness.config.deadlines import PreflightLimits
 from harness.config.run_options import Backend
 from harness.config.server_urls import DNS, folded
 from harness.errors import HarnessError, ServerError, explained
+from harness.grouping import by_key
 from harness.record.settled import ServerInfo
 from harness.text import aligned, counted, duration, printable
 from sut.servers.info_client import Calls, InfoClient, NotReadyError, WaitNotices
@@ -129,10 +130,11 @@ def _with_ranks(
             folded(ranks),
             folded(more),
         )
-    absent: dict[str, list[str]] = defaultdict(list)
-    for url in asking.calls.items:
-        if url not in used:
-            absent[_reason(url, faults[url]) if url in faults else "another server answers"].append(url)
+    absent = by_key(
+        (_reason(url, faults[url]) if url in faults else "another server answers", url)
+        for url in asking.calls.items
+        if url not in used
+    )
     return found, tuple(_absent_ranks(*row) for row in absent.items())
 
 
@@ -298,9 +300,7 @@ def left_out_warning(left_out: Mapping[str, str], total: int) -> tuple[str, ...]
 
 def fault_table(faults: Sequence[tuple[str, HarnessError]], total: int) -> list[str]:
     """A line for each reason with its servers, the most frequent first; at most 20."""
-    by_reason: dict[str, list[str]] = {}
-    for url, error in faults:
-        by_reason.setdefault(_reason(url, error), []).append(url)
+    by_reason = by_key((_reason(url, error), url) for url, error in faults)
     rows = sorted(by_reason.items(), key=lambda row: -len(row[1]))
     cells = [(str(len(urls)), printable(folded(urls, 3)), reason) for reason, urls in rows[:_ROWS]]
     lines = [f"{len(faults)} of {total} servers cannot be used:", *(f"  {line}" for line in aligned(cells))]

@@ -10,16 +10,17 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from harness.config.server_urls import LAST_PORT, at_port, default_port, folded
+from harness.grouping import by_key
 from harness.record.settled import RankListener, ServerInfo
 
 
 def machines(servers: Sequence[ServerInfo]) -> dict[str, list[ServerInfo]]:
     """Those that listen for a rank, by the URL of their machine's first rank."""
-    found: dict[str, list[ServerInfo]] = defaultdict(list)
-    for server in servers:
-        if server.listener is not None:
-            found[at_port(server.url, default_port(server.url) - server.listener.offset)].append(server)
-    return found
+    return by_key(
+        (at_port(server.url, default_port(server.url) - server.listener.offset), server)
+        for server in servers
+        if server.listener is not None
+    )
 
 
 def metrics_pages(servers: Sequence[ServerInfo]) -> tuple[str, ...]:

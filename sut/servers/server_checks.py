@@ -14,6 +14,7 @@ from harness.config.generation import SamplingParameters
 from harness.config.rounds import read_toml
 from harness.config.server_urls import folded
 from harness.errors import ServerError
+from harness.grouping import by_key
 from harness.record.server_changes import HASH
 from harness.record.settled import ServerInfo
 from sut.servers.info_pages import DYNAMO, LITELLM, SGLANG_ROUTER, SMG, VLLM_ROUTER, SettingValues
@@ -59,11 +60,7 @@ _Key = TypeVar("_Key")
 
 def _urls_by(facts: Sequence[ServerInfo], key: Callable[[ServerInfo], _Key | None]) -> dict[_Key, list[str]]:
     """The servers of each key, in the order of the keys; those without a key are left out."""
-    urls: dict[_Key, list[str]] = {}
-    for fact in facts:
-        if (found := key(fact)) is not None:
-            urls.setdefault(found, []).append(fact.url)
-    return urls
+    return by_key((found, fact.url) for fact in facts if (found := key(fact)) is not None)
 
 
 def grouped(facts: Sequence[ServerInfo], text: Callable[[ServerInfo], str | None]) -> Iterator[str]:
@@ -238,9 +235,7 @@ def failed_behind(server: ServerInfo) -> Iterator[str]:
 
 def check_alike(facts: Sequence[ServerInfo]) -> None:
     """Raise ServerError unless all replicas serve the same model by the same engine with the same context."""
-    groups: dict[tuple[str, str, str | None], list[ServerInfo]] = {}
-    for fact in facts:
-        groups.setdefault((fact.wire, fact.engine, fact.model), []).append(fact)
+    groups = by_key(((fact.wire, fact.engine, fact.model), fact) for fact in facts)
     if len(groups) > 1:
         # The most frequent first, in the order of the URLs among equals.
         found = sorted(groups.values(), key=lambda group: -len(group))

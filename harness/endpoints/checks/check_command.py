@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from msgspec.structs import asdict, replace
 
@@ -11,6 +11,7 @@ from harness.endpoints.checks.finding import OFFICIAL, Finding, Severity
 from harness.endpoints.checks.tree_check import check_tree
 from harness.endpoints.endpoints_options import CheckOptions
 from harness.errors import EXIT_THRESHOLD, EXIT_VALID
+from harness.grouping import by_key
 from harness.peak.ladder.steps import NOT_A_RESULT
 from harness.text import counted, show
 
@@ -41,7 +42,7 @@ def finding_lines(found: Sequence[Finding]) -> Iterator[str]:
         listed = [one for one in found if one.severity is severity]
         if listed:
             yield f"{severity} ({len(listed)}):"
-        yield from (f"  {_line(alike)}" for alike in _alike(listed))
+        yield from (f"  {_line(alike)}" for alike in by_key((_kind(one), one) for one in listed).values())
     of_each = Counter(one.severity for one in found)
     counts = [counted(of_each[severity], noun) for severity, noun in _NOUNS.items()]
     officially = sum(one.source == OFFICIAL and one.severity is Severity.ERROR for one in found)
@@ -49,13 +50,6 @@ def finding_lines(found: Sequence[Finding]) -> Iterator[str]:
     others = (Severity.REHEARSED, Severity.UNKNOWN)
     counts += [f"{of_each[severity]} {severity}" for severity in others if of_each[severity]]
     yield f"{', '.join(counts)}; {NOT_A_RESULT}"
-
-
-def _alike(listed: Sequence[Finding]) -> Iterable[Sequence[Finding]]:
-    found: dict[Finding, list[Finding]] = {}
-    for one in listed:
-        found.setdefault(_kind(one), []).append(one)
-    return found.values()
 
 
 def _kind(one: Finding) -> Finding:

@@ -10,6 +10,7 @@ from harness.endpoints.planning.rules import EndpointsRules, load_endpoints_rule
 from harness.endpoints.steady.steady_point import WINDOWABLE, is_official
 from harness.endpoints.view.curve_files import MeasuredCurve
 from harness.endpoints.view.measured_point import CurvePoint
+from harness.grouping import by_key
 from harness.text import counted, first_few
 
 _NAMED = 6  # points that a line lists
@@ -97,7 +98,7 @@ def _unsteady(points: Sequence[CurvePoint]) -> Iterator[str]:
     """A dedicated Offline run has no steady state."""
     found = [one for one in points if one.offline != "dedicated" and one.system_tps and not is_steady(one)]
     if found:
-        words = _by_text((one.name, steady_word(one)) for one in found)
+        words = by_key((steady_word(one), one.name) for one in found)
         told = "; ".join(f"{word} {_list(names)}" for word, names in words.items())
         yield f"no official steady window, so that the complete run counts (section 4.4): {told}"
 
@@ -111,8 +112,8 @@ def steady_word(point: CurvePoint) -> str:
 
 
 def _accuracy(points: Sequence[CurvePoint]) -> Iterator[str]:
-    missed = _by_text(
-        (one.name, one.accuracy.line)
+    missed = by_key(
+        (one.accuracy.line, one.name)
         for one in points
         if one.accuracy is not None and not one.accuracy.passed
     )
@@ -177,17 +178,9 @@ def _client(curve: MeasuredCurve) -> Iterator[str]:
 
 def _grouped(lines: Mapping[str, Iterable[str]]) -> Iterator[str]:
     """Each line once, with the points that have it; without them where all have it."""
-    points = _by_text((name, line) for name, those in lines.items() for line in those)
+    points = by_key((line, name) for name, those in lines.items() for line in those)
     for line, names in points.items():
         yield line if len(names) == len(lines) else f"{line} ({_list(names)})"
-
-
-def _by_text(pairs: Iterable[tuple[str, str]]) -> Mapping[str, list[str]]:
-    """The names that have a text, in order."""
-    found: dict[str, list[str]] = {}
-    for name, text in pairs:
-        found.setdefault(text, []).append(name)
-    return found
 
 
 def _list(names: Sequence[str]) -> str:

@@ -22,6 +22,7 @@ from harness.grading.graders.grader import (
     Grader,
 )
 from harness.grading.scoring.grade import Grade, Task
+from harness.grouping import by_key
 from harness.text import counted
 
 _INTEGER = re.compile(r"-?\d+")
@@ -123,10 +124,7 @@ def misplaced(rows: Sequence[Answered]) -> str | None:
 
 def _reasons(rows: Sequence[Answered]) -> Iterator[str]:
     yield from _by_shape(rows)
-    datasets: dict[str, list[Answered]] = {}
-    for row in rows:
-        datasets.setdefault(row.reference.dataset, []).append(row)
-    for name, part in datasets.items():
+    for name, part in by_key((row.reference.dataset, row) for row in rows).items():
         questions = {row.reference.question for row in part}
         tells_questions = len(questions) > 1 and len(part) <= _MOST_REPEATS * len(questions)
         if tells_questions:
@@ -203,10 +201,11 @@ def _by_repeats(name: str, rows: Sequence[Answered]) -> Iterator[str]:
 
 def _repeats(rows: Sequence[Answered]) -> Iterator[tuple[str, str]]:
     """Pairs of answers to the same question."""
-    questions: dict[int, list[str]] = {}
-    for row in rows:
-        if row.answer is not None and row.reference.question is not None:
-            questions.setdefault(row.reference.question, []).append(row.answer)
+    questions = by_key(
+        (row.reference.question, row.answer)
+        for row in rows
+        if row.answer is not None and row.reference.question is not None
+    )
     return (pair for answers in questions.values() for pair in combinations(answers, 2))
 
 

@@ -1,6 +1,6 @@
 """The reference file of an accuracy run: which data set each sample is of, and its true answer."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from harness.dataset.table import Table, open_table
 from harness.errors import DatasetError
 from harness.grading.graders.grader import LIVECODEBENCH, DatasetKind, Grader
 from harness.grading.graders.grader_sets import graders_of
+from harness.grouping import by_key
 
 _DATASET = "dataset"
 
@@ -78,10 +79,7 @@ def repeats_are_whole(rows: Sequence[Reference], repeats: int) -> bool:
 
 def by_dataset(rows: Sequence[Reference]) -> dict[str, list[int]]:
     """Sample indexes of each data set, data sets in alphabetical order."""
-    found: defaultdict[str, list[int]] = defaultdict(list)
-    for index, row in enumerate(rows):
-        found[row.dataset].append(index)
-    return dict(sorted(found.items()))
+    return dict(sorted(by_key((row.dataset, index) for index, row in enumerate(rows)).items()))
 
 
 def _dataset_names(table: Table, graders: Mapping[DatasetKind, Grader], remedy: str) -> list[Any]:

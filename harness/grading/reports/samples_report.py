@@ -23,6 +23,7 @@ from harness.grading.reports.sample_texts import (
     start,
 )
 from harness.grading.scoring.grade import Grade, Reason
+from harness.grouping import by_key
 from harness.report.html.page import Badge, Page, PageTable, Section, Tile
 from harness.report.html.samples_page import Answer, Excerpt, Question, Span, render_samples
 from harness.text import legible, printable, utc
@@ -129,9 +130,9 @@ def _answer(sample: GradedSample, kinds: Sequence[str], texts: SampleTexts) -> A
 
 def _verdicts(sample: GradedSample) -> Iterator[tuple[str, str, Status]]:
     """Reason and status of the grades; of equal ones with the names of both rules."""
-    modes: dict[tuple[str, Status], list[str]] = {}
-    for mode, grade in sample.grades.items():
-        modes.setdefault((grade.reason.value, STATUS_OF[grade.correct]), []).append(mode)
+    modes = by_key(
+        ((grade.reason.value, STATUS_OF[grade.correct]), mode) for mode, grade in sample.grades.items()
+    )
     for (reason, status), names in modes.items():
         yield " and ".join(names), reason, status
 

@@ -14,6 +14,7 @@ from harness.files import PICKLE_SUFFIXES, atomic_write, not_written
 from harness.grading.decoding.output_sources import IDS, LENGTH, TEXT, Outputs
 from harness.grading.evaluation.evaluate import GradedSample
 from harness.grading.scoring.grade import EXACT_MATCH, GradingMode
+from harness.grouping import by_key
 
 ANSWER, ACCURACY = "extracted_answer", "prompt_accuracy"  # the columns, as upstream names them
 _BATCH = 64
@@ -82,10 +83,7 @@ def _schema(row: OutputRow) -> Any:
 
 
 def _write_pickle(file: IO[bytes], rows: Iterator[OutputRow]) -> None:
-    columns: dict[str, list[Any]] = {}
-    for row in rows:
-        for name, value in row.items():
-            columns.setdefault(name, []).append(value)
+    columns = by_key(cell for row in rows for cell in row.items())
     write_frame(file, columns.items(), len(columns["qsl_idx"]))
 
 

@@ -13,6 +13,7 @@ from harness.analysis.queries import Queries
 from harness.analysis.replicas import SLOWER, middle_of, straggler_warnings, stragglers_text
 from harness.analysis.run_files import RunFiles
 from harness.config.server_urls import folded
+from harness.grouping import by_key
 from harness.loadgen_logs.summary_and_detail import PERCENTS, TIMES, LoadgenSummary
 from harness.record.accuracy_result import AccuracyResult, MetricFigures, ModeFigures
 from harness.record.replica_figures import ReplicaBalance, ReplicaFigures
@@ -311,10 +312,7 @@ def _served(record: RunRecord) -> Iterator[PageTable]:
     hidden = "Models and versions of the servers" if len(rows) > _LISTED else ""
     if rows:
         yield PageTable(header, rows, folded=hidden)
-    reasons: dict[str, list[str]] = {}
-    for url, reason in record.left_out.items():
-        reasons.setdefault(reason, []).append(url)
-    if reasons:
+    if reasons := by_key((reason, url) for url, reason in record.left_out.items()):
         left_out = [(f"{len(urls):,}", folded(urls), reason) for reason, urls in reasons.items()]
         yield PageTable(("servers left out", "URL", "reason"), left_out)
 
