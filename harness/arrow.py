@@ -4,15 +4,31 @@ Some of pyarrow's own conversions (``pa.array``, ``pa.scalar``, ``to_numpy``) im
 installed, others (``flatten``, ``is_null``, ``cast``) ``pyarrow.compute``: 0.3 s of CPU at a program's start.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from harness.errors import DatasetError
+
 _Mask = npt.NDArray[np.bool_]
 _MOST_BYTES = np.iinfo(np.int32).max  # the texts of one string array hold at most
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn what a damaged table of a run raises into a DatasetError; FileNotFoundError stays what it is."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, OSError, KeyError, ValueError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise DatasetError(f"{path} is no {path.name} of a run, or damaged: {reason}") from None
 
 
 def arrow_numbers(values: npt.NDArray[Any], missing: _Mask | None = None) -> pa.Array:

@@ -10,8 +10,7 @@ import pyarrow.parquet as pq
 from msgspec.structs import replace
 
 from harness.arrays import Floats
-from harness.arrow import numpy_numbers
-from harness.errors import DatasetError
+from harness.arrow import numpy_numbers, reading
 
 _TIMES = ("issued_ns", "sent_ns", "first_token_ns", "last_byte_ns")
 _SECONDS = ("issued", "sent", "ended", "ttft", "tpot", "latency")
@@ -95,18 +94,12 @@ def read_queries(path: Path) -> Queries:
     Answers of an earlier attempt (``resumed``) have no times and are left out. Raises DatasetError for a
     damaged file, FileNotFoundError where there is none.
     """
-    try:
-        # Buffered column chunks of millions of rows would fill 100 MB: pages are read as they are needed.
-        with pq.ParquetFile(path, pre_buffer=False, buffer_size=_BUFFER_BYTES) as file:
-            columns = _Columns(file.metadata.num_rows)
-            wanted = [*_COLUMNS, *({_REPORTED} & set(file.schema_arrow.names))]
-            for batch in file.iter_batches(_BATCH_ROWS, columns=wanted, use_threads=False):
-                columns.add(batch)
-    except FileNotFoundError:
-        raise
-    except (pa.ArrowException, OSError, KeyError, ValueError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise DatasetError(f"{path} is no requests.parquet of a run, or damaged: {reason}") from None
+    # Buffered column chunks of millions of rows would fill 100 MB: pages are read as they are needed.
+    with reading(path), pq.ParquetFile(path, pre_buffer=False, buffer_size=_BUFFER_BYTES) as file:
+        columns = _Columns(file.metadata.num_rows)
+        wanted = [*_COLUMNS, *({_REPORTED} & set(file.schema_arrow.names))]
+        for batch in file.iter_batches(_BATCH_ROWS, columns=wanted, use_threads=False):
+            columns.add(batch)
     return columns.queries()
 
 

@@ -16,8 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from harness.arrays import Floats
-from harness.arrow import arrow_numbers, arrow_texts, numpy_numbers
-from harness.errors import DatasetError
+from harness.arrow import arrow_numbers, arrow_texts, numpy_numbers, reading
 
 MOST_PAGE_BYTES = 4 << 20
 _MOST_LINES = 50_000  # lines of a page
@@ -347,17 +346,11 @@ def each_part(path: Path, *takes: Callable[[Part], None]) -> None:
 
     Raises DatasetError for a damaged file, also where one cannot use a value; FileNotFoundError without one.
     """
-    try:
-        with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(_BATCH_ROWS, columns=SCHEMA.names, use_threads=False):
-                part = _part(batch)
-                for take in takes:
-                    take(part)
-    except FileNotFoundError:
-        raise
-    except (pa.ArrowException, OSError, KeyError, ValueError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise DatasetError(f"{path} is no server_metrics.parquet of a run, or damaged: {reason}") from None
+    with reading(path), pq.ParquetFile(path) as file:
+        for batch in file.iter_batches(_BATCH_ROWS, columns=SCHEMA.names, use_threads=False):
+            part = _part(batch)
+            for take in takes:
+                take(part)
 
 
 def _part(batch: pa.RecordBatch) -> Part:
