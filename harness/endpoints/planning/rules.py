@@ -12,6 +12,7 @@ from harness.endpoints.planning.cohorts import cohort_number
 from harness.endpoints.planning.regions import ULTRA_LOW_MOST
 from harness.errors import ConfigError
 from harness.files import CONFIG_DIR
+from harness.toml_files import converted
 
 _FOLDER = CONFIG_DIR / "endpoints"
 
@@ -117,7 +118,4 @@ def load_endpoints_rules(cohort: str | None = None) -> EndpointsRules:
 
 def read_endpoints_rules(path: Path) -> EndpointsRules:
     """One file of rules. Raises ConfigError."""
-    try:
-        return msgspec.convert(read_toml(path), EndpointsRules)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"{path}: {error}") from error
+    return converted(str(path), read_toml(path), EndpointsRules)

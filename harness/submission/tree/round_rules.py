@@ -9,7 +9,7 @@ from harness.config.benchmark import Benchmark, load_benchmark
 from harness.config.choices import available_benchmarks
 from harness.config.rounds import current_round, read_toml, round_file
 from harness.config.scenario import Scenario
-from harness.errors import ConfigError
+from harness.toml_files import converted
 
 
 class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -111,10 +111,7 @@ class RoundRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def load_rules(round_name: str | None = None) -> RoundRules:
     """Read the rules of a round, None for the current one. Raises ConfigError."""
     path = round_file(round_name or current_round())
-    try:
-        return msgspec.convert(read_toml(path), RoundRules)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"{path}: {error}") from error
+    return converted(str(path), read_toml(path), RoundRules)
 
 
 @cache
