@@ -24,12 +24,12 @@ from harness.grading.decoding.text_tokenizer import TextTokenizer, text_tokenize
 from harness.progress.lost_run import LostRunError, ValidityRules
 from harness.progress.progress_files import ProgressLine, ProgressLog
 from harness.progress.progress_line import ProgressSnapshot
-from harness.record.settled import parts_of, running_limit
+from harness.record.settled import ServerInfo, parts_of, running_limit
 from sut.client.endpoint import Endpoint, resolve_endpoints
 from sut.ipc.request_store import render_requests
 from sut.prepare import PreparedClient
 from sut.processes.machine_limits import local_ports
-from sut.servers.apis import TrialRequests
+from sut.servers.apis import TrialRequests, Tried
 from sut.servers.discovery import Servers, find_servers, left_out_warning, require
 from sut.servers.embedded.engine import EmbeddedEngine
 from sut.servers.embedded.tiny_models import model_for
@@ -109,25 +109,7 @@ def preflight(prepared: PreparedClient) -> tuple[PreparedClient, Destination, tu
         if one.error
     ]
     left_out = require(faults, len(prepared.servers), least)
-    used = [
-        (
-            replace(
-                server,
-                trial_s=one.seconds and round(one.seconds, 4),
-                answers=tried.protocol.answers,
-                repeats_ids=one.repeats_ids,
-            ),
-            replace(
-                endpoint,
-                keep_alive=one.keeps_alive,
-                repeats_ids=one.repeats_ids,
-                runs=running_limit([server]) if prepared.all_at_once else 1,
-            ),
-        )
-        for server, endpoint, one in zip(prepared.servers, tried.endpoints, tried.trials, strict=True)
-        if one.error is None
-    ]
-    servers = tuple(server for server, _ in used)
+    servers, endpoints = _usable(prepared, tried)
     prepared = replace(prepared, servers=servers, left_out={**prepared.left_out, **left_out})
     if len(servers) > 1:
         log.info(trial_summary(servers))
@@ -139,13 +121,28 @@ def preflight(prepared: PreparedClient) -> tuple[PreparedClient, Destination, tu
     if left_out:
         warnings = (*left_out_warning(left_out, len(tried.trials)), *warnings)
     destination = Destination(
-        tuple(endpoint for _, endpoint in used),
+        endpoints,
         tried.protocol,
         prepared.servers[0].served_name,
         tried.seen,
         tokenizer=answer_tokenizer(prepared),
     )
     return prepared, destination, warnings
+
+
+def _usable(prepared: PreparedClient, tried: Tried) -> tuple[tuple[ServerInfo, ...], tuple[Endpoint, ...]]:
+    """The servers whose trial succeeded and their endpoints, with what it has shown."""
+    servers, endpoints = [], []
+    for server, endpoint, one in zip(prepared.servers, tried.endpoints, tried.trials, strict=True):
+        if one.error is not None:
+            continue
+        runs = running_limit([server]) if prepared.all_at_once else 1
+        seconds, answers = one.seconds and round(one.seconds, 4), tried.protocol.answers
+        servers.append(replace(server, trial_s=seconds, answers=answers, repeats_ids=one.repeats_ids))
+        endpoints.append(
+            replace(endpoint, keep_alive=one.keeps_alive, repeats_ids=one.repeats_ids, runs=runs)
+        )
+    return tuple(servers), tuple(endpoints)
 
 
 def answer_tokenizer(prepared: PreparedClient) -> TextTokenizer | None:
