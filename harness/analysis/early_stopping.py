@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from harness.analysis.statistics import completed, ttft_ns
+from harness.analysis.statistics import completed, has_tpot, ttft_ns
 from harness.config.loadgen_settings import SERVER_PERCENTILE, Setting
 from harness.config.plans import RunPlan
 from harness.record.journal import Rows
@@ -79,7 +79,7 @@ def late_first_tokens(rows: Rows, limit_ns: int) -> Rows:
 def surely_slow(rows: Rows, limit_ns: int) -> Rows:
     """Completed queries whose TPOT is over its limit even when their first token was reported late."""
     good = completed(rows)
-    good = good[(good["osl"] >= 2) & (good["first_token_ns"] > 0)]
+    good = good[has_tpot(good)]
     gaps = good["osl"].astype("i8") - 1
     slow: Rows = good[good["last_byte_ns"] - good["first_token_ns"] - LATE_REPORT_NS > limit_ns * gaps]
     return slow

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from harness.analysis.statistics import completed
+from harness.analysis.statistics import completed, has_tpot
 from harness.record.journal import Rows
 from harness.record.run_record import ReplicaNetwork, RunRecord
 from harness.text import counted, milliseconds
@@ -83,7 +83,7 @@ def clump_text(rows: Rows) -> str:
     first event took is known by the pace of the others.
     """
     good = completed(rows)
-    good = good[(good["osl"] >= 2) & (good["first_token_ns"] > 0)]
+    good = good[has_tpot(good)]
     first, osl = good["first_event_tokens"].astype(np.int64), good["osl"].astype(np.int64)
     at_once = first >= osl
     if 2 * int(at_once.sum()) > len(good):

@@ -37,9 +37,15 @@ def ttft_ns(rows: Rows) -> Nanoseconds:
     return times
 
 
+def has_tpot(rows: Rows) -> npt.NDArray[np.bool_]:
+    """For each row whether it has a time per token: two tokens or more, and the time of the first."""
+    has: npt.NDArray[np.bool_] = (rows["osl"] >= 2) & (rows["first_token_ns"] > 0)
+    return has
+
+
 def tpot_ns(rows: Rows) -> Nanoseconds:
-    """(last - first) / (OSL - 1) in whole ns, as LoadGen computes it, for rows with two tokens or more."""
-    seen = rows[(rows["osl"] >= 2) & (rows["first_token_ns"] > 0)]
+    """(last - first) / (OSL - 1) in whole ns, as LoadGen computes it, for rows that have one."""
+    seen = rows[has_tpot(rows)]
     gaps = seen["osl"].astype(np.int64) - 1
     times: Nanoseconds = (seen["last_byte_ns"] - seen["first_token_ns"]) // gaps
     return times

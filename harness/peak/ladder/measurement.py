@@ -20,6 +20,7 @@ from harness.analysis.client_overhead import LARGEST_PART, client_load
 from harness.analysis.statistics import (
     completed,
     failures_by_kind,
+    has_tpot,
     issue_delay_ns,
     latency_ns,
     percentile,
@@ -207,7 +208,7 @@ class Measurement:
     def _unsteady(self, begin: int, end: int) -> Sequence[str]:
         inside = self._inside(begin, end)
         tpot = np.zeros(len(inside), dtype=np.int64)
-        tpot[(inside["osl"] >= 2) & (inside["first_token_ns"] > 0)] = tpot_ns(inside)
+        tpot[has_tpot(inside)] = tpot_ns(inside)
         found = tuple(unsteady(begin, end, *self._tokens(), inside["last_byte_ns"], tpot))
         return found if len(self._issued_here(inside)) else (*found, _NONE)
 
