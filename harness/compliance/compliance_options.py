@@ -160,10 +160,10 @@ def parse_options(argv: list[str]) -> ComplianceOptions | VerifyOptions:
     return read(ComplianceOptions, given | {"run": run})
 
 
-def files_by_test(flag: str, values: Sequence[str] | None, tests: Sequence[str]) -> dict[str, Path]:
+def files_by_test(flag: str, values: Sequence[str], tests: Sequence[str]) -> dict[str, Path]:
     """The file of each test: ``FILE`` is for every test, ``TEST07=FILE`` for one. Raises ConfigError."""
     found: dict[str, Path] = {}
-    for value in values or ():
+    for value in values:
         named = _FOR_TEST.fullmatch(value)
         if named is None and len(tests) > 1:
             raise ConfigError(

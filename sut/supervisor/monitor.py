@@ -77,10 +77,11 @@ class Monitor:
         log_dir: Path,
         look_s: float = LOOK_S,
         unsynced: Callable[[], str] = lambda: "",
-        events: EventLog | None = None,
+        *,
+        events: EventLog,
     ) -> None:
         self._unsynced = unsynced
-        self._events = EventLog() if events is None else events
+        self._events = events
         self._issuer = processes.issuer
         self._workers = processes.workers
         self._encoders = processes.encoders

@@ -185,7 +185,9 @@ class QuerySession:
         processes = Processes(self._issuing, self._workers, self._board, self._forget, self._encoders)
         syncing = JournalSync(self._journal_dir, enabled=self._issuer.keeps_answers)
         monitor = Monitor(
-            processes, policy, replicas, self._plan.log_dir, look_s, lambda: syncing.fault, self.events
+            *(processes, policy, replicas, self._plan.log_dir, look_s),
+            unsynced=lambda: syncing.fault,
+            events=self.events,
         )
         self._monitor = monitor
         try:

@@ -76,7 +76,9 @@ def written(tmp_path):
         if path.suffix == ".json":
             write_result(path, {"details": details([graded], outputs)})
         else:
-            write_report(path, [graded], outputs, heading(tmp_path / f"log{HOSTILE.replace('/', '')}"))
+            write_report(
+                path, [graded], outputs, heading(tmp_path / f"log{HOSTILE.replace('/', '')}"), None, {}
+            )
         text = path.read_bytes().decode()
         assert all(char.isprintable() or char in "\n\t" for char in text)
         return text

@@ -56,15 +56,15 @@ def write_report(
     graded: Sequence[GradedSample],
     outputs: Outputs,
     heading: Heading,
-    tests: ProblemIndex | None = None,
-    remarks: Mapping[str, str] | None = None,
+    tests: ProblemIndex | None,
+    remarks: Mapping[str, str],
 ) -> None:
     """Write the report. Raises ConfigError if it cannot be written.
 
     ``tests`` has those that programs failed, ``remarks`` the meanings of the graders' remarks.
     """
-    sections, texts = _sections(graded, remarks or {}), SampleTexts(outputs, tests)
-    meanings = _meanings(sections, remarks or {})
+    sections, texts = _sections(graded, remarks), SampleTexts(outputs, tests)
+    meanings = _meanings(sections, remarks)
     if path.suffix.lower() in _HTML_SUFFIXES:
         text = samples_html(sections, texts, heading, meanings)
     else:

@@ -159,6 +159,6 @@ def unanswered(reason: Reason) -> Grade:
     return Grade(WRONG, False, None, reason)
 
 
-def scored(scores: Mapping[str, float], text: str | None) -> Grade:
+def scored(scores: Mapping[str, float], text: str) -> Grade:
     """The grade of a text metric; ``text`` is the part of the output that was compared."""
     return Grade(scores, None, text, Reason.SCORED)

@@ -115,6 +115,6 @@ def load_rules(round_name: str | None = None) -> RoundRules:
 
 
 @cache
-def definition_of(name: str, round_name: str | None) -> Benchmark | None:
+def definition_of(name: str, round_name: str) -> Benchmark | None:
     """The definition of a benchmark in a round, None if this harness has none."""
     return load_benchmark(name, round_name) if name in available_benchmarks() else None

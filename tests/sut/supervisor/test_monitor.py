@@ -155,7 +155,7 @@ def test_rows_that_a_worker_could_not_write_at_its_end_are_a_reason():
     issuer, *workers = (
         ChildProcess(Process(code), ours) for (ours, _), code in zip(pipes, (0, 0, None), strict=True)
     )
-    monitor = Monitor(Processes(issuer, workers, None, None), None, None, Path("/d"))
+    monitor = Monitor(Processes(issuer, workers, None, None), None, None, Path("/d"), events=EventLog())
     pipes[1][1].send(("suspect", 0))
     pipes[1][1].send(("journal", "No space left on device; free space there or choose another folder"))
     for _, theirs in pipes:
@@ -168,7 +168,7 @@ def test_rows_that_a_worker_could_not_write_at_its_end_are_a_reason():
 
 def monitor_of(table, workers=()):
     processes = Processes(ChildProcess(None, None), workers, SimpleNamespace(table=lambda: table), None)
-    return Monitor(processes, None, SimpleNamespace(outages=()), Path("/d"))
+    return Monitor(processes, None, SimpleNamespace(outages=()), Path("/d"), events=EventLog())
 
 
 class Process:
@@ -205,9 +205,8 @@ def watched(tmp_path):
         replicas |= seen
         (tmp_path / JOURNAL_DIR).mkdir(exist_ok=True)
         unsynced = replicas.pop("unsynced", lambda: "")
-        monitor = Monitor(
-            processes, AbortPolicy(policy()), SimpleNamespace(**replicas), tmp_path, unsynced=unsynced
-        )
+        of_run = {"unsynced": unsynced, "events": EventLog()}
+        monitor = Monitor(processes, AbortPolicy(policy()), SimpleNamespace(**replicas), tmp_path, **of_run)
         return monitor, [theirs for _, theirs in pipes], calls
 
     return make
