@@ -14,7 +14,6 @@ class ModelTemplate:
     """Renders messages. ``special``: the model's ``bos_token`` and the like, as templates name them."""
 
     def __init__(self, source: str, special: Mapping[str, str]) -> None:
-        from jinja2.exceptions import TemplateError
         from jinja2.ext import loopcontrols
         from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -23,7 +22,6 @@ class ModelTemplate:
         )
         environment.filters["tojson"] = _to_json
         environment.globals["raise_exception"] = _refuse
-        self._failures = (TemplateError, TypeError, ValueError, AttributeError, KeyError)
         self._special = special
         self._template = environment.from_string(source)
 
@@ -42,18 +40,29 @@ class ModelTemplate:
         given = {"tools": None, "documents": None, "strftime_now": date, **self._special, **variables}
         try:
             return self._template.render(messages=messages, add_generation_prompt=prompt, **given)
-        except self._failures as error:
+        except _failures() as error:
             raise ConfigError(f"the model's chat template cannot render messages: {error}") from error
 
 
 def open_model_template(folder: Path) -> ModelTemplate | None:
     """The template in a model's folder; None where it has none. Raises ConfigError for a broken one."""
-    settings = _settings(folder / "tokenizer_config.json")
-    file = folder / "chat_template.jinja"
-    source = file.read_text() if file.is_file() else settings.get("chat_template")
-    if isinstance(source, list):  # several by name
-        source = next((each.get("template") for each in source if each.get("name") == "default"), None)
-    return ModelTemplate(source, _special_tokens(settings)) if isinstance(source, str) else None
+    settings, file = _settings(folder / "tokenizer_config.json"), folder / "chat_template.jinja"
+    source = settings.get("chat_template")
+    try:
+        if file.is_file():
+            source = file.read_text(encoding="utf-8")
+        elif isinstance(source, list):  # several by name
+            source = next((each["template"] for each in source if each["name"] == "default"), None)
+        return ModelTemplate(source, _special_tokens(settings)) if isinstance(source, str) else None
+    except _failures() as error:
+        raise ConfigError(f"{folder}: an unusable chat template: {error}; copy the model's") from error
+
+
+def _failures() -> tuple[type[Exception], ...]:
+    """What a template that is not a model's raises when it is read, or by what it is given."""
+    from jinja2.exceptions import TemplateError
+
+    return TemplateError, TypeError, ValueError, AttributeError, KeyError
 
 
 def _settings(file: Path) -> dict[str, Any]:
@@ -67,9 +76,9 @@ def _settings(file: Path) -> dict[str, Any]:
 
 def _special_tokens(settings: Mapping[str, Any]) -> dict[str, str]:
     """``bos_token`` and the like, as templates name them."""
-    named = {name: value for name, value in settings.items() if name.endswith("_token")}
-    texts = {name: value["content"] if isinstance(value, dict) else value for name, value in named.items()}
-    return {name: text for name, text in texts.items() if isinstance(text, str)}
+    named = ((name, value) for name, value in settings.items() if name.endswith("_token"))
+    texts = ((name, value.get("content") if isinstance(value, dict) else value) for name, value in named)
+    return {name: text for name, text in texts if isinstance(text, str)}
 
 
 def _to_json(value: Any, ensure_ascii: bool = False, indent: int | None = None, **options: Any) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from harness.config.benchmark import load_benchmark
 from harness.dataset import tokenizer as o200k
-from harness.dataset.model_template import ModelTemplate
+from harness.dataset.model_template import ModelTemplate, open_model_template
 from harness.dataset.model_tokenizer import load_tokenizer
 from harness.dataset.round_trip import with_texts
 from harness.dataset.samples import load_samples
@@ -157,6 +157,31 @@ def test_the_models_own_template_decides():
             DatasetError, match=rf"\(row {len(prompts) - 1}\).*template in the model's folder"
         ):
             of_ids(prompts, "chat", "deepseek-r1", other)
+
+
+def test_a_template_is_the_default_one_of_several_in_the_models_folder(tmp_path):
+    several = [{"name": "tools", "template": "{{ 1 }}"}, {"name": "default", "template": DEEPSEEK_TEMPLATE}]
+    special = {"bos_token": {"content": "<｜begin▁of▁sentence｜>"}, "pad_token": {}, "add_bos_token": True}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": several} | special))
+    template = open_model_template(tmp_path)
+    assert of_ids([deepseek("a")], "chat", "deepseek-r1", template).as_text.own_template is True
+
+
+BROKEN = {
+    "settings of another form": ("tokenizer_config.json", b"[]"),
+    "settings that are no JSON": ("tokenizer_config.json", b"{"),
+    "several without names": ("tokenizer_config.json", b'{"chat_template": ["{{ messages }}"]}'),
+    "no template of jinja": ("chat_template.jinja", b"{% if"),
+    "no text": ("chat_template.jinja", b"\xff"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_template_that_cannot_be_used_is_named(name, tmp_path):
+    file, content = BROKEN[name]
+    (tmp_path / file).write_bytes(content)
+    with pytest.raises(ConfigError, match=str(tmp_path)):
+        open_model_template(tmp_path)
 
 
 def test_salted_prompts_are_ids():
