@@ -185,13 +185,18 @@ def read_accuracy(folder: Path, benchmark: Benchmark) -> PointAccuracy | None:
     raise ConfigError(f"{path}: {why}; expected the accuracy_results.json of a run: score the point again")
 
 
-def _entries(whole: Any) -> list[tuple[_Entry, Any]]:
-    """The scored data sets of accuracy runs, each with what it was read from. Raises ValueError."""
+def scored_parts(whole: Any) -> list[dict[str, Any]]:
+    """What a file says of each scored data set. Raises ValueError."""
     found = whole.get("accuracy_scores", whole) if isinstance(whole, dict) else whole
     parts = list(found.values()) if isinstance(found, dict) else found
     if not isinstance(parts, list) or not all(isinstance(part, dict) for part in parts):
         raise ValueError("no accuracy_scores: objects, one for each data set")
-    entries = [(msgspec.convert(part, _Entry, strict=False), part) for part in parts]
+    return parts
+
+
+def _entries(whole: Any) -> list[tuple[_Entry, Any]]:
+    """Those of accuracy runs, each with what it was read from. Raises ValueError."""
+    entries = [(msgspec.convert(part, _Entry, strict=False), part) for part in scored_parts(whole)]
     return [(entry, part) for entry, part in entries if entry.dataset_type != _INLINE]
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from harness.endpoints.accuracy import scored_parts
 from harness.endpoints.planning.cohorts import cohort_number
 from harness.endpoints.planning.rules import PublishedSeeds, load_endpoints_rules
 from harness.endpoints.run_folder import (
@@ -160,8 +161,10 @@ def _without_scores(accuracy: bytes) -> bytes:
     By their names the official checker would gate the score of a few samples.
     """
     found = msgspec.json.decode(accuracy)
-    for entry in found["accuracy_scores"]:
-        entry["score"] = {f"{_SHORT}_{name}": value for name, value in entry["score"].items()}
+    for entry in scored_parts(found):
+        score = entry.get("score")
+        named = score if isinstance(score, dict) else {"score": score}
+        entry["score"] = {f"{_SHORT}_{name}": value for name, value in named.items()}
         for name in _COUNTS:
             entry[f"{_SHORT}_{name}"] = entry.pop(name, None)
     return _json(found)

@@ -57,7 +57,7 @@ def power_of(system: SystemFile) -> Power:
     if cooling is None:
         found.gaps.append('[[node_types]] has no cooling; write "air" or "liquid"')
     if not system.node_types:
-        found.gaps.append("there is no [[node_types]]")
+        found.gaps.append("there is no [[node_types]]; write one for each kind of node")
     nics = _nic_watts(system, found)
     for number, node in enumerate(system.node_types, 1):
         _add(found, number, node, nics)
@@ -98,7 +98,8 @@ def _add(found: Power, number: int, node: NodeType, nics: float) -> None:
         found.published += share
     elif given.rack is not None:
         if not given.rack_nodes or given.rack_nodes <= count:
-            found.gaps.append(f"{place}: rack_nodes is {given.rack_nodes}, expected more than {count}")
+            text = f"{place}: rack_nodes is {given.rack_nodes}, expected more than {count}"
+            found.gaps.append(f"{text}; write the number in the complete rack, or the node's figure as node")
             return
         share = given.rack.watts * count / given.rack_nodes
         found.published += share
@@ -123,7 +124,7 @@ def _parts(found: Power, node: NodeType, place: str) -> float:
 def _scale_up_watts(found: Power, up: ScaleUp, place: str) -> float:
     if up.bandwidth_tbps is not None:
         if up.pj_per_bit is None:
-            found.gaps.append(f"{place}.scale_up has bandwidth_tbps without pj_per_bit and source")
+            found.gaps.append(f"{place}.scale_up has no pj_per_bit; write it with its source")
         return up.bandwidth_tbps * _BITS * (up.pj_per_bit or 0.0)
     return up.switches * _watts(found, up.switch, f"{place}.scale_up.switch") if up.switches else 0.0
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 
 from harness.config.benchmark import Benchmark, load_benchmark
+from harness.endpoints.accuracy import read_accuracy
 from harness.endpoints.official_files import Fields, performance_dataset, system_tps, table
 from harness.endpoints.planning.rules import (
     EndpointsDataset,
@@ -232,8 +233,6 @@ def _facts(folder: Path, summary: Json) -> RunFacts:
     if not isinstance(config, dict):
         raise ConfigError(f"{folder / CONFIG}: {type(config).__name__}, expected a mapping; {_AGAIN}")
     accuracy = folder / ACCURACY
-    if accuracy.is_file():
-        read_json(accuracy, Json, _AGAIN)
     facts = RunFacts(
         folder=folder,
         config=config,
@@ -241,6 +240,8 @@ def _facts(folder: Path, summary: Json) -> RunFacts:
         accuracy=accuracy if accuracy.is_file() else None,
         run=read_point_run(folder),
     )
+    if (benchmark := facts.benchmark) is not None and read_accuracy(folder, benchmark) is None:
+        facts = msgspec.structs.replace(facts, accuracy=None)
     concurrency = facts.concurrency
     if facts.load_pattern not in ("concurrency", "max_throughput") or not 1 <= concurrency < _TOO_MANY:
         raise ConfigError(

@@ -231,6 +231,15 @@ def of_toml(old, new=""):
     return lambda folder: SYSTEM.replace(old, new, 1)
 
 
+SOURCED = '= {{ watts = {}, source = "https://example.com/h200" }}'
+
+
+def of_power(lines):
+    """Instead of the parts; of the node's figure, where ``{}`` is, there are 10 200 W."""
+    parts = re.search(r"(?<=\[node_types.power]\n)(?:.+\n)+", SYSTEM)
+    return of_toml(parts[0], lines.format(SOURCED.format(10200)) + "\n")
+
+
 def of_run(change):
     def apply(folder):
         change(folder / RUNS / "r64")
@@ -260,6 +269,19 @@ GAPS = {
     "too many replicas": (of_toml("data_parallel = 8", "data_parallel = 9"), "data_parallel"),
     "no steady state": (of_run(lambda run: edit(run / SUMMARY, steady_state=None)), "steady_state"),
     "no accuracy in a band": (of_run(lambda run: (run / ACCURACY).unlink()), "Medium"),
+    "scores of no data set": (of_run(lambda run: (run / ACCURACY).write_text("{}")), "Medium"),
+    "no accelerators": (
+        of_toml("accelerators_per_node = 8", "accelerators_per_node = 0"),
+        "node type 1 has no accelerators",
+    ),
+    "a rack of no more nodes than the system": (
+        of_power("rack {}\nrack_nodes = 1"),
+        "rack_nodes is 1, expected more than 1",
+    ),
+    "no energy of a network's bits": (
+        of_power("combined {}\nscale_up = {{ bandwidth_tbps = 14.4 }}"),
+        "has no pj_per_bit",
+    ),
     "seeds of no set": (
         of_run(
             lambda run: edit_config(run / CONFIG, "settings", "runtime", "scheduler_random_seed", value=42)
@@ -278,6 +300,22 @@ def test_replicas_of_a_disaggregated_system_are_not_counted(stated, tmp_path):
     write_runs(tmp_path, official=True)
     text = GAPS["no parallelism"][0](tmp_path).replace("[parallelism]", f"[parallelism]\n{stated}")
     assert "disaggregated" in text and tree_of(tmp_path, text).missing == ()
+
+
+@pytest.mark.parametrize("score", [{"exact_match": 0.9}, 0.9], ids=["named", "a number"])
+def test_scores_of_a_short_rehearsal_have_no_name_of_the_benchmarks(score, tmp_path):
+    """By their names MLCommons's checker would gate them."""
+    write_runs(tmp_path)
+    of = curve(short=True)
+    for point in of.points:
+        write_point_run(tmp_path / RUNS / point.name, point_run(point, of))
+    entry = {"dataset_name": "a", "score": score, "unit_samples": 4, "dataset_type": "accuracy"}
+    (tmp_path / RUNS / "r64" / ACCURACY).write_text(json.dumps({"accuracy_scores": [entry]}))
+    written = json.loads((tree_of(tmp_path).curve / "r64" / "accuracy_results.json").read_text())
+    (found,) = written["accuracy_scores"]
+    assert found["dataset_name"] == "a" and found["short_rehearsal_unit_samples"] == 4
+    assert "unit_samples" not in found and list(found["score"].values()) == [0.9]
+    assert all(name.startswith("short_rehearsal_") for name in found["score"])
 
 
 def test_one_run_of_this_client_labels_all(tmp_path):
@@ -394,6 +432,7 @@ UNUSABLE = {
         run / CONFIG, *LOAD, "target_concurrency", value=10**30
     ),
     "no concurrency": lambda run: edit_config(run / CONFIG, *LOAD, "target_concurrency", value="many"),
+    "scores of another kind": lambda run: (run / ACCURACY).write_text('{"accuracy_scores": 5}'),
     "scores that were cut off": lambda run: (run / ACCURACY).write_text('{"accuracy_scores": ['),
     "our record, nested": lambda run: (run / POINT_RUN).write_text('{"later": ' + "[" * (1 << 20)),
     "our record, cut off": lambda run: (run / POINT_RUN).write_text('{"curve": {'),
@@ -487,26 +526,31 @@ def test_a_disclosure_written_by_hand_is_kept(tmp_path):
     assert yaml.safe_load(own.read_text())["model_precision"] == "BF16"
 
 
-SOURCED = '= { watts = 10200, source = "https://example.com/h200" }\n'
-PUBLISHED = {"": 0, f"node {SOURCED}": 3 * 10200, f"rack {SOURCED}rack_nodes = 8\n": 10200 * 3 / 8}
+NETWORK = 'scale_up = {{ bandwidth_tbps = 14.4, pj_per_bit = 5, source = "https://example.com/nvlink" }}'
+# What is stated, and the W that are published of nodes.
+POWER = {
+    "parts": ("", 0),
+    "nodes": ("node {}", 3 * 10200),
+    "racks": ("rack {}\nrack_nodes = 8", 10200 * 3 / 8),
+    "processors with accelerators": ("combined {}", 0),
+    "a network's bits": ("combined {}\n" + NETWORK, 0),
+}
 
 
 @needs_official
-@pytest.mark.parametrize("published", PUBLISHED, ids=["parts", "nodes", "racks"])
-def test_power_is_the_official_packages(published, tmp_path):
+@pytest.mark.parametrize(("lines", "published"), POWER.values(), ids=POWER.keys())
+def test_power_is_the_official_packages(lines, published, tmp_path):
     from submission_checker.models import SystemPower
 
-    text = SYSTEM.replace('cooling = "air" ', 'cooling = "liquid" ').replace(
-        "number_of_nodes = 1", "number_of_nodes = 3"
-    )
+    text = of_power(lines)(tmp_path) if lines else SYSTEM
+    text = text.replace('cooling = "air" ', 'cooling = "liquid" ')
+    text = text.replace("number_of_nodes = 1", "number_of_nodes = 3")
     text = text.replace("[model]\n", SCALE_OUT + "[model]\n")
-    if published:
-        text = re.sub(r"(?<=\[node_types.power]\n).*\n.*\n.*\n", published, text)
     write_runs(tmp_path)
     tree = tree_of(tmp_path, text)
     stated = json.loads((tree.curve.parent / SYSTEM_POWER).read_text())
     theirs = SystemPower.model_validate(stated).compute()
-    assert theirs.problems == [] and theirs.published_node_power_w == PUBLISHED[published]
+    assert theirs.problems == [] and theirs.published_node_power_w == published
     assert stated["scale_out"]["nics"]["counted"] is not bool(published)  # in the figure of a node they are
     assert stated["provisioned_power_kw"] == theirs.provisioned_power_kw
     point = yaml.safe_load((tree.curve / "r1" / POINT_YAML).read_text())
