@@ -157,8 +157,10 @@ def _mcnemar(one: int, other: int) -> float:
 
 
 def plan_differences(base: RunFiles, other: RunFiles) -> list[tuple[str, str, str]]:
-    """Parts of the records that differ: name, the first run's value, the other's."""
-    first, second = _flat(base), _flat(other)
+    """Parts of the records that differ: name, the first run's value, the other's. None where one is missing."""
+    if base.record is None or other.record is None:
+        return []
+    first, second = _flat(base.record), _flat(other.record)
     rows = [
         (name, first.get(name, "-"), second.get(name, "-"))
         for name in dict.fromkeys((*first, *second))
@@ -190,6 +192,8 @@ def _change(one: Difference) -> str:
 
 def _settings(base: RunFiles, other: RunFiles) -> str:
     """``since target_qps 20 -> 17``: the rate, or else the first settings; the rest only as a number."""
+    if base.record is None or other.record is None:
+        return "the settings are not known"
     rows = plan_differences(base, other)
     if not rows:
         return "the settings are the same"
@@ -205,10 +209,7 @@ def _settings(base: RunFiles, other: RunFiles) -> str:
     return f"since {', '.join(named)}" + (f" and {counted(more, 'more difference')} below" if more else "")
 
 
-def _flat(run: RunFiles) -> dict[str, str]:
-    if run.record is None:
-        return {}
-    record = run.record
+def _flat(record: RunRecord) -> dict[str, str]:
     fields = record.fields()
     plain = {name: fields[name] for name in ("plan", "provenance", "servers")}
     plain["plan"]["server_urls"] = folded(record.plan.client.server_urls)

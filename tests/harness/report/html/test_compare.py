@@ -20,6 +20,7 @@ from harness.analysis.comparison import (
     summary,
 )
 from harness.analysis.run_files import read_run
+from harness.files import ACCURACY_RESULT
 from harness.record.run_record import RunVerdict
 from harness.report.html.compare_page import compare_lines, compare_page, names_of
 from harness.report.html.page import render
@@ -131,6 +132,8 @@ def test_runs_without_settings_or_an_end_are_incomparable(base):
     for pair in ((base, replace(base, record=None)), (replace(base, record=None), base)):
         (unknown,) = incomparable(*pair)
         assert unknown == "a folder has no run.json, so its settings are not known"
+        assert plan_differences(*pair) == []
+        assert summary(*pair, [], "b", "a").endswith("; the settings are not known.")
     packages = base.record.provenance.packages | {"mlcommons-loadgen": "5.0"}
     provenance = replace(base.record.provenance, packages=packages)
     (version,) = incomparable(base, of_record(base, replace(base.record, provenance=provenance)))
@@ -157,6 +160,8 @@ def test_servers_are_compared_by_what_they_serve(base):
         return of_record(base, replace(with_plan(ENDED, server_urls=urls), servers=tuple(servers)))
 
     assert plan_differences(run_with(1), run_with(1)) == []
+    changed = run_with(1, settings=ENDED.servers[0].settings | {"tp_size": 7})
+    assert [name for name, *_ in plan_differences(run_with(1), changed)] == ["servers[511].settings.tp_size"]
     rows = plan_differences(run_with(1), run_with(2, context_length=77))
     assert [name for name, *_ in rows] == ["plan.server_urls", "servers[511].context_length"]
     assert rows[0][1:] == ("http://n[0-511]:1", "http://n[0-511]:2")
@@ -187,10 +192,16 @@ def test_the_first_line_says_whether_runs_are_comparable(tmp_path, capsys, monke
     records.folder(tmp_path / "a", records.rows())
     records.folder(tmp_path / "b", records.rows(seed=2))
     records.folder(tmp_path / "c", records.rows(), with_plan(ENDED, samples=5))
+    for name, right in {"a": "1101", "b": "1011"}.items():
+        records.score(tmp_path / name, right={"official": right})
     assert main(["compare", "a", "b"]) == 0
-    assert capsys.readouterr().out.startswith("comparable: ")
+    out = capsys.readouterr().out
+    assert out.startswith("comparable: ")
+    assert "right to wrong: 1 (qsl_idx 1); from wrong to right: 1 (qsl_idx 2); McNemar's p = 1: no" in out
+    (tmp_path / "c" / ACCURACY_RESULT).write_text("{")
     assert main(["compare", "a", "c", "--output", "other.html"]) == 0
-    assert capsys.readouterr().out.startswith("NOT COMPARABLE: ")
+    out = capsys.readouterr().out
+    assert out.startswith("NOT COMPARABLE: ") and "McNemar" not in out
     assert "NOT COMPARABLE" in (tmp_path / "other.html").read_text()
     assert (tmp_path / "compare.html").stat().st_size < 500_000
 
