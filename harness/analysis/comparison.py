@@ -157,7 +157,7 @@ def _mcnemar(one: int, other: int) -> float:
 
 
 def plan_differences(base: RunFiles, other: RunFiles) -> list[tuple[str, str, str]]:
-    """Parts of the records that differ: name, the first run's value, the other's. None where one is missing."""
+    """Parts of the records that differ: name, the first run's value, the other's; none without both."""
     if base.record is None or other.record is None:
         return []
     first, second = _flat(base.record), _flat(other.record)

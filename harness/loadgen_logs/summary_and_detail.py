@@ -122,11 +122,6 @@ class LoadgenDetail(msgspec.Struct, frozen=True, dict=True):
         """Rows marked as errors, of whatever message."""
         return sum(self.errors.values())
 
-    @property
-    def result_valid(self) -> bool | None:
-        """LoadGen's verdict; None where it gave none."""
-        return _VALID.get(str(self.values.get("result_validity")))
-
     @cached_property
     def effective(self) -> dict[str, Any]:
         """Settings that LoadGen ran with, without their prefix."""
