@@ -59,11 +59,6 @@ class Load(msgspec.Struct, frozen=True):
     queries: int | None = None
     """in all: no more of them are in flight"""
 
-    @property
-    def streams(self) -> int | None:
-        """Requests in flight, as far as that is known."""
-        return self.open_expected if self.open_at_most is None else self.open_at_most
-
 
 def load_of_test(plan: RunPlan, settings: Mapping[str, Number]) -> Load:
     """The load; for Server it follows from the target rate, as if each token were a separate event."""
