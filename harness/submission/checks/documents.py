@@ -100,7 +100,7 @@ def check_user_conf(context: CheckContext) -> Iterator[Issue]:
         others = () if settings else (one for one in context.benchmark.scenarios if one != context.scenario)
         is_ours = any(_settings(path, context, scenario) for scenario in others)
     except ConfigError as error:
-        text = str(error).removeprefix(f"{path}:")
+        text = str(error).removeprefix(f"{path}:").lstrip()
         yield context.issue("user-conf", path, f"LoadGen does not read it as it is: {text}", is_warning=True)
         return
     if not settings:

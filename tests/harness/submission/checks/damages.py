@@ -36,6 +36,7 @@ from tests.harness.submission.trees import RESULTS
 
 RUN, ANSWERS = "performance/run_1", "accuracy/mlperf_log_accuracy.json"
 OFFLINE, INTERACTIVE = f"Offline/{RUN}", f"Interactive/{RUN}"
+MULTI_STREAM = copied("Offline", "MultiStream")
 TEST07, TEST09 = f"Offline/TEST07/{RUN}", f"Offline/TEST09/{RUN}"
 VERIFY07, VERIFY09 = "Offline/TEST07/verify_accuracy.txt", "Offline/TEST09/verify_output_len.txt"
 
@@ -345,6 +346,9 @@ DAMAGES = [
     ("a blank for the nodes", system(number_of_nodes=" "), "system"),
     ("a README of a blank", write("Offline/README.md", " \n"), "missing-file"),
     ("measurements of a blank", fields("Offline/measurements.json", retraining=" "), "measurements"),
+    ("measurements cut off", cut("Offline/measurements.json"), "malformed"),
+    ("a pipe as a README", in_place("Offline/README.md", os.mkfifo), "files missing-file"),
+    ("a scenario that is not checked", both(MULTI_STREAM, division("open")), "scenario scenarios"),
     ("a decimal comma", score("83,6"), "accuracy"),
     ("another score than in the report", score("85.0"), "cross-check"),
     (

@@ -23,7 +23,16 @@ from harness.submission.tree.layout import ScenarioDir
 from harness.submission.tree.round_rules import load_rules
 from prepare_submission import main
 from tests.harness.submission.building import one_line
-from tests.harness.submission.checks.damages import BEGAN, DAMAGES, OFFLINE, RUN, division, error, score
+from tests.harness.submission.checks.damages import (
+    BEGAN,
+    DAMAGES,
+    MULTI_STREAM,
+    OFFLINE,
+    RUN,
+    division,
+    error,
+    score,
+)
 from tests.harness.submission.checks.official_checker import accepts, needs_official
 from tests.harness.submission.edits import (
     DETAIL,
@@ -138,6 +147,14 @@ TAKEN = {
     "the settings of another run in user.conf": (
         write("Offline/user.conf", "*.Offline.target_qps = 8\n"),
         [("user-conf", "gpt-oss-120b/Offline/user.conf")],
+    ),
+    "a user.conf that LoadGen refuses": (
+        write("Offline/user.conf", "*.Offline.target_qps = nine\n"),
+        [("user-conf", "gpt-oss-120b/Offline/user.conf")],
+    ),
+    "a scenario of MLPerf that none of our benchmarks has": (
+        both(MULTI_STREAM, row(f"MultiStream/{RUN}", effective_scenario="MultiStream"), division("open")),
+        [("scenarios", "gpt-oss-120b")],
     ),
     "settings of another scenario alone": (
         write("Offline/user.conf", "*.Server.target_qps = 8\n"),
