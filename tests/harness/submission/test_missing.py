@@ -14,6 +14,7 @@ from tests.harness.submission.edits import (
     SUMMARY,
     both,
     changed,
+    cut,
     fields,
     pattern,
     remove,
@@ -119,6 +120,25 @@ def test_a_run_that_is_not_valid_is_named_with_its_own_command(results, info, ca
     printed = one_line(capsys)
     assert "interactive/accuracy: " in printed and said in printed
     assert "run_mlperf.py --scenario offline --max-concurrency 40 " in printed
+
+
+UNUSABLE = {
+    "a record cut off": (cut(RUN), "run.json is not the record of a run: "),
+    "no log of the answers": (remove(f"interactive/accuracy/{ANSWERS}"), f": {ANSWERS} is missing; "),
+    "a record without a command": (
+        both(fields(RUN, verdict=None), pattern(RUN, r'"command": \[[^]]*\]', '"command": []')),
+        "the run did not end; ",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNUSABLE)
+def test_a_run_that_cannot_be_used_is_named_with_a_command(results, info, capsys, name):
+    change, said = UNUSABLE[name]
+    change(results)
+    assert build(results) == 2
+    printed = one_line(capsys)
+    assert "interactive/accuracy: " in printed and said in printed and "run_mlperf.py --scenario " in printed
 
 
 @pytest.mark.parametrize("verb", ["run", "comply"])
