@@ -161,7 +161,7 @@ def parse_options(argv: list[str]) -> ComplianceOptions | VerifyOptions:
 
 
 def files_by_test(flag: str, values: Sequence[str], tests: Sequence[str]) -> dict[str, Path]:
-    """The file of each test: ``FILE`` is for every test, ``TEST07=FILE`` for one. Raises ConfigError."""
+    """The file of each test: ``FILE`` where there is one test, else ``TEST07=FILE``. Raises ConfigError."""
     found: dict[str, Path] = {}
     for value in values:
         named = _FOR_TEST.fullmatch(value)
@@ -172,8 +172,8 @@ def files_by_test(flag: str, values: Sequence[str], tests: Sequence[str]) -> dic
             )
         test, file = (named[1], named[2]) if named else (tests[0], value)
         if test not in tests:
-            raise ConfigError(f"{flag} {value}: {test} was not asked for, only {', '.join(tests)}")
+            raise ConfigError(f"{flag} {value}: {test} was not asked for, only {', '.join(tests)}; remove it")
         if test in found:
-            raise ConfigError(f"{flag} names two files for {test}: {found[test]} and {file}")
+            raise ConfigError(f"{flag} names two files for {test}: {found[test]} and {file}; remove one")
         found[test] = Path(file)
     return found

@@ -80,7 +80,9 @@ def _run(
         benchmark, test, audit, plan.client.log_dir, references, official, own=True, samples=samples
     )
     if (known := len(load_answers(request))) and known != samples:
-        raise DatasetError(f"{references}: {known} references for {samples} samples of {dataset}")
+        raise DatasetError(
+            f"{references}: {known} references for {samples} samples of {dataset}; omit --reference-data"
+        )
     return ComplianceRun(plan, request)
 
 
