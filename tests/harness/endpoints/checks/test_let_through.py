@@ -11,6 +11,7 @@ import pytest
 from harness.endpoints.checks.finding import OFFICIAL, OURS, Finding, Severity
 from harness.endpoints.checks.official_checker import interpreter
 from harness.endpoints.checks.tree_check import check_tree
+from harness.endpoints.run_folder import POINT_RUN
 from harness.yaml_files import read_yaml
 from tests.harness.endpoints.checks.passing import (
     LEVELS,
@@ -184,6 +185,7 @@ LET_THROUGH = {
     "no steady state": (one("point.yaml", lambda it: it.pop("steady_state")), "steady-state"),
     "drifting up": (point_of("steady_state", "verdict", value="drifting_up"), "steady-state"),
     "salt off": (point_of("runtime_settings", "salt", value=False), "salt"),
+    "salted accuracy": (point_of("runtime_settings", "accuracy", value={"salt": True}), "accuracy-salt"),
     "a salt of 32 bits": (point_of("runtime_settings", "salt", value={"bits": 32}), "salt"),
     "no TTFT percentiles": (one("result_summary.json", lambda it: it["ttft"].pop("percentiles")), "ttft"),
     "no TTFT": (one("result_summary.json", lambda it: it.pop("ttft")), "ttft"),
@@ -356,6 +358,39 @@ def test_a_tps_utilization_within_the_official_tolerance(tree):
 
 def log_of(root: Path) -> Path:
     return root / f"runs/r{LOGGED}/events.jsonl"
+
+
+WINDOW = ("steady_state", "window")
+CLAIMED = {
+    "passes of another size": (
+        point_of(*WINDOW, "super_pass_size", value=100),
+        ("super_pass_size is 100", "6,396, one pass"),
+    ),
+    "a window beyond the log": (
+        point_of(*WINDOW, "super_pass_end", value=4),
+        ("the window ends with super-pass 4", "4 super-passes as in the log"),
+    ),
+    "another state": (
+        point_of("steady_state", "state", value={"tpot_p50": "rising"}),
+        ("state is {'tpot_p50': 'rising'}", "{'tpot_p50': 'steady'} as in the log"),
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CLAIMED)
+def test_a_claim_that_the_log_does_not_bear_out(logged, change):
+    make, expected = CLAIMED[change]
+    make(logged)
+    stated = read_yaml(logged / RESULTS / f"r{LOGGED}/point.yaml")["steady_state"]
+    recomputed = stated | {"state": {"tpot_p50": "steady"}}
+    found = check_tree(logged, recompute=lambda *_: recomputed, officially=False)
+    assert expected in {(one.got, one.expected) for one in found if one.rule == "steady-state-differs"}
+
+
+def test_a_record_of_ours_that_cannot_be_read_is_a_warning(logged):
+    (log_of(logged).parent / POINT_RUN).write_text("{")
+    (one,) = [one for one in check_tree(logged, officially=False) if one.severity is Severity.WARNING]
+    assert (one.rule, one.path) == ("unreadable", f"r{LOGGED}/{POINT_RUN}") and "truncated" in one.got
 
 
 @pytest.mark.engine
