@@ -42,9 +42,8 @@ def _bands(curve: Curve) -> str:
 
 def _dataset(curve: Curve) -> str:
     order = "each drawn anew" if curve.replacement else "a new order each pass"
-    salt = f"{curve.salt_bits} bits of salt each" if curve.salt_bits else "no salt"
     accuracy = f"{curve.accuracy_samples} of accuracy, unsalted" if curve.accuracy_samples else "no accuracy"
-    return f"{curve.samples} samples, {order}, {salt}; {accuracy}"
+    return f"{curve.samples} samples, {order}, {curve.salt_bits} bits of salt each; {accuracy}"
 
 
 def _seeds(curve: Curve) -> str:

@@ -172,6 +172,7 @@ IMPOSSIBLE = {
     "too many": (("--concurrency", ",".join(map(str, range(1, 43)))), {}, "42 points"),
     "one twice": (("--concurrency", "1,4,4,20,60,100,256"), {}, "4 twice"),
     "below 1": (("--concurrency", "0,1,4,20,60,100,256"), {}, "C_min is 0"),
+    "below C_min": (("--concurrency", "0,1,4,20,60,256", "--c-min", "1"), {}, "numbers from 1 to"),
     "C_max is no point": (("--concurrency", "1,4,5,20,60,100,256", "--c-max", "300"), {}, "without 300"),
     "C_min is no point": (("--concurrency", "1,4,5,20,60,100,256", "--c-min", "2"), {}, "without 2"),
     "above the margin": (("--concurrency", "1,4,20,60,100,256,283", "--c-max", "256"), {}, "at most 282"),

@@ -88,7 +88,9 @@ def test_the_beginning_is_complete_but_for_what_is_marked(tmp_path):
 
 def test_the_ranks_of_all_servers_behind_a_router_count(tmp_path):
     (one, *_) = read_runs(write_runs(tmp_path))
-    servers = (replace(one.run.servers[0], dp_size=2, router=Router("SMG", servers=4)),)
+    settings = {"tp_size": 4, "pp_size": 2}
+    router = Router("SMG", servers=4)
+    servers = (replace(one.run.servers[0], dp_size=2, router=router, settings=settings),)
     lines = list(starter({}, [replace(one, run=replace(one.run, servers=servers))]))
-    assert "data_parallel = 8" in lines
+    assert {"data_parallel = 8", "tensor_parallel = 4", "pipeline_parallel = 2"} < set(lines)
     assert {"accelerators_per_node = 0  # needed", "number_of_nodes = 1"} < set(lines)

@@ -1,6 +1,7 @@
 """Points of a curve, read from a rehearsal, from run folders of either client and from a tree."""
 
 import json
+import os
 
 import pyarrow.parquet as pq
 import pytest
@@ -220,4 +221,10 @@ def test_tokens_that_another_version_counted_are_not_used(tmp_path):
     pq.write_table(table.drop_columns("suffix_tokens"), tmp_path / COUNTS)
     assert counted_samples(tmp_path) is None
     pq.write_table(table.replace_schema_metadata({b"key": b"0 made up"}), tmp_path / COUNTS)
+    assert counted_samples(tmp_path) is None
+
+
+def test_tokens_of_earlier_events_are_not_used(tmp_path):
+    made.count(tmp_path, [10, 20], 40)
+    os.utime(tmp_path / COUNTS, (0, 0))
     assert counted_samples(tmp_path) is None
