@@ -40,7 +40,10 @@ def spare_processors() -> None:
 
 
 def exit_code_of(name: str, log_level: str, work: Callable[[], int]) -> int:
-    """Run ``work`` and return its exit code; an error that a user can cause becomes one line on stderr."""
+    """Run ``work`` and return its exit code; an error that a user can cause becomes one line on stderr.
+
+    The notes of one with several causes are lines before it.
+    """
     from harness.api_key import masked_text
     from harness.errors import explained
     from harness.text import printable
@@ -51,8 +54,9 @@ def exit_code_of(name: str, log_level: str, work: Callable[[], int]) -> int:
     except Exception as error:
         if (known := explained(error)) is None:
             raise
-        message = printable(masked_text(str(known)), _MOST_CHARACTERS)
-        print(f"{name}: error: {message}", file=sys.stderr)
+        causes = getattr(known, "__notes__", ())
+        for line in (*causes, f"{name}: error: {known}"):
+            print(printable(masked_text(line), _MOST_CHARACTERS), file=sys.stderr)
         return known.exit_code
     except InterruptedRun as interruption:
         notes = "".join(f"; {note}" for note in getattr(interruption, "__notes__", ()))

@@ -1,13 +1,11 @@
 """``build``: a tree from run folders of either client, and what it lacks."""
 
-import sys
 from pathlib import Path
 
 from harness.endpoints.endpoints_options import BuildOptions
 from harness.endpoints.planning.seed_sets import read_seed_sets
 from harness.endpoints.run_folder import POINT_YAML, RUNS, TREE
 from harness.endpoints.tree.build_tree import Tree, build_tree
-from harness.endpoints.tree.run_facts import UnusableError
 from harness.endpoints.tree.system_file import read_system
 from harness.errors import EXIT_THRESHOLD, EXIT_VALID
 from harness.text import counted, labelled, show
@@ -15,17 +13,13 @@ from harness.text import counted, labelled, show
 
 def build(options: BuildOptions) -> int:
     """Build the tree and print what it lacks; the exit code. Raises HarnessError, OSError."""
-    try:
-        found = build_tree(
-            options.folders,
-            read_system(options.system) if options.system else None,
-            options.output or beside(options.folders[0]),
-            seed_sets=read_seed_sets(options.seed_sets) if options.seed_sets else None,
-            target_cohort=options.target_cohort,
-        )
-    except UnusableError as error:
-        show(*error.lines, file=sys.stderr)
-        raise
+    found = build_tree(
+        options.folders,
+        read_system(options.system) if options.system else None,
+        options.output or beside(options.folders[0]),
+        seed_sets=read_seed_sets(options.seed_sets) if options.seed_sets else None,
+        target_cohort=options.target_cohort,
+    )
     show(*summary(found))
     return EXIT_THRESHOLD if found.missing else EXIT_VALID
 

@@ -25,15 +25,6 @@ _TOO_MANY = 1 << 31  # requests in flight
 _AGAIN = "repeat the point, or leave its folder out"
 
 
-class UnusableError(ConfigError):
-    """Run folders that cannot be used; with several, ``lines`` are to be printed before the message."""
-
-    def __init__(self, lines: Sequence[str]) -> None:
-        self.lines = tuple(lines) if len(lines) > 1 else ()
-        several = f"{counted(len(lines), 'run folder')} cannot be used, listed above; no tree was built"
-        super().__init__(lines[0] if len(lines) == 1 else several)
-
-
 class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     """One point as its folder has it."""
 
@@ -178,7 +169,7 @@ def run_folders(given: Iterable[Path]) -> list[Path]:
 
 
 def read_runs(folders: Sequence[Path]) -> list[RunFacts]:
-    """The points, the lowest concurrency first. Raises UnusableError.
+    """The points, the lowest concurrency first. Raises ConfigError, with a note for each of several folders.
 
     A folder with an accuracy run alone belongs to the point of the same concurrency.
     """
@@ -196,12 +187,21 @@ def read_runs(folders: Sequence[Path]) -> list[RunFacts]:
     points = {one.name: one for one in found if one.accuracy is not None}
     wrong += _twice([*points.values(), *scored], "accuracy of ")
     if wrong:
-        raise UnusableError(wrong)
+        raise _unusable(wrong)
     apart = {one.concurrency: one.accuracy for one in scored}
     joined = [
         msgspec.structs.replace(one, accuracy=one.accuracy or apart.get(one.concurrency)) for one in found
     ]
     return sorted(joined, key=lambda one: (one.dedicated, one.concurrency))
+
+
+def _unusable(wrong: Sequence[str]) -> ConfigError:
+    if len(wrong) == 1:
+        return ConfigError(wrong[0])
+    error = ConfigError(f"{counted(len(wrong), 'run folder')} cannot be used, listed above; leave them out")
+    for line in wrong:
+        error.add_note(line)
+    return error
 
 
 def _twice(ones: Iterable[RunFacts], what: str = "") -> Iterator[str]:

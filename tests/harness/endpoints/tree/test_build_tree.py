@@ -13,6 +13,8 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
+import prepare_submission
+import run_endpoints
 from harness.endpoints.point_run import write_point_run
 from harness.endpoints.run_folder import (
     ACCURACY,
@@ -28,7 +30,7 @@ from harness.endpoints.run_folder import (
 )
 from harness.endpoints.tree.build_command import build
 from harness.endpoints.tree.build_tree import TREE_RECORD, build_tree
-from harness.endpoints.tree.run_facts import UnusableError, canonical_name, read_runs, run_folders
+from harness.endpoints.tree.run_facts import canonical_name, read_runs, run_folders
 from harness.endpoints.tree.system_file import read_system
 from harness.errors import ConfigError
 from harness.peak.ladder.steps import NOT_A_RESULT
@@ -450,14 +452,17 @@ def test_a_damaged_run_folder_is_one_line(damage, tmp_path):
     assert not (tmp_path / TREE).exists()
 
 
-def test_all_damaged_run_folders_are_named(tmp_path, capsys):
+@pytest.mark.parametrize("command", ["build", "system"])
+def test_all_damaged_run_folders_are_named(command, tmp_path, capsys):
     write_runs(tmp_path)
     for name in ("r1", "r64"):
         (tmp_path / RUNS / name / SUMMARY).unlink()
-    with pytest.raises(UnusableError, match="2 "):
-        build(Given((tmp_path,), None))
-    lines = capsys.readouterr().err.splitlines()
-    assert ["/r1:" in lines[0], "/r64:" in lines[1]] == [True, True]
+    if command == "build":
+        assert run_endpoints.main(["build", str(tmp_path)]) == 2
+    else:
+        assert prepare_submission.main(["system", "--endpoints", str(tmp_path)]) == 2
+    first, second, error = capsys.readouterr().err.splitlines()
+    assert "/r1:" in first and "/r64:" in second and "2 run folders cannot be used" in error
 
 
 @pytest.mark.parametrize("name", ["absent", "empty"])
