@@ -92,6 +92,15 @@ def test_a_move_that_fails_undoes_the_others(staged):
     assert list(foreign_files(tree, kept, [tree / "a"])) == []
 
 
+def test_a_move_that_fails_puts_back_what_it_replaces(staged):
+    tree, kept, folder, moves = staged
+    (move,) = moves("a/x", content="second")
+    move.staged.unlink()
+    with pytest.raises(FileNotFoundError):
+        put_in_place([move], folder, tree, kept)
+    assert (tree / "a/x").read_text() == "first"
+
+
 def test_a_build_that_was_killed_between_two_moves_is_no_obstacle(staged):
     """Its files are known before the first move: whichever of the two there is, it was built here."""
     tree, kept, folder, moves = staged

@@ -5,7 +5,7 @@ import csv
 import pytest
 
 from harness.submission.checks.check import check_contexts
-from harness.submission.results_table import compare, summarize
+from harness.submission.results_table import compare, summarize, table
 from prepare_submission import main
 from tests.harness.grading.shared import SHARED_DATA
 from tests.harness.submission.checks.endpoints_results import SUMMARY, endpoints, save, summary
@@ -86,3 +86,4 @@ def test_against_another_system(tree, tmp_path, change, share, by):
     )
     found = compare(summarize(check_contexts(tree)), summarize(check_contexts(earlier)))
     assert [(one.share, one.by) for one in found] == [(share, by)] * 2
+    assert [line.endswith(" another)  -50.0% per accelerator") for line in table(found)][1:] == [bool(by)] * 2
