@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from harness.campaign.campaign_file import Campaign
 from harness.campaign.standing import Standing
 from harness.campaign.steps import Step
+from harness.config.server_urls import folded
 from harness.files import ROOT
 from harness.record.provenance import GitState, git_state
 from harness.record.run_record import RunRecord
@@ -60,4 +61,4 @@ def _other_url(campaign: Campaign, name: str, record: RunRecord, step: Step) -> 
     before, now = record.plan.client.server_urls, step.plan.client.server_urls
     benchmark, scenario = step.plan.client.benchmark.name, step.plan.scenario
     if before != now and not campaign.addresses_change(benchmark, scenario):
-        yield f"{name} is of {', '.join(before)}, and url is now {', '.join(now)}: write the earlier one"
+        yield f"{name} is of {folded(before)}, and url is now {folded(now)}: write the earlier one"

@@ -14,7 +14,7 @@ from harness.campaign.campaign_console import remaining, rows
 from harness.campaign.campaign_file import Servers, read_campaign
 from harness.campaign.campaign_options import CampaignOptions
 from harness.campaign.journal import Journal
-from harness.campaign.origins import _other_commit
+from harness.campaign.origins import _other_commit, other_origins
 from harness.campaign.servers import ServerCommand
 from harness.campaign.standing import Standing, standing, write_made
 from harness.campaign.steps import missing_files, steps_of
@@ -344,6 +344,37 @@ def test_a_run_is_told_which_runs_of_its_scenario_are_done(tmp_path, anew):
     walk = _Walk(campaign, Journal(tmp_path, 0), ServerCommand(tmp_path, tmp_path), named)
     found = walk._environment(steps["gpt-oss-120b/server/accuracy"])[BESIDE]
     assert found == ("" if anew else str(steps[done[0]].folder))
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("http://b[1-20]:1", ["is of http://a[1-20]:1, and url is now http://b[1-20]:1: write"]),
+        ("slurm:b[1-20]:1", []),  # whose addresses are those of a job
+    ],
+)
+def test_other_addresses_than_those_of_the_runs_are_named(tmp_path, url, said):
+    text = "servers.url = '{}'\noffline = {{ target_qps = 9.0 }}\n"
+    steps = steps_of(campaign_of(tmp_path, text.format("http://a[1-20]:1")))
+    run = next(one for one in steps if one.kind == "performance")
+    run_as_asked(run, run.folder)
+    campaign = campaign_of(tmp_path, text.format(url))
+    steps = steps_of(campaign)
+    step = next(one for one in steps if one.kind == "accuracy")
+    found = other_origins(campaign, step, steps, lambda one: standing(campaign, one))
+    assert [text.partition("performance ")[2] for text in found if "url is now" in text] == [
+        one + " the earlier one" for one in said
+    ]
+
+
+@pytest.mark.parametrize(("kind", "state"), [("performance", "lost"), ("trial", "failed")])
+def test_a_damaged_record_is_made_again_by_itself_only_where_that_takes_minutes(tmp_path, kind, state):
+    campaign = campaign_of(tmp_path, "servers.command = 'a'\nserver = { target_qps = 9.0 }\n")
+    step = next(one for one in steps_of(campaign) if one.kind == kind)
+    step.run_folder.mkdir(parents=True)
+    (step.run_folder / RUN_RECORD).write_text("{")
+    found = standing(campaign, step)
+    assert found.state == state and str(step.run_folder / RUN_RECORD) in found.text
 
 
 @pytest.mark.parametrize("anew", [True, False])
