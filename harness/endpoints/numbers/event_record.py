@@ -4,7 +4,7 @@ Lines are in the order of publishing, which is that of time but for microseconds
 ns. Prompts and answers are arrays that begin with the name of their type, fields in the order below.
 """
 
-from typing import Any
+from typing import Any, TypedDict
 
 import msgspec
 
@@ -30,12 +30,28 @@ class Prompt(msgspec.Struct, frozen=True, array_like=True, tag="PromptData"):
     tool_choice: Any = None
 
 
+class Function(TypedDict, total=False):
+    """What a tool call calls, or a fragment of it."""
+
+    name: str | None
+    arguments: Any
+
+
+class Call(TypedDict, total=False):
+    """A tool call, or a fragment of it."""
+
+    index: int
+    id: str | None
+    type: str | None
+    function: Function | None
+
+
 class Answer(msgspec.Struct, frozen=True, array_like=True, tag="TextModelOutput"):
     """What came back. A streamed part is its first fragment and the rest, another one a text."""
 
     output: str | tuple[str, ...] = ""
     reasoning: str | tuple[str, ...] | None = None
-    tool_calls: tuple[Any, ...] | None = None
+    tool_calls: tuple[Call | tuple[Call, ...], ...] | None = None
 
 
 class Fault(msgspec.Struct, frozen=True, array_like=True, tag="ErrorData"):
@@ -104,5 +120,6 @@ def _merged(calls: tuple[Any, ...] | None) -> tuple[dict[str, Any], ...]:
         function = fragment.get("function") or {}
         if function.get("name"):
             call["function"]["name"] = function["name"]
-        call["function"]["arguments"] += function.get("arguments") or ""
+        arguments = function.get("arguments")
+        call["function"]["arguments"] += arguments if isinstance(arguments, str) else ""
     return tuple(merged[index] for index in sorted(merged))

@@ -1,12 +1,13 @@
 import random
 
+import msgspec
 import pytest
 
 from harness.config.benchmark import load_benchmark
 from harness.dataset.model_template import ModelTemplate
 from harness.dataset.model_tokenizer import harmony_tokenizer, load_tokenizer
 from harness.endpoints.numbers.chat_template import HarmonyTemplate, JinjaTemplate, NoTemplate
-from harness.endpoints.numbers.event_record import Answer, Message, after_first, whole
+from harness.endpoints.numbers.event_record import Answer, Event, Message, after_first, whole
 from harness.endpoints.numbers.reference_tokenizer import ReferenceTokenizer, reference_tokenizer
 from harness.errors import ConfigError
 from tests.harness.endpoints.numbers.event_files import TOKENIZER
@@ -158,6 +159,26 @@ def test_a_template_counts_what_it_adds():
          (("", ""), (" think because of this done", "yes"), (" think  of this done", "yes"))]
     )  # fmt: skip
     assert (total, suffix) == (full - frame, rest - frame)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [('{"a": 1}', "1"), ({"a": 1}, "1"), ("[1]", ""), ('{"a":', ""), (None, "")],
+    ids=["text", "object", "no object", "cut off", "none"],
+)
+def test_a_template_gets_the_arguments_of_a_call_as_an_object(arguments, shown):
+    source = "{% for c in messages[1].tool_calls %}{{ c.function.arguments.a }}{% endfor %}"
+    template = JinjaTemplate(ModelTemplate(source, {}), lambda texts: [len(text) for text in texts])
+    call = {"function": {"name": "f", "arguments": arguments}}
+    assert template.render(whole(Answer("", None, (call,)))).texts == (shown,)
+
+
+@pytest.mark.parametrize("calls", ["[1]", "[[1]]", '[{"function": 1}]', '[[{"index": "a"}]]'])
+def test_tool_calls_of_another_form_are_no_event(calls):
+    answer = f'["TextModelOutput", "", null, {calls}]'
+    line = f'{{"event_type": "sample.complete", "timestamp_ns": 1, "data": {answer}}}'
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.json.decode(line, type=Event)
 
 
 def test_a_template_that_refuses_and_one_that_is_missing():
