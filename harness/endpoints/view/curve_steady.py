@@ -38,6 +38,4 @@ def _super_pass(curve: MeasuredCurve, point: CurvePoint) -> int | None:
     """The samples of the dataset."""
     if curve.plan is not None:
         return curve.plan.samples
-    if point.run is not None:
-        return point.run.curve.samples
     return None if point.steady is None else point.steady.window.super_pass_size

@@ -11,7 +11,7 @@ from harness.endpoints.steady.steady_point import WINDOWABLE, is_official
 from harness.endpoints.view.curve_files import MeasuredCurve
 from harness.endpoints.view.measured_point import CurvePoint
 from harness.grouping import by_key
-from harness.text import counted, first_few
+from harness.text import first_few
 
 _NAMED = 6  # points that a line lists
 
@@ -27,9 +27,8 @@ def shortfalls(curve: MeasuredCurve) -> list[str]:
         *_failures(curve.points),
         *_unsteady(curve.points),
         *_accuracy(curve.points),
-        *_missing_points(curve, rules),
         *_offline(curve, rules),
-        *_salt(curve, rules),
+        *_grouped({one.name: one.run.deviations for one in curve.points if one.run is not None}),
         *_client(curve),
     ]
 
@@ -129,24 +128,8 @@ def _accuracy(points: Sequence[CurvePoint]) -> Iterator[str]:
         yield f"no accuracy run (section 5.3): {_list(lacking)}"
 
 
-def _missing_points(curve: MeasuredCurve, rules: EndpointsRules) -> Iterator[str]:
-    planned = curve.plan.points if curve.plan is not None else curve.points
-    fixed = [one for one in planned if one.offline != "dedicated"]
-    if len(fixed) < rules.fewest_points:
-        yield (
-            f"{counted(len(fixed), 'point')} at a fixed concurrency, the rules ask for at least "
-            f"{rules.fewest_points} (section 5.3)"
-        )
-    bands = {one.band for one in curve.points if one.offline != "dedicated"}
-    if curve.plan is None and (empty := [LABELS[band] for band in MANDATORY if band not in bands]):
-        yield f"bands without a point (section 5.3): {_list(empty)}"
-
-
 def _offline(curve: MeasuredCurve, rules: EndpointsRules) -> Iterator[str]:
-    if curve.offline is None:
-        if curve.plan is None:
-            yield "no Offline point, dedicated or elected (section 5.7)"
-    elif (part := offline_part(curve)) is not None and part < rules.offline_part:
+    if (part := offline_part(curve)) is not None and part < rules.offline_part:
         yield (
             f"Offline has {part:.1%} of the throughput at C_max, the rules ask for {rules.offline_part:.0%} "
             "at least (section 5.7.2)"
@@ -160,13 +143,6 @@ def offline_part(curve: MeasuredCurve) -> float | None:
         return None
     rate, highest = curve.offline.system_tps, at_most.system_tps
     return rate / highest if rate and highest else None
-
-
-def _salt(curve: MeasuredCurve, rules: EndpointsRules) -> Iterator[str]:
-    plan = curve.plan
-    if plan is not None and plan.salt_bits < rules.least_salt_bits:
-        yield f"salt of {plan.salt_bits} bits, the rules ask for {rules.least_salt_bits} (section 2.9.5.1)"
-    yield from _grouped({one.name: one.run.deviations for one in curve.points if one.run is not None})
 
 
 def _client(curve: MeasuredCurve) -> Iterator[str]:
