@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from harness.record.run_record import EncodedAnswers
 from harness.record.settled import Router, ServerInfo
-from harness.submission.tree.origins import PLACES, origin_differences
+from harness.submission.tree.origins import PLACES, is_here, origin_differences
 from tests.records import ENDED, with_plan
 
 HASHES = ("b5c939de8f754692c1647ca79fbf85e8c1e70f8a", "0" * 40)
@@ -119,3 +119,16 @@ def test_runs_are_compared_with_the_first_that_knows():
     records["TEST07"] = served(revision=HASHES[1])
     ((_, text),) = origin_differences(records)
     assert text == f"revision of the weights of accuracy is {HASHES[0]}, of TEST07 {HASHES[1]}"
+
+
+@pytest.mark.parametrize(
+    ("url", "here"),
+    [
+        ("http://localhost:30000", True),
+        ("http://Box:30000", True),
+        ("http://node[1-2]:30000", False),
+        ("slurm:box:30000", False),
+    ],
+)
+def test_a_url_is_here_where_that_is_plain(url, here):
+    assert is_here(url, "box") is here
