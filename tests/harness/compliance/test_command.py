@@ -8,6 +8,9 @@ from types import SimpleNamespace
 import pytest
 
 from harness.compliance import compliance_command
+from harness.compliance.registry import find_test
+from harness.compliance.verify import VerifyRequest
+from harness.config.benchmark import load_benchmark
 from tests.harness.compliance.program import (
     LOW07,
     LOW09,
@@ -238,6 +241,14 @@ def test_a_test_is_run_again_unless_it_has_passed(passed, errors, again, monkeyp
     found = SimpleNamespace(result=SimpleNamespace(passed=passed), errors=errors)
     monkeypatch.setattr(compliance_command, "verify", lambda _: found)
     assert compliance_command._has_passed(SimpleNamespace(request=None), None) is not again
+
+
+def test_a_test_whose_logs_are_gone_is_run_again(tmp_path):
+    benchmark = load_benchmark("gpt-oss-120b")
+    test = find_test(benchmark, "TEST09")
+    settings = test.audit_config(None, "Offline")
+    request = VerifyRequest(benchmark, test, settings, tmp_path, references=None, official=True)
+    assert not compliance_command._has_passed(SimpleNamespace(request=request), None)
 
 
 def test_an_unreachable_server(gpqa_file, tmp_path, capfd):

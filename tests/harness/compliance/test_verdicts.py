@@ -163,3 +163,8 @@ def test_a_rehearsal_s_verification_is_no_official_one_by_another_name(tmp_path,
     assert test.verification_in(tmp_path / "nothing").name == path.name
     path.touch()
     assert test.verification_in(tmp_path) == path
+
+
+def test_a_test_that_the_benchmark_does_not_have_now_has_no_verdict(tmp_path):
+    """As of a folder that another version has left."""
+    assert read_verdict(GPT_OSS, "TEST06", tmp_path).passed is None
