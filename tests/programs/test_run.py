@@ -209,6 +209,19 @@ def test_offline_keeps_twice_as_much_in_flight_as_all_ranks_run(
     assert list(tmp_path.iterdir()) == [dataset]
 
 
+def test_a_conf_of_loadgen_is_read_and_is_a_deviation(tmp_path, capfd):
+    """Which --official refuses."""
+    dataset, _ = small_dataset(tmp_path)
+    (conf := tmp_path / "mlperf.conf").write_text("*.*.performance_sample_count_override = 3\n")
+    with StubServer() as stub:
+        words = ("--server-url", stub.url, "--input-file", dataset, "--mlperf-conf", conf, "--dry-run")
+        run = run_here(capfd, tmp_path, *words)
+        refused = run_here(capfd, tmp_path, *words, "--official")
+    assert run.code == 0 and f"--mlperf-conf {conf} is read on top of LoadGen's own" in run.stdout
+    assert "DEVIATION LoadGen performance_sample_count_override is 3, " in run.stdout
+    assert refused.code == 2 and "--official: the run would be NOT OFFICIAL: " in refused.stderr
+
+
 def test_a_dry_run_with_an_api_tries_it(tmp_path, capfd):
     """Whether a server takes it shows in no page."""
     dataset, _ = small_dataset(tmp_path)
