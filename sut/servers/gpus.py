@@ -4,8 +4,9 @@ import importlib
 import io
 import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout, suppress
+from functools import partial
 from typing import Any, Protocol
 
 _POWER, _ENERGY = "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"  # W, mJ
@@ -25,6 +26,7 @@ _AMD_UNSUPPORTED = (0xFFFF, 0xFFFF_FFFF, 0xFFFF_FFFF_FFFF_FFFF)  # later version
 _START_S = 20.0
 
 _Questions = Mapping[str, Callable[[], float | None]]
+_Asked = Mapping[Any, Callable[[], Any]]
 
 
 class _Library(Protocol):
@@ -120,12 +122,12 @@ class _Nvml:
 
     def facts(self) -> dict[str, Any]:
         """Of the driver, and of the GPUs' memory."""
-        nvml, number = self._nvml, int(self._nvml.nvmlSystemGetCudaDriverVersion())  # 13000 is 13.0
-        return {
-            "driver": _as_text(nvml.nvmlSystemGetDriverVersion()),
-            "cuda": (number // 1000, number % 1000 // 10),
-            "ecc_uncorrected": dict(_answered(self.errors, enumerate(self.handles), self._uncorrected)),
+        nvml = self._nvml
+        asked: _Asked = {
+            "driver": lambda: _as_text(nvml.nvmlSystemGetDriverVersion()),
+            "cuda": lambda: divmod(int(nvml.nvmlSystemGetCudaDriverVersion()) // 10, 100),  # 13000 is 13.0
         }
+        return _facts(self, asked, self._uncorrected)
 
     def _uncorrected(self, handle: Any) -> int:
         nvml = self._nvml
@@ -176,12 +178,9 @@ class _AmdSmi:
 
     def facts(self) -> dict[str, Any]:
         """Of the driver, and of the GPUs' memory."""
-        smi = self._smi
-        first = dict(_answered(self.errors, enumerate(self.handles[:1]), smi.amdsmi_get_gpu_driver_info))
-        return {
-            "driver": first.get(0, {}).get("driver_version"),
-            "ecc_uncorrected": dict(_answered(self.errors, enumerate(self.handles), self._uncorrected)),
-        }
+        smi, first = self._smi, self.handles[0]
+        asked: _Asked = {"driver": lambda: smi.amdsmi_get_gpu_driver_info(first)["driver_version"]}
+        return _facts(self, asked, self._uncorrected)
 
     def _uncorrected(self, handle: Any) -> int:
         return int(self._smi.amdsmi_get_gpu_total_ecc_count(handle)["uncorrectable_count"])
@@ -204,13 +203,18 @@ class _AmdSmi:
         return max(parts, default=None)
 
 
-def _answered(
-    errors: tuple[type[Exception], ...], handles: Iterable[tuple[int, Any]], ask: Callable[[Any], Any]
-) -> Iterator[tuple[int, Any]]:
-    """The answer of each GPU that has one."""
-    for number, handle in handles:
-        with suppress(*errors):
-            yield number, ask(handle)
+def _facts(library: _Library, asked: _Asked, uncorrected: Callable[[Any], int]) -> dict[str, Any]:
+    """Those that it has an answer to, and the errors of each GPU that has one."""
+    ecc = {number: partial(uncorrected, handle) for number, handle in enumerate(library.handles)}
+    return _answered(library.errors, asked) | {"ecc_uncorrected": _answered(library.errors, ecc)}
+
+
+def _answered(errors: tuple[type[Exception], ...], asked: _Asked) -> dict[Any, Any]:
+    found = {}
+    for name, ask in asked.items():
+        with suppress(*errors, LookupError, TypeError, ValueError):  # such as "N/A"
+            found[name] = ask()
+    return found
 
 
 def _as_text(value: str | bytes) -> str:

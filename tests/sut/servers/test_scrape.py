@@ -314,6 +314,35 @@ def libraries(monkeypatch):
     return install
 
 
+@pytest.mark.parametrize(
+    ("version", "driver"),
+    [(lambda: 13000, {"driver": "580.65", "cuda": (13, 0)}), (None, {"driver": "580.65"})],
+)
+def test_facts_of_nvidia_gpus_are_those_that_there_are(libraries, version, driver):
+    """In a container without the driver's CUDA library there is no version of it."""
+    made = made_up_nvml()
+    made.nvmlSystemGetDriverVersion = lambda: b"580.65"  # bytes in earlier versions
+    made.nvmlSystemGetCudaDriverVersion = version or partial(unsupported, error=NvmlError)
+    made.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, made.NVML_VOLATILE_ECC = 1, 0
+    made.nvmlDeviceGetTotalEccErrors = lambda handle, *_: unsupported(error=NvmlError) if handle else 3
+    assert libraries(lambda: made, None).facts() == [driver | {"ecc_uncorrected": {0: 3}}]
+
+
+@pytest.mark.parametrize(
+    ("functions", "driver"),
+    [
+        ({"amdsmi_get_gpu_driver_info": lambda handle: {"driver_version": "6.12"}}, {"driver": "6.12"}),
+        ({"amdsmi_get_gpu_driver_info": lambda handle: "6.12"}, {}),
+        ({}, {}),
+    ],
+    ids=["of its version", "of another form", "of no such function"],
+)
+def test_facts_of_amd_gpus_are_those_that_there_are(libraries, functions, driver):
+    counts = {"amdsmi_get_gpu_total_ecc_count": lambda handle: {"uncorrectable_count": ("N/A", 2)[handle]}}
+    found = libraries(None, partial(made_up_amdsmi, **functions, **counts))
+    assert found.facts() == [driver | {"ecc_uncorrected": {1: 2}}]
+
+
 LEVELS = {
     "gpu_clock": (1980, 1980),
     "gpu_temperature": (61.5, 62),
