@@ -6,6 +6,8 @@ from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from msgspec.structs import replace
 
@@ -52,6 +54,17 @@ def test_the_most_queries_over_a_limit_of_long_runs(queries, most):
 def queries(tmp_path, monkeypatch):
     monkeypatch.setattr(queries_module, "_BATCH_ROWS", 100)  # the file is read in several parts
     return read_queries(records.folder(tmp_path, records.failed(records.rows(), 7, 8)) / "requests.parquet")
+
+
+def test_a_table_that_another_program_has_written_again_is_read(queries, tmp_path):
+    """Its labels are no dictionaries then."""
+    table = pq.read_table(tmp_path / "requests.parquet")
+    texts = {name: table[name].cast(pa.string()) for name in ("replica", "failure")}
+    columns = {name: texts.get(name, table[name]) for name in table.column_names}
+    pq.write_table(pa.table(columns), tmp_path / "a")
+    again = read_queries(tmp_path / "a")
+    assert again.replica.tolist() == queries.replica.tolist()
+    assert again.completed.tolist() == queries.completed.tolist()
 
 
 def test_columns_are_those_of_the_table(queries):

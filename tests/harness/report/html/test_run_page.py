@@ -209,6 +209,13 @@ def test_the_network_of_each_server(tmp_path):
     assert (table.marked, table.rows[1][1], table.rows[1][9]) == ({1}, "0.200", "3")
 
 
+def test_servers_that_were_left_out_have_a_row_for_each_reason(tmp_path):
+    left_out = {"http://a1:1": "refused", "http://a2:1": "refused", "http://b:1": "another model"}
+    folder = records.folder(tmp_path, records.rows(), replace(ENDED, left_out=left_out))
+    table = section_of("provenance", folder).tables[2]
+    assert list(table.rows) == [("2", "http://a[1-2]:1", "refused"), ("1", "http://b:1", "another model")]
+
+
 def test_metrics_that_are_gone_or_damaged(tmp_path):
     path = with_metrics(tmp_path) / SERVER_METRICS
     for damage in (lambda: path.write_bytes(b"PAR1"), path.unlink):
@@ -254,6 +261,8 @@ def test_the_program_writes_a_page_for_each_run(tmp_path, capsys):
     assert main(["html", str(tmp_path)]) == 0
     assert all((folder / REPORT).stat().st_size < 500_000 for folder in folders)
     assert capsys.readouterr().out.split() == [str(folder / REPORT) for folder in folders]
+    assert main(["html", str(tmp_path), "--output", str(tmp_path / "one.html")]) == 2
+    assert "the folders have 2" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
