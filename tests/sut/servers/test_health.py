@@ -410,22 +410,26 @@ def test_a_defect_of_the_comparison_keeps_no_healthy_server_out(tmp_path, monkey
 
 
 def test_servers_are_watched_one_after_another(tmp_path):
-    table, found, ended = dict(SGLANG), [], threading.Event()
-    with pages(SGLANG) as good, pages(table) as bad:
+    first, table, found, ended = dict(SGLANG), dict(SGLANG), [], threading.Event()
+    other = {"model_path": "other", "weight_version": "default"}
+    with pages(first) as good, pages(table) as bad:
         servers = discover([good, bad], "sglang", None, 20)
         recheck = Recheck(servers, "sglang", None, None, 20, tmp_path)
         recheck.on_change = found.append
         thread = threading.Thread(target=recheck.watch, args=(ended, 0.02))
         thread.start()
         wait_until(lambda: len(recheck._right_ns) == 2)
-        table["/model_info"] = {"model_path": "other", "weight_version": "default"}
+        table["/model_info"] = other
         wait_until(lambda: found)
         ended.set()
         thread.join()
-    assert found == [1]
-    (change,) = recheck.changes
-    assert change.right_until_ns > 0 and change.url == bad
-    assert recheck.none_left() == ""
+        assert found == [1]
+        (change,) = recheck.changes
+        assert change.right_until_ns > 0 and change.url == bad
+        assert recheck.none_left() == ""
+        first["/model_info"] = other
+        assert recheck.recovered(good)
+    assert recheck.none_left().startswith("all 2 servers have changed; the first: ")
 
 
 # Of SGLang 0.5.23's /metrics: its start, and an update by /update_weights_from_disk with its own path.
