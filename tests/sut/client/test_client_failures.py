@@ -98,16 +98,20 @@ def test_a_reset_while_the_request_is_written(drive, taken):
 )
 def test_an_early_answer_to_a_large_request_is_told(drive, status, kind, said):
     """A server may answer 413 before it has read the body, and read on."""
+    told = threading.Event()
 
     def script(connection):
         connection.recv(1000)
         connection.sendall(answer(head=b"HTTP/1.1 %b\r\n" % status))
+        told.wait(60)
         while connection.recv(1 << 16):
             continue
 
     with scripted(script) as (url, _):
         driver = drive(url)
-        assert_failed(driver.ask([200000] * 3_000_000), kind, said)  # more than the kernel takes
+        outcome = driver.ask([200000] * 3_000_000)  # more than the kernel takes
+        told.set()
+        assert_failed(outcome, kind, said)
         assert driver.client.keeps_alive() == [False]
 
 
