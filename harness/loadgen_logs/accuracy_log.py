@@ -25,7 +25,7 @@ EMPTY_LOG_BYTES = 16  # LoadGen writes "[\n]\n" when it logs no answer
 INT64 = 8
 _INT32 = 4
 _UNCHECKED = 0  # the ids are read as int32, whatever the log holds
-_NOT_OURS = "not LoadGen's mlperf_log_accuracy.json"
+_NOT_OURS = "pass LoadGen's own mlperf_log_accuracy.json"
 _UNPACK = "unpack it and pass the unpacked file"
 # Files that hold a log in another form begin so; what they are, and the remedy.
 _OTHER_STARTS = (
@@ -142,7 +142,8 @@ class RawEntry(msgspec.Struct, frozen=True):
 class EntrySplitter:
     """Cuts a byte stream into entries. Feed chunks, then flush; entries are flat, so braces suffice."""
 
-    def __init__(self) -> None:
+    def __init__(self, path: Path) -> None:
+        self._path = path
         self._buffer = bytearray()
         self._offset = 0  # where the buffer's first byte lies in the stream
         self._separators = b""  # the kinds of bytes seen between entries
@@ -167,7 +168,7 @@ class EntrySplitter:
         begin = self._buffer.find(b"{")
         self._check_between(0, len(self._buffer) if begin < 0 else begin)
         if begin >= 0:
-            _refuse_gap(bytes(self._buffer))
+            _refuse_gap(bytes(self._buffer), self._path)
             return Cut(self._offset + begin, "the last entry is not complete")
         if b"[" in self._separators and b"]" not in self._separators:
             return Cut(self._offset, "the closing ] is missing")
@@ -179,10 +180,10 @@ class EntrySplitter:
             return
         strange = between.strip(_BETWEEN)
         if strange:
-            _refuse_gap(between)
+            _refuse_gap(between, self._path)
             shown = strange[:40].decode("ascii", "backslashreplace")
             raise GradingError(
-                f"accuracy log, byte {self._offset + start}: {shown!r} between entries; {_NOT_OURS}"
+                f"{self._path}, byte {self._offset + start}: {shown!r} between entries; {_NOT_OURS}"
             )
         self._separators = bytes(set(self._separators + between))
         self._between = between
@@ -196,7 +197,7 @@ class AccuracyLog:
         self.path = path
         self._require_plain()
         self.cut: Cut | None = None
-        self.width = _width(self._raw_entries())
+        self.width = _width(self._raw_entries(), path)
 
     @cached_property
     def is_array(self) -> bool:
@@ -233,7 +234,7 @@ class AccuracyLog:
                 raise GradingError(f"{self.path} {form}; {remedy}")
 
     def _raw_entries(self) -> Iterator[RawEntry]:
-        splitter = EntrySplitter()
+        splitter = EntrySplitter(self.path)
         for chunk in self._chunks():
             yield from splitter.feed(chunk)
         self.cut = splitter.flush()
@@ -247,7 +248,7 @@ class AccuracyLog:
             raise GradingError(f"{self.path}: cannot be read: {error.strerror}; pass --mlperf-log") from error
 
     def _entry(self, raw: RawEntry) -> LogEntry:
-        return LogEntry(self.path, raw.offset, len(raw.text), _row(raw), self.width)
+        return LogEntry(self.path, raw.offset, len(raw.text), _row(raw, self.path), self.width)
 
 
 class Coverage(msgspec.Struct, frozen=True):
@@ -290,33 +291,33 @@ class Checklist:
         return Coverage(missing, tuple(sorted(self._repeated)))
 
 
-def _refuse_gap(text: bytes) -> None:
+def _refuse_gap(text: bytes, path: Path) -> None:
     if _SUBMISSION_GAP in text:
         raise GradingError(
-            "accuracy log: truncated for submission, '...' stands for its middle; "
+            f"{path}: truncated for submission, '...' stands for its middle; "
             "grade the full log, whose sha256 accuracy.txt names"
         )
 
 
-def _row(raw: RawEntry) -> _Row:
+def _row(raw: RawEntry, path: Path) -> _Row:
     try:
         return msgspec.json.decode(raw.text, type=_Row)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        _refuse_gap(raw.text)
+        _refuse_gap(raw.text, path)
         nested = raw.text.count(b"{") > 1
         what = "an entry has an object inside, LoadGen's entries have none" if nested else str(error)
-        raise GradingError(f"accuracy log, byte {raw.offset}: {what}; {_NOT_OURS}") from error
+        raise GradingError(f"{path}, byte {raw.offset}: {what}; {_NOT_OURS}") from error
 
 
 def _words(text: msgspec.Raw, where: str) -> npt.NDArray[np.int32]:
     view = memoryview(text)
     if len(view) < 2 or view[0] != ord('"'):
-        raise GradingError(f"{where}: data is not a string of hex digits")
+        raise GradingError(f"{where}: data is not a string of hex digits; {_NOT_OURS}")
     try:
         data = binascii.unhexlify(view[1:-1])
     except binascii.Error as error:
         raise GradingError(
-            f"{where}: {len(view) - 2} characters that are not whole bytes in hex ({error})"
+            f"{where}: {len(view) - 2} characters, not whole bytes in hex ({error}); copy the log again"
         ) from error
     if len(data) % _INT32:
         raise GradingError(
@@ -336,17 +337,17 @@ def _ids(text: msgspec.Raw, width: int, where: str) -> TokenIds:
     return words[::2]
 
 
-def _width(entries: Iterable[RawEntry]) -> int:
+def _width(entries: Iterable[RawEntry], path: Path) -> int:
     """Bytes per token id, as the first decisive output shows."""
     found = False
     for raw in entries:
         found = True
-        words = _words(_row(raw).data, f"accuracy log, byte {raw.offset}")
+        words = _words(_row(raw, path).data, f"{path}, byte {raw.offset}")
         if _is_decisive(words):
             return _INT32 if words[1::2].any() else INT64
     if not found:
         raise GradingError(
-            "accuracy log: no entries; a performance run writes such a log, and so does a run that was ended "
+            f"{path}: no entries; a performance run writes such a log, and so does a run that was ended "
             "early; pass that of a complete accuracy run"
         )
     return _INT32

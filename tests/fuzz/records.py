@@ -158,7 +158,7 @@ def _read_pickle(path: Path) -> None:
 
 
 def _split(data: bytes, parts: list[bytes]) -> list[bytes]:
-    splitter = EntrySplitter()
+    splitter = EntrySplitter(Path("log"))
     entries = [entry for part in parts for entry in splitter.feed(part)]
     assert all(data.startswith(entry.text, entry.offset) for entry in entries)
     return [entry.text for entry in entries]
