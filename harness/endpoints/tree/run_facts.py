@@ -240,8 +240,10 @@ def _facts(folder: Path, summary: Json) -> RunFacts:
         accuracy=accuracy if accuracy.is_file() else None,
         run=read_point_run(folder),
     )
-    if (benchmark := facts.benchmark) is not None and read_accuracy(folder, benchmark) is None:
-        facts = msgspec.structs.replace(facts, accuracy=None)
+    if (benchmark := facts.benchmark) is not None:
+        scored = read_accuracy(folder, benchmark)
+        if scored is None or not scored.metrics:  # the official client writes null where its grading failed
+            facts = msgspec.structs.replace(facts, accuracy=None)
     concurrency = facts.concurrency
     if facts.load_pattern not in ("concurrency", "max_throughput") or not 1 <= concurrency < _TOO_MANY:
         raise ConfigError(

@@ -272,6 +272,10 @@ GAPS = {
     "no steady state": (of_run(lambda run: edit(run / SUMMARY, steady_state=None)), "steady_state"),
     "no accuracy in a band": (of_run(lambda run: (run / ACCURACY).unlink()), "Medium"),
     "scores of no data set": (of_run(lambda run: (run / ACCURACY).write_text("{}")), "Medium"),
+    "a data set without a score": (
+        of_run(lambda run: (run / ACCURACY).write_text('{"accuracy_scores": [{"score": null}]}')),
+        "Medium",
+    ),
     "no accelerators": (
         of_toml("accelerators_per_node = 8", "accelerators_per_node = 0"),
         "node type 1 has no accelerators",
