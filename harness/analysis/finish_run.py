@@ -55,7 +55,6 @@ from harness.record.journal import (
     read_counts,
     read_journal,
     read_loadgen_calls,
-    time_limit,
 )
 from harness.record.outcome import FailureKind
 from harness.record.output_dir import free_reserve
@@ -162,7 +161,7 @@ def finish(record: RunRecord, seen: Observations) -> RunRecord:
     record = replace(record, warnings=_warnings(record, seen))
     if files is not None:
         with defects.cost("warnings about its figures"):
-            more = (time_limit(plan.client.log_dir / JOURNAL_DIR), *run_warnings(record, files.rows))
+            more = (files.journal.time_limit, *run_warnings(record, files.rows))
             record = replace(record, warnings=(*record.warnings, *filter(None, more)))
     record = replace(record, warnings=(*record.warnings, *defects.found))
     if errors := _unwritten(RUN_RECORD, lambda: _write(record)):

@@ -9,6 +9,7 @@ import struct
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import IO
 
@@ -102,14 +103,23 @@ def read_counts(directory: Path) -> Rows:
     return rows
 
 
-class Journal(msgspec.Struct, frozen=True):
+class Journal(msgspec.Struct, frozen=True, dict=True):
     """The content of a run's journal."""
 
     rows: Rows
-    details: Mapping[int, str]
-    """evidence of failures, by query id"""
+    _failures: Sequence[_FailureLine]
     broken: int
     """rows that were cut short or have a wrong checksum"""
+
+    @cached_property
+    def details(self) -> Mapping[int, str]:
+        """Evidence of failures, by query id."""
+        return {line.query_id: line.detail for line in self._failures}
+
+    @property
+    def time_limit(self) -> str:
+        """A limit of time that the failures show; "" for none."""
+        return _time_limit(self._failures)
 
 
 def read_journal(directory: Path) -> Journal:
@@ -122,8 +132,7 @@ def read_journal(directory: Path) -> Journal:
         good = _intact(data[:whole], rows)
         parts.append(rows[good])
         broken += int((~good).sum()) + (whole != len(data))
-    details = {line.query_id: line.detail for line in _failure_lines(directory)}
-    return Journal(np.concatenate(parts), details, broken)
+    return Journal(np.concatenate(parts), _failure_lines(directory), broken)
 
 
 class JournalTail:
@@ -179,19 +188,17 @@ def failure_reasons(directory: Path) -> str:
     """Reasons of failed queries so far, by kind: ``timeout 3 (no end within 5 s; 0 tokens had arrived)``."""
     counts: Counter[str] = Counter()
     first: dict[str, str] = {}
-    for line in _failure_lines(directory):
+    lines = _failure_lines(directory)
+    for line in lines:
         counts[line.kind] += 1
         first.setdefault(line.kind, line.detail)
     kinds = ", ".join(f"{kind} {count} ({first[kind]})" for kind, count in counts.most_common())
-    return "; ".join(filter(None, (kinds, time_limit(directory))))
+    return "; ".join(filter(None, (kinds, _time_limit(lines))))
 
 
-def time_limit(directory: Path) -> str:
-    """A limit of time that the failures show by their moments; "" for none.
-
-    A server that dies ends all of its queries at one moment.
-    """
-    return time_limit_text((line.detail, line.time_ns) for line in _failure_lines(directory))
+def _time_limit(lines: Sequence[_FailureLine]) -> str:
+    """By the moments of the failures: a server that dies ends all of its queries at one."""
+    return time_limit_text((line.detail, line.time_ns) for line in lines)
 
 
 def first_failure(directory: Path) -> str:

@@ -13,7 +13,6 @@ from harness.record.journal import (
     first_failure,
     read_journal,
     read_loadgen_calls,
-    time_limit,
 )
 from harness.record.outcome import Completion, Failure, FailureKind
 from sut.worker.journal_writer import JournalWriter
@@ -90,7 +89,7 @@ def test_failures_of_one_moment_are_of_no_limit_of_time(tmp_path, monkeypatch, a
     monkeypatch.setattr(time, "monotonic_ns", lambda: next(ends))
     ages = (f"{age} s after its request, 1.2 s after the last bytes" for age in (9.4, 7.3, 5.2, 3.1))
     write(tmp_path, [Failure(FailureKind.TRUNCATED, age) for age in ages])
-    found = time_limit(tmp_path)
+    found = read_journal(tmp_path).time_limit
     assert found.startswith(said) if said else not found
 
 
