@@ -147,14 +147,12 @@ def differing_text(was: Named, now: Named) -> str:
 
 def keep_change(journal: Path, change: ServerChange) -> None:
     """Append a change to the journal. Raises OSError."""
-    with (journal / _FILE).open("ab") as file:
-        file.write(msgspec.json.encode(change) + b"\n")
+    _append(journal / _FILE, change)
 
 
 def keep_settings(journal: Path, server: ServerInfo) -> None:
     """Append a server whose start options are others than at the start of the run. Raises OSError."""
-    with (journal / _SETTINGS_FILE).open("ab") as file:
-        file.write(msgspec.json.encode(server) + b"\n")
+    _append(journal / _SETTINGS_FILE, server)
 
 
 def with_other_settings(journal: Path) -> Iterator[ServerInfo]:
@@ -163,6 +161,11 @@ def with_other_settings(journal: Path) -> Iterator[ServerInfo]:
     for line in path.read_bytes().splitlines() if path.exists() else ():
         with suppress(msgspec.DecodeError, UnicodeDecodeError):
             yield msgspec.json.decode(line, type=ServerInfo)
+
+
+def _append(path: Path, value: msgspec.Struct) -> None:
+    with path.open("ab") as file:
+        file.write(msgspec.json.encode(value) + b"\n")
 
 
 def in_doubt(rows: Rows, changes: Sequence[ServerChange]) -> npt.NDArray[np.bool_]:
