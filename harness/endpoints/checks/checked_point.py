@@ -7,7 +7,17 @@ import msgspec
 from msgspec.structs import replace
 
 from harness.endpoints.checks.finding import Finding, Severity, finding
-from harness.endpoints.official_files import Fields, performance_dataset, read_table, system_tps, table, whole
+from harness.endpoints.official_files import (
+    Fields,
+    is_offline,
+    performance_dataset,
+    read_table,
+    steady_window,
+    system_tps,
+    table,
+    target_concurrency,
+    whole,
+)
 from harness.endpoints.planning.rules import load_endpoints_rules
 from harness.endpoints.point_run import PointRun, read_point_run
 from harness.endpoints.run_folder import (
@@ -21,7 +31,6 @@ from harness.endpoints.run_folder import (
 )
 from harness.errors import ConfigError
 
-OFFLINE_PATTERN = "max_throughput"
 _AGENTIC_S = 2400.0  # §6.2, above 32 in flight
 
 
@@ -79,14 +88,14 @@ class PointFiles(msgspec.Struct, frozen=True, dict=True):
         """Whether it is a dedicated Offline run."""
         if self.in_tree:
             return self.point.get("offline") == "dedicated"
-        return self.load_pattern == OFFLINE_PATTERN
+        return is_offline(self.config)
 
     @property
     def concurrency(self) -> int | None:
         """Requests in flight, as the point declares them; of a run folder alone as it was configured."""
         if self.in_tree:
             return whole(self.point.get("concurrency"))
-        return whole(table(self.settings, "load_pattern").get("target_concurrency"))
+        return target_concurrency(self.config)
 
     @property
     def required_s(self) -> float | None:
@@ -116,8 +125,8 @@ class PointFiles(msgspec.Struct, frozen=True, dict=True):
         known = next((one.samples for one in official if one.dataset in names), None)
         if known is not None or self.record is not None:
             return known or self.record.curve.samples  # type: ignore[union-attr]
-        window = table(table(self.point, "steady_state"), "window")
-        return whole(self.performance_dataset.get("samples")) or whole(window.get("super_pass_size"))
+        claimed = steady_window(table(self.point, "steady_state")).size
+        return whole(self.performance_dataset.get("samples")) or claimed
 
     @property
     def is_short(self) -> bool:

@@ -10,18 +10,18 @@ from harness.endpoints.checks.checked_point import PointFiles
 from harness.endpoints.checks.finding import Finding, Severity, finding
 from harness.endpoints.checks.point_rules import by_length, check_salt, steady_block, whole_passes
 from harness.endpoints.checks.request_log import LogError, RequestLog, read_log
-from harness.endpoints.official_files import Fields, number, table, whole
+from harness.endpoints.official_files import Fields, number, steady_window, table, whole
 from harness.endpoints.planning.rules import load_endpoints_rules
 from harness.endpoints.run_folder import EVENTS, SUMMARY
 
-SteadyBlock = Callable[[Path, int, int], Mapping[str, Any] | str]
+Recompute = Callable[[Path, int, int], Mapping[str, Any] | str]
 """The block steady_state of a run folder, for the dataset's samples and a concurrency; text: why none."""
 
 _SPAN_TOLERANCE_S = 1.0  # of a duration that is written in whole seconds
 _COUNT_TOLERANCE = 0.01  # of answers without a first fragment, which some count
 
 
-def check_log(files: PointFiles, recompute: SteadyBlock | None) -> Iterator[Finding]:
+def check_log(files: PointFiles, recompute: Recompute | None) -> Iterator[Finding]:
     """What the log says, and what cannot be known without one."""
     path = files.log
     if path is None:
@@ -98,9 +98,8 @@ def _fragments(log: RequestLog, where: str) -> Iterator[Finding]:
 def _window(files: PointFiles, log: RequestLog) -> Iterator[Finding]:
     """The claimed window's issue time, whatever made it a window."""
     block, where = steady_block(files)
-    window = table(block, "window")
-    first, last = (whole(window.get(f"super_pass_{name}")) for name in ("start", "end"))
-    size, claimed = whole(window.get("super_pass_size")), number(window.get("duration_s"))
+    window = steady_window(block)
+    first, last, size, claimed = window.first, window.last, window.size, window.duration_s
     if first is None or last is None or not size or first < 0 or last < first:
         return
     if files.dataset_size and size != files.dataset_size:
@@ -117,7 +116,7 @@ def _window(files: PointFiles, log: RequestLog) -> Iterator[Finding]:
         yield finding("steady-state-differs", where, text, expected=f"{issue_s:.1f} as in the log")
 
 
-def _steady_state(files: PointFiles, run: Path, recompute: SteadyBlock | None) -> Iterator[Finding]:
+def _steady_state(files: PointFiles, run: Path, recompute: Recompute | None) -> Iterator[Finding]:
     """The complete block, recomputed."""
     stated, where = steady_block(files)
     size, concurrency = files.dataset_size, files.concurrency

@@ -4,9 +4,19 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
-from harness.endpoints.checks.checked_point import OFFLINE_PATTERN, PointFiles
+from harness.endpoints.checks.checked_point import PointFiles
 from harness.endpoints.checks.finding import Finding, Severity, finding
-from harness.endpoints.official_files import Fields, number, percentile_of, shown, table, whole
+from harness.endpoints.official_files import (
+    OFFLINE_PATTERN,
+    Fields,
+    number,
+    percentile_of,
+    shown,
+    steady_window,
+    table,
+    tables,
+    whole,
+)
 from harness.endpoints.planning.cohorts import cohort_name, cohort_number
 from harness.endpoints.planning.rules import is_same_model, load_endpoints_rules
 from harness.endpoints.run_folder import ACCURACY, CONFIG, POINT_YAML, SUMMARY
@@ -170,17 +180,15 @@ def check_salt(files: PointFiles, issued: int | None = None, prompts: int | None
 
 def accuracy_salt(files: PointFiles) -> Iterator[Finding]:
     """Accuracy prompts are the reference's."""
-    listed = files.config.get("datasets")
-    for one in listed if isinstance(listed, list) else ():
-        if isinstance(one, Mapping) and one.get("type") == "accuracy" and _is_salted(one):
+    for one in tables(files.config, "datasets"):
+        if one.get("type") == "accuracy" and _is_salted(one):
             yield finding("accuracy-salt", files.where(CONFIG), f"dataset {one.get('name')} is salted")
     if (salt := table(files.runtime_settings, "accuracy").get("salt")) not in (None, False, 0):
         yield finding(
             "accuracy-salt", files.where(POINT_YAML), f"runtime_settings.accuracy.salt is {shown(salt)}"
         )
-    scores = files.accuracy.get("accuracy_scores")
-    for score in scores if isinstance(scores, list) else ():
-        if isinstance(score, Mapping) and score.get("salted") not in (None, False, 0):
+    for score in tables(files.accuracy, "accuracy_scores"):
+        if score.get("salted") not in (None, False, 0):
             yield finding("accuracy-salt", files.where(ACCURACY), "the scored answers were salted")
 
 
@@ -248,7 +256,7 @@ def _steady_state(files: PointFiles) -> Iterator[Finding]:
         yield finding("steady-state", where, "the verdict is anomaly", severity=Severity.WARNING)
     if status != WINDOWABLE:
         yield by_length(files, "super-passes", where, f"the status is {shown(status)}", expected=WINDOWABLE)
-    yield from _window(files, where, table(block, "window"))
+    yield from _window(files, where, block)
 
 
 def steady_block(files: PointFiles) -> tuple[Fields, str]:
@@ -259,12 +267,13 @@ def steady_block(files: PointFiles) -> tuple[Fields, str]:
     return block or {}, files.where(SUMMARY)
 
 
-def _window(files: PointFiles, where: str, window: Fields) -> Iterator[Finding]:
-    first, last = (whole(window.get(f"super_pass_{name}")) for name in ("start", "end"))
-    if first is not None and last is not None and last - first + 1 < load_endpoints_rules().window_passes:
-        text = f"the window spans {last - first + 1} super-passes"
+def _window(files: PointFiles, where: str, block: Fields) -> Iterator[Finding]:
+    window = steady_window(block)
+    passes, duration_s = window.super_passes, window.duration_s
+    if passes is not None and passes < load_endpoints_rules().window_passes:
+        text = f"the window spans {passes} super-passes"
         yield by_length(files, "super-passes", where, text)
-    required, duration_s = files.required_s, number(window.get("duration_s"))
+    required = files.required_s
     if required and duration_s is not None and duration_s < required:
         text = f"the window has {duration_s:.1f} s of issue time"
         yield by_length(files, "issue-time", where, text, expected=f"{required:.0f} s or more")

@@ -6,7 +6,7 @@ from pathlib import Path
 from harness.endpoints.checks.checked_point import PointFiles, point_in_tree, point_of_run
 from harness.endpoints.checks.curve_rules import check_curve
 from harness.endpoints.checks.finding import Finding, finding
-from harness.endpoints.checks.log_rules import SteadyBlock, check_log
+from harness.endpoints.checks.log_rules import Recompute, check_log
 from harness.endpoints.checks.official_checker import check_officially
 from harness.endpoints.checks.point_rules import check_files
 from harness.endpoints.checks.recompute import recomputed_block
@@ -18,7 +18,7 @@ _LOOKS = "a folder with results/, a rehearsal's folder, or run folders with conf
 
 
 def check_tree(
-    path: Path, *, recompute: SteadyBlock | None = recomputed_block, officially: bool = True
+    path: Path, *, recompute: Recompute | None = recomputed_block, officially: bool = True
 ) -> Sequence[Finding]:
     """Findings by place. ``recompute`` gives the steady state of a run folder; with None it is not checked.
 
@@ -30,7 +30,7 @@ def check_tree(
         raise ConfigError(f"{error.filename or path}: {error.strerror}; make it readable") from error
 
 
-def _checked(path: Path, recompute: SteadyBlock | None, *, officially: bool) -> Iterator[Finding]:
+def _checked(path: Path, recompute: Recompute | None, *, officially: bool) -> Iterator[Finding]:
     if not path.is_dir():
         what = "is no folder" if path.exists() else "does not exist"
         raise ConfigError(f"{path}: {what}, expected {_LOOKS}")

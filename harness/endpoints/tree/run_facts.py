@@ -7,7 +7,17 @@ import msgspec
 
 from harness.config.benchmark import Benchmark, load_benchmark
 from harness.endpoints.accuracy import read_accuracy
-from harness.endpoints.official_files import Fields, performance_dataset, system_tps, table
+from harness.endpoints.official_files import (
+    OFFLINE_PATTERN,
+    Fields,
+    at,
+    is_number,
+    performance_dataset,
+    read_table,
+    system_tps,
+    table,
+    target_concurrency,
+)
 from harness.endpoints.planning.rules import (
     EndpointsDataset,
     PublishedSeeds,
@@ -17,9 +27,8 @@ from harness.endpoints.point_run import PointRun, read_point_run
 from harness.endpoints.run_folder import ACCURACY, CONFIG, SUMMARY, runs_in
 from harness.endpoints.steady.steady_block import block_of_summary
 from harness.errors import ConfigError
-from harness.json_files import Json, read_json
+from harness.json_files import Json
 from harness.text import counted
-from harness.yaml_files import read_yaml
 
 _TOO_MANY = 1 << 31  # requests in flight
 _AGAIN = "repeat the point, or leave its folder out"
@@ -29,8 +38,8 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     """One point as its folder has it."""
 
     folder: Path
-    config: Json
-    summary: Json
+    config: Fields
+    summary: Fields
     accuracy: Path | None
     """accuracy_results.json, which may be in another folder"""
     run: PointRun | None
@@ -39,20 +48,19 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def dedicated(self) -> bool:
         """Whether it is an Offline run of its own."""
-        return self.load_pattern == "max_throughput"
+        return self.load_pattern == OFFLINE_PATTERN
 
     @property
     def load_pattern(self) -> str:
         """How requests were issued: `concurrency` or `max_throughput`."""
-        return str(table(self.config, "settings", "load_pattern").get("type", "max_throughput"))
+        return str(table(self.config, "settings", "load_pattern").get("type", OFFLINE_PATTERN))
 
     @property
     def concurrency(self) -> int:
         """Requests in flight; of a dedicated Offline run the samples of the dataset, as the rules have it."""
         if self.dedicated:
             return self.samples or self.issued
-        found = table(self.config, "settings", "load_pattern").get("target_concurrency")
-        return found if isinstance(found, int) else 0
+        return target_concurrency(self.config) or 0
 
     @property
     def name(self) -> str:
@@ -228,14 +236,11 @@ def _scored_alone(found: Sequence[RunFacts], scored: Sequence[RunFacts]) -> Iter
             yield f"{one.folder}: no {SUMMARY}, and no other folder has the point {one.name}; {_AGAIN}"
 
 
-def _facts(folder: Path, summary: Json) -> RunFacts:
-    config = read_yaml(folder / CONFIG)
-    if not isinstance(config, dict):
-        raise ConfigError(f"{folder / CONFIG}: {type(config).__name__}, expected a mapping; {_AGAIN}")
+def _facts(folder: Path, summary: Fields) -> RunFacts:
     accuracy = folder / ACCURACY
     facts = RunFacts(
         folder=folder,
-        config=config,
+        config=_table(folder / CONFIG),
         summary=summary,
         accuracy=accuracy if accuracy.is_file() else None,
         run=read_point_run(folder),
@@ -245,7 +250,7 @@ def _facts(folder: Path, summary: Json) -> RunFacts:
         if scored is None or not scored.metrics:  # the official client writes null where its grading failed
             facts = msgspec.structs.replace(facts, accuracy=None)
     concurrency = facts.concurrency
-    if facts.load_pattern not in ("concurrency", "max_throughput") or not 1 <= concurrency < _TOO_MANY:
+    if facts.load_pattern not in ("concurrency", OFFLINE_PATTERN) or not 1 <= concurrency < _TOO_MANY:
         raise ConfigError(
             f"{folder / CONFIG}: load_pattern {facts.load_pattern} with {concurrency} in flight, expected "
             f"concurrency with a target_concurrency, or max_throughput; {_AGAIN}"
@@ -253,16 +258,17 @@ def _facts(folder: Path, summary: Json) -> RunFacts:
     return facts
 
 
-def _summary(folder: Path) -> Json:
+def _summary(folder: Path) -> Fields:
     path = folder / SUMMARY
-    found = read_json(path, Json, _AGAIN)
-    lengths = found.get("output_sequence_lengths")
-    needed = {
-        "n_samples_issued": found.get("n_samples_issued"),
-        "duration_ns": found.get("duration_ns"),
-        "output_sequence_lengths.total": lengths.get("total") if isinstance(lengths, dict) else None,
-    }
-    for name, value in needed.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+    found = _table(path)
+    for name in ("n_samples_issued", "duration_ns", "output_sequence_lengths.total"):
+        if not is_number(value := at(found, *name.split("."))) or value <= 0:
             raise ConfigError(f"{path}: {name} is {value!r}, expected a number above 0; {_AGAIN}")
+    return found
+
+
+def _table(path: Path) -> Fields:
+    found = read_table(path)
+    if isinstance(found, str):
+        raise ConfigError(f"{path}: {found}; {_AGAIN}")
     return found

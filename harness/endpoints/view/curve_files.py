@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from harness.endpoints.curve import Curve
+from harness.endpoints.official_files import at, number
 from harness.endpoints.planning.regions import Regions, regions
 from harness.endpoints.rehearsal_record import read_rehearsal
 from harness.endpoints.run_folder import (
@@ -25,8 +26,7 @@ from harness.endpoints.run_folder import (
     SYSTEM_POWER,
     TREE,
 )
-from harness.endpoints.view.measured_point import CurvePoint, decoded, read_point
-from harness.endpoints.view.official_forms import SystemPower
+from harness.endpoints.view.measured_point import CurvePoint, read_point, stated_in
 from harness.errors import ConfigError
 
 Kind = Literal["rehearsal", "run folders", "published tree"]
@@ -165,11 +165,14 @@ def _folders(folder: Path, depth: int) -> list[Path]:
 
 
 def _power(system: Path) -> tuple[float | None, Sequence[str]]:
-    path = system / SYSTEM_POWER
-    try:
-        return (decoded(path, SystemPower).kilowatts if path.is_file() else None), ()
-    except ConfigError as error:
-        return None, (str(error),)
+    """As the file states it; the components are the checker's to add up."""
+    problems: list[str] = []
+    found = stated_in(system / SYSTEM_POWER, problems)
+    kilowatts, watts = (
+        found.get("provisioned_power_kw"),
+        number(at(found, "computed", "total_system_power_w")),
+    )
+    return number(kilowatts) or (None if watts is None else watts / 1000), tuple(problems)
 
 
 def _in_order(points: Sequence[CurvePoint]) -> Sequence[CurvePoint]:

@@ -2,15 +2,13 @@
 
 from collections.abc import Mapping
 
-import msgspec
 from msgspec.structs import replace
 
 from harness.endpoints.numbers.count_cache import counted_samples
 from harness.endpoints.steady.steady_block import steady_block
 from harness.endpoints.steady.steady_point import SteadyState, steady_state
 from harness.endpoints.view.curve_files import MeasuredCurve
-from harness.endpoints.view.measured_point import CurvePoint
-from harness.endpoints.view.official_forms import SteadyBlock
+from harness.endpoints.view.measured_point import CurvePoint, stated_block
 
 
 def steady_states(curve: MeasuredCurve) -> Mapping[str, SteadyState]:
@@ -26,9 +24,7 @@ def steady_states(curve: MeasuredCurve) -> Mapping[str, SteadyState]:
 def with_states(curve: MeasuredCurve, states: Mapping[str, SteadyState]) -> MeasuredCurve:
     """The curve whose points have the steady state of their requests, instead of what their files state."""
     points = [
-        replace(one, steady=msgspec.convert(steady_block(states[one.name]), SteadyBlock))
-        if one.name in states
-        else one
+        replace(one, steady=stated_block(steady_block(states[one.name]))) if one.name in states else one
         for one in curve.points
     ]
     return replace(curve, points=points)
@@ -38,4 +34,4 @@ def _super_pass(curve: MeasuredCurve, point: CurvePoint) -> int | None:
     """The samples of the dataset."""
     if curve.plan is not None:
         return curve.plan.samples
-    return None if point.steady is None else point.steady.window.super_pass_size
+    return None if point.steady is None else point.steady.window.size

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from harness.analysis.run_outcome import Status
 from harness.endpoints.curve import Point
 from harness.endpoints.numbers.both_definitions import DefinitionRow
+from harness.endpoints.official_files import number, whole
 from harness.endpoints.planning.regions import LABELS, MANDATORY
 from harness.endpoints.steady.steady_point import SteadyState
 from harness.endpoints.view.curve_files import MeasuredCurve
@@ -199,19 +200,16 @@ def warm_up_table(curve: MeasuredCurve) -> PageTable | None:
     """What was sent before the first counted request, and round trips without load."""
     rows: list[list[str]] = []
     for one in curve.points:
-        declared = one.run.warm_up if one.run is not None and one.run.warm_up is not None else one.warm_up
-        network = one.run.network if one.run is not None else None
-        if declared is None and network is None:
+        declared, network = one.warm_up, one.run.network if one.run is not None else None
+        if not declared and network is None:
             continue
+        seconds, source = number(declared.get("duration_s")), declared.get("data_source")
+        counts = (declared.get(name) for name in ("requests_issued", "requests_completed", "concurrency"))
         rows.append([
             one.name,
-            *([_NONE] * 5 if declared is None else [
-                _NONE if declared.duration_s is None else f"{declared.duration_s:,.1f} s",
-                _count(declared.requests_issued),
-                _count(declared.requests_completed),
-                _count(declared.concurrency),
-                declared.data_source or _NONE,
-            ]),
+            _NONE if seconds is None else f"{seconds:,.1f} s",
+            *(_count(whole(count)) for count in counts),
+            source if isinstance(source, str) and source else _NONE,
             *([_NONE] * 2 if network is None else map(milliseconds, (network.min_ns, network.p50_ns))),
         ])  # fmt: skip
     header = (

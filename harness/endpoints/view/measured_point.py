@@ -3,36 +3,49 @@
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TypeVar, get_args
+from typing import get_args
 
 import msgspec
+from msgspec import to_builtins
 
 from harness.config.benchmark import Benchmark, load_benchmark
 from harness.endpoints.accuracy import PointAccuracy, read_accuracy
 from harness.endpoints.curve import Band, Offline
 from harness.endpoints.numbers.both_definitions import DefinitionRow, both_definitions
-from harness.endpoints.planning.rules import load_endpoints_rules
-from harness.endpoints.point_run import PointRun
-from harness.endpoints.run_folder import ACCURACY, CONFIG, POINT_RUN, POINT_YAML, SUMMARY, SYSTEM_DESC
-from harness.endpoints.steady.steady_block import block_of_summary
-from harness.endpoints.view.official_forms import (
-    ConfigYaml,
-    DeclaredWarmUp,
-    PointYaml,
-    SteadyBlock,
-    Summary,
-    SystemDescription,
+from harness.endpoints.official_files import (
+    Fields,
+    SteadyWindow,
+    is_offline,
+    number,
+    percentiles,
+    read_table,
+    steady_window,
+    system_tps,
+    table,
+    target_concurrency,
+    whole,
 )
+from harness.endpoints.planning.rules import load_endpoints_rules
+from harness.endpoints.point_run import PointRun, read_point_run
+from harness.endpoints.run_folder import ACCURACY, CONFIG, POINT_YAML, SUMMARY, SYSTEM_DESC
+from harness.endpoints.steady.steady_block import block_of_summary
 from harness.endpoints.view.point_settings import MODEL, settings_of
 from harness.errors import ConfigError
-from harness.files import read_decoded
 from harness.text import printable
-from harness.yaml_files import read_yaml
 
 _NS_PER_S = 1e9
 USER_PERCENTILE = 90  # of TPOT, for the tokens per second of a user
 _REMEDY = "restore it, or run the point again"
-_Form = TypeVar("_Form")
+_C_MAX = "max_supported_concurrency"
+_JUDGED = ("status", "verdict")
+
+
+class SteadyBlock(msgspec.Struct, frozen=True):
+    """``steady_state`` of a point, as far as its files state it."""
+
+    status: str | None
+    verdict: str | None
+    window: SteadyWindow
 
 
 class CurvePoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,9 +61,9 @@ class CurvePoint(msgspec.Struct, frozen=True, kw_only=True):
     issued: int | None = None
     failed: int | None = None
     seconds: float | None = None
-    """over which system_tps is taken"""
-    tokens: float | None = None
-    """output tokens of all answers"""
+    """of the complete run"""
+    system_tps: float | None = None
+    """output tokens per second of the complete run"""
     tpot_ns: Mapping[int, float] = msgspec.field(default_factory=dict)
     """by percentile"""
     ttft_ns: Mapping[int, float] = msgspec.field(default_factory=dict)
@@ -58,7 +71,8 @@ class CurvePoint(msgspec.Struct, frozen=True, kw_only=True):
     kilowatts: float | None = None
     """provisioned power of the nodes that it uses; None: that of the system"""
     steady: SteadyBlock | None = None
-    warm_up: DeclaredWarmUp | None = None
+    warm_up: Fields = msgspec.field(default_factory=dict)
+    """as point.yaml declares it"""
     scored: bool = False
     """whether it has an accuracy run"""
     accuracy: PointAccuracy | None = None
@@ -73,11 +87,6 @@ class CurvePoint(msgspec.Struct, frozen=True, kw_only=True):
     """files that cannot be read, a line each"""
 
     @property
-    def system_tps(self) -> float | None:
-        """Output tokens per second."""
-        return self.tokens / self.seconds if self.tokens and self.seconds else None
-
-    @property
     def tps_per_user(self) -> float | None:
         """1000 / TPOT p90 in ms. A dedicated Offline run has no user."""
         tpot = self.tpot_ns.get(USER_PERCENTILE)
@@ -87,34 +96,32 @@ class CurvePoint(msgspec.Struct, frozen=True, kw_only=True):
 def read_point(folder: Path, *others: Path) -> CurvePoint:
     """The point of a folder; ``others`` hold files that it lacks."""
     files = _Files((folder, *others))
-    summary = files.read(SUMMARY, Summary) or Summary()
-    config = files.read(CONFIG, ConfigYaml) or ConfigYaml()
-    point = files.read(POINT_YAML, PointYaml) or PointYaml()
-    system = files.read(SYSTEM_DESC, SystemDescription) or SystemDescription()
-    run = files.read(POINT_RUN, PointRun)
+    summary, config, point, system = map(files.table, (SUMMARY, CONFIG, POINT_YAML, SYSTEM_DESC))
+    run = files.run()
     settings = settings_of(point, config, system, run)
     concurrency = _concurrency(point, config, run)
+    duration_ns = number(summary.get("duration_ns"))
     return CurvePoint(
         name=folder.name,
         folder=folder,
         concurrency=concurrency,
         offline=_offline(point, config, run),
         band=None if run is None else run.point.band,
-        declared_c_max=point.max_supported_concurrency or system.max_supported_concurrency,
-        issued=summary.n_samples_issued if run is None else run.issued,
-        failed=summary.n_samples_failed if run is None else sum(run.failures.values()),
-        seconds=None if summary.duration_ns is None else summary.duration_ns / _NS_PER_S,
-        tokens=summary.output_sequence_lengths.total or None,
-        tpot_ns=summary.tpot.by_percentile(),
-        ttft_ns=summary.ttft.by_percentile(),
-        kilowatts=point.point_power_kw,
-        steady=point.steady_state or _steady(summary, concurrency),
-        warm_up=point.warmup,
+        declared_c_max=whole(point.get(_C_MAX)) or whole(system.get(_C_MAX)),
+        issued=whole(summary.get("n_samples_issued")) if run is None else run.issued,
+        failed=whole(summary.get("n_samples_failed")) if run is None else sum(run.failures.values()),
+        seconds=None if duration_ns is None else duration_ns / _NS_PER_S,
+        system_tps=system_tps(summary) or None,
+        tpot_ns=percentiles(summary, "tpot"),
+        ttft_ns=percentiles(summary, "ttft"),
+        kilowatts=number(point.get("point_power_kw")),
+        steady=stated_block(point.get("steady_state") or _block(summary, concurrency)),
+        warm_up=table(point, "warmup") if run is None or run.warm_up is None else to_builtins(run.warm_up),
         scored=files.find(ACCURACY) is not None,
         accuracy=files.accuracy(_benchmark(settings.get(MODEL, ""), run)),
         settings=settings,
         run=run,
-        definitions=both_definitions(None if run is None else run.own, msgspec.to_builtins(summary)),
+        definitions=both_definitions(None if run is None else run.own, summary),
         problems=tuple(files.problems),
     )
 
@@ -140,14 +147,26 @@ class _Files:
         places = (folder / part for folder in self._folders for part in (name, Path(name).name))
         return next((one for one in places if one.is_file()), None)
 
-    def read(self, name: str, form: type[_Form]) -> _Form | None:
-        """The content of a file; None where there is none, or it cannot be read."""
-        path = self.find(name)
+    def table(self, name: str) -> Fields:
+        """The content of a file; empty where there is none, or it cannot be read."""
+        return stated_in(self.find(name), self.problems)
+
+    def run(self) -> PointRun | None:
+        """What this client knows; None for a run of the official client, or where it cannot be read."""
         try:
-            return None if path is None else decoded(path, form)
+            return next(filter(None, map(read_point_run, self._folders)), None)
         except ConfigError as error:
             self.problems.append(str(error))
             return None
+
+
+def stated_in(path: Path | None, problems: list[str]) -> Fields:
+    """The table of a file, empty where there is none; one that cannot be read adds a line to ``problems``."""
+    found = {} if path is None or not path.is_file() else read_table(path)
+    if isinstance(found, str):
+        problems.append(f"{path}: {printable(found)}; {_REMEDY}")
+        return {}
+    return found
 
 
 def _benchmark(model: str, run: PointRun | None) -> Benchmark | None:
@@ -164,36 +183,29 @@ def benchmark_of(model: str) -> Benchmark | None:
     return None if benchmark is None else load_benchmark(benchmark)
 
 
-def decoded(path: Path, form: type[_Form]) -> _Form:
-    """The content of a JSON or YAML file. Raises ConfigError."""
-    try:
-        if path.suffix == ".yaml":
-            return msgspec.convert(read_yaml(path) or {}, form, strict=False)
-        decoder = msgspec.json.Decoder(form, strict=False)
-        return read_decoded(str(path), path, decoder.decode, _REMEDY)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"{path}: {printable(str(error))}; {_REMEDY}") from error
-
-
-def _concurrency(point: PointYaml, config: ConfigYaml, run: PointRun | None) -> int | None:
+def _concurrency(point: Fields, config: Fields, run: PointRun | None) -> int | None:
     if run is not None:
         return run.point.concurrency
-    return point.concurrency or config.settings.load_pattern.target_concurrency
+    return whole(point.get("concurrency")) or target_concurrency(config)
 
 
-def _steady(summary: Summary, concurrency: int | None) -> SteadyBlock | None:
+def stated_block(found: object) -> SteadyBlock | None:
+    """``steady_state`` in the form of point.yaml; None for what is no table."""
+    if not isinstance(found, Mapping):
+        return None
+    status, verdict = (text if isinstance(text := found.get(name), str) else None for name in _JUDGED)
+    return SteadyBlock(status, verdict, steady_window(found))
+
+
+def _block(summary: Fields, concurrency: int | None) -> Fields | None:
     """The block that the official client's headline amounts to."""
     if concurrency is None:
         return None
-    found = block_of_summary(summary.steady_state, load_endpoints_rules().least_issue_s(concurrency))
-    try:
-        return None if found is None else msgspec.convert(found, SteadyBlock)
-    except msgspec.ValidationError:
-        return None
+    return block_of_summary(summary.get("steady_state"), load_endpoints_rules().least_issue_s(concurrency))
 
 
-def _offline(point: PointYaml, config: ConfigYaml, run: PointRun | None) -> Offline:
+def _offline(point: Fields, config: Fields, run: PointRun | None) -> Offline:
     if run is not None:
         return run.point.offline
-    declared: Offline | None = next((one for one in get_args(Offline) if one == point.offline), None)
-    return declared or ("dedicated" if config.type == "offline" else "none")
+    declared: Offline | None = next((one for one in get_args(Offline) if one == point.get("offline")), None)
+    return declared or ("dedicated" if is_offline(config) else "none")

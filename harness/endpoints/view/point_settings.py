@@ -2,63 +2,61 @@
 
 from collections.abc import Iterator, Mapping
 
+from harness.endpoints.official_files import Fields, number, table, tables
 from harness.endpoints.point_run import PointRun
-from harness.endpoints.view.official_forms import ConfigYaml, ModelParameters, PointYaml, SystemDescription
 
 MODEL, DATASET, DATASET_FILE = "model", "dataset", "dataset (sha256)"
 
 _Stated = Iterator[tuple[str, str | None]]
 
 
-def settings_of(
-    point: PointYaml, config: ConfigYaml, system: SystemDescription, run: PointRun | None
-) -> Mapping[str, str]:
+def settings_of(point: Fields, config: Fields, system: Fields, run: PointRun | None) -> Mapping[str, str]:
     """What a file declares counts before the client's configuration, what this client saw before both."""
-    stated = [*_configured(config.model_params), *_declared(point, system), *_seen(run)]
+    stated = [*_configured(table(config, "model_params")), *_declared(point, system), *_seen(run)]
     return {name: text for name, text in stated if text}
 
 
-def _configured(model: ModelParameters) -> _Stated:
-    yield MODEL, model.name
-    yield "most tokens of an answer", _text(model.max_new_tokens)
-    yield from _sampling(model.temperature, model.top_p, model.top_k)
+def _configured(model: Fields) -> _Stated:
+    yield MODEL, _text(model.get("name"))
+    yield "most tokens of an answer", _text(model.get("max_new_tokens"))
+    yield from _sampling(*(number(model.get(name)) for name in ("temperature", "top_p", "top_k")))
 
 
-def _sampling(temperature: float | None, top_p: float | None, top_k: int | None) -> _Stated:
+def _sampling(temperature: float | None, top_p: float | None, top_k: float | None) -> _Stated:
     yield "temperature", _text(temperature)
     yield "top_p", _text(top_p)
     is_off = top_k is not None and top_k <= 0  # 0, or -1 in the official file
     yield "top_k", "off" if is_off else _text(top_k)
 
 
-def _declared(point: PointYaml, system: SystemDescription) -> _Stated:
-    yield MODEL, point.model_name
-    yield "model precision", point.model_precision or system.model_precision
-    yield DATASET, point.dataset_name
-    yield "seed set", point.seed_set
-    yield "target cohort", point.target_cohort
-    yield "system", system.system_name
-    yield "engine", system.serving_framework
-    yield "nodes", _text(system.system_node_ensemble_total)
-    yield "nodes used", _joined(" + ", *(_text(one.nodes) for one in point.nodes_used or ()))
+def _declared(point: Fields, system: Fields) -> _Stated:
+    for name, value in (
+        (MODEL, point.get("model_name")),
+        ("model precision", point.get("model_precision") or system.get("model_precision")),
+        (DATASET, point.get("dataset_name")),
+        ("seed set", point.get("seed_set")),
+        ("target cohort", point.get("target_cohort")),
+        ("system", system.get("system_name")),
+        ("engine", system.get("serving_framework")),
+        ("nodes", system.get("system_node_ensemble_total")),
+    ):
+        yield name, _text(value)
+    yield "nodes used", _joined(" + ", *(_text(one.get("nodes")) for one in tables(point, "nodes_used")))
     yield "accelerators of a node", _joined(", ", *_accelerators(system))
     yield "parallelism", _joined(", ", *_parallelism(system))
 
 
-def _accelerators(system: SystemDescription) -> Iterator[str]:
-    for node in system.node_types:
-        for one in node.accelerator_info:
-            yield f"{one.accelerators_per_node or '?'} x {one.accelerator_model_name or '?'}"
+def _accelerators(system: Fields) -> Iterator[str]:
+    for node in tables(system, "node_types"):
+        for one in tables(node, "accelerator_info"):
+            yield " x ".join(
+                _text(one.get(name)) or "?" for name in ("accelerators_per_node", "accelerator_model_name")
+            )
 
 
-def _parallelism(system: SystemDescription) -> Iterator[str]:
-    for name, ways in (
-        ("TP", system.tensor_parallel),
-        ("PP", system.pipeline_parallel),
-        ("EP", system.expert_parallel),
-        ("DP", system.data_parallel),
-    ):
-        if ways is not None:
+def _parallelism(system: Fields) -> Iterator[str]:
+    for name, kind in (("TP", "tensor"), ("PP", "pipeline"), ("EP", "expert"), ("DP", "data")):
+        if ways := _text(system.get(f"{kind}_parallel")):
             yield f"{name} {ways}"
 
 
@@ -88,4 +86,7 @@ def _joined(between: str, *parts: str | None) -> str:
 
 
 def _text(value: object) -> str | None:
-    return None if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+    """A number or text, as a reader writes it; None for anything else."""
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value) if isinstance(value, str | int) else None

@@ -4,7 +4,7 @@
 the result of each compliance test that the client of MLPerf Endpoints makes.
 """
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from harness.endpoints.official_files import (
     read_table,
     shown,
     system_tps,
+    tables,
 )
 from harness.errors import ConfigError
 from harness.submission.checks.context import CheckContext
@@ -207,8 +208,7 @@ def _accuracy(context: CheckContext, accuracy: Fields) -> Iterator[Issue]:
 
 def _issued(accuracy: Fields) -> int:
     """The requests of the accuracy run; the client also scores the answers of the performance run."""
-    scores = accuracy.get("accuracy_scores")
-    listed = [one for one in scores if isinstance(one, Mapping)] if isinstance(scores, list) else []
+    listed = tables(accuracy, "accuracy_scores")
     return sum(_samples(one) for one in listed if one.get("dataset_type") in (None, "accuracy"))
 
 

@@ -8,10 +8,12 @@ import pytest
 import yaml
 
 from harness.endpoints.accuracy import PointMetric
+from harness.endpoints.checks.checked_point import point_of_run
 from harness.endpoints.numbers.count_cache import COUNTS, counted_samples
 from harness.endpoints.planning.rules import is_same_model
 from harness.endpoints.run_folder import CONFIG, POINT_RUN, REHEARSAL, RUNS, SUMMARY
 from harness.endpoints.steady.super_passes import super_passes
+from harness.endpoints.tree.run_facts import read_runs
 from harness.endpoints.view.curve_files import read_curve
 from harness.errors import ConfigError
 from tests import endpoints_folders as made
@@ -139,8 +141,7 @@ def test_the_headline_of_the_official_detector(tmp_path):
 
 BROKEN = {
     "cut off": (SUMMARY, '{"n_samples_issued": 1'),
-    "a text for a number": (SUMMARY, '{"n_samples_issued": "many"}'),
-    "a percentile that is none": (SUMMARY, '{"tpot": {"percentiles": {"most": 1}}}'),
+    "a list for a table": (SUMMARY, "[]"),
     "nested": (SUMMARY, '{"x":' * 100_000),
     "a list": (CONFIG, "- 1\n"),
     "YAML with aliases": (CONFIG, "a: &a [1]\nb: *a\n"),
@@ -160,6 +161,26 @@ def test_a_damaged_file_is_one_line_and_the_other_points_stay(name, text, tmp_pa
     assert len(line) < 1000
     assert len(by_name) == 8
     assert by_name["r8"].system_tps
+
+
+def test_a_value_of_another_kind_is_unknown_and_the_others_of_its_file_stay(tmp_path):
+    folder = made.run_folders(tmp_path)
+    wrong = {"n_samples_failed": "many", "ttft": {"percentiles": {"most": 1, "50": [], "90": 3}}}
+    before = read_curve(folder / "r64").points[0]
+    made.change(folder / "r64", lambda found: found.update(wrong))
+    (r64,) = read_curve(folder / "r64").points
+    assert (before.failed, r64.failed, r64.ttft_ns, r64.problems) == (0, None, {90: 3}, ())
+    assert (r64.system_tps, r64.tpot_ns, r64.issued) == (before.system_tps, before.tpot_ns, before.issued)
+
+
+def test_every_reader_takes_a_dedicated_run_for_one_by_its_load_pattern(tmp_path):
+    """Page, check and build; the official client's ``type`` alone does not say how requests were issued."""
+    folder = made.run_folders(tmp_path) / "offline"
+    config = yaml.safe_load((folder / CONFIG).read_text())
+    (folder / CONFIG).write_text(yaml.safe_dump(config | {"type": "online"}))
+    assert read_curve(folder).points[0].offline == "dedicated"
+    assert point_of_run(folder, folder).is_offline
+    assert read_runs([folder])[0].dedicated
 
 
 def test_a_damaged_accuracy_file_is_one_line(tmp_path):

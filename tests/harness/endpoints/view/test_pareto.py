@@ -14,7 +14,7 @@ NAN = math.nan
 
 def point(user, rate, **changes):
     tpot = {90: 1e9 / user} if user else {}
-    return CurvePoint(name="r", folder=Path("r"), seconds=1.0, tokens=rate, tpot_ns=tpot, **changes)
+    return CurvePoint(name="r", folder=Path("r"), system_tps=rate, tpot_ns=tpot, **changes)
 
 
 def curve(*pairs):
