@@ -70,6 +70,12 @@ if [[ ! -s $archive ]]; then
     run enroot import --output "$archive.partial" "$(image_uri "$docker_image")"
     run mv -- "$archive.partial" "$archive"
 fi
-sandbox_exists || run enroot create --name "$sandbox_name" "$archive"
+# enroot lists a sandbox whose creation was cut off, too. Each node has its own sandboxes, and all may share this folder.
+unfinished=sqsh_files/$sandbox_name.$HOSTNAME.unfinished
+if [[ -e $unfinished ]] || ! sandbox_exists; then
+    run touch -- "$unfinished"
+    run enroot create --force --name "$sandbox_name" "$archive"
+    run rm -f -- "$unfinished"
+fi
 [[ -n $dry_run ]] ||
     echo "ready: enroot start --rw --mount $(printf '%q' "$PWD:/harness") $sandbox_name /harness/sglang/run_server.sh --help"

@@ -206,7 +206,7 @@ FAKE_ENROOT = """
 echo "$*" >>calls
 case $1 in
     import) [[ -z ${FAKE_IMPORT_ERROR:-} ]] || exit 1; echo image >"$3" ;;
-    create) echo "$3" >>sandboxes ;;
+    create) echo "$4" >>sandboxes; [[ -z ${FAKE_CREATE_ERROR:-} ]] || exit 1 ;; # enroot 4.1.2, its disk full
     list) touch sandboxes && cat sandboxes ;;
 esac
 """
@@ -233,7 +233,7 @@ def test_enroot_imports_and_creates_once(tmp_path):
     assert calls == [
         f"import --output {archive}.partial docker://lmsysorg/sglang:v1",
         "list",
-        f"create --name box {archive}",
+        f"create --force --name box {archive}",
     ]
     assert [path.name for path in (tmp_path / "sqsh_files").iterdir()] == [Path(archive).name]
     assert setup_enroot(tmp_path, *arguments)[1] == ["list"]
@@ -266,10 +266,17 @@ def test_a_failed_import_leaves_no_archive(tmp_path):
     assert list((tmp_path / "sqsh_files").iterdir()) == []
 
 
+def test_a_sandbox_whose_creation_failed_is_created_again(tmp_path):
+    result, _ = setup_enroot(tmp_path, FAKE_CREATE_ERROR="1")
+    assert (result.returncode, "enroot create failed" in result.stderr) == (2, True)
+    assert setup_enroot(tmp_path)[1][-1].startswith("create --force --name mlperf-sglang")
+    assert setup_enroot(tmp_path)[1] == ["list"]
+
+
 def test_enroot_dry_run_calls_nothing(tmp_path):
     result, calls = setup_enroot(tmp_path, "--dry-run")
     assert (result.returncode, calls) == (0, [])
-    assert "enroot create --name mlperf-sglang" in result.stdout
+    assert "enroot create --force --name mlperf-sglang" in result.stdout
     assert not (tmp_path / "sqsh_files").exists()
 
 
