@@ -35,7 +35,7 @@ class Counter(IntEnum):
     LOOP_LAG_NS = 17  # the greatest delay of a worker's tick
     GC_RUNS = 18  # collections since the run began
     PARTIAL_TOKENS = 19  # tokens of answers that are not complete yet, as far as they were parsed
-    LONGEST_FLUSH_NS = 20  # the longest time that a write of the journal took
+    LONGEST_FLUSH_NS = 20  # the longest time that a write of the journal took, or takes
 
 
 FIRST_FAILURE = len(Counter)  # a row's further columns: failures by FailureKind

@@ -31,7 +31,7 @@ LOOK_S = 1.0
 _STUCK_S = 15.0
 EXIT_S = 15.0  # a process that closed its pipe ends by then, on a busy machine too
 _STOOD_STILL_S = 3.0
-_SLOW_FLUSH_NS = 500_000_000  # a busy machine takes a core away for less
+_SLOW_FLUSH_NS = 3_000_000_000  # a network disk takes as long now and then
 # After this time without any replica the run ends: no query could be answered.
 _DEAD_S = 10.0
 # Failures in a row without a token: the servers respond but serve nothing.
@@ -97,6 +97,7 @@ class Monitor:
         self._machine: list[list[int]] = []
         self._quota = quota_periods()
         self._steps_ns = 0  # of the wall clock, as last logged
+        self._disk_noted = False
         self._ahead_ns = realtime_offset_ns()  # the most that it was
         self._began_ns = time.monotonic_ns()
         self._listening = {child.control: index for index, child in enumerate(self._workers)}
@@ -215,8 +216,8 @@ class Monitor:
 
     def _slow_disk(self, flush_ns: int) -> str:
         return (
-            f"a worker waited {flush_ns / 1e6:.0f} ms for the disk of {self._log_dir} and reported late what "
-            "arrived meanwhile: write results to a local disk, and copy them afterwards"
+            f"the disk of {self._log_dir} took {flush_ns / 1e9:.0f} s for a part of the journal: no query "
+            "waits for it, but the end of the run does; write results to a local disk, and copy them afterwards"
         )
 
     def _unwritten(self, why: object) -> str:
@@ -245,6 +246,7 @@ class Monitor:
         if suspended:
             self._note_pause(late_s)  # before the queries are seen that are late by it
         self._note_clock(int(table[:, Counter.CLOCK_STEPS_NS].max()))
+        self._note_disk(int(table[:, Counter.LONGEST_FLUSH_NS].max()))
         observe(totals)
         if not suspended:
             self._check_heartbeats(table[:, Counter.HEARTBEAT_NS])
@@ -272,6 +274,12 @@ class Monitor:
             self._events.add("clock_set", "", text)
             log.warning("warning: %s", text)
             self._steps_ns = steps_ns
+
+    def _note_disk(self, flush_ns: int) -> None:
+        """Say once, before this process waits for the disk as well, that it stands."""
+        if flush_ns >= _SLOW_FLUSH_NS and not self._disk_noted:
+            self._disk_noted = True
+            log.warning("warning: %s", self._slow_disk(flush_ns))
 
     def _check_heartbeats(self, beats: Totals) -> None:
         """Kill stuck workers: the queries of a dead worker fail, those of a stuck one would never end."""

@@ -1,7 +1,12 @@
-"""A worker's journal: fixed rows, answers and failure lines, appended in batches."""
+"""A worker's journal: fixed rows, answers and failure lines, appended in batches.
+
+A thread writes them: a disk that hangs holds up no query.
+"""
 
 import os
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import wait as wait_for
 from pathlib import Path
 
 import msgspec
@@ -27,17 +32,24 @@ _OTHER = _FINISH["other"]
 class _Appender:
     """A file that grows; what the disk does not take is kept for the next flush."""
 
-    __slots__ = ("_descriptor", "waiting")
+    __slots__ = ("_descriptor", "_taken", "waiting")
 
     def __init__(self, path: Path) -> None:
         # It is opened now: when it is needed, there may be no descriptor left.
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         self.waiting = bytearray()
+        self._taken = bytearray()
 
-    def flush(self) -> None:
-        """Write everything to the kernel. Raises OSError (disk full)."""
-        while self.waiting:
-            del self.waiting[: os.write(self._descriptor, self.waiting)]
+    def take(self) -> bool:
+        """Take what waits, for ``write``; returns whether there is anything to write."""
+        self._taken += self.waiting
+        self.waiting.clear()
+        return bool(self._taken)
+
+    def write(self) -> None:
+        """Write what was taken to the kernel. Raises OSError (disk full)."""
+        while self._taken:
+            del self._taken[: os.write(self._descriptor, self._taken)]
 
 
 class JournalWriter:
@@ -45,7 +57,7 @@ class JournalWriter:
 
     ``answers``: whether the output ids are kept: of samples, as an accuracy run does, or of queries.
     ``counts``: whether the server's own counts are kept, beside those of the ids.
-    ``flush`` writes to the kernel: after that, the data survives the process.
+    ``flush`` writes to the kernel: after that, the data survives the process. ``flush_behind`` lets a thread.
     """
 
     def __init__(
@@ -65,6 +77,12 @@ class JournalWriter:
         self._counts = _Appender(directory / COUNTS_FILE.format(name)) if counts else None
         self._failures = _Appender(directory / FAILURES_FILE.format(name))
         self._retries = _Appender(directory / RETRIES_FILE.format(name))
+        # In this order: an answer comes before its row.
+        files = (self._answers, self._counts, self._queries, self._failures, self._retries)
+        self._files = tuple(file for file in files if file is not None)
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="journal")
+        self._writing: Future[None] | None = None
+        self._began_ns = self._longest_ns = 0
 
     def add(
         self,
@@ -119,10 +137,44 @@ class JournalWriter:
         self._retries.waiting += _line(query_id, sample_index, failure)
 
     def flush(self) -> None:
-        """Write everything that waits. Raises OSError (disk full) and keeps the rest."""
-        for appender in (self._answers, self._counts, self._queries, self._failures, self._retries):
-            if appender is not None:
-                appender.flush()
+        """Write everything that waits, and wait for it. Raises OSError (disk full) and keeps the rest."""
+        if self._writing is not None:
+            wait_for([self._writing])
+            self._writing = None
+        if self._take():
+            self._write()
+
+    def flush_behind(self) -> None:
+        """Have everything that waits written, unless the disk has not taken the last yet: never waits for it.
+
+        Raises OSError of the last write (disk full): the rest is kept.
+        """
+        if self._writing is not None:
+            if not self._writing.done():
+                return
+            ended, self._writing = self._writing, None
+            ended.result()
+        if self._take():
+            self._writing = self._thread.submit(self._write)
+
+    @property
+    def longest_ns(self) -> int:
+        """The longest time that a write took, up to now for one that has not ended."""
+        if self._writing is None or self._writing.done():
+            return self._longest_ns
+        return max(self._longest_ns, time.monotonic_ns() - self._began_ns)
+
+    def _take(self) -> bool:
+        self._began_ns = time.monotonic_ns()
+        taken = [file.take() for file in self._files]
+        return any(taken)
+
+    def _write(self) -> None:
+        try:
+            for file in self._files:
+                file.write()
+        finally:
+            self._longest_ns = max(self._longest_ns, time.monotonic_ns() - self._began_ns)
 
 
 def _line(query_id: int, sample_index: int, failure: Failure) -> bytes:
