@@ -97,7 +97,7 @@ class Monitor:
         self._machine: list[list[int]] = []
         self._quota = quota_periods()
         self._steps_ns = 0  # of the wall clock, as last logged
-        self._disk_noted = False
+        self._longest_flush_ns = 0
         self._ahead_ns = realtime_offset_ns()  # the most that it was
         self._began_ns = time.monotonic_ns()
         self._listening = {child.control: index for index, child in enumerate(self._workers)}
@@ -217,7 +217,7 @@ class Monitor:
     def _slow_disk(self, flush_ns: int) -> str:
         return (
             f"the disk of {self._log_dir} took {flush_ns / 1e9:.0f} s for a part of the journal: no query "
-            "waits for it, but the end of the run does; write results to a local disk, and copy them afterwards"
+            "waits for it, but the end of the run does; use a local disk, and copy the results afterwards"
         )
 
     def _unwritten(self, why: object) -> str:
@@ -246,10 +246,10 @@ class Monitor:
         if suspended:
             self._note_pause(late_s)  # before the queries are seen that are late by it
         self._note_clock(int(table[:, Counter.CLOCK_STEPS_NS].max()))
-        self._note_disk(int(table[:, Counter.LONGEST_FLUSH_NS].max()))
-        observe(totals)
-        if not suspended:
+        disk_stands = self._disk_stands(int(table[:, Counter.LONGEST_FLUSH_NS].max()))
+        if not (suspended or disk_stands):  # LoadGen ends when it has written its logs
             self._check_heartbeats(table[:, Counter.HEARTBEAT_NS])
+        observe(totals)  # which may wait for the disk itself
         if why := self._unsynced():
             raise RunError(f"ended early: {self._unwritten(why)}")
         if why := self._replicas.none_left():
@@ -275,11 +275,13 @@ class Monitor:
             log.warning("warning: %s", text)
             self._steps_ns = steps_ns
 
-    def _note_disk(self, flush_ns: int) -> None:
-        """Say once, before this process waits for the disk as well, that it stands."""
-        if flush_ns >= _SLOW_FLUSH_NS and not self._disk_noted:
-            self._disk_noted = True
+    def _disk_stands(self, flush_ns: int) -> bool:
+        """Whether a worker waits longer than ever for the disk; said at once, and once."""
+        stands = flush_ns > max(self._longest_flush_ns, _SLOW_FLUSH_NS)
+        if stands and self._longest_flush_ns <= _SLOW_FLUSH_NS:
             log.warning("warning: %s", self._slow_disk(flush_ns))
+        self._longest_flush_ns = max(self._longest_flush_ns, flush_ns)
+        return stands
 
     def _check_heartbeats(self, beats: Totals) -> None:
         """Kill stuck workers: the queries of a dead worker fail, those of a stuck one would never end."""

@@ -317,6 +317,22 @@ def test_a_slow_disk_is_a_warning(flush_s, named):
     assert tuple(warning.partition(":")[0] for warning in found) == named
 
 
+def test_while_the_disk_stands_no_process_is_stuck(watched, caplog, monkeypatch):
+    """LoadGen's process writes its logs at the end, and waits for the same disk."""
+    monkeypatch.setattr(monitoring, "cpu_ns", lambda pid: 4)
+    monkeypatch.setattr(monitoring, "machine_row", lambda pids: [9, *pids])
+    monitor, _, _ = watched()
+    monitor._began_ns -= int(20e9)  # nothing has moved since
+    table = np.zeros((3, len(Counter)), dtype=np.int64)
+    monitor._board.table = lambda: table
+    for waited_s in (18, 19):
+        table[1, Counter.LONGEST_FLUSH_NS] = waited_s * 1e9
+        monitor._look(0.0, lambda totals: None)
+    assert caplog.messages == [f"warning: {monitor._slow_disk(18 * 10**9)}"]
+    with pytest.raises(RunError, match="LoadGen has not moved for 20 s"):
+        monitor._look(0.0, lambda totals: None)
+
+
 def test_a_step_of_the_wall_clock_is_said_at_once(watched, caplog, monkeypatch):
     """LoadGen waits for as long as the clock was set back, and nothing said why."""
     monkeypatch.setattr(monitoring, "cpu_ns", lambda pid: 4)
