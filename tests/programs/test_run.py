@@ -259,7 +259,10 @@ def test_a_run_beside_those_of_another_origin_is_refused(tmp_path, capfd, monkey
         ):
             beside.write(before.log_dir / RUN_RECORD)
             run = run_here(capfd, tmp_path, "--accuracy", *flags, *where)
-            assert (run.code, "use the servers, files and commit" in run.stderr) == (code, bool(code))
+            assert (run.code, "add --restart BENCHMARK/offline to the campaign" in run.stderr) == (
+                code,
+                bool(code),
+            )
     assert not (tmp_path / "offline/accuracy").exists()
 
 

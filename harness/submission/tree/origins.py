@@ -54,8 +54,8 @@ def require_one_origin(record: RunRecord) -> None:
     if texts := [text for what, text in differing if what not in PLACES]:
         raise ConfigError(
             f"{'; '.join(texts)}: a submission takes no runs of one scenario that have different origins; "
-            "use the servers, files and commit of the others, or begin all its runs anew with --restart "
-            "SCENARIO"
+            "use the servers, files and commit of the others, or begin all its runs anew: add --restart "
+            f"BENCHMARK/{record.plan.scenario} to the campaign, with the benchmark's name in its steps"
         )
 
 
