@@ -41,6 +41,8 @@ _DOOR = str(ROOT / "mlperf.py")
 _LOST = {"score": EXIT_THRESHOLD, "test": EXIT_THRESHOLD}
 _EARLIER = ("done", "lost", "incomplete")  # the others would begin anew without --restart
 _RESTARTED = ("accuracy", "score", "search", "test")  # the others begin anew by themselves
+# Those whose programs compare less than a campaign: to them another server command is nothing new.
+_CONTINUED = ("accuracy", "search", "test")
 
 
 def run(options: CampaignOptions) -> int:
@@ -87,7 +89,8 @@ def _show(campaign: Campaign, anew: Collection[str] = (), *, with_commands: bool
         show("A campaign works on it: it checks plans or waits for its servers.")
     if with_commands:
         missing = [step for step in steps if found[step.name].state != "done"]
-        show("", *(f"{one.name}: {command(one, *_restarts(one, anew))}" for one in missing), "")
+        commands = (command(one, *_restarts(one, found[one.name], anew)) for one in missing)
+        show("", *(f"{one.name}: {text}" for one, text in zip(missing, commands, strict=True)), "")
 
 
 def _still_anew(events: Sequence[Mapping[str, Any]], steps: Sequence[Step]) -> set[str]:
@@ -128,9 +131,10 @@ def _named(campaign: Campaign, given: Sequence[str]) -> dict[str, Standing]:
     return found
 
 
-def _restarts(step: Step, anew: Collection[str]) -> Sequence[str]:
+def _restarts(step: Step, before: Standing, anew: Collection[str]) -> Sequence[str]:
     """The flag of a step that is to begin anew."""
-    return ("--restart",) if step.name in anew and step.kind in _RESTARTED else ()
+    asked = step.name in anew and step.kind in _RESTARTED
+    return ("--restart",) if asked or (before.state == "other" and step.kind in _CONTINUED) else ()
 
 
 class _Walk(msgspec.Struct):
@@ -220,7 +224,7 @@ class _Walk(msgspec.Struct):
                 continue
             checked.add(one.name)
             show(f"Checking {one.name} ...")
-            more = ("--dry-run", "--log-level", "warning", *self._more(one, before))
+            more = ("--dry-run", "--log-level", "warning", *_restarts(one, before, self.anew))
             if code := self._call(one, more, quiet=True):
                 return self._ended(one, code)
         return EXIT_VALID
@@ -230,7 +234,8 @@ class _Walk(msgspec.Struct):
         announce(number, total, step, before.text)
         self._page(step.name)
         self.journal.write(event="started", step=step.name, command=list(step.words))
-        code = EXIT_VALID if self._adopted(step, before) else self._call(step, self._more(step, before))
+        more = _restarts(step, before, self.anew)
+        code = EXIT_VALID if self._adopted(step, before) else self._call(step, more)
         self.anew.pop(step.name, None)
         # A missed target is a score, too.
         counts = code == EXIT_VALID or (
@@ -276,12 +281,6 @@ class _Walk(msgspec.Struct):
         if not client_only:
             self.servers.stop()
         return self._do(number, total, step, self._standing(step))
-
-    def _more(self, step: Step, before: Standing) -> Sequence[str]:
-        # A search asks its servers what has changed, and those of another command may answer the same.
-        if step.kind == "search" and before.state == "other":
-            return ("--restart",)
-        return _restarts(step, self.anew)
 
     def _corrected(self, step: Step, found: Standing) -> bool:
         """Whether the rate of Offline's short run is replaced, once, by that of a run that was too short."""

@@ -192,19 +192,19 @@ def _changes(campaign: Campaign, step: Step, record: RunRecord, kept: Path) -> I
 def _asked(plan: RunPlan) -> dict[str, Any]:
     """What a plan asks for, as far as it bears on the result."""
     client = plan.client
+    # No answer depends on these. A router's or a cluster's servers may have other addresses after a restart.
+    speed = {"max_concurrency": client.max_concurrency, "servers": len(client.server_urls)}
     return {
         "benchmark": client.benchmark.name,
         "round": client.benchmark.round,
         "scenario": str(plan.scenario),
         "mode": plan.mode,
         "max_samples": plan.max_samples,
-        "max_concurrency": client.max_concurrency,
         "parameters": msgspec.to_builtins(client.parameters),
         "backend": client.backend,
         "api": client.api,
-        # A router's or a cluster's servers may have other addresses after a restart, not another number.
-        "servers": len(client.server_urls),
         "test": "" if plan.audit is None else plan.audit.test,
+        **({} if plan.accuracy else speed),
     }
 
 

@@ -308,6 +308,28 @@ def test_other_settings_are_named_and_only_their_steps_are_made_again(tmp_path):
 
 
 @pytest.mark.engine
+@pytest.mark.parametrize(
+    ("was", "now", "made_anew"),
+    [
+        ('"--no-report"', '"--max-concurrency", "7"', []),
+        ("[servers]", "[servers]\nbackend = 'vllm'", ["accuracy", "score"]),
+    ],
+)
+def test_an_accuracy_run_is_made_again_where_its_answers_may_be_others(ended, was, now, made_anew):
+    """Its program takes a complete run for what it is asked for, and each call stopped there."""
+    file, before = ended / "my.toml", len(events(ended))
+    text = file.read_text()
+    file.write_text(text.replace(was, now))
+    url = re.search(r"(?m)^url = .*:(\d+)'$", text)
+    with StubServer(port=int(url[1])):
+        done = run(file)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    made = [event["step"].rpartition("/")[2] for event in events(ended)[before:] if event["event"] == "ended"]
+    assert made == ["trial", "performance", *made_anew, "build", "check"]
+    assert len(list((ended / "mlperf_results" / BENCHMARK / "offline").glob("accuracy.*"))) == bool(made_anew)
+
+
+@pytest.mark.engine
 def test_a_lost_run_stops_it_until_something_changes(tmp_path):
     slow = CONF.replace("ttft_latency = 60000", "ttft_latency = 1")
     with StubServer(first_delay_s=0.1) as stub:
