@@ -215,6 +215,7 @@ def ended(run: DrivenRun, begin: Callable[[], None] = lambda: None) -> Iterator[
         if run.scraper is not None:
             found = run.scraper.stop()
             seen = replace(seen, warnings=(*seen.warnings, *found.warnings), without_metrics=found.without)
+        progress.close()
         seen = replace(seen, stragglers=progress.watch.stragglers, warnings=(*seen.warnings, *defects.found))
         yield asked_again(seen, servers)
 
@@ -264,7 +265,7 @@ def _drive(
                 run.on_progress(_with_recent(snapshot, progress_log))
             alarms.end_run(snapshot)
 
-    return session.observations(session.run(observe, servers))
+    return session.observations(session.run(observe, servers, lambda: progress_log.waits_ns))
 
 
 def _with_recent(snapshot: ProgressSnapshot, progress_log: ProgressLog) -> ProgressSnapshot:

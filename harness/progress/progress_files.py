@@ -8,6 +8,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -95,7 +96,8 @@ class ProgressLog:
     """Writes progress.jsonl in a run's folder and gives each line to ``on_line``.
 
     ``watch`` has followed the replicas up to the last line. After a failure to write, only ``on_line`` gets
-    lines; after a failure to read the journal there are none. Either failure is a warning.
+    lines; after a failure to read the journal there are none. Either failure is a warning. A thread writes:
+    a disk that stands holds up no line for ``on_line``, and ``close`` alone waits for it.
     """
 
     def __init__(
@@ -116,7 +118,19 @@ class ProgressLog:
         self._next_s = _EVERY_S
         self._unread = self._unwritten = self._clumps_told = False
         self._alarms = (False, "")
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="progress")
+        self._began_ns = 0  # when the present write began
         self.last: ProgressLine | None = None
+
+    def close(self) -> None:
+        """Wait until all lines are written."""
+        self._thread.shutdown()
+
+    @property
+    def waits_ns(self) -> int:
+        """How long the disk has not taken a line by now; 0 while none is written."""
+        began_ns = self._began_ns
+        return time.monotonic_ns() - began_ns if began_ns else 0
 
     def __call__(self, snapshot: ProgressSnapshot) -> None:
         """Write a line where one is due; an alarm has its line at once."""
@@ -135,7 +149,7 @@ class ProgressLog:
         self._tell_clumps(recent)
         self.last = line = self._line(snapshot, recent)
         self._on_line(line)
-        self._write(line)
+        self._thread.submit(self._write, line)
 
     def _tell_clumps(self, recent: Rows) -> None:
         """Once, and early: no time of a token is one of the servers' then."""
@@ -147,12 +161,15 @@ class ProgressLog:
     def _write(self, line: ProgressLine) -> None:
         if self._unwritten:
             return
+        self._began_ns = time.monotonic_ns()
         try:
             with self._path.open("ab") as file:
                 file.write(msgspec.json.encode(line) + b"\n")
         except OSError as error:
             self._unwritten = True
             self._warn(error)
+        finally:
+            self._began_ns = 0
 
     def _warn(self, error: OSError) -> None:
         log.warning("warning: no more lines in %s: %s", self._path, machine_failure(error))

@@ -67,7 +67,11 @@ class Processes(msgspec.Struct, frozen=True):
 
 
 class Monitor:
-    """Monitors one test. ``unsynced``: why the disk has not taken the journal; "" where it has."""
+    """Monitors one test.
+
+    ``unsynced``: why the disk has not taken the journal; "" where it has. ``waits_ns``: how long this
+    process has waited for the disk by now.
+    """
 
     def __init__(
         self,
@@ -77,10 +81,12 @@ class Monitor:
         log_dir: Path,
         look_s: float = LOOK_S,
         unsynced: Callable[[], str] = lambda: "",
+        waits_ns: Callable[[], int] = lambda: 0,
         *,
         events: EventLog,
     ) -> None:
         self._unsynced = unsynced
+        self._waits_ns = waits_ns
         self._events = events
         self._issuer = processes.issuer
         self._workers = processes.workers
@@ -98,6 +104,7 @@ class Monitor:
         self._quota = quota_periods()
         self._steps_ns = 0  # of the wall clock, as last logged
         self._longest_flush_ns = 0
+        self._say_from_ns = _SLOW_FLUSH_NS
         self._ahead_ns = realtime_offset_ns()  # the most that it was
         self._began_ns = time.monotonic_ns()
         self._listening = {child.control: index for index, child in enumerate(self._workers)}
@@ -249,7 +256,7 @@ class Monitor:
         disk_stands = self._disk_stands(int(table[:, Counter.LONGEST_FLUSH_NS].max()))
         if not (suspended or disk_stands):  # LoadGen ends when it has written its logs
             self._check_heartbeats(table[:, Counter.HEARTBEAT_NS])
-        observe(totals)  # which may wait for the disk itself
+        observe(totals)
         if why := self._unsynced():
             raise RunError(f"ended early: {self._unwritten(why)}")
         if why := self._replicas.none_left():
@@ -276,12 +283,16 @@ class Monitor:
             self._steps_ns = steps_ns
 
     def _disk_stands(self, flush_ns: int) -> bool:
-        """Whether a worker waits longer than ever for the disk; said at once, and once."""
-        stands = flush_ns > max(self._longest_flush_ns, _SLOW_FLUSH_NS)
-        if stands and self._longest_flush_ns <= _SLOW_FLUSH_NS:
-            log.warning("warning: %s", self._slow_disk(flush_ns))
+        """Whether this process waits for the disk, or a worker longer than ever.
+
+        Said at once, and again after ten times as long.
+        """
+        waits_ns = max(self._waits_ns(), flush_ns if flush_ns > self._longest_flush_ns else 0)
         self._longest_flush_ns = max(self._longest_flush_ns, flush_ns)
-        return stands
+        if waits_ns >= self._say_from_ns:
+            log.warning("warning: %s", self._slow_disk(waits_ns))
+            self._say_from_ns = 10 * waits_ns
+        return waits_ns > _SLOW_FLUSH_NS
 
     def _check_heartbeats(self, beats: Totals) -> None:
         """Kill stuck workers: the queries of a dead worker fail, those of a stuck one would never end."""

@@ -3,7 +3,7 @@
 import os
 import socket
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from multiprocessing import Pipe
 
@@ -144,13 +144,13 @@ class QuerySession:
             self._require_issuer()  # the workers end with it, and its end is the cause
             raise
 
-    def run(self, observe: Observer, servers: Recheck) -> Lost:
+    def run(self, observe: Observer, servers: Recheck, waits_ns: Callable[[], int] = lambda: 0) -> Lost:
         """Start the issuer and monitor the test to its end; returns the queries lost with a worker.
 
-        ``observe`` gets the counters once a second; ``servers`` are asked when a worker suspects them.
-        Raises RunError when the test cannot finish.
+        ``observe`` gets the counters once a second; ``servers`` are asked when a worker suspects them;
+        ``waits_ns`` as of Monitor. Raises RunError when the test cannot finish.
         """
-        with self.monitored(servers) as monitor:
+        with self.monitored(servers, waits_ns=waits_ns) as monitor:
             lost = monitor.until_done(observe)
             monitor.end_workers()
         stop(self._issuing.process, EXIT_S)
@@ -158,7 +158,9 @@ class QuerySession:
         return lost
 
     @contextmanager
-    def monitored(self, servers: Recheck, look_s: float = LOOK_S) -> Iterator[Monitor]:
+    def monitored(
+        self, servers: Recheck, look_s: float = LOOK_S, waits_ns: Callable[[], int] = lambda: 0
+    ) -> Iterator[Monitor]:
         """Start the issuing process; the monitor of the test, for the length of the block.
 
         ``look_s``: seconds between two looks at the counters. Raises RunError.
@@ -187,6 +189,7 @@ class QuerySession:
         monitor = Monitor(
             *(processes, policy, replicas, self._plan.log_dir, look_s),
             unsynced=lambda: syncing.fault,
+            waits_ns=waits_ns,
             events=self.events,
         )
         self._monitor = monitor

@@ -1,6 +1,7 @@
 """progress.jsonl: its figures, what happens to it on a full disk, and who reads it."""
 
 import json
+import os
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from harness.progress.progress_files import JournalTail, ProgressLog, read_progr
 from harness.progress.progress_line import ProgressSnapshot
 from harness.record.journal import QUERY_ROW
 from tests import records
+from tests.kit import wait_until
 
 LIMITS = {"TTFT": 600_000_000, "TPOT": 45_000_000}
 
@@ -41,6 +43,7 @@ def test_a_line_has_the_figures_of_the_journal(folder, progress):
     append(folder, rows[:500])
     append(folder, rows[500:], worker=1)
     progress(snapshot(5.0, total=1000, tokens_per_s=12.34, failures={"timeout": 2}))
+    progress.close()
     line = read_progress(folder / PROGRESS)
     assert (line.issued, line.in_flight, line.total, line.failures) == (900, 98, 1000, {"timeout": 2})
     assert (line.elapsed_s, line.tokens_per_s) == (5.0, 12.3)
@@ -63,6 +66,7 @@ def test_lines_come_each_five_seconds_and_forget_after_a_minute(folder, progress
     append(folder, records.rows(100))
     for second in range(1, 71):
         progress(snapshot(float(second)))
+    progress.close()
     lines = (folder / PROGRESS).read_text().splitlines()
     counts = [json.loads(line)["ended_last_minute"] for line in lines]
     assert counts == [100] * 12 + [0] * 2
@@ -96,11 +100,31 @@ def test_a_disk_that_is_full_costs_the_lines_alone(folder, progress, caplog):
     (folder / PROGRESS).symlink_to("/dev/full")
     for second in (5.0, 10.0, 15.0):
         progress(snapshot(second))
+    progress.close()
     assert len(caplog.records) == 1
+
+
+def test_a_disk_that_stands_holds_up_no_line_that_is_shown(folder):
+    os.mkfifo(folder / PROGRESS)  # open() waits for a reader
+    shown = []
+    progress = ProgressLog(
+        folder, ValidityRules(LIMITS, most_over_limit(900)), records.REPLICAS, shown.append
+    )
+    assert progress.waits_ns == 0
+    for second in (5.0, 10.0):
+        progress(snapshot(second))
+    wait_until(lambda: progress.waits_ns > 0)
+    assert [line.elapsed_s for line in shown] == [5.0, 10.0]
+    reader = os.open(folder / PROGRESS, os.O_RDWR)  # the disk is back
+    progress.close()
+    lines = os.read(reader, 1 << 16).splitlines()
+    os.close(reader)
+    assert ([json.loads(line)["elapsed_s"] for line in lines], progress.waits_ns) == ([5.0, 10.0], 0)
 
 
 def test_a_line_that_is_being_written_is_not_read(folder, progress):
     progress(snapshot(5.0))
+    progress.close()
     with (folder / PROGRESS).open("ab") as file:
         file.write(b'{"time": "2026-')
     assert read_progress(folder / PROGRESS).elapsed_s == 5.0

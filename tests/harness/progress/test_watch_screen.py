@@ -26,6 +26,17 @@ from tests.records import ENDED
 LASTING = replace(ENDED, verdict=None, ended=None)
 
 
+RULES = ValidityRules(LIMITS, most_over_limit(900))
+
+
+def written(folder, seen):
+    """The line of progress.jsonl."""
+    log = ProgressLog(folder, RULES, records.REPLICAS)
+    log(seen)
+    log.close()
+    return log.last
+
+
 @pytest.fixture
 def lasting(tmp_path):
     """A run with a line of progress, and no end yet."""
@@ -33,9 +44,7 @@ def lasting(tmp_path):
     (folder / JOURNAL_DIR).mkdir(parents=True)
     LASTING.write(folder / RUN_RECORD)
     append(folder, records.rows(900, slow=1))
-    ProgressLog(folder, ValidityRules(LIMITS, most_over_limit(900)), records.REPLICAS)(
-        snapshot(5.0, total=1000, remaining_s=65.0, tokens_per_s=1234.4)
-    )
+    written(folder, snapshot(5.0, total=1000, remaining_s=65.0, tokens_per_s=1234.4))
     return folder
 
 
@@ -62,9 +71,7 @@ def test_alarms_come_before_the_figures(lasting):
     standing = "dp_rank 1 of http://a:1 stands since 0:38"
     alarm = snapshot(5.5, lost="30 queries over the TTFT limit, at most 3 may be", standing=standing)
     alarm = replace(alarm, silent_s=40.0)
-    ProgressLog(lasting, ValidityRules(LIMITS, most_over_limit(900)), records.REPLICAS)(
-        alarm
-    )  # at once, not after five seconds
+    written(lasting, alarm)  # at once, not after five seconds
     text = shown(lasting)
     assert text.index("LOST: 30 queries over the TTFT limit") < text.index(standing) < text.index("in flight")
     assert "no estimate: nothing has arrived for 40s" in text
@@ -72,14 +79,13 @@ def test_alarms_come_before_the_figures(lasting):
 
 def test_only_what_loses_a_run_is_called_lost(lasting):
     """LoadGen's TPOT can be a little less than this client's: the alarm counts what is over it surely."""
-    rules = ValidityRules(LIMITS, most_over_limit(900))
     rows = records.rows()
     rows["first_token_ns"] = rows["issued_ns"] + 10**8
     rows["osl"], rows["last_byte_ns"] = 101, rows["first_token_ns"] + 100 * LIMITS["TPOT"] + 10**7
     (lasting / JOURNAL_DIR / "queries-0.bin").unlink()
     append(lasting, rows)
     seen = replace(snapshot(5.0, failed=0), first_tokens=900)
-    ProgressLog(lasting, rules, records.REPLICAS)(replace(seen, lost=LostWatch(lasting, rules).look(seen)))
+    written(lasting, replace(seen, lost=LostWatch(lasting, RULES).look(seen)))
     text = shown(lasting)
     assert "900 over 45 ms, at most" in text
     assert "LOST" not in text
@@ -95,26 +101,22 @@ def test_a_silent_run_and_one_without_a_line_yet(lasting):
 def test_queries_that_wait_to_be_sent_are_not_in_flight(lasting):
     """An Offline run issues all its queries at once; 64 of them are at the servers here."""
     offline = replace(snapshot(10.0, total=1000, remaining_s=62.0), issued=900, sent=64)
-    line = ProgressLog(lasting, ValidityRules(LIMITS, most_over_limit(900)), records.REPLICAS)
-    line(offline)
+    line = written(lasting, offline)
     assert "64 in flight, 34 waiting" in shown(lasting)
-    assert "802/1000 done" in plain(line.last)
-    assert ", 1m02s left, 64 in flight, 34 waiting" in plain(line.last)
+    assert "802/1000 done" in plain(line)
+    assert ", 1m02s left, 64 in flight, 34 waiting" in plain(line)
 
 
 def test_the_servers_with_the_last_queries_are_named(lasting):
-    line = ProgressLog(lasting, ValidityRules(LIMITS, most_over_limit(900)), records.REPLICAS)
-    line(replace(snapshot(10.0), last_at="http://b:1"))
+    line = written(lasting, replace(snapshot(10.0), last_at="http://b:1"))
     assert "98 in flight, all at http://b:1" in shown(lasting)
-    assert "98 in flight, all at http://b:1" in plain(line.last)
+    assert "98 in flight, all at http://b:1" in plain(line)
 
 
 def test_a_pipe_gets_the_line_of_the_run_itself(lasting):
     """With the figures that progress.jsonl has: not the means of the run, nor what the servers make."""
-    log = ProgressLog(lasting, ValidityRules(LIMITS, most_over_limit(900)), records.REPLICAS)
     seen = snapshot(10.0, lost="2 queries failed (timeout)", failures={"timeout": 2}, imbalance=1.25)
-    log(seen)
-    last = log.last
+    last = written(lasting, seen)
     assert plain(last) == plain_progress(replace(seen, ttft=last.ttft, tpot=last.tpot))
     assert "lost: 2 queries failed (timeout), 802/900 done, 98 in flight" in plain(last)
 

@@ -204,8 +204,8 @@ def watched(tmp_path):
         replicas["suspected"] = lambda number: calls.append(("suspected", number))
         replicas |= seen
         (tmp_path / JOURNAL_DIR).mkdir(exist_ok=True)
-        unsynced = replicas.pop("unsynced", lambda: "")
-        of_run = {"unsynced": unsynced, "events": EventLog()}
+        of_run = {name: replicas.pop(name) for name in ("unsynced", "waits_ns") if name in replicas}
+        of_run["events"] = EventLog()
         monitor = Monitor(processes, AbortPolicy(policy()), SimpleNamespace(**replicas), tmp_path, **of_run)
         return monitor, [theirs for _, theirs in pipes], calls
 
@@ -321,14 +321,15 @@ def test_while_the_disk_stands_no_process_is_stuck(watched, caplog, monkeypatch)
     """LoadGen's process writes its logs at the end, and waits for the same disk."""
     monkeypatch.setattr(monitoring, "cpu_ns", lambda pid: 4)
     monkeypatch.setattr(monitoring, "machine_row", lambda pids: [9, *pids])
-    monitor, _, _ = watched()
+    waits_s = iter((0, 0, 4, 40, 0))
+    monitor, _, _ = watched(waits_ns=lambda: next(waits_s) * 10**9)
     monitor._began_ns -= int(20e9)  # nothing has moved since
     table = np.zeros((3, len(Counter)), dtype=np.int64)
     monitor._board.table = lambda: table
-    for waited_s in (18, 19):
-        table[1, Counter.LONGEST_FLUSH_NS] = waited_s * 1e9
+    for worker_s in (4, 5, 5, 5):
+        table[1, Counter.LONGEST_FLUSH_NS] = worker_s * 1e9
         monitor._look(0.0, lambda totals: None)
-    assert caplog.messages == [f"warning: {monitor._slow_disk(18 * 10**9)}"]
+    assert caplog.messages == [f"warning: {monitor._slow_disk(seconds * 10**9)}" for seconds in (4, 40)]
     with pytest.raises(RunError, match="LoadGen has not moved for 20 s"):
         monitor._look(0.0, lambda totals: None)
 
