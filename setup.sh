@@ -219,18 +219,24 @@ compile_client() {
         echo "note: the client's library is not compiled, $reason (Debian and Ubuntu: apt install gcc libc6-dev); it reads in Python"
 }
 
+# apt_install PACKAGE: succeed if it could be installed, which takes root.
+apt_install() {
+    ((EUID == 0)) && command -v apt-get >/dev/null || return 1
+    echo "installing $1"
+    (apt-get install -y "$1" || (apt-get update && apt-get install -y "$1")) >"$venv/apt.log" 2>&1
+}
+
 # The stronger of the two sandboxes for model-written programs; the other is Landlock.
 install_bubblewrap() {
-    if command -v bwrap >/dev/null; then
-        return
-    fi
-    if ((EUID == 0)) && command -v apt-get >/dev/null; then
-        echo "installing bubblewrap"
-        if (apt-get install -y bubblewrap || (apt-get update && apt-get install -y bubblewrap)) >"$venv/apt.log" 2>&1; then
-            return
-        fi
-    fi
-    echo "note: bubblewrap is not installed (apt install bubblewrap); the evaluator will use Landlock if the kernel has it"
+    command -v bwrap >/dev/null || apt_install bubblewrap ||
+        echo "note: bubblewrap is not installed (apt install bubblewrap); the evaluator will use Landlock if the kernel has it"
+}
+
+# llama.cpp's wheel needs OpenMP, which small images are without.
+install_openmp() {
+    local reason
+    reason=$("$venv/bin/python" -c 'import xllamacpp' 2>&1) || apt_install libgomp1 ||
+        echo "note: the embedded engine cannot be loaded, $(tail -n 1 <<<"$reason") (Debian and Ubuntu: apt install libgomp1)"
 }
 
 check_samples() {
@@ -243,6 +249,7 @@ install_harness
 install_vocabulary
 compile_client
 install_bubblewrap
+[[ $lock == run && -z $embedded ]] || install_openmp
 [[ $backend == none ]] || install_backend
 [[ -z $score ]] || install_score
 check_samples

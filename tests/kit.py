@@ -3,6 +3,7 @@
 import itertools
 import os
 import re
+import shutil
 import socket
 import struct
 import threading
@@ -15,6 +16,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import pytest
 from tokenizers import Tokenizer
 
 from harness.config.generation import SamplingParameters
@@ -31,6 +33,7 @@ from sut.wire import make_wire
 DATA = Path(__file__).parent / "data"  # recorded answers of real servers
 VOCABULARY = 201088
 PATIENCE_S = 120.0  # for an event that must come: a busy machine has time enough, a hang fails the test
+needs_curl = pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
 
 _kept_ports: list[ExitStack] = []
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit import needs_curl
 from tests.scripts.test_run_server import RUN_PYTORCH, RUN_SERVER, RUN_VLLM, dry_run, free_port
 from tests.scripts.test_scripts import ROOT, run, stand_in, version
 
@@ -46,6 +47,7 @@ def test_every_folder_of_the_servers_command_is_in_the_container(words, tmp_path
         assert f"type=bind,source={folder},target={folder},readonly" in asked
 
 
+@needs_curl
 def test_a_container_in_the_background_that_ends_is_an_error(tmp_path):
     """The script waits for the server itself: docker has no such option of the server."""
     path = path_with_docker(tmp_path, "echo no space left for the image; exit 125")

@@ -18,7 +18,7 @@ import pytest
 
 from harness.config.benchmark import load_benchmark
 from harness.record.settled import DUMMY
-from tests.kit import PATIENCE_S, wait_until
+from tests.kit import PATIENCE_S, needs_curl, wait_until
 from tests.scripts.test_scripts import ROOT, run
 
 RUN_SERVER, RUN_VLLM, RUN_PYTORCH = (
@@ -279,6 +279,7 @@ def free_port():
         return str(listening.getsockname()[1])
 
 
+@needs_curl
 def test_a_server_in_the_background_is_ready_when_the_script_returns(background, tmp_path):
     port = free_port()
     done = background("--port", port)
@@ -291,12 +292,14 @@ def test_a_server_in_the_background_is_ready_when_the_script_returns(background,
     assert again.returncode == 2 and "answers" in again.stderr  # it would be taken for the new one
 
 
+@needs_curl
 def test_a_server_that_died_ends_the_wait_with_its_last_lines(background):
     done = background("--port", free_port(), "--die")
     assert (done.returncode, done.stdout) == (3, "")
     assert "CUDA out of memory\nrun_server.sh: the server ended before it was ready" in done.stderr
 
 
+@needs_curl
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_wait_that_is_ended_stops_the_server(signum, code, background, tmp_path):
     log = tmp_path / "server.log"

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from harness.campaign import campaign_command
 from harness.campaign.advice import advice
-from harness.campaign.campaign_command import _named, _Walk
+from harness.campaign.campaign_command import _named, _restarts, _Walk
 from harness.campaign.campaign_console import remaining, rows
 from harness.campaign.campaign_file import Servers, read_campaign
 from harness.campaign.campaign_options import CampaignOptions
@@ -306,8 +306,7 @@ def test_a_search_of_other_settings_begins_anew(tmp_path, state, flags):
     """Of servers that answer as before, it would say that it is complete, whatever started them."""
     campaign = campaign_of(tmp_path, "server = { target_qps = 'search' }\n")
     step = next(one for one in steps_of(campaign) if one.kind == "search")
-    walk = _Walk(campaign, Journal(tmp_path, 0), ServerCommand(tmp_path, tmp_path), {})
-    assert walk._more(step, Standing(state)) == flags
+    assert _restarts(step, Standing(state), {}) == flags
 
 
 @pytest.mark.parametrize(

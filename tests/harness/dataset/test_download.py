@@ -12,6 +12,7 @@ from typing import ClassVar
 import pytest
 
 from tests.harness.dataset.test_cnndm import GOLDEN, TOKENIZER, validation_split
+from tests.kit import needs_curl
 from tests.runs import ROOT
 
 BASICS = ("awk", "bash", "cat", "cut", "dirname", "md5sum", "mkdir", "mktemp", "paste", "rm", "sed")
@@ -184,6 +185,7 @@ def test_via_mlcr_is_never_ignored(place):
     assert [call.split()[0] for call in place.calls] == ["mlcr", "hf", "hf"]
 
 
+@needs_curl
 def test_a_file_of_an_address(place):
     """WordNet's archive, here with the real curl; what is half there has another name."""
     (place.bin / "curl").symlink_to(shutil.which("curl"))
