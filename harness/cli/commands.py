@@ -13,8 +13,8 @@ from harness.files import ROOT
 USERS_FOLDER = "MLPERF_USERS_FOLDER"
 
 
-class Command(NamedTuple):
-    """A command in its two parts."""
+class CommandLine(NamedTuple):
+    """A command line in its two parts."""
 
     start: tuple[str, ...]
     """interpreter and script, or the launcher and its verb"""
@@ -36,13 +36,13 @@ def of_verb(verb: str) -> tuple[str, ...]:
     return (*_started(LAUNCHER), verb)
 
 
-def recorded(arguments: Sequence[str]) -> Command:
+def recorded(arguments: Sequence[str]) -> CommandLine:
     """The parts of a command that was kept as sys.argv."""
     program, *flags = arguments
     start = _started(Path(program))
     if Path(program).name == LAUNCHER.name:
-        return Command((*start, *flags[:1]), tuple(flags[1:]))
-    return Command(start, tuple(flags))
+        return CommandLine((*start, *flags[:1]), tuple(flags[1:]))
+    return CommandLine(start, tuple(flags))
 
 
 def shown(path: Path) -> Path:
