@@ -199,14 +199,18 @@ def _is_salted(dataset: Fields) -> bool:
 def _summary(files: PointFiles) -> Iterator[Finding]:
     where, summary = files.where(SUMMARY), files.summary
     issued, failed = (whole(summary.get(f"n_samples_{name}")) for name in ("issued", "failed"))
-    if failed:
+    if failed is None:
+        yield finding("failures", where, f"n_samples_failed is {shown(summary.get('n_samples_failed'))}")
+    elif failed:
         yield finding("failures", where, f"{failed:,} of {issued or 0:,} requests failed")
     if summary.get("complete") is False or summary.get("state") in ("interrupted", "INTERRUPTED"):
         text = f"complete is {shown(summary.get('complete'))}, state {shown(summary.get('state'))}"
         yield finding("incomplete", where, text)
     yield from whole_passes(files, where, issued)
     required, duration_ns = files.required_s, number(summary.get("duration_ns"))
-    if files.log is None and required and duration_ns is not None and duration_ns < required * 1e9:
+    if duration_ns is None:
+        yield finding("issue-time", where, f"duration_ns is {shown(summary.get('duration_ns'))}")
+    elif files.log is None and required and duration_ns < required * 1e9:
         text = f"the complete run lasts {duration_ns / 1e9:.1f} s"
         yield by_length(files, "issue-time", where, text, expected=f"{required:.0f} s or more")
     yield from _ttft(files, where)
@@ -263,7 +267,7 @@ def steady_block(files: PointFiles) -> tuple[Fields, str]:
     """The block of the point, or what the summary of a run folder alone amounts to, and where it is."""
     if files.in_tree:
         return table(files.point, "steady_state"), files.where(POINT_YAML)
-    block = block_of_summary(files.summary.get("steady_state"), files.required_s or 0.0)
+    block = block_of_summary(files.summary, files.concurrency)
     return block or {}, files.where(SUMMARY)
 
 

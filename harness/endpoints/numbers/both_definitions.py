@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from harness.endpoints.official_files import percentile_of, table
+from harness.endpoints.official_files import percentile_of, table, user_tps
 from harness.endpoints.point_run import OwnNumbers
 from harness.peak.ladder.steps import Latency
 
@@ -56,13 +56,9 @@ def _rows(own: OwnNumbers | None, summary: Mapping[str, Any]) -> Iterator[Defini
     users = percentile_of(summary, "tpot", 90)
     tpot_ns = own.tpot.p90_ns if own and own.tpot else None
     yield DefinitionRow(
-        "tokens/s per user", "tokens/s", _per_s(tpot_ns), _per_s(users), "1000 / TPOT p90 in ms"
+        "tokens/s per user", "tokens/s", user_tps(tpot_ns), user_tps(users), "1000 / TPOT p90 in ms"
     )
 
 
 def _ms(ns: float | None) -> float | None:
     return None if ns is None else ns / _MS
-
-
-def _per_s(ns: float | None) -> float | None:
-    return 1e9 / ns if ns else None

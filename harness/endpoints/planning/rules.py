@@ -7,6 +7,7 @@ from typing import Annotated
 
 import msgspec
 
+from harness.config.benchmark import Benchmark, load_benchmark
 from harness.config.rounds import read_toml
 from harness.endpoints.planning.cohorts import cohort_number
 from harness.endpoints.planning.regions import ULTRA_LOW_MOST
@@ -72,9 +73,10 @@ class EndpointsRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     models: dict[str, EndpointsModel]
     """by canonical name"""
 
-    def least_issue_s(self, concurrency: int) -> float:
-        """The shortest time of issue of a point."""
-        return self.ultra_low_issue_s if concurrency <= ULTRA_LOW_MOST else self.issue_s
+    def least_issue_s(self, concurrency: int | None) -> float:
+        """The shortest time of issue of a point; None: of a dedicated Offline run, or unknown."""
+        is_ultra_low = concurrency is not None and concurrency <= ULTRA_LOW_MOST
+        return self.ultra_low_issue_s if is_ultra_low else self.issue_s
 
     def model_name(self, benchmark: str) -> str:
         """The canonical name of a benchmark's model. Raises ConfigError."""
@@ -87,6 +89,12 @@ class EndpointsRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     def model_of(self, name: str) -> str | None:
         """The canonical name of the model that has this name, or weights at this path; None for another."""
         return next((one for one in self.models if is_same_model(one, name)), None)
+
+    def benchmark_of(self, name: str) -> Benchmark | None:
+        """The definition in configs/ of the model that has this name, or weights at this path."""
+        model = self.model_of(name)
+        benchmark = None if model is None else self.models[model].benchmark
+        return None if benchmark is None else load_benchmark(benchmark)
 
 
 def is_same_model(one: str, other: str) -> bool:

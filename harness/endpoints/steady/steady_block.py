@@ -9,6 +9,8 @@ from typing import Any
 
 import msgspec
 
+from harness.endpoints.official_files import Fields
+from harness.endpoints.planning.rules import load_endpoints_rules
 from harness.endpoints.steady.steady_point import (
     Rate,
     Spread,
@@ -85,17 +87,19 @@ def steady_block(state: SteadyState) -> dict[str, Any]:
     return block_of(headline(state), complete=state.complete, required_s=state.required_s)
 
 
-def block_of_summary(found: object, required_s: float) -> dict[str, Any] | None:
+def block_of_summary(summary: Fields, concurrency: int | None) -> dict[str, Any] | None:
     """``steady_state`` of point.yaml from that of a result_summary.json of any client.
 
-    None where there is none, or in no known form. ``required_s``: shortest issue time of an official window.
+    None where there is none, or in no known form. ``concurrency``: None where it is unknown.
     """
+    found = summary.get("steady_state")
     if isinstance(found, dict) and "verdict" in found:  # this client writes both forms as one
         return {name: found[name] for name in _IN_POINT if found.get(name) is not None}
     try:
         read = msgspec.convert(found, Headline, strict=False)
     except msgspec.ValidationError:
         return None
+    required_s = load_endpoints_rules().least_issue_s(concurrency)
     return block_of(read, complete=read.n_super_passes or 0, required_s=required_s)
 
 

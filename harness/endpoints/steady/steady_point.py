@@ -7,6 +7,7 @@ import msgspec
 import numpy as np
 
 from harness.arrays import Floats, Integers
+from harness.endpoints.official_files import user_tps
 from harness.endpoints.planning.rules import load_endpoints_rules
 from harness.endpoints.samples import Samples, latency_ns, tpot_ns, ttft_ns
 from harness.endpoints.steady.plateaus import (
@@ -256,7 +257,7 @@ def _window(rows: Samples, passes: Sequence[SuperPass], plateau: Plateau) -> Win
         least=least_time(part, percentile(latency_ns(rows), 0.9)),
         output_tokens=tokens,
         system_tps=tokens / seconds if seconds else 0.0,
-        tps_per_user=1e9 / tpot.p90 if tpot and tpot.p90 else None,
+        tps_per_user=user_tps(tpot.p90) if tpot else None,
         ttft=ttft,
         tpot=tpot,
         detector_user=_user_rate(part, tpot.mean if tpot else 0.0),
@@ -275,11 +276,8 @@ def spread(values: Floats | Integers) -> Spread | None:
 def _user_rate(part: Sequence[SuperPass], mean_tpot: float) -> Rate:
     """The interval is that of TPOT, so its upper end is the lower end of the rate."""
     low, high = interval(series(part, "tpot_mean"))
-    return Rate(value=_per_s(mean_tpot), low=_per_s(high), high=_per_s(low))
-
-
-def _per_s(nanoseconds: float) -> float:
-    return 1e9 / nanoseconds if nanoseconds > 0 else 0.0
+    value, least, most = (user_tps(tpot) or 0.0 for tpot in (mean_tpot, high, low))
+    return Rate(value=value, low=least, high=most)
 
 
 def _system_rate(part: Sequence[SuperPass], seconds: float) -> Rate:

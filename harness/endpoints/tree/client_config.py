@@ -14,6 +14,7 @@ from typing import Any
 from harness.config.benchmark import load_benchmark
 from harness.config.protocol import Protocol
 from harness.endpoints.curve import Point, SeedSet
+from harness.endpoints.official_files import OFFLINE_PATTERN
 from harness.endpoints.point_run import PointRun
 from harness.endpoints.run_folder import CONFIG
 from harness.files import atomic_write
@@ -103,7 +104,7 @@ def _runtime(run: PointRun) -> Mapping[str, int]:
 
 def _load_pattern(point: Point) -> Yaml:
     if point.offline == "dedicated":
-        return {"type": "max_throughput"}
+        return {"type": OFFLINE_PATTERN}
     return {"type": "concurrency", "target_concurrency": point.concurrency}
 
 

@@ -121,8 +121,7 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
         """The definition in configs/, by the model's name."""
         if self.run is not None:
             return load_benchmark(self.run.curve.benchmark)
-        model = load_endpoints_rules().models.get(self.model_name)
-        return load_benchmark(model.benchmark) if model and model.benchmark else None
+        return load_endpoints_rules().benchmark_of(self.model_name)
 
     @property
     def system_tps(self) -> float:
@@ -153,8 +152,7 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def steady_state(self) -> Json | None:
         """The detector's block in the form of point.yaml; None where there is none, or in no known form."""
-        required_s = load_endpoints_rules().least_issue_s(self.concurrency)
-        return block_of_summary(self.summary.get("steady_state"), required_s)
+        return block_of_summary(self.summary, self.concurrency)
 
 
 def canonical_name(name: str) -> str:

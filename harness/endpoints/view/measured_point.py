@@ -1,7 +1,6 @@
 """One measured point as its files show it: a run folder of either client, or `r<N>` of a published tree."""
 
 from collections.abc import Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import get_args
 
@@ -23,6 +22,7 @@ from harness.endpoints.official_files import (
     system_tps,
     table,
     target_concurrency,
+    user_tps,
     whole,
 )
 from harness.endpoints.planning.rules import load_endpoints_rules
@@ -89,8 +89,7 @@ class CurvePoint(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def tps_per_user(self) -> float | None:
         """1000 / TPOT p90 in ms. A dedicated Offline run has no user."""
-        tpot = self.tpot_ns.get(USER_PERCENTILE)
-        return _NS_PER_S / tpot if tpot and self.offline != "dedicated" else None
+        return None if self.offline == "dedicated" else user_tps(self.tpot_ns.get(USER_PERCENTILE))
 
 
 def read_point(folder: Path, *others: Path) -> CurvePoint:
@@ -115,7 +114,7 @@ def read_point(folder: Path, *others: Path) -> CurvePoint:
         tpot_ns=percentiles(summary, "tpot"),
         ttft_ns=percentiles(summary, "ttft"),
         kilowatts=number(point.get("point_power_kw")),
-        steady=stated_block(point.get("steady_state") or _block(summary, concurrency)),
+        steady=stated_block(point.get("steady_state") or block_of_summary(summary, concurrency)),
         warm_up=table(point, "warmup") if run is None or run.warm_up is None else to_builtins(run.warm_up),
         scored=files.find(ACCURACY) is not None,
         accuracy=files.accuracy(_benchmark(settings.get(MODEL, ""), run)),
@@ -171,16 +170,7 @@ def stated_in(path: Path | None, problems: list[str]) -> Fields:
 
 def _benchmark(model: str, run: PointRun | None) -> Benchmark | None:
     """A short rehearsal gives its model another name."""
-    return benchmark_of(model) if run is None else load_benchmark(run.curve.benchmark)
-
-
-@cache
-def benchmark_of(model: str) -> Benchmark | None:
-    """The benchmark of a model: its canonical name, or the path of its weights; None for another model."""
-    rules = load_endpoints_rules()
-    name = rules.model_of(model)
-    benchmark = None if name is None else rules.models[name].benchmark
-    return None if benchmark is None else load_benchmark(benchmark)
+    return load_endpoints_rules().benchmark_of(model) if run is None else load_benchmark(run.curve.benchmark)
 
 
 def _concurrency(point: Fields, config: Fields, run: PointRun | None) -> int | None:
@@ -195,13 +185,6 @@ def stated_block(found: object) -> SteadyBlock | None:
         return None
     status, verdict = (text if isinstance(text := found.get(name), str) else None for name in _JUDGED)
     return SteadyBlock(status, verdict, steady_window(found))
-
-
-def _block(summary: Fields, concurrency: int | None) -> Fields | None:
-    """The block that the official client's headline amounts to."""
-    if concurrency is None:
-        return None
-    return block_of_summary(summary.get("steady_state"), load_endpoints_rules().least_issue_s(concurrency))
 
 
 def _offline(point: Fields, config: Fields, run: PointRun | None) -> Offline:

@@ -37,19 +37,16 @@ def _short(curve: MeasuredCurve, rules: EndpointsRules) -> Iterator[str]:
     if curve.plan is not None and curve.plan.short:
         yield "short: a rehearsal of the forms, whose passes and durations are far below the rules'"
         return
-    least = {one.name: _least_s(one, rules) for one in curve.points}
+    least = {
+        one.name: rules.least_issue_s(None if one.offline == "dedicated" else one.concurrency)
+        for one in curve.points
+    }
     short = [one for one in curve.points if 0 < _issued_s(one) < least[one.name]]
     if short:
         told = [f"{one.name} {_issued_s(one):,.0f} of {least[one.name]:,.0f} s" for one in short]
         yield f"issued for less than the rules' time (section 6.2): {_list(told)}"
     if broken := [one.name for one in curve.points if _is_partial(one, curve)]:
         yield f"the last pass of the dataset is incomplete (section 6.4): {_list(broken)}"
-
-
-def _least_s(point: CurvePoint, rules: EndpointsRules) -> float:
-    if point.offline == "dedicated" or point.concurrency is None:
-        return rules.issue_s
-    return rules.least_issue_s(point.concurrency)
 
 
 def _issued_s(point: CurvePoint) -> float:

@@ -15,6 +15,7 @@ from harness.config.scenario import Scenario
 from harness.endpoints import run_folder
 from harness.endpoints.accuracy import PointAccuracy, read_accuracy
 from harness.endpoints.official_files import (
+    OFFLINE_PATTERN,
     Fields,
     at,
     is_number,
@@ -45,7 +46,7 @@ AUDITS = {
     "TEST07": "accuracy_in_performance_full_test",
 }
 # How the client issues the queries of a scenario: its type, and its load pattern.
-_TYPES = {Scenario.OFFLINE: ("offline", "max_throughput"), Scenario.SINGLE_STREAM: ("online", "concurrency")}
+_TYPES = {Scenario.OFFLINE: ("offline", OFFLINE_PATTERN), Scenario.SINGLE_STREAM: ("online", "concurrency")}
 _SERVER = ("online", "poisson")
 
 

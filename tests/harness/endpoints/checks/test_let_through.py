@@ -250,6 +250,14 @@ SAID = {
         one("result_summary.json", lambda it: it.pop("n_samples_issued")),
         ("whole-passes", Severity.UNKNOWN),
     ),
+    "no number of failures": (
+        one("result_summary.json", lambda it: it.update(n_samples_failed="many")),
+        ("failures", Severity.ERROR),
+    ),
+    "no duration": (
+        one("result_summary.json", lambda it: it.pop("duration_ns")),
+        ("issue-time", Severity.ERROR),
+    ),
 }
 
 

@@ -16,9 +16,11 @@ from harness.endpoints.steady.steady_block import (
 from harness.endpoints.steady.steady_point import steady_state
 from tests.harness.endpoints.steady.made_up_runs import SHAPES, run_of
 
+_CONCURRENCY = 64
+
 
 def judged(name):
-    return steady_state(run_of(SHAPES[name], 1), SHAPES[name].size, concurrency=64)
+    return steady_state(run_of(SHAPES[name], 1), SHAPES[name].size, concurrency=_CONCURRENCY)
 
 
 def test_the_block_of_a_plateau():
@@ -78,7 +80,7 @@ def test_a_result_summary_is_enough_for_the_block(name):
     block = steady_block(state)
     if state.status == "partial_dataset":  # A headline does not say whether its only super-pass is complete.
         block["status"] = "insufficient_passes"
-    assert block_of_summary(summary, state.required_s) == block
+    assert block_of_summary({"steady_state": summary}, _CONCURRENCY) == block
 
 
 def test_the_block_of_a_summary_holds_the_keys_of_both_files():
@@ -93,12 +95,12 @@ def test_the_block_of_a_summary_holds_the_keys_of_both_files():
 def test_this_clients_own_summary_has_the_block_as_it_is():
     state = judged("part of a pass")
     assert state.status == "partial_dataset"  # which a headline does not say
-    assert block_of_summary(steady_headline(state), state.required_s) == steady_block(state)
+    assert block_of_summary({"steady_state": steady_headline(state)}, _CONCURRENCY) == steady_block(state)
 
 
 @pytest.mark.parametrize("found", [None, [], {}, {"found": True, "window": {"sp_lo": "x"}}])
 def test_what_is_no_headline_is_no_block(found):
-    assert block_of_summary(found, 600) is None
+    assert block_of_summary({"steady_state": found}, _CONCURRENCY) is None
 
 
 def test_fields_that_another_version_adds_or_lacks_do_no_harm():
@@ -106,4 +108,4 @@ def test_fields_that_another_version_adds_or_lacks_do_no_harm():
     found = msgspec.to_builtins(headline(state)) | {"new": 1, "tps": {"per_user": 1.0}, "ttft": {}}
     found["window"] = {name: found["window"][name] for name in ("sp_lo", "sp_hi", "n_samples")}
     del found["short_window"]["dominant"]
-    assert block_of_summary(found, state.required_s) == steady_block(state)
+    assert block_of_summary({"steady_state": found}, _CONCURRENCY) == steady_block(state)
