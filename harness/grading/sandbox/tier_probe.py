@@ -26,6 +26,7 @@ def see_processes():  # others than the warden, its fork server and this one
 attempts = dict(
     read=lambda: open("/etc/shadow").close(),
     write=lambda: open("/var/tmp/escaped", "w").close(),
+    settings=lambda: os.close(os.open("/proc/sys/kernel/core_pattern", os.O_WRONLY)),
 )
 if {filtered}:
     attempts |= dict(

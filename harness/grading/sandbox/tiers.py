@@ -19,7 +19,7 @@ from harness.files import ROOT
 from harness.grading.sandbox.jail.confine import Confinement
 from harness.grading.sandbox.jail.syscalls import ARCHITECTURES
 from harness.grading.sandbox.jail.warden import WardenConfig
-from harness.grading.sandbox.users import NO_CHANGE
+from harness.grading.sandbox.users import NO_CHANGE, can_change_user
 
 GIB, MIB = 1 << 30, 1 << 20
 MEMORY_LIMIT = 4 * GIB  # address space of a solution, as LiveCodeBench's own comment promises
@@ -39,7 +39,6 @@ main()
 _SYSTEM_TREES = ("/usr", "/lib", "/lib64", "/lib32", "/bin")
 _SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/localtime")
 _NOBODY = "65534"
-_USERS = Path("/proc/self/uid_map")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 _ENVIRONMENT = {
     "PATH": "/usr/bin:/bin",
@@ -119,7 +118,7 @@ def _bwrap() -> tuple[str, ...]:
     program = shutil.which("bwrap") or "bwrap"
     shown = [path for path in (*_SYSTEM_TREES, *_SYSTEM_FILES) if Path(path).exists()]
     mounts = [part for path in shown for part in _mount(path)]
-    mounts += ["--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev"]
+    mounts += ["--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev", "--remount-ro", "/dev"]
     mounts += ["--perms", "1777", "--size", str(SCRATCH_LIMIT), "--tmpfs", "/tmp"]
     for path in (*_interpreter_trees(), str(_JAIL)):
         mounts += [*_parent_folders(path), "--ro-bind", path, path]
@@ -141,14 +140,10 @@ def _parent_folders(path: str) -> list[str]:
 
 
 def _namespaces() -> list[str]:
-    """Root needs no user namespace; its child changes to another user in ``confine``.
-
-    A user whom enroot or ``unshare -r`` made root cannot: its user namespace has no other user.
-    """
+    """Root needs no user namespace where its child can change to another user in ``confine``."""
     common = ["--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
     common += ["--die-with-parent", "--new-session", "--as-pid-1"]
-    users = _USERS.read_text().split()  # of root's own namespace all, from 0 on
-    if os.geteuid() != 0 or (users[2:] == ["1"] and users[1] != "0"):
+    if not can_change_user():
         return ["--unshare-user", "--uid", _NOBODY, "--gid", _NOBODY, *common]
     rights = ("CAP_SETUID", "CAP_SETGID", "CAP_KILL")
     return [*common, "--cap-drop", "ALL", *(part for right in rights for part in ("--cap-add", right))]

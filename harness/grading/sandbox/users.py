@@ -5,8 +5,10 @@ import itertools
 import os
 import random
 import socket
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 
 from harness.errors import GradingError
 
@@ -22,16 +24,32 @@ _turn = itertools.count(random.randrange(len(_UNUSED)))
 
 @contextmanager
 def own_user() -> Iterator[int]:
-    """A user id that no other sandbox of this machine has until the exit; NO_CHANGE where not root.
+    """A user id that no other sandbox of this machine has until the exit; NO_CHANGE where none can be had.
 
     The processes that exclude each other are those of one network namespace.
     Raises GradingError when all are taken.
     """
-    if os.geteuid() != 0:
+    if not can_change_user():
         yield NO_CHANGE
         return
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as lock:
         yield _take(lock)
+
+
+@cache
+def can_change_user() -> bool:
+    """Whether a child can be another user: only of root, and not in a user namespace without another.
+
+    In a container of root by enroot a change of user succeeds without effect.
+    """
+    if os.geteuid() != 0:
+        return False
+    user = _UNUSED[0]
+    try:
+        seen = subprocess.run(("id", "-u"), user=user, stdout=subprocess.PIPE, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return int(seen) == user
 
 
 def _take(lock: socket.socket) -> int:

@@ -51,7 +51,8 @@ def confiner(wanted: Confinement, libc: ctypes.PyDLL) -> Confine:
     limits = [(which, _allowed(which, value)) for which, value in _limits(wanted).items()]
     first: list[_Step] = [(resource.setrlimit, (which, (value, value))) for which, value in limits]
     first += [(libc.prctl, (_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))]  # Landlock and seccomp need it
-    then: list[_Step] = _new_user(wanted, libc) if wanted.uid and os.geteuid() == 0 else []
+    is_root = os.geteuid() == 0 and (wanted.uid or wanted.readable)  # unsandboxed it stays what it is
+    then: list[_Step] = _without_rights(wanted, libc) if is_root else []
     # The fork server is not dumpable, and /dev/stdin cannot be opened by a process that is not.
     then += [(libc.prctl, (_PR_SET_DUMPABLE, 1, 0, 0, 0))]
     then += [(libc.prctl, (_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0))]  # a change of user clears it
@@ -93,15 +94,26 @@ def _allowed(which: int, value: int) -> int:
     return value if hard == resource.RLIM_INFINITY else min(value, hard)
 
 
-def _new_user(wanted: Confinement, libc: ctypes.PyDLL) -> list[_Step]:
-    """The steps that change to a user without capabilities; ``read_any`` keeps one, limited by Landlock."""
-    kept, user = 1 << _CAP_DAC_READ_SEARCH if wanted.read_any else 0, (wanted.uid,) * 3
+def _without_rights(wanted: Confinement, libc: ctypes.PyDLL) -> list[_Step]:
+    """The steps that give up root's capabilities; ``read_any`` keeps one, limited by Landlock."""
+    kept = 1 << _CAP_DAC_READ_SEARCH if wanted.read_any else 0
     header = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0)
     sets = struct.pack("=6I", kept, kept, 0, 0, 0, 0)  # effective, permitted, inheritable; twice 32 bits
+    change = _new_user(wanted, libc) if wanted.uid else []
+    return [*change, (libc.capset, (header, sets))]
+
+
+def _new_user(wanted: Confinement, libc: ctypes.PyDLL) -> list[_Step]:
+    user = (wanted.uid,) * 3
     return [
         (libc.prctl, (_PR_SET_KEEPCAPS, int(wanted.read_any), 0, 0, 0)),
         (os.setgroups, ([],)),
         (os.setresgid, user),
         (os.setresuid, user),
-        (libc.capset, (header, sets)),
+        (change_of_user, (user,)),
     ]
+
+
+def change_of_user(expected: tuple[int, int, int]) -> bool:
+    """Whether it had no effect, as under a filter that lets setresuid() do nothing."""
+    return os.getresuid() != expected
