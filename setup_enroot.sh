@@ -50,7 +50,7 @@ run() {
     if [[ -n $dry_run ]]; then
         printf '%q ' "$@" | sed 's/ $/\n/'
     else
-        "$@" || fail "$1 $2 failed with exit code $?; see above"
+        "$@" || fail "$1 $2 failed with exit code $?; see above${remedy:-}"
     fi
 }
 
@@ -74,6 +74,7 @@ fi
 unfinished=sqsh_files/$sandbox_name.$HOSTNAME.unfinished
 if [[ -e $unfinished ]] || ! sandbox_exists; then
     run touch -- "$unfinished"
+    remedy="; if the image is damaged, delete $PWD/$archive"
     run enroot create --force --name "$sandbox_name" "$archive"
     run rm -f -- "$unfinished"
 fi

@@ -269,6 +269,8 @@ def test_a_failed_import_leaves_no_archive(tmp_path):
 def test_a_sandbox_whose_creation_failed_is_created_again(tmp_path):
     result, _ = setup_enroot(tmp_path, FAKE_CREATE_ERROR="1")
     assert (result.returncode, "enroot create failed" in result.stderr) == (2, True)
+    (image,) = (tmp_path / "sqsh_files").glob("*.sqsh")
+    assert f"if the image is damaged, delete {image}" in result.stderr
     assert setup_enroot(tmp_path)[1][-1].startswith("create --force --name mlperf-sglang")
     assert setup_enroot(tmp_path)[1] == ["list"]
 
