@@ -80,7 +80,6 @@ def _probe(outcome: Outcome) -> Probe:
         over_tpot=outcome.over_tpot,
         most_over=run.most_over,
         tokens_per_s=float(answers.tokens.sum() / answers.done[-1]) if outcome.valid else None,
-        output_tokens_mean=float(answers.tokens[ended].mean()) if ended.any() else None,
     )
 
 

@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 
+from harness.files import COMPLIANCE_RUN
 from harness.record.accuracy_result import AccuracyResult, MetricFigures
 from harness.record.run_record import RunRecord
 from harness.text import milliseconds
@@ -151,3 +152,8 @@ def metric_text(metric: MetricFigures) -> str:
 def number(value: float) -> str:
     """Four decimals, none for large numbers."""
     return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.4f}"
+
+
+def result_folder(run: Path) -> Path:
+    """The folder of a run; of a compliance test's run that of the test, where it is verified."""
+    return run.parent if run.name == COMPLIANCE_RUN else run

@@ -109,10 +109,10 @@ def _drafting_warnings(record: RunRecord, drafted: float) -> Iterator[str]:
     benchmark, scenario = record.plan.client.benchmark, record.plan.scenario
     said = any(server.settings.get("speculative_algorithm") for server in record.servers)
     if drafted > 0 and not said and benchmark.official and scenario not in benchmark.speculative_decoding:
-        where = " and ".join(benchmark.speculative_decoding) or "no scenario"
         yield (
             f"the servers drafted {drafted:,.0f} tokens, which round {benchmark.round} allows "
-            f"{benchmark.name} in {where}: start them without speculative decoding for {scenario}"
+            f"{benchmark.name} in {benchmark.drafting_scenarios}: start them without speculative decoding "
+            f"for {scenario}"
         )
 
 

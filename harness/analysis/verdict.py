@@ -122,8 +122,7 @@ def _loadgen_reasons(record: RunRecord, loadgen: LoadgenSummary, rows: Rows) -> 
     if loadgen.result_valid is None:
         yield "LoadGen's summary has no result"
     elif not loadgen.result_valid:
-        unmet = [name for name, met in loadgen.constraints.items() if not met]
-        yield f"LoadGen reports INVALID: {', '.join(unmet) or 'no constraint named'} not satisfied"
+        yield loadgen.invalid_line
         yield from _what_was_missed(loadgen, record.latency_percentile, stood=any_stood(record.events))
 
 

@@ -152,6 +152,11 @@ class Benchmark(msgspec.Struct, frozen=True):
     compliance: dict[str, dict[str, Any]] = {}
     """by test"""
 
+    @property
+    def drafting_scenarios(self) -> str:
+        """Where the rules allow drafted tokens, in words."""
+        return " and ".join(self.speculative_decoding) or "no scenario"
+
     def model_key(self, scenario: Scenario) -> str:
         """LoadGen's key for a scenario; Interactive is LoadGen's Server with another key."""
         if not scenario.key_suffix:

@@ -46,12 +46,17 @@ def expected_queries(
     """The run that ``settings`` make, by TestSettings' names, over a dataset of ``samples`` rows."""
     if accuracy:
         return _accuracy(settings, scenario, samples)
-    loaded = min(int(settings["performance_sample_count_override"]) or samples, samples)
+    loaded = loaded_samples(settings, samples)
     if scenario == "Offline":
         return _offline(settings, loaded)
     if scenario == "Server":
         return _server(settings, loaded)
     return _single_stream(settings, loaded, samples)
+
+
+def loaded_samples(settings: Settings, samples: int) -> int:
+    """Samples that LoadGen has loaded at once in performance mode, of a dataset of ``samples`` rows."""
+    return min(int(settings["performance_sample_count_override"]) or samples, samples)
 
 
 def ended_by(settings: Settings, scenario: LoadGenScenario, expected: ExpectedQueries) -> str:

@@ -67,6 +67,12 @@ class LoadgenSummary(msgspec.Struct, frozen=True):
         return None if found is None or not 0 <= found < _NO_TIME_NS else found
 
     @property
+    def invalid_line(self) -> str:
+        """Which constraints an INVALID run has not satisfied."""
+        unmet = [name for name, met in self.constraints.items() if not met]
+        return f"LoadGen reports INVALID: {', '.join(unmet) or 'no constraint named'} not satisfied"
+
+    @property
     def samples_per_s(self) -> float | None:
         """Offline's rate, in Server that of completed samples; None in SingleStream, which has none."""
         return self._rate("samples")

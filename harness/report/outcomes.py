@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.analysis.run_outcome import ComplianceOutcome, RunOutcome
+from harness.analysis.run_outcome import ComplianceOutcome, RunOutcome, result_folder
 from harness.errors import ConfigError
-from harness.files import COMPLIANCE_RUN, RUN_RECORD
+from harness.files import RUN_RECORD
 from harness.record.accuracy_result import AccuracyResult
 from harness.record.resume import ATTEMPT
 from harness.record.run_record import RunRecord
@@ -53,5 +53,5 @@ def _compliance(folder: Path, record: RunRecord) -> ComplianceOutcome | None:
     # Graders come with the tests, which only such runs need.
     from harness.compliance.verified import read_verdict
 
-    verified = folder.parent if folder.name == COMPLIANCE_RUN else folder
+    verified = result_folder(folder)
     return read_verdict(record.plan.client.benchmark, audit.test, verified)

@@ -9,8 +9,7 @@ from typing import Any
 
 import msgspec
 
-from harness.analysis.run_outcome import RunOutcome, metric_text
-from harness.files import COMPLIANCE_RUN
+from harness.analysis.run_outcome import RunOutcome, metric_text, result_folder
 from harness.text import aligned
 
 _HEADER = ("run", "verdict", "score or rate", "p99, of its limit", "started (UTC)")
@@ -51,7 +50,7 @@ def _short_figure(one: RunOutcome) -> str:
 
 def _name(one: RunOutcome, roots: Sequence[Path], several: bool) -> str:
     """The folder, with the benchmark where there are several and the folder does not name it."""
-    folder = one.folder.parent if one.folder.name == COMPLIANCE_RUN else one.folder
+    folder = result_folder(one.folder)
     if len(roots) == 1 and folder != roots[0]:
         folder = Path(os.path.relpath(folder, roots[0]))
     benchmark = "" if one.record is None else one.record.plan.client.benchmark.name

@@ -142,10 +142,9 @@ def closed_division_deviations(
         if not algorithm:
             return None
         if rule is None:
-            where = " and ".join(benchmark.speculative_decoding) or "no scenario"
             return (
                 f" drafts tokens ({algorithm}), which round {benchmark.round} allows {benchmark.name} in "
-                f"{where}; start it without speculative decoding for {scenario}"
+                f"{benchmark.drafting_scenarios}; start it without speculative decoding for {scenario}"
             )
         wrong = [
             f"{name} {value}, expected {expected}"

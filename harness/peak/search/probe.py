@@ -36,7 +36,6 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
     """t_max: the most queries over each limit with which the run can be VALID"""
     tokens_per_s: float | None = None
     """LoadGen's completed tokens per second, None where it reports none"""
-    output_tokens_mean: float | None = None
     client_bound: bool = False
     """this client was a bottleneck for a part of it"""
     deviations: int = 0

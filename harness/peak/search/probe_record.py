@@ -59,7 +59,6 @@ def probe_of(
         over_tpot=over.tpot,
         most_over=run.most_over,
         tokens_per_s=None if summary is None else summary.tokens_per_s,
-        output_tokens_mean=statistics.osl_mean,
         client_bound=_client_bound(record, taken_s),
         deviations=len(record.deviations),
         folder=folder,

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.analysis.early_stopping import most_over_limit
-from harness.config.expected_queries import Settings, expected_queries, unit_arrivals
+from harness.config.expected_queries import Settings, expected_queries, loaded_samples, unit_arrivals
 
 _DIGITS = 6  # Significant digits of a rate in a conf file.
 LOWEST_RATE = 1e-3  # No search looks at lower rates.
@@ -40,8 +40,7 @@ class Schedule:
         self._settings = settings
         self._samples = samples
         fills = bool(settings["sample_concatenate_permutation"]) and not settings["performance_issue_unique"]
-        loaded = min(int(settings["performance_sample_count_override"]) or samples, samples)
-        self._dataset = loaded if fills else 0
+        self._dataset = loaded_samples(settings, samples) if fills else 0
         self._unit = np.empty(0)
 
     def run(self, rate: float) -> ScheduledRun:

@@ -4,8 +4,8 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from harness.analysis.run_outcome import RunOutcome, limit_status
-from harness.files import COMPLIANCE_RUN, REPORT
+from harness.analysis.run_outcome import RunOutcome, limit_status, result_folder
+from harness.files import REPORT
 from harness.report.html.page import Badge, Cell, Page, PageTable, Section, Tile
 from harness.text import counted
 
@@ -115,7 +115,7 @@ def _name(one: RunOutcome) -> str:
     assert one.record is not None
     audit = one.record.plan.audit
     kind = one.record.plan.mode if audit is None else audit.test
-    folder = (one.folder.parent if one.folder.name == COMPLIANCE_RUN else one.folder).name
+    folder = result_folder(one.folder).name
     return folder if folder.startswith(f"{kind}.") else kind
 
 
