@@ -50,9 +50,7 @@ log = logging.getLogger("mlperf")
 AskHealth = Callable[[str], str]  # a replica's URL; "" when it is healthy, else the error
 
 
-def ask_health(
-    url: str, api_key: str | None, ca_file: Path | None = None, router: Router | None = None
-) -> str:
+def ask_health(url: str, api_key: str | None, ca_file: Path | None, router: Router | None = None) -> str:
     """One request to /health. ``router``: what is known to be there."""
     with InfoClient(url, api_key, _ANSWER_S, ca_file) as control:
         try:
@@ -62,7 +60,7 @@ def ask_health(
     return "" if status == 200 else f"{url}: /health answered {status}"
 
 
-def ask_work(url: str, api_key: str | None, ca_file: Path | None = None) -> bytes | None:
+def ask_work(url: str, api_key: str | None, ca_file: Path | None) -> bytes | None:
     """The engine's values in /metrics: two different answers mean that it works. None without the page.
 
     TensorRT-LLM's is a list of the steps since the last request, empty unless counting was switched on.

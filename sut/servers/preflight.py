@@ -193,9 +193,7 @@ def grammar_warning(seen: AnswersSeen, parameters: SamplingParameters) -> tuple[
     )
 
 
-def flush_caches(
-    servers: Sequence[ServerInfo], api_key: str | None, ca_file: Path | None = None
-) -> tuple[str, ...]:
+def flush_caches(servers: Sequence[ServerInfo], api_key: str | None, ca_file: Path | None) -> tuple[str, ...]:
     """Empty SGLang's prefix caches, which now hold the trial request's prompt. Returns warnings.
 
     A server without such a cache is not asked: one with --admin-api-key refuses the run's key.

@@ -131,7 +131,7 @@ def test_a_compressed_page_is_not_unpacked():
 def test_a_trickled_flush_does_not_hold_up_the_run():
     """httpx counts time for each read: a byte now and then would go on for hours."""
     with answering(lambda: slowly(b"HTTP/1.1 200 OK\r\nx: ", itertools.repeat(b"y"))) as url:
-        warnings = flush_caches([ServerInfo(url=url, wire="sglang", engine="x")], None)
+        warnings = flush_caches([ServerInfo(url=url, wire="sglang", engine="x")], None, None)
     assert "flush_cache failed" in warnings[0]
 
 

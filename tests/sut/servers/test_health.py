@@ -200,16 +200,16 @@ http_requests_total{handler="/metrics"} %d
 
 def test_what_metrics_say_of_the_work():
     with StubServer() as stub:
-        assert ask_work(stub.url, None) is None  # no such page
+        assert ask_work(stub.url, None, None) is None  # no such page
     pages = [METRICS % (5, *[1] * 6), METRICS % (5, *[2] * 6), METRICS % (6, *[2] * 6)]
     with StubServer(metrics=lambda: pages.pop(0)) as stub:
-        idle, still, busy = (ask_work(stub.url, None) for _ in range(3))
+        idle, still, busy = (ask_work(stub.url, None, None) for _ in range(3))
     assert idle == still != busy
     steps = [b"[]", b'[{"iter": 7}]']  # TensorRT-LLM's, without and with its statistics
     with StubServer(metrics=lambda: steps.pop(0)) as stub:
-        assert [ask_work(stub.url, None) for _ in range(2)] == [None, b'[{"iter": 7}]']
+        assert [ask_work(stub.url, None, None) for _ in range(2)] == [None, b'[{"iter": 7}]']
     with refused_url() as url:
-        assert ask_work(url, None) is None
+        assert ask_work(url, None, None) is None
 
 
 @pytest.mark.parametrize(

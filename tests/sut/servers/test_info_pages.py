@@ -72,8 +72,8 @@ def test_litellm_is_known_by_its_health():
     assert "LiteLLM in front" in placed and "which it ends as complete ones" in placed
     assert "1 of its 2 servers as not healthy" in dead
     with pages({**LITELLMS, "/health": (503, b"")}) as url:
-        assert "503" in ask_health(url, None)
-        assert ask_health(url, None, router=fact.router) == ""
+        assert "503" in ask_health(url, None, None)
+        assert ask_health(url, None, None, router=fact.router) == ""
 
 
 def test_a_gateway_that_fails_for_lack_of_a_key(monkeypatch):
@@ -103,7 +103,7 @@ def test_a_router_whose_servers_are_all_dead():
     table = {**GATEWAY, "/health": OUT, "/workers": {"workers": [DEAD, DEAD]}}
     with pages(table) as url:
         assert "/health answered 503" in refusal(url)
-        assert "/health answered 503" in ask_health(url, None)
+        assert "/health answered 503" in ask_health(url, None, None)
 
 
 @pytest.mark.parametrize("backend", ["dynamo", "openai", "vllm"])
