@@ -9,11 +9,9 @@ from harness.analysis.statistics import completed, issue_delay_ns, latency_ns, p
 from harness.arrays import Integers
 from harness.endpoints.curve import Point
 from harness.endpoints.point_run import WARM_UP, OwnNumbers, WarmUp
-from harness.peak.ladder.measurement import LEAST_HELD, bottlenecks, latency_of
+from harness.peak.ladder.measurement import bottlenecks, latency_of, too_slow
 from harness.record.journal import Rows
-from harness.text import milliseconds
 
-_LATE = 0.1  # At p99, a delay above this part of the median TTFT decides the measured times.
 _NS = 1e9
 
 
@@ -86,11 +84,9 @@ def client_bound(point: Point, rows: PointRows, cpu: Integers) -> Iterator[str]:
     if point.offline == "dedicated" or last <= first:
         return
     held = _held(np.concatenate([rows.warm_up, rows.counted]), first, last)
-    if held < LEAST_HELD * point.concurrency:
-        yield f"the client held {held:.1f} requests in flight, not {point.concurrency}"
-    delays, ttft = issue_delay_ns(rows.counted), ttft_ns(completed(rows.counted))
-    if len(delays) and len(ttft) and (p99 := percentile(delays, 0.99)) > _LATE * percentile(ttft, 0.5):
-        yield f"the client sent requests {milliseconds(p99)} ms late at p99"
+    ttft = ttft_ns(completed(rows.counted))
+    median_ns = percentile(ttft, 0.5) if len(ttft) else None
+    yield from too_slow(held, point.concurrency, issue_delay_ns(rows.counted), median_ns)
 
 
 def _held(rows: Rows, first: int, last: int) -> float:

@@ -35,8 +35,8 @@ from harness.text import milliseconds
 
 _SETTLED_NS = 500_000_000  # After this time the workers have written the requests that ended.
 _PATIENCE = 3  # A step that is not steady gets at most this number of further windows.
-LEAST_HELD = 0.95  # The client is the bottleneck where it holds a smaller part of the concurrency.
-_LATE = 10 * LARGEST_PART  # At p99, a delay above this part of the TTFT limit decides the measured times.
+_LEAST_HELD = 0.95  # The client is the bottleneck where it holds a smaller part of the concurrency.
+_LATE = 10 * LARGEST_PART  # At p99, a delay above this part of TTFT decides the measured times.
 _RECENT = 10  # The progress line shows the mean tokens/s of the last looks.
 _FEW = 100  # Of fewer requests, p99 is the largest value.
 _NONE = "no request began and ended at this concurrency"
@@ -219,15 +219,11 @@ class Measurement:
 
     def _client_bound(self, begin: int, end: int, held: float, counted: Rows) -> Iterator[str]:
         """Signs that the client was the bottleneck, not the servers."""
-        wanted = self._settings.concurrency
-        if held < LEAST_HELD * wanted:
-            yield f"the client held {held:.1f} requests in flight, not {wanted}"
         rows = [[look.time_ns, *look.cpu_ns] for look in self._looks if begin <= look.time_ns <= end]
         cpu = np.array(rows, dtype=np.int64).reshape(len(rows), 1 + len(self._looks[-1].cpu_ns))
         yield from bottlenecks(cpu, begin)
-        delays, limit = issue_delay_ns(counted), self._settings.limits_ns.get("TTFT")
-        if limit and len(delays) and (p99 := percentile(delays, 0.99)) > _LATE * limit:
-            yield f"the client sent requests {milliseconds(p99)} ms late at p99"
+        limit_ns = self._settings.limits_ns.get("TTFT")
+        yield from too_slow(held, self._settings.concurrency, issue_delay_ns(counted), limit_ns)
 
     def _longer(self) -> Iterator[str]:
         asked = self._settings.seconds
@@ -248,6 +244,14 @@ class Measurement:
                 ttft=latency_of(ttft_ns(counted)),
                 tpot=latency_of(tpot_ns(counted)),
             )
+
+
+def too_slow(held: float, wanted: int, delays_ns: Integers, ttft_ns: float | None) -> Iterator[str]:
+    """That the client held too few requests, or sent them too late. ``ttft_ns``: limit or median, if any."""
+    if held < _LEAST_HELD * wanted:
+        yield f"the client held {held:.1f} requests in flight, not {wanted}"
+    if ttft_ns and len(delays_ns) and (p99 := percentile(delays_ns, 0.99)) > _LATE * ttft_ns:
+        yield f"the client sent requests {milliseconds(p99)} ms late at p99"
 
 
 def bottlenecks(cpu: Integers, begin_ns: int) -> Iterator[str]:
