@@ -170,8 +170,7 @@ def parse_conf(text: str, source: str, run: ConfKey, kind: ConfKind) -> Conf:
         )
     found = _Found()
     for number, line in enumerate(text.split("\n"), start=1):
-        words = _words(line)
-        if not words or words[0] == "#":
+        if not (words := _words(line)):
             continue
         _check_syntax(f"{source}:{number}", words)
         if not words[0].startswith("#"):  # LoadGen harmlessly reads ``#key = 5``
@@ -184,8 +183,9 @@ def parse_conf(text: str, source: str, run: ConfKey, kind: ConfKind) -> Conf:
 
 
 def _words(line: str) -> list[str]:
-    """Split as C++ streams do: at ASCII white space only."""
-    return [word for word in re.split(f"[{_SPACES}]+", line) if word]
+    """Split as C++ streams do, at ASCII white space only, up to a ``#`` before the value."""
+    words = [word for word in re.split(f"[{_SPACES}]+", line) if word]
+    return words[: words.index("#")] if "#" in words[:2] else words
 
 
 def _check_syntax(where: str, words: list[str]) -> None:

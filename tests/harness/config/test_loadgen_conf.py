@@ -51,6 +51,7 @@ REFUSED = [
     ("*.Server.min_duration=1000\n", 1, "'*.Server.min_duration = 1000'", "ignores"),
     ("*.Server.min_duration\n", 1, "spaces", "ignores"),
     ("*.Server.min_duration =\n", 1, "spaces", "ignores"),
+    ("*.Server.min_duration # = 1000\n", 1, "LoadGen skips '*.Server.min_duration'", "ignores"),
     ("\ufeff*.Server.min_duration = 1000\n", 1, "byte order mark", "ignores"),
     ("# fine\n\n*.Server.target_qps = 5\n*.Server.min_durations = 5\n", 4, "durations", "applies others"),
     # what makes LoadGen refuse the whole file with -22 and no line number
@@ -117,6 +118,7 @@ ACCEPTED = [
     ("*.Server.min_duration = 0x3e8\n", "min_duration_ms", 1000),
     ("# a comment = with anything\n\n   \n#\n*.Server.min_duration = 1000\n", "min_duration_ms", 1000),
     ("#*.Server.min_duration = 5\n*.Server.min_duration = 1000\n", "min_duration_ms", 1000),
+    ("#word # of a comment\n*.Server.min_duration = 1000\n", "min_duration_ms", 1000),
     ("*.Server.target_qps = 0.25\n", "server_target_qps", 0.25),
     ("*.Server.target_qps = 1e1\n", "server_target_qps", 10.0),
     ("*.Server.target_qps = .65000\n", "server_target_qps", 0.65),
