@@ -18,7 +18,7 @@ from harness.errors import GradingError
 TokenIds = npt.NDArray[np.int32]
 
 _CHUNK = 1 << 20
-_BETWEEN = b" \t\r\n,[]"  # all that may stand between two entries
+_SPACE = b" \t\r\n"  # what JSON has it for
 _SUBMISSION_GAP = b"\n...\n"  # what the submission rules put in place of a long log's middle
 _DECISIVE_WORDS = 8  # of an int32 output with 8 ids or more, not every second id is 0 ("!")
 EMPTY_LOG_BYTES = 16  # LoadGen writes "[\n]\n" when it logs no answer
@@ -146,47 +146,56 @@ class EntrySplitter:
         self._path = path
         self._buffer = bytearray()
         self._offset = 0  # where the buffer's first byte lies in the stream
-        self._separators = b""  # the kinds of bytes seen between entries
-        self._between = b""  # two entries
+        self._comma: bytes | None = None  # what parts two entries; None before the first
+        self._between: bytes | None = None  # it and the space around it
 
     def feed(self, chunk: bytes) -> Iterator[RawEntry]:
-        """Entries that are complete now. GradingError for anything but separators between them."""
+        """Entries that are complete now. GradingError for anything but a JSON array or JSON lines."""
         searched = len(self._buffer)
         self._buffer += chunk
         start = 0
-        while (end := self._buffer.find(b"}", max(start, searched))) >= 0:
+        while (end := self._buffer.find(b"}", max(start, searched)) + 1) > 0:
             begin = self._buffer.find(b"{", start, end)
             self._check_between(start, end if begin < 0 else begin)
-            if begin >= 0:
-                yield RawEntry(bytes(self._buffer[begin : end + 1]), self._offset + begin)
-            start = end + 1
+            yield RawEntry(bytes(self._buffer[begin:end]), self._offset + begin)
+            start = end
         del self._buffer[:start]
         self._offset += start
 
     def flush(self) -> Cut | None:
         """The end of the stream: None for a complete log."""
         begin = self._buffer.find(b"{")
-        self._check_between(0, len(self._buffer) if begin < 0 else begin)
         if begin >= 0:
+            self._check_between(0, begin)
             _refuse_gap(bytes(self._buffer), self._path)
             return Cut(self._offset + begin, "the last entry is not complete")
-        if b"[" in self._separators and b"]" not in self._separators:
-            return Cut(self._offset, "the closing ] is missing")
-        return None
+        complete, cut = {None: (b"[]", b"["), b",": (b"]", b","), b"": (b"", b"")}[self._comma]
+        marks = bytes(self._buffer).translate(None, _SPACE)
+        if marks == complete or not (marks or self._comma):
+            return None
+        if marks and marks != cut:
+            raise self._strange(0, len(self._buffer))
+        return Cut(self._offset, "the closing ] is missing")
 
     def _check_between(self, start: int, end: int) -> None:
         between = bytes(self._buffer[start:end])
         if between == self._between:
             return
-        strange = between.strip(_BETWEEN)
-        if strange:
-            _refuse_gap(between, self._path)
-            shown = strange[:40].decode("ascii", "backslashreplace")
-            raise GradingError(
-                f"{self._path}, byte {self._offset + start}: {shown!r} between entries; {_NOT_OURS}"
-            )
-        self._separators = bytes(set(self._separators + between))
-        self._between = between
+        marks = between.translate(None, _SPACE)
+        if self._comma is None and marks in (b"", b"["):
+            self._comma = b"," if marks else b""
+        elif marks == self._comma:
+            self._between = between
+        else:
+            raise self._strange(start, end)
+
+    def _strange(self, start: int, end: int) -> GradingError:
+        between = bytes(self._buffer[start:end])
+        _refuse_gap(between, self._path)
+        shown = between.strip(_SPACE)[:40].decode("ascii", "backslashreplace")
+        return GradingError(
+            f"{self._path}, byte {self._offset + start}: {shown!r} between entries; {_NOT_OURS}"
+        )
 
 
 class AccuracyLog:

@@ -1,5 +1,6 @@
 """The log reader: every shape that LoadGen's accuracy logs have been seen in, cut at every byte."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -105,6 +106,19 @@ def test_a_log_cut_at_any_byte_gives_what_is_whole(tmp_path: Path):
         reader = AccuracyLog(log)
         assert len(list(reader)) == sum(end < length for end in ends)
         assert (reader.cut is None) == (length >= len(whole) - 1)  # up to the newline after ]
+
+
+@pytest.mark.parametrize(
+    "form",
+    ["[{},{},]", "[{},,{}]", "[{}{}]", "[{},{}][]", "[[{},{}]]", "{},{}", "[{},{}}]", "{}]{}", "]{}{}"],
+)
+def test_entries_that_the_official_evaluators_cannot_load_are_an_error(form: str, tmp_path: Path):
+    log = tmp_path / "log.json"
+    log.write_text(form.replace("{}", entry(0, IDS)))
+    with pytest.raises((ValueError, TypeError)):  # as they load an array
+        [row["data"] for row in json.loads(log.read_text())]
+    with pytest.raises(GradingError, match=r"byte \d+: '.*' between entries"):
+        read(log)
 
 
 def test_the_checklist_names_what_is_missing():
