@@ -139,8 +139,7 @@ def require_enough_queries(plan: RunPlan, readback: Mapping[str, Setting], expec
     if not expected.samples:
         row = f"{plan.model_key}.{plan.scenario.loadgen}.min_query_count"
         raise ConfigError(
-            f"{plan.user_conf}: {row} is 0 and min_duration too short for a query: LoadGen would issue none, "
-            "and crash; raise one of them"
+            f"{plan.user_conf}: {row} is 0: LoadGen would have no query to issue, and crash; write 1 or more"
         )
     percentile = float(readback["server_target_latency_percentile"])
     if plan.scenario.poisson and not 0 < percentile < 1:

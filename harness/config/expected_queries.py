@@ -112,12 +112,12 @@ def _single_stream(settings: Settings, loaded: int, samples: int) -> ExpectedQue
 
 def _server(settings: Settings, loaded: int) -> ExpectedQueries:
     duration_ns, count = int(settings["min_duration_ms"] * 1_000_000), int(settings["min_query_count"])
-    step = 1
-    if settings["sample_concatenate_permutation"]:
-        count, step = _filled_up(count, loaded), loaded
+    fills = settings["sample_concatenate_permutation"]
+    step = loaded if fills else 1
     if settings["performance_issue_unique"]:
         duration_ns, count = 0, loaded
-    if not count and not duration_ns:
+    count = _filled_up(count, step)
+    if not count and (fills or not duration_ns):  # LoadGen permutes min_query_count samples
         return ExpectedQueries(0, loaded, exact=True, seconds=0.0, scheduled=True)
     count, seconds = _scheduled(settings, max(count, step), step, duration_ns)
     return ExpectedQueries(count, loaded, exact=True, seconds=seconds, scheduled=True)

@@ -372,12 +372,12 @@ def test_a_scenario_without_official_results_is_a_deviation(tmp_path, capfd):
         (
             "offline",
             {"min_query_count": 0, "min_duration": 0},
-            "Offline.min_query_count is 0 and min_duration too",
+            "Offline.min_query_count is 0: LoadGen would have",
         ),
         (
             "server",
-            {"min_query_count": 0, "min_duration": 0},
-            "Server.min_query_count is 0 and min_duration too",
+            {"min_query_count": 0, "min_duration": 100},
+            "Server.min_query_count is 0: LoadGen would have",
         ),
         ("server", {"max_query_count": 1}, "max_query_count would end the run early"),
     ],

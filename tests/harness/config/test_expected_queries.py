@@ -56,6 +56,7 @@ CASES = [
 NONE = [
     run("Server", 12, 2000, 0, 0),
     run("Server", 12, 2000, 0, 0, ONCE),
+    run("Server", 12, 2000, 100, 0),
     run("Offline", 12, 1, 0, 0),
     run("Offline", 12, 1, 0, 0, ONCE),
     run("SingleStream", 12, 10, 0, 0, ONCE),
