@@ -28,6 +28,8 @@ _SAME_RATE = (
 # For each sample of a query, of which LoadGen makes a list after its start and before it issues it. Measured
 # 0.2 to 0.3 µs.
 _LISTING_S = 1e-6
+# LoadGen's first words where early stopping is not satisfied, in Server and in SingleStream.
+_NOT_STOPPED = "Run unsuccessful", "Only processed"
 
 
 def run_verdict(
@@ -137,7 +139,7 @@ def _what_was_missed(loadgen: LoadgenSummary, percentile: float, *, stood: bool)
         if line.partition(" ")[0] not in missed:
             yield line
     for name, lines in loadgen.early_stopping.items():
-        if name not in missed and any("unsuccessful" in line for line in lines):
+        if name not in missed and lines and lines[0].startswith(_NOT_STOPPED):
             yield f"{name} early stopping: {' '.join(lines)}".lstrip()
 
 

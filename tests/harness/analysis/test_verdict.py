@@ -250,6 +250,13 @@ def test_an_early_stopping_that_succeeded_is_no_reason():
     assert [name for name, found, _ in named if found] == ["TPOT"]
 
 
+def test_too_few_queries_for_the_early_stopping_of_single_stream():
+    stopped = ("Only processed 60 queries.", "Need to process at least 64 queries for early stopping.")
+    results = {"TTFT": (), "TPOT": stopped}  # as LoadGen wrote them
+    loadgen = replace(VALID, scenario="SingleStream", result_valid=False, early_stopping=results)
+    assert f"TPOT early stopping: {' '.join(stopped)}" in run_verdict(*ended(loadgen=loadgen)).reasons
+
+
 @pytest.mark.parametrize(
     ("scenario", "met", "figures", "named"),
     [
