@@ -266,6 +266,8 @@ def tls_remedy(error: BaseException) -> str:
             return ""
         case _ if "no application protocol" in str(cause):
             return _HTTP_2_ALONE
+        case _ if "unknown error" in str(cause):  # all that OpenSSL 3.0.13 says, of Ubuntu 24.04
+            return f"perhaps {_HTTP_2_ALONE}"
         case ssl.SSLCertVerificationError() if "match" in cause.verify_message:
             return "use a name of the server's certificate in --server-url"
         case ssl.SSLCertVerificationError():
