@@ -176,8 +176,8 @@ def _without_requests(log_dir: Path, table: pa.Table) -> tuple[str, ...]:
     except OSError as error:
         command = shlex.join((*start_of("report.py"), "show", str(shown(log_dir))))
         return (
-            f"no {REQUESTS}: {error.strerror or error}; no figure of the run needs it, and once there is "
-            f"room, {command} makes it from the journal",
+            f"no {REQUESTS}, which no figure of the run needs: {machine_failure(error)}; then {command} "
+            "makes it from the journal",
         )
     return ()
 
