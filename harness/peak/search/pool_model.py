@@ -44,9 +44,10 @@ def pool_model(steps: Sequence[Step], slots: int | None) -> PoolModel | None:
         return None
     free = [point for point in points if not point.queues] or points[:1]
     full = [point.running for point in points if point.queues]
+    curve = {point.running: point.tpot_s for point in points}  # several have 1 where prefills fill the time
     return PoolModel(
-        running=tuple(point.running for point in points),
-        tpot_s=tuple(point.tpot_s for point in points),
+        running=tuple(curve),
+        tpot_s=tuple(curve.values()),
         slots=min(math.inf if slots is None else float(slots), max(full, default=math.inf)),
         first_s=np.array(points[0].step.ttft_samples_ns) / _NS,
         spread=np.array(free[-1].step.tpot_samples_ns) / _NS / free[-1].tpot_s,

@@ -1,9 +1,11 @@
 """The policy of a search: what comes next by what was measured (benchmarks/peak/search.py has the truth)."""
 
+import numpy as np
 import pytest
 from msgspec.structs import replace
 
 from harness.peak.search.policy import Ended, History, NextProbe, NextStep, Policy, bracket, search, tally
+from harness.peak.search.pool_model import pool_model
 from tests.harness.peak.search import searches
 from tests.harness.peak.search.searches import LOADGEN, MadeServer, probe, settings, step
 
@@ -50,6 +52,13 @@ def test_a_search_that_stopped_anywhere_goes_on_as_if_it_had_not():
         else:
             assert following.rate == action.rate
     assert decide(history, slots=1000) == ended
+
+
+def test_steps_in_which_all_requests_wait_have_one_point():
+    """One running request is the least that the model has, and both steps have it."""
+    waiting = [replace(step(16, ms), ttft_samples_ns=(10**10,)) for ms in (20, 40)]
+    model = pool_model(waiting, slots=None)
+    assert np.isfinite(model.tpot_table(64)).all()
 
 
 def test_a_run_that_was_cut_corrects_the_prediction():
