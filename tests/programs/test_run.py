@@ -259,10 +259,8 @@ def test_a_run_beside_those_of_another_origin_is_refused(tmp_path, capfd, monkey
         ):
             beside.write(before.log_dir / RUN_RECORD)
             run = run_here(capfd, tmp_path, "--accuracy", *flags, *where)
-            assert (run.code, "add --restart BENCHMARK/offline to the campaign" in run.stderr) == (
-                code,
-                bool(code),
-            )
+            remedy = "add --restart gpt-oss-120b/offline to the campaign"
+            assert (run.code, remedy in run.stderr) == (code, bool(code))
     assert not (tmp_path / "offline/accuracy").exists()
 
 

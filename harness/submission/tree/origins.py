@@ -55,7 +55,7 @@ def require_one_origin(record: RunRecord) -> None:
         raise ConfigError(
             f"{'; '.join(texts)}: a submission takes no runs of one scenario that have different origins; "
             "use the servers, files and commit of the others, or begin all its runs anew: add --restart "
-            f"BENCHMARK/{record.plan.scenario} to the campaign, with the benchmark's name in its steps"
+            f"{record.plan.client.benchmark.name}/{record.plan.scenario} to the campaign"
         )
 
 
