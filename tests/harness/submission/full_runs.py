@@ -25,7 +25,7 @@ CONF = """\
 MLPERF, TEST = "run_mlperf.py", "run_compliance.py"
 TOKENS = {"offline": 1278, "server": 1290, "interactive": 1301}
 # What a run on a busy machine says that was over a limit; then its command is repeated, as it advises.
-STOOD, ATTEMPTS = ("was suspended for", "the machine was busy"), 3
+STOOD, ATTEMPTS = ("was suspended for", "the machine was busy"), 6
 
 
 @dataclass(frozen=True)
