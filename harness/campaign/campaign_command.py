@@ -89,8 +89,8 @@ def _show(campaign: Campaign, anew: Collection[str] = (), *, with_commands: bool
         show("A campaign works on it: it checks plans or waits for its servers.")
     if with_commands:
         missing = [step for step in steps if found[step.name].state != "done"]
-        commands = (command(one, *_restarts(one, found[one.name], anew)) for one in missing)
-        show("", *(f"{one.name}: {text}" for one, text in zip(missing, commands, strict=True)), "")
+        more = {one.name: _restarts(one, found[one.name], anew) for one in missing}
+        show("", *(f"{one.name}: {command(one, *more[one.name])}" for one in missing), "")
 
 
 def _still_anew(events: Sequence[Mapping[str, Any]], steps: Sequence[Step]) -> set[str]:
