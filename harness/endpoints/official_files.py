@@ -90,9 +90,14 @@ def percentile_of(summary: Fields, name: str, percent: int) -> float | None:
     return number(of_percent(at(summary, name, "percentiles"), percent))
 
 
+def load_pattern(config: Fields) -> str:
+    """How requests were issued, such as `concurrency`; "" where config.yaml does not say it."""
+    return str(at(config, "settings", "load_pattern", "type") or "")
+
+
 def is_offline(config: Fields) -> bool:
     """Whether config.yaml is that of a dedicated Offline run."""
-    return bool(at(config, "settings", "load_pattern", "type") == OFFLINE_PATTERN)
+    return load_pattern(config) == OFFLINE_PATTERN
 
 
 def target_concurrency(config: Fields) -> int | None:

@@ -297,6 +297,7 @@ class ClosedLoopClient(msgspec.Struct):
         step = measurement.step()
         if not step.queries:
             why = failure_reasons(self.plan.client.log_dir / JOURNAL_DIR)
+            why = why or f"none ended in {step.seconds:.3g} s; give a step more seconds"
             raise RunError(f"ended early: no request was completed with {concurrency} in flight: {why}")
         return step
 

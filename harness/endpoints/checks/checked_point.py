@@ -10,6 +10,7 @@ from harness.endpoints.checks.finding import Finding, Severity, finding
 from harness.endpoints.official_files import (
     Fields,
     is_offline,
+    load_pattern,
     performance_dataset,
     read_table,
     steady_window,
@@ -80,8 +81,7 @@ class PointFiles(msgspec.Struct, frozen=True, dict=True):
     @property
     def load_pattern(self) -> str:
         """As the run had it; else as the point says."""
-        pattern = table(self.settings, "load_pattern").get("type")
-        return str(pattern or self.runtime_settings.get("load_pattern") or "")
+        return load_pattern(self.config) or str(self.runtime_settings.get("load_pattern") or "")
 
     @property
     def is_offline(self) -> bool:

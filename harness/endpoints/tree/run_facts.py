@@ -12,6 +12,8 @@ from harness.endpoints.official_files import (
     Fields,
     at,
     is_number,
+    is_offline,
+    load_pattern,
     performance_dataset,
     read_table,
     system_tps,
@@ -48,12 +50,12 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def dedicated(self) -> bool:
         """Whether it is an Offline run of its own."""
-        return self.load_pattern == OFFLINE_PATTERN
+        return is_offline(self.config)
 
     @property
     def load_pattern(self) -> str:
         """How requests were issued: `concurrency` or `max_throughput`."""
-        return str(table(self.config, "settings", "load_pattern").get("type", OFFLINE_PATTERN))
+        return load_pattern(self.config)
 
     @property
     def concurrency(self) -> int:
@@ -250,8 +252,8 @@ def _facts(folder: Path, summary: Fields) -> RunFacts:
     concurrency = facts.concurrency
     if facts.load_pattern not in ("concurrency", OFFLINE_PATTERN) or not 1 <= concurrency < _TOO_MANY:
         raise ConfigError(
-            f"{folder / CONFIG}: load_pattern {facts.load_pattern} with {concurrency} in flight, expected "
-            f"concurrency with a target_concurrency, or max_throughput; {_AGAIN}"
+            f"{folder / CONFIG}: load_pattern {facts.load_pattern or None} with {concurrency} in flight, "
+            f"expected concurrency with a target_concurrency, or max_throughput; {_AGAIN}"
         )
     return facts
 

@@ -91,6 +91,9 @@ class Ended(msgspec.Struct, frozen=True, tag="ended"):
 Action = NextStep | NextProbe | Ended
 
 _MORE_CPU = "give it more CPU time (--num-workers, an idle machine) and repeat the command with --restart"
+_MORE_ROOM = (
+    "allow it more open files (ulimit -n) or ports, as ./mlperf doctor says, and repeat with --restart"
+)
 _TOO_WIDE = "they are so wide that more queries would only wait"
 _NEAR = 0.1  # A given rate needs no ladder where the p99 of its run differs by less from the limit.
 _JUMP = 1.25  # A rate is raised by this factor where nothing predicts the peak.
@@ -377,11 +380,12 @@ def _failed_in_a_row(probes: Sequence[Probe]) -> int:
 def _stopped(history: History) -> Ended | None:
     if not history.probes:
         return None
-    bound = [one.rate for one in history.probes if one.verdict == "INVALID" and one.client_bound]
+    bound = [one for one in history.probes if one.verdict == "INVALID" and one.client_bound]
     if len(bound) > _MOST_BOUND:
-        rates = ", ".join(f"{rate:g}" for rate in bound)
+        rates = ", ".join(f"{one.rate:g}" for one in bound)
         outcome: SearchEnd = "STOPPED" if bracket(history.probes).low is None else "AT_LEAST"
-        return Ended(outcome, f"this client was a bottleneck of the INVALID runs at {rates}: {_MORE_CPU}")
+        more = _MORE_ROOM if any(one.no_room for one in bound) else _MORE_CPU
+        return Ended(outcome, f"this client was a bottleneck of the INVALID runs at {rates}: {more}")
     if len(history.probes) >= _MOST_PROBES:
         return Ended("STOPPED", f"{len(history.probes)} runs without a result")
     return None

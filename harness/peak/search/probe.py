@@ -5,6 +5,11 @@ from typing import Literal, Protocol
 import msgspec
 
 from harness.peak.ladder.steps import Step
+from harness.record.outcome import FailureKind
+
+NO_ROOM = (
+    FailureKind.LOCAL_LIMIT.label
+)  # in the reasons of a run that this client, not a server, could not carry
 
 ProbeVerdict = Literal["VALID", "INVALID"]
 
@@ -44,6 +49,11 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
     """of the run, relative to the search's"""
     started: str = ""
     """UTC, ISO 8601; "" in simulations"""
+
+    @property
+    def no_room(self) -> str:
+        """Its queries for which this client had no room; "" without any."""
+        return next((reason for reason in self.reasons if NO_ROOM in reason), "")
 
     @property
     def binding(self) -> Literal["TTFT", "TPOT"] | None:

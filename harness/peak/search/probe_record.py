@@ -7,7 +7,7 @@ from harness.errors import RunError
 from harness.files import USER_CONF
 from harness.loadgen_logs.summary_and_detail import LoadgenSummary
 from harness.peak.search.cut_off import CutOff
-from harness.peak.search.probe import Probe, ProbeVerdict
+from harness.peak.search.probe import NO_ROOM, Probe, ProbeVerdict
 from harness.peak.search.schedule import ScheduledRun
 from harness.record.run_record import Distribution, RunRecord
 
@@ -30,18 +30,21 @@ def probe_of(
 ) -> Probe:
     """The probe that a run was; ``failures``: why a server was not usable behind it.
 
-    Raises RunError for a run that shows nothing about its rate: queries failed, a process or server was lost.
+    A run in which this client had no room for a connection is INVALID and has no times. Raises RunError for
+    one that shows nothing about its rate: other queries failed, a process or server was lost.
     """
     cut_after_s, over = watch.decided_s, watch.over
     statistics, loadgen, verdict = record.statistics, record.loadgen, record.verdict
     assert statistics is not None and verdict is not None
+    has_room = NO_ROOM not in statistics.failures
     decided = _verdict(record, cut_after_s)
     if failures or decided is None:
         reasons = "; ".join((*failures, *verdict.reasons))
         raise RunError(
             f"the run at {run.rate:g} in {record.plan.client.log_dir} shows nothing about its rate: {reasons}"
         )
-    summary = None if cut_after_s is not None else loadgen
+    summary = loadgen if cut_after_s is None and has_room else None
+    ttft, tpot = (statistics.ttft, statistics.tpot) if has_room else (None, None)
     taken_s = statistics.duration_s
     return Probe(
         rate=run.rate,
@@ -53,13 +56,13 @@ def probe_of(
         verdict=decided,
         reasons=verdict.reasons,
         cut_after_s=cut_after_s,
-        ttft_p99_ns=_p99_ns("TTFT", summary, statistics.ttft),
-        tpot_p99_ns=_p99_ns("TPOT", summary, statistics.tpot),
+        ttft_p99_ns=_p99_ns("TTFT", summary, ttft),
+        tpot_p99_ns=_p99_ns("TPOT", summary, tpot),
         over_ttft=over.ttft,
         over_tpot=over.tpot,
         most_over=run.most_over,
         tokens_per_s=None if summary is None else summary.tokens_per_s,
-        client_bound=_client_bound(record, taken_s),
+        client_bound=not has_room or _client_bound(record, taken_s),
         deviations=len(record.deviations),
         folder=folder,
         started=record.started.isoformat(),
@@ -67,12 +70,12 @@ def probe_of(
 
 
 def _verdict(record: RunRecord, cut_after_s: float | None) -> ProbeVerdict | None:
-    """A cut run is INVALID; None for one that was not VALID for another reason than its times."""
-    assert record.verdict is not None
-    changed = any(server.answers for server in record.changed)
-    if changed or (record.statistics is not None and record.statistics.failed):
+    """A cut run is INVALID; None for one that was not VALID for another reason than its times or no room."""
+    assert record.verdict is not None and record.statistics is not None
+    failures = record.statistics.failures
+    if any(server.answers for server in record.changed) or failures.keys() - {NO_ROOM}:
         return None
-    if cut_after_s is not None:
+    if cut_after_s is not None or failures:
         return "INVALID"
     if record.verdict.result == "VALID":
         return "VALID"

@@ -121,6 +121,8 @@ def step_line(step: Step) -> str:
 
 def probe_line(probe: Probe, limits_ns: Mapping[str, int]) -> str:
     """A probe in one line."""
+    if probe.no_room:
+        return f"{probe.verdict}: {probe.no_room}"
     times = {"TTFT": (probe.ttft_p99_ns, probe.over_ttft), "TPOT": (probe.tpot_p99_ns, probe.over_tpot)}
     parts = [
         f"{name} p99 {'-' if value is None else milliseconds(value)} of {milliseconds(limits_ns[name])} ms, "

@@ -433,6 +433,7 @@ UNUSABLE = {
     "a deep nesting": lambda run: (run / CONFIG).write_text("[" * 10_000_000),
     "a list": lambda run: (run / CONFIG).write_text("- 1\n"),
     "no config": lambda run: (run / CONFIG).unlink(),
+    "no load": lambda run: edit_config(run / CONFIG, *LOAD, "type", value=None),
     "another load": lambda run: edit_config(run / CONFIG, *LOAD, "type", value="poisson"),
     "a concurrency that nobody has": lambda run: edit_config(
         run / CONFIG, *LOAD, "target_concurrency", value=10**30

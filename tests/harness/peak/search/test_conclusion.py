@@ -16,6 +16,7 @@ from harness.peak.search.search_console import (
     conclusion_lines,
     outcome_text,
     probe_cells,
+    probe_line,
     result_lines,
 )
 from harness.peak.search.search_page import peak_page
@@ -388,3 +389,8 @@ def test_a_search_goes_on_with_another_rate_alone(setting, value):
     settled = msgspec.structs.replace(ENDED.settled, loadgen_settings=settings)
     other = msgspec.structs.replace(ENDED, settled=settled)
     assert (identity_of(other) == identity_of(ENDED)) is (setting == "server_target_qps")
+
+
+def test_a_run_without_room_for_its_queries_says_so_in_its_line():
+    reason = "157 of 2076 queries failed: local_limit 157"
+    assert probe_line(probe(500.0, "INVALID", reasons=(reason,)), LIMITS_NS) == f"INVALID: {reason}"

@@ -87,11 +87,16 @@ def test_the_rate_that_is_given_comes_first_and_a_near_one_needs_no_ladder():
 
 
 BOUND = tuple(probe(rate, "INVALID", client_bound=True) for rate in (30.0, 29.0))
+NO_ROOM = ("2 of 600 queries failed: local_limit 2 (http://a: Too many open files)",)
 FAILED = tuple(probe(40.0 - number, "INVALID") for number in range(16))
 ENDS = {
     "the client, nothing passed": (
         (History(LADDER, BOUND), {}),
         ("STOPPED", "this client was a bottleneck of the INVALID runs at 30, 29: give it more CPU time"),
+    ),
+    "the client, which had no open files left": (
+        (History(LADDER, (probe(20.0), *(replace(one, reasons=NO_ROOM) for one in BOUND))), {}),
+        ("AT_LEAST", "this client was a bottleneck of the INVALID runs at 30, 29: allow it more open files"),
     ),
     "the client, something passed": (
         (History(LADDER, (probe(20.0), *BOUND)), {}),

@@ -13,13 +13,13 @@ from tests.records import ENDED
 RUN = ScheduledRun(20.0, 2, 1280, 60.0, 5)
 
 
-def of(result, cut_after_s=None, failures=(), *, complete=True, failed=0, bound_s=0):
+def of(result, cut_after_s=None, failures=(), *, complete=True, failed=None, bound_s=0):
     """The probe of a recorded run of 51.8 s with another verdict."""
     stretch = Bottleneck(from_s=1, to_s=1 + bound_s, reason="its worker used 100% of a core")
     record = replace(
         ENDED,
         verdict=replace(ENDED.verdict, result=result, complete=complete),
-        statistics=replace(ENDED.statistics, completed=ENDED.statistics.completed - failed),
+        statistics=replace(ENDED.statistics, failures=failed or {}),
         client_load=ClientLoad(cores={}, bottlenecks=(stretch,)),
     )
     watch = CutOff(record.plan.client.log_dir, {"TTFT": 1, "TPOT": 1}, RUN.most_over)
@@ -46,8 +46,9 @@ def test_a_run_that_was_cut_has_none_of_them():
     ("run", "why"),
     [
         ({"complete": False}, "LoadGen says INVALID"),
-        ({"failed": 1}, "LoadGen says INVALID"),
-        ({"failed": 1, "cut_after_s": 9.0}, "LoadGen says INVALID"),
+        ({"failed": {"timeout": 1}}, "LoadGen says INVALID"),
+        ({"failed": {"timeout": 1, "local_limit": 9}, "complete": False}, "LoadGen says INVALID"),
+        ({"failed": {"timeout": 1}, "cut_after_s": 9.0}, "LoadGen says INVALID"),
         ({"failures": ("http://a: not reachable",), "cut_after_s": 9.0}, "http://a: not reachable"),
     ],
 )
@@ -59,3 +60,10 @@ def test_what_shows_nothing_about_the_rate(run, why):
 @pytest.mark.parametrize(("bound_s", "is_bound"), [(2, False), (3, True)])
 def test_a_client_that_was_the_bottleneck_for_a_twentieth(bound_s, is_bound):
     assert of("VALID", bound_s=bound_s).client_bound is is_bound
+
+
+@pytest.mark.parametrize("cut_after_s", [None, 9.0])
+def test_a_client_without_room_for_a_connection_was_the_bottleneck_and_its_times_show_nothing(cut_after_s):
+    probe = of("INVALID", cut_after_s, complete=False, failed={"local_limit": 1})
+    assert (probe.verdict, probe.client_bound, probe.cut_after_s) == ("INVALID", True, cut_after_s)
+    assert probe.ttft_p99_ns is probe.tpot_p99_ns is probe.tokens_per_s is None
