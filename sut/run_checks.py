@@ -18,6 +18,7 @@ from harness.dataset.samples import SampleSet, load_samples, prompt_efforts
 from harness.errors import ConfigError
 from harness.files import AUDIT_CONFIG
 from harness.record.settled import Settled
+from harness.text import counted
 from sut.prepare import PreparedClient
 
 # LoadGen's own rates: queries (Server) or samples (Offline) each second, ms of a query in SingleStream.
@@ -140,6 +141,12 @@ def require_enough_queries(plan: RunPlan, readback: Mapping[str, Setting], expec
         row = f"{plan.model_key}.{plan.scenario.loadgen}.min_query_count"
         raise ConfigError(
             f"{plan.user_conf}: {row} is 0: LoadGen would have no query to issue, and crash; write 1 or more"
+        )
+    key = "performance_issue_same_index"
+    if readback["performance_issue_same"] and not plan.accuracy and readback[key] >= expected.dataset:
+        raise ConfigError(
+            f"{plan.user_conf}: {key} is {readback[key]:g}, LoadGen has "
+            f"{counted(expected.dataset, 'sample')}, counted from 0, and would crash; write less"
         )
     percentile = float(readback["server_target_latency_percentile"])
     if plan.scenario.poisson and not 0 < percentile < 1:

@@ -15,6 +15,7 @@ from harness.analysis.next_rate import missed_limits, rate_after, target_qps
 from harness.analysis.outages import any_stood
 from harness.analysis.statistics import completed
 from harness.arrays import distinct
+from harness.loadgen_logs.contradictions import TOO_FEW
 from harness.loadgen_logs.summary_and_detail import LoadgenDetail, LoadgenSummary
 from harness.record.journal import COMPLETE, Rows
 from harness.record.run_record import RunRecord, RunVerdict, Statistics
@@ -29,7 +30,7 @@ _SAME_RATE = (
 # 0.2 to 0.3 µs.
 _LISTING_S = 1e-6
 # LoadGen's first words where early stopping is not satisfied, in Server and in SingleStream.
-_NOT_STOPPED = "Run unsuccessful", "Only processed"
+_NOT_STOPPED = "Run unsuccessful", TOO_FEW
 
 
 def run_verdict(

@@ -377,6 +377,11 @@ def test_a_scenario_without_official_results_is_a_deviation(tmp_path, capfd):
             {"min_query_count": 0, "min_duration": 100},
             "Server.min_query_count is 0: LoadGen would have",
         ),
+        (
+            "server",
+            {"performance_issue_same": 1, "performance_issue_same_index": 12},
+            "performance_issue_same_index is 12, LoadGen has 12 samples, counted from 0, and would crash",
+        ),
         ("server", {"max_query_count": 1}, "max_query_count would end the run early"),
     ],
 )

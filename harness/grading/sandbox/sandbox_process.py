@@ -135,7 +135,7 @@ class SandboxProcess:
         try:
             self._receive(START_LIMIT_S)
         except SandboxLostError as lost:
-            reason = self._startup_error() or str(lost)
+            reason = self._startup_error() or f"{lost}; repeat the command"
             self.stop()
             raise GradingError(f"{self._sandbox.tier}: did not start: {reason}") from lost
         if self._is_aborted:

@@ -78,6 +78,9 @@ def test_the_result_of_single_stream_is_of_the_percentile_of_its_settings():
     assert found(folder, effective_target_latency_percentile=None) == []
     (line,) = contradictions(detail_of(folder, early_stopping_latency_ss=0))
     assert line.startswith("early_stopping_latency_ss is 0, which early_stopping_ttft_result does not name")
+    few = {"early_stopping_latency_ss": 0, "early_stopping_latency_ms": 0}
+    few["early_stopping_ttft_result"] = "Only processed 60 queries.\n * Need to process at least 64 queries"
+    assert not list(contradictions(detail_of(folder, **few)))
 
 
 @pytest.mark.parametrize(("benchmark", "scenario"), EACH)
