@@ -89,16 +89,19 @@ def setting_warnings(facts: Sequence[ServerInfo]) -> Iterator[str]:
 
 
 def unseen_option_warnings(facts: Sequence[ServerInfo]) -> Iterator[str]:
-    """A warning about a router that does not pass on the page with its servers' options."""
+    """A warning about a server that does not show its options, or a router that does not pass them on."""
 
     def unseen(fact: ServerInfo) -> str | None:
-        if fact.router is None or fact.settings or fact.wire not in ("sglang", "openai"):
+        if fact.settings or fact.wire not in ("sglang", "openai"):
             return None
+        unknown = "options, so that a prefix cache or drafted tokens against the rules are not found"
+        if fact.router is None:
+            page = "/server_info" if fact.wire == "sglang" else "/metrics (vLLM: omit --disable-log-stats)"
+            return f": does not show its {unknown}: {page} has none of them"
         backend = "" if fact.wire == "sglang" else f"--backend {fact.wire} "
         return (
-            f": {fact.router.name} does not show its servers' options, so that a prefix cache or drafted "
-            f"tokens against the rules are not found; ask each server: ./mlperf doctor {backend}"
-            "--server-url SERVER"
+            f": {fact.router.name} does not show its servers' {unknown}; ask each server: ./mlperf doctor "
+            f"{backend}--server-url SERVER"
         )
 
     return grouped(facts, unseen)

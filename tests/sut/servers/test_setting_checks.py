@@ -125,10 +125,18 @@ def test_a_router_that_hides_the_options():
     (warning,) = unseen_option_warnings([fact_of(table)])
     assert "sglang-router does not show" in warning and "doctor" in warning
     cached = GATEWAY | {"/get_server_info": {"disable_radix_cache": False, "version": "0.5.23"}}
-    assert not list(unseen_option_warnings([fact_of(cached), facts("http://a:1")]))
+    assert not list(unseen_option_warnings([fact_of(cached)]))
     # vLLM is "no SGLang server" to a doctor without --backend.
     (warning,) = unseen_option_warnings([facts("http://a:1", wire="openai", router=Router("nginx"))])
     assert warning.endswith("./mlperf doctor --backend openai --server-url SERVER")
+
+
+def test_a_server_that_hides_its_options():
+    """vLLM with --disable-log-stats has no metrics, and keeps a prefix cache unless told not to."""
+    silent = [facts("http://a:1"), facts("http://b:1", wire="openai"), facts("http://c:1", wire="llamacpp")]
+    sglang, vllm = unseen_option_warnings(silent)
+    assert sglang.startswith("http://a:1: does not show its options") and "/server_info" in sglang
+    assert vllm.startswith("http://b:1: does not show its options") and "--disable-log-stats" in vllm
 
 
 @pytest.mark.parametrize(
