@@ -2,15 +2,18 @@
 
 from collections.abc import Iterator, Mapping
 
+import numpy as np
+
 from harness.analysis.client_overhead import lag_warnings, load_warnings, share_warnings
 from harness.analysis.encoded_answers import text_warnings
 from harness.analysis.network_summary import clump_text, held_back_warnings
 from harness.analysis.outages import rank_warnings, silence_warnings
-from harness.analysis.replicas import end_warnings, straggler_warnings
+from harness.analysis.replicas import end_warnings, length_warnings, straggler_warnings
 from harness.analysis.server_load import cache_warnings
+from harness.config.generation import SamplingParameters
 from harness.config.plans import RunPlan
 from harness.config.scenario import Scenario
-from harness.record.journal import Rows
+from harness.record.journal import FINISH_REASONS, Rows
 from harness.record.run_record import ReplicaNetwork, RunRecord, Statistics
 from harness.text import counted
 
@@ -19,6 +22,9 @@ _LOST_FROM = 0.001
 # Of real runs without another client, SGLang's, vLLM's and llama.cpp's counts had at most one token more.
 _FOREIGN_FROM, _FOREIGN_TOKENS = 0.01, 100
 _NAMED = 3  # servers that a warning names
+# Answers drawn at random have the length of another answer to their sample about once in a thousand.
+_FEWEST_AGAIN, _SAME_PART = 100, 0.5
+_SAME = "have exactly as many tokens as the answer before"
 
 
 def run_warnings(record: RunRecord, rows: Rows) -> Iterator[str]:
@@ -30,12 +36,15 @@ def run_warnings(record: RunRecord, rows: Rows) -> Iterator[str]:
         yield from _stream_warnings(rows, record.statistics, measured=measured)
     if not record.plan.accuracy:
         yield from held_back_warnings(record)
+    yield from same_answer_warnings(record.plan.client.parameters, rows)
     yield from text_warnings(record.encoded)
     yield from share_warnings(record.client_share, limit_ns, record.client_load)
     if record.balance is not None:
         yield from straggler_warnings(record.balance.stragglers or (), len(record.balance.replicas))
-        if record.plan.scenario is Scenario.OFFLINE and not record.plan.accuracy:
-            yield from end_warnings(rows, tuple(record.balance.replicas))
+        if not record.plan.accuracy:
+            urls = tuple(record.balance.replicas)
+            yield from length_warnings(rows, urls)
+            yield from end_warnings(rows, urls) if record.plan.scenario is Scenario.OFFLINE else ()
     if record.client_load is not None:
         yield from load_warnings(record.client_load)
     yield from lag_warnings(record.schedule_lag_mean_ns, limit_ns)
@@ -66,6 +75,30 @@ def _other_clients(record: RunRecord) -> Iterator[str]:
             "itself repeats requests or has several servers; let nothing else ask them, name the servers "
             "themselves, and measure again"
         )
+
+
+def same_answer_warnings(parameters: SamplingParameters, rows: Rows) -> Iterator[str]:
+    """A warning where a sample's answers, which are drawn at random, are as long each time it is asked.
+
+    Answers that the limit of tokens ended say nothing.
+    """
+    if not parameters.temperature or parameters.seed is not None:
+        return
+    ended = rows[rows["finish"] == FINISH_REASONS.index("stop")]
+    ended = ended[np.lexsort((ended["issued_ns"], ended["sample_index"]))]
+    again = ended["sample_index"][1:] == ended["sample_index"][:-1]
+    same = again & (ended["osl"][1:] == ended["osl"][:-1])
+    if again.sum() >= _FEWEST_AGAIN and same.sum() > _SAME_PART * again.sum():
+        yield (
+            f"{same.sum():,} of {again.sum():,} answers to samples that were asked again {_SAME}: the "
+            f"servers, or a proxy before them, answer from a cache, or do not sample at temperature "
+            f"{parameters.temperature:g} as asked; let each request be answered for itself, and measure again"
+        )
+
+
+def names_same_answers(warning: str) -> bool:
+    """Whether a warning of a run is that of ``same_answer_warnings``, which needs its rows."""
+    return _SAME in warning
 
 
 def rule_warnings(record: RunRecord) -> Iterator[str]:

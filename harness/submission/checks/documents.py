@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.analysis.run_warnings import rule_warnings
+from harness.analysis.run_warnings import names_same_answers, rule_warnings
 from harness.compliance.registry import TESTS
 from harness.config.loadgen_conf import ConfKey, read_conf
 from harness.config.loadgen_settings import Number, settings_of
@@ -155,10 +155,15 @@ def check_records(context: CheckContext) -> Iterator[Issue]:
         if context.closed:
             for deviation in record.deviations:
                 yield context.issue("deviations", folder, deviation)
-            for warning in (*rule_warnings(record), *filter(names_other_file, record.warnings)):
+            for warning in (*rule_warnings(record), *filter(_is_of_rules, record.warnings)):
                 yield context.issue("deviations", folder, warning, is_warning=True)
     for what, text in origin_differences({folder.as_posix(): record for folder, record in records.items()}):
         yield context.issue("origin", Path(), text, is_warning=what in PLACES)
+
+
+def _is_of_rules(warning: str) -> bool:
+    """Whether a warning that a run left is about the rules of the closed division."""
+    return names_other_file(warning) or names_same_answers(warning)
 
 
 def _verdict(context: CheckContext, folder: Path, record: RunRecord) -> Iterator[Issue]:

@@ -1,12 +1,19 @@
 """Warnings of a run that follow from what its servers did."""
 
+import numpy as np
 import pytest
 from msgspec.structs import replace
 
 from harness.analysis.replicas import replica_balance
-from harness.analysis.run_warnings import length_warning, rule_warnings, run_warnings
+from harness.analysis.run_warnings import (
+    length_warning,
+    names_same_answers,
+    rule_warnings,
+    run_warnings,
+)
 from harness.config.benchmark import load_benchmark
 from harness.config.scenario import Scenario
+from harness.record.journal import FINISH_REASONS
 from harness.record.run_events import RunEvent
 from harness.record.run_record import EncodedAnswers, ServerLoad
 from harness.record.settled import Router
@@ -96,21 +103,46 @@ def test_answers_of_a_length_that_test09_refuses(mean, completed, changes, warne
         )
 
 
+@pytest.mark.parametrize(
+    ("lengths", "finish", "changes", "warned"),
+    [
+        ("of the sample", "stop", {}, True),
+        ("random", "stop", {}, False),
+        ("of the sample", "length", {}, False),  # the limit ended them all
+        ("of the sample", "stop", {"temperature": 0.0}, False),
+        ("of the sample", "stop", {"seed": 42}, False),
+    ],
+)
+def test_answers_that_are_the_same_each_time(lengths, finish, changes, warned):
+    """Three passes over 300 samples, by a server that draws its answers, a greedy one or a cache."""
+    made = rows()
+    made["sample_index"] = np.random.default_rng(3).permutation(900) % 300
+    if lengths == "of the sample":
+        made["osl"] = 2 + made["sample_index"]
+    made["finish"] = FINISH_REASONS.index(finish)
+    parameters = replace(ENDED.plan.client.parameters, **{"temperature": 1.0, "seed": None} | changes)
+    found = [*filter(names_same_answers, run_warnings(with_plan(ENDED, parameters=parameters), made))]
+    assert len(found) == warned
+    assert all(line.startswith("600 of 600 answers to samples that were asked again") for line in found)
+
+
 # Half of the replicas waited for the other's last answer, and all first tokens came late through a proxy.
 IDLE, HELD_BACK = "had nothing to do", "a proxy between holds tokens back"
+LENGTHS = "answers of other lengths"
 
 
 @pytest.mark.parametrize(
     ("scenario", "mode", "said"),
     [
-        (Scenario.OFFLINE, "performance", {IDLE, HELD_BACK}),
-        (Scenario.SERVER, "performance", {HELD_BACK}),
+        (Scenario.OFFLINE, "performance", {IDLE, HELD_BACK, LENGTHS}),
+        (Scenario.SERVER, "performance", {HELD_BACK, LENGTHS}),
         (Scenario.OFFLINE, "accuracy", set()),
     ],
 )
 def test_what_is_a_warning_where_times_matter(scenario, mode, said):
     made = rows()
     made["last_byte_ns"][0] += 10**12
+    made["osl"][made["replica"] == 1] *= 3
     load = ServerLoad(
         rounds=13, servers=2, counts={"ttft_count": ENDED.statistics.completed, "ttft_seconds": 0.1}
     )
@@ -120,7 +152,7 @@ def test_what_is_a_warning_where_times_matter(scenario, mode, said):
         server_load=load,
     )
     text = "\n".join(run_warnings(record, made))
-    assert {words for words in (IDLE, HELD_BACK) if words in text} == said
+    assert {words for words in (IDLE, HELD_BACK, LENGTHS) if words in text} == said
 
 
 URL = "http://replica0:30000"

@@ -8,13 +8,16 @@ import re
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from harness.analysis.run_warnings import same_answer_warnings
 from harness.config.benchmark import load_benchmark
 from harness.config.choices import available_benchmarks
 from harness.config.rounds import available_rounds
 from harness.dataset.published import other_than_published
+from harness.record.journal import FINISH_REASONS
 from harness.record.run_record import ServerLoad
 from harness.submission.checks import check
 from harness.submission.checks.check import check_tree, official_name
@@ -53,6 +56,8 @@ from tests.harness.submission.edits import (
     write,
 )
 from tests.harness.submission.trees import RESULTS, run_record
+from tests.kit import parameters
+from tests.records import rows_with
 from tests.runs import ROOT
 
 
@@ -342,11 +347,21 @@ def test_prompts_from_a_cache_across_queries_are_a_warning_to_the_end(tree):
     assert "7,936 prompt tokens, 68.2% of all" in issue.what
 
 
-def test_other_data_than_the_published_is_a_warning_to_the_end(tree):
+def other_data():
     benchmark = load_benchmark("gpt-oss-120b")
     rule = benchmark.datasets["performance"]
-    warning = other_than_published(benchmark.name, rule, ROOT / "datasets/samples/perf_sample.parquet")
-    keep(tree, warnings=("resumed: 3 of 64 answers are of an earlier attempt", warning))
+    return other_than_published(benchmark.name, rule, ROOT / "datasets/samples/perf_sample.parquet")
+
+
+def same_answers():
+    rows = rows_with(200, sample_index=np.arange(200) % 50, osl=9, finish=FINISH_REASONS.index("stop"))
+    (warning,) = same_answer_warnings(parameters(), rows)
+    return warning
+
+
+@pytest.mark.parametrize("made", [other_data, same_answers])
+def test_a_warning_about_the_rules_stays_one_to_the_end(tree, made):
+    keep(tree, warnings=("resumed: 3 of 64 answers are of an earlier attempt", warning := made()))
     (issue,) = check_tree(tree)
     assert (issue.code, issue.is_warning, issue.what) == ("deviations", True, warning)
 
