@@ -19,7 +19,7 @@ from harness.errors import GradingError
 from harness.grading.decoding.output_decoder import open_decoder
 from harness.grading.decoding.output_sources import LoggedOutputs
 from harness.grading.evaluation.evaluate import Evaluation, evaluate
-from harness.grading.evaluation.pass_criteria import MetricResult, TargetResult
+from harness.grading.evaluation.pass_criteria import MetricResult, TargetResult, same_output_warnings
 from harness.grading.evaluation.references import Reference
 from harness.grading.graders.grader import LIVECODEBENCH
 from harness.grading.graders.grader_sets import graders_of
@@ -92,7 +92,8 @@ def grade_answers(
     graders, repeats = graders_of(benchmark.name), benchmark.dataset(accuracy=True).repeats
     outputs = LoggedOutputs(log, decoder)
     evaluation = evaluate(outputs, references, graders, (GradingMode.OFFICIAL,), repeats, lambda *_: None)
-    return _result(evaluation, thresholds[MIN_ACCURACY])
+    warnings = tuple(same_output_warnings(evaluation, benchmark))
+    return replace(_result(evaluation, thresholds[MIN_ACCURACY]), warnings=warnings)
 
 
 def _result(evaluation: Evaluation, threshold: float) -> TestResult:

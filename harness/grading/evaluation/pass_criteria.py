@@ -19,6 +19,7 @@ from harness.grading.scoring.grade import SANDBOX_LIMITS, GradingMode, Reason
 from harness.text import counted, first_few
 
 _SUSPICIOUS_SHARE = 0.1  # of outputs; where more are without a final part, a setting is wrong
+_FEWEST_AGAIN = 100  # outputs to a question that has one already
 _LISTED = 20  # indexes named before "and N more"
 _COMPARISON_LIMITS = (Reason.TIMEOUT, Reason.KILLED, *SANDBOX_LIMITS)
 
@@ -154,6 +155,7 @@ def check_target(evaluation: Evaluation, benchmark: Benchmark, sandbox: Sandbox 
         *foremost,
         *_log_warnings(evaluation),
         *_output_warnings(evaluation),
+        *same_output_warnings(evaluation, benchmark),
         *_program_warnings(evaluation, mode),
         *_comparison_warnings(evaluation, mode),
         *_sandbox_warnings(evaluation, sandbox),
@@ -269,6 +271,28 @@ def _output_warnings(evaluation: Evaluation) -> Iterator[str]:
         )
     if evaluation.remarks and all(sample.reference.prompt is None for sample in evaluation.graded):
         yield "the reference data have no prompts as text: outputs were not compared with them"
+
+
+def same_output_warnings(evaluation: Evaluation, benchmark: Benchmark) -> Iterator[str]:
+    """A warning where a question's outputs, which are drawn at random, are all of one length.
+
+    Outputs that the limit of tokens ended say nothing.
+    """
+    before: dict[int, int | None] = {}
+    again = same = 0
+    for sample in evaluation.graded:
+        question, logged = sample.reference.question, sample.logged
+        if question is None or logged is None or logged.truncated:
+            continue
+        again += question in before
+        same += question in before and before[question] == logged.tokens
+        before[question] = logged.tokens
+    if benchmark.generation.temperature and again >= _FEWEST_AGAIN and 2 * same > again:
+        yield (
+            f"{same} of {again} further outputs to a question have exactly as many tokens as the one before: "
+            f"the server did not sample at temperature {benchmark.generation.temperature:g} as asked, or "
+            "answered from a cache"
+        )
 
 
 def _order_warnings(evaluation: Evaluation) -> Iterator[str]:

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from harness.compliance.accuracy_check import MIN_ACCURACY
 from harness.compliance.base import JudgedRun
@@ -55,6 +56,17 @@ def test_test07(name, tmp_path):
     assert verdict.passed == ("TEST PASS" in verdict.verify_text)
     score = re.search(r"'exact_match': ([\d.]+)", verdict.verify_text)
     assert score and f"Accuracy score: {float(score[1])}\n" in verdict.verify_text
+
+
+def test_test07_of_outputs_that_are_all_alike(tmp_path):
+    """150 answers of one letter: the temperature was ignored, or a cache answered."""
+    rows = [(100 * part, row) for part in range(5) for row in cases.references()]
+    references = tuple(replace(row, question=first + row.question) for first, row in rows)
+    letters = (cases.harmony_ids("**Answer:** A") for _ in references)
+    log = log_of(tmp_path, cases.array(cases.entry(index, ids) for index, ids in enumerate(letters)))
+    verdict = find_test(GPT_OSS, "TEST07").judge(log, JudgedRun(GPT_OSS, {MIN_ACCURACY: 0.0}, references))
+    (warning,) = verdict.warnings
+    assert "have exactly as many tokens" in warning
 
 
 @pytest.mark.parametrize("name", cases.CONSISTENCY)

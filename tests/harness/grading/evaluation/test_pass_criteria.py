@@ -139,6 +139,34 @@ def test_programs_that_another_run_may_grade_otherwise_are_listed(grade, named, 
         assert warning.startswith(f"{number} programs {named}") and warning.endswith(last)
 
 
+@pytest.mark.parametrize(
+    ("benchmark", "tokens", "defect", "warned"),
+    [
+        (OSS, lambda index: 400 + index % 50, None, "100 of 100 further outputs"),
+        (OSS, lambda index: 400 + index, None, ""),
+        (OSS, lambda index: 400, Reason.TRUNCATED, ""),  # the limit ended them all
+        ("deepseek-r1", lambda index: 400 + index % 50, None, ""),  # greedy
+    ],
+)
+def test_outputs_to_a_question_that_are_all_alike(benchmark, tokens, defect, warned):
+    """Three to each of 50 questions, by a server that draws them, a greedy one or a cache."""
+    grades = program(0).grades
+    graded = tuple(
+        GradedSample(
+            index,
+            Reference("gpqa_diamond", LIVECODEBENCH, "q", index // 50, index % 50),
+            Logged(index, tokens(index), defect, True, Place(0, 0)),
+            grades,
+        )
+        for index in range(150)
+    )
+    evaluation = Evaluation(graded, (), None, lengths([4], 0), {GradingMode.OFFICIAL: Score(1, {}, {})})
+    found = [
+        one for one in check_target(evaluation, load_benchmark(benchmark), None).warnings if "further" in one
+    ]
+    assert len(found) == bool(warned) and all(one.startswith(warned) for one in found)
+
+
 def test_every_reason_has_a_meaning_and_stands_in_the_guide():
     guide = (ROOT / "docs" / "guide" / "accuracy.md").read_text()
     for reason in Reason:
