@@ -23,7 +23,7 @@ from harness.grading.evaluation.pass_criteria import MetricResult, TargetResult,
 from harness.grading.evaluation.references import Reference
 from harness.grading.graders.grader import LIVECODEBENCH
 from harness.grading.graders.grader_sets import graders_of
-from harness.grading.reports.scorecard import scorecard
+from harness.grading.reports.scorecard import mean_tokens, scorecard
 from harness.grading.scoring.grade import EXACT_MATCH, GradingMode
 from harness.loadgen_logs.accuracy_log import AccuracyLog
 
@@ -70,6 +70,10 @@ class AccuracyTest(ComplianceTest, frozen=True, kw_only=True):
     def read(self, text: str) -> VerifiedFigures:
         """The figure is the score in percent."""
         return replace(super().read(text), figure=stated_number(text, "Accuracy score"))
+
+    def stated_mean(self, text: str) -> float | None:
+        """That of the evaluator's printout; the official script has none."""
+        return mean_tokens(text)
 
     def recheck_figures(self, text: str) -> Iterator[str]:
         """Score and threshold."""

@@ -152,9 +152,16 @@ class ComplianceTest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         """The errors in the figures of a submitted verification file, one line each."""
         yield from ()
 
-    def cross_check(self, text: str, detail: LoadgenDetail) -> str | None:
-        """A line where a verification file contradicts the mean output length in LoadGen's detail log."""
+    def stated_mean(self, text: str) -> float | None:
+        """The mean output length in tokens that a verification file states; None for none."""
         return None
+
+    def cross_check(self, text: str, detail: LoadgenDetail) -> str | None:
+        """A line where a verification file is not of the answers whose rates LoadGen logged."""
+        mean = self.stated_mean(text)
+        if not mean or detail.has_mean_tokens(mean):
+            return None
+        return f"mean output tokens are {mean}, LoadGen's tokens/s ÷ samples/s is {detail.mean_tokens:.2f}"
 
 
 def stated_number(text: str, name: str) -> float | None:

@@ -1,5 +1,6 @@
 """The printed scorecard. The table, FINAL SCORE and the metrics read as the official tools scrape them."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from harness.text import counted
 
 _WIDTH = 80
 _EXAMPLES, _EXAMPLE_WIDTH = 3, 100  # examples of a remark, and their characters
+_MEAN_TOKENS = "Output tokens: mean "
 
 
 def scorecard(
@@ -37,6 +39,12 @@ def scorecard(
         metrics = _metrics(evaluation.scores[GradingMode.OFFICIAL])
         lines += ["", "", "Printing for submission_checker:", "", metrics]
     return "\n".join(lines)
+
+
+def mean_tokens(text: str) -> float | None:
+    """The mean output length in a scorecard, rounded to 0.01; None in that of another evaluator."""
+    found = re.search(rf"^{_MEAN_TOKENS}(\d+\.\d\d),", text, re.MULTILINE)
+    return float(found[1]) if found else None
 
 
 def _metrics(score: Score) -> str:
@@ -177,7 +185,7 @@ def _trust(evaluation: Evaluation, result: TargetResult, page: Path | None) -> I
             )
     osl = evaluation.lengths
     yield (
-        f"Output tokens: mean {osl.mean:.2f}, min {osl.shortest}, max {osl.longest}; "
+        f"{_MEAN_TOKENS}{osl.mean:.2f}, min {osl.shortest}, max {osl.longest}; "
         f"{100 * osl.truncated_share:.2f}% ended by the token limit"
     )
     if len(evaluation.scores) > 1:

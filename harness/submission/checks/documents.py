@@ -14,7 +14,8 @@ from harness.config.loadgen_settings import Number, settings_of
 from harness.config.scenario import Scenario
 from harness.dataset.published import names_other_file
 from harness.errors import ConfigError
-from harness.files import ACCURACY, PERFORMANCE, RUN_RECORD, USER_CONF
+from harness.files import ACCURACY, ACCURACY_TEXT, DETAIL, PERFORMANCE, RUN_RECORD, USER_CONF
+from harness.grading.reports.scorecard import mean_tokens
 from harness.json_files import read_fields
 from harness.record.run_record import RunRecord
 from harness.submission.checks.context import CheckContext, Logs, read_logs
@@ -29,6 +30,8 @@ from harness.submission.tree.system_description import (
     nameplate_of,
     system_issues,
 )
+
+_ROUNDED = 0.01  # a mean with two decimals differs by less
 
 
 def check_scenario_documents(
@@ -157,8 +160,27 @@ def check_records(context: CheckContext) -> Iterator[Issue]:
                 yield context.issue("deviations", folder, deviation)
             for warning in (*rule_warnings(record), *filter(_is_of_rules, record.warnings)):
                 yield context.issue("deviations", folder, warning, is_warning=True)
+        yield from _of_another_run(context, folder, record)
     for what, text in origin_differences({folder.as_posix(): record for folder, record in records.items()}):
         yield context.issue("origin", Path(), text, is_warning=what in PLACES)
+
+
+def _of_another_run(context: CheckContext, folder: Path, record: RunRecord) -> Iterator[Issue]:
+    """A log or a score that is not of the run whose run.json was kept: its mean length is another."""
+    mean = None if record.statistics is None else record.statistics.osl_mean
+    if mean is None:
+        return
+    if folder == ACCURACY:
+        path = context.dir.path / folder / ACCURACY_TEXT
+        found = mean_tokens(path.read_text(encoding="utf-8", errors="replace")) if path.is_file() else None
+        differs = found is not None and abs(found - mean) > _ROUNDED
+    else:
+        logs = read_logs(context, folder if folder == PERFORMANCE else folder / PERFORMANCE)
+        path, found = logs.folder / DETAIL, logs.detail.mean_tokens
+        differs = not logs.detail.has_mean_tokens(mean)
+    if differs:
+        text = f"mean output tokens are {found:.2f}, in the {RUN_RECORD} of this run {mean:.2f}"
+        yield context.issue("cross-check", path, text)
 
 
 def _is_of_rules(warning: str) -> bool:

@@ -105,8 +105,12 @@ def full_log(test, tokens, samples=990):
     )
 
 
+# The recorded run's answers were others than those of the logs: what it says of them is left out.
+OTHER_ANSWERS = {"statistics": None}
+
+
 def record(result, *deviations):
-    return records.verdict(result, "2 queries failed", deviations=deviations)
+    return records.verdict(result, "2 queries failed", deviations=deviations, **OTHER_ANSWERS)
 
 
 def folder(name):
@@ -149,8 +153,9 @@ LOGGED, PER_QUERY = "effective_accuracy_log_sampling_target", "effective_samples
 POINTER = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0123' * 16}\nsize 123456\n"
 BEGAN = "11-21-2026 13:53:02.000"  # a second after power_begin of Offline
 PLAN = json.loads(records.PATH.read_text())["plan"]
-OF_ANOTHER = records.verdict("VALID", plan=PLAN | {"benchmark": PLAN["benchmark"] | {"name": "deepseek-r1"}})
-KILLED = records.text(verdict=None, deviations=[])
+OF_R1 = PLAN | {"benchmark": PLAN["benchmark"] | {"name": "deepseek-r1"}}
+OF_ANOTHER = records.verdict("VALID", plan=OF_R1, **OTHER_ANSWERS)
+KILLED = records.text(verdict=None, deviations=[], **OTHER_ANSWERS)
 TOO_LONG, LOW = b"'tokens_per_sample': 12000\n", b"'exact_match': 80.0\n"
 COUNTED = text(f"{OFFLINE}/{SUMMARY}", "No errors", "3 ERRORS")
 TOO_FEW = text(f"{TEST09}/{SUMMARY}", "queries satisfied : Yes", "queries satisfied : No")
@@ -220,6 +225,11 @@ DAMAGES = [
     ("no verify file", remove(VERIFY09), "test-missing"),
     ("TEST07 failed", text(VERIFY07, "TEST PASS", "TEST FAIL"), "test-failed"),
     ("TEST07 below its threshold", set_number(VERIFY07, "Accuracy score", "60.697"), "test-failed"),
+    (
+        "TEST07 of another run",
+        text(VERIFY07, "Output tokens: mean 17.00", "Output tokens: mean 17.03"),
+        "cross-check",
+    ),
     ("TEST07 at its threshold", set_number(VERIFY07, "Accuracy score", "60.698"), ""),
     ("TEST07 against another threshold", set_number(VERIFY07, "Accuracy threshold", "10"), "test-failed"),
     ("TEST09 too long", set_number(VERIFY09, "Mean output tokens", "1406.03"), "cross-check*2 test-failed"),

@@ -57,7 +57,7 @@ from tests.harness.submission.edits import (
 )
 from tests.harness.submission.trees import RESULTS, run_record
 from tests.kit import parameters
-from tests.records import rows_with
+from tests.records import ENDED, rows_with
 from tests.runs import ROOT
 
 
@@ -331,11 +331,30 @@ def test_an_empty_folder_is_one_issue(tree, change, expected):
     assert (Path(issue.where).name, issue.what, issue.costs) == expected
 
 
-def keep(tree, **fields):
-    """The run.json of the Offline performance run, with other fields, beside the tree."""
-    kept = tree.with_name(f"{tree.name}.kept") / RESULTS / "Offline" / RUN
+def keep(tree, run=RUN, **fields):
+    """The run.json of an Offline run, with other fields, beside the tree."""
+    kept = tree.with_name(f"{tree.name}.kept") / RESULTS / "Offline" / run
     kept.mkdir(parents=True)
     replace(run_record(tree / RESULTS / "Offline/user.conf"), **fields).write(kept / "run.json")
+
+
+@pytest.mark.parametrize(
+    ("run", "mean", "named"),
+    [
+        (RUN, 1278.0, ""),
+        (RUN, 1281.0, f"{RUN}/{DETAIL}"),
+        ("TEST07", 17.0, ""),
+        ("TEST07", 17.03, f"TEST07/{RUN}/{DETAIL}"),
+        ("accuracy", 22.5178, ""),
+        ("accuracy", 22.54, "accuracy/accuracy.txt"),
+        ("accuracy", None, ""),  # no query was answered
+    ],
+)
+def test_a_log_or_a_score_of_another_run_than_the_kept_record(tree, run, mean, named):
+    """Such as accuracy.txt of the other scenario, which has the same model and dataset."""
+    keep(tree, run, statistics=replace(ENDED.statistics, osl_mean=mean))
+    found = [(issue.code, issue.where.partition("Offline/")[2]) for issue in check_tree(tree)]
+    assert found == ([("cross-check", named)] if named else [])
 
 
 def test_prompts_from_a_cache_across_queries_are_a_warning_to_the_end(tree):
