@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar
 
 import msgspec
+import numpy as np
 from msgspec.structs import replace
 
 from harness.compliance.base import (
@@ -21,7 +22,10 @@ MIN_TOKENS, MAX_TOKENS = "test09_min_output_tokens", "test09_max_output_tokens"
 
 
 class OutputLengthTest(ComplianceTest, frozen=True, kw_only=True):
-    """TEST09. The mean must be ``reference_mean_output_tokens``, give or take the share ``tolerance``."""
+    """TEST09. The mean must be ``reference_mean_output_tokens``, give or take the share ``tolerance``.
+
+    ``eos_token_ids`` are the model's ends of sequence, behind which nothing is part of an answer.
+    """
 
     name: ClassVar[str] = "TEST09"
     verify_file: ClassVar[str] = "verify_output_len.txt"
@@ -32,6 +36,7 @@ class OutputLengthTest(ComplianceTest, frozen=True, kw_only=True):
 
     reference_mean_output_tokens: float
     tolerance: float
+    eos_token_ids: tuple[int, ...] = ()
 
     @property
     def thresholds(self) -> dict[str, float]:
@@ -46,7 +51,8 @@ class OutputLengthTest(ComplianceTest, frozen=True, kw_only=True):
 
     def judge(self, log: AccuracyLog, run: JudgedRun) -> TestResult:
         """Measure every output of the log."""
-        return judge_lengths(measure(log), run.thresholds)
+        lengths = measure(log, self.eos_token_ids)
+        return replace(judge_lengths(lengths, run.thresholds), warnings=tuple(_padding(lengths)))
 
     def read(self, text: str) -> VerifiedFigures:
         """The figure is the mean output length in tokens."""
@@ -73,6 +79,10 @@ class LengthStatistics(msgspec.Struct, frozen=True):
     """the sum of the squared lengths"""
     shortest: int
     longest: int
+    padded: int = 0
+    """outputs with tokens behind an end of sequence"""
+    behind: int = 0
+    """those tokens"""
 
     @property
     def mean(self) -> float:
@@ -85,16 +95,31 @@ class LengthStatistics(msgspec.Struct, frozen=True):
         return math.sqrt(self.count * self.squares - self.total**2) / self.count
 
 
-def measure(entries: Iterable[LogEntry]) -> LengthStatistics:
+def measure(entries: Iterable[LogEntry], eos_token_ids: tuple[int, ...] = ()) -> LengthStatistics:
     """Measure the entries in one pass; there must be at least one."""
-    count = total = squares = longest = 0
-    shortest = None
+    lengths, behind = [], []
     for entry in entries:
-        length = len(entry.data_words)
-        count, total, squares = count + 1, total + length, squares + length * length
-        longest = max(longest, length)
-        shortest = length if shortest is None else min(shortest, length)
-    return LengthStatistics(count, total, squares, shortest or 0, longest)
+        lengths.append(len(entry.data_words))
+        ends = np.flatnonzero(np.isin(entry.data_ids, eos_token_ids))
+        behind.append(len(entry.data_ids) - 1 - int(ends[0]) if len(ends) else 0)
+    return LengthStatistics(
+        count=len(lengths),
+        total=sum(lengths),
+        squares=sum(length * length for length in lengths),
+        shortest=min(lengths),
+        longest=max(lengths),
+        padded=sum(map(bool, behind)),
+        behind=sum(behind),
+    )
+
+
+def _padding(lengths: LengthStatistics) -> Iterator[str]:
+    """A warning about outputs that go on behind their end: graders do not read that, rates count it."""
+    if lengths.padded:
+        yield (
+            f"{lengths.padded} of {lengths.count} outputs go on behind an end of sequence, with "
+            f"{lengths.behind} tokens in all: these are no part of an answer, and tokens/s counts them"
+        )
 
 
 def judge_lengths(lengths: LengthStatistics, thresholds: Mapping[str, float]) -> TestResult:

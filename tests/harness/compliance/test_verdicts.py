@@ -44,8 +44,19 @@ def measured(folder: Path, name: str):
 @pytest.mark.parametrize("name", cases.LENGTHS)
 def test_test09(name, tmp_path):
     verdict = measured(tmp_path, name)
-    assert verdict.verify_text == official.said("TEST09", name)
+    assert (verdict.verify_text, verdict.warnings) == (official.said("TEST09", name), ())
     assert verdict.passed == ("TEST PASS" in verdict.verify_text)
+
+
+@pytest.mark.parametrize("width", [4, 8])
+def test_test09_of_outputs_that_go_on_behind_their_end(tmp_path, width):
+    """Graders read nothing there, and every token counts: 3 % more of tokens/s, well within the tolerance."""
+    answer = [*[1000] * 99, 200002]
+    outputs = [answer, [*answer, 200002, 5, 6], answer, [*answer, 7, 8, 9, 200002, 5, 6, 7, 8, 9]]
+    log = log_of(tmp_path, cases.array(cases.entry(i, ids, width=width) for i, ids in enumerate(outputs)))
+    run = JudgedRun(GPT_OSS, {MIN_TOKENS: 1.0, MAX_TOKENS: 1000.0})
+    (warning,) = find_test(GPT_OSS, "TEST09").judge(log, run).warnings
+    assert "2 of 4 outputs go on behind an end of sequence, with 12 tokens in all" in warning
 
 
 @pytest.mark.parametrize("name", cases.SCORES)
