@@ -29,6 +29,7 @@ from harness.submission.tree.system_description import (
     design_watts,
     nameplate_of,
     system_issues,
+    whole_number,
 )
 
 _ROUNDED = 0.01  # a mean with two decimals differs by less
@@ -155,6 +156,8 @@ def check_records(context: CheckContext) -> Iterator[Issue]:
     for folder, record in records.items():
         if folder in (PERFORMANCE, ACCURACY):
             yield from _verdict(context, folder, record)
+        if folder == PERFORMANCE:
+            yield from _of_other_gpus(context, record)
         if context.closed:
             for deviation in record.deviations:
                 yield context.issue("deviations", folder, deviation)
@@ -181,6 +184,31 @@ def _of_another_run(context: CheckContext, folder: Path, record: RunRecord) -> I
     if differs:
         text = f"mean output tokens are {found:.2f}, in the {RUN_RECORD} of this run {mean:.2f}"
         yield context.issue("cross-check", path, text)
+
+
+def _of_other_gpus(context: CheckContext, record: RunRecord) -> Iterator[Issue]:
+    """A system description with more or fewer accelerators than the servers of the performance run used."""
+    fields, used = read_fields(context.dir.system_file), _gpus(record)
+    if isinstance(fields, str) or used is None:
+        return
+    nodes, each = (whole_number(fields.get(name)) for name in ("number_of_nodes", "accelerators_per_node"))
+    if nodes and each and nodes * each != used:
+        text = (
+            f"the system has {nodes * each} accelerators, the servers of the run used {used} by their options"
+        )
+        yield context.issue("cross-check", context.dir.system_file, text, is_warning=True)
+
+
+def _gpus(record: RunRecord) -> int | None:
+    """The GPUs of all servers, by SGLang's options; None where one does not show them, or only its rank's."""
+    found = []
+    for server in record.servers:
+        tp, pp, dp = (server.settings.get(name, 1) for name in ("tp_size", "pp_size", "dp_size"))
+        if server.router or server.listener or "tp_size" not in server.settings:
+            return None
+        # Ranks of data-parallel attention share the GPUs of tp_size.
+        found.append(int(tp) * int(pp) * (1 if server.settings.get("enable_dp_attention") else int(dp)))
+    return sum(found)
 
 
 def _is_of_rules(warning: str) -> bool:

@@ -357,6 +357,26 @@ def test_a_log_or_a_score_of_another_run_than_the_kept_record(tree, run, mean, n
     assert found == ([("cross-check", named)] if named else [])
 
 
+@pytest.mark.parametrize(
+    ("servers", "settings", "warned"),
+    [
+        (1, {"tp_size": 1, "dp_size": 8}, ""),  # the system has 8
+        (1, {"tp_size": 8, "dp_size": 8, "enable_dp_attention": True}, ""),
+        (2, {"tp_size": 2, "pp_size": 2}, ""),
+        (2, {"tp_size": 1, "dp_size": 8}, "the servers of the run used 16"),
+        (1, {"tp_size": 4}, "the servers of the run used 4"),
+        (1, {}, ""),
+    ],
+)
+def test_a_system_with_other_gpus_than_the_servers_used(tree, servers, settings, warned):
+    """A description of one node in the tree of two, or of the last round."""
+    server = replace(run_record(tree / RESULTS / "Offline/user.conf").servers[0], settings=settings)
+    keep(tree, servers=(server,) * servers)
+    found = [(one.code, one.is_warning, one.what) for one in check_tree(tree)]
+    assert [(code, is_warning) for code, is_warning, _ in found] == [("cross-check", True)] * bool(warned)
+    assert all(warned in what for *_, what in found)
+
+
 def test_prompts_from_a_cache_across_queries_are_a_warning_to_the_end(tree):
     """Counts of vLLM 0.33.0 with a KV connector; its options had not shown that."""
     counts = {"external_cached_tokens": 7936.0, "prompt_tokens": 11_636.0}
