@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from harness.files import COMPLIANCE_RUN
+from harness.grading.scoring.grade import GradingMode
 from harness.record.accuracy_result import AccuracyResult, MetricFigures
 from harness.record.run_record import RunRecord
 from harness.text import milliseconds
@@ -69,8 +70,11 @@ class RunOutcome(msgspec.Struct, frozen=True):
         if self.result != "VALID":
             return Verdict(self.result, "bad")
         if self.score is not None:
-            met = self.score.target.met
-            return Verdict("SCORE PASS" if met else "SCORE FAIL", "good" if met else "bad")
+            target = self.score.target
+            word = "PASS" if target.met else "FAIL"
+            if target.mode != GradingMode.OFFICIAL:  # no submission takes such a score
+                return Verdict(f"STRICT SCORE {word}", "warn")
+            return Verdict(f"SCORE {word}", "good" if target.met else "bad")
         if self.compliance is not None:
             return Verdict(f"{self.compliance.test} NOT VERIFIED", "warn")
         if self.record is not None and self.record.plan.accuracy:

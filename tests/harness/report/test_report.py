@@ -15,7 +15,7 @@ from harness.files import ACCURACY_RESULT, COMPLIANCE_RUN, REPORT, RUN_RECORD, u
 from harness.record.run_record import RunRecord, RunVerdict
 from harness.report import run_report
 from harness.report.html.overview_page import overview_page
-from harness.report.html.page import Cell, render
+from harness.report.html.page import Badge, Cell, render
 from harness.report.html.run_page import run_page
 from harness.report.outcomes import read_outcome, read_outcomes
 from harness.report.run_report import add_result, add_verdict, write_report_of
@@ -226,6 +226,13 @@ def test_the_score_is_in_the_headline(tmp_path, met, status):
         assert (tile.status, tile.value.split()[1]) == (("good", "PASS") if met else ("bad", "FAIL"))
     html = render(page)
     assert ('href="#accuracy"' in html) is (met is not None)
+
+
+def test_a_score_by_the_strict_rules_alone_is_no_pass(tmp_path):
+    run = accuracy_run(tmp_path, met=True)
+    records.score(run, target=records.RESULT["target"] | {"mode": "strict"})
+    assert headline(run)[0].badges[0] == Badge("STRICT SCORE PASS", "warn", "#accuracy")
+    assert not read_outcome(run).passed
 
 
 def test_a_run_that_is_not_scored_names_the_command(tmp_path, capsys):
