@@ -140,7 +140,10 @@ def _conclude(options: TableOptions, tree: Path, round_name: str, issues: Sequen
         print(json.dumps({"rehearsal": is_rehearsal(tree)} | found, indent=2))
     else:
         unchecked = sum(not is_empty(one.path) for one in scenario_dirs(tree)) - len(rows)
-        show(*issue_lines(tree, issues, list(table(compared)) if compared else [], unchecked))
+        kept = options.kept if isinstance(options, CheckOptions) else None
+        unrecorded = sum(not one.has_record for one in check_contexts(tree, round_name, kept))
+        lines = list(table(compared)) if compared else []
+        show(*issue_lines(tree, issues, lines, unchecked, unrecorded))
     return not any(issue.needs_action for issue in issues)
 
 

@@ -8,7 +8,7 @@ from harness.compliance.base import ComplianceTest
 from harness.compliance.registry import find_test, needed_tests
 from harness.config.benchmark import Benchmark
 from harness.config.scenario import Scenario
-from harness.files import DETAIL, SUMMARY
+from harness.files import DETAIL, PERFORMANCE, RUN_RECORD, SUMMARY
 from harness.loadgen_logs.summary_and_detail import LoadgenDetail, LoadgenSummary, read_detail, read_summary
 from harness.submission.checks.issue import Issue, missing
 from harness.submission.tree.layout import ScenarioDir
@@ -31,6 +31,11 @@ class CheckContext(msgspec.Struct, frozen=True, eq=False):
     def closed(self) -> bool:
         """Whether accuracy target, tests and settings are binding."""
         return self.dir.binding
+
+    @property
+    def has_record(self) -> bool:
+        """Whether the run.json of the performance run was kept."""
+        return self.kept is not None and (self.kept / PERFORMANCE / RUN_RECORD).is_file()
 
     @property
     def tests(self) -> tuple[ComplianceTest, ...]:

@@ -9,8 +9,13 @@ from harness.submission.tree.layout import is_rehearsal
 from harness.text import counted
 
 
-def issue_lines(tree: Path, issues: Sequence[Issue], table: Sequence[str], unchecked: int) -> Iterator[str]:
-    """Results, issues and their count, which stays on the screen. ``unchecked`` results were not checked."""
+def issue_lines(
+    tree: Path, issues: Sequence[Issue], table: Sequence[str], unchecked: int, unrecorded: int
+) -> Iterator[str]:
+    """Results, issues and their count, which stays on the screen.
+
+    ``unchecked`` results were not checked, and ``unrecorded`` ones without the run.json of their runs.
+    """
     rehearsal = is_rehearsal(tree)
     if rehearsal:
         yield "REHEARSAL: nothing in this folder can be submitted"
@@ -31,4 +36,7 @@ def issue_lines(tree: Path, issues: Sequence[Issue], table: Sequence[str], unche
         counts.append(counted(warnings, "warning"))
     if unchecked:
         counts.append(f"{counted(unchecked, 'result')} not checked")
+    if unrecorded:
+        text = f"{counted(unrecorded, 'result')} checked without run.json, which shows deviations and origin"
+        counts.append(text)
     yield ("REHEARSAL: " if rehearsal else "") + ", ".join(counts)

@@ -289,7 +289,7 @@ def test_the_command_prints_where_what_rule_and_remedy(tree, capsys):
     what, rule, remedy = rest.split("; ")
     assert what.startswith("[seeds] ") and "1000" in what and str(load_rules().seeds["qsl_rng_seed"]) in what
     assert (rule.split(": ")[0], remedy.split(": ")[0]) == ("rule", "remedy")
-    assert count == "1 issue (GPU hours: 1)"
+    assert count.startswith("1 issue (GPU hours: 1), ")
 
 
 def test_issues_are_listed_by_what_they_cost_and_json_has_it(tree, capsys):
@@ -487,7 +487,11 @@ def test_issues_stand_below_the_table_with_its_submitters(tree, capsys):
     assert head.split()[:2] == ["submitter", "system"]
     assert [line.split()[:2] for line in rows] == [["MyOrg", "made_up"]] * 2
     assert heading == "to mend with minutes (1):"
-    assert "[missing-file]" in issue and count == "1 issue (minutes: 1)"
+    unseen = "2 results checked without run.json, which shows deviations and origin"
+    assert "[missing-file]" in issue and count == f"1 issue (minutes: 1), {unseen}"
+    keep(tree)
+    main(["check", str(tree)])
+    assert capsys.readouterr().out.endswith(f", {unseen.replace('2 results', '1 result')}\n")
 
 
 def test_what_is_not_checked_is_counted(tree, capsys):
