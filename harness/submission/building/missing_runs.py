@@ -101,6 +101,8 @@ class _Run(msgspec.Struct, frozen=True):
             return record
         if record is not None and record.plan.client.benchmark.name != self.benchmark.name:
             return f"holds a run of {record.plan.client.benchmark.name}"
+        if record is not None and record.plan.scenario is not self.of.scenario:
+            return f"holds a run of {record.plan.scenario}"
         return self._damage(folder) or (None if record is None else self._verdict(record))
 
     def _damage(self, folder: Path) -> str | None:

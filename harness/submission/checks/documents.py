@@ -149,10 +149,11 @@ def check_records(context: CheckContext) -> Iterator[Issue]:
             continue
         if record is not None:
             records[folder] = record
-    others = {record.plan.client.benchmark.name for record in records.values()} - {context.benchmark.name}
-    for name in sorted(others):
-        text = f"these runs are of {name} (run.json), not of {context.benchmark.name}"
-        yield context.issue("origin", Path(), text, remedy=f"build the submission of {name} from them")
+    own = context.benchmark.name, context.scenario
+    found = {(record.plan.client.benchmark.name, record.plan.scenario) for record in records.values()}
+    for other in sorted(found - {own}):
+        text = f"there are runs of {', '.join(other)} (run.json), expected {', '.join(own)}"
+        yield context.issue("origin", Path(), text, remedy="build each result from runs of its own")
     for folder, record in records.items():
         if folder in (PERFORMANCE, ACCURACY):
             yield from _verdict(context, folder, record)

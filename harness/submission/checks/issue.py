@@ -204,7 +204,8 @@ RULES: dict[str, Rule] = {
         of_official_runs=True,
     ),
     "origin": Rule(
-        "all runs of a scenario have one benchmark, server, model, dataset, tokenizer, version and commit",
+        "all runs of a scenario are of it, and have one benchmark, server, model, dataset, tokenizer, "
+        "version and commit",
         "repeat the runs that differ",
         Cost.GPU_HOURS,
         of_official_runs=True,

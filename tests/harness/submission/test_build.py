@@ -137,6 +137,11 @@ def server(run, **values):
     return changed(f"{run}/run.json", change)
 
 
+def of_server(run):
+    """The record of a run of Server: LoadGen's logs of Interactive, an accuracy run's, are like it."""
+    return text(f"{run}/run.json", '"scenario": "' + run.partition("/")[0], '"scenario": "server')
+
+
 def elsewhere(old, new):
     """Other text in every record, and a field of the system left out that describes this machine."""
 
@@ -177,6 +182,8 @@ BROKEN = [
     ("no nameplate", nameplate, "power.yaml"),
     ("an empty nameplate", both(nameplate, supplies("")), "power.yaml"),
     ("a nameplate without a sum", both(nameplate, supplies("PSUs: 3\nMin PSUs Needed: 1")), "power.yaml"),
+    ("another scenario", of_server("interactive/accuracy"), "interactive/accuracy: holds a run of server; "),
+    ("another test's scenario", of_server("offline/TEST09/run"), "offline/TEST09: holds a run of server; "),
     ("another version", server("offline/accuracy", version="0.5.9"), "engine of performance/run_1"),
     ("another engine", server("offline/TEST07/run", engine="fakesgl"), "engine of performance/run_1"),
     ("another model", server("offline/TEST09/run", model="gpt-oss-20b"), "model of performance/run_1"),

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from harness.config.scenario import Scenario
 from harness.record.provenance import GitState
 from harness.record.run_record import RunRecord, RunVerdict
 from tests.records import ENDED, with_plan
@@ -70,7 +71,7 @@ def results_of(
         for name in ("performance", "accuracy", *(f"{test}/run" for test in tests)):
             path = target / name / "run.json"
             path.parent.mkdir(exist_ok=True)
-            run_record(folder / "user.conf", name, benchmark).write(path)
+            run_record(folder / "user.conf", name, benchmark, Scenario(scenario.lower())).write(path)
     shutil.copyfile(tree / RESULTS.with_name(benchmark) / "Offline/user.conf", folder / "user.conf")
     return folder
 
@@ -82,7 +83,12 @@ def accuracy_log(name: str, entries: int = 300) -> str:
     return f"[\n{rows}\n]\n"
 
 
-def run_record(user_conf: Path, run: str = "performance", benchmark: str = "gpt-oss-120b") -> RunRecord:
+def run_record(
+    user_conf: Path,
+    run: str = "performance",
+    benchmark: str = "gpt-oss-120b",
+    scenario: Scenario = Scenario.OFFLINE,
+) -> RunRecord:
     """The recorded run, as if the full dataset had been run against SGLang on this machine.
 
     Its answers were others than those of the logs, so their mean length is left out.
@@ -113,4 +119,5 @@ def run_record(user_conf: Path, run: str = "performance", benchmark: str = "gpt-
     )
     placement = replace(record.settled.placement, workers=4)
     record = with_plan(record, user_conf=user_conf, backend="sglang", samples=6396, placement=placement)
+    record = with_plan(record, scenario=scenario)
     return with_plan(record, benchmark=replace(record.plan.client.benchmark, name=benchmark))

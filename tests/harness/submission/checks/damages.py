@@ -105,12 +105,13 @@ def full_log(test, tokens, samples=990):
     )
 
 
-# The recorded run's answers were others than those of the logs: what it says of them is left out.
-OTHER_ANSWERS = {"statistics": None}
+# The recorded run as one of Offline. Its answers were others than those of the logs: they are left out.
+PLAN = json.loads(records.PATH.read_text())["plan"] | {"scenario": "offline"}
+OF_OFFLINE = {"statistics": None, "plan": PLAN}
 
 
 def record(result, *deviations):
-    return records.verdict(result, "2 queries failed", deviations=deviations, **OTHER_ANSWERS)
+    return records.verdict(result, "2 queries failed", deviations=deviations, **OF_OFFLINE)
 
 
 def folder(name):
@@ -152,10 +153,10 @@ SEED, LOG_SEED = "effective_schedule_rng_seed", "effective_accuracy_log_rng_seed
 LOGGED, PER_QUERY = "effective_accuracy_log_sampling_target", "effective_samples_per_query"
 POINTER = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0123' * 16}\nsize 123456\n"
 BEGAN = "11-21-2026 13:53:02.000"  # a second after power_begin of Offline
-PLAN = json.loads(records.PATH.read_text())["plan"]
 OF_R1 = PLAN | {"benchmark": PLAN["benchmark"] | {"name": "deepseek-r1"}}
-OF_ANOTHER = records.verdict("VALID", plan=OF_R1, **OTHER_ANSWERS)
-KILLED = records.text(verdict=None, deviations=[], **OTHER_ANSWERS)
+OF_ANOTHER = records.verdict("VALID", statistics=None, plan=OF_R1)
+OF_SERVER = records.verdict("VALID", statistics=None)
+KILLED = records.text(verdict=None, deviations=[], **OF_OFFLINE)
 TOO_LONG, LOW = b"'tokens_per_sample': 12000\n", b"'exact_match': 80.0\n"
 COUNTED = text(f"{OFFLINE}/{SUMMARY}", "No errors", "3 ERRORS")
 TOO_FEW = text(f"{TEST09}/{SUMMARY}", "queries satisfied : Yes", "queries satisfied : No")
@@ -377,6 +378,7 @@ DAMAGES = [
     ("a record left over", write(f"{OFFLINE}/run.json", "{}"), "files"),
     ("a compiled file", write(f"{ORGANISATION}/src/main.pyc", "1"), "files"),
     ("runs of another benchmark", kept(f"{OFFLINE}/run.json", OF_ANOTHER), "origin"),
+    ("a run of another scenario", kept("Offline/accuracy/run.json", OF_SERVER), "origin"),
     ("a copied system", copied("../../made_up", "../../copy"), "missing-file repeat"),
     ("TTFT below 0", row(INTERACTIVE, result_first_token_min_latency_ns=-1), "cross-check logs-disagree"),
     ("samples/s made better", row(OFFLINE, result_samples_per_second=10.9), "cross-check*2 logs-disagree"),
