@@ -158,7 +158,7 @@ def check_records(context: CheckContext) -> Iterator[Issue]:
         if folder in (PERFORMANCE, ACCURACY):
             yield from _verdict(context, folder, record)
         if folder == PERFORMANCE:
-            yield from _of_other_gpus(context, record)
+            yield from _of_another_system(context, record)
         if context.closed:
             for deviation in record.deviations:
                 yield context.issue("deviations", folder, deviation)
@@ -187,17 +187,23 @@ def _of_another_run(context: CheckContext, folder: Path, record: RunRecord) -> I
         yield context.issue("cross-check", path, text)
 
 
-def _of_other_gpus(context: CheckContext, record: RunRecord) -> Iterator[Issue]:
-    """A system description with more or fewer accelerators than the servers of the performance run used."""
-    fields, used = read_fields(context.dir.system_file), _gpus(record)
-    if isinstance(fields, str) or used is None:
+def _of_another_system(context: CheckContext, record: RunRecord) -> Iterator[Issue]:
+    """A system description that is not of the servers of the performance run, such as the last round's."""
+    path = context.dir.system_file
+    fields, used = read_fields(path), _gpus(record)
+    if isinstance(fields, str):
         return
     nodes, each = (whole_number(fields.get(name)) for name in ("number_of_nodes", "accelerators_per_node"))
-    if nodes and each and nodes * each != used:
+    if used and nodes and each and nodes * each != used:
         text = (
             f"the system has {nodes * each} accelerators, the servers of the run used {used} by their options"
         )
-        yield context.issue("cross-check", context.dir.system_file, text, is_warning=True)
+        yield context.issue("cross-check", path, text, is_warning=True)
+    framework = str(fields.get("framework", ""))
+    for version in sorted({one.version.partition(" ")[0] for one in record.servers if one.version}):
+        if version not in framework:
+            text = f"framework is {framework!r}, the servers of the run reported version {version}"
+            yield context.issue("cross-check", path, text, is_warning=True)
 
 
 def _gpus(record: RunRecord) -> int | None:

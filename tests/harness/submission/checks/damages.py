@@ -105,9 +105,10 @@ def full_log(test, tokens, samples=990):
     )
 
 
-# The recorded run as one of Offline. Its answers were others than those of the logs: they are left out.
+# The recorded run as one of Offline. Its servers and answers were others than those of the tree.
 PLAN = json.loads(records.PATH.read_text())["plan"] | {"scenario": "offline"}
-OF_OFFLINE = {"statistics": None, "plan": PLAN}
+OTHERS = {"statistics": None, "servers": []}
+OF_OFFLINE = {**OTHERS, "plan": PLAN}
 
 
 def record(result, *deviations):
@@ -154,8 +155,8 @@ LOGGED, PER_QUERY = "effective_accuracy_log_sampling_target", "effective_samples
 POINTER = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0123' * 16}\nsize 123456\n"
 BEGAN = "11-21-2026 13:53:02.000"  # a second after power_begin of Offline
 OF_R1 = PLAN | {"benchmark": PLAN["benchmark"] | {"name": "deepseek-r1"}}
-OF_ANOTHER = records.verdict("VALID", statistics=None, plan=OF_R1)
-OF_SERVER = records.verdict("VALID", statistics=None)
+OF_ANOTHER = records.verdict("VALID", plan=OF_R1, **OTHERS)
+OF_SERVER = records.verdict("VALID", **OTHERS)
 KILLED = records.text(verdict=None, deviations=[], **OF_OFFLINE)
 TOO_LONG, LOW = b"'tokens_per_sample': 12000\n", b"'exact_match': 80.0\n"
 COUNTED = text(f"{OFFLINE}/{SUMMARY}", "No errors", "3 ERRORS")

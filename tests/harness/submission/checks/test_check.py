@@ -365,12 +365,19 @@ def test_a_log_or_a_score_of_another_run_than_the_kept_record(tree, run, mean, n
         (2, {"tp_size": 2, "pp_size": 2}, ""),
         (2, {"tp_size": 1, "dp_size": 8}, "the servers of the run used 16"),
         (1, {"tp_size": 4}, "the servers of the run used 4"),
+        (1, {"version": "0.5.23 (Rust server)"}, ""),
+        (
+            1,
+            {"version": "0.5.24"},
+            "framework is 'SGLang 0.5.23', the servers of the run reported version 0.5.24",
+        ),
         (1, {}, ""),
     ],
 )
-def test_a_system_with_other_gpus_than_the_servers_used(tree, servers, settings, warned):
+def test_a_system_that_is_not_of_the_servers(tree, servers, settings, warned):
     """A description of one node in the tree of two, or of the last round."""
-    server = replace(run_record(tree / RESULTS / "Offline/user.conf").servers[0], settings=settings)
+    server = run_record(tree / RESULTS / "Offline/user.conf").servers[0]
+    server = replace(server, settings=settings, version=settings.get("version", "0.5.23"))
     keep(tree, servers=(server,) * servers)
     found = [(one.code, one.is_warning, one.what) for one in check_tree(tree)]
     assert [(code, is_warning) for code, is_warning, _ in found] == [("cross-check", True)] * bool(warned)
