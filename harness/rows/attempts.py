@@ -4,6 +4,7 @@
 """
 
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -67,7 +68,7 @@ def earlier_rows(
     where a complete file would be replaced.
     """
     before = None if client.restart else read_settings(folder)
-    if before is None and not folder.exists() and output.is_file() and not client.restart:
+    if before is None and output.is_file() and not client.restart:
         made = in_file(output)
         if made is not None and not decisive_differences(made, _served_as(made, now)):
             what, anew = (
@@ -93,9 +94,9 @@ def earlier_rows(
 
 def _without_settings(output: Path, folder: Path, client: ClientPlan) -> EarlierRun | None:
     """The run begins anew. Raises ConfigError where it would replace a complete file."""
+    if output.exists() and not (client.restart and folder.exists()):
+        raise ConfigError(f"{output}: the file exists; choose another output file, or remove it")
     if not folder.exists():
-        if output.exists():
-            raise ConfigError(f"{output}: the file exists; choose another output file, or remove it")
         return None
     return _anew(output, folder, client, "as asked for" if client.restart else "", f"what {folder} holds")
 
@@ -207,6 +208,15 @@ def _differences(earlier: EvalSettings, now: EvalSettings) -> dict[str, list[str
     if None in (earlier.weight_version, now.weight_version):  # a server does not name it
         found.pop("weight_version")
     return found
+
+
+def remove(folder: Path) -> None:
+    """Remove it after its file was written. Without settings, what a kill leaves of it is no run to resume.
+
+    Raises OSError.
+    """
+    (folder / _SETTINGS).unlink()
+    shutil.rmtree(folder)
 
 
 def next_attempt(folder: Path) -> Path:

@@ -1,6 +1,5 @@
 """Rows of prompts through the client, without LoadGen: check, send, write the file of the answers."""
 
-import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -123,7 +122,7 @@ def run_rows(
             why = f"{plan.output.name} could not be written: {machine_failure(error)}"
             return replace(result, errors=(*result.errors, why))
         if not result.failures:
-            shutil.rmtree(plan.folder)  # the file has all of it
+            attempts.remove(plan.folder)  # the file has all of it
     return result
 
 

@@ -300,19 +300,24 @@ def test_other_rows_begin_anew_beside_the_earlier_ones(tmp_path, capfd):
     assert len(read_saved_answers([aside / "attempt.1/journal"], 12)) == 11
 
 
-def test_a_complete_file_is_left_as_it_is(tmp_path, capfd):
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_complete_file_is_left_as_it_is(killed, tmp_path, capfd, monkeypatch):
     """No server is there. Other settings are refused, as the file names those it was made with; one with a
-    failed row is not complete, where its folder was removed."""
+    failed row is not complete, where its folder was removed. A kill may have left a part of that folder."""
     dataset, prompts = small_dataset(tmp_path)
     output = tmp_path / "out.parquet"
-    with StubServer() as stub:
+    with StubServer() as stub, monkeypatch.context() as patch:
+        if killed:
+            patch.setattr(shutil, "rmtree", lambda folder, **flags: None)
         assert here(capfd, dataset, output, "--server-url", stub.url)[0] == 0
+    assert (tmp_path / "out.parquet.run").exists() is killed
     with refused_url() as url:
         for flags in ((), ("--resume",), ("--dry-run",)):
             code, stdout, _ = here(capfd, dataset, output, "--server-url", url, *flags)
             assert (code, stdout.split(":")[0], stdout.count("\n")) == (0, "complete", 1)
         assert "the file exists" in refuse(capfd, dataset, output, "--server-url", url, "--num-samples", 3)
-        assert "the file exists" in refuse(capfd, dataset, output, "--server-url", url, "--restart")
+        if not killed:
+            assert "the file exists" in refuse(capfd, dataset, output, "--server-url", url, "--restart")
         assert answers(output) == wanted(prompts)
         table = pq.read_table(output)
         place = table.column_names.index("tok_model_output_len")
