@@ -64,7 +64,8 @@ def test_the_first_screen_is_one_screen():
 
 
 @pytest.mark.parametrize("words", [("--help",), ("-h",), ("help",)])
-def test_help_from_another_folder(words, tmp_path):
+def test_help_from_another_folder(words, tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONSAFEPATH", "1")  # as hardened machines have it
     done = run(*words, cwd=tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{first_screen()}\n", "")
 
