@@ -65,7 +65,7 @@ def write_extended(
         if path.suffix.lower() in PICKLE_SUFFIXES:
             kept = ((name, islice(source.cells(name), rows.start, rows.stop)) for name in names)
             added = ((column.name, map(column.cell, range(len(rows)))) for column in columns)
-            write_frame(file, chain(kept, added), len(rows))
+            write_frame(file, chain(kept, added))
         else:
             _write_parquet(file, _batches(source, rows, names), columns, metadata or {})
 
@@ -171,27 +171,18 @@ def _plain(cell: Any) -> Any:
     return None if cell is Missing else str(cell)
 
 
-def write_frame(file: IO[bytes], columns: Iterable[tuple[str, Iterable[Any]]], rows: int) -> None:
-    """Write the pickle of a DataFrame of named columns; ``rows`` is the number of cells in each.
+def write_frame(file: IO[bytes], columns: Iterable[tuple[str, Iterable[Any]]]) -> None:
+    """Write the pickle of a DataFrame of named columns, which have equally many cells.
 
     It is a call of pandas.DataFrame with a dict of lists: any pandas reads it, none is needed here.
     """
     file.write(pickle.PROTO + bytes([_PROTOCOL]) + pickle.GLOBAL + b"pandas\nDataFrame\n")
     file.write(pickle.EMPTY_DICT)
     for name, cells in columns:
-        _write_column(file, name, map(_plain, cells), rows)
+        file.write(_body(name) + pickle.EMPTY_LIST + pickle.MARK)
+        file.writelines(_body(_plain(cell)) for cell in cells)
+        file.write(pickle.APPENDS + pickle.SETITEM)
     file.write(pickle.TUPLE1 + pickle.REDUCE + pickle.STOP)
-
-
-def _write_column(file: IO[bytes], name: str, cells: Iterator[Any], count: int) -> None:
-    file.write(_body(name) + pickle.EMPTY_LIST + pickle.MARK)
-    written = 0
-    for cell in cells:
-        file.write(_body(cell))
-        written += 1
-    if written != count:
-        raise DatasetError(f"column {name} has {written} rows, expected {count}; download the file again")
-    file.write(pickle.APPENDS + pickle.SETITEM)
 
 
 def _body(value: Any) -> bytes:

@@ -90,6 +90,9 @@ def _memory_bound(path: Path) -> int:
 
 def _layout(root: object) -> tuple[tuple[str, ...], tuple[Any, ...]]:
     if isinstance(root, dict) and root and all(isinstance(cells, list) for cells in root.values()):
+        if len(counts := {len(cells) for cells in root.values()}) > 1:
+            found = f"{min(counts)} to {max(counts)} rows in its columns"
+            raise DatasetError(f"the pickle has {found}, expected equally many; download it again")
         return tuple(map(_label, root)), tuple(root.values())
     if not isinstance(root, records.Frame):
         raise DatasetError(f"the pickle holds a {type(root).__name__}, expected a pandas DataFrame")

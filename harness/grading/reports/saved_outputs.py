@@ -84,7 +84,7 @@ def _schema(row: OutputRow) -> Any:
 
 def _write_pickle(file: IO[bytes], rows: Iterator[OutputRow]) -> None:
     columns = by_key(cell for row in rows for cell in row.items())
-    write_frame(file, columns.items(), len(columns["qsl_idx"]))
+    write_frame(file, columns.items())
 
 
 # --- the references' rows with their grades ----------------------------------------------------

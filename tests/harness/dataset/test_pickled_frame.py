@@ -105,6 +105,7 @@ WELL_FORMED_BUT_WRONG = {
     "a list": pickle.dumps([1, 2, 3]),
     "a dict of dicts": pickle.dumps({"input_tokens": {"a": 1}}),
     "an empty dict": pickle.dumps({}),
+    "columns of other lengths": pickle.dumps({"input_tokens": [[1], [2]], "n": [1]}),
     "a frame without state": forged(b"cpandas\nDataFrame\n", b")\x81"),
     "a frame of nothing": forged(b"cpandas\nDataFrame\n", b")\x81", b"}\x8c\x04_mgr", b"Nsb"),
     "nothing on the stack": forged(b""),
