@@ -1,7 +1,9 @@
 """What hostile code tries, on every tier that this machine can have; it costs only its own verdict."""
 
+import ctypes
 import os
 import secrets
+import shutil
 import socket
 import subprocess
 import sys
@@ -23,10 +25,24 @@ from harness.grading.sandbox.jail import protocol
 from harness.grading.sandbox.sandbox_process import SandboxLostError, SandboxProcess
 from harness.grading.sandbox.tiers import Tier, candidates, sandbox
 from harness.grading.scoring.grade import Reason
-from tests.harness.grading.sandbox.tiers import TIERS, attempt, process_in
+from tests.harness.grading.sandbox.tiers import TIERS, attempt, obstacle, process_in
 from tests.kit import wait_until
 
 FREE = "REACHED"
+
+
+BWRAP = "bwrap --ro-bind / / --proc /proc --dev /dev --unshare-all true"
+LANDLOCK_VERSION = 444, None, 0, 1  # landlock_create_ruleset(2) with LANDLOCK_CREATE_RULESET_VERSION
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_a_tier_is_there_where_the_machine_has_what_it_needs(tier: Tier):
+    """All tests of a tier are skipped where it is not, also where it is the tier that is broken."""
+    if tier is Tier.LANDLOCK:
+        has = ctypes.CDLL(None).syscall(*LANDLOCK_VERSION) > 0
+    else:
+        has = bool(shutil.which("bwrap")) and not subprocess.run(BWRAP.split(), check=False).returncode
+    assert not has or obstacle(tier) == ""
 
 
 @pytest.fixture(scope="module", params=TIERS)
