@@ -166,13 +166,13 @@ def test_generate_shows_the_text(backend, capfd):
 
 
 def test_generate_asks_for_no_more_than_the_servers_context(capfd):
-    with StubServer(facts=Facts(context_length=8)) as stub:
+    with StubServer(facts=Facts(context_length=3)) as stub:
         code, _, stderr = main_here(
             capfd, program.main, ["generate", "Hello world", "--server-url", stub.url]
         )
         (request,) = stub.requests
-    assert (code, "a context of 8 tokens" in stderr) == (0, True)
-    assert len(request.prompt_ids) + request.asked_tokens == 8
+    assert (code, "a context of 3 tokens" in stderr) == (0, True)
+    assert len(request.prompt_ids) + request.asked_tokens == 3
 
 
 def test_a_chat_of_lines_and_a_failure(capfd, monkeypatch):
@@ -186,6 +186,7 @@ def test_a_chat_of_lines_and_a_failure(capfd, monkeypatch):
     assert line.startswith("run_batch.py: error: ")
     assert [prompt.count("<|start|>user") for prompt in prompts] == [1, 2, 3]
     assert "Reasoning: low" in prompts[0]
+    assert "again" in prompts[2]  # the empty line asked nothing
 
 
 @ENGINE
@@ -214,9 +215,11 @@ def test_ctrl_c_ends_the_answer_and_not_the_program():
         (("generate", "a", "--model", "7b", "--server-url"), "--model 7b"),
         (("chat", "a", "-t", -1, "--server-url"), "temperature is -1"),
         (("chat", "a", "--backend", "embedded", "--server-url"), "remove --server-url"),
+        (("chat", "--server-url"), "stdin: byte 2 of a line is not UTF-8"),
     ],
 )
-def test_what_a_talk_refuses(words, message, capfd):
+def test_what_a_talk_refuses(words, message, capfd, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a\xff\n")))
     with StubServer() as stub:
         code, _, stderr = main_here(capfd, program.main, [*map(str, words), stub.url])
     assert (code, message in stderr, len(without_waits(stderr))) == (2, True, 1)

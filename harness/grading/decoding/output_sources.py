@@ -294,7 +294,7 @@ def _ids(path: Path, row: int, cell: Any) -> TokenIds:
             whole = ids.astype(np.int32)
             if np.array_equal(whole, ids):
                 return whole
-    except (ValueError, OverflowError, TypeError):
+    except ValueError:  # lists of different lengths
         pass
     raise DatasetError(f"{path}: row {row}: {IDS} is not a list of token ids of 32 bits")
 

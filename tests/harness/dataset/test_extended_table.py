@@ -108,7 +108,7 @@ def test_nothing_is_left_where_writing_fails(tmp_path):
     assert [entry.name for entry in tmp_path.iterdir()] == ["in.json"]
 
 
-@pytest.mark.parametrize("name", ["out", "out.csv", "out.pkl.gz"])
-def test_other_suffixes_are_refused(name, tmp_path):
-    with pytest.raises(ConfigError, match=r"--output-file .* expected \.parquet, or \.pkl"):
+@pytest.mark.parametrize(("name", "found"), [("out", "missing"), ("a.csv", ".csv"), ("a.pkl.gz", ".gz")])
+def test_other_suffixes_are_refused(name, found, tmp_path):
+    with pytest.raises(ConfigError, match=rf"--output-file .*: suffix '{found}', expected \.parquet, or "):
         check_suffix(tmp_path / name, "--output-file")

@@ -180,6 +180,10 @@ BAD = {
     "null row later": (parquet([[1]] * 700 + [None]), "row 700: null"),
     "null pickled row": (pickled([[1], None]), "row 1: null"),
     "null token later": (parquet([[1]] * 700 + [[2, 3, None]]), "row 700: token at position 2 is null"),
+    "null token in lists of one size": (
+        parquet([[1, 2]] * 700 + [[3, None]], kind=pa.list_(pa.int32(), 2)),
+        "row 700: token at position 1 is null",
+    ),
     "null pickled token": (pickled([[1], [2, None]]), "row 1: null at position 1"),
     "empty prompt": (parquet([[1], []]), "row 1: empty prompt"),
     "only empty prompts": (parquet([[]], kind=pa.list_(pa.null())), "row 0: empty prompt"),

@@ -202,6 +202,7 @@ def kernel(tmp_path):
 @pytest.mark.parametrize(("free", "level"), [(16, "ok"), (3, "warning"), (0.5, "error")])
 def test_memory(kernel, free, level):
     at, write = kernel
+    assert this_node.memory_finding(at).text == "the kernel does not say how much is free"
     write(at.proc / "meminfo", f"MemTotal: 99\nMemAvailable: {int(free * GIB / 1024)} kB\n")
     assert this_node.memory_finding(at).level == level
 
@@ -265,6 +266,7 @@ def test_open_files_are_those_of_a_run(asked):
         (14_000, 20_000, 1, "error"),
         (14_000, 20_000, 2, "ok"),
         (500, None, 1, "warning"),
+        (None, 20_000, 1, "warning"),
     ],
 )
 def test_local_ports(ports, asked, pairs, expected):
@@ -462,7 +464,7 @@ def test_files_that_were_not_checked_are_no_silence(script, tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize(
-    ("version", "level"), [((3, 10, 9), "error"), ((3, 13, 1), "ok"), ((3, 14, 0), "warning")]
+    ("version", "level"), [((3, 10, 9), "error"), ((3, 11), "ok"), ((3, 13, 1), "ok"), ((3, 14), "warning")]
 )
 def test_python_is_one_that_setup_installs_for(version, level):
     first, *_ = software.software_findings(python=version)
@@ -511,6 +513,8 @@ def test_what_gpus_show_is_told_once_for_all():
     assert seen.text == "2 seen, 1980 MHz"
     assert driver.text.startswith("580.95.05, up to CUDA 13.0: enough for lmsysorg/sglang:v")
     assert memory.text == "no uncorrected ECC error"
+    *_, memory = gpu_health.gpu_findings(Gpus({"driver": "6.12.12", "ecc_uncorrected": {}}))  # ROCm's
+    assert memory.text == "ECC is off, or not reported"
     *_, hot, _, _ = gpu_health.gpu_findings(Gpus(HEALTHY, DCGM_FI_DEV_GPU_TEMP=90))
     assert hot.text == "GPU 0, 1: 85 degrees C and more"
 

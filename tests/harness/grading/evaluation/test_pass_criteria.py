@@ -10,7 +10,8 @@ from harness.grading.decoding.output_sources import Place
 from harness.grading.evaluation.evaluate import Evaluation, GradedSample, Logged
 from harness.grading.evaluation.pass_criteria import MetricResult, TargetResult, check_target
 from harness.grading.evaluation.references import Reference
-from harness.grading.graders.grader import LIVECODEBENCH
+from harness.grading.graders.grader import LIVECODEBENCH, MATH500
+from harness.grading.sandbox.tiers import Tier, sandbox
 from harness.grading.scoring.accuracy_score import (
     DatasetScore,
     Lengths,
@@ -113,10 +114,16 @@ def test_the_uncertainty_of_a_score_by_hand():
     assert [standing(value, runs).is_within_range for value in bounds] == [False, True, True, False]
 
 
-def program(qsl_idx, **grade):
+def program(qsl_idx, kind=LIVECODEBENCH, **grade):
     graded = {GradingMode.OFFICIAL: Grade(WRONG, False, None, **{"reason": Reason.WRONG} | grade)}
-    reference = Reference("livecodebench", LIVECODEBENCH, "q", None)
+    reference = Reference("livecodebench", kind, "q", None)
     return GradedSample(qsl_idx, reference, Logged(0, 4, None, True, Place(0, 0)), graded)
+
+
+def warnings_of(graded, tier=None):
+    """All but the last, which says that these are few samples."""
+    evaluation = Evaluation(graded, (), None, lengths([4], 0), {GradingMode.OFFICIAL: Score(1, {}, {})})
+    return check_target(evaluation, load_benchmark(OSS), tier and sandbox(tier)).warnings[:-1]
 
 
 @pytest.mark.parametrize(
@@ -130,10 +137,7 @@ def program(qsl_idx, **grade):
 @pytest.mark.parametrize(("number", "last"), [(20, ", 19, 20"), (22, ", 20 and 2 more")])
 def test_programs_that_another_run_may_grade_otherwise_are_listed(grade, named, number, last):
     graded = (program(0), *(program(index, **grade) for index in range(1, number + 1)))
-    scores = {GradingMode.OFFICIAL: Score(1, {}, {})}
-    evaluation = Evaluation(graded, (), None, lengths([4], 0), scores)
-    warnings = check_target(evaluation, load_benchmark(OSS), None).warnings
-    found = [warning for warning in warnings if "programs" in warning]
+    found = warnings_of(graded)
     assert len(found) == (named is not None)
     for warning in found:
         assert warning.startswith(f"{number} programs {named}") and warning.endswith(last)
@@ -165,6 +169,33 @@ def test_outputs_to_a_question_that_are_all_alike(benchmark, tokens, defect, war
         one for one in check_target(evaluation, load_benchmark(benchmark), None).warnings if "further" in one
     ]
     assert len(found) == bool(warned) and all(one.startswith(warned) for one in found)
+
+
+MATHS_LIMIT = "2 MATH-500 answers counted as wrong because a limit ended the comparison"
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason", "tier", "said"),
+    [
+        (LIVECODEBENCH, Reason.TIMEOUT, Tier.BUBBLEWRAP, None),
+        (MATH500, Reason.WRONG, Tier.LANDLOCK, None),
+        (
+            LIVECODEBENCH,
+            Reason.MEMORY_LIMIT,
+            None,
+            "2 programs failed by a limit that only our sandbox has",
+        ),
+        (LIVECODEBENCH, Reason.SANDBOX_LOST, None, "2 samples counted as wrong because the sandbox was lost"),
+        *((MATH500, limit, None, MATHS_LIMIT) for limit in (Reason.FILE_LIMIT, Reason.TIMEOUT)),
+        (LIVECODEBENCH, Reason.WRONG, Tier.UNSANDBOXED, "model-written code ran WITHOUT a sandbox"),
+        (LIVECODEBENCH, Reason.WRONG, Tier.NAMESPACES, "there is no seccomp filter for this processor"),
+    ],
+)
+def test_limits_and_sandboxes_that_are_not_the_official_ones_are_warned_of(kind, reason, tier, said):
+    found = warnings_of([program(index, kind, reason=reason) for index in (5, 7)], tier)
+    assert len(found) == (said is not None)
+    for warning in found:
+        assert warning.startswith(said) and (tier or warning.endswith((": 5, 7", f": {reason} 2")))
 
 
 def test_every_reason_has_a_meaning_and_stands_in_the_guide():

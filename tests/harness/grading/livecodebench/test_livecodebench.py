@@ -1,10 +1,12 @@
 """LiveCodeBench: real solutions against published verdicts; the index, the journal, the scheduler."""
 
 import base64
+import contextlib
 import json
 import os
 import pickle
 import resource
+import sqlite3
 import sys
 import tomllib
 import tracemalloc
@@ -274,6 +276,12 @@ def test_the_index_is_built_once_and_again_when_the_release_changes(tmp_path: Pa
     os.utime(release, (1, 1))
     prepared(tmp_path, tmp_path / "cache", told.append)
     assert len(told) == 2
+    with contextlib.closing(sqlite3.connect(first)) as older, older:
+        older.execute("UPDATE facts SET value = '1' WHERE name = 'format'")
+    with pytest.raises(DatasetError, match=r"index format 1, expected 2; delete it"):
+        prepared(first, tmp_path / "cache", told.append)
+    prepared(tmp_path, tmp_path / "cache", told.append)
+    assert len(told) == 3
 
 
 class Bomb:
@@ -285,6 +293,8 @@ ROW = json.loads(RELEASE.read_text().splitlines()[0])
 BROKEN_ROWS = {
     "code in the pickle": {**ROW, "private_test_cases": packed(Bomb())},
     "a pickled list": {**ROW, "private_test_cases": packed([1])},
+    "a number that is packed": {**ROW, "private_test_cases": packed("1")},
+    "a mapping": {**ROW, "private_test_cases": '{"input": "1", "output": "1"}'},
     "not packed": {**ROW, "private_test_cases": "????"},
     "no tests": {key: value for key, value in ROW.items() if key != "public_test_cases"},
     "numbers for tests": {**ROW, "public_test_cases": "[1]"},
