@@ -144,12 +144,16 @@ def test_the_score_is_on_a_terminal_once(judged: bytes, release: Path, tmp_path:
     assert shown.count(b"Target PASS") == 1
 
 
-def test_the_text_of_a_submission_is_not_replaced(evaluate: Evaluate):
+def test_a_text_that_cannot_be_replaced_is_a_warning(evaluate: Evaluate):
     kept = "'exact_match': 83.0\n\nhash=" + 64 * "0" + "\n"
     Path("accuracy.txt").write_text(kept)
     result = evaluate(ids=outputs(), log=LOG)
     assert result.code == 0 and Path("accuracy.txt").read_text() == kept
     assert "is not replaced" in result.stderr
+    Path("accuracy.txt").unlink()
+    Path("accuracy.txt").mkdir()
+    result = evaluate(log=LOG)
+    assert result.code == 0 and "accuracy.txt: cannot be written (Is a directory)" in result.stderr
 
 
 INVALID = RunVerdict("INVALID", ("3 of 96 queries failed: timeout 3",))

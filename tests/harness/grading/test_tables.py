@@ -252,6 +252,8 @@ def test_further_refusals(tmp_path, monkeypatch):
     given = ("--input-file", path, "--output-file")
     assert "is the input file" in refuse(*given, path, program=accuracy_main)
     assert "expected .pkl" in refuse(*given, "x.csv", program=accuracy_main)
+    assert "--graded-rows" in refuse("--mlperf-log", path, "--graded-rows", path)
+    assert "expected at least 1" in refuse("--mlperf-log", path, "--num-workers", 0)
     assert "no such file" in refuse("--input-file", tmp_path / "missing.pkl", program=accuracy_main)
     log = tmp_path / "results/gpt-oss-120b/offline/accuracy/mlperf_log_accuracy.json"
     log.parent.mkdir(parents=True)

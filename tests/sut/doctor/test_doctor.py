@@ -289,7 +289,7 @@ def test_a_limit_that_a_run_refuses_is_refused(count):
 
 
 def test_a_short_queue_of_connections_is_named_with_its_sysctl():
-    (queue,) = this_node.queue_findings(MachineLimits(9999, 14_000, 128), None, 1)
+    (queue,) = this_node.queue_findings(MachineLimits(9999, 14_000, 1023), None, 1)
     assert (queue.level, "somaxconn" in queue.remedy) == ("warning", True)
     assert levels(this_node.queue_findings(MachineLimits(9999, 14_000, 128), 256, 2)) == ["ok"]
     assert levels(this_node.queue_findings(MachineLimits(9999, 14_000, 128), 257, 2)) == ["warning"]
