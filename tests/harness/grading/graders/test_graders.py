@@ -60,6 +60,16 @@ def test_the_program_among_the_blocks_of_an_answer(case: dict[str, str]):
     assert "".join(re.findall(r"# (\d)$", code, re.MULTILINE)) == case["expected"]
 
 
+@pytest.mark.parametrize(
+    "end",
+    ["(", "\ud800", "+1" * 100_000, "-" * 100_000 + "1"],
+    ids=["syntax", "half a character", "recursion", "memory"],
+)
+def test_a_program_that_python_cannot_parse_is_the_answer(end: str):
+    code = f"print(input())\n{end}"
+    assert code_blocks.program((code, "x = 1"), "") == code
+
+
 STRICT_TABLE = tomllib.loads((Path(__file__).parent / "strict_cases.toml").read_text())
 STRICT_GROUPS = [
     pytest.param(kind, group, id=f"{kind}: {group['reason']}: {group.get('expected', 'never')}"[:80])
