@@ -21,9 +21,10 @@ LLAMA_TEMPLATE = """\
 {{- "<|start_header_id|>" ~ one.role ~ "<|end_header_id|>\\n\\n" ~ one.content | trim ~ "<|eot_id|>" }}
 {%- endfor %}
 {{- "<|start_header_id|>assistant<|end_header_id|>\\n\\n" if add_generation_prompt }}"""
+# transformers drops the blanks in front of a block, and the line end after it.
 DEEPSEEK_TEMPLATE = """\
-{%- for one in messages %}
-{{- bos_token if loop.first }}{{ "" if one.role == "system" else "<｜User｜>" }}{{ one.content }}
+  {% for one in messages %}
+{{ bos_token if loop.first }}{{ "" if one.role == "system" else "<｜User｜>" }}{{ one.content }}
 {%- endfor %}{{ "<｜Assistant｜><think>\\n" if add_generation_prompt }}"""
 TEMPLATES = {
     "llama-3.1": ModelTemplate(LLAMA_TEMPLATE, {"bos_token": "<|begin_of_text|>"}),
