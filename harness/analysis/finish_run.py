@@ -96,6 +96,8 @@ class Observations(msgspec.Struct, frozen=True):
     """as in ClientLoad"""
     clock_steps_ns: int = 0
     """the sum of the wall clock's steps while queries ran"""
+    slewed_ns: int = 0
+    """by how much this machine's corrected clocks were fast over the test; negative: slow"""
     network: Sequence[ReplicaNetwork] = ()
     """a value for each server"""
     without_metrics: Mapping[str, str] | None = None
@@ -309,7 +311,7 @@ def _verdict(
         ),
     )
     clock = (
-        *clock_reasons(files.detail, files.calls, _first_issue(files.rows)),
+        *clock_reasons(files.detail, files.calls, _first_issue(files.rows), seen.slewed_ns),
         *hidden_misses(record, files.rows, seen.clock_steps_ns),
     )
     verdict = run_verdict(record, files.rows, seen.issued, (*lost, *errors, *logs), clock)

@@ -6,7 +6,8 @@ import socket
 import ssl
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 from sut.client.endpoint import AddressPair
@@ -14,14 +15,24 @@ from sut.client.network_figures import TCP_INFO_BYTES, gaps_of
 
 
 def realtime_offset_ns() -> int:
-    """CLOCK_REALTIME minus CLOCK_MONOTONIC, in ns: the narrowest of a few readings."""
+    """CLOCK_REALTIME minus CLOCK_MONOTONIC, in ns."""
+    return _ahead_ns(time.time_ns)
+
+
+def slewed_ns() -> int:
+    """CLOCK_MONOTONIC minus the clock that nothing corrects: how far it was slewed."""
+    return -_ahead_ns(partial(time.clock_gettime_ns, time.CLOCK_MONOTONIC_RAW))
+
+
+def _ahead_ns(read: Callable[[], int]) -> int:
+    """Another clock minus CLOCK_MONOTONIC, in ns: the narrowest of a few readings."""
     best_gap, best_offset = 1 << 62, 0
     for _ in range(5):
         before = time.monotonic_ns()
-        wall = time.time_ns()
+        other = read()
         after = time.monotonic_ns()
         if after - before < best_gap:
-            best_gap, best_offset = after - before, wall - (before + after) // 2
+            best_gap, best_offset = after - before, other - (before + after) // 2
     return best_offset
 
 

@@ -21,7 +21,7 @@ from harness.files import JOURNAL_DIR
 from harness.machine import quota_periods, throttled_part
 from harness.record.run_events import EventLog
 from harness.text import counted, how_it_ended
-from sut.client.transport import realtime_offset_ns
+from sut.client.transport import realtime_offset_ns, slewed_ns
 from sut.ipc.counters import Counter, CounterBoard
 from sut.processes.spawn import stop
 from sut.servers.health import ActivityProbe, HealthMonitor
@@ -106,6 +106,7 @@ class Monitor:
         self._longest_flush_ns = 0
         self._say_from_ns = _SLOW_FLUSH_NS
         self._ahead_ns = realtime_offset_ns()  # the most that it was
+        self._slewed_before_ns = slewed_ns()
         self._began_ns = time.monotonic_ns()
         self._listening = {child.control: index for index, child in enumerate(self._workers)}
 
@@ -179,6 +180,7 @@ class Monitor:
             machine=np.array(self._machine, dtype=np.int64).reshape(-1, columns),
             encoders=len(self._encoders),
             clock_steps_ns=steps_ns,
+            slewed_ns=slewed_ns() - self._slewed_before_ns,
             loop_lag_ns=int(table[:, Counter.LOOP_LAG_NS].max()),
             gc_runs=int(table[:, Counter.GC_RUNS].sum()),
             throttled=throttled_part(self._quota),

@@ -145,6 +145,11 @@ def test_one_failure_is_exit_code_4_whatever_loadgen_says(log_dir):
     assert requests(log_dir)[-1]["failure_detail"] == "HTTP 500: boom"
 
 
+def test_how_far_the_clocks_were_slewed_is_judged(log_dir, monkeypatch):
+    monkeypatch.setattr(finish_run, "clock_reasons", lambda *_: (f"slewed by {_[-1]} ns",))
+    assert close(log_dir, Observations(SAMPLES, slewed_ns=-7)).verdict.reasons == ("slewed by -7 ns",)
+
+
 def test_examples_are_few_and_different(log_dir):
     add(log_dir, range(6, 20), Failure(FailureKind.TIMEOUT, "no answer in 5 s"), name="1")
     for number in range(20, 26):

@@ -52,15 +52,18 @@ def with_rows(accuracy=False, **columns):
     return scored(rows) if accuracy else ended(rows)
 
 
-def by_the_clocks(client_s, loadgen_s, at_once=None):
-    """A run by how long the client's clock and LoadGen's say it took; each query has ``at_once`` samples."""
+def by_the_clocks(client_s, loadgen_s, at_once=None, slewed_s=0.0):
+    """A run by how long the client's clock and LoadGen's say it took; each query has ``at_once`` samples.
+
+    ``slewed_s``: by how much both were fast.
+    """
     calls = np.zeros(2, LOADGEN_CALL_ROW)
     calls["kind"], calls["reported_ns"] = COMPLETE, (START + int(client_s * 1e9), START + 1)
     begin = datetime(2026, 10, 25)
     times = (f"{moment:{CLOCK_FORMAT}}" for moment in (begin, begin + timedelta(seconds=loadgen_s)))
     values = dict(zip(("power_begin", "power_end"), times, strict=True))
     detail = LoadgenDetail(values | {"generated_samples_per_query": at_once}, {}, {})
-    return (*ended(), tuple(clock_reasons(detail, calls, START)))
+    return (*ended(), tuple(clock_reasons(detail, calls, START, int(slewed_s * 1e9))))
 
 
 def hiding(late, steps_s=7.0):
@@ -73,7 +76,7 @@ def hiding(late, steps_s=7.0):
     return record, rows, len(rows), (), tuple(hidden_misses(record, rows, int(steps_s * 1e9)))
 
 
-CLOCKS = [(28_800, 28_790), (6.04, 6.51, 1_650_000)]
+CLOCKS = [(28_800, 28_790), (6.04, 6.51, 1_650_000), (600, 600, None, 0.3), (600, 600, None, -0.3)]
 
 
 def failing(*kinds):
@@ -126,9 +129,15 @@ ONE_WRONG = [
     ("no result", ended(loadgen=replace(VALID, result_valid=None)), ["no result"]),
     ("LoadGen reports INVALID", ended(loadgen=summary("server_invalid")), ["INVALID", "Early stopping"]),
     ("INVALID of no cause", ended(loadgen=replace(VALID, result_valid=False)), ["INVALID"]),
-    ("a wall clock that was set", by_the_clocks(2.9, 1.31), ["2.90 s", "1.31 s by LoadGen", "slewed"]),
+    ("a wall clock that was set", by_the_clocks(2.9, 1.31), ["2.90 s", "1.31 s by LoadGen", "chronyd"]),
     ("the same in Offline", by_the_clocks(600, 603, 6396), ["600.00 s", "603.00 s by LoadGen"]),
     ("the same, backwards", by_the_clocks(0.6, 1.31), ["0.60 s", "1.31 s by LoadGen"]),
+    (
+        "clocks that ran slow",
+        by_the_clocks(550, 550, None, -50.0),
+        ["50.00 s slow in the 550.00 s", "chronyc"],
+    ),
+    ("clocks that ran fast", by_the_clocks(600, 600, None, 1.0), ["1.00 s fast in the 600.00 s"]),
     ("a wall clock that was set and set back", hiding(10), ["10 queries over the TTFT limit, at most 9"]),
     ("accuracy: a sample unanswered", scored(all_rows()[1:]), ["1 of 64"]),
     ("accuracy: all samples unanswered", scored(all_rows()[:0]), ["64 of 64"]),
@@ -142,6 +151,8 @@ OF_CLOCK = {
     "a wall clock that was set",
     "the same in Offline",
     "the same, backwards",
+    "clocks that ran slow",
+    "clocks that ran fast",
     "a wall clock that was set and set back",
 }
 # Every query has its complete answer, and LoadGen no error: only the measurement does not count.

@@ -148,6 +148,15 @@ def test_a_clock_that_was_set_forward_is_not_set_back(watched, monkeypatch, step
     assert said == pytest.approx([*[0] * len(steps_s), back_s], abs=1)
 
 
+def test_clocks_that_are_slewed(watched, monkeypatch):
+    """Those of this test may be, by 0.05 %."""
+    monitor, _, _ = watched()
+    assert abs(monitor.observations().slewed_ns) < 0.1e9
+    before_ns = monitoring.slewed_ns()
+    monkeypatch.setattr(monitoring, "slewed_ns", lambda: before_ns - 50 * 10**9)
+    assert monitor.observations().slewed_ns == pytest.approx(-50e9, abs=0.1e9)
+
+
 def test_rows_that_a_worker_could_not_write_at_its_end_are_a_reason():
     """It says so when the issuer is done: nobody listens any more, and the rows are missing."""
     pipes = [Pipe() for _ in range(3)]
