@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from harness.analysis.replicas import replica_balance
 from harness.config.plans import ClientPlan
 from harness.config.scenario import Scenario
-from harness.files import ACCURACY_RESULT, REQUESTS, RUN_RECORD, SUMMARY
+from harness.files import ACCURACY_LOG, ACCURACY_RESULT, REQUESTS, RUN_RECORD, SUMMARY
 from harness.record.journal import QUERY_ROW, Rows
 from harness.record.outcome import FailureKind
 from harness.record.requests_table import requests_table, write_requests
@@ -37,6 +37,18 @@ NEAR = ReplicaNetwork(
     received=90_000,
     gaps=0,
 )
+
+
+# LoadGen's own of a short run.
+_LOGS = Path(__file__).parent / "data/loadgen/single_stream_percentile_50"
+_ANSWER = '[\n{ "seq_id" : 0, "qsl_idx" : 0, "data" : "07000000", "token_count" : 1 }\n]\n'
+
+
+def write_logs(folder: Path, answers: Path | None = None) -> None:
+    """Complete logs of LoadGen; ``answers``: the folder of the accuracy log, where it is another one."""
+    shutil.copytree(_LOGS, folder, dirs_exist_ok=True)
+    (answers or folder).mkdir(exist_ok=True)
+    ((answers or folder) / ACCURACY_LOG).write_text(_ANSWER)
 
 
 def with_plan(record: RunRecord, **fields: Any) -> RunRecord:

@@ -22,15 +22,18 @@ from harness.config.plans import RunPlan
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
 from harness.files import (
+    ACCURACY,
     ACCURACY_LOG,
     ACCURACY_RESULT,
     ACCURACY_TEXT,
+    PERFORMANCE,
     RUN_RECORD,
     USER_CONF,
     unofficial,
 )
 from harness.grading.decoding.text_tokenizer import tokenizer_sha256
 from harness.json_files import read_kept, write_json
+from harness.loadgen_logs.integrity import damage
 from harness.record.accuracy_result import AccuracyResult, score_line
 from harness.record.resume import differences, newest_run
 from harness.record.run_events import RunEvent
@@ -125,6 +128,8 @@ def _run(campaign: Campaign, step: Step) -> Standing:
         return Standing("lost", f"VALID, but {refused}", record)
     # How fast the servers are is no question of a trial, nor of a rehearsal.
     if result == "VALID" or (record.verdict.complete and (step.kind == "trial" or campaign.rehearsal)):
+        if problem := _damage(step):
+            return Standing("incomplete", problem, record)  # its answers are kept
         return Standing("done", _figures(record, "VALID" if result == "VALID" else "complete"), record)
     if result == "INTERRUPTED" or step.kind == "accuracy":
         answered = 0 if record.statistics is None else record.statistics.completed
@@ -132,6 +137,16 @@ def _run(campaign: Campaign, step: Step) -> Standing:
     lost = record.verdict.complete or any(one.startswith("lost:") for one in record.verdict.reasons)
     disturbed = _was_disturbed(record)
     return Standing("lost" if lost and not disturbed else "failed", f"{reasons}{_stood(record)}", record)
+
+
+def _damage(step: Step) -> str:
+    """What is wrong with the logs of an accuracy run. Raises ConfigError for those of a performance run."""
+    if step.kind not in ("performance", "accuracy"):
+        return ""
+    problem = damage(step.run_folder, step.run_folder if step.kind == "accuracy" else None)
+    if problem and step.kind == "performance":
+        raise ConfigError(f"{step.run_folder}: {problem}")
+    return problem
 
 
 def _stood(record: RunRecord) -> str:
@@ -298,6 +313,8 @@ def _test(campaign: Campaign, step: Step) -> Standing:
     found = read_verdict(record.plan.client.benchmark, step.test, step.folder)
     if found.passed is None:
         return Standing("incomplete", "not verified", record)
+    if problem := damage(step.folder / PERFORMANCE, step.folder / ACCURACY):
+        return Standing("incomplete", problem, record)
     figure = "" if found.figure is None else f"{found.figure:g} ({found.bounds})"
     outcome = RunOutcome(step.folder, record, compliance=found)
     words = ("PASS" if found.passed else "FAIL", figure)

@@ -19,7 +19,7 @@ TokenIds = npt.NDArray[np.int32]
 
 _CHUNK = 1 << 20
 _SPACE = b" \t\r\n"  # what JSON has it for
-_SUBMISSION_GAP = b"\n...\n"  # what the submission rules put in place of a long log's middle
+SUBMISSION_GAP = b"\n...\n"  # what the submission rules put in place of a long log's middle
 _DECISIVE_WORDS = 8  # of an int32 output with 8 ids or more, not every second id is 0 ("!")
 EMPTY_LOG_BYTES = 16  # LoadGen writes "[\n]\n" when it logs no answer
 INT64 = 8
@@ -301,7 +301,7 @@ class Checklist:
 
 
 def _refuse_gap(text: bytes, path: Path) -> None:
-    if _SUBMISSION_GAP in text:
+    if SUBMISSION_GAP in text:
         raise GradingError(
             f"{path}: truncated for submission, '...' stands for its middle; "
             "grade the full log, whose sha256 accuracy.txt names"

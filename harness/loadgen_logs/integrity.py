@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from harness.config.loadgen_settings import ACCURACY_MODE, BY_ATTRIBUTE, PERFORMANCE_MODE
-from harness.files import ACCURACY_LOG, DETAIL
-from harness.loadgen_logs.summary_and_detail import LoadgenDetail
+from harness.files import ACCURACY_LOG, DETAIL, SUMMARY
+from harness.loadgen_logs.accuracy_log import EMPTY_LOG_BYTES, SUBMISSION_GAP
+from harness.loadgen_logs.summary_and_detail import LoadgenDetail, read_detail, read_summary
 from harness.text import counted
 
 _END = b"]\n"
@@ -29,6 +30,38 @@ def loadgen_file_errors(
     if accuracy:
         reasons += _accuracy_log_errors(log_dir / ACCURACY_LOG, samples, cause_known)
     return tuple(reasons)
+
+
+def damage(logs: Path | None, answers: Path | None) -> str:
+    """What is wrong with a log that was complete once, "" for nothing; of accuracy logs the ends are read.
+
+    ``logs``: the folder of summary and detail log; ``answers``: that of the accuracy log; None: not needed.
+    """
+    if logs is not None:
+        found = {SUMMARY: read_summary(logs / SUMMARY).problem, DETAIL: read_detail(logs / DETAIL).problem}
+        for name, problem in found.items():
+            if problem:
+                return f"{name} is {problem}"
+    if answers is None:
+        return ""
+    log = answers / ACCURACY_LOG
+    if not log.is_file():
+        return f"{ACCURACY_LOG} is missing"
+    if log.stat().st_size <= EMPTY_LOG_BYTES:
+        return f"{ACCURACY_LOG} has no answers"
+    return "" if is_complete(log) else f"{ACCURACY_LOG} is cut short"
+
+
+def is_complete(path: Path) -> bool:
+    """Whether LoadGen's JSON array has its end and was not truncated."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        file.seek(max(0, size - 64))
+        if not file.read().rstrip().endswith(b"]"):
+            return False
+        # A log truncated for a submission has the gap right after its first 4 KiB.
+        file.seek(0)
+        return SUBMISSION_GAP not in file.read(64 << 10)
 
 
 def settings_in_force(detail: LoadgenDetail) -> dict[str, Any]:

@@ -12,7 +12,8 @@ from msgspec import structs
 from harness.config.plans import RunPlan
 from harness.config.protocol import Answers, prompts_of
 from harness.errors import ConfigError
-from harness.files import ACCURACY_LOG, JOURNAL_DIR, RUN_RECORD
+from harness.files import JOURNAL_DIR, RUN_RECORD
+from harness.loadgen_logs.integrity import damage
 from harness.record.answer_log import SavedAnswer, read_saved_answers
 from harness.record.journal import ANSWERS_FILE
 from harness.record.output_dir import READ, accessing, aside_of
@@ -122,7 +123,7 @@ def _is_finished(plan: RunPlan, record: RunRecord) -> bool:
     verdict, log_dir = record.verdict, plan.client.log_dir
     if verdict is None or not (verdict.result == "VALID" or (plan.audit is not None and verdict.complete)):
         return False
-    return _of_logs(record.plan) == _of_logs(plan) and (log_dir / ACCURACY_LOG).is_file()
+    return _of_logs(record.plan) == _of_logs(plan) and not damage(log_dir, log_dir)
 
 
 def _of_logs(plan: RunPlan) -> tuple[object, ...]:

@@ -14,20 +14,16 @@ from harness.files import (
     ACCURACY_LOG,
     ACCURACY_TEXT,
     COMPLIANCE_RUN,
-    DETAIL,
     PERFORMANCE,
     RUN_RECORD,
-    SUMMARY,
     unofficial,
 )
-from harness.loadgen_logs.accuracy_log import EMPTY_LOG_BYTES
-from harness.loadgen_logs.summary_and_detail import read_detail, read_summary
+from harness.loadgen_logs.integrity import damage
 from harness.record.run_record import RunRecord
 from harness.submission.building.commands import Maker
 from harness.submission.building.endpoints_files import endpoints_gaps
 from harness.submission.building.find_runs import BenchmarkRuns, ScenarioRuns
 from harness.submission.building.gaps import Gap
-from harness.submission.tree.accuracy_files import is_complete
 from harness.submission.tree.cost import Cost
 from harness.submission.tree.origins import read_record
 
@@ -105,24 +101,11 @@ class _Run(msgspec.Struct, frozen=True):
             return f"holds a run of {record.plan.scenario}"
         return self._damage(folder) or (None if record is None else self._verdict(record))
 
-    def _damage(self, folder: Path) -> str | None:
+    def _damage(self, folder: Path) -> str:
         """A log that is missing, cut short or without answers."""
-        own, answers = self._logs(folder)
-        if not self.is_test or TESTS[self.name].every_sample:
-            for name, problem in (
-                (SUMMARY, read_summary(own / SUMMARY).problem),
-                (DETAIL, read_detail(own / DETAIL).problem),
-            ):
-                if problem:
-                    return f"{name} is {problem}"
-        if self.name == _PERFORMANCE:
-            return None
-        log = answers / ACCURACY_LOG
-        if not log.is_file():
-            return f"{ACCURACY_LOG} is missing"
-        if log.stat().st_size <= EMPTY_LOG_BYTES:
-            return f"{ACCURACY_LOG} has no answers"
-        return None if is_complete(log) else f"{ACCURACY_LOG} is cut short"
+        logs, answers = self._logs(folder)
+        needs_logs = not self.is_test or TESTS[self.name].every_sample
+        return damage(logs if needs_logs else None, None if self.name == _PERFORMANCE else answers)
 
     def _logs(self, folder: Path) -> tuple[Path, Path]:
         """Where detail and accuracy log lie; those of a test lie together until it is verified."""

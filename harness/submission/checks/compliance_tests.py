@@ -10,11 +10,11 @@ from harness.config.loadgen_settings import PERFORMANCE_MODE
 from harness.errors import GradingError
 from harness.files import ACCURACY, ACCURACY_LOG, DETAIL, PERFORMANCE
 from harness.loadgen_logs.accuracy_log import EMPTY_LOG_BYTES, AccuracyLog
+from harness.loadgen_logs.integrity import is_complete
 from harness.submission.checks.accuracy_run import check_accuracy_log
 from harness.submission.checks.context import CheckContext, Logs, read_logs
 from harness.submission.checks.issue import Issue
 from harness.submission.checks.loadgen_logs import check_logs, check_sample_counts, usable
-from harness.submission.tree.accuracy_files import is_complete
 from harness.text import counted
 
 # A compliance test is not a measurement: it may be INVALID for its latencies or early stopping. Its other

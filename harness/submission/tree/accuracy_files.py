@@ -76,15 +76,3 @@ def truncated(path: Path, shown_bytes: int) -> bytes:
 def ends_match(submitted: Path, full: Path, shown_bytes: int) -> bool:
     """Whether ``submitted`` is the truncated form of ``full``."""
     return submitted.read_bytes() == truncated(full, shown_bytes)
-
-
-def is_complete(path: Path) -> bool:
-    """Whether LoadGen's JSON array has its end and was not truncated."""
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        file.seek(max(0, size - 64))
-        if not file.read().rstrip().endswith(b"]"):
-            return False
-        # A log truncated for a submission has the gap right after its first 4 KiB.
-        file.seek(0)
-        return GAP not in file.read(64 << 10)

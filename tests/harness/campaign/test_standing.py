@@ -18,9 +18,21 @@ from harness.campaign.origins import _other_commit, other_origins
 from harness.campaign.servers import ServerCommand
 from harness.campaign.standing import Standing, standing, write_made
 from harness.campaign.steps import missing_files, steps_of
+from harness.compliance.registry import TESTS
 from harness.config.loadgen_conf import with_rows
 from harness.errors import EXIT_INVALID, EXIT_SERVER, ConfigError
-from harness.files import COMPLIANCE_RUN, PROGRESS, RUN_RECORD, USER_CONF, sha256_of
+from harness.files import (
+    ACCURACY,
+    ACCURACY_LOG,
+    COMPLIANCE_RUN,
+    DETAIL,
+    PERFORMANCE,
+    PROGRESS,
+    RUN_RECORD,
+    SUMMARY,
+    USER_CONF,
+    sha256_of,
+)
 from harness.peak.search.conclusion import Conclusion
 from harness.peak.search.offline_rate import (
     SHORT_CONF,
@@ -42,7 +54,7 @@ from harness.submission.tree.origins import BESIDE
 from tests.harness.analysis.test_verdict import by_the_clocks
 from tests.harness.campaign.test_searches import IDENTITY
 from tests.harness.submission.building import commit, git, write_info
-from tests.records import ENDED
+from tests.records import ENDED, write_logs
 from tests.runs import SAMPLES
 
 FILE = 'submitter = "Org"\nsystem_id = "box"\n[benchmarks.gpt-oss-120b.offline]\n'
@@ -67,6 +79,7 @@ def test_a_rehearsal_asks_for_complete_runs_and_for_no_speed(tmp_path, verdict, 
     record = structs.replace(ENDED, plan=step.plan, settled=settled, verdict=verdict)
     step.folder.mkdir(parents=True)
     record.write(step.folder / RUN_RECORD)
+    write_logs(step.folder)
     found = standing(campaign, step)
     assert found.state == state, found.text
     assert verdict is not None or found.text == "has not ended or was killed"  # by hand it may run now
@@ -157,12 +170,13 @@ VALID = RunVerdict("VALID", (), complete=True)
 
 
 def run_as_asked(step, folder, verdict=VALID, **more):
-    """Write the record of a run of the step's plan, dataset and servers."""
+    """Write the record of a run of the step's plan, dataset and servers, and its logs."""
     settled = structs.replace(ENDED.settled, dataset_sha256=sha256_of(step.plan.client.input_file))
     provenance = structs.replace(ENDED.provenance, server_command=step.servers.command)
     record = structs.replace(ENDED, plan=step.plan, settled=settled, provenance=provenance)
     folder.mkdir(parents=True, exist_ok=True)
     structs.replace(record, **{"verdict": verdict, "deviations": (), **more}).write(folder / RUN_RECORD)
+    write_logs(folder)
 
 
 @pytest.mark.parametrize(
@@ -178,6 +192,7 @@ def test_only_an_official_pass_of_a_test_counts(tmp_path, name, text, state):
     campaign = campaign_of(tmp_path, "offline = { target_qps = 9.0 }\n")
     (step,) = [one for one in steps_of(campaign) if one.test == "TEST09"]
     run_as_asked(step, step.folder / COMPLIANCE_RUN)
+    write_logs(step.folder / PERFORMANCE, step.folder / ACCURACY)
     (step.folder / name).write_text(f"Mean output tokens: 1300\n{text}")
     assert standing(campaign, step).state == state
     other = structs.replace(ENDED.settled, dataset_sha256="0" * 64)
@@ -374,6 +389,32 @@ def test_a_damaged_record_is_made_again_by_itself_only_where_that_takes_minutes(
     (step.run_folder / RUN_RECORD).write_text("{")
     found = standing(campaign, step)
     assert found.state == state and str(step.run_folder / RUN_RECORD) in found.text
+
+
+@pytest.mark.parametrize(
+    ("kind", "log", "state"),
+    [
+        ("performance", DETAIL, "lost"),
+        ("performance", SUMMARY, "lost"),
+        ("accuracy", ACCURACY_LOG, "incomplete"),
+        ("accuracy", DETAIL, "incomplete"),
+        ("test", f"{PERFORMANCE}/{SUMMARY}", "incomplete"),
+        ("test", f"{ACCURACY}/{ACCURACY_LOG}", "incomplete"),
+    ],
+)
+def test_a_log_that_was_cut_since_is_seen_before_the_build_stops_at_it(tmp_path, kind, log, state):
+    """By a full disk or a copy. Answers are kept, and a test is verified again."""
+    campaign = campaign_of(tmp_path, "server = { target_qps = 9.0 }\n")
+    step = next(one for one in steps_of(campaign) if one.kind == kind)
+    run_as_asked(step, step.run_folder)
+    if kind == "test":
+        write_logs(step.folder / PERFORMANCE, step.folder / ACCURACY)
+        (step.folder / TESTS[step.test].verify_file).write_text("TEST PASS\n")
+    assert standing(campaign, step).state == "done"
+    path = step.folder / log
+    path.write_bytes(path.read_bytes()[:-40])
+    found = standing(campaign, step)
+    assert found.state == state and f"{path.name} is cut short" in found.text
 
 
 @pytest.mark.parametrize("anew", [True, False])

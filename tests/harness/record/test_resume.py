@@ -22,7 +22,7 @@ from harness.record.resume import (
 )
 from harness.record.run_record import EncodedAnswers, RunVerdict
 from harness.record.settled import Router
-from tests.records import ENDED, with_plan
+from tests.records import ENDED, with_plan, write_logs
 
 PARAMETERS = structs.replace(ENDED.plan.client.parameters, extra={"stop": [1, 2]})
 RECORD = with_plan(structs.replace(ENDED, verdict=None), mode="accuracy", samples=96, parameters=PARAMETERS)
@@ -57,7 +57,7 @@ def ended(result, **fields):
 
 def complete(log_dir, record=RECORD):
     structs.replace(record, verdict=RunVerdict("VALID")).write(log_dir / "run.json")
-    (log_dir / "mlperf_log_accuracy.json").write_text("[]")
+    write_logs(log_dir)
 
 
 @pytest.mark.parametrize("resume", [False, True])
@@ -85,13 +85,18 @@ def test_a_run_whose_record_was_being_moved_is_continued(tmp_path):
     assert found(tmp_path).course == "continue"
 
 
+@pytest.mark.parametrize("name", ["accuracy.json", "detail.txt", "summary.txt"])
 @pytest.mark.parametrize("resume", [False, True])
-def test_a_valid_run_is_complete(tmp_path, resume):
+def test_a_valid_run_is_complete(tmp_path, resume, name):
+    """Unless a log was cut since: the answers are kept, and it is written again from them."""
     complete(tmp_path)
     earlier = found(tmp_path, resume=resume)
     assert (earlier.course, earlier.record.verdict.result) == ("complete", "VALID")
     assert earlier.record.plan.client.log_dir == tmp_path
-    (tmp_path / "mlperf_log_accuracy.json").unlink()
+    log = tmp_path / f"mlperf_log_{name}"
+    log.write_bytes(log.read_bytes()[:-40])
+    assert found(tmp_path, resume=resume).course == "continue"
+    log.unlink()
     assert found(tmp_path, resume=resume).course == "continue"
 
 
@@ -324,5 +329,6 @@ def test_the_record_of_an_attempt_is_moved_first(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Path, "rename", note)
     attempt = archive_attempt(tmp_path)
-    assert moved == ["run.json", "journal", "mlperf_log_accuracy.json"]
+    logs = [f"mlperf_log_{name}" for name in ("accuracy.json", "detail.txt", "summary.txt")]
+    assert moved == ["run.json", "journal", *logs]
     assert sorted(path.name for path in attempt.iterdir()) == sorted(moved)
