@@ -4,6 +4,7 @@ A folder of the official client has the first group only. Everything that reads 
 the second group, and says what it could not know.
 """
 
+import re
 from pathlib import Path
 
 # Of the official client, relative to the run folder.
@@ -29,9 +30,21 @@ PAGE = "endpoints.html"
 NOT_A_RESULT_FILE = "NOT_A_RESULT.txt"
 
 
+_MOVED_ASIDE = re.compile(r"(.+)\.[0-9]{8}-[0-9]{6}(-[0-9]+)?")  # harness.record.output_dir.aside_name
+
+
 def runs_in(path: Path) -> list[Path]:
-    """A run folder itself, or those in a folder, or in its runs/; none where there is none."""
+    """A run folder itself, or those in a folder, or in its runs/; none where there is none.
+
+    Not an earlier run of a point, moved aside before the point was run again.
+    """
     for folders in ([path], sorted(path.glob("*")), sorted((path / RUNS).glob("*"))):
-        if found := [one for one in folders if (one / CONFIG).is_file() or (one / SUMMARY).is_file()]:
+        found = [one for one in folders if (one / CONFIG).is_file() or (one / SUMMARY).is_file()]
+        if found := [one for one in found if one == path or not _is_moved_aside(one)]:
             return found
     return []
+
+
+def _is_moved_aside(folder: Path) -> bool:
+    named = _MOVED_ASIDE.fullmatch(folder.name)
+    return named is not None and folder.with_name(named[1]).is_dir()

@@ -34,6 +34,7 @@ from harness.endpoints.tree.run_facts import canonical_name, read_runs, run_fold
 from harness.endpoints.tree.system_file import read_system
 from harness.errors import ConfigError
 from harness.peak.ladder.steps import NOT_A_RESULT
+from harness.record.output_dir import aside_name
 from tests.endpoints_kit import SYSTEM, curve, point_run, steady_state, write_run, write_runs, write_system
 from tests.kit import DATA
 
@@ -482,6 +483,17 @@ def test_the_same_point_twice_is_refused(tmp_path):
     write_run(tmp_path / RUNS / "again", point_run(curve().points[3]))
     with pytest.raises(ConfigError, match="r64"):
         read_runs(run_folders([tmp_path]))
+
+
+def test_the_earlier_run_of_a_point_that_was_run_again_is_no_point(tmp_path):
+    """It had failed requests, and was moved aside: the tree was refused at each call."""
+    runs = sorted(write_runs(tmp_path))
+    for _ in range(2):
+        shutil.copytree(runs[0], aside_name(runs[0]))
+    assert run_folders([tmp_path]) == run_folders([tmp_path / RUNS]) == runs
+    alone = tmp_path / "official" / aside_name(runs[0]).name
+    shutil.copytree(runs[0], alone)
+    assert run_folders([alone.parent]) == run_folders([alone]) == [alone]
 
 
 def test_an_accuracy_run_in_a_folder_of_its_own_belongs_to_its_point(tmp_path):
