@@ -2,6 +2,7 @@
 
 import pytest
 
+from harness.loadgen_logs import summary_and_detail
 from harness.loadgen_logs.summary_and_detail import (
     parse_summary,
     read_detail,
@@ -135,6 +136,15 @@ def test_valid_with_errors_is_not_clean():
     assert log.values["result_validity"] == "VALID"
     assert log.values["num_errors"] == 4
     assert log.effective["sample_concatenate_permutation"] is False
+
+
+def test_messages_beyond_the_most_are_counted_together(tmp_path, monkeypatch):
+    monkeypatch.setattr(summary_and_detail, "MAX_DISTINCT_MESSAGES", 1)
+    log, changed = RECORDED / "offline_errors/mlperf_log_detail.txt", tmp_path / "mlperf_log_detail.txt"
+    assert list(read_detail(log).errors.values()) == [4]
+    changed.write_text(log.read_text().replace("n_tokens argument", "another", 1))
+    first, *others = read_detail(changed).errors.items()
+    assert first[0].startswith("another missing") and others == [("(further messages)", 3)]
 
 
 def test_every_cut_is_noticed():
