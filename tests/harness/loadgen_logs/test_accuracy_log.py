@@ -110,7 +110,18 @@ def test_a_log_cut_at_any_byte_gives_what_is_whole(tmp_path: Path):
 
 @pytest.mark.parametrize(
     "form",
-    ["[{},{},]", "[{},,{}]", "[{}{}]", "[{},{}][]", "[[{},{}]]", "{},{}", "[{},{}}]", "{}]{}", "]{}{}"],
+    [
+        "[{},{},]",
+        "[{},,{}]",
+        "[{}{}]",
+        "[{},{}][]",
+        "[[{},{}]]",
+        "{},{}",
+        "[{},{}}]",
+        "{}]{}",
+        "]{}{}",
+        "[{},{}{",
+    ],
 )
 def test_entries_that_the_official_evaluators_cannot_load_are_an_error(form: str, tmp_path: Path):
     log = tmp_path / "log.json"
