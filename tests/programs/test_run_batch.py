@@ -156,7 +156,7 @@ def test_the_embedded_engine(batch, capfd):
 def test_generate_shows_the_text(backend, capfd):
     prompt = tokenizer.encode("Hello world")
     text = legible(tokenizer.decode(expected_ids(prompt, POSITIONS - 1)))
-    with StubServer() as stub:
+    with StubServer(event_delay_s=0.001) as stub:
         where = ("--server-url", stub.url, "--backend", backend, "-n", POSITIONS)
         code, stdout, stderr = main_here(capfd, program.main, ["generate", "Hello world", *map(str, where)])
         (request,) = stub.requests

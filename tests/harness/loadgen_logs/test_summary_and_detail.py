@@ -114,6 +114,7 @@ def test_recorded_summaries(run, valid, errors):
 def test_rates_whatever_the_scenario_calls_them(run, rates):
     log = read_summary(RECORDED / run / "mlperf_log_summary.txt")
     assert (log.samples_per_s, log.tokens_per_s) == rates
+    assert [name for name in log.figures if name.startswith("*")] == []
 
 
 def test_an_early_stopping_of_several_lines():
