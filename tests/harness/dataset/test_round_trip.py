@@ -2,13 +2,16 @@
 
 import json
 import random
+from datetime import date
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from harness.config.benchmark import load_benchmark
+from harness.dataset import prompt_texts
 from harness.dataset import tokenizer as o200k
 from harness.dataset.model_template import ModelTemplate, open_model_template
 from harness.dataset.model_tokenizer import load_tokenizer
@@ -57,6 +60,7 @@ def test_a_text_and_what_servers_put_before_it_are_the_prompt(benchmark):
     samples = load_samples(SAMPLES / file, vocabulary_size=known.vocabulary_size)
     found = with_texts(samples, "completions-text", known.tokenizer, tokenizer_of(benchmark))
     assert found.as_text.put_before == before
+    assert (f"ids, without the {before} that servers" in str(found.as_text)) == bool(before)
     assert found.as_text.prompts == len(samples) == len(found)
     for index in (0, 7, len(samples) - 1):
         text = before + json.loads(found.prompt(index))
@@ -118,13 +122,19 @@ def test_a_prompt_without_what_servers_put_before_it():
         of_ids([[128000, 403], [403]], benchmark="llama3.1-8b")
 
 
-def test_messages_and_the_fields_of_their_requests():
+def test_messages_and_the_fields_of_their_requests(monkeypatch):
     found = of_texts(harmony("Hi"), harmony("é\n <b>"), api="chat")
     assert sent(found) == [[{"role": "user", "content": user}] for user in ("Hi", "é\n <b>")]
     assert found.as_text.fields == {"reasoning_effort": "low"}
     assert found.as_text.own_template is False
     (deviation,) = found.as_text.deviations
     assert "2026-01-01" in deviation
+    monkeypatch.setattr(prompt_texts, "date", SimpleNamespace(today=lambda: date(2026, 1, 1)))
+    assert found.as_text.deviations == ()
+    assert str(found.as_text) == (
+        "messages for the server's chat template (by the rules of its format), "
+        'reasoning_effort "low"; 2 of 2 encode to the same ids'
+    )
 
 
 def test_rows_of_different_effort_cannot_share_a_run():
