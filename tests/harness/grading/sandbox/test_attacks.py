@@ -315,6 +315,16 @@ time.sleep(99)
     wait_until(lambda: not _named(marker))
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root changes its user")
+def test_a_solution_is_not_root_where_a_child_can_be_another_user(process: SandboxProcess):
+    try:
+        seen = subprocess.run(["id", "-u"], user=60_000, stdout=subprocess.PIPE, check=True).stdout
+    except OSError as error:
+        pytest.skip(f"a container with one user: {error}")
+    report = attempt(process, "import os\nprint(os.getuid() or 'root')")
+    assert seen != b"60000\n" or report.output != b"root\n"
+
+
 def _named(marker: str) -> list[psutil.Process]:
     return [found for found in psutil.process_iter(["name"]) if found.info["name"] == marker]
 
