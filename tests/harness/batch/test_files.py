@@ -150,6 +150,7 @@ def test_texts_come_back_from_their_ids(tmp_path, capfd):
     assert back.read_bytes() == text.read_bytes()
     write_ids(ids, texts)
     converted(capfd, "decode", "-i", ids, "-o", back, "--json")
+    refused(capfd, "line 1: JSON is malformed", "encode", "-i", text, "-o", tmp_path / "none", "--json")
     converted(capfd, "encode", "-i", back, "-o", text, "--json")
     assert [line.split() for line in text.open()] == [line.split() for line in ids.open()]
 

@@ -12,6 +12,7 @@ import pytest
 from harness.dataset.extended_table import NewColumn, check_suffix, unreadable_columns, write_extended
 from harness.dataset.table import open_table
 from harness.errors import ConfigError
+from harness.rows.eval_result import column_warnings
 
 NEW = [
     NewColumn("text", "string", lambda row: None if row == 1 else f"<{row}>"),
@@ -75,12 +76,16 @@ def test_arrays_in_the_cells_of_a_pickle_become_lists(tmp_path):
 def test_a_column_that_cannot_be_read_is_left_out_and_named(source, suffix, tmp_path):
     path, output = tmp_path / source, tmp_path / f"out.{suffix}"
     if source == "in.json":
-        path.write_text('[{"tok_input": [1], "odd": 1}, {"tok_input": [2]}]')
+        path.write_text('[{"tok_input": [1], "odd": 1, "failure": ""}, {"tok_input": [2], "failure": ""}]')
     else:
-        pd.DataFrame({"tok_input": [[1], [2]], "odd": [1j, 2j]}).to_pickle(path)
+        pd.DataFrame({"tok_input": [[1], [2]], "odd": [1j, 2j], "failure": ""}).to_pickle(path)
     assert list(unreadable_columns(open_table(path))) == ["odd"]
-    write_extended(output, open_table(path), range(2), NEW)
-    assert list(open_table(output).names) == ["tok_input", "text", "ids", "count"]
+    earlier, left_out = column_warnings(open_table(path))
+    assert earlier == f"{path}: its columns failure are those of an earlier run and are replaced"
+    assert left_out.startswith("column odd is left out of the file: ")
+    new = NewColumn("failure", "string", lambda row: None)
+    write_extended(output, open_table(path), range(2), [*NEW, new])
+    assert list(open_table(output).names) == ["tok_input", "text", "ids", "count", "failure"]
 
 
 def test_parquet_keeps_its_types_over_many_row_groups(tmp_path):
