@@ -337,7 +337,9 @@ def test_one_run_of_this_client_labels_all(tmp_path):
 def test_other_divisions_need_no_power(name, tmp_path, capsys):
     write_runs(tmp_path, official=True)
     text = GAPS["no power"][0](tmp_path).replace('"Standardized"', f'"{name}"')
-    assert build(Given((tmp_path,), write_system(tmp_path, text))) == 0
+    output = tmp_path / "elsewhere"
+    assert build(Given((tmp_path,), write_system(tmp_path, text), output=output)) == 0
+    assert output.is_dir() and not (tmp_path / TREE).exists()
     assert not list(tmp_path.rglob(SYSTEM_POWER))
     assert SYSTEM_POWER not in capsys.readouterr().out
 
@@ -447,14 +449,24 @@ UNUSABLE = {
 }
 
 
-@pytest.mark.parametrize("damage", UNUSABLE.values(), ids=UNUSABLE.keys())
-def test_a_damaged_run_folder_is_one_line(damage, tmp_path):
+SAID = {
+    "a summary that was cut off": "is not JSON",
+    "a summary of another kind": "is not a JSON object",
+    "an anchor": "an anchor or alias in line 1",
+    "a list": "is no table",
+    "no config": "No such file or directory",
+}
+
+
+@pytest.mark.parametrize("name", UNUSABLE)
+def test_a_damaged_run_folder_is_one_line(name, tmp_path):
     write_runs(tmp_path)
-    damage(tmp_path / RUNS / "r64")
+    UNUSABLE[name](tmp_path / RUNS / "r64")
     with pytest.raises(ConfigError) as raised:
         tree_of(tmp_path)
     text = str(raised.value)
     assert "r64" in text and "\n" not in text and len(text) < 500
+    assert SAID.get(name, "") in text
     assert not (tmp_path / TREE).exists()
 
 
