@@ -316,6 +316,17 @@ def test_a_run_whose_texts_another_tokenizer_encoded_is_made_again(tmp_path, tex
     assert (found.state, "tokenizer_sha256" in found.text) == (("other", True) if texts else ("done", False))
 
 
+@pytest.mark.parametrize(("kind", "state"), [("performance", "other"), ("accuracy", "done")])
+def test_answers_do_not_depend_on_the_number_in_flight(tmp_path, kind, state):
+    text = "flags = ['--max-concurrency', '{}']\noffline = {{ target_qps = 9.0 }}\n"
+    step = next(one for one in steps_of(campaign_of(tmp_path, text.format(32))) if one.kind == kind)
+    run_as_asked(step, step.folder)
+    campaign = campaign_of(tmp_path, text.format(64))
+    step = next(one for one in steps_of(campaign) if one.kind == kind)
+    found = standing(campaign, step)
+    assert (found.state, "max_concurrency 32, now 64" in found.text) == (state, state == "other"), found
+
+
 @pytest.mark.parametrize(("state", "flags"), [("other", ("--restart",)), ("incomplete", ())])
 def test_a_search_of_other_settings_begins_anew(tmp_path, state, flags):
     """Of servers that answer as before, it would say that it is complete, whatever started them."""
