@@ -22,7 +22,7 @@ TOKENIZER, LLAMA = SAMPLES / "r1_sample_tokenizer.json", SAMPLES / "cnn_sample_t
 R1, LLAMA_8B = load_benchmark("deepseek-r1"), load_benchmark("llama3.1-8b")
 END = 1
 LIMIT = 100
-LOOP = "it" + " is so, it" * 2000
+LOOP = "it" + " is so, it is it" * 2000  # its last token is elsewhere in it, too
 
 
 @pytest.fixture(scope="module")
