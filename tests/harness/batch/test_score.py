@@ -139,6 +139,7 @@ def test_what_is_printed_and_written(files, wordnet, put_bert_score, tmp_path, c
     assert "1 line is empty in both files (first: 5)" in notes
     assert f"without them: meteor {sum(scores) / 4:.6f}" in notes
     assert "1 line is empty in the submission only (first: 4)" in notes
+    assert "empty in the references" not in notes
     table = pq.read_table(tmp_path / "scores.parquet").to_pydict()
     assert table["line"] == [1, 2, 3, 4, 5]
     assert table["meteor"] == scores
