@@ -200,7 +200,9 @@ def _of_another_system(context: CheckContext, record: RunRecord) -> Iterator[Iss
         )
         yield context.issue("cross-check", path, text, is_warning=True)
     framework = str(fields.get("framework", ""))
-    for version in sorted({one.version.partition(" ")[0] for one in record.servers if one.version}):
+    for version in sorted(
+        {one.version.partition(" ")[0].strip("?") for one in record.servers if one.version}
+    ):
         if version not in framework:
             text = f"framework is {framework!r}, the servers of the run reported version {version}"
             yield context.issue("cross-check", path, text, is_warning=True)
