@@ -12,6 +12,7 @@ import msgspec
 from harness.files import wait_for_disk
 from harness.machine import container_memory, machine_memory, text_of
 from harness.text import counted
+from sut.client.transport import slewed_ns
 from sut.doctor.finding import Finding, Level, ok
 from sut.processes.machine_limits import SPARE_DESCRIPTORS, MachineLimits, descriptors_for
 from sut.supervisor.placement import PIN_FROM_CORES, Load, Machine, choose
@@ -26,6 +27,7 @@ _DISK_BYTES = 32 << 20
 _SLOW_DISK = 20e6  # bytes a second; a journal of 512 GPUs writes about a tenth
 _FEW_STREAMS = 1024  # in flight at a node of eight GPUs
 _STEP_NS = 1_000_000  # the clock of a machine in order is moved by less at once
+_SLEWED_PART = 0.001  # of the time, as in a run; the kernel alone corrects half of it at most
 _TIME_ERROR = 5  # adjtimex(2): the clock is not synchronized
 _MOST_BUSY = 0.5  # part of the cores
 
@@ -148,21 +150,23 @@ def huge_pages_finding(at: Folders) -> Finding:
 
 
 class ClockReading(msgspec.Struct, frozen=True):
-    """The two clocks at one moment, in ns."""
+    """The two clocks at one moment, in ns, and how far they were slewed by then."""
 
     wall_ns: int
     steady_ns: int
+    slewed_ns: int = 0
 
     @classmethod
     def now(cls) -> "ClockReading":
         """As close together as two calls are."""
-        return cls(time.time_ns(), time.monotonic_ns())
+        return cls(time.time_ns(), time.monotonic_ns(), slewed_ns())
 
 
 def clock_findings(before: ClockReading, after: ClockReading, state: int | None) -> Iterator[Finding]:
-    """Whether the wall clock was set in between, and is kept in time; ``state`` is what adjtimex(2) returns.
+    """Whether the wall clock was set or corrected in between, and is kept in time.
 
-    LoadGen takes its times from the wall clock, and issues nothing for as long as a step back was.
+    ``state`` is what adjtimex(2) returns. LoadGen takes its times from the wall clock, and issues nothing for
+    as long as a step back was.
     """
     step = (after.wall_ns - before.wall_ns) - (after.steady_ns - before.steady_ns)
     seconds = (after.steady_ns - before.steady_ns) / 1e9
@@ -170,9 +174,14 @@ def clock_findings(before: ClockReading, after: ClockReading, state: int | None)
     if abs(step) > _STEP_NS:
         text = f"the wall clock was set by {step / 1e6:+.1f} ms within {seconds:.1f} s"
         yield Finding("warning", "clock", text, keep)
+    slewed = (after.slewed_ns - before.slewed_ns) / 1e9
+    if moved := abs(slewed) > _SLEWED_PART * seconds:
+        how = f"{abs(slewed) * 1000:.1f} ms {'fast' if slewed > 0 else 'slow'} within {seconds:.1f} s"
+        text = f"the clocks ran {how}, as where their error is corrected: no run would be VALID"
+        yield Finding("warning", "clock", text, "wait until chronyc tracking shows none, or chronyc makestep")
     if state == _TIME_ERROR:
         yield Finding("warning", "clock", "the kernel says that it is not synchronized", keep)
-    elif abs(step) <= _STEP_NS:
+    elif abs(step) <= _STEP_NS and not moved:
         how = "not known whether it is synchronized" if state is None else "synchronized"
         yield ok("clock", f"{how}; not set within {seconds:.1f} s")
 

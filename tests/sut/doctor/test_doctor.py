@@ -358,6 +358,20 @@ def test_a_clock_that_was_set_while_it_was_watched(set_by_ns, state, expected):
     assert all(one.text.startswith(words) for one, (_, words) in zip(found, expected, strict=True))
 
 
+@pytest.mark.parametrize(
+    ("part", "expected"),
+    [
+        (0.0005, ("ok", "synchronized")),
+        (0.083, ("warning", "the clocks ran 166.0 ms fast within 2.0 s")),
+        (-0.083, ("warning", "the clocks ran 166.0 ms slow within 2.0 s")),
+    ],
+)
+def test_clocks_that_are_corrected_while_they_are_watched(part, expected):
+    before, after = ClockReading(0, 0, 7), ClockReading(2 * SECOND, 2 * SECOND, 7 + int(part * 2 * SECOND))
+    (found,) = this_node.clock_findings(before, after, 0)
+    assert (found.level, found.text[: len(expected[1])]) == expected
+
+
 def test_a_reading_of_the_clocks_is_between_two_others():
     before, now, after = (ClockReading.now() for _ in range(3))
     assert before.steady_ns <= now.steady_ns <= after.steady_ns <= time.monotonic_ns()
