@@ -71,7 +71,7 @@ def results_of(
         for name in ("performance", "accuracy", *(f"{test}/run" for test in tests)):
             path = target / name / "run.json"
             path.parent.mkdir(exist_ok=True)
-            run_record(folder / "user.conf", name, benchmark, Scenario(scenario.lower())).write(path)
+            run_record(folder / "user.conf", name, benchmark, Scenario.parse(scenario)).write(path)
     shutil.copyfile(tree / RESULTS.with_name(benchmark) / "Offline/user.conf", folder / "user.conf")
     return folder
 
@@ -115,7 +115,7 @@ def run_record(
         servers=(server,),
         deviations=(),
         verdict=RunVerdict("VALID", complete=True),
-        statistics=replace(ENDED.statistics, osl_mean=None),
+        statistics=ENDED.statistics and replace(ENDED.statistics, osl_mean=None),
     )
     placement = replace(record.settled.placement, workers=4)
     record = with_plan(record, user_conf=user_conf, backend="sglang", samples=6396, placement=placement)

@@ -6,6 +6,7 @@ import math
 import os
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from harness.submission.tree.accuracy_files import GAP
 from tests import records
@@ -107,7 +108,7 @@ def full_log(test, tokens, samples=990):
 
 # The recorded run as one of Offline. Its servers and answers were others than those of the tree.
 PLAN = json.loads(records.PATH.read_text())["plan"] | {"scenario": "offline"}
-OTHERS = {"statistics": None, "servers": []}
+OTHERS: dict[str, Any] = {"statistics": None, "servers": []}
 OF_OFFLINE = {**OTHERS, "plan": PLAN}
 
 
