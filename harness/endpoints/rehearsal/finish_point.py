@@ -9,7 +9,7 @@ from harness.endpoints.numbers.event_writer import write_events
 from harness.endpoints.numbers.reference_tokenizer import TokenizerFile
 from harness.endpoints.numbers.result_summary import write_summary
 from harness.endpoints.point_run import PointRun, read_point_run
-from harness.endpoints.run_folder import SUMMARY
+from harness.endpoints.run_folder import CONFIG, EVENTS, SUMMARY
 from harness.endpoints.steady.steady_block import steady_headline
 from harness.endpoints.steady.steady_point import SteadyState, steady_state
 from harness.endpoints.tree.client_config import write_config
@@ -72,9 +72,12 @@ def finish_point(
 
 
 def finished_point(folder: Path) -> PointNumbers | None:
-    """A point that was finished earlier; None where it is to be run, or finished. Raises ConfigError."""
+    """A point that was finished earlier; None where it is to be run, or finished. Raises ConfigError.
+
+    It is finished again where one of its files is gone: its journal has all of them.
+    """
     run = unfinished_point(folder)
-    if run is None or not (folder / SUMMARY).is_file():
+    if run is None or not all((folder / name).is_file() for name in (EVENTS, CONFIG, SUMMARY)):
         return None
     return PointNumbers(run, read_json(folder / SUMMARY, dict[str, Any], _AGAIN), None)
 

@@ -1,0 +1,17 @@
+"""When a point of a rehearsal is finished."""
+
+import pytest
+
+from harness.endpoints.rehearsal.finish_point import finished_point, unfinished_point
+from harness.endpoints.run_folder import CONFIG, EVENTS, SUMMARY
+from tests.endpoints_kit import curve, point_run, write_run
+
+
+@pytest.mark.parametrize("name", [CONFIG, EVENTS, SUMMARY])
+def test_a_point_that_lacks_a_file_is_finished_again_and_not_run(tmp_path, name):
+    """Without its config.yaml the tree was refused at each call, after all points were done."""
+    run = write_run(tmp_path / "r64", point_run(curve().points[3]), events=True)
+    assert finished_point(run) is not None
+    (run / name).unlink()
+    assert finished_point(run) is None
+    assert unfinished_point(run) is not None
