@@ -16,7 +16,7 @@ from harness.endpoints.tree.client_config import write_config
 from harness.json_files import read_json
 
 CLIENT = "this project's client, in a rehearsal"
-_AGAIN = "remove the run folder, so that the point is run again"
+_AGAIN = "remove it, and repeat the command: the journal has all of it"
 
 Progress = Callable[[int, int, str], None]
 """called with what is done, all of it, and what it is"""

@@ -33,7 +33,7 @@ from harness.json_files import Json
 from harness.text import counted
 
 _TOO_MANY = 1 << 31  # requests in flight
-_AGAIN = "repeat the point, or leave its folder out"
+_AGAIN = "remove its folder and repeat the command, or leave it out"
 
 
 class RunFacts(msgspec.Struct, frozen=True, kw_only=True):

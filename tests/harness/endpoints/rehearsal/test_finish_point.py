@@ -3,7 +3,8 @@
 import pytest
 
 from harness.endpoints.rehearsal.finish_point import finished_point, unfinished_point
-from harness.endpoints.run_folder import CONFIG, EVENTS, SUMMARY
+from harness.endpoints.run_folder import CONFIG, EVENTS, POINT_RUN, SUMMARY
+from harness.errors import ConfigError
 from tests.endpoints_kit import curve, point_run, write_run
 
 
@@ -15,3 +16,11 @@ def test_a_point_that_lacks_a_file_is_finished_again_and_not_run(tmp_path, name)
     (run / name).unlink()
     assert finished_point(run) is None
     assert unfinished_point(run) is not None
+
+
+@pytest.mark.parametrize(("name", "remedy"), [(SUMMARY, "remove it"), (POINT_RUN, "remove the run folder")])
+def test_a_damaged_file_costs_no_more_than_it_must(tmp_path, name, remedy):
+    run = write_run(tmp_path / "r64", point_run(curve().points[3]), events=True)
+    (run / name).write_text((run / name).read_text()[:-40])
+    with pytest.raises(ConfigError, match=f"{name}: .*{remedy}"):
+        finished_point(run)
