@@ -110,7 +110,8 @@ class MetricRule(msgspec.Struct, frozen=True):
     def bounds(self) -> tuple[float, float]:
         """The lowest and the highest passing value."""
         lowest, highest = self.passing
-        return lowest * self.reference, highest * self.reference
+        # A reference of 0 has no highest value either, and not NaN.
+        return lowest * self.reference, highest if math.isinf(highest) else highest * self.reference
 
     @property
     def is_score(self) -> bool:
