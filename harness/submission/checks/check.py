@@ -13,17 +13,13 @@ from harness.loadgen_logs.summary_and_detail import read_detail
 from harness.submission.checks.accuracy_run import check_accuracy
 from harness.submission.checks.compliance_tests import check_tests
 from harness.submission.checks.context import CheckContext
-from harness.submission.checks.documents import (
-    check_records,
-    check_scenario_documents,
-    check_system,
-    check_user_conf,
-)
+from harness.submission.checks.documents import check_scenario_documents, check_system, check_user_conf
 from harness.submission.checks.endpoints_run import check_endpoints
 from harness.submission.checks.issue import Issue, unreadable
 from harness.submission.checks.loadgen_logs import check_versions
 from harness.submission.checks.performance_run import check_performance
 from harness.submission.checks.power import check_power
+from harness.submission.checks.run_records import check_records
 from harness.submission.checks.tree_files import (
     check_encoding,
     check_files,

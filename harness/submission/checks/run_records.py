@@ -1,0 +1,117 @@
+"""Checks of a result by the run.json of its runs, which is kept beside the tree and never submitted."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from harness.analysis.run_warnings import names_same_answers, rule_warnings
+from harness.compliance.registry import TESTS
+from harness.dataset.published import names_other_file
+from harness.errors import ConfigError
+from harness.files import ACCURACY, ACCURACY_TEXT, DETAIL, PERFORMANCE, RUN_RECORD
+from harness.grading.reports.scorecard import mean_tokens
+from harness.json_files import read_fields
+from harness.record.run_record import RunRecord
+from harness.submission.checks.context import CheckContext, read_logs
+from harness.submission.checks.issue import Issue
+from harness.submission.tree.origins import PLACES, origin_differences, read_record
+from harness.submission.tree.system_description import whole_number
+
+_ROUNDED = 0.01  # a mean with two decimals differs by less
+
+
+def check_records(context: CheckContext) -> Iterator[Issue]:
+    """Origin, deviations and verdicts of the runs whose run.json was kept."""
+    if (kept := context.kept) is None:
+        return
+    records: dict[Path, RunRecord] = {}
+    for folder in (PERFORMANCE, ACCURACY, *map(Path, TESTS)):
+        try:
+            record = read_record(kept / folder / RUN_RECORD)
+        except ConfigError as error:
+            yield context.issue("run-verdict", folder, str(error))
+            continue
+        if record is not None:
+            records[folder] = record
+    own = context.benchmark.name, context.scenario
+    found = {(record.plan.client.benchmark.name, record.plan.scenario) for record in records.values()}
+    for other in sorted(found - {own}):
+        text = f"there are runs of {', '.join(other)} (run.json), expected {', '.join(own)}"
+        yield context.issue("origin", Path(), text, remedy="build each result from runs of its own")
+    for folder, record in records.items():
+        if folder in (PERFORMANCE, ACCURACY):
+            yield from _verdict(context, folder, record)
+        if folder == PERFORMANCE:
+            yield from _of_another_system(context, record)
+        if context.closed:
+            for deviation in record.deviations:
+                yield context.issue("deviations", folder, deviation)
+            for warning in (*rule_warnings(record), *filter(_is_of_rules, record.warnings)):
+                yield context.issue("deviations", folder, warning, is_warning=True)
+        yield from _of_another_run(context, folder, record)
+    for what, text in origin_differences({folder.as_posix(): record for folder, record in records.items()}):
+        yield context.issue("origin", Path(), text, is_warning=what in PLACES)
+
+
+def _of_another_run(context: CheckContext, folder: Path, record: RunRecord) -> Iterator[Issue]:
+    """A log or a score that is not of the run whose run.json was kept: its mean length is another."""
+    mean = None if record.statistics is None else record.statistics.osl_mean
+    if mean is None:
+        return
+    if folder == ACCURACY:
+        path = context.dir.path / folder / ACCURACY_TEXT
+        found = mean_tokens(path.read_text(encoding="utf-8", errors="replace")) if path.is_file() else None
+        differs = found is not None and abs(found - mean) > _ROUNDED
+    else:
+        logs = read_logs(context, folder if folder == PERFORMANCE else folder / PERFORMANCE)
+        path, found = logs.folder / DETAIL, logs.detail.mean_tokens
+        differs = not logs.detail.has_mean_tokens(mean)
+    if differs:
+        text = f"mean output tokens are {found:.2f}, in the {RUN_RECORD} of this run {mean:.2f}"
+        yield context.issue("cross-check", path, text)
+
+
+def _of_another_system(context: CheckContext, record: RunRecord) -> Iterator[Issue]:
+    """A system description that is not of the servers of the performance run, such as the last round's."""
+    path = context.dir.system_file
+    fields, used = read_fields(path), _gpus(record)
+    if isinstance(fields, str):
+        return
+    nodes, each = (whole_number(fields.get(name)) for name in ("number_of_nodes", "accelerators_per_node"))
+    if used and nodes and each and nodes * each != used:
+        text = (
+            f"the system has {nodes * each} accelerators, the servers of the run used {used} by their options"
+        )
+        yield context.issue("cross-check", path, text, is_warning=True)
+    framework = str(fields.get("framework", ""))
+    for version in sorted(
+        {one.version.partition(" ")[0].strip("?") for one in record.servers if one.version}
+    ):
+        if version not in framework:
+            text = f"framework is {framework!r}, the servers of the run reported version {version}"
+            yield context.issue("cross-check", path, text, is_warning=True)
+
+
+def _gpus(record: RunRecord) -> int | None:
+    """The GPUs of all servers, by SGLang's options; None where one does not show them, or only its rank's."""
+    found = []
+    for server in record.servers:
+        tp, pp, dp = (server.settings.get(name, 1) for name in ("tp_size", "pp_size", "dp_size"))
+        if server.router or server.listener or "tp_size" not in server.settings:
+            return None
+        # Ranks of data-parallel attention share the GPUs of tp_size.
+        found.append(int(tp) * int(pp) * (1 if server.settings.get("enable_dp_attention") else int(dp)))
+    return sum(found)
+
+
+def _is_of_rules(warning: str) -> bool:
+    """Whether a warning that a run left is about the rules of the closed division."""
+    return names_other_file(warning) or names_same_answers(warning)
+
+
+def _verdict(context: CheckContext, folder: Path, record: RunRecord) -> Iterator[Issue]:
+    verdict = record.verdict
+    if verdict is None:
+        yield context.issue("run-verdict", folder, f"{RUN_RECORD} has no verdict: the run did not finish")
+    elif verdict.result != "VALID":
+        text = f"the verdict in {RUN_RECORD} is {verdict.result}: {'; '.join(verdict.reasons)}"
+        yield context.issue("run-verdict", folder, text)
