@@ -35,9 +35,10 @@ from harness.grading.decoding.text_tokenizer import tokenizer_sha256
 from harness.json_files import read_kept, write_json
 from harness.loadgen_logs.integrity import damage
 from harness.record.accuracy_result import AccuracyResult, score_line
-from harness.record.resume import differences, newest_run
+from harness.record.resume import ANY_SAMPLE, answers_in, differences, newest_run
 from harness.record.run_events import RunEvent
 from harness.record.run_record import RunRecord
+from harness.text import counted
 
 State = Literal["done", "lost", "failed", "incomplete", "other", "missing"]
 _NAMED = 3
@@ -113,6 +114,8 @@ def _standing(campaign: Campaign, step: Step) -> Standing:
 
 def _run(campaign: Campaign, step: Step) -> Standing:
     if (record := newest_run(step.run_folder)) is None:
+        if step.kind == "accuracy" and (kept := len(answers_in(step.run_folder, ANY_SAMPLE))):
+            raise ConfigError(f"{step.run_folder} has {counted(kept, 'answer')} and no {RUN_RECORD}")
         return Standing("missing")
     if changed := list(_changes(campaign, step, record, step.run_folder / USER_CONF)):
         return Standing("other", f"made with {'; '.join(changed[:_NAMED])}", record)

@@ -26,7 +26,7 @@ from harness.text import counted
 ATTEMPT = "attempt."  # folders of attempts; a number follows
 _ATTEMPT_NUMBER = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
 _SHOWN = 80  # characters of a value
-_ANY_SAMPLE = 1 << 32  # beyond every sample index
+ANY_SAMPLE = 1 << 32  # beyond every sample index
 
 
 class EarlierRun(msgspec.Struct, frozen=True):
@@ -105,7 +105,7 @@ def _described(record: RunRecord, log_dir: Path) -> str:
 def _without_record(plan: RunPlan, problem: str) -> EarlierRun | None:
     """What becomes of a folder without a readable run.json. Raises ConfigError where answers lie in it."""
     log_dir = plan.client.log_dir
-    kept = len(answers_in(log_dir, _ANY_SAMPLE)) if plan.accuracy else 0
+    kept = len(answers_in(log_dir, ANY_SAMPLE)) if plan.accuracy else 0
     if kept:
         raise ConfigError(
             f"{problem}; so it is unknown which run the {counted(kept, 'answer')} in {log_dir} belong to: "

@@ -26,6 +26,7 @@ from harness.files import (
     ACCURACY_LOG,
     COMPLIANCE_RUN,
     DETAIL,
+    JOURNAL_DIR,
     PERFORMANCE,
     PROGRESS,
     RUN_RECORD,
@@ -45,6 +46,7 @@ from harness.peak.search.policy import History
 from harness.peak.search.probe import Probe
 from harness.peak.search.probe_record import FOUND_RATE
 from harness.peak.search.search_state import SearchState
+from harness.record.answer_log import encode_answer
 from harness.record.provenance import git_state
 from harness.record.resume import newest_run
 from harness.record.run_events import RunEvent
@@ -400,6 +402,18 @@ def test_a_damaged_record_is_made_again_by_itself_only_where_that_takes_minutes(
     (step.run_folder / RUN_RECORD).write_text("{")
     found = standing(campaign, step)
     assert found.state == state and str(step.run_folder / RUN_RECORD) in found.text
+
+
+def test_answers_without_their_record_are_lost_before_the_run_refuses_them(tmp_path):
+    """It said "add --restart", which a campaign wants with the name of the step."""
+    campaign = campaign_of(tmp_path, "server = { target_qps = 9.0 }\n")
+    step = next(one for one in steps_of(campaign) if one.kind == "accuracy")
+    (step.folder / JOURNAL_DIR).mkdir(parents=True)
+    assert standing(campaign, step) == Standing("missing")
+    (step.folder / JOURNAL_DIR / "answers-0.bin").write_bytes(encode_answer(3, 1, b"\7\0\0\0"))
+    found = standing(campaign, step)
+    assert found.state == "lost" and "1 answer and no run.json" in found.text
+    assert f"--restart {step.name}" in list(advice(campaign, step, found))[-1]
 
 
 @pytest.mark.parametrize(
