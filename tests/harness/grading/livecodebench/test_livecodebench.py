@@ -25,7 +25,7 @@ from harness.grading.livecodebench.compare import same_printout, same_value
 from harness.grading.livecodebench.index import ProblemIndex, prepared
 from harness.grading.livecodebench.program_journal import ResultJournal
 from harness.grading.livecodebench.release import Example, read_problems
-from harness.grading.livecodebench.run_solution import RunLimits, run_solution
+from harness.grading.livecodebench.run_solution import RACE_RUNS, RunLimits, run_solution
 from harness.grading.livecodebench.runner import ExecutionConfig, ProgramTask, require_problems, run_programs
 from harness.grading.sandbox.jail import preamble, protocol, values
 from harness.grading.sandbox.jail.protocol import Job
@@ -213,10 +213,10 @@ def test_a_thread_that_wins_only_sometimes_is_marked():
             return protocol.TestRunResult(protocol.OK, "", b"6" if runs[-1] % 2 == first else b"7")
 
     job = Job(GradingMode.OFFICIAL, "", "Thread(target=main).start()")
-    for first in (0, 1):  # noqa: B007 - read in Alternating
+    for first, count in ((0, 2), (1, 2), (None, RACE_RUNS)):  # noqa: B007 - read in Alternating
         runs.clear()
         outcome = run_solution(Alternating(), job, TESTS[:1], RunLimits(1.0))  # type: ignore[arg-type]
-        assert (outcome.reason, outcome.raced, len(runs)) == (Reason.WRONG, True, 2)
+        assert (outcome.reason, outcome.raced, len(runs)) == (Reason.WRONG, count == 2, count)
 
 
 PRINTOUTS = [
