@@ -16,16 +16,19 @@ PIECES = ("|>", "|", ">", "<", "final", "<|channel|>", " 12", "x", "a|b", "\u00e
 def cut_at_random(text: str, rng: random.Random) -> list[int]:
     """Ids of the text in tokens that the encoder would not choose; some markers are spelled out."""
     ids: list[int] = []
-    for part in re.split(r"(<\|(?:channel|message|end|return)\|>)", text):
-        if part in tokenizer.SPECIAL and rng.random() < 0.9:
-            ids.append(tokenizer.SPECIAL[part])
+    spelled = b""  # a token of it may hold the end of a marker and the text behind it
+    for part in [*re.split(r"(<\|(?:channel|message|end|return)\|>)", text), ""]:
+        is_special = part in tokenizer.SPECIAL and rng.random() < 0.9
+        if part and not is_special:
+            spelled += part.encode()
             continue
-        rest = part.encode()
-        while rest:
-            sizes = [size for size in range(1, 12) if rest[:size] in tokenizer.ranks()]
+        while spelled:
+            sizes = [size for size in range(1, 12) if spelled[:size] in tokenizer.ranks()]
             size = rng.choice(sizes)
-            ids.append(tokenizer.ranks()[rest[:size]])
-            rest = rest[size:]
+            ids.append(tokenizer.ranks()[spelled[:size]])
+            spelled = spelled[size:]
+        if is_special:
+            ids.append(tokenizer.SPECIAL[part])
     return ids
 
 
