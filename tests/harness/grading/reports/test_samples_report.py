@@ -5,7 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from harness.grading.evaluation.evaluate import GradedSample
+from harness.grading.evaluation.references import Reference
+from harness.grading.graders.grader import GPQA
+from harness.grading.reports.result_file import explanation
+from harness.grading.reports.sample_texts import evidence
 from harness.grading.reports.samples_report import spans_of
+from harness.grading.scoring.grade import WRONG, Grade, GradingMode, Reason, answered, scored, unanswered
 from harness.report.html.page import Badge, Page
 from harness.report.html.samples_page import Answer, Excerpt, Question, Span, render_samples
 from tests.browser import DRIVER, browser
@@ -42,6 +48,37 @@ def test_the_span_that_was_read_is_marked(text, readings, expected):
     readings = [(modes, read, answer or read) for modes, read, answer in readings]
     assert marked(text, *readings) == expected
     assert "".join(span.text for span in spans_of(text, readings)) == text
+
+
+RIGHT, MISTAKEN, NONE = answered("C", True), answered("B", False), unanswered(Reason.NO_ANSWER)
+
+
+@pytest.mark.parametrize(
+    ("official", "strict", "said"),
+    [
+        (MISTAKEN, MISTAKEN, "answer B"),
+        (MISTAKEN, RIGHT, "official answer B, strict answer C"),
+        (NONE, RIGHT, "strict answer C"),
+        (NONE, NONE, ""),
+    ],
+)
+def test_the_answers_of_both_modes_are_one_line(official, strict, said):
+    grades = {GradingMode.OFFICIAL: official, GradingMode.STRICT: strict}
+    assert evidence(GradedSample(0, Reference("gpqa", GPQA, "C", None), None, grades)) == said
+
+
+@pytest.mark.parametrize(
+    ("grade", "said"),
+    [
+        (RIGHT, "Correct"),
+        (MISTAKEN, "Incorrect (extracted: B, ground_truth: C)"),
+        (NONE, "No answer extracted from model output (no_answer)"),
+        (Grade(WRONG, False, "x = 1", Reason.TIMEOUT, "test 2: 60 s"), "Failed (timeout): test 2: 60 s"),
+        (scored({"rouge1": 0.5}, "text"), "Scored"),
+    ],
+)
+def test_a_grade_is_explained_in_the_words_of_the_reference(grade, said):
+    assert explanation(grade, "C") == said
 
 
 def answer(index, reason, kind="wrong by all"):
