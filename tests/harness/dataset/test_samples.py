@@ -91,6 +91,7 @@ def test_load(write, tmp_path):
     assert [samples.tokens(i).tolist() for i in range(len(samples))] == PROMPTS
     assert samples.ids.dtype == np.int32 and samples.offsets.tolist() == [0, 3, 4, 6]
     assert samples.lengths.tolist() == [3, 1, 2]
+    assert samples.longest(10) == 13
     assert samples.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
     assert samples.path == path
 
