@@ -52,7 +52,7 @@ def harmony_tokenizer() -> "Tokenizer":
     built.decoder = decoders.ByteLevel()
     built.post_processor = processors.ByteLevel(trim_offsets=False)
     listed = [name for name, token in o200k.SPECIAL.items() if token <= o200k.SPECIAL["<|endofprompt|>"]]
-    built.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in listed])
+    built.add_special_tokens([AddedToken(name, normalized=False) for name in listed])
     return built
 
 

@@ -173,9 +173,14 @@ def test_a_changed_row_of_a_detail_log(tmp_path, change, problem, warnings):
     assert (found.problem, found.warnings) == (problem, warnings)
 
 
-def test_a_missing_summary(tmp_path):
+def test_a_missing_summary_and_one_of_other_bytes(tmp_path):
     assert read_summary(tmp_path / "none").problem == "missing"
     assert result_lines(tmp_path / "none") == ()
+    damaged = (
+        (RECORDED / "offline_valid/mlperf_log_summary.txt").read_bytes().replace(b"Offline", b"Off\xff", 1)
+    )
+    (tmp_path / "damaged").write_bytes(damaged)
+    assert read_summary(tmp_path / "damaged").scenario == "Off\ufffd"
 
 
 def test_result_lines_are_loadgens_own():
