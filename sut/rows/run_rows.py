@@ -155,7 +155,10 @@ def _earlier(plan: EvalPlan, files: RowFiles, samples: SampleSet) -> EarlierRun 
 def _check_unfinished(plan: EvalPlan, files: RowFiles, rows: _Rows) -> None:
     """Raise ConfigError if another run has written the file since ``_read``."""
     if _earlier(plan, files, rows.samples) != rows.earlier:
-        raise ConfigError(f"another run has written {plan.output} since this one began; repeat the command")
+        raise ConfigError(
+            f"another run has begun or written {plan.output} since this one began; repeat the command when "
+            "it has ended"
+        )
     if rows.earlier is not None and not rows.is_continued:
         attempts.move_aside(plan.output, plan.folder)
 
