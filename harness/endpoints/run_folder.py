@@ -4,8 +4,9 @@ A folder of the official client has the first group only. Everything that reads 
 the second group, and says what it could not know.
 """
 
-import re
 from pathlib import Path
+
+from harness.record.output_dir import is_aside
 
 # Of the official client, relative to the run folder.
 CONFIG = "config.yaml"
@@ -30,9 +31,6 @@ PAGE = "endpoints.html"
 NOT_A_RESULT_FILE = "NOT_A_RESULT.txt"
 
 
-_MOVED_ASIDE = re.compile(r"(.+)\.[0-9]{8}-[0-9]{6}(-[0-9]+)?")  # harness.record.output_dir.aside_name
-
-
 def runs_in(path: Path) -> list[Path]:
     """A run folder itself, or those in a folder, or in its runs/; none where there is none.
 
@@ -40,11 +38,6 @@ def runs_in(path: Path) -> list[Path]:
     """
     for folders in ([path], sorted(path.glob("*")), sorted((path / RUNS).glob("*"))):
         found = [one for one in folders if (one / CONFIG).is_file() or (one / SUMMARY).is_file()]
-        if found := [one for one in found if one == path or not _is_moved_aside(one)]:
+        if found := [one for one in found if one == path or not is_aside(one)]:
             return found
     return []
-
-
-def _is_moved_aside(folder: Path) -> bool:
-    named = _MOVED_ASIDE.fullmatch(folder.name)
-    return named is not None and folder.with_name(named[1]).is_dir()

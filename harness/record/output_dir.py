@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import stat
 import tempfile
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ from harness.files import hold, open_lock, require_free
 
 WRITE, READ = "write there", "read it"
 _RESERVE = ".reserve"
+_ASIDE = re.compile(r"(.+)\.[0-9]{8}-[0-9]{6}(-[0-9]+)?")
 _RESERVE_BYTES = 1 << 16  # several times the size of run.json
 
 
@@ -165,3 +167,9 @@ def aside_name(path: Path) -> Path:
         number += 1
         aside = path.with_name(f"{path.name}.{stamp}-{number}")
     return aside
+
+
+def is_aside(path: Path) -> bool:
+    """Whether it has the name of ``aside_name``, beside what replaced it."""
+    found = _ASIDE.fullmatch(path.name)
+    return found is not None and path.with_name(found[1]).exists()
