@@ -74,7 +74,7 @@ def _outcome_reasons(statistics: Statistics, rows: Rows, issued: int) -> Iterato
         yield "LoadGen issued no query"
 
 
-def clock_reasons(detail: LoadgenDetail, calls: Rows, began_ns: int, slewed_ns: int = 0) -> Iterator[str]:
+def clock_reasons(detail: LoadgenDetail, calls: Rows, began_ns: int, slewed_ns: int) -> Iterator[str]:
     """LoadGen takes all of its times from the wall clock, the client its own from one that is never set.
 
     Both run fast or slow by ``slewed_ns`` while they are corrected: by 0.05 % at most by the kernel, by up to

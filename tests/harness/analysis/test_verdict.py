@@ -171,7 +171,7 @@ def test_one_thing_wrong_is_enough(what, found, values):
 def test_where_there_is_no_clock_to_compare():
     calls = np.ones(1, LOADGEN_CALL_ROW)
     calls["kind"] = COMPLETE
-    assert list(clock_reasons(LoadgenDetail({}, {}, {}), calls, START)) == []
+    assert list(clock_reasons(LoadgenDetail({}, {}, {}), calls, START, 0)) == []
     record, rows, *_ = hiding(10)
     without_stream = replace(record.plan.client.parameters, stream=False)
     for other in (
