@@ -6,6 +6,7 @@ import numpy as np
 
 from harness.analysis.client_overhead import lag_warnings, load_warnings, share_warnings
 from harness.analysis.encoded_answers import text_warnings
+from harness.analysis.equal_lengths import equally_long
 from harness.analysis.network_summary import clump_text, held_back_warnings
 from harness.analysis.outages import rank_warnings, silence_warnings
 from harness.analysis.replicas import end_warnings, length_warnings, straggler_warnings
@@ -22,8 +23,6 @@ _LOST_FROM = 0.001
 # Of real runs without another client, SGLang's, vLLM's and llama.cpp's counts had at most one token more.
 _FOREIGN_FROM, _FOREIGN_TOKENS = 0.01, 100
 _NAMED = 3  # servers that a warning names
-# Answers drawn at random have the length of another answer to their sample about once in a thousand.
-_FEWEST_AGAIN, _SAME_PART = 100, 0.5
 _SAME = "have exactly as many tokens as the answer before"
 
 
@@ -85,12 +84,11 @@ def same_answer_warnings(parameters: SamplingParameters, rows: Rows) -> Iterator
     if not parameters.temperature or parameters.seed is not None:
         return
     ended = rows[rows["finish"] == FINISH_REASONS.index("stop")]
-    ended = ended[np.lexsort((ended["issued_ns"], ended["sample_index"]))]
-    again = ended["sample_index"][1:] == ended["sample_index"][:-1]
-    same = again & (ended["osl"][1:] == ended["osl"][:-1])
-    if again.sum() >= _FEWEST_AGAIN and same.sum() > _SAME_PART * again.sum():
+    ended = ended[np.argsort(ended["issued_ns"], kind="stable")]
+    if found := equally_long(ended["sample_index"], ended["osl"]):
+        same, again = found
         yield (
-            f"{same.sum():,} of {again.sum():,} answers to samples that were asked again {_SAME}: the "
+            f"{same:,} of {again:,} answers to samples that were asked again {_SAME}: the "
             f"servers, or a proxy before them, answer from a cache, or do not sample at temperature "
             f"{parameters.temperature:g} as asked; let each request be answered for itself, and measure again"
         )

@@ -5,7 +5,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import msgspec
+import numpy as np
 
+from harness.analysis.equal_lengths import equally_long
 from harness.config.benchmark import Benchmark, MetricRule
 from harness.errors import ConfigError
 from harness.grading.evaluation.answer_order import Answered, misplaced
@@ -19,7 +21,6 @@ from harness.grading.scoring.grade import SANDBOX_LIMITS, GradingMode, Reason
 from harness.text import counted, first_few
 
 _SUSPICIOUS_SHARE = 0.1  # of outputs; where more are without a final part, a setting is wrong
-_FEWEST_AGAIN = 100  # outputs to a question that has one already
 _LISTED = 20  # indexes named before "and N more"
 _COMPARISON_LIMITS = (Reason.TIMEOUT, Reason.KILLED, *SANDBOX_LIMITS)
 
@@ -278,16 +279,15 @@ def same_output_warnings(evaluation: Evaluation, benchmark: Benchmark) -> Iterat
 
     Outputs that the limit of tokens ended say nothing.
     """
-    before: dict[int, int | None] = {}
-    again = same = 0
-    for sample in evaluation.graded:
-        question, logged = sample.reference.question, sample.logged
-        if question is None or logged is None or logged.truncated:
-            continue
-        again += question in before
-        same += question in before and before[question] == logged.tokens
-        before[question] = logged.tokens
-    if benchmark.generation.temperature and again >= _FEWEST_AGAIN and 2 * same > again:
+    ended = [
+        (one.reference.question, one.logged.tokens)
+        for one in evaluation.graded
+        if one.logged is not None and not one.logged.truncated
+    ]
+    known = [pair for pair in ended if None not in pair]  # a table of texts has no tokens
+    found = equally_long(*np.array(known, dtype=np.int64).reshape(-1, 2).T)
+    if benchmark.generation.temperature and found:
+        same, again = found
         yield (
             f"{same} of {again} further outputs to a question have exactly as many tokens as the one before: "
             f"the server did not sample at temperature {benchmark.generation.temperature:g} as asked, or "

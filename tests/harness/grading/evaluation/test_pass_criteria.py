@@ -148,6 +148,7 @@ def test_programs_that_another_run_may_grade_otherwise_are_listed(grade, named, 
     [
         (OSS, lambda index: 400 + index % 50, None, "100 of 100 further outputs"),
         (OSS, lambda index: 400 + index, None, ""),
+        (OSS, lambda index: None, None, ""),  # a table of texts
         (OSS, lambda index: 400, Reason.TRUNCATED, ""),  # the limit ended them all
         ("deepseek-r1", lambda index: 400 + index % 50, None, ""),  # greedy
     ],
