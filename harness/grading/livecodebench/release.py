@@ -108,9 +108,11 @@ def _difficulty(row: dict[str, Any]) -> str:
 
 def _private(packed: str) -> list[Any]:
     try:
-        tests: list[Any] = json.loads(packed)
+        tests = json.loads(packed)
     except ValueError:
         tests = json.loads(_unpacked(packed))
+    if not isinstance(tests, list):
+        raise ValueError(f"private tests are {type(tests).__name__}, expected a list")
     return tests
 
 

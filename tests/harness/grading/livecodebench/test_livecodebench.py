@@ -295,6 +295,8 @@ BROKEN_ROWS = {
     "a pickled list": {**ROW, "private_test_cases": packed([1])},
     "a number that is packed": {**ROW, "private_test_cases": packed("1")},
     "a mapping": {**ROW, "private_test_cases": '{"input": "1", "output": "1"}'},
+    "an empty mapping": {**ROW, "private_test_cases": "{}"},
+    "an empty text": {**ROW, "private_test_cases": '""'},
     "not packed": {**ROW, "private_test_cases": "????"},
     "no tests": {key: value for key, value in ROW.items() if key != "public_test_cases"},
     "numbers for tests": {**ROW, "public_test_cases": "[1]"},
