@@ -12,7 +12,7 @@ from harness.arrays import Floats
 from harness.config.server_urls import folded
 from harness.record.journal import Rows
 from harness.record.replica_figures import ReplicaBalance, ReplicaFigures, Straggler, StragglerTime
-from harness.text import counted
+from harness.text import counted, first_few
 
 Integers = npt.NDArray[np.integer]
 
@@ -235,12 +235,11 @@ def length_warnings(rows: Rows, urls: Sequence[str]) -> Iterator[str]:
     error = good["osl"].std() * np.sqrt(1 / np.maximum(counts, 1) + 1 / counts[means == middle][0])
     found = np.flatnonzero(apart > np.maximum(_SURE_LENGTH * error, _OTHER_LENGTH * middle)).tolist()
     if found:
-        shown = ", ".join(f"{urls[one]} {means[one]:.1f}" for one in found[:_NAMED])
-        more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+        shown = first_few((f"{urls[one]} {means[one]:.1f}" for one in found), _NAMED)
         yield (
-            f"{len(found)} of {len(urls)} replicas give answers of other lengths than the others ({shown}"
-            f"{more} tokens on average, the others {middle:.1f}): they serve another model, or with another "
-            "limit or sampling; compare their weights and options, and measure again"
+            f"{len(found)} of {len(urls)} replicas give answers of other lengths than the others ({shown} "
+            f"tokens on average, the others {middle:.1f}): they serve another model, or with another limit "
+            "or sampling; compare their weights and options, and measure again"
         )
 
 

@@ -21,7 +21,7 @@ from harness.record.journal import COMPLETE, Rows
 from harness.record.run_record import RunRecord, RunVerdict, Statistics
 from harness.text import by_kind, counted, milliseconds
 
-CLOCK_S, _CLOCK_PART = 0.25, 0.001  # the most by which LoadGen's time may differ, and the part of the run
+CLOCK_S, CLOCK_PART = 0.25, 0.001  # the most by which LoadGen's time may differ, and the part of the run
 _RIGHT_CLOCK = (
     "run again where the clock is right (chronyc tracking) and is not stepped (chronyd without makestep)"
 )
@@ -89,7 +89,7 @@ def clock_reasons(detail: LoadgenDetail, calls: Rows, began_ns: int, slewed_ns: 
         return
     own = (int(ends.max()) - began_ns) / 1e9
     listing = _LISTING_S * (detail.number("generated_samples_per_query") or 0)
-    slack = CLOCK_S + _CLOCK_PART * own
+    slack = CLOCK_S + CLOCK_PART * own
     if not -slack <= lasted_s - own <= slack + listing:
         yield (
             f"the run took {own:.2f} s, and {lasted_s:.2f} s by LoadGen's clock: the wall clock was set, or "

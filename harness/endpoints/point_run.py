@@ -98,8 +98,6 @@ def write_point_run(folder: Path, run: PointRun) -> None:
 def read_point_run(folder: Path) -> PointRun | None:
     """What this client knows of a run folder; None where it did not run it. Raises ConfigError."""
     path = folder / POINT_RUN
-    return (
-        read_json(path, PointRun, "remove the run folder, so that the point is run again")
-        if path.exists()
-        else None
-    )
+    if not path.exists():
+        return None
+    return read_json(path, PointRun, "remove the run folder, so that the point is run again")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from harness.analysis.verdict import CLOCK_PART
 from harness.files import wait_for_disk
 from harness.machine import container_memory, machine_memory, text_of
 from harness.text import counted
@@ -27,7 +28,6 @@ _DISK_BYTES = 32 << 20
 _SLOW_DISK = 20e6  # bytes a second; a journal of 512 GPUs writes about a tenth
 _FEW_STREAMS = 1024  # in flight at a node of eight GPUs
 _STEP_NS = 1_000_000  # the clock of a machine in order is moved by less at once
-_SLEWED_PART = 0.001  # of the time, as in a run; the kernel alone corrects half of it at most
 _TIME_ERROR = 5  # adjtimex(2): the clock is not synchronized
 _MOST_BUSY = 0.5  # part of the cores
 
@@ -154,7 +154,7 @@ class ClockReading(msgspec.Struct, frozen=True):
 
     wall_ns: int
     steady_ns: int
-    slewed_ns: int = 0
+    slewed_ns: int
 
     @classmethod
     def now(cls) -> "ClockReading":
@@ -175,7 +175,7 @@ def clock_findings(before: ClockReading, after: ClockReading, state: int | None)
         text = f"the wall clock was set by {step / 1e6:+.1f} ms within {seconds:.1f} s"
         yield Finding("warning", "clock", text, keep)
     slewed = (after.slewed_ns - before.slewed_ns) / 1e9
-    if moved := abs(slewed) > _SLEWED_PART * seconds:
+    if moved := abs(slewed) > CLOCK_PART * seconds:
         how = f"{abs(slewed) * 1000:.1f} ms {'fast' if slewed > 0 else 'slow'} within {seconds:.1f} s"
         text = f"the clocks ran {how}, as where their error is corrected: no run would be VALID"
         yield Finding("warning", "clock", text, "wait until chronyc tracking shows none, or chronyc makestep")

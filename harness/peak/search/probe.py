@@ -7,9 +7,8 @@ import msgspec
 from harness.peak.ladder.steps import Step
 from harness.record.outcome import FailureKind
 
-NO_ROOM = (
-    FailureKind.LOCAL_LIMIT.label
-)  # in the reasons of a run that this client, not a server, could not carry
+# In the reasons of a run that this client, not a server, could not carry.
+NO_ROOM = FailureKind.LOCAL_LIMIT.label
 
 ProbeVerdict = Literal["VALID", "INVALID"]
 

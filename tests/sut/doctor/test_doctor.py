@@ -352,7 +352,7 @@ SECOND = 1_000_000_000
     ],
 )
 def test_a_clock_that_was_set_while_it_was_watched(set_by_ns, state, expected):
-    before, after = ClockReading(10 * SECOND, SECOND), ClockReading(12 * SECOND + set_by_ns, 3 * SECOND)
+    before, after = ClockReading(10 * SECOND, SECOND, 0), ClockReading(12 * SECOND + set_by_ns, 3 * SECOND, 0)
     found = list(this_node.clock_findings(before, after, state))
     assert [one.level for one in found] == [level for level, _ in expected]
     assert all(one.text.startswith(words) for one, (_, words) in zip(found, expected, strict=True))
