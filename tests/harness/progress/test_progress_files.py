@@ -35,7 +35,9 @@ def folder(tmp_path):
 
 @pytest.fixture
 def progress(folder):
-    return ProgressLog(folder, ValidityRules(LIMITS, most_over_limit(900)), records.REPLICAS)
+    log = ProgressLog(folder, ValidityRules(LIMITS, most_over_limit(900)), records.REPLICAS)
+    yield log
+    log.close()  # what it still writes is not the next test's
 
 
 def test_a_line_has_the_figures_of_the_journal(folder, progress):

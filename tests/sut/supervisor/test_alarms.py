@@ -115,14 +115,15 @@ def test_a_rank_whose_page_is_not_read_ends_a_silent_run(loads):
 
 
 def test_each_alarm_is_an_event_once(caplog):
-    one, ranks = session(), Ranks(StandingRank(URL, 1, 7.0, 3, True))
+    since_s = time.monotonic() - 7.0
+    one, ranks = session(), Ranks(StandingRank(URL, 1, since_s, 3, True))
     alarms = Alarms(one, SERVERS, ranks, policy())
     for _ in range(3):
         assert "dp_rank 1 of http://a:1 stands" in alarms.look(snapshot()).standing
     ranks.found = ()
     assert alarms.look(snapshot()).standing == ""
     stands, works = one.events.events
-    assert (stands.kind, stands.time_ns, works.kind) == ("rank_stands", 7 * 10**9, "rank_works")
+    assert (stands.kind, stands.time_ns, works.kind) == ("rank_stands", int(since_s * 1e9), "rank_works")
     assert [line.partition(" of ")[0] for line in caplog.messages] == ["dp_rank 1", "dp_rank 1"]
 
 
@@ -234,6 +235,7 @@ def test_a_pause_that_is_over_when_the_run_is_lost_by_it_is_an_event(
     """Too short for an alarm; a search took its rate for one that does not pass."""
     now, arrived, asked = [1000.0], [1000.0], []
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic_ns", lambda: int(now[0] * 1e9))
     one, watch = session((3, 0)), LostAt(tmp_path)
     one.arrived_s = lambda: [arrived[0], 0.0]
     watch.is_lost_by = lambda *pause: bool(asked.append(pause)) or by_it

@@ -332,7 +332,8 @@ def test_while_the_disk_stands_no_process_is_stuck(watched, caplog, monkeypatch)
     monkeypatch.setattr(monitoring, "machine_row", lambda pids: [9, *pids])
     waits_s = iter((0, 0, 4, 40, 0))
     monitor, _, _ = watched(waits_ns=lambda: next(waits_s) * 10**9)
-    monitor._began_ns -= int(20e9)  # nothing has moved since
+    later_ns = monitor._began_ns + int(20e9)
+    monkeypatch.setattr(time, "monotonic_ns", lambda: later_ns)  # nothing has moved since
     table = np.zeros((3, len(Counter)), dtype=np.int64)
     monitor._board.table = lambda: table
     for worker_s in (4, 5, 5, 5):
