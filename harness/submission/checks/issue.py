@@ -258,15 +258,11 @@ class Issue(msgspec.Struct, frozen=True):
         own = {"remedy": self.remedy or self.rule.remedy, "cost": cost, "is_rehearsed": self.is_rehearsed}
         return asdict(self) | {"rule": self.rule.text} | own
 
-    @property
-    def short(self) -> str:
-        """Where and what."""
-        return f"{printable(self.where)}: [{self.code}] {printable(self.what, _MOST_CHARACTERS)}"
-
     def __str__(self) -> str:
+        text = f"{printable(self.where)}: [{self.code}] {printable(self.what, _MOST_CHARACTERS)}"
         if self.is_warning:
-            return f"warning: {self.short}"
-        return f"{self.short}; rule: {self.rule.text}; remedy: {self.remedy or self.rule.remedy}"
+            return f"warning: {text}"
+        return f"{text}; rule: {self.rule.text}; remedy: {self.remedy or self.rule.remedy}"
 
 
 def unreadable(where: str, reason: str) -> Issue:

@@ -1,5 +1,6 @@
 """The issues of a tree as lines for a terminal: the dearest first, the number of each cost at the end."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from harness.text import counted
 def issue_lines(
     tree: Path, issues: Sequence[Issue], table: Sequence[str], unchecked: int, unrecorded: int
 ) -> Iterator[str]:
-    """Results, issues and their count, which stays on the screen.
+    """Results, issues and their count, which stays on the screen; what every rehearsal has only as a number.
 
     ``unchecked`` results were not checked, and ``unrecorded`` ones without the run.json of their runs.
     """
@@ -21,22 +22,23 @@ def issue_lines(
         yield "REHEARSAL: nothing in this folder can be submitted"
     yield from table
     yield from (str(issue) for issue in issues if issue.is_warning)
-    rehearsed = [issue for issue in issues if issue.is_rehearsed and not issue.is_warning]
+    rehearsed = Counter(issue.code for issue in issues if issue.is_rehearsed and not issue.is_warning)
     if rehearsed:
-        yield f"as in every rehearsal, until the runs are made by the rules ({len(rehearsed)}):"
-        yield from (issue.short for issue in rehearsed)
+        counts = ", ".join(f"{code} {count}" for code, count in rehearsed.most_common())
+        text = "as in every rehearsal, until the runs are made by the rules"
+        yield f"{text}: {counts} (check --json lists them)"
     wrong = [issue for issue in issues if issue.needs_action]
     groups = list(by_cost(wrong, lambda issue: issue.costs))
     for cost, alike in groups:
         yield f"to mend with {cost} ({len(alike)}):"
         yield from map(str, alike)
     each = ", ".join(f"{cost}: {len(alike)}" for cost, alike in groups)
-    counts = [f"{counted(len(wrong), 'issue')} ({each})" if wrong else "no issues"]
+    parts = [f"{counted(len(wrong), 'issue')} ({each})" if wrong else "no issues"]
     if warnings := sum(issue.is_warning for issue in issues):
-        counts.append(counted(warnings, "warning"))
+        parts.append(counted(warnings, "warning"))
     if unchecked:
-        counts.append(f"{counted(unchecked, 'result')} not checked")
+        parts.append(f"{counted(unchecked, 'result')} not checked")
     if unrecorded:
         text = f"{counted(unrecorded, 'result')} checked without run.json, which shows deviations and origin"
-        counts.append(text)
-    yield ("REHEARSAL: " if rehearsal else "") + ", ".join(counts)
+        parts.append(text)
+    yield ("REHEARSAL: " if rehearsal else "") + ", ".join(parts)
