@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from harness.config.loadgen_settings import NS_PER_MS, PERFORMANCE_MODE
+from harness.config.rounds import available_rounds, seeds_of
 from harness.files import ACCURACY, DETAIL, PERFORMANCE, SUMMARY
 from harness.loadgen_logs.contradictions import contradictions, disagreements
 from harness.loadgen_logs.summary_and_detail import LoadgenDetail
@@ -140,15 +141,18 @@ def _milliseconds(value: object) -> object:
 
 
 def _seeds(context: CheckContext, logs: Logs) -> Iterator[Issue]:
-    effective = logs.detail.effective
-    wrong = {
-        name: effective.get(name) for name, seed in context.rules.seeds.items() if effective.get(name) != seed
-    }
-    if wrong:
-        shown = ", ".join(
-            f"{name} is {found}, expected {context.rules.seeds[name]}" for name, found in wrong.items()
-        )
-        yield context.issue("seeds", logs.folder / DETAIL, shown)
+    expected = context.rules.seeds
+    found = {name: logs.detail.effective.get(name) for name in expected}
+    if found == expected:
+        return
+    path = logs.folder / DETAIL
+    if other := next((name for name in available_rounds() if seeds_of(name) == found), None):
+        remedy = f"name the round (--round {other}), or repeat the run with this round's LoadGen"
+        yield context.issue("seeds", path, f"the seeds are those of {other}", remedy=remedy)
+        return
+    wrong = [name for name, seed in expected.items() if found[name] != seed]
+    text = ", ".join(f"{name} is {found[name]}, expected {expected[name]}" for name in wrong)
+    yield context.issue("seeds", path, text)
 
 
 def check_sample_counts(context: CheckContext, logs: Logs, expected: int, *settings: str) -> Iterator[Issue]:

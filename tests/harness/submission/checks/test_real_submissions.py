@@ -57,6 +57,8 @@ def test_only_two_issues_are_about_the_submissions():
 def test_under_the_current_round_all_seeds_are_wrong():
     seeds = [c for c in check_tree(ROUND) if c.code == "seeds"]
     assert len(seeds) == 28
+    said = [one for one in seeds if one.what == "the seeds are those of v6.0"]
+    assert len(said) == 27 and all("--round v6.0" in one.remedy for one in said)
 
 
 def test_accuracy_texts():
