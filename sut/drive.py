@@ -45,6 +45,7 @@ from sut.supervisor.session import Destination, QuerySession, wires_of
 
 _CACHE = ROOT / ".cache"
 _EMBEDDED_SLOTS = 16
+_FEW_TOKENS = 256  # the embedded engine is done with such answers in seconds
 # For the answers of all servers after the last query: signals are ignored meanwhile.
 _END_S, _EARLY_END_S = 10.0, 2.0
 
@@ -64,7 +65,14 @@ def servers_of(plan: ClientPlan, samples: SampleSet, least_context: int = 0) -> 
     if plan.backend != "embedded":
         yield plan.server_urls, lambda: ""
         return
-    context = max(samples.longest(plan.parameters.max_new_tokens), least_context) + 1
+    limit = plan.parameters.max_new_tokens
+    if limit > _FEW_TOKENS:
+        log.warning(
+            "warning: an answer may have %s tokens, which takes this engine minutes; --max-new-tokens 32 is "
+            "enough to try a set-up",
+            f"{limit:,}",
+        )
+    context = max(samples.longest(limit), least_context) + 1
     with engine_of(plan.benchmark, _EMBEDDED_SLOTS, context) as engine:
         try:
             yield (engine.url,), engine.death

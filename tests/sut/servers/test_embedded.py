@@ -8,6 +8,8 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import httpx
 import psutil
@@ -18,6 +20,7 @@ from harness.config.benchmark import load_benchmark
 from harness.config.choices import available_benchmarks
 from harness.dataset import tokenizer
 from harness.errors import ConfigError, ServerError
+from sut import drive
 from sut.drive import engine_of
 from sut.servers.embedded import tiny_models
 from sut.servers.embedded.engine import EmbeddedEngine
@@ -28,6 +31,7 @@ from tests.kit import wait_until, wire_of
 from tests.runs import ROOT
 
 CACHE = ROOT / ".cache"
+URL = "http://127.0.0.1:1"
 
 
 @pytest.fixture(scope="module")
@@ -219,6 +223,17 @@ def test_where_the_log_and_the_model_are(tmp_path, monkeypatch, may_be_written):
     own = structs.replace(load_benchmark("gpt-oss-120b"), embedded_model="own.gguf")
     log = engine_of(own, slots=1, context=8).log_path
     assert log.parent == (CACHE if may_be_written else tmp_path / "mlperf-llm-harness")
+
+
+@pytest.mark.parametrize(("tokens", "warned"), [(10_240, True), (128, False)])
+def test_long_answers_are_announced_before_they_cost_minutes(monkeypatch, caplog, tokens, warned):
+    engine = SimpleNamespace(url=URL, death=lambda: "")
+    monkeypatch.setattr(drive, "engine_of", lambda *words: nullcontext(engine))
+    parameters = SimpleNamespace(max_new_tokens=tokens)
+    plan = SimpleNamespace(backend="embedded", benchmark=None, parameters=parameters)
+    with drive.servers_of(plan, SimpleNamespace(longest=lambda limit: limit)) as (urls, _):
+        assert urls == (URL,)
+    assert any("--max-new-tokens 32" in text for text in caplog.messages) == warned
 
 
 def test_an_unusable_cache_directory_is_a_config_error(tmp_path):
