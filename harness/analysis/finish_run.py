@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from itertools import takewhile
@@ -41,8 +42,10 @@ from harness.files import (
     RUN_RECORD,
     SERVER_METRICS,
     SUMMARY,
+    sha256_of,
     sync_to_disk,
 )
+from harness.loadgen_logs.accuracy_log import EMPTY_LOG_BYTES
 from harness.loadgen_logs.integrity import loadgen_file_errors, setting_errors, settings_in_force
 from harness.loadgen_logs.summary_and_detail import LoadgenDetail, LoadgenSummary, read_detail, read_summary
 from harness.record.journal import (
@@ -245,7 +248,15 @@ def _measured(record: RunRecord, seen: Observations, files: _RunFiles) -> RunRec
         client_cpu_s=seen.cpu_s,
         encoded=None if record.encoded is None else with_counts(record.encoded, files.counts, files.calls),
         changed=counted_changes(rows, seen.changes),
+        accuracy_log_sha256=_digest_of_answers(record.plan.client.log_dir / ACCURACY_LOG),
     )
+
+
+def _digest_of_answers(log: Path) -> str:
+    """As in the record; "" for a log that cannot be read, which is a reason of the verdict."""
+    with suppress(OSError):
+        return sha256_of(log) if log.stat().st_size > EMPTY_LOG_BYTES else ""
+    return ""
 
 
 def _explained(record: RunRecord, seen: Observations, files: _RunFiles, defects: Defects) -> RunRecord:

@@ -13,6 +13,7 @@ from harness.errors import ConfigError, GradingError
 from harness.files import ACCURACY, ACCURACY_LOG, COMPLIANCE_RUN, DETAIL, PERFORMANCE, RUN_RECORD, SUMMARY
 from harness.loadgen_logs.accuracy_log import AccuracyLog
 from harness.loadgen_logs.summary_and_detail import LoadgenDetail, LoadgenSummary, read_detail, read_summary
+from harness.record.resume import other_log
 from harness.record.run_record import RunRecord
 from harness.text import counted
 
@@ -134,6 +135,8 @@ def read_run(log_dir: Path, detail: LoadgenDetail, benchmark: str) -> RunFinding
         raise ConfigError(
             f"{path}: names the benchmark {named}, but --benchmark is {benchmark}; pass --benchmark {named}"
         )
+    if other := other_log(log_file(log_dir, ACCURACY_LOG)):
+        errors.append(other)
     return RunFindings(scenario, (*errors, *_record_errors(record)), tuple(warnings), record.deviations)
 
 

@@ -18,8 +18,8 @@ from harness.files import ACCURACY_LOG, PARQUET_SUFFIXES, PICKLE_SUFFIXES
 Rules = Literal["official", "strict", "both"]
 
 _EXIT_CODES = (
-    "Exit codes: 0 target met, 5 target not met, 4 graded, but the run is not VALID or the references are of "
-    f"another dataset, 2 input that cannot be graded, {SIGNAL_CODES}."
+    "Exit codes: 0 target met, 5 target not met, 4 graded, but the run is not VALID, or log or references are"
+    f" not the run's, 2 input that cannot be graded, {SIGNAL_CODES}."
 )
 _NEEDLESS = {"--resume": "the same command always continues where the one before it ended"}
 _GRADING = ("mode", "num_lcb_workers", "restart", "allow_unsandboxed")

@@ -58,7 +58,7 @@ from harness.json_files import Json
 from harness.progress.progress_files import ProgressFile
 from harness.progress.progress_line import ProgressBar
 from harness.record.repeated import FirstLine
-from harness.record.resume import unfinished
+from harness.record.resume import other_log, unfinished
 from harness.text import counted, legible, show
 
 _MODES: Mapping[Rules, Sequence[GradingMode]] = {
@@ -74,14 +74,14 @@ def run(
     """Grade, print, write the requested files; returns the exit code, 4 where the score does not count.
 
     ``publish`` takes the folder of the log and the result, before the scorecard is printed. It is not called
-    for references of another dataset: the run is then one that was not scored.
+    for a log or references of another run: this one then counts as not scored.
     Raises HarnessError for whatever cannot be graded.
     """
     _warn(options.warnings)
     _show_earlier(options)
     if incomplete := unfinished(options.mlperf_log.parent):
         show(f"INCOMPLETE: {incomplete}", file=sys.stderr)
-    others = _other_references(options)
+    others = _of_another_run(options)
     _warn(others)
     _require_writable(
         (
@@ -131,13 +131,13 @@ def _show_earlier(options: EvaluationOptions) -> None:
         show(FirstLine().continues(f"the evaluation of {options.mlperf_log}", counts), file=sys.stderr)
 
 
-def _other_references(options: EvaluationOptions) -> tuple[str, ...]:
-    """A warning where the references are not those of the dataset that the run has answered."""
-    if options.reference_data is None:
-        return ()
-    benchmark = load_benchmark(_benchmark_named(options), options.round)
-    found = other_dataset(options.mlperf_log.parent, options.reference_data, benchmark)
-    return (found,) if found else ()
+def _of_another_run(options: EvaluationOptions) -> tuple[str, ...]:
+    """Warnings where log or references are not those of the run in whose folder the log lies."""
+    found = [] if is_binary_table(options.mlperf_log) else [other_log(options.mlperf_log)]
+    if options.reference_data is not None:
+        benchmark = load_benchmark(_benchmark_named(options), options.round)
+        found.append(other_dataset(options.mlperf_log.parent, options.reference_data, benchmark))
+    return tuple(filter(None, found))
 
 
 def _write_text(options: EvaluationOptions, text: str, *, official: bool) -> Path | None:

@@ -12,7 +12,7 @@ from msgspec import structs
 from harness.config.plans import RunPlan
 from harness.config.protocol import Answers, prompts_of
 from harness.errors import ConfigError
-from harness.files import JOURNAL_DIR, RUN_RECORD
+from harness.files import JOURNAL_DIR, RUN_RECORD, sha256_of
 from harness.loadgen_logs.integrity import damage
 from harness.record.answer_log import SavedAnswer, read_saved_answers
 from harness.record.journal import ANSWERS_FILE
@@ -26,6 +26,7 @@ from harness.text import counted
 ATTEMPT = "attempt."  # folders of attempts; a number follows
 _ATTEMPT_NUMBER = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
 _SHOWN = 80  # characters of a value
+_DIGITS = 12  # of a sha256
 ANY_SAMPLE = 1 << 32  # beyond every sample index
 
 
@@ -148,6 +149,23 @@ def unfinished(log_dir: Path) -> str:
     how = f"with: {resuming_command(words)}" if words else "by its own command"
     counts = f"{len(answers_in(log_dir, samples))} of {samples} samples are answered"
     return f"the run {state}, so that no score of it counts; {counts}. Continue it {how}"
+
+
+def other_log(log: Path) -> str:
+    """What to know before a log is judged: that the run.json beside it is of another log; "" where it is not.
+
+    Also "" where none is beside it, or none that names a log.
+    """
+    wanted = ""
+    with suppress(FileNotFoundError, ConfigError):
+        wanted = RunRecord.read(log.with_name(RUN_RECORD)).accuracy_log_sha256
+    if not wanted or not log.is_file() or (found := sha256_of(log)) == wanted:
+        return ""
+    return (
+        f"{log} is not the log of the run in the {RUN_RECORD} beside it (sha256 {found[:_DIGITS]}, expected "
+        f"{wanted[:_DIGITS]}): nothing in it counts for that run; put back the log of that run, or move this "
+        "one to a folder of its own"
+    )
 
 
 def check_model(log_dir: Path, record: RunRecord, server: ServerInfo) -> None:

@@ -284,6 +284,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """reasons to distrust the numbers, such as a saturated client"""
     files: dict[str, str] = {}
     """the other files of the run, by name"""
+    accuracy_log_sha256: str = ""
+    """of LoadGen's accuracy log as the run left it; "" where it has no answers"""
 
     @property
     def limits_ns(self) -> dict[str, int]:

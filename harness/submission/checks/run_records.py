@@ -13,6 +13,7 @@ from harness.json_files import read_fields
 from harness.record.run_record import RunRecord
 from harness.submission.checks.context import CheckContext, read_logs
 from harness.submission.checks.issue import Issue
+from harness.submission.tree.accuracy_files import read_accuracy_text
 from harness.submission.tree.origins import PLACES, origin_differences, read_record
 from harness.submission.tree.system_description import whole_number
 
@@ -48,6 +49,7 @@ def check_records(context: CheckContext) -> Iterator[Issue]:
             for warning in (*rule_warnings(record), *filter(_is_of_rules, record.warnings)):
                 yield context.issue("deviations", folder, warning, is_warning=True)
         yield from _of_another_run(context, folder, record)
+        yield from _of_another_log(context, folder, record)
     for what, text in origin_differences({folder.as_posix(): record for folder, record in records.items()}):
         yield context.issue("origin", Path(), text, is_warning=what in PLACES)
 
@@ -68,6 +70,16 @@ def _of_another_run(context: CheckContext, folder: Path, record: RunRecord) -> I
     if differs:
         text = f"mean output tokens are {found:.2f}, in the {RUN_RECORD} of this run {mean:.2f}"
         yield context.issue("cross-check", path, text)
+
+
+def _of_another_log(context: CheckContext, folder: Path, record: RunRecord) -> Iterator[Issue]:
+    """An accuracy log that is not the one which the run left."""
+    text = context.dir.path / (folder if folder == ACCURACY else folder / ACCURACY) / ACCURACY_TEXT
+    hashes = read_accuracy_text(text).hashes if text.is_file() else ()
+    wanted = record.accuracy_log_sha256
+    if wanted and hashes and wanted not in hashes:
+        what = f"has the hash {hashes[0][:12]}…, in the {RUN_RECORD} of this run the log has {wanted[:12]}…"
+        yield context.issue("cross-check", text, what)
 
 
 def _of_another_system(context: CheckContext, record: RunRecord) -> Iterator[Issue]:

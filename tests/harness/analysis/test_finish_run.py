@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -225,6 +226,8 @@ def test_an_accuracy_run_is_valid_without_a_result_of_its_summary(log_dir):
     detail = log_dir / "mlperf_log_detail.txt"
     detail.write_text(detail.read_text().replace("PerformanceOnly", "AccuracyOnly"))
     assert close(log_dir, accuracy=True).exit_code == EXIT_VALID
+    tool = subprocess.check_output(["sha256sum", log_dir / "mlperf_log_accuracy.json"], text=True)
+    assert run_json(log_dir)["accuracy_log_sha256"] == tool.split()[0]
 
 
 def test_the_settings_in_force_are_recorded(log_dir):

@@ -209,6 +209,10 @@ WORTHLESS = {
     "killed": (write("run.json", records.text(verdict=None, deviations=[])), "run.json has no verdict"),
     "errors": (both(ERRORS, COMPLETE), COUNTED),
     "error rows": (both(ERROR_ROW, COMPLETE), LOGGED),
+    "another log": (
+        ours("VALID", complete=True, accuracy_log_sha256="0" * 64),
+        "LOGS/mlperf_log_accuracy.json is not the log of the run in the run.json beside it",
+    ),
 }
 
 
@@ -228,7 +232,7 @@ def test_a_run_of_ours_that_is_worth_nothing(name, logs, verify09, into):
     edit(logs)
     code, printed, _ = verify09(logs, *into)
     assert code == 4
-    assert f"TEST09 has no verdict: {said}" in printed
+    assert f"TEST09 has no verdict: {said.replace('LOGS', str(logs))}" in printed
     assert "TEST PASS" not in printed
     assert not into[1].exists()
 

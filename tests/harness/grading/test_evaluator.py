@@ -36,7 +36,7 @@ from harness.grading.sandbox.tiers import Tier
 from harness.grading.scoring.grade import Reason
 from harness.progress.progress_files import read_grading
 from harness.progress.progress_line import ProgressBar
-from harness.record.run_record import RunVerdict
+from harness.record.run_record import RunRecord, RunVerdict
 from tests.harness.grading.conftest import Result, evaluated
 from tests.harness.grading.logs import array, entry, harmony_ids, write_log
 from tests.harness.grading.samples import REFERENCE, RELEASE, references, right_answer
@@ -212,6 +212,26 @@ def test_a_score_by_references_of_another_dataset_does_not_count(evaluate: Evalu
     assert not Path("accuracy.txt").exists() and not Path("accuracy_result.json").exists()
     assert Path("accuracy.NOT_OFFICIAL.txt").read_text() == result.stdout
     assert evaluate(ids=outputs(), log=LOG).code == 0
+    assert Path("accuracy.txt").exists() and Path("accuracy_result.json").exists()
+
+
+@pytest.mark.engine
+def test_the_score_of_another_log_than_the_run_left_does_not_count(evaluate: Evaluate, tmp_path: Path):
+    Path(JOURNAL).unlink()
+    assert evaluate(ids=outputs(), log=LOG).code == 0
+    run_record(tmp_path, "gpt-oss-120b")
+    own = structs.replace(RunRecord.read(tmp_path / "run.json"), accuracy_log_sha256=sha256_of(Path(LOG)))
+    own.write(tmp_path / "run.json")
+    Path("accuracy.txt").unlink()
+    Path(JOURNAL).unlink()
+    other = evaluate(ids=outputs({5: "I do not know."}), log=LOG)
+    assert other.code == 4
+    for text in (other.stderr, warned(other)):
+        assert re.match(rf"WARNING: \S*{LOG} is not the log of the run in the run.json beside it", text)
+    assert not Path("accuracy.txt").exists() and not Path("accuracy_result.json").exists()
+    assert Path("accuracy.NOT_OFFICIAL.txt").read_text() == other.stdout
+    again = evaluate(ids=outputs(), log=LOG)
+    assert again.code == 0 and "is not the log of the run" not in again.stderr
     assert Path("accuracy.txt").exists() and Path("accuracy_result.json").exists()
 
 

@@ -357,6 +357,19 @@ def test_a_log_or_a_score_of_another_run_than_the_kept_record(tree, run, mean, n
     assert found == ([("cross-check", named)] if named else [])
 
 
+@pytest.mark.parametrize("run", ["accuracy", "TEST07", "TEST09"])
+def test_a_log_that_is_not_the_one_of_the_kept_record(tree, run):
+    """Mean lengths agree where every answer is as long as it may be."""
+    text = tree / RESULTS / "Offline" / run.removesuffix("accuracy") / "accuracy/accuracy.txt"
+    own = re.search(r"hash=(\w{64})", text.read_text())[1]
+    keep(tree, run, accuracy_log_sha256=own)
+    assert check_tree(tree) == ()
+    text.write_text(text.read_text().replace(own, "5" * 64))
+    (issue,) = check_tree(tree)
+    assert (issue.code, issue.is_warning, Path(issue.where)) == ("cross-check", False, text.relative_to(tree))
+    assert "has the hash 555555555555…" in issue.what and f"the log has {own[:12]}…" in issue.what
+
+
 @pytest.mark.parametrize(
     ("servers", "settings", "warned"),
     [
