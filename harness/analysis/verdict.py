@@ -77,9 +77,6 @@ def _outcome_reasons(statistics: Statistics, rows: Rows, issued: int) -> Iterato
 def clock_reasons(detail: LoadgenDetail, calls: Rows, began_ns: int, slewed_ns: int) -> Iterator[str]:
     """LoadGen takes all of its times from the wall clock, the client its own from one that is never set.
 
-    Both run fast or slow by ``slewed_ns`` while they are corrected: by 0.05 % at most by the kernel, by up to
-    8.3 % where chronyd mends an error of seconds.
-
     Compared is the time to the last answer: from LoadGen's start, and from ``began_ns`` to the last of the
     ``calls``. LoadGen's rates do not have it: Server's end with the query that was issued last, which in
     nearly every run is answered before others.
@@ -89,18 +86,30 @@ def clock_reasons(detail: LoadgenDetail, calls: Rows, began_ns: int, slewed_ns: 
         return
     own = (int(ends.max()) - began_ns) / 1e9
     listing = _LISTING_S * (detail.number("generated_samples_per_query") or 0)
-    slack = CLOCK_S + CLOCK_PART * own
+    slack = _slack_s(own)
     if not -slack <= lasted_s - own <= slack + listing:
         yield (
             f"the run took {own:.2f} s, and {lasted_s:.2f} s by LoadGen's clock: the wall clock was set, or "
             f"the machine slept, and no time of LoadGen's counts; {_RIGHT_CLOCK}"
         )
-    if abs(slewed_ns) / 1e9 > slack:
+    yield from slewed(own, slewed_ns)
+
+
+def slewed(lasted_s: float, slewed_ns: int) -> Iterator[str]:
+    """Both clocks run fast or slow by ``slewed_ns`` while they are corrected.
+
+    By 0.05 % at most by the kernel, by up to 8.3 % where chronyd mends an error of seconds.
+    """
+    if abs(slewed_ns) / 1e9 > _slack_s(lasted_s):
         how = "fast" if slewed_ns > 0 else "slow"
         yield (
-            f"this machine's clocks ran {abs(slewed_ns) / 1e9:.2f} s {how} in the {own:.2f} s of the run, as "
-            f"where their error is corrected, and no time of LoadGen's counts; {_RIGHT_CLOCK}"
+            f"this machine's clocks ran {abs(slewed_ns) / 1e9:.2f} s {how} in the {lasted_s:.2f} s of "
+            f"its queries, as where their error is corrected, and no measured time counts; {_RIGHT_CLOCK}"
         )
+
+
+def _slack_s(lasted_s: float) -> float:
+    return CLOCK_S + CLOCK_PART * lasted_s
 
 
 def is_of_clock(reason: str) -> bool:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from harness.analysis.finish_run import Observations
 from harness.analysis.statistics import completed, failures_by_kind
+from harness.analysis.verdict import slewed
 from harness.api_key import api_key
 from harness.config.deadlines import Deadlines
 from harness.config.plans import ClientPlan
@@ -189,6 +190,7 @@ def _finished(run: PointRun, issuer: Passes, folder: Path, seen: Observations) -
         warnings=(*run.warnings, *(one for one in seen.warnings if one not in seen.outages)),
         interrupted_by=seen.interrupted_by,
     )
+    run = replace(run, errors=(*run.errors, *_clock_errors(run, seen.slewed_ns)))
     urls = [server.url for server in run.servers]
     run = _written(run, lambda: write_point_requests(folder, rows, urls, journal.details))
     free_reserve(folder)
@@ -218,6 +220,12 @@ def _server_errors(seen: Observations) -> Iterator[str]:
         yield f"{change.reason}: the point may be of either; start it as it was, and run the point again"
     for outage in seen.outages:
         yield f"{outage}; run the point again"
+
+
+def _clock_errors(run: PointRun, slewed_ns: int) -> Iterator[str]:
+    """Times are CLOCK_MONOTONIC's, which is never set, but slewed."""
+    warm_up_s = 0.0 if run.warm_up is None else run.warm_up.duration_s
+    yield from slewed(warm_up_s + run.issue_s + run.drain_s, slewed_ns)
 
 
 def _broken(rows: int) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ import os
 import re
 import resource
 import signal
+from itertools import count
 
 import msgspec
 import numpy as np
@@ -21,6 +22,7 @@ from harness.record.answer_log import read_query_answers
 from harness.record.journal import read_journal
 from sut.endpoints.point import run_point
 from sut.issuers.passes import SampleOrder
+from sut.supervisor import monitor
 from tests.stub import Fault, StubServer, every, expected_ids
 from tests.sut.endpoints.rehearsing import (
     PROMPTS,
@@ -81,6 +83,17 @@ def test_a_point_over_two_replicas(tmp_path):
     sent = [*one.requests[1:], *other.requests[1:]]
     assert len(sent) == 8 + 3 * ROWS
     assert in_flight(sent) == 4
+
+
+def test_a_point_whose_clocks_were_slewed_is_not_complete(tmp_path, monkeypatch):
+    """By as much as chronyd slews them in 12 s to mend an error of a second."""
+    readings = count()
+    monkeypatch.setattr(monitor, "slewed_ns", lambda: min(next(readings), 1) * 10**9)
+    with StubServer(**KNOBS) as stub:
+        run = rehearsed(tmp_path, point_of(2), stub.url)
+    (error,) = run.errors
+    assert re.match(r"this machine's clocks ran 1\.00 s fast in the \d+\.\d\d s of its", error)
+    assert (run.complete, run.failures) == (False, {})
 
 
 def test_the_warm_up_is_declared_and_kept_apart(tmp_path):
