@@ -106,7 +106,8 @@ def _result(evaluation: Evaluation, threshold: float) -> TestResult:
     found = official.metrics[EXACT_MATCH]
     score = float(str(found))
     passed = score >= threshold
-    metric = MetricResult(EXACT_MATCH, found, MetricRule(threshold, (1.0, math.inf)))
+    printed = replace(found, value=score)  # the card's target is the verdict's
+    metric = MetricResult(EXACT_MATCH, printed, MetricRule(threshold, (1.0, math.inf)))
     card = scorecard(evaluation, TargetResult(GradingMode.OFFICIAL, official, (metric,))) + "\n"
     lines = [
         *("", RULE, "TEST07 Verification Summary", RULE),

@@ -67,8 +67,7 @@ def test_test07(name, tmp_path):
     assert verdict.passed == ("TEST PASS" in verdict.verify_text)
     score = re.search(r"'exact_match': ([\d.]+)", verdict.verify_text)
     assert score and f"Accuracy score: {float(score[1])}\n" in verdict.verify_text
-    is_met = verdict.passed and name != "as printed, not as it is"
-    assert ("Target PASS by the official rules: " in verdict.verify_text) is is_met
+    assert ("Target PASS by the official rules: " in verdict.verify_text) is verdict.passed
 
 
 def test_test07_of_outputs_that_are_all_alike(tmp_path):
