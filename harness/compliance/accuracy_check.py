@@ -97,10 +97,10 @@ def grade_answers(
     outputs = LoggedOutputs(log, decoder)
     evaluation = evaluate(outputs, references, graders, (GradingMode.OFFICIAL,), repeats, lambda *_: None)
     warnings = tuple(same_output_warnings(evaluation, benchmark))
-    return replace(_result(evaluation, thresholds[MIN_ACCURACY]), warnings=warnings)
+    return _result(evaluation, thresholds[MIN_ACCURACY], warnings)
 
 
-def _result(evaluation: Evaluation, threshold: float) -> TestResult:
+def _result(evaluation: Evaluation, threshold: float, warnings: tuple[str, ...]) -> TestResult:
     """Compare the score as it is printed, like the official script, which reads it from the printout."""
     official = evaluation.scores[GradingMode.OFFICIAL]
     found = official.metrics[EXACT_MATCH]
@@ -108,7 +108,8 @@ def _result(evaluation: Evaluation, threshold: float) -> TestResult:
     passed = score >= threshold
     printed = replace(found, value=score)  # the card's target is the verdict's
     metric = MetricResult(EXACT_MATCH, printed, MetricRule(threshold, (1.0, math.inf)))
-    card = scorecard(evaluation, TargetResult(GradingMode.OFFICIAL, official, (metric,))) + "\n"
+    target = TargetResult(GradingMode.OFFICIAL, official, (metric,), warnings=warnings)
+    card = scorecard(evaluation, target) + "\n"
     lines = [
         *("", RULE, "TEST07 Verification Summary", RULE),
         f"Accuracy score: {score}",
@@ -117,7 +118,7 @@ def _result(evaluation: Evaluation, threshold: float) -> TestResult:
         "TEST PASS" if passed else "TEST FAIL",
     ]
     summary = f"exact_match {score} of {official.total} samples, threshold {threshold}"
-    return TestResult(passed, summary, card + "\n".join(lines) + "\n", card)
+    return TestResult(passed, summary, card + "\n".join(lines) + "\n", card, warnings)
 
 
 def unreadable() -> TestResult:

@@ -30,7 +30,7 @@ class TestResult(msgspec.Struct, frozen=True):
     verify_text: str
     """the official verification file"""
     scorecard: str = ""
-    """the evaluator's printout, where the test scores answers"""
+    """accuracy.txt: the evaluator's printout, where the test scores answers, and the warnings"""
     warnings: tuple[str, ...] = ()
     """they need no action"""
 

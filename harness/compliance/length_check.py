@@ -16,6 +16,7 @@ from harness.compliance.base import (
     VerifiedFigures,
     stated_number,
 )
+from harness.grading.reports.scorecard import warning_lines
 from harness.loadgen_logs.accuracy_log import AccuracyLog, LogEntry
 
 MIN_TOKENS, MAX_TOKENS = "test09_min_output_tokens", "test09_max_output_tokens"
@@ -52,7 +53,9 @@ class OutputLengthTest(ComplianceTest, frozen=True, kw_only=True):
     def judge(self, log: AccuracyLog, run: JudgedRun) -> TestResult:
         """Measure every output of the log."""
         lengths = measure(log, self.eos_token_ids)
-        return replace(judge_lengths(lengths, run.thresholds), warnings=tuple(_padding(lengths)))
+        warnings = tuple(_padding(lengths))
+        card = "".join(f"{line}\n" for line in warning_lines(warnings))
+        return replace(judge_lengths(lengths, run.thresholds), scorecard=card, warnings=warnings)
 
     def read(self, text: str) -> VerifiedFigures:
         """The figure is the mean output length in tokens."""

@@ -15,6 +15,7 @@ from harness.text import counted
 _WIDTH = 80
 _EXAMPLES, _EXAMPLE_WIDTH = 3, 100  # examples of a remark, and their characters
 _MEAN_TOKENS = "Output tokens: mean "
+_WARNING = "WARNING: "
 
 
 def scorecard(
@@ -45,6 +46,16 @@ def mean_tokens(text: str) -> float | None:
     """The mean output length in a scorecard, rounded to 0.01; None in that of another evaluator."""
     found = re.search(rf"^{_MEAN_TOKENS}(\d+\.\d\d),", text, re.MULTILINE)
     return float(found[1]) if found else None
+
+
+def warning_lines(warnings: Sequence[str]) -> Iterator[str]:
+    """The last lines of a scorecard."""
+    yield from (f"{_WARNING}{warning}" for warning in warnings)
+
+
+def warnings_in(text: str) -> tuple[str, ...]:
+    """The warnings in a scorecard."""
+    return tuple(re.findall(rf"^{_WARNING}(.*\S)", text, re.MULTILINE))
 
 
 def _metrics(score: Score) -> str:
@@ -192,4 +203,4 @@ def _trust(evaluation: Evaluation, result: TargetResult, page: Path | None) -> I
         count = sum(sample.disagrees for sample in evaluation.graded)
         where = f"see {page}" if page else "--disagreements FILE.html shows them"
         yield f"The two modes disagree on {counted(count, 'sample')}" + (f"; {where}" if count else "")
-    yield from (f"WARNING: {warning}" for warning in result.warnings)
+    yield from warning_lines(result.warnings)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from harness.config.loadgen_settings import ACCURACY_MODE
 from harness.files import ACCURACY, ACCURACY_LOG, ACCURACY_TEXT, sha256_of
+from harness.grading.reports.scorecard import warnings_in
 from harness.grading.scoring.grade import EXACT_MATCH
 from harness.submission.checks.context import CheckContext, Logs, read_logs
 from harness.submission.checks.issue import Issue
@@ -41,12 +42,16 @@ def check_accuracy_log(context: CheckContext, folder: Path) -> Iterator[Issue]:
     if not text.is_file():
         yield context.missing(text)
         return
-    hashes = read_accuracy_text(text).hashes
+    found = read_accuracy_text(text)
+    # Those of a rehearsal are about its sample data.
+    for warning in () if context.dir.is_rehearsal else warnings_in(found.text):
+        yield context.issue("accuracy", text, warning, is_warning=True)
+    hashes = found.hashes
     if not hashes and not context.closed:
         return
     if len(hashes) != 1 or len(hashes[0]) != _SHA256_DIGITS:
-        found = f"has a hash of {len(hashes[0])} digits" if len(hashes) == 1 else f"has {len(hashes)} hashes"
-        yield context.issue("hash", text, f"{found}, expected one of {_SHA256_DIGITS} digits")
+        what = f"has a hash of {len(hashes[0])} digits" if len(hashes) == 1 else f"has {len(hashes)} hashes"
+        yield context.issue("hash", text, f"{what}, expected one of {_SHA256_DIGITS} digits")
     elif context.kept is not None:
         yield from _against_full(context, log, context.kept / folder / ACCURACY_LOG, hashes[0])
 

@@ -16,6 +16,7 @@ from harness.config.benchmark import load_benchmark
 from harness.errors import GradingError
 from harness.files import unofficial
 from harness.grading.evaluation.references import load_references
+from harness.grading.reports.scorecard import warnings_in
 from harness.loadgen_logs.accuracy_log import AccuracyLog
 from tests.harness.compliance import cases, official
 from tests.harness.grading.samples import REFERENCE as ACCURACY_REFERENCE
@@ -55,7 +56,9 @@ def test_test09_of_outputs_that_go_on_behind_their_end(tmp_path, width):
     outputs = [answer, [*answer, 200002, 5, 6], answer, [*answer, 7, 8, 9, 200002, 5, 6, 7, 8, 9]]
     log = log_of(tmp_path, cases.array(cases.entry(i, ids, width=width) for i, ids in enumerate(outputs)))
     run = JudgedRun(GPT_OSS, {MIN_TOKENS: 1.0, MAX_TOKENS: 1000.0})
-    (warning,) = find_test(GPT_OSS, "TEST09").judge(log, run).warnings
+    verdict = find_test(GPT_OSS, "TEST09").judge(log, run)
+    (warning,) = verdict.warnings
+    assert warnings_in(verdict.scorecard) == verdict.warnings
     assert "2 of 4 outputs go on behind an end of sequence, with 12 tokens in all" in warning
 
 
@@ -79,6 +82,7 @@ def test_test07_of_outputs_that_are_all_alike(tmp_path):
     verdict = find_test(GPT_OSS, "TEST07").judge(log, JudgedRun(GPT_OSS, {MIN_ACCURACY: 0.0}, references))
     (warning,) = verdict.warnings
     assert "have exactly as many tokens" in warning
+    assert warnings_in(verdict.scorecard) == verdict.warnings
 
 
 @pytest.mark.parametrize("name", cases.CONSISTENCY)

@@ -358,6 +358,16 @@ def test_a_log_or_a_score_of_another_run_than_the_kept_record(tree, run, mean, n
 
 
 @pytest.mark.parametrize("run", ["accuracy", "TEST07", "TEST09"])
+def test_the_warnings_in_accuracy_txt_are_repeated(tree, run):
+    text = tree / RESULTS / "Offline" / run.removesuffix("accuracy") / "accuracy/accuracy.txt"
+    lines = ["WARNING: 2 outputs go on behind their end", "WARNING:root:of a logger", "no WARNING: here"]
+    text.write_text("\n".join((*lines, text.read_text())))
+    (issue,) = check_tree(tree)
+    assert (issue.is_warning, tree / issue.where) == (True, text)
+    assert issue.what == "2 outputs go on behind their end"
+
+
+@pytest.mark.parametrize("run", ["accuracy", "TEST07", "TEST09"])
 def test_a_log_that_is_not_the_one_of_the_kept_record(tree, run):
     """Mean lengths agree where every answer is as long as it may be."""
     text = tree / RESULTS / "Offline" / run.removesuffix("accuracy") / "accuracy/accuracy.txt"
