@@ -135,13 +135,19 @@ def _conclude(options: TableOptions, tree: Path, round_name: str, issues: Sequen
     compared = compare(rows, earlier)
     if options.csv:
         write_csv(options.csv, compared)
+    unchecked = sum(not is_empty(one.path) for one in scenario_dirs(tree)) - len(rows)
+    kept = options.kept if isinstance(options, CheckOptions) else None
+    unrecorded = sum(not one.has_record for one in check_contexts(tree, round_name, kept))
     if isinstance(options, CheckOptions) and options.json:
-        found = {"results": list(map(asdict, rows)), "issues": [issue.fields() for issue in issues]}
-        print(json.dumps({"rehearsal": is_rehearsal(tree)} | found, indent=2))
+        fields = {
+            "rehearsal": is_rehearsal(tree),
+            "results": list(map(asdict, rows)),
+            "issues": [issue.fields() for issue in issues],
+            "not_checked": unchecked,
+            "without_run_json": unrecorded,
+        }
+        print(json.dumps(fields, indent=2))
     else:
-        unchecked = sum(not is_empty(one.path) for one in scenario_dirs(tree)) - len(rows)
-        kept = options.kept if isinstance(options, CheckOptions) else None
-        unrecorded = sum(not one.has_record for one in check_contexts(tree, round_name, kept))
         lines = list(table(compared)) if compared else []
         show(*issue_lines(tree, issues, lines, unchecked, unrecorded))
     return not any(issue.needs_action for issue in issues)

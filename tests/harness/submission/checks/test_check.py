@@ -522,12 +522,19 @@ def test_issues_stand_below_the_table_with_its_submitters(tree, capsys):
     keep(tree)
     main(["check", str(tree)])
     assert capsys.readouterr().out.endswith(f", {unseen.replace('2 results', '1 result')}\n")
+    assert counts_in_json(tree, capsys) == {"not_checked": 0, "without_run_json": 1}
 
 
 def test_what_is_not_checked_is_counted(tree, capsys):
     rename("", "../whisper")(tree / RESULTS)
     assert main(["check", str(tree)]) == 0
     assert capsys.readouterr().out.splitlines()[-1].endswith(", 2 results not checked")
+    assert counts_in_json(tree, capsys) == {"not_checked": 2, "without_run_json": 0}
+
+
+def counts_in_json(tree, capsys):
+    main(["check", str(tree), "--json"])
+    return {name: value for name, value in json.loads(capsys.readouterr().out).items() if type(value) is int}
 
 
 @pytest.mark.parametrize("arguments", [["check", "{}/nowhere"], ["check", "{}"]])
