@@ -28,6 +28,7 @@ from harness.record.run_record import EncodedAnswers
 
 _SETTINGS, _LOCK = "settings.json", "lock"
 _MAY_CHANGE = ("backend", "version")
+OTHER_OUTPUT = "choose another output file, or remove it"
 _ANOTHER = "give the same arguments and servers as before, another output file, or --restart to begin anew"
 
 
@@ -67,10 +68,11 @@ def earlier_rows(
     Raises ConfigError where --resume finds nothing to resume, where answers lie without their settings, and
     where a complete file would be replaced.
     """
-    before = None if client.restart else read_settings(folder)
+    before, other = None if client.restart else read_settings(folder), ""
     if before is None and output.is_file() and not client.restart:
         made = in_file(output)
-        if made is not None and not decisive_differences(made, _served_as(made, now)):
+        other = "" if made is None else decisive_differences(made, _served_as(made, now))
+        if made is not None and not other:
             what, anew = (
                 f"all {now.samples} rows are answered with the same settings",
                 "remove it to begin anew",
@@ -81,7 +83,7 @@ def earlier_rows(
             f"--resume: {folder} holds no run to resume; check the name of the output file, or omit --resume"
         )
     if before is None:
-        return _without_settings(output, folder, client)
+        return _without_settings(output, folder, client, other)
     first_line = FirstLine(client.dry_run)
     kept = f"{len(saved_answers(folder, before.samples))} of {before.samples} rows are answered"
     earlier = run_of(_written_at(folder))
@@ -92,10 +94,14 @@ def earlier_rows(
     return _anew(output, folder, client, f"as the earlier run has {found}", f"{earlier} ({kept})")
 
 
-def _without_settings(output: Path, folder: Path, client: ClientPlan) -> EarlierRun | None:
-    """The run begins anew. Raises ConfigError where it would replace a complete file."""
+def _without_settings(output: Path, folder: Path, client: ClientPlan, other: str) -> EarlierRun | None:
+    """The run begins anew. Raises ConfigError where it would replace a complete file.
+
+    ``other``: the settings of that file that differ.
+    """
     if output.exists() and not (client.restart and folder.exists()):
-        raise ConfigError(f"{output}: the file exists; choose another output file, or remove it")
+        made = f" with the answers of a run with {other}" if other else ""
+        raise ConfigError(f"{output}: the file exists{made}; {OTHER_OUTPUT}")
     if not folder.exists():
         return None
     return _anew(output, folder, client, "as asked for" if client.restart else "", f"what {folder} holds")

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from harness.cli.signals import InterruptedRun
 from harness.dataset.extended_table import NewColumn, unreadable_columns, write_extended
 from harness.dataset.samples import SampleSet, load_samples
-from harness.dataset.table import Table, open_table
+from harness.dataset.table import Table, one_line, open_table
 from harness.errors import EXIT_INVALID, EXIT_VALID, ConfigError, GradingError
 from harness.files import PARQUET_SUFFIXES
 from harness.grading.decoding.output_decoder import BUILT_IN, OutputDecoder, open_decoder, tokenizer_beside
@@ -20,7 +20,7 @@ from harness.grading.decoding.output_sources import BACKEND, FAILURE, IDS, LENGT
 from harness.loadgen_logs.accuracy_log import TokenIds
 from harness.record.answer_log import SavedAnswer
 from harness.record.outcome import FailureKind
-from harness.rows.attempts import EvalSettings
+from harness.rows.attempts import OTHER_OUTPUT, EvalSettings
 from harness.rows.eval_plan import EvalPlan
 
 
@@ -105,16 +105,23 @@ class OutputTable:
         return samples
 
     def settings_in(self, path: Path) -> EvalSettings | None:
-        """The settings in the schema of a parquet file with all answers; None elsewhere."""
+        """The settings in the schema of a parquet file with all answers; None elsewhere.
+
+        Raises ConfigError for a damaged file.
+        """
         if path.suffix.lower() not in PARQUET_SUFFIXES:
             return None
         try:
-            lengths = pq.read_table(path, columns=[LENGTH])
-            text = (lengths.schema.metadata or {}).get(METADATA.encode(), b"")
+            text = (pq.read_schema(path).metadata or {}).get(METADATA.encode(), b"")
             settings = msgspec.json.decode(text, type=EvalSettings)
-            return None if lengths[LENGTH].null_count else settings
-        except (OSError, pa.ArrowInvalid, msgspec.DecodeError):
+            lengths = pq.read_table(path, columns=[LENGTH])[LENGTH]
+        except msgspec.DecodeError:
             return None
+        except (OSError, pa.ArrowInvalid) as error:
+            raise ConfigError(
+                f"{path}: the file exists and cannot be read ({one_line(error)}); {OTHER_OUTPUT}"
+            ) from error
+        return None if lengths.null_count else settings
 
     def warnings(self) -> tuple[str, ...]:
         """The columns that the table will lack. Raises ConfigError for a tokenizer of another model."""

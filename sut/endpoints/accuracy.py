@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
-import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec import structs
 
@@ -190,12 +189,15 @@ class _AnswerTable(OutputTable):
         return self._samples
 
     def settings_in(self, path: Path) -> EvalSettings | None:
-        """The settings of an accuracy run at this concurrency; None for any other table."""
+        """The settings of an accuracy run at this concurrency; None for any other table.
+
+        Raises ConfigError for a damaged file.
+        """
+        settings = super().settings_in(path)
         try:
-            alike = _facts(path).concurrency == self._concurrency
-        except (OSError, pa.ArrowInvalid, msgspec.DecodeError):
+            return settings if _facts(path).concurrency == self._concurrency else None
+        except msgspec.DecodeError:
             return None
-        return super().settings_in(path) if alike else None
 
     def warnings(self) -> tuple[str, ...]:
         """None: no texts are written."""

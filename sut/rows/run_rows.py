@@ -61,7 +61,7 @@ class RowFiles(Protocol):
         """The prompts. Raises ConfigError and DatasetError, also where the answers could not be written."""
 
     def settings_in(self, path: Path) -> EvalSettings | None:
-        """The settings that a complete file of answers names, None where it cannot."""
+        """The settings that a complete file of answers names, None where it cannot. Raises ConfigError."""
 
     def warnings(self) -> Sequence[str]:
         """Warnings about the prompts, before anything is sent."""

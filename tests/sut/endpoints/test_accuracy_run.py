@@ -353,9 +353,14 @@ def test_a_table_of_another_program_or_concurrency_is_not_taken_for_the_answers(
         other = msgspec.structs.replace(POINT, concurrency=5)
         with pytest.raises(ConfigError, match="the file exists"):
             run(tmp_path, stub, point=other)
+        own = (tmp_path / ANSWERS).read_bytes()
         (tmp_path / ANSWERS).write_bytes(GPT_OSS.read_bytes())
-        with pytest.raises(ConfigError, match="the file exists"):
+        with pytest.raises(ConfigError, match="the file exists; "):
             run(tmp_path, stub)
+        for damaged in (own[:-9], b""):
+            (tmp_path / ANSWERS).write_bytes(damaged)
+            with pytest.raises(ConfigError, match=rf"{ANSWERS}: the file exists and cannot be read \(Parq"):
+                run(tmp_path, stub)
 
 
 def test_signals_work_in_the_next_point(tmp_path):
