@@ -6,8 +6,10 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from harness.compliance.registry import TESTS
+from harness.errors import ConfigError
 from harness.files import (
     ACCURACY,
     ACCURACY_LOG,
@@ -27,10 +29,12 @@ from harness.files import (
 )
 from harness.loadgen_logs.accuracy_log import EMPTY_LOG_BYTES
 from harness.loadgen_logs.summary_and_detail import ROW_PREFIX
+from harness.record.run_record import RunRecord
 from harness.submission.checks.context import CheckContext
 from harness.submission.checks.issue import Issue, unreadable
 from harness.submission.tree.accuracy_files import read_accuracy_text
 from harness.submission.tree.layout import DIVISIONS, REHEARSAL, is_division
+from harness.submission.tree.origins import read_record
 from harness.submission.tree.secrets import find_secrets
 
 _RESULTS = "results"
@@ -165,27 +169,65 @@ def _is_text(path: Path) -> bool:
     return True
 
 
-def check_repeats(root: Path, contexts: Sequence[CheckContext]) -> Iterator[Issue]:
-    """Detail and accuracy logs hold times and tokens, so those of two runs are never equal.
+class _RunFile(NamedTuple):
+    """A log of a run, or its accuracy.txt."""
 
-    A greedy model gives the same answers again: scores may be equal, and so may the few answers that a
-    truncated log shows, or a test such as TEST06, for which LoadGen draws samples by the same seed in every
-    scenario. One run may be submitted in two divisions. What was copied as one folder is one issue.
+    path: Path
+    run: Path
+    """the run's folder"""
+    context: CheckContext
+
+    @property
+    def has_answers(self) -> bool:
+        """Whether it has no times: the answers of two runs may be equal."""
+        return self.path.name in (ACCURACY_LOG, ACCURACY_TEXT)
+
+    @property
+    def record(self) -> RunRecord | None:
+        """The kept run.json, if the run left the log whose hash is in accuracy.txt."""
+        kept, text = self.context.kept, self.path.with_name(ACCURACY_TEXT)
+        if kept is None or not text.is_file():
+            return None
+        try:
+            found = read_record(kept / self.run.relative_to(self.context.dir.path) / RUN_RECORD)
+        except ConfigError:
+            return None
+        left = "" if found is None else found.accuracy_log_sha256
+        return found if left in read_accuracy_text(text).hashes else None
+
+
+def check_repeats(root: Path, contexts: Sequence[CheckContext]) -> Iterator[Issue]:
+    """Detail and accuracy logs hold times and tokens, so those of two runs are not equal.
+
+    But a greedy model gives the same answers again, as does any to the few samples of a test such as TEST06,
+    which LoadGen draws by the same seed in every scenario. Those of other models are of two runs where the
+    run.json of each says so. One run may be submitted in two divisions. What was copied as one folder is one
+    issue.
     """
-    seen: dict[str, tuple[Path, Path]] = {}
+    seen: dict[str, _RunFile] = {}
+    pairs = [
+        (first, file)
+        for context in contexts
+        for file in _run_files(context)
+        for key in _fingerprints(file.path)
+        if (first := seen.setdefault(key, file)).run != file.run
+    ]
+    same_runs = {(first.run, file.run) for first, file in pairs if not file.has_answers}
     copied: dict[tuple[Path, Path, bool], list[tuple[Path, Path]]] = {}
-    for context in contexts:
-        folder, is_greedy = context.dir.path, not context.benchmark.generation.temperature
-        for path in _run_files(folder):
-            run = folder / path.relative_to(folder).parts[0]
-            for key in _fingerprints(path):
-                first, first_run = seen.setdefault(key, (path, run))
-                if first_run != run:
-                    by_chance = path.name == ACCURACY_LOG and (is_greedy or run.name in _OF_RANDOM_SAMPLES)
-                    where = (*_copied_folder(first, path), by_chance)
-                    copied.setdefault(where, []).append((first, path))
+    for first, file in pairs:
+        by_chance = (first.run, file.run) not in same_runs and _may_be_equal(first, file)
+        where = (*_copied_folder(first.path, file.path), by_chance)
+        copied.setdefault(where, []).append((first.path, file.path))
     for (source, target, by_chance), files in copied.items():
         yield _repeat(root, source, target, files, by_chance)
+
+
+def _may_be_equal(one: _RunFile, other: _RunFile) -> bool:
+    """Whether two runs may have left the same answers."""
+    if not other.context.benchmark.generation.temperature or other.run.name in _OF_RANDOM_SAMPLES:
+        return True
+    first, second = one.record, other.record
+    return first is not None and second is not None and first.started != second.started
 
 
 def _copied_folder(first: Path, second: Path) -> tuple[Path, Path]:
@@ -207,13 +249,15 @@ def _repeat(
         text = f"{what} {other}, which is allowed in another division"
         return Issue("repeat", where, text, is_warning=True)
     if by_chance:
-        return Issue("repeat", where, f"equals {other}", is_warning=True)
+        return Issue("repeat", where, f"has the same answers as {other}", is_warning=True)
     return Issue("repeat", where, f"{what} {other}")
 
 
-def _run_files(folder: Path) -> list[Path]:
+def _run_files(context: CheckContext) -> Iterator[_RunFile]:
+    folder = context.dir.path
     found = (folder / entry for entry in _entries(folder) if entry.rpartition("/")[2] in _RUN_FILES)
-    return sorted(path for path in found if path.is_file() and os.access(path, os.R_OK))
+    for path in sorted(path for path in found if path.is_file() and os.access(path, os.R_OK)):
+        yield _RunFile(path, folder / path.relative_to(folder).parts[0], context)
 
 
 def _fingerprints(path: Path) -> tuple[str, ...]:

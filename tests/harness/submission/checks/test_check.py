@@ -6,6 +6,7 @@ import os
 import random
 import re
 from collections import Counter
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from harness.analysis.run_warnings import same_answer_warnings
 from harness.config.benchmark import load_benchmark
 from harness.config.choices import available_benchmarks
 from harness.config.rounds import available_rounds
+from harness.config.scenario import Scenario
 from harness.dataset.published import other_than_published
 from harness.record.journal import FINISH_REASONS
 from harness.record.run_record import ServerLoad
@@ -27,6 +29,7 @@ from harness.submission.tree.round_rules import load_rules
 from prepare_submission import main
 from tests.harness.submission.building import one_line
 from tests.harness.submission.checks.damages import (
+    ANSWERS,
     BEGAN,
     DAMAGES,
     MULTI_STREAM,
@@ -204,6 +207,26 @@ def test_runs_of_another_submitter_are_its_own_in_every_division(tree):
     copied(f"{TREE}/closed", f"{TREE}/open")(tree / RESULTS)
     (tree / "open/MyOrg").rename(tree / "open/Other")
     assert {one.is_warning for one in check_tree(tree) if one.code == "repeat"} == {False}
+
+
+@pytest.mark.parametrize(("minutes", "is_warning"), [(5, True), (0, False)], ids=["two runs", "one run"])
+def test_equal_answers_are_of_two_runs_where_both_have_left_them(tree, minutes, is_warning):
+    """Of a server that does not sample; run.json of a copied run is copied, too."""
+    results = tree / RESULTS
+    both(
+        copied(SCORE, SCORE.replace("Offline", "Interactive")),
+        copied(f"Offline/{ANSWERS}", f"Interactive/{ANSWERS}"),
+    )(results)
+    own = re.search(r"hash=(\w{64})", (results / SCORE).read_text())[1]
+    before = codes(check_tree(tree))
+    for number, name in enumerate(("Offline", "Interactive")):
+        kept = tree.with_name(f"{tree.name}.kept") / RESULTS / name / "accuracy"
+        kept.mkdir(parents=True)
+        record = run_record(results / "Offline/user.conf", "accuracy", scenario=Scenario.parse(name))
+        started = ENDED.started + number * timedelta(minutes=minutes)
+        replace(record, started=started, accuracy_log_sha256=own).write(kept / "run.json")
+    (issue,) = check_tree(tree)
+    assert (before, issue.code, issue.is_warning) == ("repeat", "repeat", is_warning)
 
 
 NAMES = [
