@@ -117,6 +117,21 @@ def test_an_activated_environment_takes_the_place_of_the_checkouts(bare, tmp_pat
     assert (done.returncode, done.stdout) == (0, f"{first_screen()}\n")
 
 
+@pytest.mark.parametrize("verb", ["run", "score"])
+def test_other_packages_on_the_pythonpath_are_one_line(verb, tmp_path, monkeypatch):
+    """As a cluster's modules put them there; a path without any of ours hides nothing."""
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT}")
+    assert run(verb, "--help", cwd=tmp_path).returncode == 0
+    (tmp_path / "msgspec").mkdir()
+    (tmp_path / "msgspec/__init__.py").write_text("")
+    for places in (f"{tmp_path}:{ROOT}", "."):
+        monkeypatch.setenv("PYTHONPATH", places)
+        done = run(verb, "--mlperf-log", "x", cwd=tmp_path)
+        assert (done.returncode, done.stdout) == (2, "")
+        (line,) = done.stderr.splitlines()
+        assert f"{tmp_path}/msgspec/__init__.py" in line and "env -u PYTHONPATH ./mlperf" in line
+
+
 def test_the_score_of_prompts_has_an_environment_of_its_own(bare, tmp_path):
     for name in (".venv", ".venv-score"):
         (bare / name).mkdir()
