@@ -35,6 +35,7 @@ from harness.submission.building.staging import (
     write_file,
 )
 from harness.submission.tree.cost import Cost
+from harness.submission.tree.layout import MEASUREMENTS
 from harness.submission.tree.origins import (
     ADDRESS,
     PLACES,
@@ -171,7 +172,7 @@ def _stage(request: BuildRequest, part: _Part, folder: Path) -> dict[SourceCode,
     codes = _write_sources(request, benchmark.name, list(part.sources.values()), tree)
     for run in part.found.runs:
         target = Path(request.runs_folder(benchmark), run.scenario.folder)
-        write_file(tree / target / "measurements.json", _json(part.measured))
+        write_file(tree / target / MEASUREMENTS, _json(part.measured))
         if run.is_of_endpoints:
             write_endpoints(run, tree / target, folder / "kept" / target)
             text = endpoints_readme(benchmark, run, codes[part.sources[run.scenario]])

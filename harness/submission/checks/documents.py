@@ -13,7 +13,7 @@ from harness.json_files import read_fields
 from harness.submission.checks.context import CheckContext, Logs, read_logs
 from harness.submission.checks.issue import Issue, missing
 from harness.submission.checks.loadgen_logs import usable
-from harness.submission.tree.layout import SystemDir
+from harness.submission.tree.layout import MEASUREMENTS, SystemDir
 from harness.submission.tree.round_rules import SystemRule
 from harness.submission.tree.system_description import (
     NameplateError,
@@ -33,7 +33,7 @@ def check_scenario_documents(
             yield context.missing(path)
         elif not path.read_bytes().strip():
             yield context.issue("missing-file", path, "is empty")
-    path = context.dir.path / "measurements.json"
+    path = context.dir.path / MEASUREMENTS
     if not path.is_file():
         yield context.missing(path)
         return

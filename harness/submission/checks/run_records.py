@@ -1,5 +1,6 @@
 """Checks of a result by the run.json of its runs, which is kept beside the tree and never submitted."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,10 +15,14 @@ from harness.record.run_record import RunRecord
 from harness.submission.checks.context import CheckContext, read_logs
 from harness.submission.checks.issue import Issue
 from harness.submission.tree.accuracy_files import read_accuracy_text
+from harness.submission.tree.layout import MEASUREMENTS
 from harness.submission.tree.origins import PLACES, origin_differences, read_record
 from harness.submission.tree.system_description import whole_number
 
 _ROUNDED = 0.01  # a mean with two decimals differs by less
+# Names of SGLang's --quantization that say the bits of a weight: fp8, mxfp4, w8a8_int8, modelopt_fp4. Of
+# w4afp8 the weights have 4.
+_QUANTIZATION = re.compile(r"(?:[a-z]+_|w8a8_)?(?:mx|nv)?(?:fp|int)([48])")
 
 
 def check_records(context: CheckContext) -> Iterator[Issue]:
@@ -43,6 +48,7 @@ def check_records(context: CheckContext) -> Iterator[Issue]:
             yield from _verdict(context, folder, record)
         if folder == PERFORMANCE:
             yield from _of_another_system(context, record)
+            yield from _of_other_weights(context, record)
         if context.closed:
             for deviation in record.deviations:
                 yield context.issue("deviations", folder, deviation)
@@ -100,6 +106,22 @@ def _of_another_system(context: CheckContext, record: RunRecord) -> Iterator[Iss
     ):
         if version not in framework:
             text = f"framework is {framework!r}, the servers of the run reported version {version}"
+            yield context.issue("cross-check", path, text, is_warning=True)
+
+
+def _of_other_weights(context: CheckContext, record: RunRecord) -> Iterator[Issue]:
+    """A type of weights with other bits than those to which the servers of the performance run quantized.
+
+    No option says to what a checkpoint was quantized before.
+    """
+    path = context.dir.path / MEASUREMENTS
+    fields = read_fields(path)
+    stated = "" if isinstance(fields, str) else str(fields.get("weight_data_types", ""))
+    bits = set(re.findall(r"\d+", stated))
+    for name in sorted({str(one.settings.get("quantization")) for one in record.servers}):
+        match = _QUANTIZATION.fullmatch(name)
+        if match and bits and match[1] not in bits:
+            text = f"weight_data_types is {stated!r}, the servers of the run had the quantization {name}"
             yield context.issue("cross-check", path, text, is_warning=True)
 
 

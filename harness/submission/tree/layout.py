@@ -17,6 +17,7 @@ from harness.files import ACCURACY, DETAIL, PERFORMANCE
 DIVISIONS = ("closed", "open", "network")
 # A rehearsal has the rules of a division and a folder of another name, which MLCommons's checker skips.
 REHEARSAL = ".REHEARSAL"
+MEASUREMENTS = "measurements.json"  # what a scenario's folder says of the weights
 
 
 def is_division(name: str) -> bool:
@@ -216,7 +217,7 @@ def _instead(folder: SystemDir, path: Path) -> Iterator[Path]:
         for old in ("compliance", "measurements"):
             if (moved := folder.org_path / old / result).exists():
                 yield moved
-        if path.name == "measurements.json":
+        if path.name == MEASUREMENTS:
             yield from sorted((folder.org_path / "measurements" / result).parent.glob("*.json"))
 
 

@@ -430,6 +430,30 @@ def test_a_system_that_is_not_of_the_servers(tree, servers, settings, warned):
     assert all(warned in what for *_, what in found)
 
 
+@pytest.mark.parametrize(
+    ("stated", "quantization", "warned"),
+    [
+        ("mxfp4", "mxfp4", False),
+        ("fp16", "fp8", True),
+        ("FP8", "modelopt_fp4", True),
+        ("mxfp4", "w8a8_int8", True),
+        ("fp4, fp8", "petit_nvfp4", False),
+        ("fp4", "w4afp8", False),  # its activations have 8 bits
+        ("fp8", "modelopt", False),
+        ("fp8", "quark", False),
+        ("as published", "fp8", False),
+        ("fp8", None, False),  # the checkpoint may be quantized
+    ],
+)
+def test_weights_that_are_not_those_of_the_servers(tree, stated, quantization, warned):
+    fields("Offline/measurements.json", weight_data_types=stated)(tree / RESULTS)
+    server = run_record(tree / RESULTS / "Offline/user.conf").servers[0]
+    settings = {} if quantization is None else {"quantization": quantization}
+    keep(tree, servers=(replace(server, settings=settings),))
+    found = [(one.code, one.is_warning, one.where) for one in check_tree(tree)]
+    assert found == [("cross-check", True, f"{RESULTS}/Offline/measurements.json")] * warned
+
+
 def test_prompts_from_a_cache_across_queries_are_a_warning_to_the_end(tree):
     """Counts of vLLM 0.33.0 with a KV connector; its options had not shown that."""
     counts = {"external_cached_tokens": 7936.0, "prompt_tokens": 11_636.0}
