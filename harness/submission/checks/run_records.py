@@ -8,7 +8,7 @@ from harness.analysis.run_warnings import names_same_answers, rule_warnings
 from harness.compliance.registry import TESTS
 from harness.dataset.published import names_other_file
 from harness.errors import ConfigError
-from harness.files import ACCURACY, ACCURACY_TEXT, DETAIL, PERFORMANCE, RUN_RECORD
+from harness.files import ACCURACY, ACCURACY_TEXT, PERFORMANCE, RUN_RECORD, SUMMARY
 from harness.grading.reports.scorecard import mean_tokens
 from harness.json_files import read_fields
 from harness.record.run_record import RunRecord
@@ -61,21 +61,25 @@ def check_records(context: CheckContext) -> Iterator[Issue]:
 
 
 def _of_another_run(context: CheckContext, folder: Path, record: RunRecord) -> Iterator[Issue]:
-    """A log or a score that is not of the run whose run.json was kept: its mean length is another."""
-    mean = None if record.statistics is None else record.statistics.osl_mean
-    if mean is None:
-        return
-    if folder == ACCURACY:
+    """Logs or a score that are not of the run whose run.json was kept."""
+    what = ""
+    if folder == ACCURACY:  # whose summary has no figures
         path = context.dir.path / folder / ACCURACY_TEXT
         found = mean_tokens(path.read_text(encoding="utf-8", errors="replace")) if path.is_file() else None
-        differs = found is not None and abs(found - mean) > _ROUNDED
-    else:
+        mean = None if record.statistics is None else record.statistics.osl_mean
+        if found is not None and mean is not None and abs(found - mean) > _ROUNDED:
+            what = f"mean output tokens are {found:.2f}, in the {RUN_RECORD} of this run {mean:.2f}"
+    elif record.loadgen is not None:
         logs = read_logs(context, folder if folder == PERFORMANCE else folder / PERFORMANCE)
-        path, found = logs.folder / DETAIL, logs.detail.mean_tokens
-        differs = not logs.detail.has_mean_tokens(mean)
-    if differs:
-        text = f"mean output tokens are {found:.2f}, in the {RUN_RECORD} of this run {mean:.2f}"
-        yield context.issue("cross-check", path, text)
+        path, there = logs.folder / SUMMARY, logs.summary.figures
+        differing = (
+            f"{name} is {there[name]}, in the {RUN_RECORD} of this run {value}"
+            for name, value in record.loadgen.figures.items()
+            if name in there and there[name] != value
+        )
+        what = next(differing, "")
+    if what:
+        yield context.issue("cross-check", path, what)
 
 
 def _of_another_log(context: CheckContext, folder: Path, record: RunRecord) -> Iterator[Issue]:

@@ -108,7 +108,7 @@ def full_log(test, tokens, samples=990):
 
 # The recorded run as one of Offline. Its servers and answers were others than those of the tree.
 PLAN = json.loads(records.PATH.read_text())["plan"] | {"scenario": "offline"}
-OTHERS: dict[str, Any] = {"statistics": None, "servers": []}
+OTHERS: dict[str, Any] = {"statistics": None, "loadgen": None, "servers": []}
 OF_OFFLINE = {**OTHERS, "plan": PLAN}
 
 
