@@ -1,6 +1,7 @@
 """TEST07: whether the answers of a performance run reach the accuracy threshold."""
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Literal
 
@@ -26,7 +27,9 @@ from harness.grading.graders.grader_sets import graders_of
 from harness.grading.reports.scorecard import mean_tokens, scorecard
 from harness.grading.scoring.grade import EXACT_MATCH, GradingMode
 from harness.loadgen_logs.accuracy_log import AccuracyLog
+from harness.loadgen_logs.summary_and_detail import LoadgenDetail
 
+_PRINTED = re.compile(rf"^'{EXACT_MATCH}': (\d+\.\d+)[ \t\r]*$", re.MULTILINE)
 MIN_ACCURACY = "test07_accuracy_threshold"
 
 
@@ -82,6 +85,13 @@ class AccuracyTest(ComplianceTest, frozen=True, kw_only=True):
             yield f"accuracy score is {score}, expected {self.threshold} or more"
         if against is not None and against != self.threshold:
             yield f"was verified against {against}, expected {self.threshold}"
+
+    def cross_check(self, text: str, detail: LoadgenDetail) -> str | None:
+        """Also where the score is not that of the evaluator's printout, from which the script reads it."""
+        score, printed = stated_number(text, "Accuracy score"), _PRINTED.findall(text)
+        if printed and score is not None and float(printed[-1]) != score:
+            return f"accuracy score is {score}, the evaluator's printout above it has {printed[-1]}"
+        return super().cross_check(text, detail)
 
 
 def grade_answers(

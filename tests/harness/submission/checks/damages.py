@@ -71,6 +71,14 @@ def set_number(name, label, value):
     return pattern(name, f"^{label}:.*", f"{label}: {value}")
 
 
+def score07(value):
+    """TEST07's score as the evaluator printed it, and as the official script read it there."""
+    return both(
+        set_number(VERIFY07, "Accuracy score", value),
+        text(VERIFY07, "'exact_match': 65.556", f"'exact_match': {value}"),
+    )
+
+
 def sized(name, size):
     """A file of zeros."""
 
@@ -227,13 +235,14 @@ DAMAGES = [
     ("TEST07 missing", remove("Offline/TEST07"), "test-missing"),
     ("no verify file", remove(VERIFY09), "test-missing"),
     ("TEST07 failed", text(VERIFY07, "TEST PASS", "TEST FAIL"), "test-failed"),
-    ("TEST07 below its threshold", set_number(VERIFY07, "Accuracy score", "60.697"), "test-failed"),
+    ("TEST07 below its threshold", score07("60.697"), "test-failed"),
+    ("TEST07 with another score", set_number(VERIFY07, "Accuracy score", "60.698"), "cross-check"),
     (
         "TEST07 of another run",
         text(VERIFY07, "Output tokens: mean 17.00", "Output tokens: mean 17.03"),
         "cross-check",
     ),
-    ("TEST07 at its threshold", set_number(VERIFY07, "Accuracy score", "60.698"), ""),
+    ("TEST07 at its threshold", score07("60.698"), ""),
     ("TEST07 against another threshold", set_number(VERIFY07, "Accuracy threshold", "10"), "test-failed"),
     ("TEST09 too long", set_number(VERIFY09, "Mean output tokens", "1406.03"), "cross-check*2 test-failed"),
     ("TEST09 just long enough", set_number(VERIFY09, "Mean output tokens", "1150.38"), "cross-check*2"),
