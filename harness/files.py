@@ -190,7 +190,7 @@ def read_decoded(source: str, path: Path, decode: Callable[[bytes], _Decoded], r
         return decode(data)
     except OSError as error:
         raise ConfigError(f"{source}: {error.strerror}; {remedy}") from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:  # the latter only from TOML
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{source}: {_half_character(data) or error}; {remedy}") from error
     except RecursionError as error:
         raise ConfigError(f"{source}: too deeply nested; {remedy}") from error

@@ -242,7 +242,7 @@ def read_progress(path: Path) -> ProgressLine | None:
     for line in reversed(lines):
         try:
             return msgspec.json.decode(line, type=ProgressLine)
-        except msgspec.DecodeError:
+        except ValueError:
             continue
     return None
 
@@ -304,5 +304,5 @@ def read_grading(folder: Path) -> GradingProgress | None:
     """The present step; None where nothing is being graded, or the file is damaged."""
     try:
         return msgspec.json.decode((folder / GRADING_PROGRESS).read_bytes(), type=GradingProgress)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, ValueError):
         return None

@@ -169,7 +169,7 @@ def read_settings(folder: Path) -> EvalSettings | None:
         return msgspec.json.decode(path.read_bytes(), type=EvalSettings)
     except FileNotFoundError:
         return None
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, ValueError) as error:
         raise ConfigError(
             f"{path} cannot be read: {error}; restore it, or add --restart, which moves {folder} aside"
         ) from None

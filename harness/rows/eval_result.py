@@ -115,7 +115,7 @@ class OutputTable:
             text = (pq.read_schema(path).metadata or {}).get(METADATA.encode(), b"")
             settings = msgspec.json.decode(text, type=EvalSettings)
             lengths = pq.read_table(path, columns=[LENGTH])[LENGTH]
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError):
             return None
         except (OSError, pa.ArrowInvalid) as error:
             raise ConfigError(

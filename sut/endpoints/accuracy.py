@@ -171,7 +171,7 @@ class _Facts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _facts(answers: Path) -> _Facts:
-    """Raises OSError, ArrowInvalid and DecodeError for a table that no accuracy run has written."""
+    """Raises OSError and ValueError for a table that no accuracy run has written."""
     return msgspec.json.decode((pq.read_schema(answers).metadata or {}).get(_FACTS, b""), type=_Facts)
 
 
@@ -196,7 +196,7 @@ class _AnswerTable(OutputTable):
         settings = super().settings_in(path)
         try:
             return settings if _facts(path).concurrency == self._concurrency else None
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError):
             return None
 
     def warnings(self) -> tuple[str, ...]:

@@ -39,7 +39,7 @@ def measured_rates(
     try:
         ladder = read_state(folder)
         check_same_servers(ladder.servers, servers)
-    except (OSError, msgspec.DecodeError, ServerError):
+    except (OSError, ValueError, ServerError):
         return {}
     if ladder.parameters != parameters or len(ladder.servers) != len(servers):
         return {}

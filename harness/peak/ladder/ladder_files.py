@@ -33,7 +33,7 @@ def write_state(folder: Path, ladder: Ladder) -> None:
 
 
 def read_state(folder: Path) -> Ladder:
-    """The ladder of a folder, without single requests. Raises OSError and msgspec.DecodeError."""
+    """The ladder of a folder, without single requests. Raises OSError and ValueError."""
     return msgspec.json.decode((folder / LADDER_STATE).read_bytes(), type=Ladder)
 
 

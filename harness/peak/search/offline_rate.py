@@ -61,7 +61,7 @@ def read_offline_rate(folder: Path) -> float | None:
         return msgspec.json.decode(path.read_bytes(), type=OfflineRate).rate
     except FileNotFoundError:
         return None
-    except (OSError, msgspec.MsgspecError) as error:
+    except (OSError, ValueError) as error:
         raise ConfigError(
             f"{path} is not the result of a search: {error}; remove it to search again"
         ) from None

@@ -65,7 +65,7 @@ def read_state(folder: Path) -> SearchState:
         state = msgspec.json.decode(path.read_bytes(), type=SearchState)
     except FileNotFoundError:
         raise
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise ConfigError(f"{path} is not the state of a search: {error}; {remedy}") from None
     if state.schema != SCHEMA:
         raise ConfigError(f"{path} has schema {state.schema}, this version reads {SCHEMA}; {remedy}")

@@ -4,7 +4,9 @@ import pytest
 
 from harness.campaign.searches import adopt, found_rate, submitted_run
 from harness.config.scenario import Scenario
+from harness.errors import ConfigError
 from harness.peak.search.conclusion import Conclusion
+from harness.peak.search.offline_rate import OFFLINE_RATE
 from harness.peak.search.search_state import Identity, SearchState
 
 IDENTITY = Identity(
@@ -57,3 +59,11 @@ def test_a_search_that_was_cut_off_has_found_no_rate_yet(tmp_path, outcome, rate
     SearchState(identity=IDENTITY, limits_ns={}, tolerance=0.01, conclusion=found).write(folder)
     assert found_rate(tmp_path, Scenario.SERVER) == rate
     assert submitted_run(tmp_path) == (run if rate else None)
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b'{"conf_row": "\xff"}'])
+def test_a_damaged_rate_of_offline_is_an_error(tmp_path, content):
+    assert found_rate(tmp_path, Scenario.OFFLINE) is None
+    (tmp_path / OFFLINE_RATE).write_bytes(content)
+    with pytest.raises(ConfigError, match=rf"{OFFLINE_RATE} is not the result of a search: .*; remove it"):
+        found_rate(tmp_path, Scenario.OFFLINE)

@@ -130,5 +130,8 @@ def test_a_line_that_is_being_written_is_not_read(folder, progress):
     with (folder / PROGRESS).open("ab") as file:
         file.write(b'{"time": "2026-')
     assert read_progress(folder / PROGRESS).elapsed_s == 5.0
+    with (folder / PROGRESS).open("ab") as file:
+        file.write(b'"}\n{"lost": "\xff"}\n')  # bytes that are no text, as a torn write or a disk leaves them
+    assert read_progress(folder / PROGRESS).elapsed_s == 5.0
     (folder / PROGRESS).write_bytes(b"\x00broken\n{}\n")
     assert read_progress(folder / PROGRESS) is None

@@ -206,8 +206,9 @@ def test_the_file_of_grading_is_replaced_now_and_then(tmp_path, caplog):
             file.show(done, 9, stage)
             seen.append((read_grading(tmp_path).done, read_grading(tmp_path).stage))
         assert seen == [(1, "a"), (1, "a"), (3, "a"), (1, "b")]
-        (tmp_path / GRADING_PROGRESS).write_text("{}")
-        assert read_grading(tmp_path) is None
+        for content in (b"{}", b'{"stage": "\xff"}'):
+            (tmp_path / GRADING_PROGRESS).write_bytes(content)
+            assert read_grading(tmp_path) is None
         (tmp_path / f"{GRADING_PROGRESS}.partial").mkdir()
         for _ in range(2):  # the clock is asked once
             file.show(2, 9, "b")

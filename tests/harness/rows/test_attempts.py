@@ -9,7 +9,14 @@ from harness.files import JOURNAL_DIR
 from harness.record.outcome import Completion, Failure, FailureKind
 from harness.record.resume import saved_answers
 from harness.record.run_record import EncodedAnswers
-from harness.rows.attempts import EvalSettings, answered, failures, next_attempt, write_settings
+from harness.rows.attempts import (
+    EvalSettings,
+    answered,
+    failures,
+    next_attempt,
+    read_settings,
+    write_settings,
+)
 from harness.rows.eval_options import parse_options
 from harness.rows.eval_plan import resolve_eval_plan
 from sut.worker.journal_writer import JournalWriter
@@ -31,6 +38,16 @@ def test_answers_of_another_form_or_tokenizer_are_not_mixed(tmp_path):
         answered(tmp_path, settled, "ids", None)
     with pytest.raises(ConfigError, match=r"tokenizer_sha256 a, this one has b.*--restart"):
         answered(tmp_path, settled, "text", structs.replace(encoded, tokenizer_sha256="b"))
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b'{"benchmark": "\xff"}'])
+def test_damaged_settings_are_an_error(tmp_path, content):
+    assert read_settings(tmp_path) is None
+    write_settings(tmp_path, SETTINGS)
+    (file,) = tmp_path.iterdir()
+    file.write_bytes(content)
+    with pytest.raises(ConfigError, match=rf"{file.name} cannot be read: .*; restore it, or add --restart"):
+        read_settings(tmp_path)
 
 
 @pytest.mark.parametrize(

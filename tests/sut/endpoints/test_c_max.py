@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from harness.cli.signals import InterruptedRun
 from harness.errors import ConfigError, RunError
-from harness.peak.ladder.ladder_files import write_state
+from harness.peak.ladder.ladder_files import LADDER_STATE, write_state
 from sut.endpoints import c_max
 from sut.endpoints.c_max import find_c_max, measured_rates
 from tests.harness.peak.ladder.made import ladder, step
@@ -59,6 +59,8 @@ def test_the_rates_of_a_ladder(tmp_path):
     write_state(tmp_path, made)
     rates = {step.concurrency: step.queries_per_s for step in made.steps}
     assert measured_rates(tmp_path, made.parameters, made.servers) == rates
+    (tmp_path / LADDER_STATE).write_bytes(b'{"benchmark": "\xff"}')  # damaged
+    assert measured_rates(tmp_path, made.parameters, made.servers) == {}
 
 
 OTHERS = {
