@@ -98,17 +98,22 @@ class Command(NamedTuple):
     """A command of a program."""
 
     options: type
-    flags: tuple[str, ...]
-    """Names of the fields that its flags fill, in the order of the help."""
+    flags: tuple[str, ...] | Mapping[str, tuple[str, ...]]
+    """Names of the fields that its flags fill, in the order of the help; of groups by their titles."""
     text: str
+    words: Mapping[str, Any] = types.MappingProxyType({})
+    """What its parser gets beside the text."""
 
 
 def add_commands(parser: argparse.ArgumentParser, commands: Mapping[str, Command]) -> None:
     """Add commands, one of which must be typed; ``command`` is its name."""
-    group = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, command in commands.items():
-        parser = group.add_parser(name, help=command.text, description=command.text)
-        add_flags(parser, command.options, command.flags)
+    added = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, (cls, flags, text, words) in commands.items():
+        own = added.add_parser(name, help=text, description=text, **words)
+        if isinstance(flags, Mapping):
+            add_groups(own, cls, flags)
+        else:
+            add_flags(own, cls, flags)
 
 
 def read(cls: type[Options], given: Mapping[str, Any]) -> Options:

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from harness.cli.door import called
-from harness.cli.flags import add_flags, add_groups, flag, options, path, read
+from harness.cli.flags import Command, add_commands, flag, options, path, read
 from harness.cli.parser import SIGNAL_CODES, Parser
 from harness.config.other_flags import ELSEWHERE, EVERY_REPLICA, SYNONYMS
 from harness.config.run_options import (
@@ -23,12 +23,6 @@ _CODES = (
     "Exit codes: 0 done, 2 usage, config or dataset, 3 server, 4 failed requests or ended early, "
     f"5 a check or a score not passed, {SIGNAL_CODES}."
 )
-_TEXTS = {
-    "run": "Rehearse a curve of MLPerf Endpoints: the points, their scores, the tree and its check.",
-    "build": "Build the tree that would be submitted, from run folders, also of the official client.",
-    "check": "Check a tree with the official checker, where it is installed, and more strictly than it.",
-    "compare": "Compare two curves: rehearsals, or published trees.",
-}
 _GROUPS = {
     "curve": (
         "benchmark",
@@ -178,10 +172,26 @@ class CompareOptions:
 
 
 EndpointsOptions = RehearsalOptions | BuildOptions | CheckOptions | CompareOptions
-_COMMANDS: dict[str, tuple[type[EndpointsOptions], tuple[str, ...]]] = {
-    "build": (BuildOptions, ("folders", "system", "target_cohort", "seed_sets", "output")),
-    "check": (CheckOptions, ("tree", "json")),
-    "compare": (CompareOptions, ("left", "right")),
+_COMMANDS = {
+    "run": Command(
+        RehearsalOptions,
+        _GROUPS,
+        "Rehearse a curve of MLPerf Endpoints: the points, their scores, the tree and its check.",
+        {"synonyms": SYNONYMS, "elsewhere": ELSEWHERE | EVERY_REPLICA, "epilog": _CODES},
+    ),
+    "build": Command(
+        BuildOptions,
+        ("folders", "system", "target_cohort", "seed_sets", "output"),
+        "Build the tree that would be submitted, from run folders, also of the official client.",
+    ),
+    "check": Command(
+        CheckOptions,
+        ("tree", "json"),
+        "Check a tree with the official checker, where it is installed, and more strictly than it.",
+    ),
+    "compare": Command(
+        CompareOptions, ("left", "right"), "Compare two curves: rehearsals, or published trees."
+    ),
 }
 
 
@@ -192,24 +202,12 @@ def build_parser() -> Parser:
         description="MLPerf Endpoints, rehearsed: never an MLPerf result.",
         epilog=_CODES,
     )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    run = commands.add_parser(
-        "run",
-        synonyms=SYNONYMS,
-        elsewhere=ELSEWHERE | EVERY_REPLICA,
-        help=_TEXTS["run"],
-        description=_TEXTS["run"],
-        epilog=_CODES,
-    )
-    add_groups(run, RehearsalOptions, _GROUPS)
-    for name, (cls, flags) in _COMMANDS.items():
-        add_flags(commands.add_parser(name, help=_TEXTS[name], description=_TEXTS[name]), cls, flags)
+    add_commands(parser, _COMMANDS)
     return parser
 
 
 def parse_options(argv: list[str]) -> EndpointsOptions:
     """Parse the flags of one command; argparse exits with code 2 and one line on wrong usage."""
     given = parsed(build_parser(), argv)
-    if given["command"] == "run":
-        return read(RehearsalOptions, given)
-    return read(_COMMANDS[given["command"]][0], given)
+    cls: type[EndpointsOptions] = _COMMANDS[given["command"]].options
+    return read(cls, given)

@@ -4,9 +4,9 @@ import argparse
 import math
 from pathlib import Path
 
-from harness.cli.door import called, is_open
+from harness.cli.door import called
 from harness.cli.durations import duration
-from harness.cli.flags import add_groups, flag, options, read
+from harness.cli.flags import Command, add_commands, flag, options, read
 from harness.cli.parser import SIGNAL_CODES, Parser, built_once
 from harness.config.other_flags import ELSEWHERE, EVERY_REPLICA, SYNONYMS
 from harness.config.run_options import (
@@ -179,18 +179,12 @@ def build_parser() -> Parser:
         description="Find the load that servers can carry under a scenario's latency limits.",
         epilog=_CODES,
     )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, (kind, groups, text) in _COMMANDS.items():
-        command = commands.add_parser(
-            name,
-            prog=called("find_peak.py", name) if is_open() else None,  # its own name where it is a verb
-            synonyms=SYNONYMS,
-            elsewhere=ELSEWHERE | EVERY_REPLICA,
-            help=text,
-            description=text,
-            epilog=_CODES,
-        )
-        add_groups(command, kind, groups)
+    words = {"synonyms": SYNONYMS, "elsewhere": ELSEWHERE | EVERY_REPLICA, "epilog": _CODES}
+    commands = {
+        name: Command(kind, groups, text, words | {"prog": called("find_peak.py", name)})
+        for name, (kind, groups, text) in _COMMANDS.items()
+    }
+    add_commands(parser, commands)
     return parser
 
 
