@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from harness.cli.door import called
-from harness.cli.flags import add_flags, add_groups, flag, options, read
+from harness.cli.flags import add_flags, add_groups, flag, options, read, shared_options
 from harness.cli.parser import SIGNAL_CODES, Parser
 from harness.config.choices import LogLevel
 from harness.config.other_flags import ELSEWHERE, MODES, SYNONYMS
@@ -23,55 +23,10 @@ from harness.config.run_options import (
 )
 
 DEFAULT_ENCODING = "o200k_harmony"
-DEFAULT_POSITIONS = 1024
 
 _TOKEN_IDS = "output_{}_token_ids.txt"  # a model's file in submission/ and references/
 _COMMANDS = {"run", "chat", "generate", "encode", "decode", "score"}
 _GENERATION = ("model", "positions", "temperature", "top_p", "seed")
-
-
-def _model_flag() -> Any:
-    return flag(
-        "gpt-oss-20b or gpt-oss-120b, a model's folder, or a GGUF file for --backend embedded "
-        "(default: %(default)s)",
-        default="20b",
-        metavar="20b|120b|PATH",
-    )
-
-
-def _positions_flag() -> Any:
-    return flag(
-        "positions for a prompt together with its answer, not a number of prompts; 0: the model's context "
-        "(default: %(default)d)",
-        "--positions",
-        "-n",
-        default=DEFAULT_POSITIONS,
-        metavar="N",
-    )
-
-
-def _temperature_flag() -> Any:
-    return flag(
-        "sampling temperature; 0: greedy (default: %(default)g)",
-        "-t",
-        "--temperature",
-        default=0.0,
-        metavar="T",
-    )
-
-
-def _top_p_flag() -> Any:
-    return flag("top_p of the sampling (default: %(default)g)", "-p", "--top-p", default=0.9, metavar="P")
-
-
-def _seed_flag() -> Any:
-    return flag(
-        "seed of the sampling (default: the server chooses)",
-        "--seed",
-        default=None,
-        old=("-s",),
-        metavar="SEED",
-    )
 
 
 def _encoding_flag() -> Any:
@@ -92,8 +47,45 @@ def _output_flag(text: str) -> Any:
     return flag(f"{text} (default: stdout)", "--output", "-o", default=None, metavar="FILE")
 
 
+@shared_options
+class SamplingOptions:
+    """What an answer is drawn with, of a file's prompts and of those at a terminal."""
+
+    model: str = flag(
+        "gpt-oss-20b or gpt-oss-120b, a model's folder, or a GGUF file for --backend embedded "
+        "(default: %(default)s)",
+        default="20b",
+        metavar="20b|120b|PATH",
+    )
+    positions: int = flag(
+        "positions for a prompt together with its answer, not a number of prompts; 0: the model's context "
+        "(default: %(default)d)",
+        "--positions",
+        "-n",
+        default=1024,
+        metavar="N",
+    )
+    temperature: float = flag(
+        "sampling temperature; 0: greedy (default: %(default)g)",
+        "-t",
+        "--temperature",
+        default=0.0,
+        metavar="T",
+    )
+    top_p: float = flag(
+        "top_p of the sampling (default: %(default)g)", "-p", "--top-p", default=0.9, metavar="P"
+    )
+    seed: int | None = flag(
+        "seed of the sampling (default: the server chooses)",
+        "--seed",
+        default=None,
+        old=("-s",),
+        metavar="SEED",
+    )
+
+
 @options
-class BatchOptions(ClientOptions):
+class BatchOptions(ClientOptions, SamplingOptions):
     """``run``. ``positions``: of a prompt with its answer, 0 for the model's context."""
 
     input_file: Path = _input_flag("the number of prompts in the first line, then one prompt in each line")
@@ -102,15 +94,10 @@ class BatchOptions(ClientOptions):
     )
     resume: bool = resume_flag("run of the file")
     restart: bool = restart_flag("run")
-    model: str = _model_flag()
-    positions: int = _positions_flag()
-    temperature: float = _temperature_flag()
-    top_p: float = _top_p_flag()
-    seed: int | None = _seed_flag()
 
 
 @options
-class TalkOptions:
+class TalkOptions(SamplingOptions):
     """``generate`` and, with ``chat``, ``chat``: prompts at a terminal. ``prompt`` None: asked for."""
 
     chat: bool
@@ -125,11 +112,6 @@ class TalkOptions:
     reasoning: Literal["low", "medium", "high"] = flag(
         "reasoning effort of the answers (default: %(default)s)", default="medium"
     )
-    model: str = _model_flag()
-    positions: int = _positions_flag()
-    temperature: float = _temperature_flag()
-    top_p: float = _top_p_flag()
-    seed: int | None = _seed_flag()
     backend: Backend = backend_flag()
     server_url: Sequence[str] = server_url_flag(before_words=True)
     ca_file: Path | None = ca_file_flag()

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace
 
-from harness.batch.batch_options import BatchOptions, TalkOptions
+from harness.batch.batch_options import BatchOptions, SamplingOptions
 from harness.batch.formats import Prompts, read_prompts, write_answers
 from harness.batch.models import model_named
 from harness.config.benchmark import Benchmark
@@ -106,7 +106,7 @@ def limit_of(prompt_tokens: _Tokens, positions: int, benchmark: Benchmark) -> _T
 
 
 def sampling(
-    options: BatchOptions | TalkOptions, benchmark: Benchmark, max_new_tokens: int, *, stream: bool = False
+    options: SamplingOptions, benchmark: Benchmark, max_new_tokens: int, *, stream: bool = False
 ) -> SamplingParameters:
     """The parameters of every request. Raises ConfigError for a value that no server takes.
 

@@ -66,6 +66,12 @@ def options(cls: type[Options]) -> type[Options]:
     return dataclass(frozen=True, slots=True, kw_only=True)(cls)
 
 
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(flag, field))
+def shared_options(cls: type[Options]) -> type[Options]:
+    """The same for fields of several commands beside another base: of two bases only one can have slots."""
+    return dataclass(frozen=True, kw_only=True)(cls)
+
+
 def add_flags(group: argparse._ActionsContainer, cls: type, names: Iterable[str]) -> None:
     """Add the flags of these fields in this order."""
     own = {item.name: item for item in fields(cls)}
