@@ -3,23 +3,19 @@
 import shutil
 from pathlib import Path
 
-import msgspec
-
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
-from harness.files import JOURNAL_DIR, PROGRESS, RUN_RECORD, link_or_copy
+from harness.files import PROGRESS, RUN_RECORD, link_or_copy
 from harness.peak.search.conclusion import Conclusion
 from harness.peak.search.offline_rate import (
     SHORT_RUN,
     OfflineRate,
-    full_rate,
-    offline_rate,
+    rate_by_run,
     read_offline_rate,
     withdraw_offline_rate,
     write_offline_rate,
 )
 from harness.peak.search.search_state import SEARCH_STATE, SearchState, read_state
-from harness.record.journal import read_journal
 from harness.record.output_dir import free_reserve, move_aside_existing
 from harness.record.run_record import RunRecord
 
@@ -61,17 +57,9 @@ def correct_offline_rate(folder: Path, run: Path, record: RunRecord) -> OfflineR
 
     Raises OSError.
     """
-    assert record.statistics is not None and record.statistics.samples_per_s is not None
-    found = offline_rate(
-        record.settled.loadgen_settings,
-        record.settled.samples,
-        full_rate(read_journal(run / JOURNAL_DIR).rows),
-        record.statistics.samples_per_s,
-        record.statistics.completed,
-    )
-    row = f"{record.plan.model_key}.Offline.target_qps = {found.rate:g}"
+    found = rate_by_run(record, record, run)
     withdraw_offline_rate(folder)
-    write_offline_rate(folder, found := msgspec.structs.replace(found, conf_row=row))
+    write_offline_rate(folder, found)
     return found
 
 

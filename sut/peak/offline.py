@@ -5,26 +5,22 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
-from msgspec.structs import replace
-
 from harness.cli.signals import InterruptedRun, interruptible, signals_kept
 from harness.config.loadgen_conf import with_rows
 from harness.errors import RunError
-from harness.files import JOURNAL_DIR, USER_CONF
+from harness.files import USER_CONF
 from harness.peak.ladder.ladder_plan import FOLDER
 from harness.peak.peak_options import SearchOptions
 from harness.peak.search.offline_rate import (
     SHORT_CONF,
     SHORT_RUN,
     OfflineRate,
-    full_rate,
-    offline_rate,
+    rate_by_run,
     withdraw_offline_rate,
     write_offline_rate,
 )
 from harness.progress.progress_files import ProgressLine
 from harness.progress.progress_line import ProgressSnapshot
-from harness.record.journal import read_journal
 from harness.record.output_dir import locked, move_aside_existing
 from harness.record.run_record import RunRecord
 from harness.record.settled import running_limit
@@ -80,14 +76,7 @@ def find_offline_rate(
     if verdict is None or not verdict.complete or statistics is None or not statistics.samples_per_s:
         reasons = "; ".join(verdict.reasons) if verdict is not None else ""
         raise RunError(f"the short run in {plan.client.log_dir} shows no rate: {reasons}")
-    found = offline_rate(
-        official.settled.loadgen_settings,
-        official.settled.samples,
-        full_rate(read_journal(plan.client.log_dir / JOURNAL_DIR).rows),
-        statistics.samples_per_s,
-        statistics.completed,
-    )
-    found = replace(found, conf_row=f"{official.plan.model_key}.Offline.target_qps = {found.rate:g}")
+    found = rate_by_run(official, record, plan.client.log_dir)
     write_offline_rate(folder, found)
     return found
 

@@ -11,9 +11,10 @@ from harness.analysis.statistics import completed
 from harness.config.expected_queries import expected_queries
 from harness.config.loadgen_settings import Setting
 from harness.errors import ConfigError
-from harness.files import atomic_write
+from harness.files import JOURNAL_DIR, atomic_write
 from harness.peak.search.schedule import bisected, rounded
-from harness.record.journal import Rows
+from harness.record.journal import Rows, read_journal
+from harness.record.run_record import RunRecord
 
 SLACK = 1.03  # The official run is planned to last so much longer than it must: it may be faster.
 _MIDDLE = (0.25, 0.75)  # The server is full while this part of the short run's answers ends.
@@ -65,6 +66,20 @@ def read_offline_rate(folder: Path) -> float | None:
         raise ConfigError(
             f"{path} is not the result of a search: {error}; remove it to search again"
         ) from None
+
+
+def rate_by_run(official: RunRecord, measured: RunRecord, folder: Path) -> OfflineRate:
+    """The rate of a run with the settings of ``official``, by a complete one in a folder. Raises OSError."""
+    assert measured.statistics is not None and measured.statistics.samples_per_s is not None
+    found = offline_rate(
+        official.settled.loadgen_settings,
+        official.settled.samples,
+        full_rate(read_journal(folder / JOURNAL_DIR).rows),
+        measured.statistics.samples_per_s,
+        measured.statistics.completed,
+    )
+    row = f"{official.plan.model_key}.Offline.target_qps = {found.rate:g}"
+    return msgspec.structs.replace(found, conf_row=row)
 
 
 def full_rate(rows: Rows) -> float:
