@@ -11,7 +11,7 @@ from harness.files import JOURNAL_DIR, REPORT, REQUESTS, RUN_RECORD, SUMMARY, no
 from harness.progress import watch_screen
 from harness.record.run_record import RunRecord
 from harness.report import runs_table
-from harness.report.html.compare_page import compare_lines, compare_page
+from harness.report.html.compare_page import compare_lines, compare_page, compared
 from harness.report.html.overview_page import overview_page
 from harness.report.outcomes import read_outcomes
 from harness.report.report_options import (
@@ -69,9 +69,9 @@ def _complete(folder: Path) -> None:
 
 def compare(options: CompareOptions) -> None:
     """Print the table of differences and write the page."""
-    runs = [read_run(_one_run(folder)) for folder in options.folders]
-    show(*compare_lines(runs))
-    write_or_explain(options.output, compare_page(runs))
+    found = compared([read_run(_one_run(folder)) for folder in options.folders])
+    show(*compare_lines(found))
+    write_or_explain(options.output, compare_page(found))
     show(str(options.output))
 
 

@@ -1,8 +1,9 @@
 """The page and the console table that compare runs with the first of them."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
+import msgspec
 import numpy as np
 
 from harness.analysis.comparison import (
@@ -33,45 +34,66 @@ _NOTE = (
 )
 
 
-def compare_lines(runs: Sequence[RunFiles]) -> Iterator[str]:
+class Compared(msgspec.Struct, frozen=True):
+    """A run beside the first one, for the terminal and the page."""
+
+    base: RunFiles
+    base_name: str
+    run: RunFiles
+    name: str
+    reasons: tuple[str, ...]
+    """why the two do not compare"""
+    figures: list[Difference]
+    samples: ChangedSamples | None
+    summary: str
+
+
+def compared(runs: Sequence[RunFiles]) -> list[Compared]:
+    """Two runs or more, each with the first. Raises ConfigError where one has no single queries."""
+    base, (base_name, *names) = runs[0], names_of(runs)
+    found = []
+    for run, name in zip(runs[1:], names, strict=True):
+        figures = differences(base, run)
+        text = summary(base, run, figures, name, base_name)
+        reasons, samples = incomparable(base, run), changed_samples(base, run)
+        found.append(Compared(base, base_name, run, name, reasons, figures, samples, text))
+    return found
+
+
+def compare_lines(found: Sequence[Compared]) -> Iterator[str]:
     """The table for a terminal; its first line says whether the runs can be compared."""
-    base, names = runs[0], names_of(runs)
-    for number, other in enumerate(runs[1:], 1):
-        reasons, found = incomparable(base, other), differences(base, other)
-        folders = f"{base.folder} and {other.folder}"
-        yield f"NOT COMPARABLE: {folders}: {'; '.join(reasons)}" if reasons else f"comparable: {folders}"
-        yield summary(base, other, found, names[number], names[0])
-        yield from aligned([_HEADER, *(_texts(one) for one in found)], "<>")
-        if (changed := changed_samples(base, other)) is not None:
-            yield _changed_line(changed)
-        if number < len(runs) - 1:
+    for one in found:
+        folders = f"{one.base.folder} and {one.run.folder}"
+        reasons = "; ".join(one.reasons)
+        yield f"NOT COMPARABLE: {folders}: {reasons}" if reasons else f"comparable: {folders}"
+        yield one.summary
+        yield from aligned([_HEADER, *map(_texts, one.figures)], "<>")
+        if one.samples is not None:
+            yield _changed_line(one.samples)
+        if one is not found[-1]:
             yield ""
     yield _NOTE
 
 
-def compare_page(runs: Sequence[RunFiles]) -> Page:
+def compare_page(found: Sequence[Compared]) -> Page:
     """One page for two runs or more."""
-    base, names = runs[0], names_of(runs)
-    others = [
-        (number, other, differences(base, other), incomparable(base, other))
-        for number, other in enumerate(runs[1:], 2)
-    ]
+    runs = {found[0].base_name: found[0].base} | {one.name: one.run for one in found}
     reasons = [
-        f"{names[number - 1]} is not comparable with {names[0]}: {reason}"
-        for number, _, _, why in others
-        for reason in why
+        f"{one.name} is not comparable with {one.base_name}: {reason}"
+        for one in found
+        for reason in one.reasons
     ]
     sections = [
-        Section("runs", "Runs", tables=[_runs(runs, names)]),
-        *(_figures(number, base, other, found, names) for number, other, found, _ in others),
-        Section("curves", "Curves", charts=tuple(_charts(runs, names))),
-        *(_plans(number, base, other, names) for number, other, _, _ in others),
+        Section("runs", "Runs", tables=[_runs(runs)]),
+        *(_figures(number, one) for number, one in enumerate(found, 2)),
+        Section("curves", "Curves", charts=tuple(_charts(runs))),
+        *(_plans(number, one) for number, one in enumerate(found, 2)),
     ]
     return Page(
         "Comparison of runs",
-        f"{len(runs)} runs; {names[0]} is the base",
-        tuple(_badges(runs, bool(reasons))),
-        [*(summary(base, other, found, names[n - 1], names[0]) for n, other, found, _ in others), *reasons],
+        f"{len(runs)} runs; {found[0].base_name} is the base",
+        tuple(_badges([run.result for run in runs.values()], bool(reasons))),
+        [*(one.summary for one in found), *reasons],
         (),
         sections,
         _NOTE,
@@ -91,17 +113,16 @@ def names_of(runs: Sequence[RunFiles]) -> list[str]:
     return [f"run {number}" for number in range(1, len(runs) + 1)]
 
 
-def _badges(runs: Sequence[RunFiles], differ: bool) -> Iterator[Badge]:
+def _badges(results: Sequence[str], differ: bool) -> Iterator[Badge]:
     """Whether the runs compare, and the verdicts where they are not all the same."""
     yield Badge("NOT COMPARABLE", "bad") if differ else Badge("comparable", "plain")
-    results = [run.result for run in runs]
     if len(set(results)) > 1:
         yield Badge(" -> ".join(results), "good" if results[-1] == "VALID" else "bad", "#runs")
 
 
-def _runs(runs: Sequence[RunFiles], names: Sequence[str]) -> PageTable:
+def _runs(runs: Mapping[str, RunFiles]) -> PageTable:
     rows = []
-    for name, run in zip(names, runs, strict=True):
+    for name, run in runs.items():
         record = run.record
         started = utc(record.started) if record is not None else "-"
         title = record.plan.title if record is not None else "-"
@@ -110,13 +131,11 @@ def _runs(runs: Sequence[RunFiles], names: Sequence[str]) -> PageTable:
     return PageTable(("run", "folder", "what", "result", "started"), rows)
 
 
-def _figures(
-    number: int, base: RunFiles, other: RunFiles, found: Sequence[Difference], names: Sequence[str]
-) -> Section:
-    lines = [_changed_line(changed)] if (changed := changed_samples(base, other)) is not None else []
-    header = ("", names[0], names[number - 1], *_HEADER[3:])
-    table = PageTable(header, [_row(one) for one in found])
-    return Section(f"figures-{number}", f"{names[number - 1]} against {names[0]}", lines, tables=[table])
+def _figures(number: int, one: Compared) -> Section:
+    lines = [] if one.samples is None else [_changed_line(one.samples)]
+    header = ("", one.base_name, one.name, *_HEADER[3:])
+    table = PageTable(header, [_row(figure) for figure in one.figures])
+    return Section(f"figures-{number}", f"{one.name} against {one.base_name}", lines, tables=[table])
 
 
 def _texts(one: Difference) -> tuple[str, ...]:
@@ -156,8 +175,8 @@ def _some(indexes: Sequence[int]) -> str:
     return f" (qsl_idx {', '.join(map(str, indexes[:_SHOWN]))}{more})"
 
 
-def _charts(runs: Sequence[RunFiles], names: Sequence[str]) -> Iterator[Chart]:
-    known = [(name, run.queries) for name, run in zip(names, runs, strict=True) if run.queries is not None]
+def _charts(runs: Mapping[str, RunFiles]) -> Iterator[Chart]:
+    known = [(name, run.queries) for name, run in runs.items() if run.queries is not None]
     longest = max(known, key=lambda pair: pair[1].span)[1]
     bins = bins_of(longest)
     views: dict[str, Callable[[Queries], Floats]] = {
@@ -195,7 +214,7 @@ def _curves(name: str, columns: Sequence[tuple[str, Floats]]) -> Iterator[Chart]
     yield Chart(f"curve-{name}", title, nines, series, "nines", "log", "percentile")
 
 
-def _plans(number: int, base: RunFiles, other: RunFiles, names: Sequence[str]) -> Section:
-    table = PageTable(("", names[0], names[number - 1]), plan_differences(base, other))
-    title = f"What differs in the plans of {names[0]} and {names[number - 1]}"
+def _plans(number: int, one: Compared) -> Section:
+    table = PageTable(("", one.base_name, one.name), plan_differences(one.base, one.run))
+    title = f"What differs in the plans of {one.base_name} and {one.name}"
     return Section(f"plans-{number}", title, tables=[table])

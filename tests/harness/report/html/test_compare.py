@@ -22,7 +22,7 @@ from harness.analysis.comparison import (
 from harness.analysis.run_files import read_run
 from harness.files import ACCURACY_RESULT
 from harness.record.run_record import RunVerdict
-from harness.report.html.compare_page import compare_lines, compare_page, names_of
+from harness.report.html.compare_page import compare_lines, compare_page, compared, names_of
 from harness.report.html.page import render
 from report import main
 from tests import records
@@ -84,8 +84,10 @@ def test_answers_in_one_event_have_a_tpot_of_0_without_a_change(tmp_path):
     made["last_byte_ns"] = made["first_token_ns"]
     base, other = (read_run(records.folder(tmp_path / name, made)) for name in "ab")
     assert by_name(differences(base, other))["TPOT p99, ms"].verdict == "no interval"
-    assert "no difference in TPOT p99 shown" in "\n".join(compare_lines([base, other]))
-    assert "TPOT p99 0 -> 40 ms" in "\n".join(compare_lines([base, run_of(tmp_path / "c", count=3000)]))
+    assert "no difference in TPOT p99 shown" in "\n".join(compare_lines(compared([base, other])))
+    assert "TPOT p99 0 -> 40 ms" in "\n".join(
+        compare_lines(compared([base, run_of(tmp_path / "c", count=3000)]))
+    )
 
 
 def test_samples_that_were_issued_at_once_have_no_interval(tmp_path):
@@ -217,7 +219,7 @@ def faster(base, path, **fields):
 
 def test_one_sentence_says_what_changed_and_since_what(base, tmp_path):
     other = faster(base, tmp_path)
-    page = compare_page([base, other])
+    page = compare_page(compared([base, other]))
     sentence = page.reasons[0]
     before = ENDED.settled.loadgen_settings["server_target_qps"]
     for part in ("is VALID", "INVALID", "TPOT p99 -20.", f"since target_qps {before} -> 17.0"):
@@ -264,7 +266,9 @@ def test_a_change_in_the_sentence(base, name, before, after, interval, said):
 
 def test_better_and_worse_have_a_colour_and_a_word(base, tmp_path):
     (section,) = [
-        one for one in compare_page([base, faster(base, tmp_path)]).sections if one.id == "figures-2"
+        one
+        for one in compare_page(compared([base, faster(base, tmp_path)])).sections
+        if one.id == "figures-2"
     ]
     rows = {row[0]: row for row in section.tables[0].rows}
     assert (rows["TPOT p99, ms"][3].status, rows["TPOT p99, ms"][5].text) == ("good", "better")
@@ -300,7 +304,7 @@ def test_runs_are_named_by_what_differs_in_their_folders(base, folders, names):
 
 
 def test_the_page_has_a_series_for_each_run(base):
-    html = render(compare_page([base] * 3))
+    html = render(compare_page(compared([base] * 3)))
     assert html.count('"label":"run 3"') == 7
     assert html.count("run 3 against run 1") == 2  # heading and its link
 
