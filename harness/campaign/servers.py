@@ -16,6 +16,7 @@ import msgspec
 from harness.campaign import guard
 from harness.campaign.campaign_file import Servers
 from harness.config.run_options import SERVER_URL
+from harness.config.server_urls import default_port
 from harness.errors import ServerError
 from harness.text import LONG_LINE, duration, how_it_ended, printable, show
 
@@ -149,7 +150,6 @@ def _address(url: str) -> tuple[str, int]:
     if not url.startswith(("http://", "https://")):
         return "", 0
     try:
-        parts = urlsplit(url)
-        return parts.hostname or "", parts.port or 0
+        return urlsplit(url).hostname or "", default_port(url)
     except ValueError:
         return "", 0

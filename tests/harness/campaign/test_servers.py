@@ -118,6 +118,19 @@ time.sleep(1000)
 """
 
 
+def test_a_url_without_a_port_is_looked_at_where_its_scheme_listens(servers, monkeypatch):
+    asked = []
+
+    def connect(address, timeout):
+        asked.append(address)
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(socket, "create_connection", connect)
+    urls = ("http://node1", "https://node2/v1", "http://[::1]:8000", "http://node[3-4]:1", "http://a:none")
+    servers("sleep 1000", urls)
+    assert asked == [("node1", 80), ("node2", 443), ("::1", 8000)]
+
+
 def test_a_stopped_server_has_left_its_port(servers, tmp_path):
     """The next one was refused as another's: a process that ends has no environment, and still its port."""
     (tmp_path / "ending.py").write_text(ENDING)
