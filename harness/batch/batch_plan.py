@@ -130,7 +130,8 @@ def sampling(
 
 def _samples(prompts: Prompts, positions: int, benchmark: Benchmark) -> SampleSet:
     """Ids and limits. ``sha256`` covers both: another -n or tokenizer makes it another batch."""
-    ids = [_encoded(prompts, number, text, positions) for number, text in enumerate(prompts.texts, start=2)]
+    numbered = enumerate(prompts.texts, start=2)
+    ids = [_encoded(prompts, number, text, positions, benchmark) for number, text in numbered]
     lengths = np.fromiter(map(len, ids), dtype=np.int64, count=len(ids))
     tokens = np.fromiter((token for row in ids for token in row), dtype=np.int32, count=int(lengths.sum()))
     limits = limit_of(lengths, positions, benchmark)
@@ -141,16 +142,17 @@ def _samples(prompts: Prompts, positions: int, benchmark: Benchmark) -> SampleSe
     return SampleSet(prompts.path, digest.hexdigest(), tokens, offsets, limits)
 
 
-def _encoded(prompts: Prompts, number: int, text: str, positions: int) -> list[int]:
+def _encoded(prompts: Prompts, number: int, text: str, positions: int, benchmark: Benchmark) -> list[int]:
     size = len(text.encode())
     least = -(-size // _MOST_TOKEN_BYTES)
     ids = tokenizer.encode(text) if least <= positions else []
-    if ids and len(ids) <= positions:
+    if ids and limit_of(len(ids), positions, benchmark) > 0:
         return ids
+    more = "raise -n, or " if positions < benchmark.context_length else ""
     length = counted(len(ids), "token") if ids else f"{size} bytes, at least {least} tokens"
     raise DatasetError(
         f"{prompts.path}: line {number}: prompt of {length}, but -n is {positions} for prompt and answer; "
-        "raise -n, or shorten the prompt"
+        f"{more}shorten the prompt"
     )
 
 

@@ -101,6 +101,15 @@ def test_limits_count_the_prompt(positions, limits, tmp_path):
     assert batch.plan.client.benchmark.model == "openai/gpt-oss-20b"
 
 
+def test_a_prompt_that_fills_the_context_is_refused(tmp_path, capfd):
+    """Its limit was 0, which stands for the longest answer of the others: the server refused it."""
+    (tmp_path / "config.json").write_text('{"vocab_size": 201088, "max_position_embeddings": 4}')
+    (tmp_path / "input.txt").write_text("2\none\none two three four\n")
+    given = ("--input", tmp_path / "input.txt", "--output", tmp_path / "o", "--model", tmp_path, "-n", 0)
+    words = "line 3: prompt of 4 tokens, but -n is 4 for prompt and answer; shorten the prompt"
+    refused(capfd, words, "run", *given)
+
+
 # A line of ids, and what is said of it.
 WRONG_IDS = [
     (b"1 2 x", "line 2, column 5: 'x' is no token id"),
