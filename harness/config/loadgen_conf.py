@@ -8,7 +8,7 @@ that LoadGen skips or reads as another number, is an error; any other row that i
 import difflib
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -123,13 +123,8 @@ class _Skipped(msgspec.Struct, frozen=True):
 
     line: int
     reason: str
-    meant: str = ""
-    correction: str = ""
-
-
-class _Found(msgspec.Struct):
-    rows: list[ConfRow] = msgspec.field(default_factory=list)
-    skipped: list[_Skipped] = msgspec.field(default_factory=list)
+    meant: str
+    correction: str
 
 
 def read_conf(path: Path, run: ConfKey, kind: ConfKind = "user") -> Conf:
@@ -168,18 +163,24 @@ def parse_conf(text: str, source: str, run: ConfKey, kind: ConfKind) -> Conf:
             f"{source}:1: a byte order mark, with which LoadGen skips the row or refuses the file; "
             "save it as UTF-8 without one"
         )
-    found = _Found()
+    found = list(_rows(text, source, run, kind))
+    rows = tuple(row for row in found if isinstance(row, ConfRow))
+    skipped = [row for row in found if isinstance(row, _Skipped)]
+    known = {row.key for row in rows}
+    for row in skipped:
+        if row.meant and row.meant not in known:
+            raise ConfigError(f"{source}:{row.line}: {row.reason}; did you mean {row.correction!r}?")
+    return Conf(rows, tuple(_warnings(source, skipped)))
+
+
+def _rows(text: str, source: str, run: ConfKey, kind: ConfKind) -> Iterator[ConfRow | _Skipped]:
+    """The rows that apply to the run, and those that LoadGen skips; not those that are for other runs."""
     for number, line in enumerate(text.split("\n"), start=1):
         if not (words := _words(line)):
             continue
         _check_syntax(f"{source}:{number}", words)
         if not words[0].startswith("#"):  # LoadGen harmlessly reads ``#key = 5``
-            _sort(f"{source}:{number}", number, words, run, kind, found)
-    known = {row.key for row in found.rows}
-    for row in found.skipped:
-        if row.meant and row.meant not in known:
-            raise ConfigError(f"{source}:{row.line}: {row.reason}; did you mean {row.correction!r}?")
-    return Conf(tuple(found.rows), tuple(_warnings(source, found.skipped)))
+            yield from _row(f"{source}:{number}", number, words, run, kind)
 
 
 def _words(line: str) -> list[str]:
@@ -203,17 +204,17 @@ def _check_syntax(where: str, words: list[str]) -> None:
             raise ConfigError(f"{where}: value {value!r} is not a number; LoadGen refuses the file{remark}")
 
 
-def _sort(where: str, number: int, words: list[str], run: ConfKey, kind: ConfKind, found: _Found) -> None:
-    """Put a row where it belongs; one that is right and for other runs is dropped."""
+def _row(
+    where: str, number: int, words: list[str], run: ConfKey, kind: ConfKind
+) -> Iterator[ConfRow | _Skipped]:
+    """What a row is; nothing for one that is right and for other runs."""
     name = words[0].partition("=")[0] if len(words) < 3 else words[0]
     model, scenario, key = _parts(name)
     right_model, right_scenario = _model(model, scenario, run, kind), _scenario(scenario, run)
     right_key = _key(key, right_scenario or scenario, kind)
     if len(words) > 2 and name == f"{right_model}.{right_scenario}.{right_key}":
         if model in ("*", run.model_key) and scenario in ("*", run.scenario):
-            found.rows.append(
-                ConfRow(number, model, scenario, key, _number(where, key, words[2:], run.scenario))
-            )
+            yield ConfRow(number, model, scenario, key, _number(where, key, words[2:], run.scenario))
         return
     meant = (
         right_model in ("*", run.model_key)
@@ -221,13 +222,11 @@ def _sort(where: str, number: int, words: list[str], run: ConfKey, kind: ConfKin
         and right_key is not None
     )
     value = words[2] if len(words) > 2 else words[0].partition("=")[2] or "NUMBER"
-    found.skipped.append(
-        _Skipped(
-            number,
-            _reason(words, name, kind),
-            (right_key or "") if meant else "",
-            f"{right_model}.{right_scenario}.{right_key} = {value}",
-        )
+    yield _Skipped(
+        number,
+        _reason(words, name, kind),
+        (right_key or "") if meant else "",
+        f"{right_model}.{right_scenario}.{right_key} = {value}",
     )
 
 
