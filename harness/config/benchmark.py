@@ -180,17 +180,13 @@ def load_benchmark(name: str, round_name: str | None = None) -> Benchmark:
     definitions = available_benchmarks()
     if name not in definitions:
         raise ConfigError(f"unknown benchmark {name!r}; configs/ defines {', '.join(definitions)}")
-    return _definition(definitions[name], round_name or current_round())
+    round_name = round_name or current_round()
+    return read_definition(definitions[name], round_name, benchmark_rules(round_name, name))
 
 
 @cache  # the check of a tree asks for them many times
-def _definition(path: Path, round_name: str) -> Benchmark:
-    return read_definition(path, round_name)
-
-
-def read_definition(path: Path, round_name: str, rules: Path | None = None) -> Benchmark:
-    """Read one definition and, if there is one, its file among the round's. Raises ConfigError."""
-    rules = rules or benchmark_rules(round_name, path.stem)
+def read_definition(path: Path, round_name: str, rules: Path) -> Benchmark:
+    """Read one definition and ``rules``, its file among the round's, if there is one. Raises ConfigError."""
     settings = {"loadgen": {"settings": seeds_of(round_name)}}
     fields, files = _merged(settings, read_toml(path)), str(path)
     if rules.is_file():

@@ -241,7 +241,7 @@ def test_a_benchmark_without_interactive_says_so(tmp_path):
     text = (CONFIG_DIR / "gpt-oss-120b.toml").read_text()
     text = text.replace('interactive_model_key = "gpt-oss-120b-interactive"', "")
     (tmp_path / "mine.toml").write_text(text)
-    benchmark = read_definition(tmp_path / "mine.toml", current_round())
+    benchmark = read_definition(tmp_path / "mine.toml", current_round(), tmp_path / "no_rules.toml")
     assert benchmark.model_key(Scenario.SERVER) == "gpt-oss-120b"
     with pytest.raises(ConfigError, match=r"gpt-oss-120b .*interactive .*offline, server"):
         benchmark.model_key(Scenario.INTERACTIVE)

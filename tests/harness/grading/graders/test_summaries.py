@@ -178,7 +178,6 @@ def benchmark(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytes
     rules = tmp_path / "rules.toml"
     rules.write_text(text)
     monkeypatch.setattr(definitions, "benchmark_rules", lambda round_name, benchmark: rules)
-    monkeypatch.setattr(definitions, "_definition", definitions.read_definition)  # which keeps no earlier one
     return load_benchmark(request.param)
 
 
