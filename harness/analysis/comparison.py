@@ -10,6 +10,7 @@ import numpy as np
 
 from harness.analysis.bootstrap import Estimate, estimates
 from harness.analysis.early_stopping import log_cumulative
+from harness.analysis.queries import Queries
 from harness.analysis.run_files import RunFiles
 from harness.arrays import Floats
 from harness.config.server_urls import folded
@@ -115,13 +116,14 @@ def _loadgen(record: RunRecord) -> str | None:
 
 def differences(base: RunFiles, other: RunFiles) -> list[Difference]:
     """Every figure that both runs have. Raises ConfigError where a run has no single queries."""
-    for run in (base, other):
-        if run.queries is None:
-            raise ConfigError(f"{run.folder}: no requests.parquet; compare needs the runs of this harness")
-    assert base.queries is not None
-    assert other.queries is not None
-    first, second = estimates(base.queries, seed=1), estimates(other.queries, seed=2)
+    first, second = (estimates(_queries(run), seed) for seed, run in enumerate((base, other), 1))
     return [_difference(name, first[name], second[name]) for name in first if name in second]
+
+
+def _queries(run: RunFiles) -> Queries:
+    if run.queries is None:
+        raise ConfigError(f"{run.folder}: no requests.parquet; compare needs the runs of this harness")
+    return run.queries
 
 
 def _difference(name: str, base: Estimate, other: Estimate) -> Difference:

@@ -51,7 +51,6 @@ from harness.loadgen_logs.summary_and_detail import LoadgenDetail, LoadgenSummar
 from harness.record.journal import (
     COMPLETE,
     FIRST_TOKEN,
-    LOADGEN_CALL_ROW,
     Journal,
     Rows,
     lost_rows,
@@ -66,6 +65,7 @@ from harness.record.requests_table import CallTimes, TextCounts, requests_table,
 from harness.record.run_events import SeenEvent
 from harness.record.run_record import EncodedAnswers, ReplicaNetwork, RunRecord, RunVerdict, ServerLoad
 from harness.record.server_changes import ServerChange, counted_changes
+from harness.text import counted
 
 _EXAMPLES = 3
 _ENDED = ("lost: ", "ended early: ")
@@ -344,7 +344,7 @@ def _with_lost(rows: Rows, lost: Sequence[tuple[int, int]]) -> Rows:
 def _broken(journal: Journal) -> tuple[str, ...]:
     if not journal.broken:
         return ()
-    return (f"{journal.broken} {'row' if journal.broken == 1 else 'rows'} of the journal damaged",)
+    return (f"{counted(journal.broken, 'row')} of the journal damaged",)
 
 
 def _first_issue(rows: Rows) -> int:
@@ -383,18 +383,12 @@ def _without_record(verdict: RunVerdict | None, errors: tuple[str, ...]) -> RunV
 def _reported(calls: Rows) -> CallTimes | None:
     if not len(calls):
         return None
-    first, done = (_by_query(calls, kind) for kind in (FIRST_TOKEN, COMPLETE))
+    first, done = (calls[calls["kind"] == kind] for kind in (FIRST_TOKEN, COMPLETE))
     ids = distinct(np.concatenate([first["query_id"], done["query_id"]]))
     times = [np.zeros(len(ids), dtype=np.int64) for _ in range(2)]
     for column, part in zip(times, (first, done), strict=True):
         column[np.searchsorted(ids, part["query_id"])] = part["reported_ns"]
     return CallTimes(ids, *times)
-
-
-def _by_query(calls: Rows, kind: int) -> Rows:
-    assert calls.dtype == LOADGEN_CALL_ROW
-    chosen: Rows = calls[calls["kind"] == kind]
-    return chosen
 
 
 def _examples(rows: Rows, details: Mapping[int, str]) -> dict[str, tuple[str, ...]]:

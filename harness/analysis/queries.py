@@ -1,6 +1,7 @@
 """requests.parquet as columns of numbers, small enough for millions of queries."""
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -146,18 +147,14 @@ class _Columns:
 
     def queries(self) -> Queries:
         """All that was added."""
-        part, seconds = slice(self._filled), self._seconds
+        part = slice(self._filled)
+        numbers: dict[str, Any] = {
+            name: column[part] for name, column in (self._seconds | self._counts).items()
+        }
         replica, finish, failure = (self._codes[name][part] for name in _LABELS)
         replicas, finish_reasons, failures = (tuple(self._names[name]) for name in _LABELS)
         return Queries(
-            issued=seconds["issued"][part],
-            sent=seconds["sent"][part],
-            ended=seconds["ended"][part],
-            ttft=seconds["ttft"][part],
-            tpot=seconds["tpot"][part],
-            latency=seconds["latency"][part],
-            isl=self._counts["isl"][part],
-            osl=self._counts["osl"][part],
+            **numbers,
             replica=replica,
             finish=finish,
             failure=failure,

@@ -30,9 +30,6 @@ class _Series(msgspec.Struct):
     times: list[npt.NDArray[np.int64]] = msgspec.field(default_factory=list)
     values: list[Floats] = msgspec.field(default_factory=list)
 
-    def mean(self) -> float:
-        return float(np.concatenate(self.values).mean())
-
     def increase(self) -> tuple[float, float]:
         """The increase of a count, which begins again at 0 where its process restarts, and its seconds."""
         values, times = np.concatenate(self.values), np.concatenate(self.times)
@@ -64,32 +61,28 @@ class RankReading:
 
     def figures(self) -> tuple[RankFigures, ...]:
         """The ranks of every server that reports several, in the order of the servers."""
-        return _figures(self._series)
-
-
-def _figures(series: Mapping[tuple[_Rank, str], _Series]) -> tuple[RankFigures, ...]:
-    by_server = by_key(dict.fromkeys(rank for rank, _ in series))
-    ranks = [
-        (server, rank) for server, found in by_server.items() if len(found) > 1 for rank in sorted(found)
-    ]
-    rates = {rank: _tokens_per_s(rank, series) for rank in ranks}
-    total = sum(rate for rate in rates.values() if rate is not None)
-    return tuple(
-        RankFigures(
-            server=rank[0],
-            rank=rank[1],
-            running=_mean(series.get((rank, "running"))),
-            queued=_mean(series.get((rank, "queued"))),
-            kv_use=_mean(series.get((rank, "kv_use"))),
-            tokens_per_s=rates[rank],
-            share=None if (rate := rates[rank]) is None or not total else rate / total,
+        series, by_server = self._series, by_key(dict.fromkeys(rank for rank, _ in self._series))
+        ranks = [
+            (server, rank) for server, found in by_server.items() if len(found) > 1 for rank in sorted(found)
+        ]
+        rates = {rank: _tokens_per_s(rank, series) for rank in ranks}
+        total = sum(rate for rate in rates.values() if rate is not None)
+        return tuple(
+            RankFigures(
+                server=rank[0],
+                rank=rank[1],
+                running=_mean(series.get((rank, "running"))),
+                queued=_mean(series.get((rank, "queued"))),
+                kv_use=_mean(series.get((rank, "kv_use"))),
+                tokens_per_s=rates[rank],
+                share=None if (rate := rates[rank]) is None or not total else rate / total,
+            )
+            for rank in ranks
         )
-        for rank in ranks
-    )
 
 
 def _mean(series: _Series | None) -> float | None:
-    return None if series is None else series.mean()
+    return None if series is None else float(np.concatenate(series.values).mean())
 
 
 def _tokens_per_s(rank: _Rank, series: Mapping[tuple[_Rank, str], _Series]) -> float | None:
