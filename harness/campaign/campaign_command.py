@@ -15,7 +15,7 @@ from msgspec import structs
 from harness.analysis.outages import servers_stood, what_stood
 from harness.campaign import child
 from harness.campaign.advice import advice
-from harness.campaign.campaign_console import announce, command, reasons, remaining, table
+from harness.campaign.campaign_console import announce, command, reasons, remaining, rows
 from harness.campaign.campaign_file import Campaign, read_campaign
 from harness.campaign.campaign_options import CampaignOptions
 from harness.campaign.campaign_page import PAGE, write_campaign_page
@@ -35,7 +35,7 @@ from harness.files import ROOT
 from harness.record.provenance import SERVER_COMMAND
 from harness.submission.building.source_code import without_git
 from harness.submission.tree.origins import BESIDE
-from harness.text import SIGNALLED, how_it_ended, show
+from harness.text import SIGNALLED, aligned, how_it_ended, show
 
 _DOOR = str(ROOT / "mlperf.py")
 _LOST = {"score": EXIT_THRESHOLD, "test": EXIT_THRESHOLD}
@@ -84,7 +84,12 @@ def _show(campaign: Campaign, anew: Collection[str] = (), *, with_commands: bool
     events = history(campaign.folder) if is_open(campaign.folder) else []
     now, since = _running_step(events) or (None, None)
     found = standings(campaign, steps, {*anew, *_still_anew(events, steps)})
-    show(*table(steps, found, now, since), "", remaining(steps, found, now, since), *reasons(found, now))
+    show(
+        *aligned(rows(steps, found, now, since)),
+        "",
+        remaining(steps, found, now, since),
+        *reasons(found, now),
+    )
     if events and now is None:
         show("A campaign works on it: it checks plans or waits for its servers.")
     if with_commands:
@@ -154,14 +159,14 @@ class _Walk(msgspec.Struct):
         """Do what is missing; returns the exit code of what stops the campaign, 0 at its end."""
         steps = steps_of(self.campaign)
         found = self._standings(steps)
-        show(*table(steps, found), "", remaining(steps, found), *reasons(found))
+        show(*aligned(rows(steps, found)), "", remaining(steps, found), *reasons(found))
         code = self._missing(steps)
         self._page()
         if code == EXIT_VALID:
             if any(one.state != "done" for one in found.values()):
                 steps = steps_of(self.campaign)
                 found = self._standings(steps)
-                show("", *table(steps, found))
+                show("", *aligned(rows(steps, found)))
             show("", self._closing(steps, found))
         show(f"All runs: {shown(self.campaign.results / PAGE)}")
         return code

@@ -12,7 +12,7 @@ from harness.campaign.steps import Step
 from harness.cli.commands import of_verb
 from harness.files import PROGRESS
 from harness.progress.progress_files import ProgressLine, read_progress
-from harness.text import aligned, duration, show
+from harness.text import duration, show
 
 _WORDS = {
     "done": "done",
@@ -22,16 +22,6 @@ _WORDS = {
     "other": "again",
     "missing": "next",
 }
-
-
-def table(
-    steps: Sequence[Step],
-    found: Mapping[str, Standing],
-    running: str | None = None,
-    since: datetime | None = None,
-) -> list[str]:
-    """The rows as lines of a terminal."""
-    return list(aligned(rows(steps, found, running, since)))
 
 
 def rows(

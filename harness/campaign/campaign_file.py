@@ -202,14 +202,11 @@ def toml_key(name: str) -> str:
     return f'"{name}"' if "." in name else name
 
 
-def _servers(table: str, part: BenchmarkPart) -> dict[str, Any]:
-    return {f"{table}.{scenario}": one.servers for scenario, one in part.scenarios.items()}
-
-
 def _benchmark(path: Path, name: str, fields: Any) -> BenchmarkPart:
     table = f"benchmarks.{toml_key(name)}"
     part = converted(str(path), fields, BenchmarkPart, table)
-    for place, servers in {table: part.servers, **_servers(table, part)}.items():
+    own = {f"{table}.{scenario}": one.servers for scenario, one in part.scenarios.items()}
+    for place, servers in {table: part.servers, **own}.items():
         converted(str(path), servers, Servers, f"{place}.servers")
     if not part.scenarios:
         raise ConfigError(f"{path}: [{table}] names no scenario; add a table such as [{table}.offline]")
