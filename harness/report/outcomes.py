@@ -34,6 +34,11 @@ def read_outcome(folder: Path) -> RunOutcome:
         record = RunRecord.read(folder / RUN_RECORD)
     except (ConfigError, OSError):
         return RunOutcome(folder, None)
+    return outcome_of(folder, record)
+
+
+def outcome_of(folder: Path, record: RunRecord) -> RunOutcome:
+    """The same for a record that has been read."""
     return RunOutcome(folder, record, _score(folder, record), _compliance(folder, record))
 
 

@@ -34,6 +34,7 @@ from harness.text import aligned, counted, duration, labelled, milliseconds, pri
 DRY_RUN = "dry run: everything is checked, no query was sent"
 _LABEL_WIDTH, _CELL_WIDTH = 14, 9
 _NOT_MEASURED = "-"
+_TITLES = ("mean", *(f"p{percent:g}" for percent in PERCENTILES), "max")
 # Columns that are left out on a narrow terminal, the least important first.
 _DROPPED = ("p97", "p95", "p99.9", "p90", "max", "p50", "mean")
 _LIMIT = "p99 limit"
@@ -140,11 +141,8 @@ def _replicas(record: RunRecord) -> list[str]:
 
 def _ranks(load: ServerLoad | None) -> list[str]:
     """The least busy data-parallel ranks, where servers report several."""
-    return (
-        []
-        if load is None
-        else _listing("Data-parallel ranks, the least busy first", [*rank_lines(load.ranks)])
-    )
+    lines = [] if load is None else [*rank_lines(load.ranks)]
+    return _listing("Data-parallel ranks, the least busy first", lines)
 
 
 def _latency_table(record: RunRecord, s: Statistics, width: int | None) -> list[str]:
@@ -171,7 +169,7 @@ def _latency_table(record: RunRecord, s: Statistics, width: int | None) -> list[
 
 def _columns(limits: bool, width: int | None) -> list[str]:
     """The columns that fit into ``width``; p99 and the limits stay."""
-    titles = ["mean", *(f"p{percent:g}" for percent in PERCENTILES), "max", *((_LIMIT,) if limits else ())]
+    titles = [*_TITLES, *((_LIMIT,) if limits else ())]
     for title in _DROPPED:
         if width is None or _LABEL_WIDTH + len(titles) * (_CELL_WIDTH + 1) <= width:
             break
@@ -197,11 +195,10 @@ def _legend(rows: Iterable[str], width: int | None, *, waits: bool) -> list[str]
 
 def _cells(found: Distribution | None) -> dict[str, str]:
     """By column title; "-" where nothing was measured."""
-    titles = ["mean", *(f"p{percent:g}" for percent in PERCENTILES), "max"]
     if found is None:
-        return dict.fromkeys(titles, _NOT_MEASURED)
+        return dict.fromkeys(_TITLES, _NOT_MEASURED)
     values = [found.mean, *(found.percentiles[f"{percent:g}"] for percent in PERCENTILES), found.max]
-    return dict(zip(titles, map(milliseconds, values), strict=True))
+    return dict(zip(_TITLES, map(milliseconds, values), strict=True))
 
 
 def _network(record: RunRecord) -> list[str]:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from harness.analysis.run_files import read_run
-from harness.analysis.run_outcome import RunOutcome
 from harness.cli.commands import shown, start_of
 from harness.defects import Defects
 from harness.errors import HarnessError, RunError, machine_failure
@@ -17,7 +16,7 @@ from harness.record.run_record import RunRecord
 from harness.report.html.page import Page, write_page
 from harness.report.html.run_page import run_page
 from harness.report.next_step import next_step
-from harness.report.outcomes import read_outcome
+from harness.report.outcomes import outcome_of
 from harness.text import show
 
 log = logging.getLogger("mlperf")
@@ -26,15 +25,11 @@ log = logging.getLogger("mlperf")
 def page_of(folder: Path) -> Page:
     """The page of the run in a folder. Raises HarnessError for files that cannot be read."""
     run = read_run(folder)
-    outcome = None if run.record is None else read_outcome(folder)
-    return run_page(run, outcome, "" if outcome is None else _next_step(outcome))
-
-
-def _next_step(outcome: RunOutcome) -> str:
-    """The command that scores or resumes an accuracy run."""
-    if outcome.record is None or outcome.score is not None or outcome.compliance is not None:
-        return ""
-    return next_step(outcome.record)
+    if run.record is None:
+        return run_page(run)
+    outcome = outcome_of(folder, run.record)
+    is_judged = outcome.score is not None or outcome.compliance is not None
+    return run_page(run, outcome, "" if is_judged else next_step(run.record))
 
 
 def write_or_explain(path: Path, page: Page) -> None:

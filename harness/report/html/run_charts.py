@@ -45,23 +45,17 @@ def over_time(run: RunFiles, queries: Queries) -> tuple[Chart, ...]:
     for name in ("TTFT", "TPOT"):
         p50, p99 = percentiles(metric(queries, name), queries, bins, (0.5, 0.99))
         if np.isfinite(p50).any():
-            limits = (
-                [Limit(f"limit {run.limits[name] * _MS:g} ms", run.limits[name] * _MS)]
-                if name in run.limits
-                else []
-            )
             series = [Series("p50", p50 * _MS), Series("p99", p99 * _MS, 1)]
-            charts.append(
-                _timed(
-                    name.lower(),
-                    f"{name} by time of issue, ms",
-                    bins,
-                    series,
-                    limits,
-                    note=f"in each {bins.width:g} s",
-                )
-            )
+            title, note = f"{name} by time of issue, ms", f"in each {bins.width:g} s"
+            charts.append(_timed(name.lower(), title, bins, series, _limits(run, name), note))
     return (*charts, *_budget(run, queries, bins))
+
+
+def _limits(run: RunFiles, name: str) -> list[Limit]:
+    """The line of a latency's limit, where the scenario has one."""
+    if (limit := run.limits.get(name)) is None:
+        return []
+    return [Limit(f"limit {limit * _MS:g} ms", limit * _MS)]
 
 
 def _spread(queries: Queries) -> str:
@@ -128,21 +122,16 @@ def _timed(
 def distributions(run: RunFiles, queries: Queries) -> tuple[Chart, ...]:
     """Percentile curves, lengths, and single queries."""
     values = {"TTFT": queries.ttft, "TPOT": queries.tpot, "latency": queries.latency}
-    charts = [
-        chart for name, column in values.items() if (chart := _curve(name, column, run.limits.get(name)))
-    ]
+    charts = [chart for name, column in values.items() if (chart := _curve(name, column, _limits(run, name)))]
     charts += _lengths(run, queries)
     charts += _scatters(run, queries)
     return tuple(charts)
 
 
-def _curve(name: str, values: Floats, limit: float | None) -> Chart | None:
+def _curve(name: str, values: Floats, limits: Sequence[Limit]) -> Chart | None:
     curve = percentile_curve(values)
     if curve is None:
         return None
-    limits = [Limit("p99", 2, "x")]
-    if limit is not None:
-        limits.append(Limit(f"limit {limit * _MS:g} ms", limit * _MS))
     return Chart(
         f"curve-{name.lower()}",
         f"{name} by percentile, ms",
@@ -151,7 +140,7 @@ def _curve(name: str, values: Floats, limit: float | None) -> Chart | None:
         "nines",
         "log",
         "percentile",
-        limits,
+        [Limit("p99", 2, "x"), *limits],
     )
 
 
