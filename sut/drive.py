@@ -41,7 +41,8 @@ from sut.supervisor.connection_limits import with_enough_sources
 from sut.supervisor.monitor import Totals
 from sut.supervisor.progress_meter import ProgressMeter, RunLength
 from sut.supervisor.servers_rate import ServersRate
-from sut.supervisor.session import Destination, QuerySession, wires_of
+from sut.supervisor.session import QuerySession, wires_of
+from sut.worker.worker import Destination
 
 _CACHE = ROOT / ".cache"
 _EMBEDDED_SLOTS = 16

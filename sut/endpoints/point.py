@@ -43,7 +43,8 @@ from sut.servers.discovery import Servers
 from sut.servers.scrape import MetricsScraper
 from sut.supervisor.placement import Load
 from sut.supervisor.progress_meter import RunLength
-from sut.supervisor.session import Destination, QuerySession
+from sut.supervisor.session import QuerySession
+from sut.worker.worker import Destination
 
 # A warm-up sends twice the number in flight: the first half begins at once, the second half as those end, as
 # under a steady load. It is not longer than a pass, unless fewer would not fill the servers.

@@ -36,7 +36,8 @@ from sut.servers.scrape import MetricsScraper
 from sut.servers.setting_checks import closed_division_deviations, later_deviations
 from sut.supervisor.monitor import Monitor, Observer, Totals
 from sut.supervisor.placement import Load
-from sut.supervisor.session import Destination, QuerySession, wires_of
+from sut.supervisor.session import QuerySession, wires_of
+from sut.worker.worker import Destination
 
 _LOOKS = 32  # the counters are read this number of times in a step; workers write them four times a second
 _SHORTEST_LOOK_S, _LONGEST_LOOK_S = 0.25, 1.0

@@ -3,11 +3,10 @@
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing import Pipe
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace
@@ -15,11 +14,8 @@ from msgspec.structs import replace
 from harness.analysis.finish_run import Observations
 from harness.config.loadgen_settings import Setting
 from harness.config.plans import ClientPlan
-from harness.config.protocol import Protocol
 from harness.errors import ConfigError, RunError
 from harness.files import JOURNAL_DIR
-from harness.grading.decoding.text_tokenizer import TextTokenizer
-from harness.record.answer_log import SavedAnswer
 from harness.record.journal import failure_reasons
 from harness.record.outcome import FailureKind
 from harness.record.run_events import EventLog
@@ -47,27 +43,12 @@ from sut.supervisor.monitor import (
     receive_from_issuer,
 )
 from sut.wire import Wires
-from sut.wire.fields import AnswersSeen
-from sut.worker.worker import WorkerSpec, worker_main
+from sut.worker.worker import Destination, WorkerSpec, worker_main
 
 _SETTINGS_S = 60.0
 _READY_S = 300.0  # an encoder reads its tokenizer: 20 s of CPU, on a machine that may be busy
 _ABORT_S = 1.2
 WARM_CONNECTIONS = 64
-
-
-class Destination(msgspec.Struct, frozen=True):
-    """The destination of the queries: resolved replicas and their protocol."""
-
-    endpoints: tuple[Endpoint, ...]
-    protocol: Protocol
-    model: str
-    seen: AnswersSeen
-    """what the trial answers have shown"""
-    saved: Mapping[int, SavedAnswer] = msgspec.field(default_factory=dict)
-    """answers of an earlier attempt at this run, by sample; those queries are not sent"""
-    tokenizer: TextTokenizer | None = None
-    """what gives answers that are text their ids"""
 
 
 def wires_of(plan: ClientPlan, destination: Destination) -> Wires:
@@ -325,10 +306,7 @@ class QuerySession:
         plan = self._plan
         return WorkerSpec(
             index=index,
-            endpoints=destination.endpoints,
-            protocol=destination.protocol,
-            model=destination.model,
-            seen=destination.seen,
+            destination=destination,
             parameters=plan.parameters,
             vocabulary_size=plan.benchmark.vocabulary_size,
             max_in_flight=share,
@@ -339,7 +317,6 @@ class QuerySession:
             accuracy=self._issuer.keeps_answers,
             text_after=self._issuer.text_after,
             journal_dir=self._journal_dir,
-            saved=destination.saved,
             cores=self._placement.cores_of(index),
             board=self._replicas,
             network=self._network,

@@ -33,6 +33,7 @@ from harness.config.deadlines import Deadlines
 from harness.config.generation import SamplingParameters
 from harness.config.protocol import Protocol
 from harness.errors import machine_failure
+from harness.grading.decoding.text_tokenizer import TextTokenizer
 from harness.record.answer_log import KeptAnswers, SavedAnswer
 from harness.record.journal import NOWHERE
 from harness.record.outcome import Completion, Failure, Outcome, TextCompletion
@@ -59,16 +60,26 @@ _INTAKE_BYTES = ASSIGNMENT_STRUCT.size * 2048
 _LAST_TEXTS_S = 0.5  # for the ids of answers that had come at the end
 
 
-class WorkerSpec(msgspec.Struct, frozen=True):
-    """The settings of one worker."""
+class Destination(msgspec.Struct, frozen=True):
+    """The destination of the queries: resolved replicas and their protocol."""
 
-    index: int
     endpoints: tuple[Endpoint, ...]
     protocol: Protocol
     model: str
     """The served name."""
     seen: AnswersSeen
     """What the trial answers have shown."""
+    saved: Mapping[int, SavedAnswer] = msgspec.field(default_factory=dict)
+    """Answers of an earlier attempt at this run, by sample: those queries are not sent."""
+    tokenizer: TextTokenizer | None = None
+    """What gives answers that are text their ids."""
+
+
+class WorkerSpec(msgspec.Struct, frozen=True):
+    """The settings of one worker."""
+
+    index: int
+    destination: Destination
     parameters: SamplingParameters
     vocabulary_size: int
     max_in_flight: int
@@ -82,8 +93,6 @@ class WorkerSpec(msgspec.Struct, frozen=True):
     accuracy: bool
     """Whether answers matter, and their times do not."""
     journal_dir: Path
-    saved: Mapping[int, SavedAnswer] = msgspec.field(default_factory=dict)
-    """Answers of an earlier attempt, by sample."""
     text_after: int | None = None
     """Where the answer to each query is kept, with the arrival of its first text: the tokens before that."""
     cores: Cpus = ()
@@ -138,12 +147,14 @@ class Worker:
         encoder: socket.socket | None,
     ) -> None:
         """``encoder``: the channel to the encoder, where answers are text."""
+        to = spec.destination
         self._spec = spec
+        self._saved = to.saved
         self._channel = channel
         self._control = control
         self._store = store
         self._counters = counters
-        self._wires = Wires(spec.protocol, spec.parameters, spec.vocabulary_size, spec.model, spec.seen)
+        self._wires = Wires(to.protocol, spec.parameters, spec.vocabulary_size, to.model, to.seen)
         self._streams = spec.parameters.stream
         self._text_after = spec.text_after or 0
         self._journal = JournalWriter(
@@ -159,7 +170,7 @@ class Worker:
         self._hold_first_tokens = self._retries.hold_first_tokens or (spec.accuracy and encoder is not None)
         self._messages = TokenMessageWriter(channel)
         self._client = HttpClient(
-            spec.endpoints,
+            to.endpoints,
             spec.deadlines,
             on_first_token=self._on_first_token,
             on_done=self._on_done,
@@ -167,10 +178,10 @@ class Worker:
             on_suspect=self._on_suspect,
             on_lost_address=self._on_lost_address,
             balance=Balance(
-                len(spec.endpoints),
+                len(to.endpoints),
                 spec.board,
                 spec.index if spec.board else 0,
-                [endpoint.runs for endpoint in spec.endpoints],
+                [endpoint.runs for endpoint in to.endpoints],
             ),
             network=_network_rows(spec),
         )
@@ -308,8 +319,8 @@ class Worker:
             self._start(*self._backlog.popleft())
 
     def _start(self, query_id: int, sample_index: int, issued_ns: int) -> None:
-        if sample_index in self._spec.saved:
-            self._send_saved_answer(query_id, self._spec.saved[sample_index])
+        if sample_index in self._saved:
+            self._send_saved_answer(query_id, self._saved[sample_index])
         else:
             self._send(query_id, sample_index, issued_ns, 0)
 
@@ -435,8 +446,8 @@ def _network_rows(spec: WorkerSpec) -> list[memoryview] | None:
     """This worker's rows of the network figures, one for each replica."""
     if spec.network is None:
         return None
-    first, count = spec.index * len(spec.endpoints), len(spec.endpoints)
-    return [spec.network.row(first + replica) for replica in range(count)]
+    count = len(spec.destination.endpoints)
+    return [spec.network.row(spec.index * count + replica) for replica in range(count)]
 
 
 def worker_main(

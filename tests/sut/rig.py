@@ -17,7 +17,7 @@ from sut.ipc.messages import ASSIGNMENT_STRUCT, FIRST, TokenMessageReader
 from sut.ipc.request_store import render_requests
 from sut.wire import Wires
 from sut.wire.fields import AnswersSeen
-from sut.worker.worker import Worker, WorkerSpec
+from sut.worker.worker import Destination, Worker, WorkerSpec
 from tests.kit import PATIENCE_S, VOCABULARY, parameters, sample_set
 from tests.stub import Facts
 
@@ -48,14 +48,18 @@ class Rig:
         self.channel.settimeout(PATIENCE_S)
         self.board = CounterBoard(1)
         self.journal_dir = tmp_path
-        usual: dict[str, Any] = {"max_in_flight": 0, "retries": 0, "saved": {}}
+        destination = Destination(
+            tuple(resolve_endpoint(url, wires.of(0).path, None) for url in urls),
+            protocol,
+            "m",
+            AnswersSeen(names=frozenset({model or Facts().served_name})),
+            options.pop("saved", {}),
+        )
+        usual: dict[str, Any] = {"max_in_flight": 0, "retries": 0}
         usual |= {"first_tokens": True, "accuracy": False}
         spec = WorkerSpec(
             index=0,
-            endpoints=tuple(resolve_endpoint(url, wires.of(0).path, None) for url in urls),
-            protocol=protocol,
-            model="m",
-            seen=AnswersSeen(names=frozenset({model or Facts().served_name})),
+            destination=destination,
             parameters=parameters,
             vocabulary_size=VOCABULARY,
             warm_connections=1,

@@ -25,9 +25,10 @@ from sut.supervisor.placement import (
     server_is_here,
     this_machine,
 )
-from sut.supervisor.session import Destination, QuerySession, _shares
+from sut.supervisor.session import QuerySession, _shares
 from sut.wire import Wires
 from sut.wire.fields import AnswersSeen
+from sut.worker.worker import Destination
 from tests.kit import wait_until
 from tests.runs import small_dataset
 from tests.stub import StubServer

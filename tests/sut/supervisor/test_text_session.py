@@ -18,8 +18,9 @@ from harness.record.settled import Placement
 from sut.client.endpoint import resolve_endpoint
 from sut.ipc.request_store import render_requests
 from sut.issuers.rows import RowsInOrder
-from sut.supervisor.session import Destination, QuerySession, wires_of
+from sut.supervisor.session import QuerySession, wires_of
 from sut.wire.fields import AnswersSeen
+from sut.worker.worker import Destination
 from tests.kit import sample_set, scripted, wait_until
 from tests.sut.recorded_text import COUNTED, IN_STREAM, NAMED, PROTOCOL, QUERY, TEXT, answering
 
