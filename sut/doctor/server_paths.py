@@ -117,7 +117,7 @@ def _refused(url: str, error: HarnessError) -> Finding:
 
 def _described(server: ServerInfo) -> str:
     parts = [
-        f"{server.engine}{f' {server.version}' if server.version else ''}",
+        server.software,
         f"model {server.names}",
         f"wire {server.wire}",
         counted(server.dp_size, "data-parallel rank") if server.dp_size else "",

@@ -19,6 +19,7 @@ from harness.text import how_it_ended
 
 _LOG_NAME = "embedded_engine.log"
 _LOG_LINES = 5
+_START_SECONDS = 60.0
 _STOP_SECONDS = 2.0
 _POLL_SECONDS = 0.05
 
@@ -38,19 +39,16 @@ class EmbeddedEngine:
         log_dir: Path,
         slots: int = 16,
         context_per_slot: int = 4096,
-        threads: int | None = None,
-        start_timeout_s: float = 60.0,
     ) -> None:
         """``slots`` requests run at once, each with ``context_per_slot`` tokens of prompt and answer."""
         self.url = ""
         self.log_path = log_dir.absolute() / _LOG_NAME
-        self._start_timeout_s = start_timeout_s
         self._process: subprocess.Popen[bytes] | None = None
         self._command = [
             *(sys.executable, "-m", "sut.servers.embedded.serve", str(model_path.absolute())),
             *("--slots", str(slots)),
             *("--context-per-slot", str(context_per_slot)),
-            *("--threads", str(threads or default_threads())),
+            *("--threads", str(max(1, usable_cores() - 1))),  # the client needs one
         ]
 
     @property
@@ -61,7 +59,7 @@ class EmbeddedEngine:
     def start(self) -> None:
         """Start and wait until /health answers. Raises ServerError with the last lines of its log."""
         process = self._process = self._spawn()
-        deadline = time.monotonic() + self._start_timeout_s
+        deadline = time.monotonic() + _START_SECONDS
         try:
             self.url = self._read_url(process, deadline)
             while not _is_healthy(self.url):
@@ -147,7 +145,7 @@ class EmbeddedEngine:
         if process.poll() is not None:
             raise self._failure(how_it_ended(process.returncode))
         if time.monotonic() > deadline:
-            raise self._failure(f"is not ready after {self._start_timeout_s:g} s")
+            raise self._failure(f"is not ready after {_START_SECONDS:g} s")
 
     def _failure(self, what: str) -> ServerError:
         lines = self.log_path.read_text(errors="replace").split("\n")
@@ -156,11 +154,6 @@ class EmbeddedEngine:
             f"the embedded engine, which this program started, {what}; "
             f"{self.log_path} ends with: {last or 'nothing'}"
         )
-
-
-def default_threads() -> int:
-    """The number of cores of this process less one, which the client needs; at least 1."""
-    return max(1, usable_cores() - 1)
 
 
 def _is_healthy(url: str) -> bool:

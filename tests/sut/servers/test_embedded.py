@@ -22,6 +22,7 @@ from harness.dataset import tokenizer
 from harness.errors import ConfigError, ServerError
 from sut import drive
 from sut.drive import engine_of
+from sut.servers.embedded import engine as embedded
 from sut.servers.embedded import tiny_models
 from sut.servers.embedded.engine import EmbeddedEngine
 from sut.servers.embedded.tiny_models import model_for, tiny_model
@@ -37,7 +38,7 @@ URL = "http://127.0.0.1:1"
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory):
     model = tiny_model("tiny-gpt-oss", CACHE)
-    with EmbeddedEngine(model.path, log_dir=tmp_path_factory.mktemp("engine"), slots=4, threads=1) as running:
+    with EmbeddedEngine(model.path, log_dir=tmp_path_factory.mktemp("engine"), slots=4) as running:
         yield running
 
 
@@ -163,8 +164,9 @@ def test_a_broken_model_is_a_server_error_with_the_engines_words(tmp_path):
     assert engine.pid is None
 
 
-def test_an_engine_that_is_not_ready_in_time_is_ended(tmp_path):
-    engine = EmbeddedEngine(tiny_model("tiny-gpt-oss", CACHE).path, log_dir=tmp_path, start_timeout_s=0.2)
+def test_an_engine_that_is_not_ready_in_time_is_ended(tmp_path, monkeypatch):
+    monkeypatch.setattr(embedded, "_START_SECONDS", 0.2)
+    engine = EmbeddedEngine(tiny_model("tiny-gpt-oss", CACHE).path, log_dir=tmp_path)
     with pytest.raises(ServerError, match=r"\b0\.2 s"):
         engine.start()
     assert engine.pid is None
