@@ -16,6 +16,7 @@ from harness.loadgen_logs.summary_and_detail import LoadgenDetail
 from harness.text import counted
 
 RULE = "=" * 80
+_NUMBER = re.compile(r"\d+\.?\d*|\.\d+")
 _TOTAL = re.compile(r"^Total samples(?: evaluated)?: (\d+)[ \t\r]*$", re.MULTILINE)
 
 
@@ -165,6 +166,6 @@ class ComplianceTest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 def stated_number(text: str, name: str) -> float | None:
-    """The number of the last ``name: number`` line."""
+    """The number of the last ``name: number`` line; None without one, also where its points make it none."""
     found = re.findall(rf"^{name}: ([\d.]+)[ \t\r]*$", text, re.MULTILINE)
-    return float(found[-1]) if found else None
+    return float(found[-1]) if found and _NUMBER.fullmatch(found[-1]) else None
