@@ -1,12 +1,16 @@
 """numpy arrays: their types by their elements, and what numpy does at a price."""
 
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.floating[Any]]
 Integers = npt.NDArray[np.int64]
+
+Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+"""a number of a file that goes into an array: msgspec reads integers of any length as int"""
 
 _Number = TypeVar("_Number", bound=np.generic)
 

@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from harness.arrays import Int64
 from harness.errors import GradingError
 
 TokenIds = npt.NDArray[np.int32]
@@ -54,11 +55,11 @@ _NO_TOKENS = msgspec.Raw(b'""')
 class _Row(msgspec.Struct):
     """One entry as LoadGen writes it."""
 
-    qsl_idx: int
+    qsl_idx: Int64
     data: msgspec.Raw
     seq_id: int = -1
     token_data: msgspec.Raw = _NO_TOKENS
-    token_count: int | None = None
+    token_count: Int64 | None = None
 
 
 class LogEntry(msgspec.Struct, frozen=True, eq=False, dict=True):

@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from harness.arrays import Int64
 from harness.endpoints.numbers.event_record import COMPLETE, ENDED, ERRORS, FIRST, ISSUED, LATER, START, STOP
 
 _MOST_LINE_BYTES = 1 << 26  # an answer of a million tokens
@@ -24,7 +25,7 @@ class LogError(Exception):
 
 class _Event(msgspec.Struct, gc=False):
     event_type: str
-    timestamp_ns: int
+    timestamp_ns: Int64
     sample_uuid: str = ""
     data: msgspec.Raw = msgspec.Raw(b"null")
 

@@ -8,6 +8,8 @@ from typing import Any, TypedDict
 
 import msgspec
 
+from harness.arrays import Int64
+
 # Kinds of events: of the session, of a request (its later fragments only where the client is asked for all).
 STARTED, ENDED = "session.started", "session.ended"
 START, STOP = "session.start_performance_tracking", "session.stop_performance_tracking"
@@ -65,7 +67,7 @@ class Event(msgspec.Struct, frozen=True):
     """One line."""
 
     event_type: str
-    timestamp_ns: int
+    timestamp_ns: Int64
     sample_uuid: str = ""
     conversation_id: str = ""
     turn: int | None = None

@@ -89,6 +89,15 @@ def test_data_that_is_no_hex_of_ids_is_an_error(data: str, tmp_path: Path):
         read(log)
 
 
+@pytest.mark.parametrize("field", ["qsl_idx", "token_count"])
+def test_a_number_beyond_64_bits_is_an_error(field: str, tmp_path: Path):
+    log = tmp_path / "log.json"
+    given = {"qsl_idx": 1, "data": "", field: 10**20}
+    log.write_text(array([entry(0, IDS), json.dumps(given)]))
+    with pytest.raises(GradingError, match=rf"byte \d+: .*{field}"):
+        read(log)
+
+
 @pytest.mark.parametrize("widths", [(8, 4), (4, 8)])
 def test_mixed_widths_are_an_error(widths: tuple[int, int], tmp_path: Path):
     log = tmp_path / "log.json"

@@ -121,6 +121,7 @@ def test_cut_off_between_lines(tmp_path):
     ("lines", "what"),
     [
         ([*BEGIN, TWO[0], '{"event_type": 7}', *TWO[1:], *END], "byte"),
+        ([*BEGIN, TWO[0].replace('_ns":', f'_ns":{"9" * 20}'), *TWO[1:], *END], "byte"),
         ([*BEGIN[:1], *TWO, *END[1:]], "no performance phase"),
         (["not json at all"], "no performance phase|byte 0"),
     ],
