@@ -134,11 +134,6 @@ class SteadyState(msgspec.Struct, frozen=True, kw_only=True):
         return first * self.super_pass_size, min(end * self.super_pass_size, self.issued)
 
     @property
-    def official(self) -> bool:
-        """As ``is_official``."""
-        return is_official(self.status, self.verdict)
-
-    @property
     def reason(self) -> str:
         """Why this verdict and status, in one sentence; passes count from 1."""
         if self.window is None:

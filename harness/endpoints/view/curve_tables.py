@@ -9,7 +9,7 @@ from harness.endpoints.official_files import number, whole
 from harness.endpoints.planning.regions import LABELS, MANDATORY
 from harness.endpoints.steady.steady_point import SteadyState
 from harness.endpoints.view.curve_files import MeasuredCurve
-from harness.endpoints.view.measured_point import CurvePoint
+from harness.endpoints.view.measured_point import CurvePoint, SteadyBlock
 from harness.endpoints.view.shortfalls import is_steady, steady_word
 from harness.report.html.page import Cell, PageTable
 from harness.text import duration, milliseconds
@@ -110,34 +110,24 @@ def bands_table(curve: MeasuredCurve) -> PageTable | None:
 
 
 def steady_table(curve: MeasuredCurve, states: Mapping[str, SteadyState]) -> PageTable | None:
-    """Status, verdict and window of each point, with the window's own numbers where they are known."""
+    """Status, verdict and window of each point of ``with_states``, with the window's own numbers if known."""
     rows = [
-        _steady_row(one, states.get(one.name))
+        _steady_row(one, one.steady, states.get(one.name))
         for one in curve.points
-        if one.offline != "dedicated" and (one.steady is not None or one.name in states)
+        if one.offline != "dedicated" and one.steady is not None
     ]
     header = ("point", "status", "verdict", "super-passes", "issued for", "tokens/s", "tokens/s of a user")
     return PageTable(header, rows) if rows else None
 
 
-def _steady_row(point: CurvePoint, state: SteadyState | None) -> list[str | Cell]:
-    """What the requests say, else what the files state."""
-    block = point.steady
-    if state is None:
-        colour: Status = "good" if is_steady(point) else "warn"
-        assert block is not None
-        passes, seconds = block.window.super_passes, block.window.duration_s
-        words = (block.status or _NONE, block.verdict or _NONE)
-    else:
-        colour = "good" if state.official else "warn"
-        seconds = state.window.issue_s if state.window else None
-        passes = state.window.last + 1 - state.window.first if state.window else None
-        words = (state.status, state.verdict)
-    window = None if state is None else state.window
+def _steady_row(point: CurvePoint, block: SteadyBlock, state: SteadyState | None) -> list[str | Cell]:
+    colour: Status = "good" if is_steady(point) else "warn"
+    seconds, window = block.window.duration_s, None if state is None else state.window
     return [
         point.name,
-        *(Cell(word, colour) for word in words),
-        _count(passes),
+        Cell(block.status or _NONE, colour),
+        Cell(block.verdict or _NONE, colour),
+        _count(block.window.super_passes),
         _NONE if seconds is None else f"{seconds:,.0f} s",
         _rate(window.system_tps if window else None),
         _rate(window.tps_per_user if window else None),
