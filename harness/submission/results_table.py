@@ -16,7 +16,7 @@ from harness.loadgen_logs.summary_and_detail import LoadgenDetail
 from harness.submission.checks.context import CheckContext, read_logs
 from harness.submission.checks.endpoints_run import read_measured
 from harness.submission.tree.accuracy_files import read_accuracy_text
-from harness.submission.tree.layout import has_endpoints_layout, is_readable
+from harness.submission.tree.layout import is_readable
 from harness.submission.tree.system_description import whole_number
 from harness.text import aligned, printable
 
@@ -80,7 +80,7 @@ def _row(context: CheckContext) -> ResultRow:
         system=folder.system,
         benchmark=context.benchmark.name,
         scenario=folder.folder,
-        **(_of_endpoints(context) if has_endpoints_layout(folder.path) else _of_loadgen(context)),
+        **(_of_endpoints(context) if context.is_of_endpoints else _of_loadgen(context)),
         accelerator=str(system.get("accelerator_model_name") or ""),
         accelerators=_product(system.get("number_of_nodes"), system.get("accelerators_per_node")),
     )

@@ -18,10 +18,10 @@ from harness.submission.building.gaps import IncompleteError
 from harness.submission.building.machine import machine_fields
 from harness.submission.building.request import BuildRequest
 from harness.submission.building.source_code import WrittenSource
-from harness.submission.checks.check import check_contexts, check_tree, endpoints_contexts
+from harness.submission.checks.check import check_contexts, check_tree
 from harness.submission.checks.issue import Issue
 from harness.submission.checks.listing import issue_lines
-from harness.submission.results_table import ResultRow, compare, summarize, table, write_csv
+from harness.submission.results_table import compare, summarize, table, write_csv
 from harness.submission.submission_options import (
     BuildOptions,
     CheckOptions,
@@ -130,14 +130,14 @@ def check(options: CheckOptions) -> bool:
 
 def _conclude(options: TableOptions, tree: Path, round_name: str, issues: Sequence[Issue]) -> bool:
     """Print results and issues, or both as JSON; True where no issue needs an action."""
-    rows = _results(tree, round_name)
-    earlier = _results(options.against.absolute()) if options.against else ()
+    contexts = check_contexts(tree, round_name, options.kept if isinstance(options, CheckOptions) else None)
+    rows = summarize(contexts)
+    earlier = summarize(check_contexts(options.against.absolute())) if options.against else ()
     compared = compare(rows, earlier)
     if options.csv:
         write_csv(options.csv, compared)
     unchecked = sum(not is_empty(one.path) for one in scenario_dirs(tree)) - len(rows)
-    kept = options.kept if isinstance(options, CheckOptions) else None
-    unrecorded = sum(not one.has_record for one in check_contexts(tree, round_name, kept))
+    unrecorded = sum(not (one.has_record or one.is_of_endpoints) for one in contexts)
     if isinstance(options, CheckOptions) and options.json:
         fields = {
             "rehearsal": is_rehearsal(tree),
@@ -151,11 +151,6 @@ def _conclude(options: TableOptions, tree: Path, round_name: str, issues: Sequen
         lines = list(table(compared)) if compared else []
         show(*issue_lines(tree, issues, lines, unchecked, unrecorded))
     return not any(issue.needs_action for issue in issues)
-
-
-def _results(tree: Path, round_name: str | None = None) -> tuple[ResultRow, ...]:
-    """Those with LoadGen's logs, then those with the logs of Endpoints."""
-    return summarize((*check_contexts(tree, round_name), *endpoints_contexts(tree, round_name)))
 
 
 def system(options: SystemOptions) -> bool:

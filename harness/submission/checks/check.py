@@ -44,7 +44,7 @@ from harness.submission.tree.layout import (
 from harness.submission.tree.round_rules import RoundRules, Suite, definition_of, load_rules
 from harness.submission.tree.system_description import other_suite
 
-# The checks of one result, in the order of their issues.
+# The checks of one result, in the order of their issues: of LoadGen's logs, and of those of Endpoints.
 CHECKS: tuple[Callable[[CheckContext], Iterator[Issue]], ...] = (
     check_encoding,
     check_other_tests,
@@ -57,6 +57,7 @@ CHECKS: tuple[Callable[[CheckContext], Iterator[Issue]], ...] = (
     check_tests,
     check_records,
 )
+ENDPOINTS_CHECKS = (check_encoding, check_other_tests, check_endpoints)
 _UNDEFINED_SCENARIOS = ("multistream",)  # MLPerf has it, and none of our benchmarks
 # How an issue of a detail log and a deviation in run.json name a setting of LoadGen.
 _LOGGED = re.compile(r"effective_(\w+) is ")
@@ -90,10 +91,13 @@ def _without_repeats(issues: Sequence[Issue]) -> Iterator[Issue]:
 def check_contexts(
     root: Path, round_name: str | None = None, kept: Path | None = None
 ) -> tuple[CheckContext, ...]:
-    """Every result that is checked. Raises ConfigError when ``root`` is not a submission."""
-    kept = kept or kept_beside(root)
-    found = (_context(folder, kept, round_name or current_round()) for folder in scenario_dirs(root))
-    return tuple(context for context in found if context is not None)
+    """Every result that is checked, those with the logs of Endpoints last.
+
+    Raises ConfigError when ``root`` is not a submission.
+    """
+    kept, round_name = kept or kept_beside(root), round_name or current_round()
+    found = (_context(folder, kept, round_name) for folder in scenario_dirs(root))
+    return tuple(sorted(filter(None, found), key=lambda context: context.is_of_endpoints))
 
 
 def _parts(
@@ -105,15 +109,11 @@ def _parts(
     yield from ((one.path, check_system(one, rules.system)) for one in system_dirs(root))
     yield from ((one.path, _benchmark(one, round_name)) for one in benchmark_dirs(root))
     for context in contexts:
-        yield from ((context.dir.path, check(context)) for check in CHECKS)
+        checks = ENDPOINTS_CHECKS if context.is_of_endpoints else CHECKS
+        yield from ((context.dir.path, check(context)) for check in checks)
         context.read.clear()
-    for context in endpoints_contexts(root, round_name):
-        yield from (
-            (context.dir.path, check(context))
-            for check in (check_encoding, check_other_tests, check_endpoints)
-        )
     yield root, check_files(root, rules.files.any_bytes)
-    yield root, check_repeats(root, contexts)
+    yield root, check_repeats(root, [context for context in contexts if not context.is_of_endpoints])
 
 
 def _guarded(root: Path, path: Path, issues: Iterator[Issue]) -> Iterator[Issue]:
@@ -140,28 +140,18 @@ def _benchmark(folder: BenchmarkDir, round_name: str) -> Iterator[Issue]:
         yield from _scenarios(folder, *rules.suite_of(name))
 
 
-def endpoints_contexts(root: Path, round_name: str | None = None) -> tuple[CheckContext, ...]:
-    """Every result that has the Endpoints layout. Raises ConfigError when ``root`` is not a submission."""
-    round_name = round_name or current_round()
-    folders = [one for one in scenario_dirs(root) if has_endpoints_layout(one.path)]
-    found = (_context(one, kept_beside(root), round_name, endpoints=True) for one in folders)
-    return tuple(context for context in found if context is not None)
-
-
-def _context(
-    folder: ScenarioDir, kept: Path, round_name: str, *, endpoints: bool = False
-) -> CheckContext | None:
+def _context(folder: ScenarioDir, kept: Path, round_name: str) -> CheckContext | None:
     """None for a folder that is not checked; ``_benchmark`` reports those."""
-    rules = load_rules(round_name)
-    scenario = endpoints_scenario(folder.folder) if endpoints else folder.scenario
+    rules, of_endpoints = load_rules(round_name), has_endpoints_layout(folder.path)
+    scenario = endpoints_scenario(folder.folder) if of_endpoints else folder.scenario
     name = official_name(folder, rules)
     benchmark, (_, suite) = definition_of(name, round_name), rules.suite_of(name)
     if benchmark is None or scenario is None or (folder.binding and scenario not in suite.allowed):
         return None
-    if is_empty(folder.path) or has_endpoints_layout(folder.path) is not endpoints:
+    if is_empty(folder.path):
         return None
     aside = kept / folder.path.relative_to(folder.root)
-    return CheckContext(folder, benchmark, scenario, rules, aside if aside.is_dir() else None)
+    return CheckContext(folder, benchmark, scenario, rules, aside if aside.is_dir() else None, of_endpoints)
 
 
 def _organisation(root: Path, path: Path) -> Iterator[Issue]:

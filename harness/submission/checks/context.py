@@ -24,6 +24,8 @@ class CheckContext(msgspec.Struct, frozen=True, eq=False):
     rules: RoundRules
     kept: Path | None
     """the scenario's folder of full accuracy logs and run.json, if it exists"""
+    is_of_endpoints: bool
+    """whether it has the logs of MLPerf Endpoints in place of LoadGen's"""
     read: "dict[Path, Logs]" = msgspec.field(default_factory=dict)
     """the logs that were read, by folder"""
 

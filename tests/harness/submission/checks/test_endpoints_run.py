@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from harness.submission.checks.check import check_tree, endpoints_contexts
+from harness.submission.checks.check import check_contexts, check_tree
 from harness.submission.checks.endpoints_run import check_endpoints
 from harness.submission.results_table import summarize
 from prepare_submission import main
@@ -174,7 +174,7 @@ def test_the_client_s_score_of_deepseek_r1_is_one_number(tmp_path):
     assert [(one.is_warning, one.what) for one in check_tree(tree)] == [(True, what)] * 2
     where = RESULTS.with_name("deepseek-r1") / "Offline" / ACCURACY
     assert str(check_tree(tree)[0]) == f"warning: {where}: [accuracy] {what}"
-    assert [row.accuracy for row in summarize(endpoints_contexts(tree))] == ["exact_match 81.200"] * 2
+    assert [row.accuracy for row in summarize(check_contexts(tree))] == ["exact_match 81.200"] * 2
     change(ACCURACY, 80.5, "accuracy_scores", 0, "score", scenario="Server")(results)
     assert failing(check_tree(tree)) == {"accuracy"}
 
@@ -185,7 +185,7 @@ def test_offline_and_server_need_the_rate_of_tokens(tree):
     both(endpoints("Offline"), endpoints("Interactive", "Server"))(results)
     assert check_tree(tree) == ()
     change(SUMMARY, 9000.0, "tps", scenario="Server")(results)
-    offline, server = summarize(endpoints_contexts(tree))
+    offline, server = summarize(check_contexts(tree))
     assert (round(offline.result, 1), server.result) == (11677.3, 9000.0)
     both(*(change(SUMMARY, None, "tps", scenario=name) for name in ("Offline", "Server")))(results)
     assert [one.code for one in check_tree(tree)] == ["invalid"] * 2
@@ -244,7 +244,7 @@ def test_failed_requests(results):
     damage = both(change(SUMMARY, 5, "n_samples_failed"), change(SUMMARY, 6401, "n_samples_issued"))
     damage(results / RESULTS)
     assert failing(check_tree(results)) == {"failed-requests"}
-    assert [row.valid for row in summarize(endpoints_contexts(results))] == [False, True]
+    assert [row.valid for row in summarize(check_contexts(results))] == [False, True]
 
 
 def test_a_round_that_takes_no_endpoints_logs(results):
@@ -277,6 +277,6 @@ def test_any_value_is_an_issue(results, keys):
     file, *path = keys
     for value in ([], {}, "text", "nan", -1, True, math.inf, math.nan, 10**400):
         change(file, value, *path)(results / RESULTS)
-        (context,) = [one for one in endpoints_contexts(results) if one.dir.folder == "Interactive"]
+        (context,) = [one for one in check_contexts(results) if one.dir.folder == "Interactive"]
         assert list(check_endpoints(context)) != []
         assert len(summarize([context])) == 1
