@@ -9,12 +9,14 @@ import msgspec
 from msgspec.structs import asdict, fields
 
 from harness.config.loadgen_settings import NS_PER_MS
+from harness.endpoints.accuracy import read_accuracy
+from harness.endpoints.official_files import Fields, is_number, read_table, system_tps
 from harness.errors import ConfigError, refused
 from harness.files import ACCURACY, ACCURACY_TEXT, PERFORMANCE
 from harness.json_files import read_fields
 from harness.loadgen_logs.summary_and_detail import LoadgenDetail
+from harness.submission.checks import endpoints_run
 from harness.submission.checks.context import CheckContext, read_logs
-from harness.submission.checks.endpoints_run import read_measured
 from harness.submission.tree.accuracy_files import read_accuracy_text
 from harness.submission.tree.layout import is_readable
 from harness.submission.tree.system_description import whole_number
@@ -103,16 +105,38 @@ def _of_loadgen(context: CheckContext) -> dict[str, Any]:
 
 def _of_endpoints(context: CheckContext) -> dict[str, Any]:
     """A result of the client of Endpoints, which has no verdict of its own."""
-    measured = read_measured(context)
+    found = read_table(context.dir.path / endpoints_run.SUMMARY)
+    summary: Fields = {} if isinstance(found, str) else found
+    single, latency = context.scenario.one_at_a_time, context.scenario.poisson
     return {
-        "valid": measured.complete,
-        "result": measured.latency_p90_ms if context.scenario.one_at_a_time else measured.tokens_per_s,
-        "unit": "ms" if context.scenario.one_at_a_time else "tokens/s",
-        "ttft_p99_ms": measured.ttft_p99_ms if context.scenario.poisson else None,
-        "tpot_p99_ms": measured.tpot_p99_ms if context.scenario.poisson else None,
-        "accuracy": measured.accuracy,
+        "valid": summary.get("complete") is not False and not summary.get("n_samples_failed"),
+        "result": _estimate_ms(summary, "latency", 90) if single else _tokens_per_s(summary),
+        "unit": "ms" if single else "tokens/s",
+        "ttft_p99_ms": _estimate_ms(summary, "ttft", 99) if latency else None,
+        "tpot_p99_ms": _estimate_ms(summary, "tpot", 99) if latency else None,
+        "accuracy": _endpoints_accuracy(context),
         "tests": "",
     }
+
+
+def _estimate_ms(summary: Fields, name: str, percent: int) -> float | None:
+    found = endpoints_run.estimate(summary, name, percent)
+    return found / NS_PER_MS if is_number(found) else None
+
+
+def _tokens_per_s(summary: Fields) -> float | None:
+    """The client's own figure: in Server its window ends with the answer to the last query, as LoadGen's."""
+    return rate if is_number(rate := summary.get("tps")) else system_tps(summary)
+
+
+def _endpoints_accuracy(context: CheckContext) -> str:
+    """The scores, without the metrics that only bound lengths."""
+    try:
+        found = read_accuracy(context.dir.path, context.benchmark)
+    except ConfigError:
+        return ""
+    metrics = {} if found is None else found.metrics
+    return ", ".join(f"{name} {one.value:.3f}" for name, one in metrics.items() if one.highest is None)
 
 
 def _number(detail: LoadgenDetail, key: str, unit: int) -> float | None:

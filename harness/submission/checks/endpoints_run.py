@@ -8,8 +8,6 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from harness.config.loadgen_settings import NS_PER_MS
 from harness.config.scenario import Scenario
 from harness.endpoints import run_folder
@@ -23,7 +21,6 @@ from harness.endpoints.official_files import (
     of_percent,
     read_table,
     shown,
-    system_tps,
     tables,
 )
 from harness.errors import ConfigError
@@ -154,7 +151,7 @@ def _result(context: CheckContext, summary: Fields) -> _Found:
         figures["tps"] = summary.get("tps")
     if context.scenario.one_at_a_time:
         figures["latency.avg"] = at(summary, "latency", "avg")
-        figures[f"90.0 of latency.{_PERCENTILES}"] = _percentile(summary, "latency", 90)
+        figures[f"90.0 of latency.{_PERCENTILES}"] = estimate(summary, "latency", 90)
     for name, found in figures.items():
         if not is_number(found) or found <= 0:
             yield "invalid", f"{name} is {shown(found)}, expected a number above 0: there is no result"
@@ -166,14 +163,15 @@ def _latency(context: CheckContext, summary: Fields) -> _Found:
     if limit is None:
         return
     for name, most in (("ttft", limit.ttft_ms), ("tpot", limit.tpot_ms)):
-        found = _percentile(summary, name, 99)
+        found = estimate(summary, name, 99)
         if not is_number(found) or not 0 < found / NS_PER_MS < most:
             p99 = f"{found / NS_PER_MS:.2f} ms" if is_number(found) else shown(found)
             text = f"99.0 of {name}.{_PERCENTILES} is {p99}, expected less than {most} ms"
             yield "latency", text
 
 
-def _percentile(summary: Fields, name: str, percent: int) -> Any:
+def estimate(summary: Fields, name: str, percent: int) -> Any:
+    """A percentile with the margin of early stopping, in ns; None where the summary has none."""
     return of_percent(at(summary, name, _PERCENTILES), percent)
 
 
@@ -249,49 +247,3 @@ def _audits(context: CheckContext) -> Iterator[Issue]:
             yield context.issue("test-failed", path, text)
         elif result.get("passed") is not True:
             yield context.issue("test-failed", path, f"passed is {shown(result.get('passed'))}")
-
-
-class Measured(msgspec.Struct, frozen=True):
-    """What the table of results shows; None for what the files do not say."""
-
-    complete: bool
-    tokens_per_s: float | None
-    latency_p90_ms: float | None
-    ttft_p99_ms: float | None
-    tpot_p99_ms: float | None
-    accuracy: str
-
-
-def read_measured(context: CheckContext) -> Measured:
-    """The figures of a result in this layout."""
-    found = read_table(context.dir.path / SUMMARY)
-    summary: Fields = {} if isinstance(found, str) else found
-    return Measured(
-        complete=summary.get("complete") is not False and not summary.get("n_samples_failed"),
-        tokens_per_s=_tokens_per_s(summary),
-        latency_p90_ms=_ms(_percentile(summary, "latency", 90)),
-        ttft_p99_ms=_ms(_percentile(summary, "ttft", 99)),
-        tpot_p99_ms=_ms(_percentile(summary, "tpot", 99)),
-        accuracy=_scores(context),
-    )
-
-
-def _tokens_per_s(summary: Fields) -> float | None:
-    """The client's own figure: in Server its window ends with the answer to the last query, as LoadGen's."""
-    if is_number(rate := summary.get("tps")):
-        return rate
-    return system_tps(summary)
-
-
-def _scores(context: CheckContext) -> str:
-    """The scores, without the metrics that only bound lengths."""
-    try:
-        found = read_accuracy(context.dir.path, context.benchmark)
-    except ConfigError:
-        return ""
-    metrics = {} if found is None else found.metrics
-    return ", ".join(f"{name} {one.value:.3f}" for name, one in metrics.items() if one.highest is None)
-
-
-def _ms(found: object) -> float | None:
-    return found / NS_PER_MS if is_number(found) else None
