@@ -7,7 +7,6 @@ from pathlib import Path
 import msgspec
 
 from harness.compliance.registry import TESTS
-from harness.config.benchmark import Benchmark
 from harness.errors import ConfigError
 from harness.files import (
     ACCURACY,
@@ -38,8 +37,8 @@ def missing_runs(found: BenchmarkRuns, rehearsal: bool) -> Iterator[Gap]:
             yield from endpoints_gaps(found.benchmark, run)
             continue
         for name in (_PERFORMANCE, _ACCURACY, *run.tests):
-            one = _Run(found.benchmark, run, name, make, rehearsal)
-            yield from (gap for gap in (one.gap(),) if gap is not None)
+            if (gap := _Run(run, name, make).gap()) is not None:
+                yield gap
     if found.none_of:
         yield Gap(
             Cost.GPU_HOURS,
@@ -52,11 +51,13 @@ def missing_runs(found: BenchmarkRuns, rehearsal: bool) -> Iterator[Gap]:
 class _Run(msgspec.Struct, frozen=True):
     """One run that a submission needs: ``name`` is its folder, of a compliance test the test's."""
 
-    benchmark: Benchmark
     of: ScenarioRuns
     name: str
     make: Maker
-    rehearsal: bool
+
+    @property
+    def benchmark(self) -> str:
+        return self.make.found.benchmark.name
 
     @property
     def is_test(self) -> bool:
@@ -69,7 +70,7 @@ class _Run(msgspec.Struct, frozen=True):
 
     @property
     def shown(self) -> str:
-        return f"{self.benchmark.name}: {self.of.path.name}/{self.name}"
+        return f"{self.benchmark}: {self.of.path.name}/{self.name}"
 
     def gap(self) -> Gap | None:
         """What is wrong with it, None for nothing."""
@@ -82,20 +83,27 @@ class _Run(msgspec.Struct, frozen=True):
             if self.folder.exists():
                 move = f"{shlex.join(['mv', str(self.folder), f'{self.folder}.other'])} && {move}"
             return Gap(Cost.MINUTES, f"{self.shown}: {problem}; a usable one lies in {aside}", move)
-        record = _record(self.folder, self.is_test)
-        ours = isinstance(record, RunRecord) and record.plan.client.benchmark.name == self.benchmark.name
-        again = self.make.again(record) if ours and isinstance(record, RunRecord) else ""
+        record, again = self._record(self.folder), ""
+        if isinstance(record, RunRecord) and record.plan.client.benchmark.name == self.benchmark:
+            again = self.make.again(record)
         command = again or self.make.run(self.of.scenario, self.name)
         return Gap(Cost.GPU_HOURS, f"{self.shown}: {problem}", command)
+
+    def _record(self, folder: Path) -> RunRecord | str | None:
+        """The record of the run in a folder, the reason why it cannot be read, or None for no record."""
+        try:
+            return read_record((folder / COMPLIANCE_RUN if self.is_test else folder) / RUN_RECORD)
+        except ConfigError as error:
+            return str(error)
 
     def _problem(self, folder: Path) -> str | None:
         """Why a folder holds no usable run; None for one that can be judged."""
         if not folder.is_dir() or not any(folder.iterdir()):
             return "no run"
-        record = _record(folder, self.is_test)
+        record = self._record(folder)
         if isinstance(record, str):
             return record
-        if record is not None and record.plan.client.benchmark.name != self.benchmark.name:
+        if record is not None and record.plan.client.benchmark.name != self.benchmark:
             return f"holds a run of {record.plan.client.benchmark.name}"
         if record is not None and record.plan.scenario is not self.of.scenario:
             return f"holds a run of {record.plan.scenario}"
@@ -121,7 +129,7 @@ class _Run(msgspec.Struct, frozen=True):
         verdict = record.verdict
         if verdict is None:
             return "the run did not end"
-        if verdict.result == "VALID" or (verdict.complete and (self.is_test or self.rehearsal)):
+        if verdict.result == "VALID" or (verdict.complete and (self.is_test or self.make.rehearsal)):
             return None
         return f"the run is {verdict.result}: {'; '.join(verdict.reasons) or 'no reason is recorded'}"
 
@@ -134,7 +142,7 @@ class _Run(msgspec.Struct, frozen=True):
         if not self.is_test:
             return None
         path = self.folder / TESTS[self.name].verify_file
-        if path.is_file() or (self.rehearsal and unofficial(path).is_file()):
+        if path.is_file() or (self.make.rehearsal and unofficial(path).is_file()):
             return None
         if unofficial(path).is_file():
             text = f"{self.shown}: a rehearsal, no {path.name} (only {unofficial(path).name})"
@@ -146,14 +154,6 @@ class _Run(msgspec.Struct, frozen=True):
     def _aside(self) -> Path | None:
         """The latest usable run of this kind that was moved aside."""
         for folder in sorted(self.of.path.glob(f"{self.name}.*"), reverse=True):
-            if isinstance(_record(folder, self.is_test), RunRecord) and self._problem(folder) is None:
+            if isinstance(self._record(folder), RunRecord) and self._problem(folder) is None:
                 return folder
         return None
-
-
-def _record(folder: Path, is_test: bool) -> RunRecord | str | None:
-    """The record of the run in a folder, the reason why it cannot be read, or None for no record."""
-    try:
-        return read_record((folder / COMPLIANCE_RUN if is_test else folder) / RUN_RECORD)
-    except ConfigError as error:
-        return str(error)
