@@ -94,7 +94,7 @@ def requests_table(
     columns: dict[str, pa.Array] = {
         name: arrow_numbers(rows[name]) for name in ("query_id", "sample_index", "worker")
     }
-    columns["replica"] = _labels(rows["replica"], replicas, nowhere=NOWHERE)
+    columns["replica"] = _labels(rows["replica"], {**dict(enumerate(replicas)), NOWHERE: None})
     columns |= {name: _moments(rows[name]) for name in TIMES}
     if reported is not None:
         moments = _joined(rows["query_id"], reported.query_id, reported.first_ns, reported.done_ns)
@@ -107,8 +107,8 @@ def requests_table(
         own = _joined(rows["query_id"], counts.rows["query_id"], counts.rows["counted"])
         columns["counted"] = _moments(own[0])
     columns["resumed"] = arrow_numbers(rows["resumed"] == 1)
-    columns["finish_reason"] = _labels(rows["finish"], [None, *FINISH_REASONS[1:]])
-    columns["failure"] = _labels(rows["failure"], _failure_labels())
+    columns["finish_reason"] = _labels(rows["finish"], {**dict(enumerate(FINISH_REASONS)), 0: None})
+    columns["failure"] = _labels(rows["failure"], {0: None, **{kind: kind.label for kind in FailureKind}})
     columns["failure_detail"] = _details(rows["query_id"], details or {})
     answers = "token ids" if counts is None else f"text, encoded again with {counts.tokenizer}"
     return _described(pa.Table.from_arrays(list(columns.values()), list(columns)), answers)
@@ -136,23 +136,10 @@ def _moments(values: npt.NDArray[np.int64]) -> pa.Array:
     return arrow_numbers(values, values == 0)
 
 
-def _failure_labels() -> list[str | None]:
-    labels: list[str | None] = [None] * (max(FailureKind) + 1)
-    for kind in FailureKind:
-        labels[kind] = kind.label
-    return labels
-
-
-def _labels(
-    numbers: npt.NDArray[np.integer], names: Sequence[str | None], nowhere: int | None = None
-) -> pa.DictionaryArray:
-    """Numbers as a dictionary column; a number without a name is ``unknown_<number>``, a None name and
-    ``nowhere`` null.
-    """
+def _labels(numbers: npt.NDArray[np.integer], names: Mapping[int, str | None]) -> pa.DictionaryArray:
+    """Numbers as a dictionary column; a number without a name is ``unknown_<number>``, a None name null."""
     present = distinct(numbers)
-    labels = [
-        None if i == nowhere else names[i] if i < len(names) else f"unknown_{i}" for i in present.tolist()
-    ]
+    labels = [names.get(number, f"unknown_{number}") for number in present.tolist()]
     codes = np.searchsorted(present, numbers).astype(np.int32)
     missing = np.array([label is None for label in labels], dtype=bool)[codes]
     dictionary = arrow_texts([label or "" for label in labels])
