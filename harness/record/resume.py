@@ -61,7 +61,9 @@ def earlier_run(
         return _without_record(plan, str(error))
     if record is None:
         return _without_record(plan, f"{log_dir} holds no run to resume")
-    found = _differing(_decisive(record), _decided(plan, samples, dataset_sha256))
+    settled = record.settled
+    before = _decisive(record.plan, settled.samples, settled.dataset_sha256)
+    found = _differing(before, _decisive(plan, samples, dataset_sha256))
     if found and client.resume:
         raise ConfigError(
             f"--resume: {log_dir} holds a run with {'; '.join(found)}; give the same arguments as before, or "
@@ -74,8 +76,8 @@ def earlier_run(
         return EarlierRun("complete", line.complete(f"{run_of(record.started)}, VALID,", log_dir), here)
     if not plan.accuracy:
         return _anew(plan, "as a compliance test that has not passed is repeated", record)
-    counts = f"{len(answers_in(log_dir, samples))} of {samples} samples are answered"
-    return EarlierRun("continue", line.continues(run_of(record.started), counts), record)
+    first_line = line.continues(run_of(record.started), _counts(log_dir, samples))
+    return EarlierRun("continue", first_line, record)
 
 
 def _anew(plan: RunPlan, why: str, record: RunRecord | None) -> EarlierRun | None:
@@ -96,11 +98,15 @@ def _described(record: RunRecord, log_dir: Path) -> str:
     result = "it has not ended" if record.verdict is None else record.verdict.result
     facts = [record.plan.title, result]
     if record.plan.accuracy:
-        samples = record.settled.samples
-        facts.append(f"{len(answers_in(log_dir, samples))} of {samples} samples are answered")
+        facts.append(_counts(log_dir, record.settled.samples))
     elif record.statistics is not None:
         facts.append(f"{counted(record.statistics.completed, 'query', 'is')} answered")
     return f"{run_of(record.started)} ({'; '.join(facts)})"
+
+
+def _counts(log_dir: Path, samples: int) -> str:
+    """``36 of 96 samples are answered``."""
+    return f"{len(answers_in(log_dir, samples))} of {samples} samples are answered"
 
 
 def _without_record(plan: RunPlan, problem: str) -> EarlierRun | None:
@@ -145,9 +151,9 @@ def unfinished(log_dir: Path) -> str:
     state = "has not ended or was killed" if record.verdict is None else f"is {record.verdict.result}"
     if not record.plan.accuracy:
         return f"the run {state}, so that no score of it counts; score the log of the accuracy run"
-    samples, words = record.settled.samples, record.provenance.command
+    words = record.provenance.command
     how = f"with: {resuming_command(words)}" if words else "by its own command"
-    counts = f"{len(answers_in(log_dir, samples))} of {samples} samples are answered"
+    counts = _counts(log_dir, record.settled.samples)
     return f"the run {state}, so that no score of it counts; {counts}. Continue it {how}"
 
 
@@ -205,12 +211,8 @@ def require_unchanged(log_dir: Path, earlier: EarlierRun | None) -> None:
         raise ConfigError(f"another run has written to {log_dir} since this one began; repeat the command")
 
 
-def _decisive(record: RunRecord) -> dict[str, object]:
+def _decisive(plan: RunPlan, samples: int, dataset_sha256: str) -> dict[str, object]:
     """The facts that decide which prompts are answered, by which model, and how."""
-    return _decided(record.plan, record.settled.samples, record.settled.dataset_sha256)
-
-
-def _decided(plan: RunPlan, samples: int, dataset_sha256: str) -> dict[str, object]:
     return {
         "benchmark": plan.client.benchmark.name,
         "scenario": str(plan.scenario),
