@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.endpoints.numbers.event_reader import read_samples
+from harness.endpoints.numbers.event_reader import read_events
 from harness.endpoints.numbers.reference_tokenizer import TokenizerFile, reference_tokenizer
 from harness.endpoints.steady.steady_block import steady_block
 from harness.endpoints.steady.steady_point import steady_state
@@ -15,7 +15,7 @@ from harness.errors import ConfigError, HarnessError
 def recomputed_block(run: Path, samples: int, concurrency: int) -> Mapping[str, Any] | str:
     """``steady_state`` as point.yaml should hold it; text where tokens cannot be counted here."""
     try:
-        counted = read_samples(run, _tokenizer(run))
+        counted = read_events(run, _tokenizer(run)).samples
     except HarnessError as error:
         return str(error)
     if not (counted["suffix_tokens"] > 0).any():

@@ -66,15 +66,14 @@ class RunEvents(msgspec.Struct, frozen=True):
     """what is missing, a line each"""
 
 
-def read_samples(folder: Path, tokenizer: TokenizerFile | None) -> Samples:
-    """The requests of a run folder, in the order of issue; as read_events."""
-    return read_events(folder, tokenizer).samples
+def silent(done: int, total: int) -> None:
+    """No progress is shown."""
 
 
 def read_events(
     folder: Path,
     tokenizer: TokenizerFile | None,
-    progress: Progress | None = None,
+    progress: Progress = silent,
     processes: int | None = None,
 ) -> RunEvents:
     """Everything that a run folder's events say; None is gpt-oss's tokenizer.
@@ -89,12 +88,11 @@ def read_events(
         key = _key(file, tokenizer)
         cached = read_cached(folder, key)
         if cached is None:
-            cached = _counted(file, size, tokenizer, progress or _silent, processes or usable_cores())
+            cached = _counted(file, size, tokenizer, progress, processes or usable_cores())
             write_cached(folder, key, cached)
     except OSError as error:
         raise DatasetError(f"{file}: {error.strerror}; expected the events of a run") from error
-    if progress is not None:
-        progress(size, size)
+    progress(size, size)
     return _events(file, cached)
 
 
@@ -121,10 +119,6 @@ def _key(events: Path, tokenizer: TokenizerFile | None) -> str:
         stamps += [path.stat() for path in (file, *template) if path.exists()]
     own = "own template " if tokenizer is not None and tokenizer.own_template else ""
     return own + " ".join(f"{stamp.st_size}:{stamp.st_mtime_ns}" for stamp in stamps)
-
-
-def _silent(done: int, total: int) -> None:
-    """No progress is shown."""
 
 
 def _events(file: Path, cached: Cached) -> RunEvents:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from harness.cli.processes import computing
 from harness.endpoints.numbers import event_record as form
 from harness.endpoints.numbers.answer_text import AnswerText, open_text
-from harness.endpoints.numbers.event_reader import Progress
+from harness.endpoints.numbers.event_reader import Progress, silent
 from harness.endpoints.numbers.event_record import Event, Fault, Prompt
 from harness.endpoints.point_run import WARM_UP
 from harness.endpoints.run_folder import EVENTS
@@ -39,7 +39,7 @@ _MOMENT = np.dtype([("ns", "<i8"), ("kind", "<u1"), ("row", "<u4")])
 def write_events(
     folder: Path,
     tokenizer: Path | None,
-    progress: Progress | None = None,
+    progress: Progress = silent,
     *,
     ended: bool = True,
     processes: int | None = None,
@@ -68,8 +68,7 @@ def write_events(
             for batch, lines in zip(batches, written, strict=True):
                 file.write(lines)
                 done += len(batch.moments)
-                if progress is not None:
-                    progress(done, total)
+                progress(done, total)
         file.write(_session(rows, "max", form.STOP, *([form.ENDED] if ended else [])))
     return len(rows)
 

@@ -15,7 +15,7 @@ from harness.arrays import Integers
 from harness.config.benchmark import load_benchmark
 from harness.dataset import tokenizer
 from harness.dataset.model_tokenizer import harmony_tokenizer
-from harness.endpoints.numbers.event_reader import read_events, read_samples
+from harness.endpoints.numbers.event_reader import read_events
 from harness.endpoints.numbers.event_record import Answer
 from harness.endpoints.numbers.event_writer import write_events
 from harness.endpoints.numbers.reference_tokenizer import TokenizerFile
@@ -89,7 +89,7 @@ def test_both_clients_on_one_server(folder):
         run = run_official(
             folder, stub.url, PROMPTS, tokens=TOKENS, concurrency=CONCURRENCY, requests=REQUESTS
         )
-    theirs = read_samples(run, None)
+    theirs = read_events(run, None).samples
     their_tpot = truth.relative_tpot(stub, theirs)
 
     point = point_of(CONCURRENCY, passes=REQUESTS // len(PROMPTS))
@@ -101,7 +101,7 @@ def test_both_clients_on_one_server(folder):
         )
     assert done.complete, done.errors
     write_events(folder / point.name, None)
-    ours = read_samples(folder / point.name, None)
+    ours = read_events(folder / point.name, None).samples
     our_tpot = truth.relative_tpot(stub, ours)
 
     assert len(ours) == len(theirs) == REQUESTS

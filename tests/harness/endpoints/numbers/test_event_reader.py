@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from harness.endpoints.numbers import event_reader
-from harness.endpoints.numbers.event_reader import read_events, read_samples
+from harness.endpoints.numbers.event_reader import read_events
 from harness.endpoints.numbers.reference_tokenizer import TokenizerFile
 from harness.endpoints.numbers.result_summary import summarize
 from harness.endpoints.samples import tpot_ns
@@ -70,13 +70,13 @@ def test_only_what_is_issued_while_tracked(tmp_path):
 
 def test_every_fragment_as_an_event(tmp_path):
     fragments = [event("sample.recv_non_first", 7 + n / 10, "a") for n in range(20)]
-    found = read_samples(write(tmp_path, BEGIN, TWO[:4], fragments, TWO[4:], END), TOKENIZER)
+    found = read_events(write(tmp_path, BEGIN, TWO[:4], fragments, TWO[4:], END), TOKENIZER).samples
     assert found["first_ns"].tolist() == [5 * MS, 6 * MS]
 
 
 def test_without_a_first_fragment_there_is_no_suffix(tmp_path):
     answer = event("sample.complete", 20, "a", ["TextModelOutput", "all at once", None, None])
-    (found,) = read_samples(write(tmp_path, BEGIN, issued("a", 2), answer, END), TOKENIZER)
+    (found,) = read_events(write(tmp_path, BEGIN, issued("a", 2), answer, END), TOKENIZER).samples
     assert (found["first_ns"], found["suffix_tokens"]) == (0, 0)
     assert found["output_tokens"] == tokens("all at once")
 
@@ -141,10 +141,10 @@ def test_no_file_and_an_empty_one(tmp_path):
 
 def test_ranges_change_nothing(tmp_path, monkeypatch):
     folder = write(tmp_path, BEGIN, TWO, END)
-    expected = read_samples(folder, TOKENIZER)
+    expected = read_events(folder, TOKENIZER).samples
     (folder / "token_counts.parquet").unlink()
     monkeypatch.setattr(event_reader, "_RANGE_BYTES", 100)
-    assert (read_samples(folder, TOKENIZER) == expected).all()
+    assert (read_events(folder, TOKENIZER).samples == expected).all()
 
 
 @pytest.mark.engine
@@ -178,7 +178,7 @@ def test_counts_are_kept(tmp_path):
 def test_a_folder_that_cannot_be_written_to(tmp_path, monkeypatch):
     folder = write(tmp_path, BEGIN, TWO, END)
     (folder / "token_counts.parquet").mkdir()
-    assert len(read_samples(folder, TOKENIZER)) == 2
+    assert len(read_events(folder, TOKENIZER).samples) == 2
 
 
 @pytest.mark.engine
