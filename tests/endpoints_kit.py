@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from harness.endpoints.curve import Band, Curve, Offline, Point, SeedSet
 from harness.endpoints.point_run import IdleRoundTrip, OwnNumbers, PointRun, WarmUp, write_point_run
 from harness.endpoints.run_folder import ACCURACY, CONFIG, EVENTS, RUNS, SUMMARY, WARM_UP_REQUESTS
-from harness.endpoints.tree.client_config import client_config, write_config
+from harness.endpoints.tree.client_config import IDS, client_config, write_config
 from harness.endpoints.tree.system_file import EXAMPLE
 from harness.files import ROOT
 from harness.peak.ladder.steps import Latency
@@ -258,7 +258,7 @@ def accuracy(samples: int = 4395, score: float = SCORE) -> dict[str, Any]:
 def write_run(folder: Path, run: PointRun, *, events: bool = False) -> Path:
     """A run folder of this client."""
     _write_measured(folder, run, events=events)
-    write_config(folder, run)
+    write_config(folder, run, column=IDS)
     write_point_run(folder, run)
     (folder / WARM_UP_REQUESTS).touch()
     return folder
@@ -271,7 +271,7 @@ def write_official_run(folder: Path, run: PointRun, *, events: bool = False) -> 
     if run.point.offline != "dedicated":
         measured["steady_state"] = headline(run)
     (folder / SUMMARY).write_text(json.dumps(measured, indent=1))
-    config = client_config(run)
+    config = client_config(run, column=IDS)
     config["datasets"][0] |= {"name": "mlperf_gpt_oss_performance"}
     config["model_params"]["seed"] = run.curve.seeds.model
     config["report_dir"], config["verbose"], config["enable_cpu_affinity"] = str(folder), False, True

@@ -66,7 +66,7 @@ def text_after(benchmark: Benchmark) -> int:
     return 0 if found is None else found.text_after
 
 
-def salt_seed(curve: Curve, point: Point, earlier: int = 0) -> str:
+def salt_seed(curve: Curve, point: Point, earlier: int) -> str:
     """What the salts of a point follow from; the servers may have prompts of other points in their caches.
 
     ``earlier``: runs of the point before this one, whose prompts they may have, too.
@@ -75,7 +75,7 @@ def salt_seed(curve: Curve, point: Point, earlier: int = 0) -> str:
 
 
 def salted(
-    samples: SampleSet, benchmark: Benchmark, bits: int, seed: str, tokenizer_path: Path | None = None
+    samples: SampleSet, benchmark: Benchmark, bits: int, seed: str, tokenizer_path: Path | None
 ) -> SampleSet:
     """The dataset of a point: each prompt with the place of its salt; as it is where that has 0 bits.
 

@@ -41,7 +41,7 @@ def write_events(
     tokenizer: Path | None,
     progress: Progress = silent,
     *,
-    ended: bool = True,
+    ended: bool,
     processes: int | None = None,
 ) -> int:
     """Write events.jsonl of a run folder from its journal; the number of requests.

@@ -24,13 +24,13 @@ class Expected(NamedTuple):
         return self.issue_s + self.accuracy_s
 
 
-def expected_times(curve: Curve, rates: Mapping[int, float] | None = None) -> dict[str, Expected]:
+def expected_times(curve: Curve, rates: Mapping[int, float]) -> dict[str, Expected]:
     """The expected time of each point by its name.
 
-    ``rates`` are requests/s by requests in flight. Without them a point takes at least the time that the
+    ``rates`` are requests/s by requests in flight. Without any a point takes at least the time that the
     rules ask for.
     """
-    return {point.name: _expected(curve, point, rates or {}) for point in curve.points}
+    return {point.name: _expected(curve, point, rates) for point in curve.points}
 
 
 def total(times: Mapping[str, Expected]) -> Expected:

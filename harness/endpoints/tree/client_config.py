@@ -28,13 +28,13 @@ _API_TYPES = {Protocol("sglang", "generate"): "sglang"}
 _COMPLETIONS = "openai_completions"
 
 
-def write_config(folder: Path, run: PointRun, *, column: str = IDS) -> None:
+def write_config(folder: Path, run: PointRun, *, column: str) -> None:
     """Write config.yaml; ``column`` of the dataset holds the prompts' token ids. Raises OSError."""
     with atomic_write(folder / CONFIG) as file:
         file.write(write_yaml(client_config(run, column=column)).encode())
 
 
-def client_config(run: PointRun, *, column: str = IDS) -> Yaml:
+def client_config(run: PointRun, *, column: str) -> Yaml:
     """The content of config.yaml."""
     point, curve = run.point, run.curve
     offline = point.offline == "dedicated"

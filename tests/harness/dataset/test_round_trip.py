@@ -199,7 +199,7 @@ def test_salted_prompts_are_ids():
     samples = load_samples(SAMPLES / "perf_sample.parquet", vocabulary_size=benchmark.vocabulary_size)
     with pytest.raises(ConfigError, match="salted"):
         with_texts(
-            salted(samples, benchmark, 128, "1/r8/0"),
+            salted(samples, benchmark, 128, "1/r8/0", None),
             "chat",
             benchmark.tokenizer,
             tokenizer_of("gpt-oss-120b"),

@@ -43,7 +43,7 @@ def of(benchmark, bits=128, seed="1/r8/0"):
     """The samples of a benchmark without the salt and with it."""
     known = load_benchmark(benchmark)
     samples = load_samples(SAMPLES / BENCHMARKS[benchmark][0], vocabulary_size=known.vocabulary_size)
-    return samples, salted(samples, known, bits, seed)
+    return samples, salted(samples, known, bits, seed, None)
 
 
 def text_of(benchmark, ids):
@@ -72,14 +72,14 @@ def test_the_decoded_prompt_has_the_mark_at_the_start_of_the_users_text(benchmar
 
 def test_each_point_and_each_run_of_it_has_a_seed_of_its_own():
     seeds = [
-        salt_seed(CURVE, POINT),
+        salt_seed(CURVE, POINT, 0),
         salt_seed(CURVE, POINT, 1),
-        salt_seed(CURVE, msgspec.structs.replace(POINT, name="r81")),
+        salt_seed(CURVE, msgspec.structs.replace(POINT, name="r81"), 0),
         salt_seed(
-            msgspec.structs.replace(CURVE, seeds=msgspec.structs.replace(SEEDS, sample_index=1)), POINT
+            msgspec.structs.replace(CURVE, seeds=msgspec.structs.replace(SEEDS, sample_index=1)), POINT, 0
         ),
     ]
-    assert len(set(seeds)) == 4 and seeds[0] == salt_seed(CURVE, POINT, 0)
+    assert len(set(seeds)) == 4
 
 
 def test_salts_follow_from_seed_and_query_alone():
@@ -146,7 +146,7 @@ def test_no_salt_changes_nothing():
 def test_prompts_of_another_format_are_refused_in_one_line():
     known = load_benchmark("gpt-oss-120b")
     with pytest.raises(ConfigError) as caught:
-        salted(sample_set("other.parquet", [[200006, 1428, 200008, 1], [5, 6]]), known, 128, "")
+        salted(sample_set("other.parquet", [[200006, 1428, 200008, 1], [5, 6]]), known, 128, "", None)
     line = str(caught.value)
     assert "\n" not in line
     for word in ("other.parquet", "row 1", "<|start|>user<|message|>", "200006 1428 200008", "1 of 2 rows"):

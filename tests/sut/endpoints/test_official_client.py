@@ -100,7 +100,7 @@ def test_both_clients_on_one_server(folder):
             folder, point, stub.url, curve=curve_of(point, salt_bits=0), tokens=TOKENS, backend="vllm"
         )
     assert done.complete, done.errors
-    write_events(folder / point.name, None)
+    write_events(folder / point.name, None, ended=True)
     ours = read_events(folder / point.name, None).samples
     our_tpot = truth.relative_tpot(stub, ours)
 

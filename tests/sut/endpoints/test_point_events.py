@@ -21,7 +21,7 @@ def test_from_the_journal_to_the_summary(tmp_path):
         run = rehearsed(tmp_path, point_of(4, passes=PASSES), stub.url, tokens=TOKENS)
     assert run.complete, run.errors
     folder = tmp_path / "r4"
-    assert write_events(folder, None) == PASSES * len(PROMPTS)
+    assert write_events(folder, None, ended=True) == PASSES * len(PROMPTS)
     events = read_events(folder, None)
     assert (events.ended, events.notes) == (True, ())
     # The salt is part of what was sent.

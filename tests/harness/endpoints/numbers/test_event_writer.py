@@ -61,7 +61,7 @@ def lines(folder):
 
 
 def test_events_in_the_order_of_time(tmp_path):
-    assert write_events(journal(tmp_path), TOKENIZER.path) == 4
+    assert write_events(journal(tmp_path), TOKENIZER.path, ended=True) == 4
     found = [
         (event["event_type"], event["timestamp_ns"] / MS, event["sample_uuid"][-1:])
         for event in lines(tmp_path)
@@ -85,7 +85,7 @@ def test_events_in_the_order_of_time(tmp_path):
 
 
 def test_what_events_hold(tmp_path):
-    write_events(journal(tmp_path), TOKENIZER.path)
+    write_events(journal(tmp_path), TOKENIZER.path, ended=True)
     data = {(event["event_type"], event["sample_uuid"][-1:]): event for event in lines(tmp_path)}
     assert data["sample.issued", "0"]["data"] == ["PromptData", *[None] * 7]
     assert data["error.generic", "3"]["data"] == ["ErrorData", "http_status", "HTTP 500"]
@@ -98,7 +98,7 @@ def test_what_events_hold(tmp_path):
 
 
 def test_they_are_read_as_those_of_any_client(tmp_path):
-    write_events(journal(tmp_path), TOKENIZER.path)
+    write_events(journal(tmp_path), TOKENIZER.path, ended=True)
     found = read_events(tmp_path, TOKENIZER)
     assert found.samples["issued_ns"].tolist() == [5 * MS, 6 * MS, 7 * MS, 10 * MS]
     assert found.samples["first_ns"].tolist() == [8 * MS, 11 * MS, 0, 0]
@@ -117,19 +117,21 @@ def test_a_run_that_was_interrupted(tmp_path):
 
 @pytest.mark.engine
 def test_processes_change_nothing(tmp_path, monkeypatch):
-    write_events(journal(tmp_path), TOKENIZER.path)
+    write_events(journal(tmp_path), TOKENIZER.path, ended=True)
     expected = (tmp_path / "events.jsonl").read_bytes()
     monkeypatch.setattr(event_writer, "_BATCH", 3)
     monkeypatch.setattr(event_writer, "_ALONE", 3)
     seen: list[tuple[int, int]] = []
-    write_events(tmp_path, TOKENIZER.path, lambda done, total: seen.append((done, total)), processes=2)
+    write_events(
+        tmp_path, TOKENIZER.path, lambda done, total: seen.append((done, total)), ended=True, processes=2
+    )
     assert (tmp_path / "events.jsonl").read_bytes() == expected
     assert seen == [(3, 10), (6, 10), (9, 10), (10, 10)]
 
 
 def test_a_completed_request_without_its_answer(tmp_path):
     with pytest.raises(DatasetError, match="1 of 3 completed requests"):
-        write_events(journal(tmp_path, answers=(0, 2)), TOKENIZER.path)
+        write_events(journal(tmp_path, answers=(0, 2)), TOKENIZER.path, ended=True)
     assert not (tmp_path / "events.jsonl").exists()
 
 

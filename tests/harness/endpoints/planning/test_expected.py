@@ -27,7 +27,7 @@ def today(monkeypatch):
 
 
 def test_of_unknown_servers_only_the_rules_are_known():
-    times = expected_times(curve(c_min=1))
+    times = expected_times(curve(c_min=1), {})
     assert {name: one.total_s for name, one in times.items()} == {
         **dict.fromkeys(("r1024", "r323", "r103", "r33"), 1320),
         "offline": 1200,
@@ -59,7 +59,7 @@ def test_a_step_without_an_answer_is_no_measurement():
 
 
 @pytest.mark.parametrize("offline", ["dedicated", "elected"])
-@pytest.mark.parametrize("rates", [None, {16: 1.5, 1024: 40.0}])
+@pytest.mark.parametrize("rates", [{}, {16: 1.5, 1024: 40.0}])
 @pytest.mark.parametrize("short", [False, True])
 def test_the_plan_is_one_screen(offline, rates, short):
     found = curve(offline=offline, short=short, c_max=40 if short else 1024)

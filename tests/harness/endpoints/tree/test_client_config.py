@@ -10,7 +10,7 @@ import yaml
 from msgspec import structs
 
 from harness.endpoints.run_folder import CONFIG
-from harness.endpoints.tree.client_config import client_config, write_config
+from harness.endpoints.tree.client_config import IDS, client_config, write_config
 from tests.endpoints_kit import curve, point_run
 
 CLIENT = "HARNESS_ENDPOINTS_CLIENT"  # the official client's executable
@@ -34,7 +34,7 @@ def test_the_official_client_reads_the_point(wire, tmp_path):
         run = point_run(point, plan)
         run = replace(run, servers=tuple(replace(server, wire=wire) for server in run.servers))
         (tmp_path / point.name).mkdir()
-        write_config(tmp_path / point.name, run)
+        write_config(tmp_path / point.name, run, column=IDS)
         files.append(tmp_path / point.name / CONFIG)
     done = subprocess.run(
         [Path(os.environ[CLIENT]).with_name("python"), "-c", READ, *files],
@@ -59,12 +59,12 @@ def test_the_official_client_reads_the_point(wire, tmp_path):
 def test_only_a_seed_that_was_sent_is_one(given):
     run = point_run(curve().points[3])
     sent = structs.replace(run, parameters=structs.replace(run.parameters, **{"seed": None} | given))
-    found = client_config(sent)["model_params"]
+    found = client_config(sent, column=IDS)["model_params"]
     assert {name: found[name] for name in found if name == "seed"} == given
 
 
 def test_a_dedicated_offline_run_sends_all_at_once():
-    found = [client_config(point_run(point)) for point in curve().points]
+    found = [client_config(point_run(point), column=IDS) for point in curve().points]
     loads = [(one["type"], one["settings"]["load_pattern"]["type"]) for one in found]
     assert loads == [("online", "concurrency")] * 7 + [("offline", "max_throughput")]
 
@@ -72,8 +72,10 @@ def test_a_dedicated_offline_run_sends_all_at_once():
 def test_a_point_that_was_run_is_repeated_as_it_was_issued():
     point = curve().points[3]
     before, after = point_run(point, issued=0), point_run(point, issued=7 * 6396)
-    assert client_config(before)["settings"]["runtime"]["n_samples_to_issue"] == point.passes * 6396
-    runtime = client_config(after)["settings"]["runtime"]
+    assert (
+        client_config(before, column=IDS)["settings"]["runtime"]["n_samples_to_issue"] == point.passes * 6396
+    )
+    runtime = client_config(after, column=IDS)["settings"]["runtime"]
     assert runtime.pop("n_samples_to_issue") == 7 * 6396
     # Versions of the client have different names of the shortest time, and refuse those of others.
     assert runtime.keys() == {"scheduler_random_seed", "dataloader_random_seed"}
@@ -92,7 +94,7 @@ def test_a_point_that_was_run_is_repeated_as_it_was_issued():
 def test_the_adapter_is_that_of_the_api(asked, api_type):
     run = point_run(curve().points[0])
     run = structs.replace(run, servers=tuple(structs.replace(one, **asked) for one in run.servers))
-    assert client_config(run)["endpoint_config"]["api_type"] == api_type
+    assert client_config(run, column=IDS)["endpoint_config"]["api_type"] == api_type
 
 
 def test_the_file_has_no_aliases(tmp_path):
