@@ -33,12 +33,8 @@ class DefinitionRow(NamedTuple):
     """why they may differ"""
 
 
-def both_definitions(own: OwnNumbers | None, summary: Mapping[str, Any]) -> tuple[DefinitionRow, ...]:
-    """The rows for console and page, from PointRun.own and a result_summary.json of any client."""
-    return tuple(_rows(own, summary))
-
-
-def _rows(own: OwnNumbers | None, summary: Mapping[str, Any]) -> Iterator[DefinitionRow]:
+def both_definitions(own: OwnNumbers | None, summary: Mapping[str, Any]) -> Iterator[DefinitionRow]:
+    """The rows, from PointRun.own and a result_summary.json of any client."""
     total = table(summary, "output_sequence_lengths").get("total")
     yield DefinitionRow("output tokens", "tokens", own.tokens if own else None, total, _TOKENS)
     yield DefinitionRow("tokens/s", "tokens/s", own.tokens_per_s if own else None, summary.get("tps"), _RATE)

@@ -81,7 +81,8 @@ class JinjaTemplate:
             answer |= {"reasoning_content": message.reasoning}
         if message.tool_calls:
             answer |= {"tool_calls": [_with_arguments(call) for call in message.tool_calls]}
-        return self._template.render([_USER, answer], _no_date)
+        # A constant for each date: dates are in the frame, which is subtracted.
+        return self._template.render([_USER, answer], lambda form: form)
 
 
 def open_template(folder: Path, encode: Encode) -> ChatTemplate:
@@ -98,8 +99,3 @@ def _with_arguments(call: dict[str, Any]) -> dict[str, Any]:
     except (msgspec.DecodeError, TypeError):
         return call
     return call | {"function": function | {"arguments": arguments}} if isinstance(arguments, dict) else call
-
-
-def _no_date(form: str) -> str:
-    """A constant: dates are in the frame, which is subtracted."""
-    return form

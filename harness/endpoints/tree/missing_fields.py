@@ -15,7 +15,6 @@ from harness.endpoints.tree.point_files import (
     point_yaml,
 )
 from harness.endpoints.tree.run_facts import RunFacts
-from harness.json_files import Json
 from harness.text import counted
 
 _IN_TOML = {
@@ -117,7 +116,7 @@ def _of_points(runs: Sequence[RunFacts], of: CurveFacts) -> Iterator[str]:
         if lacking := [one.name for one, point in written if field not in point]:
             table = f"[{_IN_TOML[field]}]" if field in _IN_TOML else "the top"
             yield f"point.yaml has no {field} ({_shown(lacking, runs)}); write it into {table} of the TOML"
-    if seeds := [one.name for one, point in written if len(_seeds(point)) < 3]:
+    if seeds := [one.name for one, point in written if len(point["runtime_settings"]["runtime"]) < 3]:
         yield (
             f"point.yaml lacks seeds ({_shown(seeds, runs)}): those of {CONFIG} are of no published set; "
             "repeat the point with the ruleset's, or name the file of newer sets with --seed-sets"
@@ -181,11 +180,6 @@ def _parallelism(runs: Sequence[RunFacts], of: CurveFacts) -> Iterator[str]:
                 f"{one.name}: data_parallel is {given.data_parallel or 1}, and {most} replicas fit; start as "
                 "many, or give the reason as dp_shortfall in the TOML"
             )
-
-
-def _seeds(point: Json) -> Json:
-    found: Json = point["runtime_settings"]["runtime"]
-    return found
 
 
 def _shown(names: Sequence[str], runs: Sequence[RunFacts]) -> str:

@@ -252,12 +252,11 @@ def read_system(path: Path) -> SystemFile:
     require_folder_names(source, found, ("submitter", "submission_id", "system_id", "implementation"))
     for wrong in _wrong(found):
         raise ConfigError(f"{source}: {wrong}")
-    docs = found.docs
-    taken = [one for one in (docs.readme, docs.software_disclosure, docs.calibration) if one]
-    for one in (*taken, *docs.server_configs):
-        if not (path.parent / one).is_file():
-            raise ConfigError(f"{source}: [docs]: there is no file {path.parent / one}")
-    return msgspec.structs.replace(found, docs=_from_folder(docs, path.parent))
+    docs = _from_folder(found.docs, path.parent)
+    for one in (docs.readme, docs.software_disclosure, docs.calibration, *docs.server_configs):
+        if one is not None and not one.is_file():
+            raise ConfigError(f"{source}: [docs]: there is no file {one}")
+    return msgspec.structs.replace(found, docs=docs)
 
 
 def _wrong(found: SystemFile) -> Iterator[str]:

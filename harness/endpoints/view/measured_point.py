@@ -120,7 +120,7 @@ def read_point(folder: Path, *others: Path) -> CurvePoint:
         accuracy=files.accuracy(_benchmark(settings.get(MODEL, ""), run)),
         settings=settings,
         run=run,
-        definitions=both_definitions(None if run is None else run.own, summary),
+        definitions=tuple(both_definitions(None if run is None else run.own, summary)),
         problems=tuple(files.problems),
     )
 
