@@ -12,13 +12,14 @@ from harness.errors import ConfigError
 ULTRA_LOW_MOST = 32  # C_min is at most that, C_max above it
 _MARGIN = 1.10
 MANDATORY: tuple[Band, ...] = ("ultra_low", "low", "med", "high")
-LABELS: dict[Band, str] = {
+LABELS: dict[Band | None, str] = {
     "ultra_low": "Ultra Low",
     "low": "Low",
     "med": "Medium",
     "high": "High",
     "margin": "margin",
     "offline": "Offline",
+    None: "outside of all bands",
 }
 
 

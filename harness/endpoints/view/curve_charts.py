@@ -17,14 +17,7 @@ from harness.report.html.page import Axis, Chart, Limit, Series, Shade
 USER = "tokens/s of a user, 1000 / TPOT p90 in ms"
 _MS = 1e-6
 _NAN = float("nan")
-_BANDS: Mapping[Band | None, tuple[str, int]] = {
-    "ultra_low": (LABELS["ultra_low"], 6),
-    "low": (LABELS["low"], 2),
-    "med": (LABELS["med"], 4),
-    "high": (LABELS["high"], 1),
-    "margin": (LABELS["margin"], 3),
-    None: ("outside of all bands", 7),
-}
+_COLORS: Mapping[Band | None, int] = {"ultra_low": 6, "low": 2, "med": 4, "high": 1, "margin": 3, None: 7}
 _OFFLINE = 5  # colour
 
 
@@ -51,11 +44,11 @@ def pareto_chart(curve: MeasuredCurve) -> Iterator[Chart]:
 
 
 def _by_band(points: Sequence[CurvePoint], rates: Floats) -> Iterator[Series]:
-    for band, (label, color) in _BANDS.items():
+    for band, color in _COLORS.items():
         mask = np.array([one.band == band for one in points])
         if mask.any():
             names = [_name(one) if one.band == band else "" for one in points]
-            yield Series(label, np.where(mask, rates, _NAN), color, "points", names=names)
+            yield Series(LABELS[band], np.where(mask, rates, _NAN), color, "points", names=names)
 
 
 def _name(point: CurvePoint) -> str:

@@ -64,24 +64,15 @@ def _point_row(point: CurvePoint, kilowatts: float | None) -> list[str | Cell]:
 
 
 def _planned_row(point: Point, columns: int) -> list[str | Cell]:
-    row: list[str | Cell] = [
-        point.name,
-        f"{point.concurrency:,}",
-        _label(point),
-        Cell("not measured yet", "warn"),
-    ]
-    return [*row, *[""] * (columns - len(row))]
-
-
-def _label(point: Point) -> str:
-    return "Offline" if point.offline == "dedicated" else LABELS.get(point.band, _NONE)
+    shown = (point.name, f"{point.concurrency:,}", LABELS[point.band], Cell("not measured yet", "warn"))
+    return [*shown, *[""] * (columns - len(shown))]
 
 
 def _band(point: CurvePoint) -> str:
     if point.offline == "dedicated":
-        return "Offline"
-    label = LABELS.get(point.band, _NONE) if point.band is not None else "outside of all bands"
-    return f"{label}, elected Offline" if point.offline == "elected" else label
+        return LABELS["offline"]
+    elected = ", elected Offline" if point.offline == "elected" else ""
+    return f"{LABELS[point.band]}{elected}"
 
 
 def _steady_cell(point: CurvePoint) -> str | Cell:
