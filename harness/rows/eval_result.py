@@ -129,9 +129,27 @@ class OutputTable:
         return (*column_warnings(self._table), *warnings)
 
     def write(self, result: EvalResult, settings: EvalSettings, on_row: Callable[[int], None]) -> EvalResult:
-        """Write every row with its answer or its failure. Raises OSError."""
-        write_outputs(result, self._table, self._texts, settings, on_row)
-        truths = self._plan.client.benchmark.dataset(accuracy=True).truth_columns
+        """Write every row with its answer or its failure; ``on_row`` gets the rows done. Raises OSError."""
+        plan, answers, failures = self._plan, result.answers, result.failures
+
+        def text(index: int) -> str | None:
+            on_row(index + 1)
+            return self._texts.of(index, answers[index].output_ids()) if index in answers else None
+
+        def failure(index: int) -> str | None:
+            return ": ".join((failures[index][0].label, failures[index][1])) if index in failures else None
+
+        columns = (
+            NewColumn(TEXT, "string", text),
+            NewColumn(IDS, "ids", lambda index: answers[index].output_ids() if index in answers else None),
+            NewColumn(LENGTH, "int32", lambda index: answers[index].count if index in answers else None),
+            NewColumn(BACKEND, "string", lambda index: plan.client.backend),
+            NewColumn(FAILURE, "string", failure),
+        )
+        rows = range(plan.skip, plan.skip + result.samples)
+        facts = {METADATA: msgspec.json.encode(settings).decode()}
+        write_extended(plan.output, self._table, rows, columns, facts)
+        truths = plan.client.benchmark.dataset(accuracy=True).truth_columns
         return replace(
             result,
             written=True,
@@ -157,34 +175,6 @@ def open_texts(plan: EvalPlan) -> tuple[OutputTexts, tuple[str, ...]]:
         except ConfigError as error:
             why = str(error)
     return OutputTexts(None), (f"{TEXT} will be empty, {IDS} has the ids: {why}",)
-
-
-def write_outputs(
-    result: EvalResult,
-    source: Table,
-    texts: OutputTexts,
-    settings: EvalSettings,
-    on_row: Callable[[int], None],
-) -> None:
-    """Write every row with its answer or its failure; ``on_row`` gets the rows done. Raises OSError."""
-    plan, answers, failures = result.plan, result.answers, result.failures
-
-    def text(index: int) -> str | None:
-        on_row(index + 1)
-        return texts.of(index, answers[index].output_ids()) if index in answers else None
-
-    def failure(index: int) -> str | None:
-        return ": ".join((failures[index][0].label, failures[index][1])) if index in failures else None
-
-    columns = (
-        NewColumn(TEXT, "string", text),
-        NewColumn(IDS, "ids", lambda index: answers[index].output_ids() if index in answers else None),
-        NewColumn(LENGTH, "int32", lambda index: answers[index].count if index in answers else None),
-        NewColumn(BACKEND, "string", lambda index: plan.client.backend),
-        NewColumn(FAILURE, "string", failure),
-    )
-    rows = range(plan.skip, plan.skip + result.samples)
-    write_extended(plan.output, source, rows, columns, {METADATA: msgspec.json.encode(settings).decode()})
 
 
 def column_warnings(source: Table) -> Iterator[str]:
