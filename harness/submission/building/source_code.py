@@ -50,57 +50,54 @@ class WrittenSource(msgspec.Struct, frozen=True):
     """files that had a secret in the runs, and have none here"""
 
 
-def without_git(root: Path | None = None) -> str:
+def without_git() -> str:
     """Why no folder can be built from this checkout; "" where it can be."""
-    root = root or ROOT
-    if ask_git(root, "rev-parse", "--verify", "--quiet", "HEAD") is not None:
+    if ask_git(ROOT, "rev-parse", "--verify", "--quiet", "HEAD") is not None:
         return ""
     return (
-        f"src/ holds the files that git tracks, and git does not work in {root}; "
+        f"src/ holds the files that git tracks, and git does not work in {ROOT}; "
         f"run {called('prepare_submission.py')} in a git checkout of this harness"
     )
 
 
-def source_of(states: Iterable[GitState | None], root: Path | None = None) -> SourceCode:
+def source_of(states: Iterable[GitState | None]) -> SourceCode:
     """The code of runs with these states, which are equal or None.
 
     Runs that recorded no commit, or changes without their content, get the files of this checkout as they
     are now. Raises ConfigError without git, and where git does not have the code of the runs.
     """
-    root = root or ROOT
     state = next(filter(None, states), None)
-    tree = None if state is None else _tree_of(state, root)
-    if tree is not None and ask_git(root, "cat-file", "-e", f"{tree}^{{tree}}") is not None:
+    tree = None if state is None else _tree_of(state)
+    if tree is not None and ask_git(ROOT, "cat-file", "-e", f"{tree}^{{tree}}") is not None:
         return SourceCode(tree, state)
-    if problem := without_git(root):
+    if problem := without_git():
         raise ConfigError(problem)
     if tree is not None:
         raise ConfigError(
-            f"src/ would not be the code of the runs: git in {root} does not have commit {state}; "
+            f"src/ would not be the code of the runs: git in {ROOT} does not have commit {state}; "
             f"fetch it (git fetch --all), or run {called('prepare_submission.py')} in the checkout that made "
             "the runs"
         )
-    now = git_state(root)
+    now = git_state(ROOT)
     if now is None or now.tree is None:
-        raise ConfigError(f"{root} has local changes, and git cannot store them there; commit them")
+        raise ConfigError(f"{ROOT} has local changes, and git cannot store them there; commit them")
     return SourceCode(now.tree, None)
 
 
-def _tree_of(state: GitState, root: Path) -> str | None:
+def _tree_of(state: GitState) -> str | None:
     """The tree of a recorded state, empty for a commit that git does not have; None for unknown changes."""
     if state.tree is not None or state.dirty:
         return state.tree
-    return (ask_git(root, "rev-parse", "--verify", "--quiet", f"{state.commit}:./") or "").strip()
+    return (ask_git(ROOT, "rev-parse", "--verify", "--quiet", f"{state.commit}:./") or "").strip()
 
 
-def copy_source(source: SourceCode, target: Path, root: Path | None = None) -> WrittenSource:
+def copy_source(source: SourceCode, target: Path) -> WrittenSource:
     """Write the files out of git. Raises ConfigError.
 
     A link is never followed: it may lead to a file outside of the checkout. Only a file with a secret comes
     from the working tree, if it has none there: what was committed cannot be changed.
     """
-    root = root or ROOT
-    folder = (ask_git(root, "rev-parse", "--absolute-git-dir") or "").strip()
+    folder = (ask_git(ROOT, "rev-parse", "--absolute-git-dir") or "").strip()
     command = [*GIT, "-C", folder, "archive", "--format=tar", source.tree]
     try:
         done = subprocess.run(command, capture_output=True, timeout=_TIMEOUT_S, check=True)
@@ -118,22 +115,22 @@ def copy_source(source: SourceCode, target: Path, root: Path | None = None) -> W
                 continue
             write_file(target / path, content.read())
             (target / path).chmod(0o755 if member.mode & 0o100 else 0o644)  # setup.sh must stay executable
-    changed = tuple(_without_secrets(target, root))
-    return WrittenSource(source, target.name, tuple(links), _local_changes(source, root), changed)
+    changed = tuple(_without_secrets(target))
+    return WrittenSource(source, target.name, tuple(links), _local_changes(source), changed)
 
 
-def _local_changes(source: SourceCode, root: Path) -> tuple[str, ...]:
+def _local_changes(source: SourceCode) -> tuple[str, ...]:
     """The files in which the runs differed from their commit."""
     if source.state is None or not source.state.dirty:
         return ()
-    names = ask_git(root, "diff", "--name-only", f"{source.state.commit}:./", source.tree) or ""
+    names = ask_git(ROOT, "diff", "--name-only", f"{source.state.commit}:./", source.tree) or ""
     return tuple(name for name in names.splitlines() if _belongs(Path(name)))
 
 
-def _without_secrets(target: Path, root: Path) -> Iterator[str]:
+def _without_secrets(target: Path) -> Iterator[str]:
     """Replace files with secrets by those of the working tree without; the names of these files."""
     for path in dict.fromkeys(secret.path for secret in find_secrets(sorted(target.rglob("*")))):
-        now = root / path.relative_to(target)
+        now = ROOT / path.relative_to(target)
         if not now.exists():
             path.unlink()
         elif now.is_symlink() or any(find_secrets([now])):

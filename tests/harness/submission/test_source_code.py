@@ -8,6 +8,7 @@ import pytest
 
 from harness.errors import ConfigError
 from harness.record.provenance import GitState, git_state
+from harness.submission.building import source_code
 from harness.submission.building.source_code import copy_source, source_of
 from tests.harness.submission.building import build, commit, files, git, one_line
 from tests.harness.submission.edits import pattern
@@ -38,11 +39,12 @@ def test_the_checkout_of_another_user(tmp_path, monkeypatch):
         git(tmp_path, "rev-parse", "HEAD")
     state = git_state(tmp_path)
     assert state.commit == one
-    copy_source(source_of([state], tmp_path), tmp_path / "src", tmp_path)
+    monkeypatch.setattr(source_code, "ROOT", tmp_path)
+    copy_source(source_of([state]), tmp_path / "src")
     assert files(tmp_path / "src") == ["run.py"]
 
 
-def test_only_what_git_tracks_is_written(tmp_path):
+def test_only_what_git_tracks_is_written(tmp_path, monkeypatch):
     """run_node1.sh with a token, notes, a customer's settings: all had a suffix of code."""
     root = tmp_path / "checkout"
     (root / "tests").mkdir(parents=True)
@@ -53,7 +55,8 @@ def test_only_what_git_tracks_is_written(tmp_path):
     git(root, "init", "-q")
     commit(root)
     (root / "run_node1.sh").write_text("x\n")
-    assert copy_source(source_of([git_state(root)], root), tmp_path / "src", root).links == ("link",)
+    monkeypatch.setattr(source_code, "ROOT", root)
+    assert copy_source(source_of([git_state(root)]), tmp_path / "src").links == ("link",)
     assert files(tmp_path / "src") == ["run.py", "setup.sh"]
     assert [(tmp_path / "src" / name).stat().st_mode & 0o777 for name in ("run.py", "setup.sh")] == [
         0o644,
@@ -61,10 +64,10 @@ def test_only_what_git_tracks_is_written(tmp_path):
     ]
 
 
-def test_without_git_nothing_is_written(tmp_path):
-    (tmp_path / "checkout").mkdir()
+def test_without_git_nothing_is_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(source_code, "ROOT", tmp_path)
     with pytest.raises(ConfigError, match="git"):
-        source_of([], tmp_path / "checkout")
+        source_of([])
 
 
 @pytest.mark.parametrize("committed", [True, False])
