@@ -97,8 +97,7 @@ def read_counts(directory: Path) -> Rows:
     """The COUNT_ROWs of a run; a row that was cut short is left out."""
     parts = [np.empty(0, COUNT_ROW)]
     for path in sorted(directory.glob(COUNTS_FILE.format("*"))):
-        data = path.read_bytes()
-        parts.append(np.frombuffer(data[: len(data) - len(data) % COUNT_ROW.itemsize], COUNT_ROW))
+        parts.append(_whole_rows(path.read_bytes(), COUNT_ROW))
     rows: Rows = np.concatenate(parts)
     return rows
 
@@ -127,11 +126,10 @@ def read_journal(directory: Path) -> Journal:
     parts, broken = [np.empty(0, QUERY_ROW)], 0
     for path in sorted(directory.glob(QUERIES_FILE.format("*"))):
         data = path.read_bytes()
-        whole = len(data) - len(data) % QUERY_ROW.itemsize
-        rows = np.frombuffer(data[:whole], QUERY_ROW)
-        good = _intact(data[:whole], rows)
+        rows = _whole_rows(data, QUERY_ROW)
+        good = _intact(data, rows)
         parts.append(rows[good])
-        broken += int((~good).sum()) + (whole != len(data))
+        broken += int((~good).sum()) + (rows.nbytes != len(data))
     return Journal(np.concatenate(parts), _failure_lines(directory), broken)
 
 
@@ -154,10 +152,8 @@ class JournalTail:
     def _new_rows(self, path: Path, file: IO[bytes]) -> Rows:
         begin = self._read.get(path, 0)
         file.seek(begin)
-        data = file.read(_MOST_BYTES)
-        whole = len(data) - len(data) % QUERY_ROW.itemsize
-        self._read[path] = begin + whole
-        rows: Rows = np.frombuffer(data[:whole], QUERY_ROW)
+        rows = _whole_rows(file.read(_MOST_BYTES), QUERY_ROW)
+        self._read[path] = begin + rows.nbytes
         return rows
 
 
@@ -177,9 +173,15 @@ def lost_rows(lost: Sequence[tuple[int, int]]) -> npt.NDArray[np.void]:
     return rows
 
 
-def _intact(data: bytes, rows: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
+def _whole_rows(data: bytes, kind: np.dtype[np.void]) -> Rows:
+    """Without a row at the end that was cut short."""
+    rows: Rows = np.frombuffer(data, kind, len(data) // kind.itemsize)
+    return rows
+
+
+def _intact(data: bytes, rows: Rows) -> npt.NDArray[np.bool_]:
     view, size = memoryview(data), QUERY_ROW.itemsize
-    sums = [zlib.crc32(view[start : start + _BODY.size]) for start in range(0, len(data), size)]
+    sums = [zlib.crc32(view[start : start + _BODY.size]) for start in range(0, rows.nbytes, size)]
     intact: npt.NDArray[np.bool_] = np.array(sums, dtype=np.uint32) == rows["crc"]
     return intact
 
