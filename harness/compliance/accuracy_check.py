@@ -31,6 +31,7 @@ from harness.loadgen_logs.summary_and_detail import LoadgenDetail
 
 _PRINTED = re.compile(rf"^'{EXACT_MATCH}': (\d+\.\d+)[ \t\r]*$", re.MULTILINE)
 MIN_ACCURACY = "test07_accuracy_threshold"
+_TITLE = ("", RULE, "TEST07 Verification Summary", RULE)
 
 
 class AccuracyTest(ComplianceTest, frozen=True, kw_only=True):
@@ -121,7 +122,7 @@ def _result(evaluation: Evaluation, threshold: float, warnings: tuple[str, ...])
     target = TargetResult(GradingMode.OFFICIAL, official, (metric,), warnings=warnings)
     card = scorecard(evaluation, target) + "\n"
     lines = [
-        *("", RULE, "TEST07 Verification Summary", RULE),
+        *_TITLE,
         f"Accuracy score: {score}",
         f"Accuracy threshold: {threshold}",
         f"Accuracy check pass: {passed}",
@@ -133,12 +134,5 @@ def _result(evaluation: Evaluation, threshold: float, warnings: tuple[str, ...])
 
 def unreadable() -> TestResult:
     """The official script's file for a log that its evaluator cannot score."""
-    lines = [
-        "",
-        RULE,
-        "TEST07 Verification Summary",
-        RULE,
-        "Error: Could not parse accuracy score",
-        "TEST FAIL",
-    ]
+    lines = [*_TITLE, "Error: Could not parse accuracy score", "TEST FAIL"]
     return TestResult(False, "the official evaluator gives no score", "\n".join(lines) + "\n")

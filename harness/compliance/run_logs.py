@@ -120,13 +120,12 @@ def read_run(log_dir: Path, detail: LoadgenDetail, benchmark: str) -> RunFinding
     summary, path = _summary(log_dir), log_dir / RUN_RECORD
     missing = [name for name in (SUMMARY, DETAIL) if not log_file(log_dir, name).exists()]
     warnings = [f"no {name}: what only this file can show is not confirmed" for name in missing]
-    errors = [f"{count} x LoadGen error: {text}" for text, count in list(detail.errors.items())[:3]]
-    if summary is not None:
-        warnings += _summary_warnings(summary)
-        errors = [
-            *([f"LoadGen counts {counted(summary.errors, 'error')}"] if summary.errors else []),
-            *errors,
-        ]
+    errors = []
+    if summary is not None and not summary.result_valid:
+        warnings.append(summary.invalid_line)  # a test judges the answers, not their speed
+    if summary is not None and summary.errors:
+        errors.append(f"LoadGen counts {counted(summary.errors, 'error')}")
+    errors += [f"{count} x LoadGen error: {text}" for text, count in list(detail.errors.items())[:3]]
     scenario = detail.effective.get("scenario")
     if not path.exists():  # another harness: the official scripts take its word, and so the verdict stands
         return RunFindings(scenario, (), (*warnings, *errors))
@@ -177,11 +176,6 @@ def _summary(log_dir: Path) -> LoadgenSummary | None:
     if summary.problem:
         raise ConfigError(f"{path}: {summary.problem}; the run did not end, run the test again")
     return summary
-
-
-def _summary_warnings(summary: LoadgenSummary) -> list[str]:
-    """A test judges the answers, not their speed: LoadGen's own result does not count."""
-    return [] if summary.result_valid else [summary.invalid_line]
 
 
 def _record_errors(record: RunRecord) -> list[str]:
