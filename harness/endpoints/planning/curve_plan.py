@@ -63,7 +63,7 @@ def plan_rehearsal(
     used = min(samples, found.margin.end + 1) if options.short else samples
     _check_dataset(samples, used, max(steps[-1], c_max))
     _check_bands(steps, found)
-    _check_steps(steps, lowest, c_max, rules, dedicated=options.offline == "dedicated")
+    _check_steps(steps, found, rules, dedicated=options.offline == "dedicated")
     scored = _scored(steps, found) if accuracy_samples else frozenset()
     plan = _Plan(rules, found, used, scored, c_max, options.offline, options.short)
     curve = Curve(
@@ -180,23 +180,22 @@ def _scored(steps: Sequence[int], found: Regions) -> frozenset[int]:
     return frozenset(highest[band] for band in MANDATORY)
 
 
-def _check_steps(
-    steps: Sequence[int], c_min: int, c_max: int, rules: EndpointsRules, *, dedicated: bool
-) -> None:
+def _check_steps(steps: Sequence[int], found: Regions, rules: EndpointsRules, *, dedicated: bool) -> None:
     shown = ", ".join(map(str, steps))
     for lower, higher in itertools.pairwise(steps):
         if lower == higher:
             raise ConfigError(f"--concurrency has {lower} twice, expected each once")
     if steps[0] < 1 or steps[-1] > _MOST_REQUESTS:
         raise ConfigError(f"--concurrency has {shown}, expected numbers from 1 to {_MOST_REQUESTS}")
-    for name, needed in (("c-min", c_min), ("c-max", c_max)):
+    for name, needed in (("c-min", found.ultra_low.end), ("c-max", found.high.end)):
         if needed not in steps:
             raise ConfigError(
                 f"--concurrency has {shown} without {needed}, which is --{name}: it has to be a point"
             )
-    if steps[-1] > (most := regions(c_min, c_max).margin.end):
+    if steps[-1] > found.margin.end:
         raise ConfigError(
-            f"--concurrency has {steps[-1]}, expected at most {most}, C_max and 10 %; raise --c-max"
+            f"--concurrency has {steps[-1]}, expected at most {found.margin.end}, C_max and 10 %; "
+            "raise --c-max"
         )
     most = rules.most_points - dedicated
     if not rules.fewest_points <= len(steps) <= most:
