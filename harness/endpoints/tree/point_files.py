@@ -9,7 +9,7 @@ from harness.endpoints.planning.rules import PublishedSeeds
 from harness.endpoints.point_run import IdleRoundTrip
 from harness.endpoints.run_folder import WARM_UP_REQUESTS
 from harness.endpoints.tree.power import Power, power_of
-from harness.endpoints.tree.run_facts import RunFacts
+from harness.endpoints.tree.run_facts import RunFacts, servers_of
 from harness.endpoints.tree.system_file import Parallelism, SystemFile
 from harness.json_files import Json
 from harness.peak.ladder.steps import NOT_A_RESULT
@@ -98,8 +98,7 @@ def _offline(runs: Sequence[RunFacts], c_max: int) -> Iterator[tuple[str, str]]:
 
 def framework_of(runs: Sequence[RunFacts]) -> str:
     """Engines of the servers, with versions."""
-    servers = [server for one in runs if one.run is not None for server in one.run.servers]
-    return ", ".join(sorted({server.software for server in servers}))
+    return ", ".join(sorted({server.software for server in servers_of(runs)}))
 
 
 def point_yaml(one: RunFacts, of: CurveFacts) -> Json:
@@ -177,7 +176,7 @@ def _model(one: RunFacts, of: CurveFacts) -> Json:
 
 def _served_link(one: RunFacts) -> str | None:
     """The repository that our servers loaded, where they reported one and not a folder."""
-    for server in one.run.servers if one.run else ():
+    for server in servers_of([one]):
         path = server.model_path or ""
         if path.count("/") == 1 and not path.startswith((".", "/")):
             revision = f"/tree/{server.revision}" if server.revision else ""
@@ -288,7 +287,7 @@ def _efficiency(one: RunFacts, of: CurveFacts, given: Parallelism) -> Json:
 def _notes(one: RunFacts, of: CurveFacts) -> str | None:
     if of.label is None:
         return None
-    short = "; passes and durations are far below the rules'" if one.run and one.run.curve.short else ""
+    short = "; passes and durations are far below the rules'" if one.is_short else ""
     return f"{of.label}: a rehearsal, not run with the reference client{short}"
 
 

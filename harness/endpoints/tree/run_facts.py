@@ -30,6 +30,7 @@ from harness.endpoints.run_folder import ACCURACY, CONFIG, SUMMARY, runs_in
 from harness.endpoints.steady.steady_block import block_of_summary
 from harness.errors import ConfigError
 from harness.json_files import Json
+from harness.record.settled import ServerInfo
 from harness.text import counted
 
 _TOO_MANY = 1 << 31  # requests in flight
@@ -155,6 +156,11 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     def steady_state(self) -> Json | None:
         """The detector's block in the form of point.yaml; None where there is none, or in no known form."""
         return block_of_summary(self.summary, self.concurrency)
+
+
+def servers_of(runs: Iterable[RunFacts]) -> list[ServerInfo]:
+    """The servers of each point that this client ran; those of the official client are not known."""
+    return [server for one in runs if one.run is not None for server in one.run.servers]
 
 
 def canonical_name(name: str) -> str:
