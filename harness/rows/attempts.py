@@ -18,7 +18,8 @@ from harness.config.generation import SamplingParameters
 from harness.config.plans import ClientPlan
 from harness.config.protocol import Answers
 from harness.errors import ConfigError, refused
-from harness.files import JOURNAL_DIR, atomic_write, hold, open_lock
+from harness.files import JOURNAL_DIR, hold, open_lock
+from harness.json_files import write_json
 from harness.record.journal import lost_rows, read_journal
 from harness.record.outcome import FailureKind
 from harness.record.output_dir import aside_name
@@ -68,27 +69,23 @@ def earlier_rows(
     Raises ConfigError where --resume finds nothing to resume, where answers lie without their settings, and
     where a complete file would be replaced.
     """
-    before, other = None if client.restart else read_settings(folder), ""
+    before, line, other = None if client.restart else read_settings(folder), FirstLine(client.dry_run), ""
     if before is None and output.is_file() and not client.restart:
         made = in_file(output)
         other = "" if made is None else decisive_differences(made, _served_as(made, now))
         if made is not None and not other:
-            what, anew = (
-                f"all {now.samples} rows are answered with the same settings",
-                "remove it to begin anew",
-            )
-            return EarlierRun("complete", FirstLine(client.dry_run).complete(what, output, anew))
+            what = f"all {now.samples} rows are answered with the same settings"
+            return EarlierRun("complete", line.complete(what, output, "remove it to begin anew"))
     if client.resume and before is None:
         raise ConfigError(
             f"--resume: {folder} holds no run to resume; check the name of the output file, or omit --resume"
         )
     if before is None:
         return _without_settings(output, folder, client, other)
-    first_line = FirstLine(client.dry_run)
     kept = f"{len(saved_answers(folder, before.samples))} of {before.samples} rows are answered"
     earlier = run_of(_written_at(folder))
     if not (found := decisive_differences(before, _served_as(before, now))):
-        return EarlierRun("continue", first_line.continues(earlier, kept))
+        return EarlierRun("continue", line.continues(earlier, kept))
     if client.resume:
         raise ConfigError(f"--resume: {folder} holds a run with {found}; {_ANOTHER}")
     return _anew(output, folder, client, f"as the earlier run has {found}", f"{earlier} ({kept})")
@@ -177,8 +174,7 @@ def read_settings(folder: Path) -> EvalSettings | None:
 
 def write_settings(folder: Path, settings: EvalSettings) -> None:
     """Keep them for a repeated command. Raises OSError."""
-    with atomic_write(folder / _SETTINGS) as file:
-        file.write(msgspec.json.format(msgspec.json.encode(settings)))
+    write_json(folder / _SETTINGS, settings)
 
 
 def decisive_differences(earlier: EvalSettings, now: EvalSettings) -> str:
