@@ -116,17 +116,16 @@ class PointFiles(msgspec.Struct, frozen=True, dict=True):
     @property
     def dataset_size(self) -> int | None:
         """Samples of the performance dataset: by its official name, else as the run had it."""
-        if self.record is not None and self.record.curve.short:
-            return self.record.curve.samples
+        ours = None if self.record is None else self.record.curve.samples
+        if self.is_short:
+            return ours
         names = (self.point.get("dataset"), self.performance_dataset.get("name"))
         official = (
             one.performance for one in load_endpoints_rules().models.values() if one.performance is not None
         )
         known = next((one.samples for one in official if one.dataset in names), None)
-        if known is not None or self.record is not None:
-            return known or self.record.curve.samples  # type: ignore[union-attr]
         claimed = steady_window(table(self.point, "steady_state")).size
-        return whole(self.performance_dataset.get("samples")) or claimed
+        return known or ours or whole(self.performance_dataset.get("samples")) or claimed
 
     @property
     def is_short(self) -> bool:
