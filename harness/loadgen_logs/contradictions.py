@@ -70,10 +70,7 @@ _SETTINGS = {
     "tpot_latency (ns)": "requested_server_tpot_latency",
 }
 _SETTING = re.compile(r"([a-z_]+)(?: \((ns|ms)\))?")
-_OLD_NAME = (
-    "Time to Output Token",
-    "Time per Output Token",
-)  # LoadGen 5.1's, and its name since
+_OLD_NAME = "Time to Output Token", "Time per Output Token"  # LoadGen 5.1's, and its name since
 _NUMBER = re.compile(r"-?[0-9]{1,20}(\.[0-9]{1,20})?(e[+-][0-9]{1,3})?")
 _TWO_DECIMALS = re.compile(r"[0-9]+\.[0-9]{2}")
 _SCALES = {"result_token_throughput": 1e9}  # the detail log has tokens per ns

@@ -102,15 +102,14 @@ def read_curve(folder: Path) -> MeasuredCurve:
 def _rehearsal(folder: Path, plan: Curve) -> MeasuredCurve:
     """Points that have not begun are in the plan alone."""
     built = {one.name: one for curve in _published(folder / TREE) for one in _point_folders(curve)}
-    begun = [(point, folder / RUNS / point.name) for point in plan.points]
     points = [
         replace(
             read_point(run, *filter(None, [built.get(f"r{point.concurrency}")])),
             concurrency=point.concurrency,
             offline=point.offline,
         )
-        for point, run in begun
-        if run.is_dir()
+        for point in plan.points
+        if (run := folder / RUNS / point.name).is_dir()
     ]
     systems = list((folder / TREE).glob(f"*/*/results/*/{SYSTEM_POWER}"))
     kilowatts, problems = _power(systems[0].parent if systems else folder)
