@@ -46,147 +46,123 @@ class Quantity(msgspec.Struct, frozen=True):
     """that of the label, of names that count several things"""
 
 
+def _level(meaning: str, *names: str) -> Quantity:
+    return Quantity("level", meaning, names)
+
+
+def _count(meaning: str, *names: str, mode: str = "") -> Quantity:
+    return Quantity("count", meaning, names, mode)
+
+
 # Names in SGLang 0.5, vLLM 0.10 to 0.33, llama.cpp and pytorch/; they differ between versions.
 QUANTITIES: Mapping[str, Quantity] = {
-    "running": Quantity(
-        "level",
+    "running": _level(
         "requests running",
-        (
-            "sglang:num_running_reqs",
-            "vllm:num_requests_running",
-            "llamacpp:requests_processing",
-            "pytorch:num_running_reqs",
-        ),
+        "sglang:num_running_reqs",
+        "vllm:num_requests_running",
+        "llamacpp:requests_processing",
+        "pytorch:num_running_reqs",
     ),
-    "queued": Quantity(
-        "level",
+    "queued": _level(
         "requests waiting in the servers' queues",
-        (
-            "sglang:num_queue_reqs",
-            "vllm:num_requests_waiting",
-            "llamacpp:requests_deferred",
-            "pytorch:num_queue_reqs",
-        ),
+        "sglang:num_queue_reqs",
+        "vllm:num_requests_waiting",
+        "llamacpp:requests_deferred",
+        "pytorch:num_queue_reqs",
     ),
-    "kv_use": Quantity(
-        "level",
+    "kv_use": _level(
         "part of the KV cache in use",
-        (
-            "sglang:token_usage",
-            "sglang:full_token_usage",
-            "vllm:kv_cache_usage_perc",
-            "vllm:gpu_cache_usage_perc",
-            "llamacpp:kv_cache_usage_ratio",
-        ),
+        "sglang:token_usage",
+        "sglang:full_token_usage",
+        "vllm:kv_cache_usage_perc",
+        "vllm:gpu_cache_usage_perc",
+        "llamacpp:kv_cache_usage_ratio",
     ),
-    "swa_kv_use": Quantity(
-        "level", "part of the KV cache of sliding windows in use", ("sglang:swa_token_usage",)
-    ),
-    "retractions": Quantity(
-        "count",
+    "swa_kv_use": _level("part of the KV cache of sliding windows in use", "sglang:swa_token_usage"),
+    "retractions": _count(
         "requests that lost their KV cache and were computed again",
-        (
-            "sglang:num_retracted_requests_total",
-            "sglang:num_retractions_total",
-            "vllm:num_preemptions_total",
-        ),
+        "sglang:num_retracted_requests_total",
+        "sglang:num_retractions_total",
+        "vllm:num_preemptions_total",
     ),
-    "retracted": Quantity("level", "requests retracted at once", ("sglang:num_retracted_reqs",)),
-    "cached_tokens": Quantity(
-        "count",
+    "retracted": _level("requests retracted at once", "sglang:num_retracted_reqs"),
+    "cached_tokens": _count(
         "prompt tokens taken from the prefix cache",
-        (
-            "sglang:cached_tokens_total",
-            "vllm:prefix_cache_hits_total",
-            "vllm:gpu_prefix_cache_hits_total",
-            "llamacpp:prompt_tokens_cached_total",
-        ),
+        "sglang:cached_tokens_total",
+        "vllm:prefix_cache_hits_total",
+        "vllm:gpu_prefix_cache_hits_total",
+        "llamacpp:prompt_tokens_cached_total",
     ),
-    "external_cached_tokens": Quantity(
-        "count",
+    "external_cached_tokens": _count(
         "prompt tokens whose KV cache a connector brought",
-        ("vllm:external_prefix_cache_hits_total",),
+        "vllm:external_prefix_cache_hits_total",
     ),
-    "cache_hit_rate": Quantity(
-        "level",
+    "cache_hit_rate": _level(
         "part of the latest prompt tokens taken from the prefix cache",
-        ("sglang:cache_hit_rate", "vllm:gpu_prefix_cache_hit_rate"),
+        "sglang:cache_hit_rate",
+        "vllm:gpu_prefix_cache_hit_rate",
     ),
-    "prompt_tokens": Quantity(
-        "count",
+    "prompt_tokens": _count(
         "prompt tokens",
-        (
-            "sglang:prompt_tokens_total",
-            "vllm:prompt_tokens_total",
-            "llamacpp:prompt_tokens_total",
-            "pytorch:prompt_tokens_total",
-        ),
+        "sglang:prompt_tokens_total",
+        "vllm:prompt_tokens_total",
+        "llamacpp:prompt_tokens_total",
+        "pytorch:prompt_tokens_total",
     ),
-    "output_tokens": Quantity(
-        "count",
+    "output_tokens": _count(
         "output tokens",
-        (
-            "sglang:generation_tokens_total",
-            "vllm:generation_tokens_total",
-            "llamacpp:tokens_predicted_total",
-            "pytorch:generation_tokens_total",
-        ),
+        "sglang:generation_tokens_total",
+        "vllm:generation_tokens_total",
+        "llamacpp:tokens_predicted_total",
+        "pytorch:generation_tokens_total",
     ),
-    "output_rate": Quantity(
-        "level", "output tokens a second, as the servers say", ("sglang:gen_throughput",)
-    ),
-    "computed_tokens": Quantity(
-        "count",
-        "tokens computed, of prompts and answers",
-        ("sglang:realtime_tokens_total",),
-    ),
-    "accept_length": Quantity(
-        "level",
+    "output_rate": _level("output tokens a second, as the servers say", "sglang:gen_throughput"),
+    "computed_tokens": _count("tokens computed, of prompts and answers", "sglang:realtime_tokens_total"),
+    "accept_length": _level(
         "tokens for each step of a draft model",
-        ("sglang:spec_accept_length", "sglang:spec_accept_len"),
+        "sglang:spec_accept_length",
+        "sglang:spec_accept_len",
     ),
-    "draft_tokens": Quantity(
-        "count",
+    "draft_tokens": _count(
         "tokens drafted",
-        ("vllm:spec_decode_num_draft_tokens_total", "llamacpp:spec_decode_num_draft_tokens_total"),
+        "vllm:spec_decode_num_draft_tokens_total",
+        "llamacpp:spec_decode_num_draft_tokens_total",
     ),
-    "accepted_tokens": Quantity(
-        "count",
+    "accepted_tokens": _count(
         "drafted tokens accepted",
-        ("vllm:spec_decode_num_accepted_tokens_total", "llamacpp:spec_decode_num_accepted_tokens_total"),
+        "vllm:spec_decode_num_accepted_tokens_total",
+        "llamacpp:spec_decode_num_accepted_tokens_total",
     ),
-    "ttft_seconds": Quantity(
-        "count",
+    "ttft_seconds": _count(
         "time until first tokens, as the servers measured it, s",
-        ("sglang:time_to_first_token_seconds_sum", "vllm:time_to_first_token_seconds_sum"),
+        "sglang:time_to_first_token_seconds_sum",
+        "vllm:time_to_first_token_seconds_sum",
     ),
-    "ttft_count": Quantity(
-        "count",
+    "ttft_count": _count(
         "first tokens of which the servers measured the time",
-        ("sglang:time_to_first_token_seconds_count", "vllm:time_to_first_token_seconds_count"),
+        "sglang:time_to_first_token_seconds_count",
+        "vllm:time_to_first_token_seconds_count",
     ),
-    "graph_steps": Quantity(
-        "count",
+    "graph_steps": _count(
         "decoding steps with a CUDA graph",
-        ("sglang:cuda_graph_passes_total",),
+        "sglang:cuda_graph_passes_total",
         mode="decode_cuda_graph",
     ),
-    "plain_steps": Quantity(
-        "count",
+    "plain_steps": _count(
         "decoding steps without a CUDA graph",
-        ("sglang:cuda_graph_passes_total",),
+        "sglang:cuda_graph_passes_total",
         mode="decode_none",
     ),
-    "kv_tokens": Quantity("level", "tokens that the KV cache holds", ("sglang:max_total_num_tokens",)),
-    "gpu_power": Quantity("level", "power of a GPU, W", ("DCGM_FI_DEV_POWER_USAGE",)),
-    "gpu_energy": Quantity("count", "energy of the GPUs, mJ", ("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",)),
-    "gpu_clock": Quantity("level", "clock of a GPU, MHz", ("DCGM_FI_DEV_SM_CLOCK",)),
-    "gpu_temperature": Quantity("level", "temperature of a GPU, degrees C", ("DCGM_FI_DEV_GPU_TEMP",)),
-    "gpu_use": Quantity("level", "time in which a GPU worked, %", ("DCGM_FI_DEV_GPU_UTIL",)),
-    "gpu_memory": Quantity("level", "memory of a GPU in use, MiB", ("DCGM_FI_DEV_FB_USED",)),
-    "gpu_slowed": Quantity("level", "GPU slowed down by heat or its power supply", ("gpu_slowed",)),
-    "gpu_power_limited": Quantity("level", "GPU slowed down by its power limit", ("gpu_power_limited",)),
-    "gpu_heat": Quantity("count", "time slowed down by heat", ("DCGM_FI_DEV_THERMAL_VIOLATION",)),
+    "kv_tokens": _level("tokens that the KV cache holds", "sglang:max_total_num_tokens"),
+    "gpu_power": _level("power of a GPU, W", "DCGM_FI_DEV_POWER_USAGE"),
+    "gpu_energy": _count("energy of the GPUs, mJ", "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"),
+    "gpu_clock": _level("clock of a GPU, MHz", "DCGM_FI_DEV_SM_CLOCK"),
+    "gpu_temperature": _level("temperature of a GPU, degrees C", "DCGM_FI_DEV_GPU_TEMP"),
+    "gpu_use": _level("time in which a GPU worked, %", "DCGM_FI_DEV_GPU_UTIL"),
+    "gpu_memory": _level("memory of a GPU in use, MiB", "DCGM_FI_DEV_FB_USED"),
+    "gpu_slowed": _level("GPU slowed down by heat or its power supply", "gpu_slowed"),
+    "gpu_power_limited": _level("GPU slowed down by its power limit", "gpu_power_limited"),
+    "gpu_heat": _count("time slowed down by heat", "DCGM_FI_DEV_THERMAL_VIOLATION"),
 }
 # By name; of a name with several modes one of the quantities.
 MAPPED = {name: key for key, quantity in QUANTITIES.items() for name in quantity.names}
