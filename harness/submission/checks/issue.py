@@ -28,6 +28,11 @@ class Rule(msgspec.Struct, frozen=True):
     """only they must keep it: the runs of a rehearsal are short, of sample data or of another day's code"""
 
 
+def _official(text: str, remedy: str, cost: Cost = Cost.GPU_HOURS) -> Rule:
+    """A rule that only official runs must keep; another run mends most of them."""
+    return Rule(text, remedy, cost, of_official_runs=True)
+
+
 RULES: dict[str, Rule] = {
     "missing-file": Rule("every file of the submission structure exists", "add it", Cost.MINUTES),
     "malformed": Rule("JSON and YAML files can be read and hold a table", "correct the file", Cost.EDIT),
@@ -48,12 +53,7 @@ RULES: dict[str, Rule] = {
         "run the scenario with LoadGen",
         Cost.GPU_HOURS,
     ),
-    "invalid": Rule(
-        "LoadGen's result is VALID",
-        "repeat the run with settings that the system holds",
-        Cost.GPU_HOURS,
-        of_official_runs=True,
-    ),
+    "invalid": _official("LoadGen's result is VALID", "repeat the run with settings that the system holds"),
     "mode": Rule(
         "accuracy and performance logs lie in their own folders", "put the run into its folder", Cost.MINUTES
     ),
@@ -63,64 +63,41 @@ RULES: dict[str, Rule] = {
         "repeat the run with the round's LoadGen, or name its --round",
         Cost.GPU_HOURS,
     ),
-    "settings": Rule(
-        "the benchmark's settings are as the rules lock them",
-        "repeat the run without overriding them",
-        Cost.GPU_HOURS,
-        of_official_runs=True,
+    "settings": _official(
+        "the benchmark's settings are as the rules lock them", "repeat the run without overriding them"
     ),
-    "sample-count": Rule(
-        "every sample of the dataset is used",
-        "repeat the run with the complete dataset",
-        Cost.GPU_HOURS,
-        of_official_runs=True,
+    "sample-count": _official(
+        "every sample of the dataset is used", "repeat the run with the complete dataset"
     ),
-    "min-duration": Rule(
-        "a performance run lasts 600 s or longer",
-        "repeat the run with the official min_duration",
-        Cost.GPU_HOURS,
-        of_official_runs=True,
+    "min-duration": _official(
+        "a performance run lasts 600 s or longer", "repeat the run with the official min_duration"
     ),
-    "early-stopping": Rule(
-        "LoadGen's early stopping is met",
-        "repeat the run with more queries or less load",
-        Cost.GPU_HOURS,
-        of_official_runs=True,
+    "early-stopping": _official(
+        "LoadGen's early stopping is met", "repeat the run with more queries or less load"
     ),
-    "latency": Rule(
-        "p99 of TTFT and TPOT are within the limits",
-        "repeat the run with a lower target_qps",
-        Cost.GPU_HOURS,
-        of_official_runs=True,
+    "latency": _official(
+        "p99 of TTFT and TPOT are within the limits", "repeat the run with a lower target_qps"
     ),
-    "samples-per-query": Rule(
+    "samples-per-query": _official(
         "a closed Offline query holds every sample of the dataset",
         "raise target_qps or min_query_count and repeat the run",
-        Cost.GPU_HOURS,
-        of_official_runs=True,
     ),
-    "mean-tokens": Rule(
+    "mean-tokens": _official(
         "mean output tokens of the performance run are within TEST09's bounds",
         "check the generation settings and the dataset, repeat the run",
-        Cost.GPU_HOURS,
-        of_official_runs=True,
     ),
     "audit-in-force": Rule(
         "an ordinary run takes no settings from an audit.config",
         "remove audit.config from the working directory and repeat the run",
         Cost.GPU_HOURS,
     ),
-    "audit-not-in-force": Rule(
+    "audit-not-in-force": _official(
         "a compliance test runs with its audit.config",
         "repeat the test with the round's audit.config in force",
-        Cost.GPU_HOURS,
-        of_official_runs=True,
     ),
-    "accuracy": Rule(
+    "accuracy": _official(
         "accuracy and output lengths are within their bounds",
         "read the evaluator's report, repeat the accuracy run",
-        Cost.GPU_HOURS,
-        of_official_runs=True,
     ),
     "hash": Rule(
         "accuracy.txt ends with hash=<sha256 of the full log>",
@@ -132,23 +109,15 @@ RULES: dict[str, Rule] = {
         "truncate the full log again, with MLCommons's truncate_accuracy_log.py or this harness",
         Cost.MINUTES,
     ),
-    "test06-log": Rule(
-        "the accuracy log of TEST06 is complete and holds answers",
-        "repeat TEST06, and do not edit its log",
-        Cost.GPU_HOURS,
-        of_official_runs=True,
+    "test06-log": _official(
+        "the accuracy log of TEST06 is complete and holds answers", "repeat TEST06, and do not edit its log"
     ),
     "test-missing": Rule(
         "closed results have every compliance test",
         "add the test's folder; run the test if it was not run (with this harness: ./mlperf comply)",
         Cost.GPU_HOURS,
     ),
-    "test-failed": Rule(
-        "compliance tests pass",
-        "read the verify file, repeat the test",
-        Cost.GPU_HOURS,
-        of_official_runs=True,
-    ),
+    "test-failed": _official("compliance tests pass", "read the verify file, repeat the test"),
     "scenarios": Rule(
         "a closed result has the scenarios of its benchmark and no others",
         "run the missing scenario, remove any other",
@@ -163,11 +132,11 @@ RULES: dict[str, Rule] = {
         "complete or remove the power measurements",
         Cost.MINUTES,
     ),
-    "cross-check": Rule(
+    # LoadGen's rates are of different spans, which shows in runs of a few queries.
+    "cross-check": _official(
         "figures that follow from each other agree",
         "copy the files of one run again, or repeat the run; never edit a log or a verify file",
         Cost.MINUTES,
-        of_official_runs=True,  # LoadGen's rates are of different spans, which shows in runs of a few queries
     ),
     "system": Rule(
         "systems/<system>.json has its 35 fields",
@@ -197,22 +166,15 @@ RULES: dict[str, Rule] = {
         "rename or remove it",
         Cost.EDIT,
     ),
-    "deviations": Rule(
-        "a closed result comes from a run without deviations",
-        "repeat the run by the rules",
-        Cost.GPU_HOURS,
-        of_official_runs=True,
+    "deviations": _official(
+        "a closed result comes from a run without deviations", "repeat the run by the rules"
     ),
-    "origin": Rule(
+    "origin": _official(
         "all runs of a scenario are of it, and have one benchmark, server, model, dataset, tokenizer, "
         "version and commit",
         "repeat the runs that differ",
-        Cost.GPU_HOURS,
-        of_official_runs=True,
     ),
-    "run-verdict": Rule(
-        "the verdict in run.json is VALID", "repeat the run", Cost.GPU_HOURS, of_official_runs=True
-    ),
+    "run-verdict": _official("the verdict in run.json is VALID", "repeat the run"),
 }
 
 
