@@ -9,9 +9,8 @@ from harness.config.loadgen_settings import Number, settings_of
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
 from harness.files import PERFORMANCE, USER_CONF
-from harness.json_files import read_fields
 from harness.submission.checks.context import CheckContext, Logs, read_logs
-from harness.submission.checks.issue import Issue, missing
+from harness.submission.checks.issue import Issue, missing, table_in
 from harness.submission.checks.loadgen_logs import usable
 from harness.submission.tree.layout import MEASUREMENTS, SystemDir
 from harness.submission.tree.round_rules import SystemRule
@@ -34,12 +33,8 @@ def check_scenario_documents(
         elif not path.read_bytes().strip():
             yield context.issue("missing-file", path, "is empty")
     path = context.dir.path / MEASUREMENTS
-    if not path.is_file():
-        yield context.missing(path)
-        return
-    fields = read_fields(path)
-    if isinstance(fields, str):
-        yield context.issue("malformed", path, fields)
+    fields = yield from table_in(context.dir, path)
+    if fields is None:
         return
     required = context.rules.measurements.required
     empty = [name for name in required if not str(fields.get(name) or "").strip()]
@@ -54,12 +49,8 @@ def check_system(folder: SystemDir, rule: SystemRule) -> Iterator[Issue]:
         yield missing(folder, source)
     yield from _nameplate(folder)
     path = folder.system_file
-    if not path.is_file():
-        yield missing(folder, path)
-        return
-    fields = read_fields(path)
-    if isinstance(fields, str):
-        yield Issue("malformed", folder.relative(path), fields)
+    fields = yield from table_in(folder, path)
+    if fields is None:
         return
     for what in system_issues(fields, rule, {"division": folder.division, "submitter": folder.org}):
         yield Issue("system", folder.relative(path), what)

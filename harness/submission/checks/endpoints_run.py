@@ -4,7 +4,7 @@
 the result of each compliance test that the client of MLPerf Endpoints makes.
 """
 
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +19,13 @@ from harness.endpoints.official_files import (
     is_number,
     number,
     of_percent,
-    read_table,
     shown,
     tables,
 )
 from harness.errors import ConfigError
 from harness.submission.checks.context import CheckContext
 from harness.submission.checks.documents import check_scenario_documents
-from harness.submission.checks.issue import Issue
+from harness.submission.checks.issue import Issue, table_in
 from harness.submission.checks.performance_run import out_of_bounds
 from harness.submission.tree.layout import endpoints_config
 from harness.text import counted
@@ -34,7 +33,6 @@ from harness.text import counted
 SUMMARY, ACCURACY = Path(run_folder.SUMMARY), Path(run_folder.ACCURACY)
 AUDIT = Path("audit")
 
-_Read = Generator[Issue, None, Fields | None]  # issues of a file, and its table
 _PERCENTILES = "early_stopping_percentiles"
 # The official names of the compliance tests in the client of Endpoints.
 AUDITS = {
@@ -53,10 +51,10 @@ def check_endpoints(context: CheckContext) -> Iterator[Issue]:
         text = f"{context.benchmark.name} may not be submitted with logs of Endpoints"
         yield context.issue("endpoints-benchmark", Path(), text)
     yield from check_scenario_documents(context, ("README.md",))
-    path = endpoints_config(context.dir.path)
-    config = yield from _table(context, path)
-    summary = yield from _table(context, SUMMARY)
-    accuracy = yield from _table(context, ACCURACY)
+    folder, path = context.dir.path, endpoints_config(context.dir.path)
+    config = yield from table_in(context.dir, folder / path)
+    summary = yield from table_in(context.dir, folder / SUMMARY)
+    accuracy = yield from table_in(context.dir, folder / ACCURACY)
     if config is not None:
         yield from _configuration(context, path, config)
     if summary is not None:
@@ -64,17 +62,6 @@ def check_endpoints(context: CheckContext) -> Iterator[Issue]:
     if accuracy is not None:
         yield from _accuracy(context, accuracy)
     yield from _audits(context)
-
-
-def _table(context: CheckContext, path: Path) -> _Read:
-    if not (context.dir.path / path).is_file():
-        yield context.missing(path)
-        return None
-    found = read_table(context.dir.path / path)
-    if isinstance(found, str):
-        yield context.issue("malformed", path, found)
-        return None
-    return found
 
 
 def _configuration(context: CheckContext, path: Path, config: Fields) -> Iterator[Issue]:
@@ -236,10 +223,10 @@ def _audits(context: CheckContext) -> Iterator[Issue]:
     """Tests that are there must have passed; the client makes none that these benchmarks need."""
     names = [test.name for test in context.tests if context.closed and test.name in AUDITS]
     for name in names:
-        path = AUDIT / f"audit_{AUDITS[name]}.json"
-        if not (context.dir.path / path).exists():
+        path = context.dir.path / AUDIT / f"audit_{AUDITS[name]}.json"
+        if not path.exists():
             continue
-        result = yield from _table(context, path)
+        result = yield from table_in(context.dir, path)
         if result is None:
             continue
         if result.get("test") != AUDITS[name]:

@@ -3,12 +3,14 @@
 The remedies are for submitters of any harness: they name the file and what it must be.
 """
 
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec.structs import asdict
 
+from harness.endpoints.official_files import Fields, read_table
 from harness.submission.tree.cost import Cost
 from harness.submission.tree.layout import REHEARSAL, SystemDir, absence
 from harness.text import printable
@@ -236,3 +238,15 @@ def missing(folder: SystemDir, path: Path, code: str = "missing-file") -> Issue:
     """The issue of a file that is not there, or only under another name."""
     what, remedy = absence(folder, path)
     return Issue(code, folder.relative(path), what, remedy=remedy, cost=Cost.EDIT if remedy else None)
+
+
+def table_in(folder: SystemDir, path: Path) -> Generator[Issue, None, Fields | None]:
+    """The table in a JSON or YAML file; the issue of a file without one, and None."""
+    if not path.is_file():
+        yield missing(folder, path)
+        return None
+    found = read_table(path)
+    if isinstance(found, str):
+        yield Issue("malformed", folder.relative(path), found)
+        return None
+    return found
