@@ -26,6 +26,7 @@ from tests.runs import ROOT
 
 SOURCES = [
     *(path for tree in ("harness", "sut") for path in (ROOT / tree).rglob("*.py")),
+    ROOT / "mlperf",
     *ROOT.glob("*.sh"),
     *(path for folder in ("sglang", "vllm", "pytorch") for path in (ROOT / folder).glob("*.sh")),
 ]
