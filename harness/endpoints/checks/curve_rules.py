@@ -19,6 +19,7 @@ def check_curve(points: Sequence[PointFiles]) -> Iterator[Finding]:
         yield from _precision(points)
         yield from _utilization(points)
     yield from _offline(points)
+    yield from _copied(points)
 
 
 def _precision(points: Sequence[PointFiles]) -> Iterator[Finding]:
@@ -66,6 +67,16 @@ def _offline(points: Sequence[PointFiles]) -> Iterator[Finding]:
     for expected in wrong:
         where = offline.where(POINT_YAML)
         yield finding("offline-concurrency", where, f"is {at_once:,}", expected=expected)
+
+
+def _copied(points: Sequence[PointFiles]) -> Iterator[Finding]:
+    """The summary of one run in two points: no two runs begin at the same nanosecond."""
+    begun: dict[float, PointFiles] = {}
+    for one in points:
+        if not (started := number(one.summary.get("test_started_at"))):
+            continue
+        if (first := begun.setdefault(started, one)) is not one:
+            yield finding("copied", one.where(SUMMARY), f"is of the same run as {first.where(SUMMARY)}")
 
 
 def _c_max(points: Sequence[PointFiles]) -> int | None:

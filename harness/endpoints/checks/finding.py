@@ -84,6 +84,7 @@ RULES: dict[str, Rule] = {
     "config-differs": Rule(
         "§9.1", "config.yaml of this point's own run", "copy config.yaml from the run folder of the point"
     ),
+    "copied": Rule("§8.1", "a file of this point's own run", "copy it from the run folder of the point"),
     "load-pattern": Rule("§6.1", "concurrency, or max_throughput of a dedicated Offline run", _AGAIN),
     "steady-state": Rule(
         "§4.4",

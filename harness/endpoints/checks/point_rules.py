@@ -37,6 +37,7 @@ def check_files(files: PointFiles) -> Iterator[Finding]:
     yield from _min_duration(files)
     yield from _streaming(files)
     yield from accuracy_salt(files)
+    yield from _accuracy_run(files)
     if files.summary:
         yield from _summary(files)
     yield from _steady_state(files)
@@ -190,6 +191,16 @@ def accuracy_salt(files: PointFiles) -> Iterator[Finding]:
     for score in tables(files.accuracy, "accuracy_scores"):
         if score.get("salted") not in (None, False, 0):
             yield finding("accuracy-salt", files.where(ACCURACY), "the scored answers were salted")
+
+
+def _accuracy_run(files: PointFiles) -> Iterator[Finding]:
+    """The accuracy run is of this point, where the file says at what concurrency it was made: ours does."""
+    if files.is_offline or files.concurrency is None:
+        return
+    for score in tables(files.accuracy, "accuracy_scores"):
+        if (found := whole(score.get("concurrency"))) not in (None, files.concurrency):
+            text = f"is of an accuracy run at concurrency {found}"
+            yield finding("copied", files.where(ACCURACY), text, expected=f"one at {files.concurrency}")
 
 
 def _is_salted(dataset: Fields) -> bool:

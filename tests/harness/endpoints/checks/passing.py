@@ -163,6 +163,7 @@ def config(level: int) -> dict[str, Any]:
 def summary(level: int) -> dict[str, Any]:
     count, seconds = issued(level), issue_s(level) + 2
     made: dict[str, Any] = {
+        "test_started_at": level * 10**12,
         "n_samples_issued": count,
         "n_samples_completed": count,
         "n_samples_failed": 0,

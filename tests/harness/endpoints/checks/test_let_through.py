@@ -133,6 +133,16 @@ def lasts(seconds: float, *, claimed: bool) -> Callable[[Path], None]:
     return change
 
 
+def copied_summary(source: int, target: int) -> Callable[[Path], None]:
+    def change(root: Path) -> None:
+        name = "result_summary.json"
+        (root / RESULTS / f"r{target}" / name).write_bytes(
+            (root / RESULTS / f"r{source}" / name).read_bytes()
+        )
+
+    return change
+
+
 CAUGHT = {
     "wrong seed": (point_of("runtime_settings", "runtime", "model_seed", value=42), "seed-runtime-match"),
     "unknown seed set": (
@@ -192,6 +202,11 @@ LET_THROUGH = {
     "config.yaml of another concurrency": (
         one("config.yaml", lambda it: it["settings"]["load_pattern"].update(target_concurrency=128)),
         "config-differs",
+    ),
+    "the summary of another point": (copied_summary(512, 256), "copied"),
+    "the accuracy of another point": (
+        one("accuracy_results.json", lambda it: it["accuracy_scores"][0].update(concurrency=8)),
+        "copied",
     ),
     "another precision in one point": (point_of("model_precision", value="FP8"), "precision"),
     "folder r1000 for 1 024": (renamed(RESULTS / "r1024", RESULTS / "r1000"), "folder-name"),
