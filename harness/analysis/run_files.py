@@ -76,4 +76,6 @@ def read_run(folder: Path) -> RunFiles:
     summary = read_summary(folder / SUMMARY)
     if summary.problem:
         notes.append(f"LoadGen's summary is {summary.problem}.")
+    elif record is not None and record.loadgen is not None and (what := summary.difference(record.loadgen)):
+        notes.append(f"{SUMMARY} is of another run: {what}. Copy the logs of this run again.")
     return RunFiles(folder, summary, record, queries, tuple(notes))

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from harness.config.loadgen_settings import ACCURACY_MODE
-from harness.files import GIT_LFS_POINTER
+from harness.files import GIT_LFS_POINTER, RUN_RECORD
 from harness.text import counted
 
 ROW_PREFIX = ":::MLLOG "
@@ -65,6 +65,18 @@ class LoadgenSummary(msgspec.Struct, frozen=True):
         """
         found = self.figures.get(f"{percent} percentile {TIMES[name]} (ns)")
         return None if found is None or not 0 <= found < _NO_TIME_NS else found
+
+    def difference(self, recorded: "LoadgenSummary") -> str:
+        """``NAME is 1, in the run.json of this run 2``: the first figure that differs from the recorded ones.
+
+        "" for none. ``recorded``: as run.json has it.
+        """
+        differing = (
+            f"{name} is {self.figures[name]}, in the {RUN_RECORD} of this run {value}"
+            for name, value in recorded.figures.items()
+            if name in self.figures and self.figures[name] != value
+        )
+        return next(differing, "")
 
     @property
     def invalid_line(self) -> str:

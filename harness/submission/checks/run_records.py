@@ -71,13 +71,7 @@ def _of_another_run(context: CheckContext, folder: Path, record: RunRecord) -> I
             what = f"mean output tokens are {found:.2f}, in the {RUN_RECORD} of this run {mean:.2f}"
     elif record.loadgen is not None:
         logs = read_logs(context, folder if folder == PERFORMANCE else folder / PERFORMANCE)
-        path, there = logs.folder / SUMMARY, logs.summary.figures
-        differing = (
-            f"{name} is {there[name]}, in the {RUN_RECORD} of this run {value}"
-            for name, value in record.loadgen.figures.items()
-            if name in there and there[name] != value
-        )
-        what = next(differing, "")
+        path, what = logs.folder / SUMMARY, logs.summary.difference(record.loadgen)
     if what:
         yield context.issue("cross-check", path, what)
 

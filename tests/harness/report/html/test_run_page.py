@@ -27,6 +27,7 @@ from harness.files import (
     SERVER_METRICS,
     SUMMARY,
 )
+from harness.loadgen_logs.summary_and_detail import read_summary
 from harness.record.replica_figures import RankFigures
 from harness.record.requests_table import requests_table, write_requests
 from harness.record.run_events import RunEvent
@@ -431,9 +432,19 @@ def test_stragglers_are_not_called_absent_where_they_were_not_judged(tmp_path):
 def test_a_diagnosis_follows_the_reasons(tmp_path, valid):
     diagnosis = Diagnosis(from_s=28.0, text="saturated: in flight grows")
     verdict = RunVerdict("VALID", (), True) if valid else RunVerdict("INVALID", ("the cause", "more"), True)
-    record = replace(ENDED, verdict=verdict, diagnoses=(diagnosis,), deviations=())
+    record = replace(ENDED, verdict=verdict, diagnoses=(diagnosis,), deviations=(), loadgen=None)
     folder = records.folder(tmp_path, records.rows(), record)
     reasons = run_page(read_run(folder)).reasons
     shown = "from 0:28 on saturated: in flight grows"
     assert reasons == (() if valid else ("the cause", "more", shown))
     assert any(shown in line for line in section_of("verdict", folder).lines) is valid
+
+
+def test_logs_of_another_run_are_named_beside_the_verdict(tmp_path):
+    """The page has its verdict from run.json, and LoadGen's figures from the summary beside it."""
+    folder = records.folder(tmp_path, records.rows(), replace(ENDED, verdict=RunVerdict("VALID")))
+    (reason, *_) = run_page(read_run(folder)).reasons
+    assert reason.startswith("mlperf_log_summary.txt is of another run: Completed samples per second is ")
+    own = read_summary(folder / "mlperf_log_summary.txt")
+    replace(ENDED, verdict=RunVerdict("VALID"), loadgen=own).write(folder / "run.json")
+    assert not any("of another run" in line for line in run_page(read_run(folder)).reasons)
