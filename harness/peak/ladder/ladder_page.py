@@ -1,6 +1,7 @@
 """The page of a ladder: throughput against interactivity, times by concurrency, every step and replica."""
 
 from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
@@ -29,9 +30,7 @@ _NAN = float("nan")
 _MOST_LINES = 8  # replicas in a chart
 _FOLDED_FROM = 24  # rows; a longer table of replicas is folded away
 _PERCENTILES: dict[str, Callable[[Latency], int]] = {
-    "p50": lambda latency: latency.p50_ns,
-    "p90": lambda latency: latency.p90_ns,
-    "p99": lambda latency: latency.p99_ns,
+    name: attrgetter(f"{name}_ns") for name in ("p50", "p90", "p99")
 }
 
 
@@ -107,7 +106,7 @@ def _is_marked(step: Step, ladder: Ladder) -> bool:
 
 
 def _curves(ladder: Ladder) -> Iterator[Chart]:
-    steps = sorted((one for one in ladder.steps if one.tpot is not None), key=lambda one: _user(one))
+    steps = sorted((one for one in ladder.steps if one.tpot is not None), key=_user)
     if steps:
         rates = _column(steps, lambda step: step.tokens_per_s)
         yield Chart(

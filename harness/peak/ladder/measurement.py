@@ -161,7 +161,7 @@ class Measurement:
             osl_samples=tuple(inside["osl"].tolist()),
         )
 
-    def kept(self) -> "StepRows":
+    def kept(self) -> StepRows:
         """The requests of the step, also of one that was cut."""
         now = self._looks[-1].time_ns - _SETTLED_NS if self._looks else 0
         begin = now - self._width_ns
@@ -182,7 +182,7 @@ class Measurement:
 
     @property
     def _since_full(self) -> int:
-        """The same time; far in the future while it is not known."""
+        """When its number of requests was first in flight; far in the future while it never was."""
         return np.iinfo(np.int64).max if self._full_ns is None else self._full_ns
 
     def _issued_here(self, rows: Rows) -> Rows:

@@ -12,8 +12,6 @@ from harness.peak.search.schedule import ScheduledRun
 from harness.record.run_record import Distribution, RunRecord
 
 _CLIENT_BOUND = 0.05  # A run counts as bound by this client above this part of its time.
-
-
 FOUND_RATE = "Found by find_peak.py"  # above the row of a probe in its conf file
 
 

@@ -78,7 +78,7 @@ def identity_of(record: RunRecord) -> Identity:
     settings = {
         name: value for name, value in settled.loadgen_settings.items() if name != "server_target_qps"
     }
-    servers = [
+    servers = tuple(
         {
             "url": "" if client.backend == "embedded" else one.url,  # its port differs each time
             "model": one.model,
@@ -90,21 +90,18 @@ def identity_of(record: RunRecord) -> Identity:
             **_own_facts(one),
         }
         for one in record.servers
-    ]
-    return msgspec.convert(
-        {
-            "benchmark": client.benchmark.name,
-            "scenario": str(plan.scenario),
-            "dataset_sha256": settled.dataset_sha256,
-            "samples": settled.samples,
-            "tokenizer_sha256": record.tokenizer_sha256,
-            "servers": servers,
-            "parameters": msgspec.to_builtins(client.parameters),
-            "loadgen_settings": settings,
-            "max_concurrency": client.max_concurrency,
-            "num_workers": client.num_workers,
-        },
-        Identity,
+    )
+    return Identity(
+        benchmark=client.benchmark.name,
+        scenario=str(plan.scenario),
+        dataset_sha256=settled.dataset_sha256,
+        samples=settled.samples,
+        tokenizer_sha256=record.tokenizer_sha256,
+        servers=servers,
+        parameters=msgspec.to_builtins(client.parameters),
+        loadgen_settings=settings,
+        max_concurrency=client.max_concurrency,
+        num_workers=client.num_workers,
     )
 
 
