@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import ClassVar, Literal
 
 from msgspec.structs import replace
@@ -15,7 +15,7 @@ from harness.compliance.base import (
     VerifiedFigures,
     stated_number,
 )
-from harness.config.benchmark import Benchmark, MetricRule
+from harness.config.benchmark import MetricRule
 from harness.errors import GradingError
 from harness.grading.decoding.output_decoder import open_decoder
 from harness.grading.decoding.output_sources import LoggedOutputs
@@ -63,13 +63,21 @@ class AccuracyTest(ComplianceTest, frozen=True, kw_only=True):
 
     def judge(self, log: AccuracyLog, run: JudgedRun) -> TestResult:
         """Score the log. A log that is not in LoadGen's form is scored as the official script misreads it."""
-        limit = self.dataset.max_new_tokens
-        result = grade_answers(log, run.references, run.benchmark, limit, run.thresholds)
+        result = self._scored(log, run)
         if not log.is_odd:
             return result
-        if not log.is_array:
-            return unreadable()
-        return grade_answers(log.as_int32(), run.references, run.benchmark, limit, run.thresholds)
+        return self._scored(log.as_int32(), run) if log.is_array else _unreadable()
+
+    def _scored(self, log: AccuracyLog, run: JudgedRun) -> TestResult:
+        """Score a complete log by the official rules. Raises GradingError for a log that cannot be graded."""
+        benchmark = run.benchmark
+        outputs = LoggedOutputs(log, open_decoder(benchmark, None, self.dataset.max_new_tokens))
+        graders, repeats = graders_of(benchmark.name), benchmark.dataset(accuracy=True).repeats
+        evaluation = evaluate(
+            outputs, run.references, graders, (GradingMode.OFFICIAL,), repeats, lambda *_: None
+        )
+        warnings = tuple(same_output_warnings(evaluation, benchmark))
+        return _result(evaluation, run.thresholds[MIN_ACCURACY], warnings)
 
     def read(self, text: str) -> VerifiedFigures:
         """The figure is the score in percent."""
@@ -95,22 +103,6 @@ class AccuracyTest(ComplianceTest, frozen=True, kw_only=True):
         return super().cross_check(text, detail)
 
 
-def grade_answers(
-    log: AccuracyLog,
-    references: Sequence[Reference],
-    benchmark: Benchmark,
-    max_new_tokens: int,
-    thresholds: Mapping[str, float],
-) -> TestResult:
-    """Score a complete log by the official rules. Raises GradingError for a log that cannot be graded."""
-    decoder = open_decoder(benchmark, None, max_new_tokens)
-    graders, repeats = graders_of(benchmark.name), benchmark.dataset(accuracy=True).repeats
-    outputs = LoggedOutputs(log, decoder)
-    evaluation = evaluate(outputs, references, graders, (GradingMode.OFFICIAL,), repeats, lambda *_: None)
-    warnings = tuple(same_output_warnings(evaluation, benchmark))
-    return _result(evaluation, thresholds[MIN_ACCURACY], warnings)
-
-
 def _result(evaluation: Evaluation, threshold: float, warnings: tuple[str, ...]) -> TestResult:
     """Compare the score as it is printed, like the official script, which reads it from the printout."""
     official = evaluation.scores[GradingMode.OFFICIAL]
@@ -132,7 +124,7 @@ def _result(evaluation: Evaluation, threshold: float, warnings: tuple[str, ...])
     return TestResult(passed, summary, card + "\n".join(lines) + "\n", card, warnings)
 
 
-def unreadable() -> TestResult:
+def _unreadable() -> TestResult:
     """The official script's file for a log that its evaluator cannot score."""
     lines = [*_TITLE, "Error: Could not parse accuracy score", "TEST FAIL"]
     return TestResult(False, "the official evaluator gives no score", "\n".join(lines) + "\n")

@@ -1,7 +1,7 @@
 """TEST09: whether the mean output length of a performance run is within bounds."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
 import msgspec
@@ -51,11 +51,15 @@ class OutputLengthTest(ComplianceTest, frozen=True, kw_only=True):
         return self.thresholds[MIN_TOKENS], self.thresholds[MAX_TOKENS]
 
     def judge(self, log: AccuracyLog, run: JudgedRun) -> TestResult:
-        """Measure every output of the log."""
+        """Measure every output of the log, and compare the mean with the bounds, which are inclusive."""
         lengths = measure(log, self.eos_token_ids)
+        low, high = run.thresholds[MIN_TOKENS], run.thresholds[MAX_TOKENS]
+        is_long, is_short = lengths.mean >= low, lengths.mean <= high
+        summary = f"mean output {lengths.mean:.2f} tokens of {lengths.count} samples, bounds {low}..{high}"
+        text = _verify_text(lengths, low, high, is_long, is_short)
         warnings = tuple(_padding(lengths))
         card = "".join(f"{line}\n" for line in warning_lines(warnings))
-        return replace(judge_lengths(lengths, run.thresholds), scorecard=card, warnings=warnings)
+        return TestResult(is_long and is_short, summary, text, card, warnings)
 
     def read(self, text: str) -> VerifiedFigures:
         """The figure is the mean output length in tokens."""
@@ -82,9 +86,9 @@ class LengthStatistics(msgspec.Struct, frozen=True):
     """the sum of the squared lengths"""
     shortest: int
     longest: int
-    padded: int = 0
+    padded: int
     """outputs with tokens behind an end of sequence"""
-    behind: int = 0
+    behind: int
     """those tokens"""
 
     @property
@@ -98,7 +102,7 @@ class LengthStatistics(msgspec.Struct, frozen=True):
         return math.sqrt(self.count * self.squares - self.total**2) / self.count
 
 
-def measure(entries: Iterable[LogEntry], eos_token_ids: tuple[int, ...] = ()) -> LengthStatistics:
+def measure(entries: Iterable[LogEntry], eos_token_ids: tuple[int, ...]) -> LengthStatistics:
     """Measure the entries in one pass; there must be at least one."""
     lengths, behind = [], []
     for entry in entries:
@@ -123,15 +127,6 @@ def _padding(lengths: LengthStatistics) -> Iterator[str]:
             f"{lengths.padded} of {lengths.count} outputs go on behind an end of sequence, with "
             f"{lengths.behind} tokens in all: these are no part of an answer, and tokens/s counts them"
         )
-
-
-def judge_lengths(lengths: LengthStatistics, thresholds: Mapping[str, float]) -> TestResult:
-    """Compare the mean with the bounds, which are inclusive."""
-    low, high = thresholds[MIN_TOKENS], thresholds[MAX_TOKENS]
-    is_long, is_short = lengths.mean >= low, lengths.mean <= high
-    passed = is_long and is_short
-    summary = f"mean output {lengths.mean:.2f} tokens of {lengths.count} samples, bounds {low}..{high}"
-    return TestResult(passed, summary, _verify_text(lengths, low, high, is_long, is_short))
 
 
 def _verify_text(lengths: LengthStatistics, low: float, high: float, is_long: bool, is_short: bool) -> str:
