@@ -323,6 +323,8 @@ def each_part(path: Path, *takes: Callable[[Part], None]) -> None:
     Raises DatasetError for a damaged file, also where one cannot use a value; FileNotFoundError without one.
     """
     with reading(path), pq.ParquetFile(path) as file:
+        if not file.schema_arrow.equals(SCHEMA):
+            raise ValueError("its columns have other names or types")
         for batch in file.iter_batches(_BATCH_ROWS, columns=SCHEMA.names, use_threads=False):
             part = _part(batch)
             for take in takes:

@@ -1,5 +1,7 @@
 """What pages of metrics say of a run: recorded ones of SGLang and vLLM, and made-up ones for sums."""
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from harness.analysis.server_load import cache_warnings, read_samples, server_load
@@ -250,6 +252,11 @@ def test_damaged_files(tmp_path):
         read_samples(path)
     with pytest.raises(FileNotFoundError):
         read_samples(tmp_path / "none")
+    load_of(tmp_path, recorded("vllm")[0])
+    whole = pq.read_table(path := tmp_path / "server_metrics.parquet")
+    pq.write_table(whole.set_column(1, "replica", pa.nulls(len(whole))), path)  # as another tool may write it
+    with pytest.raises(DatasetError, match="other names or types"):
+        read_samples(path)
 
 
 def test_pages_of_several_servers_at_one_address_count_nothing(tmp_path):
