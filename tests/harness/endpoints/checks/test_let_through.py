@@ -329,9 +329,11 @@ def test_the_salt_of_performance_is_none_of_accuracy(tree):
     assert "accuracy-salt" not in errors(check_tree(tree, officially=False), OURS)
 
 
-@pytest.mark.parametrize(("target", "found"), [("2026-12-C0", set()), ("2026-12-C1", {"config-differs"})])
+@pytest.mark.parametrize(
+    ("target", "found"), [("2026-12-C0", set()), ("2026-12-C1", {"config-differs"}), (None, set())]
+)
 def test_a_set_of_seeds_is_for_later_cohorts_too(tree, target, found):
-    """The client names the cohort of its publication, whatever the submission's is."""
+    """The client names the cohort of its publication, whatever the submission's is, or where none is yet."""
     everywhere("point.yaml", lambda it: it.update(target_cohort=target))(tree)
     assert errors(check_tree(tree, officially=False), OURS) & {"config-differs"} == found
 
