@@ -31,7 +31,7 @@ from harness.grading.evaluation.pass_criteria import (
     require_metrics,
 )
 from harness.grading.evaluation.references import Reference, load_references
-from harness.grading.evaluation.run_dataset import other_dataset
+from harness.grading.evaluation.run_dataset import other_dataset, other_rows
 from harness.grading.evaluation_options import EvaluationOptions, Rules
 from harness.grading.graders.grader import (
     LIVECODEBENCH,
@@ -132,11 +132,17 @@ def _show_earlier(options: EvaluationOptions) -> None:
 
 
 def _of_another_run(options: EvaluationOptions) -> tuple[str, ...]:
-    """Warnings where log or references are not those of the run in whose folder the log lies."""
-    found = [] if is_binary_table(options.mlperf_log) else [other_log(options.mlperf_log)]
-    if options.reference_data is not None:
+    """Warnings where log or references are not those of the run that made the outputs."""
+    outputs, references = options.mlperf_log, options.reference_data
+    is_table = is_binary_table(outputs)
+    found = [] if is_table else [other_log(outputs)]
+    if references is not None:
         benchmark = load_benchmark(_benchmark_named(options), options.round)
-        found.append(other_dataset(options.mlperf_log.parent, options.reference_data, benchmark))
+        found.append(
+            other_rows(outputs, references, benchmark)
+            if is_table
+            else other_dataset(outputs.parent, references, benchmark)
+        )
     return tuple(filter(None, found))
 
 

@@ -41,6 +41,24 @@ def other_dataset(log_dir: Path, references: Path, benchmark: Benchmark) -> str:
     )
 
 
+def other_rows(outputs: Path, references: Path, benchmark: Benchmark) -> str:
+    """How the references differ from the true answers in a table of outputs, in one line; "" if they do not.
+
+    Also "" where the table has none, and for another number of rows or a damaged file, which are refused.
+    """
+    what = ""
+    with suppress(DatasetError):
+        given, own = _truths(references, benchmark), _truths(outputs, benchmark)
+        if len(given) == len(own):
+            what = _first_difference("true answer", given, own)
+    if not what:
+        return ""
+    return (
+        f"{references} has other true answers than {outputs} itself: {what}; so no score of it counts, omit "
+        "--reference-data, or pass the dataset of these outputs"
+    )
+
+
 def _difference(references: Path, dataset: Path, benchmark: Benchmark) -> str:
     """The first difference in true answers, or else in prompts, as far as both have them; "" for none."""
     given, asked = open_table(references), open_table(dataset)

@@ -73,6 +73,19 @@ def test_a_table_scores_as_its_log(columns, suffix, tmp_path):
     assert details[3]["model_output_preview"].startswith("<|channel|>analysis")
 
 
+def test_references_with_other_answers_than_the_table_has_make_no_score(tmp_path):
+    path, given = table(tmp_path / "outputs.parquet", COLUMNS), tmp_path / "given.parquet"
+    rows = pq.read_table(path).select(["dataset", "ground_truth"])
+    words = ("--mlperf-log", path, "--reference-data", given)
+    pq.write_table(rows, given)
+    right = evaluated(*words)
+    pq.write_table(rows.take([8, *range(1, 8), 0, *range(9, ROWS)]), given)
+    swapped = evaluated(*words)
+    said = f"WARNING: {given} has other true answers than {path} itself: row 0 has another true answer, as 2 "
+    assert (right[0], said in right[2]) == (5, False)
+    assert (swapped[0], swapped[2].startswith(said), said in swapped[1]) == (4, True, True)
+
+
 @pytest.mark.parametrize("columns", [COLUMNS, [COLUMNS[0], COLUMNS[2]]], ids="+".join)
 def test_rows_that_failed_are_named_and_count_as_empty(columns, tmp_path):
     path = table(tmp_path / "outputs.parquet", columns, frozenset({2, 7}))
