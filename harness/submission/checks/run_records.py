@@ -8,7 +8,15 @@ from harness.analysis.run_warnings import names_same_answers, rule_warnings
 from harness.compliance.registry import TESTS
 from harness.dataset.published import names_other_file
 from harness.errors import ConfigError
-from harness.files import ACCURACY, ACCURACY_TEXT, PERFORMANCE, RUN_RECORD, SUMMARY
+from harness.files import (
+    ACCURACY,
+    ACCURACY_LOG,
+    ACCURACY_TEXT,
+    PERFORMANCE,
+    RUN_RECORD,
+    SUMMARY,
+    sha256_of,
+)
 from harness.grading.reports.scorecard import mean_tokens
 from harness.json_files import read_fields
 from harness.record.run_record import RunRecord
@@ -78,12 +86,16 @@ def _of_another_run(context: CheckContext, folder: Path, record: RunRecord) -> I
 
 def _of_another_log(context: CheckContext, folder: Path, record: RunRecord) -> Iterator[Issue]:
     """An accuracy log that is not the one which the run left."""
-    text = context.dir.path / (folder if folder == ACCURACY else folder / ACCURACY) / ACCURACY_TEXT
-    hashes = read_accuracy_text(text).hashes if text.is_file() else ()
+    place = context.dir.path / (folder if folder == ACCURACY else folder / ACCURACY)
+    is_complete = folder != ACCURACY and folder != PERFORMANCE and not TESTS[folder.name].every_sample
+    path = place / (ACCURACY_LOG if is_complete else ACCURACY_TEXT)
     wanted = record.accuracy_log_sha256
-    if wanted and hashes and wanted not in hashes:
+    if not wanted or not path.is_file():
+        return
+    hashes = (sha256_of(path),) if is_complete else read_accuracy_text(path).hashes
+    if hashes and wanted not in hashes:
         what = f"has the hash {hashes[0][:12]}…, in the {RUN_RECORD} of this run the log has {wanted[:12]}…"
-        yield context.issue("cross-check", text, what)
+        yield context.issue("cross-check", path, what)
 
 
 def _of_another_system(context: CheckContext, record: RunRecord) -> Iterator[Issue]:

@@ -2,9 +2,11 @@
 
 import re
 import shutil
+import subprocess
 from functools import partial
 
 import pytest
+from msgspec.structs import replace
 
 from harness.submission.checks.check import check_contexts, check_tree
 from harness.submission.results_table import summarize
@@ -23,7 +25,7 @@ from tests.harness.submission.edits import (
     without_row,
     write,
 )
-from tests.harness.submission.trees import CNN_ARCHIVE, R1_ARCHIVE, copied, unpack
+from tests.harness.submission.trees import CNN_ARCHIVE, R1_ARCHIVE, copied, run_record, unpack
 from tests.made_up.cnn import DATACENTER, EDGE
 
 R1 = "deepseek-r1"
@@ -66,6 +68,20 @@ def test_equal_answers_of_a_greedy_model_to_a_dataset_are_a_warning(tree_of):
 
     issues = check_tree(tree_of(DATACENTER, copy))
     assert {(issue.code, issue.is_warning) for issue in issues} == {("repeat", True)}
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_the_log_of_test06_is_compared_with_the_kept_record(tree_of, own):
+    """It is submitted complete, without a hash."""
+    tree = tree_of(R1, both())
+    folder = results(tree, R1) / "Offline"
+    left = subprocess.check_output(["sha256sum", results(tree, R1) / TEST06_LOG], text=True).split()[0]
+    kept = tree.with_name("submission.kept") / folder.relative_to(tree) / "TEST06"
+    kept.mkdir(parents=True)
+    record = run_record(folder / "user.conf", "TEST06", R1)
+    replace(record, accuracy_log_sha256=left if own else "0" * 64).write(kept / "run.json")
+    found = [issue.where.partition("Offline/")[2] for issue in check_tree(tree) if issue.code != "repeat"]
+    assert found == ([] if own else [TEST06_LOG.removeprefix("Offline/")])
 
 
 def test_a_table_shows_the_scores_and_not_what_bounds_lengths(tree_of):
