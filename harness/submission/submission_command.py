@@ -137,7 +137,7 @@ def _conclude(options: TableOptions, tree: Path, round_name: str, issues: Sequen
     if options.csv:
         write_csv(options.csv, compared)
     unchecked = sum(not is_empty(one.path) for one in scenario_dirs(tree)) - len(rows)
-    unrecorded = sum(not (one.has_record or one.is_of_endpoints) for one in contexts)
+    unrecorded = sum(not (one.has_records or one.is_of_endpoints) for one in contexts)
     if isinstance(options, CheckOptions) and options.json:
         fields = {
             "rehearsal": is_rehearsal(tree),

@@ -5,10 +5,10 @@ from pathlib import Path
 import msgspec
 
 from harness.compliance.base import ComplianceTest
-from harness.compliance.registry import find_test, needed_tests
+from harness.compliance.registry import TESTS, find_test, needed_tests
 from harness.config.benchmark import Benchmark
 from harness.config.scenario import Scenario
-from harness.files import DETAIL, PERFORMANCE, RUN_RECORD, SUMMARY
+from harness.files import ACCURACY, DETAIL, PERFORMANCE, RUN_RECORD, SUMMARY
 from harness.loadgen_logs.summary_and_detail import LoadgenDetail, LoadgenSummary, read_detail, read_summary
 from harness.submission.checks.issue import Issue, missing
 from harness.submission.tree.layout import ScenarioDir
@@ -35,9 +35,12 @@ class CheckContext(msgspec.Struct, frozen=True, eq=False):
         return self.dir.binding
 
     @property
-    def has_record(self) -> bool:
-        """Whether the run.json of the performance run was kept."""
-        return self.kept is not None and (self.kept / PERFORMANCE / RUN_RECORD).is_file()
+    def has_records(self) -> bool:
+        """Whether the run.json of every run in the folder was kept."""
+        tests = (Path(name) for name in TESTS if (self.dir.path / name).is_dir())
+        return self.kept is not None and all(
+            (self.kept / run / RUN_RECORD).is_file() for run in (PERFORMANCE, ACCURACY, *tests)
+        )
 
     @property
     def tests(self) -> tuple[ComplianceTest, ...]:

@@ -15,7 +15,7 @@ def issue_lines(
 ) -> Iterator[str]:
     """Results, issues and their count, which stays on the screen; what every rehearsal has only as a number.
 
-    ``unchecked`` results were not checked, and ``unrecorded`` ones without the run.json of their runs.
+    ``unchecked`` results were not checked, and ``unrecorded`` ones without the run.json of each run.
     """
     rehearsal = is_rehearsal(tree)
     if rehearsal:
@@ -39,6 +39,6 @@ def issue_lines(
     if unchecked:
         parts.append(f"{counted(unchecked, 'result')} not checked")
     if unrecorded:
-        text = f"{counted(unrecorded, 'result')} checked without run.json, which shows deviations and origin"
-        parts.append(text)
+        results = counted(unrecorded, "result")
+        parts.append(f"{results} checked without run.json of each run, which shows deviations and origin")
     yield ("REHEARSAL: " if rehearsal else "") + ", ".join(parts)

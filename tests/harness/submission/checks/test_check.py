@@ -573,11 +573,13 @@ def test_issues_stand_below_the_table_with_its_submitters(tree, capsys):
     assert head.split()[:2] == ["submitter", "system"]
     assert [line.split()[:2] for line in rows] == [["MyOrg", "made_up"]] * 2
     assert heading == "to mend with minutes (1):"
-    unseen = "2 results checked without run.json, which shows deviations and origin"
+    unseen = "2 results checked without run.json of each run, which shows deviations and origin"
     assert "[missing-file]" in issue and count == f"1 issue (minutes: 1), {unseen}"
-    keep(tree)
-    main(["check", str(tree)])
-    assert capsys.readouterr().out.endswith(f", {unseen.replace('2 results', '1 result')}\n")
+    for run, said in ((RUN, unseen), ("accuracy", unseen), ("TEST07", unseen), ("TEST09", None)):
+        keep(tree, run)
+        main(["check", str(tree)])
+        said = said or unseen.replace("2 results", "1 result")
+        assert capsys.readouterr().out.endswith(f", {said}\n")
     assert counts_in_json(tree, capsys) == {"not_checked": 0, "without_run_json": 1}
 
 
