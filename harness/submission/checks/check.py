@@ -113,7 +113,7 @@ def _parts(
         yield from ((context.dir.path, check(context)) for check in checks)
         context.read.clear()
     yield root, check_files(root, rules.files.any_bytes)
-    yield root, check_repeats(root, [context for context in contexts if not context.is_of_endpoints])
+    yield root, check_repeats(root, contexts)
 
 
 def _guarded(root: Path, path: Path, issues: Iterator[Issue]) -> Iterator[Issue]:

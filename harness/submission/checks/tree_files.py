@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from harness.compliance.registry import TESTS
+from harness.endpoints import run_folder
 from harness.errors import ConfigError
 from harness.files import (
     ACCURACY,
@@ -38,7 +39,8 @@ from harness.submission.tree.origins import read_record
 from harness.submission.tree.secrets import find_secrets
 
 _RESULTS = "results"
-_RUN_FILES = (DETAIL, ACCURACY_LOG, ACCURACY_TEXT)  # they differ between any two runs
+# They differ between any two runs: the last is that of Endpoints.
+_RUN_FILES = (DETAIL, ACCURACY_LOG, ACCURACY_TEXT, Path(run_folder.SUMMARY).name)
 _POINTER_BYTES = 200  # a git-lfs pointer has about 130
 _COMPILED = ("__pycache__", ".pyc")
 _ARCHIVES = (".zip", ".tar", ".tgz", ".7z")
@@ -197,7 +199,7 @@ class _RunFile(NamedTuple):
 
 
 def check_repeats(root: Path, contexts: Sequence[CheckContext]) -> Iterator[Issue]:
-    """Detail and accuracy logs hold times and tokens, so those of two runs are not equal.
+    """Detail and accuracy logs, and summaries of Endpoints, hold times and tokens: those of two runs differ.
 
     But a greedy model gives the same answers again, as does any to the few samples of a test such as TEST06,
     which LoadGen draws by the same seed in every scenario. Those of other models are of two runs where the

@@ -92,7 +92,8 @@ def endpoints(scenario: str, name: str = "") -> Edit:
             if path.is_dir():
                 shutil.rmtree(path)
         (folder / "user.conf").unlink()
-        for file, content in {CONFIG: config(scenario), SUMMARY: summary(), ACCURACY: accuracy()}.items():
+        own = summary() | {"test_started_at": len(scenario) * 10**12}  # no other scenario's name is as long
+        for file, content in {CONFIG: config(scenario), SUMMARY: own, ACCURACY: accuracy()}.items():
             save(folder / file, content)
         folder.rename(results / (name or scenario))
 

@@ -20,7 +20,7 @@ from tests.harness.submission.checks.endpoints_results import (
     save,
 )
 from tests.harness.submission.checks.official_checker import accepts, needs_official
-from tests.harness.submission.edits import both, remove, rename, write
+from tests.harness.submission.edits import both, copied, remove, rename, write
 from tests.harness.submission.trees import CNN_ARCHIVE, R1_ARCHIVE, RESULTS, unpack
 from tests.made_up.cnn import EDGE
 
@@ -34,6 +34,14 @@ def results(tree):
     """Both scenarios of gpt-oss-120b."""
     both(endpoints("Offline"), endpoints("Interactive"))(tree / RESULTS)
     return tree
+
+
+def test_a_summary_of_another_scenario_is_of_the_same_run(results):
+    before = [issue for issue in check_tree(results) if issue.code == "repeat"]
+    copied(f"Interactive/{SUMMARY}", f"Offline/{SUMMARY}")(results / RESULTS)
+    (issue,) = (issue for issue in check_tree(results) if issue.code == "repeat")
+    assert (before, issue.is_warning, issue.where) == ([], False, f"{RESULTS}/Offline/{SUMMARY}")
+    assert issue.what == f"is of the same run as {RESULTS}/Interactive/{SUMMARY}"
 
 
 # Damage, code of its issue, and whether MLCommons's checker refuses it.
