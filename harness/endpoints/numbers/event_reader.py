@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from msgspec.structs import astuple
 
 from harness.cli.processes import computing
 from harness.dataset.model_tokenizer import TOKENIZER_FILE, harmony_tokenizer
@@ -305,13 +306,27 @@ def _finish_of(reason: str | msgspec.UnsetType) -> int:
     return FINISH_REASONS.index(reason) if reason in FINISH_REASONS else len(FINISH_REASONS) - 1
 
 
+class _Request(msgspec.Struct, gc=False):
+    """A row of COUNTED, in its order, and the time of tracking in which it was issued."""
+
+    issued_ns: int
+    first_ns: int
+    complete_ns: int
+    output_tokens: int
+    suffix_tokens: int
+    failed: bool
+    isl: int
+    finish: int
+    block: int
+
+
 class _Phase(msgspec.Struct):
     """The requests that were issued while performance was tracked, as their events arrive."""
 
-    rows: list[list[Any]] = msgspec.field(default_factory=list)
+    rows: list[_Request] = msgspec.field(default_factory=list)
     broken: str = ""
     ended: bool = False
-    _open: dict[str, list[Any]] = msgspec.field(default_factory=dict)
+    _open: dict[str, _Request] = msgspec.field(default_factory=dict)
     _tracking: bool = False
     _blocks: list[list[int]] = msgspec.field(default_factory=list)
     """begin and last completion of each time of tracking"""
@@ -340,33 +355,33 @@ class _Phase(msgspec.Struct):
     def issued(self, seen: _Seen) -> None:
         """A request was sent; one with the same id is the same."""
         if self._tracking and seen.uuid not in self._open:
-            row = [seen.ns, 0, 0, 0, 0, False, seen.tokens, 0, len(self._blocks) - 1]
+            row = _Request(seen.ns, 0, 0, 0, 0, False, seen.tokens, 0, len(self._blocks) - 1)
             self._open[seen.uuid] = row
             self.rows.append(row)
 
     def first(self, seen: _Seen) -> None:
         """Its first fragment arrived."""
         if (row := self._open.get(seen.uuid)) is not None:
-            row[1] = seen.ns
+            row.first_ns = seen.ns
 
     def failed(self, seen: _Seen) -> None:
         """It failed; its end may follow."""
         if (row := self._open.get(seen.uuid)) is not None:
-            row[5] = True
+            row.failed = True
 
     def completed(self, seen: _Seen) -> None:
         """It ended."""
         row = self._open.pop(seen.uuid, None)
         if row is None:
             return
-        row[2], row[3], row[7] = seen.ns, seen.tokens, seen.finish
-        row[4] = seen.suffix if row[1] else 0
-        block = self._blocks[row[8]]
+        row.complete_ns, row.output_tokens, row.finish = seen.ns, seen.tokens, seen.finish
+        row.suffix_tokens = seen.suffix if row.first_ns else 0
+        block = self._blocks[row.block]
         block[1] = max(block[1], seen.ns)
 
     def result(self) -> Cached:
         """All of it."""
-        rows = np.array([tuple(row[:8]) for row in self.rows], COUNTED)
+        rows = np.array([astuple(row)[:-1] for row in self.rows], COUNTED)
         duration_ns = sum(last - begin for begin, last in self._blocks)
         return Cached(rows, duration_ns, self.ended, self.broken)
 
