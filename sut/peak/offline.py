@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Protocol
 
 from harness.cli.signals import InterruptedRun, interruptible, signals_kept
 from harness.config.loadgen_conf import with_rows
@@ -20,11 +19,10 @@ from harness.peak.search.offline_rate import (
     write_offline_rate,
 )
 from harness.progress.progress_files import ProgressLine
-from harness.progress.progress_line import ProgressSnapshot
 from harness.record.output_dir import locked, move_aside_existing
 from harness.record.run_record import RunRecord
 from harness.record.settled import running_limit
-from sut.peak.prober import search_run
+from sut.peak.prober import SearchWatcher, search_run
 from sut.run import run
 
 _WAVES = 4  # times what the servers run at once: the middle half of the answers comes from full servers
@@ -33,21 +31,8 @@ _LEAST_SAMPLES = 64
 log = logging.getLogger("mlperf")
 
 
-class OfflineWatcher(Protocol):
-    """Receives the progress of the search."""
-
-    def plan(self, record: RunRecord) -> None:
-        """Everything is checked, nothing was sent yet."""
-
-    def progress(self, snapshot: ProgressSnapshot) -> None:
-        """Called once a second of the run."""
-
-    def record(self, record: RunRecord) -> None:
-        """Called with the record of the run."""
-
-
 def find_offline_rate(
-    options: SearchOptions, watcher: OfflineWatcher, on_line: Callable[[ProgressLine], None]
+    options: SearchOptions, watcher: SearchWatcher, on_line: Callable[[ProgressLine], None]
 ) -> OfflineRate | None:
     """Measure; None after a dry run. ``on_line`` gets each line of progress.jsonl.
 

@@ -2,11 +2,12 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import fields, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
@@ -23,9 +24,11 @@ from harness.peak.ladder.ladder_result import Ladder
 from harness.peak.ladder.steps import Step
 from harness.peak.peak_options import SearchOptions
 from harness.peak.search.cut_off import CutOff
+from harness.peak.search.policy import Action
 from harness.peak.search.probe import Probe
 from harness.peak.search.probe_record import probe_of, write_conf
 from harness.peak.search.schedule import Schedule
+from harness.peak.search.search_state import EarlierSearch
 from harness.progress.progress_files import ProgressLine
 from harness.progress.progress_line import ProgressSnapshot
 from harness.record.run_events import RunEvent
@@ -40,18 +43,41 @@ log = logging.getLogger("mlperf")
 LADDER_FOLDER, PROBE_FOLDER = "ladder", "probe-"
 
 
+class SearchWatcher(Protocol):
+    """Receives the progress of a search."""
+
+    def earlier(self, found: EarlierSearch) -> None:
+        """Called first, where the folder holds a search."""
+
+    def plan(self, record: RunRecord) -> None:
+        """Everything is checked, nothing was sent yet."""
+
+    def action(self, action: Action, spent_s: float) -> None:
+        """Called before each measurement."""
+
+    def progress(self, snapshot: ProgressSnapshot) -> None:
+        """Called once a second of a run."""
+
+    def step_progress(self, concurrency: int, elapsed_s: float, phase: str) -> None:
+        """Called at each look at a step of the ladder."""
+
+    def record(self, record: RunRecord) -> None:
+        """Called with the record of each run."""
+
+    def measured(self, one: Step | Probe, limits_ns: Mapping[str, int]) -> None:
+        """Called after each measurement."""
+
+
 class RunProber(msgspec.Struct, dict=True):
     """Measures with the user's options; each measurement has a separate folder in ``folder``.
 
-    ``base`` is the record of the checked plan. ``on_progress``, ``on_record`` and ``on_line`` show a probe.
+    ``base`` is the record of the checked plan. ``on_line`` gets each line of progress.jsonl of a probe.
     """
 
     options: SearchOptions
     folder: Path
     base: RunRecord
-    on_progress: Callable[[ProgressSnapshot], None] = lambda snapshot: None
-    on_record: Callable[[RunRecord], None] = lambda record: None
-    on_step: Callable[[int, float, str], None] = lambda concurrency, elapsed_s, phase: None
+    watcher: SearchWatcher
     on_line: Callable[[ProgressLine], None] = lambda line: None
     most_in_flight: int = 1
     """up to which a session of the ladder is prepared"""
@@ -118,7 +144,7 @@ class RunProber(msgspec.Struct, dict=True):
             goes_on=options.fail_fast is False,
         )
         with ExitStack() as stack:
-            opened = stack.enter_context(open_ladder(plan, _StepProgress(self.on_step)))
+            opened = stack.enter_context(open_ladder(plan, _StepProgress(self.watcher)))
             check_same_servers(self.base.servers, opened.ladder.servers)
             return _Session(opened, stack.pop_all(), most)
 
@@ -152,7 +178,7 @@ class RunProber(msgspec.Struct, dict=True):
         watch = CutOff(plan.client.log_dir, self.base.limits_ns, scheduled.most_over)
 
         def on_progress(snapshot: ProgressSnapshot) -> None:
-            self.on_progress(snapshot)
+            self.watcher.progress(snapshot)
             watch(snapshot)
 
         with signals_kept():
@@ -161,7 +187,7 @@ class RunProber(msgspec.Struct, dict=True):
         if record.interrupted_by is not None:
             raise InterruptedRun.named(record.interrupted_by)
         watch.count_all()
-        self.on_record(record)
+        self.watcher.record(record)
         failures = self._empty() if watch.decided_s is not None else ()
         name = plan.client.log_dir.relative_to(self.folder).as_posix()
         return probe_of(record, scheduled, watch, time.monotonic() - began, name, failures)
@@ -195,14 +221,14 @@ class _Session(msgspec.Struct):
 class _StepProgress(msgspec.Struct, frozen=True):
     """Shows the progress of a step alone: the step is shown once it is measured."""
 
-    show: Callable[[int, float, str], None]
+    watcher: SearchWatcher
 
     def plan(self, ladder: Ladder, plan: LadderPlan) -> None:
         """Nothing."""
 
     def progress(self, concurrency: int, elapsed_s: float, phase: str) -> None:
         """A look at the counters."""
-        self.show(concurrency, elapsed_s, phase)
+        self.watcher.step_progress(concurrency, elapsed_s, phase)
 
     def step(self, ladder: Ladder) -> None:
         """Nothing."""

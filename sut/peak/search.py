@@ -1,10 +1,9 @@
 """The command ``find_peak.py search``: checks, measurements, their state on disk, and the result."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
@@ -16,17 +15,16 @@ from harness.peak.ladder.ladder_plan import FOLDER, check_seconds
 from harness.peak.ladder.steps import Step
 from harness.peak.peak_options import SearchOptions
 from harness.peak.search.conclusion import conclude
-from harness.peak.search.policy import Action, Ended, History, Policy, SearchSettings, search
+from harness.peak.search.policy import Ended, History, Policy, SearchSettings, search
 from harness.peak.search.probe import Probe
 from harness.peak.search.schedule import Schedule
 from harness.peak.search.search_state import EarlierSearch, SearchState, earlier_search, identity_of
 from harness.progress.progress_files import ProgressLine
-from harness.progress.progress_line import ProgressSnapshot
 from harness.record.output_dir import check_free, locked, move_aside_existing
 from harness.record.run_record import RunRecord
 from harness.record.settled import ranks_of, running_limit
 from harness.text import duration
-from sut.peak.prober import RunProber, search_run
+from sut.peak.prober import RunProber, SearchWatcher, search_run
 from sut.processes.machine_limits import machine_limits
 from sut.run import run
 from sut.run_checks import ends_early
@@ -35,31 +33,6 @@ from sut.supervisor.connection_limits import ConnectionLimits
 _SEARCH = "search"
 
 log = logging.getLogger("mlperf")
-
-
-class SearchWatcher(Protocol):
-    """Receives the progress of a search."""
-
-    def earlier(self, found: EarlierSearch) -> None:
-        """Called first, where the folder holds a search."""
-
-    def plan(self, record: RunRecord) -> None:
-        """Everything is checked, nothing was sent yet."""
-
-    def action(self, action: Action, spent_s: float) -> None:
-        """Called before each measurement."""
-
-    def progress(self, snapshot: ProgressSnapshot) -> None:
-        """Called once a second of a run."""
-
-    def step_progress(self, concurrency: int, elapsed_s: float, phase: str) -> None:
-        """Called at each look at a step of the ladder."""
-
-    def record(self, record: RunRecord) -> None:
-        """Called with the record of each run."""
-
-    def measured(self, one: Step | Probe, limits_ns: Mapping[str, int]) -> None:
-        """Called after each measurement."""
 
 
 class Searched(msgspec.Struct, frozen=True):
@@ -200,16 +173,7 @@ def _search(
     limits_ns, known = base.limits_ns, state
     most = running_limit(base.servers)
     held = min(most, settings.most_in_flight or most)
-    prober = RunProber(
-        options,
-        folder,
-        base,
-        watcher.progress,
-        watcher.record,
-        watcher.step_progress,
-        on_line,
-        most_in_flight=held,
-    )
+    prober = RunProber(options, folder, base, watcher, on_line, most_in_flight=held)
 
     def keep(history: History) -> None:
         nonlocal known

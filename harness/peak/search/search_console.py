@@ -47,7 +47,7 @@ _OUTCOMES = {
 class SearchConsole:
     """Prints a search while it lasts."""
 
-    def __init__(self, on_record: Callable[[RunRecord], None] = lambda record: None) -> None:
+    def __init__(self, on_record: Callable[[RunRecord], None]) -> None:
         """``on_record`` gets the record of each run, such as to write its page."""
         self.record = on_record
         self._progress = ProgressPrinter()

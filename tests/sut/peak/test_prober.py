@@ -12,12 +12,15 @@ from harness.analysis.outages import what_stood
 from harness.errors import RunError, ServerError
 from harness.peak.ladder.ladder_files import read_state
 from harness.peak.peak_options import SearchOptions
+from harness.peak.search.search_console import SearchConsole
 from sut.peak.prober import RunProber, search_run
 from sut.run import run
 from sut.supervisor import monitor
 from tests.kit import wait_until
 from tests.runs import small_dataset
 from tests.stub import Facts, StubServer
+
+WATCHER = SearchConsole(lambda record: None)
 
 
 @pytest.mark.engine
@@ -33,7 +36,7 @@ def test_ascending_steps_are_of_one_session(tmp_path):
             ladder_seconds=1.0,
         )
         plan = search_run(options, tmp_path, options.user_conf, dry_run=True)
-        with closing(RunProber(options, tmp_path, run(plan), most_in_flight=8)) as prober:
+        with closing(RunProber(options, tmp_path, run(plan), WATCHER, most_in_flight=8)) as prober:
             steps = [prober.ladder(concurrency) for concurrency in (2, 6, 3)]
     assert [step.concurrency for step in steps] == [2, 6, 3]
     ladders = {path.parent: read_state(path.parent) for path in sorted(tmp_path.glob("ladder/*/ladder.json"))}
@@ -55,7 +58,7 @@ def test_a_server_that_dies_in_a_step_is_known_to_have_stood(tmp_path, monkeypat
         )
         plan = search_run(options, tmp_path, options.user_conf, dry_run=True)
         dies = threading.Thread(target=lambda: (wait_until(lambda: len(stub.requests) > 20), stub.stop()))
-        with closing(RunProber(options, tmp_path, run(plan))) as prober:
+        with closing(RunProber(options, tmp_path, run(plan), WATCHER)) as prober:
             dies.start()
             with pytest.raises(RunError, match="no server has answered"):
                 prober.ladder(2)
@@ -74,7 +77,7 @@ def test_a_step_of_other_weights_is_not_kept_and_no_run_follows(tmp_path):
         )
         options = replace(options, ladder_seconds=1.0)
         plan = search_run(options, tmp_path, options.user_conf, dry_run=True)
-        with closing(RunProber(options, tmp_path, run(plan), most_in_flight=8)) as prober:
+        with closing(RunProber(options, tmp_path, run(plan), WATCHER, most_in_flight=8)) as prober:
             prober.ladder(2)
             stub.options = replace(stub.options, facts=Facts(weight_version="v2"))
             for measure, error in (
@@ -126,7 +129,7 @@ def test_a_run_in_which_the_server_stood_is_made_again_once(tmp_path, caplog, st
             max_new_tokens=8,
         )
         plan = search_run(options, tmp_path, options.user_conf, dry_run=True)
-        with closing(RunProber(options, tmp_path, run(plan, rate_follows=True))) as prober:
+        with closing(RunProber(options, tmp_path, run(plan, rate_follows=True), WATCHER)) as prober:
             probe = prober.probe(100)
     assert (probe.verdict, probe.folder) == (verdict, "probe-02/server/performance")
     (said,) = [one.getMessage() for one in caplog.records if "made again" in one.getMessage()]
