@@ -45,6 +45,8 @@ _ANSWERS_S = 2.0  # between two steps all servers answer within this time
 _NS = 1e9
 _UNTIMED = "the answers are not streamed: no times of tokens are measured, and no limit ends the ladder"
 
+OnProgress = Callable[[int, float, str], None]  # as LadderWatcher.progress
+
 
 class LadderWatcher(Protocol):
     """Receives the progress of a ladder."""
@@ -69,9 +71,10 @@ def climb(plan: LadderPlan, watcher: LadderWatcher) -> Ladder:
         if plan.client.dry_run:
             check_free(plan.client.log_dir)
             return msgspec.structs.replace(ladder, servers=tried_in_dry_run(prepared).servers)
-        with _opened(plan, prepared, ladder, death, watcher) as opened, opened.ending():
+        with _opened(plan, prepared, ladder, death, watcher.progress) as opened, opened.ending():
             for concurrency in ladder.wanted:
                 opened.step(concurrency)
+                watcher.step(opened.ladder)
                 if stopped := why_stop(opened.ladder.steps, ladder.limits_ns, goes_on=plan.goes_on):
                     break
             else:
@@ -81,14 +84,14 @@ def climb(plan: LadderPlan, watcher: LadderWatcher) -> Ladder:
 
 
 @contextmanager
-def open_ladder(plan: LadderPlan, watcher: LadderWatcher) -> Iterator["OpenLadder"]:
+def open_ladder(plan: LadderPlan, on_progress: OnProgress) -> Iterator["OpenLadder"]:
     """A ladder whose steps are asked for one by one, of up to the plan's concurrency.
 
     It is written at the end of the block. Raises HarnessError for whatever keeps it from starting.
     """
     with _asked(plan) as (prepared, ladder, death):
         ladder = msgspec.structs.replace(ladder, wanted=())
-        with _opened(plan, prepared, ladder, death, watcher) as opened:
+        with _opened(plan, prepared, ladder, death, on_progress) as opened:
             yield opened
 
 
@@ -145,7 +148,7 @@ def _ladder(plan: LadderPlan, prepared: PreparedClient, steps: tuple[int, ...]) 
 
 @contextmanager
 def _opened(
-    plan: LadderPlan, prepared: PreparedClient, ladder: Ladder, death: Death, watcher: LadderWatcher
+    plan: LadderPlan, prepared: PreparedClient, ladder: Ladder, death: Death, on_progress: OnProgress
 ) -> Iterator["OpenLadder"]:
     """The ladder while it lasts, in its folder; what it leaves is written at the end of the block."""
     folder = plan.client.log_dir
@@ -162,7 +165,7 @@ def _opened(
         servers = recheck_of(prepared)
         with _client(plan, prepared, destination, death, servers) as client:
             scraper.start(servers.page)
-            opened = OpenLadder(ladder, client, servers, folder, watcher, stack)
+            opened = OpenLadder(ladder, client, servers, folder, on_progress, stack)
             yield opened
             stack.enter_context(uninterrupted())
             seen = client.session.observations()
@@ -191,7 +194,7 @@ class OpenLadder(msgspec.Struct):
     _client: "ClosedLoopClient"
     _servers: Recheck
     _folder: Path
-    _watcher: LadderWatcher
+    _on_progress: OnProgress
     _stack: ExitStack
 
     @property
@@ -201,7 +204,7 @@ class OpenLadder(msgspec.Struct):
 
     def step(self, concurrency: int) -> Step:
         """Measure one more step. Raises RunError, OSError and InterruptedRun."""
-        step = self._client.measure(concurrency, self._watcher)
+        step = self._client.measure(concurrency, self._on_progress)
         self._servers.ask_all(_ANSWERS_S)
         if changes := self._servers.changes:
             raise RunError(_changed(changes[0]))
@@ -209,7 +212,6 @@ class OpenLadder(msgspec.Struct):
         wanted = before.wanted if concurrency in before.wanted else (*before.wanted, concurrency)
         self.ladder = msgspec.structs.replace(before, steps=(*before.steps, step), wanted=wanted)
         write_state(self._folder, self.ladder)
-        self._watcher.step(self.ladder)
         return step
 
     def end(self, stopped: str) -> None:
@@ -271,13 +273,13 @@ class ClosedLoopClient(msgspec.Struct):
     _latency_s: float = 0.0  # the latest mean of all requests that ended in a step
     _began: float = msgspec.field(default_factory=time.monotonic)
 
-    def measure(self, concurrency: int, watcher: LadderWatcher) -> Step:
+    def measure(self, concurrency: int, on_progress: OnProgress) -> Step:
         """Hold this number of requests in flight until a step is measured.
 
         Raises RunError when it cannot be measured, InterruptedRun on a signal.
         """
         if not self._concurrency:
-            self._warm_up(min(concurrency, len(self.urls)), watcher)
+            self._warm_up(min(concurrency, len(self.urls)), on_progress)
         seconds = self._latency_s if concurrency > self._concurrency else 0.0
         now = self._set(concurrency, seconds)
         settings = StepSettings(concurrency, self.plan.seconds, self.urls, self.plan.limits_ns)
@@ -288,7 +290,7 @@ class ClosedLoopClient(msgspec.Struct):
             look = self._look(totals)
             measurement.look(look, self.tail.read())
             phase = measurement.phase(look.time_ns)
-            watcher.progress(concurrency, time.monotonic() - self._began, phase)
+            on_progress(concurrency, time.monotonic() - self._began, phase)
 
         try:
             self._watch(observe, lambda: measurement.done)
@@ -302,7 +304,7 @@ class ClosedLoopClient(msgspec.Struct):
             raise RunError(f"ended early: no request was completed with {concurrency} in flight: {why}")
         return step
 
-    def _warm_up(self, requests: int, watcher: LadderWatcher) -> None:
+    def _warm_up(self, requests: int, on_progress: OnProgress) -> None:
         """One request to each replica, for the latency over which the first step rises."""
         self._set(requests, 0.0)
         ended: list[Rows] = []
@@ -310,7 +312,7 @@ class ClosedLoopClient(msgspec.Struct):
         def observe(totals: Totals) -> None:
             self._check_engine()
             ended.append(self.tail.read())
-            watcher.progress(requests, time.monotonic() - self._began, "the first request of each replica")
+            on_progress(requests, time.monotonic() - self._began, "the first request of each replica")
 
         self._watch(observe, lambda: sum(map(len, ended)) >= requests)
         self._latency_s = max(filter(None, map(_mean_latency_s, ended)), default=0.0)

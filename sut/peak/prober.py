@@ -20,7 +20,6 @@ from harness.config.run_options import RunOptions
 from harness.config.run_plan import resolve_plan
 from harness.errors import RunError
 from harness.peak.ladder.ladder_plan import LadderPlan, ladder_client
-from harness.peak.ladder.ladder_result import Ladder
 from harness.peak.ladder.steps import Step
 from harness.peak.peak_options import SearchOptions
 from harness.peak.search.cut_off import CutOff
@@ -144,7 +143,7 @@ class RunProber(msgspec.Struct, dict=True):
             goes_on=options.fail_fast is False,
         )
         with ExitStack() as stack:
-            opened = stack.enter_context(open_ladder(plan, _StepProgress(self.watcher)))
+            opened = stack.enter_context(open_ladder(plan, self.watcher.step_progress))
             check_same_servers(self.base.servers, opened.ladder.servers)
             return _Session(opened, stack.pop_all(), most)
 
@@ -216,22 +215,6 @@ class _Session(msgspec.Struct):
     stack: ExitStack
     most: int
     last: int = 0
-
-
-class _StepProgress(msgspec.Struct, frozen=True):
-    """Shows the progress of a step alone: the step is shown once it is measured."""
-
-    watcher: SearchWatcher
-
-    def plan(self, ladder: Ladder, plan: LadderPlan) -> None:
-        """Nothing."""
-
-    def progress(self, concurrency: int, elapsed_s: float, phase: str) -> None:
-        """A look at the counters."""
-        self.watcher.step_progress(concurrency, elapsed_s, phase)
-
-    def step(self, ladder: Ladder) -> None:
-        """Nothing."""
 
 
 def search_run(
