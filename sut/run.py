@@ -67,6 +67,7 @@ from sut.run_checks import (
     dataset_warnings,
     read_inputs,
     require_enough_queries,
+    require_limits,
     require_official,
     rule_deviations,
     settle,
@@ -205,6 +206,7 @@ def _settled(
     """
     with QuerySession(plan.client, issuer, placement) as session:
         readback, samples = session.readback(), len(inputs.samples)
+        require_limits(plan, readback)
         expected = expected_queries(readback, plan.scenario.loadgen, samples, accuracy=plan.accuracy)
         if not rate_follows:
             require_enough_queries(plan, readback, expected)

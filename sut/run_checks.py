@@ -11,7 +11,14 @@ from harness.config.audit_config import test_named
 from harness.config.benchmark import DatasetRule
 from harness.config.expected_queries import ExpectedQueries, ended_by
 from harness.config.loadgen_conf import Conf, ConfKey, parse_conf, read_conf
-from harness.config.loadgen_settings import ACCURACY_MODE, PERFORMANCE_MODE, TEST_MODES, Number, Setting
+from harness.config.loadgen_settings import (
+    ACCURACY_MODE,
+    PERFORMANCE_MODE,
+    TEST_MODES,
+    Number,
+    Setting,
+    limits_ns,
+)
 from harness.config.plans import RunPlan
 from harness.dataset.published import other_than_published
 from harness.dataset.samples import SampleSet, load_samples, prompt_efforts
@@ -132,6 +139,25 @@ def require_official(plan: RunPlan, deviations: tuple[str, ...]) -> None:
         )
 
 
+def require_limits(plan: RunPlan, readback: Mapping[str, Setting]) -> None:
+    """Refuse a percentile that LoadGen does not have, and limits that no answer keeps. Raises ConfigError."""
+    if not plan.scenario.poisson:
+        return
+    rows = f"{plan.user_conf}: {plan.model_key}.{plan.scenario.loadgen}"
+    percentile = float(readback["server_target_latency_percentile"])
+    if not 0 < percentile < 1:
+        raise ConfigError(
+            f"{rows}.target_latency_percentile is {percentile * 100:g}, expected more than 0 and less than "
+            "100: LoadGen has no such percentile; the rules say 99"
+        )
+    for name, limit_ns in limits_ns(plan.scenario, readback).items():
+        if not limit_ns:
+            raise ConfigError(
+                f"{rows}.{name.lower()}_latency is 0, which is a limit for LoadGen, and no answer keeps it; "
+                "for a trial without a limit write a large one, such as 3600000 ms"
+            )
+
+
 def require_enough_queries(plan: RunPlan, readback: Mapping[str, Setting], expected: ExpectedQueries) -> None:
     """Refuse a run without a query, and one that an early end or early stopping is certain to make INVALID.
 
@@ -147,13 +173,6 @@ def require_enough_queries(plan: RunPlan, readback: Mapping[str, Setting], expec
         raise ConfigError(
             f"{plan.user_conf}: {key} is {readback[key]:g}, LoadGen has "
             f"{counted(expected.dataset, 'sample')}, counted from 0, and would crash; write less"
-        )
-    percentile = float(readback["server_target_latency_percentile"])
-    if plan.scenario.poisson and not 0 < percentile < 1:
-        row = f"{plan.model_key}.{plan.scenario.loadgen}.target_latency_percentile"
-        raise ConfigError(
-            f"{plan.user_conf}: {row} is {percentile * 100:g}, expected more than 0 and less than 100: "
-            "LoadGen has no such percentile; the rules say 99"
         )
     if plan.accuracy or plan.audit_text is not None:
         return  # a compliance test counts whether LoadGen reports VALID or not

@@ -116,7 +116,7 @@ class RunOutcome(msgspec.Struct, frozen=True):
             return {}
         loadgen, limits = self.record.loadgen, self.record.p99_limits_ns
         found = {name: loadgen.percentile_ns(name) for name in limits}
-        return {name: p99 / limits[name] for name, p99 in found.items() if p99 is not None}
+        return {name: p99 / limits[name] for name, p99 in found.items() if p99 is not None and limits[name]}
 
     @property
     def figure(self) -> str:

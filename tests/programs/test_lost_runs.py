@@ -13,10 +13,12 @@ from dataclasses import replace
 
 import pytest
 
+import find_peak
+import run_mlperf as one_run
 from harness.files import PROGRESS
 from sut.supervisor import alarms
 from tests.kit import wait_until
-from tests.runs import ROOT, quick_conf, run_here, run_mlperf, small_dataset
+from tests.runs import ROOT, main_here, quick_conf, run_mlperf, small_dataset
 from tests.stub import Fault, StubServer
 from tests.sut.servers.test_health import metrics
 
@@ -42,14 +44,26 @@ def kinds(run):
     return [event["kind"] for event in run.record["events"]]
 
 
-@pytest.mark.parametrize("percentile", [0, 100])
-def test_a_percentile_that_loadgen_does_not_have_is_refused(tmp_path, capfd, percentile):
-    conf = quick_conf(tmp_path, percentile=percentile)
+NO_LIMITS = {
+    "target_latency_percentile = 0": "is 0, expected more than 0 and less than 100",
+    "target_latency_percentile = 100": "is 100, expected more than 0 and less than 100",
+    "ttft_latency = 0": "is 0, which is a limit for LoadGen, and no answer keeps it",
+    "tpot_latency = 0": "is 0, which is a limit for LoadGen, and no answer keeps it",
+}
+
+
+@pytest.mark.parametrize(("program", "command"), [(one_run, ()), (find_peak, ("search",))])
+@pytest.mark.parametrize("row", NO_LIMITS)
+def test_limits_that_loadgen_does_not_have_are_refused(tmp_path, capfd, row, program, command):
+    """A search divided by them, and the pages and tables of all runs where one had them."""
+    conf = quick_conf(tmp_path)
+    conf.write_text(f"{conf.read_text()}\n*.Server.{row}\n")
     with StubServer() as stub:
         flags = ("--scenario", "server", "--user-conf", conf, "--dry-run")
-        run = run_here(capfd, tmp_path / "runs", *where(tmp_path, stub), *flags)
-    assert run.code == 2
-    assert f"target_latency_percentile is {percentile}, expected more than 0 and less than 100" in run.stderr
+        words = map(str, (*command, *where(tmp_path, stub), *flags, "--output-dir", tmp_path / "runs"))
+        code, _, stderr = main_here(capfd, program.main, [*words])
+    assert code == 2
+    assert f"gpt-oss-120b.Server.{row.partition(' ')[0]} {NO_LIMITS[row]}" in stderr.splitlines()[-1]
 
 
 def test_a_defect_of_what_only_watches_a_run_does_not_end_it(tmp_path, monkeypatch, capfd):

@@ -264,6 +264,16 @@ def test_a_margin_has_the_colour_of_its_place(tmp_path, part, status):
     assert Cell(f"{part:.1%}", status) in section.tables[0].rows[0]
 
 
+def test_a_limit_of_0_has_no_margin(tmp_path):
+    """An earlier run may have one, and no run of its folder was listed."""
+    settings = ENDED.settled.loadgen_settings | {"ttft_latency": 0, "tpot_latency": 0}
+    record = replace(ENDED, settled=replace(ENDED.settled, loadgen_settings=settings))
+    records.folder(tmp_path / "run", records.rows(), record)
+    for words in (("list", tmp_path), ("list", tmp_path, "--json"), ("show", tmp_path)):
+        assert main([*map(str, words)]) == 0
+    assert read_outcome(tmp_path / "run").p99_parts == {}
+
+
 def test_of_several_metrics_the_missed_one_is_the_figure(tmp_path):
     """llama3.1-8b has five."""
     met = records.RESULT["target"]["metrics"]["exact_match"]
