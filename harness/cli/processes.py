@@ -1,5 +1,6 @@
 """Work that is shared among processes. They end with this one, however it ends."""
 
+import logging
 import multiprocessing
 import os
 import signal
@@ -16,6 +17,8 @@ from typing import TypeVar
 from harness.cli.signals import blocked_in_children
 from harness.errors import HarnessError
 
+log = logging.getLogger(__name__)
+
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
@@ -31,10 +34,17 @@ def computing(
 ) -> Iterator[Iterator[_Result]]:
     """The results of ``work`` for all items, in order; each process calls ``begin`` first.
 
-    A process takes ``at_a_time`` items; 0 processes: all is done in this one. If the block raises, items that
-    none has taken are dropped, and those under way are waited for. Raises ``killed`` if a process was killed.
+    A process takes ``at_a_time`` items; 0 processes: all is done in this one, as without semaphores.
+    If the block raises, items that none has taken are dropped, and those under way are waited for. Raises
+    ``killed`` if a process was killed.
     """
     if not processes:
+        yield map(work, items)
+        return
+    if why := _no_semaphores():
+        log.warning("/dev/shm: %s: one process does the work of %d", why, processes)
+        if begin is not None:
+            begin()
         yield map(work, items)
         return
     # A fork of a process with threads may lock itself. multiprocessing.Pool waits forever for the result of a
@@ -49,6 +59,15 @@ def computing(
         raise killed from error
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _no_semaphores() -> str:
+    """Why processes cannot have a lock in common: Linux keeps it in /dev/shm, which a container may lack."""
+    try:
+        multiprocessing.get_context("fork").Lock()
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
 
 
 def _chunks(items: Iterator[_Item], at_a_time: int) -> Iterator[list[_Item]]:

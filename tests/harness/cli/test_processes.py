@@ -72,6 +72,27 @@ def test_an_interrupt_kills_no_process():
     assert [process.exitcode for process in processes] == [0] * len(processes) != []
 
 
+WITHOUT_SEMAPHORES = """
+from functools import partial
+from harness.cli.processes import computing
+from harness.errors import RunError
+
+with computing(abs, [1, -2], 2, 1, RunError("killed"), partial(print, "begun")) as results:
+    print(*results)
+"""
+
+
+@pytest.mark.parametrize("shm", ["mount -t tmpfs none /dev", "mount -t tmpfs -o ro none /dev/shm"])
+def test_one_process_where_there_are_no_semaphores(shm):
+    """A container may have no /dev/shm, or one that this user may not write to."""
+    if subprocess.run(["unshare", "-rm", "sh", "-c", shm], capture_output=True).returncode:
+        pytest.skip("this machine lets nobody mount a file system (unshare -rm)")
+    program = f"{shm}; exec {sys.executable} -c '{WITHOUT_SEMAPHORES}'"
+    done = subprocess.run(["unshare", "-rm", "sh", "-c", program], capture_output=True, text=True, cwd=ROOT)
+    assert done.stdout == "begun\n1 2\n", done.stderr
+    assert "/dev/shm" in done.stderr
+
+
 PARENT = """
 import sys, time
 from harness.cli.processes import computing
