@@ -1,5 +1,6 @@
-"""nltk is imported as if the packages that graded programs import were not there."""
+"""nltk is imported as if packages that it can do without were not there, and without a home folder."""
 
+import os
 import subprocess
 import sys
 
@@ -21,3 +22,24 @@ print(scipy.__name__)
 def test_scores_of_summaries_load_none_of_them_and_they_stay_importable():
     done = subprocess.run([sys.executable, "-c", SCRIPT], cwd=ROOT, capture_output=True, text=True)
     assert (done.stdout.splitlines(), done.stderr) == (["0.667", "[]", "scipy"], "")
+
+
+HOMELESS = """
+import pwd
+def getpwuid(uid):
+    raise KeyError(f"getpwuid(): uid not found: {uid}")
+pwd.getpwuid = getpwuid
+import os
+from harness.lean_nltk import load_nltk
+load_nltk()
+from nltk.tokenize import PunktTokenizer
+print("HOME" in os.environ)
+"""
+
+
+def test_a_user_without_a_home_has_scores():
+    """Neither HOME nor an entry in /etc/passwd, as in a container with a user of its own."""
+    environment = {name: value for name, value in os.environ.items() if name != "HOME"}
+    command = [sys.executable, "-c", HOMELESS]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("False\n", "")
