@@ -327,7 +327,7 @@ def alone(folder: Path) -> str:
             task = grader.strict(decoder.output(entry), reference.truth)
             if isinstance(task, ProgramTask):
                 tasks[task] = None
-    problems = ProblemIndex(prepared(folder / "release.jsonl", folder, print))
+    problems = ProblemIndex(prepared(folder / "release.jsonl", print))
     compiling = running = 0.0
     tests = 0
     with SandboxProcess(choose_sandbox(allow_unsandboxed=False)) as process:

@@ -16,7 +16,6 @@ import msgspec
 from msgspec.structs import replace
 
 from harness.errors import GradingError
-from harness.files import user_cache
 from harness.grading.decoding.output import Output
 from harness.grading.graders import code_blocks
 from harness.grading.graders.grader import TaskOptions
@@ -83,7 +82,6 @@ class ProgramGrader(msgspec.Struct, frozen=True):
         sandbox = _sandbox(options.allow_unsandboxed)
         index = prepared(
             only_file(release, options.dataset.release_file),
-            user_cache(),
             lambda text: print(text, file=sys.stderr),
         )
         require_problems(index, truths)

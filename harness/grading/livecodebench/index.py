@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from harness.errors import DatasetError
+from harness.files import user_cache
 from harness.grading.livecodebench.release import Example, Problem, read_problems, release_files
 
 INDEX_NAME = "lcb-index.sqlite"
@@ -83,16 +84,16 @@ class ProblemIndex:
             ) from error
 
 
-def prepared(path: Path, cache: Path, notify: Callable[[str], None]) -> Path:
-    """The index for ``path``: itself if it is one, else built once beside it or, if that is read-only, in
-    ``cache``.
+def prepared(path: Path, notify: Callable[[str], None]) -> Path:
+    """The index for ``path``: itself if it is one, else built once beside it or, if that is read-only, in the
+    user's cache. Raises DatasetError, and ConfigError for a user who would need a cache and has none.
     """
     if path.suffix in (".sqlite", ".db"):
         _require_index(path)
         return path
     files = release_files(path)
     origin = _origin(files)
-    for folder in _homes(files[0].parent, cache):
+    for folder in _homes(files[0].parent):
         index = folder / (INDEX_NAME if path.is_dir() else f"{path.stem}.{INDEX_NAME}")
         if _is_current(index, origin):
             return index
@@ -101,7 +102,8 @@ def prepared(path: Path, cache: Path, notify: Callable[[str], None]) -> Path:
             build(files, index)
             return index
     raise DatasetError(
-        f"{path.parent} and {cache}: no place to write {INDEX_NAME}; make one of them writable"
+        f"{files[0].parent} and {user_cache()}: no place to write {INDEX_NAME}; let this user write to one "
+        "of them, or export XDG_CACHE_HOME=FOLDER"
     )
 
 
@@ -149,8 +151,9 @@ def _origin(files: list[Path]) -> str:
     return json.dumps([[file.name, file.stat().st_size, file.stat().st_mtime_ns] for file in files])
 
 
-def _homes(beside: Path, cache: Path) -> Iterator[Path]:
+def _homes(beside: Path) -> Iterator[Path]:
     yield beside
+    cache = user_cache()
     with contextlib.suppress(OSError):
         cache.mkdir(parents=True, exist_ok=True)
         yield cache

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from harness import files
 from harness.config.benchmark import load_benchmark
-from harness.errors import DatasetError, GradingError
+from harness.errors import ConfigError, DatasetError, GradingError
 from harness.grading.decoding.output import ThinkingText
 from harness.grading.decoding.output_sources import Place
 from harness.grading.evaluation.evaluate import Evaluation, GradedSample, Logged
@@ -227,7 +228,14 @@ def test_programs_are_tested_with_the_first_release_alone(tmp_path: Path):
     assert only_file(tmp_path / "test2.jsonl", "test.jsonl") == tmp_path / "test2.jsonl"
 
 
-def test_programs_have_the_benchmarks_time_and_are_never_skipped(tmp_path: Path, tier: Tier):
+def no_home():
+    raise ConfigError("user 12345 has no home folder")
+
+
+def test_programs_have_the_benchmarks_time_and_are_never_skipped(
+    tmp_path: Path, tier: Tier, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(files, "cache_home", no_home)  # the tests are prepared beside the release
     (tmp_path / "test.jsonl").write_bytes(RELEASE.read_bytes())
     rule = load_benchmark("deepseek-r1").dataset(accuracy=True)
     options = TaskOptions(

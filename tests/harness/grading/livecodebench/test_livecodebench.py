@@ -89,7 +89,7 @@ def test_verdicts_equal_the_published_ones(mode: GradingMode, some: bool, tier: 
     release = tmp_path / "release.jsonl"
     problems = json.loads((SHARED / "problems.json").read_text())
     release.write_text("".join(json.dumps(_as_released(problem)) + "\n" for problem in problems))
-    execution = ExecutionConfig(prepared(release, tmp_path, quiet), sandbox(tier), 2)
+    execution = ExecutionConfig(prepared(release, quiet), sandbox(tier), 2)
     tasks = [ProgramTask(mode, row["question_id"], row["code"]) for row in rows]
     outcomes = run_programs(tasks, execution, ResultJournal(tmp_path / "journal"), quiet)
     raced, differing = [], []
@@ -270,18 +270,28 @@ def test_the_index_is_built_once_and_again_when_the_release_changes(tmp_path: Pa
     release = tmp_path / "r.jsonl"
     release.write_bytes(RELEASE.read_bytes())
     told: list[str] = []
-    first = prepared(tmp_path, tmp_path / "cache", told.append)
-    assert {prepared(path, tmp_path / "cache", told.append) for path in (tmp_path, first)} == {first}
+    first = prepared(tmp_path, told.append)
+    assert {prepared(path, told.append) for path in (tmp_path, first)} == {first}
     assert len(told) == 1
     os.utime(release, (1, 1))
-    prepared(tmp_path, tmp_path / "cache", told.append)
+    prepared(tmp_path, told.append)
     assert len(told) == 2
     with contextlib.closing(sqlite3.connect(first)) as older, older:
         older.execute("UPDATE facts SET value = '1' WHERE name = 'format'")
     with pytest.raises(DatasetError, match=r"index format 1, expected 2; delete it"):
-        prepared(first, tmp_path / "cache", told.append)
-    prepared(tmp_path, tmp_path / "cache", told.append)
+        prepared(first, told.append)
+    prepared(tmp_path, told.append)
     assert len(told) == 3
+
+
+def test_no_place_for_the_index_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "r.jsonl").write_bytes(RELEASE.read_bytes())
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(DatasetError) as error:
+        prepared(tmp_path, quiet)
+    assert f"{tmp_path} and {tmp_path}/cache/" in str(error.value)
+    assert "export XDG_CACHE_HOME=" in str(error.value)
 
 
 class Bomb:
@@ -309,7 +319,7 @@ def test_broken_releases_are_refused_and_leave_no_index(name: str, tmp_path: Pat
     release = tmp_path / "r.jsonl"
     release.write_text(json.dumps(ROW) + "\n" + json.dumps(BROKEN_ROWS[name]) + "\n")
     with pytest.raises(DatasetError, match=r"r\.jsonl:2: "):
-        prepared(release, tmp_path / "cache", quiet)
+        prepared(release, quiet)
     assert not Path("/tmp/bomb-went-off").exists()
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["r.jsonl"]
 
@@ -320,7 +330,7 @@ def test_a_full_disk_leaves_no_index_and_one_line(tmp_path: Path):
     resource.setrlimit(resource.RLIMIT_FSIZE, (8192, hard))
     try:
         with pytest.raises(DatasetError, match=r"lcb-index\.sqlite: cannot be written"):
-            prepared(tmp_path, tmp_path / "cache", quiet)
+            prepared(tmp_path, quiet)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["r.jsonl"]
@@ -328,7 +338,7 @@ def test_a_full_disk_leaves_no_index_and_one_line(tmp_path: Path):
 
 def test_a_damaged_index_is_named_wherever_it_is_read(tmp_path: Path):
     (tmp_path / "r.jsonl").write_bytes(RELEASE.read_bytes())
-    index = prepared(tmp_path, tmp_path / "cache", quiet)
+    index = prepared(tmp_path, quiet)
     content = index.read_bytes()
     refused = 0
     for page in range(4096, len(content), 4096):
