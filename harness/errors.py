@@ -53,6 +53,7 @@ _REMEDIES = {
     errno.ENFILE: "allow the system more open files (sysctl fs.file-max)",
     errno.ENOMEM: "free memory, or lift the limit on it (ulimit -v)",
     errno.EAGAIN: "allow more processes (ulimit -u)",
+    errno.EADDRNOTAVAIL: "allow more local ports (sysctl net.ipv4.ip_local_port_range)",
     errno.ENOENT: "it was removed during the run; leave the output folder as it is until the run ends",
     errno.EACCES: "let this user reach it, or name another place",
     errno.ENAMETOOLONG: "choose a shorter name",

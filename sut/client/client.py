@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from harness.config.deadlines import Deadlines
+from harness.errors import machine_failure
 from harness.record.failure_details import with_times
 from harness.record.outcome import Failure, FailureKind, Outcome
 from harness.text import counted
@@ -538,8 +539,9 @@ def _opened(request: Request) -> list[bytes | memoryview]:
 
 
 def _no_connection(replica: ReplicaPool, error: OSError) -> Failure:
-    kind = FailureKind.LOCAL_LIMIT if error.errno in _OWN_LIMITS else FailureKind.CONNECT
-    return Failure(kind, f"{replica.endpoint.url}: {error.strerror or error}")
+    if error.errno in _OWN_LIMITS:
+        return Failure(FailureKind.LOCAL_LIMIT, f"{replica.endpoint.url}: {machine_failure(error)}")
+    return Failure(FailureKind.CONNECT, f"{replica.endpoint.url}: {error.strerror or error}")
 
 
 def _with_evidence(outcome: Outcome, request: Request, connection: Connection) -> Outcome:

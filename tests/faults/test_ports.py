@@ -67,4 +67,4 @@ def test_ports_run_out(setting, tmp_path):
     assert (run.code, run.result) == (4, "INVALID"), run.stdout + run.stderr
     assert run.failures.keys() == {"local_limit"}
     details = [row["failure_detail"] for row in run.requests if row["failure"]]
-    assert all("Cannot assign requested address" in detail for detail in details)
+    assert all("Cannot assign requested address; allow more local ports" in detail for detail in details)

@@ -30,7 +30,7 @@ def test_no_more_descriptors(drive, monkeypatch):
         (pair,) = replica.pairs
         replica.pairs = (pair, replace(pair, address=("127.0.0.2", pair.address[1])))
         monkeypatch.setattr(connections, "PlainTransport", refuse)
-        assert_failed(driver.ask(), FailureKind.LOCAL_LIMIT, "Too many open files")
+        assert_failed(driver.ask(), FailureKind.LOCAL_LIMIT, "allow more open files (ulimit -n)")
         assert len(replica.pairs) == 2  # no address of its name is at fault
         monkeypatch.undo()
         assert_completed(driver.ask())
