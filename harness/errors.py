@@ -124,4 +124,6 @@ def machine_failure(error: OSError | MemoryError) -> RunError:
         return RunError(f"out of memory; {_REMEDIES[errno.ENOMEM]}")
     where = f"{error.filename}: " if error.filename else ""
     remedy = _REMEDIES.get(error.errno or 0, "check the machine's limits and disks")
+    if error.errno == errno.ENOENT and where.startswith("/proc/"):
+        remedy = "mount it (mount -t proc proc /proc)"
     return RunError(f"{where}{error.strerror or error}; {remedy}")

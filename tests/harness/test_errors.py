@@ -27,6 +27,10 @@ from tests.runs import ROOT
             OSError(errno.EMFILE, "Too many open files"),
             "Too many open files; allow more open files (ulimit -n)",
         ),
+        (
+            OSError(errno.ENOENT, "No such file or directory", "/proc/self/fd"),
+            "/proc/self/fd: No such file or directory; mount it (mount -t proc proc /proc)",
+        ),
         (OSError(errno.EXDEV, "Cross-device"), "Cross-device; check the machine's limits and disks"),
         (OSError("no number"), "no number; check the machine's limits and disks"),
         (MemoryError(), "out of memory; free memory, or lift the limit on it (ulimit -v)"),
