@@ -184,7 +184,8 @@ class _Pool:
             for worker in self._started:
                 worker.process.abort()
         for worker in self._started:
-            worker.join()
+            if worker.is_alive():  # one for which there was no thread cannot be joined
+                worker.join()
 
     @property
     def what(self) -> str:

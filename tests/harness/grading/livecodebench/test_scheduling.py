@@ -153,6 +153,15 @@ def test_a_program_that_waits_for_memory_has_its_time_afterwards(tier: Tier):
     assert (result.status, result.output, len(asked)) == (protocol.OK, b"256\n", 1)
 
 
+def test_no_thread_for_a_worker_is_the_error(run, monkeypatch):
+    def refuse(worker: _Worker) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(_Worker, "start", refuse)
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        run([ProgramTask(GradingMode.STRICT, *next(iter(solutions().items())))])
+
+
 def test_programs_that_wait_hold_up_no_other(index: Path, tier: Tier, tmp_path: Path):
     """They have an hour, and the only processor is for programs that compute."""
     good = [ProgramTask(GradingMode.STRICT, name, source) for name, source in solutions().items()]
