@@ -6,6 +6,7 @@ Imports stay light, since ``--help`` uses them too.
 import gc
 import logging
 import os
+import resource
 import sys
 from collections.abc import Callable
 from typing import NoReturn
@@ -14,6 +15,9 @@ from harness.cli.signals import InterruptedRun, ignore_signals, leave_on_signals
 from harness.cli.streams import secure_standard_streams
 
 _MOST_CHARACTERS = 2000  # an error is cut here: some contain the answer of a server
+# What the imports and first threads of a run take, in kB of addresses. With less, it varies which library
+# fails first and how, and Python 3.11 can repeat a failed allocation, for an exception, without end.
+_LEAST_MEMORY_KB = 600_000
 _OBJECTS_BETWEEN_COLLECTIONS = 20_000  # Python's 700 collect dozens of times while modules are imported
 
 
@@ -50,6 +54,7 @@ def exit_code_of(name: str, log_level: str, work: Callable[[], int]) -> int:
 
     try:
         _prepare(log_level)
+        _check_limit_on_memory()
         return work()
     except Exception as error:
         if (known := explained(error)) is None:
@@ -78,3 +83,14 @@ def _prepare(log_level: str) -> None:
     for name in ("httpx", "httpcore"):  # they log complete headers, keys included
         logging.getLogger(name).setLevel(logging.WARNING)
     keep_others_from_writing()
+
+
+def _check_limit_on_memory() -> None:
+    from harness.errors import ConfigError
+
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit != resource.RLIM_INFINITY and limit < _LEAST_MEMORY_KB * 1024:
+        raise ConfigError(
+            f"the limit on memory is {limit // 1024} kB, expected at least {_LEAST_MEMORY_KB}; lift it "
+            "(ulimit -v unlimited)"
+        )

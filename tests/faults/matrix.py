@@ -310,6 +310,7 @@ MACHINE_FAULTS = (
         "80 open files allowed, for 64 requests in flight",
         _refused(2, "raise it (ulimit -Hn)"),
     ),
+    RunFault("little_memory", "200 MB of memory allowed", _refused(2, "expected at least 600000; lift it")),
     RunFault("descriptors_run_out", "open files run out", _invalid("failed", "local_limit")),
     RunFault(
         "memory_runs_out",

@@ -155,6 +155,7 @@ SCENES = {
     "folder_removed": Scene(lambda run: shutil.rmtree(run.log_dir)),
     "folder_replaced": Scene(_replace_folder),
     "few_descriptors": Scene(preexec=_limited(resource.RLIMIT_NOFILE, 12)),
+    "little_memory": Scene(preexec=_limited(resource.RLIMIT_AS, 200_000_000)),
     "too_few_for_flight": Scene(
         preexec=_limited(resource.RLIMIT_NOFILE, 80), arguments=("--max-concurrency", 64)
     ),
