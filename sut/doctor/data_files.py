@@ -67,5 +67,5 @@ def sandbox_finding() -> Finding:
     try:
         return ok("sandbox", f"generated programs run in {choose_sandbox(allow_unsandboxed=False).tier}")
     except GradingError as error:
-        text, _, remedy = str(error).partition("; ")
+        text, _, remedy = str(error).rpartition("; ")  # the reasons have semicolons of their own
         return Finding("warning", "sandbox", text, remedy)

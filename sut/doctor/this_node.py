@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from harness.analysis.verdict import CLOCK_PART
+from harness.errors import refused
 from harness.files import wait_for_disk
 from harness.machine import container_memory, machine_memory, text_of
 from harness.text import counted
@@ -207,8 +208,8 @@ def disk_findings(folder: Path) -> Iterator[Finding]:
         free = found.f_bavail * found.f_frsize
         speed = _written_per_s(place)
     except OSError as error:
-        text = f"{place}: {error.strerror or error}"
-        yield Finding("error", "disk", text, "name a folder that can be written: --results DIR")
+        text, _, remedy = refused(error, "name a folder that can be written: --results DIR").partition("; ")
+        yield Finding("error", "disk", f"{place}: {text}", remedy)
         return
     text = f"{place}: {free / _GIB:.1f} GiB free, {speed / 1e6:.0f} MB/s"
     if free < _ENOUGH_DISK:

@@ -192,7 +192,12 @@ def unsupported(tier: Tier) -> str:
 def refusal(reasons: dict[Tier, str]) -> GradingError:
     """The error for a machine without any sandbox."""
     found = "; ".join(f"{tier}: {reason}" for tier, reason in reasons.items())
+    bubblewrap = "install bubblewrap"
+    if not any(map(unsupported, reasons)):
+        bubblewrap = (
+            "allow bubblewrap its namespaces (user.max_user_namespaces, a container's seccomp profile)"
+        )
     return GradingError(
-        f"no sandbox for model-written code ({found}); install bubblewrap, or use Linux 5.13+ with Landlock,"
+        f"no sandbox for model-written code ({found}); {bubblewrap}, or use Linux 5.13+ with Landlock,"
         " or accept the risk with --allow-unsandboxed"
     )

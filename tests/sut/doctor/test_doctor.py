@@ -1,5 +1,6 @@
 """The doctor: on this machine as it is, and with each fault that it knows."""
 
+import errno
 import json
 import os
 import shutil
@@ -14,6 +15,7 @@ import pytest
 
 from harness.config.benchmark import load_benchmark
 from harness.files import ROOT
+from harness.grading.sandbox.tiers import Sandbox, Tier, refusal
 from sut.client.endpoint import AddressPair
 from sut.doctor import data_files, gpu_health, server_paths, software, this_node
 from sut.doctor.doctor_options import parse_options
@@ -416,6 +418,16 @@ def test_a_slow_disk_is_a_warning(tmp_path, monkeypatch):
     )
 
 
+def test_a_limit_on_files_is_lifted_wherever_they_are(tmp_path, monkeypatch):
+    def refuse(folder: Path) -> float:
+        raise OSError(errno.EFBIG, "File too large")
+
+    monkeypatch.setattr(this_node, "_written_per_s", refuse)
+    (found,) = this_node.disk_findings(tmp_path)
+    assert (found.level, found.text) == ("error", f"{tmp_path}: File too large")
+    assert "ulimit -f" in found.remedy
+
+
 def test_a_name_that_no_folder_can_have_is_a_finding():
     (found,) = this_node.disk_findings(Path("a" * 300))
     assert (found.level, "File name too long" in found.text) == ("error", True)
@@ -428,6 +440,16 @@ def test_a_folder_that_cannot_be_written(tmp_path):
 
 
 # -- software, files, GPUs
+
+
+def test_why_there_is_no_sandbox_is_no_remedy(monkeypatch):
+    def refuse(*, allow_unsandboxed: bool) -> Sandbox:
+        raise refusal({Tier.BUBBLEWRAP: "no namespace; repeat", Tier.LANDLOCK: "not confined"})
+
+    monkeypatch.setattr(data_files, "choose_sandbox", refuse)
+    found = data_files.sandbox_finding()
+    assert "not confined" in found.text
+    assert found.remedy.endswith("--allow-unsandboxed") and "not confined" not in found.remedy
 
 
 def test_packages():

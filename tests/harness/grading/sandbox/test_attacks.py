@@ -407,10 +407,18 @@ def test_who_cannot_change_its_user_has_another_by_a_namespace(can: bool, monkey
 
 
 @pytest.mark.engine
-def test_without_any_sandbox_the_evaluator_refuses(monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(
+    ("bwrap", "remedy"),
+    [(None, "; install bubblewrap, or"), ("/usr/bin/bwrap", "; allow bubblewrap its namespaces")],
+)
+def test_without_any_sandbox_the_evaluator_refuses(
+    bwrap: str | None, remedy: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(shutil, "which", lambda _: bwrap)
     monkeypatch.setattr(tier_probe, "why_not", lambda tier: f"{tier} is not to be had")
     with pytest.raises(GradingError) as refused:
         tier_probe.choose_sandbox(allow_unsandboxed=False)
     assert [tier for tier in candidates() if f"{tier} is not to be had" not in str(refused.value)] == []
+    assert remedy in str(refused.value)
     assert "--allow-unsandboxed" in str(refused.value)
     assert tier_probe.choose_sandbox(allow_unsandboxed=True).tier is Tier.UNSANDBOXED
