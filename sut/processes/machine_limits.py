@@ -74,9 +74,10 @@ def check_workers(workers: int, reason: str) -> None:
     needed = descriptors_for(workers)
     hard = hard_descriptor_limit()
     if needed > hard:
+        fewer = ", or use fewer --num-workers or less --max-concurrency" if workers > 1 else ""
         raise ConfigError(
-            f"{workers} workers ({reason}) need {needed} open files in this process, the limit is {hard}; "
-            "raise it (ulimit -Hn), or use fewer --num-workers or less --max-concurrency"
+            f"this process needs {needed} open files for {counted(workers, 'worker')} ({reason}), the limit "
+            f"is {hard}; raise it (ulimit -Hn){fewer}"
         )
     if needed > resource.getrlimit(resource.RLIMIT_NOFILE)[0]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))

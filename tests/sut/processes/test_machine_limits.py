@@ -87,6 +87,12 @@ def test_workers_asked_for_raise_the_soft_limit_and_are_refused_beyond_the_hard_
         resource.setrlimit(resource.RLIMIT_NOFILE, (before, hard))
 
 
+def test_fewer_than_one_worker_is_no_remedy(monkeypatch):
+    monkeypatch.setattr("sut.processes.machine_limits.hard_descriptor_limit", lambda: 64)
+    with pytest.raises(ConfigError, match=r"for 1 worker \(as asked\), the limit is 64; .*-Hn\)$"):
+        check_workers(1, "as asked")
+
+
 @pytest.mark.parametrize("hard", [resource.RLIM_INFINITY, 2_000_000])
 def test_the_kernel_has_a_limit_below_the_hard_one(hard, tmp_path, monkeypatch):
     """Where fs.nr_open was lowered since. setrlimit(2) then refuses also the hard limit that is in force."""
