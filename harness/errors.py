@@ -65,9 +65,9 @@ _REMEDIES = {
 # What another folder does not cure.
 _EVERYWHERE = (errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
-# Errors of libraries for which the machine has no thread, or no memory for a shared library.
+# Errors of libraries for which the machine has no thread, and of the loader for a shared library.
 _NO_THREAD = ("can't start new thread", "Failed to launch worker thread")  # Python's, Arrow's
-_NO_MEMORY = "failed to map segment"
+_NOT_MAPPED = "failed to map segment"
 
 
 def explained(error: Exception) -> HarnessError | None:
@@ -86,8 +86,8 @@ def explained(error: Exception) -> HarnessError | None:
             return ConfigError(str(machine_failure(error)))
         case OSError() | MemoryError():
             return machine_failure(error)
-        case RuntimeError() | ImportError() if _NO_MEMORY in str(error):
-            return machine_failure(MemoryError())
+        case RuntimeError() | ImportError() if _NOT_MAPPED in str(error):
+            return _not_mapped()
         case ImportError():
             return _wrong_interpreter(error)
     return None
@@ -99,6 +99,15 @@ def _has_working_directory() -> bool:
     except FileNotFoundError:
         return False
     return True
+
+
+def _not_mapped() -> HarnessError:
+    if os.statvfs(sys.prefix).f_flag & os.ST_NOEXEC:
+        return ConfigError(
+            f"{sys.prefix}: no library can be loaded from there, its file system is mounted noexec; move the "
+            "checkout to another, or have it mounted with exec"
+        )
+    return machine_failure(MemoryError())
 
 
 def _wrong_interpreter(error: ImportError) -> ConfigError | None:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -65,6 +66,16 @@ def test_another_place_is_no_remedy_for_what_the_machine_refuses_everywhere(erro
 )
 def test_no_thread_is_not_no_memory(error):
     assert "ulimit -u" in str(explained(error))
+
+
+# Of glibc's loader, which gives no cause.
+NOT_MAPPED = "/c/.venv/lib/python3.11/msgspec/_core.so: failed to map segment from shared object"
+
+
+@pytest.mark.parametrize(("flags", "words"), [(os.ST_NOEXEC, "mounted noexec"), (0, "out of memory")])
+def test_a_library_that_cannot_be_loaded(flags, words, monkeypatch):
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_flag=flags))
+    assert words in str(explained(ImportError(NOT_MAPPED)))
 
 
 EVERY_PROGRAM = """
