@@ -96,9 +96,10 @@ def clock_reasons(detail: LoadgenDetail, calls: Rows, began_ns: int, slewed_ns: 
 
 
 def slewed(lasted_s: float, slewed_ns: int) -> Iterator[str]:
-    """Both clocks run fast or slow by ``slewed_ns`` while they are corrected.
+    """A reason where this machine's clocks were fast by ``slewed_ns`` (negative: slow) over that time.
 
-    By 0.05 % at most by the kernel, by up to 8.3 % where chronyd mends an error of seconds.
+    They are while an error is corrected: by 0.05 % at most by the kernel, by up to 8.3 % where chronyd mends
+    an error of seconds.
     """
     if abs(slewed_ns) / 1e9 > _slack_s(lasted_s):
         how = "fast" if slewed_ns > 0 else "slow"

@@ -65,7 +65,7 @@ def _kept(folder: Path) -> tuple[str, Cached] | None:
             rows[name] = table[name].to_numpy()
         found = Cached(rows, int(facts["duration_ns"]), facts["ended"] == "True", facts["broken"])
         return facts["key"], found
-    except (OSError, pa.ArrowException, KeyError, ValueError):
+    except (OSError, pa.ArrowException, KeyError, ValueError, TypeError):
         return None
 
 
