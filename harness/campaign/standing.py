@@ -35,7 +35,7 @@ from harness.grading.decoding.text_tokenizer import tokenizer_sha256
 from harness.json_files import read_kept, write_json
 from harness.loadgen_logs.integrity import damage
 from harness.record.accuracy_result import AccuracyResult, score_line
-from harness.record.resume import ANY_SAMPLE, answers_in, differences, newest_run
+from harness.record.resume import ANY_SAMPLE, answers_in, differences, newest_run, other_log
 from harness.record.run_events import RunEvent
 from harness.record.run_record import RunRecord
 from harness.text import counted
@@ -131,7 +131,7 @@ def _run(campaign: Campaign, step: Step) -> Standing:
         return Standing("lost", f"VALID, but {refused}", record)
     # How fast the servers are is no question of a trial, nor of a rehearsal.
     if result == "VALID" or (record.verdict.complete and (step.kind == "trial" or campaign.rehearsal)):
-        if problem := _damage(step):
+        if problem := _damage(campaign, step):
             return Standing("incomplete", problem, record)  # its answers are kept
         return Standing("done", _figures(record, "VALID" if result == "VALID" else "complete"), record)
     if result == "INTERRUPTED" or step.kind == "accuracy":
@@ -142,14 +142,14 @@ def _run(campaign: Campaign, step: Step) -> Standing:
     return Standing("lost" if lost and not disturbed else "failed", f"{reasons}{_stood(record)}", record)
 
 
-def _damage(step: Step) -> str:
+def _damage(campaign: Campaign, step: Step) -> str:
     """What is wrong with the logs of an accuracy run. Raises ConfigError for those of a performance run."""
-    if step.kind not in ("performance", "accuracy"):
-        return ""
-    problem = damage(step.run_folder, step.run_folder if step.kind == "accuracy" else None)
-    if problem and step.kind == "performance":
-        raise ConfigError(f"{step.run_folder}: {problem}")
-    return problem
+    folder = step.run_folder
+    if step.kind == "accuracy":
+        return damage(folder, folder) or other_log(folder / ACCURACY_LOG, campaign.digests.of)
+    if step.kind == "performance" and (problem := damage(folder, None)):
+        raise ConfigError(f"{folder}: {problem}")
+    return ""
 
 
 def _stood(record: RunRecord) -> str:

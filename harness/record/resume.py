@@ -12,7 +12,7 @@ from msgspec import structs
 from harness.config.plans import RunPlan
 from harness.config.protocol import Answers, prompts_of
 from harness.errors import ConfigError
-from harness.files import JOURNAL_DIR, RUN_RECORD, sha256_of
+from harness.files import ACCURACY_LOG, JOURNAL_DIR, RUN_RECORD, sha256_of
 from harness.loadgen_logs.integrity import damage
 from harness.record.answer_log import SavedAnswer, read_saved_answers
 from harness.record.journal import ANSWERS_FILE
@@ -130,7 +130,8 @@ def _is_finished(plan: RunPlan, record: RunRecord) -> bool:
     verdict, log_dir = record.verdict, plan.client.log_dir
     if verdict is None or not (verdict.result == "VALID" or (plan.audit is not None and verdict.complete)):
         return False
-    return _of_logs(record.plan) == _of_logs(plan) and not damage(log_dir, log_dir)
+    are_whole = not damage(log_dir, log_dir) and not other_log(log_dir / ACCURACY_LOG)
+    return are_whole and _of_logs(record.plan) == _of_logs(plan)
 
 
 def _of_logs(plan: RunPlan) -> tuple[object, ...]:
@@ -157,7 +158,7 @@ def unfinished(log_dir: Path) -> str:
     return f"the run {state}, so that no score of it counts; {counts}. Continue it {how}"
 
 
-def other_log(log: Path) -> str:
+def other_log(log: Path, digest: Callable[[Path], str] = sha256_of) -> str:
     """What to know before a log is judged: that the run.json beside it is of another log; "" where it is not.
 
     Also "" where none is beside it, or none that names a log.
@@ -165,12 +166,12 @@ def other_log(log: Path) -> str:
     wanted = ""
     with suppress(FileNotFoundError, ConfigError):
         wanted = RunRecord.read(log.with_name(RUN_RECORD)).accuracy_log_sha256
-    if not wanted or not log.is_file() or (found := sha256_of(log)) == wanted:
+    if not wanted or not log.is_file() or (found := digest(log)) == wanted:
         return ""
     return (
         f"{log} is not the log of the run in the {RUN_RECORD} beside it (sha256 {found[:_DIGITS]}, expected "
-        f"{wanted[:_DIGITS]}): nothing in it counts for that run; put back the log of that run, or move this "
-        "one to a folder of its own"
+        f"{wanted[:_DIGITS]}): nothing in it counts for that run; repeat the run, or move this log to a "
+        "folder of its own"
     )
 
 

@@ -442,6 +442,18 @@ def test_a_log_that_was_cut_since_is_seen_before_the_build_stops_at_it(tmp_path,
     assert found.state == state and f"{path.name} is cut short" in found.text
 
 
+def test_the_log_of_another_run_is_written_again_before_it_is_scored(tmp_path):
+    campaign = campaign_of(tmp_path, "server = { target_qps = 9.0 }\n")
+    step = next(one for one in steps_of(campaign) if one.kind == "accuracy")
+    run_as_asked(step, step.run_folder)
+    record, path = newest_run(step.run_folder), step.run_folder / ACCURACY_LOG
+    structs.replace(record, accuracy_log_sha256=sha256_of(path)).write(step.run_folder / "run.json")
+    assert standing(campaign, step).state == "done"
+    path.write_text(path.read_text().replace("07000000", "08000000"))
+    found = standing(campaign, step)
+    assert found.state == "incomplete" and "is not the log of the run in the run.json beside it" in found.text
+
+
 @pytest.mark.parametrize("anew", [True, False])
 def test_the_check_of_a_run_that_begins_anew_asks_nothing_of_its_earlier_answers(tmp_path, monkeypatch, anew):
     """Answers of another model were refused, with "add --restart", which had been given."""

@@ -9,6 +9,7 @@ from msgspec import structs
 from harness.config.benchmark import load_benchmark
 from harness.config.plans import ComplianceSettings
 from harness.errors import EXIT_USAGE, ConfigError
+from harness.files import ACCURACY_LOG, sha256_of
 from harness.record.answer_log import encode_answer
 from harness.record.output_dir import move_aside_existing
 from harness.record.resume import (
@@ -98,6 +99,15 @@ def test_a_valid_run_is_complete(tmp_path, resume, name):
     assert found(tmp_path, resume=resume).course == "continue"
     log.unlink()
     assert found(tmp_path, resume=resume).course == "continue"
+
+
+def test_a_valid_run_whose_log_is_another_one_writes_it_again_from_its_answers(tmp_path):
+    """Such as that of another run, copied there."""
+    complete(tmp_path)
+    own = sha256_of(tmp_path / ACCURACY_LOG)
+    for left, course in ((own, "complete"), ("0" * 64, "continue")):
+        complete(tmp_path, structs.replace(RECORD, accuracy_log_sha256=left))
+        assert found(tmp_path).course == course
 
 
 def test_the_log_of_a_run_under_other_rules_is_written_again_from_its_answers(tmp_path):
