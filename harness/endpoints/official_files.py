@@ -15,6 +15,7 @@ Fields = Mapping[str, Any]
 OFFLINE_PATTERN = "max_throughput"  # the load pattern of a dedicated Offline run
 
 _MOST = 1e300
+_MOST_WHOLE = 10**18
 _MOST_BYTES = 1 << 28  # accuracy results may hold every answer
 
 
@@ -67,10 +68,12 @@ def number(value: object) -> float | None:
 
 
 def whole(value: object) -> int | None:
-    """A whole number, also as text."""
+    """A whole number below 10^18, also as text; None for anything else."""
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 19:
         return int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < _MOST_WHOLE:
+        return value
+    return None
 
 
 def of_percent(percentiles: object, percent: int) -> Any:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from harness.loadgen_logs.summary_and_detail import PERCENTS, LoadgenDetail
+from harness.loadgen_logs.summary_and_detail import LARGEST, PERCENTS, LoadgenDetail
 
 # The rows of each time in the detail log: of minimum, maximum and mean, and of a percentile.
 _LATENCY = "result_{}_latency_ns", "result_{}_percentile_latency_ns"
@@ -150,7 +150,7 @@ def _same(text: str, key: str, logged: object) -> bool:
         return text == str(int(logged)) or _WORDS.get(text) is logged
     if isinstance(logged, str):
         return " ".join(logged.split()) == text
-    if not isinstance(logged, int | float) or not _NUMBER.fullmatch(text):
+    if not isinstance(logged, int | float) or abs(logged) > LARGEST or not _NUMBER.fullmatch(text):
         return False
     number = int(text) if text.isdecimal() else float(text)
     if not _TWO_DECIMALS.fullmatch(text):

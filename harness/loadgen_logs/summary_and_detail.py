@@ -32,7 +32,7 @@ _SETTING = re.compile(r"([a-z_]+(?: \((?:ns|ms)\))?)\s*:\s*(\S+)")
 TIMES = {"TTFT": "first token latency", "TPOT": "time to output token", "latency": "latency"}
 PERCENTS = ("50.00", "90.00", "95.00", "97.00", "99.00", "99.90")  # in their names, too
 _ONCE = ("effective_", "requested_", "result_")  # LoadGen writes each such row once
-_LARGEST = 1e30  # far above all 64-bit numbers of LoadGen; NaN and infinity are not below it
+LARGEST = 1e30  # far above all 64-bit numbers of LoadGen; NaN and infinity are not below it
 # In the 56 published TEST09 of v6.0 the means of the answers and of LoadGen's rates differ by less than 1e-5.
 _MEAN_TOLERANCE = 1e-3
 _NO_TIME_NS = 1e18  # LoadGen's figure where a query had no such time is near 2^63
@@ -158,7 +158,7 @@ class LoadgenDetail(msgspec.Struct, frozen=True, dict=True):
         value = self.values.get(key)
         if not isinstance(value, int | float) or isinstance(value, bool):
             return None
-        return value if abs(value) <= _LARGEST else None
+        return value if abs(value) <= LARGEST else None
 
     @property
     def samples_issued(self) -> int | float | None:

@@ -124,20 +124,16 @@ def is_of_other_limits(context: CheckContext, detail: LoadgenDetail) -> bool:
     return bool(named) and context.scenario not in named
 
 
-def _limits_of(detail: LoadgenDetail) -> tuple[object, object]:
-    """The limits of TTFT and TPOT in ms that LoadGen had."""
-    ttft, tpot = (detail.requested.get(f"server_{name}_latency") for name in ("ttft", "tpot"))
-    return _milliseconds(ttft), _milliseconds(tpot)
+def _limits_of(detail: LoadgenDetail) -> tuple[float | None, float | None]:
+    """The limits of TTFT and TPOT in ms that LoadGen had; None for no number."""
+    ttft, tpot = (detail.number(f"requested_server_{name}_latency") for name in ("ttft", "tpot"))
+    return None if ttft is None else ttft / NS_PER_MS, None if tpot is None else tpot / NS_PER_MS
 
 
-def _named(context: CheckContext, found: tuple[object, object]) -> list[str]:
+def _named(context: CheckContext, found: tuple[float | None, float | None]) -> list[str]:
     """The scenarios that have these limits."""
     limits = context.benchmark.latency_limits
     return [name for name, limit in limits.items() if found == (limit.ttft_ms, limit.tpot_ms)]
-
-
-def _milliseconds(value: object) -> object:
-    return value / NS_PER_MS if isinstance(value, int | float) else value
 
 
 def _seeds(context: CheckContext, logs: Logs) -> Iterator[Issue]:

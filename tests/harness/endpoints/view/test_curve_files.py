@@ -174,6 +174,15 @@ def test_a_value_of_another_kind_is_unknown_and_the_others_of_its_file_stay(tmp_
     assert (r64.system_tps, r64.tpot_ns, r64.issued) == (before.system_tps, before.tpot_ns, before.issued)
 
 
+@pytest.mark.parametrize("name", ["concurrency", "max_supported_concurrency"])
+def test_a_count_of_400_digits_is_unknown(name, tmp_path):
+    folder = made.tree(tmp_path)
+    (path,) = folder.rglob("r8/point.yaml")
+    path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | {name: 10**400}))
+    curve = read_curve(folder)
+    assert (curve.c_max, [one.concurrency for one in curve.steps]) == (1024, FIXED)
+
+
 def test_every_reader_takes_a_dedicated_run_for_one_by_its_load_pattern(tmp_path):
     """Page, check and build; the official client's ``type`` alone does not say how requests were issued."""
     folder = made.run_folders(tmp_path) / "offline"

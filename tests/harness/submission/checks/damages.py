@@ -179,6 +179,11 @@ SERVER_ROWS = {"requested_server_ttft_latency": 3_000_000_000, "requested_server
 DAMAGES = [
     ("Interactive in a Server folder", rename("Interactive", "Server"), "scenario*4"),
     ("Server limits in Interactive", row(INTERACTIVE, **SERVER_ROWS), "logs-disagree scenario"),
+    (
+        "a limit and a rate of 400 digits",
+        row(INTERACTIVE, requested_server_ttft_latency=10**400, result_scheduled_samples_per_sec=10**400),
+        "logs-disagree settings",
+    ),
     ("Server in an Offline folder", copied(f"{INTERACTIVE}/{DETAIL}", f"{OFFLINE}/{DETAIL}"), None),
     ("an unknown scenario", rename("Interactive", "Interactiv"), "scenarios*2"),
     ("an unknown benchmark", rename("", "../gpt-oss-121b"), "benchmark"),
@@ -366,6 +371,7 @@ DAMAGES = [
     ("a trailing comma", pattern(SYSTEM, r"\n}$", ",\n}"), "malformed"),
     ("a byte order mark", before(SYSTEM, b"\xef\xbb\xbf"), "malformed"),
     ("no node", system(number_of_nodes="0"), "system"),
+    ("nodes of more digits than int() takes", system(number_of_nodes="9" * 5000), "system"),
     ("a blank for the nodes", system(number_of_nodes=" "), "system"),
     ("a README of a blank", write("Offline/README.md", " \n"), "missing-file"),
     ("measurements of a blank", fields("Offline/measurements.json", retraining=" "), "measurements"),
