@@ -17,6 +17,7 @@ from harness.text import counted
 
 RULE = "=" * 80
 _NUMBER = re.compile(r"\d+\.?\d*|\.\d+")
+MOST_DIGITS = 18  # of a count in a text file; int() takes 4300
 _TOTAL = re.compile(r"^Total samples(?: evaluated)?: (\d+)[ \t\r]*$", re.MULTILINE)
 
 
@@ -137,7 +138,8 @@ class ComplianceTest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             for words in (self.pass_line, "TEST FAIL")
         )
         total = _TOTAL.search(text)
-        return VerifiedFigures(passed if passed != failed else None, samples=int(total[1]) if total else None)
+        samples = int(total[1][:MOST_DIGITS]) if total else None
+        return VerifiedFigures(passed if passed != failed else None, samples=samples)
 
     def recheck(self, text: str, scenario: str) -> Iterator[str]:
         """The errors of a submitted verification file, one line each. ``scenario`` is LoadGen's."""

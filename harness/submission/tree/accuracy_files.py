@@ -6,6 +6,8 @@ from pathlib import Path
 
 import msgspec
 
+from harness.compliance.base import MOST_DIGITS
+
 GAP = b"\n\n...\n\n"  # stands between the two ends of a truncated log
 
 _HASH = re.compile(r"^hash=(\w+)$", re.MULTILINE)
@@ -49,7 +51,7 @@ def parse_accuracy(text: str, metrics: Iterable[str]) -> AccuracyText:
         found = tuple(_float(match[1]) for line in text.split("\n") if (match := pattern.match(line)))
         if found:
             scores[metric] = found
-    totals = [int(line or figure) for line, figure in _TOTAL.findall(text)]
+    totals = [int((line or figure)[:MOST_DIGITS]) for line, figure in _TOTAL.findall(text)]
     return AccuracyText(scores, min(totals, default=None), tuple(_HASH.findall(text)), text)
 
 

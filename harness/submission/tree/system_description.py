@@ -13,9 +13,9 @@ from typing import Any
 
 import yaml
 
+from harness.compliance.base import MOST_DIGITS
 from harness.submission.tree.round_rules import SystemRule
 
-_MOST_DIGITS = 18
 _IS_NETWORK, _NODES = "is_network", "number_of_nodes"
 # Where there are sw_notes, the official checker joins the two, and ends with an error if one is no text.
 _NOTES = ("hw_notes", "sw_notes")
@@ -127,14 +127,14 @@ def other_suite(fields: Mapping[str, Any], suite: str, benchmark: str) -> str:
 
 
 def whole_number(value: object) -> int | None:
-    """A count of at most 18 digits, as a number or text; None for anything else.
+    """A count, as a number or text; None for anything else.
 
     The official checker reads it by Python's int.
     """
     if isinstance(value, float):
         return int(value) if value.is_integer() else None
     text = str(value).strip()
-    return int(text) if text.isdecimal() and len(text) <= _MOST_DIGITS else None
+    return int(text) if text.isdecimal() and len(text) <= MOST_DIGITS else None
 
 
 def _ends_cell(text: str) -> bool:

@@ -253,6 +253,8 @@ DAMAGES = [
     ("TEST09 too long", set_number(VERIFY09, "Mean output tokens", "1406.03"), "cross-check*2 test-failed"),
     ("TEST09 just long enough", set_number(VERIFY09, "Mean output tokens", "1150.38"), "cross-check*2"),
     ("TEST09 of fewer samples", set_number(VERIFY09, "Total samples", "6000"), "test-failed"),
+    ("TEST09 of samples of 5000 digits", set_number(VERIFY09, "Total samples", "6" * 5000), "test-failed"),
+    ("a score of samples of 5000 digits", text(SCORE, ": 4395", ": " + "6" * 5000), "sample-count"),
     ("detail log cut", cut(f"{OFFLINE}/{DETAIL}"), "log-damaged"),
     ("summary empty", cut(f"{OFFLINE}/{SUMMARY}", 0), "log-damaged"),
     ("no detail log", remove(f"Interactive/accuracy/{DETAIL}"), "missing-file"),
