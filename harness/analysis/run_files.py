@@ -1,9 +1,11 @@
 """The files of a run in a folder."""
 
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
 import msgspec
+import numpy as np
 
 from harness.analysis.queries import Queries, read_queries
 from harness.config.loadgen_settings import SERVER_PERCENTILE
@@ -76,6 +78,22 @@ def read_run(folder: Path) -> RunFiles:
     summary = read_summary(folder / SUMMARY)
     if summary.problem:
         notes.append(f"LoadGen's summary is {summary.problem}.")
-    elif record is not None and record.loadgen is not None and (what := summary.difference(record.loadgen)):
-        notes.append(f"{SUMMARY} is of another run: {what}. Copy the logs of this run again.")
-    return RunFiles(folder, summary, record, queries, tuple(notes))
+    others = () if record is None else _of_another_run(record, summary, queries)
+    return RunFiles(folder, summary, record, queries, (*notes, *others))
+
+
+def _of_another_run(record: RunRecord, summary: LoadgenSummary, queries: Queries | None) -> Iterator[str]:
+    """The files that are not of the run in run.json."""
+    if not summary.problem and record.loadgen is not None and (what := summary.difference(record.loadgen)):
+        yield f"{SUMMARY} is of another run: {what}. Copy the logs of this run again."
+    statistics = record.statistics
+    if queries is None or statistics is None or statistics.resumed:  # which are not among the queries
+        return
+    found = len(queries), int(queries.osl[queries.completed].sum(dtype=np.int64))
+    recorded = statistics.queries, statistics.output_tokens
+    if found != recorded:
+        yield (
+            f"{REQUESTS} is of another run: it has {found[0]} queries and {found[1]} output tokens, in the "
+            f"{RUN_RECORD} of this run {recorded[0]} and {recorded[1]}. Copy it again, or remove it: "
+            "it is made from the journal."
+        )

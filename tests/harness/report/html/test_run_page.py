@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from harness.analysis.replicas import replica_balance
 from harness.analysis.run_files import read_run
 from harness.analysis.run_outcome import RunOutcome
+from harness.analysis.statistics import statistics
 from harness.config.plans import ComplianceSettings
 from harness.config.scenario import Scenario
 from harness.files import (
@@ -432,19 +433,24 @@ def test_stragglers_are_not_called_absent_where_they_were_not_judged(tmp_path):
 def test_a_diagnosis_follows_the_reasons(tmp_path, valid):
     diagnosis = Diagnosis(from_s=28.0, text="saturated: in flight grows")
     verdict = RunVerdict("VALID", (), True) if valid else RunVerdict("INVALID", ("the cause", "more"), True)
+    rows = records.rows()
     record = replace(ENDED, verdict=verdict, diagnoses=(diagnosis,), deviations=(), loadgen=None)
-    folder = records.folder(tmp_path, records.rows(), record)
+    folder = records.folder(tmp_path, rows, replace(record, statistics=statistics(rows)))
     reasons = run_page(read_run(folder)).reasons
     shown = "from 0:28 on saturated: in flight grows"
     assert reasons == (() if valid else ("the cause", "more", shown))
     assert any(shown in line for line in section_of("verdict", folder).lines) is valid
 
 
-def test_logs_of_another_run_are_named_beside_the_verdict(tmp_path):
-    """The page has its verdict from run.json, and LoadGen's figures from the summary beside it."""
-    folder = records.folder(tmp_path, records.rows(), replace(ENDED, verdict=RunVerdict("VALID")))
-    (reason, *_) = run_page(read_run(folder)).reasons
-    assert reason.startswith("mlperf_log_summary.txt is of another run: Completed samples per second is ")
+def test_files_of_another_run_are_named_beside_the_verdict(tmp_path):
+    """The page has its verdict from run.json, LoadGen's figures and the charts from the files beside it."""
+    rows, valid = records.rows(), replace(ENDED, verdict=RunVerdict("VALID"))
+    folder = records.folder(tmp_path, rows, valid)
+    logs, table, *_ = run_page(read_run(folder)).reasons
+    assert logs.startswith("mlperf_log_summary.txt is of another run: Completed samples per second is ")
+    assert table.startswith("requests.parquet is of another run: it has 900 queries and ")
     own = read_summary(folder / "mlperf_log_summary.txt")
-    replace(ENDED, verdict=RunVerdict("VALID"), loadgen=own).write(folder / "run.json")
-    assert not any("of another run" in line for line in run_page(read_run(folder)).reasons)
+    figures = statistics(rows)
+    for resumed, one in ((0, figures), (5, replace(figures, queries=905, resumed=5))):
+        replace(valid, loadgen=own, statistics=one).write(folder / "run.json")
+        assert not any("of another run" in line for line in run_page(read_run(folder)).reasons), resumed
