@@ -18,6 +18,7 @@ from harness.campaign.campaign_file import Servers
 from harness.config.run_options import SERVER_URL
 from harness.config.server_urls import default_port
 from harness.errors import ServerError
+from harness.system_calls import process_descriptor
 from harness.text import LONG_LINE, duration, how_it_ended, printable, show
 
 _LINES = 12  # of the log that are shown
@@ -107,7 +108,7 @@ class ServerCommand(msgspec.Struct):
 def first_to_end(processes: Sequence[subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
     """Wait until one of the processes ends; the first counts where several have."""
     poller = select.poll()
-    descriptors = [os.pidfd_open(process.pid) for process in processes]
+    descriptors = [process_descriptor(process.pid) for process in processes]
     try:
         for descriptor in descriptors:
             poller.register(descriptor, select.POLLIN)

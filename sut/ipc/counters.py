@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.record.outcome import FailureKind
+from harness.system_calls import memory_file
 
 
 class Counter(IntEnum):
@@ -52,7 +53,7 @@ class CounterBoard:
     def __init__(self, rows: int, columns: int = _COLUMNS, descriptor: int | None = None) -> None:
         size = rows * columns * 8
         if descriptor is None:
-            descriptor = os.memfd_create("mlperf-counters", os.MFD_CLOEXEC)
+            descriptor = memory_file("mlperf-counters")
             os.ftruncate(descriptor, size)
         self.descriptor = descriptor
         self.rows = rows

@@ -13,6 +13,7 @@ import numpy as np
 
 from harness.dataset.salt import RenderedSalt, SaltIds
 from harness.dataset.samples import SampleSet
+from harness.system_calls import memory_file
 from sut.wire import Wires
 
 
@@ -68,7 +69,7 @@ def render_requests(samples: SampleSet, wires: Wires) -> RequestStore:
     """Render every sample once."""
     count = len(samples)
     header = 8 * (4 * count + 1)
-    descriptor = os.memfd_create("mlperf-requests", os.MFD_CLOEXEC)
+    descriptor = memory_file("mlperf-requests")
     table = np.zeros(4 * count + 1, dtype=np.int64)
     table[count + 1 : 2 * count + 1] = samples.lengths
     if samples.limits is not None:

@@ -10,6 +10,7 @@ from harness.config.loadgen_settings import BY_ATTRIBUTE, SAMPLE_COUNTS, Setting
 from harness.config.scenario import LoadGenScenario
 from harness.errors import ConfigError
 from harness.files import AUDIT_CONFIG
+from harness.system_calls import memory_file
 
 FLUSH_INTERVAL_S = 0.5  # LoadGen's log thread writes at least once in this time
 
@@ -72,7 +73,7 @@ def _load(settings: "lg.TestSettings", path: str, spec: TestSpec, kind: int) -> 
 def _audit(settings: "lg.TestSettings", spec: TestSpec) -> None:
     """Apply the audit settings as StartTest does (loadgen.cc): for every model, on top of all others."""
     mode = settings.mode
-    descriptor = os.memfd_create(AUDIT_CONFIG, os.MFD_CLOEXEC)
+    descriptor = memory_file(AUDIT_CONFIG)
     try:
         os.write(descriptor, (spec.audit_text or "").encode())
         code = settings.FromConfig(f"/proc/self/fd/{descriptor}", "*", spec.scenario, 2)

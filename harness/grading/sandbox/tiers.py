@@ -29,6 +29,7 @@ THREAD_LIMIT = 256
 OPEN_FILES_LIMIT = 64
 
 _JAIL = ROOT / "harness" / "grading" / "sandbox" / "jail"
+_SYSTEM_CALLS = ROOT / "harness" / "system_calls.py"
 _START = """\
 import sys
 sys.path.insert(0, {root!r})
@@ -120,7 +121,7 @@ def _bwrap() -> tuple[str, ...]:
     mounts = [part for path in shown for part in _mount(path)]
     mounts += ["--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev", "--remount-ro", "/dev"]
     mounts += ["--perms", "1777", "--size", str(SCRATCH_LIMIT), "--tmpfs", "/tmp"]
-    for path in (*_interpreter_trees(), str(_JAIL)):
+    for path in (*_interpreter_trees(), str(_JAIL), str(_SYSTEM_CALLS)):
         mounts += [*_parent_folders(path), "--ro-bind", path, path]
     mounts += ["--remount-ro", "/", "--chdir", "/tmp"]
     return (program, *_namespaces(), *mounts, "--")

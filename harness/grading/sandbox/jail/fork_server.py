@@ -23,6 +23,7 @@ from typing import NamedTuple, NoReturn
 
 from harness.grading.sandbox.jail import child_watch, official, strict
 from harness.grading.sandbox.jail.confine import Confinement, confiner
+from harness.system_calls import process_descriptor, send_signal
 
 LOAD, STRICT, OFFICIAL = range(3)
 CONFINEMENT_FAILED, CONFINEMENT_EXIT = "not confined", 113
@@ -45,7 +46,7 @@ class ForkedChild(NamedTuple):
     def signal(self, signum: int) -> None:
         """As child_watch.Process."""
         with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self.pidfd, signum)
+            send_signal(self.pidfd, signum)
 
 
 class ForkServer:
@@ -135,7 +136,7 @@ def _serve(channel: socket.socket, confinement: Confinement, libc: ctypes.PyDLL)
         pid = _fork(libc)
         if pid == 0:
             run.child(kind, message[_REQUEST.size :], files)
-        pidfd = os.pidfd_open(pid)
+        pidfd = process_descriptor(pid)
         if kind == OFFICIAL or not _ends_soon(pidfd):
             rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", (pidfd,)))
             channel.sendmsg([_ANSWER.pack(pid)], [rights])

@@ -18,6 +18,7 @@ from typing import NamedTuple
 from harness.grading.sandbox.jail import child_watch, fork_server, official, preamble, protocol
 from harness.grading.sandbox.jail.confine import Confinement
 from harness.grading.sandbox.jail.fork_server import ForkedChild, ForkServer
+from harness.system_calls import memory_file
 
 READY = "ready"
 RUNNING = "running"  # sent while a test runs, with the share of a processor that it uses
@@ -254,7 +255,7 @@ class ProcessPerSolution:
 
 def _memory_file(text: str = "") -> int:
     """A file in memory that only descriptors lead to, at its start."""
-    fd = os.memfd_create("text", os.MFD_CLOEXEC)
+    fd = memory_file("text")
     if text:
         protocol.write_all(fd, text.encode("utf-8", "surrogatepass"))
         os.lseek(fd, 0, os.SEEK_SET)
