@@ -45,7 +45,8 @@ print(" ".join(found) or {contained!r})
 def choose_sandbox(allow_unsandboxed: bool) -> Sandbox:
     """The strongest tier that contains the probe.
 
-    Raises GradingError with the reason against each tier where none does, unless that is allowed.
+    Raises GradingError with the reason against each tier where none does, unless that is allowed; with the
+    reason against that where no program runs at all.
     """
     reasons: dict[Tier, str] = {}
     for tier in candidates():
@@ -54,6 +55,8 @@ def choose_sandbox(allow_unsandboxed: bool) -> Sandbox:
             return sandbox(tier)
     if not allow_unsandboxed:
         raise refusal(reasons)
+    if reason := why_not(Tier.UNSANDBOXED):
+        raise GradingError(f"no program can run here: {reason}; score the log on another machine")
     return sandbox(Tier.UNSANDBOXED)
 
 
@@ -65,6 +68,8 @@ def why_not(tier: Tier) -> str:
     try:
         with SandboxProcess(sandbox(tier)) as process:
             probe = _PROBE.format(filtered=tier is not Tier.NAMESPACES, contained=_CONTAINED)
+            if tier is Tier.UNSANDBOXED:
+                probe = f"print({_CONTAINED!r})"  # that it runs is all there is to know
             process.begin(protocol.Job(GradingMode.STRICT, "", probe))
             result = process.attempt(protocol.TestRun(_PROBE_LIMIT_S, ""))
     except (GradingError, SandboxLostError) as error:

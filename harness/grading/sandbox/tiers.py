@@ -20,6 +20,7 @@ from harness.grading.sandbox.jail.confine import Confinement
 from harness.grading.sandbox.jail.syscalls import ARCHITECTURES
 from harness.grading.sandbox.jail.warden import WardenConfig
 from harness.grading.sandbox.users import NO_CHANGE, can_change_user
+from harness.system_calls import process_descriptor
 
 GIB, MIB = 1 << 30, 1 << 20
 MEMORY_LIMIT = 4 * GIB  # address space of a solution, as LiveCodeBench's own comment promises
@@ -187,6 +188,10 @@ def unsupported(tier: Tier) -> str:
     """The reason why a tier cannot work here, found without trying it; empty when none is known."""
     if tier in (Tier.BUBBLEWRAP, Tier.NAMESPACES) and not shutil.which("bwrap"):
         return "bwrap is not installed (apt-get install bubblewrap)"
+    try:
+        os.close(process_descriptor(os.getpid()))  # the fork server needs it in every tier
+    except OSError as error:
+        return f"pidfd_open: {error.strerror} (Linux 5.3 has it; a container's seccomp profile may refuse it)"
     return ""
 
 
@@ -194,7 +199,7 @@ def refusal(reasons: dict[Tier, str]) -> GradingError:
     """The error for a machine without any sandbox."""
     found = "; ".join(f"{tier}: {reason}" for tier, reason in reasons.items())
     bubblewrap = "install bubblewrap"
-    if not any(map(unsupported, reasons)):
+    if shutil.which("bwrap"):
         bubblewrap = (
             "allow bubblewrap its namespaces (user.max_user_namespaces, a container's seccomp profile)"
         )

@@ -1,6 +1,7 @@
 """What hostile code tries, on every tier that this machine can have; it costs only its own verdict."""
 
 import ctypes
+import errno
 import os
 import secrets
 import shutil
@@ -415,10 +416,27 @@ def test_without_any_sandbox_the_evaluator_refuses(
     bwrap: str | None, remedy: str, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(shutil, "which", lambda _: bwrap)
-    monkeypatch.setattr(tier_probe, "why_not", lambda tier: f"{tier} is not to be had")
+    reasons = {Tier.UNSANDBOXED: ""} | {tier: f"{tier} is not to be had" for tier in candidates()}
+    monkeypatch.setattr(tier_probe, "why_not", reasons.__getitem__)
     with pytest.raises(GradingError) as refused:
         tier_probe.choose_sandbox(allow_unsandboxed=False)
     assert [tier for tier in candidates() if f"{tier} is not to be had" not in str(refused.value)] == []
     assert remedy in str(refused.value)
     assert "--allow-unsandboxed" in str(refused.value)
     assert tier_probe.choose_sandbox(allow_unsandboxed=True).tier is Tier.UNSANDBOXED
+
+
+def test_where_no_program_runs_none_is_counted_as_wrong(monkeypatch: pytest.MonkeyPatch):
+    """As on Linux before 5.3."""
+
+    def refuse(pid: int) -> int:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(tiers, "process_descriptor", refuse)
+    with pytest.raises(GradingError, match=r"Function not implemented \(Linux 5\.3 has it"):
+        tier_probe.choose_sandbox(allow_unsandboxed=True)
+
+
+@pytest.mark.engine
+def test_without_a_sandbox_a_program_runs():
+    assert tier_probe.why_not(Tier.UNSANDBOXED) == ""
