@@ -1,6 +1,6 @@
-"""System calls that Python has only where it was built for a young system: those of conda and uv lack them.
+"""System calls that Python has only where it was built for a new system: those of conda and uv lack them.
 
-By the C library, which is the machine's own. All raise OSError.
+By the C library, which is the machine's own. All raise OSError, with the name of the call.
 """
 
 import ctypes
@@ -14,22 +14,23 @@ _system.syscall.restype = ctypes.c_long
 
 def memory_file(name: str) -> int:
     """The descriptor of a new file in memory (memfd_create(2)); programs started here do not inherit it."""
-    return _checked(_system.memfd_create(name.encode(), _MFD_CLOEXEC))
+    return _checked("memfd_create", _system.memfd_create(name.encode(), _MFD_CLOEXEC))
 
 
 def process_descriptor(pid: int) -> int:
     """A descriptor that is readable once the process has ended (pidfd_open(2), Linux 5.3)."""
-    return _checked(_system.syscall(ctypes.c_long(_PIDFD_OPEN), ctypes.c_long(pid), ctypes.c_long(0)))
+    arguments = (_PIDFD_OPEN, pid, 0)
+    return _checked("pidfd_open", _system.syscall(*map(ctypes.c_long, arguments)))
 
 
 def send_signal(descriptor: int, signum: int) -> None:
     """Send a signal to the process of a descriptor (pidfd_send_signal(2)), and to no other."""
     arguments = (_PIDFD_SEND_SIGNAL, descriptor, signum, 0, 0)
-    _checked(_system.syscall(*map(ctypes.c_long, arguments)))
+    _checked("pidfd_send_signal", _system.syscall(*map(ctypes.c_long, arguments)))
 
 
-def _checked(result: int) -> int:
+def _checked(call: str, result: int) -> int:
     if result < 0:
         code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code))
+        raise OSError(code, f"{call}: {os.strerror(code)}")
     return result

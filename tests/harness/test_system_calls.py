@@ -38,7 +38,7 @@ def test_a_process_is_signalled_and_its_end_is_seen():
 
 
 def test_a_refusal_is_an_error():
-    with pytest.raises(OSError, match="Invalid argument"):
+    with pytest.raises(OSError, match="pidfd_open: Invalid argument"):
         process_descriptor(-1)
 
 

@@ -191,7 +191,7 @@ def unsupported(tier: Tier) -> str:
     try:
         os.close(process_descriptor(os.getpid()))  # the fork server needs it in every tier
     except OSError as error:
-        return f"pidfd_open: {error.strerror} (Linux 5.3 has it; a container's seccomp profile may refuse it)"
+        return f"{error.strerror} (Linux 5.3 has it; a container's seccomp profile may refuse it)"
     return ""
 
 
