@@ -325,14 +325,8 @@ def _early_stopping(lines: list[str]) -> dict[str, tuple[str, ...]]:
     }
 
 
-def detail_rows(path: Path) -> Iterator[DetailRow | None]:
-    """Rows in the order written; None for a line that is not a complete row."""
-    with path.open(encoding="utf-8", errors="replace") as lines:
-        for line in lines:
-            yield _detail_row(line)
-
-
 def _detail_row(line: str) -> DetailRow | None:
+    """None for a line that is not a complete row."""
     if not line.startswith(ROW_PREFIX):
         return None
     try:
@@ -349,15 +343,16 @@ def read_detail(path: Path) -> LoadgenDetail:
     errors: Counter[str] = Counter()
     warnings: Counter[str] = Counter()
     broken, repeated = list[int](), list[int]()
-    for number, row in enumerate(detail_rows(path), 1):
-        if row is None:
-            broken.append(number)
-        elif row.metadata.is_error or row.metadata.is_warning:
-            _count_message(errors if row.metadata.is_error else warnings, str(row.value))
-        else:
-            if row.key in values and row.key.startswith(_ONCE):
-                repeated.append(number)
-            values.setdefault(row.key, row.value)
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        for number, row in enumerate(map(_detail_row, lines), 1):
+            if row is None:
+                broken.append(number)
+            elif row.metadata.is_error or row.metadata.is_warning:
+                _count_message(errors if row.metadata.is_error else warnings, str(row.value))
+            else:
+                if row.key in values and row.key.startswith(_ONCE):
+                    repeated.append(number)
+                values.setdefault(row.key, row.value)
     return LoadgenDetail(values, errors, warnings, _detail_problem(values, broken, repeated))
 
 
