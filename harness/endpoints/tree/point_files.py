@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from harness.endpoints.official_files import at
 from harness.endpoints.planning.rules import PublishedSeeds
 from harness.endpoints.point_run import IdleRoundTrip
 from harness.endpoints.run_folder import WARM_UP_REQUESTS
@@ -219,11 +220,9 @@ def _model_seed(one: RunFacts, of: CurveFacts) -> int | None:
     """The seed of the model's sampling: that of the configuration, else of the published set."""
     if one.run is not None:
         return one.run.curve.seeds.model
-    params = one.config.get("model_params")
-    own = params.get("seed") if isinstance(params, dict) else None
-    published = one.seed_set(of.seed_sets)
-    if isinstance(own, int):
+    if isinstance(own := at(one.config, "model_params", "seed"), int):
         return own
+    published = one.seed_set(of.seed_sets)
     return published.model_seed if published else None
 
 

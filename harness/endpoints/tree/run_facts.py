@@ -62,18 +62,13 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     def concurrency(self) -> int:
         """Requests in flight; of a dedicated Offline run the samples of the dataset, as the rules have it."""
         if self.dedicated:
-            return self.samples or self.issued
+            return self.samples or int(self.summary["n_samples_issued"])
         return target_concurrency(self.config) or 0
 
     @property
     def name(self) -> str:
         """The folder of the point in a tree."""
         return f"r{self.concurrency}"
-
-    @property
-    def issued(self) -> int:
-        """Requests."""
-        return int(self.summary["n_samples_issued"])
 
     @property
     def samples(self) -> int | None:
