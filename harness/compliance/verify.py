@@ -74,17 +74,13 @@ def verify(request: VerifyRequest) -> VerifyResult:
     with _named(path):
         log = _open(path)
         samples = _samples(request, log, references)
-    audit = request.audit if request.official else request.audit.scaled_to(samples)
-    exact = request.own or not test.every_sample
-    warnings = require_effective(detail, audit, log_dir, exact=exact)
-    if test.every_sample:
-        with _named(path):
+        audit = request.audit if request.official else request.audit.scaled_to(samples)
+        exact = request.own or not test.every_sample
+        warnings = require_effective(detail, audit, log_dir, exact=exact)
+        if test.every_sample:
             require_same_run(log, detail)
-    run = JudgedRun(
-        request.benchmark, request.audit.thresholds, references, facts.scenario or request.scenario
-    )
-    with _named(path):
-        result = test.judge(log, run)
+        scenario = facts.scenario or request.scenario
+        result = test.judge(log, JudgedRun(request.benchmark, audit.thresholds, references, scenario))
     warnings += result.warnings
     if log.is_odd:
         warnings += (test.unusual_log.format(form=_form(log)),)
