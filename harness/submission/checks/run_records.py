@@ -139,11 +139,12 @@ def _gpus(record: RunRecord) -> int | None:
     """The GPUs of all servers, by SGLang's options; None where one does not show them, or only its rank's."""
     found = []
     for server in record.servers:
-        tp, pp, dp = (server.settings.get(name, 1) for name in ("tp_size", "pp_size", "dp_size"))
-        if server.router or server.listener or "tp_size" not in server.settings:
+        settings = {"pp_size": 1, "dp_size": 1} | server.settings
+        tp, pp, dp = (whole_number(settings.get(name)) for name in ("tp_size", "pp_size", "dp_size"))
+        if server.router or server.listener or tp is None or pp is None or dp is None:
             return None
         # Ranks of data-parallel attention share the GPUs of tp_size.
-        found.append(int(tp) * int(pp) * (1 if server.settings.get("enable_dp_attention") else int(dp)))
+        found.append(tp * pp * (1 if settings.get("enable_dp_attention") else dp))
     return sum(found)
 
 

@@ -420,6 +420,7 @@ def test_a_log_that_is_not_the_one_of_the_kept_record(tree, run):
         (2, {"tp_size": 2, "pp_size": 2}, ""),
         (2, {"tp_size": 1, "dp_size": 8}, "the servers of the run used 16"),
         (1, {"tp_size": 4}, "the servers of the run used 4"),
+        (1, {"tp_size": 4, "pp_size": "auto"}, ""),  # unknown
         (1, {"version": "0.5.23 (Rust server)"}, ""),
         (
             1,
