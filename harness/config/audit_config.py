@@ -142,6 +142,6 @@ def _as_logged(key: str, value: Number, effective: Mapping[str, Any]) -> tuple[s
 def _too_few_samples(asked: int, effective: Mapping[str, Any]) -> str:
     """Compare the size of the query: Offline issues all samples in one."""
     got = effective.get("samples_per_query", 0)
-    if got >= asked:
+    if isinstance(got, int | float) and got >= asked:
         return ""
     return f"effective_samples_per_query was {got}, the audit settings say {asked}"

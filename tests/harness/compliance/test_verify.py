@@ -155,6 +155,10 @@ BROKEN = {
         rf"{ACCURACY}: its answers have 8\.000 tokens on average, expected 8\.008, the tokens/s ÷ "
         rf"samples/s of {DETAIL}: .*; pass the logs of one run, or run the test again",
     ),
+    "samples that are no number": (
+        row(".", effective_samples_per_query=None),
+        f"{DETAIL}: .*effective_samples_per_query was None, the audit settings say 6396",
+    ),
     "accuracy run": (
         row(".", effective_test_mode="AccuracyOnly"),
         f"{DETAIL}: .*test_mode .*AccuracyOnly",
