@@ -57,7 +57,7 @@ class SeenEvent(msgspec.Struct, frozen=True):
 class EventLog(msgspec.Struct):
     """Collects events, from several threads."""
 
-    _events: list[SeenEvent] = msgspec.field(default_factory=list)
+    _events: list[SeenEvent] = []
     _lock: threading.Lock = msgspec.field(default_factory=threading.Lock)
 
     def add(

@@ -43,12 +43,12 @@ class PointFiles(msgspec.Struct, frozen=True, dict=True):
     folder: Path
     run: Path | None
     """the run folder, where it is known"""
-    point: Fields = msgspec.field(default_factory=dict)
+    point: Fields = {}
     """point.yaml; empty for a run folder alone"""
-    config: Fields = msgspec.field(default_factory=dict)
-    summary: Fields = msgspec.field(default_factory=dict)
-    accuracy: Fields = msgspec.field(default_factory=dict)
-    system: Fields = msgspec.field(default_factory=dict)
+    config: Fields = {}
+    summary: Fields = {}
+    accuracy: Fields = {}
+    system: Fields = {}
     record: PointRun | None = None
     problems: tuple[Finding, ...] = ()
     """files that cannot be read"""

@@ -323,12 +323,12 @@ class _Request(msgspec.Struct, gc=False):
 class _Phase(msgspec.Struct):
     """The requests that were issued while performance was tracked, as their events arrive."""
 
-    rows: list[_Request] = msgspec.field(default_factory=list)
+    rows: list[_Request] = []
     broken: str = ""
     ended: bool = False
-    _open: dict[str, _Request] = msgspec.field(default_factory=dict)
+    _open: dict[str, _Request] = {}
     _tracking: bool = False
-    _blocks: list[list[int]] = msgspec.field(default_factory=list)
+    _blocks: list[list[int]] = []
     """begin and last completion of each time of tracking"""
 
     @property

@@ -21,12 +21,12 @@ class Power(msgspec.Struct):
     """The sums, in W, before any rounding."""
 
     overhead: float
-    shares: list[tuple[int, float]] = msgspec.field(default_factory=list)
+    shares: list[tuple[int, float]] = []
     """nodes of each type, and what they draw with their overhead"""
     major: float = 0.0
     published: float = 0.0
     switches: float = 0.0
-    gaps: list[str] = msgspec.field(default_factory=list)
+    gaps: list[str] = []
     """figures without which there is no sum"""
 
     @property

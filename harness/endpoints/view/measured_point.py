@@ -64,20 +64,20 @@ class CurvePoint(msgspec.Struct, frozen=True, kw_only=True):
     """of the complete run"""
     system_tps: float | None = None
     """output tokens per second of the complete run"""
-    tpot_ns: Mapping[int, float] = msgspec.field(default_factory=dict)
+    tpot_ns: Mapping[int, float] = {}
     """by percentile"""
-    ttft_ns: Mapping[int, float] = msgspec.field(default_factory=dict)
+    ttft_ns: Mapping[int, float] = {}
     """by percentile"""
     kilowatts: float | None = None
     """provisioned power of the nodes that it uses; None: that of the system"""
     steady: SteadyBlock | None = None
-    warm_up: Fields = msgspec.field(default_factory=dict)
+    warm_up: Fields = {}
     """as point.yaml declares it"""
     scored: bool = False
     """whether it has an accuracy run"""
     accuracy: PointAccuracy | None = None
     """None also where the model has no targets here"""
-    settings: Mapping[str, str] = msgspec.field(default_factory=dict)
+    settings: Mapping[str, str] = {}
     """what was set, by name"""
     run: PointRun | None = None
     """what this client knows besides"""

@@ -66,13 +66,13 @@ class _Part(msgspec.Struct, frozen=True):
     """One benchmark, ready to be written."""
 
     found: BenchmarkRuns
-    records: dict[str, dict[str, RunRecord]] = msgspec.field(default_factory=dict)
+    records: dict[str, dict[str, RunRecord]] = {}
     """by scenario and by the run's folder"""
-    sources: dict[str, SourceCode] = msgspec.field(default_factory=dict)
+    sources: dict[str, SourceCode] = {}
     """by scenario"""
-    confs: dict[str, Path] = msgspec.field(default_factory=dict)
+    confs: dict[str, Path] = {}
     """by scenario"""
-    measured: dict[str, Any] = msgspec.field(default_factory=dict)
+    measured: dict[str, Any] = {}
 
 
 def build_tree(request: BuildRequest, machine: Mapping[str, str]) -> BuildResult:

@@ -26,7 +26,7 @@ class CheckContext(msgspec.Struct, frozen=True, eq=False):
     """the scenario's folder of full accuracy logs and run.json, if it exists"""
     is_of_endpoints: bool
     """whether it has the logs of MLPerf Endpoints in place of LoadGen's"""
-    read: "dict[Path, Logs]" = msgspec.field(default_factory=dict)
+    read: "dict[Path, Logs]" = {}
     """the logs that were read, by folder"""
 
     @property
