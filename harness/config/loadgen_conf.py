@@ -323,7 +323,7 @@ def _number(where: str, key: str, words: list[str], scenario: str) -> Number:
     kinds = {setting.kind for setting in settings_of(key, scenario) or settings_of(key)}
     if float in kinds or THRESHOLD.fullmatch(key):
         value = _decimal(text)
-        if 0 < value < math.inf or (value == 0 and key != "target_qps"):
+        if 0 < value < math.inf or (value == 0 and key not in ("target_qps", "target_latency")):
             return value
         raise ConfigError(f"{where}: {key} = {text}, expected a finite number, more than 0")
     bound, remedy = (2, "0 or 1") if bool in kinds else (1 << 64, "plain digits")  # 2 may be true or false

@@ -109,6 +109,13 @@ def test_refused_with_the_line_and_of_no_use_to_loadgen(
         assert isinstance(loadgen_does, str) or list(changed.values()) == [loadgen_does]
 
 
+def test_a_query_of_no_time_is_no_rate(tmp_path):
+    """LoadGen, and the plan, divide by it."""
+    path = write(tmp_path, "user.conf", "*.SingleStream.target_latency = 0\n")
+    with pytest.raises(ConfigError, match="target_latency = 0, expected a finite number, more than 0"):
+        read_conf(path, ConfKey(MODEL, "SingleStream"))
+
+
 # Accepted: text, setting and value that LoadGen then has
 ACCEPTED = [
     ("*.Server.min_duration = 1000\n", "min_duration_ms", 1000),
