@@ -101,6 +101,10 @@ def _has_working_directory() -> bool:
     return True
 
 
+# Folders in which Python and the loader look before they look in the checkout's environment.
+_SEARCHED_FIRST = ("PYTHONPATH", "LD_LIBRARY_PATH")
+
+
 def _not_mapped() -> HarnessError:
     if os.statvfs(sys.prefix).f_flag & os.ST_NOEXEC:
         return ConfigError(
@@ -111,14 +115,18 @@ def _not_mapped() -> HarnessError:
 
 
 def _wrong_interpreter(error: ImportError) -> ConfigError | None:
-    """For an interpreter without the pinned packages, or too old for the standard library that is used."""
+    """For an interpreter without the pinned packages or their libraries, or too old for its own library."""
     ours = (error.name or "").partition(".")[0] in ("harness", "sut")
-    if sys.version_info >= (3, 11) and (ours or not isinstance(error, ModuleNotFoundError)):
+    cause = (
+        error.__cause__ if isinstance(error.__cause__, ImportError) else error
+    )  # numpy adds a page of advice
+    is_missing = isinstance(error, ModuleNotFoundError) or ".so" in str(cause)  # of the loader
+    if sys.version_info >= (3, 11) and (ours or not is_missing):
         return None
-    return ConfigError(
-        f"{sys.executable} cannot run this: {error}; run ./setup.sh once, and start every program with "
-        "./mlperf"
-    )
+    remedy = "run ./setup.sh once, and start every program with ./mlperf"
+    if misleading := [name for name in _SEARCHED_FIRST if os.environ.get(name)]:
+        remedy = f"unset {' '.join(misleading)}, or {remedy}"
+    return ConfigError(f"{sys.executable} cannot run this: {cause}; {remedy}")
 
 
 def refused(error: OSError, remedy: str) -> str:

@@ -78,6 +78,35 @@ def test_a_library_that_cannot_be_loaded(flags, words, monkeypatch):
     assert words in str(explained(ImportError(NOT_MAPPED)))
 
 
+# Recorded with an empty libstdc++.so.6 in LD_LIBRARY_PATH, and an older numpy in PYTHONPATH.
+NOT_LINKED = "/c/.venv/mlperf_loadgen.so: undefined symbol: _ZTVN10__cxxabiv117__class_type_infoE"
+SHADOWED = "No module named 'numpy.typing'"
+
+
+@pytest.mark.parametrize("name", ["PYTHONPATH", "LD_LIBRARY_PATH"])
+@pytest.mark.parametrize(
+    "error", [ImportError(NOT_LINKED), ModuleNotFoundError(SHADOWED, name="numpy.typing")], ids=type
+)
+def test_what_comes_before_the_packages_is_the_remedy(error, name, monkeypatch):
+    for other in ("PYTHONPATH", "LD_LIBRARY_PATH"):
+        monkeypatch.delenv(other, raising=False)
+    assert "unset" not in str(explained(error))
+    monkeypatch.setenv(name, "/opt/old")
+    assert f"{error}; unset {name}, or run ./setup.sh" in str(explained(error))
+
+
+def test_the_page_before_the_loaders_message_is_left_out():
+    page = ImportError("advice")
+    page.__cause__ = ImportError(NOT_LINKED)
+    assert f"cannot run this: {NOT_LINKED}; " in str(explained(page))
+
+
+def test_an_import_that_this_program_got_wrong_is_a_defect():
+    assert (
+        explained(ImportError("cannot import name 'x' from 'harness.errors'", name="harness.errors")) is None
+    )
+
+
 EVERY_PROGRAM = """
 import json, runpy, sys
 import harness.cli.main
