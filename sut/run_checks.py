@@ -30,6 +30,7 @@ from sut.prepare import PreparedClient
 
 # LoadGen's own rates: queries (Server) or samples (Offline) each second, ms of a query in SingleStream.
 _LOADGEN_RATES = {"target_qps": "1 per second", "target_latency": "10 ms"}
+_MOST_QUERIES = 10**9  # LoadGen keeps some hundred bytes of each
 
 
 class Inputs(msgspec.Struct, frozen=True):
@@ -167,6 +168,12 @@ def require_enough_queries(plan: RunPlan, readback: Mapping[str, Setting], expec
         row = f"{plan.model_key}.{plan.scenario.loadgen}.min_query_count"
         raise ConfigError(
             f"{plan.user_conf}: {row} is 0: LoadGen would have no query to issue, and crash; write 1 or more"
+        )
+    if expected.samples > _MOST_QUERIES:
+        raise ConfigError(
+            f"{plan.user_conf}: LoadGen would plan {expected.samples:.3g} samples by target_qps, "
+            f"min_duration and min_query_count, expected at most {_MOST_QUERIES:.0e}; lower the one that is "
+            "wrong"
         )
     key = "performance_issue_same_index"
     if readback["performance_issue_same"] and not plan.accuracy and readback[key] >= expected.dataset:

@@ -383,9 +383,18 @@ def test_a_scenario_without_official_results_is_a_deviation(tmp_path, capfd):
             "performance_issue_same_index is 12, LoadGen has 12 samples, counted from 0, and would crash",
         ),
         ("server", {"max_query_count": 1}, "max_query_count would end the run early"),
+        # LoadGen would plan for minutes without a word, or run out of memory.
+        (
+            "server",
+            {"target_qps": 1e12, "min_duration": 600000},
+            "LoadGen would plan 6e+14 samples by",
+        ),
+        ("server", {"target_qps": 1e300}, "LoadGen would plan "),
+        ("offline", {"target_qps": 1e12, "min_duration": 600000}, "LoadGen would plan 6.6e+14 samples"),
+        ("offline", {"min_query_count": 10**14}, "LoadGen would plan 1e+14 samples"),
     ],
 )
-def test_a_run_that_ends_too_early_is_refused_before_a_server_is_asked(tmp_path, capfd, scenario, rows, text):
+def test_a_run_that_cannot_be_made_is_refused_before_a_server_is_asked(tmp_path, capfd, scenario, rows, text):
     dataset, _ = small_dataset(tmp_path)
     conf = quick_conf(tmp_path)
     rows = (f"*.{scenario.title()}.{key} = {value}\n" for key, value in rows.items())
