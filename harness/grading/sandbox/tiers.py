@@ -16,7 +16,7 @@ import msgspec
 
 from harness.errors import GradingError
 from harness.files import ROOT
-from harness.grading.sandbox.jail.confine import Confinement
+from harness.grading.sandbox.jail.confine import CAP_DAC_READ_SEARCH, Confinement
 from harness.grading.sandbox.jail.syscalls import ARCHITECTURES
 from harness.grading.sandbox.jail.warden import WardenConfig
 from harness.grading.sandbox.users import NO_CHANGE, can_change_user
@@ -178,6 +178,19 @@ def _reachable_by_others(path: str) -> bool:
     return all(folder.stat().st_mode & 0o001 for folder in (Path(path), *Path(path).parents))
 
 
+def _out_of_reach() -> str:
+    """A folder of the interpreter that no child of root can read; root in docker has no such right."""
+    if os.geteuid() != 0 or _permitted() >> CAP_DAC_READ_SEARCH & 1:
+        return ""
+    return next((tree for tree in _interpreter_trees() if not _reachable_by_others(tree)), "")
+
+
+def _permitted() -> int:
+    """The capabilities that this process may have, a bit for each."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1], 16) for line in lines if line.startswith("CapPrm:"))
+
+
 def candidates() -> tuple[Tier, ...]:
     """The tiers to try on this processor, the strongest first."""
     known = platform.machine() in ARCHITECTURES
@@ -188,6 +201,11 @@ def unsupported(tier: Tier) -> str:
     """The reason why a tier cannot work here, found without trying it; empty when none is known."""
     if tier in (Tier.BUBBLEWRAP, Tier.NAMESPACES) and not shutil.which("bwrap"):
         return "bwrap is not installed (apt-get install bubblewrap)"
+    if tier is Tier.LANDLOCK and (folder := _out_of_reach()):
+        return (
+            f"{folder} is closed to other users, and root lacks CAP_DAC_READ_SEARCH here (remove .venv, "
+            "and run PYTHON=/usr/bin/python3 ./setup.sh)"
+        )
     try:
         os.close(process_descriptor(os.getpid()))  # the fork server needs it in every tier
     except OSError as error:

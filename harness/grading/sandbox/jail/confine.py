@@ -14,7 +14,7 @@ _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_KEEPCAPS, _PR_SET_NO_NEW_PRIVS = 1,
 _SIGKILL = int(signal.SIGKILL)
 _CPU_S = 7_200  # a backstop: a process is watched test by test
 _CAPABILITY_VERSION_3 = 0x20080522
-_CAP_DAC_READ_SEARCH = 2
+CAP_DAC_READ_SEARCH = 2
 
 
 class Confinement(NamedTuple):
@@ -96,7 +96,7 @@ def _allowed(which: int, value: int) -> int:
 
 def _without_rights(wanted: Confinement, libc: ctypes.PyDLL) -> list[_Step]:
     """The steps that give up root's capabilities; ``read_any`` keeps one, limited by Landlock."""
-    kept = 1 << _CAP_DAC_READ_SEARCH if wanted.read_any else 0
+    kept = 1 << CAP_DAC_READ_SEARCH if wanted.read_any else 0
     header = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0)
     sets = struct.pack("=6I", kept, kept, 0, 0, 0, 0)  # effective, permitted, inheritable; twice 32 bits
     change = _new_user(wanted, libc) if wanted.uid else []

@@ -426,6 +426,21 @@ def test_without_any_sandbox_the_evaluator_refuses(
     assert tier_probe.choose_sandbox(allow_unsandboxed=True).tier is Tier.UNSANDBOXED
 
 
+@pytest.mark.parametrize(
+    ("is_open", "permitted", "is_refused"),
+    [(False, 0xA80425FB, True), (False, 0x1FFFFFFFFFF, False), (True, 0xA80425FB, False)],
+    ids=["docker's root", "root", "an open folder"],
+)
+def test_root_that_may_not_read_everything_needs_an_open_interpreter(
+    is_open: bool, permitted: int, is_refused: bool, monkeypatch: pytest.MonkeyPatch
+):
+    """The first is CapPrm of root by docker's default."""
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(tiers, "_reachable_by_others", lambda _: is_open)
+    monkeypatch.setattr(tiers, "_permitted", lambda: permitted)
+    assert ("PYTHON=/usr/bin/python3 ./setup.sh" in tiers.unsupported(Tier.LANDLOCK)) == is_refused
+
+
 def test_where_no_program_runs_none_is_counted_as_wrong(monkeypatch: pytest.MonkeyPatch):
     """As on Linux before 5.3."""
 
