@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from harness.endpoints.curve import Band, Curve, Offline, Point, SeedSet
@@ -286,7 +287,7 @@ def _write_measured(folder: Path, run: PointRun, *, events: bool) -> None:
     if run.point.accuracy:
         (folder / ACCURACY).write_text(json.dumps(accuracy(run.curve.accuracy_samples), indent=1))
     if events:
-        (folder / EVENTS).write_text("".join(json.dumps(one) + "\n" for one in event_lines(run)))
+        (folder / EVENTS).write_bytes(msgspec.json.Encoder().encode_lines(event_lines(run)))
 
 
 def event_lines(run: PointRun) -> Iterator[dict[str, Any]]:
