@@ -131,7 +131,7 @@ def _run(campaign: Campaign, step: Step) -> Standing:
         return Standing("lost", f"VALID, but {refused}", record)
     # How fast the servers are is no question of a trial, nor of a rehearsal.
     if result == "VALID" or (record.verdict.complete and (step.kind == "trial" or campaign.rehearsal)):
-        if problem := _damage(campaign, step):
+        if problem := _damage(campaign, step, record):
             return Standing("incomplete", problem, record)  # its answers are kept
         return Standing("done", _figures(record, "VALID" if result == "VALID" else "complete"), record)
     if result == "INTERRUPTED" or step.kind == "accuracy":
@@ -142,11 +142,11 @@ def _run(campaign: Campaign, step: Step) -> Standing:
     return Standing("lost" if lost and not disturbed else "failed", f"{reasons}{_stood(record)}", record)
 
 
-def _damage(campaign: Campaign, step: Step) -> str:
+def _damage(campaign: Campaign, step: Step, record: RunRecord) -> str:
     """What is wrong with the logs of an accuracy run. Raises ConfigError for those of a performance run."""
     folder = step.run_folder
     if step.kind == "accuracy":
-        return damage(folder, folder) or other_log(folder / ACCURACY_LOG, campaign.digests.of)
+        return damage(folder, folder) or other_log(folder / ACCURACY_LOG, record, campaign.digests.of)
     if step.kind == "performance" and (problem := damage(folder, None)):
         raise ConfigError(f"{folder}: {problem}")
     return ""

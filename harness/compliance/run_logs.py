@@ -134,7 +134,7 @@ def read_run(log_dir: Path, detail: LoadgenDetail, benchmark: str) -> RunFinding
         raise ConfigError(
             f"{path}: names the benchmark {named}, but --benchmark is {benchmark}; pass --benchmark {named}"
         )
-    if other := other_log(log_file(log_dir, ACCURACY_LOG)):
+    if other := other_log(log_file(log_dir, ACCURACY_LOG), record):
         errors.append(other)
     return RunFindings(scenario, (*errors, *_record_errors(record)), tuple(warnings), record.deviations)
 

@@ -58,7 +58,7 @@ from harness.json_files import Json
 from harness.progress.progress_files import ProgressFile
 from harness.progress.progress_line import ProgressBar
 from harness.record.repeated import FirstLine
-from harness.record.resume import other_log, unfinished
+from harness.record.resume import other_log, readable_run, unfinished
 from harness.text import counted, legible, show
 
 _MODES: Mapping[Rules, Sequence[GradingMode]] = {
@@ -134,8 +134,9 @@ def _show_earlier(options: EvaluationOptions) -> None:
 def _of_another_run(options: EvaluationOptions) -> tuple[str, ...]:
     """Warnings where log or references are not those of the run that made the outputs."""
     outputs, references = options.mlperf_log, options.reference_data
-    is_table = is_binary_table(outputs)
-    found = [] if is_table else [other_log(outputs)]
+    is_table, found = is_binary_table(outputs), []
+    if not is_table and (record := readable_run(outputs.parent)) is not None:
+        found.append(other_log(outputs, record))
     if references is not None:
         benchmark = load_benchmark(_benchmark_named(options), options.round)
         found.append(

@@ -54,7 +54,8 @@ def earlier_run(
     client = plan.client
     log_dir, line = client.log_dir, FirstLine(client.dry_run)
     if client.restart or (not plan.accuracy and plan.audit is None):
-        return _anew(plan, "as asked for" if client.restart else "as performance runs do", _readable(log_dir))
+        why = "as asked for" if client.restart else "as performance runs do"
+        return _anew(plan, why, readable_run(log_dir))
     try:
         record = newest_run(log_dir)
     except ConfigError as error:
@@ -130,7 +131,7 @@ def _is_finished(plan: RunPlan, record: RunRecord) -> bool:
     verdict, log_dir = record.verdict, plan.client.log_dir
     if verdict is None or not (verdict.result == "VALID" or (plan.audit is not None and verdict.complete)):
         return False
-    are_whole = not damage(log_dir, log_dir) and not other_log(log_dir / ACCURACY_LOG)
+    are_whole = not damage(log_dir, log_dir) and not other_log(log_dir / ACCURACY_LOG, record)
     return are_whole and _of_logs(record.plan) == _of_logs(plan)
 
 
@@ -146,7 +147,7 @@ def unfinished(log_dir: Path) -> str:
 
     Also "" for logs of which nothing is known.
     """
-    record = _readable(log_dir)
+    record = readable_run(log_dir)
     if record is None or record.is_valid:
         return ""
     state = "has not ended or was killed" if record.verdict is None else f"is {record.verdict.result}"
@@ -158,14 +159,12 @@ def unfinished(log_dir: Path) -> str:
     return f"the run {state}, so that no score of it counts; {counts}. Continue it {how}"
 
 
-def other_log(log: Path, digest: Callable[[Path], str] = sha256_of) -> str:
+def other_log(log: Path, record: RunRecord, digest: Callable[[Path], str] = sha256_of) -> str:
     """What to know before a log is judged: that the run.json beside it is of another log; "" where it is not.
 
-    Also "" where none is beside it, or none that names a log.
+    Also "" where that ``record`` names no log.
     """
-    wanted = ""
-    with suppress(FileNotFoundError, ConfigError):
-        wanted = RunRecord.read(log.with_name(RUN_RECORD)).accuracy_log_sha256
+    wanted = record.accuracy_log_sha256
     if not wanted or not log.is_file() or (found := digest(log)) == wanted:
         return ""
     return (
@@ -207,7 +206,7 @@ def check_answers(log_dir: Path, record: RunRecord, answers: Answers, encoded: E
 
 def require_unchanged(log_dir: Path, earlier: EarlierRun | None) -> None:
     """Raise ConfigError if another run has written to the folder since ``earlier`` was found there."""
-    now, before = _readable(log_dir), earlier and earlier.record
+    now, before = readable_run(log_dir), earlier and earlier.record
     if (now and (now.started, now.ended)) != (before and (before.started, before.ended)):
         raise ConfigError(f"another run has written to {log_dir} since this one began; repeat the command")
 
@@ -286,7 +285,8 @@ def newest_run(log_dir: Path) -> RunRecord | None:
     return None
 
 
-def _readable(log_dir: Path) -> RunRecord | None:
+def readable_run(log_dir: Path) -> RunRecord | None:
+    """As ``newest_run``; None also for a damaged one."""
     with suppress(ConfigError):
         return newest_run(log_dir)
     return None

@@ -9,10 +9,10 @@ import numpy as np
 from harness.config.benchmark import Benchmark
 from harness.dataset.table import Table, open_table
 from harness.dataset.token_columns import COLUMNS, token_rows
-from harness.errors import ConfigError, DatasetError
+from harness.errors import DatasetError
 from harness.files import sha256_of
 from harness.grading.evaluation.references import load_references
-from harness.record.resume import newest_run
+from harness.record.resume import readable_run
 
 _SHOWN = 12  # digits
 
@@ -23,9 +23,7 @@ def other_dataset(log_dir: Path, references: Path, benchmark: Benchmark) -> str:
     Also "" where no run.json names a dataset. A file with another sha256 may hold the same answers in another
     format, or the answers to a dataset that has none. Raises DatasetError for references that cannot be read.
     """
-    record = None
-    with suppress(ConfigError):
-        record = newest_run(log_dir)
+    record = readable_run(log_dir)
     if record is None or not references.is_file():
         return ""
     wanted, dataset = record.settled.dataset_sha256, record.plan.client.input_file
