@@ -12,6 +12,8 @@ Integers = npt.NDArray[np.int64]
 Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 """a number of a file that goes into an array: msgspec reads integers of any length as int"""
 
+MOST_DIGITS = 18  # of a number in a text: as many fit 64 bits, and int() refuses more than 4300
+
 _Number = TypeVar("_Number", bound=np.generic)
 
 

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import msgspec
 
+from harness.arrays import MOST_DIGITS
 from harness.config.audit_config import AuditConfig, read_audit_config
 from harness.config.benchmark import Benchmark, DatasetRule
 from harness.files import unofficial
@@ -17,7 +18,6 @@ from harness.text import counted
 
 RULE = "=" * 80
 _NUMBER = re.compile(r"\d+\.?\d*|\.\d+")
-MOST_DIGITS = 18  # of a count in a text file; int() takes 4300
 _TOTAL = re.compile(r"^Total samples(?: evaluated)?: (\d+)[ \t\r]*$", re.MULTILINE)
 
 

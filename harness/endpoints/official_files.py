@@ -6,6 +6,7 @@ from typing import Any, TypeGuard
 
 import msgspec
 
+from harness.arrays import MOST_DIGITS
 from harness.errors import ConfigError
 from harness.json_files import read_fields
 from harness.yaml_files import read_yaml
@@ -15,7 +16,6 @@ Fields = Mapping[str, Any]
 OFFLINE_PATTERN = "max_throughput"  # the load pattern of a dedicated Offline run
 
 _MOST = 1e300
-_MOST_WHOLE = 10**18
 _MOST_BYTES = 1 << 28  # accuracy results may hold every answer
 
 
@@ -69,9 +69,9 @@ def number(value: object) -> float | None:
 
 def whole(value: object) -> int | None:
     """A whole number below 10^18, also as text; None for anything else."""
-    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 19:
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= MOST_DIGITS:
         return int(value)
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < _MOST_WHOLE:
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**MOST_DIGITS:
         return value
     return None
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from harness.compliance.base import MOST_DIGITS
+from harness.arrays import MOST_DIGITS
 
 GAP = b"\n\n...\n\n"  # stands between the two ends of a truncated log
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from harness.compliance.base import MOST_DIGITS
+from harness.arrays import MOST_DIGITS
 from harness.submission.tree.round_rules import SystemRule
 
 _IS_NETWORK, _NODES = "is_network", "number_of_nodes"
