@@ -117,9 +117,8 @@ def _not_mapped() -> HarnessError:
 def _wrong_interpreter(error: ImportError) -> ConfigError | None:
     """For an interpreter without the pinned packages or their libraries, or too old for its own library."""
     ours = (error.name or "").partition(".")[0] in ("harness", "sut")
-    cause = (
-        error.__cause__ if isinstance(error.__cause__, ImportError) else error
-    )  # numpy adds a page of advice
+    # numpy adds a page of advice.
+    cause = error.__cause__ if isinstance(error.__cause__, ImportError) else error
     is_missing = isinstance(error, ModuleNotFoundError) or ".so" in str(cause)  # of the loader
     if sys.version_info >= (3, 11) and (ours or not is_missing):
         return None

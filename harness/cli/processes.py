@@ -17,7 +17,7 @@ from typing import TypeVar
 from harness.cli.signals import blocked_in_children
 from harness.errors import HarnessError
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("mlperf")
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
