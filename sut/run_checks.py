@@ -13,6 +13,8 @@ from harness.config.expected_queries import ExpectedQueries, ended_by
 from harness.config.loadgen_conf import Conf, ConfKey, parse_conf, read_conf
 from harness.config.loadgen_settings import (
     ACCURACY_MODE,
+    LEAST_PERCENTILE,
+    MOST_PERCENTILE,
     PERFORMANCE_MODE,
     TEST_MODES,
     Number,
@@ -141,15 +143,15 @@ def require_official(plan: RunPlan, deviations: tuple[str, ...]) -> None:
 
 
 def require_limits(plan: RunPlan, readback: Mapping[str, Setting]) -> None:
-    """Refuse a percentile that LoadGen does not have, and limits that no answer keeps. Raises ConfigError."""
+    """Refuse a percentile without early stopping, and limits that no answer keeps. Raises ConfigError."""
     if not plan.scenario.poisson:
         return
     rows = f"{plan.user_conf}: {plan.model_key}.{plan.scenario.loadgen}"
     percentile = float(readback["server_target_latency_percentile"])
-    if not 0 < percentile < 1:
+    if not LEAST_PERCENTILE <= percentile <= MOST_PERCENTILE:
         raise ConfigError(
-            f"{rows}.target_latency_percentile is {percentile * 100:g}, expected more than 0 and less than "
-            "100: LoadGen has no such percentile; the rules say 99"
+            f"{rows}.target_latency_percentile is {percentile * 100:g}, expected "
+            f"{LEAST_PERCENTILE * 100:g} to {MOST_PERCENTILE * 100:g}; the rules say 99"
         )
     for name, limit_ns in limits_ns(plan.scenario, readback).items():
         if not limit_ns:

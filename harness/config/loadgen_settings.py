@@ -22,6 +22,8 @@ SAMPLE_COUNTS = ("performance_sample_count_override", "accuracy_sample_count_ove
 
 # The part of a Server run's queries that the rules' limits are for: LoadGen's default.
 SERVER_PERCENTILE = 0.99
+# Beyond these a part of 1 is lost in the digits of a float, and LoadGen's early stopping has no logarithm.
+LEAST_PERCENTILE, MOST_PERCENTILE = 1e-6, 1 - 1e-6
 NS_PER_MS = 1_000_000
 _PERCENT = 0.01
 _EFFECTIVE, _REQUESTED = "effective_", "requested_"

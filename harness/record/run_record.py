@@ -304,8 +304,12 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def latency_percentile(self) -> float:
-        """The part of a Server run's queries that the limits are for: 0.99 but for trials."""
-        return float(self.settled.loadgen_settings.get("server_target_latency_percentile", SERVER_PERCENTILE))
+        """The part of a Server run's queries that the limits are for: 0.99 but for trials.
+
+        LoadGen reads the row of Server for every scenario, and uses it in that one alone.
+        """
+        settings = self.settled.loadgen_settings if self.plan.scenario.poisson else {}
+        return float(settings.get("server_target_latency_percentile", SERVER_PERCENTILE))
 
     @property
     def p99_limits_ns(self) -> dict[str, int]:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from harness.analysis.statistics import statistics
 from harness.analysis.verdict import clock_reasons, hidden_misses, is_of_clock, run_verdict
+from harness.config.scenario import Scenario
 from harness.loadgen_logs.summary_and_detail import CLOCK_FORMAT, LoadgenDetail, parse_summary
 from harness.record.journal import COMPLETE, LOADGEN_CALL_ROW
 from harness.record.outcome import FailureKind
@@ -38,6 +39,12 @@ def ended(rows=None, *, accuracy=False, issued=None, loadgen=VALID, errors=()):
     record = started(mode="accuracy" if accuracy else "performance", samples=SAMPLES)
     record = replace(record, statistics=statistics(rows), loadgen=loadgen)
     return record, rows, len(rows) if issued is None else issued, errors
+
+
+def of_percentile(record, percentile):
+    """The same of a Server run, whose limits are for this percentile."""
+    settings = record.settled.loadgen_settings | {"server_target_latency_percentile": percentile}
+    return with_plan(record, scenario=Scenario.SERVER, loadgen_settings=settings)
 
 
 def scored(rows=None, loadgen=ACCURACY):
@@ -218,8 +225,7 @@ def test_a_missed_limit_is_named_with_its_value(name, named, absent):
 )
 def test_a_trial_is_judged_by_the_percentile_of_its_limits(name, percentile, named, absent):
     record, *others = ended(loadgen=summary(name))
-    settings = record.settled.loadgen_settings | {"server_target_latency_percentile": percentile}
-    text = "\n".join(run_verdict(with_plan(record, loadgen_settings=settings), *others).reasons)
+    text = "\n".join(run_verdict(of_percentile(record, percentile), *others).reasons)
     assert [part for part in named if part not in text] == []
     assert [part for part in absent if part in text] == []
 
@@ -255,8 +261,7 @@ def test_an_early_stopping_that_succeeded_is_no_reason():
     loadgen = summary("server_percentile_50")
     results = loadgen.early_stopping | {"TTFT": ("Run successful.",)}  # the words of a VALID run
     record, *others = ended(loadgen=replace(loadgen, early_stopping=results))
-    settings = record.settled.loadgen_settings | {"server_target_latency_percentile": 0.5}
-    reasons = run_verdict(with_plan(record, loadgen_settings=settings), *others).reasons
+    reasons = run_verdict(of_percentile(record, 0.5), *others).reasons
     named = [reason.partition(" early stopping: ") for reason in reasons]
     assert [name for name, found, _ in named if found] == ["TPOT"]
 

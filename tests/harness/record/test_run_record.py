@@ -11,9 +11,12 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from harness.config.loadgen_settings import SERVER_PERCENTILE
+from harness.config.scenario import Scenario
 from harness.errors import EXIT_INVALID, EXIT_VALID, ConfigError
 from harness.loadgen_logs.summary_and_detail import parse_summary
 from harness.record.run_record import RunRecord, RunVerdict, read_clocks
+from sut.run import validity_rules
 from tests.records import ENDED, PATH, started, with_plan
 
 
@@ -71,6 +74,15 @@ def test_the_clock_pair_is_of_utc_and_of_the_monotonic_clock():
 def test_exit_codes(result, signal, code):
     verdict = None if result is None else RunVerdict(result)
     assert replace(ENDED, verdict=verdict, interrupted_by=signal).exit_code == code
+
+
+@pytest.mark.parametrize("percentile", [0.0, 1e-302, 1.0])
+def test_a_percentile_of_server_has_no_part_in_an_offline_run(percentile):
+    """LoadGen reads the row of Server for every scenario: such a run ended with a traceback."""
+    settings = ENDED.settled.loadgen_settings | {"server_target_latency_percentile": percentile}
+    record = with_plan(ENDED, scenario=Scenario.OFFLINE, loadgen_settings=settings)
+    assert record.latency_percentile == SERVER_PERCENTILE
+    assert validity_rules(record) == validity_rules(with_plan(record, loadgen_settings={}))
 
 
 def changed(**fields):

@@ -20,6 +20,7 @@ from harness.analysis.comparison import (
     summary,
 )
 from harness.analysis.run_files import read_run
+from harness.config.scenario import Scenario
 from harness.files import ACCURACY_RESULT
 from harness.record.run_record import RunVerdict
 from harness.report.html.compare_page import compare_lines, compare_page, compared, names_of
@@ -116,7 +117,7 @@ OTHER_RATE = ENDED.settled.loadgen_settings | {"server_target_qps": 99.0}
         ({}, ()),
         ({"loadgen_settings": OTHER_RATE}, ()),
         ({"dataset_sha256": "f" * 64}, ("dataset",)),
-        ({"scenario": "interactive"}, ("scenario",)),
+        ({"scenario": Scenario.INTERACTIVE}, ("scenario",)),
         ({"samples": 5}, ("samples",)),
         ({"benchmark": replace(ENDED.plan.client.benchmark, name="b")}, ("benchmark: gpt-oss-120b and b",)),
         ({"mode": "accuracy"}, ("mode: performance and accuracy",)),
