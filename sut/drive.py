@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from harness.analysis.finish_run import Observations
 from harness.analysis.rank_watch import RankWatch
 from harness.api_key import api_key
-from harness.cli.signals import InterruptedRun, uninterrupted
+from harness.cli.signals import InterruptedRun, signal_name, uninterrupted
 from harness.config.benchmark import Benchmark
 from harness.config.plans import ClientPlan
 from harness.config.protocol import own_protocol, protocol_text
@@ -212,8 +212,7 @@ def ended(run: DrivenRun, begin: Callable[[], None] = lambda: None) -> Iterator[
             ending.enter_context(uninterrupted())
         except (InterruptedRun, KeyboardInterrupt) as interruption:
             ending.enter_context(uninterrupted())
-            name = str(interruption) or "SIGINT"  # that of KeyboardInterrupt is empty
-            seen = session.observations(session.abort(), interrupted_by=name)
+            seen = session.observations(session.abort(), interrupted_by=signal_name(interruption))
         except LostRunError as error:
             ending.enter_context(uninterrupted())
             seen = replace(session.observations(session.abort()), cannot_be_valid=str(error))

@@ -31,6 +31,7 @@ from harness.analysis.statistics import completed, of_this_attempt, statistics, 
 from harness.analysis.verdict import clock_reasons, hidden_misses, run_verdict
 from harness.arrays import distinct
 from harness.cli.commands import shown, start_of
+from harness.cli.signals import SignalName
 from harness.config.plans import RunPlan
 from harness.defects import Defects
 from harness.errors import DatasetError, machine_failure
@@ -81,7 +82,7 @@ class Observations(msgspec.Struct, frozen=True):
     errors: Sequence[str] = ()
     """reasons for which the run is INVALID"""
     warnings: Sequence[str] = ()
-    interrupted_by: str | None = None
+    interrupted_by: SignalName | None = None
     """the signal"""
     cpu: npt.NDArray[np.int64] = msgspec.field(default_factory=lambda: np.empty((0, 1), dtype=np.int64))
     """a row for each second: CLOCK_MONOTONIC ns, then the CPU ns of LoadGen's process and of each worker"""

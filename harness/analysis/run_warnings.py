@@ -111,10 +111,10 @@ def mean_length_bounds(plan: RunPlan) -> tuple[float, float] | None:
 
     Accuracy runs and TEST07 have others, and longer answers.
     """
-    rule = plan.client.benchmark.compliance.get("TEST09")
+    rule = plan.client.benchmark.length_rule
     if rule is None or plan.accuracy or (plan.audit is not None and plan.audit.test != "TEST09"):
         return None
-    mean, share = rule["reference_mean_output_tokens"], rule["tolerance"]
+    mean, share = rule.reference_mean_output_tokens, rule.tolerance
     return mean * (1 - share), mean * (1 + share)
 
 

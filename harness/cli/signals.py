@@ -13,8 +13,11 @@ import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Literal, cast, get_args
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SignalName = Literal["SIGINT", "SIGTERM", "SIGHUP"]
+"""a signal that ends a run, as records name it"""
+_SIGNALS = tuple(signal.Signals[name] for name in get_args(SignalName))
 _AGAIN_S = 0.01  # wait before a signal whose exception was swallowed is sent again
 _delivered: list[int] = []  # signals whose exception was raised; an Event's lock would stop a second handler
 
@@ -28,9 +31,14 @@ class InterruptedRun(BaseException):
         self.exit_code = 128 + signum
 
     @classmethod
-    def named(cls, name: str) -> "InterruptedRun":
-        """That of a signal by its name, as records have it: ``SIGTERM``."""
+    def named(cls, name: SignalName) -> "InterruptedRun":
+        """That of a signal by its name."""
         return cls(signal.Signals[name])
+
+
+def signal_name(interruption: InterruptedRun | KeyboardInterrupt) -> SignalName:
+    """The signal of an interruption; Python's own for SIGINT names none."""
+    return cast("SignalName", str(interruption) or "SIGINT")
 
 
 def leave_on_signals() -> None:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -83,6 +83,13 @@ class DatasetRule(msgspec.Struct, frozen=True):
     """seconds that a program may take for a test"""
 
 
+class LengthRule(msgspec.Struct, frozen=True):
+    """TEST09's mean length of an answer, in tokens, and the share by which a run's may differ from it."""
+
+    reference_mean_output_tokens: Annotated[float, msgspec.Meta(gt=0, lt=1e9)]
+    tolerance: Annotated[float, msgspec.Meta(ge=0, le=1)]
+
+
 class PublishedRuns(msgspec.Struct, frozen=True):
     """Values of a metric that were published for the benchmark: how many, and their distribution."""
 
@@ -152,6 +159,16 @@ class Benchmark(msgspec.Struct, frozen=True):
     """by metric"""
     compliance: dict[str, dict[str, Any]] = {}
     """by test"""
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for a rule of TEST09 that is none."""
+        _ = self.length_rule
+
+    @property
+    def length_rule(self) -> LengthRule | None:
+        """What TEST09 asks of the length of answers; None for a benchmark without it."""
+        section = self.compliance.get("TEST09")
+        return None if section is None else msgspec.convert(section, LengthRule)
 
     @property
     def drafting_scenarios(self) -> str:

@@ -24,6 +24,8 @@ SAMPLE_COUNTS = ("performance_sample_count_override", "accuracy_sample_count_ove
 SERVER_PERCENTILE = 0.99
 # Beyond these a part of 1 is lost in the digits of a float, and LoadGen's early stopping has no logarithm.
 LEAST_PERCENTILE, MOST_PERCENTILE = 1e-6, 1 - 1e-6
+# TestSettings' names of a Server run's limits.
+_LIMITS = {"TTFT": "ttft_latency", "TPOT": "tpot_latency"}
 NS_PER_MS = 1_000_000
 _PERCENT = 0.01
 _EFFECTIVE, _REQUESTED = "effective_", "requested_"
@@ -129,6 +131,6 @@ def settings_of(key: str, scenario: str | None = None) -> tuple[LoadGenSetting, 
 
 def limits_ns(scenario: Scenario, settings: Mapping[str, Setting]) -> dict[str, int]:
     """The p99 limits of TTFT and TPOT in settings as read back; none where the scenario has none."""
-    if not scenario.poisson or not settings:
+    if not scenario.poisson or not settings.keys() >= set(_LIMITS.values()):
         return {}
-    return {name: int(settings[f"{name.lower()}_latency"]) for name in ("TTFT", "TPOT")}
+    return {name: int(settings[key]) for name, key in _LIMITS.items()}

@@ -4,7 +4,7 @@ Both are in run.json. They are made by client_plan.py and run_plan.py.
 """
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
@@ -101,6 +101,11 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     """whether the run is refused with any deviation (`--official`)"""
     stop_when_lost: bool = False
     """end the run once it can no longer become VALID (`--stop-when-lost`)"""
+
+    def __post_init__(self) -> None:
+        """Refuse a benchmark that can be scored alone; raises ValueError."""
+        if missing := set(get_args(TestMode)) - self.client.benchmark.datasets.keys():
+            raise ValueError(f"datasets has no {' and no '.join(sorted(missing))}")
 
     @property
     def kept_audit_config(self) -> Path | None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 
+from harness.cli.signals import SignalName
 from harness.config.generation import SamplingParameters
 from harness.endpoints.curve import Curve, Point
 from harness.endpoints.run_folder import POINT_RUN
@@ -87,7 +88,7 @@ class PointRun(msgspec.Struct, frozen=True, kw_only=True):
     errors: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     deviations: tuple[str, ...] = ()
-    interrupted_by: str | None = None
+    interrupted_by: SignalName | None = None
 
 
 def write_point_run(folder: Path, run: PointRun) -> None:

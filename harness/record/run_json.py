@@ -4,6 +4,7 @@ The file has the parts of a plan side by side under ``plan``, where programs of 
 record holds them apart. Its schema is 1: what is added has a default.
 """
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,6 +13,12 @@ from harness.config.plans import ClientPlan
 from harness.record.settled import Settled
 
 SCHEMA = 1
+_MOST_BITS = 64
+
+
+def parse(data: bytes) -> Any:
+    """The JSON of a file. Raises ValueError, also for a number that is infinite or beyond 64 bits."""
+    return json.loads(data, parse_int=_integer, parse_float=_finite, parse_constant=_finite)
 
 
 def file_fields(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -38,6 +45,18 @@ def record_fields(file: Any) -> dict[str, Any]:
 def in_file(message: str) -> str:
     """A message about a record with the places of the file: ``$.plan`` for ``$.plan.client``."""
     return message.replace("$.plan.client", "$.plan").replace("$.settled", "$.plan")
+
+
+def _integer(text: str) -> int:
+    if (number := int(text)).bit_length() > _MOST_BITS:
+        raise ValueError(f"got {text:.20}..., expected a number of at most {_MOST_BITS} bits")
+    return number
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(number := float(text)):
+        raise ValueError(f"got {text:.20}, expected a finite number")
+    return number
 
 
 def _part(fields: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:

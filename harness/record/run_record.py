@@ -14,8 +14,13 @@ from typing import Any, Literal, Self
 import msgspec
 import numpy as np
 
-from harness.cli.signals import InterruptedRun
-from harness.config.loadgen_settings import SERVER_PERCENTILE, limits_ns
+from harness.cli.signals import InterruptedRun, SignalName
+from harness.config.loadgen_settings import (
+    LEAST_PERCENTILE,
+    MOST_PERCENTILE,
+    SERVER_PERCENTILE,
+    limits_ns,
+)
 from harness.config.plans import RunPlan
 from harness.errors import EXIT_INVALID, EXIT_VALID, ConfigError
 from harness.files import atomic_write
@@ -23,11 +28,12 @@ from harness.loadgen_logs.summary_and_detail import LoadgenSummary
 from harness.record.provenance import Provenance
 from harness.record.replica_figures import RankFigures, ReplicaBalance
 from harness.record.run_events import RunEvent
-from harness.record.run_json import SCHEMA, file_fields, in_file, record_fields
+from harness.record.run_json import SCHEMA, file_fields, in_file, parse, record_fields
 from harness.record.server_changes import ServerChange
 from harness.record.settled import ServerInfo, Settled
 
 Result = Literal["VALID", "INVALID", "INTERRUPTED"]
+_PERCENTILE_KEY = "server_target_latency_percentile"
 
 
 class ClockPair(msgspec.Struct, frozen=True):
@@ -246,8 +252,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """after the last query"""
     verdict: RunVerdict | None = None
     """None in the record of a run that has not ended or was killed"""
-    interrupted_by: str | None = None
-    """the signal that ended the run, such as `SIGINT`"""
+    interrupted_by: SignalName | None = None
+    """the signal that ended the run"""
     statistics: Statistics | None = None
     unanswered: int | None = None
     """queries that LoadGen issued and that have no outcome"""
@@ -287,6 +293,14 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     accuracy_log_sha256: str = ""
     """of LoadGen's accuracy log as the run left it; "" where it has no answers"""
 
+    def __post_init__(self) -> None:
+        """Refuse a percentile by which no queries can be counted; raises ValueError."""
+        if not LEAST_PERCENTILE <= self.latency_percentile <= MOST_PERCENTILE:
+            raise ValueError(
+                f"plan.loadgen_settings.{_PERCENTILE_KEY} is {self.latency_percentile}, expected "
+                f"{LEAST_PERCENTILE:g} to {MOST_PERCENTILE:g}"
+            )
+
     @property
     def limits_ns(self) -> dict[str, int]:
         """The limits of TTFT and TPOT, none where the scenario has none."""
@@ -309,7 +323,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
         LoadGen reads the row of Server for every scenario, and uses it in that one alone.
         """
         settings = self.settled.loadgen_settings if self.plan.scenario.poisson else {}
-        return float(settings.get("server_target_latency_percentile", SERVER_PERCENTILE))
+        return float(settings.get(_PERCENTILE_KEY, SERVER_PERCENTILE))
 
     @property
     def p99_limits_ns(self) -> dict[str, int]:
@@ -353,7 +367,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
         Raises ConfigError for a damaged file, FileNotFoundError where there is none.
         """
         try:
-            return msgspec.convert(record_fields(json.loads(path.read_bytes())), cls, dec_hook=_decoded)
+            return msgspec.convert(record_fields(parse(path.read_bytes())), cls, dec_hook=_decoded)
         except FileNotFoundError:
             raise
         except (OSError, ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec.structs import replace
 
-from harness.cli.signals import InterruptedRun
+from harness.cli.signals import InterruptedRun, SignalName
 from harness.dataset.extended_table import NewColumn, unreadable_columns, write_extended
 from harness.dataset.samples import SampleSet, load_samples
 from harness.dataset.table import Table, one_line, open_table
@@ -39,7 +39,7 @@ class EvalResult(msgspec.Struct, frozen=True, kw_only=True):
     failures: Mapping[int, tuple[FailureKind, str]]
     errors: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-    interrupted_by: str | None = None
+    interrupted_by: SignalName | None = None
     without_text: int = 0
     has_truths: bool = False
     written: bool = False

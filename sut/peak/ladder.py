@@ -12,7 +12,7 @@ import msgspec
 from harness.analysis.encoded_answers import encoded_with, text_warnings
 from harness.analysis.statistics import completed, latency_ns
 from harness.api_key import api_key
-from harness.cli.signals import InterruptedRun, interruptible, uninterrupted
+from harness.cli.signals import InterruptedRun, interruptible, signal_name, uninterrupted
 from harness.dataset.samples import SampleSet, load_samples
 from harness.errors import RunError, machine_failure
 from harness.files import JOURNAL_DIR
@@ -224,7 +224,7 @@ class OpenLadder(msgspec.Struct):
         try:
             yield
         except (InterruptedRun, KeyboardInterrupt) as interruption:
-            name = str(interruption) or "SIGINT"  # that of KeyboardInterrupt is empty
+            name = signal_name(interruption)
             self._end(f"ended by {name}", interrupted_by=name)
         except (RunError, OSError, MemoryError) as error:
             cause = str(error if isinstance(error, RunError) else machine_failure(error))

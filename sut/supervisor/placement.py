@@ -28,7 +28,6 @@ _MOST_WORKERS = 32
 # With fewer cores nothing is pinned: server, supervisor and kernel need some, too.
 PIN_FROM_CORES = 4
 _LOADGEN_QPS = 1.0  # LoadGen's own target_qps of Server
-_MEAN_LENGTH = "reference_mean_output_tokens"  # only this setting of a compliance test states a mean length
 _CPUS = Path("/sys/devices/system/cpu")
 
 
@@ -84,9 +83,8 @@ def load_of_full(plan: RunPlan, servers: Sequence[ServerInfo], readback: Mapping
 def output_tokens(plan: RunPlan) -> float:
     """The mean length of an answer where the benchmark states one, else the longest that is allowed."""
     longest = plan.client.parameters.max_new_tokens
-    tests = plan.client.benchmark.compliance.values()
-    stated = [float(test[_MEAN_LENGTH]) for test in tests if _MEAN_LENGTH in test]
-    return longest if plan.accuracy else min([longest, *stated])
+    rule = plan.client.benchmark.length_rule
+    return longest if plan.accuracy or rule is None else min(longest, rule.reference_mean_output_tokens)
 
 
 def server_is_here(plan: ClientPlan) -> bool:

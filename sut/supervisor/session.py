@@ -12,6 +12,7 @@ import numpy.typing as npt
 from msgspec.structs import replace
 
 from harness.analysis.finish_run import Observations
+from harness.cli.signals import SignalName
 from harness.config.loadgen_settings import Setting
 from harness.config.plans import ClientPlan
 from harness.errors import ConfigError, RunError
@@ -188,7 +189,7 @@ class QuerySession:
             self._issuing.control.send((word, value))
 
     def observations(
-        self, lost: Lost = (), *, error: str | None = None, interrupted_by: str | None = None
+        self, lost: Lost = (), *, error: str | None = None, interrupted_by: SignalName | None = None
     ) -> Observations:
         """Everything that was observed so far. ``error``: why the test did not end normally."""
         seen = Observations() if self._monitor is None else self._monitor.observations()

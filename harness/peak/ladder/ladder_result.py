@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from harness.analysis.replicas import SLOWER, middle_of
-from harness.cli.signals import InterruptedRun
+from harness.cli.signals import InterruptedRun, SignalName
 from harness.config.generation import SamplingParameters
 from harness.errors import EXIT_INVALID, EXIT_VALID
 from harness.peak.ladder.steps import NOT_A_RESULT, Step
@@ -46,7 +46,7 @@ class Ladder(msgspec.Struct, frozen=True, kw_only=True):
     errors: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     deviations: tuple[str, ...] = ()
-    interrupted_by: str | None = None
+    interrupted_by: SignalName | None = None
 
     @property
     def exit_code(self) -> int:

@@ -93,6 +93,15 @@ def planned(**fields):
     return changed(plan=strict(PATH)["plan"] | fields)
 
 
+def set_of_loadgen(**settings):
+    return planned(loadgen_settings=strict(PATH)["plan"]["loadgen_settings"] | settings)
+
+
+def of_benchmark(**fields):
+    return planned(benchmark=strict(PATH)["plan"]["benchmark"] | fields)
+
+
+LATENCY = strict(PATH)["statistics"]["latency"]
 DAMAGED = {
     "empty": b"",
     "cut": PATH.read_bytes()[:900],
@@ -105,6 +114,18 @@ DAMAGED = {
     "a model that is a number": changed(servers=[strict(PATH)["servers"][0] | {"model": 1}]),
     "a verdict without result": changed(verdict={}),
     "an unknown result": changed(verdict={"result": "valid"}),
+    "a signal that ends no run": changed(interrupted_by="SIGSEGV"),
+    "a number of 400 digits": changed(
+        statistics=strict(PATH)["statistics"] | {"latency": LATENCY | {"max": 10**400}}
+    ),
+    "an infinite number": changed(client_cpu_s=1).replace(b'"client_cpu_s": 1', b'"client_cpu_s": 1e400'),
+    "a number that is none": changed(client_cpu_s=math.nan),
+    "no dataset": of_benchmark(datasets={}),
+    "a test without its mean": of_benchmark(compliance={"TEST09": {"tolerance": 0.1}}),
+    "a mean that is text": of_benchmark(
+        compliance={"TEST09": {"tolerance": 0.1, "reference_mean_output_tokens": "x"}}
+    ),
+    "no percentile": set_of_loadgen(server_target_latency_percentile=-1.0),
     "impossible parameters": planned(parameters=strict(PATH)["plan"]["parameters"] | {"top_p": 7.0}),
 }
 
@@ -130,9 +151,11 @@ def test_fields_of_other_versions(tmp_path):
     fields["plan"] |= {"later": {}}
     fields["plan"]["benchmark"] |= {"later": [1]}
     del fields["client_load"], fields["plan"]["conf_warnings"], fields["plan"]["benchmark"]["compliance"]
+    del fields["plan"]["loadgen_settings"]["ttft_latency"]
     (tmp_path / "run.json").write_text(json.dumps(fields))
     found = RunRecord.read(tmp_path / "run.json")
     assert found.client_load is None
+    assert (found.plan.scenario, found.limits_ns) == (Scenario.SERVER, {})
     assert found.plan.client.benchmark.compliance == {}
 
 
