@@ -95,8 +95,13 @@ class RunFindings(msgspec.Struct, frozen=True):
     """they make the run unusable"""
     warnings: tuple[str, ...]
     """they do not"""
-    deviations: tuple[str, ...] = ()
-    """of this harness's own runs"""
+    record: RunRecord | None = None
+    """None for a run of another harness"""
+
+    @property
+    def deviations(self) -> tuple[str, ...]:
+        """Those of this harness's own runs."""
+        return () if self.record is None else self.record.deviations
 
 
 def logs_in(folder: Path) -> Path:
@@ -136,7 +141,7 @@ def read_run(log_dir: Path, detail: LoadgenDetail, benchmark: str) -> RunFinding
         )
     if other := other_log(log_file(log_dir, ACCURACY_LOG), record):
         errors.append(other)
-    return RunFindings(scenario, (*errors, *_record_errors(record)), tuple(warnings), record.deviations)
+    return RunFindings(scenario, (*errors, *_record_errors(record)), tuple(warnings), record)
 
 
 def read_detail_log(log_dir: Path) -> LoadgenDetail:

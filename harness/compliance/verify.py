@@ -67,8 +67,8 @@ def verify(request: VerifyRequest) -> VerifyResult:
     facts = read_run(log_dir, detail, request.benchmark.name)
     _require_official(request, facts)
     references = load_answers(request)
-    if references and request.references is not None:
-        other = other_dataset(log_dir, request.references, request.benchmark)
+    if references and request.references is not None and facts.record is not None:
+        other = other_dataset(facts.record, request.references, request.benchmark)
         if other:
             raise GradingError(other)
     with _named(path):

@@ -59,6 +59,7 @@ from harness.progress.progress_files import ProgressFile
 from harness.progress.progress_line import ProgressBar
 from harness.record.repeated import FirstLine
 from harness.record.resume import other_log, readable_run, unfinished
+from harness.record.run_record import RunRecord
 from harness.text import counted, legible, show
 
 _MODES: Mapping[Rules, Sequence[GradingMode]] = {
@@ -79,9 +80,12 @@ def run(
     """
     _warn(options.warnings)
     _show_earlier(options)
-    if incomplete := unfinished(options.mlperf_log.parent):
+    folder = options.mlperf_log.parent
+    record = readable_run(folder)
+    incomplete = "" if record is None else unfinished(folder, record)
+    if incomplete:
         show(f"INCOMPLETE: {incomplete}", file=sys.stderr)
-    others = _of_another_run(options)
+    others = _of_another_run(options, record)
     _warn(others)
     _require_writable(
         (
@@ -109,7 +113,7 @@ def run(
             )
             result_file.write_result(options.output_file, summary | {"detailed_results": details})
         if not others:
-            publish(options.mlperf_log.parent, summary)
+            publish(folder, summary)
         card = scorecard(scored.evaluation, scored.result, _difficulties(scored), options.disagreements)
         text = legible(card) + "\n"
         written = _write_text(options, text, official=not (incomplete or others))
@@ -131,19 +135,18 @@ def _show_earlier(options: EvaluationOptions) -> None:
         show(FirstLine().continues(f"the evaluation of {options.mlperf_log}", counts), file=sys.stderr)
 
 
-def _of_another_run(options: EvaluationOptions) -> tuple[str, ...]:
+def _of_another_run(options: EvaluationOptions, record: RunRecord | None) -> tuple[str, ...]:
     """Warnings where log or references are not those of the run that made the outputs."""
     outputs, references = options.mlperf_log, options.reference_data
-    is_table, found = is_binary_table(outputs), []
-    if not is_table and (record := readable_run(outputs.parent)) is not None:
+    is_table, found = is_binary_table(outputs), list[str]()
+    if not is_table and record is not None:
         found.append(other_log(outputs, record))
     if references is not None:
         benchmark = load_benchmark(_benchmark_named(options), options.round)
-        found.append(
-            other_rows(outputs, references, benchmark)
-            if is_table
-            else other_dataset(outputs.parent, references, benchmark)
-        )
+        if is_table:
+            found.append(other_rows(outputs, references, benchmark))
+        elif record is not None:
+            found.append(other_dataset(record, references, benchmark))
     return tuple(filter(None, found))
 
 

@@ -142,13 +142,9 @@ def _of_logs(plan: RunPlan) -> tuple[object, ...]:
     return *rules, plan.mlperf_conf, plan.audit_text, audit
 
 
-def unfinished(log_dir: Path) -> str:
-    """What to know before the log of a run is scored: that it is not complete; "" where it is.
-
-    Also "" for logs of which nothing is known.
-    """
-    record = readable_run(log_dir)
-    if record is None or record.is_valid:
+def unfinished(log_dir: Path, record: RunRecord) -> str:
+    """What to know before the log of a run is scored: that it is not complete; "" where it is."""
+    if record.is_valid:
         return ""
     state = "has not ended or was killed" if record.verdict is None else f"is {record.verdict.result}"
     if not record.plan.accuracy:

@@ -12,19 +12,18 @@ from harness.dataset.token_columns import COLUMNS, token_rows
 from harness.errors import DatasetError
 from harness.files import sha256_of
 from harness.grading.evaluation.references import load_references
-from harness.record.resume import readable_run
+from harness.record.run_record import RunRecord
 
 _SHOWN = 12  # digits
 
 
-def other_dataset(log_dir: Path, references: Path, benchmark: Benchmark) -> str:
-    """How the references differ from the dataset of the run in ``log_dir``, in one line; "" if they do not.
+def other_dataset(record: RunRecord, references: Path, benchmark: Benchmark) -> str:
+    """How the references differ from the dataset of a run, in one line; "" if they do not.
 
-    Also "" where no run.json names a dataset. A file with another sha256 may hold the same answers in another
+    A file with another sha256 may hold the same answers in another
     format, or the answers to a dataset that has none. Raises DatasetError for references that cannot be read.
     """
-    record = readable_run(log_dir)
-    if record is None or not references.is_file():
+    if not references.is_file():
         return ""
     wanted, dataset = record.settled.dataset_sha256, record.plan.client.input_file
     if (found := sha256_of(references)) == wanted:

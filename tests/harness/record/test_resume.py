@@ -17,6 +17,7 @@ from harness.record.resume import (
     check_answers,
     check_model,
     earlier_run,
+    readable_run,
     require_unchanged,
     saved_answers,
     version_changes,
@@ -75,6 +76,13 @@ def test_an_incomplete_run_is_continued(tmp_path, record, resume):
     assert earlier.course == "continue"
     assert f"continues the run of {RECORD.started:%Y-%m-%d %H:%M:%S} UTC: 3 of 96" in earlier.first_line
     assert "would continue" in found(tmp_path, dry_run=True).first_line
+
+
+@pytest.mark.parametrize("content", [None, "{"], ids=["none", "damaged"])
+def test_nothing_is_known_without_a_readable_record(content, tmp_path):
+    if content is not None:
+        (tmp_path / "run.json").write_text(content)
+    assert readable_run(tmp_path) is None
 
 
 def test_a_run_whose_record_was_being_moved_is_continued(tmp_path):

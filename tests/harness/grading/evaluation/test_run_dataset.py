@@ -10,6 +10,7 @@ import pytest
 from harness.config.benchmark import load_benchmark
 from harness.files import sha256_of
 from harness.grading.evaluation.run_dataset import other_dataset
+from harness.record.run_record import RunRecord
 from tests.harness.grading.samples import REFERENCE
 from tests.records import ENDED, with_plan
 
@@ -42,17 +43,19 @@ def stored(path: Path, table: pa.Table) -> Path:
     return path
 
 
-def compared(folder: Path, dataset: Path, references: Path) -> str:
-    record = with_plan(ENDED, mode="accuracy", input_file=dataset, dataset_sha256=sha256_of(dataset))
-    record.write(folder / "run.json")
-    return other_dataset(folder, references, load_benchmark("gpt-oss-120b"))
+def of_run(dataset: Path) -> RunRecord:
+    return with_plan(ENDED, mode="accuracy", input_file=dataset, dataset_sha256=sha256_of(dataset))
+
+
+def compared(record: RunRecord, references: Path) -> str:
+    return other_dataset(record, references, load_benchmark("gpt-oss-120b"))
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_references_are_those_of_the_run(name, tmp_path):
     dataset, references, difference = CASES[name]
     asked, given = stored(tmp_path / "asked.parquet", dataset), stored(tmp_path / "given.parquet", references)
-    found = compared(tmp_path, asked, given)
+    found = compared(of_run(asked), given)
     if difference is None:
         assert found == ""
     else:
@@ -65,16 +68,8 @@ def test_references_are_those_of_the_run(name, tmp_path):
 )
 def test_a_dataset_that_is_not_here_any_more(change, tmp_path):
     asked, given = stored(tmp_path / "a.parquet", SAMPLE), stored(tmp_path / "b.parquet", WITHOUT_PROMPTS)
-    assert compared(tmp_path, asked, given) == ""
+    record = of_run(asked)
+    assert compared(record, given) == ""
     change(asked)
-    found = other_dataset(tmp_path, given, load_benchmark("gpt-oss-120b"))
-    assert "that file is not here to compare their rows" in found
-    same = stored(tmp_path / "c.parquet", SAMPLE)
-    assert other_dataset(tmp_path, same, load_benchmark("gpt-oss-120b")) == ""
-
-
-@pytest.mark.parametrize("content", [None, "{"], ids=["none", "damaged"])
-def test_nothing_is_known_without_a_record(content, tmp_path):
-    if content is not None:
-        (tmp_path / "run.json").write_text(content)
-    assert other_dataset(tmp_path, REFERENCE, load_benchmark("gpt-oss-120b")) == ""
+    assert "that file is not here to compare their rows" in compared(record, given)
+    assert compared(record, stored(tmp_path / "c.parquet", SAMPLE)) == ""
