@@ -58,7 +58,7 @@ Serving = tuple[Sequence[str], Death]  # the URLs to drive and their engine
 
 
 @contextmanager
-def servers_of(plan: ClientPlan, samples: SampleSet, least_context: int = 0) -> Iterator[Serving]:
+def serving_urls(plan: ClientPlan, samples: SampleSet, least_context: int = 0) -> Iterator[Serving]:
     """The URLs to drive and how their engine died; the embedded engine lives as long as the context.
 
     ``least_context``: tokens of prompt and answer of further samples that it is to take.

@@ -56,7 +56,7 @@ from sut.drive import (
     ask_servers,
     ended,
     preflight,
-    servers_of,
+    serving_urls,
     tried_in_dry_run,
 )
 from sut.issuers.loadgen import LoadGen
@@ -122,7 +122,7 @@ def run(
     with (
         interruptible(),
         _settled(plan, inputs, issuer, placement, rate_follows=rate_follows) as (session, readback, expected),
-        servers_of(client, inputs.samples) as (urls, death),
+        serving_urls(client, inputs.samples) as (urls, death),
     ):
         servers = ask_servers(client, urls)
         load = replace(load, queries=expected.samples)

@@ -113,7 +113,7 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True):
         """Whether only official runs, met targets and passed tests count."""
         return self.info.division == "closed" and not self.rehearsal
 
-    def servers_of(self, name: str, scenario: Scenario) -> Servers:
+    def scenario_servers(self, name: str, scenario: Scenario) -> Servers:
         """The servers of one scenario. Raises ConfigError."""
         found = self._written(name, scenario)
         return msgspec.structs.replace(found, url=tuple(expanded(self.folder, url) for url in _urls(found)))

@@ -139,7 +139,7 @@ def steps_of(campaign: Campaign) -> tuple[Step, ...]:
 
 
 def _servers(campaign: Campaign, name: str, scenario: Scenario) -> Servers:
-    return Servers(backend=BACKEND) if campaign.rehearsal else campaign.servers_of(name, scenario)
+    return Servers(backend=BACKEND) if campaign.rehearsal else campaign.scenario_servers(name, scenario)
 
 
 def dataset_of(campaign: Campaign, benchmark: Benchmark, role: str) -> Path:

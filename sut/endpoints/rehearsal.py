@@ -65,7 +65,7 @@ from harness.record.repeated import FirstLine, run_of
 from harness.record.settled import ranks_of
 from harness.report.run_console import DRY_RUN, api_lines, served_by, server_lines
 from harness.text import labelled
-from sut.drive import Serving, ask_servers, servers_of
+from sut.drive import Serving, ask_servers, serving_urls
 from sut.endpoints.accuracy import AccuracyPlan, plan_accuracy, run_accuracy
 from sut.endpoints.c_max import find_c_max, measured_rates
 from sut.endpoints.point import OpenServers, run_point
@@ -86,7 +86,7 @@ def rehearse(options: RehearsalOptions) -> int:
     with interruptible():
         earlier = None if options.restart else read_rehearsal(options.folder)
         for c_max, origin in _c_max(options, inputs, earlier):
-            with servers_of(inputs.client, inputs.samples, inputs.longest) as serving:
+            with serving_urls(inputs.client, inputs.samples, inputs.longest) as serving:
                 walk = _planned(options, inputs, serving, c_max, console)
                 if origin == _EARLIER and _why_anew(walk, earlier) is not None:
                     continue  # other servers have another C_max, and the forms that of the forms

@@ -26,7 +26,7 @@ from harness.record.output_dir import check_free, free_reserve, locked, move_asi
 from harness.record.provenance import gather_provenance
 from harness.record.run_events import RunEvent
 from harness.record.server_changes import ServerChange
-from sut.drive import Death, ask_servers, asked_again, preflight, recheck_of, servers_of, tried_in_dry_run
+from sut.drive import Death, ask_servers, asked_again, preflight, recheck_of, serving_urls, tried_in_dry_run
 from sut.ipc.counters import Counter
 from sut.ipc.request_store import render_requests
 from sut.issuers.closed_loop import ClosedLoop
@@ -101,7 +101,7 @@ def _asked(plan: LadderPlan) -> Iterator[tuple[PreparedClient, Ladder, Death]]:
     client = plan.client
     samples = load_samples(client.input_file, vocabulary_size=client.benchmark.vocabulary_size)
     samples = as_sent(client, samples)
-    with servers_of(client, samples) as (urls, death):
+    with serving_urls(client, samples) as (urls, death):
         yield *_prepared(plan, samples, urls), death
 
 

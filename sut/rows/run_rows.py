@@ -28,7 +28,7 @@ from harness.rows import attempts
 from harness.rows.attempts import EvalSettings
 from harness.rows.eval_plan import EvalPlan
 from harness.rows.eval_result import EvalResult
-from sut.drive import DrivenRun, Serving, ask_servers, ended, preflight, servers_of, tried_in_dry_run
+from sut.drive import DrivenRun, Serving, ask_servers, ended, preflight, serving_urls, tried_in_dry_run
 from sut.issuers.rows import RowsInOrder
 from sut.prepare import as_sent, place_workers, prepare_client
 from sut.supervisor.placement import Load
@@ -176,7 +176,7 @@ def _send(
     client, samples = plan.client, as_sent(plan.client, rows.samples, plan.skip)
     load = Load(open_at_most=client.max_concurrency, all_at_once=True)
     placement = place_workers(client, load)
-    there = servers_of(client, samples) if serving is None else nullcontext(serving)
+    there = serving_urls(client, samples) if serving is None else nullcontext(serving)
     with interruptible(), there as (urls, death):
         servers = ask_servers(client, urls)
         prepared = prepare_client(client, samples, load, placement, servers)

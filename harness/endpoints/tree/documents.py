@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from harness.endpoints.tree.point_files import CurveFacts
-from harness.endpoints.tree.run_facts import RunFacts, servers_of
+from harness.endpoints.tree.run_facts import RunFacts, servers_of_points
 from harness.text import aligned
 
 README = "README.md"
@@ -69,7 +69,7 @@ def _disclosure(runs: Sequence[RunFacts], of: CurveFacts) -> Iterator[str]:
     yield from _head("Software", of)
     yield f"{TO_WRITE}: all software in use, its versions and licences."
     yield ""
-    servers = {(server.software, server.model_path or server.names) for server in servers_of(runs)}
+    servers = {(server.software, server.model_path or server.names) for server in servers_of_points(runs)}
     for engine, model in sorted(servers):
         yield f"- {engine}: {model}"
     for number, node in enumerate(of.system.node_types, 1):

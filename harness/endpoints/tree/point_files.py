@@ -10,7 +10,7 @@ from harness.endpoints.planning.rules import PublishedSeeds
 from harness.endpoints.point_run import IdleRoundTrip
 from harness.endpoints.run_folder import WARM_UP_REQUESTS
 from harness.endpoints.tree.power import Power, power_of
-from harness.endpoints.tree.run_facts import RunFacts, servers_of
+from harness.endpoints.tree.run_facts import RunFacts, servers_of_points
 from harness.endpoints.tree.system_file import Parallelism, SystemFile
 from harness.json_files import Json
 from harness.peak.ladder.steps import NOT_A_RESULT
@@ -99,7 +99,7 @@ def _offline(runs: Sequence[RunFacts], c_max: int) -> Iterator[tuple[str, str]]:
 
 def framework_of(runs: Sequence[RunFacts]) -> str:
     """Engines of the servers, with versions."""
-    return ", ".join(sorted({server.software for server in servers_of(runs)}))
+    return ", ".join(sorted({server.software for server in servers_of_points(runs)}))
 
 
 def point_yaml(one: RunFacts, of: CurveFacts) -> Json:
@@ -177,7 +177,7 @@ def _model(one: RunFacts, of: CurveFacts) -> Json:
 
 def _served_link(one: RunFacts) -> str | None:
     """The repository that our servers loaded, where they reported one and not a folder."""
-    for server in servers_of([one]):
+    for server in servers_of_points([one]):
         path = server.model_path or ""
         if path.count("/") == 1 and not path.startswith((".", "/")):
             revision = f"/tree/{server.revision}" if server.revision else ""

@@ -153,7 +153,7 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
         return block_of_summary(self.summary, self.concurrency)
 
 
-def servers_of(runs: Iterable[RunFacts]) -> list[ServerInfo]:
+def servers_of_points(runs: Iterable[RunFacts]) -> list[ServerInfo]:
     """The servers of each point that this client ran; those of the official client are not known."""
     return [server for one in runs if one.run is not None for server in one.run.servers]
 

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from harness.endpoints.tree.point_files import DESCRIBED, DESCRIBED_NODE, framework_of
-from harness.endpoints.tree.run_facts import RunFacts, servers_of
+from harness.endpoints.tree.run_facts import RunFacts, servers_of_points
 from harness.endpoints.tree.system_file import (
     EXAMPLE,
     Accelerator,
@@ -25,7 +25,7 @@ _TP, _PP, _EP = ("tp_size", "tensor_parallel_size"), ("pp_size",), ("ep_size",) 
 
 def starter(machine: Mapping[str, str], runs: Sequence[RunFacts]) -> Iterator[str]:
     """The lines. ``machine`` holds measured fields by their official names."""
-    servers = servers_of(runs)
+    servers = servers_of_points(runs)
     yield f"# Complete this file; {EXAMPLE} explains every field."
     for name in ("submitter", "submission_id", "system_id"):
         yield f'{name} = ""{_NEEDED}: a folder\'s name'
@@ -55,7 +55,7 @@ def placeholders(runs: Sequence[RunFacts]) -> SystemFile:
         submitter="submitter",
         submission_id="rehearsal",
         system_id="system",
-        implementation=_implementation(servers_of(runs)),
+        implementation=_implementation(servers_of_points(runs)),
         division="Standardized",
         system=System(serving_framework=framework_of(runs)),
     )

@@ -62,7 +62,9 @@ def test_the_nearer_table_of_servers_replaces_single_values(tmp_path):
         "[benchmarks.gpt-oss-120b.offline]\n"
         "[benchmarks.gpt-oss-120b.server]\nservers.command = 'b'\n",
     )
-    offline, server = (found.servers_of("gpt-oss-120b", one) for one in (Scenario.OFFLINE, Scenario.SERVER))
+    offline, server = (
+        found.scenario_servers("gpt-oss-120b", one) for one in (Scenario.OFFLINE, Scenario.SERVER)
+    )
     assert (offline.command, offline.url, offline.wait) == ("a", ("http://x:1",), "6m")
     assert (server.command, server.url, server.wait) == ("b", ("http://x:1",), "6m")
 
@@ -71,15 +73,15 @@ def test_variables_of_the_environment_in_urls(tmp_path, monkeypatch):
     monkeypatch.setenv("NODES", "n[1-2]")
     monkeypatch.delenv("OTHER", raising=False)
     found = campaign(tmp_path, "[servers]\nurl = ['slurm:$NODES:1', 'http://${NODES}:2']\n" + OFFLINE)
-    servers = found.servers_of("gpt-oss-120b", Scenario.OFFLINE)
+    servers = found.scenario_servers("gpt-oss-120b", Scenario.OFFLINE)
     assert servers.url == ("slurm:n[1-2]:1", "http://n[1-2]:2")
     found.folder.mkdir(parents=True)
     keep(found.folder, found.urls())
     monkeypatch.delenv("NODES")  # as where its job has ended
-    assert found.servers_of("gpt-oss-120b", Scenario.OFFLINE) == servers
+    assert found.scenario_servers("gpt-oss-120b", Scenario.OFFLINE) == servers
     found = campaign(tmp_path, "[servers]\nurl = 'slurm:$OTHER:1'\n" + OFFLINE)
     with pytest.raises(ConfigError, match=r"\$OTHER is not set"):
-        found.servers_of("gpt-oss-120b", Scenario.OFFLINE)
+        found.scenario_servers("gpt-oss-120b", Scenario.OFFLINE)
 
 
 def test_a_rehearsal_has_folders_of_its_own(tmp_path):

@@ -27,7 +27,7 @@ from harness.grading.evaluation.references import load_references
 from harness.grading.evaluation_options import EvaluationOptions
 from harness.grading.evaluator import score
 from harness.record.answer_log import read_saved_answers
-from sut.drive import servers_of
+from sut.drive import serving_urls
 from sut.endpoints.accuracy import ANSWERS, plan_accuracy, run_accuracy
 from tests.endpoints_kit import point_run
 from tests.harness.grading.logs import harmony_ids
@@ -414,7 +414,7 @@ def test_on_the_embedded_engine_two_points_share_one_server(tmp_path):
         given, plan.benchmark, parameters(max_new_tokens=8), resolve_policy(given, streams=True), tmp_path
     )
     few = load_samples(PERFORMANCE, vocabulary_size=plan.benchmark.vocabulary_size).part(0, 2)
-    with servers_of(performance, few, plan.longest) as serving:
+    with serving_urls(performance, few, plan.longest) as serving:
         found = [
             run_accuracy(plan, point, tmp_path / point.name, serving, Watcher()) for point in (POINT, OFFLINE)
         ]

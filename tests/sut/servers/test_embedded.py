@@ -233,7 +233,7 @@ def test_long_answers_are_announced_before_they_cost_minutes(monkeypatch, caplog
     monkeypatch.setattr(drive, "engine_of", lambda *words: nullcontext(engine))
     parameters = SimpleNamespace(max_new_tokens=tokens)
     plan = SimpleNamespace(backend="embedded", benchmark=None, parameters=parameters)
-    with drive.servers_of(plan, SimpleNamespace(longest=lambda limit: limit)) as (urls, _):
+    with drive.serving_urls(plan, SimpleNamespace(longest=lambda limit: limit)) as (urls, _):
         assert urls == (URL,)
     assert any("--max-new-tokens 32" in text for text in caplog.messages) == warned
 
