@@ -12,7 +12,7 @@ from harness.grading.decoding.output_decoder import open_decoder, tokenizer_besi
 from harness.grading.sandbox.tier_probe import choose_sandbox
 from harness.grouping import by_key
 from harness.text import how_it_ended
-from sut.doctor.finding import Finding, ok
+from sut.doctor.finding import Finding, from_line, ok
 
 _DOWNLOAD = "datasets/download.sh"
 _LIMIT_S = 900.0  # models are hashed, too
@@ -40,8 +40,7 @@ def of_verification(said: str, benchmark: str) -> Iterator[Finding]:
     files = by_key((word, rest.strip()) for word, _, rest in cut)
     fetch = f"{_DOWNLOAD} --benchmark {benchmark} --what WHAT (its --help lists them)"
     for line in files.get("DIFFERS", ()):
-        text, _, remedy = line.partition("; ")
-        yield Finding("error", "datasets", text, remedy or fetch)
+        yield from_line("error", "datasets", line)
     for line in files.get("unknown", ()):
         yield Finding("warning", "datasets", line, "compare it with the sha256 of another machine")
     if missing := files.get("MISSING"):
@@ -58,8 +57,7 @@ def tokenizer_finding(benchmark: Benchmark) -> Finding:
         decoder.decode(np.ones(1, np.int32))  # which reads the vocabulary, and its checksum
         return ok("tokenizer", f"{benchmark.tokenizer}, the one of {benchmark.model}")
     except ConfigError as error:
-        text, _, remedy = str(error).partition("; ")
-        return Finding("warning", "tokenizer", f"answers cannot be scored here: {text}", remedy)
+        return from_line("warning", "tokenizer", f"answers cannot be scored here: {error}")
 
 
 def sandbox_finding() -> Finding:
@@ -67,5 +65,4 @@ def sandbox_finding() -> Finding:
     try:
         return ok("sandbox", f"generated programs run in {choose_sandbox(allow_unsandboxed=False).tier}")
     except GradingError as error:
-        text, _, remedy = str(error).rpartition("; ")  # the reasons have semicolons of their own
-        return Finding("warning", "sandbox", text, remedy)
+        return from_line("warning", "sandbox", str(error))

@@ -29,6 +29,12 @@ def ok(subject: str, text: str) -> Finding:
     return Finding("ok", subject, text)
 
 
+def from_line(level: Level, subject: str, line: str, *, of_server: bool = False) -> Finding:
+    """What a warning or an error of a run says: its remedy, if it has one, follows the last semicolon."""
+    text, _, remedy = line.rpartition("; ")
+    return Finding(level, subject, text or remedy, remedy if text else "", of_server)
+
+
 def exit_code(findings: Iterable[Finding]) -> int:
     """0 without an error, 3 where only servers have errors, else 2."""
     errors = [finding for finding in findings if finding.level == "error"]

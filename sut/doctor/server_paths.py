@@ -17,7 +17,7 @@ from harness.errors import HarnessError, ServerError
 from harness.record.settled import ServerInfo
 from harness.text import counted
 from sut.client.endpoint import AddressPair, Endpoint, most_pairs, resolve_endpoint
-from sut.doctor.finding import Finding, ok
+from sut.doctor.finding import Finding, from_line, ok
 from sut.servers.discovery import find_servers
 from sut.servers.rank_listeners import missing_rank_warnings
 from sut.servers.server_checks import check_alike, failed_behind, model_deviations, replica_warnings
@@ -99,20 +99,18 @@ def _judged(servers: Sequence[ServerInfo], benchmark: Benchmark) -> Iterator[Fin
     try:
         check_alike(servers)
     except ServerError as error:
-        text, _, remedy = str(error).rpartition("; ")
-        yield Finding("error", "server", text, remedy, of_server=True)
+        yield from_line("error", "server", str(error), of_server=True)
     else:
         yield from (_warned(text) for text in replica_warnings(servers))
 
 
 def _warned(warning: str) -> Finding:
-    text, _, remedy = warning.partition("; ")
-    return Finding("warning", "server", text, remedy)
+    return from_line("warning", "server", warning)
 
 
 def _refused(url: str, error: HarnessError) -> Finding:
-    text, _, remedy = str(error).removeprefix(f"{url}: ").partition("; ")
-    return Finding("error", "server", f"{url}: {text}", remedy, of_server=isinstance(error, ServerError))
+    line = f"{url}: {str(error).removeprefix(f'{url}: ')}"
+    return from_line("error", "server", line, of_server=isinstance(error, ServerError))
 
 
 def _described(server: ServerInfo) -> str:

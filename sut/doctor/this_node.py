@@ -15,7 +15,7 @@ from harness.files import wait_for_disk
 from harness.machine import container_memory, machine_memory, text_of
 from harness.text import counted
 from sut.client.transport import slewed_ns
-from sut.doctor.finding import Finding, Level, ok
+from sut.doctor.finding import Finding, Level, from_line, ok
 from sut.processes.machine_limits import SPARE_DESCRIPTORS, MachineLimits, descriptors_for
 from sut.supervisor.placement import PIN_FROM_CORES, Load, Machine, choose
 
@@ -92,8 +92,7 @@ def ports_finding(limits: MachineLimits, in_flight: int | None, pairs: int) -> F
     wrong = next(limits.port_shortages(-(-(in_flight or _FEW_STREAMS) // max(pairs, 1))), "")
     if not wrong:
         return ok("local ports", f"{limits.ports} to each server address")
-    text, _, remedy = wrong.partition("; ")
-    return Finding("error" if in_flight and pairs else "warning", "local ports", text, remedy)
+    return from_line("error" if in_flight and pairs else "warning", "local ports", wrong)
 
 
 def queue_findings(limits: MachineLimits, in_flight: int | None, servers: int) -> Iterator[Finding]:
@@ -102,8 +101,7 @@ def queue_findings(limits: MachineLimits, in_flight: int | None, servers: int) -
         return
     asked = -(-(in_flight or _FEW_STREAMS) // max(servers, 1))
     if wrong := next(limits.backlog_shortages(min(asked, _FEW_STREAMS)), ""):
-        text, _, remedy = wrong.partition("; ")
-        yield Finding("warning", "connection queue", text, remedy)
+        yield from_line("warning", "connection queue", wrong)
     else:
         yield ok("connection queue", f"{limits.backlog} (somaxconn)")
 
@@ -208,8 +206,8 @@ def disk_findings(folder: Path) -> Iterator[Finding]:
         free = found.f_bavail * found.f_frsize
         speed = _written_per_s(place)
     except OSError as error:
-        text, _, remedy = refused(error, "name a folder that can be written: --results DIR").partition("; ")
-        yield Finding("error", "disk", f"{place}: {text}", remedy)
+        why = refused(error, "name a folder that can be written: --results DIR")
+        yield from_line("error", "disk", f"{place}: {why}")
         return
     text = f"{place}: {free / _GIB:.1f} GiB free, {speed / 1e6:.0f} MB/s"
     if free < _ENOUGH_DISK:

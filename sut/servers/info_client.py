@@ -44,7 +44,7 @@ _HTTP_2_ALONE = "the server speaks HTTP/2 alone: let it, or a proxy before it, o
 _NOT_HTTP_1 = (
     "it does not speak HTTP/1.1: a port of HTTP/2 alone (h2c, gRPC), of TLS (https://) or of another protocol"
 )
-_NOT_TLS = "check whether the server speaks TLS; without it --server-url begins with http://"
+_NOT_TLS = "check whether the server speaks TLS: if not, --server-url begins with http://"
 
 log = logging.getLogger("mlperf")
 
