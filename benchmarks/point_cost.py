@@ -23,6 +23,7 @@ from harness.dataset.samples import SampleSet, load_samples
 from harness.endpoints.salting import with_salt
 from harness.peak.ladder.ladder_plan import ladder_client
 from harness.peak.peak_options import LadderOptions
+from sut.client.endpoint import Access
 from sut.drive import DrivenRun, ended, preflight
 from sut.issuers.passes import Passes, SampleOrder
 from sut.prepare import place_workers, prepare_client
@@ -64,7 +65,7 @@ def cost_us(client: ClientPlan, way: str, requests: int) -> float:
     samples = load_samples(client.input_file, vocabulary_size=client.benchmark.vocabulary_size)
     samples = _salted(samples) if way == WAYS[2] else samples
     load = Load(open_at_most=CONCURRENCY)
-    servers = find_servers(client.server_urls, client.backend, None, None, client.preflight)
+    servers = find_servers(client.server_urls, client.backend, Access(), client.preflight)
     prepared = prepare_client(client, samples, load, place_workers(client, load), servers)
     prepared, destination, _ = preflight(prepared)
     order = SampleOrder(len(samples), 1)

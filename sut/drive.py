@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from harness.analysis.finish_run import Observations
 from harness.analysis.rank_watch import RankWatch
-from harness.api_key import api_key
 from harness.cli.signals import InterruptedRun, signal_name, uninterrupted
 from harness.config.benchmark import Benchmark
 from harness.config.plans import ClientPlan
@@ -25,7 +24,7 @@ from harness.progress.lost_run import LostRunError, ValidityRules
 from harness.progress.progress_files import ProgressLine, ProgressLog
 from harness.progress.progress_line import ProgressSnapshot
 from harness.record.settled import ServerInfo, parts_of, running_limit
-from sut.client.endpoint import Endpoint, resolve_endpoints
+from sut.client.endpoint import Endpoint, access_by, resolve_endpoints
 from sut.ipc.request_store import render_requests
 from sut.prepare import PreparedClient
 from sut.processes.machine_limits import local_ports
@@ -93,7 +92,7 @@ def engine_of(benchmark: Benchmark, slots: int, context: int) -> EmbeddedEngine:
 
 def ask_servers(plan: ClientPlan, urls: Sequence[str]) -> Servers:
     """What the servers at ``urls`` say of themselves, as ``find_servers`` does with the plan's options."""
-    return find_servers(urls, plan.backend, api_key(), plan.ca_file, plan.preflight, plan.benchmark.model)
+    return find_servers(urls, plan.backend, access_by(plan.ca_file), plan.preflight, plan.benchmark.model)
 
 
 def preflight(prepared: PreparedClient) -> tuple[PreparedClient, Destination, tuple[str, ...]]:
@@ -102,7 +101,7 @@ def preflight(prepared: PreparedClient) -> tuple[PreparedClient, Destination, tu
     Returns the servers that can be used, with the time of that request, the destination of the queries, and
     warnings. Servers that failed are left out if the plan allows it.
     """
-    plan, key, least = prepared.plan, api_key(), prepared.plan.preflight.min_replicas
+    plan, least = prepared.plan, prepared.plan.preflight.min_replicas
     tried = TrialRequests(
         prepared.servers,
         plan.parameters,
@@ -126,7 +125,8 @@ def preflight(prepared: PreparedClient) -> tuple[PreparedClient, Destination, tu
         log.info("trial requests: %s", protocol_text(tried.protocol))
     if words := id_summary(servers):
         log.info(words)
-    warnings = (*grammar_warning(tried.seen, plan.parameters), *flush_caches(servers, key, plan.ca_file))
+    warnings = grammar_warning(tried.seen, plan.parameters)
+    warnings += flush_caches(servers, access_by(plan.ca_file))
     if left_out:
         warnings = (*left_out_warning(left_out, len(tried.trials)), *warnings)
     destination = Destination(
@@ -171,7 +171,7 @@ def _endpoints(prepared: PreparedClient, urls: Sequence[str], path: str) -> list
     """The endpoints of these URLs, each with addresses for the largest part of the connections."""
     parts = parts_of(prepared.servers, in_proportion=prepared.all_at_once)
     each, ports = math.ceil(prepared.connections * max(parts)), local_ports()
-    found = resolve_endpoints(urls, path, api_key(), prepared.plan.ca_file)
+    found = resolve_endpoints(urls, path, access_by(prepared.plan.ca_file))
     return [with_enough_sources(endpoint, each, ports) for endpoint in found]
 
 
@@ -232,7 +232,7 @@ def recheck_of(prepared: PreparedClient) -> Recheck:
     """The servers of a prepared run, to be asked again."""
     plan = prepared.plan
     journal, within_s = plan.log_dir / JOURNAL_DIR, plan.preflight.questions_s
-    return Recheck(prepared.servers, plan.backend, api_key(), plan.ca_file, within_s, journal)
+    return Recheck(prepared.servers, plan.backend, access_by(plan.ca_file), within_s, journal)
 
 
 def asked_again(seen: Observations, servers: Recheck) -> Observations:

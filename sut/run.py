@@ -13,7 +13,6 @@ from harness.analysis.early_stopping import most_over_limit
 from harness.analysis.encoded_answers import encoded_with
 from harness.analysis.finish_run import finish
 from harness.analysis.plan_evidence import contradictions
-from harness.api_key import api_key
 from harness.cli.signals import interruptible
 from harness.config.expected_queries import ExpectedQueries, expected_queries
 from harness.config.loadgen_settings import Setting
@@ -50,6 +49,7 @@ from harness.record.run_record import RunRecord, read_clocks
 from harness.record.settled import Placement
 from harness.report.search_advice import advice_in_mid_run
 from harness.submission.tree.origins import require_one_origin
+from sut.client.endpoint import access_by
 from sut.drive import (
     DrivenRun,
     answer_tokenizer,
@@ -319,8 +319,7 @@ def _scraper(plan: RunPlan, prepared: PreparedClient) -> MetricsScraper:
     return MetricsScraper(
         prepared.servers,
         client.log_dir,
-        api_key(),
-        client.ca_file,
+        access_by(client.ca_file),
         dcgm_urls=plan.dcgm_urls,
         gpus=_gpus(plan),
     )

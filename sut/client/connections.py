@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from harness.record.outcome import Completion, Failure, FailureKind, Outcome, TextCompletion
-from sut.client.endpoint import AddressPair, Endpoint, tls_context
+from sut.client.endpoint import AddressPair, Endpoint
 from sut.client.network_figures import Figures, Network
 from sut.client.response import ResponseReader
 from sut.client.transport import KernelClock, PlainTransport, TlsTransport, Transport
@@ -175,7 +175,7 @@ class ReplicaPool:
         self.failed_in_a_row = 0
         self.idle: list[Connection] = []  # the most recently used one last, and used first
         self.warming: dict[int, Connection] = {}  # by descriptor: not made yet, and without a request
-        self._context = tls_context(endpoint.ca_file) if endpoint.tls else None
+        self._context = endpoint.access.tls_context() if endpoint.tls else None
         self._turn = -1  # index of the latest connection's pair
 
     def fails_again(self, outcome: Outcome) -> bool:

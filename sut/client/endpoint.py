@@ -1,4 +1,4 @@
-"""Ways to one replica: the addresses of its name, and source addresses of this machine.
+"""Ways to one replica: key and certificates, the addresses of its name, source addresses of this machine.
 
 Local ports are counted for each pair of source and destination address, so each further pair allows as
 many connections again.
@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec.structs import replace
 
+from harness.api_key import api_key
 from harness.config.server_urls import default_port, split_address
 from harness.errors import ConfigError, ServerError
 
@@ -33,6 +34,43 @@ _GLOBAL_SCOPE = "00"
 _MOST_SOURCES = 64
 _PROBE_S = 1.0
 _MOST_LOOKUPS = 128
+
+
+class Access(msgspec.Struct, frozen=True):
+    """The API key, and the certificates that are trusted besides the system's."""
+
+    api_key: str | None = None
+    ca_file: Path | None = None
+
+    def __repr__(self) -> str:
+        """Without the key."""
+        return f"Access(ca_file={self.ca_file})"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Those of a request that carry the key."""
+        return {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}
+
+    def tls_context(self) -> ssl.SSLContext:
+        """Trusts the system's certificates (SSL_CERT_FILE replaces them) and those of ``ca_file``, PEM.
+
+        Raises ConfigError.
+        """
+        context = ssl.create_default_context()
+        if self.ca_file is not None:
+            try:
+                context.load_verify_locations(self.ca_file)
+            except OSError as error:  # ssl.SSLError is one
+                raise ConfigError(
+                    f"--ca-file {self.ca_file}: {error.strerror or 'no certificate in it'}, expected "
+                    "certificates in PEM format; name the file of the CA"
+                ) from None
+        return context
+
+
+def access_by(ca_file: Path | None) -> Access:
+    """That of this process: the key of its environment, and --ca-file. Raises ConfigError."""
+    return Access(api_key(), ca_file)
 
 
 class AddressPair(msgspec.Struct, frozen=True):
@@ -160,8 +198,7 @@ class Endpoint(msgspec.Struct, frozen=True):
     """Whether its trial answer carried the request's id, so that every answer must."""
     runs: int = 1
     """Requests that it runs at once, where replicas are filled in proportion; all have 1 elsewhere."""
-    ca_file: Path | None = None
-    """See tls_context."""
+    access: Access = Access()
     silent: tuple[str, ...] = ()
     """Addresses of its name that gave no connection."""
 
@@ -174,32 +211,13 @@ class Endpoint(msgspec.Struct, frozen=True):
         return f"Endpoint({self.url})"
 
 
-def tls_context(ca_file: Path | None) -> ssl.SSLContext:
-    """Trusts the system's certificates (SSL_CERT_FILE replaces them) and those of ``ca_file``, PEM.
-
-    Raises ConfigError.
-    """
-    context = ssl.create_default_context()
-    if ca_file is not None:
-        try:
-            context.load_verify_locations(ca_file)
-        except OSError as error:  # ssl.SSLError is one
-            reason = error.strerror or "no certificate in it"
-            raise ConfigError(
-                f"--ca-file {ca_file}: {reason}, expected certificates in PEM format; name the file of the CA"
-            ) from None
-    return context
-
-
-def resolve_endpoints(
-    urls: Sequence[str], path: str, api_key: str | None, ca_file: Path | None = None
-) -> list[Endpoint]:
+def resolve_endpoints(urls: Sequence[str], path: str, access: Access) -> list[Endpoint]:
     """The endpoint of each URL, names looked up in parallel. Raises ServerError for one that is unknown."""
     with ThreadPoolExecutor(min(len(urls), _MOST_LOOKUPS)) as pool:
-        return list(pool.map(lambda url: resolve_endpoint(url, path, api_key, ca_file), urls))
+        return list(pool.map(lambda url: resolve_endpoint(url, path, access), urls))
 
 
-def resolve_endpoint(url: str, path: str, api_key: str | None, ca_file: Path | None = None) -> Endpoint:
+def resolve_endpoint(url: str, path: str, access: Access) -> Endpoint:
     """Look the host up. Raises ServerError when the name does not resolve."""
     base, address = split_address(url)
     parts = urlsplit(base)
@@ -211,10 +229,10 @@ def resolve_endpoint(url: str, path: str, api_key: str | None, ca_file: Path | N
             f"{url}: cannot resolve {host!r}: {error.strerror or error}; check --server-url"
         ) from None
     pairs, silent = _parted(found)
-    head = f"POST {parts.path}{path} HTTP/1.1\r\nHost: {parts.netloc}\r\nContent-Type: application/json\r\n"
-    if api_key:
-        head += f"Authorization: Bearer {api_key}\r\n"
-    return Endpoint(url, host, pairs, tls, head.encode(), ca_file=ca_file, silent=silent)
+    fields = {"Host": parts.netloc, "Content-Type": "application/json", **access.headers}
+    lines = (f"POST {parts.path}{path} HTTP/1.1", *(f"{name}: {value}" for name, value in fields.items()))
+    head = "".join(f"{line}\r\n" for line in lines).encode()
+    return Endpoint(url, host, pairs, tls, head, access=access, silent=silent)
 
 
 def _parted(found: tuple[AddressPair, ...]) -> tuple[tuple[AddressPair, ...], tuple[str, ...]]:

@@ -5,13 +5,13 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from harness.api_key import api_key
 from harness.cli.streams import require_stdout
 from harness.config.benchmark import load_benchmark
 from harness.config.client_plan import MOST_CONCURRENCY
 from harness.config.option_checks import optional_count
 from harness.config.server_urls import parse_server_urls
 from harness.text import counted, printable, show
+from sut.client.endpoint import access_by
 from sut.doctor import data_files, this_node
 from sut.doctor.doctor_options import DoctorOptions
 from sut.doctor.finding import Finding, exit_code, ok
@@ -70,7 +70,7 @@ def findings_of(options: DoctorOptions) -> Iterator[Finding]:
     if options.datasets:
         yield from data_files.dataset_findings(options.benchmark)
     if urls:
-        yield from server_findings(urls, options.backend, api_key(), options.ca_file, _QUESTIONS_S, benchmark)
+        yield from server_findings(urls, options.backend, access_by(options.ca_file), _QUESTIONS_S, benchmark)
     yield from this_node.clock_findings(began, ClockReading.now(), this_node.clock_state())
 
 

@@ -5,7 +5,6 @@ import statistics
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from pathlib import Path
 
 import msgspec
 
@@ -16,7 +15,7 @@ from harness.config.server_urls import authority, default_port, folded
 from harness.errors import HarnessError, ServerError
 from harness.record.settled import ServerInfo
 from harness.text import counted
-from sut.client.endpoint import AddressPair, Endpoint, most_pairs, resolve_endpoint
+from sut.client.endpoint import Access, AddressPair, Endpoint, most_pairs, resolve_endpoint
 from sut.doctor.finding import Finding, from_line, ok
 from sut.servers.discovery import find_servers
 from sut.servers.rank_listeners import missing_rank_warnings
@@ -41,21 +40,16 @@ class Way(msgspec.Struct, frozen=True):
 
 
 def server_findings(
-    urls: Sequence[str],
-    backend: Backend,
-    key: str | None,
-    ca_file: Path | None,
-    within_s: float,
-    benchmark: Benchmark,
+    urls: Sequence[str], backend: Backend, access: Access, within_s: float, benchmark: Benchmark
 ) -> Iterator[Finding]:
     """Each server by itself, so that one that is down hides no other; then what a run says of all."""
     limits, named = PreflightLimits(questions_s=within_s, trial_s=1), list[ServerInfo]()
     used = list[ServerInfo]()
     for url in urls:
         try:
-            servers = find_servers([url], backend, key, ca_file, limits, benchmark.model)
+            servers = find_servers([url], backend, access, limits, benchmark.model)
             server, *others = servers.found
-            endpoint = resolve_endpoint(server.url, "", key, ca_file)
+            endpoint = resolve_endpoint(server.url, "", access)
             way = way_to(endpoint)
         except HarnessError as error:
             yield _refused(url, error)
@@ -82,7 +76,7 @@ def address_pairs(urls: Sequence[str]) -> int:
     pairs = 0
     for url in urls:
         with suppress(HarnessError):  # its own finding says why
-            pairs += most_pairs(resolve_endpoint(url, "", None).pairs)
+            pairs += most_pairs(resolve_endpoint(url, "", Access()).pairs)
     return pairs
 
 

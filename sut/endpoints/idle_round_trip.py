@@ -11,7 +11,7 @@ import numpy as np
 
 from harness.analysis.statistics import percentile
 from harness.endpoints.point_run import IdleRoundTrip
-from sut.client.endpoint import Endpoint, tls_context
+from sut.client.endpoint import Endpoint
 
 # Every server of ours has it and answers from memory; SGLang's /health may generate a token.
 _PATH = "/v1/models"
@@ -20,22 +20,21 @@ _MOST_SERVERS = 16
 _SERVER_S, _ANSWER_S = 2.0, 1.0  # for all of a server's, and for one
 
 
-def idle_round_trip(endpoints: Sequence[Endpoint], api_key: str | None) -> IdleRoundTrip | None:
+def idle_round_trip(endpoints: Sequence[Endpoint]) -> IdleRoundTrip | None:
     """Round trips on a connection that is kept, to each of the first servers; None where none answers so."""
     times: list[int] = []
     for endpoint in endpoints[:_MOST_SERVERS]:
         with suppress(OSError, http.client.HTTPException):
-            times += _round_trips(endpoint, api_key)
+            times += _round_trips(endpoint)
     if not times:
         return None
     values = np.array(times)
     return IdleRoundTrip(count=len(times), min_ns=int(values.min()), p50_ns=int(percentile(values, 0.5)))
 
 
-def _round_trips(endpoint: Endpoint, api_key: str | None) -> Iterator[int]:
+def _round_trips(endpoint: Endpoint) -> Iterator[int]:
     """ns of each; any HTTP answer ends one. Raises OSError and HTTPException where the connection ends."""
-    place = urlsplit(endpoint.url)
-    headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+    place, headers = urlsplit(endpoint.url), endpoint.access.headers
     connection = http.client.HTTPConnection(place.netloc)
     connection.auto_open = 0  # a round trip that opens a connection is another quantity
     connection.sock = _connected(endpoint)
@@ -58,4 +57,4 @@ def _connected(endpoint: Endpoint) -> socket.socket:
     plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if not endpoint.tls:
         return plain
-    return tls_context(endpoint.ca_file).wrap_socket(plain, server_hostname=endpoint.host)
+    return endpoint.access.tls_context().wrap_socket(plain, server_hostname=endpoint.host)

@@ -16,7 +16,6 @@ from msgspec.structs import replace
 from harness.analysis.finish_run import Observations
 from harness.analysis.statistics import completed, failures_by_kind
 from harness.analysis.verdict import slewed
-from harness.api_key import api_key
 from harness.config.deadlines import Deadlines
 from harness.config.plans import ClientPlan
 from harness.dataset.samples import SampleSet
@@ -35,6 +34,7 @@ from harness.record.journal import JournalTail, lost_rows, read_journal
 from harness.record.output_dir import aside_of, free_reserve, locked, move_aside_existing
 from harness.record.provenance import gather_provenance
 from harness.text import counted
+from sut.client.endpoint import access_by
 from sut.drive import Death, DrivenRun, ended, preflight
 from sut.endpoints.idle_round_trip import idle_round_trip
 from sut.issuers.passes import Passes, SampleOrder
@@ -93,7 +93,7 @@ def run_point(
         prepared, destination, warnings = preflight(prepared)
         _require_ids(destination)
         move_aside_existing(folder)
-        network = idle_round_trip(destination.endpoints, api_key())
+        network = idle_round_trip(destination.endpoints)
         issuer = _issuer(curve, point, prepared)
         run = PointRun(
             curve=curve,
@@ -161,7 +161,7 @@ def _measured(
             death,
             RunLength(issuer.warm_up + run.curve.samples * run.point.passes, least_s=run.point.issue_s),
             on_progress=on_progress,
-            scraper=MetricsScraper(prepared.servers, folder, api_key(), client.ca_file),
+            scraper=MetricsScraper(prepared.servers, folder, access_by(client.ca_file)),
         )
         with ended(driven) as seen:
             return _finished(run, issuer, folder, seen)

@@ -3,11 +3,11 @@
 import logging
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 from harness.errors import ServerError
 from harness.record.server_metrics import QUANTITIES, values_of
 from harness.record.settled import ServerInfo
+from sut.client.endpoint import Access
 from sut.servers.health import ask_health, ask_work
 from sut.servers.info_client import InfoClient, WaitNotices
 
@@ -20,7 +20,7 @@ _ABORT = "/abort_request"  # SGLang's
 log = logging.getLogger("mlperf")
 
 
-def empty_servers(servers: Sequence[ServerInfo], key: str | None, ca_file: Path | None) -> tuple[str, ...]:
+def empty_servers(servers: Sequence[ServerInfo], access: Access) -> tuple[str, ...]:
     """Have every server drop its requests, and wait until none works; returns why a server is not usable.
 
     The connections of the requests are closed by now, which most servers take as an abort. SGLang also
@@ -28,15 +28,15 @@ def empty_servers(servers: Sequence[ServerInfo], key: str | None, ca_file: Path 
     """
     for server in servers:
         if server.has_sglang_pages:
-            _abort_all(server.url, key, ca_file)
+            _abort_all(server.url, access)
     until, notices = time.monotonic() + _LONGEST_S, WaitNotices()
     for server in servers:
-        _wait_idle(server.url, key, ca_file, until, notices)
-    return tuple(failure for server in servers if (failure := ask_health(server.url, key, ca_file)))
+        _wait_idle(server.url, access, until, notices)
+    return tuple(failure for server in servers if (failure := ask_health(server.url, access)))
 
 
-def _abort_all(url: str, key: str | None, ca_file: Path | None) -> None:
-    with InfoClient(url, key, _ANSWER_S, ca_file) as client:
+def _abort_all(url: str, access: Access) -> None:
+    with InfoClient(url, access, _ANSWER_S) as client:
         try:
             status, _ = client.ask(_ABORT, "POST", {"rid": "", "abort_all": True})
         except ServerError as error:
@@ -46,15 +46,15 @@ def _abort_all(url: str, key: str | None, ca_file: Path | None) -> None:
         log.debug("%s: %s answered %d: its requests end by themselves", url, _ABORT, status)
 
 
-def _wait_idle(url: str, key: str | None, ca_file: Path | None, until: float, notices: WaitNotices) -> None:
+def _wait_idle(url: str, access: Access, until: float, notices: WaitNotices) -> None:
     """Wait until /metrics show no request running or queued, or no sign of work, for some time."""
-    before, since = ask_work(url, key, ca_file), time.monotonic()
+    before, since = ask_work(url, access), time.monotonic()
     if before is None:
         time.sleep(_UNKNOWN_S)
         return
     while time.monotonic() < until and time.monotonic() - since < _QUIET_S:
         time.sleep(_QUIET_S / 6)
-        now = ask_work(url, key, ca_file)
+        now = ask_work(url, access)
         if now != before and (now is None or requests_in(now) != 0):
             since = time.monotonic()
         before = now

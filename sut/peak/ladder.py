@@ -11,7 +11,6 @@ import msgspec
 
 from harness.analysis.encoded_answers import encoded_with, text_warnings
 from harness.analysis.statistics import completed, latency_ns
-from harness.api_key import api_key
 from harness.cli.signals import InterruptedRun, interruptible, signal_name, uninterrupted
 from harness.dataset.samples import SampleSet, load_samples
 from harness.errors import RunError, machine_failure
@@ -26,6 +25,7 @@ from harness.record.output_dir import check_free, free_reserve, locked, move_asi
 from harness.record.provenance import gather_provenance
 from harness.record.run_events import RunEvent
 from harness.record.server_changes import ServerChange
+from sut.client.endpoint import access_by
 from sut.drive import Death, ask_servers, asked_again, preflight, recheck_of, serving_urls, tried_in_dry_run
 from sut.ipc.counters import Counter
 from sut.ipc.request_store import render_requests
@@ -161,7 +161,7 @@ def _opened(
             servers=prepared.servers,
             warnings=(*ladder.warnings, *warnings, *text_warnings(encoded_with(destination.tokenizer))),
         )
-        scraper = MetricsScraper(prepared.servers, folder, api_key(), plan.client.ca_file)
+        scraper = MetricsScraper(prepared.servers, folder, access_by(plan.client.ca_file))
         servers = recheck_of(prepared)
         with _client(plan, prepared, destination, death, servers) as client:
             scraper.start(servers.page)

@@ -12,7 +12,6 @@ from typing import Protocol
 import msgspec
 
 from harness.analysis.outages import what_stood
-from harness.api_key import api_key
 from harness.cli.flags import read
 from harness.cli.signals import InterruptedRun, signals_kept
 from harness.config.plans import RunPlan
@@ -32,6 +31,7 @@ from harness.progress.progress_files import ProgressLine
 from harness.progress.progress_line import ProgressSnapshot
 from harness.record.run_events import RunEvent
 from harness.record.run_record import RunRecord
+from sut.client.endpoint import access_by
 from sut.peak.emptying import empty_servers
 from sut.peak.ladder import OpenLadder, open_ladder
 from sut.run import run
@@ -199,7 +199,7 @@ class RunProber(msgspec.Struct, dict=True):
         """Have the servers drop their requests; returns why one is not usable."""
         if self.options.backend == "embedded":  # it has ended
             return ()
-        return empty_servers(self.base.servers, api_key(), self.options.ca_file)
+        return empty_servers(self.base.servers, access_by(self.options.ca_file))
 
     def _next_folder(self) -> Path:
         """The folder of the next probe; one that was interrupted keeps its own, others may be removed."""

@@ -5,12 +5,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import FrameType
 
 import msgspec
 
-from harness.api_key import api_key
 from harness.batch.batch_options import TalkOptions
 from harness.batch.batch_plan import allowed_positions, limit_of, sampling
 from harness.batch.chat import AnswerText, Conversation
@@ -26,7 +24,7 @@ from harness.record.outcome import Failure, Outcome
 from harness.record.settled import ServerInfo
 from sut.client.client import HttpClient
 from sut.client.connections import Request
-from sut.client.endpoint import resolve_endpoint
+from sut.client.endpoint import Access, access_by, resolve_endpoint
 from sut.client.response import ResponseReader
 from sut.drive import engine_of
 from sut.servers.discovery import discover
@@ -61,7 +59,7 @@ def stream_answer(
     prompt: list[int],
     on_ids: Callable[[list[int]], None],
     *,
-    ca_file: Path | None,
+    access: Access,
     is_stopped: Callable[[], bool],
 ) -> Outcome | None:
     """One answer through the request path; ``on_ids`` gets its ids as they arrive.
@@ -69,7 +67,7 @@ def stream_answer(
     None if ``is_stopped`` became true before its end: the connection is closed, so that the server ends it.
     """
     wire = make_wire(server.protocol, parameters, vocabulary_size, server.served_name)
-    endpoint = resolve_endpoint(server.url, wire.path, api_key(), ca_file)
+    endpoint = resolve_endpoint(server.url, wire.path, access)
     outcomes: list[Outcome] = []
     client = HttpClient(
         [endpoint],
@@ -113,7 +111,7 @@ def _shown(
             benchmark.vocabulary_size,
             prompt,
             show,
-            ca_file=options.ca_file,
+            access=access_by(options.ca_file),
             is_stopped=is_stopped,
         )
     print(flush=True)
@@ -142,12 +140,12 @@ def _server(options: TalkOptions, benchmark: Benchmark, positions: int) -> Itera
     """The first server, which answers all prompts."""
     if options.backend != "embedded":
         url = parse_server_urls(options.server_url or SERVER_URL)[0]
-        yield discover([url], options.backend, api_key(), _QUESTIONS_S, options.ca_file)[0]
+        yield discover([url], options.backend, access_by(options.ca_file), _QUESTIONS_S)[0]
         return
     if options.server_url:
         raise ConfigError("--backend embedded starts its own server; remove --server-url")
     with engine_of(benchmark, slots=1, context=positions + 1) as engine:
-        yield discover([engine.url], options.backend, api_key(), _QUESTIONS_S)[0]
+        yield discover([engine.url], options.backend, access_by(options.ca_file), _QUESTIONS_S)[0]
 
 
 def _served(positions: int, server: ServerInfo) -> int:

@@ -6,7 +6,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
@@ -18,6 +17,7 @@ from harness.errors import HarnessError, ServerError, explained
 from harness.grouping import by_key
 from harness.record.settled import ServerInfo
 from harness.text import aligned, counted, duration, printable
+from sut.client.endpoint import Access
 from sut.servers.info_client import Calls, InfoClient, NotReadyError, WaitNotices
 from sut.servers.info_pages import SettingValues, ask_server
 from sut.servers.naming import DuplicateError, Replicas, check_enough, replicas_of
@@ -49,25 +49,15 @@ class Servers(msgspec.Struct, frozen=True):
 
 
 def discover(
-    urls: Sequence[str],
-    backend: Backend,
-    api_key: str | None,
-    within_s: float,
-    ca_file: Path | None = None,
+    urls: Sequence[str], backend: Backend, access: Access, within_s: float
 ) -> tuple[ServerInfo, ...]:
     """Query every replica once. Raises HarnessError unless all can be used."""
-    return find_servers(
-        urls, backend, api_key, ca_file, PreflightLimits(questions_s=within_s, trial_s=1)
-    ).found
+    limits = PreflightLimits(questions_s=within_s, trial_s=1)
+    return find_servers(urls, backend, access, limits).found
 
 
 def find_servers(
-    urls: Sequence[str],
-    backend: Backend,
-    api_key: str | None,
-    ca_file: Path | None,
-    limits: PreflightLimits,
-    model: str = "",
+    urls: Sequence[str], backend: Backend, access: Access, limits: PreflightLimits, model: str = ""
 ) -> Servers:
     """Ask every replica, waiting for those that start as long as ``limits`` allow.
 
@@ -78,7 +68,7 @@ def find_servers(
     """
     until = time.monotonic() + limits.wait_s
     asked = partial(ask_server, backend=backend, model=model)
-    ask = partial(_Asking, asked=asked, api_key=api_key, ca_file=ca_file, limits=limits, until=until)
+    ask = partial(_Asking, asked=asked, access=access, limits=limits, until=until)
     while True:
         replicas = _named(urls, until)
         check_enough(limits.min_replicas, (*replicas.urls, *(url for url, _ in replicas.faults)))
@@ -169,14 +159,12 @@ class _Asking:
         self,
         urls: Sequence[str],
         asked: Callable[[InfoClient], _Answer],
-        api_key: str | None,
-        ca_file: Path | None,
+        access: Access,
         limits: PreflightLimits,
         until: float,
     ) -> None:
         self._asked = asked
-        self._api_key = api_key
-        self._ca_file = ca_file
+        self._access = access
         self._limits = limits
         self._until = until
         self._pause_s = max(_PAUSE_S, len(urls) / _STARTING_PER_S)
@@ -211,7 +199,7 @@ class _Asking:
 
     def _ask(self, url: str) -> _Answer:
         while True:
-            client = InfoClient(url, self._api_key, self._limits.questions_s, self._ca_file, _TIMEOUT_REMEDY)
+            client = InfoClient(url, self._access, self._limits.questions_s, _TIMEOUT_REMEDY)
             self._clients[url] = client
             try:
                 with client:

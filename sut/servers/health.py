@@ -32,7 +32,7 @@ from harness.record.server_changes import (
     setting_pairs,
 )
 from harness.record.settled import Router, ServerInfo
-from sut.client.endpoint import Endpoint, moved
+from sut.client.endpoint import Access, Endpoint, moved
 from sut.servers.info_client import LATE, Calls, InfoClient, NotReadyError, WaitNotices
 from sut.servers.info_pages import ask_health_page, ask_server
 from sut.servers.server_checks import failed_behind
@@ -50,9 +50,9 @@ log = logging.getLogger("mlperf")
 AskHealth = Callable[[str], str]  # a replica's URL; "" when it is healthy, else the error
 
 
-def ask_health(url: str, api_key: str | None, ca_file: Path | None, router: Router | None = None) -> str:
+def ask_health(url: str, access: Access, router: Router | None = None) -> str:
     """One request to /health. ``router``: what is known to be there."""
-    with InfoClient(url, api_key, _ANSWER_S, ca_file) as control:
+    with InfoClient(url, access, _ANSWER_S) as control:
         try:
             status, _ = ask_health_page(control, router)
         except ServerError as error:
@@ -60,12 +60,12 @@ def ask_health(url: str, api_key: str | None, ca_file: Path | None, router: Rout
     return "" if status == 200 else f"{url}: /health answered {status}"
 
 
-def ask_work(url: str, api_key: str | None, ca_file: Path | None) -> bytes | None:
+def ask_work(url: str, access: Access) -> bytes | None:
     """The engine's values in /metrics: two different answers mean that it works. None without the page.
 
     TensorRT-LLM's is a list of the steps since the last request, empty unless counting was switched on.
     """
-    with InfoClient(url, api_key, _ANSWER_S, ca_file) as control:
+    with InfoClient(url, access, _ANSWER_S) as control:
         try:
             status, body = control.ask("/metrics")
         except ServerError:
@@ -290,21 +290,14 @@ class Recheck:
     """
 
     def __init__(
-        self,
-        servers: Sequence[ServerInfo],
-        backend: Backend,
-        api_key: str | None,
-        ca_file: Path | None,
-        within_s: float,
-        journal: Path,
+        self, servers: Sequence[ServerInfo], backend: Backend, access: Access, within_s: float, journal: Path
     ) -> None:
         self.urls = [server.url for server in servers]
         self.on_change: Callable[[int], None] = lambda index: None
         """gets the index of a server that has changed"""
         self._servers = {server.url: (index, server) for index, server in enumerate(servers)}
         self._backend = backend
-        self._api_key = api_key
-        self._ca_file = ca_file
+        self._access = access
         self._within_s = within_s
         self._journal = journal
         self._lock = threading.Lock()
@@ -324,11 +317,11 @@ class Recheck:
 
     def health(self, url: str) -> str:
         """The error of a server's /health, "" for none."""
-        return ask_health(url, self._api_key, self._ca_file, self._servers[url][1].router)
+        return ask_health(url, self._access, self._servers[url][1].router)
 
     def work(self, url: str) -> bytes | None:
         """A server's signs of work."""
-        return ask_work(url, self._api_key, self._ca_file)
+        return ask_work(url, self._access)
 
     def recovered(self, url: str) -> str:
         """Why a replica cannot be used, "" when it is healthy and the server that it was at the start."""
@@ -412,7 +405,7 @@ class Recheck:
     def _ask(self, url: str, within_s: float) -> ServerChange | None:
         """The change of a server, None for none. Raises HarnessError if its answers do not show it."""
         asked_ns, (_, before) = time.monotonic_ns(), self._servers[url]
-        with InfoClient(url, self._api_key, within_s, self._ca_file) as client:
+        with InfoClient(url, self._access, within_s) as client:
             now, _ = ask_server(client, self._backend, before.served_name)
         was, is_now = differing(before, now)
         missing = no_longer_named(before, now)

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, Generic, TypeVar
 from urllib.parse import urlsplit
 
@@ -24,7 +23,7 @@ from harness.config.server_urls import authority, default_port, split_address
 from harness.errors import ServerError
 from harness.record.failure_details import STATUS_REMEDIES
 from harness.text import printable
-from sut.client.endpoint import answering, resolve, tls_context
+from sut.client.endpoint import Access, answering, resolve
 from sut.client.network_figures import TCP_INFO_BYTES, TcpInfo
 from sut.wire.answer_checks import UNREADABLE
 
@@ -64,21 +63,11 @@ class InfoClient:
     Proxies of the environment are not used and redirects not followed.
     """
 
-    def __init__(
-        self,
-        url: str,
-        api_key: str | None,
-        within_s: float,
-        ca_file: Path | None = None,
-        remedy: str = "is the server up?",
-    ) -> None:
-        headers = {"Accept-Encoding": "identity"}
+    def __init__(self, url: str, access: Access, within_s: float, remedy: str = "is the server up?") -> None:
         self._place: tuple[str, dict[str, str], dict[str, str]] | None = None
         self._socket: socket.socket | None = None
         self._expired = False
-        if api_key:
-            headers["Authorization"] = f"Bearer {api_key}"
-        self.has_key = bool(api_key)
+        self.has_key = bool(access.api_key)
         self.url = url
         self.asking = ""
         self.shaking_hands = False
@@ -87,7 +76,8 @@ class InfoClient:
         self._remedy = remedy
         self._until = time.monotonic() + within_s
         # The certificates are those of the request path: httpx would load others.
-        verify = _NO_TLS if urlsplit(url).scheme == "http" else _certificates(ca_file, _environment())
+        verify = _NO_TLS if urlsplit(url).scheme == "http" else _certificates(access, _environment())
+        headers = {"Accept-Encoding": "identity", **access.headers}
         self._http = httpx.Client(headers=headers, trust_env=False, verify=verify)
 
     def __enter__(self) -> "InfoClient":
@@ -242,9 +232,9 @@ def place_of(url: str, chosen: str | None = None) -> tuple[str, dict[str, str], 
 
 
 @lru_cache(maxsize=4)
-def _certificates(ca_file: Path | None, environment: tuple[str | None, ...]) -> ssl.SSLContext:
+def _certificates(access: Access, environment: tuple[str | None, ...]) -> ssl.SSLContext:
     """The context of all clients: loading the certificates takes 30 ms."""
-    return tls_context(ca_file)
+    return access.tls_context()
 
 
 def _environment() -> tuple[str | None, ...]:

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 import msgspec
 
@@ -15,7 +14,7 @@ from harness.record.outcome import Outcome
 from harness.record.settled import ServerInfo
 from sut.client.client import HttpClient
 from sut.client.connections import Request
-from sut.client.endpoint import Endpoint
+from sut.client.endpoint import Access, Endpoint
 from sut.client.response import ResponseReader
 from sut.servers.info_client import Calls, InfoClient, WaitNotices
 from sut.servers.trial_answers import is_refusal, what_is_wrong
@@ -193,7 +192,7 @@ def grammar_warning(seen: AnswersSeen, parameters: SamplingParameters) -> tuple[
     )
 
 
-def flush_caches(servers: Sequence[ServerInfo], api_key: str | None, ca_file: Path | None) -> tuple[str, ...]:
+def flush_caches(servers: Sequence[ServerInfo], access: Access) -> tuple[str, ...]:
     """Empty SGLang's prefix caches, which now hold the trial request's prompt. Returns warnings.
 
     A server without such a cache is not asked: one with --admin-api-key refuses the run's key.
@@ -204,7 +203,7 @@ def flush_caches(servers: Sequence[ServerInfo], api_key: str | None, ca_file: Pa
         if server.has_sglang_pages and server.settings.get("disable_radix_cache") is not True
     ]
     within_s = max(_FLUSH_S, len(urls) / _FLUSHES_PER_S)
-    controls = {url: InfoClient(url, api_key, within_s, ca_file) for url in urls}
+    controls = {url: InfoClient(url, access, within_s) for url in urls}
     calls = Calls(lambda url: controls[url].ask("/flush_cache", "POST")[0], urls)
     for _ in calls.wait(within_s):
         pass

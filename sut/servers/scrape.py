@@ -25,7 +25,7 @@ from harness.files import SERVER_METRICS, atomic_write
 from harness.record.server_metrics import MOST_PAGE_BYTES, MetricsWriter, has_values
 from harness.record.settled import ServerInfo
 from harness.text import first_few, printable
-from sut.client.endpoint import tls_context
+from sut.client.endpoint import Access
 from sut.servers.gpus import LocalGpus
 from sut.servers.info_client import place_of
 from sut.servers.rank_listeners import metrics_pages
@@ -86,8 +86,7 @@ class MetricsScraper:
         self,
         servers: Sequence[ServerInfo],
         folder: Path,
-        key: str | None,
-        ca_file: Path | None = None,
+        access: Access,
         *,
         dcgm_urls: Sequence[str] = (),
         gpus: LocalGpus | None = None,
@@ -96,10 +95,9 @@ class MetricsScraper:
         self._on_page: tuple[OnPage, ...] = ()
         self._defects = Defects()
         # TensorRT-LLM's statistics are removed by reading them, and sut.servers.health needs them.
-        authorization = {"Authorization": f"Bearer {key}"} if key else {}
         read = set(metrics_pages(servers))
         self._servers = [
-            _Server(n, one.url, authorization)
+            _Server(n, one.url, access.headers)
             for n, one in enumerate(servers)
             if one.wire != "trtllm" and one.url in read
         ]
@@ -108,7 +106,7 @@ class MetricsScraper:
         self._gpus = gpus
         self._path = folder / SERVER_METRICS
         tls = any(urlsplit(url).scheme != "http" for url in self._urls)
-        self._verify = tls_context(ca_file) if tls else False
+        self._verify = access.tls_context() if tls else False
         self._begun, self._ended = threading.Event(), threading.Event()
         self._until_s = math.inf
         self._result = Scraped({one.url: "not asked" for one in servers if one.wire == "trtllm"})

@@ -8,7 +8,14 @@ from msgspec.structs import replace
 from harness.config.server_urls import DNS, folded
 from harness.errors import ConfigError
 from sut.client.client import MAX_CONNECTING
-from sut.client.endpoint import Endpoint, is_own_address, most_pairs, resolve_endpoints, with_source_addresses
+from sut.client.endpoint import (
+    Access,
+    Endpoint,
+    is_own_address,
+    most_pairs,
+    resolve_endpoints,
+    with_source_addresses,
+)
 from sut.processes.machine_limits import MachineLimits
 from sut.supervisor.session import WARM_CONNECTIONS
 
@@ -48,7 +55,7 @@ class ConnectionLimits:
 
     @cached_property
     def _endpoints(self) -> list[Endpoint]:
-        return resolve_endpoints(self._urls, "", None)
+        return resolve_endpoints(self._urls, "", Access())
 
     @property
     def _pairs(self) -> int:

@@ -8,6 +8,7 @@ import pytest
 from harness.config.benchmark import load_benchmark
 from harness.record.settled import ServerInfo
 from harness.submission.building.readme import server_start
+from sut.client.endpoint import Access
 from sut.servers.discovery import discover
 from sut.servers.info_pages import _SETTINGS
 from tests.engines import sglang_server as sglang
@@ -73,7 +74,7 @@ def test_512_requests_run_on_each_replica(answers, arguments):
     replicas = REPLICAS[arguments]
     table = {"/health": b"", "/model_info": {"model_path": "m"}, "/server_info": answers[1][arguments]}
     with pages(table) as url:
-        (fact,) = discover([url], "sglang", None, 20)
+        (fact,) = discover([url], "sglang", Access(), 20)
     assert (fact.dp_size, fact.max_running_requests) == (replicas, 512 * replicas)
 
 

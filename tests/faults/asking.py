@@ -12,7 +12,7 @@ from harness.config.protocol import Protocol
 from harness.record.outcome import Completion, Failure, Outcome, TextCompletion
 from sut.client.client import HttpClient
 from sut.client.connections import Request
-from sut.client.endpoint import resolve_endpoint
+from sut.client.endpoint import Access, resolve_endpoint
 from sut.client.response import ResponseReader
 from sut.encoder.answer_encoder import AnswerEncoder
 from sut.wire import make_judge, make_wire
@@ -36,7 +36,7 @@ class Asking:
         self._judge = make_judge(protocol, MODEL)
         self._outcomes: dict[int, Outcome] = {}
         self._queries, self._by_id = 0, False
-        self._endpoint = resolve_endpoint(url, self._wire().path, None)
+        self._endpoint = resolve_endpoint(url, self._wire().path, Access())
         self._client = self._connected()
 
     def __enter__(self) -> "Asking":

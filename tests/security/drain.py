@@ -11,7 +11,7 @@ from pathlib import Path
 from harness.config.deadlines import Deadlines
 from harness.record.outcome import Failure, Outcome
 from sut.client.client import HttpClient
-from sut.client.endpoint import resolve_endpoint
+from sut.client.endpoint import Access, resolve_endpoint
 from tests.kit import make_request, wire_of
 
 
@@ -19,7 +19,7 @@ def drain(url: str, shape: str, timeout_s: float, before_kib: int) -> None:
     """One query with the limits of an official accuracy run."""
     outcomes: list[Outcome] = []
     client = HttpClient(
-        [resolve_endpoint(url, wire_of().path, None)],
+        [resolve_endpoint(url, wire_of().path, Access())],
         Deadlines(request_s=timeout_s),
         on_done=lambda request, outcome: outcomes.append(outcome),
     )

@@ -13,7 +13,7 @@ import pytest
 from harness.api_key import api_key, masked, masked_text
 from harness.errors import ConfigError, ServerError
 from harness.grading.sandbox.tier_probe import choose_sandbox
-from sut.client.endpoint import resolve_endpoint
+from sut.client.endpoint import Access, resolve_endpoint
 from sut.servers.discovery import discover
 from sut.servers.info_client import InfoClient
 from sut.wire.answer_checks import excerpt
@@ -98,7 +98,7 @@ def test_control_plane_errors(page, monkeypatch):
         hostile(lambda head: [], echo) as server,
         pytest.raises(ServerError, match=r"reachable .*\[API") as caught,
     ):
-        discover([server.url], "sglang", KEY, 20)
+        discover([server.url], "sglang", Access(KEY), 20)
     assert TOLD.decode() not in str(caught.value)
 
 
@@ -126,9 +126,9 @@ def test_masking(monkeypatch):
 
 
 def test_no_object_shows_the_key():
-    endpoint = resolve_endpoint("http://127.0.0.1:1", "/generate", KEY)
-    with InfoClient("http://127.0.0.1:1", KEY, 1.0) as control:
-        assert KEY not in f"{endpoint!r} {endpoint} {control!r} {vars(control)}"
+    endpoint = resolve_endpoint("http://127.0.0.1:1", "/generate", Access(KEY))
+    with InfoClient("http://127.0.0.1:1", Access(KEY), 1.0) as control:
+        assert KEY not in f"{endpoint!r} {endpoint} {endpoint.access!r} {control!r} {vars(control)}"
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 
 from harness.errors import ServerError
 from harness.record.settled import ServerInfo
+from sut.client.endpoint import Access
 from sut.servers.discovery import discover
 from sut.servers.info_client import InfoClient
 from sut.servers.preflight import flush_caches
@@ -64,7 +65,7 @@ def test_page_ends_in_time_and_memory(name):
     """The question itself ends: the thread only keeps a failure of this test from hanging it."""
     with answering(PAGES[name]) as url:
         tracemalloc.start()
-        control, told = InfoClient(url, None, WITHIN_S), []
+        control, told = InfoClient(url, Access(), WITHIN_S), []
         thread = threading.Thread(target=ask, args=(control, told), daemon=True)
         thread.start()
         thread.join(60)
@@ -95,7 +96,7 @@ def ask(control, told):
 def test_redirects_are_not_followed(status, location):
     moved = {"/health": lambda head: [document(b"", status, b"location: %b\r\n" % location)]}
     with hostile(lambda head: [], moved) as server, pytest.raises(ServerError, match="answered 30"):
-        discover([server.url], "sglang", None, 20)
+        discover([server.url], "sglang", Access(), 20)
     assert [head.split(b" ")[1] for head in server.heads] == [b"/health"]
 
 
@@ -107,7 +108,7 @@ def test_sizes_that_cannot_be_count_as_not_told(size):
     names = ("max_running_requests", "dp_size", "stream_interval", "context_length")
     said = json.dumps({**dict.fromkeys(names, size), "version": 5}).encode()
     with hostile(lambda head: [], {"/server_info": lambda head: [document(said)]}) as server:
-        (facts,) = discover([server.url], "sglang", None, 20)
+        (facts,) = discover([server.url], "sglang", Access(), 20)
     assert [getattr(facts, name) for name in (*names, "version")] == [None] * 5
 
 
@@ -117,21 +118,21 @@ def test_sizes_that_cannot_be_count_as_not_told(size):
 def test_pages_that_are_no_json(body):
     page = {"/model_info": lambda head: [document(body)]}
     with hostile(lambda head: [], page) as server, pytest.raises(ServerError, match="no SGLang server"):
-        discover([server.url], "sglang", None, 20)
+        discover([server.url], "sglang", Access(), 20)
 
 
 def test_a_compressed_page_is_not_unpacked():
     bomb = gzip.compress(b" " * (2 << 20))
     page = {"/model_info": lambda head: [document(bomb, extra=b"content-encoding: gzip\r\n")]}
     with hostile(lambda head: [], page) as server, pytest.raises(ServerError, match="no SGLang server"):
-        discover([server.url], "sglang", None, 20)
+        discover([server.url], "sglang", Access(), 20)
     assert all(b"accept-encoding: identity" in head.lower() for head in server.heads)
 
 
 def test_a_trickled_flush_does_not_hold_up_the_run():
     """httpx counts time for each read: a byte now and then would go on for hours."""
     with answering(lambda: slowly(b"HTTP/1.1 200 OK\r\nx: ", itertools.repeat(b"y"))) as url:
-        warnings = flush_caches([ServerInfo(url=url, wire="sglang", engine="x")], None, None)
+        warnings = flush_caches([ServerInfo(url=url, wire="sglang", engine="x")], Access())
     assert "flush_cache failed" in warnings[0]
 
 

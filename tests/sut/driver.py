@@ -10,7 +10,7 @@ from harness.config.deadlines import Deadlines
 from harness.record.outcome import Completion, FailureKind
 from sut.client.client import HttpClient
 from sut.client.connections import ConnectionTimes
-from sut.client.endpoint import resolve_endpoint
+from sut.client.endpoint import Access, resolve_endpoint
 from tests.kit import PATIENCE_S, make_request, wire_of
 from tests.stub import INCREMENTAL_ONLY, OF_CHATS, OF_PROMPTS, OF_TEXT, OF_USAGE, Fault, expected_ids
 from tests.sut.wire.judging import cumulative
@@ -36,7 +36,7 @@ class Driver:
     """A client and what it reported, in order."""
 
     def __init__(self, *urls, timeout_s=600.0, deadlines=None, keep_alive=True, ca_file=None, times=TIMES):
-        endpoints = [resolve_endpoint(url, WIRE.path, None, ca_file) for url in urls]
+        endpoints = [resolve_endpoint(url, WIRE.path, Access(ca_file=ca_file)) for url in urls]
         endpoints = [replace(endpoint, keep_alive=keep_alive) for endpoint in endpoints]
         self.firsts, self.outcomes, self.requests = [], {}, {}
         self.suspects: list[int] = []

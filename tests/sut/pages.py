@@ -7,7 +7,7 @@ import pytest
 from harness.config.deadlines import PreflightLimits
 from harness.errors import ServerError
 from harness.record.settled import ServerInfo
-from sut.client.endpoint import resolve_endpoint
+from sut.client.endpoint import Access, resolve_endpoint
 from sut.servers.discovery import discover, find_servers
 from tests.kit import listening, parameters, read_request, wire_of
 
@@ -38,14 +38,14 @@ def pages(table, key=None):
 def fact_of(table, backend="sglang"):
     """What a healthy server with these pages says of itself."""
     with pages({"/health": b""} | table) as url:
-        (fact,) = discover([url], backend, None, 20)
+        (fact,) = discover([url], backend, Access(), 20)
     return fact
 
 
 def refusal(urls, backend="sglang", key=None, seconds=20.0, kind=ServerError):
     """The line of the error with which ``discover`` refuses; ``seconds`` is --preflight-timeout."""
     with pytest.raises(kind) as caught:
-        discover([urls] if isinstance(urls, str) else urls, backend, key, seconds)
+        discover([urls] if isinstance(urls, str) else urls, backend, Access(key), seconds)
     text = str(caught.value)
     assert "\n" not in text
     return text
@@ -54,12 +54,12 @@ def refusal(urls, backend="sglang", key=None, seconds=20.0, kind=ServerError):
 def find(urls, wait=0.0, least=None, seconds=20.0):
     """``find_servers`` with --wait-for-servers, --min-replicas and --preflight-timeout."""
     limits = PreflightLimits(questions_s=seconds, trial_s=20, wait_s=wait, min_replicas=least)
-    return find_servers(urls, "sglang", None, None, limits)
+    return find_servers(urls, "sglang", Access(), limits)
 
 
 def endpoints(*stubs, wire="sglang"):
     path = wire_of(wire).path
-    return [resolve_endpoint(getattr(stub, "url", stub), path, None) for stub in stubs]
+    return [resolve_endpoint(getattr(stub, "url", stub), path, Access()) for stub in stubs]
 
 
 def facts(url, wire="sglang", **more):

@@ -11,7 +11,7 @@ import numpy as np
 from harness.config.deadlines import Deadlines
 from harness.config.protocol import Protocol, own_protocol
 from harness.record.journal import read_journal
-from sut.client.endpoint import resolve_endpoint
+from sut.client.endpoint import Access, resolve_endpoint
 from sut.ipc.counters import CounterBoard
 from sut.ipc.messages import ASSIGNMENT_STRUCT, FIRST, TokenMessageReader
 from sut.ipc.request_store import render_requests
@@ -49,7 +49,7 @@ class Rig:
         self.board = CounterBoard(1)
         self.journal_dir = tmp_path
         destination = Destination(
-            tuple(resolve_endpoint(url, wires.of(0).path, None) for url in urls),
+            tuple(resolve_endpoint(url, wires.of(0).path, Access()) for url in urls),
             protocol,
             "m",
             AnswersSeen(names=frozenset({model or Facts().served_name})),

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from harness.record.outcome import Completion, FailureKind, TextCompletion
 from sut.client.connections import Request
-from sut.client.endpoint import resolve_endpoint
+from sut.client.endpoint import Access, resolve_endpoint
 from sut.client.response import ResponseReader
 from tests.kit import PATIENCE_S, assert_failed, make_request, read_request, reset, scripted, wait_until
 from tests.stub import Fault, StubServer, refused_url
@@ -190,7 +190,7 @@ def test_a_text_whose_prompt_is_not_counted_as_it_was_sent(counted, kind):
     request = make_request([1, 2])
     request.prompt_tokens = 2
     answer = TextCompletion("four words", "stop", counted, 2)
-    refusal = request.refusal(answer, resolve_endpoint("http://127.0.0.1:1", "/", None))
+    refusal = request.refusal(answer, resolve_endpoint("http://127.0.0.1:1", "/", Access()))
     assert (refusal and refusal.kind) is kind
 
 

@@ -12,6 +12,7 @@ from harness.errors import ServerError
 from sut.client import endpoint as endpoints
 from sut.client.connections import ReplicaPool
 from sut.client.endpoint import (
+    Access,
     AddressPair,
     answering,
     interface_addresses,
@@ -77,7 +78,7 @@ def test_a_name_with_several_addresses_gives_those_that_answer(listener, monkeyp
         places += [(address, port) for address in ("127.0.0.2", "127.0.0.3", "127.0.0.2")]
         found = [(socket.AF_INET, 0, 0, "", place) for place in places]
         monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
-        endpoint = resolve_endpoint(f"http://replica:{port}", "/generate", None)
+        endpoint = resolve_endpoint(f"http://replica:{port}", "/generate", Access())
         assert endpoint.pairs == (local(listener, "127.0.0.2"), local(listener, "127.0.0.3"))
         assert endpoint.silent == ("127.0.0.1",)
         limits = limits_of(MachineLimits(20_000, None, 4096), url=endpoint.url)
@@ -98,7 +99,7 @@ def test_a_name_that_has_another_address_is_followed(listener, monkeypatch):
         return [(socket.AF_INET, 0, 0, "", (place, port)) for place in places]
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
-    first = resolve_endpoint(f"http://pod:{listener.getsockname()[1]}/v1", "/generate", "key")
+    first = resolve_endpoint(f"http://pod:{listener.getsockname()[1]}/v1", "/generate", Access("key"))
     assert moved(first) is None
     places.clear()
     assert moved(first) is None
@@ -141,12 +142,12 @@ def test_destinations_take_turns(listener):
     [(1000, None, 1), (14_116, 14_116, 1), (14_117, 14_116, 2), (62_000, 14_116, 5), (62_000, 62, 64)],
 )
 def test_as_many_pairs_as_connections_need(listener, connections, ports, pairs):
-    endpoint = resolve_endpoint(f"http://127.0.0.1:{listener.getsockname()[1]}", "/", None)
+    endpoint = resolve_endpoint(f"http://127.0.0.1:{listener.getsockname()[1]}", "/", Access())
     assert len(with_enough_sources(endpoint, connections, ports).pairs) == pairs
 
 
 def test_a_replicas_connections_come_from_all_sources(listener):
-    endpoint = resolve_endpoint(f"http://127.0.0.1:{listener.getsockname()[1]}", "/", None)
+    endpoint = resolve_endpoint(f"http://127.0.0.1:{listener.getsockname()[1]}", "/", Access())
     replica = ReplicaPool(0, replace(endpoint, pairs=(*endpoint.pairs, local(listener, source="127.0.1.7"))))
     made = [replica.connect(KernelClock()) for _ in range(4)]
     peers = [listener.accept() for _ in made]
@@ -242,7 +243,7 @@ def test_own_hosts(host, own):
     ],
 )
 def test_urls(url, address, tls, line, host):
-    endpoint = resolve_endpoint(url, "/generate", None)
+    endpoint = resolve_endpoint(url, "/generate", Access())
     family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
     assert (endpoint.pairs, endpoint.tls) == ((AddressPair(family, address),), tls)
     first, *headers = endpoint.head.decode().split("\r\n")
@@ -252,4 +253,4 @@ def test_urls(url, address, tls, line, host):
 
 def test_a_name_that_does_not_resolve():
     with pytest.raises(ServerError, match=r"'no-such-host\.invalid'.*--server-url"):
-        resolve_endpoint("http://no-such-host.invalid:30000", "/generate", None)
+        resolve_endpoint("http://no-such-host.invalid:30000", "/generate", Access())

@@ -16,7 +16,7 @@ import pytest
 from harness.config.benchmark import load_benchmark
 from harness.files import ROOT
 from harness.grading.sandbox.tiers import Sandbox, Tier, refusal
-from sut.client.endpoint import AddressPair
+from sut.client.endpoint import Access, AddressPair
 from sut.doctor import data_files, gpu_health, server_paths, software, this_node
 from sut.doctor.doctor_options import parse_options
 from sut.doctor.examination import findings_of
@@ -81,7 +81,7 @@ def test_as_json_with_servers(tmp_path):
 def findings(*urls):
     """Of servers: their errors are no errors of this machine."""
     benchmark = load_benchmark("gpt-oss-120b")
-    found = list(server_paths.server_findings(urls, "sglang", None, None, 20, benchmark))
+    found = list(server_paths.server_findings(urls, "sglang", Access(), 20, benchmark))
     assert exit_code(found) in (0, 3)
     return [(one.level, one.text, one.remedy) for one in found if one.subject == "server"]
 

@@ -10,6 +10,7 @@ from harness.endpoints.curve import Curve, Point, SeedSet
 from harness.endpoints.point_run import PointRun
 from harness.peak.ladder.ladder_plan import ladder_client
 from harness.peak.peak_options import LadderOptions
+from sut.client.endpoint import Access
 from sut.endpoints.point import OpenServers, run_point
 from sut.servers.discovery import find_servers
 from tests.runs import write_dataset
@@ -69,7 +70,7 @@ def client_of(folder: Path, *urls: str, tokens: int = 8, prompts=PROMPTS, **opti
 
 def opened(client: ClientPlan) -> OpenServers:
     samples = load_samples(client.input_file, vocabulary_size=client.benchmark.vocabulary_size)
-    servers = find_servers(client.server_urls, client.backend, None, None, client.preflight)
+    servers = find_servers(client.server_urls, client.backend, Access(), client.preflight)
     return OpenServers(client, samples, servers, lambda: "")
 
 

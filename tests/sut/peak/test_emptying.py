@@ -3,6 +3,7 @@
 import pytest
 
 from harness.record.settled import ServerInfo
+from sut.client.endpoint import Access
 from sut.peak import emptying
 from sut.peak.emptying import empty_servers, requests_in
 from tests.runs import ROOT
@@ -31,6 +32,6 @@ def test_it_waits_for_the_end_of_the_work(monkeypatch):
     pages = [busy.read_bytes(), busy.read_bytes() + b"sglang:more 1\n", idle.read_bytes()]
     with StubServer(metrics=lambda: pages.pop(0) if len(pages) > 1 else pages[0]) as stub:
         server = ServerInfo(url=stub.url, wire="sglang", engine="SGLang")
-        assert empty_servers([server], None, None) == ()
+        assert empty_servers([server], Access()) == ()
         assert len(pages) == 1
-    assert "not reachable" in empty_servers([server], None, None)[0]
+    assert "not reachable" in empty_servers([server], Access())[0]

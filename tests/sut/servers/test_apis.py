@@ -15,7 +15,7 @@ from harness.config.protocol import Api, Dialect, Protocol, check_api, protocol_
 from harness.config.run_options import Backend
 from harness.dataset.prompt_texts import PromptTexts
 from harness.errors import ConfigError, ServerError
-from sut.client.endpoint import resolve_endpoints
+from sut.client.endpoint import Access, resolve_endpoints
 from sut.servers import preflight
 from sut.servers.apis import TrialRequests, asked_by
 from sut.wire import supported
@@ -121,7 +121,7 @@ def tried(*urls, api=None, wire="openai", stream=True, prompt=PROMPT, to_the_end
         samples,
         within_s=60,
         to_the_end=to_the_end,
-        endpoints_of=lambda urls, path: resolve_endpoints(urls, path, None),
+        endpoints_of=lambda urls, path: resolve_endpoints(urls, path, Access()),
     ).settled()
 
 

@@ -9,6 +9,7 @@ import pytest
 from harness.config.deadlines import PreflightLimits
 from harness.errors import ConfigError, ServerError
 from harness.record.settled import ServerInfo
+from sut.client.endpoint import Access
 from sut.client.network_figures import TcpInfo
 from sut.servers import info_client
 from sut.servers.discovery import discover, find_servers
@@ -235,9 +236,9 @@ def test_of_several_models_the_benchmarks_is_asked(case, tmp_path):
     table = {"/health": b"", "/v1/models": {"data": models}}
     limits = PreflightLimits(questions_s=20, trial_s=1)
     with pages(table) as url:
-        found = find_servers([url], "openai", None, None, limits, PATH).found
+        found = find_servers([url], "openai", Access(), limits, PATH).found
         table["/v1/models"] = {"data": [*reversed(models)]}
-        recheck = Recheck(found, "openai", None, None, 20, tmp_path)
+        recheck = Recheck(found, "openai", Access(), 20, tmp_path)
         assert recheck.ask_all(20) == ()
     assert [server.served_name for server in found] == [named]
     assert recheck.changes == ()
@@ -258,7 +259,7 @@ def test_a_key_is_asked_for_although_health_is_open(backend, key):
         text = refusal(url, backend, key)
         assert "401" in text and "SGLANG_API_KEY" in text
         assert "sk-wrong" not in text
-        assert discover([url], backend, "right", 20)[0].model == "m"
+        assert discover([url], backend, Access("right"), 20)[0].model == "m"
 
 
 def test_a_server_that_says_nothing_on_a_bad_network(monkeypatch):
@@ -297,7 +298,7 @@ def test_a_busy_server_that_answers_slowly():
             connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
 
     with listening(answer) as url:
-        assert discover([url], "sglang", None, 60)[0].model == "m"
+        assert discover([url], "sglang", Access(), 60)[0].model == "m"
 
 
 def test_time_that_is_over_before_the_connection_is_there(monkeypatch):
@@ -311,7 +312,7 @@ def test_time_that_is_over_before_the_connection_is_there(monkeypatch):
         connection.sendall(b"\r\ncontent-length: 0\r\n\r\n")
 
     monkeypatch.setattr(threading, "Timer", AtOnce)
-    with listening(trickle) as url, InfoClient(url, None, 60.0) as client, pytest.raises(ServerError):
+    with listening(trickle) as url, InfoClient(url, Access(), 60.0) as client, pytest.raises(ServerError):
         client.ask("/health")
 
 
@@ -342,7 +343,7 @@ def test_proxies_of_the_environment_are_not_used(monkeypatch):
     with StubServer() as stub, refused_url() as dead:
         for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
             monkeypatch.setenv(name, dead)
-        assert discover([stub.url], "sglang", None, 20)
+        assert discover([stub.url], "sglang", Access(), 20)
 
 
 def test_tls_with_the_certificate_that_the_request_path_trusts(tls, certificate, monkeypatch):
@@ -351,9 +352,9 @@ def test_tls_with_the_certificate_that_the_request_path_trusts(tls, certificate,
         text = refusal(stub.url)
         assert "certificate" in text and "--ca-file" in text
         assert "--ca-file" in refusal(stub.url.replace("https:", "HTTPS:"))
-        assert discover([stub.url], "sglang", None, 20, cert)
+        assert discover([stub.url], "sglang", Access(ca_file=cert), 20)
         monkeypatch.setenv("SSL_CERT_FILE", str(cert))
-        assert discover([stub.url], "sglang", None, 20)
+        assert discover([stub.url], "sglang", Access(), 20)
 
 
 def test_tls_to_a_plain_server():
@@ -396,7 +397,7 @@ def test_a_tls_handshake_without_an_answer(caplog, monkeypatch):
         caplog.at_level("INFO", "mlperf"),
         pytest.raises(ServerError, match=r"TLS handshake .* http://"),
     ):
-        discover([url.replace("http:", "https:")], "sglang", None, 2)
+        discover([url.replace("http:", "https:")], "sglang", Access(), 2)
     assert "does not answer the TLS handshake, at most 2 s" in caplog.text
 
 
@@ -406,4 +407,4 @@ def test_a_ca_file_without_a_certificate(tmp_path, content):
     if content is not None:
         path.write_text(content)
     with pytest.raises(ConfigError, match=r"--ca-file .*ca\.pem: .*PEM"):
-        discover(["https://127.0.0.1:1"], "sglang", None, 20, path)
+        discover(["https://127.0.0.1:1"], "sglang", Access(ca_file=path), 20)

@@ -64,9 +64,11 @@ FLEETS = [
 
 @pytest.mark.parametrize(("kinds", "wait", "least", "expected", "lines"), FLEETS)
 def test_fleets(kinds, wait, least, expected, lines, caplog, monkeypatch):
-    def client(url, key, within_s, *rest):
+    def client(url, access, within_s, *rest):
         """Only servers that never answer are meant to be late, and only where nobody waits for them."""
-        return InfoClient(url, key, 0.3 if url in stubs.get("silent", ()) and not wait else within_s, *rest)
+        return InfoClient(
+            url, access, 0.3 if url in stubs.get("silent", ()) and not wait else within_s, *rest
+        )
 
     monkeypatch.setattr(discovery, "InfoClient", client)
     with fleet(**kinds) as (urls, stubs), caplog.at_level("WARNING", "mlperf"):

@@ -11,7 +11,7 @@ from harness.errors import ServerError
 from harness.record.journal import QUERIES_FILE, QUERY_ROW, encode_row
 from harness.record.run_events import EventLog
 from harness.record.server_changes import usable_samples
-from sut.client.endpoint import AddressPair, Endpoint
+from sut.client.endpoint import Access, AddressPair, Endpoint
 from sut.servers import health
 from sut.servers.discovery import discover
 from sut.servers.health import (
@@ -200,16 +200,16 @@ http_requests_total{handler="/metrics"} %d
 
 def test_what_metrics_say_of_the_work():
     with StubServer() as stub:
-        assert ask_work(stub.url, None, None) is None  # no such page
+        assert ask_work(stub.url, Access()) is None  # no such page
     pages = [METRICS % (5, *[1] * 6), METRICS % (5, *[2] * 6), METRICS % (6, *[2] * 6)]
     with StubServer(metrics=lambda: pages.pop(0)) as stub:
-        idle, still, busy = (ask_work(stub.url, None, None) for _ in range(3))
+        idle, still, busy = (ask_work(stub.url, Access()) for _ in range(3))
     assert idle == still != busy
     steps = [b"[]", b'[{"iter": 7}]']  # TensorRT-LLM's, without and with its statistics
     with StubServer(metrics=lambda: steps.pop(0)) as stub:
-        assert [ask_work(stub.url, None, None) for _ in range(2)] == [None, b'[{"iter": 7}]']
+        assert [ask_work(stub.url, Access()) for _ in range(2)] == [None, b'[{"iter": 7}]']
     with refused_url() as url:
-        assert ask_work(url, None, None) is None
+        assert ask_work(url, Access()) is None
 
 
 @pytest.mark.parametrize(
@@ -269,7 +269,7 @@ def asked_again(before, after, tmp_path, backend="sglang"):
     """A recheck of a server whose pages are others than at the start, and what it answers."""
     table = dict(before)
     with pages(table) as url:
-        recheck = Recheck(discover([url], backend, None, 20), backend, None, None, 20, tmp_path)
+        recheck = Recheck(discover([url], backend, Access(), 20), backend, Access(), 20, tmp_path)
         table.clear()
         table.update(after)
         answer = recheck.recovered(url)
@@ -392,14 +392,14 @@ def test_a_server_that_died_behind_a_router(tmp_path):
 
 def test_a_server_that_is_gone_at_the_end_is_a_warning(tmp_path):
     with pages(SGLANG) as url:
-        recheck = Recheck(discover([url], "sglang", None, 20), "sglang", None, None, 20, tmp_path)
+        recheck = Recheck(discover([url], "sglang", Access(), 20), "sglang", Access(), 20, tmp_path)
     (warning,) = recheck.ask_all(20)
     assert url in warning
 
 
 def test_a_defect_of_the_comparison_keeps_no_healthy_server_out(tmp_path, monkeypatch):
     with pages(SGLANG) as url:
-        recheck = Recheck(discover([url], "sglang", None, 20), "sglang", None, None, 20, tmp_path)
+        recheck = Recheck(discover([url], "sglang", Access(), 20), "sglang", Access(), 20, tmp_path)
         monkeypatch.setattr(health, "ask_server", lambda *_: {}["new"])
         assert recheck.recovered(url) == ""
         compared, unasked = recheck.ask_all(20)
@@ -413,8 +413,8 @@ def test_servers_are_watched_one_after_another(tmp_path):
     first, table, found, ended = dict(SGLANG), dict(SGLANG), [], threading.Event()
     other = {"model_path": "other", "weight_version": "default"}
     with pages(first) as good, pages(table) as bad:
-        servers = discover([good, bad], "sglang", None, 20)
-        recheck = Recheck(servers, "sglang", None, None, 20, tmp_path)
+        servers = discover([good, bad], "sglang", Access(), 20)
+        recheck = Recheck(servers, "sglang", Access(), 20, tmp_path)
         recheck.on_change = found.append
         thread = threading.Thread(target=recheck.watch, args=(ended, 0.02))
         thread.start()
@@ -461,7 +461,7 @@ def test_an_update_of_weights_shows_in_the_metrics(name, tmp_path):
     """Its name, path and version may be those that they were."""
     read, is_change = UPDATES[name]
     with pages(SGLANG) as url:
-        recheck = Recheck(discover([url], "sglang", None, 20), "sglang", None, None, 20, tmp_path)
+        recheck = Recheck(discover([url], "sglang", Access(), 20), "sglang", Access(), 20, tmp_path)
         found = []
         recheck.on_change = found.append
         for number, page in enumerate(read):
@@ -485,7 +485,7 @@ def test_a_changed_server_loses_a_measurement_of_which_it_has_answers(tmp_path, 
     data = b"" if ended_ns is None else encode_row(*row.values())
     (tmp_path / QUERIES_FILE.format(0)).write_bytes(data)
     with pages(SGLANG) as url:
-        recheck = Recheck(discover([url], "sglang", None, 20), "sglang", None, None, 20, tmp_path)
+        recheck = Recheck(discover([url], "sglang", Access(), 20), "sglang", Access(), 20, tmp_path)
     assert recheck.doubt([8]) == ""
     for number, page in enumerate(UPDATES["the first"][0]):
         recheck.page(url, page, number + 1.0)

@@ -4,6 +4,7 @@ import pytest
 from msgspec import structs
 
 from harness.record.settled import Router
+from sut.client.endpoint import Access
 from sut.servers.health import ask_health
 from sut.servers.info_client import InfoClient
 from sut.servers.info_pages import DYNAMO, LITELLM, SGLANG_ROUTER, SMG, VLLM_ROUTER, router_of
@@ -72,8 +73,8 @@ def test_litellm_is_known_by_its_health():
     assert "LiteLLM in front" in placed and "which it ends as complete ones" in placed
     assert "1 of its 2 servers as not healthy" in dead
     with pages({**LITELLMS, "/health": (503, b"")}) as url:
-        assert "503" in ask_health(url, None, None)
-        assert ask_health(url, None, None, router=fact.router) == ""
+        assert "503" in ask_health(url, Access())
+        assert ask_health(url, Access(), router=fact.router) == ""
 
 
 def test_a_gateway_that_fails_for_lack_of_a_key(monkeypatch):
@@ -103,7 +104,7 @@ def test_a_router_whose_servers_are_all_dead():
     table = {**GATEWAY, "/health": OUT, "/workers": {"workers": [DEAD, DEAD]}}
     with pages(table) as url:
         assert "/health answered 503" in refusal(url)
-        assert "/health answered 503" in ask_health(url, None, None)
+        assert "/health answered 503" in ask_health(url, Access())
 
 
 @pytest.mark.parametrize("backend", ["dynamo", "openai", "vllm"])
@@ -150,7 +151,7 @@ def test_a_server_without_a_gateways_page(workers):
     ],
 )
 def test_a_proxy_by_its_headers(headers, found):
-    with pages({}) as url, InfoClient(url, None, 20) as control:
+    with pages({}) as url, InfoClient(url, Access(), 20) as control:
         assert router_of(control, headers) == found
     if found is not None:
         server = structs.replace(facts("http://a:1"), router=found)

@@ -7,7 +7,7 @@ import pytest
 
 from harness.config.server_urls import parse_server_urls
 from harness.errors import ConfigError, ServerError
-from sut.client.endpoint import resolve_endpoint
+from sut.client.endpoint import Access, resolve_endpoint
 from sut.servers import discovery
 from sut.servers.discovery import discover
 from sut.servers.info_client import NotReadyError
@@ -107,7 +107,7 @@ def test_a_name_that_is_known_later_is_waited_for(monkeypatch):
 
 
 def test_a_replica_at_an_address_keeps_its_name():
-    endpoint = resolve_endpoint("https://llm:8/v1#10.0.0.2", "/generate", None)
+    endpoint = resolve_endpoint("https://llm:8/v1#10.0.0.2", "/generate", Access())
     assert (endpoint.host, endpoint.tls) == ("llm", True)
     assert [pair.address for pair in endpoint.pairs] == [("10.0.0.2", 8)]
     assert endpoint.head.startswith(b"POST /v1/generate HTTP/1.1\r\nHost: llm:8\r\n")
@@ -142,10 +142,10 @@ def test_the_certificate_of_a_replica_at_an_address_is_that_of_its_name(tls, cer
     cert = certificate[0]
     with StubServer(tls=tls) as stub:
         good, bad = (f"https://{name}:{stub.port}#127.0.0.1" for name in ("llm.test", "other.test"))
-        assert discover([good], "sglang", None, 20, cert)[0].url == good
+        assert discover([good], "sglang", Access(ca_file=cert), 20)[0].url == good
         with pytest.raises(ServerError, match=r"Hostname mismatch.*--server-url"):
-            discover([bad], "sglang", None, 20, cert)
-        endpoint = [resolve_endpoint(url, "/generate", None, cert) for url in (good, bad)]
+            discover([bad], "sglang", Access(ca_file=cert), 20)
+        endpoint = [resolve_endpoint(url, "/generate", Access(ca_file=cert)) for url in (good, bad)]
         trials = Preflight(facts(good), PARAMETERS, VOCABULARY, 20).try_all(
             endpoint, b"[1]", 1, to_the_end=True
         )

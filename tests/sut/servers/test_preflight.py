@@ -8,6 +8,7 @@ import pytest
 from harness.errors import ServerError
 from harness.record.outcome import FailureKind
 from harness.record.settled import ServerInfo
+from sut.client.endpoint import Access
 from sut.servers import preflight
 from sut.servers.preflight import Preflight, flush_caches, id_summary, trial_summary
 from tests.kit import VOCABULARY, listening, parameters, wait_until
@@ -139,7 +140,7 @@ def test_all_trials_to_the_end_and_who_failed():
 def test_a_cache_is_emptied_by_whatever_api_its_server_is_asked(wire, engine, warns):
     def without(*others):
         with pages(dict.fromkeys(others, b"")) as url:
-            return len(flush_caches([ServerInfo(url=url, wire=wire, engine=engine)], None, None))
+            return len(flush_caches([ServerInfo(url=url, wire=wire, engine=engine)], Access()))
 
     assert (without("/flush_cache"), without()) == (0, warns)
 
@@ -148,7 +149,7 @@ def test_a_server_without_a_prefix_cache_is_not_asked_to_empty_it():
     """SGLang 0.5.23 with --disable-radix-cache --admin-api-key answers 401 to the run's key."""
     with pages({}) as url:
         server = ServerInfo(url=url, wire="sglang", engine="SGLang", settings={"disable_radix_cache": True})
-        assert flush_caches([server], None, None) == ()
+        assert flush_caches([server], Access()) == ()
 
 
 def test_slow_trials_are_named():

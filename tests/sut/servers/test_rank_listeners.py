@@ -10,6 +10,7 @@ import pytest
 from harness.config.server_urls import at_port
 from harness.errors import ServerError
 from harness.record.settled import RankListener, ServerInfo, running_limit
+from sut.client.endpoint import Access
 from sut.servers import discovery
 from sut.servers.info_pages import ask_server
 from sut.servers.rank_listeners import missing_rank_warnings, unnamed_ranks
@@ -254,6 +255,6 @@ def test_one_rank_of_a_machine_tells_the_metrics_of_all(ranks, tmp_path):
     """Each of its ranks has a page with those of all."""
     first = ranks(2, 0, 1)
     servers = find([first]).found
-    scraper = MetricsScraper(servers, tmp_path, None)
+    scraper = MetricsScraper(servers, tmp_path, Access())
     scraper.start()
     assert list(scraper.stop().without) == [first]  # the stub has no metrics

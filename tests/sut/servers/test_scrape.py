@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from harness.analysis.server_load import read_samples, server_load
 from harness.config.scenario import Scenario
 from harness.files import SERVER_METRICS
+from sut.client.endpoint import Access
 from sut.run import _gpus as gpus_of
 from sut.servers import gpus as gpus_module
 from sut.servers import scrape
@@ -45,7 +46,7 @@ def impatient(monkeypatch):
 
 
 def scraper_of(folder, *urls, wire="sglang"):
-    return MetricsScraper([replace(ENDED.servers[0], url=url, wire=wire) for url in urls], folder, None)
+    return MetricsScraper([replace(ENDED.servers[0], url=url, wire=wire) for url in urls], folder, Access())
 
 
 def scraped(scraper):
@@ -225,7 +226,7 @@ def test_exporters_of_gpus_are_asked_without_the_key(tmp_path):
     page = b"vllm:num_requests_running 1\n"
     with StubServer(api_key="secret", metrics=lambda: page) as server, listening(exporter) as url:
         servers = [replace(ENDED.servers[0], url=server.url)]
-        found = scraped(MetricsScraper(servers, tmp_path, "secret", dcgm_urls=[url]))
+        found = scraped(MetricsScraper(servers, tmp_path, Access("secret"), dcgm_urls=[url]))
     assert found.without == {}
     assert heads and not [head for head in heads if b"secret" in head]
     samples = read_samples(tmp_path / SERVER_METRICS)
@@ -369,7 +370,7 @@ no_nvml, no_amdsmi = partial(made_up_nvml, driver=False), partial(made_up_amdsmi
 def test_gpus_of_this_machine(tmp_path, libraries, nvml, amdsmi, gpus, levels):
     found = libraries(nvml, amdsmi)
     assert len(found) == gpus
-    assert scraped(MetricsScraper([], tmp_path, None, gpus=found)).warnings == ()
+    assert scraped(MetricsScraper([], tmp_path, Access(), gpus=found)).warnings == ()
     figures = read_samples(tmp_path / SERVER_METRICS).figures
     assert len(figures) == len(LEVELS | NVIDIA)
     assert {key: (figures[key].mean, figures[key].max) for key in LEVELS | levels} == {

@@ -11,7 +11,7 @@ from harness.config.run_options import parse_options
 from harness.config.run_plan import resolve_plan
 from harness.dataset.samples import load_samples
 from harness.record.settled import Placement
-from sut.client.endpoint import resolve_endpoint
+from sut.client.endpoint import Access, resolve_endpoint
 from sut.ipc.request_store import render_requests
 from sut.issuers.rows import RowsInOrder
 from sut.processes.spawn import pin
@@ -142,7 +142,7 @@ def test_a_session_pins_the_issuer_and_workers(tmp_path):
         plan = resolve_plan(parse_options(flags)).client
         samples = load_samples(dataset, vocabulary_size=plan.benchmark.vocabulary_size)
         wires = Wires(own_protocol("sglang"), plan.parameters, plan.benchmark.vocabulary_size, "m")
-        endpoint = resolve_endpoint(server.url, wires.of(0).path, None)
+        endpoint = resolve_endpoint(server.url, wires.of(0).path, Access())
         destination = Destination((endpoint,), own_protocol("sglang"), "m", AnswersSeen())
         placement = Placement(1, "", (last,), ((last,),))
         with QuerySession(plan, RowsInOrder(range(len(samples))), placement) as session:

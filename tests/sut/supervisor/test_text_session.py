@@ -15,7 +15,7 @@ from harness.grading.decoding.text_tokenizer import TextTokenizer
 from harness.record.journal import read_counts, read_journal
 from harness.record.outcome import FailureKind
 from harness.record.settled import Placement
-from sut.client.endpoint import resolve_endpoint
+from sut.client.endpoint import Access, resolve_endpoint
 from sut.ipc.request_store import render_requests
 from sut.issuers.rows import RowsInOrder
 from sut.supervisor.session import QuerySession, wires_of
@@ -45,7 +45,9 @@ def text_session(tmp_path):
         samples = sample_set(tmp_path, [[7] * (QUERY + 1)] * ROWS)
         seen = AnswersSeen(names=frozenset({NAMED["model"]}))
         path = "/v1/completions"
-        destination = Destination((resolve_endpoint(url, path, None),), PROTOCOL, "m", seen, tokenizer=SMALL)
+        destination = Destination(
+            (resolve_endpoint(url, path, Access()),), PROTOCOL, "m", seen, tokenizer=SMALL
+        )
         with QuerySession(plan, RowsInOrder(range(ROWS)), Placement(2, "")) as session:
             store = render_requests(samples, wires_of(plan, destination))
             session.start_workers(destination, store, 2, None)

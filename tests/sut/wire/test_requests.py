@@ -12,7 +12,7 @@ import pytest
 from harness.config.protocol import Api, Dialect, Protocol, own_protocol
 from harness.record.outcome import Completion, FailureKind, TextCompletion
 from sut.client.connections import Request
-from sut.client.endpoint import resolve_endpoint
+from sut.client.endpoint import Access, resolve_endpoint
 from sut.wire import make_wire, supported
 from tests.kit import VOCABULARY, assert_failed, parameters, reader_of, wire_of
 from tests.recorded_wires import exchange, names
@@ -169,7 +169,7 @@ def request_of(protocol, prompt, prompt_tokens):
     return request
 
 
-ENDPOINT = resolve_endpoint("http://127.0.0.1:1", "/", None)
+ENDPOINT = resolve_endpoint("http://127.0.0.1:1", "/", Access())
 
 
 def repeating(prompt_ids):

@@ -10,7 +10,7 @@ import pytest
 from harness.analysis.statistics import tpot_ns, ttft_ns
 from harness.record.journal import FINISH_REASONS
 from harness.record.outcome import FailureKind
-from sut.client.endpoint import resolve_endpoint
+from sut.client.endpoint import Access, resolve_endpoint
 from sut.ipc.counters import Counter
 from sut.ipc.messages import COMPLETE, FAILED, FIRST
 from tests.kit import parameters, wait_until
@@ -159,7 +159,7 @@ def test_a_replica_that_has_moved_gets_its_new_connections_elsewhere(start):
     queries = itertools.count()
     with StubServer(close_after_response=True) as old, StubServer() as new:
         rig = start(old.url)
-        rig.control.send(("moved", (0, resolve_endpoint(new.url, "/generate", None))))
+        rig.control.send(("moved", (0, resolve_endpoint(new.url, "/generate", Access()))))
         rig.control.send(("trust", 0))
 
         def is_there():
