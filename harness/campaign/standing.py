@@ -28,6 +28,7 @@ from harness.files import (
     ACCURACY_TEXT,
     PERFORMANCE,
     RUN_RECORD,
+    SUMMARY,
     USER_CONF,
     unofficial,
 )
@@ -38,6 +39,7 @@ from harness.record.accuracy_result import AccuracyResult, score_line
 from harness.record.resume import ANY_SAMPLE, answers_in, differences, newest_run, other_log
 from harness.record.run_events import RunEvent
 from harness.record.run_record import RunRecord
+from harness.submission.tree.layout import benchmark_dirs
 from harness.text import counted
 
 State = Literal["done", "lost", "failed", "incomplete", "other", "missing"]
@@ -266,6 +268,16 @@ def _files(campaign: Campaign, step: Step) -> Iterator[Path]:
             folder = campaign.results / name / scenario
             found = sorted((*folder.glob("*/*.*"), *folder.glob("*/run/run.json")))
             yield from (path for path in found if path.name in _DECISIVE)
+    if step.kind == "build":
+        yield from _logs_built(campaign, step)
+
+
+def _logs_built(campaign: Campaign, step: Step) -> Iterator[Path]:
+    """LoadGen's summaries in the folder to submit: a build by hand may have replaced them by other runs'."""
+    for folder in benchmark_dirs(campaign.output):
+        of_step = step.name in (step.kind, f"{folder.benchmark}/{step.kind}")
+        if of_step and folder.system == campaign.info.system_id:
+            yield from sorted(folder.path.glob(f"*/{PERFORMANCE}/{SUMMARY}"))
 
 
 def _references(campaign: Campaign, step: Step) -> Path:

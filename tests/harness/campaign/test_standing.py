@@ -225,6 +225,25 @@ def test_a_folder_is_built_and_checked_again_where_it_was_made_of_something_else
     assert standing(campaign, step).state == ("done" if kind == "build" else "missing")
 
 
+def test_a_folder_that_holds_the_logs_of_other_runs_is_built_again(tmp_path):
+    """As after a build by hand of other results: the campaign's table and its check had different figures."""
+    table = "[benchmarks.deepseek-r1.offline]\ntarget_qps = 1.0\n[benchmarks.deepseek-r1.server]\n"
+    campaign = campaign_of(tmp_path, f"offline = {{ target_qps = 9.0 }}\n{table}")
+    campaign.folder.mkdir(parents=True)
+    steps = {one.name: one for one in steps_of(campaign)}
+    for name in ("gpt-oss-120b", "deepseek-r1"):  # one build each, as their scenarios differ
+        tree = campaign.output / "closed/Org/results/box" / name / "Offline" / PERFORMANCE
+        write_logs(tree)
+        write_made(campaign, steps[f"{name}/build"], "")
+
+    def states():
+        return [standing(campaign, steps[f"{name}/build"]).state for name in ("gpt-oss-120b", "deepseek-r1")]
+
+    assert states() == ["done", "done"]
+    (tree / SUMMARY).write_text("of another run")
+    assert states() == ["done", "missing"]
+
+
 def test_the_trial_of_one_server_command_leaves_that_of_another(tmp_path):
     """Else a campaign that is done would start both servers again, each time it is called."""
     scenarios = "".join(
