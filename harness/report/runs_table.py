@@ -13,21 +13,17 @@ from harness.analysis.run_outcome import RunOutcome, metric_text, result_folder
 from harness.text import aligned
 
 _HEADER = ("run", "verdict", "score or rate", "p99, of its limit", "started (UTC)")
-_WIDTH, _LEAST = 120, 24  # columns of the table, and the fewest of a run's name
-_GAP = 2
 _MS = 1e6
 
 
 def table_lines(outcomes: Sequence[RunOutcome], roots: Sequence[Path]) -> Iterator[str]:
-    """The lines of the table, in at most 120 columns where the figures leave room for the runs' names.
+    """The lines of the table.
 
-    Runs are named relative to a single root, and with their benchmark where there are several.
+    Runs are named relative to a single root, and with their benchmark where there are several. No name is
+    cut: what differs may be its begin, its end or between, and other commands of `report` take it.
     """
     several = len({one.record.plan.client.benchmark.name for one in outcomes if one.record is not None}) > 1
-    rows = [_HEADER, *(_row(one, _name(one, roots, several)) for one in outcomes)]
-    others = sum(max(len(row[column]) for row in rows) + _GAP for column in range(1, len(_HEADER)))
-    most = max(_WIDTH - others, _LEAST)
-    return aligned([(_end(row[0], most), *row[1:]) for row in rows])
+    return aligned([_HEADER, *(_row(one, _name(one, roots, several)) for one in outcomes)])
 
 
 def _row(one: RunOutcome, name: str) -> tuple[str, ...]:
@@ -55,10 +51,6 @@ def _name(one: RunOutcome, roots: Sequence[Path], several: bool) -> str:
         folder = Path(os.path.relpath(folder, roots[0]))
     benchmark = "" if one.record is None else one.record.plan.client.benchmark.name
     return f"{folder} ({benchmark})" if several and benchmark not in folder.parts else str(folder)
-
-
-def _end(text: str, most: int) -> str:
-    return text if len(text) <= most else f"...{text[3 - most :]}"
 
 
 def as_json(outcomes: Sequence[RunOutcome]) -> str:
