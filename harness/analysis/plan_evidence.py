@@ -33,8 +33,7 @@ def contradictions(record: RunRecord) -> Iterator[str]:
     if plan.scenario.one_query:
         yield from _too_short(record, plan.client.log_dir)
     elif plan.scenario.poisson:
-        top = plan.client.log_dir.parent.parent
-        yield from _above_offline(record, top / Scenario.OFFLINE / plan.client.log_dir.name)
+        yield from _above_offline(record)
 
 
 def is_refuted(warning: str) -> bool:
@@ -59,9 +58,18 @@ def _too_short(record: RunRecord, folder: Path) -> Iterator[str]:
     yield f"{_EARLY}: {text}"
 
 
-def _above_offline(record: RunRecord, folder: Path) -> Iterator[str]:
+def run_in_offline(record: RunRecord) -> tuple[str | None, float]:
+    """A VALID run of the same system in Offline beside this one, as it is named, and its samples per second.
+
+    (None, 0.0) where there is none.
+    """
+    log_dir = record.plan.client.log_dir
+    return _valid_run(record, log_dir.parent.parent / Scenario.OFFLINE / log_dir.name)
+
+
+def _above_offline(record: RunRecord) -> Iterator[str]:
     """Server: more queries per second than the servers answered without any latency limit."""
-    earlier, rate = _valid_run(record, folder)
+    earlier, rate = run_in_offline(record)
     asked = float(record.settled.loadgen_settings["server_target_qps"])
     if earlier is not None and asked > rate:
         yield (

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from harness.analysis.next_rate import rate_to_try
+from harness.analysis.plan_evidence import run_in_offline
 from harness.cli.commands import recorded, start_of
 from harness.cli.door import LAUNCHER, verb_of
 from harness.config.other_flags import SYNONYMS
@@ -40,6 +41,9 @@ def advice_in_mid_run(
         return ""
     target = float(record.settled.loadgen_settings["server_target_qps"])
     reached = ended / seconds if ended >= _SURE_PART * issued else _SURE_PART * target
+    earlier, offline = run_in_offline(record)
+    if earlier is not None:  # with limits they seldom answer more
+        reached = min(reached, offline)
     guess = rate_to_try(target, reached, (tpot_ns or 0.0) / record.limits_ns["TPOT"])
     command = search_after(record, guess.target_qps)
     return command and f"{guess.text}; {command}"

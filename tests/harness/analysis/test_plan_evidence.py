@@ -9,6 +9,8 @@ from harness.config.expected_queries import ExpectedQueries
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
 from harness.record.run_record import RunVerdict
+from harness.report.search_advice import advice_in_mid_run
+from tests.harness.report.test_search_advice import COMMAND, options_of
 from tests.records import ENDED, started, with_plan
 
 RATE = 20.0  # samples per second that the earlier run reached
@@ -56,6 +58,19 @@ def test_server_above_offline_is_a_warning_with_its_evidence(offline, tmp_path):
     assert str(tmp_path / "offline/performance") in warning
     (early,) = contradictions(planned(tmp_path, Scenario.OFFLINE, samples=11_000))
     assert is_refuted(warning) and is_refuted(early) and not is_refuted("resumed: 3 of 64")
+
+
+def test_the_rate_to_try_is_not_above_offline(offline, tmp_path):
+    """SGLang on a CPU with 5 samples/s in Offline: after 2 late answers the guess was 7.2 queries/s of 20."""
+    run = structs.replace(planned(tmp_path, Scenario.SERVER), provenance=COMMAND)
+
+    def first_rate():
+        return options_of(advice_in_mid_run(run, 100, 10, 10.0, None).partition("with: ")[2]).start_qps
+
+    assert first_rate() == 11  # 0.9 of half of 25
+    slow = structs.replace(offline.statistics, samples_per_s=4.0)
+    structs.replace(offline, statistics=slow).write(tmp_path / "offline/performance/run.json")
+    assert first_rate() == 3.6
 
 
 @pytest.mark.parametrize("scenario", [Scenario.OFFLINE, Scenario.SERVER])
