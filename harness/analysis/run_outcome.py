@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 
+from harness.errors import ConfigError
 from harness.files import COMPLIANCE_RUN
 from harness.grading.scoring.grade import GradingMode
 from harness.record.accuracy_result import AccuracyResult, MetricFigures
@@ -153,9 +154,21 @@ def metric_text(metric: MetricFigures) -> str:
     return f"{number(value)}, target {number(lowest)}"
 
 
+def score_line(folder: Path) -> str:
+    """``exact_match 83.1230 (NOT met)``; "" for a run that was not scored, or whose result is damaged."""
+    try:
+        result = AccuracyResult.read(folder)
+    except ConfigError:
+        return ""
+    metrics = {} if result is None else result.target.metrics
+    shown = (f"{name} {number(one.value)}{'' if one.met else ' (NOT met)'}" for name, one in metrics.items())
+    return ", ".join(shown)
+
+
 def number(value: float) -> str:
-    """Four decimals, none for large numbers."""
-    return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.4f}"
+    """Four decimals; none for large numbers and for counts, such as ``gen_len``. A percentage is no count."""
+    is_count = value > 100 and value.is_integer()
+    return f"{value:,.0f}" if is_count or abs(value) >= 10_000 else f"{value:.4f}"
 
 
 def result_folder(run: Path) -> Path:

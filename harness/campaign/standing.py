@@ -9,7 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from harness.analysis.outages import any_stood
-from harness.analysis.run_outcome import RunOutcome, loadgen_figure
+from harness.analysis.run_outcome import RunOutcome, loadgen_figure, score_line
 from harness.analysis.run_warnings import length_warning
 from harness.analysis.verdict import is_of_clock
 from harness.campaign.campaign_file import Campaign
@@ -35,7 +35,7 @@ from harness.files import (
 from harness.grading.decoding.text_tokenizer import tokenizer_sha256
 from harness.json_files import read_kept, write_json
 from harness.loadgen_logs.integrity import damage
-from harness.record.accuracy_result import AccuracyResult, score_line
+from harness.record.accuracy_result import AccuracyResult
 from harness.record.resume import ANY_SAMPLE, answers_in, differences, newest_run, other_log
 from harness.record.run_events import RunEvent
 from harness.record.run_record import RunRecord

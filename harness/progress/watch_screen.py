@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from harness.analysis.early_stopping import at_most_text
-from harness.analysis.run_outcome import RunOutcome
+from harness.analysis.run_outcome import RunOutcome, score_line
 from harness.cli.streams import control
 from harness.errors import ConfigError
 from harness.files import GRADING_PROGRESS, PROGRESS, RUN_RECORD
@@ -34,7 +34,6 @@ from harness.progress.progress_line import (
     progress_bar,
     time_to_go,
 )
-from harness.record.accuracy_result import score_line
 from harness.record.run_record import RunRecord
 from harness.text import LONG_LINE, by_kind, counted, duration, printable
 

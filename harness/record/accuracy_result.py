@@ -85,13 +85,3 @@ class AccuracyResult(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigError(
                 f"{path} is no result of the evaluator ({error}); score the log again"
             ) from None
-
-
-def score_line(folder: Path) -> str:
-    """``exact_match 83.123 (NOT met)``; "" for a run that was not scored, or whose result is damaged."""
-    try:
-        result = AccuracyResult.read(folder)
-    except ConfigError:
-        return ""
-    metrics = {} if result is None else result.target.metrics
-    return ", ".join(f"{name} {m.value:.3f}{'' if m.met else ' (NOT met)'}" for name, m in metrics.items())

@@ -156,7 +156,7 @@ def test_a_pipe_gets_lines_until_the_run_and_its_grading_end(lasting, watched):
             records.score(lasting)
         (result,) = lines
     assert result.startswith(f"Result: {ENDED.verdict.result}, NOT OFFICIAL: ")
-    assert result.endswith("exact_match 83.200\n")
+    assert result.endswith("exact_match 83.2000\n")
 
 
 def test_a_pipe_gets_no_line_of_a_run_that_has_ended(lasting):

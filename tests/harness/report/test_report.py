@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from harness.analysis.run_files import read_run
+from harness.analysis.run_outcome import score_line
 from harness.config.plans import ComplianceSettings
 from harness.files import ACCURACY_RESULT, COMPLIANCE_RUN, REPORT, RUN_RECORD, unofficial
 from harness.record.run_record import RunRecord, RunVerdict
@@ -285,9 +286,10 @@ def test_a_limit_of_0_has_no_margin(tmp_path):
 def test_of_several_metrics_the_missed_one_is_the_figure(tmp_path):
     """llama3.1-8b has five."""
     met = records.RESULT["target"]["metrics"]["exact_match"]
-    metrics = {"rouge1": met, "gen_len": met | {"value": 9.0, "lowest": 8.0, "highest": 8.5, "met": False}}
+    metrics = {"rouge1": met, "gen_len": met | {"value": 2659.0, "highest": 2400.5, "met": False}}
     records.score(accuracy_run(tmp_path), target={"mode": "official", "met": False, "metrics": metrics})
-    assert read_outcome(tmp_path).figure == "gen_len 9.0000, at most 8.5000"
+    assert read_outcome(tmp_path).figure == "gen_len 2,659, at most 2400.5000"
+    assert score_line(tmp_path) == "rouge1 83.2000, gen_len 2,659 (NOT met)"
 
 
 def test_list_writes_the_overview(runs, capsys):
