@@ -137,8 +137,7 @@ def announce(number: int, total: int, step: Step, why: str) -> None:
 
 
 def reasons(found: Mapping[str, Standing], running: str | None = None) -> Iterator[str]:
-    """What was made under other settings or was cut off, and is not used; of the running step nothing."""
-    for name, one in found.items():
-        if one.state == "other" and name != running:
-            aside = "" if one.record is None else ", and the earlier results are moved aside"
-            yield f"{name}: {one.text}; it is made again{aside}"
+    """The runs that are made again, why being in their rows; of the running step nothing."""
+    again = (name for name, one in found.items() if one.state == "other" and one.record and name != running)
+    if names := ", ".join(again):
+        yield f"results that are moved aside, and made again: {names}"

@@ -331,5 +331,5 @@ def _number(path: Path) -> int:
 
 
 def _short(value: object) -> str:
-    text = str(value)
+    text = "none" if value is None else str(value)
     return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."

@@ -10,7 +10,7 @@ from msgspec import structs
 from harness.campaign import campaign_command
 from harness.campaign.advice import advice
 from harness.campaign.campaign_command import _named, _restarts, _Walk
-from harness.campaign.campaign_console import remaining, rows
+from harness.campaign.campaign_console import reasons, remaining, rows
 from harness.campaign.campaign_file import Servers, read_campaign
 from harness.campaign.campaign_options import CampaignOptions
 from harness.campaign.journal import Journal
@@ -242,6 +242,20 @@ def test_a_folder_that_holds_the_logs_of_other_runs_is_built_again(tmp_path):
     assert states() == ["done", "done"]
     (tree / SUMMARY).write_text("of another run")
     assert states() == ["done", "missing"]
+
+
+def test_what_is_made_again_is_said_once(tmp_path):
+    """Each reason stood in the row of its step, and again in a line below the table."""
+    campaign = campaign_of(tmp_path, "offline = { target_qps = 9.0 }\n")
+    runs = {one.kind: one for one in steps_of(campaign) if one.kind in ("performance", "accuracy")}
+    for step in runs.values():
+        run_as_asked(step, step.folder, provenance=ENDED.provenance)
+    changed = campaign_of(tmp_path, "servers = { command = 'go' }\noffline = { target_qps = 9.0 }\n")
+    found = {one.name: standing(changed, one) for one in steps_of(changed) if one.kind in runs}
+    assert {one.text for one in found.values()} == {"made with server command none, now go"}
+    assert list(reasons(found)) == [f"results that are moved aside, and made again: {', '.join(found)}"]
+    first, second = found
+    assert second in next(reasons(found, running=first)) and first not in next(reasons(found, running=first))
 
 
 def test_the_trial_of_one_server_command_leaves_that_of_another(tmp_path):

@@ -295,7 +295,7 @@ def test_answers_without_a_record_are_neither_used_nor_moved(tmp_path):
         ),
         (
             {"parameters": structs.replace(PARAMETERS, max_new_tokens=9, extra={"seed": 4})},
-            ["parameters.max_new_tokens 8", "parameters.extra.seed None", "parameters.extra.stop"],
+            ["parameters.max_new_tokens 8", "parameters.extra.seed none", "parameters.extra.stop"],
         ),
     ],
 )

@@ -326,7 +326,7 @@ def test_a_search_is_not_resumed_on_servers_that_are_started_or_asked_otherwise(
     before, now = (identity_of(one) for one in (ENDED, msgspec.structs.replace(ENDED, servers=servers)))
     assert other_settings(before, now).startswith(f"servers.0.{name}: ")
     more = msgspec.structs.replace(now, servers=now.servers * 2)
-    assert other_settings(now, more).startswith("servers.number: 1 -> 2; servers.1: None -> {")
+    assert other_settings(now, more).startswith("servers.number: 1 -> 2; servers.1: none -> {")
 
 
 def with_texts(sha256, *, prompts):
@@ -353,7 +353,7 @@ OF_ONE = {"version": "0.5.22", "max_running_requests": 500, "settings": {"page_s
         (Router("SMG", servers=8), OF_ONE, ""),  # another of its servers has answered
         (Router("SMG", servers=8), {**OF_ONE, "router": Router("SMG", servers=4)}, "servers_behind: 8 -> 4"),
         (Router("SMG", servers=8), {"model": "other"}, "model: "),
-        (None, {"router": Router("nginx")}, "router: None -> nginx"),
+        (None, {"router": Router("nginx")}, "router: none -> nginx"),
         *((None, {name: value}, f"{name}") for name, value in OF_ONE.items()),
     ],
 )
