@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness.analysis.run_outcome import ComplianceOutcome, RunOutcome, result_folder
+from harness.cli.door import called
 from harness.errors import ConfigError
 from harness.files import RUN_RECORD
 from harness.record.accuracy_result import AccuracyResult
@@ -24,7 +25,10 @@ def read_outcomes(folders: Sequence[Path]) -> list[RunOutcome]:
             if not path.parent.name.startswith(ATTEMPT):
                 found[path.parent] = read_outcome(path.parent)
     if not found:
-        raise ConfigError(f"{', '.join(map(str, folders))}: no {RUN_RECORD} there, so no run of this harness")
+        raise ConfigError(
+            f"{', '.join(map(str, folders))}: no {RUN_RECORD} there, so no run of this harness; "
+            f"{called('report.py')} show reads the logs of others"
+        )
     return sorted(found.values(), key=lambda one: one.record.started.isoformat() if one.record else "")
 
 
