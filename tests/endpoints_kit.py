@@ -4,17 +4,16 @@ Their run folders have the form of this client's, or of the official client's al
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from harness.endpoints.curve import Band, Curve, Offline, Point, SeedSet
 from harness.endpoints.point_run import IdleRoundTrip, OwnNumbers, PointRun, WarmUp, write_point_run
-from harness.endpoints.run_folder import ACCURACY, CONFIG, EVENTS, RUNS, SUMMARY, WARM_UP_REQUESTS
+from harness.endpoints.run_folder import ACCURACY, CONFIG, RUNS, SUMMARY, WARM_UP_REQUESTS
 from harness.endpoints.tree.client_config import IDS, client_config, write_config
 from harness.endpoints.tree.system_file import EXAMPLE
 from harness.files import ROOT
@@ -256,18 +255,18 @@ def accuracy(samples: int = 4395, score: float = SCORE) -> dict[str, Any]:
     return {"osl_tokenization_s": 1.0, "accuracy_scores": [entry]}
 
 
-def write_run(folder: Path, run: PointRun, *, events: bool = False) -> Path:
+def write_run(folder: Path, run: PointRun) -> Path:
     """A run folder of this client."""
-    _write_measured(folder, run, events=events)
+    _write_measured(folder, run)
     write_config(folder, run, column=IDS)
     write_point_run(folder, run)
     (folder / WARM_UP_REQUESTS).touch()
     return folder
 
 
-def write_official_run(folder: Path, run: PointRun, *, events: bool = False) -> Path:
+def write_official_run(folder: Path, run: PointRun) -> Path:
     """The same point as the official client alone leaves it."""
-    _write_measured(folder, run, events=events)
+    _write_measured(folder, run)
     measured = summary(run)
     if run.point.offline != "dedicated":
         measured["steady_state"] = headline(run)
@@ -280,45 +279,21 @@ def write_official_run(folder: Path, run: PointRun, *, events: bool = False) -> 
     return folder
 
 
-def _write_measured(folder: Path, run: PointRun, *, events: bool) -> None:
+def _write_measured(folder: Path, run: PointRun) -> None:
     for name in (SUMMARY, ACCURACY):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
     (folder / SUMMARY).write_text(json.dumps(summary(run), indent=1))
     if run.point.accuracy:
         (folder / ACCURACY).write_text(json.dumps(accuracy(run.curve.accuracy_samples), indent=1))
-    if events:
-        (folder / EVENTS).write_bytes(msgspec.json.Encoder().encode_lines(event_lines(run)))
-
-
-def event_lines(run: PointRun) -> Iterator[dict[str, Any]]:
-    """events.jsonl: requests at even distances, the same latency and tokens for each."""
-    gap_ns = run.issue_s * 1e9 / max(run.issued - 1, 1)
-    latency_ns = round(latency_s(run.point, run.curve.samples) * 1e9)
-    first_ns = round(ttft_ms(run.point, run.curve.samples) * MS)
-    found = [
-        (EPOCH_NS, "session.started", ""),
-        (EPOCH_NS, "session.start_performance_tracking", ""),
-    ]
-    for number in range(run.issued):
-        issued_ns, name = EPOCH_NS + round(number * gap_ns), f"sample{number}"
-        found.append((issued_ns, "sample.issued", name))
-        if run.point.offline != "dedicated":
-            found.append((issued_ns + first_ns, "sample.recv_first", name))
-        found.append((issued_ns + latency_ns, "sample.complete", name))
-    found.sort(key=lambda one: one[0])
-    end_ns = EPOCH_NS + round((run.issue_s + run.drain_s) * 1e9)
-    found += [(end_ns, "session.stop_performance_tracking", ""), (end_ns, "session.ended", "")]
-    for at, kind, name in found:
-        yield {"event_type": kind, "timestamp_ns": at, "sample_uuid": name, "data": None}
 
 
 def write_runs(
-    root: Path, offline: Offline = "dedicated", *, official: bool = False, events: bool = False, **of: Any
+    root: Path, offline: Offline = "dedicated", *, official: bool = False, **of: Any
 ) -> Sequence[Path]:
     """The run folders of a curve, ``root``/runs/<point>."""
     plan = curve(offline, **of)
     write = write_official_run if official else write_run
-    return [write(root / RUNS / point.name, point_run(point, plan), events=events) for point in plan.points]
+    return [write(root / RUNS / point.name, point_run(point, plan)) for point in plan.points]
 
 
 SYSTEM = (ROOT / EXAMPLE).read_text()
