@@ -3,6 +3,7 @@
 import contextlib
 import math
 import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
@@ -15,10 +16,21 @@ def text_of(path: Path) -> str:
         return ""
 
 
-def machine_memory(proc: Path = Path("/proc")) -> int:
-    """Bytes that programs of this machine may still use. Raises OSError, ValueError and KeyError."""
-    fields = dict(line.split(":") for line in (proc / "meminfo").read_text().splitlines())
-    return int(fields["MemAvailable"].split()[0]) * 1024
+def number_in(path: Path) -> int | None:
+    """The number that a small file of this system holds; None where there is none."""
+    text = text_of(path)
+    return int(text) if text.isdecimal() else None
+
+
+def memory_bytes(meminfo: str, name: str = "MemTotal") -> int | None:
+    """A row of /proc/meminfo, which the kernel gives in KiB; None where it is missing."""
+    found = re.search(rf"^{name}: +([0-9]+) kB$", meminfo, re.MULTILINE)
+    return int(found[1]) * 1024 if found else None
+
+
+def machine_memory(proc: Path = Path("/proc")) -> int | None:
+    """Bytes that programs of this machine may still use; None where the kernel does not say."""
+    return memory_bytes(text_of(proc / "meminfo"), "MemAvailable")
 
 
 def container_memory(sys_fs: Path = Path("/sys"), proc: Path = Path("/proc")) -> Iterator[int]:
@@ -90,13 +102,12 @@ def _control_groups(controller: str, sys_fs: Path, proc: Path) -> Iterator[Path]
     """
     top = sys_fs / "fs/cgroup"
     yield from (top, top / controller)
-    with contextlib.suppress(OSError):
-        for line in (proc / "self/cgroup").read_text().splitlines():
-            _, controllers, path = line.split(":", 2)
-            own = PurePosixPath(path.lstrip("/"))
-            if ".." not in own.parts and (not controllers or controller in controllers.split(",")):
-                above = top / controller if controllers else top
-                yield from (above / part for part in (own, *own.parents) if part.parts)
+    rows = re.findall(r"^[0-9]+:([^:]*):(.*)$", text_of(proc / "self/cgroup"), re.MULTILINE)
+    for controllers, path in rows:
+        own = PurePosixPath(path.lstrip("/"))
+        if ".." not in own.parts and (not controllers or controller in controllers.split(",")):
+            above = top / controller if controllers else top
+            yield from (above / part for part in (own, *own.parents) if part.parts)
 
 
 def usable_cores() -> int:

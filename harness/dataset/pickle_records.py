@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import DatasetError
+from harness.machine import text_of
 
 
 class Record:
@@ -191,14 +192,13 @@ def bounded_address_space(extra: int) -> Iterator[None]:
 
     The limit applies to the complete process, so use it only while nothing else runs. No limit without /proc.
     """
-    if not _STATM.exists():
+    if not (sizes := text_of(_STATM).split()):
         yield
         return
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    pages = int(_STATM.read_text().split()[0])
-    wanted = pages * os.sysconf("SC_PAGE_SIZE") + extra
+    wanted = int(sizes[0]) * os.sysconf("SC_PAGE_SIZE") + extra
     bounds = [limit for limit in (soft, hard, wanted) if limit != resource.RLIM_INFINITY]
     resource.setrlimit(resource.RLIMIT_AS, (min(bounds), hard))
     try:

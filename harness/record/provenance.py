@@ -14,7 +14,7 @@ import msgspec
 
 from harness.files import ROOT
 from harness.git import ask_git
-from harness.machine import text_of
+from harness.machine import memory_bytes, number_in, text_of
 
 PACKAGES = (
     "mlcommons-loadgen",
@@ -167,7 +167,6 @@ def host_facts(proc: Path = Path("/proc"), sys_fs: Path = Path("/sys")) -> HostI
     """Facts of this machine; the folders are Linux's and may be absent."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     net = proc / "sys/net"
-    backlog = text_of(net / "core/somaxconn")
     clock_source = text_of(sys_fs / "devices/system/clocksource/clocksource0/current_clocksource")
     return HostInfo(
         hostname=platform.node(),
@@ -180,15 +179,15 @@ def host_facts(proc: Path = Path("/proc"), sys_fs: Path = Path("/sys")) -> HostI
         open_files_limit=soft,
         open_files_hard_limit=hard,
         local_port_range=port_range(text_of(net / "ipv4/ip_local_port_range")),
-        somaxconn=int(backlog) if backlog.isdigit() else None,
+        somaxconn=number_in(net / "core/somaxconn"),
         clock_source=clock_source or None,
     )
 
 
 def port_range(text: str) -> tuple[int, int] | None:
     """``"32768\\t60999"`` as two numbers."""
-    parts = text.split()
-    return (int(parts[0]), int(parts[1])) if len(parts) == 2 else None
+    found = re.fullmatch(r"([0-9]+)\s+([0-9]+)\s*", text)
+    return (int(found[1]), int(found[2])) if found else None
 
 
 def cpu_model(cpuinfo: str) -> str | None:
@@ -197,14 +196,6 @@ def cpu_model(cpuinfo: str) -> str | None:
         name, _, value = line.partition(":")
         if name.strip() == "model name":
             return value.strip()
-    return None
-
-
-def memory_bytes(meminfo: str) -> int | None:
-    """MemTotal, which the kernel gives in KiB."""
-    for line in meminfo.splitlines():
-        if line.startswith("MemTotal:"):
-            return int(line.split()[1]) * 1024
     return None
 
 

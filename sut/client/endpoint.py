@@ -7,6 +7,7 @@ many connections again.
 import errno
 import fcntl
 import ipaddress
+import re
 import select
 import socket
 import ssl
@@ -25,11 +26,14 @@ from msgspec.structs import replace
 from harness.api_key import api_key
 from harness.config.server_urls import default_port, split_address
 from harness.errors import ConfigError, ServerError
+from harness.machine import text_of
 
 _SIOCGIFCONF = 0x8912  # asm-generic/sockios.h
 _IFREQ = struct.Struct("16s4x4s16x")  # name and sockaddr_in of a struct ifreq, 64 bits
 _MOST_ADDRESSES = 1024
 _IF_INET6 = Path("/proc/net/if_inet6")
+# Address, number, prefix, scope, flags, name.
+_IF_INET6_ROW = r"^([0-9a-f]{32}) \S+ \S+ ([0-9a-f]{2}) \S+ +(\S+)$"
 _GLOBAL_SCOPE = "00"
 _MOST_SOURCES = 64
 _PROBE_S = 1.0
@@ -285,7 +289,7 @@ def interface_addresses(family: int) -> list[tuple[str, str]]:
     """Interfaces with their addresses, link-local ones left out; an alias (``eth0:1``) is its interface's."""
     if family == socket.AF_INET:
         return list(_ipv4())
-    return list(ipv6(_IF_INET6.read_text() if _IF_INET6.is_file() else ""))
+    return list(ipv6(text_of(_IF_INET6)))
 
 
 def _ipv4() -> Iterator[tuple[str, str]]:
@@ -299,8 +303,7 @@ def _ipv4() -> Iterator[tuple[str, str]]:
 
 
 def ipv6(if_inet6: str) -> Iterator[tuple[str, str]]:
-    """Names and addresses from /proc/net/if_inet6: address, number, prefix, scope, flags, name a line."""
-    for line in if_inet6.splitlines():
-        digits, _, _, scope, _, name = line.split()
+    """Names and addresses from /proc/net/if_inet6."""
+    for digits, scope, name in re.findall(_IF_INET6_ROW, if_inet6, re.MULTILINE):
         if scope == _GLOBAL_SCOPE:
             yield name, str(ipaddress.IPv6Address(int(digits, 16)))

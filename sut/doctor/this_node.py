@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import re
 import tempfile
 import time
 from collections.abc import Iterator
@@ -43,9 +44,7 @@ class Folders(msgspec.Struct, frozen=True):
 
 def memory_finding(at: Folders) -> Finding:
     """Memory that is free, within the container's limit."""
-    try:
-        machine = machine_memory(at.proc)
-    except (OSError, ValueError, KeyError):
+    if (machine := machine_memory(at.proc)) is None:
         return Finding("warning", "memory", "the kernel does not say how much is free", "look at free -g")
     free = min([machine, *container_memory(at.sys, at.proc)])
     where = " in this container or job" if free < machine else ""
@@ -118,7 +117,7 @@ def cores_findings(machine: Machine, at: Folders) -> Iterator[Finding]:
         why = f"below {PIN_FROM_CORES}" if quota is None else "under a quota"
         is_pinned = quota is None and cores >= PIN_FROM_CORES
         yield ok("cores", text if is_pinned else f"{text}; nothing is pinned {why}")
-    busy = text_of(at.proc / "loadavg").split()
+    busy = re.match(r"[0-9]+\.[0-9]+", text_of(at.proc / "loadavg"))
     if busy and float(busy[0]) > max(1.0, _MOST_BUSY * cores):
         yield Finding(
             "warning",

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from harness.errors import ConfigError
-from harness.machine import text_of
+from harness.machine import number_in, text_of
 from harness.record.provenance import port_range
 from harness.text import counted
 
@@ -85,13 +85,12 @@ def check_workers(workers: int, reason: str) -> None:
 
 def machine_limits() -> MachineLimits:
     """The limits of this machine."""
-    backlog = text_of(_SOMAXCONN)
-    return MachineLimits(hard_descriptor_limit(), local_ports(), int(backlog) if backlog else None)
+    return MachineLimits(hard_descriptor_limit(), local_ports(), number_in(_SOMAXCONN))
 
 
 def hard_descriptor_limit() -> int:
     """The most open files that one process may ask for: the kernel refuses a hard limit above its own."""
-    hard, most = resource.getrlimit(resource.RLIMIT_NOFILE)[1], int(text_of(_MOST_OPEN) or 0)
+    hard, most = resource.getrlimit(resource.RLIMIT_NOFILE)[1], number_in(_MOST_OPEN)
     if hard == resource.RLIM_INFINITY:
         return most or _USUAL_MOST_OPEN
     return min(hard, most or hard)

@@ -5,6 +5,7 @@ Both follow from the expected load, as far as flags and conf files show it befor
 
 import math
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -170,12 +171,8 @@ def physical_cores(cpus: Sequence[int], siblings: Callable[[int], str]) -> tuple
 
 def cpu_list(text: str) -> set[int]:
     """``"0-1,64"`` as {0, 1, 64}."""
-    found: set[int] = set()
-    for part in text.strip().split(","):
-        if part:
-            first, _, last = part.partition("-")
-            found.update(range(int(first), int(last or first) + 1))
-    return found
+    parts = re.findall(r"([0-9]+)(?:-([0-9]+))?", text)
+    return {cpu for first, last in parts for cpu in range(int(first), int(last or first) + 1)}
 
 
 def _siblings(cpu: int) -> str:

@@ -8,7 +8,9 @@ from harness import machine
 from harness.machine import (
     container_memory,
     cpu_quota,
+    machine_memory,
     memory_kills,
+    number_in,
     quota_periods,
     throttled_part,
     usable_cores,
@@ -22,6 +24,18 @@ V1_MEMORY = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_")
 JOB = "0::/system.slice/slurmstepd.scope/job_7/step_0\n"
 IN_V1 = "8:pids:/\n4:memory:/slurm/job_7\n2:cpu,cpuacct:/slurm/job_7\n0::/init.scope\n"
 SLICE = "system.slice/slurmstepd.scope"
+
+
+@pytest.mark.parametrize("text", ["", "not what Linux has", "MemAvailable:\n", "MemAvailable: x kB\n"])
+def test_a_file_of_another_form_is_no_figure(tmp_path, text):
+    """As a container that has an empty file in its place; score ended by it with a traceback."""
+    for name in ("meminfo", "self/cgroup", "somaxconn"):
+        path = tmp_path / "proc" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    assert machine_memory(tmp_path / "proc") is None
+    assert not list(container_memory(tmp_path / "sys", tmp_path / "proc"))
+    assert number_in(tmp_path / "proc/somaxconn") is None
 
 
 @pytest.fixture

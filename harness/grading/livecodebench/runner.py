@@ -89,8 +89,12 @@ def run_programs(
 
 
 def free_memory() -> int:
-    """Bytes that all programs together may use: most of the free memory of machine and container."""
-    return int(_MEMORY_SHARE * min([machine_memory(), *container_memory()]))
+    """Bytes that all programs together may use: most of the free memory of machine and container.
+
+    0 where neither is known, with which large programs run one after another.
+    """
+    known = [size for size in (machine_memory(), *container_memory()) if size is not None]
+    return int(_MEMORY_SHARE * min(known, default=0))
 
 
 class Shares(msgspec.Struct, frozen=True):

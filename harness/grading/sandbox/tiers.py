@@ -6,6 +6,7 @@ Every tier limits resources in the child and, where there is one for the process
 
 import os
 import platform
+import re
 import shutil
 import site
 import sys
@@ -21,6 +22,7 @@ from harness.grading.sandbox.jail.syscalls import ARCHITECTURES
 from harness.grading.sandbox.jail.warden import WardenConfig
 from harness.grading.sandbox.users import NO_CHANGE, can_change_user
 from harness.system_calls import process_descriptor
+from harness.text import printable
 
 GIB, MIB = 1 << 30, 1 << 20
 MEMORY_LIMIT = 4 * GIB  # address space of a solution, as LiveCodeBench's own comment promises
@@ -40,6 +42,7 @@ main()
 """
 _SYSTEM_TREES = ("/usr", "/lib", "/lib64", "/lib32", "/bin")
 _SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/localtime")
+_LOADAVG, _STATUS = Path("/proc/loadavg"), Path("/proc/self/status")
 _NOBODY = "65534"
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 _ENVIRONMENT = {
@@ -169,8 +172,14 @@ def _unsandboxed(limits: Confinement) -> Sandbox:
 
 
 def _tasks_running() -> int:
-    """RLIMIT_NPROC counts all threads of a user where no namespace separates them."""
-    return int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
+    """RLIMIT_NPROC counts all threads of a user where no namespace separates them. Raises GradingError."""
+    text = _LOADAVG.read_text()
+    if (found := re.search(r"/([0-9]+) ", text)) is None:
+        raise GradingError(
+            f"{_LOADAVG}: got {printable(text.strip(), 40)!r}, expected the number of threads, without which "
+            "programs cannot be limited; mount the machine's own (mount -t proc proc /proc)"
+        )
+    return int(found[1])
 
 
 def _reachable_by_others(path: str) -> bool:
@@ -186,9 +195,9 @@ def _out_of_reach() -> str:
 
 
 def _permitted() -> int:
-    """The capabilities that this process may have, a bit for each."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1], 16) for line in lines if line.startswith("CapPrm:"))
+    """The capabilities that this process may have, a bit for each; none where the kernel does not say."""
+    found = re.search(r"^CapPrm:\s*([0-9a-f]+)$", _STATUS.read_text(), re.MULTILINE)
+    return int(found[1], 16) if found else 0
 
 
 def candidates() -> tuple[Tier, ...]:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.machine import text_of
-from harness.record.provenance import cpu_model, memory_bytes
+from harness.machine import memory_bytes, text_of
+from harness.record.provenance import cpu_model
 
 CommandOutput = Callable[..., str]
 """The output of a program, given its words; empty if it is missing or fails."""

@@ -112,7 +112,9 @@ def test_a_system_without_proc(tmp_path):
     assert (found.somaxconn, found.clock_source) == (None, None)
 
 
-@pytest.mark.parametrize(("text", "found"), [("32768\t60999\n", (32768, 60999)), ("", None), ("1", None)])
+@pytest.mark.parametrize(
+    ("text", "found"), [("32768\t60999\n", (32768, 60999)), ("", None), ("1", None), ("a b", None)]
+)
 def test_port_range(text, found):
     assert port_range(text) == found
 

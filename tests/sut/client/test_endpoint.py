@@ -69,6 +69,7 @@ def test_the_kernels_list_of_ipv6_addresses():
         "fd000000000000000000000000000002 04 40 00 82     eth0\n"
     )
     assert list(ipv6(text)) == [("eth0", "fd00::2")]
+    assert not list(ipv6("not known\n"))
 
 
 def test_a_name_with_several_addresses_gives_those_that_answer(listener, monkeypatch):

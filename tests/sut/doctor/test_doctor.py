@@ -311,6 +311,8 @@ def test_the_tokenizer_of_a_download_is_found_as_by_the_evaluator(tmp_path, monk
 def test_cores_load_and_governor(kernel):
     at, write = kernel
     machine = Machine(((0,), (1,), (2,), (3,)), None, 1024)
+    write(at.proc / "loadavg", "not known")
+    assert all(one.subject != "load" for one in this_node.cores_findings(machine, at))
     write(at.proc / "loadavg", "1.5 1 1 1/1 1")
     assert levels(this_node.cores_findings(machine, at)) == ["ok"]
     write(at.proc / "loadavg", "3.5 1 1 1/1 1")

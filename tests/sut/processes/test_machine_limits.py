@@ -5,6 +5,7 @@ import resource
 import pytest
 
 from harness.errors import ConfigError
+from sut.processes import machine_limits as module
 from sut.processes.machine_limits import (
     MachineLimits,
     check_workers,
@@ -53,6 +54,16 @@ def test_a_short_backlog_is_a_doubt_with_the_remedy(at_once, backlog, named):
     if named:
         assert f"{at_once} connections are opened at once" in found[0]
         assert f"sysctl -w net.core.somaxconn={max(4096, at_once)}" in found[0]
+
+
+def test_files_of_another_form_are_no_limits(tmp_path, monkeypatch):
+    """As where a container has something of its own in their place; a run ended with a traceback."""
+    path = tmp_path / "file"
+    path.write_text("not known\n")
+    for name in ("_MOST_OPEN", "_PORT_RANGE", "_SOMAXCONN"):
+        monkeypatch.setattr(module, name, path)
+    found = machine_limits()
+    assert (found.ports, found.backlog, found.descriptors > 0) == (None, None, True)
 
 
 def test_unknown_ports_are_no_reason():

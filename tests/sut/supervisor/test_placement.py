@@ -109,7 +109,7 @@ def test_the_kernels_lists():
     assert cpu_list("0\n") == {0}
     assert cpu_list("0,64") == {0, 64}
     assert cpu_list("0-1,8-9\n") == {0, 1, 8, 9}
-    assert cpu_list("") == set()
+    assert cpu_list("") == cpu_list("not known") == set()
 
 
 def test_this_machines_cores_are_those_that_the_process_may_use():

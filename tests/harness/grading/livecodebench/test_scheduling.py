@@ -235,6 +235,12 @@ def test_programs_share_the_machines_memory(memory_gib: int, workers: int, first
     assert 0 < free_memory() < 1 << 50
 
 
+def test_where_no_memory_is_known_large_programs_run_one_after_another(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(runner, "machine_memory", lambda: None)
+    monkeypatch.setattr(runner, "container_memory", lambda: iter(()))
+    assert Shares.of(free_memory(), 8).large == 1
+
+
 @pytest.mark.engine
 def test_a_lost_sandbox_costs_one_verdict(index: Path, tmp_path: Path):
     name, source = next(iter(solutions().items()))

@@ -441,6 +441,13 @@ def test_root_that_may_not_read_everything_needs_an_open_interpreter(
     assert ("PYTHON=/usr/bin/python3 ./setup.sh" in tiers.unsupported(Tier.LANDLOCK)) == is_refused
 
 
+def test_an_unknown_number_of_threads_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(tiers, "_LOADAVG", tmp_path / "loadavg")
+    (tmp_path / "loadavg").write_text("")
+    with pytest.raises(GradingError, match="got '', expected the number of threads"):
+        tiers.sandbox(Tier.UNSANDBOXED)
+
+
 def test_where_no_program_runs_none_is_counted_as_wrong(monkeypatch: pytest.MonkeyPatch):
     """As on Linux before 5.3."""
 
