@@ -1,6 +1,7 @@
 """Starts llama.cpp's server in a separate process, waits until it answers, and stops it."""
 
 import contextlib
+import errno
 import http.client
 import select
 import subprocess
@@ -57,7 +58,7 @@ class EmbeddedEngine:
         return None if self._process is None else self._process.pid
 
     def start(self) -> None:
-        """Start and wait until /health answers. Raises ServerError with the last lines of its log."""
+        """Start and wait until /health answers. Raises ServerError, in most cases with the end of its log."""
         process = self._process = self._spawn()
         deadline = time.monotonic() + _START_SECONDS
         try:
@@ -162,7 +163,12 @@ def _is_healthy(url: str) -> bool:
     try:
         connection.request("GET", "/health")
         return connection.getresponse().status == http.client.OK
-    except OSError:
+    except OSError as error:
+        if error.errno == errno.ENETUNREACH:
+            raise ServerError(
+                f"{url}: {error.strerror}: this machine's loopback interface is down, as in a new network "
+                "namespace; ip link set lo up"
+            ) from None
         return False
     finally:
         connection.close()

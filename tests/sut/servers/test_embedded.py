@@ -172,6 +172,20 @@ def test_an_engine_that_is_not_ready_in_time_is_ended(tmp_path, monkeypatch):
     assert engine.pid is None
 
 
+def test_without_a_loopback_interface_the_engine_is_not_waited_for(tmp_path):
+    """Its own network begins with the interface down; the 60 s of a start passed without a word of it."""
+    alone = ["unshare", "-rn"]
+    if subprocess.run([*alone, "true"], capture_output=True).returncode:
+        pytest.skip("this machine lets nobody make a network of his own (unshare -rn)")
+    program = (
+        "import sys; from pathlib import Path; from sut.servers.embedded.engine import EmbeddedEngine; "
+        "EmbeddedEngine(Path(sys.argv[1]), log_dir=Path(sys.argv[2])).start()"
+    )
+    words = [*alone, sys.executable, "-c", program, tiny_model("tiny-gpt-oss", CACHE).path, tmp_path]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT)
+    assert "loopback interface is down" in done.stderr.splitlines()[-1]
+
+
 @pytest.mark.engine
 def test_the_seed_arrives_and_a_least_length_is_unknown(engine):
     """llama.cpp answers with the settings that it uses, and drops names that it does not know."""
