@@ -2,8 +2,10 @@
 
 import functools
 import json
+import math
 import pickle
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from tempfile import NamedTemporaryFile
@@ -17,15 +19,22 @@ from harness.config.benchmark import load_benchmark
 from harness.config.loadgen_conf import ConfKey, read_conf
 from harness.dataset.pickled_frame import load_frame
 from harness.errors import ConfigError, DatasetError, GradingError
+from harness.files import RUN_RECORD
 from harness.loadgen_logs.accuracy_log import AccuracyLog, EntrySplitter
 from harness.loadgen_logs.summary_and_detail import parse_summary, read_detail, result_lines
 from harness.record.answer_log import encode_answer, read_answers
 from harness.record.journal import QUERY_ROW, read_journal
 from harness.record.outcome import Completion, Failure, FailureKind
+from harness.report.outcomes import read_outcomes
+from harness.report.run_report import page_of
+from harness.report.runs_table import table_lines
 from sut.worker.journal_writer import JournalWriter
 from tests.fuzz.damage import damaged, pieces, shuffled
 from tests.harness.grading.logs import entry
 from tests.kit import DATA
+from tests.records import PATH
+from tests.records import folder as recorded_folder
+from tests.records import rows as recorded_rows
 from tests.runs import ROOT
 
 LOGS = DATA / "loadgen"
@@ -72,6 +81,37 @@ def kept_answers(folder: Path, rng: Random) -> None:
     path.write_bytes(damaged(_ANSWERS, rng))
     for answer in read_answers(path):
         assert answer.output_ids().tolist() == _TRUE_ANSWERS[answer.sample_index]
+
+
+def run_json(folder: Path, rng: Random) -> None:
+    """A page and a row of the table, or one ConfigError."""
+    run = folder / "run"
+    if not run.exists():
+        recorded_folder(run, recorded_rows())
+    fields = json.loads(PATH.read_bytes())
+    place, name = rng.choice(list(_places(fields)))
+    if (value := rng.choice(_VALUES)) is _ABSENT:
+        del place[name]
+    else:
+        place[name] = value
+    (run / RUN_RECORD).write_text(json.dumps(fields).replace("Infinity", "1e400"))
+    try:
+        page_of(run)
+    except ConfigError as error:
+        assert "\n" not in str(error)
+    table_lines(read_outcomes([run]), [run])
+
+
+_ABSENT = object()
+_VALUES: tuple[Any, ...] = (None, "", "x", -1, 0, True, 1e300, math.inf, 2**64 - 1, 10**400, [], {}, _ABSENT)
+
+
+def _places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Each object and list in a value, with each of its keys."""
+    if isinstance(value, (dict, list)):
+        for name, one in list(value.items() if isinstance(value, dict) else enumerate(value)):
+            yield value, name
+            yield from _places(one)
 
 
 def loadgen_logs(folder: Path, rng: Random) -> None:

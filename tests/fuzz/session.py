@@ -31,6 +31,7 @@ TARGETS: dict[str, Target] = {
     "accuracy-log": records.accuracy_log,
     "journal": records.journal,
     "kept-answers": records.kept_answers,
+    "run-json": records.run_json,
     "loadgen-logs": records.loadgen_logs,
     "conf": records.conf,
     "audit-config": records.audit_config,

@@ -27,7 +27,7 @@ def server_section(run: RunFiles) -> Section:
     load = run.record.server_load if run.record is not None else None
     if load is None:
         return Section("server", "Server")
-    lines = [*(f"{note[0].upper()}{note[1:]}." for note in load.notes), *_without(load)]
+    lines = [*(f"{note[:1].upper()}{note[1:]}." for note in load.notes), *_without(load)]
     tables = tuple(_tables(load))
     try:
         samples = read_samples(run.folder / SERVER_METRICS)
