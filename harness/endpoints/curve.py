@@ -66,3 +66,8 @@ class Curve(msgspec.Struct, frozen=True, kw_only=True):
     """of each performance request; 0: unsalted"""
     short: bool = False
     """a rehearsal of the forms: passes and durations are far below the rules'"""
+
+    @property
+    def c_min_override(self) -> int | None:
+        """C_min where a point lies below it, so that it has to be declared (section 5.4)."""
+        return self.c_min if any(point.concurrency < self.c_min for point in self.points) else None

@@ -4,6 +4,7 @@ The official package computes the same; a test compares the two over random curv
 """
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from harness.endpoints.curve import Band
@@ -54,6 +55,15 @@ class Regions(NamedTuple):
         """The band of a point; None above the margin."""
         names: tuple[Band, ...] = (*MANDATORY, "margin")
         return next((name for name, span in zip(names, self, strict=True) if span.has(concurrency)), None)
+
+    def unscored(self, scored: Sequence[int], override: int | None) -> list[Band]:
+        """Bands without an accuracy run, of which each fills one (§5.3); ``override``: a declared C_min.
+
+        One at most 32 in flight, or the override, fills the lowest where its own band has another.
+        """
+        of, most = [self.band(one) for one in scored], override or ULTRA_LOW_MOST
+        spare = any(one <= most and of.count(band) > 1 for one, band in zip(scored, of, strict=True))
+        return [band for band in MANDATORY if band not in of and not (band == "ultra_low" and spare)]
 
 
 def regions(c_min: int, c_max: int) -> Regions:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 
-from harness.endpoints.curve import Band
 from harness.endpoints.planning.regions import LABELS, MANDATORY, ULTRA_LOW_MOST, Regions, regions
 from harness.endpoints.planning.rules import load_endpoints_rules
 from harness.endpoints.run_folder import CONFIG, SUMMARY
@@ -142,7 +141,8 @@ def _of_points(runs: Sequence[RunFacts], of: CurveFacts) -> Iterator[str]:
 def _accuracy(runs: Sequence[RunFacts], of: CurveFacts) -> Iterator[str]:
     scored = [one for one in runs if one.accuracy is not None]
     offline = [name for name in of.offline if name not in {one.name for one in scored}]
-    if lacking := _unscored([one.concurrency for one in scored if not one.dedicated], runs, of):
+    fixed, bands = [one.concurrency for one in scored if not one.dedicated], _regions(runs, of)
+    if bands and (lacking := bands.unscored(fixed, of.c_min_override)):
         names = ", ".join(LABELS[band] for band in lacking)
         yield (
             f"no accuracy results in the bands {names}; run the accuracy dataset at the concurrency of a "
@@ -150,16 +150,6 @@ def _accuracy(runs: Sequence[RunFacts], of: CurveFacts) -> Iterator[str]:
         )
     for name in offline:
         yield f"{name} is the Offline point and has no accuracy results; run its accuracy dataset"
-
-
-def _unscored(scored: Sequence[int], runs: Sequence[RunFacts], of: CurveFacts) -> list[Band]:
-    """Bands without an accuracy run: each run fills one, and any at most 32 in flight the lowest."""
-    bands = _regions(runs, of)
-    if bands is None:
-        return []
-    filled = {bands.band(one) for one in scored}
-    spare = len(scored) > len(filled - {"ultra_low"}) and min(scored) <= ULTRA_LOW_MOST
-    return [band for band in MANDATORY if band not in filled and not (band == "ultra_low" and spare)]
 
 
 def _parallelism(runs: Sequence[RunFacts], of: CurveFacts) -> Iterator[str]:

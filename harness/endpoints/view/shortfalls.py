@@ -26,7 +26,7 @@ def shortfalls(curve: MeasuredCurve) -> list[str]:
         *(problem for one in curve.points for problem in one.problems),
         *_failures(curve.points),
         *_unsteady(curve.points),
-        *_accuracy(curve.points),
+        *_accuracy(curve),
         *_offline(curve, rules),
         *_grouped({one.name: one.run.deviations for one in curve.points if one.run is not None}),
         *_client(curve),
@@ -107,7 +107,8 @@ def steady_word(point: CurvePoint) -> str:
     return (block.verdict if block.status == WINDOWABLE else block.status) or "not judged"
 
 
-def _accuracy(points: Sequence[CurvePoint]) -> Iterator[str]:
+def _accuracy(curve: MeasuredCurve) -> Iterator[str]:
+    points = curve.points
     missed = by_key(
         (one.accuracy.line, one.name)
         for one in points
@@ -117,8 +118,10 @@ def _accuracy(points: Sequence[CurvePoint]) -> Iterator[str]:
         yield f"accuracy of {_list(names)}: {line}"
     if unknown := [one.name for one in points if one.scored and one.accuracy is None]:
         yield f"accuracy without a target, since the model is none of the rules' here: {_list(unknown)}"
-    scored = {one.band for one in points if one.scored and one.offline != "dedicated"}
-    lacking = [LABELS[band] for band in MANDATORY if band not in scored]
+    scored = [one.concurrency for one in points if one.scored and one.offline != "dedicated"]
+    override = None if curve.plan is None else curve.plan.c_min_override
+    bands = curve.regions.unscored(list(filter(None, scored)), override) if curve.regions else MANDATORY
+    lacking = [LABELS[band] for band in bands]
     if not any(one.scored for one in points if one.offline != "none"):
         lacking.append("Offline")
     if lacking:

@@ -56,6 +56,32 @@ def test_the_official_package_has_the_same_regions_and_bands():
             assert ours.band(concurrency) == names[official.classify_concurrency(concurrency, theirs)]
 
 
+@pytest.mark.engine
+def test_the_official_package_matches_accuracy_runs_with_as_many_bands():
+    official = pytest.importorskip("submission_checker.models.regions")
+    matching = pytest.importorskip("submission_checker.models.aggregate.context")
+    draw = random.Random(29)
+    for _ in range(3000):
+        c_min, c_max = draw.randint(1, 32), draw.randint(33, draw.choice((80, 2000)))
+        scored = draw.sample(range(1, c_max + 1), draw.randint(0, 6))
+        scored += draw.sample(sorted({*range(1, 34)} - {*scored}), draw.randint(0, 3))
+        override = draw.choice((None, c_min))
+        theirs = official.compute_regions(c_max, c_min, c_min_overridden=override is not None)
+        found = matching.match_accuracy_bands(
+            [(one, matching.accuracy_bands(one, theirs), False) for one in scored]
+        )
+        assert len(regions(c_min, c_max).unscored(scored, override)) == 4 - len(found), (c_min, c_max, scored)
+
+
+def test_an_accuracy_run_fills_one_band():
+    """8 in flight are of the Low band here, which ends at 11, and at most 32."""
+    found = regions(1, 1024)
+    assert found.unscored([8, 64, 256, 1024], None) == ["ultra_low"]
+    assert found.unscored([8, 9, 64, 1024], None) == []
+    assert found.unscored([8, 9, 64, 1024], 1) == ["ultra_low"]
+    assert found.unscored([], None) == ["ultra_low", "low", "med", "high"]
+
+
 def test_what_is_no_curve_is_one_line():
     for c_min, c_max, said in ((0, 64, "C_min is 0"), (33, 64, "C_min is 33"), (1, 32, "C_max is 32")):
         with pytest.raises(ConfigError, match=said):

@@ -142,6 +142,16 @@ def test_a_part_of_a_pass(tmp_path):
     assert reasons(folder) == ["the last pass of the dataset is incomplete (section 6.4): r8"]
 
 
+def test_accuracy_at_most_32_in_flight_is_that_of_the_lowest_band(tmp_path):
+    """32 are in the Medium band of this curve, which has another accuracy run."""
+    folder = made.rehearsal(tmp_path)
+    (folder / RUNS / "r1/accuracy").rename(folder / RUNS / "r32/accuracy")
+    assert reasons(folder) == []
+    (folder / RUNS / "r32/accuracy").rename(folder / RUNS / "r256/accuracy")
+    assert reasons(folder) == ["no accuracy run (section 5.3): Ultra Low"]
+    assert any("in the bands Ultra Low;" in one for one in build_tree([folder], None, folder / TREE).missing)
+
+
 def test_a_score_below_its_target(tmp_path):
     folder = made.rehearsal(tmp_path)
     file = folder / RUNS / "r64/accuracy/accuracy_results.json"
