@@ -33,8 +33,8 @@ from harness.endpoints.planning.curve_plan import (
 )
 from harness.endpoints.planning.expected import expected_times
 from harness.endpoints.planning.plan_console import plan_lines
-from harness.endpoints.planning.plan_shortfalls import shortfalls
 from harness.endpoints.planning.seed_sets import read_seed_sets
+from harness.endpoints.planning.shortfalls import plan_shortfalls
 from harness.endpoints.rehearsal.finish_point import (
     PointNumbers,
     finish_point,
@@ -249,7 +249,7 @@ def _begin(walk: "_Walk", earlier: Rehearsal | None) -> None:
         move_aside_existing(folder)
         free_reserve(folder)
     write_rehearsal(folder, walk.rehearsal)
-    lines = (f"This is a rehearsal and {NOT_A_RESULT}:", *shortfalls(*walk.planned))
+    lines = (f"This is a rehearsal and {NOT_A_RESULT}:", *plan_shortfalls(*walk.planned))
     with atomic_write(folder / NOT_A_RESULT_FILE) as file:
         file.write(("\n- ".join(lines) + "\n").encode())
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 
 from harness.endpoints.curve import Curve, Point
 from harness.endpoints.planning.expected import Expected, total
-from harness.endpoints.planning.plan_shortfalls import shortfalls
 from harness.endpoints.planning.regions import LABELS, MANDATORY, ULTRA_LOW_MOST, regions
 from harness.endpoints.planning.rules import EndpointsRules
+from harness.endpoints.planning.shortfalls import plan_shortfalls
 from harness.peak.ladder.steps import NOT_A_RESULT
 from harness.text import aligned, duration, labelled
 
@@ -31,7 +31,7 @@ def plan_lines(
     rows = (_COLUMNS, *(_cells(curve, point, times[point.name]) for point in curve.points))
     yield from aligned(rows, _SIDES)
     yield f"expected  {_hours(curve, times)}"
-    yield from labelled("MISSING", shortfalls(curve, rules))
+    yield from labelled("MISSING", plan_shortfalls(curve, rules))
 
 
 def _bands(curve: Curve) -> str:

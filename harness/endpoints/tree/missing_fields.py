@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from harness.endpoints.planning.regions import LABELS, MANDATORY, ULTRA_LOW_MOST, Regions, regions
 from harness.endpoints.planning.rules import load_endpoints_rules
+from harness.endpoints.planning.shortfalls import CLIENT, not_run, run_shortfalls
 from harness.endpoints.run_folder import CONFIG, SUMMARY
 from harness.endpoints.tree.point_files import (
     DESCRIBED,
@@ -23,10 +24,7 @@ _IN_TOML = {
     "dataset_name": "dataset",
     "dataset_link": "dataset",
 }
-_WHY_NOT = (
-    "the client is this one, not the reference client; repeat each point with its config.yaml",
-    "the reference client of 2026-08 salts no prompt of token ids; its point is unsalted until it can",
-)
+_UNSALTED = "the reference client of 2026-08 salts no prompt of token ids; its point is unsalted until it can"
 
 
 def missing(runs: Sequence[RunFacts], of: CurveFacts) -> list[str]:
@@ -43,14 +41,9 @@ def missing(runs: Sequence[RunFacts], of: CurveFacts) -> list[str]:
 
 def why_no_submission(runs: Sequence[RunFacts], lacking: Sequence[str]) -> Iterator[str]:
     """For a tree with points of this client."""
-    yield from _WHY_NOT
-    ours = [(one.name, one.run) for one in runs if one.run is not None]
-    if short := [name for name, run in ours if run.curve.short]:
-        yield f"passes and durations are far below the rules' (a short rehearsal) at {', '.join(short)}"
-    if ended := [name for name, run in ours if not run.complete]:
-        yield f"ended before their time: {', '.join(ended)}; the same command continues there"
-    for name, run in ours:
-        yield from (f"{name}: {line}" for line in run.deviations)
+    yield f"{CLIENT}: repeat each point with its config.yaml"
+    yield _UNSALTED
+    yield from run_shortfalls({one.name: one.run for one in runs if one.run is not None})
     yield from lacking
 
 
@@ -83,10 +76,9 @@ def _points(runs: Sequence[RunFacts], of: CurveFacts) -> Iterator[str]:
     fixed = [one.concurrency for one in runs if not one.dedicated]
     planned = next((one.run.curve.points for one in runs if one.run is not None), ())
     measured = {(one.dedicated, one.concurrency) for one in runs}
-    absent = [one for one in planned if (one.offline == "dedicated", one.concurrency) not in measured]
-    if absent:
-        names = ", ".join(one.name for one in absent)
-        yield f"points of the plan that were not run: {names}; the same command continues there"
+    yield from not_run(
+        [one.name for one in planned if (one.offline == "dedicated", one.concurrency) not in measured]
+    )
     known = dict.fromkeys([*(one.name for one in runs), *(one.name for one in planned)])
     for name in (one for one in of.system.points if one not in known):
         yield f"[points.{name}] of the TOML is of no point; write one of {', '.join(known)}"

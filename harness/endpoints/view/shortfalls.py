@@ -3,50 +3,47 @@
 ``check`` judges a tree with the official checker and rule by rule; these lines are for who looks at a page.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from harness.endpoints.planning.regions import LABELS, MANDATORY
 from harness.endpoints.planning.rules import EndpointsRules, load_endpoints_rules
+from harness.endpoints.planning.shortfalls import CLIENT, NAMED, not_run, run_shortfalls
 from harness.endpoints.steady.steady_point import WINDOWABLE, is_official
 from harness.endpoints.view.curve_files import MeasuredCurve
 from harness.endpoints.view.measured_point import CurvePoint
 from harness.grouping import by_key
 from harness.text import first_few
 
-_NAMED = 6  # points that a line lists
-
 
 def shortfalls(curve: MeasuredCurve) -> list[str]:
     """A line each."""
     rules = load_endpoints_rules(None if curve.plan is None else curve.plan.seeds.rules_of)
+    ours = {one.name: one.run for one in curve.points if one.run is not None}
     return [
-        *_short(curve, rules),
-        *_unfinished(curve),
+        *run_shortfalls(ours),
+        *_unmeasured(curve),
         *curve.problems,
         *(problem for one in curve.points for problem in one.problems),
         *_failures(curve.points),
+        *_too_short(curve.points, rules),
+        *_partial(curve.points),
         *_unsteady(curve.points),
         *_accuracy(curve),
         *_offline(curve, rules),
-        *_grouped({one.name: one.run.deviations for one in curve.points if one.run is not None}),
-        *_client(curve),
+        *([CLIENT] if ours else []),
     ]
 
 
-def _short(curve: MeasuredCurve, rules: EndpointsRules) -> Iterator[str]:
-    if curve.plan is not None and curve.plan.short:
-        yield "short: a rehearsal of the forms, whose passes and durations are far below the rules'"
-        return
+def _too_short(points: Sequence[CurvePoint], rules: EndpointsRules) -> Iterator[str]:
+    """Without those that rehearse the forms only."""
+    full = [one for one in points if one.run is None or not one.run.curve.short]
     least = {
-        one.name: rules.least_issue_s(None if one.offline == "dedicated" else one.concurrency)
-        for one in curve.points
+        one.name: rules.least_issue_s(None if one.offline == "dedicated" else one.concurrency) for one in full
     }
-    short = [one for one in curve.points if 0 < _issued_s(one) < least[one.name]]
+    short = [one for one in full if 0 < _issued_s(one) < least[one.name]]
     if short:
         told = [f"{one.name} {_issued_s(one):,.0f} of {least[one.name]:,.0f} s" for one in short]
         yield f"issued for less than the rules' time (section 6.2): {_list(told)}"
-    if broken := [one.name for one in curve.points if _is_partial(one, curve)]:
-        yield f"the last pass of the dataset is incomplete (section 6.4): {_list(broken)}"
 
 
 def _issued_s(point: CurvePoint) -> float:
@@ -60,9 +57,10 @@ def _issued_s(point: CurvePoint) -> float:
     return window or (point.run.issue_s if point.run is not None else None) or point.seconds or 0.0
 
 
-def _is_partial(point: CurvePoint, curve: MeasuredCurve) -> bool:
-    samples = curve.plan.samples if curve.plan is not None else None
-    return bool(samples and point.issued and point.issued % samples)
+def _partial(points: Sequence[CurvePoint]) -> Iterator[str]:
+    broken = [one.name for one in points if one.run is not None and one.run.issued % one.run.curve.samples]
+    if broken:
+        yield f"the last pass of the dataset is incomplete (section 6.4): {_list(broken)}"
 
 
 def is_steady(point: CurvePoint) -> bool:
@@ -71,17 +69,14 @@ def is_steady(point: CurvePoint) -> bool:
     return block is not None and is_official(block.status, block.verdict)
 
 
-def _unfinished(curve: MeasuredCurve) -> Iterator[str]:
+def _unmeasured(curve: MeasuredCurve) -> Iterator[str]:
+    """An incomplete point has another line."""
+    begun = {one.name for one in curve.points}
     if curve.plan is not None:
-        begun = {one.name for one in curve.points}
-        if left := [point.name for point in curve.plan.points if point.name not in begun]:
-            yield f"not measured yet: {_list(left)}"
-    for one in curve.points:
-        if one.run is not None and not one.run.complete:
-            why = one.run.interrupted_by or "; ".join(one.run.errors) or "its run has not ended"
-            yield f"{one.name} is incomplete: {why}"
-        elif one.system_tps is None and not one.problems:
-            yield f"{one.name} has no numbers"
+        yield from not_run([point.name for point in curve.plan.points if point.name not in begun])
+    ended = [one for one in curve.points if one.run is None or one.run.complete]
+    if unknown := [one.name for one in ended if one.system_tps is None and not one.problems]:
+        yield f"no numbers: {_list(unknown)}"
 
 
 def _failures(points: Sequence[CurvePoint]) -> Iterator[str]:
@@ -145,19 +140,5 @@ def offline_part(curve: MeasuredCurve) -> float | None:
     return rate / highest if rate and highest else None
 
 
-def _client(curve: MeasuredCurve) -> Iterator[str]:
-    if bound := [one.name for one in curve.points if one.run is not None and one.run.client_bound]:
-        yield f"the client may have been the bottleneck: {_list(bound)}"
-    if any(one.run is not None for one in curve.points):
-        yield "measured by this client; a submission takes the unmodified reference client (section 2.1.1)"
-
-
-def _grouped(lines: Mapping[str, Iterable[str]]) -> Iterator[str]:
-    """Each line once, with the points that have it; without them where all have it."""
-    points = by_key((line, name) for name, those in lines.items() for line in those)
-    for line, names in points.items():
-        yield line if len(names) == len(lines) else f"{line} ({_list(names)})"
-
-
 def _list(names: Sequence[str]) -> str:
-    return first_few(names, _NAMED)
+    return first_few(names, NAMED)

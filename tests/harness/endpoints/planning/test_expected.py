@@ -5,11 +5,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.endpoints.planning import plan_shortfalls
+from harness.endpoints.planning import shortfalls
 from harness.endpoints.planning.expected import expected_times, rate_at, total
 from harness.endpoints.planning.plan_console import plan_lines
-from harness.endpoints.planning.plan_shortfalls import shortfalls
 from harness.endpoints.planning.rules import load_endpoints_rules
+from harness.endpoints.planning.shortfalls import plan_shortfalls
 from tests.harness.endpoints.planning.test_curve_plan import curve
 
 RULES = load_endpoints_rules()
@@ -20,7 +20,7 @@ def today(monkeypatch):
     """Set A can be taken; returns how to make it another day."""
 
     def is_now(*day):
-        monkeypatch.setattr(plan_shortfalls, "date", SimpleNamespace(today=lambda: date(*day)))
+        monkeypatch.setattr(shortfalls, "date", SimpleNamespace(today=lambda: date(*day)))
 
     is_now(2026, 12, 1)
     return is_now
@@ -75,19 +75,19 @@ def test_the_plan_is_one_screen(offline, rates, short):
 
 def test_what_is_missing_from_a_submission():
     client = "MLCommons's own"
-    assert [client in one for one in shortfalls(curve(), RULES)] == [True]
-    short, last = shortfalls(curve(short=True, c_max=40), RULES)
+    assert [client in one for one in plan_shortfalls(curve(), RULES)] == [True]
+    short, last = plan_shortfalls(curve(short=True, c_max=40), RULES)
     assert "--short" in short and client in last
-    performance, accuracy, _ = shortfalls(curve(samples=5000, accuracy_samples=7), RULES)
+    performance, accuracy, _ = plan_shortfalls(curve(samples=5000, accuracy_samples=7), RULES)
     assert "5000 samples, expected 6396" in performance
     assert "7 samples, expected 4395" in accuracy
-    assert any("--accuracy-file" in one for one in shortfalls(curve(accuracy_samples=0), RULES))
+    assert any("--accuracy-file" in one for one in plan_shortfalls(curve(accuracy_samples=0), RULES))
 
 
 def test_seeds_that_no_new_submission_can_take_are_missing_from_the_start(today):
     """The rules' own example of dates: 2026-12-C0 appears on 2 December (submission rules, section 4.5)."""
     today(2026, 12, 2)
     named = curve("--target-cohort", "2026-12-C0")  # the seeds of an earlier submission stay its own
-    seeds, _ = shortfalls(curve(), RULES)
+    seeds, _ = plan_shortfalls(curve(), RULES)
     assert "set A is for new submissions up to 2026-12-C0: set --seed-sets" in seeds
-    assert len(list(shortfalls(named, RULES))) == 1
+    assert len(list(plan_shortfalls(named, RULES))) == 1

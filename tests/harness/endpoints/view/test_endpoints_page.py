@@ -1,12 +1,16 @@
 """endpoints.html: what it says of whole, short, broken and unfinished curves, and what a browser draws."""
 
 import re
+from datetime import date
+from types import SimpleNamespace
 
 import pytest
 from msgspec.structs import replace
 
+from harness.endpoints.planning import shortfalls as planned
+from harness.endpoints.planning.shortfalls import CLIENT
 from harness.endpoints.point_run import read_point_run, write_point_run
-from harness.endpoints.run_folder import PAGE, RUNS, SUMMARY, TREE
+from harness.endpoints.run_folder import NOT_A_RESULT_FILE, PAGE, RUNS, SUMMARY, TREE
 from harness.endpoints.steady.steady_point import steady_state
 from harness.endpoints.tree.build_tree import build_tree
 from harness.endpoints.tree.system_file import read_system
@@ -22,8 +26,13 @@ from tests.browser import DRIVER, browser
 from tests.harness.endpoints.steady.made_up_runs import SHAPES, run_of
 from tests.harness.report.html.test_browser import PIXELS
 
-CLIENT = "measured by this client; a submission takes the unmodified reference client (section 2.1.1)"
 HOSTILE = "</script><script>document.title='owned'</script><img src=x onerror=alert(1)>\u2028"
+
+
+@pytest.fixture(autouse=True)
+def today(monkeypatch):
+    """A day on which the seeds can be taken."""
+    monkeypatch.setattr(planned, "date", SimpleNamespace(today=lambda: date(2026, 12, 1)))
 
 
 def page_of(folder):
@@ -83,12 +92,12 @@ def test_what_keeps_it_from_being_a_submission_in_order(tmp_path):
     page = page_of(folder)
     begun = [re.split(r"[:(]", line)[0].strip() for line in page.reasons]
     assert begun == [
-        "short",
-        "not measured yet",
+        "--short",
+        "points of the plan that were not run",
         "failed requests",
         "no official steady window, so that the complete run counts",
         "no accuracy run",
-        "measured by this client; a submission takes the unmodified reference client",
+        "requests are sent by this client, not by MLCommons's own, unmodified",
     ]
     assert badges(page) == [
         "NOT AN MLPERF RESULT",
@@ -142,6 +151,15 @@ def test_a_part_of_a_pass(tmp_path):
     assert reasons(folder) == ["the last pass of the dataset is incomplete (section 6.4): r8"]
 
 
+def test_what_the_plan_showed_is_shown_to_the_end(tmp_path):
+    """A dataset that is not the rules' is nothing that the files of a point show."""
+    folder = made.rehearsal(tmp_path, samples=5000, replacement=True)
+    line = "performance dataset of 5000 samples, expected 6396 (section 6.4)"
+    assert reasons(folder) == [line]
+    build_tree([folder], None, folder / TREE)
+    assert f"\n- {line}\n" in (folder / TREE / NOT_A_RESULT_FILE).read_text()
+
+
 def test_accuracy_at_most_32_in_flight_is_that_of_the_lowest_band(tmp_path):
     """32 are in the Medium band of this curve, which has another accuracy run."""
     folder = made.rehearsal(tmp_path)
@@ -184,8 +202,8 @@ def test_a_point_that_ended_early_and_a_slow_client(tmp_path):
     change_run(folder, "r8", complete=False, errors=("no server answered for 10 s",))
     change_run(folder, "r64", client_bound=("the issuing process had no CPU left",))
     assert reasons(folder) == [
-        "r8 is incomplete: no server answered for 10 s",
-        "the client may have been the bottleneck: r64",
+        "incomplete, no server answered for 10 s: the same command continues there (r8)",
+        "the client may have been the bottleneck (r64)",
     ]
     page = page_of(folder)
     assert "7 OF 8 POINTS MEASURED" in badges(page)
@@ -197,7 +215,7 @@ def test_a_point_whose_requests_failed_has_no_numbers(tmp_path):
     folder = made.rehearsal(tmp_path)
     (folder / RUNS / "r8" / SUMMARY).unlink()
     change_run(folder, "r8", failures={"timeout": 3})
-    assert reasons(folder) == ["r8 has no numbers", "failed requests: r8 3 of 51,168"]
+    assert reasons(folder) == ["no numbers: r8", "failed requests: r8 3 of 51,168"]
     page = page_of(folder)
     assert cells(page, "failures") == [["r8", "timeout", "3"]]
     assert "FAILED REQUESTS" in badges(page)
@@ -206,7 +224,7 @@ def test_a_point_whose_requests_failed_has_no_numbers(tmp_path):
 def test_run_folders_of_the_official_client(tmp_path):
     """They know no bands and no model of ours; what they have is shown."""
     page = page_of(made.run_folders(tmp_path))
-    assert "measured by this client" not in "".join(page.reasons)
+    assert CLIENT not in page.reasons
     assert [row[1] for row in cells(page, "curve")][:3] == ["1", "8", "32"]
     assert not cells(page, "definitions")
 
