@@ -86,7 +86,7 @@ def _points(runs: Sequence[RunFacts], of: CurveFacts) -> Iterator[str]:
         yield f"C_max is {of.c_max}; a curve has points with more than {ULTRA_LOW_MOST} in flight, run one"
     elif (bands := _regions(runs, of)) is not None:
         seen = {bands.band(one) for one in fixed}
-        for band, span in zip(MANDATORY[1:], bands[1:], strict=False):
+        for band, span in zip(MANDATORY, bands, strict=False):
             if band not in seen and span.start <= span.end:
                 yield f"no point in the {LABELS[band]} band, {span} in flight; run one there"
     else:

@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from harness.endpoints.curve import Curve
+from harness.endpoints.curve import Curve, Point
 from harness.endpoints.official_files import at, number
 from harness.endpoints.planning.regions import Regions, regions
 from harness.endpoints.rehearsal_record import read_rehearsal
@@ -69,6 +69,13 @@ class MeasuredCurve(msgspec.Struct, frozen=True, kw_only=True):
         if self.plan is not None:
             return self.plan.c_max
         return max(declared or _concurrencies(self.points), default=None)
+
+    @property
+    def c_min_override(self) -> int | None:
+        """As declared; None where C_min is the lowest concurrency."""
+        if self.plan is not None:
+            return self.plan.c_min_override
+        return next((one.declared_c_min for one in self.points if one.declared_c_min), None)
 
     @property
     def settings(self) -> Mapping[str, str]:
@@ -178,21 +185,22 @@ def _in_order(points: Sequence[CurvePoint]) -> Sequence[CurvePoint]:
     return sorted(points, key=lambda one: (one.offline == "dedicated", one.concurrency or 0))
 
 
-def _concurrencies(points: Sequence[CurvePoint]) -> list[int]:
+def _concurrencies(points: Sequence[CurvePoint | Point]) -> list[int]:
     return [one.concurrency for one in points if one.concurrency and one.offline != "dedicated"]
 
 
 def _with_bands(curve: MeasuredCurve) -> MeasuredCurve:
-    """The bands between the lowest point and C_max."""
-    lowest = curve.plan.c_min if curve.plan else min(_concurrencies(curve.points), default=0)
+    """The bands between C_min and C_max."""
+    points = curve.points if curve.plan is None else curve.plan.points
+    lowest = curve.c_min_override or min(_concurrencies(points), default=0)
     try:
         spans = regions(lowest, curve.c_max or 0)
     except ConfigError:
         return curve
-    points = [
+    banded = [
         replace(one, band=spans.band(one.concurrency) if one.concurrency else None)
         if one.offline != "dedicated"
         else one
         for one in curve.points
     ]
-    return replace(curve, points=points, regions=spans)
+    return replace(curve, points=banded, regions=spans)

@@ -58,6 +58,8 @@ class CurvePoint(msgspec.Struct, frozen=True, kw_only=True):
     offline: Offline = "none"
     band: Band | None = None
     declared_c_max: int | None = None
+    declared_c_min: int | None = None
+    """an override of C_min, which is otherwise the lowest point"""
     issued: int | None = None
     failed: int | None = None
     seconds: float | None = None
@@ -107,6 +109,7 @@ def read_point(folder: Path, *others: Path) -> CurvePoint:
         offline=_offline(point, config, run),
         band=None if run is None else run.point.band,
         declared_c_max=whole(point.get(_C_MAX)) or whole(system.get(_C_MAX)),
+        declared_c_min=whole(system.get("c_min_override")),
         issued=whole(summary.get("n_samples_issued")) if run is None else run.issued,
         failed=whole(summary.get("n_samples_failed")) if run is None else sum(run.failures.values()),
         seconds=None if duration_ns is None else duration_ns / _NS_PER_S,

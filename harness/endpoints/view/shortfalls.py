@@ -114,8 +114,8 @@ def _accuracy(curve: MeasuredCurve) -> Iterator[str]:
     if unknown := [one.name for one in points if one.scored and one.accuracy is None]:
         yield f"accuracy without a target, since the model is none of the rules' here: {_list(unknown)}"
     scored = [one.concurrency for one in points if one.scored and one.offline != "dedicated"]
-    override = None if curve.plan is None else curve.plan.c_min_override
-    bands = curve.regions.unscored(list(filter(None, scored)), override) if curve.regions else MANDATORY
+    known = list(filter(None, scored))
+    bands = curve.regions.unscored(known, curve.c_min_override) if curve.regions else MANDATORY
     lacking = [LABELS[band] for band in bands]
     if not any(one.scored for one in points if one.offline != "none"):
         lacking.append("Offline")

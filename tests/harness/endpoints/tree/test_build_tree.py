@@ -353,9 +353,14 @@ def without(*names):
     return change
 
 
+def from_8_on(root):
+    return without("r1", "r8")(root).replace("# c_min_override = 1 ", "c_min_override = 8 ")
+
+
 ABSENT = {
     "a band": (without("r64", "r32"), "Medium band, 12-103"),
     "the lowest": (without("r1", "r8", "r32"), "Ultra Low"),
+    "the lowest by a declared C_min": (from_8_on, "Ultra Low band, 1-8 in flight"),
     "two of eight": (without("r256", "r512"), "5 points at a fixed concurrency, expected 7"),
     "all above 32": (without("r64", "r256", "r512", "r1024"), "C_max is 32"),
     "Offline and C_max": (without("r6396", "r1024"), "r512 is the Offline point"),

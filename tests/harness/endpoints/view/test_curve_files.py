@@ -14,8 +14,11 @@ from harness.endpoints.numbers.count_cache import COUNTS, counted_samples
 from harness.endpoints.planning.rules import is_same_model
 from harness.endpoints.run_folder import CONFIG, POINT_RUN, REHEARSAL, RUNS, SUMMARY
 from harness.endpoints.steady.super_passes import super_passes
+from harness.endpoints.tree.build_tree import build_tree
 from harness.endpoints.tree.run_facts import read_runs
+from harness.endpoints.tree.system_file import read_system
 from harness.endpoints.view.curve_files import read_curve
+from harness.endpoints.view.shortfalls import shortfalls
 from harness.errors import ConfigError
 from tests import endpoints_folders as made
 from tests import endpoints_kit as kit
@@ -43,6 +46,17 @@ def test_the_same_points_from_every_kind_of_folder(folder, tmp_path):
         assert one.tps_per_user == pytest.approx(1e9 / one.tpot_ns[90])
         assert (one.issued, one.failed, one.problems) == (found["n_samples_issued"], 0, ())
         assert (one.steady.status, one.steady.verdict) == ("windowable", "STEADY STATE")
+
+
+def test_a_declared_c_min_begins_the_bands(tmp_path):
+    """So the checker has them; below it alone the lowest band has accuracy runs (section 5.4)."""
+    folder = made.rehearsal(tmp_path)
+    text = kit.SYSTEM.replace("# c_min_override = 1 ", "c_min_override = 8 ")
+    tree = build_tree([folder], read_system(kit.write_system(tmp_path, text)), tmp_path / "tree")
+    (tree.curve / "r1/accuracy_results.json").unlink()
+    curve = read_curve(tree.submission)
+    assert (curve.regions.ultra_low.end, curve.points[1].band) == (8, "ultra_low")
+    assert "no accuracy run (section 5.3): Low" in shortfalls(curve)
 
 
 def test_a_folder_that_the_official_client_left(tmp_path):
