@@ -15,6 +15,8 @@ import pyarrow as pa
 
 from harness.errors import DatasetError
 
+# Of the times in a run's tables, for who reads their schema.
+CLOCK = "times are CLOCK_MONOTONIC; run.json's clock field ties them to UTC"
 _Mask = npt.NDArray[np.bool_]
 _MOST_BYTES = np.iinfo(np.int32).max  # the texts of one string array hold at most
 

@@ -24,7 +24,7 @@ from harness.config.run_plan import resolve_plan
 from harness.config.scenario import Scenario
 from harness.dataset.published import other_than_published
 from harness.errors import ConfigError
-from harness.files import COMPLIANCE_RUN, CONFIG_DIR, ROOT, USER_CONF
+from harness.files import ACCURACY_LOG, COMPLIANCE_RUN, CONFIG_DIR, ROOT, USER_CONF
 from harness.grading.decoding.output_decoder import open_decoder, tokenizer_beside
 from harness.grading.livecodebench.release import find_release
 from harness.peak.peak_options import parse_options as peak_options
@@ -304,7 +304,7 @@ def _score(runs: _Runs) -> Step:
         runs.benchmark.name,
         *_round(runs.campaign),
         "--mlperf-log",
-        runs.folder / "accuracy" / "mlperf_log_accuracy.json",
+        runs.folder / "accuracy" / ACCURACY_LOG,
         "--reference-data",
         dataset_of(runs.campaign, runs.benchmark, "accuracy"),
     ]

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from harness.arrays import distinct
-from harness.arrow import arrow_numbers, arrow_texts
+from harness.arrow import CLOCK, arrow_numbers, arrow_texts
 from harness.files import atomic_write
 from harness.record.journal import FINISH_REASONS, NOWHERE, TIMES, Rows
 from harness.record.outcome import FailureKind
@@ -120,7 +120,7 @@ def _described(table: pa.Table, answers: str) -> pa.Table:
         unit, description = COLUMNS[field.name]
         fields.append(field.with_metadata({"unit": unit, "description": description}))
     facts = {
-        "clock": "times are CLOCK_MONOTONIC; run.json's clock field ties them to UTC",
+        "clock": CLOCK,
         "answers": answers,
     }
     return pa.Table.from_arrays(table.columns, schema=pa.schema(fields, metadata=facts))

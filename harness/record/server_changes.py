@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.record.journal import Rows, read_journal
-from harness.record.settled import ServerInfo
+from harness.record.settled import ACCEPTANCE, WATERMARKS, ServerInfo
 from harness.text import counted
 
 Named = dict[str, str | int]
@@ -29,10 +29,8 @@ _NUMERICS = (
     "kv_cache_dtype",
     "json_model_override_args",
     "preferred_sampling_params",
-    "speculative_accept_threshold_single",
-    "speculative_accept_threshold_acc",
-    "watermark_default_enabled",
-    "watermark_enforce_all",
+    *ACCEPTANCE,
+    *WATERMARKS,
 )
 # Start options by which the same weights take other memory: some are copied to each GPU, others padded.
 _PLACEMENT = {"tp_size", "pp_size", "ep_size", "attn_dp_size", "enable_dp_attention", "moe_runner_backend"}

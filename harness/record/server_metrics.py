@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from harness.arrays import Floats
-from harness.arrow import arrow_numbers, arrow_texts, numpy_numbers, reading
+from harness.arrow import CLOCK, arrow_numbers, arrow_texts, numpy_numbers, reading
 
 MOST_PAGE_BYTES = 4 << 20
 _MOST_LINES = 50_000  # lines of a page
@@ -180,7 +180,7 @@ SCHEMA = pa.schema(
             ("value", pa.float64(), ""),
         )
     ],
-    metadata={"clock": "times are CLOCK_MONOTONIC; run.json's clock field ties them to UTC"},
+    metadata={"clock": CLOCK},
 )
 
 

@@ -14,6 +14,10 @@ from harness.text import counted
 DUMMY = "-dummy-weights"
 """in the name of the folder that scripts/dummy_model.py writes"""
 
+# Start options by SGLang's names. Below 1 it accepts drafts more often than speculative sampling does.
+ACCEPTANCE = ("speculative_accept_threshold_single", "speculative_accept_threshold_acc")
+WATERMARKS = ("watermark_default_enabled", "watermark_enforce_all")  # of a file, without a flag
+
 Cpus = tuple[int, ...]
 
 # A guess for each rank of a server that does not report it: vLLM's default on GPUs of at least 70 GiB

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from harness.config.run_options import Backend
 from harness.config.server_urls import MOST_SERVERS
 from harness.errors import ServerError
-from harness.record.settled import RankListener, Router, ServerInfo
+from harness.record.settled import ACCEPTANCE, WATERMARKS, RankListener, Router, ServerInfo
 from sut.servers.info_client import InfoClient, NotReadyError
 from sut.servers.model_names import Match, match_names
 from sut.wire.answer_checks import UNREADABLE
@@ -58,22 +58,18 @@ _SETTINGS = (
     "speculative_num_steps",
     "speculative_eagle_topk",
     "speculative_num_draft_tokens",
-    "speculative_accept_threshold_single",
-    "speculative_accept_threshold_acc",
+    *ACCEPTANCE,
     "json_model_override_args",
     "preferred_sampling_params",
-    "watermark_default_enabled",
-    "watermark_enforce_all",
+    *WATERMARKS,
 )
 
 # At these values they say nothing, and are left out.
 _UNSAID: SettingValues = {
     "attn_dp_size": 1,
-    "speculative_accept_threshold_single": 1.0,
-    "speculative_accept_threshold_acc": 1.0,
+    **dict.fromkeys(ACCEPTANCE, 1.0),
     "json_model_override_args": "{}",
-    "watermark_default_enabled": False,
-    "watermark_enforce_all": False,
+    **dict.fromkeys(WATERMARKS, False),
 }
 
 SMG, SGLANG_ROUTER, VLLM_ROUTER = "SMG", "sglang-router", "vllm-router"

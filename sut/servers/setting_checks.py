@@ -10,14 +10,11 @@ import msgspec
 from harness.config.benchmark import Benchmark
 from harness.config.scenario import Scenario
 from harness.record.server_changes import with_other_settings
-from harness.record.settled import ServerInfo, parts_of, ranks_of
+from harness.record.settled import ACCEPTANCE, WATERMARKS, ServerInfo, parts_of, ranks_of
 from sut.servers.info_pages import NOT_NAMED
 from sut.servers.server_checks import grouped
 from sut.wire.answer_checks import UNREADABLE
 
-# Below 1 it accepts drafts more often than speculative sampling does.
-_ACCEPTANCE = ("speculative_accept_threshold_single", "speculative_accept_threshold_acc")
-_WATERMARKS = ("watermark_default_enabled", "watermark_enforce_all")
 # What every request names itself.
 _ALWAYS_ASKED = {"max_new_tokens", "temperature", "top_p", "top_k", "skip_special_tokens"}
 # Values at which they do nothing.
@@ -42,7 +39,7 @@ def setting_deviations(facts: Sequence[ServerInfo]) -> Iterator[str]:
     """Deviations: servers whose settings make the answers another model's, or drawn by other parameters."""
 
     def lossy(fact: ServerInfo) -> str | None:
-        found = [f"{name} {value}" for name in _ACCEPTANCE if (value := fact.settings.get(name, 1.0)) != 1.0]
+        found = [f"{name} {value}" for name in ACCEPTANCE if (value := fact.settings.get(name, 1.0)) != 1.0]
         if not fact.settings.get("speculative_algorithm") or not found:
             return None
         return f" keeps drafted tokens that the model would not have drawn ({', '.join(found)}, expected 1)"
@@ -59,7 +56,7 @@ def setting_deviations(facts: Sequence[ServerInfo]) -> Iterator[str]:
         return f" adds sampling parameters to each request ({', '.join(sorted(added))}), expected none"
 
     def marked(fact: ServerInfo) -> str | None:
-        return " marks its answers (watermark)" if any(map(fact.settings.get, _WATERMARKS)) else None
+        return " marks its answers (watermark)" if any(map(fact.settings.get, WATERMARKS)) else None
 
     for check in (lossy, sampled_otherwise, marked):
         yield from grouped(facts, check)

@@ -1,6 +1,5 @@
 """What follows the last request of a point: its events, its numbers, its steady state, its config.yaml."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,13 +12,11 @@ from harness.endpoints.run_folder import CONFIG, EVENTS, SUMMARY
 from harness.endpoints.steady.steady_block import steady_headline
 from harness.endpoints.steady.steady_point import SteadyState, steady_state
 from harness.endpoints.tree.client_config import write_config
+from harness.grading.scoring.grade import Progress
 from harness.json_files import read_json
 
 CLIENT = "this project's client, in a rehearsal"
 _AGAIN = "remove it, and repeat the command: the journal has all of it"
-
-Progress = Callable[[int, int, str], None]
-"""called with what is done, all of it, and what it is"""
 
 
 class PointNumbers(NamedTuple):

@@ -19,7 +19,7 @@ from harness.config.scenario import Scenario
 from harness.files import ACCURACY, ACCURACY_LOG, PERFORMANCE
 from harness.loadgen_logs.summary_and_detail import LoadgenDetail
 from harness.record.run_record import RunRecord
-from harness.record.settled import ServerInfo
+from harness.record.settled import WATERMARKS, ServerInfo
 from harness.submission.building.source_code import WrittenSource
 from harness.text import counted
 
@@ -38,7 +38,6 @@ _PLACES = (
     "--ca-file",
 )
 _JSON = ("json_model_override_args", "preferred_sampling_params")  # settings that name no file
-_OF_A_FILE = ("watermark_default_enabled", "watermark_enforce_all")  # settings without a flag
 _LEFT_OUT = (*_PLACES, "--resume", "--no-report", "--log-level")
 _SERVERS, _DATA, _HERE, _RESULTS = "$servers", "$data", "$here", "results"
 
@@ -187,7 +186,7 @@ def server_start(server: ServerInfo, benchmark: Benchmark) -> str:
         return ""
     words = ["python", "-m", "sglang.launch_server", "--model-path", model_name(server, benchmark)]
     for name, value in _settings(server).items():
-        if value not in (False, "", None) and name not in _OF_A_FILE:
+        if value not in (False, "", None) and name not in WATERMARKS:
             words += [f"--{name.replace('_', '-')}"] + ([] if value is True else [str(value)])
     if server.context_length is not None:
         words += ["--context-length", str(server.context_length)]
