@@ -97,17 +97,8 @@ def resolve_generation(
 
 def official_parameters(benchmark: Benchmark, *, accuracy: bool) -> SamplingParameters:
     """The parameters that the rules lock for one mode."""
-    rules = benchmark.generation
-    return SamplingParameters(
-        max_new_tokens=benchmark.dataset(accuracy=accuracy).max_new_tokens,
-        temperature=rules.temperature,
-        top_p=rules.top_p,
-        top_k=rules.top_k,
-        skip_special_tokens=rules.skip_special_tokens,
-        stream=rules.stream,
-        min_new_tokens=rules.min_new_tokens,
-        seed=rules.seed,
-    )
+    most = benchmark.dataset(accuracy=accuracy).max_new_tokens
+    return SamplingParameters(max_new_tokens=most, **msgspec.structs.asdict(benchmark.generation))
 
 
 def resolve_parameters(
