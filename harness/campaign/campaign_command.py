@@ -15,7 +15,7 @@ from msgspec import structs
 from harness.analysis.outages import servers_stood, what_stood
 from harness.campaign import child
 from harness.campaign.advice import advice
-from harness.campaign.campaign_console import announce, command, reasons, remaining, rows
+from harness.campaign.campaign_console import CampaignState, announce, command, reasons, remaining, rows
 from harness.campaign.campaign_file import Campaign, read_campaign
 from harness.campaign.campaign_options import CampaignOptions
 from harness.campaign.campaign_page import PAGE, write_campaign_page
@@ -84,18 +84,17 @@ def _show(campaign: Campaign, anew: Collection[str] = (), *, with_commands: bool
     events = history(campaign.folder) if is_open(campaign.folder) else []
     now, since = _running_step(events) or (None, None)
     found = standings(campaign, steps, {*anew, *_still_anew(events, steps)})
-    show(
-        *aligned(rows(steps, found, now, since)),
-        "",
-        remaining(steps, found, now, since),
-        *reasons(found, now),
-    )
+    _show_state(CampaignState(steps, found, now, since))
     if events and now is None:
         show("A campaign works on it: it checks plans or waits for its servers.")
     if with_commands:
         missing = [step for step in steps if found[step.name].state != "done"]
         more = {one.name: _restarts(one, found[one.name], anew) for one in missing}
         show("", *(f"{one.name}: {command(one, *more[one.name])}" for one in missing), "")
+
+
+def _show_state(state: CampaignState) -> None:
+    show(*aligned(rows(state)), "", remaining(state), *reasons(state))
 
 
 def _still_anew(events: Sequence[Mapping[str, Any]], steps: Sequence[Step]) -> set[str]:
@@ -159,14 +158,14 @@ class _Walk(msgspec.Struct):
         """Do what is missing; returns the exit code of what stops the campaign, 0 at its end."""
         steps = steps_of(self.campaign)
         found = self._standings(steps)
-        show(*aligned(rows(steps, found)), "", remaining(steps, found), *reasons(found))
+        _show_state(CampaignState(steps, found))
         code = self._missing(steps)
         self._page()
         if code == EXIT_VALID:
             if any(one.state != "done" for one in found.values()):
                 steps = steps_of(self.campaign)
                 found = self._standings(steps)
-                show("", *aligned(rows(steps, found)))
+                show("", *aligned(rows(CampaignState(steps, found))))
             show("", self._closing(steps, found))
         show(f"All runs: {shown(self.campaign.results / PAGE)}")
         return code
@@ -201,7 +200,8 @@ class _Walk(msgspec.Struct):
         steps = steps_of(self.campaign)
         try:
             with Defects().cost(PAGE):
-                write_campaign_page(self.campaign, steps, self._standings(steps), running, self.reasons)
+                state = CampaignState(steps, self._standings(steps), running)
+                write_campaign_page(self.campaign, state, self.reasons)
             self.campaign.digests.keep()
         except OSError as error:
             show(f"{PAGE} cannot be written: {error.strerror or error}", file=sys.stderr)

@@ -5,6 +5,8 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
+import msgspec
+
 from harness.campaign.expected import Measured, expected_s
 from harness.campaign.searches import latest_run
 from harness.campaign.standing import Standing
@@ -24,20 +26,32 @@ _WORDS = {
 }
 
 
-def rows(
-    steps: Sequence[Step],
-    found: Mapping[str, Standing],
-    running: str | None = None,
-    since: datetime | None = None,
-) -> list[tuple[str, str, str, str]]:
-    """A header, and a row for each step; ``running`` names the one that runs now, ``since`` then."""
-    measured = _measured(steps, found)
+class CampaignState(msgspec.Struct, frozen=True):
+    """The steps of a campaign, and how far they are."""
+
+    steps: Sequence[Step]
+    found: Mapping[str, Standing]
+    """by the step's name"""
+    running: str | None = None
+    """the name of the step that runs now"""
+    since: datetime | None = None
+    """then it began; None where that is not asked for"""
+
+    @property
+    def done(self) -> int:
+        """Steps that are done."""
+        return sum(self.found[step.name].state == "done" for step in self.steps)
+
+
+def rows(of: CampaignState) -> list[tuple[str, str, str, str]]:
+    """A header, and a row for each step."""
+    measured = _measured(of)
     lines = [("step", "state", "expected", "result")]
-    for step in steps:
-        one = found[step.name]
+    for step in of.steps:
+        one = of.found[step.name]
         state, text = _WORDS[one.state], one.text
-        if step.name == running:
-            state, text = "RUNNING", _works(step, one, since)
+        if step.name == of.running:
+            state, text = "RUNNING", _works(step, one, of.since)
         seconds = None if one.state == "done" else expected_s(step, measured)
         lines.append((step.name, state, "" if seconds is None else f"about {duration(seconds)}", text))
     return lines
@@ -65,53 +79,45 @@ def _progress(step: Step, since: datetime) -> str:
     return f"{last.completed + last.failed} answered after {duration(last.elapsed_s)}{left}"
 
 
-def remaining(
-    steps: Sequence[Step],
-    found: Mapping[str, Standing],
-    running: str | None = None,
-    since: datetime | None = None,
-) -> str:
+def remaining(of: CampaignState) -> str:
     """``9 of 14 steps are done; at the rates asked for the others take at least 2h10m``.
 
     Runs and searches whose time nothing shows are counted: ``, without 3 whose time is not known``.
     Of the step that runs counts what is left, as far as its run says that.
     """
-    done = sum(found[step.name].state == "done" for step in steps)
     left: dict[str, float] = {}
-    for step in steps:
-        if step.name != running or step.kind == "search" or since is None:
+    for step in of.steps:
+        if step.name != of.running or step.kind == "search" or of.since is None:
             continue  # of a search only its next run is known
-        if (last := _latest(step, since)) is not None:
+        if (last := _latest(step, of.since)) is not None:
             left[step.name] = last.remaining_s or 0.0
-    seconds, others = time_left(steps, found, left)
+    seconds, others = time_left(of, left)
     known = f"; at the rates asked for the others take at least {duration(seconds)}{others}"
-    return f"{done} of {len(steps)} steps are done{known if seconds else ''}"
+    return f"{of.done} of {len(of.steps)} steps are done{known if seconds else ''}"
 
 
-def time_left(
-    steps: Sequence[Step], found: Mapping[str, Standing], left: Mapping[str, float] | None = None
-) -> tuple[float, str]:
+def time_left(of: CampaignState, left: Mapping[str, float] | None = None) -> tuple[float, str]:
     """Seconds of the runs that are left, as far as they are known; ``left`` has those of a run that lasts.
 
     And ``, without 3 whose time is not known``, for runs and searches; or "".
     """
-    measured = _measured(steps, found)
+    measured = _measured(of)
     known, unknown = 0.0, 0
-    for step in steps:
-        if found[step.name].state != "done":
+    for step in of.steps:
+        if of.found[step.name].state != "done":
             seconds = (left or {}).get(step.name, expected_s(step, measured))
             known += seconds or 0.0
             unknown += seconds is None and step.servers is not None
     return known, f", without {unknown} whose time is not known" if unknown else ""
 
 
-def _measured(steps: Sequence[Step], found: Mapping[str, Standing]) -> Measured:
+def _measured(of: CampaignState) -> Measured:
     """Of a dataset without a run, the official number of samples. A trial's few samples fill no server."""
     rates, samples = {}, {}
-    for step in steps:
+    for step in of.steps:
         if step.kind != "performance" or step.plan is None:
             continue
-        one, client = found[step.name], step.plan.client
+        one, client = of.found[step.name], step.plan.client
         record = None if one.state == "other" else one.record
         if record is not None:
             samples[client.input_file] = record.settled.samples
@@ -136,8 +142,8 @@ def announce(number: int, total: int, step: Step, why: str) -> None:
     sys.stdout.flush()
 
 
-def reasons(found: Mapping[str, Standing], running: str | None = None) -> Iterator[str]:
+def reasons(of: CampaignState) -> Iterator[str]:
     """The runs that are made again, why being in their rows; of the running step nothing."""
-    again = (name for name, one in found.items() if one.state == "other" and one.record and name != running)
-    if names := ", ".join(again):
+    others = {name: one for name, one in of.found.items() if one.state == "other" and name != of.running}
+    if names := ", ".join(name for name, one in others.items() if one.record):
         yield f"results that are moved aside, and made again: {names}"

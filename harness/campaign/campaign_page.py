@@ -4,10 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from harness.analysis.run_outcome import RunOutcome, Status
-from harness.campaign.campaign_console import rows, time_left
+from harness.campaign.campaign_console import CampaignState, rows, time_left
 from harness.campaign.campaign_file import Campaign
-from harness.campaign.standing import Standing
-from harness.campaign.steps import Step
 from harness.errors import ConfigError
 from harness.report.html.overview_page import overview_page
 from harness.report.html.page import Badge, Cell, PageTable, Section, Tile, write_page
@@ -18,13 +16,7 @@ PAGE = "campaign.html"
 _COLOURS: Mapping[str, Status] = {"done": "good", "LOST": "bad", "failed": "bad", "RUNNING": "warn"}
 
 
-def write_campaign_page(
-    campaign: Campaign,
-    steps: Sequence[Step],
-    found: Mapping[str, Standing],
-    running: str | None,
-    reasons: Sequence[str],
-) -> None:
+def write_campaign_page(campaign: Campaign, state: CampaignState, reasons: Sequence[str]) -> None:
     """Write the page beside the runs; ``reasons`` say why the campaign stopped. Raises OSError."""
     write_page(
         campaign.results / PAGE,
@@ -34,10 +26,10 @@ def write_campaign_page(
             title=f"Campaign of {campaign.info.submitter}, {campaign.info.system_id}",
             subtitle=f"{campaign.file}; {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
             + ("; a rehearsal judges no rate, score or test" if campaign.rehearsal else ""),
-            badges=tuple(_badges(campaign, steps, found, reasons)),
+            badges=tuple(_badges(campaign, state, reasons)),
             reasons=reasons,
-            figures=list(_tiles(steps, found)),
-            before=[_steps(steps, found, running)],
+            figures=list(_tiles(state)),
+            before=[_steps(state)],
         ),
     )
 
@@ -51,26 +43,24 @@ def _outcomes(campaign: Campaign) -> list[RunOutcome]:
     return [one for one in runs if "peak" not in one.folder.relative_to(campaign.results).parts]
 
 
-def _badges(
-    campaign: Campaign, steps: Sequence[Step], found: Mapping[str, Standing], reasons: Sequence[str]
-) -> Iterator[Badge]:
-    done = sum(found[step.name].state == "done" for step in steps)
+def _badges(campaign: Campaign, state: CampaignState, reasons: Sequence[str]) -> Iterator[Badge]:
+    done, steps = state.done, len(state.steps)
     if reasons:
         yield Badge("STOPPED", "bad")
-    yield Badge(f"{done} OF {len(steps)} STEPS DONE", "good" if done == len(steps) else "warn")
+    yield Badge(f"{done} OF {steps} STEPS DONE", "good" if done == steps else "warn")
     if campaign.rehearsal:
         yield Badge("REHEARSAL", "warn")
 
 
-def _tiles(steps: Sequence[Step], found: Mapping[str, Standing]) -> Iterator[Tile]:
-    left, others = time_left(steps, found)
+def _tiles(state: CampaignState) -> Iterator[Tile]:
+    left, others = time_left(state)
     if left:
         yield Tile(f"at least {duration(left)}", f"of runs left, at the rates asked for{others}")
 
 
-def _steps(steps: Sequence[Step], found: Mapping[str, Standing], running: str | None) -> Section:
+def _steps(of: CampaignState) -> Section:
     """A table for each benchmark, as narrow as its steps' names within it."""
-    _, *lines = rows(steps, found, running)
+    _, *lines = rows(of)
     timed = any(expected for _, _, expected, _ in lines)
     tables: dict[str, list[list[str | Cell]]] = {}
     for name, state, expected, result in lines:

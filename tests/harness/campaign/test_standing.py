@@ -10,7 +10,7 @@ from msgspec import structs
 from harness.campaign import campaign_command
 from harness.campaign.advice import advice
 from harness.campaign.campaign_command import _named, _restarts, _Walk
-from harness.campaign.campaign_console import reasons, remaining, rows
+from harness.campaign.campaign_console import CampaignState, reasons, remaining, rows
 from harness.campaign.campaign_file import Servers, read_campaign
 from harness.campaign.campaign_options import CampaignOptions
 from harness.campaign.journal import Journal
@@ -253,9 +253,12 @@ def test_what_is_made_again_is_said_once(tmp_path):
     changed = campaign_of(tmp_path, "servers = { command = 'go' }\noffline = { target_qps = 9.0 }\n")
     found = {one.name: standing(changed, one) for one in steps_of(changed) if one.kind in runs}
     assert {one.text for one in found.values()} == {"made with server command none, now go"}
-    assert list(reasons(found)) == [f"results that are moved aside, and made again: {', '.join(found)}"]
+    assert list(reasons(CampaignState((), found))) == [
+        f"results that are moved aside, and made again: {', '.join(found)}"
+    ]
     first, second = found
-    assert second in next(reasons(found, running=first)) and first not in next(reasons(found, running=first))
+    running = next(reasons(CampaignState((), found, running=first)))
+    assert second in running and first not in running
 
 
 def test_the_trial_of_one_server_command_leaves_that_of_another(tmp_path):
@@ -655,9 +658,9 @@ def test_the_progress_of_an_earlier_run_is_not_that_of_the_step(tmp_path, began,
     (step.folder / PROGRESS).write_text(LINE)
     since = datetime.fromisoformat(f"2026-11-27T{began}+00:00")
     found = {step.name: Standing("other", "89 of 384 answered")}
-    assert rows([step], found, step.name, since)[1][3] == shown
+    assert rows(CampaignState([step], found, step.name, since))[1][3] == shown
     left = "30s" if shown else "11m50s"  # 6396 queries at 9 a second
-    assert remaining([step], found, step.name, since).endswith(f"take at least {left}")
+    assert remaining(CampaignState([step], found, step.name, since)).endswith(f"take at least {left}")
 
 
 def test_a_search_that_runs_shows_what_it_has_measured_and_its_run(tmp_path):
@@ -677,8 +680,9 @@ def test_a_search_that_runs_shows_what_it_has_measured_and_its_run(tmp_path):
         found = {step.name: standing(campaign, step)}
         measured = f"0 steps and {runs} run{'s' if runs > 1 else ''} are measured"
         assert found[step.name] == Standing("incomplete", measured)
-        assert rows([step], found, step.name, since)[1] == (step.name, "RUNNING", "", measured + shown)
-        assert remaining([step], found, step.name, since) == "0 of 1 steps are done"
+        state = CampaignState([step], found, step.name, since)
+        assert rows(state)[1] == (step.name, "RUNNING", "", measured + shown)
+        assert remaining(state) == "0 of 1 steps are done"
 
 
 def test_status_counts_what_begins_anew_as_not_done(tmp_path, monkeypatch, capsys):
@@ -736,7 +740,7 @@ def test_the_time_that_is_left_says_what_it_does_not_count(tmp_path):
     found = {
         one.name: Standing("missing" if any(name in one.name for name in left) else "done") for one in steps
     }
-    said = remaining(steps, found)
+    said = remaining(CampaignState(steps, found))
     assert said.startswith("7 of 14 steps are done; at the rates asked for the others take at least ")
     # The search, the performance run, accuracy, TEST07 and TEST09 in Server: its rate is not known.
     assert said.endswith(", without 5 whose time is not known")
@@ -1032,4 +1036,4 @@ def expected_of(campaign, kind, state, rate, samples=None):
     settled = structs.replace(ENDED.settled, samples=samples)
     record = structs.replace(ENDED, plan=run.plan, statistics=statistics, settled=settled)
     found = {one.name: Standing("missing") for one in steps} | {run.name: Standing(state, record=record)}
-    return {name.rpartition("/")[2]: text for name, _, text, _ in rows(steps, found)[1:]}
+    return {name.rpartition("/")[2]: text for name, _, text, _ in rows(CampaignState(steps, found))[1:]}
