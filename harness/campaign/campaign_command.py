@@ -282,7 +282,7 @@ class _Walk(msgspec.Struct):
         self.again.add(step.name)
         self.reasons.clear()
         lines = self.servers.last_lines() if self.servers.died else ()
-        show("", *lines, f"{step.name} is tried once more, since its end may show nothing but this: {why}")
+        show("", *lines, f"{step.name} is tried once more, as this may be all that was wrong: {why}")
         if not client_only:
             self.servers.stop()
         return self._do(number, total, step, self._standing(step))
