@@ -94,6 +94,11 @@ def milliseconds(nanoseconds: float) -> str:
     return f"{value:.{decimals}f}"
 
 
+def figure(value: float) -> str:
+    """A rate, with four significant digits or more and no exponent: ``5.425``, ``88.07``, ``146,012``."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
 def labelled(label: str, texts: Iterable[str], width: int = 9) -> Iterator[str]:
     """``WARNING   text`` for each of the texts."""
     return (f"{label:<{width}} {text}" for text in texts)

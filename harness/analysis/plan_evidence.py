@@ -11,7 +11,7 @@ from harness.errors import ConfigError
 from harness.files import RUN_RECORD
 from harness.record.run_record import RunRecord
 from harness.record.settled import ServerInfo
-from harness.text import duration, utc
+from harness.text import duration, figure, utc
 
 # A part of min_duration in which a run certainly ends too early: its rate would have to be a third lower than
 # the measured one. Between this and min_duration it is likely only.
@@ -49,9 +49,9 @@ def _too_short(record: RunRecord, folder: Path) -> Iterator[str]:
     if earlier is None or samples / rate >= least_s:
         return
     text = (
-        f"{samples} samples last about {duration(samples / rate)} at the {rate:.4g} samples/s of {earlier}, "
-        f"and a run has to last {duration(least_s)}; write a row "
-        f"{record.plan.model_key}.{record.plan.scenario.loadgen}.target_qps = {rate:.4g}"
+        f"{samples} samples last about {duration(samples / rate)} at the {figure(rate)} samples/s of "
+        f"{earlier}, and a run has to last {duration(least_s)}; write a row "
+        f"{record.plan.model_key}.{record.plan.scenario.loadgen}.target_qps = {float(f'{rate:.4g}'):g}"
     )
     if samples / rate < _CERTAIN * least_s:
         raise ConfigError(f"this run would end too early to be VALID: {text}")
@@ -73,8 +73,8 @@ def _above_offline(record: RunRecord) -> Iterator[str]:
     asked = float(record.settled.loadgen_settings["server_target_qps"])
     if earlier is not None and asked > rate:
         yield (
-            f"target_qps is {asked:g}, and the same servers reached {rate:.4g} samples/s in Offline, without "
-            f"limits ({earlier}): {_GROWS}; "
+            f"target_qps is {asked:g}, and the same servers reached {figure(rate)} samples/s in Offline, "
+            f"without limits ({earlier}): {_GROWS}; "
             f"{called('find_peak.py', 'search')} finds the rate"
         )
 

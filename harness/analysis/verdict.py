@@ -19,7 +19,7 @@ from harness.loadgen_logs.contradictions import TOO_FEW
 from harness.loadgen_logs.summary_and_detail import LoadgenDetail, LoadgenSummary
 from harness.record.journal import COMPLETE, Rows
 from harness.record.run_record import RunRecord, RunVerdict, Statistics
-from harness.text import by_kind, counted, milliseconds
+from harness.text import by_kind, counted, figure, milliseconds
 
 CLOCK_S, CLOCK_PART = 0.25, 0.001  # the most by which LoadGen's time may differ, and the part of the run
 _RIGHT_CLOCK = (
@@ -167,14 +167,13 @@ def _what_was_missed(loadgen: LoadgenSummary, percentile: float, *, stood: bool)
 
 def _rate_to_try(loadgen: LoadgenSummary, percentile: float, *, stood: bool) -> Iterator[str]:
     """After a missed limit, and in Offline for a run of the required length."""
-    target = target_qps(loadgen)
-    if (guess := rate_after(loadgen, percentile)) is not None:
+    target, measured = target_qps(loadgen), loadgen.samples_per_s
+    if measured and (guess := rate_after(loadgen, percentile)) is not None:
         advice = _SAME_RATE if stood else guess.text
-        yield f"target_qps was {target:g}, {loadgen.samples_per_s:.4g} samples/s were completed; {advice}"
-    measured = loadgen.samples_per_s
+        yield f"target_qps was {target:g}, {figure(measured)} samples/s were completed; {advice}"
     if loadgen.scenario == "Offline" and loadgen.constraints.get("Min duration") is False and measured:
         yield (
-            f"target_qps was {target:g}, {measured:.4g} samples/s were measured: "
+            f"target_qps was {target:g}, {figure(measured)} samples/s were measured: "
             f"with target_qps = {math.ceil(measured)} LoadGen makes the query long enough"
         )
 

@@ -40,7 +40,7 @@ from harness.record.resume import ANY_SAMPLE, answers_in, differences, newest_ru
 from harness.record.run_events import RunEvent
 from harness.record.run_record import RunRecord
 from harness.submission.tree.layout import benchmark_dirs
-from harness.text import counted
+from harness.text import counted, figure
 
 State = Literal["done", "lost", "failed", "incomplete", "other", "missing"]
 _NAMED = 3
@@ -171,12 +171,13 @@ def _figures(record: RunRecord, result: str) -> str:
     """With LoadGen's rates, which are submitted; of an accuracy run, which has none, this client's."""
     result += RunOutcome(Path(), record).mark
     if official := loadgen_figure(record):
-        rate = record.loadgen and record.loadgen.samples_per_s
-        return ", ".join((result, *(() if rate is None else (f"{rate:.4g} samples/s",)), official))
+        rate = None if record.loadgen is None else record.loadgen.samples_per_s
+        return ", ".join((result, *(() if rate is None else (f"{figure(rate)} samples/s",)), official))
     statistics = record.statistics
     if statistics is None or statistics.samples_per_s is None or statistics.tokens_per_s is None:
         return result
-    return f"{result}, {statistics.samples_per_s:.4g} samples/s, {statistics.tokens_per_s:.5g} tokens/s"
+    samples, tokens = figure(statistics.samples_per_s), figure(statistics.tokens_per_s)
+    return f"{result}, {samples} samples/s, {tokens} tokens/s"
 
 
 def _changes(campaign: Campaign, step: Step, record: RunRecord, kept: Path) -> Iterator[str]:
@@ -330,9 +331,9 @@ def _test(campaign: Campaign, step: Step) -> Standing:
         return Standing("incomplete", "not verified", record)
     if problem := damage(step.folder / PERFORMANCE, step.folder / ACCURACY):
         return Standing("incomplete", problem, record)
-    figure = "" if found.figure is None else f"{found.figure:g} ({found.bounds})"
+    measured = "" if found.figure is None else f"{found.figure:g} ({found.bounds})"
     outcome = RunOutcome(step.folder, record, compliance=found)
-    words = ("PASS" if found.passed else "FAIL", figure)
+    words = ("PASS" if found.passed else "FAIL", measured)
     counts = (found.passed and outcome.official) or not campaign.strict
     text = ", ".join(filter(None, words)) + outcome.mark
     return Standing("done" if counts else "lost", text, record)

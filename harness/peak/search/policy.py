@@ -18,7 +18,7 @@ from harness.peak.search.climb_order import keeps, next_concurrency
 from harness.peak.search.pool_model import MOST_OF_FULL, Predictor, peak_by_tpot, pool_model
 from harness.peak.search.probe import Probe, Prober
 from harness.peak.search.schedule import Schedule, rounded
-from harness.text import counted
+from harness.text import counted, figure
 
 
 class SearchSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -213,7 +213,7 @@ class Policy:
             return None  # a rate has passed that they would not complete: the ladder shows other servers
         return (
             f"the latency limits are kept at {MOST_OF_FULL:g} times the rate that full servers complete "
-            f"({full:.4g} queries/s): {_TOO_WIDE}"
+            f"({figure(full)} queries/s): {_TOO_WIDE}"
         )
 
     def _client_limit(self, steps: Sequence[Step]) -> str | None:

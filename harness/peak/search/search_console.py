@@ -15,7 +15,7 @@ from harness.peak.search.search_state import SEARCH_STATE, EarlierSearch, Search
 from harness.progress.progress_line import ProgressPrinter, ProgressSnapshot
 from harness.record.run_record import RunRecord
 from harness.report.run_console import DRY_RUN, limits_text, render_plan
-from harness.text import aligned, counted, duration, labelled, milliseconds, show
+from harness.text import aligned, counted, duration, figure, labelled, milliseconds, show
 
 SEARCH_PAGE = "search.html"
 
@@ -116,7 +116,7 @@ class SearchConsole:
 def step_line(step: Step) -> str:
     """A step in one line."""
     ttft, tpot = (milliseconds(one.p99_ns) if one else "-" for one in (step.ttft, step.tpot))
-    return f"{step.tokens_per_s:.5g} tokens/s, TTFT p99 {ttft} ms, TPOT p99 {tpot} ms"
+    return f"{figure(step.tokens_per_s)} tokens/s, TTFT p99 {ttft} ms, TPOT p99 {tpot} ms"
 
 
 def probe_line(probe: Probe, limits_ns: Mapping[str, int]) -> str:
@@ -224,8 +224,8 @@ def offline_lines(found: OfflineRate) -> Iterator[str]:
     """The rate for Offline and the run that it makes."""
     yield ""
     yield (
-        f"measured  {found.measured:.5g} samples/s in a short run of {found.measured_samples} samples, "
-        f"{found.with_ends:.5g} with its first and last answers"
+        f"measured  {figure(found.measured)} samples/s in a short run of {found.measured_samples} samples, "
+        f"{figure(found.with_ends)} with its first and last answers"
     )
     yield (
         f"official  {found.samples} samples in one query, about {duration(found.seconds)}; it has to last "

@@ -22,7 +22,7 @@ from harness.analysis.run_outcome import STATUS_OF
 from harness.analysis.timeline import Bins, bins_of, in_flight, percentiles, tokens_per_second
 from harness.arrays import Floats
 from harness.report.html.page import Badge, Cell, Chart, Page, PageTable, Section, Series
-from harness.text import aligned, utc
+from harness.text import aligned, figure, utc
 
 _HEADER = ("", "first", "this", "change", "95 % interval", "")
 _CURVE = 300  # points of a curve
@@ -141,7 +141,7 @@ def _figures(number: int, one: Compared) -> Section:
 def _texts(one: Difference) -> tuple[str, ...]:
     interval = "-" if math.isnan(one.low) else f"{one.low:+.2%} to {one.high:+.2%}"
     change = "-" if math.isnan(one.change) else f"{one.change:+.2%}"
-    return one.name, _figure(one.base), _figure(one.value), change, interval, _judged(one)
+    return one.name, figure(one.base), figure(one.value), change, interval, _judged(one)
 
 
 def _judged(one: Difference) -> str:
@@ -154,10 +154,6 @@ def _row(one: Difference) -> tuple[str | Cell, ...]:
     status = STATUS_OF[one.is_better]
     name, base, value, change, interval, judged = _texts(one)
     return name, base, value, Cell(change, status), interval, Cell(judged, status)
-
-
-def _figure(value: float) -> str:
-    return f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
 
 
 def _changed_line(changed: ChangedSamples) -> str:

@@ -52,6 +52,14 @@ def test_offline_that_ends_too_early_is_refused_with_the_rate_to_write(offline, 
     assert list(contradictions(planned(tmp_path, Scenario.OFFLINE))) == []
 
 
+def test_a_rate_of_many_gpus_is_written_without_an_exponent(offline, tmp_path):
+    """llama3.1-8b on 512 GPUs: the row to write was ``target_qps = 1.235e+04``."""
+    fast = structs.replace(offline.statistics, samples_per_s=12_345.6)
+    structs.replace(offline, statistics=fast).write(tmp_path / "offline/performance/run.json")
+    (likely,) = contradictions(planned(tmp_path, Scenario.OFFLINE, samples=6_396_000))
+    assert "at the 12,346 samples/s of" in likely and likely.endswith("target_qps = 12350")
+
+
 def test_server_above_offline_is_a_warning_with_its_evidence(offline, tmp_path):
     (warning,) = contradictions(planned(tmp_path, Scenario.SERVER))
     assert "target_qps is 25" in warning and "20 samples/s" in warning

@@ -812,6 +812,18 @@ def test_the_rates_of_a_run_are_those_that_are_submitted(tmp_path, scenario, fig
     assert standing(campaign, step).text == shown
 
 
+def test_the_rates_of_an_accuracy_run_have_no_exponent(tmp_path):
+    """Eight GPUs answer llama3.1-8b with more tokens a second: the table said 1.4601e+05 tokens/s."""
+    campaign = campaign_of(tmp_path, "offline = { target_qps = 9.0 }\n")
+    (step,) = [one for one in steps_of(campaign) if one.kind == "accuracy"]
+    rates = structs.replace(ENDED.statistics, samples_per_s=1140.72, tokens_per_s=146_012.4)
+    run_as_asked(step, step.folder, statistics=rates, loadgen=None)
+    assert standing(campaign, step).text == "VALID, 1,141 samples/s, 146,012 tokens/s"
+    slow = structs.replace(rates, samples_per_s=5.4254, tokens_per_s=86.8)
+    run_as_asked(step, step.folder, statistics=slow, loadgen=None)
+    assert standing(campaign, step).text == "VALID, 5.425 samples/s, 86.8 tokens/s"
+
+
 @pytest.mark.parametrize(
     ("deviations", "text"), [((), "VALID"), (("min_duration is 1",), "VALID, NOT OFFICIAL")]
 )
