@@ -228,7 +228,7 @@ def _setting_deviations(plan: RunPlan, inputs: Inputs, readback: Mapping[str, Se
     if plan.scenario.one_query and not plan.accuracy and plan.audit is None:
         found += rule_checks.offline_deviations(readback, plan.client.benchmark.dataset(accuracy=False))
     if plan.mlperf_conf is not None:
-        found += (f"--mlperf-conf {plan.mlperf_conf} is read on top of LoadGen's own",)
+        found += (f"--mlperf-conf {plan.mlperf_conf} is read on top of LoadGen's own; omit the flag",)
     return found
 
 

@@ -217,7 +217,7 @@ def test_a_conf_of_loadgen_is_read_and_is_a_deviation(tmp_path, capfd):
         words = ("--server-url", stub.url, "--input-file", dataset, "--mlperf-conf", conf, "--dry-run")
         run = run_here(capfd, tmp_path, *words)
         refused = run_here(capfd, tmp_path, *words, "--official")
-    assert run.code == 0 and f"--mlperf-conf {conf} is read on top of LoadGen's own" in run.stdout
+    assert run.code == 0 and f"--mlperf-conf {conf} is read on top of LoadGen's own; omit" in run.stdout
     assert "DEVIATION LoadGen performance_sample_count_override is 3, " in run.stdout
     assert refused.code == 2 and "--official: the run would be NOT OFFICIAL: " in refused.stderr
 
