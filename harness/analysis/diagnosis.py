@@ -28,7 +28,7 @@ def waiting_part(rows: Rows) -> float:
         return 0.0
     start, end = sent["issued_ns"].min(), max(sent["last_byte_ns"].max(), sent["sent_ns"].max())
     late = sent["sent_ns"][sent["sent_ns"] - sent["issued_ns"] > 0.01 * (end - start)]
-    return float((late.max() - start) / (end - start)) if len(late) and end > start else 0.0
+    return float((late.max() - start) / (end - start)) if len(late) else 0.0
 
 
 def diagnoses(rows: Rows) -> Iterator[Diagnosis]:

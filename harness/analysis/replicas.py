@@ -262,9 +262,9 @@ def imbalance(loads: npt.NDArray[np.floating]) -> float | None:
 
 def _figures(rows: Rows, span_ns: int) -> ReplicaFigures:
     good = completed(rows)
-    ended = rows[(rows["last_byte_ns"] > 0) & (rows["sent_ns"] > 0)]
-    # On a busy machine the client may record the sending after the answer has arrived.
-    busy_ns = int((ended["last_byte_ns"] - ended["sent_ns"]).clip(min=0).sum())
+    sent = rows[rows["sent_ns"] > 0]
+    # Below 0 without an end, and where a busy machine recorded the sending after the answer had arrived.
+    busy_ns = int((sent["last_byte_ns"] - sent["sent_ns"]).clip(min=0).sum())
     ttft, tpot = ttft_ns(good), tpot_ns(good)
     return ReplicaFigures(
         queries=len(rows),
