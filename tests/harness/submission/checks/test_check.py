@@ -229,6 +229,8 @@ def test_equal_answers_are_of_two_runs_where_both_have_left_them(tree, minutes, 
         replace(record, started=started, accuracy_log_sha256=own).write(kept / "run.json")
     (issue,) = check_tree(tree)
     assert (before, issue.code, issue.is_warning) == ("repeat", "repeat", is_warning)
+    (results / SCORE.replace("Offline", "Interactive")).unlink()  # which says whose answers they are
+    assert ("repeat", False) in {(one.code, one.is_warning) for one in check_tree(tree)}
 
 
 NAMES = [
@@ -354,6 +356,7 @@ def test_an_empty_folder_is_one_issue(tree, change, expected):
     both(change, lambda results: (results / "Server/performance/run_1").mkdir(parents=True))(tree / RESULTS)
     (issue,) = check_tree(tree)
     assert (Path(issue.where).name, issue.what, issue.costs) == expected
+    assert str(issue).endswith(f"; remedy: {issue.fields()['remedy']}")
 
 
 def keep(tree, run=RUN, **fields):
@@ -410,6 +413,8 @@ def test_a_log_that_is_not_the_one_of_the_kept_record(tree, run):
     (issue,) = check_tree(tree)
     assert (issue.code, issue.is_warning, Path(issue.where)) == ("cross-check", False, text.relative_to(tree))
     assert "has the hash 555555555555…" in issue.what and f"the log has {own[:12]}…" in issue.what
+    text.write_text(text.read_text().replace("hash=", "sum="))
+    assert codes(check_tree(tree)) == "hash"
 
 
 @pytest.mark.parametrize(
@@ -438,6 +443,14 @@ def test_a_system_that_is_not_of_the_servers(tree, servers, settings, warned):
     found = [(one.code, one.is_warning, one.what) for one in check_tree(tree)]
     assert [(code, is_warning) for code, is_warning, _ in found] == [("cross-check", True)] * bool(warned)
     assert all(warned in what for *_, what in found)
+
+
+@pytest.mark.parametrize("name", ["number_of_nodes", "accelerators_per_node"])
+def test_a_system_without_a_number_is_not_compared_with_the_servers(tree, name):
+    fields(SYSTEM, **{name: ""})(tree / RESULTS)
+    server = run_record(tree / RESULTS / "Offline/user.conf").servers[0]
+    keep(tree, servers=(replace(server, settings={"tp_size": 4}, version="0.5.23"),))
+    assert codes(check_tree(tree)) == "system"
 
 
 @pytest.mark.parametrize(
