@@ -98,6 +98,15 @@ def test_pass_and_fail(logs, verify, verify09, into, tmp_path):
     assert (aside / "verify_output_len.txt").read_text().endswith("TEST PASS\n")
 
 
+@pytest.mark.parametrize(("scenario", "code"), [("Offline", 2), ("Server", 0)])
+def test_an_audit_config_is_read_for_the_scenario_of_the_log(scenario, code, logs, verify09, tmp_path):
+    """Without --scenario."""
+    path = tmp_path / "TEST09.config"
+    path.write_text(f"{path.read_text()}*.{scenario}.accuracy_log_rng_seed = 5\n")
+    found, _, said = verify09(logs)
+    assert (found, "the audit settings say 5" in said) == (code, code == 2)
+
+
 def test_small_logs_are_not_official(verify, into, tmp_path):
     logs = cases.write_logs(tmp_path / "logs", cases.lengths_log("within"))
     code, _, said = verify("TEST09", "--log-dir", logs)
