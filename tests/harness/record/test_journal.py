@@ -207,3 +207,8 @@ def test_the_first_failure_is_the_earliest_of_all_workers(tmp_path):
         write(tmp_path, [Failure(FailureKind.CONNECT, detail)], name=worker)
     assert first_failure(tmp_path) == "the server is gone"
     assert failure_reasons(tmp_path) == "connect 3 (the server is gone)"
+
+
+def test_the_first_failure_has_the_remedy_of_its_status(tmp_path):
+    write(tmp_path, [Failure(FailureKind.HTTP_STATUS, "HTTP 502: Bad Gateway")])
+    assert first_failure(tmp_path) == "HTTP 502: Bad Gateway; a gateway reaches no server behind it"
