@@ -33,7 +33,7 @@ from harness.record.run_record import EncodedAnswers
 from harness.record.settled import Router
 from harness.report.html.page import Cell, render
 from tests.harness.peak.search.searches import LIMITS_NS, probe, settings, step
-from tests.records import ENDED
+from tests.records import ENDED, with_plan
 
 LADDER = tuple(step(n, 15 + 0.6 * n) for n in (16, 64, 128))
 MS = 1e6
@@ -389,6 +389,12 @@ def test_a_search_goes_on_with_another_rate_alone(setting, value):
     settled = msgspec.structs.replace(ENDED.settled, loadgen_settings=settings)
     other = msgspec.structs.replace(ENDED, settled=settled)
     assert (identity_of(other) == identity_of(ENDED)) is (setting == "server_target_qps")
+
+
+@pytest.mark.parametrize("option", ["max_concurrency", "num_workers"])
+def test_a_search_is_not_resumed_with_another_client(option):
+    before, now = (identity_of(with_plan(ENDED, **{option: value})) for value in (6, 7))
+    assert other_settings(before, now) == f"{option}: 6 -> 7"
 
 
 def test_a_run_without_room_for_its_queries_says_so_in_its_line():

@@ -4,10 +4,20 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from harness.peak.search import replay
 from harness.peak.search.policy import Ended, History, NextProbe, NextStep, Policy, bracket, search, tally
 from harness.peak.search.pool_model import pool_model
+from harness.peak.search.schedule import Schedule
 from tests.harness.peak.search import searches
-from tests.harness.peak.search.searches import LOADGEN, MadeServer, probe, settings, step
+from tests.harness.peak.search.searches import (
+    LOADGEN,
+    TPOT_S,
+    TTFT_S,
+    MadeServer,
+    probe,
+    settings,
+    step,
+)
 
 LADDER = tuple(step(n, 15 + 0.6 * n) for n in (16, 64, 128, 256))
 
@@ -59,6 +69,20 @@ def test_steps_in_which_all_requests_wait_have_one_point():
     waiting = [replace(step(16, ms), ttft_samples_ns=(10**10,)) for ms in (20, 40)]
     model = pool_model(waiting, slots=None)
     assert np.isfinite(model.tpot_table(64)).all()
+
+
+@pytest.mark.parametrize(("rate", "slots"), [(14, 1000), (10, 64)], ids=["slow", "full"])
+def test_a_part_of_a_long_run_stands_for_all_of_it(rate, slots, monkeypatch):
+    """One with too many slow answers, and one whose queries wait for a slot."""
+    running, tpot_s = (1.0, 1000.0), (0.0156, 0.615)
+    model = replay.PoolModel(running, tpot_s, slots, np.full(9, 0.02), np.ones(9), np.arange(20.0, 240.0))
+    schedule = Schedule(LOADGEN | {"min_duration_ms": 300_000}, 640)
+    complete = replay.replay(model, schedule, rate, TTFT_S, TPOT_S)
+    monkeypatch.setattr(replay, "_MOST_REPLAYED", complete.run.queries // 5)
+    part = replay.replay(model, schedule, rate, TTFT_S, TPOT_S)
+    assert part.run == complete.run and not complete.passes
+    for name in ("over_ttft", "over_tpot", "ttft_p99_s", "tpot_p99_s", "cut_s", "seconds", "most_in_flight"):
+        assert getattr(part, name) == pytest.approx(getattr(complete, name), rel=0.15), name
 
 
 def test_a_run_that_was_cut_corrects_the_prediction():
