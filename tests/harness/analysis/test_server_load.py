@@ -183,6 +183,12 @@ def test_pages_without_a_known_name_are_noted_after_an_answer(tmp_path, output_t
     assert said == (["the metrics of http://a:1 and 1 more have no known name"] if output_tokens else [])
 
 
+def test_servers_without_metrics_are_named(tmp_path):
+    without = {"http://b:1": "HTTP 404"}
+    _, samples = load_of(tmp_path, f"{WAITING} 0")
+    assert server_load(samples, without, Scenario.SERVER, 9).without == without
+
+
 def test_a_higher_concurrency_is_advised_only_where_queries_wait_for_it(tmp_path):
     rounds = [f"{WAITING} 0"] * 10
     for waiting, noted in ((0.9, 1), (0.2, 0), (0.0, 0)):
