@@ -170,6 +170,10 @@ TAKEN = {
         write("Offline/user.conf", "*.Server.target_qps = 8\n"),
         [("user-conf", "gpt-oss-120b/Offline/user.conf")],
     ),
+    "settings of Interactive alone": (
+        write("Offline/user.conf", "gpt-oss-120b-interactive.Server.target_qps = 8\n"),
+        [("user-conf", "gpt-oss-120b/Offline/user.conf")],
+    ),
     "two releases of LoadGen": (
         row(OFFLINE, loadgen_version="6.0.8 @ 0123456789"),
         [("origin", "gpt-oss-120b/Offline")],
