@@ -330,6 +330,7 @@ DAMAGES = [
     ("watts as text", system(system_power_capacity="10 kW"), "system"),
     ("watts", system(system_power_capacity=10_200.5), ""),
     ("another target latency", row(INTERACTIVE, effective_target_latency_ns=61_000_000_000), "latency"),
+    ("a target latency at its bound", row(INTERACTIVE, effective_target_latency_ns=60_000_000_000), ""),
     ("no target latency", without_row(INTERACTIVE, "effective_target_latency_ns"), "latency"),
     ("a target latency that is no number", row(INTERACTIVE, effective_target_latency_ns="1 min"), "latency"),
     ("rows without LoadGen's mark", text(f"{OFFLINE}/{DETAIL}", ":::MLLOG ", ""), "log-damaged"),
