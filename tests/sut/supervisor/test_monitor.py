@@ -326,6 +326,15 @@ def test_a_slow_disk_is_a_warning(flush_s, named):
     assert tuple(warning.partition(":")[0] for warning in found) == named
 
 
+def test_what_the_client_lacked_is_observed(monkeypatch):
+    """The longest delay of a process, the garbage collections of all, and the part of a quota's periods."""
+    monkeypatch.setattr(monitoring, "throttled_part", lambda before: 0.25)
+    table = np.zeros((3, len(Counter)), dtype=np.int64)
+    table[:, Counter.LOOP_LAG_NS], table[:, Counter.GC_RUNS] = (5, 9, 7), (0, 2, 3)
+    found = monitor_of(table).observations()
+    assert (found.loop_lag_ns, found.gc_runs, found.throttled) == (9, 5, 0.25)
+
+
 def test_while_the_disk_stands_no_process_is_stuck(watched, caplog, monkeypatch):
     """LoadGen's process writes its logs at the end, and waits for the same disk."""
     monkeypatch.setattr(monitoring, "cpu_ns", lambda pid: 4)
