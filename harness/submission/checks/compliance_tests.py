@@ -9,7 +9,7 @@ from harness.compliance.run_logs import other_lengths
 from harness.config.loadgen_settings import PERFORMANCE_MODE
 from harness.errors import GradingError
 from harness.files import ACCURACY, ACCURACY_LOG, DETAIL, PERFORMANCE
-from harness.loadgen_logs.accuracy_log import EMPTY_LOG_BYTES, AccuracyLog
+from harness.loadgen_logs.accuracy_log import AccuracyLog
 from harness.loadgen_logs.integrity import is_complete
 from harness.submission.checks.accuracy_run import check_accuracy_log
 from harness.submission.checks.context import CheckContext, Logs, read_logs
@@ -59,8 +59,6 @@ def _run_of_random_samples(context: CheckContext, test: ComplianceTest) -> Itera
     answers = min(test.dataset.samples, test.audit.get("accuracy_log_sampling_target", 0))
     if not log.is_file():
         yield context.missing(log)
-    elif log.stat().st_size <= EMPTY_LOG_BYTES:
-        yield context.issue("test06-log", log, "has no answers")
     elif not is_complete(log):
         yield context.issue("test06-log", log, "is cut short or truncated")
     elif (found := log.read_bytes().count(b"{")) < answers:
