@@ -116,6 +116,19 @@ def test_bodies(protocol):
     assert json.loads(wire.render(prompt)) == expected
 
 
+OFF = {"openai": -1, "sglang": -1, "dynamo": -1, "trtllm": 0, "llamacpp": 0}
+
+
+@pytest.mark.parametrize("top_k", [0, -1])
+@pytest.mark.parametrize("protocol", PROTOCOLS, ids=str)
+def test_top_k_that_is_off(protocol, top_k):
+    """As each server writes it: gpt-oss-120b's is off, and some refuse the other spelling."""
+    body = json.loads(wire_of(protocol, top_k=top_k).render(prompt_of(protocol)))
+    is_vllms_generate = (protocol.dialect, protocol.api) == ("openai", "generate")
+    expected = 0 if is_vllms_generate else OFF[protocol.dialect]
+    assert body.get("sampling_params", body)["top_k"] == expected
+
+
 @pytest.mark.parametrize("stream", [True, False])
 def test_vllms_generate(stream):
     wire = wire_of(Protocol("openai", "generate"), stream=stream, extra={"min_p": 0.1}, **GREEDY)
