@@ -562,6 +562,15 @@ def test_power_measurements_with_a_file_of_another(tree):
     assert (issue.code, issue.what) == ("power", "not expected: notes.txt")
 
 
+@pytest.mark.parametrize(
+    ("change", "is_missing"), [(both(), True), (fields(SYSTEM, system_power_capacity=10_200.5), False)]
+)
+def test_power_measurements_need_the_design_power(tree, change, is_missing):
+    both(TAKEN["power measurements"][0], change)(tree / RESULTS)
+    (issue,) = check_tree(tree)
+    assert ("the design power is missing" in issue.what) is is_missing
+
+
 def test_a_division_is_no_tree(tree, capsys):
     for name in ("closed", "closed/MyOrg/results"):
         assert main(["check", str(tree / name)]) == 2
