@@ -328,10 +328,11 @@ def test_a_rate_that_was_valid_twice_is_found():
 CLIENT_LIMITED = MadeServer(base_ms=5.0, each_ms=0.01)
 
 
-def test_a_client_at_its_limit_gives_a_lower_bound():
+@pytest.mark.parametrize("slots", [None, 1000])
+def test_a_client_at_its_limit_gives_a_lower_bound(slots):
     """Nothing is missed up to the requests that the client can hold."""
-    history, ended, rates = found(CLIENT_LIMITED, most_in_flight=64)
-    assert ended.outcome == "AT_LEAST"
+    history, ended, rates = found(CLIENT_LIMITED, most_in_flight=64, slots=slots)
+    assert (ended.outcome, "this client can hold 64 requests" in ended.why) == ("AT_LEAST", True)
     assert max(one.concurrency for one in history.steps) == 64
     assert rates.low is not None and rates.high is None
 
