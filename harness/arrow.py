@@ -68,12 +68,13 @@ def numpy_numbers(array: pa.Array, null: float | None = None) -> npt.NDArray[Any
     """
     if len(array) == 0:
         return np.empty(0, array.type.to_pandas_dtype())
+    is_flag, is_float = pa.types.is_boolean(array.type), pa.types.is_floating(array.type)
+    if not (is_flag or is_float or pa.types.is_integer(array.type)):
+        raise ValueError(f"{array.type}, expected numbers")
     validity, data = array.buffers()
     values: npt.NDArray[Any]
-    if pa.types.is_boolean(array.type):
+    if is_flag:
         values = _flags(data, array)
-    elif not (pa.types.is_integer(array.type) or pa.types.is_floating(array.type)):
-        raise ValueError(f"{array.type}, expected numbers")
     else:
         plain = pa.Array.from_buffers(array.type, len(array), [None, data], offset=array.offset)
         values = np.from_dlpack(plain)

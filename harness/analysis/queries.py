@@ -21,6 +21,8 @@ _REPORTED = "reported_done_ns"  # absent in tables of rows that LoadGen got no r
 _COLUMNS = (*_TIMES, "isl", "osl", "resumed", *_LABELS)
 _BATCH_ROWS, _BUFFER_BYTES = 1 << 13, 1 << 16
 
+_KINDS = {**dict.fromkeys((*_TIMES, _REPORTED), pa.int64()), "resumed": pa.bool_()}
+
 Codes = npt.NDArray[np.int16]
 
 
@@ -97,8 +99,11 @@ def read_queries(path: Path) -> Queries:
     """
     # Buffered column chunks of millions of rows would fill 100 MB: pages are read as they are needed.
     with reading(path), pq.ParquetFile(path, pre_buffer=False, buffer_size=_BUFFER_BYTES) as file:
-        columns = _Columns(file.metadata.num_rows)
-        wanted = [*_COLUMNS, *({_REPORTED} & set(file.schema_arrow.names))]
+        columns, schema = _Columns(file.metadata.num_rows), file.schema_arrow
+        wanted = [*_COLUMNS, *({_REPORTED} & set(schema.names))]
+        for name, kind in _KINDS.items():
+            if name in schema.names and (found := schema.field(name).type) != kind:
+                raise ValueError(f"column {name} has values of type {found}, expected {kind}")
         for batch in file.iter_batches(_BATCH_ROWS, columns=wanted, use_threads=False):
             columns.add(batch)
     return columns.queries()

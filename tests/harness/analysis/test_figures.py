@@ -20,6 +20,7 @@ from harness.analysis.replicas import ReplicaWatch, replica_balance
 from harness.analysis.run_files import read_run
 from harness.analysis.statistics import percentile, statistics
 from harness.analysis.timeline import Bins, bins_of, in_flight, percentiles, still_waiting, tokens_per_second
+from harness.errors import DatasetError
 from harness.record.journal import lost_rows
 from harness.record.requests_table import CallTimes, requests_table, write_requests
 from harness.report.html.run_sections import replicas_section
@@ -65,6 +66,23 @@ def test_a_table_that_another_program_has_written_again_is_read(queries, tmp_pat
     again = read_queries(tmp_path / "a")
     assert again.replica.tolist() == queries.replica.tolist()
     assert again.completed.tolist() == queries.completed.tolist()
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "reason"),
+    [
+        ("sent_ns", pa.int8(), "column sent_ns has values of type int8, expected int64"),
+        ("resumed", pa.float64(), "column resumed has values of type double, expected bool"),
+        ("isl", pa.string(), "string, expected numbers"),
+    ],
+)
+def test_a_column_of_another_type_is_one_line(queries, tmp_path, name, kind, reason):
+    """The page ended with a traceback by the first two, the last was about numbers of values to unpack."""
+    table = pq.read_table(tmp_path / "requests.parquet")
+    columns = {one: table[one] for one in table.column_names} | {name: pa.nulls(len(table), kind)}
+    pq.write_table(pa.table(columns), tmp_path / "requests.parquet")
+    with pytest.raises(DatasetError, match=f"is no requests.parquet of a run, or damaged: {reason}"):
+        read_queries(tmp_path / "requests.parquet")
 
 
 def test_columns_are_those_of_the_table(queries):
