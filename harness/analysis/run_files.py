@@ -28,11 +28,11 @@ class RunFiles(msgspec.Struct, frozen=True):
 
     @property
     def limits(self) -> dict[str, float]:
-        """LoadGen's p99 limits in seconds, where the scenario has any."""
-        if self.summary.scenario != "Server":
+        """LoadGen's p99 limits in seconds, where the scenario has any and the summary both."""
+        ttft_ns, tpot_ns = self.summary.limit_ns("TTFT"), self.summary.limit_ns("TPOT")
+        if self.summary.scenario != "Server" or ttft_ns is None or tpot_ns is None:
             return {}
-        found = {name: self.summary.limit_ns(name) for name in ("TTFT", "TPOT")}
-        return {name: limit_ns / _NS for name, limit_ns in found.items() if limit_ns is not None}
+        return {"TTFT": ttft_ns / _NS, "TPOT": tpot_ns / _NS}
 
     @property
     def latency_percentile(self) -> float:

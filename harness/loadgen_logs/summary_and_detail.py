@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from harness.arrays import MOST_DIGITS
 from harness.config.loadgen_settings import ACCURACY_MODE
 from harness.files import GIT_LFS_POINTER, RUN_RECORD
 from harness.text import counted
@@ -101,7 +102,7 @@ class LoadgenSummary(msgspec.Struct, frozen=True):
     def limit_ns(self, name: str) -> int | None:
         """The limit of TTFT or TPOT that LoadGen had."""
         text = self.parameters.get(f"{name.lower()}_latency (ns)", "")
-        return int(text) if text.isdigit() and int(text) else None
+        return int(text) or None if text.isdecimal() and len(text) <= MOST_DIGITS else None
 
 
 class Metadata(msgspec.Struct, frozen=True):

@@ -113,6 +113,22 @@ def test_bounds_of_test09_are_for_runs_with_its_prompts(tmp_path, mode, test, bo
     assert ("bounds are for the mean" in html) is bounded
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        ("ttft_latency (ns)", "ttft"),
+        (": 1000000\n", ": " + "9" * 400 + "\n"),
+        (": 1000000\n", ": " + "9" * 5000 + "\n"),
+    ],
+)
+def test_a_summary_without_one_of_its_limits_is_shown_without_them(tmp_path, damage):
+    """As one that was cut short while it was copied; the page ended with a traceback."""
+    path = records.folder(tmp_path, records.rows()) / SUMMARY
+    assert "most that pass" in page_of(tmp_path)
+    path.write_text(path.read_text().replace(*damage))
+    assert "most that pass" not in page_of(tmp_path)
+
+
 def test_a_trial_of_another_percentile_is_counted_by_it(tmp_path):
     """With the median, in exact arithmetic: of 150 queries 60 may be over a limit."""
     settings = ENDED.settled.loadgen_settings | {"server_target_latency_percentile": 0.5}
