@@ -189,15 +189,21 @@ class _AnswerTable(OutputTable):
         return self._samples
 
     def settings_in(self, path: Path) -> EvalSettings | None:
-        """The settings of an accuracy run at this concurrency; None for any other table.
+        """The settings of an accuracy run; None for a table that none has written.
 
-        Raises ConfigError for a damaged file.
+        Raises ConfigError for a damaged file, and for one of another concurrency.
         """
         settings = super().settings_in(path)
         try:
-            return settings if _facts(path).concurrency == self._concurrency else None
+            facts = _facts(path)
         except (msgspec.DecodeError, UnicodeDecodeError):
             return None
+        if facts.concurrency != self._concurrency:
+            raise ConfigError(
+                f"{path}: answers at {facts.concurrency} requests in flight, expected {self._concurrency}; "
+                "move it to another folder and repeat the command, which asks for them again"
+            )
+        return settings
 
     def warnings(self) -> tuple[str, ...]:
         """None: no texts are written."""

@@ -351,7 +351,9 @@ def test_a_table_of_another_program_or_concurrency_is_not_taken_for_the_answers(
     with StubServer() as stub:
         run(tmp_path, stub)
         other = msgspec.structs.replace(POINT, concurrency=5)
-        with pytest.raises(ConfigError, match="the file exists"):
+        with pytest.raises(
+            ConfigError, match=f"{ANSWERS}: answers at 4 requests in flight, expected 5; move"
+        ):
             run(tmp_path, stub, point=other)
         own = (tmp_path / ANSWERS).read_bytes()
         (tmp_path / ANSWERS).write_bytes(GPT_OSS.read_bytes())
