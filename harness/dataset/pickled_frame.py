@@ -72,7 +72,9 @@ def load_frame(path: Path) -> PickledFrame:
     except OSError as error:
         raise DatasetError(f"{path}: cannot be read: {error.strerror}") from error
     except _BROKEN as error:
-        raise DatasetError(f"{path}: not a readable pickle: {_reason(error)}; download it again") from error
+        raise DatasetError(
+            f"{path}: not a readable pickle: {_reason(error)}; download or make it again"
+        ) from error
     return PickledFrame(path, names, sources)
 
 
@@ -92,7 +94,7 @@ def _layout(root: object) -> tuple[tuple[str, ...], tuple[Any, ...]]:
     if isinstance(root, dict) and root and all(isinstance(cells, list) for cells in root.values()):
         if len(counts := {len(cells) for cells in root.values()}) > 1:
             found = f"{min(counts)} to {max(counts)} rows in its columns"
-            raise DatasetError(f"the pickle has {found}, expected equally many; download it again")
+            raise DatasetError(f"the pickle has {found}, expected equally many; download or make it again")
         return tuple(map(_label, root)), tuple(root.values())
     if not isinstance(root, records.Frame):
         raise DatasetError(f"the pickle holds a {type(root).__name__}, expected a pandas DataFrame")

@@ -132,7 +132,9 @@ class JsonTable(Table):
             begin = len(codecs.BOM_UTF8) if content.startswith(codecs.BOM_UTF8) else 0
             rows: list[dict[str, msgspec.Raw]] = _decode_rows(memoryview(content)[begin:])
         if not rows:
-            raise DatasetError(f"{self.path}: no rows, expected an array of objects; download it again")
+            raise DatasetError(
+                f"{self.path}: no rows, expected an array of objects; download or make it again"
+            )
         return rows
 
     def _names(self) -> tuple[str, ...]:
@@ -199,11 +201,11 @@ def one_line(message: object) -> str:
 def _content(path: Path) -> str:
     head, tail = _ends(path)
     if not head:
-        raise DatasetError(f"{path}: empty file, expected {_EXPECTED}; download it again")
+        raise DatasetError(f"{path}: empty file, expected {_EXPECTED}; download or make it again")
     if head.startswith(_PARQUET_MAGIC):
         if tail != _PARQUET_MAGIC:
             raise DatasetError(
-                f"{path}: truncated, no {_PARQUET_MAGIC.decode()} at its end; download it again"
+                f"{path}: truncated, no {_PARQUET_MAGIC.decode()} at its end; download or make it again"
             )
         return "parquet"
     if head.startswith(_PICKLE_MAGIC):
@@ -244,7 +246,7 @@ def _readable(path: Path) -> Iterator[None]:
         if machine is not None:
             raise DatasetError(f"{path}: cannot be read: {machine}") from error
         raise DatasetError(
-            f"{path}: not a readable parquet file: {one_line(error)}; download it again"
+            f"{path}: not a readable parquet file: {one_line(error)}; download or make it again"
         ) from error
 
 
@@ -260,6 +262,6 @@ def _json_read(path: Path, where: str = "") -> Iterator[None]:
         raise DatasetError(f"{path}: cannot be read: {error.strerror}") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DatasetError(
-            f"{path}: {where}not a readable JSON array of objects: {one_line(error)}; download it again, "
-            "or make an array of JSON lines (jq -s . FILE)"
+            f"{path}: {where}not a readable JSON array of objects: {one_line(error)}; download or make it "
+            "again, or make an array of JSON lines (jq -s . FILE)"
         ) from error
