@@ -9,6 +9,7 @@ import msgspec
 
 from harness.config.benchmark import Benchmark, load_benchmark
 from harness.config.rounds import read_toml
+from harness.endpoints.official_files import Fields, table
 from harness.endpoints.planning.cohorts import cohort_number
 from harness.endpoints.planning.regions import ULTRA_LOW_MOST
 from harness.errors import ConfigError
@@ -90,11 +91,22 @@ class EndpointsRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         """The canonical name of the model that has this name, or weights at this path; None for another."""
         return next((one for one in self.models if is_same_model(one, name)), None)
 
+    def model_in(self, config: Fields) -> str:
+        """The canonical name of the model in config.yaml, as it is served, else as submitted; "" for none."""
+        served = str(table(config, "model_params").get("name") or "")
+        stated = str(table(config, "submission_ref").get("model") or "")
+        return self.model_of(served) or _canonical(stated)
+
     def benchmark_of(self, name: str) -> Benchmark | None:
         """The definition in configs/ of the model that has this name, or weights at this path."""
         model = self.model_of(name)
         benchmark = None if model is None else self.models[model].benchmark
         return None if benchmark is None else load_benchmark(benchmark)
+
+
+def _canonical(name: str) -> str:
+    """A model's name as Endpoints spells it: `llama3_1-8b`."""
+    return "".join(one if one.isalnum() or one in "_-" else "_" for one in name.rpartition("/")[2])
 
 
 def is_same_model(one: str, other: str) -> bool:

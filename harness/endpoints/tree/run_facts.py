@@ -110,9 +110,7 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
         """The canonical name of the benchmark's model; empty where no file has it."""
         if self.run is not None:
             return self.run.curve.model_name
-        stated = table(self.config, "submission_ref").get("model")
-        served = str(table(self.config, "model_params").get("name", ""))
-        return load_endpoints_rules().model_of(served) or canonical_name(str(stated or ""))
+        return load_endpoints_rules().model_in(self.config)
 
     @property
     def benchmark(self) -> Benchmark | None:
@@ -156,11 +154,6 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
 def servers_of_points(runs: Iterable[RunFacts]) -> list[ServerInfo]:
     """The servers of each point that this client ran; those of the official client are not known."""
     return [server for one in runs if one.run is not None for server in one.run.servers]
-
-
-def canonical_name(name: str) -> str:
-    """A model's name as Endpoints spells it: `llama3_1-8b`."""
-    return "".join(one if one.isalnum() or one in "_-" else "_" for one in name.rpartition("/")[2])
 
 
 def run_folders(given: Iterable[Path]) -> list[Path]:

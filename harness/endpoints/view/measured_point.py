@@ -29,7 +29,7 @@ from harness.endpoints.planning.rules import load_endpoints_rules
 from harness.endpoints.point_run import PointRun, read_point_run
 from harness.endpoints.run_folder import ACCURACY, CONFIG, POINT_YAML, SUMMARY, SYSTEM_DESC
 from harness.endpoints.steady.steady_block import block_of_summary
-from harness.endpoints.view.point_settings import MODEL, settings_of
+from harness.endpoints.view.point_settings import settings_of
 from harness.errors import ConfigError
 from harness.text import printable
 
@@ -99,7 +99,6 @@ def read_point(folder: Path, *others: Path) -> CurvePoint:
     files = _Files((folder, *others))
     summary, config, point, system = map(files.table, (SUMMARY, CONFIG, POINT_YAML, SYSTEM_DESC))
     run = files.run()
-    settings = settings_of(point, config, system, run)
     concurrency = _concurrency(point, config, run)
     duration_ns = number(summary.get("duration_ns"))
     return CurvePoint(
@@ -120,8 +119,8 @@ def read_point(folder: Path, *others: Path) -> CurvePoint:
         steady=stated_block(point.get("steady_state") or block_of_summary(summary, concurrency)),
         warm_up=table(point, "warmup") if run is None or run.warm_up is None else to_builtins(run.warm_up),
         scored=files.find(ACCURACY) is not None,
-        accuracy=files.accuracy(_benchmark(settings.get(MODEL, ""), run)),
-        settings=settings,
+        accuracy=files.accuracy(_benchmark(point, config, run)),
+        settings=settings_of(point, config, system, run),
         run=run,
         definitions=tuple(both_definitions(None if run is None else run.own, summary)),
         problems=tuple(files.problems),
@@ -171,9 +170,12 @@ def stated_in(path: Path | None, problems: list[str]) -> Fields:
     return found
 
 
-def _benchmark(model: str, run: PointRun | None) -> Benchmark | None:
+def _benchmark(point: Fields, config: Fields, run: PointRun | None) -> Benchmark | None:
     """A short rehearsal gives its model another name."""
-    return load_endpoints_rules().benchmark_of(model) if run is None else load_benchmark(run.curve.benchmark)
+    if run is not None:
+        return load_benchmark(run.curve.benchmark)
+    rules = load_endpoints_rules()
+    return rules.benchmark_of(str(point.get("model_name") or rules.model_in(config)))
 
 
 def _concurrency(point: Fields, config: Fields, run: PointRun | None) -> int | None:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 import prepare_submission
 import run_endpoints
+from harness.endpoints.planning.rules import load_endpoints_rules
 from harness.endpoints.point_run import write_point_run
 from harness.endpoints.run_folder import (
     ACCURACY,
@@ -30,7 +31,7 @@ from harness.endpoints.run_folder import (
 )
 from harness.endpoints.tree.build_command import build
 from harness.endpoints.tree.build_tree import TREE_RECORD, build_tree
-from harness.endpoints.tree.run_facts import canonical_name, read_runs, run_folders
+from harness.endpoints.tree.run_facts import read_runs, run_folders
 from harness.endpoints.tree.system_file import read_system
 from harness.errors import ConfigError
 from harness.peak.ladder.steps import NOT_A_RESULT
@@ -618,8 +619,11 @@ power = { watts = 900, source = "https://example.com/sn5610" }
 
 
 def test_canonical_names():
-    assert canonical_name("llama3.1-8b") == "llama3_1-8b"
-    assert canonical_name("openai/gpt-oss-120b") == "gpt-oss-120b"
+    rules = load_endpoints_rules()
+    for name, found in (("llama3.1-8b", "llama3_1-8b"), ("openai/gpt-oss-120b", "gpt-oss-120b")):
+        for part in ({"submission_ref": {"model": name}}, {"model_params": {"name": name}}):
+            assert rules.model_in(part) == found
+    assert rules.model_in({}) == ""
 
 
 def test_odd_values_in_a_configuration_are_not_fatal(tmp_path):
