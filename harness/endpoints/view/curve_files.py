@@ -44,7 +44,7 @@ class MeasuredCurve(msgspec.Struct, frozen=True, kw_only=True):
     points: Sequence[CurvePoint]
     """by concurrency, a dedicated Offline run last; of a rehearsal also those that have only begun"""
     plan: Curve | None = None
-    """of a rehearsal"""
+    """of this client's points; None for those of the official client"""
     regions: Regions | None = None
     """None where C_min and C_max are no curve's"""
     kilowatts: float | None = None
@@ -61,6 +61,13 @@ class MeasuredCurve(msgspec.Struct, frozen=True, kw_only=True):
     def offline(self) -> CurvePoint | None:
         """The Offline point, dedicated or elected."""
         return next((one for one in self.points if one.offline != "none"), None)
+
+    @property
+    def not_run(self) -> Sequence[Point]:
+        """The points of the plan that have no run folder, whatever the others are called."""
+        begun = {(one.offline == "dedicated", one.concurrency) for one in self.points}
+        planned = () if self.plan is None else self.plan.points
+        return [one for one in planned if (one.offline == "dedicated", one.concurrency) not in begun]
 
     @property
     def c_max(self) -> int | None:
@@ -103,7 +110,8 @@ def read_curve(folder: Path) -> MeasuredCurve:
             "rehearsal, a folder of run folders or a published tree"
         )
     points = [read_point(one) for one in runs]
-    return _with_bands(MeasuredCurve(folder=folder, kind="run folders", points=_in_order(points)))
+    plan = next((one.run.curve for one in points if one.run is not None), None)
+    return _with_bands(MeasuredCurve(folder=folder, kind="run folders", points=_in_order(points), plan=plan))
 
 
 def _rehearsal(folder: Path, plan: Curve) -> MeasuredCurve:

@@ -15,7 +15,7 @@ def steady_states(curve: MeasuredCurve) -> Mapping[str, SteadyState]:
     """By the name of the point; without the points whose answers nobody has counted, which takes minutes."""
     found = {}
     for one in curve.points:
-        samples, size = counted_samples(one.folder), _super_pass(curve, one)
+        samples, size = counted_samples(one.folder), _super_pass(one)
         if one.offline != "dedicated" and one.concurrency and size and samples is not None and len(samples):
             found[one.name] = steady_state(samples, size, concurrency=one.concurrency)
     return found
@@ -30,8 +30,8 @@ def with_states(curve: MeasuredCurve, states: Mapping[str, SteadyState]) -> Meas
     return replace(curve, points=points)
 
 
-def _super_pass(curve: MeasuredCurve, point: CurvePoint) -> int | None:
+def _super_pass(point: CurvePoint) -> int | None:
     """The samples of the dataset."""
-    if curve.plan is not None:
-        return curve.plan.samples
+    if point.run is not None:
+        return point.run.curve.samples
     return None if point.steady is None else point.steady.window.size

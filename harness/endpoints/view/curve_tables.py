@@ -37,10 +37,8 @@ def points_table(curve: MeasuredCurve) -> PageTable:
     ]
     if curve.kilowatts:
         header.append("tokens/s per kW")
-    measured = {one.name for one in curve.points}
-    planned = [] if curve.plan is None else [one for one in curve.plan.points if one.name not in measured]
     rows = [_point_row(one, curve.kilowatts) for one in curve.points]
-    rows += [_planned_row(one, len(header)) for one in planned]
+    rows += [_planned_row(one, len(header)) for one in curve.not_run]
     marked = frozenset(number for number, one in enumerate(curve.points) if one.failed or one.problems)
     return PageTable(header, rows, marked)
 

@@ -21,7 +21,8 @@ def shortfalls(curve: MeasuredCurve) -> list[str]:
     ours = {one.name: one.run for one in curve.points if one.run is not None}
     return [
         *run_shortfalls(ours),
-        *_unmeasured(curve),
+        *not_run([one.name for one in curve.not_run]),
+        *_numberless(curve.points),
         *curve.problems,
         *(problem for one in curve.points for problem in one.problems),
         *_failures(curve.points),
@@ -69,12 +70,9 @@ def is_steady(point: CurvePoint) -> bool:
     return block is not None and is_official(block.status, block.verdict)
 
 
-def _unmeasured(curve: MeasuredCurve) -> Iterator[str]:
+def _numberless(points: Sequence[CurvePoint]) -> Iterator[str]:
     """An incomplete point has another line."""
-    begun = {one.name for one in curve.points}
-    if curve.plan is not None:
-        yield from not_run([point.name for point in curve.plan.points if point.name not in begun])
-    ended = [one for one in curve.points if one.run is None or one.run.complete]
+    ended = [one for one in points if one.run is None or one.run.complete]
     if unknown := [one.name for one in ended if one.system_tps is None and not one.problems]:
         yield f"no numbers: {_list(unknown)}"
 

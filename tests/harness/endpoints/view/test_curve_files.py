@@ -48,6 +48,18 @@ def test_the_same_points_from_every_kind_of_folder(folder, tmp_path):
         assert (one.steady.status, one.steady.verdict) == ("windowable", "STEADY STATE")
 
 
+def test_run_folders_of_this_client_have_the_bands_of_their_plan(tmp_path):
+    """As the tree of them has; the highest of a part is not C_max."""
+    folder = made.rehearsal(tmp_path, points=("r1", "r8", "r64"))
+    (folder / REHEARSAL).unlink()
+    (folder / RUNS / "r64").rename(folder / RUNS / "the second run")
+    curve = read_curve(folder / RUNS)
+    assert (curve.kind, curve.c_max) == ("run folders", 1024)
+    assert [one.band for one in curve.points] == ["ultra_low", "low", "med"]
+    (line,) = (one for one in build_tree([folder], None, tmp_path / "tree").missing if "were not run" in one)
+    assert line in shortfalls(curve)
+
+
 def test_a_declared_c_min_begins_the_bands(tmp_path):
     """So the checker has them; below it alone the lowest band has accuracy runs (section 5.4)."""
     folder = made.rehearsal(tmp_path)
