@@ -8,7 +8,13 @@ import numpy as np
 
 from harness.endpoints.checks.checked_point import PointFiles
 from harness.endpoints.checks.finding import Finding, Severity, finding
-from harness.endpoints.checks.point_rules import by_length, check_salt, steady_block, whole_passes
+from harness.endpoints.checks.point_rules import (
+    by_length,
+    check_salt,
+    steady_block,
+    too_few_passes,
+    whole_passes,
+)
 from harness.endpoints.checks.request_log import LogError, RequestLog, read_log
 from harness.endpoints.official_files import Fields, number, steady_window, table, whole
 from harness.endpoints.planning.rules import load_endpoints_rules
@@ -83,7 +89,7 @@ def _issue_time(files: PointFiles, log: RequestLog, where: str) -> Iterator[Find
     size = files.dataset_size
     if size and not files.is_offline and len(log.issued_ns) < load_endpoints_rules().window_passes * size:
         text = f"the run has {len(log.issued_ns) // size} complete passes"
-        yield by_length(files, "super-passes", where, text)
+        yield too_few_passes(files, where, text)
 
 
 def _fragments(log: RequestLog, where: str) -> Iterator[Finding]:

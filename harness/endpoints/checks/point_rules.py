@@ -166,19 +166,23 @@ def declared_salt(files: PointFiles) -> int | bool | None:
 
 def check_salt(files: PointFiles, issued: int | None = None, prompts: int | None = None) -> Iterator[Finding]:
     """``prompts``: different ones among the issued requests, as a log shows what was sent."""
+    least = load_endpoints_rules().least_salt_bits
+    expected = f"{least} or more bits of salt in each performance request"
     if issued and prompts is not None and prompts < issued:
         text = f"{issued - prompts:,} of {issued:,} performance requests repeat the prompt of another"
-        yield finding("salt", files.where(), text)
+        yield finding("salt", files.where(), text, expected=expected)
         return
     declared = declared_salt(files)
-    is_small = type(declared) is int and declared < load_endpoints_rules().least_salt_bits
+    is_small = type(declared) is int and declared < least
     if declared is False or is_small:
         text = f"{declared} bits are declared" if declared else "the salt is declared to be off"
-        yield finding("salt", files.where(POINT_YAML if files.in_tree else CONFIG), text)
+        yield finding("salt", files.where(POINT_YAML if files.in_tree else CONFIG), text, expected=expected)
     elif declared is None and not (prompts and files.dataset_size and issued and issued > files.dataset_size):
         text = "no file declares the salt, and no log shows it"
         remedy = "look at prompts that were sent twice, or keep events.jsonl of two passes with its prompts"
-        yield finding("salt", files.where(), text, remedy=remedy, severity=Severity.UNKNOWN)
+        yield finding(
+            "salt", files.where(), text, expected=expected, remedy=remedy, severity=Severity.UNKNOWN
+        )
 
 
 def accuracy_salt(files: PointFiles) -> Iterator[Finding]:
@@ -288,8 +292,7 @@ def _window(files: PointFiles, where: str, block: Fields) -> Iterator[Finding]:
     window = steady_window(block)
     passes, duration_s = window.super_passes, window.duration_s
     if passes is not None and passes < load_endpoints_rules().window_passes:
-        text = f"the window spans {passes} super-passes"
-        yield by_length(files, "super-passes", where, text)
+        yield too_few_passes(files, where, f"the window spans {passes} super-passes")
     required = files.required_s
     if required and duration_s is not None and duration_s < required:
         text = f"the window has {duration_s:.1f} s of issue time"
@@ -298,6 +301,12 @@ def _window(files: PointFiles, where: str, block: Fields) -> Iterator[Finding]:
     if run_ns is not None and duration_s is not None and duration_s * 1e9 > run_ns * 1.001:
         text = f"the window claims {duration_s:.1f} s of a run of {run_ns / 1e9:.1f} s"
         yield finding("steady-state-differs", where, text)
+
+
+def too_few_passes(files: PointFiles, where: str, text: str) -> Finding:
+    """Of the window, or of the complete run."""
+    expected = f"{load_endpoints_rules().window_passes} or more super-passes in the steady-state window"
+    return by_length(files, "super-passes", where, text, expected=expected)
 
 
 def by_length(files: PointFiles, rule: str, where: str, text: str, *, expected: str = "") -> Finding:
