@@ -8,6 +8,7 @@ import pytest
 
 from harness.record.outcome import Completion, Failure, FailureKind
 from sut.client.response import ResponseReader
+from sut.client.transport import RECEIVE_BYTES
 from sut.wire.sse import DONE, EVENT_END
 from tests.kit import DATA, assert_failed, reader_of, wire_of
 from tests.sut.wire.judging import GREEDY, LLAMACPP, VLLM, cumulative
@@ -434,6 +435,22 @@ def test_an_endless_event_or_answer_is_too_large(streams):
     head = OK + (EVENT_STREAM + b"\r\ndata: " if streams else b"content-length: 100000\r\n\r\n")
     outcome = run([head, *[b"x" * 1000] * 10], streams, max_bytes=5000)
     assert_failed(outcome, FailureKind.TOO_LARGE, "5000 bytes")
+
+
+@pytest.mark.parametrize("streams", [True, False])
+def test_a_long_answer_is_not_too_large(streams):
+    """20 000 tokens of 100 bytes, and their ids, in one event."""
+    document = json.loads(WHOLE)
+    document["text"], document["output_ids"] = "x" * 2_000_000, [199_998] * 20_000
+    document["meta_info"]["completion_tokens"] = 20_000
+    body = json.dumps(document).encode()
+    sent = chunked(b"data: %b\n\n" % body, EVENTS[-1]) if streams else sized(body)
+    response = reader_of("sglang", stream=streams, max_new_tokens=20_000)
+    starts = range(0, len(sent), RECEIVE_BYTES)
+    *others, outcome = (response.feed(sent[start : start + RECEIVE_BYTES], 1) for start in starts)
+    assert others == [None] * len(others)
+    assert isinstance(outcome, Completion), outcome
+    assert len(outcome.output_ids) == 20_000
 
 
 def test_an_event_cut_off_inside_a_framed_body():
