@@ -65,6 +65,7 @@ def test_a_worker_shows_that_it_moves_and_what_it_uses(start):
         rig.finish()
         assert rig.counter(Counter.CONNECTIONS_OPENED) == stub.connections
     assert begin_ns < rig.counter(Counter.HEARTBEAT_NS) < time.monotonic_ns()
+    assert rig.counter(Counter.LOOP_LAG_NS) < time.monotonic_ns() - begin_ns
     assert rig.counter(Counter.RECEPTIONS) >= 3
     assert rig.counter(Counter.CLOCK_STEPS_NS) >= 5
     assert rig.counter(Counter.GC_RUNS) >= 1
