@@ -393,6 +393,7 @@ DAMAGES = [
     ("a ranging run", folder("Offline/performance/ranging"), "power"),
     ("a file beside the divisions", write(f"{TREE}/README.md", "1"), ""),
     ("a file beside the submitters", write(f"{TREE}/closed/README.md", "1"), ""),
+    ("a space beside the divisions", write(f"{TREE}/tools/my notes.txt", "1"), ""),
     ("a division in capitals", folder(f"{TREE}/Open"), "files"),
     ("an archive beside the divisions", write(f"{TREE}/submission.zip", "PK"), "files"),
     ("an archive beside results", write(f"{ORGANISATION}/submission.tgz", "PK"), "files"),
