@@ -4,6 +4,7 @@ import gc
 import socket
 import threading
 
+import numpy as np
 import pytest
 from msgspec.structs import replace
 
@@ -192,6 +193,9 @@ def test_a_text_whose_prompt_is_not_counted_as_it_was_sent(counted, kind):
     answer = TextCompletion("four words", "stop", counted, 2)
     refusal = request.refusal(answer, resolve_endpoint("http://127.0.0.1:1", "/", Access()))
     assert (refusal and refusal.kind) is kind
+    ids = Completion(np.zeros(2, np.int32), "stop", counted)  # whose servers need not count the prompt
+    refusal = request.refusal(ids, resolve_endpoint("http://127.0.0.1:1", "/", Access()))
+    assert (refusal and refusal.kind) is (None if counted is None else kind)
 
 
 @pytest.mark.parametrize("ticks", [True, False])
