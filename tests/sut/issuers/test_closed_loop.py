@@ -29,6 +29,12 @@ def test_a_rise(rise, times):
     assert {now: rise.at(now) for now in times} == times
 
 
+@pytest.mark.parametrize(("start", "end", "pause"), [(0, 8, 0.5), (8, 12, 1.0), (12, 12, None)])
+def test_the_requests_of_a_rise_come_evenly(start, end, pause):
+    rise = Rise(start, end, 4, 100)
+    assert (rise.pause(100), rise.pause(104)) == (pause, None)
+
+
 class Loop:
     """The loop in a thread, with workers that this thread plays."""
 
