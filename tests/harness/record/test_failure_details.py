@@ -34,6 +34,7 @@ def failures(detail, ages_s, apart_s):
         ("HTTP 504: Gateway Time-out", [3.0] * 64, 0.0, "64 failures came 3.0 s"),  # HAProxy, Offline
         ("HTTP 502: Bad Gateway", [3.3] * 32, 0.0, ""),  # its server died, Offline
         (CLOSED, [3.4, 3.2, 2.7, 2.5, 2.3, 2.0], 0.05, ""),  # its server died
+        (CLOSED, [4.2, 4.1, 4.1, 4.0, 4.0, 3.9], 0.1, ""),  # they differ by as much as they lie apart
         (CLOSED, [60.0] * 2, 5.0, ""),
         (CLOSED, [], 0.0, ""),
     ],
