@@ -15,7 +15,7 @@ from harness.files import JOURNAL_DIR
 from harness.record.run_events import EventLog
 from sut.ipc.counters import Counter
 from sut.supervisor import monitor as monitoring
-from sut.supervisor.monitor import AbortPolicy, ChildProcess, Monitor, Processes
+from sut.supervisor.monitor import AbortPolicy, ChildProcess, Monitor, Processes, receive_from_issuer
 
 
 class Clock:
@@ -313,6 +313,13 @@ def test_what_ends_a_run_at_a_look(watched, tmp_path, monkeypatch, seen, words):
     assert found.cpu[:, 1:].tolist() == [[0, 0, 4]] * len(looks)  # issuer, worker, encoder
     assert found.machine.tolist() == [[9, 7, 7, 7]] * len(looks)
     assert found.encoders == 1
+
+
+def test_an_issuing_process_that_gives_no_answer_is_named():
+    """It is not waited for without end."""
+    ours, theirs = Pipe()
+    with theirs, pytest.raises(RunError, match=r"^LoadGen gave no answer within 0\.1 s$"):
+        receive_from_issuer(ChildProcess(None, ours, "LoadGen"), 0.1)
 
 
 SLOW = "the disk of /d took 3 s for a part of the journal"
