@@ -52,6 +52,17 @@ def test_reports_and_journal_of_whole_answers(start, wire, stream):
     assert rig.counter(Counter.FAILED) == 0
 
 
+@pytest.mark.parametrize("wire", ["sglang", "openai"])
+def test_what_the_trial_answers_have_not_shown_fails(start, wire):
+    """Another model, or weights of another version: a worker learns nothing from the answers of a run."""
+    with StubServer(faults=[Fault.OTHER_MODEL, Fault.OTHER_MODEL]) as stub:
+        rig = start(stub.url, wire=wire, parameters=parameters(max_new_tokens=6))
+        rig.assign(*range(3))
+        rig.collect(3)
+        journal = rig.finish()
+    assert sorted(journal.rows["failure"].tolist()) == [0, *[FailureKind.OTHER_MODEL] * 2]
+
+
 def test_a_worker_shows_that_it_moves_and_what_it_uses(start):
     """The supervisor ends a run by these counters, and warns."""
     with StubServer() as stub:
