@@ -114,6 +114,12 @@ def pytest_generate_tests(metafunc):
 
 
 @pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """Each row of a table has its own."""
+    tables.leave_fixtures_to_rows(item)
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem):
     """Run a table."""
     return tables.run(pyfuncitem)

@@ -4,61 +4,109 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests import tables
 from tests.tables import run_each
 
 
-def run_rows(functions, fixtures):
-    rows = [
-        SimpleNamespace(params={"does": function, "number": number}, id=f"row {number}")
-        for number, function in enumerate(functions)
-    ]
-    run_each(lambda does, **given: does(**given), rows, fixtures)
+def run_rows(*functions):
+    rows = [SimpleNamespace(does=does, id=f"row {number}") for number, does in enumerate(functions)]
+    run_each(rows, lambda row: row.does())
 
 
-def passes(number, **fixtures):
+def passes():
     pass
 
 
-def fails(number, **fixtures):
-    raise AssertionError(f"not {number}")
+def fails():
+    raise AssertionError("not so")
 
 
-def fails_by_pytest(number, **fixtures):
+def fails_by_pytest():
     with pytest.raises(ValueError):
         pass
 
 
-def skips(number, **fixtures):
+def skips():
     pytest.skip("not here")
 
 
-def runs_out_of_time(number, **fixtures):
+def runs_out_of_time():
     pytest.fail("Timeout (>900.0s) from pytest-timeout.")
 
 
 def test_every_failure_is_named():
     with pytest.raises(BaseExceptionGroup, match="2 of 4 rows") as caught:
-        run_rows([fails, passes, fails_by_pytest, skips], {})
+        run_rows(fails, passes, fails_by_pytest, skips)
     assert [failure.__notes__ for failure in caught.value.exceptions] == [["[row 0]"], ["[row 2]"]]
 
 
 def test_one_failure_is_itself():
-    with pytest.raises(AssertionError, match="not 1") as caught:
-        run_rows([passes, fails, passes], {})
+    with pytest.raises(AssertionError, match="not so") as caught:
+        run_rows(passes, fails, passes)
     assert caught.value.__notes__ == ["[row 1]"]
 
 
 def test_skipped_rows_are_counted():
     with pytest.raises(pytest.skip.Exception, match="1 of 2 rows: not here"):
-        run_rows([passes, skips], {})
+        run_rows(passes, skips)
 
 
 def test_without_time_no_further_row_runs():
     with pytest.raises(pytest.fail.Exception, match="pytest-timeout"):
-        run_rows([passes, runs_out_of_time, fails], {})
+        run_rows(passes, runs_out_of_time, fails)
 
 
-def test_each_row_has_a_folder_of_its_own(tmp_path):
-    folders = []
-    run_rows([lambda number, tmp_path: folders.append(tmp_path)] * 2, {"tmp_path": tmp_path})
-    assert folders == [tmp_path / "0", tmp_path / "1"] == sorted(tmp_path.iterdir())
+class Joined:
+    """A session of its own, in which each table is one test, as in a process of pytest-xdist."""
+
+    def __init__(self):
+        self.caught = []
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_generate_tests(self, metafunc):
+        yield
+        tables.join(metafunc)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item):
+        tables.leave_fixtures_to_rows(item)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_pyfunc_call(self, pyfuncitem):
+        return tables.run(pyfuncitem)
+
+    def pytest_runtest_makereport(self, call):
+        self.caught += [(call.when, call.excinfo.value)] if call.excinfo else []
+
+
+TABLE = """
+import pytest
+
+@pytest.fixture(params=["x", "y"])
+def made(request, tmp_path, monkeypatch, number):
+    if number == 0:
+        pytest.skip("not here")
+    (tmp_path / "made").mkdir()
+    yield request.param
+    assert number < 3, "the end of three"
+
+@pytest.mark.parametrize("number", range(4))
+def test_rows(number, made, capsys):
+    print(number, made)
+    assert capsys.readouterr().out == f"{number} {made}\\n"
+    assert (number, made) != (2, "y")
+"""
+
+
+def test_each_row_has_fixtures_of_its_own(tmp_path, monkeypatch, capsys):
+    """One that skips a row, or fails at its end, is of that row alone."""
+    (tmp_path / "test_rows.py").write_text(TABLE)
+    session = Joined()
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    off = ("-p", "no:cacheprovider", "-p", "no:faulthandler", "--tb=no", "--assert=plain")
+    pytest.main([*off, f"--rootdir={tmp_path}", str(tmp_path)], plugins=[session])
+    capsys.readouterr()
+    ((when, caught),) = session.caught
+    said = {failure.__notes__[0]: str(failure) for failure in caught.exceptions}
+    assert (when, list(said)) == ("call", ["[x-3]", "[y-2]", "[y-3]"])
+    assert "the end of three" in said["[x-3]"] and "the end of three" in said["[y-3]"]
