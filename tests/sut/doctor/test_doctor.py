@@ -18,6 +18,7 @@ from harness.files import ROOT
 from harness.grading.sandbox.tiers import Sandbox, Tier, refusal
 from sut.client.endpoint import Access, AddressPair
 from sut.doctor import data_files, gpu_health, server_paths, software, this_node
+from sut.doctor.__main__ import main
 from sut.doctor.doctor_options import parse_options
 from sut.doctor.examination import findings_of
 from sut.doctor.finding import Finding, exit_code, ok
@@ -27,7 +28,7 @@ from sut.servers import naming
 from sut.supervisor.connection_limits import ConnectionLimits
 from sut.supervisor.placement import Load, Machine, choose
 from tests.kit import free_ports
-from tests.runs import run_mlperf, small_dataset
+from tests.runs import main_here, run_mlperf, small_dataset
 from tests.stub import Facts, StubServer
 from tests.sut.pages import pages
 from tests.sut.servers.test_info_pages import GATEWAY
@@ -284,10 +285,10 @@ def test_pairs_of_addresses_are_those_that_a_run_counts():
 
 
 @pytest.mark.parametrize("count", [0, -5, 1 << 21])
-def test_a_limit_that_a_run_refuses_is_refused(count):
-    done = doctor("--max-concurrency", count)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert f"--max-concurrency is {count}, expected 1 to 1048576" in done.stderr
+def test_a_limit_that_a_run_refuses_is_refused(count, capsys):
+    code, printed, said = main_here(capsys, main, ["--max-concurrency", str(count)])
+    assert (code, printed) == (2, "")
+    assert f"--max-concurrency is {count}, expected 1 to 1048576" in said
 
 
 def test_a_short_queue_of_connections_is_named_with_its_sysctl():
