@@ -63,11 +63,12 @@ def test_the_first_screen_is_one_screen():
     assert all(f"\n  {verb} " in first_screen() for verb in VERBS)
 
 
-@pytest.mark.parametrize("words", [("--help",), ("-h",), ("help",)])
-def test_help_from_another_folder(words, tmp_path, monkeypatch):
+def test_help_from_another_folder(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("PYTHONSAFEPATH", "1")  # as hardened machines have it
-    done = run(*words, cwd=tmp_path)
+    done = run("--help", cwd=tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{first_screen()}\n", "")
+    for word in ("-h", "help"):
+        assert (mlperf.main([word]), capsys.readouterr()) == (0, (f"{first_screen()}\n", ""))
 
 
 def test_help_through_a_link_of_a_link_on_the_path(tmp_path):
@@ -117,16 +118,15 @@ def test_an_activated_environment_takes_the_place_of_the_checkouts(bare, tmp_pat
     assert (done.returncode, done.stdout) == (0, f"{first_screen()}\n")
 
 
-@pytest.mark.parametrize("verb", ["run", "score"])
-def test_other_packages_on_the_pythonpath_are_one_line(verb, tmp_path, monkeypatch):
+def test_other_packages_on_the_pythonpath_are_one_line(tmp_path, monkeypatch):
     """As a cluster's modules put them there; a path without any of ours hides nothing."""
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT}")
-    assert run(verb, "--help", cwd=tmp_path).returncode == 0
+    assert run("score", "--help", cwd=tmp_path).returncode == 0
     (tmp_path / "msgspec").mkdir()
     (tmp_path / "msgspec/__init__.py").write_text("")
     for places in (f"{tmp_path}:{ROOT}", "."):
         monkeypatch.setenv("PYTHONPATH", places)
-        done = run(verb, "--mlperf-log", "x", cwd=tmp_path)
+        done = run("score", "--mlperf-log", "x", cwd=tmp_path)
         assert (done.returncode, done.stdout) == (2, "")
         (line,) = done.stderr.splitlines()
         assert f"{tmp_path}/msgspec/__init__.py" in line and "env -u PYTHONPATH ./mlperf" in line
@@ -179,12 +179,6 @@ def test_every_command_of_a_verb_is_reached(verb, command, typed):
     code, shown, error = typed("help", verb, command)
     assert (code, error) == (0, "")
     assert shown.startswith(f"usage: ./mlperf {verb} {command} ")
-
-
-def test_help_of_a_command_from_another_folder(tmp_path):
-    done = run("help", "submit", "check", cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("usage: ./mlperf submit check ")
 
 
 @pytest.mark.parametrize(
