@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit import needs_curl
-from tests.scripts.test_run_server import RUN_PYTORCH, RUN_SERVER, RUN_VLLM, dry_run, free_port
+from tests.kit import free_ports, needs_curl
+from tests.scripts.test_run_server import RUN_PYTORCH, RUN_SERVER, RUN_VLLM, dry_run
 from tests.scripts.test_scripts import ROOT, run, stand_in, version
 
 LAUNCH_DOCKER = ROOT / "launch_docker.sh"
@@ -51,7 +51,7 @@ def test_every_folder_of_the_servers_command_is_in_the_container(words, tmp_path
 def test_a_container_in_the_background_that_ends_is_an_error(tmp_path):
     """The script waits for the server itself: docker has no such option of the server."""
     path = path_with_docker(tmp_path, "echo no space left for the image; exit 125")
-    words = ("--port", free_port(), "--background", str(tmp_path / "server.log"))
+    words = ("--port", str(free_ports(1)), "--background", str(tmp_path / "server.log"))
     result = run(LAUNCH_DOCKER, *words, PATH=path, HF_HOME=str(tmp_path))
     assert (result.returncode, result.stdout) == (3, "")
     assert "no space left for the image\nlaunch_docker.sh: the server ended before" in result.stderr

@@ -6,7 +6,6 @@ import re
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tomllib
@@ -18,7 +17,7 @@ import pytest
 
 from harness.config.benchmark import load_benchmark
 from harness.record.settled import DUMMY
-from tests.kit import PATIENCE_S, needs_curl, wait_until
+from tests.kit import PATIENCE_S, free_ports, needs_curl, wait_until
 from tests.scripts.test_scripts import ROOT, run
 
 RUN_SERVER, RUN_VLLM, RUN_PYTORCH = (
@@ -274,14 +273,9 @@ def background(tmp_path):
         os.kill(int(pid), signal.SIGKILL)
 
 
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return str(listening.getsockname()[1])
-
-
 @needs_curl
 def test_a_server_in_the_background_is_ready_when_the_script_returns(background, tmp_path):
-    port = free_port()
+    port = str(free_ports(1))
     done = background("--port", port)
     assert (done.returncode, done.stderr) == (0, "")
     assert f"ready: http://localhost:{port} " in done.stdout
@@ -294,7 +288,7 @@ def test_a_server_in_the_background_is_ready_when_the_script_returns(background,
 
 @needs_curl
 def test_a_server_that_died_ends_the_wait_with_its_last_lines(background):
-    done = background("--port", free_port(), "--die")
+    done = background("--port", str(free_ports(1)), "--die")
     assert (done.returncode, done.stdout) == (3, "")
     assert "CUDA out of memory\nrun_server.sh: the server ended before it was ready" in done.stderr
 
@@ -303,7 +297,7 @@ def test_a_server_that_died_ends_the_wait_with_its_last_lines(background):
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_wait_that_is_ended_stops_the_server(signum, code, background, tmp_path):
     log = tmp_path / "server.log"
-    words = ("--port", free_port(), "--never-ready", "--background", str(log))
+    words = ("--port", str(free_ports(1)), "--never-ready", "--background", str(log))
     environment = {"PYTHON": sys.executable, "PYTHONPATH": str(tmp_path / "site"), "PYTHONUNBUFFERED": "1"}
     script = subprocess.Popen([RUN_SERVER, *words], env=os.environ | environment)
     try:
