@@ -72,7 +72,7 @@ _MODES: Mapping[Rules, Sequence[GradingMode]] = {
 def run(
     options: EvaluationOptions, publish: Callable[[Path, Json], None] = lambda folder, result: None
 ) -> int:
-    """Grade, print, write the requested files; returns the exit code, 4 where the score does not count.
+    """Grade, print, then write the requested files; returns the exit code, 4 where the score does not count.
 
     ``publish`` takes the folder of the log and the result, before the scorecard is printed. It is not called
     for a log or references of another run: this one then counts as not scored.
@@ -105,13 +105,7 @@ def run(
         bar.end()
         _warn(scored.result.foremost)  # they are seen on stderr if the scorecard goes to a file
         scored = scored.with_foremost(others)
-        _write_tables(options, scored)
         summary = _summary(scored)
-        if options.output_file:
-            details = (
-                result_file.details(scored.evaluation.graded, scored.outputs) if options.verbose else None
-            )
-            result_file.write_result(options.output_file, summary | {"detailed_results": details})
         if not others:
             publish(folder, summary)
         card = scorecard(scored.evaluation, scored.result, _difficulties(scored), options.disagreements)
@@ -122,6 +116,12 @@ def run(
             show(legible(scored.result.line), file=sys.stderr)
         if written is not None:
             show(f"Written to {written}", file=sys.stderr)
+        _write_tables(options, scored)  # a disk that is full costs one of these, and not the score
+        if options.output_file:
+            details = (
+                result_file.details(scored.evaluation.graded, scored.outputs) if options.verbose else None
+            )
+            result_file.write_result(options.output_file, summary | {"detailed_results": details})
     if incomplete or others:
         return EXIT_INVALID
     return EXIT_VALID if scored.result.is_met else EXIT_THRESHOLD

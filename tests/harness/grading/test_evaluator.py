@@ -451,6 +451,7 @@ def test_a_file_that_cannot_be_written_completely_is_not_there(name: str, evalua
     monkeypatch.setattr(os, "fsync", no_room)
     result = evaluate(flag, name, ids=outputs())
     assert result.code == 2 and f"{name}: cannot be written" in result.stderr
+    assert "Target " in result.stdout  # the score is not lost with it
     assert Path(name).read_text() == "an earlier one"
 
 
