@@ -217,9 +217,9 @@ def unofficial(path: Path) -> Path:
 
 
 def is_device(path: Path) -> bool:
-    """Also by a link in /dev, such as stdout; another folder's link is replaced."""
+    """Also by a link in /dev, such as stdout, and a shell's >(command); another folder's link is replaced."""
     try:
-        return path.parent == Path("/dev") or stat.S_ISCHR(path.lstat().st_mode)
+        return path.parent == Path("/dev") or path.is_fifo() or stat.S_ISCHR(path.lstat().st_mode)
     except FileNotFoundError:
         return False
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from harness.analysis.run_files import read_run
 from harness.cli.streams import require_stdout
 from harness.errors import ConfigError, machine_failure
-from harness.files import JOURNAL_DIR, REPORT, REQUESTS, RUN_RECORD, SUMMARY, not_written
+from harness.files import JOURNAL_DIR, REPORT, REQUESTS, RUN_RECORD, SUMMARY, atomic_write, not_written
 from harness.progress import watch_screen
 from harness.record.run_record import RunRecord
 from harness.report import runs_table
@@ -99,7 +99,8 @@ def _write_json(path: Path, text: str) -> None:
         require_stdout()
         return
     try:
-        path.write_text(f"{text}\n", encoding="utf-8")
+        with atomic_write(path) as file:
+            file.write(f"{text}\n".encode())
     except OSError as error:
         raise not_written(path, error, "--json") from None
 

@@ -1,6 +1,7 @@
 """The table of many runs: on a terminal, as CSV, and as JSON with numbers."""
 
 import csv
+import io
 import json
 import os
 from collections.abc import Iterator, Sequence
@@ -10,6 +11,7 @@ from typing import Any
 import msgspec
 
 from harness.analysis.run_outcome import RunOutcome, metric_text, result_folder
+from harness.files import atomic_write
 from harness.text import aligned
 
 _HEADER = ("run", "verdict", "score or rate", "p99, of its limit", "started (UTC)")
@@ -62,10 +64,12 @@ def write_csv(path: Path, outcomes: Sequence[RunOutcome]) -> None:
     """Write the fields of the JSON but the nested ones; lists are joined. Raises OSError."""
     rows = [{name: _flat(value) for name, value in json_fields(one).items()} for one in outcomes]
     names = list(dict.fromkeys(name for row in rows for name in row if name != "score_metrics"))
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, names, extrasaction="ignore", restval="")
-        writer.writeheader()
-        writer.writerows(rows)
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, names, extrasaction="ignore", restval="")
+    writer.writeheader()
+    writer.writerows(rows)
+    with atomic_write(path) as file:
+        file.write(text.getvalue().encode())
 
 
 def _flat(value: Any) -> Any:

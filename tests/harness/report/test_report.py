@@ -1,7 +1,9 @@
 """report.py: folders without a run, the table of all runs, and their overview."""
 
 import csv
+import errno
 import json
+import os
 import re
 import shlex
 import shutil
@@ -296,6 +298,28 @@ def test_of_several_metrics_the_missed_one_is_the_figure(tmp_path):
 def test_list_writes_the_overview(runs, capsys):
     assert main(["list", str(runs), "--output", str(runs / "index.html")]) == 0
     assert "SCORE FAIL" in (runs / "index.html").read_text()
+
+
+@pytest.mark.parametrize("flag", ["--output", "--csv", "--json"])
+def test_a_full_disk_leaves_the_earlier_file(flag, runs, tmp_path, capsys, monkeypatch):
+    def no_room(file: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    path = tmp_path / "x"
+    path.write_text("an earlier one")
+    monkeypatch.setattr(os, "fsync", no_room)
+    assert main(["list", str(runs), flag, str(path)]) == 2
+    assert "x: cannot be written: No space left on device" in capsys.readouterr().err
+    assert path.read_text() == "an earlier one"
+
+
+def test_a_table_for_a_pipe(runs):
+    """As a shell's >(command) has one, which no other file may take the place of."""
+    receiving, sending = os.pipe()
+    assert main(["list", str(runs), "--csv", f"/dev/fd/{sending}"]) == 0
+    os.close(sending)
+    with os.fdopen(receiving) as lines:
+        assert "folder" in lines.readline()
 
 
 @pytest.mark.parametrize("flag", ["--output", "--csv", "--json"])
