@@ -82,6 +82,8 @@ _WHOLE = re.compile(r"\+?(-?0{1,20}|0{0,20}[1-7]|[1-9][0-9]{0,19}|0[xX][0-9a-fA-
 _HEXADECIMAL = r"0x([0-9a-f]+(\.[0-9a-f]*)?|\.[0-9a-f]+)(p[+-]?[0-9]+)?"
 _DECIMAL = r"([0-9]+(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]+)?"
 _ANY_NUMBER = re.compile(rf"[+-]?({_HEXADECIMAL}|{_DECIMAL}|inf|infinity|nan)", re.IGNORECASE)
+# Beyond these, products of rates, times and counts are no finite numbers.
+_LEAST_RATE, _MOST_RATE = 1e-12, 1e12
 _SPACES = " \t\r\v\f"
 
 ConfKind = Literal["user", "mlperf", "audit"]
@@ -322,10 +324,15 @@ def _number(where: str, key: str, words: list[str], scenario: str) -> Number:
         raise ConfigError(f"{where}: got {len(words)} values, expected one; LoadGen takes {words[-1]}")
     kinds = {setting.kind for setting in settings_of(key, scenario) or settings_of(key)}
     if float in kinds or THRESHOLD.fullmatch(key):
-        value = _decimal(text)
-        if 0 < value < math.inf or (value == 0 and key not in ("target_qps", "target_latency")):
-            return value
-        raise ConfigError(f"{where}: {key} = {text}, expected a finite number, more than 0")
+        value, expected = _decimal(text), "a finite number, 0 or more"
+        if key in ("target_qps", "target_latency"):
+            is_right = _LEAST_RATE <= value <= _MOST_RATE
+            expected = f"a number from {_LEAST_RATE:g} to {_MOST_RATE:g}"
+        else:
+            is_right = 0 <= value < math.inf
+        if not is_right:
+            raise ConfigError(f"{where}: {key} = {text}, expected {expected}")
+        return value
     bound, remedy = (2, "0 or 1") if bool in kinds else (1 << 64, "plain digits")  # 2 may be true or false
     if (found := _WHOLE.fullmatch(text)) and (whole := int(found[1], 16 if _is_hex(text) else 10)) < bound:
         return whole
