@@ -107,7 +107,14 @@ make_venv() {
     "$python" -c 'import venv, ensurepip' 2>/dev/null ||
         fail "$python has no venv module; install it (Debian and Ubuntu: apt install python3-venv)"
     echo "creating $directory with $("$python" --version)"
-    "$python" -m venv "$directory" || fail "$python could not create $directory"
+    "$python" -m venv "$directory" || fail "$python could not create $directory$(no_room "$directory")"
+}
+
+# no_room DIRECTORY: what is to be said where the disk is full: venv tells only that ensurepip failed.
+no_room() {
+    local free
+    free=$(df -Pk . | awk 'NR == 2 { print int($4 / 1024) }')
+    ((free >= 30)) || echo "; it takes 30 MB, $free are free there: free some, remove $1 and run setup.sh again"
 }
 
 # install STAMP DIRECTORY PIP_ARGUMENT...: repeated only when the lock files or the arguments have changed.

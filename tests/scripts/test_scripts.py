@@ -65,7 +65,8 @@ case "$*" in
     *sys.version_info*) echo ${FAKE_VERSION:-3.12} ;;
     *"import venv, ensurepip"*) exit ${FAKE_NO_VENV:-0} ;;
     --version) echo Python ${FAKE_VERSION:-3.12}.0 ;;
-    "-m venv "*) mkdir -p "$3/bin" && cp "$0" "$3/bin/python" ;;
+    "-m venv "*) [[ -z ${FAKE_NO_ROOM:-} ]] || exit 1
+        mkdir -p "$3/bin" && cp "$0" "$3/bin/python" ;;
     "-m pip install "*)
         echo "$*" >>"$PIP_CALLS"
         if [[ -n ${FAKE_PIP_ERROR:-} ]]; then echo "$FAKE_PIP_ERROR" && exit 1; fi
@@ -86,6 +87,17 @@ def setup(checkout: Path, *arguments: str, **environment: str) -> Ended:
     result = run(checkout / "setup.sh", *arguments, cwd=checkout, **environment)
     prefix = "-m pip install --disable-pip-version-check --no-compile "
     return result, [line.removeprefix(prefix) for line in calls.read_text().splitlines()]
+
+
+@pytest.mark.parametrize(("free_kb", "end"), [(7000, "; it takes 30 MB, 6 are free there: "), (99_000, "")])
+def test_an_environment_for_which_there_is_no_room(checkout, free_kb, end):
+    table = f"printf 'Filesystem 1024-blocks Used Available\\ntmpfs 99 9 {free_kb} 1%% /\\n'"
+    stand_in(checkout / "bin", "df", table)
+    path = f"{checkout / 'bin'}:{os.environ['PATH']}"
+    result, _ = setup(checkout, PATH=path, FAKE_NO_ROOM="1")
+    assert result.returncode == 2
+    assert f"could not create .venv{end}" in result.stderr
+    assert ("free some" in result.stderr) == bool(end)
 
 
 @pytest.mark.engine
