@@ -245,6 +245,8 @@ def atomic_write(path: Path, suffix: str = ".partial") -> Iterator[IO[bytes]]:
         with path.open("wb") as device:
             yield device
         return
+    if not path.name:  # "." and "/"
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     partial = path.with_name(path.name + suffix)
     partial.unlink(missing_ok=True)
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)

@@ -26,6 +26,7 @@ from harness.cli.parser import not_text
 Options = TypeVar("Options")
 
 _FLAG = "flag"
+_MOST_BYTES = 255  # of a name; for a longer one Linux has an error instead of an answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,4 +171,6 @@ def path(text: str) -> Path:
         raise argparse.ArgumentTypeError("the path is empty")
     if wrong := not_text(text):
         raise argparse.ArgumentTypeError(wrong)
+    if (longest := max((len(part.encode()) for part in Path(text).parts), default=0)) > _MOST_BYTES:
+        raise argparse.ArgumentTypeError(f"a name of {longest} bytes, expected at most {_MOST_BYTES}")
     return Path(text)

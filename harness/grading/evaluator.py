@@ -79,14 +79,6 @@ def run(
     Raises HarnessError for whatever cannot be graded.
     """
     _warn(options.warnings)
-    _show_earlier(options)
-    folder = options.mlperf_log.parent
-    record = readable_run(folder)
-    incomplete = "" if record is None else unfinished(folder, record)
-    if incomplete:
-        show(f"INCOMPLETE: {incomplete}", file=sys.stderr)
-    others = _of_another_run(options, record)
-    _warn(others)
     _require_writable(
         (
             options.output_file,
@@ -95,6 +87,14 @@ def run(
             options.disagreements,
         )
     )
+    _show_earlier(options)
+    folder = options.mlperf_log.parent
+    record = readable_run(folder)
+    incomplete = "" if record is None else unfinished(folder, record)
+    if incomplete:
+        show(f"INCOMPLETE: {incomplete}", file=sys.stderr)
+    others = _of_another_run(options, record)
+    _warn(others)
     with ProgressFile(_run_folder(options)) as watched, ProgressBar(sys.stderr) as bar:
 
         def progress(done: int, total: int, what: str) -> None:

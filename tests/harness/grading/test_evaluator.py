@@ -440,6 +440,11 @@ def test_eval_accuracy_keeps_verdicts_beside_its_output(evaluate: Evaluate, tmp_
     assert list((tmp_path / "run").iterdir()) == [log]
 
 
+def test_an_output_that_is_the_working_directory(tmp_path: Path, release: Path):
+    result = evaluated(*arguments(write_log(tmp_path / "log.json", outputs()), release), "--output", ".")
+    assert result.code == 2 and ".: is a folder, expected the name of a file" in result.stderr
+
+
 @pytest.mark.parametrize("name", ["page.html", "page.md", "saved.parquet", "saved.pkl"])
 def test_a_file_that_cannot_be_written_completely_is_not_there(name: str, evaluate: Evaluate, monkeypatch):
     Path(name).write_text("an earlier one")

@@ -301,6 +301,22 @@ def test_list_writes_the_overview(runs, capsys):
 
 
 @pytest.mark.parametrize("flag", ["--output", "--csv", "--json"])
+def test_a_name_that_is_too_long_is_wrong_usage(flag, runs, capsys):
+    """--json looks whether it is a folder; that was a traceback."""
+    with pytest.raises(SystemExit) as ended:
+        main(["list", str(runs), flag, f"below/{'é' * 200}"])
+    assert ended.value.code == 2
+    assert f"argument {flag}" in (line := " ".join(capsys.readouterr().err.split()))
+    assert ": a name of 400 bytes, expected at most 255" in line
+
+
+@pytest.mark.parametrize("flag", ["--output", "--csv"])
+def test_a_file_that_is_the_working_directory(flag, runs, capsys):
+    assert main(["list", str(runs), flag, "."]) == 2
+    assert ".: cannot be written: Is a directory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("flag", ["--output", "--csv", "--json"])
 def test_a_full_disk_leaves_the_earlier_file(flag, runs, tmp_path, capsys, monkeypatch):
     def no_room(file: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
