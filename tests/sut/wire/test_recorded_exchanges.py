@@ -4,6 +4,8 @@ The exchanges are those of ``tests/data/wires``: of a tiny gpt-oss, greedy, that
 harmony's channels, and of one with random weights.
 """
 
+import json
+
 import pytest
 
 from harness.config.protocol import Protocol
@@ -83,6 +85,18 @@ def test_ids(name, ids, reason, prompt, stream):
     assert (outcome.finish_reason, outcome.prompt_tokens) == (reason, prompt)
     if ids is not None:
         assert outcome.output_ids.tolist() == ids
+
+
+@pytest.mark.parametrize("stream", BOTH)
+@pytest.mark.parametrize(
+    "name", [f"{VLLM}/harmony-completions-ids", f"{SGLANG}/completions-ids-return-token-ids"]
+)
+def test_a_prompt_that_is_repeated_in_the_choice_is_read(name, stream):
+    """It shows an answer that is to another request."""
+    recorded, answer = exchange(name + stream), reader_of(name + stream, "ids")
+    for event in recorded.events or [recorded.body]:
+        answer.feed(event)
+    assert json.loads(answer.prompt_ids) == recorded.request["prompt"]
 
 
 def test_ids_of_sglangs_chat_come_with_complete_answers_only():
