@@ -214,6 +214,7 @@ DAMAGES = [
     ("660 samples made", row(OFFLINE, generated_samples_per_query=660), "cross-check samples-per-query"),
     ("short answers", row(OFFLINE, result_tokens_per_second=1.0), "cross-check logs-disagree mean-tokens"),
     ("TTFT at the limit", row(INTERACTIVE, **{TTFT: 2_000_000_000}), "cross-check latency logs-disagree"),
+    ("no TTFT", without_row(INTERACTIVE, TTFT.replace("__", ".")), "latency logs-disagree"),
     ("TPOT beyond", row(INTERACTIVE, **{TPOT: 15_000_001}), "cross-check latency logs-disagree"),
     ("audit in force", row(OFFLINE, **{LOGGED: 990}), "audit-in-force logs-disagree"),
     ("an audit.config found", audited(OFFLINE), "audit-in-force"),
