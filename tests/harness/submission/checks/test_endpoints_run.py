@@ -10,6 +10,7 @@ from harness.submission.checks.check import check_contexts, check_tree
 from harness.submission.checks.endpoints_run import check_endpoints
 from harness.submission.results_table import summarize
 from prepare_submission import main
+from tests.harness.submission.checks.damages import division
 from tests.harness.submission.checks.endpoints_results import (
     ACCURACY,
     CONFIG,
@@ -160,6 +161,11 @@ def test_each_damage_has_its_issue(results, name):
     damage, code, _ = DAMAGES[name]
     damage(results / RESULTS)
     assert failing(check_tree(results)) == {code}
+
+
+def test_a_load_of_its_own_in_the_open_division(results):
+    both(DAMAGES["fixed concurrency"][0], division("open"))(results / RESULTS)
+    assert failing(check_tree(results)) == set()
 
 
 @needs_official
