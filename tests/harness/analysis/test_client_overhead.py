@@ -60,14 +60,14 @@ def test_shares_by_process():
     ("shares", "stretches"),
     [
         ([0.5, 1.0, 0.5], []),  # a single second
-        ([0.5, 0.99, 0.97, 0.5], [(1, 3)]),
-        ([0.99, 0.99, 0.5, 0.99, 0.99, 0.1, 0.1, 0.1, 0.99, 0.99], [(0, 5), (8, 10)]),
+        ([0.5, 0.99, 0.97, 0.5], [(1, 3, "98%")]),
+        ([0.99, 0.99, 0.5, 0.99, 0.99, 0.1, 0.1, 0.1, 0.99, 0.99], [(0, 5, "99%"), (8, 10, "99%")]),
     ],
 )
 def test_a_worker_without_rest(shares, stretches):
     load = client_load(cpu(*((0.1, share) for share in shares)), NONE, START, LIMIT_NS)
-    assert [(s.from_s, s.to_s) for s in load.bottlenecks] == stretches
-    assert all("worker 0 used" in s.reason for s in load.bottlenecks)
+    expected = [(first, last, f"worker 0 used {share} of a core") for first, last, share in stretches]
+    assert [(s.from_s, s.to_s, s.reason) for s in load.bottlenecks] == expected
 
 
 def test_late_reports():
