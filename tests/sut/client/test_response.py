@@ -9,6 +9,7 @@ import pytest
 from harness.record.outcome import Completion, Failure, FailureKind
 from sut.client.response import ResponseReader
 from sut.client.transport import RECEIVE_BYTES
+from sut.wire.answer_checks import MAX_DETAIL
 from sut.wire.sse import DONE, EVENT_END
 from tests.kit import DATA, assert_failed, reader_of, wire_of
 from tests.sut.wire.judging import GREEDY, LLAMACPP, VLLM, cumulative
@@ -435,6 +436,19 @@ def test_an_endless_event_or_answer_is_too_large(streams):
     head = OK + (EVENT_STREAM + b"\r\ndata: " if streams else b"content-length: 100000\r\n\r\n")
     outcome = run([head, *[b"x" * 1000] * 10], streams, max_bytes=5000)
     assert_failed(outcome, FailureKind.TOO_LARGE, "5000 bytes")
+
+
+@pytest.mark.parametrize(
+    ("body", "shown"),
+    [
+        (b"no \xc3\xb6 here", "no ö here"),
+        (b"a\tb\n\x1b[31m\xff", r"a\tb\n\x1b[31m\xff"),
+        (b"x" * (MAX_DETAIL + 1), "x" * MAX_DETAIL + "…"),
+    ],
+)
+def test_what_a_server_says_is_one_printable_line(body, shown):
+    outcome = reader().feed(sized(body, b"500 Internal Server Error"), 1)
+    assert (outcome.kind, outcome.detail) == (FailureKind.HTTP_STATUS, f"HTTP 500: {shown}")
 
 
 @pytest.mark.parametrize("streams", [True, False])
