@@ -269,6 +269,7 @@ DAMAGES = [
     ("empty README", cut("Offline/README.md", 0), "missing-file"),
     ("no system", remove(SYSTEM), "missing-file"),
     ("no src", remove(f"{ORGANISATION}/src"), "missing-file"),
+    ("an empty src", both(remove(f"{ORGANISATION}/src"), folder(f"{ORGANISATION}/src")), "missing-file"),
     ("a field missing", system(cooling=None), "system"),
     ("a field empty", system(framework=""), "system"),
     ("an optional field empty", system(hw_notes=""), ""),
