@@ -386,6 +386,16 @@ def test_a_rank_that_answers_health_ends_no_silence_of_streams(streams, caplog):
     assert caplog.messages[-1] == f"the servers work again after {21 if streams else 15} s"
 
 
+@pytest.mark.parametrize("streams", [True, False])
+def test_servers_that_stop_before_their_first_answer(streams):
+    """Before their tenth second of work it may be their start."""
+    for worked_s, told in ((5, False), (30, True)):
+        run = Silent(STOPPED, streams=streams, first_tokens=0)
+        for _ in range(worked_s):
+            assert run.look(60.0, 0.0) == ""
+        assert bool(run.silent(10)) is told
+
+
 def test_without_metrics_streams_alone_tell():
     assert Silent(PAUSED).silent(29, works=lambda second: None) == ""
     assert Silent(PAUSED).silent(30, works=lambda second: None).startswith("nothing arrives since 0:01")
