@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 
 from harness.config.benchmark import Benchmark
+from harness.config.generation import MOST_NUMBER
 from harness.dataset.table import ParquetTable, Table, is_binary_table, open_table
 from harness.errors import ConfigError, DatasetError, GradingError
 from harness.grading.decoding.harmony import HarmonyText
@@ -316,7 +317,9 @@ def _texts(table: Table) -> Iterator[str | None]:
 def _lengths(table: Table) -> Iterator[int | None]:
     """The numbers of tokens; upstream's evaluator leaves the rows without one out of their mean."""
     for row, cell in enumerate(table.cells(table.first_column((LENGTH,)))):
-        if not _is_null(cell) and (not isinstance(cell, int | float) or cell < 0 or cell != int(cell)):
+        if not _is_null(cell) and (
+            not isinstance(cell, int | float) or not 0 <= cell <= MOST_NUMBER or cell % 1
+        ):
             raise DatasetError(f"{table.path}: row {row}: {LENGTH} is {cell!r}, expected a number of tokens")
         yield None if _is_null(cell) else int(cell)
 

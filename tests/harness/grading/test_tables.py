@@ -189,6 +189,21 @@ def test_a_row_without_an_output_stays_in_the_mean(cells, score, tokens, number,
     assert stdout.splitlines()[-1] == repr(expected)
 
 
+@pytest.mark.parametrize("length", [float("inf"), 1e300, -1.0, 0.5])
+def test_a_length_that_is_none_is_one_line(length, tmp_path):
+    frame = pd.DataFrame(
+        {
+            "dataset": [row[0] for row in R1],
+            "ground_truth": [str(row[1]) for row in R1],
+            "model_output": [row[2] for row in R1],
+            "tok_model_output_len": [length] * len(R1),
+        }
+    )
+    frame.to_parquet(tmp_path / "outputs.parquet")
+    code, _, stderr = evaluated("--input-file", tmp_path / "outputs.parquet", program=accuracy_main)
+    assert code == 2 and f"row 0: tok_model_output_len is {length!r}, expected a number of tokens" in stderr
+
+
 def test_a_text_without_ids_is_graded_and_ids_without_a_text_are_not(tmp_path):
     """Upstream reads the texts alone."""
     whole = table(tmp_path / "whole.parquet", COLUMNS)
