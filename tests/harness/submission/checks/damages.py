@@ -251,6 +251,7 @@ DAMAGES = [
     ("TEST07 at its threshold", score07("60.698"), ""),
     ("TEST07 with two points in its score", set_number(VERIFY07, "Accuracy score", "61.69.8"), "test-failed"),
     ("TEST07 against another threshold", set_number(VERIFY07, "Accuracy threshold", "10"), "test-failed"),
+    ("TEST07 without a threshold", pattern(VERIFY07, "^Accuracy threshold:.*\\n", ""), ""),
     ("TEST09 too long", set_number(VERIFY09, "Mean output tokens", "1406.03"), "cross-check*2 test-failed"),
     ("TEST09 just long enough", set_number(VERIFY09, "Mean output tokens", "1150.38"), "cross-check*2"),
     ("TEST09 of fewer samples", set_number(VERIFY09, "Total samples", "6000"), "test-failed"),
