@@ -22,6 +22,7 @@ from harness.analysis.statistics import percentile, statistics
 from harness.analysis.timeline import Bins, bins_of, in_flight, percentiles, still_waiting, tokens_per_second
 from harness.errors import DatasetError
 from harness.record.journal import lost_rows
+from harness.record.outcome import FailureKind
 from harness.record.requests_table import CallTimes, requests_table, write_requests
 from harness.report.html.run_sections import replicas_section
 from tests import records
@@ -33,6 +34,15 @@ def passes(over, queries):
     """LoadGen's rule in exact arithmetic: P(X <= over) < 0.01 where a query is over with 0.01."""
     weights = (math.comb(queries, k) * 99 ** (queries - k) for k in range(over + 1))
     return Fraction(sum(weights), 100**queries) < Fraction(1, 100)
+
+
+def test_a_failed_query_has_no_latencies(tmp_path):
+    """Also one whose answer had begun."""
+    made = records.rows(9)
+    made["failure"][3] = FailureKind.TRUNCATED
+    queries = read_queries(records.folder(tmp_path, made) / "requests.parquet")
+    for seconds in (queries.ttft, queries.tpot, queries.latency):
+        assert np.flatnonzero(np.isnan(seconds)).tolist() == [3]
 
 
 @pytest.mark.parametrize("queries", [458, 459, 661, 662, 2000, 6396])
