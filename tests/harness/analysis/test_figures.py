@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from harness.analysis import queries as queries_module
 from harness.analysis.bootstrap import estimates
 from harness.analysis.distributions import histogram, percentile_curve, sample_points
-from harness.analysis.early_stopping import most_over_limit
+from harness.analysis.early_stopping import most_over_limit, over_limit_text
 from harness.analysis.queries import known_over, metric, of_replica, read_queries
 from harness.analysis.replicas import ReplicaWatch, replica_balance
 from harness.analysis.run_files import read_run
@@ -43,6 +43,20 @@ def test_a_failed_query_has_no_latencies(tmp_path):
     queries = read_queries(records.folder(tmp_path, made) / "requests.parquet")
     for seconds in (queries.ttft, queries.tpot, queries.latency):
         assert np.flatnonzero(np.isnan(seconds)).tolist() == [3]
+
+
+@pytest.mark.parametrize(
+    ("count", "most", "said"),
+    [
+        (0, 0, ""),
+        (1, 0, "1 query over the TTFT limit, none may be"),
+        (1, -1, "1 query over the TTFT limit, none may be"),  # so few queries that no run passes
+        (3, 3, ""),
+        (2000, 1999, "2,000 queries over the TTFT limit, at most 1,999 may be"),
+    ],
+)
+def test_queries_over_a_limit_are_told_where_they_are_too_many(count, most, said):
+    assert over_limit_text("TTFT", count, most) == said
 
 
 @pytest.mark.parametrize("queries", [458, 459, 661, 662, 2000, 6396])
