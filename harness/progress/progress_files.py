@@ -1,7 +1,8 @@
 """Files for other programs that show the progress of a run: progress.jsonl, and one of its grading.
 
-progress.jsonl gets a line every five seconds. Its figures of tokens are of the answers that ended in the last
-minute, read from the journal that workers write anyway: the request path has no part in it.
+progress.jsonl gets a line every five seconds, and one at the end. Its figures of tokens are of the answers
+that ended in the last minute, read from the journal that workers write anyway: the request path has no part
+in it.
 """
 
 import logging
@@ -116,6 +117,7 @@ class ProgressLog:
         self._over = dict.fromkeys(rules.limits_ns, 0)
         self._window: deque[tuple[float, Rows]] = deque()
         self._next_s = _EVERY_S
+        self._between: ProgressSnapshot | None = None  # the latest without a line
         self._unread = self._unwritten = self._clumps_told = False
         self._alarms = (False, "")
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="progress")
@@ -123,7 +125,9 @@ class ProgressLog:
         self.last: ProgressLine | None = None
 
     def close(self) -> None:
-        """Wait until all lines are written."""
+        """Write the last state, and wait until all lines are written."""
+        if self._between is not None:
+            self._add(self._between)
         self._thread.shutdown()
 
     @property
@@ -134,7 +138,16 @@ class ProgressLog:
 
     def __call__(self, snapshot: ProgressSnapshot) -> None:
         """Write a line where one is due; an alarm has its line at once."""
-        if self._unread or (snapshot.elapsed_s < self._next_s and snapshot.alarms == self._alarms):
+        if snapshot.elapsed_s < self._next_s and snapshot.alarms == self._alarms:
+            self._between = snapshot
+            return
+        self._add(snapshot)
+        if not self._unread:
+            self._tell_clumps()
+
+    def _add(self, snapshot: ProgressSnapshot) -> None:
+        self._between = None
+        if self._unread:
             return
         self._alarms, self._next_s = snapshot.alarms, snapshot.elapsed_s + _EVERY_S
         try:
@@ -143,17 +156,21 @@ class ProgressLog:
             self._unread = True
             self._warn(error)
             return
-        recent: Rows = np.concatenate([rows for _, rows in self._window])
+        recent = self._recent()
         for one in self.watch.look(snapshot.elapsed_s, recent)[:_SLOWEST]:
             log.warning("%s", straggler_alarm(one))
-        self._tell_clumps(recent)
         self.last = line = self._line(snapshot, recent)
         self._on_line(line)
         self._thread.submit(self._write, line)
 
-    def _tell_clumps(self, recent: Rows) -> None:
+    def _recent(self) -> Rows:
+        """The answers of the last minute."""
+        rows: Rows = np.concatenate([rows for _, rows in self._window])
+        return rows
+
+    def _tell_clumps(self) -> None:
         """Once, and early: no time of a token is one of the servers' then."""
-        if self._rules.limits_ns and not self._clumps_told and len(recent) >= _CLUMPS_FROM:
+        if self._rules.limits_ns and not self._clumps_told and len(recent := self._recent()) >= _CLUMPS_FROM:
             if text := clump_text(recent):
                 log.warning("warning: %s", text)
             self._clumps_told = bool(text)

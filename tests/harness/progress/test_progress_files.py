@@ -75,6 +75,17 @@ def test_lines_come_each_five_seconds_and_forget_after_a_minute(folder, progress
     assert read_progress(folder / PROGRESS).over_limit["TTFT"].queries > 0  # since the run began
 
 
+def test_the_last_line_has_the_end_of_the_run(folder, progress):
+    """It was up to five seconds older: a monitor showed 434 of 484 queries of a run that had all."""
+    for second, completed in ((5.0, 500), (8.0, 800), (9.5, 898)):
+        progress(snapshot(second, completed=completed))
+    append(folder, records.rows(100))
+    progress.close()
+    lines = [json.loads(line) for line in (folder / PROGRESS).read_text().splitlines()]
+    assert [(line["elapsed_s"], line["completed"]) for line in lines] == [(5.0, 500), (9.5, 898)]
+    assert (lines[-1]["in_flight"], lines[-1]["ended_last_minute"]) == (0, 100)
+
+
 def test_tokens_that_come_in_pieces_are_a_warning_at_once(folder, progress, caplog):
     rows = records.rows(100)
     rows["osl"], rows["first_event_tokens"] = 100, 22
