@@ -141,36 +141,32 @@ class ProgressLog:
         if snapshot.elapsed_s < self._next_s and snapshot.alarms == self._alarms:
             self._between = snapshot
             return
-        self._add(snapshot)
-        if not self._unread:
-            self._tell_clumps()
+        if (recent := self._add(snapshot)) is not None:
+            self._tell_clumps(recent)
 
-    def _add(self, snapshot: ProgressSnapshot) -> None:
+    def _add(self, snapshot: ProgressSnapshot) -> Rows | None:
+        """Write a line; returns the answers of the last minute, None where the journal cannot be read."""
         self._between = None
         if self._unread:
-            return
+            return None
         self._alarms, self._next_s = snapshot.alarms, snapshot.elapsed_s + _EVERY_S
         try:
             self._take(self._tail.read(), snapshot.elapsed_s)
         except OSError as error:
             self._unread = True
             self._warn(error)
-            return
-        recent = self._recent()
+            return None
+        recent: Rows = np.concatenate([rows for _, rows in self._window])
         for one in self.watch.look(snapshot.elapsed_s, recent)[:_SLOWEST]:
             log.warning("%s", straggler_alarm(one))
         self.last = line = self._line(snapshot, recent)
         self._on_line(line)
         self._thread.submit(self._write, line)
+        return recent
 
-    def _recent(self) -> Rows:
-        """The answers of the last minute."""
-        rows: Rows = np.concatenate([rows for _, rows in self._window])
-        return rows
-
-    def _tell_clumps(self) -> None:
+    def _tell_clumps(self, recent: Rows) -> None:
         """Once, and early: no time of a token is one of the servers' then."""
-        if self._rules.limits_ns and not self._clumps_told and len(recent := self._recent()) >= _CLUMPS_FROM:
+        if self._rules.limits_ns and not self._clumps_told and len(recent) >= _CLUMPS_FROM:
             if text := clump_text(recent):
                 log.warning("warning: %s", text)
             self._clumps_told = bool(text)
