@@ -42,7 +42,7 @@ def first_token_line(record: RunRecord) -> str:
     """The parts of the mean TTFT that this client knows; "" where no first token was measured."""
     stats, known = record.statistics, [n for n in record.network.values() if n.rtt_min_ns is not None]
     sent = sum(one.sent for one in known)
-    if stats is None or stats.ttft is None or stats.issue_delay is None or not sent * stats.queries:
+    if stats is None or stats.ttft is None or stats.issue_delay is None or not (sent and stats.queries):
         return ""
     trip_ns = sum((one.rtt_min_ns or 0) * one.sent for one in known) / sent
     waited_ns = sum(one.waited * (one.waited_mean_ns or 0) for one in known) / stats.queries

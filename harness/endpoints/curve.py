@@ -1,5 +1,6 @@
 """The plan of a curve: its points in the order in which they run, and what the rules fix for all of them."""
 
+from collections.abc import Container
 from typing import Literal
 
 import msgspec
@@ -71,3 +72,7 @@ class Curve(msgspec.Struct, frozen=True, kw_only=True):
     def c_min_override(self) -> int | None:
         """C_min where a point lies below it, so that it has to be declared (section 5.4)."""
         return self.c_min if any(point.concurrency < self.c_min for point in self.points) else None
+
+    def not_run(self, begun: Container[tuple[bool, int | None]]) -> list[Point]:
+        """The points that are not among these, each whether it is dedicated, and its concurrency."""
+        return [one for one in self.points if (one.offline == "dedicated", one.concurrency) not in begun]

@@ -74,11 +74,10 @@ def _power(of: CurveFacts) -> Iterator[str]:
 def _points(runs: Sequence[RunFacts], of: CurveFacts) -> Iterator[str]:
     """Points that the curve lacks: of its plan, of a band, of the least number; and a table of none."""
     fixed = [one.concurrency for one in runs if not one.dedicated]
-    planned = next((one.run.curve.points for one in runs if one.run is not None), ())
+    plan = next((one.run.curve for one in runs if one.run is not None), None)
     measured = {(one.dedicated, one.concurrency) for one in runs}
-    yield from not_run(
-        [one.name for one in planned if (one.offline == "dedicated", one.concurrency) not in measured]
-    )
+    planned, left = ((), []) if plan is None else (plan.points, plan.not_run(measured))
+    yield from not_run([one.name for one in left])
     known = dict.fromkeys([*(one.name for one in runs), *(one.name for one in planned)])
     for name in (one for one in of.system.points if one not in known):
         yield f"[points.{name}] of the TOML is of no point; write one of {', '.join(known)}"

@@ -64,10 +64,9 @@ class MeasuredCurve(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def not_run(self) -> Sequence[Point]:
-        """The points of the plan that have no run folder, whatever the others are called."""
+        """The points of the plan that have no run folder."""
         begun = {(one.offline == "dedicated", one.concurrency) for one in self.points}
-        planned = () if self.plan is None else self.plan.points
-        return [one for one in planned if (one.offline == "dedicated", one.concurrency) not in begun]
+        return () if self.plan is None else self.plan.not_run(begun)
 
     @property
     def c_max(self) -> int | None:

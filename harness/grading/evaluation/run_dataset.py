@@ -20,8 +20,8 @@ _SHOWN = 12  # digits
 def other_dataset(record: RunRecord, references: Path, benchmark: Benchmark) -> str:
     """How the references differ from the dataset of a run, in one line; "" if they do not.
 
-    A file with another sha256 may hold the same answers in another
-    format, or the answers to a dataset that has none. Raises DatasetError for references that cannot be read.
+    A file with another sha256 may hold the same answers in another format, or the answers to a dataset that
+    has none. Raises DatasetError for references that cannot be read.
     """
     if not references.is_file():
         return ""
