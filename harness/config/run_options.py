@@ -94,7 +94,7 @@ def backend_flag() -> Any:
     return flag(
         "protocol of the server: SGLang's native API (pytorch: the same of pytorch/run_server.sh), "
         "OpenAI completions (vllm; openai: the same for other servers, or llama.cpp), TensorRT-LLM's "
-        "trtllm-serve (not yet tried on the real server), Dynamo's frontend (ids in nvext), or a small "
+        "trtllm-serve (not yet tried with its engine), Dynamo's frontend (ids in nvext), or a small "
         f"engine that is started here (default: {DEFAULT_BACKEND}, or what {_BACKEND_NAME} names)",
         default=DEFAULT_BACKEND,
         untyped=None,  # the environment may name another

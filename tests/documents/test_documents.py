@@ -109,6 +109,7 @@ def test_every_page_is_reached_from_the_readme():
 def test_the_command_line_reference_is_current():
     text = write_cli_reference.PAGE.read_text()
     assert text == write_cli_reference.written(text), "run scripts/write_cli_reference.py"
+    assert [verb for verb in VERBS if f"\n| `{verb}` | " not in text] == []
     assert "default: None" not in text
 
 
