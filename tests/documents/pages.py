@@ -6,7 +6,7 @@ from pathlib import Path
 from tests.runs import ROOT
 
 README = ROOT / "README.md"
-PAGES = sorted([README, *(ROOT / "docs").rglob("*.md")])
+PAGES = sorted([README, ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 _BLOCK = re.compile(r"(?ms)^```bash\n(.*?)^```")
 
 
