@@ -3,7 +3,7 @@
 The names are those of PerformanceSummary::LogSummary and LogDetail (results.cc) and of
 TestSettingsInternal::LogSummary and LogEffectiveSettings (test_settings_internal.cc).
 LoadGen logs fractions with six digits. Every bound but those of the clock is exact but for that; the largest
-differences in published logs: docs/guide/submission.md.
+differences in published logs: docs/design/validation.md.
 """
 
 import math
