@@ -86,6 +86,18 @@ def test_pages_named_elsewhere_exist():
     assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
 
 
+LEFT_BY_RUNS = ("benchmarks/results", "configs/submission/rehearsal")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_files_named_on_a_page_exist(page):
+    """Below the folders of the code; security.md leaves ``tests/`` out."""
+    trees = "benchmarks|configs|datasets|harness|pytorch|scripts|sglang|sut|tests|vllm"
+    named = re.findall(rf"`((?:{trees})/[\w./-]+)`", page.read_text())
+    ours = [name for name in named if not name.startswith(LEFT_BY_RUNS)]
+    assert [name for name in ours if not any((ROOT / top / name).exists() for top in ("", "tests"))] == []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_commands_name_the_environment_and_one_data_folder(page):
     text = page.read_text()
