@@ -21,6 +21,7 @@ sys.path.insert(0, str(ROOT))
 
 from harness.config.plans import ClientPlan, RunPlan  # noqa: E402
 from harness.record.run_record import RunRecord  # noqa: E402
+from harness.record.server_metrics import QUANTITIES, Quantity  # noqa: E402
 from harness.record.settled import Settled  # noqa: E402
 
 PAGE = ROOT / "docs/reference/run_json.md"
@@ -29,6 +30,15 @@ MARK = "<!-- below: written by scripts/write_run_json_reference.py -->"
 _PARTS: dict[type, tuple[type, ...]] = {RunPlan: (ClientPlan, RunPlan, Settled)}
 _HELD = ("client", "settled")
 _SCHEMA = "| `schema` | integer | version of this format, 1 |"
+_QUANTITIES = (
+    "## Names in `server_load`",
+    "",
+    "A level goes up and down; a count only grows, until its server restarts. Of several metrics the first "
+    "that a server has is read.",
+    "",
+    "| name | | meaning | read from |",
+    "|---|---|---|---|",
+)
 
 
 def written(text: str) -> str:
@@ -37,10 +47,17 @@ def written(text: str) -> str:
 
 
 def reference() -> str:
-    """A table for each type of value, under all places of the file that hold one."""
+    """A table for each type of value, under all places of the file that hold one; the servers' metrics."""
     places: dict[type, list[str]] = {}
     _collect(RunRecord, "", places)
-    return "\n".join(line for kind, found in places.items() for line in _section(found, kind))
+    lines = [line for kind, found in places.items() for line in _section(found, kind)]
+    return "\n".join([*lines, *_QUANTITIES, *map(_quantity, QUANTITIES, QUANTITIES.values()), ""])
+
+
+def _quantity(name: str, one: Quantity) -> str:
+    mode = f'{{mode="{one.mode}"}}' if one.mode else ""
+    names = ", ".join(f"`{each}{mode}`" for each in one.names)
+    return f"| `{name}` | {one.kind} | {one.meaning} | {names} |"
 
 
 def _collect(kind: type, place: str, places: dict[type, list[str]]) -> None:

@@ -246,7 +246,7 @@ def _unnamed_notes(servers: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
     what = f" of {', '.join(QUANTITIES[key].meaning for key in keys)}" if keys else ""
     yield (
         f"the metrics of {url}{more} have no known name{what}: what rests on it is not noticed. Names change "
-        "between versions (docs/guide/report.md#server-metrics)"
+        "between versions (the end of docs/reference/run_json.md)"
     )
 
 

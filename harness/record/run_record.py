@@ -144,7 +144,7 @@ class Level(msgspec.Struct, frozen=True):
 
 
 class ServerLoad(msgspec.Struct, frozen=True, kw_only=True):
-    """The servers' own metrics, from server_metrics.parquet; names as in docs/guide/report.md."""
+    """The servers' own metrics, from server_metrics.parquet, by the names of QUANTITIES (the table below)."""
 
     rounds: int
     """the number of times that the servers' metrics were read"""
