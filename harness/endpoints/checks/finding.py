@@ -79,6 +79,7 @@ RULES: dict[str, Rule] = {
     "streaming": Rule("§6.5", "streamed answers", f"switch it on and {_AGAIN}"),
     "ttft": Rule("§4.1", "a block ttft with a p90 above 0", "write the summary again from the run's log"),
     "config-differs": Rule("§9.1", "", "copy config.yaml from the run folder of the point"),
+    "sampling": Rule("§2.9.1", "", f"set it under model_params and {_AGAIN}"),
     "copied": Rule("§8.1", "a file of this point's own run", "copy it from the run folder of the point"),
     "load-pattern": Rule("§6.1", "concurrency, or max_throughput of a dedicated Offline run", _AGAIN),
     "steady-state": Rule(

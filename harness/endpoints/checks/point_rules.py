@@ -20,6 +20,7 @@ from harness.endpoints.official_files import (
 from harness.endpoints.planning.cohorts import cohort_name, cohort_number
 from harness.endpoints.planning.rules import is_same_model, load_endpoints_rules
 from harness.endpoints.run_folder import ACCURACY, CONFIG, POINT_YAML, SUMMARY
+from harness.endpoints.sampling import sampling_differences
 from harness.endpoints.steady.steady_block import block_of_summary
 from harness.endpoints.steady.steady_point import STEADY, WINDOWABLE
 from harness.errors import ConfigError
@@ -34,6 +35,7 @@ def check_files(files: PointFiles) -> Iterator[Finding]:
     if files.config:
         yield from _load_pattern(files)
         yield from _config(files)
+        yield from _sampling(files)
     yield from _min_duration(files)
     yield from _streaming(files)
     yield from accuracy_salt(files)
@@ -120,6 +122,14 @@ def _model(files: PointFiles) -> Iterator[Finding]:
     if declared and used and not any(is_same_model(str(declared), name) for name in used):
         text = f"is a configuration of {used[0]}"
         yield finding("config-differs", files.where(CONFIG), text, expected=f"of {declared}")
+
+
+def _sampling(files: PointFiles) -> Iterator[Finding]:
+    """The parameters of performance requests, of a model that has a benchmark here."""
+    rules = load_endpoints_rules()
+    benchmark = rules.benchmark_of(str(files.point.get("model_name") or rules.model_in(files.config)))
+    for name, got, expected in () if benchmark is None else sampling_differences(files.config, benchmark):
+        yield by_length(files, "sampling", files.where(CONFIG), f"{name} is {got}", expected=expected)
 
 
 def _min_duration(files: PointFiles) -> Iterator[Finding]:

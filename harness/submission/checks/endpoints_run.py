@@ -22,6 +22,7 @@ from harness.endpoints.official_files import (
     shown,
     tables,
 )
+from harness.endpoints.sampling import sampling_differences
 from harness.errors import ConfigError
 from harness.submission.checks.context import CheckContext
 from harness.submission.checks.documents import check_scenario_documents
@@ -73,6 +74,8 @@ def _configuration(context: CheckContext, path: Path, config: Fields) -> Iterato
     if found != pattern and context.closed:
         text = f"settings.load_pattern.type is {shown(found)}, expected {pattern}"
         yield context.issue("settings", path, text)
+    for name, got, wanted in sampling_differences(config, context.benchmark) if context.closed else ():
+        yield context.issue("settings", path, f"{name} is {got}, expected {wanted}")
     runtime = ("settings", "runtime")
     least, duration = int(context.benchmark.loadgen.settings["min_duration_ms"]), "min_duration_ms"
     if not is_number(found := at(config, *runtime, duration)) or found < least:

@@ -310,6 +310,11 @@ OURS_TOO = {
     ),
     "streaming off": (lambda it: it["model_params"].update(streaming="off"), "streaming"),
     "a short minimum": (lambda it: it["settings"]["runtime"].update(min_duration_ms="300s"), "min-duration"),
+    "answers of 1024 tokens, the client's default": (
+        lambda it: it["model_params"].update(max_new_tokens=1024),
+        "sampling",
+    ),
+    "greedy": (lambda it: it["model_params"].update(temperature=0.0), "sampling"),
     "salted accuracy": (
         lambda it: it["datasets"].append({"name": "acc", "type": "accuracy", "salt": True}),
         "accuracy-salt",

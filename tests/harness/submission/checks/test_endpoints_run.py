@@ -118,6 +118,7 @@ DAMAGES = {
         False,
     ),
     "an interrupted run": (change(SUMMARY, False, "complete"), "invalid", False),
+    "answers of 1024 tokens": (change(CONFIG, 1024, "model_params", "max_new_tokens"), "settings", False),
 }
 
 
@@ -163,8 +164,9 @@ def test_each_damage_has_its_issue(results, name):
     assert failing(check_tree(results)) == {code}
 
 
-def test_a_load_of_its_own_in_the_open_division(results):
-    both(DAMAGES["fixed concurrency"][0], division("open"))(results / RESULTS)
+@pytest.mark.parametrize("name", ["fixed concurrency", "answers of 1024 tokens"])
+def test_settings_of_its_own_in_the_open_division(results, name):
+    both(DAMAGES[name][0], division("open"))(results / RESULTS)
     assert failing(check_tree(results)) == set()
 
 
