@@ -75,6 +75,11 @@ RULES: dict[str, Rule] = {
     "incomplete": Rule("§8.1", "a run that ended by its rule, with all answers counted", _AGAIN),
     "log-differs": Rule("§4.1", "", "copy both files from one run"),
     "salt": Rule("§2.9.5.1", "", f"switch the salt on and {_AGAIN}"),
+    "warm-up": Rule(
+        "§6.3.1",
+        "true where the client warms up, which it does with the performance dataset",
+        f"set it, or switch the warm-up off (prompts of token ids cannot be salted), and {_AGAIN}",
+    ),
     "accuracy-salt": Rule("§2.9.5.1", "accuracy prompts without salt", "run accuracy again without salt"),
     "streaming": Rule("§6.5", "streamed answers", f"switch it on and {_AGAIN}"),
     "ttft": Rule("§4.1", "a block ttft with a p90 above 0", "write the summary again from the run's log"),

@@ -36,6 +36,7 @@ def check_files(files: PointFiles) -> Iterator[Finding]:
         yield from _load_pattern(files)
         yield from _config(files)
         yield from _sampling(files)
+        yield from _warm_up(files)
     yield from _min_duration(files)
     yield from _streaming(files)
     yield from accuracy_salt(files)
@@ -130,6 +131,14 @@ def _sampling(files: PointFiles) -> Iterator[Finding]:
     benchmark = rules.benchmark_of(str(files.point.get("model_name") or rules.model_in(files.config)))
     for name, got, expected in () if benchmark is None else sampling_differences(files.config, benchmark):
         yield by_length(files, "sampling", files.where(CONFIG), f"{name} is {got}", expected=expected)
+
+
+def _warm_up(files: PointFiles) -> Iterator[Finding]:
+    """The official client warms up with the performance dataset, and without salt unless it is told to."""
+    warm_up = table(files.settings, "warmup")
+    if warm_up.get("enabled") is True and warm_up.get("salt") is not True:
+        text = f"settings.warmup.salt is {shown(warm_up.get('salt'))}"
+        yield finding("warm-up", files.where(CONFIG), text)
 
 
 def _min_duration(files: PointFiles) -> Iterator[Finding]:

@@ -315,6 +315,10 @@ OURS_TOO = {
         "sampling",
     ),
     "greedy": (lambda it: it["model_params"].update(temperature=0.0), "sampling"),
+    "a warm-up without salt": (
+        lambda it: it["settings"].update(warmup={"enabled": True, "salt": False}),
+        "warm-up",
+    ),
     "salted accuracy": (
         lambda it: it["datasets"].append({"name": "acc", "type": "accuracy", "salt": True}),
         "accuracy-salt",
