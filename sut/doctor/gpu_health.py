@@ -80,7 +80,13 @@ def _memory_errors(facts: Mapping[str, Any]) -> Iterator[Finding]:
             f"uncorrected ECC errors since the driver's start: {text}",
             "reset or replace it",
         )
-    elif facts.get("ecc_uncorrected"):
+    off = [number for number, has_ecc in facts.get("ecc", {}).items() if not has_ecc]
+    if off:
+        text = f"GPU {_listed(off)}: ECC is off, and the rules want it on in every datacenter run"
+        yield Finding("warning", "GPU memory", text, "nvidia-smi -e 1, then restart the node")
+    if wrong or off:
+        return
+    if facts.get("ecc_uncorrected"):
         yield ok("GPU memory", "no uncorrected ECC error")
     elif facts.get("driver"):
         yield ok("GPU memory", "ECC is off, or not reported")

@@ -64,9 +64,10 @@ class LocalGpus:
         return sum(len(library.handles) for library in self._libraries)
 
     def facts(self) -> list[dict[str, Any]]:
-        """Of each library with GPUs: ``driver``, ``cuda`` (the newest that it runs) and ``ecc_uncorrected``.
+        """Of each library with GPUs: ``driver``, ``cuda`` (the newest that it runs), ``ecc`` and its errors.
 
-        The latter is the number of errors by GPU; a fact that a library does not have is left out.
+        ``ecc``: by GPU, whether its memory has ECC now; ``ecc_uncorrected``: the number of errors. A fact
+        that a library does not have is left out.
         """
         return [library.facts() for library in self._libraries if library.handles]
 
@@ -127,7 +128,12 @@ class _Nvml:
             "driver": lambda: _as_text(nvml.nvmlSystemGetDriverVersion()),
             "cuda": lambda: divmod(int(nvml.nvmlSystemGetCudaDriverVersion()) // 10, 100),  # 13000 is 13.0
         }
-        return _facts(self, asked, self._uncorrected)
+        return _facts(self, asked, ecc=self._has_ecc, ecc_uncorrected=self._uncorrected)
+
+    def _has_ecc(self, handle: Any) -> bool:
+        """Not after the next restart, which may be otherwise. GPUs that never have ECC do not answer."""
+        now, _ = self._nvml.nvmlDeviceGetEccMode(handle)
+        return bool(now == self._nvml.NVML_FEATURE_ENABLED)
 
     def _uncorrected(self, handle: Any) -> int:
         nvml = self._nvml
@@ -180,7 +186,7 @@ class _AmdSmi:
         """Of the driver, and of the GPUs' memory."""
         smi, first = self._smi, self.handles[0]
         asked: _Asked = {"driver": lambda: smi.amdsmi_get_gpu_driver_info(first)["driver_version"]}
-        return _facts(self, asked, self._uncorrected)
+        return _facts(self, asked, ecc_uncorrected=self._uncorrected)
 
     def _uncorrected(self, handle: Any) -> int:
         return int(self._smi.amdsmi_get_gpu_total_ecc_count(handle)["uncorrectable_count"])
@@ -203,10 +209,13 @@ class _AmdSmi:
         return max(parts, default=None)
 
 
-def _facts(library: _Library, asked: _Asked, uncorrected: Callable[[Any], int]) -> dict[str, Any]:
-    """Those that it has an answer to, and the errors of each GPU that has one."""
-    ecc = {number: partial(uncorrected, handle) for number, handle in enumerate(library.handles)}
-    return _answered(library.errors, asked) | {"ecc_uncorrected": _answered(library.errors, ecc)}
+def _facts(library: _Library, asked: _Asked, **of_gpus: Callable[[Any], Any]) -> dict[str, Any]:
+    """Those that it has an answer to, and ``of_gpus`` by the GPUs that have one."""
+    found = _answered(library.errors, asked)
+    for name, ask in of_gpus.items():
+        each = {number: partial(ask, handle) for number, handle in enumerate(library.handles)}
+        found[name] = _answered(library.errors, each)
+    return found
 
 
 def _answered(errors: tuple[type[Exception], ...], asked: _Asked) -> dict[Any, Any]:

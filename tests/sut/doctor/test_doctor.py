@@ -527,7 +527,12 @@ class Gpus(list):
         return [] if self._facts is None else [self._facts]
 
 
-HEALTHY = {"driver": "580.95.05", "cuda": (13, 0), "ecc_uncorrected": {0: 0, 1: 0}}
+HEALTHY = {
+    "driver": "580.95.05",
+    "cuda": (13, 0),
+    "ecc": {0: True, 1: True},
+    "ecc_uncorrected": {0: 0, 1: 0},
+}
 
 
 @pytest.mark.parametrize(
@@ -539,6 +544,7 @@ HEALTHY = {"driver": "580.95.05", "cuda": (13, 0), "ecc_uncorrected": {0: 0, 1: 
         (HEALTHY, {"DCGM_FI_DEV_GPU_UTIL": 97}, {"GPU load": "warning"}),
         ({**HEALTHY, "driver": "570.1", "cuda": (12, 8)}, {}, {"GPU driver": "error"}),
         ({**HEALTHY, "ecc_uncorrected": {0: 0, 1: 4}}, {}, {"GPU memory": "error"}),
+        ({**HEALTHY, "ecc": {0: True, 1: False}, "ecc_uncorrected": {0: 0}}, {}, {"GPU memory": "warning"}),
         ({"driver": "6.12.12", "ecc_uncorrected": {}}, {}, {}),  # ROCm's
     ],
 )

@@ -326,7 +326,9 @@ def test_facts_of_nvidia_gpus_are_those_that_there_are(libraries, version, drive
     made.nvmlSystemGetCudaDriverVersion = version or partial(unsupported, error=NvmlError)
     made.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, made.NVML_VOLATILE_ECC = 1, 0
     made.nvmlDeviceGetTotalEccErrors = lambda handle, *_: unsupported(error=NvmlError) if handle else 3
-    assert libraries(lambda: made, None).facts() == [driver | {"ecc_uncorrected": {0: 3}}]
+    made.NVML_FEATURE_ENABLED = 1
+    made.nvmlDeviceGetEccMode = lambda handle: unsupported(error=NvmlError) if handle else [0, 1]
+    assert libraries(lambda: made, None).facts() == [driver | {"ecc": {0: False}, "ecc_uncorrected": {0: 3}}]
 
 
 @pytest.mark.parametrize(
