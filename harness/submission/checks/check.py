@@ -150,8 +150,19 @@ def _context(folder: ScenarioDir, kept: Path, round_name: str) -> CheckContext |
         return None
     if is_empty(folder.path):
         return None
+    if not of_endpoints:
+        scenario = _of_runs(folder, scenario, suite)
     aside = kept / folder.path.relative_to(folder.root)
     return CheckContext(folder, benchmark, scenario, rules, aside if aside.is_dir() else None, of_endpoints)
+
+
+def _of_runs(folder: ScenarioDir, scenario: Scenario, suite: Suite) -> Scenario:
+    """The scenario of the folder's runs: another one where its result may be inferred from that one's."""
+    other = suite.inferred.get(scenario)
+    if other is None:
+        return scenario
+    ran = read_detail(folder.path / PERFORMANCE / DETAIL).effective.get("scenario")
+    return other if ran == other.loadgen else scenario
 
 
 def _organisation(root: Path, path: Path) -> Iterator[Issue]:

@@ -21,6 +21,7 @@ class CheckContext(msgspec.Struct, frozen=True, eq=False):
     dir: ScenarioDir
     benchmark: Benchmark
     scenario: Scenario
+    """of its runs: another one than the folder's where the result is inferred"""
     rules: RoundRules
     kept: Path | None
     """the scenario's folder of full accuracy logs and run.json, if it exists"""
@@ -33,6 +34,11 @@ class CheckContext(msgspec.Struct, frozen=True, eq=False):
     def closed(self) -> bool:
         """Whether accuracy target, tests and settings are binding."""
         return self.dir.binding
+
+    @property
+    def is_inferred(self) -> bool:
+        """Whether the result is inferred from runs of another scenario, of which they are copies."""
+        return not self.is_of_endpoints and self.dir.scenario is not self.scenario
 
     @property
     def has_records(self) -> bool:

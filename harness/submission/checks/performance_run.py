@@ -37,6 +37,12 @@ def check_performance(context: CheckContext) -> Iterator[Issue]:
     yield from check_logs(context, logs, PERFORMANCE_MODE)
     if not usable(logs):
         return
+    if context.is_inferred:
+        text = (
+            f"the result is inferred from a run of {context.scenario.folder}: MLCommons's checker takes its "
+            f"samples/s, and its table calls them tokens/s; a run of {context.dir.folder} has its own"
+        )
+        yield context.issue("scenario", logs.folder, text, is_warning=True)
     if logs.summary.result_valid is not True:
         unmet = ", ".join(name for name, met in logs.summary.constraints.items() if not met)
         found = logs.detail.values.get("result_validity")

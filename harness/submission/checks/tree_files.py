@@ -203,8 +203,8 @@ def check_repeats(root: Path, contexts: Sequence[CheckContext]) -> Iterator[Issu
 
     But a greedy model gives the same answers again, as does any to the few samples of a test such as TEST06,
     which LoadGen draws by the same seed in every scenario. Those of other models are of two runs where the
-    run.json of each says so. One run may be submitted in two divisions. What was copied as one folder is one
-    issue.
+    run.json of each says so. One run may be submitted in two divisions, and an inferred result is a copy.
+    What was copied as one folder is one issue.
     """
     seen: dict[str, _RunFile] = {}
     pairs = [
@@ -212,7 +212,7 @@ def check_repeats(root: Path, contexts: Sequence[CheckContext]) -> Iterator[Issu
         for context in contexts
         for file in _run_files(context)
         for key in _fingerprints(file.path)
-        if (first := seen.setdefault(key, file)).run != file.run
+        if (first := seen.setdefault(key, file)).run != file.run and not _is_inferred(first, file)
     ]
     same_runs = {(first.run, file.run) for first, file in pairs if not file.has_answers}
     copied: dict[tuple[Path, Path, bool], list[tuple[Path, Path]]] = {}
@@ -222,6 +222,12 @@ def check_repeats(root: Path, contexts: Sequence[CheckContext]) -> Iterator[Issu
         copied.setdefault(where, []).append((first.path, file.path))
     for (source, target, by_chance), files in copied.items():
         yield _repeat(root, source, target, files, by_chance)
+
+
+def _is_inferred(one: _RunFile, other: _RunFile) -> bool:
+    """Whether the result of one was inferred from the other's."""
+    is_of_one = one.context.dir.path.parent == other.context.dir.path.parent
+    return is_of_one and one.context.is_inferred != other.context.is_inferred
 
 
 def _may_be_equal(one: _RunFile, other: _RunFile) -> bool:

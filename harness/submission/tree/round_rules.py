@@ -20,6 +20,8 @@ class Suite(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """all of these"""
     one_of: tuple[Scenario, ...]
     """and one of these, unless it is empty"""
+    inferred: dict[Scenario, Scenario] = {}
+    """a scenario whose result may be inferred from a run of another one"""
 
     @property
     def allowed(self) -> tuple[Scenario, ...]:

@@ -1,5 +1,6 @@
 """Closed submissions of other benchmarks: accepted as they are, and by whom not when damaged."""
 
+import csv
 import re
 import shutil
 import subprocess
@@ -214,3 +215,42 @@ def test_a_damage_has_its_issue(tree_of, benchmark, name):
 def test_what_the_official_checker_says_of_it(tree_of, benchmark, name):
     _, change, _, refused = DAMAGES[name]
     assert accepts(tree_of(benchmark, change)) is not refused
+
+
+def inferred(results):
+    """Copies of SingleStream's folder in the place of Offline's, as the rules of edge systems allow."""
+    shutil.rmtree(results / "Offline")
+    shutil.copytree(results / "SingleStream", results / "Offline")
+
+
+def test_an_edge_result_of_offline_may_be_inferred_from_single_stream(tree_of):
+    tree = tree_of(EDGE, inferred)
+    (issue,) = check_tree(tree)
+    assert (issue.code, issue.is_warning) == ("scenario", True)
+    assert issue.where.endswith("Offline/performance/run_1") and "samples/s" in issue.what
+    rows = summarize(check_contexts(tree))
+    assert [(row.scenario, row.result, row.unit) for row in rows] == [
+        ("Offline", 9.05765, "samples/s"),
+        ("SingleStream", pytest.approx(142.547989), "ms"),
+    ]
+
+
+@needs_official
+@pytest.mark.engine
+def test_the_official_checker_infers_it_too(tree_of):
+    tree = tree_of(EDGE, inferred)
+    assert accepts(tree)
+    rows = csv.DictReader(tree.with_name("submission.csv").read_text().splitlines())
+    assert [(row["Scenario"], row["Result"], row["Units"]) for row in rows] == [
+        ("Offline", "9.05765", "Tokens/s"),
+        ("SingleStream", "142.547989", "Latency (ms)"),
+    ]
+
+
+def test_a_copy_of_another_scenario_is_not_inferred_where_the_rules_have_none(tree_of):
+    def copy(results):
+        shutil.rmtree(results / "SingleStream")
+        shutil.copytree(results / "Offline", results / "SingleStream")
+
+    codes = {one.code for one in check_tree(tree_of(EDGE, copy)) if not one.is_warning}
+    assert {"scenario", "repeat"} <= codes
