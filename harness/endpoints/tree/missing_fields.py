@@ -1,7 +1,9 @@
 """What a tree lacks, a line each with its remedy; what keeps a rehearsal's from being a submission."""
 
 from collections.abc import Iterator, Sequence
+from datetime import date, timedelta
 
+from harness.endpoints.planning.cohorts import cohort_number, publication
 from harness.endpoints.planning.regions import LABELS, MANDATORY, ULTRA_LOW_MOST, Regions, regions
 from harness.endpoints.planning.rules import load_endpoints_rules
 from harness.endpoints.planning.shortfalls import CLIENT, not_run, run_shortfalls
@@ -24,6 +26,7 @@ _IN_TOML = {
     "dataset_name": "dataset",
     "dataset_link": "dataset",
 }
+_LONGEST_PREVIEW_DAYS = 180
 _UNSALTED = "the reference client of 2026-08 salts no prompt of token ids; its point is unsalted until it can"
 
 
@@ -52,17 +55,40 @@ def _of_system(of: CurveFacts) -> Iterator[str]:
     for field in DESCRIBED:
         if not getattr(given, field):
             yield f"system_desc.json has no {field}; write it into [system] of the TOML"
-    status = given.system_availability_status
-    if status == "Available" and not given.availability_url:
-        yield "system_desc.json has no availability_url, but is Available; write it into [system]"
-    if status == "Preview" and not given.target_availability_date:
-        yield "system_desc.json has no target_availability_date, but is Preview; write it into [system]"
+    yield from _availability(of)
     for number, node in enumerate(of.system.node_types, 1):
         for field in DESCRIBED_NODE:
             if not getattr(node, field):
                 yield f"node type {number} has no {field}; write it into its [[node_types]]"
         if not node.accelerators:
             yield f"node type {number} has no accelerators; write its [[node_types.accelerator_info]]"
+
+
+def _availability(of: CurveFacts) -> Iterator[str]:
+    """A status that the division may have, and what it comes with (submission rules, 7.2.5 and 7.3)."""
+    given = of.system.system
+    status, ready = given.system_availability_status, given.target_availability_date
+    if of.system.division == "RDI" and status not in ("RDI", ""):
+        yield f"system_desc.json is {status}, but of division RDI; write RDI as its status into [system]"
+    elif status == "Available" and not given.availability_url:
+        yield "system_desc.json has no availability_url, but is Available; write it into [system]"
+    elif status == "Preview" and not ready:
+        yield "system_desc.json has no target_availability_date, but is Preview; write it into [system]"
+    elif status == "Preview" and of.system.target_cohort:
+        published = publication(cohort_number(of.system.target_cohort))
+        last = published + timedelta(days=_LONGEST_PREVIEW_DAYS)
+        if not _is_date_until(last, ready):
+            yield (
+                f"target_availability_date is {ready!r}; write a date such as {last} into [system]: "
+                f"{_LONGEST_PREVIEW_DAYS} days after {of.system.target_cohort} is published, or earlier"
+            )
+
+
+def _is_date_until(last: date, text: str) -> bool:
+    try:
+        return date.fromisoformat(text) <= last
+    except ValueError:
+        return False
 
 
 def _power(of: CurveFacts) -> Iterator[str]:

@@ -235,6 +235,10 @@ def of_toml(old, new=""):
     return lambda folder: SYSTEM.replace(old, new, 1)
 
 
+def of_preview(ready):
+    return of_toml('"Available"', f'"Preview"\ntarget_availability_date = "{ready}"')
+
+
 SOURCED = '= {{ watts = {}, source = "https://example.com/h200" }}'
 
 
@@ -262,6 +266,9 @@ GAPS = {
     "no short name": (of_toml('shortened_system_name = "8xH200"'), "shortened_system_name"),
     "no URL": (of_toml('availability_url = "https://example.com/h200"'), "availability_url"),
     "no date": (of_toml('"Available"', '"Preview"'), "target_availability_date"),
+    "a Preview for longer than 180 days": (of_preview("2027-06-01"), "2027-05-31"),
+    "a Preview until a quarter": (of_preview("Q2 2027"), "2027-05-31"),
+    "an Available system in RDI": (of_toml('"Standardized"', '"RDI"'), "RDI as its status"),
     "no driver": (of_toml('driver = "580.65.06"'), "node type 1 has no driver"),
     "no cooling": (of_toml('cooling = "air"'), "cooling"),
     "no power": (
@@ -338,11 +345,18 @@ def test_one_run_of_this_client_labels_all(tmp_path):
 def test_other_divisions_need_no_power(name, tmp_path, capsys):
     write_runs(tmp_path, official=True)
     text = GAPS["no power"][0](tmp_path).replace('"Standardized"', f'"{name}"')
+    if name == "RDI":
+        text = text.replace('"Available"', '"RDI"')
     output = tmp_path / "elsewhere"
     assert build(Given((tmp_path,), write_system(tmp_path, text), output=output)) == 0
     assert output.is_dir() and not (tmp_path / TREE).exists()
     assert not list(tmp_path.rglob(SYSTEM_POWER))
     assert SYSTEM_POWER not in capsys.readouterr().out
+
+
+def test_a_preview_may_be_available_180_days_after_its_cohort(tmp_path):
+    write_runs(tmp_path, official=True)
+    assert tree_of(tmp_path, of_preview("2027-05-31")(tmp_path)).missing == ()
 
 
 def without(*names):
@@ -412,7 +426,17 @@ def test_what_is_missing_is_named_with_its_remedy(change, word, tmp_path, capsys
 
 @needs_official
 @pytest.mark.engine
-@pytest.mark.parametrize("name", ["no precision", "no short name", "no URL", "no cooling", "seeds of no set"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "no precision",
+        "no short name",
+        "no URL",
+        "a Preview until a quarter",
+        "no cooling",
+        "seeds of no set",
+    ],
+)
 def test_the_official_checker_rejects_what_is_named(name, tmp_path):
     write_runs(tmp_path, official=True)
     tree = tree_of(tmp_path, GAPS[name][0](tmp_path))
