@@ -40,6 +40,10 @@ def check_scenario_documents(
     empty = [name for name in required if not str(fields.get(name) or "").strip()]
     if empty:
         yield context.issue("measurements", path, f"missing or empty: {', '.join(empty)}")
+    retraining = str(fields.get("retraining") or "").strip()
+    if context.closed and retraining.lower().startswith("yes"):
+        text = f"retraining is {retraining!r}, but the closed division allows none"
+        yield context.issue("measurements", path, text, is_warning=True)
 
 
 def check_system(folder: SystemDir, rule: SystemRule) -> Iterator[Issue]:

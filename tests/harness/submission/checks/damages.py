@@ -281,6 +281,7 @@ DAMAGES = [
     ("another division", system(division="open"), "system"),
     ("accelerators in words", system(accelerators_per_node="eight"), "system"),
     ("measurements empty", fields("Offline/measurements.json", retraining=""), "measurements"),
+    ("a model retrained", fields("Offline/measurements.json", retraining="Yes, QAT"), "measurements?"),
     ("a token in src", write(f"{ORGANISATION}/src/run.sh", f"export HF_TOKEN=hf_{'aB3' * 11}\n"), "secret"),
     ("a link", lambda results: (results / "Offline/link.txt").symlink_to(results / SYSTEM), "files"),
     ("a space", write("Offline/my notes.txt", "1"), "files"),
