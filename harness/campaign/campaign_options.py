@@ -28,7 +28,7 @@ class CampaignOptions:
         metavar="FILE",
     )
     rehearsal: bool = flag(
-        "the same steps in minutes, on the embedded engine and the sample datasets, in folders of their own; "
+        "the steps but trial and search, in minutes: embedded engine, sample datasets, folders of their own; "
         "no submission can use the results",
         default=False,
     )
