@@ -85,10 +85,9 @@ def metric(queries: Queries, name: str) -> Floats:
 
 
 def known_over(queries: Queries, name: str, limit: float) -> Floats:
-    """The time at which each query over the limit was known to be over it."""
+    """When each query over the limit was known to be: TTFT when it had waited that long, TPOT at its end."""
     over = metric(queries, name) > limit
-    since_issue = queries.ttft if name == "TTFT" else queries.latency
-    return queries.issued[over] + since_issue[over]
+    return queries.issued[over] + (limit if name == "TTFT" else queries.latency[over])
 
 
 def read_queries(path: Path) -> Queries:
