@@ -132,6 +132,11 @@ class LostWatch:
         over = "" if self._limits is None else self._over_limit(self._limits, moment)
         return faults[0] if faults else failures_text(moment) or over
 
+    @property
+    def late(self) -> int:
+        """Queries over the TTFT limit at the last look, at least."""
+        return 0 if self._limits is None else self._limits.over.ttft
+
     def is_lost_by(self, replicas: Sequence[int], from_s: float, to_s: float) -> bool:
         """Whether it would not be lost without the queries that waited for these replicas in that time.
 

@@ -41,6 +41,7 @@ class OverLimit(msgspec.Struct, frozen=True):
     """Queries over a latency limit so far, by this client's times: LoadGen may count a few less."""
 
     queries: int
+    """also those that still wait for their first token"""
     most: int
     """the most with which the run can be VALID; -1: it has too few queries"""
     limit_ms: float
@@ -212,7 +213,7 @@ class ProgressLog:
             ended_last_minute=len(recent),
             ttft=_latencies(ttft_ns(recent)),
             tpot=_latencies(tpot_ns(recent)),
-            over_limit=self._over_limits(),
+            over_limit=self._over_limits(s.late),
             slowest=self._slowest(),
             imbalance=s.imbalance,
             stragglers=len({one.url for one in self.watch.stragglers_now}),
@@ -223,9 +224,13 @@ class ProgressLog:
             silent_s=round(s.silent_s, 1),
         )
 
-    def _over_limits(self) -> dict[str, OverLimit]:
+    def _over_limits(self, late: int) -> dict[str, OverLimit]:
         return {
-            name: OverLimit(count, self._rules.most_over, self._rules.limits_ns[name] / 1e6)
+            name: OverLimit(
+                max(count, late) if name == "TTFT" else count,
+                self._rules.most_over,
+                self._rules.limits_ns[name] / 1e6,
+            )
             for name, count in self._over.items()
         }
 

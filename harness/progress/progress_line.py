@@ -98,6 +98,8 @@ class ProgressSnapshot(msgspec.Struct, frozen=True):
     """the replicas that have the last queries, while others have none"""
     lost: str = ""
     """why the run can no longer become VALID"""
+    late: int = 0
+    """queries over the TTFT limit, at least: also those that still wait for their first token"""
     standing: str = ""
     """servers, or data-parallel ranks of them, that show no sign of life"""
     silent_s: float = 0.0

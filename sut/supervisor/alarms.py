@@ -344,7 +344,7 @@ class Alarms:
         alarms = (standing or silence, "" if silence else silent)
         snapshot = replace(snapshot, standing=", ".join(text for text in alarms if text))
         self._note_lost(snapshot, now, asked)
-        return replace(snapshot, lost=self._lost)
+        return replace(snapshot, lost=self._lost, late=0 if self._rule is None else self._rule.watch.late)
 
     def _asked(self, now: float, loads: Sequence[int]) -> list[AskedServer]:
         arrived = self._session.arrived_s()

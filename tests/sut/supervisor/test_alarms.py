@@ -12,8 +12,9 @@ from msgspec.structs import replace
 
 from harness.analysis.rank_watch import RankWatch, StandingRank
 from harness.errors import RunError
-from harness.files import JOURNAL_DIR
+from harness.files import JOURNAL_DIR, PROGRESS
 from harness.progress.lost_run import LostRunError, LostWatch, ValidityRules
+from harness.progress.progress_files import ProgressLog, read_progress
 from harness.progress.progress_line import ProgressSnapshot
 from harness.record.run_events import EventLog
 from harness.record.settled import RankListener
@@ -144,6 +145,20 @@ def test_ranks_without_requests_are_told_once(listener, remedy, caplog):
         f"dp_rank 1, 2 of http://a:1 shows no request, the others have several each{remedy}"
     )
     assert [(event.kind, event.rank) for event in one.events.events] == [("rank_idle", 1), ("rank_idle", 2)]
+
+
+def test_a_line_counts_the_queries_that_wait_too_long_as_its_loss_does(tmp_path):
+    """A line with "lost: 493 queries over the TTFT limit" had 59 of them: those that had ended."""
+    (tmp_path / JOURNAL_DIR).mkdir()
+    rules = ValidityRules({"TTFT": 10**9, "TPOT": 10**9})
+    alarms = Alarms(session(), SERVERS, Ranks(), policy(), LossRule(LostWatch(tmp_path, rules)))
+    progress = ProgressLog(tmp_path, rules, [one.url for one in SERVERS])
+    for second in (3.0, 6.0):
+        progress(alarms.look(ProgressSnapshot(second, 96, 0, 0)))
+    progress.close()
+    line = read_progress(tmp_path / PROGRESS)
+    assert line.lost == "96 queries over the TTFT limit, none may be"
+    assert {name: over.queries for name, over in line.over_limit.items()} == {"TTFT": 96, "TPOT": 0}
 
 
 @pytest.mark.parametrize("stops", [True, False])
