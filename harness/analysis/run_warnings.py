@@ -156,7 +156,10 @@ def _repeat_warnings(stats: Statistics) -> tuple[str, ...]:
             "the latencies of their queries include the failed attempts"
         )
     if stats.resumed:
-        lines.append(f"resumed: {stats.resumed} of {stats.queries} answers are of an earlier attempt")
+        lines.append(
+            f"resumed: {stats.resumed} of {stats.queries} answers are of an earlier attempt; "
+            "times, rates and charts are of the others"
+        )
     return tuple(lines)
 
 

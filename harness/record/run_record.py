@@ -67,7 +67,7 @@ class Distribution(msgspec.Struct, frozen=True):
 
 
 class Statistics(msgspec.Struct, frozen=True, kw_only=True):
-    """Figures of the journal; `null` where no query has the quantity."""
+    """Figures of the journal, means and distributions of completed queries; `null` where none has it."""
 
     queries: int
     """queries with an outcome"""
