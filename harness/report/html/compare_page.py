@@ -175,15 +175,15 @@ def _charts(runs: Mapping[str, RunFiles]) -> Iterator[Chart]:
     known = [(name, run.queries) for name, run in runs.items() if run.queries is not None]
     longest = max(known, key=lambda pair: pair[1].span)[1]
     bins = bins_of(longest)
-    views: dict[str, Callable[[Queries], Floats]] = {
-        "Output tokens a second": lambda queries: tokens_per_second(queries, bins),
-        "Queries in flight": lambda queries: in_flight(queries, bins),
-        "TTFT p99 by time of issue, ms": lambda queries: _p99(queries, bins, queries.ttft),
-        "TPOT p99 by time of issue, ms": lambda queries: _p99(queries, bins, queries.tpot),
+    views: dict[str, tuple[Floats, Callable[[Queries], Floats]]] = {
+        "Output tokens a second": (bins.middles, lambda queries: tokens_per_second(queries, bins)),
+        "Queries in flight": (bins.ends, lambda queries: in_flight(queries, bins)),
+        "TTFT p99 by time of issue, ms": (bins.middles, lambda queries: _p99(queries, bins, queries.ttft)),
+        "TPOT p99 by time of issue, ms": (bins.middles, lambda queries: _p99(queries, bins, queries.tpot)),
     }
-    for index, (title, values) in enumerate(views.items()):
+    for index, (title, (times, values)) in enumerate(views.items()):
         series = [Series(name, values(queries), color) for color, (name, queries) in enumerate(known)]
-        yield Chart(f"time-{index}", title, bins.middles, series, together="time")
+        yield Chart(f"time-{index}", title, times, series, together="time")
     for name in ("ttft", "tpot", "latency"):
         yield from _curves(name, [(run, getattr(queries, name)) for run, queries in known])
 

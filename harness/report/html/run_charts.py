@@ -32,12 +32,14 @@ def over_time(run: RunFiles, queries: Queries) -> tuple[Chart, ...]:
     bins = bins_of(queries, run.until)
     issued, ended = (bins.counts(moments) / bins.width for moments in (queries.issued, queries.ended))
     charts = [
-        _timed("rates", "Queries a second", bins, [Series("issued", issued), Series("ended", ended, 1)]),
+        _timed(
+            "rates", "Queries a second", bins.middles, [Series("issued", issued), Series("ended", ended, 1)]
+        ),
         _in_flight(run, queries, bins),
         _timed(
             "tokens",
             "Output tokens a second",
-            bins,
+            bins.middles,
             [Series("tokens/s", tokens_per_second(queries, bins), 2)],
             note=f"each answer's tokens spread between {_spread(queries)}",
         ),
@@ -47,7 +49,7 @@ def over_time(run: RunFiles, queries: Queries) -> tuple[Chart, ...]:
         if np.isfinite(p50).any():
             series = [Series("p50", p50 * _MS), Series("p99", p99 * _MS, 1)]
             title, note = f"{name} by time of issue, ms", f"in each {bins.width:g} s"
-            charts.append(_timed(name.lower(), title, bins, series, _limits(run, name), note))
+            charts.append(_timed(name.lower(), title, bins.middles, series, _limits(run, name), note))
     return (*charts, *_budget(run, queries, bins))
 
 
@@ -74,7 +76,7 @@ def _in_flight(run: RunFiles, queries: Queries, bins: Bins) -> Chart:
             waiting = still_waiting(count, bins, list(_counted_in_flight(run)), unanswered)
         series = [Series("in flight", count + waiting), Series("of these never answered", waiting, 5)]
         note = f"{counted(unanswered, 'query', 'was')} never answered: in flight until the end of the run"
-    return _timed("in-flight", "Queries in flight", bins, series, note=note)
+    return _timed("in-flight", "Queries in flight", bins.ends, series, note=note)
 
 
 def _counted_in_flight(run: RunFiles) -> Iterator[tuple[float, int]]:
@@ -110,13 +112,18 @@ def _budget(run: RunFiles, queries: Queries, bins: Bins) -> Iterator[Chart]:
     ]
     limits = [Limit(f"most that pass: {most:,}", most)]
     note = "" if run.result == "VALID" else "the run can no longer be VALID after a curve crosses the line"
-    yield _timed("budget", "Queries over a limit, so far", bins, series, limits, note)
+    yield _timed("budget", "Queries over a limit, so far", bins.ends, series, limits, note)
 
 
 def _timed(
-    name: str, title: str, bins: Bins, series: Sequence[Series], limits: Sequence[Limit] = (), note: str = ""
+    name: str,
+    title: str,
+    times: Floats,
+    series: Sequence[Series],
+    limits: Sequence[Limit] = (),
+    note: str = "",
 ) -> Chart:
-    return Chart(name, title, bins.middles, series, "seconds", "number", "", limits, "time", note)
+    return Chart(name, title, times, series, "seconds", "number", "", limits, "time", note)
 
 
 def distributions(run: RunFiles, queries: Queries) -> tuple[Chart, ...]:

@@ -318,6 +318,20 @@ def chart_of(name, folder):
     return next(chart for chart in section_of("time", folder).charts if chart.id == name)
 
 
+def test_counts_are_drawn_at_the_moment_that_they_are_of(tmp_path):
+    """They were drawn half an interval too early: of an Offline run 61 at a moment with 64 in flight."""
+    rows = records.rows(900)
+    folder = records.folder(tmp_path, rows)
+    issued, ended = ((rows[name] - rows["issued_ns"].min()) / 1e9 for name in ("issued_ns", "last_byte_ns"))
+    chart = chart_of("in-flight", folder)
+    counts = [((issued <= moment) & (moment < ended)).sum() for moment in chart.x]
+    assert chart.series[0].values.tolist() == counts
+    chart, limit = chart_of("budget", folder), read_run(folder).limits["TTFT"]
+    late = issued[rows["first_token_ns"] - rows["issued_ns"] > limit * 1e9]
+    assert chart.series[0].values.tolist() == [(late + limit <= moment).sum() for moment in chart.x]
+    assert counts[-1] == 0 < max(counts)
+
+
 @pytest.mark.parametrize("lines", [True, False])
 def test_queries_without_an_answer_are_in_flight_until_the_end_of_the_run(tmp_path, lines):
     chart = chart_of("in-flight", hung(tmp_path, lines=lines))
