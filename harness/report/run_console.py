@@ -100,7 +100,7 @@ def render_summary(
     blocks = [
         [printable(line) for line in loadgen_lines],
         [printable(record.plan.title)],
-        [*_throughput(stats, accuracy=record.plan.accuracy), *_replicas(record)] if stats else [],
+        [*_throughput(record, stats), *_replicas(record)] if stats else [],
         _latency_table(record, stats, width) if stats else [],
         _network(record),
         _failures(stats, record.failure_examples) if stats else [],
@@ -120,11 +120,13 @@ def _pair(label: str, value: str) -> str:
     return f"{printable(label):<{_LABEL_WIDTH}} {printable(value)}"
 
 
-def _throughput(s: Statistics, *, accuracy: bool) -> list[str]:
-    lines = [_pair("queries", f"{s.queries}: {s.completed} completed, {s.failed} failed")]
+def _throughput(record: RunRecord, s: Statistics) -> list[str]:
+    unanswered = record.unanswered or 0
+    queries = f"{s.queries + unanswered}: {s.completed} completed, {s.failed} failed"
+    lines = [_pair("queries", f"{queries}, {unanswered} without an answer" if unanswered else queries)]
     if s.samples_per_s is not None and s.tokens_per_s is not None:
         rate = f"{s.samples_per_s:.2f} samples/s, {s.tokens_per_s:.2f} tokens/s in {s.duration_s:.1f} s"
-        lines.append(_pair("throughput", rate if accuracy else f"{rate} ({_NOT_OFFICIAL})"))
+        lines.append(_pair("throughput", rate if record.plan.accuracy else f"{rate} ({_NOT_OFFICIAL})"))
     if s.isl_mean is not None and s.osl_mean is not None:
         lines.append(_pair("mean tokens", f"{s.isl_mean:.1f} in (ISL), {s.osl_mean:.1f} out (OSL)"))
     return lines

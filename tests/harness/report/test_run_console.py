@@ -75,6 +75,13 @@ def test_summary():
     assert render_summary(ended()) == (Path(__file__).parent / "summary.txt").read_text()
 
 
+def test_queries_without_an_answer_are_among_the_queries_of_a_summary():
+    """Of 132 queries that were issued until a Ctrl-C it named the 111 with an answer alone."""
+    cut = structs.replace(ended(), unanswered=21, statistics=statistics(rows_with(111)))
+    (line,) = [one for one in render_summary(cut).splitlines() if one.startswith("queries ")]
+    assert line == "queries        132: 111 completed, 0 failed, 21 without an answer"
+
+
 def test_a_server_without_a_version_is_named_without_a_gap():
     server = ServerInfo(url="http://a:1", wire="llamacpp", engine="llama.cpp", model="m")
     assert served_by(server) == "llama.cpp serves m"
