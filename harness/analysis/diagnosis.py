@@ -1,11 +1,13 @@
 """What the course of a run shows plainly: from when on the servers were saturated.
 
-They are where the queries in flight grow while the output tokens per second do not.
+They are where fewer queries are answered than issued, so that those in flight grow to the end, while the
+output tokens per second do not.
 """
 
 from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
 
 from harness.analysis.statistics import completed
 from harness.arrays import Floats
@@ -18,6 +20,7 @@ _FEWEST = 200  # queries
 _SHORTEST_S = 10.0
 _LASTS = 1 / 4  # of the run that a saturation takes at least
 _GROWS = 1.5  # in flight, from its beginning to its end
+_BEHIND = 0.025  # by this part of a third's queries more are in flight in its last third than in the second
 _FLAT = 0.1  # the part by which the rate of tokens may be higher at its end
 
 
@@ -42,7 +45,8 @@ def diagnoses(rows: Rows) -> Iterator[Diagnosis]:
         return
     edges = np.linspace(0, float(issued_until - start), _BINS + 1)
     load, rate = _in_flight(good, start, edges), _tokens_per_s(good, start, edges)
-    if (begin := _saturated(load, rate)) is not None:
+    issued, _ = np.histogram(good["issued_ns"] - start, edges)
+    if (begin := _saturated(load, rate, issued)) is not None:
         yield Diagnosis(
             from_s=round(float(edges[begin]) / 1e9, 1),
             text=f"saturated: queries in flight grow from {load[begin]:.0f} to {load[-1]:.0f}, "
@@ -75,10 +79,11 @@ def _tokens_per_s(rows: Rows, start: int, edges: Floats) -> Floats:
     return rate
 
 
-def _saturated(load: Floats, rate: Floats) -> int | None:
+def _saturated(load: Floats, rate: Floats, issued: npt.NDArray[np.int64]) -> int | None:
     """The first interval from which the load grows to the end at a flat rate; None where there is none.
 
-    The rate may not have been clearly higher before: a server that became slower is not the same.
+    The rate may not have been clearly higher before: a server that became slower is not the same. Nor is a
+    load that grows until the first answers end, which may take a minute, or to that of a slower server.
     """
     fewest = int(_BINS * _LASTS)
     for begin in range(1, _BINS - fewest + 1):
@@ -86,9 +91,11 @@ def _saturated(load: Floats, rate: Floats) -> int | None:
         slope = np.polyfit(np.arange(len(tail_load)), tail_load, 1)
         steady = np.abs(tail_load - np.polyval(slope, np.arange(len(tail_load)))).mean()
         grows = tail_load[-1] >= _GROWS * max(tail_load[0], 1.0) and steady <= 0.15 * tail_load.max()
+        _, second, last = np.array_split(tail_load, 3)
+        behind = last.mean() - second.mean() >= _BEHIND * issued[begin:].sum() / 3
         middle = len(tail_rate) // 2
         ends = tail_rate[middle:].mean()
         flat = ends <= (1 + _FLAT) * tail_rate[:middle].mean() and tail_rate.std() <= _FLAT * tail_rate.mean()
-        if grows and flat:
+        if grows and behind and flat:
             return begin
     return None

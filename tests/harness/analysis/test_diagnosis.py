@@ -34,6 +34,28 @@ def test_a_server_that_falls_behind_is_saturated(rate):
     assert diagnosis_text(found).startswith(f"from 0:{int(found.from_s):02} on saturated")
 
 
+def with_room(rate, answer_s, seconds=600.0, slower_from_s=np.inf):
+    """Queries at ``rate`` a second, answered in this time, give or take a tenth; later in 1.5 times that."""
+    random = np.random.default_rng(1)
+    issued = np.cumsum(random.exponential(1 / rate, int(rate * seconds)))
+    times = answer_s * random.gamma(100, 0.01, len(issued)) * np.where(issued > slower_from_s, 1.5, 1.0)
+    made = rows_with(len(issued), query_id=np.arange(len(issued)), osl=TOKENS)
+    made["issued_ns"] = made["sent_ns"] = made["first_token_ns"] = START + (issued * SECOND).astype(np.int64)
+    made["last_byte_ns"] = made["issued_ns"] + (times * SECOND).astype(np.int64)
+    return made
+
+
+@pytest.mark.parametrize("answer_s", [60.0, 90.0, 105.0])
+def test_queries_that_are_in_flight_before_the_first_answers_end_are_no_saturation(answer_s):
+    """Answers of 1,250 tokens take so long in official runs; servers with room were called saturated."""
+    assert list(diagnoses(with_room(20.0, answer_s))) == []
+
+
+def test_a_server_that_becomes_slower_and_answers_all_is_not_saturated():
+    """A run had 6 queries in flight, and 10 after one of its two servers had become slower."""
+    assert list(diagnoses(with_room(20.0, 0.35, 150.0, slower_from_s=40.0))) == []
+
+
 @pytest.mark.parametrize(
     "made",
     [
