@@ -74,7 +74,7 @@ class ProgressSnapshot(msgspec.Struct, frozen=True):
     completed: int
     failed: int
     total: int | None = None
-    """queries that LoadGen will issue"""
+    """queries that LoadGen will issue, as far as is known"""
     tokens_per_s: float | None = None
     """over the last seconds"""
     servers_tokens_per_s: float | None = None
@@ -163,7 +163,7 @@ def terminal_progress(snapshot: ProgressSnapshot, columns: int) -> str:
 def _fields(s: ProgressSnapshot) -> list[str]:
     """The most important first: the last ones are left out on a narrow terminal."""
     alarms = _alarms(s)
-    done = f"{s.completed + s.failed}/{max(s.total or 0, s.issued)} done"
+    done = f"{s.completed + s.failed}/{s.total or s.issued} done"
     fields = [
         f"{_clock(s)}{alarms or done}",
         done if alarms else "",

@@ -128,7 +128,7 @@ def _wrapped(text: str, width: int) -> list[str]:
 
 
 def _figures(line: ProgressLine, now: datetime, *, lasts: bool) -> Iterator[str]:
-    done, total = line.completed + line.failed, max(line.total or 0, line.issued)
+    done, total = line.completed + line.failed, line.total or line.issued
     left = time_to_go(line.silent_s, line.remaining_s) if lasts else ""
     times = ", ".join(filter(None, (duration(line.elapsed_s), left)))
     yield f"{progress_bar(done, total, _BAR)} {done:,} of {total:,}, {times}"

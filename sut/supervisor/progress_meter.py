@@ -80,7 +80,7 @@ class ProgressMeter:
             issued=values[Counter.ISSUED],
             completed=values[Counter.COMPLETED],
             failed=values[Counter.FAILED],
-            total=self._length.queries,
+            total=self._total(values),
             tokens_per_s=self._rate(values[Counter.OUTPUT_TOKENS] + values[Counter.PARTIAL_TOKENS], now),
             ttft_ns=_mean(values[Counter.TTFT_SUM_NS], values[Counter.FIRST_TOKENS]),
             tpot_ns=_mean(values[Counter.TPOT_SUM_NS], values[Counter.TPOT_COUNT]),
@@ -107,9 +107,13 @@ class ProgressMeter:
         """
         return self._to_come(values) <= sent < min(self._at_once, self._most_sent)
 
+    def _total(self, values: Mapping[Counter, int]) -> int:
+        """As many as are planned, or more where answers come faster than LoadGen expects."""
+        return max(self._length.queries, values[Counter.ISSUED])
+
     def _to_come(self, values: Mapping[Counter, int]) -> int:
         """The queries that have not ended, issued or not."""
-        return max(self._length.queries, values[Counter.ISSUED]) - _ended(values)
+        return self._total(values) - _ended(values)
 
     def _silent_s(self, values: Mapping[Counter, int], now: float) -> float:
         """How long nothing has arrived; 0 where nothing is waited for. A failure alone brings nothing."""

@@ -53,6 +53,12 @@ def test_total_and_time_left(length, elapsed, values, expected):
     assert all(f" {part}" in shown for part in expected)
 
 
+def test_the_total_is_no_less_than_what_is_issued():
+    """A monitor that reads progress.jsonl had 162 of 70 queries, of a run whose line had 162 of 163."""
+    seen = METER(SINGLE_STREAM)(counts(issued=163, completed=162))
+    assert (seen.issued, seen.total) == (163, 163)
+
+
 @pytest.mark.parametrize(("length", "elapsed", "issued"), [(OFFLINE, 10, 128), (SERVER, 70, 640)])
 def test_no_time_is_known_before_the_first_answer(length, elapsed, issued):
     """Of a Server run whose schedule was over "0s left" was said, with all of its queries in flight."""
