@@ -43,14 +43,17 @@ class Browser:
         return self._call("POST", "execute/sync", script=script, args=arguments)
 
     @contextmanager
-    def printed(self, page: Path, width: int) -> Iterator[None]:
-        """The page as on paper of this width in CSS pixels: drawn for the screen, and not drawn again."""
+    def printed(self, page: Path, width: int, scheme: str = "light") -> Iterator[None]:
+        """The page as on paper of this width in CSS pixels, drawn for a screen and not resized again."""
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
         source = "window.ResizeObserver = class { observe() {} }"
         script = self._chromium("Page.addScriptToEvaluateOnNewDocument", source=source)["identifier"]
+        self._chromium("Emulation.setEmulatedMedia", features=features)
         self.open(page)
         size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-        self._chromium("Emulation.setEmulatedMedia", media="print")
+        self._chromium("Emulation.setEmulatedMedia", media="print", features=features)
         self._chromium("Emulation.setDeviceMetricsOverride", **size)
+        self.run("return new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
         try:
             yield
         finally:

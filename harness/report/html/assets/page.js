@@ -204,6 +204,7 @@
     }
   });
   elements.forEach((element) => resized.observe(element));
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => elements.forEach(draw));
+  // When page.css changes its colours, also for paper.
+  matchMedia("screen and (prefers-color-scheme: dark)").addEventListener("change", () => elements.forEach(draw));
   document.documentElement.dataset.charts = String(plots.size);
 })();

@@ -68,6 +68,38 @@ def test_printed_charts_fit_their_frames(window, page):
         assert window.run(outside) == 0
 
 
+# Dark pixels of a chart; axes, lines and limits have none in the colours of paper.
+DARK = """
+const canvas = document.querySelector(`#chart-${arguments[0]} canvas`);
+const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+let count = 0;
+for (let i = 0; i < data.length; i += 4)
+  if (data[i + 3] > 150 && Math.max(data[i], data[i + 1], data[i + 2]) < 60) count++;
+return count;
+"""
+
+
+def test_a_page_of_a_dark_screen_is_printed_in_the_colours_of_paper(window, page):
+    """The patches of the labels were black, and the labels on them could not be read."""
+    with window.printed(page, width=700, scheme="dark"):
+        assert window.run(PIXELS, "curve-ttft", "--bad") > 30  # the limit
+        assert window.run(DARK, "curve-ttft") < 20
+        assert window.run("return getComputedStyle(document.querySelector('.bad')).backgroundColor") == (
+            "rgb(192, 39, 45)"
+        )
+
+
+def test_printed_tables_are_not_cut(window, page):
+    outside = """
+        const right = (element) => element.getBoundingClientRect().right;
+        const cut = [...document.querySelectorAll(".scroll table")].filter(
+            (table) => right(table) > right(document.querySelector("main")) + 1);
+        return cut.map((table) => table.rows[0].textContent)
+    """
+    with window.printed(page, width=700):
+        assert window.run(outside) == []
+
+
 def test_dragging_zooms(window, page):
     window.open(page)
     before = window.run(PIXELS, "in-flight", "--c0")
