@@ -24,10 +24,10 @@ class Curve(msgspec.Struct, frozen=True):
 
 
 def percentile_curve(values: Floats) -> Curve | None:
-    """The curve up to the largest value; None without a value. Percentiles are LoadGen's."""
+    """The curve up to the largest value; None without two values. Percentiles are LoadGen's."""
     ordered = values[~np.isnan(values)]
     ordered.sort()
-    if not len(ordered):
+    if len(ordered) < 2:
         return None
     n = len(ordered)
     nines = np.linspace(0, math.log10(n), min(_CURVE_POINTS, n))
@@ -41,6 +41,12 @@ class Histogram(msgspec.Struct, frozen=True):
 
     edges: Floats
     counts: npt.NDArray[np.int64]
+
+    @property
+    def middles(self) -> Floats:
+        """Of the whole numbers in each bin."""
+        found: Floats = (self.edges[:-1] + self.edges[1:] - 1) / 2
+        return found
 
 
 def histogram(values: npt.NDArray[np.integer]) -> Histogram | None:

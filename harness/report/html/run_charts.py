@@ -162,13 +162,13 @@ def _lengths(run: RunFiles, queries: Queries) -> Iterator[Chart]:
     yield Chart(
         "osl",
         "Answers by length, tokens",
-        found.edges[:-1],
+        found.middles,
         [Series("answers", found.counts.astype(float), 0, "bars")],
         "number",
         "number",
         "output tokens",
         limits,
-        note="TEST09's bounds are for the mean" if bounds else "",
+        note=f"TEST09 takes a mean of {bounds[0]:,.2f} to {bounds[1]:,.2f}" if bounds else "",
     )
 
 

@@ -51,18 +51,22 @@
     const { ctx, bbox } = u, ratio = devicePixelRatio;
     ctx.lineWidth = 1.2 * ratio;
     ctx.setLineDash([6 * ratio, 4 * ratio]);
+    const ends = (width, ys) => ys.flatMap((y) => [bbox.left + bbox.width - width, bbox.left].map((x) => [x, y]));
     for (const limit of limits) {
       ctx.strokeStyle = ctx.fillStyle = color(limit.event ? "--warn" : "--bad");
       const at = u.valToPos(limit.value, limit.axis, true);
-      const across = limit.axis === "y";
-      if (across ? at < bbox.top || at > bbox.top + bbox.height : at < bbox.left || at > bbox.left + bbox.width) continue;
+      const across = limit.axis === "y", bottom = bbox.top + bbox.height;
+      // A limit far from the values has no line, but its label says where it is.
+      if (across && at < bbox.top) label(`${limit.label}, above`, (width) => ends(width, [bbox.top]));
+      if (across && at > bottom) label(`${limit.label}, below`, (width, high) => ends(width, [bottom - high]));
+      if (across ? at < bbox.top || at > bottom : at < bbox.left || at > bbox.left + bbox.width) continue;
       ctx.beginPath();
       ctx.moveTo(across ? bbox.left : at, across ? at : bbox.top);
       ctx.lineTo(across ? bbox.left + bbox.width : at, across ? at : bbox.top + bbox.height);
       ctx.stroke();
       const rows = (high) => [0, 1, 2, 3, 4].map((row) => bbox.top + row * high);
-      if (across) label(limit.label, (width, high) => [at - high, at + ratio].flatMap((y) => [bbox.left + bbox.width - width, bbox.left].map((x) => [x, y])));
-      else label(limit.label, (width, high) => [at + 3 * ratio, at - width - 3 * ratio].flatMap((x) => rows(high).map((y) => [x, y])));
+      if (across) label(limit.label, (width, high) => ends(width, [at - high, at + ratio]));
+      else label(limit.label, (width, high) => [at + 3 * ratio, at - width - 3 * ratio].flatMap((x) => rows(high).map((y) => [x, y])), !limit.event);
     }
   }
 
@@ -129,7 +133,8 @@
     if (one.style === "crosses") return { ...base, paths: () => null, points: { show: false } };
     if (one.style === "steps") return { ...base, paths: uPlot.paths.stepped({ align: -1 }), points: { show: false } };
     if (one.style === "bars") return { ...base, fill: stroke + "66", paths: uPlot.paths.bars({ size: [0.9, 60] }), points: { show: false } };
-    return { ...base, points: { show: false } };
+    const alone = one.y.filter((v) => v != null).length === 1;  // makes no line
+    return { ...base, points: { show: alone, size, fill: stroke, stroke } };
   }
 
   // Room for points at the ends of the axis.
@@ -139,6 +144,10 @@
   };
   function xScale(chart) {
     if (chart.xAxis === "log") return { distr: 3, range: (u, low, high) => [low / 1.3, high * 1.3] };
+    if (chart.series.some((s) => s.style === "bars")) {
+      const half = ((chart.x[1] ?? chart.x[0] + 1) - chart.x[0]) / 2;
+      return { range: (u, low, high) => [low - half, high + half] };
+    }
     return chart.xAxis === "number" && chart.series.some((s) => s.style.includes("points")) ? { range: padded } : {};
   }
 
@@ -153,11 +162,11 @@
     };
   }
 
-  // p50, p90, p99, ... ; 1, 2 and 5 times the powers of ten, or these alone where they are many.
+  // p50, p90, p99, ... ; the powers of ten alone where they are many, else 1, 2 and 5 times each, 1 to 9 times on a short axis.
   const nines = (u, axis, low, high) => [0, Math.log10(2), 1, 2, 3, 4, 5, 6].filter((v) => v >= low && v <= high);
   function decades(u, axis, low, high) {
     const first = Math.floor(Math.log10(low)), last = Math.ceil(Math.log10(high));
-    const factors = last - first > 3 ? [1] : [1, 2, 5];
+    const factors = last - first > 3 ? [1] : high > 4 * low ? [1, 2, 5] : [1, 2, 3, 4, 5, 6, 7, 8, 9];
     const all = [];
     for (let power = first; power <= last; power++) for (const factor of factors) all.push(factor * 10 ** power);
     return all.filter((v) => v >= low && v <= high);

@@ -1,5 +1,6 @@
 """The page in a real browser: what is drawn, zoom, legend, and that nothing foreign runs."""
 
+import numpy as np
 import pytest
 
 from harness.files import REPORT
@@ -29,6 +30,17 @@ return count;
 """
 
 
+# Pixels between the ends of a chart's x axis and its first and last bar.
+BARS = """
+const canvas = document.querySelector(`#chart-${arguments[0]} canvas`), { width, height } = canvas;
+const { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
+const plot = document.querySelector(`#chart-${arguments[0]} .u-over`).getBoundingClientRect();
+const left = plot.left - canvas.getBoundingClientRect().left, row = Math.round(height / 2);
+const filled = [...Array(width).keys()].filter((x) => data[4 * (row * width + x) + 3] > 80);
+return [filled[0] - left, left + plot.width - filled.at(-1)];
+"""
+
+
 @pytest.fixture(scope="module")
 def window():
     with browser() as opened:
@@ -54,6 +66,34 @@ def test_every_chart_is_drawn(window, page):
     ):
         assert window.run(PIXELS, chart, color) > 200, (chart, color)
     assert window.run(PIXELS, "curve-ttft", "--bad") > 30  # the limit
+
+
+def test_a_single_value_is_a_point(window, tmp_path):
+    """It makes no line."""
+    folder = records.folder(tmp_path, records.rows(1))
+    assert main(["html", str(folder)]) == 0
+    window.open(folder / REPORT)
+    assert window.run(PIXELS, "ttft", "--c1") > 20
+
+
+def test_a_limit_far_above_the_values_is_named(window, tmp_path):
+    rows = records.rows()
+    rows["last_byte_ns"] = rows["first_token_ns"] + (rows["osl"].astype(np.int64) - 1) * 4_000_000
+    folder = records.folder(tmp_path, rows)
+    assert main(["html", str(folder)]) == 0
+    window.open(folder / REPORT)
+    assert window.run(PIXELS, "tpot", "--bad") > 15
+
+
+def test_the_first_and_last_bar_are_complete(window, tmp_path):
+    """Bars are around their x; half of these two was beyond the axis."""
+    rows = records.rows(900)
+    rows["osl"] = 10 + np.arange(900) % 2
+    folder = records.folder(tmp_path, rows)
+    assert main(["html", str(folder)]) == 0
+    window.open(folder / REPORT)
+    left, right = window.run(BARS, "osl")
+    assert left > 5 and right > 5
 
 
 def test_printed_charts_fit_their_frames(window, page):
