@@ -79,6 +79,13 @@ class Chart(msgspec.Struct, frozen=True):
     shade: Shade | None = None
 
     @property
+    def caption(self) -> str:
+        """The note, and which axes are logarithmic."""
+        axes = [name for name, axis in (("x", self.x_axis), ("y", self.y_axis)) if axis == "log"]
+        scale = f"logarithmic {' and '.join(axes)} axis" if axes else ""
+        return "; ".join(filter(None, (self.note, scale)))
+
+    @property
     def is_empty(self) -> bool:
         """Whether no value can be drawn."""
         drawn = [np.isfinite(one.values) & ((one.values > 0) | (self.y_axis != "log")) for one in self.series]
@@ -138,7 +145,8 @@ class Section(msgspec.Struct, frozen=True):
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to show."""
-        return not (self.lines or self.gauges or self.charts or self.tables or self.links)
+        tables = any(table.rows for table in self.tables)
+        return not (self.lines or self.gauges or self.charts or tables or self.links)
 
 
 class Badge(msgspec.Struct, frozen=True):

@@ -124,9 +124,10 @@
     });
   }
 
+  const SHAPES = { "open points": " ○", crosses: " ×" };  // a legend shows colours alone
   function seriesOf(one, chart) {
     const stroke = color(`--c${one.color}`);
-    const base = { label: one.label, stroke, width: 1.5, value: shown(text(chart, chart.yAxis)), spanGaps: true };
+    const base = { label: one.label + (SHAPES[one.style] ?? ""), stroke, width: 1.5, value: shown(text(chart, chart.yAxis)), spanGaps: true };
     const size = chart.x.length > 200 ? 4 : 8;
     if (one.style === "points") return { ...base, paths: () => null, points: { show: true, size, fill: stroke, stroke } };
     if (one.style === "open points") return { ...base, paths: () => null, points: { show: true, size: 9, width: 2, fill: color("--panel"), stroke } };
@@ -201,7 +202,11 @@
     const chart = charts[element.dataset.chart];
     plots.get(element)?.destroy();
     const data = [chart.x, ...chart.series.map((s) => (chart.yAxis === "log" ? s.y.map((v) => (v > 0 ? v : null)) : s.y))];
-    plots.set(element, new uPlot(options(chart, element.clientWidth || 600), data, element));
+    const plot = new uPlot(options(chart, element.clientWidth || 600), data, element);
+    const canvas = plot.root.querySelector("canvas");
+    canvas.role = "img";
+    canvas.ariaLabel = `${element.previousElementSibling.textContent}: ${chart.series.map((s) => s.label).join(", ")}`;
+    plots.set(element, plot);
   }
 
   const elements = [...document.querySelectorAll("[data-chart]")];

@@ -66,6 +66,8 @@ def test_every_chart_is_drawn(window, page):
     ):
         assert window.run(PIXELS, chart, color) > 200, (chart, color)
     assert window.run(PIXELS, "curve-ttft", "--bad") > 30  # the limit
+    named = "return document.querySelector('#chart-rates canvas').ariaLabel"
+    assert window.run(named) == "Queries a second: issued, ended"
 
 
 def test_a_single_value_is_a_point(window, tmp_path):

@@ -3,12 +3,43 @@
 import shutil
 
 import jinja2
+import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from harness.report.html import page
-from harness.report.html.page import Page, render
+from harness.report.html.page import Chart, Page, PageTable, Section, Series, render
 
 EMPTY = Page("A title", "", (), (), (), ())
+
+
+def test_a_table_without_a_row_is_not_shown():
+    header = PageTable(("mean", "max"), [])
+    html = render(replace(EMPTY, sections=[Section("a", "One"), Section("b", "Two", tables=[header])]))
+    assert "<table" not in html and "<h2>" not in html
+    html = render(replace(EMPTY, sections=[Section("b", "Two", ["A line."], tables=[header])]))
+    assert "<table" not in html and "<h2>Two</h2>" in html
+
+
+@pytest.mark.parametrize(
+    ("axes", "note", "caption"),
+    [
+        (("number", "number"), "", ""),
+        (("number", "number"), "a note", "a note"),
+        (("nines", "log"), "", "logarithmic y axis"),
+        (("log", "log"), "a note", "a note; logarithmic x and y axis"),
+    ],
+)
+def test_a_chart_names_its_logarithmic_axes(axes, note, caption):
+    values = np.array([1.0, 2.0])
+    chart = Chart("a", "A chart", values, [Series("s", values)], *axes, note=note)
+    assert chart.caption == caption
+    html = render(replace(EMPTY, sections=[Section("b", "Two", charts=[chart])]))
+    assert f"A chart{f' <small>{caption}</small>' if caption else ''}</figcaption>" in html
+
+
+def test_only_a_page_of_charts_says_that_they_need_javascript():
+    assert "<noscript>" not in render(EMPTY)
 
 
 @pytest.fixture
