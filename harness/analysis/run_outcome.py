@@ -9,6 +9,7 @@ import msgspec
 from harness.errors import ConfigError
 from harness.files import COMPLIANCE_RUN
 from harness.grading.scoring.grade import GradingMode
+from harness.loadgen_logs.summary_and_detail import printed
 from harness.record.accuracy_result import AccuracyResult, MetricFigures
 from harness.record.run_record import RunRecord
 from harness.text import milliseconds
@@ -136,7 +137,7 @@ def loadgen_figure(record: RunRecord) -> str:
         return ""
     for rate, unit in ((summary.tokens_per_s, "tokens/s"), (summary.samples_per_s, "samples/s")):
         if rate is not None:
-            return f"{rate:,.2f} {unit}"
+            return f"{printed(rate)} {unit}"
     p90 = summary.percentile_ns("latency", "90.00")
     return "" if p90 is None else f"p90 {milliseconds(p90)} ms"
 

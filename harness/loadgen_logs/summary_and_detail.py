@@ -39,6 +39,14 @@ _MEAN_TOLERANCE = 1e-3
 _NO_TIME_NS = 1e18  # LoadGen's figure where a query had no such time is near 2^63
 
 
+def printed(rate: float) -> str:
+    """A rate with the digits of LoadGen's summary, which has two decimals or, in Offline, six digits.
+
+    ``38,646.16``, ``150.874``, ``1,544,950``.
+    """
+    return f"{rate:,.15g}"
+
+
 class LoadgenSummary(msgspec.Struct, frozen=True):
     """``mlperf_log_summary.txt``. Accuracy runs write only the counts of warnings and errors."""
 

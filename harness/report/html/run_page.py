@@ -11,7 +11,7 @@ from harness.analysis.run_files import RunFiles
 from harness.analysis.run_outcome import RunOutcome, Status
 from harness.config.loadgen_settings import SERVER_PERCENTILE
 from harness.files import DETAIL
-from harness.loadgen_logs.summary_and_detail import LoadgenSummary, read_detail
+from harness.loadgen_logs.summary_and_detail import LoadgenSummary, printed, read_detail
 from harness.report.html.headline import (
     clock,
     deviation_reasons,
@@ -127,7 +127,7 @@ def _page_reasons(run: RunFiles, outcome: RunOutcome | None, next_step: str) -> 
 
 
 def _headline(run: RunFiles) -> Iterator[Tile]:
-    figures = run.summary.figures
+    figures, stats = run.summary.figures, None if run.record is None else run.record.statistics
     for name in (
         "Completed tokens per second",
         "Tokens per second",
@@ -135,10 +135,11 @@ def _headline(run: RunFiles) -> Iterator[Tile]:
         "Samples per second",
     ):
         if (value := figures.get(name)) is not None:
-            yield Tile(f"{value:,.2f}", name.lower())
+            counts_failed = "samples" in name and stats is not None and stats.failed
+            yield Tile(printed(value), name.lower() + (", failed ones too" if counts_failed else ""))
     if run.summary.scenario == "SingleStream" and (p90 := run.summary.percentile_ns("latency", "90.00")):
         yield Tile(f"{milliseconds(p90)} ms", "90th percentile latency")
-    if run.record is not None and (stats := run.record.statistics) is not None:
+    if run.record is not None and stats is not None:
         yield Tile(f"{stats.completed:,}", "queries completed")
         if stats.failed:
             yield Tile(f"{stats.failed:,}", "queries failed", "bad")
@@ -185,7 +186,8 @@ def _budget_line(run: RunFiles, queries: Queries, name: str, limit: float) -> st
     total, over = len(queries), int((metric(queries, name) > limit).sum())
     most = most_over_limit(total, run.latency_percentile)
     if most < 0:
-        return f"{total:,} queries are too few to pass, {least_queries(run.latency_percentile):,} are needed."
+        least = least_queries(run.latency_percentile)
+        return f"{counted(total, 'query', 'is')} too few to pass, {least:,} are needed."
     lost = "" if over <= most else _lost_at(run, queries, name, limit, most)
     return f"{over:,} of {total:,} queries over the limit, {at_most_text(most)}.{lost}"
 
@@ -203,6 +205,7 @@ def _last_query_effect(summary: LoadgenSummary) -> Iterator[str]:
     completed = summary.figures.get("Completed samples per second")
     if scheduled and completed:
         yield (
-            f"Scheduled {scheduled:,.2f} samples/s, completed {completed:,.2f}: LoadGen counts until the "
-            f"query issued last has ended, which costs {1 - completed / scheduled:.1%} of the scheduled rate."
+            f"Scheduled {printed(scheduled)} samples/s, completed {printed(completed)}: LoadGen counts until "
+            "the query issued last has ended, which costs "
+            f"{1 - completed / scheduled:.1%} of the scheduled rate."
         )

@@ -801,7 +801,7 @@ def test_a_run_whose_servers_failed_is_made_again(tmp_path, reason, failed, even
         (
             "offline",
             {"Samples per second": 28.0322, "Tokens per second": 35573.4},
-            "VALID, 28.03 samples/s, 35,573.40 tokens/s",
+            "VALID, 28.03 samples/s, 35,573.4 tokens/s",
         ),
     ],
 )

@@ -5,6 +5,7 @@ import pytest
 from harness.loadgen_logs import summary_and_detail
 from harness.loadgen_logs.summary_and_detail import (
     parse_summary,
+    printed,
     read_detail,
     read_summary,
     result_lines,
@@ -33,6 +34,20 @@ PERFORMANCE = [
     (f"{REDHAT}/Offline/performance/run_1", "Offline", True, 0, 0, ("Samples per second", 69.4118)),
     (f"{REDHAT}/Server/TEST09/performance/run_1", "Server", False, 0, 1, (SCHEDULED, 54.97)),
 ]
+
+
+@pytest.mark.parametrize(
+    ("logged", "shown"),
+    [
+        ("Tokens per second: 390.756", "390.756"),
+        ("Tokens per second: 1.54495e+06", "1,544,950"),  # of a stub server
+        ("Completed tokens per second: 1502.10", "1,502.1"),
+        ("Completed tokens per second: 166299.82", "166,299.82"),
+    ],
+)
+def test_a_rate_is_shown_with_loadgens_digits(logged, shown):
+    ((_, rate),) = parse_summary(logged).figures.items()
+    assert printed(rate) == shown
 
 
 @submitted

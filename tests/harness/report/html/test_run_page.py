@@ -269,7 +269,18 @@ def test_parts_that_are_missing_are_left_out_and_named(tmp_path, kept):
 
 
 def test_a_run_without_an_answer_has_a_page(tmp_path):
-    assert "INVALID" in page_of(records.folder(tmp_path, records.failed(records.rows(20), *range(20))))
+    """LoadGen counts failed queries to the completed samples."""
+    rows = records.failed(records.rows(20), *range(20))
+    folder = records.folder(tmp_path, rows, replace(ENDED, statistics=statistics(rows)))
+    assert "INVALID" in page_of(folder)
+    tiles = {tile.name: tile.value for tile in run_page(read_run(folder)).figures}
+    assert tiles["completed samples per second, failed ones too"] == "40.46"
+    assert tiles["queries failed"] == "20"
+
+
+def test_the_queries_that_are_needed_are_counted(tmp_path):
+    html = page_of(records.folder(tmp_path, records.rows(1)))
+    assert "1 query is too few to pass, 459 are needed." in html
 
 
 def test_the_program_writes_a_page_for_each_run(tmp_path, capsys):
