@@ -72,7 +72,17 @@ def _benchmarks(outcomes: Sequence[RunOutcome], at: Path) -> Iterator[Section]:
 
 def _table(runs: Sequence[RunOutcome], at: Path) -> PageTable:
     ordered = sorted(runs, key=_order)
-    return PageTable(_HEADER, [_row(one, at) for one in ordered])
+    names = _names(ordered, at)
+    return PageTable(_HEADER, [_row(one, name, at) for one, name in zip(ordered, names, strict=True)])
+
+
+def _names(runs: Sequence[RunOutcome], at: Path) -> list[str]:
+    """Folders, of runs of a scenario that have the same name."""
+    named = [(one.record.plan.scenario if one.record else None, _name(one)) for one in runs]
+    return [
+        os.path.relpath(result_folder(one.folder), at) if named.count(name) > 1 else name[1]
+        for one, name in zip(runs, named, strict=True)
+    ]
 
 
 def _order(one: RunOutcome) -> tuple[str, bool, str, str]:
@@ -87,13 +97,13 @@ def _order(one: RunOutcome) -> tuple[str, bool, str, str]:
     )
 
 
-def _row(one: RunOutcome, at: Path) -> tuple[str | Cell, ...]:
+def _row(one: RunOutcome, name: str, at: Path) -> tuple[str | Cell, ...]:
     assert one.record is not None
     link = _link(one.folder / REPORT, at)
     reasons = one.record.verdict.reasons if one.record.verdict is not None else ()
     return (
         one.record.plan.scenario.value,
-        Cell(_name(one), link=link),
+        Cell(name, link=link),
         Cell(one.verdict.text, one.verdict.status),
         Cell(one.figure, one.verdict.status if one.score or one.compliance else "plain"),
         *(_part(one, name) for name in ("TTFT", "TPOT")),

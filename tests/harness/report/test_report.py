@@ -179,6 +179,16 @@ def test_runs_that_were_moved_aside_have_names_of_their_own(tmp_path):
     assert names == {"TEST09", "TEST09.20261128-101112", "accuracy", "accuracy.20261128-101112"}
 
 
+def test_runs_of_several_systems_have_their_folders(tmp_path):
+    """Eleven rows of the page were named ``performance``."""
+    folders = ["h100/server/performance", "h200/server/performance"]
+    for folder in folders:
+        records.folder(tmp_path / folder, records.rows(20))
+    accuracy_run(tmp_path / "h200/server/accuracy")
+    (section,) = overview_page(read_outcomes([tmp_path]), tmp_path).sections
+    assert sorted(row[1].text for row in section.tables[0].rows) == ["accuracy", *folders]
+
+
 def test_the_earlier_name_of_the_command(runs, capsys):
     assert main(["results", str(runs)]) == 0
     assert "SCORE FAIL" in capsys.readouterr().out
