@@ -93,7 +93,7 @@ def compare_page(found: Sequence[Compared]) -> Page:
         "Comparison of runs",
         f"{len(runs)} runs; {found[0].base_name} is the base",
         tuple(_badges([run.result for run in runs.values()], bool(reasons))),
-        [*(one.summary for one in found), *reasons],
+        [*reasons, *(one.summary for one in found)],
         (),
         sections,
         _NOTE,
