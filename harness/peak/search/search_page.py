@@ -108,6 +108,7 @@ def _probes(state: SearchState) -> Section:
     probes = state.history.probes
     if not probes:
         return Section("runs", "Runs")
+    header = [f"{name}, ms" if name.endswith("p99") else name for name in COLUMNS]
     least = duration(state.identity.loadgen_settings["min_duration_ms"] / 1000)
     line = (
         f"Runs of at least {least} in the order of time; p99 limits: {limits_text(state.limits_ns)}. A run "
@@ -119,7 +120,7 @@ def _probes(state: SearchState) -> Section:
         "Runs",
         lines=(line,),
         charts=[_by_rate(probes, name, limit_ns) for name, limit_ns in state.limits_ns.items()],
-        tables=[PageTable(COLUMNS, [_row(one) for one in probes])],
+        tables=[PageTable(header, [_row(one) for one in probes])],
     )
 
 

@@ -254,6 +254,8 @@ def test_the_page_lists_every_run(state):
     }
     assert [badge.status for badge in page.badges] == ["good", "warn", "warn"]  # not confirmed, not official
     assert found.conf_rows[0] in render(page)
+    (table,) = (table for one in page.sections if one.id == "runs" for table in one.tables)
+    assert {"TTFT p99, ms", "TPOT p99, ms"} < set(table.header)
     assert "Runs of at least 1m00s in the order" in render(page)  # as the conf file says
     assert "none is left out" not in page.footer  # one that a silent server spoiled is made again
 
