@@ -33,6 +33,7 @@ from harness.text import aligned, counted, duration, labelled, milliseconds, pri
 
 DRY_RUN = "dry run: everything is checked, no query was sent"
 _LABEL_WIDTH, _CELL_WIDTH = 14, 9
+_LINE = 110  # characters; longer lines of text are hard to read
 _NOT_MEASURED = "-"
 _TITLES = ("mean", *(f"p{percent:g}" for percent in PERCENTILES), "max")
 # Columns that are left out on a narrow terminal, the least important first.
@@ -102,7 +103,7 @@ def render_summary(
         [printable(record.plan.title)],
         [*_throughput(record, stats), *_replicas(record)] if stats else [],
         _latency_table(record, stats, width) if stats else [],
-        _network(record),
+        _network(record, width),
         _failures(stats, record.failure_examples) if stats else [],
         _ranks(record.server_load),
         _listing("What the course of the run shows", [diagnosis_text(one) for one in record.diagnoses]),
@@ -192,7 +193,12 @@ def _legend(rows: Iterable[str], width: int | None, *, waits: bool) -> list[str]
     known = [f"{name}: {texts[name]}" for name in rows if name in texts]
     ours = [name for name in rows if name in texts and not (waits and name == "issue delay")]
     end = f" ({_OURS})" if len(ours) == len(known) else f" ({' and '.join(ours)}: {_OURS})" if ours else ""
-    return textwrap.wrap("; ".join(known) + end, min(width or 110, 110)) if known else []
+    return textwrap.wrap("; ".join(known) + end, _line(width)) if known else []
+
+
+def _line(width: int | None) -> int:
+    """The characters of a line of wrapped text on a terminal of this width."""
+    return min(width or _LINE, _LINE)
 
 
 def _cells(found: Distribution | None) -> dict[str, str]:
@@ -203,11 +209,11 @@ def _cells(found: Distribution | None) -> dict[str, str]:
     return dict(zip(_TITLES, map(milliseconds, values), strict=True))
 
 
-def _network(record: RunRecord) -> list[str]:
+def _network(record: RunRecord, width: int | None) -> list[str]:
     texts = {"network": network_line(record.network), "first token": first_token_line(record)}
     indent = " " * (_LABEL_WIDTH + 1)
     wrapped = (
-        textwrap.wrap(_pair(name, text), 110, subsequent_indent=indent)
+        textwrap.wrap(_pair(name, text), _line(width), subsequent_indent=indent)
         for name, text in texts.items()
         if text
     )

@@ -14,7 +14,7 @@ from harness.record.replica_figures import RankFigures
 from harness.record.run_record import Diagnosis, RunVerdict, ServerLoad
 from harness.record.settled import Router, ServerInfo
 from harness.report.run_console import render_plan, render_summary, served_by
-from tests.records import rows_with, started
+from tests.records import NEAR, rows_with, started
 
 # The evidence that a run kept of a proxy that allowed 4 requests at once in front of a vLLM.
 BUSY = 'HTTP 429: {"error":"busy"'
@@ -146,11 +146,12 @@ def test_what_was_not_measured_is_a_dash():
 @pytest.mark.parametrize("scenario", ["offline", "server"])
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 104, 150, None])
 def test_a_narrow_terminal_loses_columns_and_no_line_wraps(width, scenario):
-    record = ended(scenario, client_share=ended().statistics.ttft, schedule_lag_mean_ns=1e6)
-    text = render_summary(record, width)
+    lag = {"client_share": ended().statistics.ttft, "schedule_lag_mean_ns": 1e6}
+    text = render_summary(ended(scenario, network={"http://a:1": NEAR}, **lag), width)
     titles, rows = table(text)
-    block = text.split("\n\n")[2].splitlines()
-    assert max(map(len, block)) <= (width or 110)
+    blocks = text.split("\n\n")
+    assert blocks[3].startswith("network ") and "\nfirst token " in blocks[3]
+    assert max(map(len, [*blocks[2].splitlines(), *blocks[3].splitlines()])) <= (width or 110)
     assert "p99" in titles
     assert ("p99_limit" in titles) is (scenario == "server")
     assert len(rows) == 5 + ("mean" in titles), "the schedule lag is a mean"
