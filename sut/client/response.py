@@ -303,7 +303,8 @@ class ResponseReader:
 
     def _judge(self, arrived_ns: int) -> Outcome:
         if self._status != 200:
-            return Failure(FailureKind.HTTP_STATUS, f"HTTP {self._status}: {excerpt(bytes(self._body))}")
+            said = excerpt(bytes(self._body))
+            return Failure(FailureKind.HTTP_STATUS, f"HTTP {self._status}{said and f': {said}'}")
         if self._events is None:
             self._failure = self.answer.feed(bytes(self._body).removeprefix(BOM_UTF8))
         elif rest := self._events.flush():
