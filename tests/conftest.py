@@ -23,6 +23,10 @@ from tests.order import ROOT
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+# The terminals of tests are usual ones, whatever the suite was started in.
+os.environ["TERM"] = "xterm"
+os.environ.pop("NO_COLOR", None)
+
 spare_processors()  # as the programs do it
 
 # Whoever starts a suite with nohup, in the background of a script, or from a daemon hands ignored signals

@@ -48,6 +48,11 @@ class _LegibleStream(io.TextIOWrapper):
         super().write(text)
 
 
+def can_overwrite(stream: TextIO) -> bool:
+    """Whether it is a terminal that takes back what it shows; one of ``TERM=dumb`` prints the codes."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
 def control(stream: TextIO, text: str) -> None:
     """Write text that moves the cursor of a terminal or clears it; nothing that came from outside."""
     if isinstance(stream, _LegibleStream):

@@ -1,5 +1,6 @@
 """The line that shows the progress of a run, a ladder or an evaluation."""
 
+import os
 import shutil
 import sys
 import time
@@ -9,7 +10,7 @@ from typing import Self, TextIO
 
 import msgspec
 
-from harness.cli.streams import control
+from harness.cli.streams import can_overwrite, control
 from harness.text import by_kind, duration, milliseconds
 
 # Seconds between two lines of a run in a log file or a pipe: in the first minute, and after it.
@@ -19,7 +20,7 @@ _BAR = 30  # columns
 _REDRAW_S, _LINE_S = 0.2, 60.0  # between two states of a bar: on a terminal, and in a log file
 _STEADY_S = 5.0  # an earlier rate says nothing about the time left
 SILENT_S = 30.0  # after this time without an event no time left is estimated
-_ALARM, _PLAIN = "\x1b[1;31m", "\x1b[0m"  # bold and red
+_BOLD, _RED, _PLAIN = "\x1b[1m", "\x1b[31m", "\x1b[0m"
 
 
 class LiveLine:
@@ -27,7 +28,8 @@ class LiveLine:
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stdout
-        self.on_terminal = self._stream.isatty()
+        self.on_terminal = can_overwrite(self._stream)
+        self._alarm = _BOLD if os.environ.get("NO_COLOR") else _BOLD + _RED
         self._is_open = False
 
     @property
@@ -42,7 +44,7 @@ class LiveLine:
             control(self._stream, "\r")
             self._stream.write(shown[: alarm.start or 0])
             if shown[alarm]:
-                control(self._stream, _ALARM)
+                control(self._stream, self._alarm)
                 self._stream.write(shown[alarm])
                 control(self._stream, _PLAIN)
             self._stream.write(shown[alarm.stop :])

@@ -17,7 +17,7 @@ import msgspec
 
 from harness.analysis.early_stopping import at_most_text
 from harness.analysis.run_outcome import RunOutcome, score_line
-from harness.cli.streams import control
+from harness.cli.streams import can_overwrite, control
 from harness.errors import ConfigError
 from harness.files import GRADING_PROGRESS, PROGRESS, RUN_RECORD
 from harness.progress.progress_files import (
@@ -58,7 +58,7 @@ def newest_run(folder: Path) -> Path:
 def watch(folder: Path, look_s: float = _LOOK_S) -> None:
     """Show the run until it ends, or until q or Ctrl-C. Raises ConfigError where there is none."""
     run = newest_run(folder)
-    if sys.stdout.isatty() and sys.stdin.isatty():
+    if can_overwrite(sys.stdout) and sys.stdin.isatty():
         with _screen(look_s) as leaves:
             while not leaves():
                 lines = screen(run, datetime.now(UTC), shutil.get_terminal_size().columns)

@@ -18,7 +18,7 @@ import httpx
 import msgspec
 
 from harness.api_key import masked_text
-from harness.cli.streams import control
+from harness.cli.streams import can_overwrite, control
 from harness.config.server_urls import authority, default_port, split_address
 from harness.errors import ServerError
 from harness.record.failure_details import STATUS_REMEDIES
@@ -319,7 +319,9 @@ class WaitNotices:
         self._began = time.monotonic()
         # A caller without a handler for messages is a Python program that wants none.
         self._terminal = (
-            sys.stderr.isatty() and logging.getLogger().hasHandlers() and log.isEnabledFor(logging.WARNING)
+            can_overwrite(sys.stderr)
+            and logging.getLogger().hasHandlers()
+            and log.isEnabledFor(logging.WARNING)
         )
         self._next_s = _FIRST_NOTICE_S
         self._open = False

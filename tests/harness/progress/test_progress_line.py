@@ -96,11 +96,26 @@ def test_a_lost_run_is_seen_on_a_terminal_of_any_width(columns, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setattr(sys, "stdout", screen := Terminal())
     ProgressPrinter()(LOST)
-    before, bold, rest = screen.getvalue().partition("\x1b[1;31m")
+    before, bold, rest = screen.getvalue().partition("\x1b[1m\x1b[31m")
     alarm, plain, after = rest.partition("\x1b[0m")
     assert (before, bool(bold), bool(plain)) == ("\r[1m15s] ", True, True)
     assert alarm == f"lost: {LOST.lost}"[: columns - 1 - len("[1m15s] ")]
     assert len(before) - 1 + len(alarm) + len(after) == columns - 1
+
+
+def test_an_alarm_without_colour_is_bold(monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setattr(sys, "stdout", screen := Terminal())
+    ProgressPrinter()(LOST)
+    assert "\x1b[1mlost: " in screen.getvalue() and "\x1b[31m" not in screen.getvalue()
+
+
+def test_a_dumb_terminal_has_lines(monkeypatch):
+    """It shows a carriage return and the code of a colour as characters."""
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setattr(sys, "stdout", screen := Terminal())
+    ProgressPrinter()(LOST)
+    assert screen.getvalue() == f"{plain_progress(LOST)}\n"
 
 
 def test_alarms_stand_before_the_figures():
