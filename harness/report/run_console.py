@@ -112,7 +112,7 @@ def render_summary(
         _loadgen(record.loadgen, record.loadgen_messages),
         [_pair(name, path) for name, path in record.files.items()],
         _verdict(record, record.verdict),
-        [printable(next_step, 2000)] if next_step else [],
+        [printable(next_step, sys.maxsize)] if next_step else [],  # a command is complete, or of no use
     ]
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
 

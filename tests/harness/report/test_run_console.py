@@ -118,6 +118,13 @@ def test_server_text_cannot_reach_the_terminal():
     assert [text.count("owned") for text in texts] == [6, 5]
 
 
+def test_the_command_that_follows_is_complete():
+    """One that names 512 servers was cut in the middle of a URL."""
+    urls = ",".join(f"http://node{number:03}:30000" for number in range(1, 513))
+    command = f"Resume it with: ./mlperf run --server-url {urls} --resume"
+    assert render_summary(ended(), 80, (), command).endswith(f"\n\n{command}\n")
+
+
 def table(text):
     """The latency table's cells by label, with its titles."""
     lines = text.split("\n\n")[2].splitlines()
