@@ -131,3 +131,21 @@ def test_filters_hide_what_they_leave_out(page: Path):
         window.run("document.querySelector('.filters button').click()")
         window.click("#s1 summary")
         assert window.run("return document.querySelector('#s1 mark').offsetHeight") > 0
+
+
+@pytest.mark.engine
+@pytest.mark.skipif(DRIVER is None, reason="no chromedriver (Debian: chromium-driver)")
+def test_texts_are_read_in_their_own_direction(tmp_path):
+    """The question mark of a Hebrew question stood at its begin."""
+    spans = [Span("\u05e9\u05dc\u05d5\u05dd?")]
+    replies = [Answer(0, "", [], "", [], "", [Excerpt("end of the output", spans)])]
+    questions = [Question("d", "q", text, "", replies) for text in ("\u05e9\u05dc\u05d5\u05dd?", "Peace?")]
+    path = tmp_path / "samples.html"
+    path.write_text(render_samples(Page("t", "s", (), (), (), ()), questions))
+    direction = (
+        "return [...document.querySelectorAll(arguments[0])].map((e) => getComputedStyle(e).direction)"
+    )
+    with browser() as window:
+        window.open(path)
+        assert window.run(direction, ".card > p") == ["rtl", "ltr"]
+        assert window.run(direction, ".card pre") == ["rtl", "rtl"]
