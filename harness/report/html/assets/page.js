@@ -190,7 +190,7 @@
       },
       axes: [
         { ...axis, ...label(chart.xLabel), values: ticks(chart.xAxis), space: 70, ...(chart.xAxis === "log" ? logTicks : {}), ...(chart.xAxis === "nines" ? { splits: nines } : {}), ...(chart.xAxis === "seconds" ? { incrs: TIMES } : {}), ...(chart.xAxis === "number" && chart.x.every(Number.isInteger) ? { incrs: WHOLE } : {}) },
-        { ...axis, values: ticks(chart.yAxis), size: wide, ...(chart.yAxis === "log" ? logTicks : {}) },
+        { ...axis, values: ticks(chart.yAxis), size: wide, ...(chart.series.every((s) => s.y.every((v) => v == null || Number.isInteger(v))) ? { incrs: WHOLE } : {}), ...(chart.yAxis === "log" ? logTicks : {}) },
       ],
       series: [{ label: chart.xLabel || "time", value: shown(text(chart, chart.xAxis)) }, ...chart.series.map((s) => seriesOf(s, chart))],
       hooks: { drawClear: [(u) => drawShade(u, chart.shade)], draw: [(u) => drawCrosses(u, chart.series), (u) => drawLabels(u, chart)] },
