@@ -110,7 +110,7 @@ def _dominance(found: Overlap) -> str:
         return "nowhere below the base"
     if not found.right_above:
         return "nowhere above the base"
-    return f"above the base over {found.right_above:.0%} of that range, below it over {found.right_below:.0%}"
+    return f"above the base over {found.right_above:.1%} of that range, below it over {found.right_below:.1%}"
 
 
 class _Table(msgspec.Struct, frozen=True):

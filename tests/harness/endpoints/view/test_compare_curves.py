@@ -72,6 +72,15 @@ def test_points_at_other_concurrencies_meet_on_the_step_function(tmp_path):
     ]
 
 
+def test_a_small_part_of_the_range_is_no_0_percent(tmp_path):
+    """The points have 0.78, 1.42, 2.55, 9.06, 13.6, 36.2 and 145 tokens/s of a user."""
+    left = made.rehearsal(tmp_path / "left", samples=40)
+    right = made.rehearsal(tmp_path / "right", points=("r1", "r64", "r1024"), samples=40)
+    _, summary, *_ = lines(left, right)
+    above, below = (1.42 - 0.78) / (145 - 0.78), (2.55 - 1.42 + 36.2 - 9.06) / (145 - 0.78)
+    assert f"above the base over {above:.1%} of that range, below it over {below:.1%}." in summary
+
+
 def test_curves_that_no_user_compares(tmp_path):
     left, right = (made.rehearsal(tmp_path / name, points=(name,)) for name in ("r1", "r1024"))
     assert "The curves have no tokens/s of a user in common." in lines(left, right)
