@@ -32,8 +32,9 @@ def network_line(network: Mapping[str, ReplicaNetwork]) -> str:
         f"round trip {_between(min(trips), max(trips))} ms",
         f"connecting {milliseconds(mean_ns)} ms (at most {milliseconds(longest_ns)})",
         f"{counted(sum(one.waited for one in found), 'query')} waited for it",
-        f"{sum(one.retransmitted for one in found)} of {sum(one.sent for one in found)} segments sent again",
-        f"{sum(one.gaps for one in found)} of {sum(one.received for one in found)} received after a gap",
+        f"{sum(one.retransmitted for one in found):,} of "
+        f"{sum(one.sent for one in found):,} segments sent again",
+        f"{sum(one.gaps for one in found):,} of {sum(one.received for one in found):,} received after a gap",
     ]
     return ", ".join(parts)
 

@@ -22,7 +22,7 @@ def test_line():
     assert network_line({}) == network_line({"a": NONE}) == ""
     assert network_line({"a": FAR, "b": NONE}) == (
         "round trip 40.00 ms, connecting 40.30 ms (at most 1043), 7 queries waited for it, "
-        "0 of 5000 segments sent again, 0 of 90000 received after a gap"
+        "0 of 5,000 segments sent again, 0 of 90,000 received after a gap"
     )
     assert "round trip 0.200 to 40.00 ms, connecting 20.30 ms" in network_line({"a": FAR, "b": NEAR})
 
