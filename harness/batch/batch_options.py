@@ -98,7 +98,10 @@ class BatchOptions(ClientOptions, SamplingOptions):
 
 @options
 class TalkOptions(SamplingOptions):
-    """``generate`` and, with ``chat``, ``chat``: prompts at a terminal. ``prompt`` None: asked for."""
+    """``generate`` and, with ``chat``, ``chat``: prompts at a terminal. ``prompt`` None: asked for.
+
+    ``warnings`` are about the command line and the environment.
+    """
 
     chat: bool
     prompt: str | None = flag(
@@ -116,6 +119,7 @@ class TalkOptions(SamplingOptions):
     server_url: Sequence[str] = server_url_flag(before_words=True)
     ca_file: Path | None = ca_file_flag()
     log_level: LogLevel = flag("messages on stderr (default: %(default)s)", default="warning")
+    warnings: tuple[str, ...] = ()
 
 
 @options

@@ -36,6 +36,7 @@ _LOOK_S = 0.05
 
 def talk(options: TalkOptions) -> int:
     """Answer the prompt that was given, or those of stdin; returns the exit code. Raises HarnessError."""
+    _warn(*options.warnings)
     benchmark = model_named(options.model)
     positions = allowed_positions(options.positions, benchmark)
     sampling(options, benchmark, 1)
@@ -153,12 +154,16 @@ def _served(positions: int, server: ServerInfo) -> int:
     if server.context_length is None or server.context_length > positions:
         return positions
     least = server.context_length - 1
-    print(
-        f"WARNING: {server.url} has a context of {server.context_length} tokens: {least} positions for a "
-        "prompt with its answer",
-        file=sys.stderr,
+    _warn(
+        f"{server.url} has a context of {server.context_length} tokens: {least} positions for a prompt with "
+        "its answer"
     )
     return least
+
+
+def _warn(*warnings: str) -> None:
+    for warning in warnings:
+        print(f"WARNING: {warning}", file=sys.stderr)
 
 
 def _prompts(options: TalkOptions) -> Iterator[str]:

@@ -175,6 +175,14 @@ def test_generate_asks_for_no_more_than_the_servers_context(capfd):
     assert len(request.prompt_ids) + request.asked_tokens == 3
 
 
+def test_a_talk_says_first_that_the_environment_chose_its_backend(capfd, monkeypatch):
+    monkeypatch.setenv("MLPERF_BACKEND", "vllm")
+    code, _, stderr = main_here(capfd, program.main, ["chat", "a", "--model", "7b"])
+    first, error = stderr.splitlines()
+    assert first == "WARNING: --backend vllm is taken from MLPERF_BACKEND in the environment"
+    assert (code, "--model 7b" in error) == (2, True)
+
+
 def test_a_chat_of_lines_and_a_failure(capfd, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"Hello\n\nworld\nagain\n")))
     with StubServer(faults=lambda request: Fault.HTTP_500 if request.index == 2 else None, tokens=9) as stub:
