@@ -64,5 +64,10 @@ def parse_options(argv: list[str]) -> CampaignOptions:
     words, status = [*argv], STATUS in argv
     if status:
         words.remove(STATUS)
-    given = vars(build_parser().parse_args(words))
-    return read(CampaignOptions, given | {"status": status})
+    parser = build_parser()
+    given, more = parser.parse_known_args(words)
+    if more:
+        # Of "statuss my.toml" the first word was read as the file.
+        unknown = next((word for word in (str(given.file), *more) if not Path(word).is_file()), more[0])
+        parser.error(f"unexpected {unknown!a}; expected FILE, or {STATUS} FILE")
+    return read(CampaignOptions, vars(given) | {"status": status})

@@ -156,6 +156,15 @@ def test_status_is_no_flag(capsys):
     assert "--status: it is a word, no flag: write " in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("words", ["statuss {}", "{} statuss"])
+def test_a_mistyped_word_is_named_not_the_file(words, tmp_path, capsys):
+    (file := tmp_path / "my.toml").touch()
+    with pytest.raises(SystemExit) as ended:
+        parse_options(words.format(file).split())
+    assert ended.value.code == 2
+    assert "unexpected 'statuss'; expected FILE, or status FILE" in capsys.readouterr().err
+
+
 def test_the_example_describes_as_many_nodes_as_it_measures():
     example = tomllib.loads((ROOT / "configs/submission/example.toml").read_text())
     assert (example["system"]["number_of_nodes"], example["servers"]["url"]) == (1, "http://localhost:30000")
