@@ -2,7 +2,8 @@
 
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -101,7 +102,8 @@ def run(
             bar.show(done, total, what)
             watched.show(done, total, what)
 
-        scored = score(options, progress)
+        with _same_log(options.mlperf_log):
+            scored = score(options, progress)
         bar.end()
         _warn(scored.result.foremost)  # they are seen on stderr if the scorecard goes to a file
         scored = scored.with_foremost(others)
@@ -125,6 +127,31 @@ def run(
     if incomplete or others:
         return EXIT_INVALID
     return EXIT_VALID if scored.result.is_met else EXIT_THRESHOLD
+
+
+@contextmanager
+def _same_log(path: Path) -> Iterator[None]:
+    """Raise GradingError where the block ends with another log: a run moves an earlier one's folder aside.
+
+    Otherwise the score would be written beside the log of that run.
+    """
+    before = _stamp(path)
+    yield
+    if _stamp(path) != before:
+        raise GradingError(
+            f"{path} was moved or replaced while it was scored, so nothing is written: the score would stand "
+            "beside another log; pass --mlperf-log with the place where the scored log is now, or repeat the "
+            "command for the new one"
+        )
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    """The time of its last change and its size; None where it is not there."""
+    try:
+        state = path.stat()
+    except OSError:
+        return None
+    return state.st_mtime_ns, state.st_size
 
 
 def _show_earlier(options: EvaluationOptions) -> None:

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy
 import pandas as pd
@@ -27,6 +28,8 @@ from harness.config.benchmark import load_benchmark
 from harness.dataset import tokenizer
 from harness.errors import GradingError
 from harness.files import GRADING_PROGRESS, sha256_of
+from harness.grading import evaluator
+from harness.grading.evaluation.pass_criteria import check_target
 from harness.grading.graders import programs as program_graders
 from harness.grading.graders.grader import LIVECODEBENCH
 from harness.grading.livecodebench import packages, program_journal
@@ -713,6 +716,23 @@ def test_broken_logs_are_refused_in_one_line(name: str, evaluate: Evaluate):
     assert (result.code, result.stdout) == (2, "")
     (error,) = (line for line in result.stderr.splitlines() if ": error: " in line)
     assert said in error
+
+
+def test_a_score_is_not_written_beside_the_log_of_another_run(
+    evaluate: Evaluate, monkeypatch: pytest.MonkeyPatch
+):
+    """A run with --restart moves the folder aside while its log is scored."""
+
+    def replaced(*arguments: Any) -> Any:
+        Path("log.json").rename("aside.json")
+        write_log(Path("log.json"), outputs({0: "I do not know."}))
+        return check_target(*arguments)
+
+    monkeypatch.setattr(evaluator, "check_target", replaced)
+    result = evaluate(ids=outputs())
+    assert (result.code, result.stdout, Path("r.json").exists()) == (2, "", False)
+    (error,) = (line for line in result.stderr.splitlines() if ": error: " in line)
+    assert "log.json was moved or replaced while it was scored" in error
 
 
 BAD_FLAGS = {
