@@ -28,7 +28,7 @@ from harness.files import (
     atomic_write,
     unofficial,
 )
-from harness.record.output_dir import free_reserve, move_aside_existing
+from harness.record.output_dir import free_reserve, move_aside_existing, require_unlocked
 from harness.record.run_record import RunRecord
 from harness.text import printable, show
 
@@ -170,6 +170,7 @@ def _write(request: VerifyRequest, result: TestResult, folder: Path, reasons: tu
     An earlier verification is replaced. Raises ConfigError when the folder cannot be written; then nothing
     of it stays.
     """
+    require_unlocked(folder)  # a run that is writing there would lose its folder
     if not request.log_dir.is_relative_to(folder):
         move_aside_existing(folder)
         free_reserve(folder)

@@ -6,7 +6,7 @@ import re
 import stat
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
@@ -49,7 +49,7 @@ def check_free(log_dir: Path) -> None:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         if folder == log_dir.parent:
             _refuse_open_folder(folder)
-            _check_unlocked(log_dir)
+            require_unlocked(log_dir)
 
 
 def move_aside_existing(log_dir: Path) -> Path | None:
@@ -118,15 +118,14 @@ def accessing(log_dir: Path, to: str) -> Iterator[None]:
         ) from error
 
 
-def _check_unlocked(log_dir: Path) -> None:
-    try:
+def require_unlocked(log_dir: Path) -> None:
+    """Raise ConfigError where a run is writing ``log_dir`` now. Leaves nothing behind."""
+    with accessing(log_dir, WRITE), suppress(FileNotFoundError):
         lock = os.open(_lock_path(log_dir), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except FileNotFoundError:
-        return
-    try:
-        _lock(lock, log_dir, require_free)
-    finally:
-        os.close(lock)
+        try:
+            _lock(lock, log_dir, require_free)
+        finally:
+            os.close(lock)
 
 
 def _lock_path(log_dir: Path) -> Path:

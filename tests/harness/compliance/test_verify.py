@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from harness.files import sha256_of
+from harness.record.output_dir import locked
 from harness.record.run_record import RunVerdict
 from tests import records
 from tests.harness.compliance import cases
@@ -272,6 +273,21 @@ def test_the_folder_of_a_test_run_is_taken(logs, verify, verify09, into, tmp_pat
     assert statement.read_text().endswith("TEST PASS\n")
     assert (folder / "run" / ACCURACY).exists() and (folder / "accuracy" / ACCURACY).is_file()
     assert [path.name for path in into[1].iterdir()] == ["TEST09"]
+
+
+def test_the_folder_of_a_test_that_runs_is_left_alone(logs, verify09, into):
+    """It was moved aside, and the run was lost."""
+    folder = into[1] / "TEST09"
+    (folder / "run").mkdir(parents=True)
+    with locked(folder):
+        code, _, said = verify09(logs, *into)
+    assert (code, f"{folder}: another run is writing there" in said) == (2, True)
+    assert files(folder.parent) == [".TEST09.lock"] and (folder / "run").is_dir()
+    lock = folder.with_name(".TEST09.lock")
+    lock.unlink()
+    lock.mkdir()
+    code, _, said = verify09(logs, *into)
+    assert (code, f"{folder}: cannot write there: Is a directory; choose another folder" in said) == (2, True)
 
 
 def test_a_full_disk_leaves_nothing_behind(logs, verify09, into, monkeypatch):
