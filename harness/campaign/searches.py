@@ -16,7 +16,7 @@ from harness.peak.search.offline_rate import (
     write_offline_rate,
 )
 from harness.peak.search.search_state import SEARCH_STATE, SearchState, read_state
-from harness.record.output_dir import free_reserve, move_aside_existing
+from harness.record.output_dir import free_reserve, move_aside_existing, require_unlocked
 from harness.record.run_record import RunRecord
 
 _SEARCH = "search"  # the folder of a search below that of a scenario
@@ -100,8 +100,10 @@ def first_run(folder: Path, scenario: Scenario) -> tuple[Path, RunRecord] | None
 def adopt(run: Path, performance: Path) -> None:
     """Make a search's run the performance run of its scenario; the search keeps its files.
 
-    The copies appear complete or not at all, and share the bytes where the file system can.
+    The copies appear complete or not at all, and share the bytes where the file system can. Raises
+    ConfigError where a run that was started by hand is writing there.
     """
+    require_unlocked(performance)
     staged = performance.with_name(f".{performance.name}.adopted")
     shutil.rmtree(staged, ignore_errors=True)
     staged.parent.mkdir(parents=True, exist_ok=True)

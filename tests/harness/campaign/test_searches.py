@@ -8,6 +8,7 @@ from harness.errors import ConfigError
 from harness.peak.search.conclusion import Conclusion
 from harness.peak.search.offline_rate import OFFLINE_RATE
 from harness.peak.search.search_state import Identity, SearchState
+from harness.record.output_dir import locked
 
 IDENTITY = Identity(
     benchmark="gpt-oss-120b",
@@ -44,6 +45,16 @@ def test_a_folder_that_was_only_prepared_is_no_earlier_result(tmp_path):
     adopt(run, performance)
     assert [path.name for path in performance.parent.iterdir()] == ["performance"]
     assert [path.name for path in performance.iterdir()] == ["run.json"]
+
+
+def test_a_run_by_hand_keeps_its_folder(tmp_path):
+    run, performance = tmp_path / "run", tmp_path / "server/performance"
+    for folder in (run, performance):
+        folder.mkdir(parents=True)
+        (folder / "run.json").write_text(f"of {folder.name}")
+    with locked(performance), pytest.raises(ConfigError, match="another run is writing there"):
+        adopt(run, performance)
+    assert (performance / "run.json").read_text() == "of performance"
 
 
 @pytest.mark.parametrize(
