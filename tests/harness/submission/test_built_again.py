@@ -1,7 +1,9 @@
 """A build into a folder that exists replaces what was built there, and nothing else."""
 
+import errno
 import fcntl
 import hashlib
+import os
 from pathlib import Path
 
 import pytest
@@ -131,6 +133,24 @@ def test_what_a_killed_build_staged_is_removed(tmp_path):
     with staging(tmp_path / "tree") as folder:
         assert list(folder.iterdir()) == []
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("names", "shown"),
+    [
+        ((), ""),
+        ((".tree.building/a",), ""),
+        (("run.json",), "{}/run.json: "),
+        (("run.json", ".tree.building/a"), ""),
+    ],
+)
+def test_a_path_is_named_once_and_of_a_copy_not_the_source(tmp_path, names, shown):
+    first, second = (*(str(tmp_path / name) for name in names), None, None)[:2]
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), first, None, second)
+    with pytest.raises(ConfigError) as refused, staging(tmp_path / "tree"):
+        raise full
+    why = f"{shown.format(tmp_path)}No space left on device; free space or choose another folder"
+    assert str(refused.value) == f"--output {tmp_path / 'tree'}: {why}"
 
 
 def test_two_builds_at_once_are_refused(tmp_path):
