@@ -34,6 +34,7 @@ from harness.endpoints.tree.system_file import SystemFile
 from harness.errors import ConfigError
 from harness.files import atomic_write
 from harness.peak.ladder.steps import NOT_A_RESULT
+from harness.submission.building.staging import staging
 from harness.yaml_files import write_yaml
 
 SERVER_CONFIGS = "server_configs"
@@ -99,16 +100,15 @@ def build_tree(
         unwritten=tuple(unwritten(of)),
         unwritable=tuple(line for one in runs if (line := _complete_run_folder(one, of))),
     )
-    partial = output.with_name(f"{output.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    _write_all(partial / submission, documents(runs, of))
-    _write_all(partial / curve.parent, _power_file(of))
-    for one in runs:
-        _write_point(partial / curve / one.name, one, of)
-    _write_all(partial, {Path(TREE_RECORD): _json(_record(found, output))})
-    if of.label:
-        _write_all(partial, {Path(NOT_A_RESULT_FILE): _label(runs, found).encode()})
-    _take_place(partial, output)
+    with staging(output) as partial:
+        _write_all(partial / submission, documents(runs, of))
+        _write_all(partial / curve.parent, _power_file(of))
+        for one in runs:
+            _write_point(partial / curve / one.name, one, of)
+        _write_all(partial, {Path(TREE_RECORD): _json(_record(found, output))})
+        if of.label:
+            _write_all(partial, {Path(NOT_A_RESULT_FILE): _label(runs, found).encode()})
+        _take_place(partial, output)
     return found
 
 

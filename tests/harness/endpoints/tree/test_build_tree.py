@@ -36,6 +36,7 @@ from harness.endpoints.tree.system_file import read_system
 from harness.errors import ConfigError
 from harness.peak.ladder.steps import NOT_A_RESULT
 from harness.record.output_dir import aside_name
+from harness.submission.building.staging import staging
 from tests.endpoints_kit import SYSTEM, curve, point_run, steady_state, write_run, write_runs, write_system
 from tests.kit import DATA
 
@@ -655,6 +656,14 @@ def test_odd_values_in_a_configuration_are_not_fatal(tmp_path):
     for keys in (("datasets",), ("model_params",), ("settings", "runtime"), ("settings", "warmup")):
         edit_config(tmp_path / RUNS / "r64" / CONFIG, *keys, value=True)
     assert any("seed" in line for line in tree_of(tmp_path).missing)
+
+
+def test_two_builds_at_once_are_refused(tmp_path):
+    """The second removed what the first had written, and either could take the place of the tree."""
+    write_runs(tmp_path)
+    with staging(tmp_path / TREE), pytest.raises(ConfigError, match="another build is writing there"):
+        tree_of(tmp_path)
+    assert tree_of(tmp_path).submission.is_dir()
 
 
 def test_an_offline_run_alone_is_no_curve(tmp_path):
