@@ -143,23 +143,29 @@ def finish(record: RunRecord, seen: Observations) -> RunRecord:
     """The record of a run that has ended; writes requests.parquet and run.json beside LoadGen's logs.
 
     A file that cannot be written is a reason of the verdict, but for requests.parquet: it can be made later.
+    So is a machine that does not let the files be read: without a verdict the run would look killed.
     """
     plan, defects, verdict = record.plan, Defects(), None
+    unread: tuple[str, ...] = ()
     unwritten = _unsynced(plan.client.log_dir)
     files: _RunFiles | None = None
     without: tuple[str, ...] = ()
     written = False
-    with defects.cost("verdict"):
-        files = _read(plan.client.log_dir, seen.lost)
-        with defects.cost(REQUESTS):
-            without = _without_requests(plan.client.log_dir, _requests(record, files))
-            written = not without
-        record = _explained(_measured(record, seen, files), seen, files, defects)
-        verdict = _verdict(record, seen, files, unwritten)
+    try:
+        with defects.cost("verdict"):
+            files = _read(plan.client.log_dir, seen.lost)
+            with defects.cost(REQUESTS):
+                without = _without_requests(record, files)
+                written = not without
+            record = _explained(_measured(record, seen, files), seen, files, defects)
+            verdict = _verdict(record, seen, files, unwritten)
+    except (OSError, MemoryError) as error:
+        files = None
+        unread = (f"no verdict: {machine_failure(error)}; LoadGen's logs are as it wrote them",)
     record = replace(
         record,
         ended=datetime.now(UTC),
-        verdict=verdict or RunVerdict("INVALID", defects.found[-1:]),
+        verdict=verdict or RunVerdict("INVALID", unread or defects.found[-1:]),
         interrupted_by=seen.interrupted_by,
         files=_files(plan, without=() if written else (REQUESTS,)),
         warnings=(*record.warnings, *without),
@@ -175,11 +181,12 @@ def finish(record: RunRecord, seen: Observations) -> RunRecord:
     return record
 
 
-def _without_requests(log_dir: Path, table: pa.Table) -> tuple[str, ...]:
+def _without_requests(record: RunRecord, files: _RunFiles) -> tuple[str, ...]:
     """Write requests.parquet; the warning where that fails."""
+    log_dir = record.plan.client.log_dir
     try:
-        write_requests(log_dir / REQUESTS, table)
-    except OSError as error:
+        write_requests(log_dir / REQUESTS, _requests(record, files))
+    except (OSError, MemoryError) as error:
         command = shlex.join((*start_of("report.py"), "show", str(shown(log_dir))))
         return (
             f"no {REQUESTS}, which no figure of the run needs: {machine_failure(error)}; then {command} "

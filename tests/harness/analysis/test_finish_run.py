@@ -454,6 +454,42 @@ def test_a_run_that_a_defect_keeps_from_being_judged_is_invalid(log_dir, monkeyp
     assert report_main(["show", str(log_dir)]) == 0
 
 
+@pytest.mark.parametrize("name", ["run_verdict", "statistics", "read_journal", "read_detail"])
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (
+            OSError(errno.EIO, os.strerror(errno.EIO), "a.bin"),
+            "a.bin: Input/output error; the disk reports errors",
+        ),
+        (MemoryError(), "out of memory; free memory"),
+    ],
+)
+def test_a_run_whose_files_cannot_be_read_has_a_verdict(log_dir, monkeypatch, name, error, text):
+    """It had none, and the line of the error named no log: it looked like one that was killed."""
+
+    def refuse(*_):
+        raise error
+
+    monkeypatch.setattr(finish_run, name, refuse)
+    record = close(log_dir, Observations(SAMPLES, warnings=("seen",)))
+    (reason,) = run_json(log_dir)["verdict"]["reasons"]
+    assert reason.startswith(f"no verdict: {text}") and reason.endswith("LoadGen's logs are as it wrote them")
+    assert (record.exit_code, record.verdict.result, record.warnings) == (EXIT_INVALID, "INVALID", ("seen",))
+    assert RunConsole().finish(record) == EXIT_INVALID
+    assert report_main(["show", str(log_dir)]) == 0
+
+
+def test_memory_that_is_missing_for_the_requests_costs_no_verdict(log_dir, monkeypatch):
+    def refuse(*_, **__):
+        raise MemoryError
+
+    monkeypatch.setattr(finish_run, "requests_table", refuse)
+    record = close(log_dir)
+    assert (record.exit_code, record.verdict.reasons) == (EXIT_VALID, ())
+    assert "no requests.parquet, which no figure of the run needs: out of memory" in " ".join(record.warnings)
+
+
 def test_a_journal_with_fewer_rows_makes_no_requests(log_dir):
     """Such a file would look complete."""
     record = close(log_dir)
