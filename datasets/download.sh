@@ -6,6 +6,7 @@ here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 manifest=$here/manifest.tsv
 mlc_downloader=https://raw.githubusercontent.com/mlcommons/r2-downloader/refs/heads/main/mlc-r2-downloader.sh
 mlc_storage=https://inference.mlcommons-storage.org/metadata
+curl_cannot_write=23 # its exit code, as on a full disk
 
 benchmark=gpt-oss-120b
 what=perf
@@ -38,6 +39,10 @@ HELP
 fail() { # exit code, message
     printf 'download.sh: %s\n' "$2" >&2
     exit "$1"
+}
+
+full() { # file
+    fail 2 "cannot write $1; free space there, or choose another folder with --to"
 }
 
 have() { command -v "$1" >/dev/null 2>&1; }
@@ -128,7 +133,7 @@ recorded() { # path -> sha256:... from SHA256SUMS, or nothing
 
 record() { # path
     [[ -z $(recorded "$1") ]] || return 0
-    printf '%s  %s\n' "$(digest sha256 "$to/$1")" "$1" >>"$to/SHA256SUMS"
+    printf '%s  %s\n' "$(digest sha256 "$to/$1")" "$1" 2>/dev/null >>"$to/SHA256SUMS" || full "$to/SHA256SUMS"
 }
 
 # Print one line about a file. Return 0 when it has the known checksum, 1 when it differs or is missing, 2 when it exists
@@ -188,6 +193,7 @@ fetch_with_r2() { # name of the set, folder
     done
     # Into a file first: bash <(curl ...) would run an incomplete script.
     run curl --fail --silent --location --retry 3 --connect-timeout 20 --output "$script" "$mlc_downloader" || status=$?
+    ((status != curl_cannot_write)) || fail 2 "cannot write $script; free space there, or set TMPDIR to another folder"
     ((status == 0)) ||
         fail 3 "cannot fetch $mlc_downloader (curl exit code $status); connect to a network, or copy the files into $to"
     run bash "$script" -d "$2" "$mlc_storage/$1.uri"
@@ -239,9 +245,10 @@ build_from_hf() { # path of the file
 fetch_with_curl() { # address, path
     local status=0
     need curl "install it"
-    [[ $dry_run == yes || $2 != */* ]] || mkdir -p -- "$to/${2%/*}"
+    [[ $dry_run == yes || $2 != */* ]] || mkdir -p -- "$to/${2%/*}" 2>/dev/null || full "$to/$2"
     run curl --fail --silent --location --retry 3 --connect-timeout 20 --output "$to/$2.partial" "$1" ||
         status=$?
+    ((status != curl_cannot_write)) || full "$to/$2"
     ((status == 0)) || fail 3 "cannot fetch $1 (curl exit code $status); connect to a network, or copy the file to $to/$2"
     run mv -- "$to/$2.partial" "$to/$2"
 }

@@ -185,6 +185,12 @@ def test_via_mlcr_is_never_ignored(place):
     assert [call.split()[0] for call in place.calls] == ["mlcr", "hf", "hf"]
 
 
+def test_a_checksum_that_cannot_be_recorded(place):
+    place.tools("curl", "wget")
+    (place.to / "SHA256SUMS").mkdir(parents=True)
+    failed(place.run("--what", "acc"), 2, "cannot write ", "SHA256SUMS; free space there")
+
+
 @needs_curl
 def test_a_file_of_an_address(place):
     """WordNet's archive, here with the real curl; what is half there has another name."""
@@ -325,6 +331,14 @@ FAILURES = {
     "no mlcr": (("curl",), ("--via", "mlcr"), {}, 3, "mlcr is missing; pip install mlc-scripts"),
     "no hf": ((), ("--what", "model"), {}, 3, "hf is missing; run ./setup.sh, which installs it"),
     "no network": (("curl", "wget"), (), {"CURL_FAILS": "6"}, 3, "(curl exit code 6); connect to a network"),
+    "no space for curl": (("curl", "wget"), (), {"CURL_FAILS": "23"}, 2, "free space there, or set TMPDIR"),
+    "no space for an archive": (
+        ("curl",),
+        ("--benchmark", "gpt-oss-20b", "--what", "wordnet"),
+        {"CURL_FAILS": "23"},
+        2,
+        "wordnet.zip; free space there, or choose another folder with --to",
+    ),
     "mlcr fails": (("mlcr",), (), {"MLCR_FAILS": "1"}, 3, "failed with exit code 1"),
     "hf fails": (("hf",), ("--what", "model"), {"HF_FAILS": "1"}, 3, "hf auth login"),
     "unknown flag": ((), ("--frobnicate",), {}, 2, "unknown argument --frobnicate; see --help"),
