@@ -26,9 +26,10 @@ from harness.endpoints.point_progress import PointPhase
 from harness.endpoints.point_requests import write_point_requests
 from harness.endpoints.point_run import PointRun, write_point_run
 from harness.endpoints.rehearsal.live_passes import LivePasses
+from harness.endpoints.run_folder import POINT_RUN
 from harness.endpoints.salting import salt_seed, salted, text_after
 from harness.errors import ConfigError, machine_failure
-from harness.files import JOURNAL_DIR
+from harness.files import JOURNAL_DIR, REQUESTS
 from harness.progress.progress_line import ProgressSnapshot
 from harness.record.journal import JournalTail, lost_rows, read_journal
 from harness.record.output_dir import aside_of, free_reserve, locked, move_aside_existing
@@ -193,7 +194,7 @@ def _finished(run: PointRun, issuer: Passes, folder: Path, seen: Observations) -
     )
     run = replace(run, errors=(*run.errors, *_clock_errors(run, seen.slewed_ns)))
     urls = [server.url for server in run.servers]
-    run = _written(run, lambda: write_point_requests(folder, rows, urls, journal.details))
+    run = _written(run, REQUESTS, lambda: write_point_requests(folder, rows, urls, journal.details))
     free_reserve(folder)
     cut = "" if run.errors or run.interrupted_by else _cut(run)
     run = replace(
@@ -201,7 +202,7 @@ def _finished(run: PointRun, issuer: Passes, folder: Path, seen: Observations) -
         errors=(*run.errors, *((cut,) if cut else ())),
         complete=not (run.errors or run.interrupted_by or cut),
     )
-    return _written(run, lambda: write_point_run(folder, run))
+    return _written(run, POINT_RUN, lambda: write_point_run(folder, run))
 
 
 def _cut(run: PointRun) -> str:
@@ -233,12 +234,12 @@ def _broken(rows: int) -> tuple[str, ...]:
     return (f"{counted(rows, 'row')} of the journal cannot be read; run the point again",) if rows else ()
 
 
-def _written(run: PointRun, write: Callable[[], object]) -> PointRun:
+def _written(run: PointRun, name: str, write: Callable[[], object]) -> PointRun:
     """The run, incomplete with one more error where the file system refuses its file."""
     try:
         write()
     except OSError as error:
-        cause = str(machine_failure(error))
+        cause = f"{name} could not be written: {machine_failure(error)}"
         return replace(run, complete=False, errors=(*run.errors, cause))
     return run
 

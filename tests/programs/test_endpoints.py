@@ -1,6 +1,9 @@
 """run_endpoints.py run as a user calls it, against stub servers: the walk over all points."""
 
+import errno
 import json
+import os
+import re
 import shutil
 import signal
 import subprocess
@@ -149,6 +152,21 @@ def test_a_defect_of_the_page_ends_no_rehearsal(tmp_path, capfd, caplog, monkeyp
     with StubServer() as stub:
         assert main_here(capfd, run_endpoints.main, words(tmp_path, stub))[0] == 0
     assert f"warning: a defect of this program (KeyError: 'new'): no {PAGE}" in caplog.messages
+
+
+def test_a_full_disk_is_a_line_with_the_file_and_a_remedy(tmp_path, capfd, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(rehearsal._Walk, "_point", full)
+    monkeypatch.setattr(rehearsal, "write_endpoints_page", full)
+    with StubServer() as stub:
+        code, stdout, stderr = main_here(capfd, run_endpoints.main, words(tmp_path, stub))
+    why = "No space left on device; free space there or choose another folder"
+    assert f"WARNING   the page was not written: {tmp_path}/endpoints/{PAGE}: {why}\n" in stdout + stderr
+    (error,) = (line for line in stderr.splitlines() if "error: " in line)
+    assert re.search(rf": (r\d+|offline): {tmp_path}/endpoints/runs/\1: {why}; repeat the command", error)
+    assert code == 4
 
 
 def test_c_max_is_that_of_a_rehearsal_only_while_that_continues(tmp_path, capfd, monkeypatch):
