@@ -189,9 +189,10 @@ def _write(request: VerifyRequest, result: TestResult, folder: Path, reasons: tu
     except OSError as error:
         with contextlib.suppress(OSError):
             _clear(folder)
-        raise ConfigError(
-            f"{folder}: cannot write there: {refused(error, 'choose another --results')}"
-        ) from error
+        # Into another folder a repeated command would run the test again.
+        kept = "free space or make it writable, and repeat the command: it verifies the same run"
+        remedy = kept if request.own else "choose another --results"
+        raise ConfigError(f"{folder}: cannot write there: {refused(error, remedy)}") from error
     return verify_file
 
 

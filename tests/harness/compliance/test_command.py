@@ -1,6 +1,8 @@
 """Complete compliance runs on a stub server: real LoadGen, official counts of samples, every way to end."""
 
+import errno
 import json
+import os
 import re
 import signal
 from types import SimpleNamespace
@@ -11,6 +13,7 @@ from harness.compliance import compliance_command
 from harness.compliance.registry import find_test
 from harness.compliance.verify import VerifyRequest
 from harness.config.benchmark import load_benchmark
+from harness.errors import ConfigError
 from tests.harness.compliance.program import (
     LOW07,
     LOW09,
@@ -249,6 +252,24 @@ def test_a_test_whose_logs_are_gone_is_run_again(tmp_path):
     settings = test.audit_config(None, "Offline")
     request = VerifyRequest(benchmark, test, settings, tmp_path, references=None, official=True)
     assert not compliance_command._has_passed(SimpleNamespace(request=request), None)
+
+
+@pytest.mark.parametrize(
+    ("own", "remedy"), [(True, "and repeat the command: it verifies the same run"), (False, "choose another")]
+)
+def test_a_full_disk_after_the_run_asks_for_no_other_folder(own, remedy, tmp_path, monkeypatch):
+    """There the repeated command would run the test again."""
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    benchmark = load_benchmark("gpt-oss-120b")
+    test = find_test(benchmark, "TEST09")
+    settings, logs = test.audit_config(None, "Offline"), tmp_path / "TEST09/run"
+    request = VerifyRequest(benchmark, test, settings, logs, references=None, official=True, own=own)
+    monkeypatch.setattr(compliance_command, "_copy", full)
+    with pytest.raises(ConfigError, match=f"TEST09: cannot write there: No space left on device; .*{remedy}"):
+        compliance_command._write(request, None, logs.parent, ())
 
 
 def test_an_unreachable_server(gpqa_file, tmp_path, capfd):
