@@ -70,8 +70,11 @@ _NO_THREAD = ("can't start new thread", "Failed to launch worker thread")  # Pyt
 _NOT_MAPPED = "failed to map segment"
 
 
-def explained(error: Exception) -> HarnessError | None:
-    """An error that a user can cause or cure, as one line; None for one that is a mistake in the program."""
+def explained(error: Exception, written: os.PathLike[str] | None = None) -> HarnessError | None:
+    """An error that a user can cause or cure, as one line; None for one that is a mistake in the program.
+
+    ``written``: as of machine_failure.
+    """
     match error:
         case HarnessError():
             return error
@@ -85,7 +88,7 @@ def explained(error: Exception) -> HarnessError | None:
         case OSError(filename=str(), errno=errno.EACCES | errno.EPERM | errno.ENAMETOOLONG):
             return ConfigError(str(machine_failure(error)))
         case OSError() | MemoryError():
-            return machine_failure(error)
+            return machine_failure(error, written)
         case RuntimeError() | ImportError() if _NOT_MAPPED in str(error):
             return _not_mapped()
         case ImportError():
@@ -134,11 +137,15 @@ def refused(error: OSError, remedy: str) -> str:
     return f"{error.strerror or error}; {own}"
 
 
-def machine_failure(error: OSError | MemoryError) -> RunError:
-    """A refusal by the machine as an error of one line: where, what, remedy."""
+def machine_failure(error: OSError | MemoryError, written: os.PathLike[str] | None = None) -> RunError:
+    """A refusal by the machine as an error of one line: where, what, remedy.
+
+    ``written``: what was written, for an error without a path, as that of a write to a full disk is.
+    """
     if isinstance(error, MemoryError):
         return RunError(f"out of memory; {_REMEDIES[errno.ENOMEM]}")
-    where = f"{error.filename}: " if error.filename else ""
+    place = error.filename or written
+    where = f"{place}: " if place else ""
     remedy = _REMEDIES.get(error.errno or 0, "check the machine's limits and disks")
     if error.errno == errno.ENOENT and where.startswith("/proc/"):
         remedy = "mount it (mount -t proc proc /proc)"

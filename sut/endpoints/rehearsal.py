@@ -254,15 +254,6 @@ def _begin(walk: "_Walk", earlier: Rehearsal | None) -> None:
         file.write(("\n- ".join(lines) + "\n").encode())
 
 
-def _cause(error: HarnessError | OSError, written: Path) -> HarnessError:
-    """As an error of one line, which names what was ``written`` where the system names nothing."""
-    if not isinstance(error, OSError):
-        return error
-    if error.filename is None:
-        error.filename = str(written)
-    return machine_failure(error)
-
-
 class _Walk(msgspec.Struct):
     """A rehearsal that is planned: all its points, one after the other."""
 
@@ -291,7 +282,7 @@ class _Walk(msgspec.Struct):
                 raise
             except (HarnessError, OSError) as error:
                 self._page()
-                cause = _cause(error, self.folder(point))
+                cause = machine_failure(error, self.folder(point)) if isinstance(error, OSError) else error
                 raise type(cause)(f"{point.name}: {cause}; {_CONTINUES}") from error
             self._page()
         return self._tree()
@@ -339,7 +330,8 @@ class _Walk(msgspec.Struct):
             with Defects().cost(PAGE):
                 write_endpoints_page(self.options.folder)
         except (HarnessError, OSError) as error:
-            cause = _cause(error, self.options.folder / PAGE)
+            page = self.options.folder / PAGE
+            cause = machine_failure(error, page) if isinstance(error, OSError) else error
             self.console.say(f"WARNING   the page was not written: {cause}")
 
     def _tree(self) -> int:

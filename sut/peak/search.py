@@ -195,7 +195,7 @@ def _search(
             error, ended = interruption, Ended("STOPPED", f"ended by {interruption}")
         except (HarnessError, OSError, MemoryError) as failure:
             ending.enter_context(uninterrupted())
-            error = explained(failure)
+            error = explained(failure, folder)
             ended = Ended("STOPPED", str(error))
         conclusion = conclude(Policy(settings), limits_ns, base.plan.model_key, known.history, ended)
         if error is not None:
@@ -205,5 +205,5 @@ def _search(
         try:
             known.write(folder)
         except OSError as failure:  # a full disk, which must not hide what was measured
-            error = error or explained(failure)
+            error = error or explained(failure, folder)
     return Searched(folder, known, error)

@@ -154,7 +154,7 @@ def test_a_full_disk_does_not_hide_what_was_measured(tmp_path, monkeypatch, capf
         code, stdout, stderr = main_here(capfd, find_peak.main, words)
     assert code == 4, stderr
     assert "over TTFT" in stdout  # a column of the table of runs
-    assert "No space left" in stderr.splitlines()[-1]
+    assert f": {tmp_path / FOLDER}: No space left on device; free space there" in stderr.splitlines()[-1]
     assert read_state(tmp_path / FOLDER).history.probes == ()
 
 
