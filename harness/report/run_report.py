@@ -10,7 +10,7 @@ from typing import Any
 from harness.analysis.run_files import read_run
 from harness.cli.commands import shown, start_of
 from harness.defects import Defects
-from harness.errors import HarnessError, RunError, machine_failure
+from harness.errors import HarnessError, RunError, explained, machine_failure
 from harness.files import ACCURACY_RESULT, REPORT, RUN_RECORD, atomic_write, not_written
 from harness.record.run_record import RunRecord
 from harness.report.html.page import Page, write_page
@@ -76,7 +76,8 @@ def add_result(folder: Path, result: Mapping[str, Any]) -> None:
         if (folder / REPORT).is_file():
             _write_beside(folder)
     except (OSError, HarnessError) as error:
-        log.warning("warning: the result is not in %s: %s", folder / REPORT, error)
+        cause = explained(error, folder / ACCURACY_RESULT)
+        log.warning("warning: the result is not in %s: %s", folder / REPORT, cause)
 
 
 def _write_beside(folder: Path) -> bool:

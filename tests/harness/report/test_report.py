@@ -231,6 +231,17 @@ def test_a_defect_of_the_page_costs_neither_the_run_nor_its_score(tmp_path, monk
     assert json.loads((run / ACCURACY_RESULT).read_text()) == {"exact_match": 80.0}
 
 
+def test_a_result_on_a_full_disk_is_a_warning_with_a_remedy(tmp_path, monkeypatch, caplog):
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    run = accuracy_run(tmp_path, True)
+    monkeypatch.setattr(os, "fsync", full)
+    add_result(run, {"exact_match": 80.0})
+    why = f"{run / ACCURACY_RESULT}: No space left on device; free space there or choose another folder"
+    assert caplog.messages == [f"warning: the result is not in {run / REPORT}: {why}"]
+
+
 def headline(folder):
     """The page of a run as report.py makes it: its badges and its tiles by name."""
     outcome = read_outcome(folder)
