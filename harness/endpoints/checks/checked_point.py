@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
+from harness.config.benchmark import Benchmark
 from harness.endpoints.checks.finding import Finding, Severity, finding
 from harness.endpoints.official_files import (
     Fields,
@@ -126,6 +127,13 @@ class PointFiles(msgspec.Struct, frozen=True, dict=True):
         known = next((one.samples for one in official if one.dataset in names), None)
         claimed = steady_window(table(self.point, "steady_state")).size
         return known or ours or whole(self.performance_dataset.get("samples")) or claimed
+
+    @property
+    def benchmark(self) -> Benchmark | None:
+        """The definition in configs/ of the model; None where there is none."""
+        stated = self.point.get("model_name")
+        named = stated if isinstance(stated, str) else load_endpoints_rules().model_in(self.config)
+        return load_endpoints_rules().benchmark_of(named)
 
     @property
     def is_short(self) -> bool:

@@ -81,6 +81,11 @@ RULES: dict[str, Rule] = {
         f"set it, or switch the warm-up off (prompts of token ids cannot be salted), and {_AGAIN}",
     ),
     "accuracy-salt": Rule("§2.9.5.1", "accuracy prompts without salt", "run accuracy again without salt"),
+    "accuracy": Rule(
+        "§4.3",
+        "a score of the complete accuracy dataset that meets its targets",
+        "run the accuracy dataset of the point again",
+    ),
     "streaming": Rule("§6.5", "streamed answers", f"switch it on and {_AGAIN}"),
     "ttft": Rule("§4.1", "a block ttft with a p90 above 0", "write the summary again from the run's log"),
     "config-differs": Rule("§9.1", "", "copy config.yaml from the run folder of the point"),

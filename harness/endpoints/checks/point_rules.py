@@ -1,9 +1,10 @@
-"""Our rules that a point's files decide: settings, streaming, salt, latencies, failures, steady state."""
+"""Our rules for a point's files: settings, streaming, salt, score, latencies, failures, steady state."""
 
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
+from harness.endpoints.accuracy import read_accuracy
 from harness.endpoints.checks.checked_point import PointFiles
 from harness.endpoints.checks.finding import Finding, Severity, finding
 from harness.endpoints.official_files import (
@@ -41,6 +42,7 @@ def check_files(files: PointFiles) -> Iterator[Finding]:
     yield from _streaming(files)
     yield from accuracy_salt(files)
     yield from _accuracy_run(files)
+    yield from _accuracy_score(files)
     if files.summary:
         yield from _summary(files)
     yield from _steady_state(files)
@@ -226,6 +228,22 @@ def _accuracy_run(files: PointFiles) -> Iterator[Finding]:
         if (found := whole(score.get("concurrency"))) not in (None, files.concurrency):
             text = f"is of an accuracy run at concurrency {found}"
             yield finding("copied", files.where(ACCURACY), text, expected=f"one at {files.concurrency}")
+
+
+def _accuracy_score(files: PointFiles) -> Iterator[Finding]:
+    """MLCommons's checker passes over a metric that is not there, and over what the file says of its run."""
+    benchmark = files.benchmark
+    if not files.accuracy or benchmark is None:
+        return
+    where = files.where(ACCURACY)
+    try:
+        found = read_accuracy(files.folder, benchmark)
+    except ConfigError as error:
+        what = str(error).removeprefix(f"{files.root / where}: ")
+        yield finding("unreadable", where, what, remedy="")
+        return
+    if found is not None and not found.passed:
+        yield by_length(files, "accuracy", where, found.line)
 
 
 def _is_salted(dataset: Fields) -> bool:

@@ -133,6 +133,11 @@ def lasts(seconds: float, *, claimed: bool) -> Callable[[Path], None]:
     return change
 
 
+def scored(**fields: Any) -> Callable[[Path], None]:
+    """Fields of the accuracy run of the point whose log is there."""
+    return one("accuracy_results.json", lambda it: it["accuracy_scores"][0].update(fields))
+
+
 def copied_summary(source: int, target: int) -> Callable[[Path], None]:
     def change(root: Path) -> None:
         name = "result_summary.json"
@@ -208,6 +213,9 @@ LET_THROUGH = {
         one("accuracy_results.json", lambda it: it["accuracy_scores"][0].update(concurrency=8)),
         "copied",
     ),
+    "a score under another name": (scored(score={"exact": 83.5}), "accuracy"),
+    "a score of a part of the answers": (scored(complete=False), "accuracy"),
+    "a score without an answer": (scored(response_counts={"missing": 1}), "accuracy"),
     "another precision in one point": (point_of("model_precision", value="FP8"), "precision"),
     "folder r1000 for 1 024": (renamed(RESULTS / "r1024", RESULTS / "r1000"), "folder-name"),
 }

@@ -131,7 +131,7 @@ def test_the_least_time_of_a_point(tmp_path, pattern, in_flight, seconds):
 def test_a_finding_names_the_file_where_it_lies(tmp_path):
     run = write_run(tmp_path / "r64")
     (run / ACCURACY).parent.mkdir()
-    write(run / ACCURACY, {"accuracy_scores": [{"score": 0.8, "salted": True}]})
+    write(run / ACCURACY, {"accuracy_scores": [{"score": 0.835, "unit_samples": 4395, "salted": True}]})
     (line,) = errors(tmp_path)
     assert line.startswith(f"r64/{ACCURACY}: [accuracy-salt")
 
