@@ -10,6 +10,7 @@ from harness.endpoints.checks.finding import Finding, Severity, finding
 from harness.endpoints.official_files import (
     OFFLINE_PATTERN,
     Fields,
+    at,
     number,
     percentile_of,
     shown,
@@ -257,7 +258,7 @@ def _summary(files: PointFiles) -> Iterator[Finding]:
         yield finding("failures", where, f"n_samples_failed is {shown(summary.get('n_samples_failed'))}")
     elif failed:
         yield finding("failures", where, f"{failed:,} of {issued or 0:,} requests failed")
-    if summary.get("complete") is False or summary.get("state") in ("interrupted", "INTERRUPTED"):
+    if summary.get("complete", True) is not True or summary.get("state") in ("interrupted", "INTERRUPTED"):
         text = f"complete is {shown(summary.get('complete'))}, state {shown(summary.get('state'))}"
         yield finding("incomplete", where, text)
     yield from whole_passes(files, where, issued)
@@ -267,6 +268,9 @@ def _summary(files: PointFiles) -> Iterator[Finding]:
     elif files.log is None and required and duration_ns < required * 1e9:
         text = f"the complete run lasts {duration_ns / 1e9:.1f} s"
         yield by_length(files, "issue-time", where, text, expected=f"{required:.0f} s or more")
+    total = at(summary, "output_sequence_lengths", "total")
+    if (number(total) or 0.0) <= 0:
+        yield finding("output-tokens", where, f"output_sequence_lengths.total is {shown(total)}")
     yield from _ttft(files, where)
 
 

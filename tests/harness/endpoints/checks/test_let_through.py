@@ -204,6 +204,14 @@ LET_THROUGH = {
     "a salt of 32 bits": (point_of("runtime_settings", "salt", value={"bits": 32}), "salt"),
     "no TTFT percentiles": (one("result_summary.json", lambda it: it["ttft"].pop("percentiles")), "ttft"),
     "no TTFT": (one("result_summary.json", lambda it: it.pop("ttft")), "ttft"),
+    "no output tokens": (
+        one("result_summary.json", lambda it: it.update(output_sequence_lengths={})),
+        "output-tokens",
+    ),
+    "no word on whether it is complete": (
+        one("result_summary.json", lambda it: it.update(complete=None)),
+        "incomplete",
+    ),
     "config.yaml of another concurrency": (
         one("config.yaml", lambda it: it["settings"]["load_pattern"].update(target_concurrency=128)),
         "config-differs",
