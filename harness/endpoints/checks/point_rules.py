@@ -10,6 +10,7 @@ from harness.endpoints.checks.finding import Finding, Severity, finding
 from harness.endpoints.official_files import (
     OFFLINE_PATTERN,
     Fields,
+    SteadyWindow,
     at,
     number,
     percentile_of,
@@ -332,6 +333,7 @@ def steady_block(files: PointFiles) -> tuple[Fields, str]:
 def _window(files: PointFiles, where: str, block: Fields) -> Iterator[Finding]:
     window = steady_window(block)
     passes, duration_s = window.super_passes, window.duration_s
+    yield from _extent(files, where, window, needed=block.get("status") == WINDOWABLE)
     if passes is not None and passes < load_endpoints_rules().window_passes:
         yield too_few_passes(files, where, f"the window spans {passes} super-passes")
     required = files.required_s
@@ -342,6 +344,31 @@ def _window(files: PointFiles, where: str, block: Fields) -> Iterator[Finding]:
     if run_ns is not None and duration_s is not None and duration_s * 1e9 > run_ns * 1.001:
         text = f"the window claims {duration_s:.1f} s of a run of {run_ns / 1e9:.1f} s"
         yield finding("steady-state-differs", where, text)
+
+
+def _extent(files: PointFiles, where: str, window: SteadyWindow, *, needed: bool) -> Iterator[Finding]:
+    """The window is of passes of the dataset, all in the run; ``needed``: its numbers are official."""
+    stated = {
+        "super_pass_start": window.first,
+        "super_pass_end": window.last,
+        "super_pass_size": window.size,
+        "duration_s": window.duration_s,
+    }
+    lacking = [name for name, value in stated.items() if value is None]
+    if needed and lacking:
+        text = f"the status is {WINDOWABLE}, but the window has no {', '.join(lacking)}"
+        yield finding("steady-state-differs", where, text)
+    size, issued = files.dataset_size, whole(files.summary.get("n_samples_issued"))
+    if size and window.size not in (None, size):
+        text = f"super_pass_size is {window.size:,}"
+        yield finding("steady-state-differs", where, text, expected=f"{size:,}, one pass")
+    if window.first is not None and window.first < 0:
+        text = f"super_pass_start is {window.first}"
+        yield finding("steady-state-differs", where, text, expected="0 or more")
+    if size and issued is not None and window.last is not None and (window.last + 1) * size > issued:
+        text = f"the window ends with super-pass {window.last}"
+        expected = f"{issued // size} super-passes as in the run"
+        yield finding("steady-state-differs", where, text, expected=expected)
 
 
 def too_few_passes(files: PointFiles, where: str, text: str) -> Finding:

@@ -202,6 +202,19 @@ LET_THROUGH = {
     "salt off": (point_of("runtime_settings", "salt", value=False), "salt"),
     "salted accuracy": (point_of("runtime_settings", "accuracy", value={"salt": True}), "accuracy-salt"),
     "a salt of 32 bits": (point_of("runtime_settings", "salt", value={"bits": 32}), "salt"),
+    "no window": (point_of("steady_state", "window", value={}), "steady-state-differs"),
+    "a window before the run": (
+        point_of("steady_state", "window", "super_pass_start", value=-1),
+        "steady-state-differs",
+    ),
+    "a window beyond the run": (
+        point_of("steady_state", "window", "super_pass_end", value=4),
+        "steady-state-differs",
+    ),
+    "super-passes of another size": (
+        point_of("steady_state", "window", "super_pass_size", value=100),
+        "steady-state-differs",
+    ),
     "no TTFT percentiles": (one("result_summary.json", lambda it: it["ttft"].pop("percentiles")), "ttft"),
     "no TTFT": (one("result_summary.json", lambda it: it.pop("ttft")), "ttft"),
     "no output tokens": (
@@ -412,14 +425,6 @@ def log_of(root: Path) -> Path:
 
 WINDOW = ("steady_state", "window")
 CLAIMED = {
-    "passes of another size": (
-        point_of(*WINDOW, "super_pass_size", value=100),
-        ("super_pass_size is 100", "6,396, one pass"),
-    ),
-    "a window beyond the log": (
-        point_of(*WINDOW, "super_pass_end", value=4),
-        ("the window ends with super-pass 4", "4 super-passes as in the log"),
-    ),
     "another state": (
         point_of("steady_state", "state", value={"tpot_p50": "rising"}),
         ("state is {'tpot_p50': 'rising'}", "{'tpot_p50': 'steady'} as in the log"),

@@ -147,7 +147,8 @@ def test_the_steady_state_of_the_official_client_s_run_folder(tmp_path):
     (line,) = errors(folder)
     assert "[steady-state §4.4] the verdict is drifting_up" in line
     for verdict in ("steady state", None):  # in the form of point.yaml
-        write(folder / SUMMARY, summary | {"steady_state": {"status": "windowable", "verdict": verdict}})
+        block = endpoints_kit.steady_state(run) | {"verdict": verdict}
+        write(folder / SUMMARY, summary | {"steady_state": block})
         (line,) = errors(folder)
         assert f"the verdict is {verdict or 'missing'}" in line
 
