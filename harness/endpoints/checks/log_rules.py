@@ -9,6 +9,7 @@ import numpy as np
 from harness.endpoints.checks.checked_point import PointFiles
 from harness.endpoints.checks.finding import Finding, Severity, finding
 from harness.endpoints.checks.point_rules import (
+    block_differences,
     by_length,
     check_salt,
     steady_block,
@@ -16,7 +17,7 @@ from harness.endpoints.checks.point_rules import (
     whole_passes,
 )
 from harness.endpoints.checks.request_log import LogError, RequestLog, read_log
-from harness.endpoints.official_files import Fields, number, steady_window, table, whole
+from harness.endpoints.official_files import number, steady_window, whole
 from harness.endpoints.planning.rules import load_endpoints_rules
 from harness.endpoints.run_folder import EVENTS, SUMMARY
 
@@ -24,7 +25,6 @@ Recompute = Callable[[Path, int, int], Mapping[str, Any] | str]
 """The block steady_state of a run folder, for the dataset's samples and a concurrency; text: why none."""
 
 _SPAN_TOLERANCE_S = 1.0  # of a duration that is written in whole seconds
-_COUNT_TOLERANCE = 0.01  # of answers without a first fragment, which some count
 
 
 def check_log(files: PointFiles, recompute: Recompute | None) -> Iterator[Finding]:
@@ -129,20 +129,5 @@ def _steady_state(files: PointFiles, run: Path, recompute: Recompute | None) -> 
     if isinstance(found, str):
         yield finding("not-recomputed", where, f"status and verdict of steady_state: {found}", remedy="")
         return
-    for name, got, expected in _differences(stated, found):
+    for name, got, expected in block_differences(stated, found):
         yield finding("steady-state-differs", where, f"{name} is {got}", expected=f"{expected} as in the log")
-
-
-def _differences(stated: Fields, found: Fields) -> Iterator[tuple[str, object, object]]:
-    for name in ("status", "verdict"):
-        if stated.get(name) != found.get(name):
-            yield name, stated.get(name), found.get(name)
-    if table(stated, "state") and table(stated, "state") != table(found, "state"):
-        yield "state", dict(table(stated, "state")), dict(table(found, "state"))
-    ours, theirs = table(found, "window"), table(stated, "window")
-    for name in ("super_pass_start", "super_pass_end"):
-        if theirs.get(name) != ours.get(name):
-            yield f"window.{name}", theirs.get(name), ours.get(name)
-    counted, claimed = number(ours.get("n_samples")), number(theirs.get("n_samples"))
-    if counted and claimed is not None and abs(claimed - counted) > _COUNT_TOLERANCE * counted:
-        yield "window.n_samples", theirs["n_samples"], ours["n_samples"]

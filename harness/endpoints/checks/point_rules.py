@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from pathlib import Path
 
 from harness.endpoints.accuracy import read_accuracy
 from harness.endpoints.checks.checked_point import PointFiles
@@ -29,6 +30,7 @@ from harness.endpoints.steady.steady_point import STEADY, WINDOWABLE
 from harness.errors import ConfigError
 
 _PATTERNS = ("concurrency", "agentic_inference")
+_COUNT_TOLERANCE = 0.01  # of answers without a first fragment, which some count
 
 
 def check_files(files: PointFiles) -> Iterator[Finding]:
@@ -320,6 +322,34 @@ def _steady_state(files: PointFiles) -> Iterator[Finding]:
     if status != WINDOWABLE:
         yield by_length(files, "super-passes", where, f"the status is {shown(status)}", expected=WINDOWABLE)
     yield from _window(files, where, block)
+    if files.in_tree:
+        yield from _summary_block(files, where, block)
+
+
+def _summary_block(files: PointFiles, where: str, block: Fields) -> Iterator[Finding]:
+    """The detector's block of the same run, from which point.yaml's is written."""
+    own = block_of_summary(files.summary, files.concurrency)
+    for name, got, expected in () if own is None else block_differences(block, own):
+        # A headline does not say whether its only super-pass is complete.
+        if name != "status" or WINDOWABLE in (got, expected):
+            wanted = f"{expected} as in {Path(SUMMARY).name}"
+            yield finding("steady-state-differs", where, f"{name} is {got}", expected=wanted)
+
+
+def block_differences(stated: Fields, found: Fields) -> Iterator[tuple[str, object, object]]:
+    """What two blocks ``steady_state`` of one run do not agree on: its name, as stated, as found."""
+    for name in ("status", "verdict"):
+        if stated.get(name) != found.get(name):
+            yield name, stated.get(name), found.get(name)
+    if table(stated, "state") and table(stated, "state") != table(found, "state"):
+        yield "state", dict(table(stated, "state")), dict(table(found, "state"))
+    ours, theirs = table(found, "window"), table(stated, "window")
+    for name in ("super_pass_start", "super_pass_end"):
+        if theirs.get(name) != ours.get(name):
+            yield f"window.{name}", theirs.get(name), ours.get(name)
+    counted, claimed = number(ours.get("n_samples")), number(theirs.get("n_samples"))
+    if counted and claimed is not None and abs(claimed - counted) > _COUNT_TOLERANCE * counted:
+        yield "window.n_samples", theirs["n_samples"], ours["n_samples"]
 
 
 def steady_block(files: PointFiles) -> tuple[Fields, str]:

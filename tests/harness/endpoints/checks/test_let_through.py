@@ -13,9 +13,11 @@ from harness.endpoints.checks.official_checker import interpreter
 from harness.endpoints.checks.tree_check import check_tree
 from harness.endpoints.run_folder import POINT_RUN
 from harness.yaml_files import read_yaml
+from tests import endpoints_kit
 from tests.harness.endpoints.checks.passing import (
     LEVELS,
     LOGGED,
+    PASSES,
     RESULTS,
     SAMPLES,
     accuracy,
@@ -188,6 +190,10 @@ CAUGHT = {
         "model-name-consistency",
     ),
 }
+# The detector cut off a pass as ramp-up, and counts the window's from 0 after it.
+RAMPED = endpoints_kit.headline(
+    endpoints_kit.point_run(endpoints_kit.curve().points[3], passes=PASSES, completed=PASSES * SAMPLES)
+) | {"n_super_passes": PASSES + 1}
 LET_THROUGH = {
     "300 s instead of 1 200 s": (lasts(300.0, claimed=False), "issue-time"),
     "300 s, and the block claims 1 200 s": (lasts(300.0, claimed=True), "issue-time"),
@@ -202,6 +208,10 @@ LET_THROUGH = {
     "salt off": (point_of("runtime_settings", "salt", value=False), "salt"),
     "salted accuracy": (point_of("runtime_settings", "accuracy", value={"salt": True}), "accuracy-salt"),
     "a salt of 32 bits": (point_of("runtime_settings", "salt", value={"bits": 32}), "salt"),
+    "a steady state that is not the summary's": (
+        one("result_summary.json", lambda it: it.update(steady_state=RAMPED)),
+        "steady-state-differs",
+    ),
     "no window": (point_of("steady_state", "window", value={}), "steady-state-differs"),
     "a window before the run": (
         point_of("steady_state", "window", "super_pass_start", value=-1),
