@@ -15,6 +15,7 @@ from harness.endpoints.official_files import (
     at,
     number,
     percentile_of,
+    read_table,
     shown,
     steady_window,
     table,
@@ -37,6 +38,7 @@ def check_files(files: PointFiles) -> Iterator[Finding]:
     """Everything that needs no log."""
     yield from files.problems
     yield from _name(files)
+    yield from _own_files(files)
     if files.config:
         yield from _load_pattern(files)
         yield from _config(files)
@@ -56,6 +58,21 @@ def _name(files: PointFiles) -> Iterator[Finding]:
     if files.in_tree and files.folder.name != f"r{files.concurrency}":
         text = f"is of concurrency {files.concurrency}"
         yield finding("folder-name", files.where(), text, expected=f"r{files.concurrency}")
+
+
+def _own_files(files: PointFiles) -> Iterator[Finding]:
+    """A tree stays as it was when a point is run again. A short rehearsal's scores have other names there."""
+    if not files.in_tree or files.run is None:
+        return
+    tables_by_name = {CONFIG: files.config, SUMMARY: files.summary}
+    if not files.is_short:
+        tables_by_name[ACCURACY] = files.accuracy
+    for name, content in tables_by_name.items():
+        own = read_table(files.run / name) if (files.run / name).is_file() else content
+        if content and own != content:
+            text = f"is another one than {files.run.name}/{name}"
+            remedy = "build the tree again from the run folders"
+            yield finding("copied", files.where(name), text, remedy=remedy)
 
 
 def _load_pattern(files: PointFiles) -> Iterator[Finding]:

@@ -18,7 +18,7 @@ from harness.endpoints.checks.official_checker import check_officially, interpre
 from harness.endpoints.checks.tree_check import check_tree
 from harness.endpoints.curve import Curve, Point, SeedSet
 from harness.endpoints.point_run import PointRun
-from harness.endpoints.run_folder import ACCURACY, SUMMARY
+from harness.endpoints.run_folder import ACCURACY, CONFIG, RUNS, SUMMARY, TREE
 from harness.errors import EXIT_THRESHOLD, EXIT_VALID, ConfigError
 from harness.peak.ladder.steps import NOT_A_RESULT
 from tests import endpoints_folders, endpoints_kit
@@ -151,6 +151,22 @@ def test_the_steady_state_of_the_official_client_s_run_folder(tmp_path):
         write(folder / SUMMARY, summary | {"steady_state": block})
         (line,) = errors(folder)
         assert f"the verdict is {verdict or 'missing'}" in line
+
+
+@pytest.mark.parametrize("name", [CONFIG, SUMMARY, ACCURACY])
+def test_a_point_that_was_run_again_after_the_tree_was_built(name, tmp_path):
+    """The tree is of the earlier run, and MLCommons's checker sees nothing else."""
+    folder = endpoints_folders.rehearsal(tmp_path / "rehearsed")
+    endpoints_folders.built(folder, folder / TREE)
+    assert errors(folder) == []
+    file = folder / RUNS / "r64" / name
+    file.write_text(file.read_text() + "\n")  # the same content
+    assert errors(folder) == []
+    changes = {CONFIG: ("10240", "2048"), SUMMARY: ("1000000", "2000000"), ACCURACY: ("83.5", "84.5")}
+    before, after = changes[name]
+    file.write_text(file.read_text().replace(before, after))
+    (line,) = errors(folder)
+    assert f"r64/{Path(name).name}: [copied §8.1] is another one than r64/{name}" in line
 
 
 def record(*, short: bool) -> PointRun:
