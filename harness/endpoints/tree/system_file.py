@@ -3,9 +3,11 @@
 Names of fields are the official ones where point.yaml or system_desc.json have the field.
 """
 
+import re
 from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -15,12 +17,18 @@ from harness.toml_files import read_struct, require_folder_names
 
 LONGEST_SHORT_NAME = 20  # shortened_system_name, rules §8.2
 EXAMPLE = "configs/submission/endpoints.example.toml"
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+_SOURCE = re.compile(r"https?://.+|D\.[1-4]", re.DOTALL)  # as the official checker takes it
+
+_Count = Annotated[int, msgspec.Meta(ge=0)]
+_AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
+_Amount = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
 
 
 class Watts(msgspec.Struct, frozen=True, kw_only=True):
     """A power figure and where it is published."""
 
-    watts: float
+    watts: _Amount
     source: str
     """a URL, or `D.1` to `D.4`: a default of the rules' Appendix D"""
     source_type: Literal["vendor_spec", "publication", "public_statement"] = "vendor_spec"
@@ -29,11 +37,11 @@ class Watts(msgspec.Struct, frozen=True, kw_only=True):
 class ScaleUp(msgspec.Struct, frozen=True, kw_only=True):
     """The network between the accelerators of a node: its switches, or its traffic and energy per bit."""
 
-    switches: int = 0
+    switches: _Count = 0
     switch: Watts | None = None
-    bandwidth_tbps: float | None = None
+    bandwidth_tbps: _Amount | None = None
     """in terabytes per second, as the rules' worked examples read it"""
-    pj_per_bit: float | None = None
+    pj_per_bit: _Amount | None = None
     source: str = ""
     """of pj_per_bit"""
 
@@ -60,7 +68,7 @@ class Accelerator(msgspec.Struct, frozen=True, kw_only=True):
     """One kind of accelerator in a node."""
 
     accelerator_model_name: str = ""
-    accelerators_per_node: int = 0
+    accelerators_per_node: _Count = 0
     accelerator_memory_capacity: str = ""
     accelerator_memory_type: str = ""
     accelerator_interconnect: str = ""
@@ -70,10 +78,10 @@ class Accelerator(msgspec.Struct, frozen=True, kw_only=True):
 class NodeType(msgspec.Struct, frozen=True, kw_only=True):
     """Nodes that are all alike."""
 
-    number_of_nodes: int = 1
+    number_of_nodes: _AtLeastOne = 1
     host_processor_model_name: str = ""
-    host_processors_per_node: int = 0
-    host_processor_core_count: int = 0
+    host_processors_per_node: _Count = 0
+    host_processor_core_count: _Count = 0
     """of one processor"""
     host_memory_capacity: str = ""
     host_memory_configuration: str = ""
@@ -105,8 +113,8 @@ class Switches(msgspec.Struct, frozen=True, kw_only=True):
     """Switches of one model between the nodes."""
 
     model: str
-    count: int
-    bandwidth_tbps: float
+    count: _AtLeastOne
+    bandwidth_tbps: _Amount
     power: Watts | None = None
     """of one switch"""
 
@@ -115,8 +123,8 @@ class ScaleOut(msgspec.Struct, frozen=True, kw_only=True):
     """The network between the nodes, for a system with more than one."""
 
     cabling: Literal["passive", "active_optical"]
-    nics_per_node: int
-    nic_gbps: float
+    nics_per_node: _Count
+    nic_gbps: _Amount
     nic: Watts | None = None
     """one adapter"""
     switches: tuple[Switches, ...] = ()
@@ -164,10 +172,10 @@ class Dataset(msgspec.Struct, frozen=True, kw_only=True):
 class Parallelism(msgspec.Struct, frozen=True, kw_only=True):
     """How the model is spread over accelerators; in [points.r64] for one point."""
 
-    tensor_parallel: int | None = None
-    pipeline_parallel: int | None = None
-    expert_parallel: int | None = None
-    data_parallel: int | None = None
+    tensor_parallel: _AtLeastOne | None = None
+    pipeline_parallel: _AtLeastOne | None = None
+    expert_parallel: _AtLeastOne | None = None
+    data_parallel: _AtLeastOne | None = None
     disaggregated: bool | None = None
     batch: int | None = None
     nodes_used: dict[str, int] | None = None
@@ -266,6 +274,14 @@ def _wrong(found: SystemFile) -> Iterator[str]:
             f"[system]: shortened_system_name {short!r} has {len(short)} characters, expected at most "
             f"{LONGEST_SHORT_NAME}"
         )
+    if (day := found.system.target_availability_date) and not _is_date(day):
+        yield f"[system]: target_availability_date is {day!r}, expected a day such as 2027-03-01"
+    for place, source in _sources(found):
+        if not _SOURCE.fullmatch(source):
+            yield (
+                f"{place}: source is {source!r}, expected a URL with https://, or D.1 to D.4 for a default "
+                "of the rules' Appendix D"
+            )
     for point, one in {"": found.parallelism, **found.points}.items():
         place = f"[points.{point}]" if point else "[parallelism]"
         types = {str(number): node for number, node in enumerate(found.node_types, 1)}
@@ -276,6 +292,29 @@ def _wrong(found: SystemFile) -> Iterator[str]:
                     f"{place}: nodes_used has {nodes} of node type {number}, which has {most}; expected 1 to "
                     "number_of_nodes"
                 )
+
+
+def _is_date(text: str) -> bool:
+    try:
+        return bool(_DATE.fullmatch(text) and date.fromisoformat(text))
+    except ValueError:
+        return False
+
+
+def _sources(found: SystemFile) -> Iterator[tuple[str, str]]:
+    """The place and the source of each power figure."""
+    for number, node in enumerate(found.node_types, 1):
+        place, power = f"[[node_types]] {number}: power", node.power
+        names = ("cpu", "accelerator", "combined", "node", "rack")
+        figures = {name: getattr(power, name) for name in names} | {"scale_up.switch": power.scale_up.switch}
+        yield from ((f"{place}.{name}", one.source) for name, one in figures.items() if one is not None)
+        if power.scale_up.pj_per_bit is not None:
+            yield f"{place}.scale_up", power.scale_up.source
+    if found.scale_out is not None:
+        switches = {f"switch {one.model}": one.power for one in found.scale_out.switches}
+        for name, figure in {"nic": found.scale_out.nic, **switches}.items():
+            if figure is not None:
+                yield f"[scale_out] {name}", figure.source
 
 
 def _from_folder(docs: Docs, folder: Path) -> Docs:

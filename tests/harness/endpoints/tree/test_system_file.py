@@ -47,6 +47,25 @@ WRONG = {
         "[points.r1]: nodes_used has 2",
     ),
     "nodes of no type": (with_point("nodes_used = { 7 = 1 }"), "node type 7"),
+    "less than no power": (changed("watts = 700", "watts = -700"), ">= 0.0 - at `$.node_types[0].power"),
+    "an endless power": (
+        changed("watts = 700", "watts = inf"),
+        "at `$.node_types[0].power.accelerator.watts`",
+    ),
+    "no node": (changed("number_of_nodes = 1", "number_of_nodes = 0"), "number_of_nodes"),
+    "no replica": (changed("data_parallel = 8", "data_parallel = 0"), "data_parallel"),
+    "a source without its protocol": (
+        changed("https://example.com/nvswitch", "example.com/nvswitch"),
+        "[[node_types]] 1: power.scale_up.switch: source is 'example.com/nvswitch'",
+    ),
+    "a day of no calendar": (
+        changed('# target_availability_date = "2027-03-01"', 'target_availability_date = "2027-02-30"'),
+        "target_availability_date is '2027-02-30'",
+    ),
+    "a day that is not ISO 8601": (
+        changed('# target_availability_date = "2027-03-01"', 'target_availability_date = "20270301"'),
+        "target_availability_date is '20270301'",
+    ),
     "a document that is not there": (f'{SYSTEM}\n[docs]\nreadme = "absent.md"\n', "absent.md"),
 }
 
@@ -57,6 +76,35 @@ def test_a_wrong_toml_is_one_line(text, word, tmp_path):
         read_system(write_system(tmp_path, text))
     assert word in str(raised.value) and "\n" not in str(raised.value)
     assert str(raised.value).startswith("--system ")
+
+
+SOURCES = (
+    "https://e.com/x",
+    "http://e.com",
+    "D.1",
+    "D.4",
+    "D.5",
+    "D.",
+    "d.1",
+    "e.com",
+    "ftp://e.com",
+    " https://e.com",
+    "",
+)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_source_is_taken_where_the_official_checker_takes_it(source, tmp_path):
+    power = pytest.importorskip("submission_checker.models.file.system_power")
+    path = write_system(tmp_path, changed("https://example.com/nvswitch", source))
+    kind = "mlc_default" if source.startswith("D.") else "vendor_spec"
+    try:
+        power.SourcedValue(value_w=100, source_type=kind, source=source)
+    except ValueError:
+        with pytest.raises(ConfigError, match="source is"):
+            read_system(path)
+    else:
+        read_system(path)
 
 
 def test_a_toml_that_is_not_there_names_the_example(tmp_path):
