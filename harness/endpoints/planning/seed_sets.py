@@ -53,6 +53,20 @@ def _check(path: Path, found: tuple[PublishedSeeds, ...]) -> None:
         cohort_number(found[0].cohort)
 
 
+def not_for(name: str, published: str | None, cohort: str, rules: EndpointsRules) -> str | None:
+    """The cohorts that may take a set published for this one; None where a submission to ``cohort`` may.
+
+    Raises ConfigError for a cohort that is none.
+    """
+    if published is None:
+        return None
+    first = cohort_number(published)
+    last = first + rules.adoption_cohorts - 1
+    if first <= cohort_number(cohort) <= last:
+        return None
+    return f"seed set {name} is for {published} to {cohort_name(last)}"
+
+
 def chosen_seeds(
     rules: EndpointsRules, published: tuple[PublishedSeeds, ...], name: str | None, cohort: str | None
 ) -> SeedSet:
@@ -61,14 +75,8 @@ def chosen_seeds(
     if one is None:
         known = ", ".join(one.id for one in published)
         raise ConfigError(f"--seed-set {name} is not published, expected one of {known}; set --seed-sets")
-    if one.cohort is not None and cohort is not None:
-        first = cohort_number(one.cohort)
-        last = first + rules.adoption_cohorts - 1
-        if not first <= cohort_number(cohort) <= last:
-            raise ConfigError(
-                f"target cohort {cohort}: seed set {one.id} is for {one.cohort} to {cohort_name(last)}; "
-                "set --seed-sets to a file of newer sets"
-            )
+    if cohort is not None and (refused := not_for(one.id, one.cohort, cohort, rules)):
+        raise ConfigError(f"target cohort {cohort}: {refused}; set --seed-sets to a file of newer sets")
     return SeedSet(
         name=one.id,
         cohort=cohort or "",

@@ -6,6 +6,7 @@ from datetime import date, timedelta
 from harness.endpoints.planning.cohorts import cohort_number, publication
 from harness.endpoints.planning.regions import LABELS, MANDATORY, ULTRA_LOW_MOST, Regions, regions
 from harness.endpoints.planning.rules import load_endpoints_rules
+from harness.endpoints.planning.seed_sets import not_for
 from harness.endpoints.planning.shortfalls import CLIENT, not_run, run_shortfalls
 from harness.endpoints.run_folder import CONFIG, SUMMARY
 from harness.endpoints.tree.point_files import (
@@ -37,6 +38,7 @@ def missing(runs: Sequence[RunFacts], of: CurveFacts) -> list[str]:
         *_power(of),
         *_points(runs, of),
         *_of_points(runs, of),
+        *_names(runs, of),
         *_accuracy(runs, of),
         *_parallelism(runs, of),
     ]
@@ -153,6 +155,31 @@ def _of_points(runs: Sequence[RunFacts], of: CurveFacts) -> Iterator[str]:
             "no Offline point: neither a run with load_pattern max_throughput nor a point at C_max "
             f"({of.c_max}); run one of them"
         )
+
+
+def _names(runs: Sequence[RunFacts], of: CurveFacts) -> Iterator[str]:
+    """What the points state and the rules do not have: a model, a set of seeds for a cohort, a C_min."""
+    rules, first = load_endpoints_rules(), point_yaml(runs[0], of)
+    named, cohort = first.get("model_name"), first.get("target_cohort")
+    if named and named not in rules.models:
+        yield f"model_name is {named}, none of {', '.join(rules.models)}; correct [model] of the TOML"
+    if cohort and (refused := not_for(*_seeds(runs[0], of), cohort, rules)):
+        yield f"target_cohort is {cohort}, but {refused}; submit to one of these, or run with a newer set"
+    override = of.system.system.c_min_override
+    fixed = [one.concurrency for one in runs if not one.dedicated]
+    if override is not None and (override not in fixed or override > ULTRA_LOW_MOST):
+        yield (
+            f"c_min_override is {override}, expected the requests in flight of a point, at most "
+            f"{ULTRA_LOW_MOST}; correct [system] of the TOML"
+        )
+
+
+def _seeds(one: RunFacts, of: CurveFacts) -> tuple[str, str | None]:
+    """The name of its set of seeds, and the cohort that this was published for; None where none is known."""
+    if one.run is not None:
+        return one.run.curve.seeds.name, one.run.curve.seeds.published
+    found = one.seed_set(of.seed_sets)
+    return ("", None) if found is None else (found.id, found.cohort)
 
 
 def _accuracy(runs: Sequence[RunFacts], of: CurveFacts) -> Iterator[str]:

@@ -5,7 +5,7 @@ nodes and the switches between nodes, which have their overhead within. A point 
 that it uses.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -14,6 +14,7 @@ from harness.endpoints.tree.system_file import NodeType, ScaleUp, SystemFile, Wa
 from harness.json_files import Json
 
 _OVERHEAD = {"liquid": 0.30, "air": 0.50}
+_TBPS_TOLERANCE = 1e-6  # of sums in another order
 _BITS = 8.0  # terabytes per second times pJ per bit
 
 
@@ -66,7 +67,36 @@ def power_of(system: SystemFile) -> Power:
         found.switches += switch.count * _watts(
             found, switch.power, f"[scale_out] switch {switch.model}: power"
         )
+    found.gaps += _network_gaps(system)
     return found
+
+
+def _network_gaps(system: SystemFile) -> Iterator[str]:
+    """What keeps the network between the nodes from being one."""
+    nodes, fabric = _nodes(system), system.scale_out
+    if fabric is not None:
+        offered = sum(switch.count * switch.bandwidth_tbps for switch in fabric.switches)
+        if offered < (needed := _needed_tbps(system)) - _TBPS_TOLERANCE:
+            yield f"[scale_out] switches have {offered:g} Tb/s, the adapters {needed:g}; write every switch"
+    elif nodes > 1 and not any(_may_span(node) for node in system.node_types):
+        yield f"[scale_out] is missing, and no scale_up connects the {nodes} nodes; write the one that does"
+
+
+def _nodes(system: SystemFile) -> int:
+    return sum(node.number_of_nodes for node in system.node_types)
+
+
+def _needed_tbps(system: SystemFile) -> float:
+    """Of all adapters between the nodes."""
+    fabric = system.scale_out
+    return _nodes(system) * fabric.nics_per_node * fabric.nic_gbps / 1000 if fabric else 0.0
+
+
+def _may_span(node: NodeType) -> bool:
+    """Whether its power may hold a network that leaves the node."""
+    power = node.power
+    up = power.scale_up
+    return bool(power.node or power.rack or up.switches or up.bandwidth_tbps is not None)
 
 
 def system_power(system: SystemFile, power: Power) -> Json:
@@ -215,12 +245,11 @@ def _scale_out(system: SystemFile) -> Json:
     fabric = system.scale_out
     if fabric is None:
         return {"present": False}
-    nodes = sum(node.number_of_nodes for node in system.node_types)
     counted = any(node.power.node is None and node.power.rack is None for node in system.node_types)
     return {
         "present": True,
         "cabling": fabric.cabling,
-        "required_bandwidth_tbps": nodes * fabric.nics_per_node * fabric.nic_gbps / 1000,
+        "required_bandwidth_tbps": _needed_tbps(system),
         "nics": _known(
             count_per_node=fabric.nics_per_node,
             bandwidth_per_nic_gbps=fabric.nic_gbps,

@@ -304,6 +304,28 @@ GAPS = {
         ),
         "seed",
     ),
+    "a model of no benchmark": (
+        of_toml("[model]\n", '[model]\nmodel_name = "gpt-oss-20b"\n'),
+        "model_name is gpt-oss-20b",
+    ),
+    "a cohort after the seeds'": (
+        of_toml('"2026-12-C0"', '"2027-02-C0"'),
+        "target_cohort is 2027-02-C0, but seed set A is for 2026-10-C1 to 2026-12-C0",
+    ),
+    "a C_min without a point": (
+        of_toml("# c_min_override = 1 ", "c_min_override = 7 "),
+        "c_min_override is 7",
+    ),
+    "switches for a part of the adapters": (
+        lambda folder: SYSTEM.replace("[model]\n", NETWORK_OUT.replace("51.2", "3.1") + "[model]\n"),
+        "switches have 3.1 Tb/s, the adapters 3.2",
+    ),
+    "nodes that nothing connects": (
+        lambda folder: of_toml("number_of_nodes = 1", "number_of_nodes = 2")(folder).replace(
+            "scale_up", "# "
+        ),
+        "[scale_out] is missing, and no scale_up connects the 2 nodes",
+    ),
     "a warm-up that nothing counts": (
         of_run(lambda run: edit_config(run / CONFIG, "settings", "warmup", "enabled", value=True)),
         "[warm_up]",
@@ -425,19 +447,16 @@ def test_what_is_missing_is_named_with_its_remedy(change, word, tmp_path, capsys
     assert [line for line in lines if word in line and ";" in line], lines
 
 
+REFUSED = (
+    *("no precision", "no short name", "no URL", "a Preview until a quarter", "no cooling", "seeds of no set"),
+    *("a model of no benchmark", "a cohort after the seeds'", "a C_min without a point", "switches for a part of the adapters"),
+    "nodes that nothing connects",
+)
+
+
 @needs_official
 @pytest.mark.engine
-@pytest.mark.parametrize(
-    "name",
-    [
-        "no precision",
-        "no short name",
-        "no URL",
-        "a Preview until a quarter",
-        "no cooling",
-        "seeds of no set",
-    ],
-)
+@pytest.mark.parametrize("name", REFUSED)
 def test_the_official_checker_rejects_what_is_named(name, tmp_path):
     write_runs(tmp_path, official=True)
     tree = tree_of(tmp_path, GAPS[name][0](tmp_path))
@@ -624,10 +643,7 @@ def test_power_is_the_official_packages(lines, published, tmp_path):
     assert theirs.point_power_kw({1: 2}) < theirs.provisioned_power_kw
 
 
-SCALE_OUT = """\
-[points.r1]
-nodes_used = { 1 = 2 }
-
+NETWORK_OUT = """\
 [scale_out]
 cabling = "passive"
 nics_per_node = 8
@@ -641,6 +657,7 @@ bandwidth_tbps = 51.2
 power = { watts = 900, source = "https://example.com/sn5610" }
 
 """
+SCALE_OUT = "[points.r1]\nnodes_used = { 1 = 2 }\n\n" + NETWORK_OUT
 
 
 def test_canonical_names():
