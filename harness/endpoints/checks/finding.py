@@ -89,6 +89,7 @@ RULES: dict[str, Rule] = {
     "streaming": Rule("§6.5", "streamed answers", f"switch it on and {_AGAIN}"),
     "output-tokens": Rule("§4.1", "a number above 0", "write the summary again from the run's log"),
     "ttft": Rule("§4.1", "a block ttft with a p90 above 0", "write the summary again from the run's log"),
+    "tpot": Rule("§4.1", "a block tpot with a p90 above 0", "write the summary again from the run's log"),
     "config-differs": Rule("§9.1", "", "copy config.yaml from the run folder of the point"),
     "sampling": Rule("§2.9.1", "", f"set it under model_params and {_AGAIN}"),
     "copied": Rule("§8.1", "a file of this point's own run", "copy it from the run folder of the point"),

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Literal
 
 from harness.endpoints.accuracy import read_accuracy
 from harness.endpoints.checks.checked_point import PointFiles
@@ -291,7 +292,8 @@ def _summary(files: PointFiles) -> Iterator[Finding]:
     total = at(summary, "output_sequence_lengths", "total")
     if (number(total) or 0.0) <= 0:
         yield finding("output-tokens", where, f"output_sequence_lengths.total is {shown(total)}")
-    yield from _ttft(files, where)
+    yield from _latency(files, where, "ttft")
+    yield from _latency(files, where, "tpot")
 
 
 def whole_passes(files: PointFiles, where: str, issued: int | None) -> Iterator[Finding]:
@@ -306,16 +308,17 @@ def whole_passes(files: PointFiles, where: str, issued: int | None) -> Iterator[
         yield by_length(files, "whole-passes", where, text, expected=f"a multiple of {size:,}")
 
 
-def _ttft(files: PointFiles, where: str) -> Iterator[Finding]:
-    block = files.summary.get("ttft")
+def _latency(files: PointFiles, where: str, name: Literal["ttft", "tpot"]) -> Iterator[Finding]:
+    """A dedicated Offline run reports throughput only."""
+    block = files.summary.get(name)
     if files.is_offline:
         return
     if not isinstance(block, Mapping) or not block:
-        yield finding("ttft", where, "the block ttft is missing")
+        yield finding(name, where, f"the block {name} is missing")
         return
-    p90 = percentile_of(files.summary, "ttft", 90)
+    p90 = percentile_of(files.summary, name, 90)
     if p90 is None or p90 <= 0:
-        yield finding("ttft", where, "ttft has no p90" if p90 is None else f"the p90 of ttft is {p90}")
+        yield finding(name, where, f"{name} has no p90" if p90 is None else f"the p90 of {name} is {p90}")
 
 
 def _steady_state(files: PointFiles) -> Iterator[Finding]:

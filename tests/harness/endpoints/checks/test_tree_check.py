@@ -136,6 +136,16 @@ def test_a_finding_names_the_file_where_it_lies(tmp_path):
     assert line.startswith(f"r64/{ACCURACY}: [accuracy-salt")
 
 
+@pytest.mark.parametrize(("block", "got"), [({}, "is missing"), ({"percentiles": {"50": 1.0}}, "has no p90")])
+def test_a_run_folder_without_tpot(block, got, tmp_path):
+    """The tokens/s of a user follow from it. MLCommons's checker takes trees, and no run folders."""
+    run = write_run(tmp_path / "r64")
+    summary = json.loads((run / SUMMARY).read_text())
+    write(run / SUMMARY, summary | {"tpot": block})
+    (line,) = errors(tmp_path)
+    assert f"r64/{SUMMARY}: [tpot" in line and got in line
+
+
 def test_the_steady_state_of_the_official_client_s_run_folder(tmp_path):
     """It has the detector's headline, which names neither status nor verdict."""
     run = endpoints_kit.point_run(endpoints_kit.curve().points[0])
