@@ -18,6 +18,7 @@ from harness.endpoints.tree.point_files import (
     point_yaml,
 )
 from harness.endpoints.tree.run_facts import RunFacts
+from harness.json_files import Json
 from harness.text import counted
 
 _IN_TOML = {
@@ -139,6 +140,11 @@ def _of_points(runs: Sequence[RunFacts], of: CurveFacts) -> Iterator[str]:
             f"point.yaml lacks seeds ({_shown(seeds, runs)}): those of {CONFIG} are of no published set; "
             "repeat the point with the ruleset's, or name the file of newer sets with --seed-sets"
         )
+    if other := [one.name for one, point in written if _has_other_model_seed(one, point, of)]:
+        yield (
+            f"model_seed is not that of the seed set ({_shown(other, runs)}): {CONFIG} has another seed in "
+            "model_params; repeat the point with the ruleset's"
+        )
     if cold := [one.name for one, point in written if "warmup" not in point]:
         yield (
             f"point.yaml has no warmup ({_shown(cold, runs)}): {CONFIG} has one, the run folder not its "
@@ -155,6 +161,12 @@ def _of_points(runs: Sequence[RunFacts], of: CurveFacts) -> Iterator[str]:
             "no Offline point: neither a run with load_pattern max_throughput nor a point at C_max "
             f"({of.c_max}); run one of them"
         )
+
+
+def _has_other_model_seed(one: RunFacts, point: Json, of: CurveFacts) -> bool:
+    published = one.seed_set(of.seed_sets)
+    seed = point["runtime_settings"]["runtime"].get("model_seed")
+    return published is not None and seed is not None and seed != published.model_seed
 
 
 def _names(runs: Sequence[RunFacts], of: CurveFacts) -> Iterator[str]:

@@ -225,6 +225,7 @@ def test_newer_seeds_come_from_their_file(tmp_path):
     write_runs(tmp_path, official=True)
     for run in (tmp_path / RUNS).iterdir():
         edit_config(run / CONFIG, *RUNTIME, "scheduler_random_seed", value=42)
+        edit_config(run / CONFIG, "model_params", "seed", value=7)
     (tmp_path / "seeds.yaml").write_text(SEED_SETS)
     given = Given((tmp_path,), write_system(tmp_path), seed_sets=tmp_path / "seeds.yaml")
     assert build(given) == 0
@@ -303,6 +304,10 @@ GAPS = {
             lambda run: edit_config(run / CONFIG, "settings", "runtime", "scheduler_random_seed", value=42)
         ),
         "seed",
+    ),
+    "another seed of the model": (
+        of_run(lambda run: edit_config(run / CONFIG, "model_params", "seed", value=42)),
+        "model_seed is not that of the seed set (r64)",
     ),
     "a model of no benchmark": (
         of_toml("[model]\n", '[model]\nmodel_name = "gpt-oss-20b"\n'),
@@ -449,8 +454,8 @@ def test_what_is_missing_is_named_with_its_remedy(change, word, tmp_path, capsys
 
 REFUSED = (
     *("no precision", "no short name", "no URL", "a Preview until a quarter", "no cooling", "seeds of no set"),
-    *("a model of no benchmark", "a cohort after the seeds'", "a C_min without a point", "switches for a part of the adapters"),
-    "nodes that nothing connects",
+    *("a model of no benchmark", "a cohort after the seeds'", "a C_min without a point"),
+    *("switches for a part of the adapters", "nodes that nothing connects", "another seed of the model"),
 )
 
 
