@@ -17,7 +17,7 @@ from harness.endpoints.checks.point_rules import (
     whole_passes,
 )
 from harness.endpoints.checks.request_log import LogError, RequestLog, read_log
-from harness.endpoints.official_files import number, steady_window, whole
+from harness.endpoints.official_files import number, percentile_of, steady_window, whole
 from harness.endpoints.planning.rules import load_endpoints_rules
 from harness.endpoints.run_folder import EVENTS, SUMMARY
 
@@ -25,6 +25,7 @@ Recompute = Callable[[Path, int, int], Mapping[str, Any] | str]
 """The block steady_state of a run folder, for the dataset's samples and a concurrency; text: why none."""
 
 _SPAN_TOLERANCE_S = 1.0  # of a duration that is written in whole seconds
+_TIME_TOLERANCE = 0.01  # of percentiles that come from a histogram
 
 
 def check_log(files: PointFiles, recompute: Recompute | None) -> Iterator[Finding]:
@@ -48,6 +49,7 @@ def check_log(files: PointFiles, recompute: Recompute | None) -> Iterator[Findin
     yield from _issue_time(files, log, _where(files, path))
     if not files.is_offline:
         yield from _fragments(log, _where(files, path))
+        yield from _ttft(files, log, _where(files, path))
         yield from _window(files, log)
         yield from _steady_state(files, path.parent, recompute)
 
@@ -99,6 +101,15 @@ def _fragments(log: RequestLog, where: str) -> Iterator[Finding]:
     if without:
         text = f"{without:,} of {int(answered.sum()):,} answers have no first fragment"
         yield finding("streaming", where, text, severity=Severity.ERROR if without > 1 else Severity.WARNING)
+
+
+def _ttft(files: PointFiles, log: RequestLog, where: str) -> Iterator[Finding]:
+    """Two runs of a point have the same counts, and not the same times."""
+    stated, found = percentile_of(files.summary, "ttft", 90), log.ttft_p90_ns
+    if stated is not None and found is not None and abs(stated - found) > _TIME_TOLERANCE * found:
+        text = f"the p90 of ttft is {stated / 1e6:.1f} ms"
+        expected = f"{found / 1e6:.1f} ms as in {where}"
+        yield finding("log-differs", files.where(SUMMARY), text, expected=expected)
 
 
 def _window(files: PointFiles, log: RequestLog) -> Iterator[Finding]:

@@ -54,6 +54,13 @@ class RequestLog(msgspec.Struct, frozen=True):
             return 0.0
         return float(max(self.complete_ns.max(), self.issued_ns.max()) - self.issued_ns.min()) / 1e9
 
+    @property
+    def ttft_p90_ns(self) -> int | None:
+        """Number int(0.9 * (n - 1)) of the sorted ones; None without any."""
+        began = self.first_ns > 0
+        times = np.sort(self.first_ns[began] - self.issued_ns[began])
+        return int(times[int(0.9 * (len(times) - 1))]) if len(times) else None
+
     def issue_s_of(self, first: int, last: int, size: int) -> float:
         """The same over super-passes of ``size`` requests, ends included."""
         return _span_s(self.issued_ns[first * size : (last + 1) * size])

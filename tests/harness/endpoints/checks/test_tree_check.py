@@ -34,7 +34,7 @@ from tests.harness.endpoints.checks.passing import (
     write_passing,
     write_run,
 )
-from tests.kit import parameters
+from tests.kit import DATA, parameters
 from tests.records import ENDED
 
 POINT = RESULTS / f"r{LOGGED}"
@@ -144,6 +144,18 @@ def test_a_run_folder_without_tpot(block, got, tmp_path):
     write(run / SUMMARY, summary | {"tpot": block})
     (line,) = errors(tmp_path)
     assert f"r64/{SUMMARY}: [tpot" in line and got in line
+
+
+@pytest.mark.parametrize(("part", "found"), [(0.995, []), (0.9, ["the p90 of ttft is "])])
+def test_a_summary_of_another_run_with_the_same_counts(part, found, tmp_path):
+    """The official client's summary and events are of one run; its p90 is exactly that of its events."""
+    run = shutil.copytree(DATA / "endpoints/official_run", tmp_path / "r4")
+    before = errors(tmp_path)
+    summary = json.loads((run / SUMMARY).read_text())
+    summary["ttft"]["percentiles"]["90.0"] *= part
+    write(run / SUMMARY, summary)
+    new = [one for one in errors(tmp_path) if one not in before]
+    assert len(new) == len(found) and all(f"[log-differs §4.1] {words}" in new[0] for words in found)
 
 
 def test_the_steady_state_of_the_official_client_s_run_folder(tmp_path):
