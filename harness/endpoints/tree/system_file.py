@@ -274,6 +274,11 @@ def _wrong(found: SystemFile) -> Iterator[str]:
             f"[system]: shortened_system_name {short!r} has {len(short)} characters, expected at most "
             f"{LONGEST_SHORT_NAME}"
         )
+    if "/" in found.system.system_name:
+        yield (
+            f"[system]: system_name {found.system.system_name!r} has a slash, expected none: the official "
+            "upload makes a folder of it"
+        )
     if (day := found.system.target_availability_date) and not _is_date(day):
         yield f"[system]: target_availability_date is {day!r}, expected a day such as 2027-03-01"
     for place, source in _sources(found):

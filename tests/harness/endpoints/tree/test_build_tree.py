@@ -122,6 +122,24 @@ def test_every_run_folder_can_be_uploaded(built):
         assert derived["system_tps_per_kw"] == payload["point_config"]["system_tps_per_kw"]
 
 
+@needs_official
+@pytest.mark.engine
+@pytest.mark.filterwarnings("ignore:Runs have inconsistent system_info")  # each has its tps_utilization
+def test_the_submission_made_of_the_uploaded_runs_has_no_error(built, tmp_path):
+    """submissions create makes it of the archives; the folder of the system is its name there."""
+    from endpoints_submission_cli.runs.parser import build_archive
+    from endpoints_submission_cli.submissions.builder import build_submission_folder
+    from submission_checker.checker import SubmissionChecker
+
+    _, tree, _ = built
+    archives = [(name, build_archive(run, tmp_path / f"{name}.tar.gz")) for name, run in tree.points.items()]
+    shared = {"shared_src_dirs": [tree.submission / "src"], "shared_docs_dirs": [tree.submission / "docs"]}
+    made = build_submission_folder(archives, "standardized", "available", tmp_path / "bundle", **shared)
+    report = SubmissionChecker(made).run()
+    assert [error.message for error in report.errors] == []
+    assert {path.name for path in made.rglob("r*") if path.is_dir()} >= set(tree.points)
+
+
 @pytest.mark.skipif(find_spec("mlperf_endpoints_visualizer") is None, reason="mlperf-viz is not installed")
 def test_the_official_viewer_shows_every_point(built):
     folder, tree, of_official = built

@@ -47,6 +47,10 @@ WRONG = {
         "[points.r1]: nodes_used has 2",
     ),
     "nodes of no type": (with_point("nodes_used = { 7 = 1 }"), "node type 7"),
+    "a slash in the system's name": (
+        changed('"8x NVIDIA H200"', '"8x NVIDIA H200 w/ NVLink"'),
+        "system_name '8x NVIDIA H200 w/ NVLink' has a slash",
+    ),
     "less than no power": (changed("watts = 700", "watts = -700"), ">= 0.0 - at `$.node_types[0].power"),
     "an endless power": (
         changed("watts = 700", "watts = inf"),
