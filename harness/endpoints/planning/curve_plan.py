@@ -61,9 +61,9 @@ def plan_rehearsal(
     found = regions(lowest, c_max)
     steps = tuple(sorted(options.concurrency)) or spread(lowest, c_max, rules.fewest_points)
     used = min(samples, found.margin.end + 1) if options.short else samples
-    _check_dataset(samples, used, max(steps[-1], c_max))
     _check_bands(steps, found)
     _check_steps(steps, found, rules, dedicated=options.offline == "dedicated")
+    _check_dataset(samples, used, max(steps[-1], c_max))
     scored = _scored(steps, found) if accuracy_samples else frozenset()
     plan = _Plan(rules, found, used, scored, c_max, options.offline, options.short)
     curve = Curve(

@@ -176,6 +176,11 @@ IMPOSSIBLE = {
     "C_max is no point": (("--concurrency", "1,4,5,20,60,100,256", "--c-max", "300"), {}, "without 300"),
     "C_min is no point": (("--concurrency", "1,4,5,20,60,100,256", "--c-min", "2"), {}, "without 2"),
     "above the margin": (("--concurrency", "1,4,20,60,100,256,283", "--c-max", "256"), {}, "at most 282"),
+    "above the margin of a short one": (
+        ("--short", "--concurrency", "1,4,9,11,14,16,20,43,60", "--c-min", "14", "--c-max", "43"),
+        {},
+        "at most 48",
+    ),
     "an unknown set": (("--seed-set", "B"), {}, "expected one of A"),
     "no cohort": (("--target-cohort", "v1"), {}, "no cohort"),
     "an early cohort": (("--target-cohort", "2026-09-C1"), {}, "the first are those of 2026-10-C1"),
