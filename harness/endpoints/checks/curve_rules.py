@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from harness.endpoints.checks.checked_point import PointFiles
 from harness.endpoints.checks.finding import Finding, finding
 from harness.endpoints.checks.point_rules import by_length
-from harness.endpoints.official_files import number, whole
+from harness.endpoints.official_files import Fields, number, tables, whole
 from harness.endpoints.planning.rules import load_endpoints_rules
-from harness.endpoints.run_folder import POINT_YAML, SUMMARY, SYSTEM_DESC
+from harness.endpoints.run_folder import ACCURACY, POINT_YAML, SUMMARY, SYSTEM_DESC
 
 _UTILIZATION_TOLERANCE = 0.005  # MLCommons's checker allows 0.1
 
@@ -71,12 +71,23 @@ def _offline(points: Sequence[PointFiles]) -> Iterator[Finding]:
 
 
 def _copied(points: Sequence[PointFiles]) -> Iterator[Finding]:
-    """The summary of one run in two points: it has latencies in ns."""
+    """A file of one run in two points: a summary has latencies in ns, an accuracy run its duration."""
+    yield from _twice(points, SUMMARY, [one.summary for one in points])
+    yield from _twice(points, ACCURACY, [_timed(one.accuracy) for one in points])
+
+
+def _timed(accuracy: Fields) -> Fields:
+    """Without durations the files of two runs may be the same."""
+    timed = any(number(score.get("duration_s")) for score in tables(accuracy, "accuracy_scores"))
+    return accuracy if timed else {}
+
+
+def _twice(points: Sequence[PointFiles], name: str, contents: Sequence[Fields]) -> Iterator[Finding]:
     found: dict[str, PointFiles] = {}
-    for one in points:
-        first = found.setdefault(json.dumps(one.summary, sort_keys=True, default=str), one)
-        if one.summary and first is not one:
-            yield finding("copied", one.where(SUMMARY), f"is of the same run as {first.where(SUMMARY)}")
+    for one, content in zip(points, contents, strict=True):
+        first = found.setdefault(json.dumps(content, sort_keys=True, default=str), one)
+        if content and first is not one:
+            yield finding("copied", one.where(name), f"is of the same run as {first.where(name)}")
 
 
 def _c_max(points: Sequence[PointFiles]) -> int | None:

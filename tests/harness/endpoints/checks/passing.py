@@ -45,7 +45,7 @@ def write_passing(root: Path) -> Path:
         write(folder / "result_summary.json", summary(level))
         write(folder / "system_desc.json", system() | {"tps_utilization": round(rate(level) / highest, 6)})
         if level in SCORED:
-            write(folder / "accuracy_results.json", accuracy())
+            write(folder / "accuracy_results.json", accuracy(seconds=900.0 + level))
     write(root / RESULTS.parent / "system_power.json", power())
     write_log(root / f"runs/r{LOGGED}/events.jsonl")
     return root
@@ -178,13 +178,14 @@ def summary(level: int) -> dict[str, Any]:
     return made
 
 
-def accuracy(score: float = 83.5) -> dict[str, Any]:
+def accuracy(score: float = 83.5, seconds: float = 900.0) -> dict[str, Any]:
     entry = {
         "dataset_name": "mlperf_gpt_oss_accuracy",
         "dataset_type": "accuracy",
         "score": {"exact_match": score},
         "unit_samples": 4395,
         "num_repeats": 1,
+        "duration_s": seconds,
     }
     return {"accuracy_scores": [entry]}
 

@@ -140,9 +140,8 @@ def scored(**fields: Any) -> Callable[[Path], None]:
     return one("accuracy_results.json", lambda it: it["accuracy_scores"][0].update(fields))
 
 
-def copied_summary(source: int, target: int) -> Callable[[Path], None]:
+def copied(name: str, source: int, target: int) -> Callable[[Path], None]:
     def change(root: Path) -> None:
-        name = "result_summary.json"
         (root / RESULTS / f"r{target}" / name).write_bytes(
             (root / RESULTS / f"r{source}" / name).read_bytes()
         )
@@ -239,7 +238,8 @@ LET_THROUGH = {
         one("config.yaml", lambda it: it["settings"]["load_pattern"].update(target_concurrency=128)),
         "config-differs",
     ),
-    "the summary of another point": (copied_summary(512, 256), "copied"),
+    "the summary of another point": (copied("result_summary.json", 512, 256), "copied"),
+    "the score of another point": (copied("accuracy_results.json", 8, LOGGED), "copied"),
     "the accuracy of another point": (
         one("accuracy_results.json", lambda it: it["accuracy_scores"][0].update(concurrency=8)),
         "copied",
