@@ -1,37 +1,38 @@
 """Our rules of a curve: what its points have in common, and Offline against the point of C_max."""
 
 import json
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from harness.endpoints.checks.checked_point import PointFiles
 from harness.endpoints.checks.finding import Finding, finding
 from harness.endpoints.checks.point_rules import by_length
-from harness.endpoints.official_files import Fields, number, tables, whole
+from harness.endpoints.official_files import Fields, number, shown, tables, whole
 from harness.endpoints.planning.rules import load_endpoints_rules
 from harness.endpoints.run_folder import ACCURACY, POINT_YAML, SUMMARY, SYSTEM_DESC
 
+_OF_THE_CURVE = ("model_precision", "max_supported_concurrency", "division", "target_cohort")
 _UTILIZATION_TOLERANCE = 0.005  # MLCommons's checker allows 0.1
 
 
 def check_curve(points: Sequence[PointFiles]) -> Iterator[Finding]:
     """Rules over all points of one system and model."""
     if any(one.in_tree for one in points):
-        yield from _precision(points)
+        yield from _alike(points)
         yield from _utilization(points)
     yield from _offline(points)
     yield from _copied(points)
 
 
-def _precision(points: Sequence[PointFiles]) -> Iterator[Finding]:
-    stated = [str(one.point.get("model_precision")) for one in points]
-    usual = Counter(stated).most_common(1)[0][0]
-    for one, precision in zip(points, stated, strict=True):
-        if precision != usual:
-            text = f"model_precision is {precision}"
-            yield finding(
-                "precision", one.where(POINT_YAML), text, expected=f"{usual} as in the other points"
-            )
+def _alike(points: Sequence[PointFiles]) -> Iterator[Finding]:
+    """What describes the curve, and not a point. A point.yaml that cannot be read is a finding of its own."""
+    described = [one for one in points if len(one.point) > 1]
+    for name in _OF_THE_CURVE:
+        stated = [shown(one.point.get(name)) for one in described]
+        usual = max(stated, key=stated.count, default="")
+        for one, value in zip(described, stated, strict=True):
+            if value != usual:
+                expected = f"{usual} as in the other points"
+                yield finding("points-differ", one.where(POINT_YAML), f"{name} is {value}", expected=expected)
 
 
 def _utilization(points: Sequence[PointFiles]) -> Iterator[Finding]:

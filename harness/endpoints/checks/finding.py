@@ -102,7 +102,7 @@ RULES: dict[str, Rule] = {
     "steady-state-differs": Rule(
         "§4.4", "the steady state that follows from the log", "build the tree again from the run folder"
     ),
-    "precision": Rule("§9.1", "", "correct it, or run the points with one model"),
+    "points-differ": Rule("§9.1", "", "correct it, or run the points with one model"),
     "folder-name": Rule("§8.1", "", "rename the folder"),
     "tps-utilization": Rule("§8.2", "", "build the tree again from all run folders"),
     "offline-throughput": Rule("§5.7.2", "", "run Offline again, or elect the C_max point"),

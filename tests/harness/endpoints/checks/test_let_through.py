@@ -247,7 +247,10 @@ LET_THROUGH = {
     "a score under another name": (scored(score={"exact": 83.5}), "accuracy"),
     "a score of a part of the answers": (scored(complete=False), "accuracy"),
     "a score without an answer": (scored(response_counts={"missing": 1}), "accuracy"),
-    "another precision in one point": (point_of("model_precision", value="FP8"), "precision"),
+    "another precision in one point": (point_of("model_precision", value="FP8"), "points-differ"),
+    "another C_max in one point": (point_of("max_supported_concurrency", value=2048), "points-differ"),
+    "another division in one point": (point_of("division", value="RDI"), "points-differ"),
+    "another cohort in one point": (point_of("target_cohort", value="2026-12-C0"), "points-differ"),
     "folder r1000 for 1 024": (renamed(RESULTS / "r1024", RESULTS / "r1000"), "folder-name"),
 }
 
