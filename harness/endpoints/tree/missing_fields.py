@@ -18,6 +18,7 @@ from harness.endpoints.tree.point_files import (
     point_yaml,
 )
 from harness.endpoints.tree.run_facts import RunFacts
+from harness.grouping import by_key
 from harness.json_files import Json
 from harness.text import counted
 
@@ -200,12 +201,39 @@ def _accuracy(runs: Sequence[RunFacts], of: CurveFacts) -> Iterator[str]:
     fixed, bands = [one.concurrency for one in scored if not one.dedicated], _regions(runs, of)
     if bands and (lacking := bands.unscored(fixed, of.c_min_override)):
         names = ", ".join(LABELS[band] for band in lacking)
-        yield (
-            f"no accuracy results in the bands {names}; run the accuracy dataset at the concurrency of a "
-            "point there, right after it"
-        )
+        declared = _c_min_of_scores(runs, of, fixed)
+        remedy = "run the accuracy dataset at the concurrency of a point there, right after it"
+        if declared is not None:
+            remedy = f"write c_min_override = {declared} into [system] of the TOML, and every band has one"
+        yield f"no accuracy results in the bands {names}; {remedy}"
+    if bands:
+        yield from _scored_twice([one for one in scored if of.offline.get(one.name) is None], of, bands)
     for name in offline:
         yield f"{name} is the Offline point and has no accuracy results; run its accuracy dataset"
+
+
+def _c_min_of_scores(runs: Sequence[RunFacts], of: CurveFacts, scored: Sequence[int]) -> int | None:
+    """The C_min that the accuracy runs were planned for, where it was above the lowest point.
+
+    config.yaml does not say it, so that a rehearsal's plan, repeated by the official client, loses it.
+    """
+    if of.c_min_override is not None:
+        return None
+    points = sorted(one.concurrency for one in runs if not one.dedicated)
+    within = (one for one in points if one <= ULTRA_LOW_MOST < of.c_max)
+    return next((one for one in within if not regions(one, of.c_max).unscored(scored, one)), None)
+
+
+def _scored_twice(scored: Sequence[RunFacts], of: CurveFacts, bands: Regions) -> Iterator[str]:
+    """The rules take exactly one result of a band (§4.3); that of the Offline point is one more."""
+    filled = len(MANDATORY) - len(bands.unscored([one.concurrency for one in scored], of.c_min_override))
+    if len(scored) > filled:
+        names = by_key((LABELS[bands.band(one.concurrency)], one.name) for one in scored)
+        several = "; ".join(f"{band}: {', '.join(ones)}" for band, ones in names.items() if len(ones) > 1)
+        yield (
+            f"{len(scored)} accuracy results for {filled} bands ({several}); exactly one counts in each, so "
+            "leave the others' accuracy files out"
+        )
 
 
 def _parallelism(runs: Sequence[RunFacts], of: CurveFacts) -> Iterator[str]:

@@ -305,6 +305,10 @@ GAPS = {
         of_run(lambda run: (run / ACCURACY).write_text('{"accuracy_scores": [{"score": null}]}')),
         "Medium",
     ),
+    "two scores in a band": (
+        of_run(lambda run: shutil.copy(run / ACCURACY, run.with_name("r32") / ACCURACY)),
+        "5 accuracy results for 4 bands (Medium: r32, r64)",
+    ),
     "no accelerators": (
         of_toml("accelerators_per_node = 8", "accelerators_per_node = 0"),
         "node type 1 has no accelerators",
@@ -418,7 +422,16 @@ def from_8_on(root):
     return without("r1", "r8")(root).replace("# c_min_override = 1 ", "c_min_override = 8 ")
 
 
+def planned_from_16_on(root):
+    """Scored in the bands of C_min 16: at most 16, 17-26, 27-117, 118-1024."""
+    for name, level in (("r8", 16), ("r32", 24)):
+        edit_config(root / RUNS / name / CONFIG, *LOAD, "target_concurrency", value=level)
+    (root / RUNS / "r1" / ACCURACY).rename(root / RUNS / "r32" / ACCURACY)
+    return SYSTEM
+
+
 ABSENT = {
+    "the declared C_min": (planned_from_16_on, "write c_min_override = 16 into [system]"),
     "a band": (without("r64", "r32"), "Medium band, 12-103"),
     "the lowest": (without("r1", "r8", "r32"), "Ultra Low"),
     "the lowest by a declared C_min": (from_8_on, "Ultra Low band, 1-8 in flight"),
@@ -435,6 +448,16 @@ def test_points_that_a_curve_lacks_are_named(change, words, tmp_path, capsys):
             folder.rename(folder.with_name("r6396"))
     assert build(Given((tmp_path,), write_system(tmp_path, change(tmp_path)))) == 5
     assert words in capsys.readouterr().out
+
+
+@needs_official
+def test_with_the_c_min_that_is_named_every_band_has_a_score(tmp_path):
+    from submission_checker.checker import SubmissionChecker
+
+    write_runs(tmp_path, official=True)
+    text = planned_from_16_on(tmp_path).replace("# c_min_override = 1 ", "c_min_override = 16 ")
+    tree = tree_of(tmp_path, text)
+    assert tree.missing == () and SubmissionChecker(tree.submission).run().errors == []
 
 
 def test_points_of_the_plan_that_were_not_run_are_named(tmp_path, capsys):
@@ -474,6 +497,7 @@ REFUSED = (
     *("no precision", "no short name", "no URL", "a Preview until a quarter", "no cooling", "seeds of no set"),
     *("a model of no benchmark", "a cohort after the seeds'", "a C_min without a point"),
     *("switches for a part of the adapters", "nodes that nothing connects", "another seed of the model"),
+    "two scores in a band",
 )
 
 
