@@ -41,3 +41,8 @@ def runs_in(path: Path) -> list[Path]:
         if found := [one for one in found if one == path or not is_aside(one)]:
             return found
     return []
+
+
+def is_scored_alone(folder: Path) -> bool:
+    """Whether it has an accuracy run and no performance run: it belongs to the point of its concurrency."""
+    return (folder / ACCURACY).is_file() and not (folder / SUMMARY).is_file()

@@ -30,6 +30,7 @@ from harness.endpoints.run_folder import (
     POINT_YAML,
     SUMMARY,
     SYSTEM_DESC,
+    is_scored_alone,
 )
 from harness.errors import ConfigError
 
@@ -57,6 +58,11 @@ class PointFiles(msgspec.Struct, frozen=True, dict=True):
     def where(self, name: str = "") -> str:
         """A file of the point, relative to what is checked; in a tree all lie in the point's folder."""
         return (self.folder / (Path(name).name if self.in_tree else name)).relative_to(self.root).as_posix()
+
+    @property
+    def scored_alone(self) -> bool:
+        """Whether it is a run folder with an accuracy run alone, which is a part of another point."""
+        return not self.in_tree and is_scored_alone(self.folder)
 
     @property
     def in_tree(self) -> bool:
@@ -164,7 +170,8 @@ def point_of_run(root: Path, folder: Path) -> PointFiles:
 
 def _point(of: PointFiles, problems: list[Finding]) -> PointFiles:
     """The point with its other files."""
-    config, summary = (_table(of.root, of.root / of.where(name), problems) for name in (CONFIG, SUMMARY))
+    config = _table(of.root, of.root / of.where(CONFIG), problems)
+    summary = _table(of.root, of.root / of.where(SUMMARY), problems, needed=not of.scored_alone)
     accuracy = _table(of.root, of.root / of.where(ACCURACY), problems, needed=False)
     record = _record(of.root, of.run, problems)
     return replace(

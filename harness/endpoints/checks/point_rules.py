@@ -38,6 +38,13 @@ _COUNT_TOLERANCE = 0.01  # of answers without a first fragment, which some count
 def check_files(files: PointFiles) -> Iterator[Finding]:
     """Everything that needs no log."""
     yield from files.problems
+    yield from accuracy_salt(files)
+    yield from _accuracy_score(files)
+    if not files.scored_alone:
+        yield from _performance(files)
+
+
+def _performance(files: PointFiles) -> Iterator[Finding]:
     yield from _name(files)
     yield from _own_files(files)
     if files.config:
@@ -47,9 +54,7 @@ def check_files(files: PointFiles) -> Iterator[Finding]:
         yield from _warm_up(files)
     yield from _min_duration(files)
     yield from _streaming(files)
-    yield from accuracy_salt(files)
     yield from _accuracy_run(files)
-    yield from _accuracy_score(files)
     if files.summary:
         yield from _summary(files)
     yield from _steady_state(files)

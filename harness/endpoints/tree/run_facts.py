@@ -26,7 +26,7 @@ from harness.endpoints.planning.rules import (
     load_endpoints_rules,
 )
 from harness.endpoints.point_run import PointRun, read_point_run
-from harness.endpoints.run_folder import ACCURACY, CONFIG, SUMMARY, runs_in
+from harness.endpoints.run_folder import ACCURACY, CONFIG, SUMMARY, is_scored_alone, runs_in
 from harness.endpoints.steady.steady_block import block_of_summary
 from harness.errors import ConfigError
 from harness.json_files import Json
@@ -178,7 +178,7 @@ def read_runs(folders: Sequence[Path]) -> list[RunFacts]:
     wrong, found, scored = [], [], []
     for folder in folders:
         try:
-            if (folder / ACCURACY).is_file() and not (folder / SUMMARY).is_file():
+            if is_scored_alone(folder):
                 scored.append(_facts(folder, {"n_samples_issued": 0}))
             else:
                 found.append(_facts(folder, _summary(folder)))

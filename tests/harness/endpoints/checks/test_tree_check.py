@@ -18,7 +18,7 @@ from harness.endpoints.checks.official_checker import check_officially, interpre
 from harness.endpoints.checks.tree_check import check_tree
 from harness.endpoints.curve import Curve, Point, SeedSet
 from harness.endpoints.point_run import PointRun
-from harness.endpoints.run_folder import ACCURACY, CONFIG, RUNS, SUMMARY, TREE
+from harness.endpoints.run_folder import ACCURACY, CONFIG, EVENTS, RUNS, SUMMARY, TREE
 from harness.errors import EXIT_THRESHOLD, EXIT_VALID, ConfigError
 from harness.peak.ladder.steps import NOT_A_RESULT
 from tests import endpoints_folders, endpoints_kit
@@ -27,6 +27,7 @@ from tests.harness.endpoints.checks.passing import (
     MODEL,
     RESULTS,
     SEEDS,
+    accuracy,
     config,
     point,
     write,
@@ -156,6 +157,19 @@ def test_a_summary_of_another_run_with_the_same_counts(part, found, tmp_path):
     write(run / SUMMARY, summary)
     new = [one for one in errors(tmp_path) if one not in before]
     assert len(new) == len(found) and all(f"[log-differs §4.1] {words}" in new[0] for words in found)
+
+
+def test_an_accuracy_run_in_a_folder_of_its_own(tmp_path):
+    """build joins it to the point of its concurrency; its log has no performance run."""
+    run, apart = write_run(tmp_path / "r64"), tmp_path / "r64-accuracy"
+    (apart / ACCURACY).parent.mkdir(parents=True)
+    write(apart / ACCURACY, accuracy())
+    (apart / CONFIG).write_bytes((run / CONFIG).read_bytes())
+    (apart / EVENTS).write_text("")
+    assert errors(tmp_path) == []
+    write(apart / ACCURACY, accuracy(70.0))
+    (line,) = errors(tmp_path)
+    assert f"r64-accuracy/{ACCURACY}: [accuracy" in line
 
 
 def test_the_steady_state_of_the_official_client_s_run_folder(tmp_path):
