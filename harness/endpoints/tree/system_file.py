@@ -15,6 +15,7 @@ from harness.endpoints.point_run import WarmUp
 from harness.errors import ConfigError
 from harness.toml_files import read_struct, require_folder_names
 
+_LONGEST_WARM_UP_S = 86_400
 LONGEST_SHORT_NAME = 20  # shortened_system_name, rules §8.2
 EXAMPLE = "configs/submission/endpoints.example.toml"
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
@@ -281,6 +282,8 @@ def _wrong(found: SystemFile) -> Iterator[str]:
         )
     if (day := found.system.target_availability_date) and not _is_date(day):
         yield f"[system]: target_availability_date is {day!r}, expected a day such as 2027-03-01"
+    if found.warm_up is not None:
+        yield from (f"[warm_up]: {wrong}" for wrong in _wrong_warm_up(found.warm_up))
     for place, source in _sources(found):
         if not _SOURCE.fullmatch(source):
             yield (
@@ -297,6 +300,22 @@ def _wrong(found: SystemFile) -> Iterator[str]:
                     f"{place}: nodes_used has {nodes} of node type {number}, which has {most}; expected 1 to "
                     "number_of_nodes"
                 )
+
+
+def _wrong_warm_up(stated: WarmUp) -> Iterator[str]:
+    """What the official checker refuses in point.yaml (§6.3.3)."""
+    if not 0 <= stated.duration_s <= _LONGEST_WARM_UP_S:
+        yield f"duration_s is {stated.duration_s}, expected 0 to {_LONGEST_WARM_UP_S}, a day"
+    if not 0 <= stated.requests_completed <= stated.requests_issued:
+        yield (
+            f"requests_completed is {stated.requests_completed}, expected 0 to requests_issued, "
+            f"{stated.requests_issued}"
+        )
+    least = 1 if stated.duration_s or stated.requests_issued else 0
+    if stated.concurrency < least:
+        yield f"concurrency is {stated.concurrency}, expected the requests in flight of the warm-up"
+    if not stated.data_source:
+        yield "data_source is empty, expected where its requests come from"
 
 
 def _is_date(text: str) -> bool:

@@ -1,5 +1,7 @@
 """The TOML of a system: what is wrong in it is one line with its place; what begins it can be completed."""
 
+import json
+
 import pytest
 from msgspec.structs import replace
 
@@ -106,6 +108,30 @@ def test_a_source_is_taken_where_the_official_checker_takes_it(source, tmp_path)
         power.SourcedValue(value_w=100, source_type=kind, source=source)
     except ValueError:
         with pytest.raises(ConfigError, match="source is"):
+            read_system(path)
+    else:
+        read_system(path)
+
+
+WARM_UPS = (
+    *({}, {"duration_s": 0}, {"duration_s": 86400}, {"duration_s": 86401}, {"duration_s": -1}),
+    *({"requests_completed": 511}, {"requests_completed": 513}, {"requests_completed": -1}),
+    *({"concurrency": 0}, {"concurrency": -1}, {"data_source": ""}),
+    {"duration_s": 0, "requests_issued": 0, "requests_completed": 0, "concurrency": 0},
+)
+
+
+@pytest.mark.parametrize("changes", WARM_UPS, ids=str)
+def test_a_warm_up_is_taken_where_the_official_checker_takes_it(changes, tmp_path):
+    point = pytest.importorskip("submission_checker.models.file.point_config")
+    stated = {"duration_s": 120, "requests_issued": 512, "requests_completed": 512, "concurrency": 64}
+    stated |= {"data_source": "accuracy dataset"} | changes
+    lines = "\n".join(f"{name} = {json.dumps(value)}" for name, value in stated.items())
+    path = write_system(tmp_path, f"{SYSTEM}\n[warm_up]\n{lines}\n")
+    try:
+        point.WarmupSpec.model_validate(stated)
+    except ValueError:
+        with pytest.raises(ConfigError, match=r"\[warm_up\]: "):
             read_system(path)
     else:
         read_system(path)
