@@ -27,6 +27,7 @@ SYSTEM_POWER = "system_power.json"  # in a tree it is the system's, above its mo
 RUNS = "runs"  # a run folder for each point, named as the point
 REHEARSAL = "rehearsal.json"  # the plan
 TREE = "tree"
+TREE_RECORD = "tree.json"  # in it, above the submission: which run folder became which point
 PAGE = "endpoints.html"
 NOT_A_RESULT_FILE = "NOT_A_RESULT.txt"
 

@@ -152,15 +152,13 @@ class PointFiles(msgspec.Struct, frozen=True, dict=True):
         return system_tps(self.summary)
 
 
-def point_in_tree(root: Path, folder: Path, runs: Path | None) -> PointFiles:
-    """A point of a tree. ``runs`` holds the run folders of a rehearsal."""
+def point_in_tree(root: Path, folder: Path, run: Path | None) -> PointFiles:
+    """A point of a tree. ``run`` is its run folder, where it is known."""
     problems: list[Finding] = []
     point = _table(root, folder / POINT_YAML, problems)
     system = _table(root, folder / SYSTEM_DESC, problems)
-    name = "offline" if point.get("offline") == "dedicated" else folder.name
-    beside = next((runs / one for one in (name, folder.name) if runs and (runs / one).is_dir()), None)
     stated = point or {"concurrency": whole(folder.name[1:])}
-    return _point(PointFiles(root, folder, beside, stated, system=system), problems)
+    return _point(PointFiles(root, folder, run, stated, system=system), problems)
 
 
 def point_of_run(root: Path, folder: Path) -> PointFiles:

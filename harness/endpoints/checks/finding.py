@@ -108,7 +108,10 @@ RULES: dict[str, Rule] = {
     "offline-throughput": Rule("§5.7.2", "", "run Offline again, or elect the C_max point"),
     "offline-concurrency": Rule("§5.7.1", "", "issue all samples at once"),
     "not-recomputed": Rule(
-        "§4.4", "", "give the rehearsal's folder, or events.jsonl in the point's folder", Severity.UNKNOWN
+        "§4.4",
+        "",
+        "check it beside its run folders, or put events.jsonl into the point's folder",
+        Severity.UNKNOWN,
     ),
     "official-checker": Rule(
         "§9.1", "", "pip install endpoints-submission-cli, then run this again", Severity.UNKNOWN

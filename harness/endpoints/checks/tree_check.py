@@ -1,6 +1,7 @@
 """All checks of an Endpoints tree, of a rehearsal's folder, or of run folders alone."""
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from harness.endpoints.checks.checked_point import PointFiles, point_in_tree, point_of_run
@@ -10,7 +11,8 @@ from harness.endpoints.checks.log_rules import Recompute, check_log
 from harness.endpoints.checks.official_checker import check_officially
 from harness.endpoints.checks.point_rules import check_files
 from harness.endpoints.checks.recompute import recomputed_block
-from harness.endpoints.run_folder import RUNS, TREE, runs_in
+from harness.endpoints.official_files import read_table, table
+from harness.endpoints.run_folder import TREE, TREE_RECORD, runs_in
 from harness.errors import ConfigError
 
 _RESULTS = "results"
@@ -35,11 +37,7 @@ def _checked(path: Path, recompute: Recompute | None, *, officially: bool) -> It
         what = "is no folder" if path.exists() else "does not exist"
         raise ConfigError(f"{path}: {what}, expected {_LOOKS}")
     tree = submission_root(path)
-    curves = (
-        curves_of(tree, _runs(path, tree))
-        if tree is not None
-        else [[point_of_run(path, one) for one in runs_in(path)]]
-    )
+    curves = _curves(tree) if tree is not None else [[point_of_run(path, one) for one in runs_in(path)]]
     if not any(curves):
         raise ConfigError(f"{path}: holds no point, expected {_LOOKS}")
     for points in curves:
@@ -78,16 +76,26 @@ def submission_root(path: Path) -> Path | None:
     return None
 
 
-def _runs(path: Path, tree: Path) -> Path | None:
-    """The run folders of a rehearsal, to which the tree belongs."""
-    near = [path, *list(tree.parents)[:3]]
-    return next((folder / RUNS for folder in near if (folder / RUNS).is_dir()), None)
-
-
-def curves_of(tree: Path, runs: Path | None) -> Sequence[Sequence[PointFiles]]:
+def _curves(tree: Path) -> Sequence[Sequence[PointFiles]]:
     """The points of each system and model, by concurrency."""
     models = [one for one in sorted((tree / _RESULTS).glob("*/*")) if one.is_dir()]
-    return [[point_in_tree(tree, folder, runs) for folder in _point_folders(model)] for model in models]
+    return [[*_curve(tree, model, _run_folders(tree, model))] for model in models]
+
+
+def _curve(tree: Path, model: Path, runs: Mapping[str, Path]) -> Iterator[PointFiles]:
+    for folder in _point_folders(model):
+        run = runs.get(folder.name)
+        yield point_in_tree(tree, folder, run if run is not None and run.is_dir() else None)
+
+
+def _run_folders(tree: Path, model: Path) -> Mapping[str, Path]:
+    """The run folders of which a curve was built, by its points' names; none where nothing says it."""
+    for folder in (tree, *tree.parents[:2]):
+        record = read_table(folder / TREE_RECORD)
+        if not isinstance(record, str) and Path(str(record.get("curve"))).parts[-2:] == model.parts[-2:]:
+            points = table(record, "points")
+            return {name: Path(os.path.normpath(folder / str(path))) for name, path in points.items()}
+    return {}
 
 
 def _point_folders(model: Path) -> Sequence[Path]:

@@ -5,6 +5,7 @@ of this client is labelled: it is no result. tree.json beside it says which run 
 """
 
 import json
+import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -23,6 +24,7 @@ from harness.endpoints.run_folder import (
     SUMMARY,
     SYSTEM_DESC,
     SYSTEM_POWER,
+    TREE_RECORD,
 )
 from harness.endpoints.tree.documents import documents, unwritten
 from harness.endpoints.tree.missing_fields import missing, why_no_submission
@@ -38,7 +40,6 @@ from harness.submission.building.staging import staging
 from harness.yaml_files import write_yaml
 
 SERVER_CONFIGS = "server_configs"
-TREE_RECORD = "tree.json"
 _SHORT = "short_rehearsal"
 _COUNTS = ("unit_samples", "num_repeats", "total_samples")
 _EARLIER = ".earlier"  # a file of a run folder that was there before
@@ -204,7 +205,9 @@ def _record(found: Tree, output: Path) -> dict[str, Any]:
         "label": found.label,
         "submission": str(found.submission.relative_to(output)),
         "curve": str(found.curve.relative_to(output)),
-        "points": {name: str(path) for name, path in found.points.items()},
+        "points": {
+            name: os.path.relpath(path.resolve(), output.resolve()) for name, path in found.points.items()
+        },
         "missing": found.missing,
         "unwritten": found.unwritten,
     }

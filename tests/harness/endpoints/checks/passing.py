@@ -47,6 +47,8 @@ def write_passing(root: Path) -> Path:
         if level in SCORED:
             write(folder / "accuracy_results.json", accuracy(seconds=900.0 + level))
     write(root / RESULTS.parent / "system_power.json", power())
+    curve = RESULTS.relative_to("tree").as_posix()
+    write(tree / "tree.json", {"curve": curve, "points": {f"r{LOGGED}": f"../runs/r{LOGGED}"}})
     write_log(root / f"runs/r{LOGGED}/events.jsonl")
     return root
 

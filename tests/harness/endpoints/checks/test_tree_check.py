@@ -159,6 +159,20 @@ def test_a_summary_of_another_run_with_the_same_counts(part, found, tmp_path):
     assert len(new) == len(found) and all(f"[log-differs §4.1] {words}" in new[0] for words in found)
 
 
+def test_the_run_folders_of_the_official_client_have_any_name(tmp_path):
+    """tree.json names that of each point, wherever both are moved together."""
+    runs = endpoints_folders.run_folders(tmp_path / "here")
+    for run in list(runs.iterdir()):
+        run.rename(runs / f"2026-11-23_{run.name}")
+    endpoints_folders.built(runs, tmp_path / "here/tree")
+    moved = (tmp_path / "here").rename(tmp_path / "there")
+    assert errors(moved) == []
+    (moved / "runs/2026-11-23_r64" / EVENTS).write_text("")
+    (moved / "runs/2026-11-23_offline" / EVENTS).write_text("")
+    points = {line.partition(":")[0] for line in errors(moved)}
+    assert points == {f"2026-11-23_{name}/{EVENTS}" for name in ("r64", "offline")}
+
+
 def test_an_accuracy_run_in_a_folder_of_its_own(tmp_path):
     """build joins it to the point of its concurrency; its log has no performance run."""
     run, apart = write_run(tmp_path / "r64"), tmp_path / "r64-accuracy"

@@ -28,9 +28,10 @@ from harness.endpoints.run_folder import (
     SYSTEM_DESC,
     SYSTEM_POWER,
     TREE,
+    TREE_RECORD,
 )
 from harness.endpoints.tree.build_command import build
-from harness.endpoints.tree.build_tree import TREE_RECORD, build_tree
+from harness.endpoints.tree.build_tree import build_tree
 from harness.endpoints.tree.run_facts import read_runs, run_folders
 from harness.endpoints.tree.system_file import read_system
 from harness.errors import ConfigError
