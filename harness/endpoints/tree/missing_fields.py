@@ -81,18 +81,11 @@ def _availability(of: CurveFacts) -> Iterator[str]:
     elif status == "Preview" and of.system.target_cohort:
         published = publication(cohort_number(of.system.target_cohort))
         last = published + timedelta(days=_LONGEST_PREVIEW_DAYS)
-        if not _is_date_until(last, ready):
+        if date.fromisoformat(ready) > last:  # which the reader of the TOML has tried
             yield (
                 f"target_availability_date is {ready!r}; write a date such as {last} into [system]: "
                 f"{_LONGEST_PREVIEW_DAYS} days after {of.system.target_cohort} is published, or earlier"
             )
-
-
-def _is_date_until(last: date, text: str) -> bool:
-    try:
-        return date.fromisoformat(text) <= last
-    except ValueError:
-        return False
 
 
 def _power(of: CurveFacts) -> Iterator[str]:
