@@ -168,7 +168,10 @@ def _replicas(ladder: Ladder) -> Section:
     rows = [_replica_cells(step, one) for step in ladder.steps for one in step.replicas]
     header = ("in flight", "replica", "of them here", "req/s", "tokens/s", "TTFT p99, ms", "TPOT p50, ms")
     folded = f"{len(ladder.servers)} replicas in each step" if len(rows) > _FOLDED_FROM else ""
-    lines = ("tokens/s are here of the answers that ended in the window.",)
+    lines = (
+        "tokens/s are here of the answers that ended in the window.",
+        "Requests here are req/s times their mean latency: in a short window not exactly those in flight.",
+    )
     return Section("replicas", "Replicas", lines, charts=tuple(_replica_chart(ladder)), tables=[
         PageTable(header, rows, folded=folded)
     ])  # fmt: skip
