@@ -221,8 +221,12 @@ def _scored_twice(scored: Sequence[RunFacts], of: CurveFacts, bands: Regions) ->
     """The rules take exactly one result of a band (§4.3); that of the Offline point is one more."""
     filled = len(MANDATORY) - len(bands.unscored([one.concurrency for one in scored], of.c_min_override))
     if len(scored) > filled:
-        names = by_key((LABELS[bands.band(one.concurrency)], one.name) for one in scored)
-        several = "; ".join(f"{band}: {', '.join(ones)}" for band, ones in names.items() if len(ones) > 1)
+        names = by_key((bands.band(one.concurrency), one.name) for one in scored)
+        several = "; ".join(
+            f"{LABELS[band]}: {', '.join(ones)}"
+            for band, ones in names.items()
+            if len(ones) > 1 or band not in MANDATORY
+        )
         yield (
             f"{len(scored)} accuracy results for {filled} bands ({several}); exactly one counts in each, so "
             "leave the others' accuracy files out"

@@ -277,6 +277,13 @@ def of_run(change):
     return apply
 
 
+def scored_in_the_margin(folder):
+    run = folder / RUNS / "r512"
+    edit_config(run / CONFIG, *LOAD, "target_concurrency", value=1100)
+    shutil.copy(folder / RUNS / "r64" / ACCURACY, run / ACCURACY)
+    return SYSTEM.replace("# max_supported_concurrency", "max_supported_concurrency")
+
+
 GAPS = {
     "no precision": (of_toml('model_precision = "MXFP4"'), "model_precision"),
     "no cohort": (of_toml('target_cohort = "2026-12-C0"'), "target_cohort"),
@@ -305,6 +312,7 @@ GAPS = {
         of_run(lambda run: (run / ACCURACY).write_text('{"accuracy_scores": [{"score": null}]}')),
         "Medium",
     ),
+    "a score in the margin": (scored_in_the_margin, "5 accuracy results for 4 bands (margin: r1100)"),
     "two scores in a band": (
         of_run(lambda run: shutil.copy(run / ACCURACY, run.with_name("r32") / ACCURACY)),
         "5 accuracy results for 4 bands (Medium: r32, r64)",
@@ -494,10 +502,10 @@ def test_what_is_missing_is_named_with_its_remedy(change, word, tmp_path, capsys
 
 
 REFUSED = (
-    *("no precision", "no short name", "no URL", "no cooling", "seeds of no set"),
-    *("a model of no benchmark", "a cohort after the seeds'", "a C_min without a point"),
-    *("switches for a part of the adapters", "nodes that nothing connects", "another seed of the model"),
-    "two scores in a band",
+    *("no precision", "no short name", "no URL", "no cooling", "seeds of no set", "a model of no benchmark"),
+    *("a cohort after the seeds'", "a C_min without a point", "switches for a part of the adapters"),
+    *("nodes that nothing connects", "another seed of the model", "two scores in a band"),
+    "a score in the margin",
 )
 
 
