@@ -19,6 +19,8 @@ _FLAGS = (
     "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-sync --hide-scrollbars "
     "--disable-background-networking --disable-component-update --disable-dev-shm-usage"
 )
+# A script that ends when what was changed is drawn.
+FRAME = "return new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 _ELEMENT = "element-6066-11e4-a52e-4f735466cecf"  # the protocol's key of an element
 
 
@@ -53,7 +55,7 @@ class Browser:
         size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
         self._chromium("Emulation.setEmulatedMedia", media="print", features=features)
         self._chromium("Emulation.setDeviceMetricsOverride", **size)
-        self.run("return new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        self.run(FRAME)
         try:
             yield
         finally:

@@ -206,6 +206,10 @@
     const canvas = plot.root.querySelector("canvas");
     canvas.role = "img";
     canvas.ariaLabel = `${element.previousElementSibling.textContent}: ${chart.series.map((s) => s.label).join(", ")}`;
+    for (const name of plot.root.querySelectorAll(".u-series:not(:first-child) th")) {
+      name.tabIndex = 0;
+      name.addEventListener("keydown", (event) => event.key === "Enter" && name.click());
+    }
     plots.set(element, plot);
   }
 

@@ -6,7 +6,7 @@ import pytest
 from harness.files import REPORT
 from report import main
 from tests import records
-from tests.browser import DRIVER, browser
+from tests.browser import DRIVER, FRAME, browser
 from tests.harness.report.html.test_run_page import hostile  # noqa: F401
 
 pytestmark = [
@@ -156,6 +156,21 @@ def test_the_legend_hides_a_series(window, page):
     window.click("#chart-rates .u-legend tr:nth-child(3) th")
     assert window.run(PIXELS, "rates", "--c1") < 20
     assert window.run(PIXELS, "rates", "--c0") > 200
+
+
+def test_the_keyboard_reaches_the_legend(window, page):
+    window.open(page)
+    press = """
+        const name = document.querySelector("#chart-rates .u-legend tr:nth-child(3) th");
+        name.focus();
+        document.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key: arguments[0] }));
+        return document.activeElement === name
+    """
+    assert window.run(press, "Tab")
+    assert window.run(PIXELS, "rates", "--c1") > 200
+    assert window.run(press, "Enter")
+    window.run(FRAME)
+    assert window.run(PIXELS, "rates", "--c1") < 20
 
 
 def test_nothing_foreign_runs(window, hostile):  # noqa: F811
