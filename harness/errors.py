@@ -45,9 +45,10 @@ class GradingError(HarnessError):
 
 
 # What the machine ran out of, and what to do about it.
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_SPACE = "free space there or"
 _REMEDIES = {
-    errno.ENOSPC: "free space there or choose another folder",
-    errno.EDQUOT: "free space there or choose another folder",
+    **dict.fromkeys(_FULL, f"{_SPACE} choose another folder"),
     errno.EFBIG: "lift the limit on the size of files (ulimit -f)",
     errno.EMFILE: "allow more open files (ulimit -n)",
     errno.ENFILE: "allow the system more open files (sysctl fs.file-max)",
@@ -132,9 +133,12 @@ def _wrong_interpreter(error: ImportError) -> ConfigError | None:
 
 
 def refused(error: OSError, remedy: str) -> str:
-    """``Permission denied; choose another folder``; its own remedy for what every folder refuses."""
+    """``Permission denied; choose another folder``; its own remedy for what every folder refuses.
+
+    Of a full disk space comes first: what is there would not be in another place.
+    """
     own = _REMEDIES[error.errno] if error.errno in _EVERYWHERE else remedy
-    return f"{error.strerror or error}; {own}"
+    return f"{error.strerror or error}; {f'{_SPACE} ' if error.errno in _FULL else ''}{own}"
 
 
 def machine_failure(error: OSError | MemoryError, written: os.PathLike[str] | None = None) -> RunError:

@@ -190,7 +190,7 @@ def _write(request: VerifyRequest, result: TestResult, folder: Path, reasons: tu
         with contextlib.suppress(OSError):
             _clear(folder)
         # Into another folder a repeated command would run the test again.
-        kept = "free space or make it writable, and repeat the command: it verifies the same run"
+        kept = "make it writable, and repeat the command: it verifies the same run"
         remedy = kept if request.own else "choose another --results"
         raise ConfigError(f"{folder}: cannot write there: {refused(error, remedy)}") from error
     return verify_file

@@ -47,6 +47,7 @@ def test_one_line(error, line):
     ("error", "line"),
     [
         (OSError(errno.EACCES, "Permission denied"), "Permission denied; choose another --output"),
+        (OSError(errno.ENOSPC, "No space"), "No space; free space there or choose another --output"),
         (
             OSError(errno.EFBIG, "File too large"),
             "File too large; lift the limit on the size of files (ulimit -f)",

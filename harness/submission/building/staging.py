@@ -44,9 +44,7 @@ def staging(output: Path) -> Iterator[Path]:
         named = error.filename2 or error.filename  # of a copy the source stands before the destination
         ours = named is None or any(Path(named).is_relative_to(one) for one in (output, folder, lock))
         where = "" if ours else f"{named}: "
-        raise ConfigError(
-            f"--output {output}: {where}{refused(error, 'free space or choose another folder')}"
-        ) from error
+        raise ConfigError(f"--output {output}: {where}{refused(error, 'choose another folder')}") from error
 
 
 @contextmanager

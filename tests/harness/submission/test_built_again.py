@@ -149,7 +149,7 @@ def test_a_path_is_named_once_and_of_a_copy_not_the_source(tmp_path, names, show
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), first, None, second)
     with pytest.raises(ConfigError) as refused, staging(tmp_path / "tree"):
         raise full
-    why = f"{shown.format(tmp_path)}No space left on device; free space or choose another folder"
+    why = f"{shown.format(tmp_path)}No space left on device; free space there or choose another folder"
     assert str(refused.value) == f"--output {tmp_path / 'tree'}: {why}"
 
 
