@@ -15,6 +15,7 @@ from harness.report.html.page import Cell, PageTable
 from harness.text import duration, milliseconds
 
 _NONE = "-"
+_ALL_AT_ONCE = "all at once"  # of a dedicated Offline run, whose files have no number in flight
 
 # Of each point both are shown: enough to see where they part.
 _COMPARED = ("output tokens", "tokens/s", "TTFT p90", "TPOT p90")
@@ -47,7 +48,7 @@ def _point_row(point: CurvePoint, kilowatts: float | None) -> list[str | Cell]:
     rate, power = point.system_tps, point.kilowatts or kilowatts
     return [
         point.name,
-        _count(point.concurrency),
+        _ALL_AT_ONCE if point.offline == "dedicated" else _count(point.concurrency),
         _band(point),
         _rate(rate),
         _rate(point.tps_per_user),

@@ -17,6 +17,7 @@ from harness.endpoints.tree.system_file import read_system
 from harness.endpoints.view.curve_charts import steady_charts
 from harness.endpoints.view.curve_files import read_curve
 from harness.endpoints.view.curve_steady import steady_states
+from harness.endpoints.view.curve_tables import points_table
 from harness.endpoints.view.endpoints_page import endpoints_page, write_endpoints_page
 from harness.endpoints.view.shortfalls import shortfalls
 from harness.errors import ConfigError
@@ -158,6 +159,15 @@ def test_what_the_plan_showed_is_shown_to_the_end(tmp_path):
     assert reasons(folder) == [line]
     build_tree([folder], None, folder / TREE)
     assert f"\n- {line}\n" in (folder / TREE / NOT_A_RESULT_FILE).read_text()
+
+
+@pytest.mark.parametrize("official", [True, False])
+def test_a_dedicated_offline_run_is_all_at_once(tmp_path, official):
+    """The official client's files have no number in flight for it, ours that of the samples."""
+    kit.write_runs(tmp_path, "dedicated", official=official)
+    points = points_table(read_curve(tmp_path))
+    assert {row[1] for row in points.rows if row[2] == "Offline"} == {"all at once"}
+    assert [row[1] for row in points.rows[:3]] == ["1", "8", "32"]
 
 
 def test_accuracy_at_most_32_in_flight_is_that_of_the_lowest_band(tmp_path):
