@@ -44,6 +44,10 @@ class GradingError(HarnessError):
     """An accuracy log or its references cannot be graded."""
 
 
+class EntryError(GradingError):
+    """An entry of an accuracy log or a table cannot be graded; who opened the file adds its path."""
+
+
 # What the machine ran out of, and what to do about it.
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _SPACE = "free space there or"

@@ -12,7 +12,7 @@ from msgspec import structs
 from harness.config.benchmark import Benchmark, load_benchmark
 from harness.config.choices import available_benchmarks
 from harness.dataset.table import is_binary_table
-from harness.errors import EXIT_INVALID, EXIT_THRESHOLD, EXIT_VALID, ConfigError, GradingError
+from harness.errors import EXIT_INVALID, EXIT_THRESHOLD, EXIT_VALID, ConfigError, EntryError, GradingError
 from harness.files import (
     ACCURACY_LOG,
     ACCURACY_TEXT,
@@ -252,7 +252,10 @@ def score(options: EvaluationOptions, progress: Progress) -> ScoredLog:
     outputs, references = _read(options, benchmark)
     runners = _runners(references, graders, options, benchmark)
     repeats = benchmark.dataset(accuracy=True).repeats
-    evaluation = evaluate(outputs, references, graders, modes, repeats, progress, runners)
+    try:
+        evaluation = evaluate(outputs, references, graders, modes, repeats, progress, runners)
+    except EntryError as error:
+        raise GradingError(f"{options.mlperf_log}: {error}") from error
     sandbox = next((one.sandbox for one in runners.values() if isinstance(one, SandboxedTaskRunner)), None)
     programs = runners.get(LIVECODEBENCH)
     tests = ProblemIndex(programs.execution.index) if isinstance(programs, ProgramRunner) else None

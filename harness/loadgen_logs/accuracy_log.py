@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.arrays import Int64
-from harness.errors import GradingError
+from harness.errors import EntryError, GradingError
 
 TokenIds = npt.NDArray[np.int32]
 
@@ -278,20 +278,17 @@ class Checklist:
     def tick(self, qsl_idx: int, *, first_counts: bool = False) -> bool:
         """Note one entry; returns whether it is the sample's first. By default a further one is an error.
 
-        Raises GradingError for it, and for an index that is negative or too large.
+        Raises EntryError for it, and for an index that is negative or too large.
         """
         if not 0 <= qsl_idx < len(self._seen):
-            raise GradingError(
-                f"accuracy log: qsl_idx {qsl_idx}, expected 0..{len(self._seen) - 1}; "
-                "pass the --reference-data of this run"
+            raise EntryError(
+                f"qsl_idx {qsl_idx}, expected 0..{len(self._seen) - 1}; pass the --reference-data of this run"
             )
         if self._seen[qsl_idx] and first_counts:
             self._repeated[qsl_idx] = None
             return False
         if self._seen[qsl_idx]:
-            raise GradingError(
-                f"accuracy log: qsl_idx {qsl_idx} twice; a sample counts once, run accuracy again"
-            )
+            raise EntryError(f"qsl_idx {qsl_idx} twice; a sample counts once, run accuracy again")
         self._seen[qsl_idx] = True
         return True
 

@@ -4,7 +4,7 @@ from typing import Protocol
 
 import numpy as np
 
-from harness.errors import GradingError
+from harness.errors import EntryError
 from harness.grading.scoring.grade import Reason
 from harness.loadgen_logs.accuracy_log import TokenIds
 
@@ -25,12 +25,12 @@ class SampleTokens(Protocol):
 
 
 def known_ids(entry: SampleTokens, owner: str, size: int) -> TokenIds:
-    """The ids of an entry, all below ``size``, which the vocabulary of ``owner`` has. Raises GradingError."""
+    """The ids of an entry, all below ``size``, which the vocabulary of ``owner`` has. Raises EntryError."""
     ids = entry.token_ids
     strange = ids[(ids < 0) | (ids >= size)]
     if len(strange):
-        raise GradingError(
-            f"accuracy log: qsl_idx {entry.qsl_idx} holds token {strange[0]}, {owner} has 0..{size - 1}; "
+        raise EntryError(
+            f"qsl_idx {entry.qsl_idx} holds token {strange[0]}, {owner} has 0..{size - 1}; "
             "this is another model's log, or a damaged one"
         )
     return ids

@@ -692,8 +692,8 @@ def test_a_log_cut_by_a_crash_is_graded_as_far_as_it_goes(evaluate: Evaluate, tm
 X = [200005, 35644, 200008, 12845, 668, 2411, 13, 200007, 200006, 173781, 200005, 17196, 200008, 87, 200002]
 ROWS = [entry(index, X) for index in range(3)]
 BROKEN_LOGS = {
-    "duplicate": (array([*ROWS, ROWS[1]]), "qsl_idx 1 twice"),
-    "beyond": (array([*ROWS, entry(96, X)]), "qsl_idx 96, expected 0..95"),
+    "duplicate": (array([*ROWS, ROWS[1]]), "log.json: qsl_idx 1 twice"),
+    "beyond": (array([*ROWS, entry(96, X)]), "log.json: qsl_idx 96, expected 0..95"),
     "performance": ("[\n]\n", "log.json: no entries"),
     "empty": ("", "no entries"),
     "submission": (array(ROWS)[:700] + "\n\n...\n\n" + array(ROWS)[-300:], "truncated for submission"),
@@ -701,7 +701,7 @@ BROKEN_LOGS = {
     "other json": ('[{"a": 1}]', "qsl_idx"),
     "half a token": (array([ROWS[0].replace('"data" : "', '"data" : "4500')]), "multiple of 4"),
     "no hex": (array([ROWS[0].replace('"data" : "', '"data" : "xyz0')]), "log.json, byte "),
-    "foreign token": (array([entry(0, [300_000] * 9)]), "holds token 300000"),
+    "foreign token": (array([entry(0, [300_000] * 9)]), "log.json: qsl_idx 0 holds token 300000"),
     "gzip": (gzip.compress(array(ROWS).encode()), "is compressed by gzip; unpack it"),
     "byte order mark": (array(ROWS).encode("utf-8-sig"), "begins with a byte order mark"),
     "two bytes a character": (array(ROWS).encode("utf-16"), "is UTF-16 text"),
