@@ -4,6 +4,7 @@ import ast
 import builtins
 import re
 import textwrap
+import warnings
 from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import NamedTuple
@@ -184,7 +185,8 @@ def _used(tree: ast.AST) -> Iterator[str]:
 
 def _parsed(code: str) -> ast.Module | None:
     try:
-        return ast.parse(code)
+        with warnings.catch_warnings(action="ignore"):  # of odd code, with a line on stderr
+            return ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 

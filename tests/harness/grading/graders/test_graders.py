@@ -101,6 +101,13 @@ def test_strict_reads_what_a_reader_reads(kind: str, group: dict[str, str]):
         assert found == dict.fromkeys(group["finals"], group["expected"])
 
 
+@pytest.mark.filterwarnings("error")
+def test_python_does_not_warn_of_what_a_model_wrote():
+    code = "print(1if input() else 2)"
+    found = programs.strict_code(HarmonyText(harmony(f"```code\n{code}\n```")))
+    assert found.code == code
+
+
 @pytest.mark.parametrize("rules", ["official", "strict"])
 @pytest.mark.parametrize(
     ("grader", "final", "read"),
