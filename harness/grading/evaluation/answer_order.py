@@ -160,11 +160,9 @@ def _by_shape(rows: Sequence[Answered]) -> Iterator[str]:
 
 def _by_truth(name: str, rows: Iterable[Answered]) -> Iterator[str]:
     """Questions whose repeats have different true answers."""
-    truths: dict[int, set[str]] = {}
-    for row in rows:
-        if row.reference.question is not None:
-            truths.setdefault(row.reference.question, set()).add(row.reference.truth)
-    different = sum(len(one) > 1 for one in truths.values())
+    references = [row.reference for row in rows if row.reference.question is not None]
+    truths = by_key((reference.question, reference.truth) for reference in references)
+    different = sum(len(set(one)) > 1 for one in truths.values())
     if different > _PART * len(truths):
         yield f"{different} of {len(truths)} questions of {name} have different true answers in their repeats"
 

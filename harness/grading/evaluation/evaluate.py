@@ -1,6 +1,5 @@
 """The evaluation: one pass over the log, then the tasks that need processes, then the score."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
@@ -10,7 +9,7 @@ from msgspec.structs import replace
 from harness.grading.decoding.output import Output
 from harness.grading.decoding.output_sources import Entry, Outputs, Place
 from harness.grading.evaluation.answer_order import AnswerShape, shape
-from harness.grading.evaluation.references import Reference, by_dataset, repeats_are_whole
+from harness.grading.evaluation.references import Reference, repeats_are_whole
 from harness.grading.graders.grader import DatasetKind, Grader, RemarkingGrader, TaskRunner
 from harness.grading.graders.grader_sets import GraderSet
 from harness.grading.scoring.accuracy_score import DatasetScore, Lengths, Score, lengths, total
@@ -24,6 +23,7 @@ from harness.grading.scoring.grade import (
     Task,
     Total,
 )
+from harness.grouping import by_key
 from harness.loadgen_logs.accuracy_log import Checklist, Coverage, Cut
 from harness.text import counted
 
@@ -261,10 +261,7 @@ def _score(
     metrics: Mapping[str, AccuracyMetric],
     repeats: Mapping[str, int],
 ) -> Score:
-    datasets = {
-        name: [samples[index] for index in indexes]
-        for name, indexes in by_dataset([sample.reference for sample in samples]).items()
-    }
+    datasets = dict(sorted(by_key((one.reference.dataset, one) for one in samples).items()))
     parts = {name: _dataset_score(part, mode, repeats.get(name, 1)) for name, part in datasets.items()}
     values = {}
     for name, metric in metrics.items():
@@ -291,12 +288,8 @@ def _dataset_score(samples: Sequence[GradedSample], mode: GradingMode, repeats: 
     score = DatasetScore(sum(map(bool, right)), len(right), repeats)
     if not repeats_are_whole([sample.reference for sample in samples], repeats):
         return score
-    by_repeat = [
-        [bool(one) for one, sample in zip(right, samples, strict=True) if sample.reference.repeat == number]
-        for number in range(repeats)
-    ]
-    solved: Counter[int | None] = Counter({sample.reference.question: 0 for sample in samples})
-    for one, sample in zip(right, samples, strict=True):
-        solved[sample.reference.question] += bool(one)
-    percentages = tuple(100 * sum(part) / len(part) for part in by_repeat)
-    return replace(score, by_repeat=percentages, solved=tuple(solved.values()))
+    pairs = [(sample.reference, bool(one)) for sample, one in zip(samples, right, strict=True)]
+    by_repeat = by_key((row.repeat, one) for row, one in pairs)
+    by_question = by_key((row.question, one) for row, one in pairs)
+    percentages = tuple(100 * sum(by_repeat[number]) / len(by_repeat[number]) for number in range(repeats))
+    return replace(score, by_repeat=percentages, solved=tuple(map(sum, by_question.values())))

@@ -12,7 +12,6 @@ from harness.dataset.table import Table, open_table
 from harness.errors import DatasetError
 from harness.grading.graders.grader import LIVECODEBENCH, DatasetKind, Grader
 from harness.grading.graders.grader_sets import graders_of
-from harness.grouping import by_key
 
 _DATASET = "dataset"
 
@@ -75,11 +74,6 @@ def repeats_are_whole(rows: Sequence[Reference], repeats: int) -> bool:
     """Whether every repeat of a data set holds the same number of samples, and there are ``repeats``."""
     sizes = Counter(row.repeat for row in rows)
     return set(sizes) == set(range(repeats)) and len(set(sizes.values())) == 1
-
-
-def by_dataset(rows: Sequence[Reference]) -> dict[str, list[int]]:
-    """Sample indexes of each data set, data sets in alphabetical order."""
-    return dict(sorted(by_key((row.dataset, index) for index, row in enumerate(rows)).items()))
 
 
 def _dataset_names(table: Table, graders: Mapping[DatasetKind, Grader], remedy: str) -> list[Any]:

@@ -3,7 +3,6 @@
 Markdown, or HTML by the file's name.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from harness.grading.reports.sample_texts import (
 )
 from harness.grading.reports.samples_report import HOW, TITLE, Heading, samples_html
 from harness.grading.scoring.grade import Reason
+from harness.grouping import by_key
 from harness.text import counted, legible, printable
 
 _HTML_SUFFIXES = (".html", ".htm")
@@ -108,10 +108,9 @@ def _is_wrong(sample: GradedSample) -> bool:
 
 def _groups(samples: Iterable[GradedSample], texts: SampleTexts) -> Iterator[_Group]:
     """By data set and reason, the most frequent first; the repeats of a question beside each other."""
-    keys = {sample.qsl_idx: (sample.reference.dataset, _why(sample)) for sample in samples}
-    counts = Counter(keys.values())
-    for dataset, why in sorted(counts, key=lambda key: (key[0], -counts[key], key[1])):
-        part = [sample for sample in samples if keys[sample.qsl_idx] == (dataset, why)]
+    groups = by_key(((sample.reference.dataset, _why(sample)), sample) for sample in samples)
+    for dataset, why in sorted(groups, key=lambda key: (key[0], -len(groups[key]), key[1])):
+        part = groups[dataset, why]
         part.sort(key=lambda sample: (sample.reference.question or 0, sample.qsl_idx))
         yield _Group(legible(dataset), why, [_entry(sample, texts) for sample in part])
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from harness.grading.evaluation.pass_criteria import MetricResult, TargetResult
 from harness.grading.sandbox.tiers import Sandbox
 from harness.grading.scoring.accuracy_score import DatasetScore, Score, Standing
 from harness.grading.scoring.grade import EXACT_MATCH, Grade, GradingMode, Reason
+from harness.grouping import by_key
 from harness.json_files import Json
 
 _SHOWN = 200  # characters of an answer, such as a program, and of the text that it was taken from
@@ -185,9 +187,5 @@ def _right(graded: Sequence[GradedSample], mode: GradingMode) -> str | None:
 
 
 def _reasons(graded: Sequence[GradedSample], mode: GradingMode) -> dict[str, dict[str, int]]:
-    counts: dict[str, dict[str, int]] = {}
-    for sample in graded:
-        of_dataset = counts.setdefault(sample.reference.dataset, {})
-        reason = sample.grades[mode].reason.value
-        of_dataset[reason] = of_dataset.get(reason, 0) + 1
-    return counts
+    reasons = by_key((sample.reference.dataset, sample.grades[mode].reason.value) for sample in graded)
+    return {dataset: dict(Counter(found)) for dataset, found in reasons.items()}

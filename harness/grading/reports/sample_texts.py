@@ -8,6 +8,7 @@ from harness.grading.evaluation.references import Reference
 from harness.grading.graders.grader import LIVECODEBENCH
 from harness.grading.livecodebench.index import ProblemIndex
 from harness.grading.scoring.grade import FailedTest, Grade, GradingMode
+from harness.grouping import by_key
 from harness.text import printable
 
 _TAIL_TOKENS = 300  # the part of an output that is shown: the answer stands at its end
@@ -69,14 +70,11 @@ class SampleTexts:
 
 def distinct_grades(sample: GradedSample) -> list[tuple[Grade, list[GradingMode]]]:
     """Its grades with their rules, equal grades once."""
-    found: list[tuple[Grade, list[GradingMode]]] = []
-    for mode, grade in sample.grades.items():
-        same = next((modes for one, modes in found if _is_same(one, grade)), None)
-        if same is None:
-            found.append((grade, [mode]))
-        else:
-            same.append(mode)
-    return found
+    alike = by_key(
+        ((grade.reason, grade.answer, grade.detail, grade.read), mode)
+        for mode, grade in sample.grades.items()
+    )
+    return [(sample.grades[modes[0]], modes) for modes in alike.values()]
 
 
 def question_of(row: Reference) -> str:
@@ -106,15 +104,6 @@ def name_of(row: Reference) -> str:
     if row.kind == LIVECODEBENCH:
         return f"problem {row.truth}{repeat}"
     return "" if row.question is None else f"question {row.question + 1}{repeat}"
-
-
-def _is_same(one: Grade, other: Grade) -> bool:
-    return (one.reason, one.answer, one.detail, one.read) == (
-        other.reason,
-        other.answer,
-        other.detail,
-        other.read,
-    )
 
 
 def _failing_test(failed: FailedTest, question_id: str, tests: ProblemIndex) -> Iterator[tuple[str, str]]:

@@ -49,12 +49,8 @@ def samples_html(
     meanings: Mapping[str, str],
 ) -> str:
     """The page of the samples of all sections, each sample once."""
-    kinds: dict[int, list[str]] = {}
-    samples: dict[int, GradedSample] = {}
-    for title, found in sections.items():
-        for sample in found:
-            kinds.setdefault(sample.qsl_idx, []).append(title)
-            samples[sample.qsl_idx] = sample
+    kinds = by_key((sample.qsl_idx, title) for title, found in sections.items() for sample in found)
+    samples = {sample.qsl_idx: sample for found in sections.values() for sample in found}
     counts = {title: len(found) for title, found in sections.items()}
     return render_samples(_page(heading, counts, meanings), list(_questions(samples, kinds, texts)))
 

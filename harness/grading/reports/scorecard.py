@@ -10,6 +10,7 @@ from harness.grading.evaluation.pass_criteria import TargetResult
 from harness.grading.graders.grader import LIVECODEBENCH
 from harness.grading.scoring.accuracy_score import Score
 from harness.grading.scoring.grade import EXACT_MATCH, GradingMode
+from harness.grouping import by_key
 from harness.text import counted
 
 _WIDTH = 80
@@ -111,9 +112,8 @@ def _strict(score: Score, evaluation: Evaluation) -> Iterator[str]:
 def _failures(evaluation: Evaluation) -> Iterator[str]:
     """The reasons why samples of each data set are not correct, by the rules of each mode."""
     yield "Not correct, by reason (each is explained in docs/guide/accuracy.md):"
-    names = sorted({sample.reference.dataset for sample in evaluation.graded})
-    for name in names:
-        part = [sample for sample in evaluation.graded if sample.reference.dataset == name]
+    datasets = by_key((sample.reference.dataset, sample) for sample in evaluation.graded)
+    for name, part in sorted(datasets.items()):
         for mode in evaluation.scores:
             yield f"{name}, {mode}: {_counted(part, mode)}"
 
@@ -137,11 +137,11 @@ def _solved(score: Score) -> Iterator[str]:
 def _by_difficulty(
     evaluation: Evaluation, result: TargetResult, difficulties: Mapping[str, str]
 ) -> Iterator[str]:
-    rows: dict[str, list[bool]] = {}
-    for sample in evaluation.graded:
-        word = difficulties.get(sample.reference.truth)
-        if sample.reference.kind == LIVECODEBENCH and word:
-            rows.setdefault(word, []).append(bool(sample.grades[result.mode].correct))
+    rows = by_key(
+        (word, bool(sample.grades[result.mode].correct))
+        for sample in evaluation.graded
+        if sample.reference.kind == LIVECODEBENCH and (word := difficulties.get(sample.reference.truth))
+    )
     order = sorted(rows, key=lambda word: (-sum(rows[word]) / len(rows[word]), word))
     if rows:
         shares = (
