@@ -4,7 +4,6 @@ Decoding everything is what makes the plain way slow; most grades need a few hun
 """
 
 import re
-from collections.abc import Iterator
 from functools import cache, cached_property
 
 import numpy as np
@@ -78,9 +77,9 @@ class HarmonyOutput:
         """As Output. Where ordinary tokens spell a marker, the text decides, as it does officially."""
         if _spells_marker(self._ids):
             return HarmonyText(self.text).official_final
-        if not self._official_finals:
+        start = next((place for place, is_official in self._finals if is_official), None)
+        if start is None:
             return None
-        start = self._official_finals[0]
         return tokenizer.decode(self._ids[start : _next(self._ids, start, self._ids == RETURN)]).strip()
 
     @cached_property
@@ -88,26 +87,19 @@ class HarmonyOutput:
         """As Output."""
         if not self._finals:
             return None
-        start = self._finals[-1]
+        start, _ = self._finals[-1]
         end = _next(self._ids, start, self._ids >= _FIRST_SPECIAL)
         return tokenizer.decode(self._ids[start:end]).strip()
 
     @property
     def suffix(self) -> str:
         """As Output."""
-        return tokenizer.decode(self._ids[self._finals[-1] :]).strip() if self._finals else ""
+        return tokenizer.decode(self._ids[self._finals[-1][0] :]).strip() if self._finals else ""
 
     @cached_property
-    def _finals(self) -> tuple[int, ...]:
-        """The positions at which the content of each final channel begins."""
-        return tuple(place for place, _ in self._found_finals())
-
-    @cached_property
-    def _official_finals(self) -> tuple[int, ...]:
-        """Those that the official rule sees."""
-        return tuple(place for place, is_official in self._found_finals() if is_official)
-
-    def _found_finals(self) -> Iterator[tuple[int, bool]]:
+    def _finals(self) -> list[tuple[int, bool]]:
+        """Where the content of each final channel begins, and whether the official rule sees it."""
+        found: list[tuple[int, bool]] = []
         specials = np.flatnonzero(self._ids >= _FIRST_SPECIAL)
         kinds = self._ids[specials].tolist()
         for number in range(len(kinds) - 1):
@@ -117,7 +109,8 @@ class HarmonyOutput:
             channel, *_, message = specials[number : number + 2 + is_constrained]
             name = tokenizer.decode(self._ids[channel + 1 : specials[number + 1]])
             if name.startswith(_FINAL) and "<" not in name:
-                yield int(message) + 1, not is_constrained
+                found.append((int(message) + 1, not is_constrained))
+        return found
 
 
 def _spells_marker(ids: TokenIds) -> bool:
