@@ -290,7 +290,7 @@ def _benchmark_named(options: EvaluationOptions) -> str:
 
 def _summary(scored: ScoredLog) -> Json:
     """The result without the details of samples."""
-    summary = result_file.result(scored.evaluation, scored.result, scored.sandbox, details=None)
+    summary = result_file.result(scored.evaluation, scored.result, scored.sandbox)
     if scored.tests is None:
         return summary
     absent = dict(absent_modules(scored.evaluation))

@@ -29,14 +29,12 @@ def write_result(path: Path, result: Json) -> None:
         raise not_written(path, error, "--output") from error
 
 
-def result(
-    evaluation: Evaluation, result: TargetResult, sandbox: Sandbox | None, details: list[Json] | None
-) -> Json:
-    """The complete result. ``summary`` and ``detailed_results`` have the reference's fields."""
+def result(evaluation: Evaluation, result: TargetResult, sandbox: Sandbox | None) -> Json:
+    """The result, without details. ``summary`` and ``detailed_results`` have the reference's fields."""
     osl, main = evaluation.lengths, result.metrics[0]
     return {
         "summary": _summary(result.score),
-        "detailed_results": details,
+        "detailed_results": None,
         "modes": {mode.value: _summary(score) for mode, score in evaluation.scores.items()},
         "target": {
             "mode": result.mode.value,
