@@ -13,7 +13,6 @@ from harness.grading.sandbox.sandbox_process import SandboxLostError, SandboxPro
 from harness.grading.scoring.grade import GradingMode, Reason
 from harness.machine import memory_kills
 
-TEST_S = 60.0
 # A thread that is not joined races with the end of a test of the official runner: it may finish first.
 RACE_RUNS = 3
 # Without a user of its own a program shares its number of threads with all others of the grader's user.

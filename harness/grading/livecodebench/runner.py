@@ -18,7 +18,7 @@ import msgspec
 from harness.errors import GradingError
 from harness.grading.livecodebench.index import ProblemIndex
 from harness.grading.livecodebench.program_journal import ResultJournal, task_key
-from harness.grading.livecodebench.run_solution import TEST_S, ProgramResult, RunLimits, run_with_retry
+from harness.grading.livecodebench.run_solution import ProgramResult, RunLimits, run_with_retry
 from harness.grading.sandbox.jail import protocol
 from harness.grading.sandbox.sandbox_process import SandboxLostError, SandboxProcess
 from harness.grading.sandbox.tiers import GIB, MEMORY_LIMIT, MIB, Sandbox
@@ -50,7 +50,7 @@ class ExecutionConfig(msgspec.Struct, frozen=True):
     sandbox: Sandbox
     workers: int
     """The number of processors that programs may use."""
-    limit_s: float = TEST_S
+    limit_s: float
     """The time limit of a test."""
 
 

@@ -89,7 +89,7 @@ def test_verdicts_equal_the_published_ones(mode: GradingMode, some: bool, tier: 
     release = tmp_path / "release.jsonl"
     problems = json.loads((SHARED / "problems.json").read_text())
     release.write_text("".join(json.dumps(_as_released(problem)) + "\n" for problem in problems))
-    execution = ExecutionConfig(prepared(release, quiet), sandbox(tier), 2)
+    execution = ExecutionConfig(prepared(release, quiet), sandbox(tier), 2, 60.0)
     tasks = [ProgramTask(mode, row["question_id"], row["code"]) for row in rows]
     outcomes = run_programs(tasks, execution, ResultJournal(tmp_path / "journal"), quiet)
     raced, differing = [], []

@@ -246,7 +246,7 @@ def test_a_lost_sandbox_costs_one_verdict(index: Path, tmp_path: Path):
     name, source = next(iter(solutions().items()))
     killer = ProgramTask(GradingMode.STRICT, name, "import os\nos.kill(os.getppid(), 9)")
     good = ProgramTask(GradingMode.STRICT, name, source)
-    there = ExecutionConfig(index, sandbox(Tier.UNSANDBOXED), 1)
+    there = ExecutionConfig(index, sandbox(Tier.UNSANDBOXED), 1, 60.0)
     results = run_programs([killer, good], there, ResultJournal(tmp_path / "j"), quiet)
     assert results[killer].reason is Reason.SANDBOX_LOST
     assert results[good].passed
@@ -260,7 +260,7 @@ def test_a_program_that_had_no_memory_left_is_run_again_and_never_wrong(
     killed = ProgramTask(GradingMode.STRICT, next(iter(solutions())), "import os\nos.kill(os.getpid(), 9)")
     asked: list[bool] = []
     monkeypatch.setattr(_Worker, "_more_memory", lambda self: asked.append(True))
-    there = ExecutionConfig(index, sandbox(Tier.UNSANDBOXED), 1)
+    there = ExecutionConfig(index, sandbox(Tier.UNSANDBOXED), 1, 60.0)
     monkeypatch.setattr(f"{run_with_retry.__module__}.memory_kills", itertools.count().__next__)
     result = run_programs([killed], there, ResultJournal(tmp_path / "j"), quiet)[killed]
     assert (result.reason, len(asked)) == (Reason.SANDBOX_LOST, 1)
