@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from harness.grading.sandbox.jail import landlock, seccomp
 
-_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_KEEPCAPS, _PR_SET_NO_NEW_PRIVS = 1, 4, 8, 38
+PR_SET_DUMPABLE, _PR_SET_KEEPCAPS, _PR_SET_NO_NEW_PRIVS = 4, 8, 38
 _SIGKILL = int(signal.SIGKILL)
 _CPU_S = 7_200  # a backstop: a process is watched test by test
 _CAPABILITY_VERSION_3 = 0x20080522
@@ -54,8 +54,8 @@ def confiner(wanted: Confinement, libc: ctypes.PyDLL) -> Confine:
     is_root = os.geteuid() == 0 and (wanted.uid or wanted.readable)  # unsandboxed it stays what it is
     then: list[_Step] = _without_rights(wanted, libc) if is_root else []
     # The fork server is not dumpable, and /dev/stdin cannot be opened by a process that is not.
-    then += [(libc.prctl, (_PR_SET_DUMPABLE, 1, 0, 0, 0))]
-    then += [(libc.prctl, (_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0))]  # a change of user clears it
+    then += [(libc.prctl, (PR_SET_DUMPABLE, 1, 0, 0, 0))]
+    then += [(libc.prctl, (seccomp.PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0))]  # a change of user clears it
     install = seccomp.Filter(libc).install if wanted.filter else None
 
     def confine() -> None:

@@ -23,6 +23,7 @@ from typing import NamedTuple, NoReturn
 
 from harness.grading.sandbox.jail import child_watch, official, strict
 from harness.grading.sandbox.jail.confine import Confinement, confiner
+from harness.grading.sandbox.jail.seccomp import PR_SET_PDEATHSIG
 from harness.system_calls import process_descriptor, send_signal
 
 LOAD, STRICT, OFFICIAL = range(3)
@@ -31,7 +32,6 @@ _REQUEST = struct.Struct("=B")  # what; the name of a module or of a function fo
 _ANSWER = struct.Struct("=i")  # process id, with which the pidfd comes, or wait status
 _LONGEST_NAME, _MOST_FILES = 1 << 16, 8
 _SOON_MS = 20
-_PR_SET_PDEATHSIG = 1
 
 
 class ForkedChild(NamedTuple):
@@ -58,7 +58,7 @@ class ForkServer:
         self.pid = os.fork()
         if self.pid == 0:
             self._channel.close()
-            libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+            libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
             if os.getppid() == warden:
                 with contextlib.suppress(EOFError, BrokenPipeError):
                     _serve(theirs, confinement, libc)

@@ -21,7 +21,7 @@ _STEP_BYTES, _OPERAND = 8, 4  # struct sock_filter, and where its value lies
 _NO_PID = 0x7FFFFFFF  # greater than every pid; the child's replaces it
 _LEAF = 8  # comparisons in a row
 
-_PR_SET_PDEATHSIG = 1
+PR_SET_PDEATHSIG = 1
 
 
 def _step(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
@@ -51,7 +51,7 @@ def _no_truncating_read(flags_argument: int) -> bytes:
 
 def _no_outliving() -> bytes:
     """Refuse to change PR_SET_PDEATHSIG: the child dies with the warden."""
-    changes = _load_argument(0) + _step(_JUMP_EQ, _PR_SET_PDEATHSIG, 0, 1)
+    changes = _load_argument(0) + _step(_JUMP_EQ, PR_SET_PDEATHSIG, 0, 1)
     return changes + _refused(errno.EPERM) + _step(_RETURN, _ALLOW)
 
 

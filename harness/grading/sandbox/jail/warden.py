@@ -16,8 +16,9 @@ import sys
 from typing import NamedTuple
 
 from harness.grading.sandbox.jail import child_watch, fork_server, official, preamble, protocol
-from harness.grading.sandbox.jail.confine import Confinement
+from harness.grading.sandbox.jail.confine import PR_SET_DUMPABLE, Confinement
 from harness.grading.sandbox.jail.fork_server import ForkedChild, ForkServer
+from harness.grading.sandbox.jail.seccomp import PR_SET_PDEATHSIG
 from harness.system_calls import memory_file
 
 READY = "ready"
@@ -25,7 +26,6 @@ RUNNING = "running"  # sent while a test runs, with the share of a processor tha
 FULL = "full"  # the test has filled its share of memory; answered when it may have more
 END = "end"
 DIRTY = "dirty"  # something lies in the scratch folder: the sandbox must be renewed
-_PR_SET_DUMPABLE, _PR_SET_PDEATHSIG = 4, 1
 _OUT_OF_TIME = (protocol.TIMEOUT, protocol.STARVED)
 _NOTABLE_WAIT = 0.1  # the share of a test run's time from which waiting is named
 # Loaded for the first solution that names one, because they make every fork slower.
@@ -64,8 +64,8 @@ def main() -> None:
     """Serve jobs and test runs on stdin/stdout until the grader closes them."""
     # A child copies pages when it releases the interpreter's lock, as it does for ctypes.CDLL.
     libc = ctypes.PyDLL(None, use_errno=True)
-    libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
-    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
+    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     config = WardenConfig.from_json(sys.argv[1]).with_user(int(sys.argv[2]))
     inbox, outbox = _take_control_pipes()
     sys.set_int_max_str_digits(preamble.INT_DIGITS_LIMIT)
