@@ -1,6 +1,7 @@
 """Answers against reference answers: METEOR and BERTScore of their texts, thresholds, scores by line."""
 
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -195,10 +196,7 @@ def _notes(submission: DecodedFile, references: DecodedFile, metrics: Sequence[P
 
 def _script(text: str) -> str:
     """The script of most letters, as Unicode names it; "" without letters."""
-    counts: dict[str, int] = {}
-    for character in text[:_LETTERS]:
-        if script := _script_of(character):
-            counts[script] = counts.get(script, 0) + 1
+    counts = Counter(filter(None, map(_script_of, text[:_LETTERS])))
     return max(counts, key=counts.__getitem__, default="")
 
 

@@ -7,7 +7,6 @@ what encodes to a row's ids is the text of these ids. All other prompts can be s
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
-from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -155,11 +154,7 @@ def _other(chats: Sequence[Chat]) -> str:
 
 
 def _rendered(chat: Chat, template: ModelTemplate) -> str:
-    variables = {**chat.fields.get("chat_template_kwargs", {})}
-    variables |= {name: value for name, value in chat.fields.items() if name != "chat_template_kwargs"}
-    clock = partial(_strftime, chat.today)
-    return template.render(chat.messages, clock, prompt=True, **variables)
-
-
-def _strftime(today: str, form: str) -> str:
-    return (date.fromisoformat(today) if today else date.today()).strftime(form)
+    fields = dict(chat.fields)
+    of_template = fields.pop("chat_template_kwargs", {})
+    day = date.fromisoformat(chat.today) if chat.today else date.today()
+    return template.render(chat.messages, day.strftime, prompt=True, **of_template, **fields)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from harness.dataset.prompt_texts import PromptTexts
 from harness.dataset.salt import Salt
 from harness.dataset.table import open_table
-from harness.dataset.token_columns import TokenRows, token_rows
+from harness.dataset.token_columns import TokenRows, locate, token_rows
 from harness.dataset.tokenizer import SPECIAL
 from harness.errors import DatasetError
 from harness.files import sha256_of
@@ -162,7 +162,5 @@ def _check(path: Path, rows: TokenRows, vocabulary_size: int) -> None:
 
 def _refuse(path: Path, rows: TokenRows, wrong: npt.NDArray[np.bool_], why: str) -> None:
     position = int(np.flatnonzero(wrong)[0])
-    row = int(np.searchsorted(rows.offsets, position, side="right")) - 1
-    raise DatasetError(
-        f"{path}: row {row}: token {rows.ids[position]} at position {position - rows.offsets[row]} {why}"
-    )
+    row, place = locate(rows.offsets, position)
+    raise DatasetError(f"{path}: row {row}: token {rows.ids[position]} at position {place} {why}")

@@ -112,16 +112,17 @@ def _flat_ids(
     values = chunk.values.slice(bounds[0], bounds[-1] - bounds[0])
     if values.null_count:
         position = int(values.is_null().to_numpy(zero_copy_only=False).argmax())
-        row, column = _locate(bounds, position)
+        row, column = locate(bounds, position)
         raise DatasetError(f"{path}: row {first_row + row}: token at position {column} is null")
     numbers: npt.NDArray[np.integer] = numpy_numbers(values)
     if len(numbers) and not (_INT32.min <= numbers.min() and numbers.max() <= _INT32.max):
         position = int(np.argmax((numbers < _INT32.min) | (numbers > _INT32.max)))
-        _refuse_huge(path, first_row + _locate(bounds, position)[0], int(numbers[position]))
+        _refuse_huge(path, first_row + locate(bounds, position)[0], int(numbers[position]))
     return numbers
 
 
-def _locate(bounds: npt.NDArray[np.int64], position: int) -> tuple[int, int]:
+def locate(bounds: npt.NDArray[np.int64], position: int) -> tuple[int, int]:
+    """The row that holds one of the tokens between ``bounds``, and the token's place in it."""
     begins = bounds - bounds[0]
     row = int(np.searchsorted(begins, position, side="right")) - 1
     return row, position - int(begins[row])

@@ -39,7 +39,12 @@ def text_tokenizer(benchmark: Benchmark, dataset: Path, asked: str | None = None
     if file is None:
         return TextTokenizer(BUILT_IN, o200k.RANKS_SHA256)
     open_decoder(benchmark, str(file), 1)  # compares its special tokens with the benchmark's
-    _require_words(load_tokenizer(file).get_vocab_size(with_added_tokens=True), file, benchmark)
+    words = load_tokenizer(file).get_vocab_size(with_added_tokens=True)
+    if words > benchmark.vocabulary_size:
+        raise ConfigError(
+            f"{file}: {words} tokens, {benchmark.model} has {benchmark.vocabulary_size}; pass --tokenizer "
+            "with that model's folder"
+        )
     return TextTokenizer(str(file.absolute()), sha256_of(file))
 
 
@@ -49,12 +54,3 @@ def tokenizer_sha256(
     """`TextTokenizer.sha256` of that tokenizer, without its proof. Raises ConfigError and OSError."""
     file = tokenizer_file(benchmark, dataset, asked)
     return o200k.RANKS_SHA256 if file is None else of_file(file)
-
-
-def _require_words(words: int, file: Path, benchmark: Benchmark) -> None:
-    """Refuse ids that the benchmark's model does not have."""
-    if words > benchmark.vocabulary_size:
-        raise ConfigError(
-            f"{file}: {words} tokens, {benchmark.model} has {benchmark.vocabulary_size}; pass --tokenizer "
-            "with that model's folder"
-        )

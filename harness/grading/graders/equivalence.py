@@ -141,7 +141,7 @@ def same(given: str, truth: str) -> bool:
 
 def _readings(text: str) -> set[str]:
     """ "100,200" is a number, or a list; "1,000" is no list."""
-    joined = _THOUSANDS.sub(_joined, text)
+    joined = _THOUSANDS.sub(lambda number: re.sub("[, ]", "", number[0]), text)
     return {joined} if _ZEROS.search(text) else {joined, text}
 
 
@@ -150,10 +150,6 @@ def _same_reading(given: str, truth: str) -> bool:
         return _same_elements(list(_elements(given)), list(_elements(truth)))
     except (UnreadableError, *_UNREADABLE):
         return False
-
-
-def _joined(number: re.Match[str]) -> str:
-    return re.sub("[, ]", "", number[0])
 
 
 def _cleaned(text: str) -> str:

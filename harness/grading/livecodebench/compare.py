@@ -37,15 +37,11 @@ def same_value(encoded: bytes, expected: str) -> bool:
     """
     if len(encoded) > _ENCODED_PER_EXPECTED * len(expected) + _ENCODED_AT_LEAST:
         return False
-    value, wanted = values.decode(encoded), _expected(expected)
+    value, wanted = values.decode(encoded), json.loads(expected, parse_int=_integer)
     try:
         return bool((list(value) if isinstance(value, tuple) else value) == wanted)
     except (RecursionError, ValueError, TypeError):  # numpy's == may have no truth value
         return False
-
-
-def _expected(text: str) -> object:
-    return json.loads(text, parse_int=_integer)
 
 
 def _integer(digits: str) -> int:
