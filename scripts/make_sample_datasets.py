@@ -20,23 +20,16 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from harness.config.benchmark import load_benchmark  # noqa: E402
 from harness.dataset import cnndm, tokenizer  # noqa: E402
+from harness.dataset.chat_messages import HARMONY_SYSTEM  # noqa: E402
 from harness.dataset.model_tokenizer import load_tokenizer  # noqa: E402
 from harness.errors import HarnessError  # noqa: E402
 
 SAMPLES = ROOT / "datasets" / "samples"
 SOURCE = SAMPLES / "source"
-REPEATS = {"aime25": 8, "gpqa_diamond": 5, "livecodebench_v6": 3}  # configs/gpt-oss-120b.toml has the same
-
-# gpt-oss's system message without tools. The date is fixed: it is part of the bytes.
-SYSTEM = """\
-You are ChatGPT, a large language model trained by OpenAI.
-Knowledge cutoff: 2024-06
-Current date: 2026-01-01
-
-Reasoning: {effort}
-
-# Valid channels: analysis, commentary, final. Channel must be included for every message."""
+REPEATS = load_benchmark("gpt-oss-120b").dataset(accuracy=True).repeats
+TODAY = "2026-01-01"  # fixed: it is part of the bytes
 HARMONY = "<|start|>system<|message|>{system}<|end|><|start|>user<|message|>{user}<|end|><|start|>assistant"
 
 AIME_TASK = "{text}\n\nReason step by step. Put the final answer, an integer from 0 to 999, into \\boxed{{}}."
@@ -333,7 +326,9 @@ def write_reasoning_table(path: Path, questions: Iterable[Prompt]) -> None:
 
 
 def _row(prompt: Prompt) -> dict[str, Any]:
-    text = HARMONY.format(system=SYSTEM.format(effort=prompt.effort), user=prompt.user)
+    text = HARMONY.format(
+        system=HARMONY_SYSTEM.format(today=TODAY, reasoning=prompt.effort), user=prompt.user
+    )
     ids = tokenizer.encode_harmony(text)
     return {
         "input_tokens": ids,

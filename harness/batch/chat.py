@@ -6,7 +6,7 @@ from datetime import date
 
 import msgspec
 
-from harness.dataset.chat_messages import HARMONY_SYSTEM
+from harness.dataset.chat_messages import HARMONY_SYSTEM, INSTRUCTIONS
 from harness.dataset.tokenizer import SPECIAL, encode, encode_harmony, token_bytes
 from harness.text import legible
 
@@ -28,7 +28,7 @@ class Conversation(msgspec.Struct):
             system = HARMONY_SYSTEM.format(today=self.today, reasoning=self.reasoning)
             self._add("system", encode(system))
             if self.instructions:
-                self._add("developer", encode(f"# Instructions\n\n{self.instructions}"))
+                self._add("developer", encode(f"{INSTRUCTIONS}{self.instructions}"))
         self._add("user", encode(text))
         return [*self._ids, *encode_harmony("<|start|>assistant")]
 

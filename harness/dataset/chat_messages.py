@@ -18,7 +18,7 @@ Reasoning: {reasoning}
 # Valid channels: analysis, commentary, final. Channel must be included for every message."""
 """gpt-oss's system message without tools, as its publisher describes the format."""
 
-_DEVELOPER = "# Instructions\n\n"
+INSTRUCTIONS = "# Instructions\n\n"  # begins its message of a developer
 _CUTTING_DATE = "Cutting Knowledge Date: December 2023\nToday Date: "
 
 Message = Mapping[str, str]
@@ -42,7 +42,7 @@ _HARMONY = re.compile(
     + re.escape(HARMONY_SYSTEM)
     .replace(r"\{today\}", r"(\d{4}-\d\d-\d\d)")
     .replace(r"\{reasoning\}", "([a-z]+)")
-    + rf"<\|end\|>(?:<\|start\|>developer<\|message\|>{re.escape(_DEVELOPER)}{_NO_NAME}<\|end\|>)?"
+    + rf"<\|end\|>(?:<\|start\|>developer<\|message\|>{re.escape(INSTRUCTIONS)}{_NO_NAME}<\|end\|>)?"
     rf"<\|start\|>user<\|message\|>{_NO_NAME}<\|end\|><\|start\|>assistant",
     re.DOTALL,
 )
