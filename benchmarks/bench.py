@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 from harness.files import REQUESTS, ROOT, RUN_RECORD
 from harness.record.run_record import RunRecord, Statistics
+from harness.text import aligned
 
 RESULTS = Path(os.environ.get("BENCH_RESULTS", ROOT / "benchmarks/results"))
 STUB = ROOT / "benchmarks/stub/stub_server"
@@ -185,16 +186,13 @@ def pinned(cores: Sequence[int]) -> set[int]:
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Aligned columns; numbers have three significant digits."""
-    texts = [[_text(cell) for cell in row] for row in rows]
-    widths = [max(len(line[i]) for line in [list(columns), *texts]) for i in range(len(columns))]
-    print(f"\n{title}")
-    for line in (columns, *texts):
-        print(
-            "  ".join(
-                cell.ljust(w) if i == 0 else cell.rjust(w)
-                for i, (cell, w) in enumerate(zip(line, widths, strict=True))
-            )
-        )
+    print(f"\n{title}", *aligned([columns, *([_text(cell) for cell in row] for row in rows)], "<>"), sep="\n")
+
+
+def report(name: str, title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Print a table, and save its rows by the names of the columns."""
+    print_table(f"{name}: {title}", columns, rows)
+    save(name, [dict(zip(columns, row, strict=True)) for row in rows])
 
 
 def save(name: str, result: object, *, quiet: bool = False) -> None:

@@ -17,19 +17,11 @@ from math import nan
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from benchmarks.bench import (
-    OFFLINE,
-    Measured,
-    Stub,
-    print_table,
-    program_parser,
-    run_harness,
-    save,
-    write_prompts,
-)
+from benchmarks.bench import OFFLINE, Measured, Stub, program_parser, report, run_harness, write_prompts
 from harness.text import counted
 
 OFFLINE_SAMPLES = 200_000
+COLUMNS = ("workload", "per second", "CPU us for each", "client cores", "client share p99 ms")
 PACED = {"gap_us": 20_000, "first_us": 100_000, "jitter_us": 20_000}
 
 
@@ -44,7 +36,7 @@ def main() -> None:
         folder = Path(name)
         if arguments.workers:
             rows = [short(folder, repeats, workers + 1) for workers in range(arguments.workers)]
-            finish("client_workers", "the complete harness, a core for each worker", rows)
+            report("client_workers", "the complete harness, a core for each worker", COLUMNS, rows)
             return
         rows = [
             offline(folder, repeats),
@@ -54,14 +46,7 @@ def main() -> None:
             # The same events in OpenAI's forms, with ids and as text, which is encoded again.
             *(forms(folder, repeats, api, ids) for api in ("completions", "chat-ids") for ids in (1, 0)),
         ]
-    finish("client_capacity", "the complete harness, client on one core", rows)
-
-
-def finish(name: str, title: str, rows: list[list[object]]) -> None:
-    """Print and keep the table."""
-    columns = ("workload", "per second", "CPU us for each", "client cores", "client share p99 ms")
-    print_table(f"{name}: {title}", columns, rows)
-    save(name, [dict(zip(columns, row, strict=True)) for row in rows])
+    report("client_capacity", "the complete harness, client on one core", COLUMNS, rows)
 
 
 def offline(folder: Path, repeats: int) -> list[object]:

@@ -14,7 +14,7 @@ from functools import partial
 from itertools import cycle, islice
 from typing import Any
 
-from benchmarks.bench import print_table, program_parser, save
+from benchmarks.bench import program_parser, report
 from harness.config.generation import SamplingParameters
 from harness.config.protocol import Protocol
 from harness.record.outcome import Failure
@@ -41,9 +41,7 @@ def main() -> None:
         for name, (wire, events) in answers.items():
             least[name] = min(least[name], seconds(wire, events) * 1e6 / arguments.events)
     rows = [(name, cost, cost / least["completions, ids"]) for name, cost in least.items()]
-    columns = ("answer", "us for an event", "ratio")
-    print_table("event_cost: reading one event", columns, rows)
-    save("event_cost", [dict(zip(columns, row, strict=True)) for row in rows])
+    report("event_cost", "reading one event", ("answer", "us for an event", "ratio"), rows)
 
 
 def wire_of(protocol: Protocol, tokens: int) -> Wire:

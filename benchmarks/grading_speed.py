@@ -41,11 +41,20 @@ from harness.config.benchmark import load_benchmark
 from harness.dataset import tokenizer
 from harness.files import ROOT
 from harness.grading.decoding.harmony import HarmonyText
+from harness.grading.decoding.output_decoder import HarmonyDecoder
+from harness.grading.evaluation.evaluate import grade
 from harness.grading.evaluation.references import Reference, load_references
 from harness.grading.graders import aime, multiple_choice
 from harness.grading.graders.grader import AIME, LIVECODEBENCH
 from harness.grading.graders.grader_sets import graders_of
 from harness.grading.livecodebench.compare import same_printout
+from harness.grading.livecodebench.index import ProblemIndex, prepared
+from harness.grading.livecodebench.runner import ProgramTask
+from harness.grading.sandbox.jail.protocol import OK, Job, TestRun
+from harness.grading.sandbox.sandbox_process import SandboxProcess
+from harness.grading.sandbox.tier_probe import choose_sandbox
+from harness.grading.scoring.grade import BOTH_MODES, Grade, GradingMode
+from harness.loadgen_logs.accuracy_log import AccuracyLog
 
 SAMPLES = ROOT / "datasets" / "samples"
 CODE = "livecodebench_v6"
@@ -199,11 +208,6 @@ def _official(output: HarmonyText, reference: Reference) -> bool:
 
 def ours(folder: Path) -> dict[str, float]:
     """Both modes, as the evaluator grades them."""
-    from harness.grading.decoding.output_decoder import HarmonyDecoder
-    from harness.grading.evaluation.evaluate import grade
-    from harness.grading.scoring.grade import BOTH_MODES, Grade, GradingMode
-    from harness.loadgen_logs.accuracy_log import AccuracyLog
-
     decoder, references = HarmonyDecoder(LONGEST), load_references(folder / "reference.parquet", GPT_OSS)
     graders = graders_of(GPT_OSS.name).by_kind
     tokenizer.vocabulary()
@@ -309,15 +313,6 @@ def alone(folder: Path) -> str:
 
     It is taken inside of the sandbox, from the first statement to the last.
     """
-    from harness.grading.decoding.output_decoder import HarmonyDecoder
-    from harness.grading.livecodebench.index import ProblemIndex, prepared
-    from harness.grading.livecodebench.runner import ProgramTask
-    from harness.grading.sandbox.jail.protocol import OK, Job, TestRun
-    from harness.grading.sandbox.sandbox_process import SandboxProcess
-    from harness.grading.sandbox.tier_probe import choose_sandbox
-    from harness.grading.scoring.grade import GradingMode
-    from harness.loadgen_logs.accuracy_log import AccuracyLog
-
     decoder, references = HarmonyDecoder(LONGEST), load_references(folder / "reference.parquet", GPT_OSS)
     grader = graders_of(GPT_OSS.name).by_kind[LIVECODEBENCH]
     tasks: dict[ProgramTask, None] = {}

@@ -15,7 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.bench import Stub, pinned, print_table, program_parser, save, write_prompts
+from benchmarks.bench import Stub, pinned, program_parser, report, write_prompts
 from harness.config.plans import ClientPlan
 from harness.config.scenario import Scenario
 from harness.dataset.salt import SaltIds
@@ -56,8 +56,7 @@ def main() -> None:
                 )
     columns = ("way", "CPU us for a request", "lowest", "highest")
     rows = [(way, statistics.median(one), min(one), max(one)) for way, one in found.items()]
-    print_table(f"point_cost: {CONCURRENCY} requests in flight", columns, rows)
-    save("point_cost", [dict(zip(columns, row, strict=True)) for row in rows])
+    report("point_cost", f"{CONCURRENCY} requests in flight", columns, rows)
 
 
 def cost_us(client: ClientPlan, way: str, requests: int) -> float:

@@ -24,16 +24,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from benchmarks.bench import (
-    SERVER,
-    Measured,
-    Stub,
-    print_table,
-    program_parser,
-    run_harness,
-    save,
-    write_prompts,
-)
+from benchmarks.bench import SERVER, Measured, Stub, program_parser, report, run_harness, write_prompts
 
 TOKENS, GAP_US, FIRST_US = 100, 20_000, 100_000
 TEXT_TOKENS, TEXT_EVENT, TEXT_QPS = 1000, 40, 240
@@ -58,8 +49,7 @@ def main() -> None:
             for streams in arguments.streams:
                 rows += measure(Path(name), streams, arguments.seconds)
     columns = ("streams and quantity", "queries", "mean us", "p50 us", "p99 us", "max us")
-    print_table("timing_truth: errors against the stub's own times", columns, rows)
-    save("timing_truth", [dict(zip(columns, row, strict=True)) for row in rows])
+    report("timing_truth", "errors against the stub's own times", columns, rows)
 
 
 def measure(folder: Path, streams: int, seconds: float) -> list[list[object]]:

@@ -44,18 +44,9 @@ def fetch() -> str:
         return lacks()
     BINARY.parent.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=BINARY.parent) as folder:
-        words = [
-            sys.executable,
-            "-m",
-            "pip",
-            "download",
-            "--no-deps",
-            "--only-binary",
-            ":all:",
-            "--dest",
-            folder,
-        ]
-        done = subprocess.run([*words, f"vllm=={VERSION}"], capture_output=True, text=True)
+        words = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:"]
+        words += ["--dest", folder, f"vllm=={VERSION}"]
+        done = subprocess.run(words, capture_output=True, text=True)
         if done.returncode:
             return (done.stderr.strip().splitlines() or ["pip download failed"])[-1]
         (wheel,) = Path(folder).glob("*.whl")

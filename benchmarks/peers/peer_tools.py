@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.parquet as pq
 
+from benchmarks.bench import OFFLINE, SERVER
 from benchmarks.peers.workloads import Workload
 from harness.files import REQUESTS, ROOT, RUN_RECORD
 from harness.record.run_record import RunRecord
@@ -170,14 +171,8 @@ def sglang(module: str, python: str) -> Tool:
     def command(job: Job) -> tuple[list[str], Path]:
         load = job.workload
         words = [python, "-m", module, "--backend", "sglang", "--base-url", job.url, "--disable-tqdm"]
-        words += [
-            "--dataset-name",
-            "random-ids",
-            "--model",
-            str(job.tokenizer),
-            "--tokenizer",
-            str(job.tokenizer),
-        ]
+        words += ["--dataset-name", "random-ids"]
+        words += ["--model", str(job.tokenizer), "--tokenizer", str(job.tokenizer)]
         words += ["--random-input-len", str(load.prompt_tokens), "--random-output-len", str(load.tokens)]
         words += ["--random-range-ratio", "1", "--num-prompts", str(load.count), "--tokenize-prompt"]
         words += ["--output-file", str(job.folder / "sglang.jsonl"), "--output-details"]
@@ -348,11 +343,9 @@ def _scenario(load: Workload) -> str:
 def _conf(job: Job) -> Path:
     load, path = job.workload, job.folder / "user.conf"
     if load.qps:
-        lines = [f"target_qps = {load.qps}", f"min_duration = {int(load.count / load.qps * 1000)}"]
+        path.write_text(SERVER.format(load.qps, int(load.count / load.qps * 1000)))
     else:
-        lines = ["target_qps = 1", "min_duration = 0"]
-    lines.append(f"min_query_count = {1 if load.qps else load.count}")
-    path.write_text("".join(f"*.{_scenario(load).capitalize()}.{line}\n" for line in lines))
+        path.write_text(OFFLINE.format(load.count))
     return path
 
 
