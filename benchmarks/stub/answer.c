@@ -214,19 +214,13 @@ static void send_document(Conn *c) {
 
 // ---------------------------------------------------------------- requests
 static int64_t number_after(const char *body, size_t n, const char *key) {
-    const char *found = memmem(body, n, key, strlen(key));
-    if (!found) return -1;
-    found += strlen(key);
-    while (found < body + n && (*found == ':' || *found == ' ')) found++;
-    return found < body + n && *found >= '0' && *found <= '9' ? atoll(found) : -1;
+    const char *value = value_of(body, n, key);
+    return value && *value >= '0' && *value <= '9' ? atoll(value) : -1;
 }
 
 static bool true_after(const char *body, size_t n, const char *key) {
-    const char *found = memmem(body, n, key, strlen(key));
-    if (!found) return false;
-    found += strlen(key);
-    while (found < body + n && (*found == ':' || *found == ' ')) found++;
-    return body + n - found >= 4 && !memcmp(found, "true", 4);
+    const char *value = value_of(body, n, key);
+    return value && body + n - value >= 4 && !memcmp(value, "true", 4);
 }
 
 static uint32_t asked_tokens(const char *body, size_t n) {

@@ -10,7 +10,7 @@
 typedef struct {
     const char *path, *body, *id;
     size_t path_len, body_len, id_len, length;  // length: of the complete request
-    bool post, closes, expects;
+    bool post, closes;
 } Request;
 
 static bool line_is(const char *line, const char *name) { return !strncasecmp(line, name, strlen(name)); }
@@ -21,7 +21,6 @@ static void read_headers(Request *r, const char *line, const char *end) {
         if (!stop) return;
         if (line_is(line, "content-length:")) r->body_len = strtoull(line + 15, NULL, 10);
         else if (line_is(line, "connection:")) r->closes = memmem(line, stop - line, "close", 5) != NULL;
-        else if (line_is(line, "expect:")) r->expects = true;
         else if (line_is(line, "x-request-id: ")) r->id = line + 14, r->id_len = stop - r->id;
         line = stop + 2;
     }

@@ -41,7 +41,7 @@ static size_t without_spaces(const char *from, size_t n, char *to) {
     return kept;
 }
 
-static const char *value_of(const char *body, size_t n, const char *key) {
+const char *value_of(const char *body, size_t n, const char *key) {
     const char *at = memmem(body, n, key, strlen(key));
     if (!at) return NULL;
     at += strlen(key);

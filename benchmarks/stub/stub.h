@@ -91,6 +91,7 @@ typedef struct {
 } Prompt;
 
 void ids_init(void);
+const char *value_of(const char *body, size_t n, const char *key);  // of a field in JSON; NULL: it is not there
 Prompt prompt_read(const char *body, size_t n, Protocol protocol);
 
 // ---------------------------------------------------------------- answer.c
