@@ -84,8 +84,8 @@ def loadgen(setting: Setting, start_qps: float, seed: int = 0) -> Found:
     return found(low)
 
 
-def bisection(setting: Setting, start_qps: float, seed: int = 0, tolerance: float = 0.01) -> Found:
-    """By hand: official runs, doubled from a start, then the middle until ``tolerance`` is left."""
+def bisection(setting: Setting, start_qps: float, seed: int = 0) -> Found:
+    """By hand: official runs, doubled from a start, then the middle until TOLERANCE is left."""
     runs = _Runs(setting.server, setting.workload(), seed)
 
     def passes(rate: float) -> bool:
@@ -96,7 +96,7 @@ def bisection(setting: Setting, start_qps: float, seed: int = 0, tolerance: floa
     low, high = 0.0, start_qps
     while passes(high) and runs.count < MOST_RUNS:
         low, high = high, 2 * high
-    while high - low > tolerance * high and runs.count < MOST_RUNS:
+    while high - low > TOLERANCE * high and runs.count < MOST_RUNS:
         middle = (low + high) / 2
         if passes(middle):
             low = middle

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from benchmarks.peak.server_model import Server
@@ -22,42 +23,19 @@ class Setting:
         return _BENCHMARKS[self.benchmark]()
 
 
-def _gpt_oss() -> Workload:
-    return Workload(lengths(6396))
-
-
-def _gpt_oss_interactive() -> Workload:
-    return Workload(lengths(6396), ttft_s=2.0, tpot_s=0.015)
-
-
-def _deepseek_r1() -> Workload:
-    return Workload(lengths(4388, mean=3886.0), ttft_s=2.0)
-
-
-def _llama() -> Workload:
-    return Workload(lengths(13368, mean=110.0, spread=0.15), ttft_s=2.0, tpot_s=0.100)
-
-
-def _small() -> Workload:
-    """A tenth of everything, for tests."""
-    return Workload(lengths(640, mean=130.0), min_duration_s=60.0)
-
-
-_BENCHMARKS = {
-    "gpt-oss-120b": _gpt_oss,
-    "interactive": _gpt_oss_interactive,
-    "deepseek-r1": _deepseek_r1,
-    "llama3.1-8b": _llama,
-    "small": _small,
+_BENCHMARKS: dict[str, Callable[[], Workload]] = {
+    "gpt-oss-120b": lambda: Workload(lengths(6396)),
+    "interactive": lambda: Workload(lengths(6396), ttft_s=2.0, tpot_s=0.015),
+    "deepseek-r1": lambda: Workload(lengths(4388, mean=3886.0), ttft_s=2.0),
+    "llama3.1-8b": lambda: Workload(lengths(13368, mean=110.0, spread=0.15), ttft_s=2.0, tpot_s=0.100),
+    # A tenth of everything, for tests.
+    "small": lambda: Workload(lengths(640, mean=130.0), min_duration_s=60.0),
 }
 
 
 def _gpu(**changes: float) -> Server:
     """About one of eight GPUs of a published run: 80 ms with a thousand requests, 10.5 queries/s."""
     values = {"step_s": 0.015, "stream_s": 60e-6, "slots": 1200, "prefill_s": 0.003, **changes}
-    for name in ("slots", "replicas"):
-        if name in values:
-            values[name] = int(values[name])
     return Server(**values)  # type: ignore[arg-type]
 
 
