@@ -15,6 +15,7 @@ import msgspec
 
 from harness.dataset import pickled_frame
 from harness.errors import DatasetError, explained
+from harness.files import PARQUET_SUFFIXES, PICKLE_SUFFIXES
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -159,8 +160,8 @@ class _Format(NamedTuple):
 
 
 _FORMATS = {
-    "parquet": _Format((".parquet",), ParquetTable),
-    "pickle": _Format((".pkl", ".pickle"), PickleTable),
+    "parquet": _Format(PARQUET_SUFFIXES, ParquetTable),
+    "pickle": _Format(PICKLE_SUFFIXES, PickleTable),
     "JSON": _Format((".json",), JsonTable),
 }
 
