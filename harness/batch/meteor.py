@@ -3,9 +3,9 @@
 import importlib.util
 import warnings
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from zipfile import BadZipFile
 
 from harness.cli.processes import computing
@@ -58,19 +58,13 @@ def meteor_scores(
     RunError if a process was killed.
     """
     jobs = jobs or usable_cores()
+    processes = 0 if jobs == 1 or len(pairs) <= _FEW else jobs
     scores: list[float] = []
-    if jobs == 1 or len(pairs) <= _FEW:
-        reader = _open(wordnet)
-        for pair in pairs:
-            scores.append(_score(pair, reader))
-            on_done(len(scores))
-        return scores
-    _open(wordnet)  # open it here once: an error in a process's initializer carries no message
     killed = RunError(
         "a process that computed METEOR was killed, perhaps for lack of memory; run it again, with fewer "
         "processes (--num-workers 1)"
     )
-    with computing(_score_here, pairs, jobs, _AT_A_TIME, killed, partial(_begin, wordnet)) as results:
+    with computing(partial(_score, wordnet), pairs, processes, _AT_A_TIME, killed) as results:
         for score in results:
             scores.append(score)
             on_done(len(scores))
@@ -84,6 +78,7 @@ def _nltk_folders() -> list[Path]:
     return [*map(Path, nltk.data.path), ROOT / "data"]  # where datasets/download.sh puts it
 
 
+@cache
 def _open(wordnet: Path) -> "WordNetCorpusReader":
     load_nltk()
     from nltk.corpus.reader.wordnet import WordNetCorpusReader
@@ -110,19 +105,9 @@ def _open(wordnet: Path) -> "WordNetCorpusReader":
         raise ConfigError(f"{wordnet}: cannot be read as WordNet: {reason}") from error
 
 
-def _score(pair: TextPair, wordnet: "WordNetCorpusReader") -> float:
+def _score(wordnet: Path, pair: TextPair) -> float:
+    reader = _open(wordnet)
     from nltk.translate.meteor_score import meteor_score
 
     hypothesis, reference = pair
-    return float(meteor_score([reference.split()], hypothesis.split(), wordnet=wordnet))
-
-
-_here: dict[str, Any] = {}  # the WordNet of a process of the pool
-
-
-def _begin(wordnet: Path) -> None:
-    _here["wordnet"] = _open(wordnet)
-
-
-def _score_here(pair: TextPair) -> float:
-    return _score(pair, _here["wordnet"])
+    return float(meteor_score([reference.split()], hypothesis.split(), wordnet=reader))

@@ -109,13 +109,13 @@ def test_no_semaphore_outlives_the_processes_of_an_interrupted_score(wordnet):
     assert semaphores() <= before
 
 
-def kill_process(pair):
+def kill_process(wordnet, pair):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.mark.engine
 def test_a_killed_process_is_one_error(wordnet, monkeypatch):
-    monkeypatch.setattr(meteor, "_score_here", kill_process)
+    monkeypatch.setattr(meteor, "_score", kill_process)
     with pytest.raises(RunError, match="killed"):
         meteor_scores(random_pairs(40), wordnet, 2, lambda done: None)
 
