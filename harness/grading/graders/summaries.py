@@ -181,14 +181,13 @@ class SummaryRunner(msgspec.Struct, frozen=True):
     def grade(self, tasks: Iterable[Task], progress: Progress) -> Mapping[Task, Grade]:
         """As TaskRunner."""
         summaries = [task for task in tasks if isinstance(task, Summary)]
-        if len(summaries) <= _FEW:
-            return dict(zip(summaries, map(_grade, map(_compare, summaries)), strict=True))
+        processes = 0 if len(summaries) <= _FEW else self.workers
         grades: dict[Task, Grade] = {}
         killed = GradingError(
             "a process that compared summaries was killed, perhaps for lack of memory; run it again, with "
             "fewer processes (--num-workers 1)"
         )
-        with computing(_compare, summaries, self.workers, _CHUNK, killed) as results:
+        with computing(_compare, summaries, processes, _CHUNK, killed) as results:
             for summary, comparison in zip(summaries, results, strict=True):
                 grades[summary] = _grade(comparison)
                 progress(len(grades), len(summaries), "summaries")
