@@ -43,18 +43,13 @@ class AnswerShape(StrEnum):
     PROGRAM = "a program"
 
 
-_SHAPES: Mapping[DatasetKind, AnswerShape] = {
-    AIME: AnswerShape.NUMBER,
-    GPQA: AnswerShape.LETTER,
-    MMLU_PRO: AnswerShape.LETTER,
-    LIVECODEBENCH: AnswerShape.PROGRAM,
-}
 # The graders that read a shape, the one that reads more of them first.
 _READERS: Mapping[AnswerShape, tuple[DatasetKind, ...]] = {
     AnswerShape.PROGRAM: (LIVECODEBENCH,),
     AnswerShape.LETTER: (MMLU_PRO, GPQA),
     AnswerShape.NUMBER: (AIME,),
 }
+_SHAPES = {kind: shape for shape, kinds in _READERS.items() for kind in kinds}
 _ANY_TRUTH: Mapping[AnswerShape, str] = {
     AnswerShape.PROGRAM: "x",
     AnswerShape.LETTER: "A",
