@@ -264,15 +264,27 @@ def _has_texts(table: Table) -> bool:
     return TEXT in table.names and not all(map(_is_null, table.cells(TEXT)))
 
 
+class _Parameters(msgspec.Struct, frozen=True):
+    max_new_tokens: int | None = None
+
+
+class _Settings(msgspec.Struct, frozen=True):
+    """Of harness.rows.attempts.EvalSettings what is read here."""
+
+    benchmark: str | None = None
+    parameters: _Parameters = _Parameters()
+
+
 def _settings_of_table(table: Table) -> SourceSettings:
     """The settings that run_eval.py wrote into the schema of a parquet file; empty for any other table."""
     if not isinstance(table, ParquetTable):
         return SourceSettings()
+    text = (table.schema.metadata or {}).get(METADATA.encode(), b"{}")
     try:
-        settings = msgspec.json.decode((table.schema.metadata or {}).get(METADATA.encode(), b"{}"))
-        return SourceSettings(settings.get("benchmark"), settings.get("parameters", {}).get("max_new_tokens"))
-    except (msgspec.DecodeError, AttributeError):
+        settings = msgspec.json.decode(text, type=_Settings)
+    except msgspec.DecodeError:
         return SourceSettings()
+    return SourceSettings(settings.benchmark, settings.parameters.max_new_tokens)
 
 
 def _failures(table: Table) -> Iterator[str]:

@@ -274,6 +274,14 @@ def test_a_table_names_its_benchmark(tmp_path):
     assert benchmark_of(path) is None
 
 
+@pytest.mark.parametrize("settings", ["[]", '{"benchmark": [1]}', '{"parameters": {"max_new_tokens": "9"}}'])
+def test_settings_that_are_not_ours_are_none(settings, tmp_path):
+    path = table(tmp_path / "outputs.parquet", COLUMNS)
+    plain = evaluated("--mlperf-log", path)
+    pq.write_table(pq.read_table(path).replace_schema_metadata({"mlperf_run_eval": settings}), path)
+    assert evaluated("--mlperf-log", path) == plain
+
+
 def test_further_refusals(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = table(tmp_path / "outputs.pkl", COLUMNS)
