@@ -114,8 +114,7 @@ def vllm_rs(binary: Path) -> Tool:
         words += ["--random-input-len", str(load.prompt_tokens), "--random-output-len", str(load.tokens)]
         words += ["--num-prompts", str(load.count), "--save-result", "--save-detailed"]
         words += ["--result-dir", str(job.folder), "--result-filename", "vllm.json"]
-        words += ["--request-rate", str(load.qps)] if load.qps else []
-        return words + ([] if load.qps else ["--max-concurrency", str(load.concurrency)]), job.folder
+        return [*words, *_pace(load)], job.folder
 
     def claims(job: Job, output: str) -> Claims:
         reported = json.loads((job.folder / "vllm.json").read_text())
@@ -176,10 +175,7 @@ def sglang(module: str, python: str) -> Tool:
         words += ["--random-input-len", str(load.prompt_tokens), "--random-output-len", str(load.tokens)]
         words += ["--random-range-ratio", "1", "--num-prompts", str(load.count), "--tokenize-prompt"]
         words += ["--output-file", str(job.folder / "sglang.jsonl"), "--output-details"]
-        words += (
-            ["--request-rate", str(load.qps)] if load.qps else ["--max-concurrency", str(load.concurrency)]
-        )
-        return words + ([] if load.stream else ["--disable-stream"]), job.folder
+        return [*words, *_pace(load), *([] if load.stream else ["--disable-stream"])], job.folder
 
     def claims(job: Job, output: str) -> Claims:
         reported: dict[str, Any] = json.loads((job.folder / "sglang.jsonl").read_text().splitlines()[-1])
@@ -334,6 +330,11 @@ def figures(ttft_ns: Any) -> Figures:
     """Mean and p99."""
     values = np.asarray(ttft_ns, dtype=float)
     return {"mean": float(np.mean(values)), "p99": float(np.percentile(values, 99))}
+
+
+def _pace(load: Workload) -> list[str]:
+    """Flags of vllm-rs and of SGLang's clients."""
+    return ["--request-rate", str(load.qps)] if load.qps else ["--max-concurrency", str(load.concurrency)]
 
 
 def _scenario(load: Workload) -> str:

@@ -257,20 +257,8 @@ def _raised(base: SympyValue, exponent: SympyValue) -> SympyValue:
 
 
 _GREEK = (
-    "alpha",
-    "beta",
-    "gamma",
-    "delta",
-    "theta",
-    "lambda",
-    "mu",
-    "nu",
-    "rho",
-    "sigma",
-    "phi",
-    "omega",
-    "ell",
-)
+    "alpha", "beta", "gamma", "delta", "theta", "lambda", "mu", "nu", "rho", "sigma", "phi", "omega", "ell",
+)  # fmt: skip
 _FUNCTIONS = ("sin", "cos", "tan", "cot", "sec", "csc", "arcsin", "arccos", "arctan", "log", "ln", "exp")
 _COMMANDS: dict[str, Callable[[_Reader, str], SympyValue]] = {
     "\\frac": _Reader.fraction,
