@@ -167,7 +167,7 @@ def _notes(submission: DecodedFile, references: DecodedFile, metrics: Sequence[P
     pairs = list(zip(ours, theirs, strict=False))
     empty = [index for index, pair in enumerate(pairs) if not any(map(str.strip, pair))]
     if empty:
-        kept = [index for index in range(len(pairs)) if index not in set(empty)]
+        kept = [index for index, pair in enumerate(pairs) if any(map(str.strip, pair))]
         without = ", ".join(
             f"{metric.name} {sum(metric.scores[index] for index in kept) / len(kept):.6f}"
             for metric in metrics

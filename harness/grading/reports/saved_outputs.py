@@ -31,7 +31,7 @@ def save_outputs(path: Path, graded: Sequence[GradedSample], outputs: Outputs) -
     try:
         with atomic_write(path) as file:
             if path.suffix.lower() in PICKLE_SUFFIXES:
-                _write_pickle(file, rows)
+                write_frame(file, by_key(cell for row in rows for cell in row.items()).items())
             else:
                 _write_parquet(file, rows)
     except OSError as error:
@@ -80,11 +80,6 @@ def _schema(row: OutputRow) -> Any:
     kinds |= {name: pa.bool_() for name in row if name.endswith("is_correct")}
     kinds |= {name: pa.float64() for name, value in row.items() if isinstance(value, float)}
     return pa.schema([(name, kinds.get(name, pa.string())) for name in row])
-
-
-def _write_pickle(file: IO[bytes], rows: Iterator[OutputRow]) -> None:
-    columns = by_key(cell for row in rows for cell in row.items())
-    write_frame(file, columns.items())
 
 
 # --- the references' rows with their grades ----------------------------------------------------
