@@ -146,12 +146,12 @@ def _same_log(path: Path) -> Iterator[None]:
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:
-    """The time of its last change and its size; None where it is not there."""
+    """The second of its last change and its size; None where it is not there."""
     try:
         state = path.stat()
     except OSError:
         return None
-    return state.st_mtime_ns, state.st_size
+    return int(state.st_mtime), state.st_size  # network file systems round parts of a second later
 
 
 def _show_earlier(options: EvaluationOptions) -> None:
