@@ -78,21 +78,6 @@ _CONCLUDED = re.compile(
 )
 
 
-_LIST_DRESS = (("['", '["'), ("']", '"]'))  # a Python list of one string, printed
-
-
-def unlisted(text: str) -> str:
-    """The text in a printed Python list of one string, or the text; escapes replaced, as officially."""
-    if text.startswith(_LIST_DRESS[0]) and text.endswith(_LIST_DRESS[1]):
-        text = text[2:-2].strip()
-    return unescaped(text)
-
-
-def unescaped(text: str) -> str:
-    """The text with ``\\n`` and ``\\'`` as the characters that they stand for, as officially."""
-    return text.replace(r"\n", "\n").replace(r"\'", "'")
-
-
 class LetterReader(Values):
     """Reads the last explicit answer among the options from A to ``last``; its letters are Values."""
 
@@ -206,7 +191,7 @@ class LetterReader(Values):
             or (found["lower"] and text.strip() != line.strip())
             or len(listed) > 1
             or is_supposed(line)
-            or is_denial_of(line)
+            or _is_called_wrong(line)
         ):
             return None
         return Stated(self.stated(line), start, start + len(line))
@@ -229,7 +214,7 @@ def _is_complete(text: str, found: re.Match[str]) -> bool:
     return remark is not None and not _WAVERS.search(text, remark.end())
 
 
-def is_denial_of(line: str) -> bool:
+def _is_called_wrong(line: str) -> bool:
     """Whether a line that begins with a letter calls it wrong."""
     return (
         re.match(r"\W*+[A-Za-z]\W*+(?:(?:is|are|was|can|cannot)\b|false\b|wrong\b|incorrect\b|no\b)", line)
