@@ -24,7 +24,7 @@ from harness.grading.reports.disagreements import write_report
 from harness.grading.reports.result_file import details, write_result
 from harness.grading.reports.samples_report import Heading
 from harness.grading.scoring.accuracy_score import MetricValue, Score
-from harness.grading.scoring.grade import RIGHT, WRONG, Grade, GradingMode, Reason
+from harness.grading.scoring.grade import RIGHT, RIGHT_OR_WRONG, WRONG, Grade, GradingMode, Reason
 from harness.loadgen_logs.accuracy_log import AccuracyLog
 from harness.text import legible
 from report import main as report_main
@@ -54,7 +54,8 @@ class Tags(html.parser.HTMLParser):
 
 def heading(log):
     """A report's heading: one metric that is missed."""
-    metric = MetricResult("exact_match", MetricValue(50.0, 3), MetricRule(83.13, (0.99, math.inf)))
+    value = MetricValue(50.0, RIGHT_OR_WRONG["exact_match"])
+    metric = MetricResult("exact_match", value, MetricRule(83.13, (0.99, math.inf)))
     return Heading("gpt-oss-120b", log, TargetResult(GradingMode.OFFICIAL, Score(1, {}, {}), (metric,)))
 
 

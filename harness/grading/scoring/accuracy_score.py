@@ -62,24 +62,22 @@ class DatasetScore(msgspec.Struct, frozen=True):
 
 
 class MetricValue(msgspec.Struct, frozen=True):
-    """The value of a metric, and how it is printed."""
+    """The value of a metric."""
 
     value: float
-    decimals: int | None
-    """None: every digit that distinguishes the value from its neighbours, as Python prints a number."""
-    quoted: bool = False
-    """Whether it is printed in quotes, without zeros at the end: that evaluator rounds before it prints."""
+    metric: AccuracyMetric
 
     def __str__(self) -> str:
         """As the official evaluator prints it, without quotes."""
-        if self.decimals is None:
+        decimals = self.metric.decimals
+        if decimals is None:
             return repr(self.value)
-        return str(round(self.value, self.decimals)) if self.quoted else f"{self.value:.{self.decimals}f}"
+        return str(round(self.value, decimals)) if self.metric.quoted else f"{self.value:.{decimals}f}"
 
     @property
     def printed(self) -> str:
         """As the official evaluator prints it."""
-        return f"'{self}'" if self.quoted else str(self)
+        return f"'{self}'" if self.metric.quoted else str(self)
 
 
 class Score(msgspec.Struct, frozen=True):
@@ -125,16 +123,16 @@ def total(
     PERCENT is 100 * sum(scores / repeats) / sum(samples / repeats), the official formula.
     """
     if metric.total in (Total.SUM, Total.ENTRIES):
-        return MetricValue(sum(map(sum, scores.values())), metric.decimals, metric.quoted)
+        return MetricValue(sum(map(sum, scores.values())), metric)
     if metric.total in (Total.PERCENT_OF_LOGGED, Total.TOKENS):
         factor = 1 if metric.total is Total.TOKENS else 100
         # The sum is exact, so the mean is the official evaluator's to the last digit.
         whole = sum(factor * score for part in scores.values() for score in part)
-        return MetricValue(whole / sum(map(len, scores.values())), metric.decimals, metric.quoted)
+        return MetricValue(whole / sum(map(len, scores.values())), metric)
     # In this order of operations: the third decimal is scraped and compared.
     points = sum(sum(part) / repeats.get(name, 1) for name, part in scores.items())
     largest = sum(len(part) / repeats.get(name, 1) for name, part in scores.items())
-    return MetricValue(points / largest * 100, metric.decimals, metric.quoted)
+    return MetricValue(points / largest * 100, metric)
 
 
 class Lengths(msgspec.Struct, frozen=True):

@@ -91,9 +91,9 @@ class AccuracyMetric(msgspec.Struct, frozen=True):
 
     total: Total
     decimals: int | None
-    """The decimals that are printed; None: all."""
+    """Printed ones; None: every digit that distinguishes a value from its neighbours, as Python prints it."""
     quoted: bool = False
-    """Whether the number is printed as a string."""
+    """Whether it is printed in quotes, without zeros at the end: that evaluator rounds before it prints."""
 
 
 EXACT_MATCH = "exact_match"

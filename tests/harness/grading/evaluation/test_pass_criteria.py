@@ -20,8 +20,17 @@ from harness.grading.scoring.accuracy_score import (
     lengths,
     standing,
 )
-from harness.grading.scoring.grade import WRONG, Grade, GradingMode, Reason
+from harness.grading.scoring.grade import (
+    EXACT_MATCH,
+    OF_LOGGED,
+    RIGHT_OR_WRONG,
+    WRONG,
+    Grade,
+    GradingMode,
+    Reason,
+)
 
+OF_OSS = RIGHT_OR_WRONG[EXACT_MATCH]
 OSS, R1, LLAMA = "gpt-oss-120b", "deepseek-r1", "llama3.1-8b"
 ROUGE = {"rouge1": 38.7, "rouge2": 16.0, "rougeL": 24.5, "rougeLsum": 35.9, "gen_len": 8167644}
 
@@ -86,9 +95,9 @@ LINES = [
 @pytest.mark.parametrize(("benchmark", "values", "lacks", "verdict", "said"), LINES)
 def test_the_verdict_and_its_metric_belong_together(benchmark, values, lacks, verdict, said):
     rules = load_benchmark(benchmark).accuracy
+    printed = OF_OSS if benchmark == OSS else OF_LOGGED[EXACT_MATCH]
     metrics = tuple(
-        MetricResult(name, MetricValue(value, 3 if benchmark == OSS else None), rules[name])
-        for name, value in values.items()
+        MetricResult(name, MetricValue(value, printed), rules[name]) for name, value in values.items()
     )
     result = TargetResult(GradingMode.OFFICIAL, Score(1, {}, {}), metrics, lacks)
     assert (result.line, result.is_met) == (
@@ -104,7 +113,8 @@ def test_the_uncertainty_of_a_score_by_hand():
     assert first.pass_at_k == pytest.approx((50, 200 / 3))
     score = Score(80, {"a": first, "b": second}, {})
     assert score.standard_error == pytest.approx((50**2 + 60**2) ** 0.5 / 40)
-    metric = MetricResult("exact_match", MetricValue(83.0, 3), load_benchmark(OSS).accuracy["exact_match"])
+    rule = load_benchmark(OSS).accuracy[EXACT_MATCH]
+    metric = MetricResult(EXACT_MATCH, MetricValue(83.0, OF_OSS), rule)
     assert TargetResult(GradingMode.OFFICIAL, score, (metric,)).line.endswith(", standard error 1.95")
     for other in ({}, {"a": first, "b": DatasetScore(1, 2, 1, by_repeat=(50.0,))}):
         assert Score(80, other, {}).standard_error is None
