@@ -137,9 +137,7 @@ class PointFiles(msgspec.Struct, frozen=True, dict=True):
     @property
     def benchmark(self) -> Benchmark | None:
         """The definition in configs/ of the model; None where there is none."""
-        stated = self.point.get("model_name")
-        named = stated if isinstance(stated, str) else load_endpoints_rules().model_in(self.config)
-        return load_endpoints_rules().benchmark_of(named)
+        return load_endpoints_rules().benchmark_of_point(self.point, self.config)
 
     @property
     def is_short(self) -> bool:

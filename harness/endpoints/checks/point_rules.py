@@ -156,8 +156,7 @@ def _model(files: PointFiles) -> Iterator[Finding]:
 
 def _sampling(files: PointFiles) -> Iterator[Finding]:
     """The parameters of performance requests, of a model that has a benchmark here."""
-    rules = load_endpoints_rules()
-    benchmark = rules.benchmark_of(str(files.point.get("model_name") or rules.model_in(files.config)))
+    benchmark = files.benchmark
     for name, got, expected in () if benchmark is None else sampling_differences(files.config, benchmark):
         yield by_length(files, "sampling", files.where(CONFIG), f"{name} is {got}", expected=expected)
 

@@ -103,6 +103,10 @@ class EndpointsRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         benchmark = None if model is None else self.models[model].benchmark
         return None if benchmark is None else load_benchmark(benchmark)
 
+    def benchmark_of_point(self, point: Fields, config: Fields) -> Benchmark | None:
+        """The same of the model that point.yaml names, or else config.yaml."""
+        return self.benchmark_of(str(point.get("model_name") or self.model_in(config)))
+
 
 def _canonical(name: str) -> str:
     """A model's name as Endpoints spells it: `llama3_1-8b`."""

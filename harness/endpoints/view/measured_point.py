@@ -174,8 +174,7 @@ def _benchmark(point: Fields, config: Fields, run: PointRun | None) -> Benchmark
     """A short rehearsal gives its model another name."""
     if run is not None:
         return load_benchmark(run.curve.benchmark)
-    rules = load_endpoints_rules()
-    return rules.benchmark_of(str(point.get("model_name") or rules.model_in(config)))
+    return load_endpoints_rules().benchmark_of_point(point, config)
 
 
 def _concurrency(point: Fields, config: Fields, run: PointRun | None) -> int | None:

@@ -283,6 +283,13 @@ def test_ours_catches_what_mlcommons_s_lets_through(tree, change):
 
 
 SAID = {
+    "a score of a part, where config.yaml alone names the model": (
+        lambda root: [
+            change(root)
+            for change in (scored(complete=False), one("point.yaml", lambda it: it.update(model_name="")))
+        ],
+        ("accuracy", Severity.ERROR),
+    ),
     "an interrupted run": (
         one("result_summary.json", lambda it: it.update(complete=False, state="interrupted")),
         ("incomplete", Severity.ERROR),
