@@ -16,11 +16,21 @@ _UTILIZATION_TOLERANCE = 0.005  # MLCommons's checker allows 0.1
 
 def check_curve(points: Sequence[PointFiles]) -> Iterator[Finding]:
     """Rules over all points of one system and model."""
-    if any(one.in_tree for one in points):
-        yield from _alike(points)
-        yield from _utilization(points)
-    yield from _offline(points)
-    yield from _copied(points)
+    measured = [one for one in points if not one.scored_alone]
+    yield from _scored_alone(points, measured)
+    if any(one.in_tree for one in measured):
+        yield from _alike(measured)
+        yield from _utilization(measured)
+    yield from _offline(measured)
+    yield from _copied(measured)
+
+
+def _scored_alone(points: Sequence[PointFiles], measured: Sequence[PointFiles]) -> Iterator[Finding]:
+    """An accuracy run of no point, such as what is left of one that lost its summary."""
+    known = {(one.is_offline, one.concurrency) for one in measured}
+    for one in points:
+        if one.scored_alone and (one.is_offline, one.concurrency) not in known:
+            yield finding("missing", one.where(SUMMARY), "is missing, and no other folder has this point")
 
 
 def _alike(points: Sequence[PointFiles]) -> Iterator[Finding]:

@@ -44,7 +44,7 @@ def _checked(path: Path, recompute: Recompute | None, *, officially: bool) -> It
         for one in points:
             yield from check_files(one)
             yield from () if one.scored_alone else check_log(one, recompute)
-        yield from check_curve([one for one in points if not one.scored_alone])
+        yield from check_curve(points)
     if officially and tree is not None:
         yield from _officially(tree, [found for points in curves for one in points for found in one.problems])
 

@@ -186,6 +186,18 @@ def test_an_accuracy_run_in_a_folder_of_its_own(tmp_path):
     assert f"r64-accuracy/{ACCURACY}: [accuracy" in line
 
 
+def test_a_scored_point_that_lost_its_summary(tmp_path):
+    """It looks like an accuracy run in a folder of its own, but no other folder has the point."""
+    write_run(tmp_path / "r512", 512)
+    lost = write_run(tmp_path / "r64")
+    (lost / ACCURACY).parent.mkdir()
+    write(lost / ACCURACY, accuracy())
+    assert errors(tmp_path) == []
+    (lost / SUMMARY).unlink()
+    (line,) = errors(tmp_path)
+    assert f"r64/{SUMMARY}: [missing §8.1] is missing, and no other folder has this point" in line
+
+
 def test_the_steady_state_of_the_official_client_s_run_folder(tmp_path):
     """It has the detector's headline, which names neither status nor verdict."""
     run = endpoints_kit.point_run(endpoints_kit.curve().points[0])
