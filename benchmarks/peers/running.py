@@ -74,8 +74,9 @@ def run(words: Sequence[str], folder: Path, limit_s: float, stub: int, cores: in
 
 
 def _watch(pid: int, ended: Ended) -> None:
-    """Sample the processes until none is left."""
-    while family := list(_family(pid)):
+    """Sample the processes until the first of them has ended."""
+    while not _has_ended(pid):
+        family = list(_family(pid))
         with suppress(OSError, IndexError):
             ended.samples.append((time.monotonic_ns(), sum(map(_cpu_s, family))))
             if len(ended.samples) % _SAMPLES_OF_MEMORY == 0:
@@ -83,12 +84,17 @@ def _watch(pid: int, ended: Ended) -> None:
         time.sleep(_SAMPLE_S)
 
 
-def _family(pid: int) -> Iterator[int]:
-    """A living process and all below it."""
+def _has_ended(pid: int) -> bool:
     try:
-        if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
-            return
-        yield pid
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def _family(pid: int) -> Iterator[int]:
+    """A process and all below it; also who has ended and is not waited for: nobody else has its CPU time."""
+    yield pid
+    try:
         children = [path.read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/children")]
     except OSError:
         return
