@@ -6,7 +6,6 @@ of this client is labelled: it is no result. tree.json beside it says which run 
 
 import json
 import os
-import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -36,7 +35,7 @@ from harness.endpoints.tree.system_file import SystemFile
 from harness.errors import ConfigError
 from harness.files import atomic_write
 from harness.peak.ladder.steps import NOT_A_RESULT
-from harness.submission.building.staging import staging
+from harness.submission.building.staging import Move, staging, take_place
 from harness.yaml_files import write_yaml
 
 SERVER_CONFIGS = "server_configs"
@@ -101,15 +100,16 @@ def build_tree(
         unwritten=tuple(unwritten(of)),
         unwritable=tuple(line for one in runs if (line := _complete_run_folder(one, of))),
     )
-    with staging(output) as partial:
-        _write_all(partial / submission, documents(runs, of))
-        _write_all(partial / curve.parent, _power_file(of))
+    with staging(output) as folder:
+        tree = folder / "tree"
+        _write_all(tree / submission, documents(runs, of))
+        _write_all(tree / curve.parent, _power_file(of))
         for one in runs:
-            _write_point(partial / curve / one.name, one, of)
-        _write_all(partial, {Path(TREE_RECORD): _json(_record(found, output))})
+            _write_point(tree / curve / one.name, one, of)
+        _write_all(tree, {Path(TREE_RECORD): _json(_record(found, output))})
         if of.label:
-            _write_all(partial, {Path(NOT_A_RESULT_FILE): _label(runs, found).encode()})
-        _take_place(partial, output)
+            _write_all(tree, {Path(NOT_A_RESULT_FILE): _label(runs, found).encode()})
+        take_place(Move(tree, output), folder / "replaced")
     return found
 
 
@@ -216,15 +216,6 @@ def _record(found: Tree, output: Path) -> dict[str, Any]:
 def _label(runs: Sequence[RunFacts], found: Tree) -> str:
     lines = why_no_submission(runs, [*found.missing, *found.unwritten])
     return "\n- ".join([f"This is {NOT_A_RESULT}, and no submission to MLPerf Endpoints:", *lines]) + "\n"
-
-
-def _take_place(partial: Path, output: Path) -> None:
-    earlier = output.with_name(f"{output.name}{_EARLIER}")
-    shutil.rmtree(earlier, ignore_errors=True)
-    if output.exists():
-        output.rename(earlier)
-    partial.rename(output)
-    shutil.rmtree(earlier, ignore_errors=True)
 
 
 def _write_all(folder: Path, files: Mapping[Path, bytes]) -> None:

@@ -89,7 +89,7 @@ def put_in_place(moves: Sequence[Move], folder: Path, tree: Path, kept: Path) ->
     done: list[tuple[Move, Path | None]] = []
     try:
         for number, move in enumerate(moves):
-            done.append((move, _replace(move, folder / f"replaced-{number}")))
+            done.append((move, take_place(move, folder / f"replaced-{number}")))
     except OSError:
         for move, replaced in reversed(done):
             move.final.rename(move.staged)
@@ -103,8 +103,8 @@ def put_in_place(moves: Sequence[Move], folder: Path, tree: Path, kept: Path) ->
     _write_built(kept, {name: before[name] for name in before if (tree / name).exists()} | now)
 
 
-def _replace(move: Move, aside: Path) -> Path | None:
-    """Rename one; what it replaces is ``aside``, None for nothing."""
+def take_place(move: Move, aside: Path) -> Path | None:
+    """Rename one, or leave all as it was; what it replaces is ``aside``, None for nothing."""
     replaced = None
     if move.final.exists():
         move.final.rename(aside)
