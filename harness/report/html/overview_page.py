@@ -1,6 +1,7 @@
 """The overview of many runs: verdict, score against target, compliance, margins, links to their pages."""
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -79,8 +80,9 @@ def _table(runs: Sequence[RunOutcome], at: Path) -> PageTable:
 def _names(runs: Sequence[RunOutcome], at: Path) -> list[str]:
     """Folders, of runs of a scenario that have the same name."""
     named = [(one.record.plan.scenario if one.record else None, _name(one)) for one in runs]
+    counts = Counter(named)
     return [
-        os.path.relpath(result_folder(one.folder), at) if named.count(name) > 1 else name[1]
+        os.path.relpath(result_folder(one.folder), at) if counts[name] > 1 else name[1]
         for one, name in zip(runs, named, strict=True)
     ]
 
