@@ -83,7 +83,7 @@ def resolve_batch(options: BatchOptions) -> PromptBatch:
     parameters = sampling(options, benchmark, int(samples.limits.max()))
     output = options.output.absolute()
     policy = resolve_policy(options, streams=parameters.stream, most_failures=FAILURES_OF_ACCURACY)
-    client = resolve_client(options, benchmark, parameters, policy, run_folder(output))
+    client = resolve_client(options, benchmark, options.input_file, parameters, policy, run_folder(output))
     plan = EvalPlan(client=client, skip=0, count=None, output=output, tokenizer=None)
     return PromptBatch(plan, samples, positions, prompts.warnings)
 

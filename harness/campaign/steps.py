@@ -18,13 +18,14 @@ from harness.compliance.compliance_options import VerifyOptions
 from harness.compliance.compliance_options import parse_options as compliance_options
 from harness.compliance.registry import find_test, needed_tests
 from harness.config.benchmark import Benchmark
+from harness.config.official_data import downloaded, fetching
 from harness.config.plans import ComplianceSettings, RunPlan
 from harness.config.run_options import parse_options as run_options
 from harness.config.run_plan import resolve_plan
 from harness.config.scenario import Scenario
 from harness.dataset.published import other_than_published
 from harness.errors import ConfigError
-from harness.files import ACCURACY_LOG, COMPLIANCE_RUN, CONFIG_DIR, ROOT, USER_CONF
+from harness.files import ACCURACY_LOG, COMPLIANCE_RUN, CONFIG_DIR, USER_CONF
 from harness.grading.decoding.output_decoder import open_decoder, tokenizer_beside
 from harness.grading.livecodebench.release import find_release
 from harness.peak.peak_options import parse_options as peak_options
@@ -153,14 +154,13 @@ def dataset_of(campaign: Campaign, benchmark: Benchmark, role: str) -> Path:
     given: Path | None = getattr(part, role)
     if given is not None:
         return campaign.path(given)
-    file = Path("data", benchmark.datasets[role].file)
-    return next((folder / file for folder in (campaign.file.parent, ROOT) if (folder / file).exists()), file)
+    return downloaded(benchmark.datasets[role], campaign.file.parent)
 
 
 def missing_files(campaign: Campaign) -> Iterator[str]:
     """The files that the steps need and that are not there, each with its remedy."""
     for name, (benchmark, part) in campaign.benchmarks.items():
-        remedy = f"datasets/download.sh --benchmark {name} --what perf"
+        remedy = fetching(name)
         paths = {role: dataset_of(campaign, benchmark, role) for role in _roles(campaign, benchmark)}
         missing = {role: path for role, path in paths.items() if not path.is_file()}
         if absent := [role for role in missing if getattr(part, role) is None]:

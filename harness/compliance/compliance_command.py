@@ -28,7 +28,9 @@ from harness.files import (
     atomic_write,
     unofficial,
 )
+from harness.grading.evaluation.run_dataset import true_answers
 from harness.record.output_dir import free_reserve, move_aside_existing, require_unlocked
+from harness.record.resume import readable_run
 from harness.record.run_record import RunRecord
 from harness.text import printable, show
 
@@ -115,12 +117,15 @@ def verify_logs(options: VerifyOptions) -> int:
     log_dir = logs_in(options.log_dir.absolute())
     named = None if options.scenario is None else options.scenario.loadgen
     scenario = read_detail_log(log_dir).effective.get("scenario") or named
+    references = options.reference_data
+    if references is None and test.needs_references:
+        references = true_answers(readable_run(log_dir), test.dataset)
     request = VerifyRequest(
         benchmark=benchmark,
         test=test,
         audit=test.audit_config(audits.get(test.name), scenario),
         log_dir=log_dir,
-        references=options.reference_data,
+        references=references,
         official=not options.non_official,
         scenario=scenario,
     )

@@ -44,7 +44,10 @@ class VerificationOptions:
     """What both commands have in common. ``audit_configs`` hold ``FILE`` or ``TEST07=FILE``."""
 
     reference_data: Path | None = flag(
-        "TEST07: file with dataset and ground_truth (default: none)", default=None, metavar="FILE"
+        "TEST07: file with dataset and ground_truth (default: the run's dataset, else the test's, which "
+        "datasets/download.sh puts into data/)",
+        default=None,
+        metavar="FILE",
     )
     audit_configs: tuple[str, ...] = flag(
         "audit.config with the settings and thresholds to use (default: the official ones)",
@@ -70,7 +73,7 @@ class _RunOfTest(RunOptions):
 class ComplianceOptions(VerificationOptions):
     """Tests to run. ``input_files`` hold ``FILE`` or ``TEST07=FILE``.
 
-    ``run`` holds what the runs have in common; the dataset in it stands for that of each test.
+    ``run`` holds what the runs have in common, so that it has no dataset.
     """
 
     tests: tuple[str, ...] = flag(
@@ -81,9 +84,10 @@ class ComplianceOptions(VerificationOptions):
         metavar="TEST",
     )
     input_files: tuple[str, ...] = flag(
-        "tokenized dataset of the test (parquet, pickle or JSON file); for several tests give one each, "
-        "TEST07=FILE and TEST09=FILE",
+        "tokenized dataset of the test (parquet, pickle or JSON file; default: the test's, which "
+        "datasets/download.sh puts into data/); for several tests give TEST07=FILE and TEST09=FILE",
         "--input-file",
+        default=(),
         metavar="[TEST=]FILE",
     )
     reference_data: Path | None = flag(
@@ -156,8 +160,7 @@ def parse_options(argv: list[str]) -> ComplianceOptions | VerifyOptions:
     if argv[:1] == [VERIFY]:
         return read(VerifyOptions, vars(build_verify_parser().parse_args(argv[1:])))
     given = parsed(build_run_parser(), argv)
-    run = read(RunOptions, given | {"input_file": Path(given["input_files"][0])})
-    return read(ComplianceOptions, given | {"run": run})
+    return read(ComplianceOptions, given | {"run": read(RunOptions, given)})
 
 
 def files_by_test(flag: str, values: Sequence[str], tests: Sequence[str]) -> dict[str, Path]:

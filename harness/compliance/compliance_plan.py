@@ -13,6 +13,7 @@ from harness.compliance.verify import VerifyRequest, load_answers
 from harness.config import rule_checks
 from harness.config.audit_config import AuditConfig
 from harness.config.benchmark import Benchmark, load_benchmark
+from harness.config.official_data import official_dataset
 from harness.config.plans import ComplianceSettings, RunPlan
 from harness.config.run_plan import resolve_plan
 from harness.dataset.samples import load_samples, prompt_efforts
@@ -43,10 +44,10 @@ def resolve_runs(options: ComplianceOptions) -> tuple[ComplianceRun, ...]:
         return ()
     inputs = files_by_test("--input-file", options.input_files, tests)
     audits = files_by_test("--audit-config", options.audit_configs, tests)
-    missing = [test for test in tests if test not in inputs]
-    if missing:
-        raise ConfigError(f"no dataset for {', '.join(missing)}; add --input-file {missing[0]}=FILE")
-    return tuple(_run(options, benchmark, test, inputs[test], audits.get(test)) for test in tests)
+    return tuple(
+        _run(options, benchmark, find_test(benchmark, name), inputs.get(name), audits.get(name))
+        for name in tests
+    )
 
 
 def _tests(asked: Sequence[str], benchmark: Benchmark) -> tuple[str, ...]:
@@ -58,16 +59,16 @@ def _tests(asked: Sequence[str], benchmark: Benchmark) -> tuple[str, ...]:
 def _run(
     options: ComplianceOptions,
     benchmark: Benchmark,
-    name: str,
-    dataset: Path,
+    test: ComplianceTest,
+    given_dataset: Path | None,
     audit_file: Path | None,
 ) -> ComplianceRun:
-    test = find_test(benchmark, name)
+    dataset = given_dataset or official_dataset(benchmark, test.dataset)
     official = not options.non_official
     samples, deviations = _dataset(benchmark, test, dataset)
     if deviations and official:
         raise DatasetError(
-            f"{dataset}: not the dataset of {name}: {'; '.join(deviations)}; "
+            f"{dataset}: not the dataset of {test.name}: {'; '.join(deviations)}; "
             f"pass {test.dataset.file}, or add --rehearsal"
         )
     given = test.audit_config(audit_file, options.run.scenario.loadgen)

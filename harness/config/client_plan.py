@@ -26,6 +26,7 @@ MOST_CONCURRENCY = 1 << 20  # more than a machine has ports
 def resolve_client(
     options: ClientOptions,
     benchmark: Benchmark,
+    input_file: Path,
     parameters: SamplingParameters,
     policy: FailurePolicy,
     log_dir: Path,
@@ -36,15 +37,16 @@ def resolve_client(
 ) -> ClientPlan:
     """The options checked, with what a program decides by itself. Raises ConfigError.
 
-    ``every_replica``: replicas are measured, so that --min-replicas is refused. ``deviations`` and
-    ``warnings`` are those of the program, beside the options' own.
+    ``input_file``: the dataset, also where --input-file does not name it. ``every_replica``: replicas are
+    measured, so that --min-replicas is refused. ``deviations`` and ``warnings`` are those of the program,
+    beside the options' own.
     """
     streams = parameters.stream
     if options.resume and options.restart:
         raise ConfigError("--resume and --restart: one continues the earlier run, one begins anew; omit one")
     return ClientPlan(
         benchmark=benchmark,
-        input_file=options.input_file.absolute(),
+        input_file=input_file.absolute(),
         parameters=parameters,
         backend=options.backend,
         api=_api(options.backend, options.api),

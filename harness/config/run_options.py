@@ -239,7 +239,12 @@ class ClientOptions:
     are about the command line; ``metrics_port`` and ``log_level`` concern the program only.
     """
 
-    input_file: Path = flag("tokenized dataset (parquet, pickle or JSON file)", metavar="FILE")
+    input_file: Path | None = flag(
+        "tokenized dataset (parquet, pickle or JSON file; default: the benchmark's, which "
+        "datasets/download.sh puts into data/)",
+        default=None,
+        metavar="FILE",
+    )
     benchmark: str = benchmark_flag()
     round: str = round_flag()
     resume: bool = False

@@ -21,6 +21,7 @@ from harness.config.generation import (
     resolve_generation,
 )
 from harness.config.loadgen_conf import and_more, read_text
+from harness.config.official_data import official_dataset
 from harness.config.option_checks import existing_file, optional_count, optional_file
 from harness.config.plans import ComplianceSettings, RunPlan, TestMode
 from harness.config.rule_checks import round_deviations, round_settings, scenario_deviations
@@ -46,6 +47,7 @@ def resolve_plan(options: RunOptions, audit: ComplianceSettings | None = None) -
         client=resolve_client(
             options,
             benchmark,
+            _dataset(options, benchmark),
             generation.parameters,
             _policy(options, streams=generation.parameters.stream),
             options.results / options.scenario / _folder(mode, audit),
@@ -72,6 +74,14 @@ def resolve_plan(options: RunOptions, audit: ComplianceSettings | None = None) -
         official=options.official,
         stop_when_lost=options.stop_when_lost,
     )
+
+
+def _dataset(options: RunOptions, benchmark: Benchmark) -> Path:
+    if options.input_file is not None:
+        return options.input_file
+    if options.audit_config is not None:
+        raise ConfigError("--audit-config: a test has a dataset of its own; add --input-file FILE")
+    return official_dataset(benchmark, benchmark.dataset(accuracy=options.accuracy))
 
 
 def _generation(

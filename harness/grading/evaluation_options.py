@@ -70,8 +70,9 @@ class EvaluationOptions:
         metavar="FILE",
     )
     reference_data: Path | None = flag(
-        "parquet, pickle or JSON file with the true answers, and the data set of each (required for a"
-        " log; a table of outputs has them itself)",
+        "parquet, pickle or JSON file with the true answers, and the data set of each (default: the run's"
+        " dataset, else the benchmark's, which datasets/download.sh puts into data/; a table of outputs has"
+        " them itself)",
         default=None,
         old=("--dataset-file",),
         metavar="FILE",
@@ -139,7 +140,8 @@ class _AccuracyOptions(EvaluationOptions):
         metavar="FILE",
     )
     reference_data: Path | None = flag(
-        "file with the true answers (required for a log; a table has them)",
+        "file with the true answers (default for a log: the run's dataset, else the benchmark's in data/; a"
+        " table has them)",
         "--dataset-file",
         default=None,
         old=("--reference-data",),

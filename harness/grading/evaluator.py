@@ -1,5 +1,6 @@
 """One call of the evaluator, from its options to printout, files and result."""
 
+import dataclasses
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
@@ -11,6 +12,7 @@ from msgspec import structs
 
 from harness.config.benchmark import Benchmark, load_benchmark
 from harness.config.choices import available_benchmarks
+from harness.config.official_data import fetching
 from harness.dataset.table import is_binary_table
 from harness.errors import EXIT_INVALID, EXIT_THRESHOLD, EXIT_VALID, ConfigError, EntryError, GradingError
 from harness.files import (
@@ -32,7 +34,7 @@ from harness.grading.evaluation.pass_criteria import (
     require_metrics,
 )
 from harness.grading.evaluation.references import Reference, load_references
-from harness.grading.evaluation.run_dataset import other_dataset, other_rows
+from harness.grading.evaluation.run_dataset import other_dataset, other_rows, true_answers
 from harness.grading.evaluation_options import EvaluationOptions, Rules
 from harness.grading.graders.grader import (
     LIVECODEBENCH,
@@ -91,6 +93,7 @@ def run(
     _show_earlier(options)
     folder = options.mlperf_log.parent
     record = readable_run(folder)
+    options = _with_references(options, record)
     incomplete = "" if record is None else unfinished(folder, record)
     if incomplete:
         show(f"INCOMPLETE: {incomplete}", file=sys.stderr)
@@ -127,6 +130,18 @@ def run(
     if incomplete or others:
         return EXIT_INVALID
     return EXIT_VALID if scored.result.is_met else EXIT_THRESHOLD
+
+
+def _with_references(options: EvaluationOptions, record: RunRecord | None) -> EvaluationOptions:
+    """The options with the true answers of a log where no flag names them, if they are here."""
+    log = options.mlperf_log
+    if options.reference_data is not None or not log.is_file() or is_binary_table(log):
+        return options
+    benchmark = load_benchmark(_benchmark_named(options), options.round)
+    found = true_answers(record, benchmark.dataset(accuracy=True))
+    if found is not None:
+        show(f"true answers: {found}", file=sys.stderr)
+    return dataclasses.replace(options, reference_data=found)
 
 
 @contextmanager
@@ -309,7 +324,7 @@ def _read(options: EvaluationOptions, benchmark: Benchmark) -> tuple[Outputs, Se
     if options.reference_data is None and not is_binary_table(source):
         raise ConfigError(
             f"{source}: a log has no true answers; add --reference-data (eval_accuracy.py: --dataset-file) "
-            "with the dataset of the run"
+            f"with the dataset of the run, or run {fetching(benchmark.name)}"
         )
     tokenizer = options.tokenizer or tokenizer_beside(options.references, benchmark)
     found, notes = open_outputs(source, benchmark, tokenizer)

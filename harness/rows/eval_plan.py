@@ -11,6 +11,7 @@ from harness.config.benchmark import load_benchmark
 from harness.config.client_plan import resolve_client
 from harness.config.deadlines import resolve_policy
 from harness.config.generation import official_parameters, resolve_generation
+from harness.config.official_data import official_dataset
 from harness.config.plans import ClientPlan
 from harness.config.rule_checks import round_deviations
 from harness.dataset.extended_table import check_suffix
@@ -53,10 +54,12 @@ def resolve_eval_plan(options: EvalOptions) -> EvalPlan:
     benchmark = load_benchmark(options.benchmark, options.round)
     official = official_parameters(benchmark, accuracy=True)
     generation = resolve_generation(options, official, timed=False)
-    output = (options.output_file or _default_output(options)).absolute()
+    dataset = options.input_file or official_dataset(benchmark, benchmark.dataset(accuracy=True))
+    output = (options.output_file or _default_output(options, dataset)).absolute()
     client = resolve_client(
         options,
         benchmark,
+        dataset,
         generation.parameters,
         # A failure is a row like any other: none ends the run unless a flag says so.
         resolve_policy(options, streams=generation.parameters.stream),
@@ -79,13 +82,13 @@ def run_folder(output: Path) -> Path:
     return output.with_name(f"{output.name}{_RUN}")
 
 
-def _default_output(options: EvalOptions) -> Path:
+def _default_output(options: EvalOptions, source: Path) -> Path:
     """``run_eval/NAME_YYYYmmdd_HHMMSS`` in the folder of results, in the input's format, parquet for JSON.
 
     The newest file that an earlier run of the same input has not completed comes before a new one, but for
     those of more or other rows: a look at a few moves no answers of all aside.
     """
-    source, folder = options.input_file, options.results / _FOLDER
+    folder = options.results / _FOLDER
     suffix = PICKLE_SUFFIXES[0] if source.suffix.lower() in PICKLE_SUFFIXES else PARQUET_SUFFIXES[0]
     name = re.compile(rf"{re.escape(source.stem)}_[0-9]{{8}}_[0-9]{{6}}{re.escape(suffix + _RUN)}")
     begun = () if options.restart else sorted(folder.glob(f"*{_RUN}"), reverse=True)

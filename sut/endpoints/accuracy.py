@@ -152,6 +152,7 @@ def _rows_of(plan: AccuracyPlan, point: Point, folder: Path) -> EvalPlan:
     client = resolve_client(
         options,
         plan.benchmark,
+        plan.grading.mlperf_log,
         generation.parameters,
         resolve_policy(options, streams=streams, most_failures=FAILURES_OF_ACCURACY),
         run_folder(output),

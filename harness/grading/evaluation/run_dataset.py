@@ -1,4 +1,4 @@
-"""Whether true answers are those of the dataset that a run has answered."""
+"""The true answers to the dataset that a run has answered, and whether given ones are those."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -6,7 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.config.benchmark import Benchmark
+from harness.config.benchmark import Benchmark, DatasetRule
+from harness.config.official_data import downloaded
 from harness.dataset.table import Table, open_table
 from harness.dataset.token_columns import COLUMNS, token_rows
 from harness.errors import DatasetError
@@ -15,6 +16,12 @@ from harness.grading.evaluation.references import load_references
 from harness.record.run_record import RunRecord
 
 _SHOWN = 12  # digits
+
+
+def true_answers(record: RunRecord | None, official: DatasetRule) -> Path | None:
+    """The dataset of the run, or else the official one; None where neither is here."""
+    own = [] if record is None else [record.plan.client.input_file]
+    return next((file for file in (*own, downloaded(official, Path())) if file.is_file()), None)
 
 
 def other_dataset(record: RunRecord, references: Path, benchmark: Benchmark) -> str:

@@ -12,6 +12,7 @@ from harness.config.client_plan import resolve_client
 from harness.config.deadlines import resolve_policy
 from harness.config.generation import official_parameters, resolve_generation
 from harness.config.loadgen_settings import NS_PER_MS
+from harness.config.official_data import official_dataset
 from harness.config.plans import ClientPlan
 from harness.config.rule_checks import round_deviations, scenario_deviations
 from harness.config.run_options import ClientOptions
@@ -76,6 +77,7 @@ def ladder_client(options: ClientOptions, scenario: Scenario, folder: Path) -> C
     return resolve_client(
         options,
         benchmark,
+        options.input_file or official_dataset(benchmark, benchmark.dataset(accuracy=False)),
         generation.parameters,
         resolve_policy(options, streams=generation.parameters.stream),
         folder,

@@ -9,6 +9,7 @@ import msgspec
 from harness.cli.commands import recorded, start_of
 from harness.compliance.registry import TESTS, find_test
 from harness.config.choices import DEFAULT_BENCHMARK
+from harness.config.official_data import downloaded
 from harness.config.run_options import DEFAULT_BACKEND
 from harness.config.scenario import Scenario
 from harness.files import ACCURACY_LOG, COMPLIANCE_RUN, ROOT
@@ -18,7 +19,6 @@ from harness.submission.building.find_runs import BenchmarkRuns, ScenarioRuns, r
 
 _TESTS = "run_compliance.py"
 _ANEW = ("--restart", "--resume")  # what a run with the same settings is continued without
-_DATA = Path("data")  # where datasets/download.sh puts the files
 _ACCURACY = "accuracy"
 
 
@@ -82,8 +82,8 @@ class Maker(msgspec.Struct, frozen=True):
                 return record.plan.client.input_file
         benchmark = self.found.benchmark
         if name in TESTS:
-            return _DATA / find_test(benchmark, name).dataset.file
-        return _DATA / benchmark.dataset(accuracy=name == _ACCURACY).file
+            return downloaded(find_test(benchmark, name).dataset, Path())
+        return downloaded(benchmark.dataset(accuracy=name == _ACCURACY), Path())
 
     def _like(self) -> RunRecord | None:
         """The latest of these."""

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from msgspec.structs import replace
 
+from harness.config import official_data
 from harness.files import sha256_of
 from harness.record.output_dir import locked
 from harness.record.run_record import RunVerdict
@@ -315,7 +316,8 @@ USAGE = {
 
 
 @pytest.mark.parametrize("name", USAGE)
-def test_usage(name, logs, verify):
+def test_usage(name, logs, verify, tmp_path, monkeypatch):
+    monkeypatch.setattr(official_data, "ROOT", tmp_path)
     words, named = USAGE[name]
     both(remove(SUMMARY), remove(DETAIL))(logs)
     code, printed, errors = verify(*words, "--log-dir", logs)
@@ -367,6 +369,7 @@ def test_test07_takes_the_answers_of_the_run_alone(references, verify, into, tmp
     assert (code, printed) == (2, "")
     assert re.search(rf"error: {other} has sha256 \w+, .* row 0 has another true answer, as 990 of 990", said)
     assert verify(*words, references)[0] == 0
+    assert verify(*words[:-1])[0] == 0  # the default
 
 
 ODD = {

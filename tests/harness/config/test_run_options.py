@@ -71,7 +71,6 @@ CHOICES = [
 ]
 
 WRONG = [
-    [],
     [*NEEDED, "--mode", "offline", "--scenario", "server"],
     [*NEEDED, "--num-samples", "8", "--total-sample-count", "8"],
     [*NEEDED, "--results", "a", "--output-dir", "b"],

@@ -7,6 +7,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from harness.config import official_data
 from harness.config.generation import official_parameters
 from harness.config.run_options import RunOptions, parse_options
 from harness.config.run_plan import resolve_plan
@@ -15,6 +16,38 @@ from harness.errors import ConfigError
 
 def plan_of(*flags):
     return resolve_plan(parse_options(["--input-file", "perf.parquet", *flags]))
+
+
+@pytest.fixture
+def nothing_downloaded(tmp_path, monkeypatch):
+    (tmp_path / "checkout").mkdir()
+    monkeypatch.setattr(official_data, "ROOT", tmp_path / "checkout")
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("words", "file"),
+    [
+        ([], "perf/perf_eval_ref.parquet"),
+        (["--accuracy"], "acc/acc_eval_ref.parquet"),
+        (["--benchmark", "llama3.1-8b"], "cnn_eval.json"),
+    ],
+)
+def test_the_dataset_is_the_one_that_was_downloaded(tmp_path, nothing_downloaded, words, file):
+    with pytest.raises(ConfigError, match=rf"no --input-file, .* data/{file} .*download\.sh --benchmark .*"):
+        resolve_plan(parse_options(words))
+    for folder in (tmp_path / "checkout", tmp_path):  # that of the working folder comes first
+        (folder / "data" / file).parent.mkdir(parents=True)
+        (folder / "data" / file).touch()
+        assert resolve_plan(parse_options(words)).client.input_file == folder / "data" / file
+    given = resolve_plan(parse_options([*words, "--input-file", "other.parquet"]))
+    assert given.client.input_file == tmp_path / "other.parquet"
+
+
+def test_a_compliance_test_has_a_dataset_of_its_own(tmp_path, nothing_downloaded):
+    (tmp_path / "a.config").write_text("*.*.mode = 2\n")
+    with pytest.raises(ConfigError, match=r"--audit-config: .* add --input-file"):
+        resolve_plan(parse_options(["--audit-config", "a.config"]))
 
 
 @pytest.mark.parametrize("flag", ["--max-samples", "--num-workers", "--max-concurrency", "--max-new-tokens"])

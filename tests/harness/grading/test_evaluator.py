@@ -24,6 +24,7 @@ import pytest
 from msgspec import structs
 
 import eval_accuracy
+from harness.config import official_data
 from harness.config.benchmark import load_benchmark
 from harness.dataset import tokenizer
 from harness.errors import GradingError
@@ -497,6 +498,26 @@ def test_the_release_is_found_where_the_download_puts_it(tmp_path: Path, monkeyp
     Path("reference.parquet").write_bytes(REFERENCE.read_bytes())
     Path("anywhere").rename("data")
     assert evaluated("--mlperf-log", log, "--reference-data", "reference.parquet").code == 0
+
+
+def test_the_true_answers_are_those_of_the_run_or_of_the_download(
+    evaluate: Evaluate, release: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(official_data, "ROOT", tmp_path / "checkout")
+    log = write_log(tmp_path / LOG, outputs())
+    words = ("--mlperf-log", log, "--lcb-data", release, "--num-lcb-workers", 1, "--output-file", "r.json")
+    absent = evaluated(*words)
+    assert (absent.code, absent.stdout) == (2, "")
+    assert "add --reference-data" in absent.stderr and "datasets/download.sh --benchmark gpt" in absent.stderr
+    official = tmp_path / "data" / load_benchmark("gpt-oss-120b").dataset(accuracy=True).file
+    official.parent.mkdir(parents=True)
+    official.write_bytes(REFERENCE.read_bytes())
+    run_record(tmp_path, "gpt-oss-120b")
+    record = RunRecord.read(tmp_path / "run.json")
+    for dataset, expected in (("absent.parquet", official.relative_to(tmp_path)), (REFERENCE, REFERENCE)):
+        with_plan(record, input_file=Path(dataset)).write(tmp_path / "run.json")
+        scored = evaluated(*words)
+        assert scored.code == 0 and f"true answers: {expected}\n" in scored.stderr
 
 
 def run_record(folder: Path, benchmark: str, limit: int = 32768) -> None:

@@ -413,7 +413,12 @@ def test_on_the_embedded_engine_two_points_share_one_server(tmp_path):
     given = options(backend="embedded", max_new_tokens=16)
     plan = plan_accuracy(given, GPT_OSS).first(12)
     performance = resolve_client(
-        given, plan.benchmark, parameters(max_new_tokens=8), resolve_policy(given, streams=True), tmp_path
+        given,
+        plan.benchmark,
+        PERFORMANCE,
+        parameters(max_new_tokens=8),
+        resolve_policy(given, streams=True),
+        tmp_path,
     )
     few = load_samples(PERFORMANCE, vocabulary_size=plan.benchmark.vocabulary_size).part(0, 2)
     with serving_urls(performance, few, plan.longest) as serving:
