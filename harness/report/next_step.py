@@ -26,8 +26,7 @@ def next_step(record: RunRecord) -> str:
     if not plan.accuracy:
         return _search(record)
     if record.verdict.result == "VALID":
-        command = scoring_command(client.log_dir / ACCURACY_LOG, client.input_file, client.benchmark)
-        return f"Score it with: {command}"
+        return f"Score it with: {scoring_command(client.log_dir / ACCURACY_LOG, client.tokenizer)}"
     if not arguments or not record.statistics.completed or plan.audit is not None:  # a test is repeated
         return ""
     errors = record.loadgen is not None and record.loadgen.errors
@@ -57,28 +56,37 @@ def _search(record: RunRecord) -> str:
     return f"{text[:1].upper()}{text[1:]}"
 
 
-def scoring_command(outputs: Path, dataset: Path, benchmark: Benchmark, tokenizer: str | None = None) -> str:
-    """The evaluator's command for a complete accuracy log or a table of outputs, ready to paste.
+def scoring_command(log: Path, tokenizer: str | None = None) -> str:
+    """The evaluator's command for the log of a complete accuracy run, ready to paste.
 
-    ``tokenizer`` is the flag's value; the default is one that lies beside the dataset.
+    The evaluator finds the rest in run.json. ``tokenizer`` is the flag's value.
+    """
+    return shlex.join(_scoring(log, tokenizer))
+
+
+def table_scoring_command(table: Path, dataset: Path, benchmark: Benchmark, tokenizer: str | None) -> str:
+    """The evaluator's command for the answers to a dataset, ready to paste.
+
+    The answers are rows of the dataset, but may lie in another folder than what belongs to it: the tests of
+    its programs, and the tokenizer, whose flag has the value ``tokenizer``.
     """
     # Most runs measure, and have no need of what reads answers.
-    from harness.dataset.table import is_binary_table
     from harness.grading.decoding.output_decoder import tokenizer_beside
     from harness.grading.livecodebench.release import DEFAULT_RELEASE, find_release
 
-    words: list[str | Path] = [*start_of(_EVALUATOR), "--mlperf-log", shown(outputs)]
-    if not is_binary_table(outputs):
-        words += ["--reference-data", shown(dataset)]
+    if tokenizer is None and (beside := tokenizer_beside(dataset, benchmark)) is not None:
+        tokenizer = str(shown(Path(beside)))
+    words = _scoring(table, tokenizer)
     if benchmark.name != DEFAULT_BENCHMARK:
         words += ["--benchmark", benchmark.name]
-    if tokenizer is not None:
-        words += ["--tokenizer", tokenizer]
-    elif (beside := tokenizer_beside(dataset, benchmark)) is not None:
-        words += ["--tokenizer", shown(Path(beside))]
     if _has_code(dataset):
-        words += ["--lcb-data", shown(find_release(dataset) or DEFAULT_RELEASE)]
-    return shlex.join(map(str, words))
+        words += ["--lcb-data", str(shown(find_release(dataset) or DEFAULT_RELEASE))]
+    return shlex.join(words)
+
+
+def _scoring(outputs: Path, tokenizer: str | None) -> list[str]:
+    words = [*start_of(_EVALUATOR), "--mlperf-log", str(shown(outputs))]
+    return words if tokenizer is None else [*words, "--tokenizer", tokenizer]
 
 
 def _has_code(dataset: Path) -> bool:

@@ -8,7 +8,7 @@ from typing import ClassVar
 from harness.progress.progress_line import ProgressBar, ProgressPrinter, ProgressSnapshot
 from harness.record.repeated import resuming_command
 from harness.record.settled import ServerInfo
-from harness.report.next_step import scoring_command
+from harness.report.next_step import table_scoring_command
 from harness.report.run_console import DRY_RUN, api_lines, served_by, server_lines
 from harness.rows.eval_plan import EvalPlan
 from harness.rows.eval_result import EvalResult
@@ -127,7 +127,7 @@ class EvalConsole(RowsConsole):
             lines.append(f"output         {result.plan.output}")
         if result.has_truths and not result.failures:
             plan = result.plan
-            scoring = scoring_command(
+            scoring = table_scoring_command(
                 plan.output, plan.client.input_file, plan.client.benchmark, plan.tokenizer
             )
             lines.append(f"Score it with: {scoring}")

@@ -48,8 +48,7 @@ class Maker(msgspec.Struct, frozen=True):
 
     def score(self, run: ScenarioRuns) -> str:
         """The command that writes accuracy.txt."""
-        log, dataset = run.accuracy / ACCURACY_LOG, self._dataset(_ACCURACY)
-        return scoring_command(log, dataset, self.found.benchmark)
+        return scoring_command(run.accuracy / ACCURACY_LOG)
 
     def verify(self, run: ScenarioRuns, test: str) -> str:
         """The command that verifies a test that was run."""

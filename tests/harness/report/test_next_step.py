@@ -13,7 +13,7 @@ from harness.config.benchmark import load_benchmark
 from harness.grading.evaluation_options import build_parser
 from harness.record.repeated import resuming_command
 from harness.record.run_record import RunVerdict
-from harness.report.next_step import next_step, scoring_command
+from harness.report.next_step import next_step, scoring_command, table_scoring_command
 from tests.records import ENDED, with_plan
 from tests.runs import ACCURACY, PERFORMANCE, ROOT, SAMPLES
 
@@ -34,28 +34,35 @@ def parquet(path, names):
     return path
 
 
-def test_the_samples_are_scored_as_pasted(monkeypatch):
+def test_a_log_is_scored_as_pasted(monkeypatch):
+    """run.json beside it has the rest, but for a tokenizer that the run was given."""
     monkeypatch.chdir(ROOT)
-    interpreter, script, flags = parsed(scoring_command(LOG, ACCURACY, GPT_OSS))
+    interpreter, script, flags = parsed(scoring_command(LOG))
     assert (ROOT / interpreter).samefile(sys.executable)
     assert not Path(interpreter).is_absolute() or not Path(sys.executable).is_relative_to(ROOT)
     assert script == "eval_mlperf_accuracy.py"
-    assert (flags.mlperf_log, flags.reference_data) == (LOG, ACCURACY.relative_to(ROOT))
-    assert flags.lcb_data.is_file()
+    assert (flags.mlperf_log, flags.tokenizer) == (LOG, None)
+    *_, flags = parsed(scoring_command(LOG, "a folder"))
+    assert flags.tokenizer == "a folder"
 
 
 def test_from_another_folder_the_paths_are_absolute(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    interpreter, script, _ = parsed(scoring_command(LOG, ACCURACY, GPT_OSS))
+    interpreter, script, _ = parsed(scoring_command(LOG))
     assert (interpreter, script) == (sys.executable, str(ROOT / "eval_mlperf_accuracy.py"))
+
+
+def of_table(dataset, benchmark=GPT_OSS, tokenizer=None):
+    """The flags of the command for a table that has answers to the dataset."""
+    *_, flags = parsed(table_scoring_command(ACCURACY, dataset, benchmark, tokenizer))
+    return flags
 
 
 @pytest.mark.parametrize(
     ("names", "expected"), [(NAMES, True), (NAMES[:1], False), ([None, "LiveCodeBench"], True)]
 )
 def test_tests_of_programs_are_named_where_there_are_programs(tmp_path, names, expected):
-    path = parquet(tmp_path / "acc/set.parquet", names)
-    *_, flags = parsed(scoring_command(LOG, path, GPT_OSS))
+    flags = of_table(parquet(tmp_path / "acc/set.parquet", names))
     found = None if flags.lcb_data is None else flags.lcb_data.absolute()
     assert found == (ROOT / "data/livecodebench" if expected else None)
 
@@ -63,12 +70,11 @@ def test_tests_of_programs_are_named_where_there_are_programs(tmp_path, names, e
 def test_the_download_beside_the_dataset_is_used(tmp_path):
     path = parquet(tmp_path / "elsewhere/acc/acc_eval_ref.parquet", NAMES)
     (tmp_path / "elsewhere/livecodebench").mkdir()
-    *_, flags = parsed(scoring_command(LOG, path, GPT_OSS))
-    assert flags.lcb_data == tmp_path / "elsewhere/livecodebench"
+    assert of_table(path).lcb_data == tmp_path / "elsewhere/livecodebench"
 
 
 def test_a_dataset_that_is_gone_has_no_programs(tmp_path):
-    *_, flags = parsed(scoring_command(LOG, tmp_path / "set.parquet", R1))
+    flags = of_table(tmp_path / "set.parquet", R1)
     assert (flags.lcb_data, flags.benchmark) == (None, "deepseek-r1")
 
 
@@ -88,7 +94,7 @@ def test_a_tokenizer_that_is_there_is_named(tmp_path, benchmark, there, named):
     if there:
         (tmp_path / there).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / there).write_text("{}")
-    *_, flags = parsed(scoring_command(LOG, dataset, benchmark))
+    flags = of_table(dataset, benchmark)
     assert (flags.tokenizer is not None) is named
     if named:
         assert tmp_path / there in (Path(flags.tokenizer), Path(flags.tokenizer) / "tokenizer.json")
@@ -97,12 +103,11 @@ def test_a_tokenizer_that_is_there_is_named(tmp_path, benchmark, there, named):
 def test_a_table_of_outputs_is_scored_by_itself(tmp_path, monkeypatch):
     """It has the true answers."""
     monkeypatch.chdir(tmp_path)
-    *_, flags = parsed(scoring_command(ACCURACY, SAMPLES / "r1_sample.parquet", R1))
+    flags = of_table(SAMPLES / "r1_sample.parquet", R1)
     assert (flags.mlperf_log, flags.reference_data, flags.benchmark) == (ACCURACY, None, R1.name)
     assert Path(flags.tokenizer) == SAMPLES / "r1_sample_tokenizer.json"
     assert flags.lcb_data == SAMPLES / "code_sample.jsonl"
-    *_, flags = parsed(scoring_command(ACCURACY, SAMPLES / "r1_sample.parquet", R1, "asked"))
-    assert flags.tokenizer == "asked"
+    assert of_table(SAMPLES / "r1_sample.parquet", R1, "asked").tokenizer == "asked"
 
 
 @pytest.mark.parametrize("given", [[], ["--resume"], ["--restart"]])
@@ -122,7 +127,7 @@ def test_commands_of_the_door(folder, launcher, monkeypatch):
     again = shlex.split(resuming_command([door, "eval", "--output", "a file"]))
     assert again[:4] == [launcher, "eval", "--output", "a file"]
     monkeypatch.setattr(sys, "argv", [door, "run", "--accuracy"])
-    words = shlex.split(scoring_command(LOG, PERFORMANCE, GPT_OSS))
+    words = shlex.split(scoring_command(LOG))
     assert words[:3] == [launcher, "score", "--mlperf-log"]
 
 
@@ -134,13 +139,13 @@ def test_commands_of_the_door(folder, launcher, monkeypatch):
         ("accuracy", "INVALID", 0, ""),
         ("performance", "INTERRUPTED", 5, ""),
         ("performance", "VALID", 5, ""),
-        ("accuracy", "VALID", 5, f"--reference-data {shlex.quote(str(PERFORMANCE))}"),
+        ("accuracy", "VALID", 5, "/mlperf_log_accuracy.json --tokenizer models/x"),
     ],
 )
 def test_the_step_after_a_run(tmp_path, monkeypatch, mode, result, completed, ending):
     monkeypatch.chdir(tmp_path)
     record = structs.replace(
-        with_plan(ENDED, mode=mode, input_file=PERFORMANCE),
+        with_plan(ENDED, mode=mode, tokenizer="models/x"),
         verdict=RunVerdict(result),
         statistics=structs.replace(ENDED.statistics, completed=completed),
         provenance=structs.replace(ENDED.provenance, command=("run_mlperf.py", "--accuracy")),
