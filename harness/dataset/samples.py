@@ -140,7 +140,7 @@ def first_match(
 ) -> npt.NDArray[np.int64]:
     """Per prompt the position in ``ids`` of the first marker within its limits, or the largest int64."""
     never = np.iinfo(np.int64).max
-    at = np.flatnonzero(ids[: len(ids) - len(marker) + 1] == marker[0])
+    at = np.flatnonzero(ids[: max(len(ids) - len(marker) + 1, 0)] == marker[0])
     for step, token in enumerate(marker):
         at = at[ids[at + step] == token]
     first = np.append(at, never)[np.searchsorted(at, starts)]

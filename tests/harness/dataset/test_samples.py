@@ -352,8 +352,12 @@ def test_efforts(tmp_path):
     samples = load(parquet([prompt for prompt, _ in PROMPT_EFFORTS])(tmp_path))
     assert prompt_efforts(samples, EFFORTS) == tuple(effort for _, effort in PROMPT_EFFORTS)
     assert prompt_efforts(samples.head(3), EFFORTS) == ("low", "high", "medium")
-    shorter_than_the_marker = load(parquet([[7]])(tmp_path))
-    assert prompt_efforts(shorter_than_the_marker, EFFORTS) == (None,)
+
+
+@pytest.mark.parametrize("prompt", [[7], [30377, 289], [30377, 289, 25]])
+def test_a_dataset_shorter_than_the_marker(prompt, tmp_path):
+    samples = load(parquet([prompt])(tmp_path))
+    assert prompt_efforts(samples, EFFORTS) == (None,)
 
 
 def test_a_dataset_of_many_batches(tmp_path):
