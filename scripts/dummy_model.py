@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""Write the folder of a model without weights: an architecture of configs/architectures, for random weights.
+"""Write the folder of a model without weights, and print its path.
 
-usage: scripts/dummy_model.py NAME [LAYERS]
-
-Prints the folder. Any Python 3 will do, since servers have environments of their own.
+Any Python 3 will do, since servers have environments of their own.
 """
 
+import argparse
 import json
 import os
 import sys
@@ -19,7 +18,11 @@ _ARCHITECTURES = ROOT / "configs/architectures"
 
 def main(words: list[str]) -> int:
     """Write the folder; returns the exit code."""
-    model, layers = words[0], words[1] if len(words) > 1 else ""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("name", metavar="NAME", help="of configs/architectures, without .json")
+    parser.add_argument("layers", metavar="LAYERS", nargs="?", type=int, help="default: those of the model")
+    given = parser.parse_args(words)
+    model, layers = given.name, given.layers
     source = _ARCHITECTURES / f"{model.removesuffix('-edge')}.json"
     if not source.is_file():
         known = ", ".join(sorted(path.stem for path in _ARCHITECTURES.glob("*.json")))
@@ -27,8 +30,8 @@ def main(words: list[str]) -> int:
         return 2
     config = architecture(source)
     name = f"{source.stem}-dummy-weights"
-    if layers and int(layers) != config["num_hidden_layers"]:
-        config["num_hidden_layers"], name = int(layers), f"{name}-{layers}-layers"
+    if layers and layers != config["num_hidden_layers"]:
+        config["num_hidden_layers"], name = layers, f"{name}-{layers}-layers"
     users = os.environ.get("XDG_CACHE_HOME") or Path(os.environ.get("HOME", "/"), ".cache")
     # The second is for a checkout that only its owner may write to.
     for folder in (ROOT / ".cache" / name, Path(users, "mlperf-llm-harness", name)):

@@ -386,6 +386,19 @@ def test_options_of_the_pytorch_server(arguments, processes, given):
 # --dummy-weights, of all three
 
 
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        ([], "the following arguments are required: NAME"),
+        (["llama3.1-8b", "x"], "argument LAYERS: invalid int value"),
+    ],
+)
+def test_dummy_model_without_its_words(words, problem):
+    result = run(ROOT / "scripts/dummy_model.py", *words)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith("usage: dummy_model.py") and problem in result.stderr
+
+
 @pytest.mark.engine
 def test_dummy_weights_where_the_checkout_cannot_be_written(tmp_path):
     """As in another user's; here a file is in the place of the folder."""
