@@ -2,6 +2,7 @@
 
 import signal
 import sys
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import chain, repeat
@@ -112,11 +113,24 @@ def aligned(
     ``sides`` has ``<`` or ``>`` for each column, ``least`` its least width; the last one of each holds for
     all further columns.
     """
-    widest = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    widest = [max(map(_columns, column)) for column in zip(*rows, strict=True)]
     columns = zip(widest, chain(least, repeat(least[-1])), sides.ljust(len(widest), sides[-1]), strict=False)
-    forms = [f"{side}{max(width, bound)}" for width, bound, side in columns]
+    forms = [(side, max(width, bound)) for width, bound, side in columns]
     for row in rows:
-        yield gap.join(map(format, row, forms)).rstrip()
+        yield gap.join(_padded(cell, *form) for cell, form in zip(row, forms, strict=True)).rstrip()
+
+
+def _columns(text: str) -> int:
+    """The columns of a terminal that a printable text takes."""
+    if text.isascii():
+        return len(text)
+    wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
+    return len(text) + wide - sum(map(bool, map(unicodedata.combining, text)))
+
+
+def _padded(text: str, side: str, columns: int) -> str:
+    blank = " " * (columns - _columns(text))
+    return blank + text if side == ">" else text + blank
 
 
 def _escape(character: str) -> str:

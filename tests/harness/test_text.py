@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.text import by_kind, counted, duration, first_few, how_it_ended, printable
+from harness.text import aligned, by_kind, counted, duration, first_few, how_it_ended, printable
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\r\nOK \u202etxt\x9b31m\ud800"
 
@@ -74,3 +74,13 @@ def test_the_first_few(most, between, text):
 def test_how_a_program_ended(code, text):
     """A shell adds 128 to a signal, and so does docker run."""
     assert how_it_ended(code) == text
+
+
+def test_a_table_with_names_of_two_columns_for_each_character():
+    """As a terminal shows them: a CJK character takes two columns, a combining accent none."""
+    rows = [("run", "samples/s", "of"), ("東京の実行", "1.00", "x"), ("re\u0301seau", "10.00", "京")]
+    assert list(aligned(rows, "<><")) == [
+        "run         samples/s  of",
+        "東京の実行       1.00  x",
+        "re\u0301seau          10.00  京",
+    ]
