@@ -26,6 +26,7 @@ from harness.progress.progress_line import ProgressSnapshot
 from harness.record.settled import ServerInfo, parts_of, running_limit
 from sut.client.endpoint import Endpoint, access_by, resolve_endpoints
 from sut.ipc.request_store import render_requests
+from sut.issuers.loop import Lost
 from sut.prepare import PreparedClient
 from sut.processes.machine_limits import local_ports
 from sut.servers.apis import TrialRequests, Tried
@@ -203,23 +204,26 @@ def ended(run: DrivenRun, begin: Callable[[], None] = lambda: None) -> Iterator[
     session, log_dir = run.session, run.prepared.plan.log_dir
     servers, rate, defects = recheck_of(run.prepared), ServersRate(), Defects()
     progress = ProgressLog(log_dir, run.rules, servers.urls, run.on_line)
+    looks: _Looks | None = None
     with ExitStack() as ending:
         try:
             begin()
             if run.scraper is not None:
                 run.scraper.start(run.ranks.page, servers.page, rate.page)
-            seen = _drive(run, progress, servers, rate, defects)
+            _start_workers(run)
+            looks = _Looks(run, progress, servers, rate, defects)
+            seen = session.observations(session.run(looks, servers, lambda: progress.waits_ns))
             ending.enter_context(uninterrupted())
         except (InterruptedRun, KeyboardInterrupt) as interruption:
             ending.enter_context(uninterrupted())
-            seen = session.observations(session.abort(), interrupted_by=signal_name(interruption))
+            seen = session.observations(_abort(session, looks), interrupted_by=signal_name(interruption))
         except LostRunError as error:
             ending.enter_context(uninterrupted())
-            seen = replace(session.observations(session.abort()), cannot_be_valid=str(error))
+            seen = replace(session.observations(_abort(session, looks)), cannot_be_valid=str(error))
         except (RunError, OSError, MemoryError) as error:
             ending.enter_context(uninterrupted())
             cause = error if isinstance(error, RunError) else machine_failure(error)
-            seen = session.observations(session.abort(), error=str(cause))
+            seen = session.observations(_abort(session, looks), error=str(cause))
         if run.scraper is not None:
             found = run.scraper.stop()
             seen = replace(seen, warnings=(*seen.warnings, *found.warnings), without_metrics=found.without)
@@ -241,39 +245,59 @@ def asked_again(seen: Observations, servers: Recheck) -> Observations:
     return replace(seen, warnings=(*seen.warnings, *warnings), changes=servers.changes)
 
 
-def _drive(
-    run: DrivenRun, progress_log: ProgressLog, servers: Recheck, rate: ServersRate, defects: Defects
-) -> Observations:
-    """Start the workers and the issuing process, and monitor them. Raises RunError, OSError, MemoryError."""
-    session, prepared, destination = run.session, run.prepared, run.destination
-    plan = prepared.plan
-    wires = wires_of(plan, destination)
-    store = render_requests(prepared.samples, wires)
-    session.start_workers(destination, store, prepared.placement.workers, prepared.concurrency)
-    limited = bool(prepared.concurrency)
-    meter = ProgressMeter(
-        *(run.length, session.failures),
-        in_flight=session.in_flight,
-        urls=servers.urls,
-        limited=limited,
-        at_once=min(filter(None, (running_limit(prepared.servers), prepared.concurrency))),
-        servers_rate=rate,
-    )
-    alarms = Alarms(
-        session, prepared.servers, run.ranks, plan.policy, run.lost, servers.health, servers.doubt
-    )
+def _start_workers(run: DrivenRun) -> None:
+    """Render the requests and start the workers. Raises RunError, OSError, MemoryError."""
+    prepared, destination = run.prepared, run.destination
+    store = render_requests(prepared.samples, wires_of(prepared.plan, destination))
+    run.session.start_workers(destination, store, prepared.placement.workers, prepared.concurrency)
 
-    def observe(totals: Totals) -> None:
-        if words := run.death():
+
+class _Looks:
+    """Looks at the run once a second: progress, alarms, and whether it is to end."""
+
+    def __init__(
+        self, run: DrivenRun, progress: ProgressLog, servers: Recheck, rate: ServersRate, defects: Defects
+    ) -> None:
+        session, prepared = run.session, run.prepared
+        self._run = run
+        self._progress = progress
+        self._defects = defects
+        self._meter = ProgressMeter(
+            *(run.length, session.failures),
+            in_flight=session.in_flight,
+            urls=servers.urls,
+            limited=bool(prepared.concurrency),
+            at_once=min(filter(None, (running_limit(prepared.servers), prepared.concurrency))),
+            servers_rate=rate,
+        )
+        self._alarms = Alarms(
+            *(session, prepared.servers, run.ranks, prepared.plan.policy, run.lost),
+            *(servers.health, servers.doubt),
+        )
+
+    def __call__(self, totals: Totals) -> None:
+        """Raises RunError or LostRunError where the run is to end."""
+        if words := self._run.death():
             raise RunError(f"ended early: {words}")
-        with defects.cost("progress and alarms of some seconds"):
-            snapshot = alarms.look(meter(totals))
-            progress_log(snapshot)
-            if run.on_progress is not None:
-                run.on_progress(_with_recent(snapshot, progress_log))
-            alarms.end_run(snapshot)
+        with self._defects.cost("progress and alarms of some seconds"):
+            snapshot = self._alarms.look(self._meter(totals))
+            self._progress(snapshot)
+            if self._run.on_progress is not None:
+                self._run.on_progress(_with_recent(snapshot, self._progress))
+            self._alarms.end_run(snapshot)
 
-    return session.observations(session.run(observe, servers, lambda: progress_log.waits_ns))
+    def last(self) -> None:
+        """The counters of a run that was ended early, for the last line; the alarms stay as they were."""
+        with self._defects.cost("the last line of the progress"):
+            self._progress(self._alarms.marked(self._meter(self._run.session.totals())))
+
+
+def _abort(session: QuerySession, looks: _Looks | None) -> Lost:
+    """End the processes, which write what they have, and look a last time; returns the lost queries."""
+    lost = session.abort()
+    if looks is not None:
+        looks.last()
+    return lost
 
 
 def _with_recent(snapshot: ProgressSnapshot, progress_log: ProgressLog) -> ProgressSnapshot:

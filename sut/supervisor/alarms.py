@@ -321,6 +321,7 @@ class Alarms:
         self._busy: dict[str, float] = {}  # since when each server with requests has had them
         self._standing: dict[str, StandingRank] = {}
         self._at_work = True
+        self._stands = ""  # servers and ranks, at the last look
         self._idle: set[tuple[str, int]] = set()
 
     def look(self, snapshot: ProgressSnapshot) -> ProgressSnapshot:
@@ -342,9 +343,14 @@ class Alarms:
         silent = self._silent.look(now, began, asked, self._silence, named)
         standing = standing_text(tuple(self._standing.values()), began)
         alarms = (standing or silence, "" if silence else silent)
-        snapshot = replace(snapshot, standing=", ".join(text for text in alarms if text))
-        self._note_lost(snapshot, now, asked)
-        return replace(snapshot, lost=self._lost, late=0 if self._rule is None else self._rule.watch.late)
+        self._stands = ", ".join(text for text in alarms if text)
+        self._note_lost(replace(snapshot, standing=self._stands), now, asked)
+        return self.marked(snapshot)
+
+    def marked(self, snapshot: ProgressSnapshot) -> ProgressSnapshot:
+        """The snapshot with the alarms of the last look."""
+        late = 0 if self._rule is None else self._rule.watch.late
+        return replace(snapshot, standing=self._stands, lost=self._lost, late=late)
 
     def _asked(self, now: float, loads: Sequence[int]) -> list[AskedServer]:
         arrived = self._session.arrived_s()

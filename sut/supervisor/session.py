@@ -205,6 +205,10 @@ class QuerySession:
             network=self._network_figures(),
         )
 
+    def totals(self) -> npt.NDArray[np.int64]:
+        """The counters of all processes, indexed by Counter."""
+        return self._board.totals()
+
     def cpu_ns(self) -> tuple[int, ...]:
         """CPU time of the issuing process and of each worker since the test began."""
         return tuple(self._board.table()[:, Counter.CPU_NS].tolist())

@@ -18,7 +18,7 @@ import run_mlperf as one_run
 from harness.files import PROGRESS
 from sut.supervisor import alarms
 from tests.kit import wait_until
-from tests.runs import ROOT, main_here, quick_conf, run_mlperf, small_dataset
+from tests.runs import ROOT, FinishedRun, command, main_here, quick_conf, run_mlperf, small_dataset
 from tests.stub import Fault, StubServer
 from tests.sut.servers.test_health import metrics
 
@@ -42,6 +42,20 @@ def lines(run):
 
 def kinds(run):
     return [event["kind"] for event in run.record["events"]]
+
+
+def test_the_last_line_of_an_interrupted_run_has_the_counts_of_its_record(tmp_path):
+    """However short after the last look it ends, here before the first."""
+    with StubServer(gate=lambda request: request.index <= 8) as stub:
+        words = command(tmp_path, "--user-conf", quick_conf(tmp_path), *where(tmp_path, stub))
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        wait_until(lambda: len(stub.requests) == 13)  # one is the trial
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=300)
+    run = FinishedRun(process.returncode, *said, tmp_path / "offline/performance")
+    last, statistics = lines(run)[-1], run.record["statistics"]
+    assert (run.result, last["issued"], last["failed"]) == ("INTERRUPTED", 12, 0)
+    assert (last["completed"], last["in_flight"]) == (statistics["completed"], run.record["unanswered"])
 
 
 NO_LIMITS = {
