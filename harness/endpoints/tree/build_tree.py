@@ -31,7 +31,7 @@ from harness.endpoints.tree.point_files import CurveFacts, curve_facts, point_ya
 from harness.endpoints.tree.power import system_power
 from harness.endpoints.tree.run_facts import RunFacts, read_runs, run_folders
 from harness.endpoints.tree.starter import placeholders
-from harness.endpoints.tree.system_file import SystemFile
+from harness.endpoints.tree.system_file import SystemFile, document
 from harness.errors import ConfigError
 from harness.files import atomic_write
 from harness.peak.ladder.steps import NOT_A_RESULT
@@ -143,7 +143,7 @@ def _write_point(folder: Path, one: RunFacts, of: CurveFacts) -> None:
     files = _described(one, of) | {
         Path(CONFIG): (one.folder / CONFIG).read_bytes(),
         Path(Path(SUMMARY).name): (one.folder / SUMMARY).read_bytes(),
-        **{Path(SERVER_CONFIGS) / path.name: path.read_bytes() for path in of.system.docs.server_configs},
+        **{Path(SERVER_CONFIGS) / path.name: document(path) for path in of.system.docs.server_configs},
     }
     if one.run is not None:
         servers = msgspec.json.format(msgspec.json.encode(one.run.servers))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from harness.endpoints.tree.point_files import CurveFacts
 from harness.endpoints.tree.run_facts import RunFacts, servers_of_points
+from harness.endpoints.tree.system_file import document
 from harness.text import aligned
 
 README = "README.md"
@@ -15,7 +16,7 @@ TO_WRITE = "To be written"
 
 
 def documents(runs: Sequence[RunFacts], of: CurveFacts) -> dict[Path, bytes]:
-    """Files below the submission's folder. Raises OSError where one of the submitter's cannot be read."""
+    """Files below the submission's folder. Raises ConfigError where one of the submitter's cannot be read."""
     given = of.system.docs
     found = {
         Path("src") / of.system.implementation / README: _own(given.readme, _readme(runs, of)),
@@ -23,7 +24,7 @@ def documents(runs: Sequence[RunFacts], of: CurveFacts) -> dict[Path, bytes]:
         Path("docs") / NETWORK: "\n".join(_network(runs, of)).encode(),
     }
     if given.calibration is not None:
-        found[Path("docs") / CALIBRATION] = given.calibration.read_bytes()
+        found[Path("docs") / CALIBRATION] = document(given.calibration)
     return found
 
 
@@ -40,7 +41,7 @@ def unwritten(of: CurveFacts) -> Iterator[str]:
 
 
 def _own(path: Path | None, skeleton: Iterator[str]) -> bytes:
-    return "\n".join(skeleton).encode() if path is None else path.read_bytes()
+    return "\n".join(skeleton).encode() if path is None else document(path)
 
 
 def _head(title: str, of: CurveFacts) -> Iterator[str]:

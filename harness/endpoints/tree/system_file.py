@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from harness.endpoints.point_run import WarmUp
-from harness.errors import ConfigError
+from harness.errors import ConfigError, refused
 from harness.toml_files import read_struct, require_folder_names
 
 _LONGEST_WARM_UP_S = 86_400
@@ -262,10 +262,18 @@ def read_system(path: Path) -> SystemFile:
     for wrong in _wrong(found):
         raise ConfigError(f"{source}: {wrong}")
     docs = _from_folder(found.docs, path.parent)
-    for one in (docs.readme, docs.software_disclosure, docs.calibration, *docs.server_configs):
-        if one is not None and not one.is_file():
-            raise ConfigError(f"{source}: [docs]: there is no file {one}")
+    for one in filter(None, (docs.readme, docs.software_disclosure, docs.calibration, *docs.server_configs)):
+        document(one)
     return msgspec.structs.replace(found, docs=docs)
+
+
+def document(path: Path) -> bytes:
+    """The content of a file that [docs] names. Raises ConfigError."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        remedy = "correct its path in [docs], which begins at the TOML's folder, or remove it there"
+        raise ConfigError(f"--system TOML: [docs] {path}: {refused(error, remedy)}") from None
 
 
 def _wrong(found: SystemFile) -> Iterator[str]:

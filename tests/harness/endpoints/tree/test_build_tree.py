@@ -666,6 +666,16 @@ def test_a_disclosure_written_by_hand_is_kept(tmp_path):
     assert yaml.safe_load(own.read_text())["model_precision"] == "BF16"
 
 
+@pytest.mark.parametrize("line", ['readme = "a.md"', 'calibration = "a.md"', 'server_configs = ["a.md"]'])
+def test_a_document_that_was_removed_during_the_rehearsal_is_one_line(line, tmp_path):
+    write_runs(tmp_path)
+    (tmp_path / "a.md").touch()
+    system = read_system(write_system(tmp_path, f"{SYSTEM}\n[docs]\n{line}\n"))
+    (tmp_path / "a.md").unlink()
+    with pytest.raises(ConfigError, match=r"a\.md: No such file or directory; correct its path in \[docs\]"):
+        build_tree([tmp_path], system, tmp_path / TREE)
+
+
 NETWORK = 'scale_up = {{ bandwidth_tbps = 14.4, pj_per_bit = 5, source = "https://example.com/nvlink" }}'
 # What is stated, and the W that are published of nodes.
 POWER = {

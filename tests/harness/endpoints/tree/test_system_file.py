@@ -72,7 +72,14 @@ WRONG = {
         changed('# target_availability_date = "2027-03-01"', 'target_availability_date = "20270301"'),
         "target_availability_date is '20270301'",
     ),
-    "a document that is not there": (f'{SYSTEM}\n[docs]\nreadme = "absent.md"\n', "absent.md"),
+    "a document that is not there": (
+        f'{SYSTEM}\n[docs]\nreadme = "absent.md"\n',
+        "absent.md: No such file or directory; correct its path in [docs]",
+    ),
+    "a document that is a folder": (
+        f'{SYSTEM}\n[docs]\nserver_configs = ["."]\n',
+        "Is a directory; correct its path in [docs]",
+    ),
 }
 
 
