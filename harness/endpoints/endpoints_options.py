@@ -17,6 +17,7 @@ from harness.config.run_options import (
 )
 from harness.grading.evaluation_options import allow_unsandboxed_flag, lcb_data_flag
 from harness.peak.peak_options import concurrencies
+from harness.report.report_options import compare_page_flag
 
 FOLDER = "endpoints"  # of a rehearsal, below the folder of runs
 _CODES = (
@@ -169,6 +170,7 @@ class CompareOptions:
         "a rehearsal's folder, or a published tree: the base", "left", type=path, metavar="BASE"
     )
     right: Path = flag("what is compared with it", "right", type=path, metavar="DIR")
+    output: Path = compare_page_flag()
 
 
 EndpointsOptions = RehearsalOptions | BuildOptions | CheckOptions | CompareOptions
@@ -190,7 +192,7 @@ _COMMANDS = {
         "Check a tree with the official checker, where it is installed, and more strictly than it.",
     ),
     "compare": Command(
-        CompareOptions, ("left", "right"), "Compare two curves: rehearsals, or published trees."
+        CompareOptions, ("left", "right", "output"), "Compare two curves: rehearsals, or published trees."
     ),
 }
 

@@ -12,6 +12,13 @@ from harness.config.choices import OUTPUT_DIR
 STDOUT = Path("-")  # for a file that may be printed instead
 
 
+def compare_page_flag() -> Any:
+    """The field for the page of a comparison, of runs or of curves."""
+    return flag(
+        "the page (default: %(default)s)", "--output", "-o", default=Path("compare.html"), metavar="FILE"
+    )
+
+
 @options
 class HtmlOptions:
     """``show``. ``output`` None writes report.html into each folder."""
@@ -43,13 +50,7 @@ class CompareOptions:
         nargs="+",
         metavar="DIR",
     )
-    output: Path = flag(
-        "the page (default: %(default)s)",
-        "--output",
-        "-o",
-        default=Path("compare.html"),
-        metavar="FILE",
-    )
+    output: Path = compare_page_flag()
 
 
 @options

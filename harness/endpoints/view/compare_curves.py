@@ -15,12 +15,11 @@ from harness.endpoints.view.measured_point import USER_PERCENTILE, CurvePoint
 from harness.endpoints.view.pareto import Overlap, StepFunction, overlap, step_function
 from harness.endpoints.view.point_settings import DATASET, DATASET_FILE, MODEL
 from harness.errors import ConfigError
-from harness.files import not_written
 from harness.peak.ladder.steps import NOT_A_RESULT
-from harness.report.html.page import Badge, Chart, Page, PageTable, Section, Series, write_page
+from harness.report.html.page import Badge, Chart, Page, PageTable, Section, Series
+from harness.report.run_report import write_or_explain
 from harness.text import aligned, show
 
-PAGE = "compare.html"
 _NONE = "-"
 _NUMBERS = ("tokens/s", "tokens/s of a user", "TTFT p90, ms")
 _SIDES = ("base", "this", "change")
@@ -41,17 +40,14 @@ class Comparison(msgspec.Struct, frozen=True):
 
 
 def compare(options: CompareOptions) -> int:
-    """Print what differs and write compare.html to the current folder; the exit code.
+    """Print what differs and write the page; the exit code.
 
-    Raises ConfigError for a folder that cannot be read.
+    Raises ConfigError for a folder that cannot be read or a page that cannot be written.
     """
     both = comparison(options.left, options.right)
     show(*compare_lines(both))
-    try:
-        write_page(Path(PAGE), compare_page(both))
-    except OSError as error:
-        raise not_written(Path(PAGE), error, "folder") from None
-    show(PAGE)
+    write_or_explain(options.output, compare_page(both))
+    show(str(options.output))
     return 0
 
 

@@ -15,6 +15,7 @@ from harness.endpoints.view.compare_curves import (
 )
 from harness.errors import ConfigError
 from harness.report.html.page import render
+from run_endpoints import main
 from tests import endpoints_folders as made
 from tests import endpoints_kit as kit
 
@@ -119,12 +120,23 @@ def test_settings_that_differ(tmp_path):
     assert any("with replacement" in row for row in rows)
 
 
-def test_the_command_prints_and_leaves_a_page(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("page", ["compare.html", "pages/two curves.html"])
+def test_the_command_prints_and_leaves_its_page(page, tmp_path, monkeypatch, capsys):
     left, right = made.rehearsal(tmp_path / "left"), made.run_folders(tmp_path / "right")
+    where = () if page == "compare.html" else ("--output", page)
+    (tmp_path / "pages").mkdir()
     monkeypatch.chdir(tmp_path)
-    assert compare(SimpleNamespace(left=left, right=right)) == 0
-    assert "not an MLPerf result" in capsys.readouterr().out
-    assert "NOT AN MLPERF RESULT" in (tmp_path / "compare.html").read_text()
+    assert main(["compare", str(left), str(right), *where]) == 0
+    said = capsys.readouterr().out
+    assert "not an MLPerf result" in said and said.endswith(f"\n{page}\n")
+    assert [str(found.relative_to(tmp_path)) for found in tmp_path.rglob("*.html")] == [page]
+    assert "NOT AN MLPERF RESULT" in (tmp_path / page).read_text()
+
+
+def test_a_page_that_cannot_be_written_names_its_flag(tmp_path, capsys):
+    folder = str(made.rehearsal(tmp_path))
+    assert main(["compare", folder, folder, "-o", f"{tmp_path}/none/compare.html"]) == 2
+    assert capsys.readouterr().err.endswith("choose another --output\n")
 
 
 def test_a_side_that_cannot_be_read_is_one_line(tmp_path):
