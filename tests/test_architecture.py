@@ -145,6 +145,11 @@ RULES = {
         {"sut.supervisor"},
         [],
     ),
+    "a curve knows no submission folder": (
+        lambda: modules("harness/endpoints", "sut/endpoints"),
+        {"harness.submission"},
+        [],
+    ),
     # A dataclass takes a millisecond of each start, a struct a fiftieth of that; --help needs no msgspec.
     "values are structs": (
         lambda: modules("harness", "sut"),

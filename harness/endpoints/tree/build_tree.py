@@ -35,7 +35,7 @@ from harness.endpoints.tree.system_file import SystemFile, document
 from harness.errors import ConfigError
 from harness.files import atomic_write
 from harness.peak.ladder.steps import NOT_A_RESULT
-from harness.submission.building.staging import Move, staging, take_place
+from harness.staging import Move, staging, take_place
 from harness.yaml_files import write_yaml
 
 SERVER_CONFIGS = "server_configs"

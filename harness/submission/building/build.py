@@ -16,6 +16,15 @@ from harness.errors import ConfigError
 from harness.files import DETAIL, RUN_RECORD, USER_CONF
 from harness.loadgen_logs.summary_and_detail import read_detail
 from harness.record.run_record import RunRecord
+from harness.staging import (
+    Move,
+    copy_file,
+    foreign_files,
+    is_equal,
+    put_in_place,
+    staging,
+    write_file,
+)
 from harness.submission.building.descriptions import FROM_RUNS, measurements, system_fields
 from harness.submission.building.endpoints_files import endpoints_readme, write_endpoints
 from harness.submission.building.find_runs import BenchmarkRuns, ScenarioRuns, find_runs
@@ -25,15 +34,6 @@ from harness.submission.building.readme import ScenarioReadme
 from harness.submission.building.request import BuildRequest
 from harness.submission.building.scenario_files import write_confs, write_logs
 from harness.submission.building.source_code import SourceCode, WrittenSource, copy_source, source_of
-from harness.submission.building.staging import (
-    Move,
-    copy_file,
-    foreign_files,
-    is_equal,
-    put_in_place,
-    staging,
-    write_file,
-)
 from harness.submission.tree.cost import Cost
 from harness.submission.tree.layout import MEASUREMENTS
 from harness.submission.tree.origins import (

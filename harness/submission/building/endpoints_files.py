@@ -6,10 +6,10 @@ from pathlib import Path
 from harness.config.benchmark import Benchmark
 from harness.endpoints.run_folder import ACCURACY, CONFIG, EVENTS, SUMMARY
 from harness.json_files import read_fields
+from harness.staging import copy_file, keep_file
 from harness.submission.building.find_runs import ScenarioRuns
 from harness.submission.building.gaps import Gap
 from harness.submission.building.source_code import WrittenSource
-from harness.submission.building.staging import copy_file, keep_file
 from harness.submission.tree.cost import Cost
 from harness.submission.tree.layout import endpoints_config
 

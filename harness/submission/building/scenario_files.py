@@ -14,8 +14,8 @@ from harness.files import (
     USER_CONF,
     sha256_of,
 )
+from harness.staging import copy_file, keep_file, write_file
 from harness.submission.building.find_runs import ScenarioRuns
-from harness.submission.building.staging import copy_file, keep_file, write_file
 from harness.submission.tree.accuracy_files import truncated, without_hash
 from harness.submission.tree.round_rules import RoundRules
 

@@ -13,7 +13,7 @@ from harness.errors import ConfigError
 from harness.files import ROOT
 from harness.git import GIT, ask_git
 from harness.record.provenance import GitState, git_state
-from harness.submission.building.staging import write_file
+from harness.staging import write_file
 from harness.submission.tree.secrets import find_secrets
 
 _LEFT_OUT = ("tests", "benchmarks")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import ConfigError
-from harness.submission.building.staging import Move, foreign_files, put_in_place, staging
+from harness.staging import Move, foreign_files, put_in_place, staging
 from tests.harness.submission.building import build, files, one_line, write_info
 from tests.harness.submission.edits import text, write
 from tests.harness.submission.trees import RESULTS, SYSTEM

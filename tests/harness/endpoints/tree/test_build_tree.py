@@ -37,7 +37,7 @@ from harness.endpoints.tree.system_file import read_system
 from harness.errors import ConfigError
 from harness.peak.ladder.steps import NOT_A_RESULT
 from harness.record.output_dir import aside_name
-from harness.submission.building.staging import staging
+from harness.staging import staging
 from tests.endpoints_kit import SYSTEM, curve, point_run, steady_state, write_run, write_runs, write_system
 from tests.kit import DATA
 
