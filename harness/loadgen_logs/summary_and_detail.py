@@ -130,6 +130,8 @@ class DetailRow(msgspec.Struct, frozen=True):
 
 
 _ROW = msgspec.json.Decoder(DetailRow)
+# As C++ prints it and JSON has no word for: the scheduled rate of a Server run of one query, 0 divided by 0.
+_NO_NUMBER = re.compile(r'"value": -?nan,')
 
 
 class LoadgenDetail(msgspec.Struct, frozen=True, dict=True):
@@ -339,7 +341,7 @@ def _detail_row(line: str) -> DetailRow | None:
     if not line.startswith(ROW_PREFIX):
         return None
     try:
-        return _ROW.decode(line.removeprefix(ROW_PREFIX))
+        return _ROW.decode(_NO_NUMBER.sub('"value": null,', line.removeprefix(ROW_PREFIX), count=1))
     except (ValueError, RecursionError):
         return None
 

@@ -74,6 +74,16 @@ def test_single_stream_sends_one_at_a_time(tmp_path, monkeypatch, capfd, caplog)
     assert "audit.config is not used" in caplog.text
 
 
+def test_a_rate_of_one_query_is_no_damage(tmp_path, capfd):
+    """LoadGen writes -nan, which is no JSON, into both of its logs, and the run is VALID."""
+    dataset, _ = small_dataset(tmp_path, rows=1)
+    with StubServer() as stub:
+        where = ("--server-url", stub.url, "--input-file", dataset, "--max-new-tokens", TOKENS)
+        run = run_mlperf(tmp_path, *where, scenario="server", percentile=1, duration_ms=0, here=capfd)
+    assert '"value": -nan,' in (run.log_dir / "mlperf_log_detail.txt").read_text()
+    assert (run.code, run.result) == (0, "VALID"), run.record["verdict"]["reasons"]
+
+
 def test_a_run_leaves_its_page_and_the_evaluator_adds_the_score(tmp_path, capfd, monkeypatch):
     """On the embedded engine's sample; outputs of a stub are scored as well as any."""
     monkeypatch.setattr(scrape, "_ANSWER_S", 60.0)  # no page is late, however busy the machine
