@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from harness.analysis.early_stopping import too_few_queries
+from harness.analysis.early_stopping import target_percentile, too_few_queries
 from harness.config import rule_checks
 from harness.config.audit_config import test_named
 from harness.config.benchmark import DatasetRule
@@ -144,14 +144,15 @@ def require_official(plan: RunPlan, deviations: tuple[str, ...]) -> None:
 
 def require_limits(plan: RunPlan, readback: Mapping[str, Setting]) -> None:
     """Refuse a percentile without early stopping, and limits that no answer keeps. Raises ConfigError."""
-    if not plan.scenario.poisson:
+    if plan.scenario.one_query:
         return
     rows = f"{plan.user_conf}: {plan.model_key}.{plan.scenario.loadgen}"
-    percentile = float(readback["server_target_latency_percentile"])
+    percentile = target_percentile(plan.scenario, readback)
     if not LEAST_PERCENTILE <= percentile <= MOST_PERCENTILE:
         raise ConfigError(
             f"{rows}.target_latency_percentile is {percentile * 100:g}, expected "
-            f"{LEAST_PERCENTILE * 100:g} to {MOST_PERCENTILE * 100:g}; the rules say 99"
+            f"{LEAST_PERCENTILE * 100:g} to {MOST_PERCENTILE * 100:g}; the rules say "
+            f"{90 if plan.scenario.one_at_a_time else 99}"
         )
     for name, limit_ns in limits_ns(plan.scenario, readback).items():
         if not limit_ns:
@@ -187,7 +188,7 @@ def require_enough_queries(plan: RunPlan, readback: Mapping[str, Setting], expec
         return  # a compliance test counts whether LoadGen reports VALID or not
     if row := ended_by(readback, plan.scenario.loadgen, expected):
         raise ConfigError(f"{plan.user_conf}: {ends_early(row)}")
-    if plan.scenario.poisson and (problem := too_few_queries(expected.samples, plan, readback)):
+    if expected.exact and (problem := too_few_queries(expected.samples, plan, readback)):
         raise ConfigError(problem)
 
 

@@ -36,6 +36,7 @@ QUICK_CONF = """
 *.SingleStream.target_latency = 10
 *.SingleStream.min_duration = 0
 *.SingleStream.min_query_count = 1
+*.SingleStream.target_latency_percentile = {percentile}
 """
 
 

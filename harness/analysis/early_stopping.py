@@ -1,10 +1,12 @@
 """LoadGen's early stopping: how many queries of a Server run may be over a latency limit.
 
 LoadGen (early_stopping.cc) accepts t queries over the limit among n when, with the true share of such queries
-at 1 - percentile, t or fewer would be seen with a probability below 1 - confidence.
+at 1 - percentile, t or fewer would be seen with a probability below 1 - confidence. SingleStream has no
+limit: its result is an estimate of the percentile, for which t is at least 1 (results.cc).
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping
 
 import numpy as np
@@ -13,6 +15,7 @@ import numpy.typing as npt
 from harness.analysis.statistics import completed, has_tpot, ttft_ns
 from harness.config.loadgen_settings import SERVER_PERCENTILE, Setting
 from harness.config.plans import RunPlan
+from harness.config.scenario import Scenario
 from harness.record.journal import Rows
 from harness.text import counted
 
@@ -21,6 +24,7 @@ _CONFIDENCE = 0.99  # LoadGen's
 # LoadGen takes the time of a first token when it is called, at most this long after the bytes arrived. Its
 # TPOT of an answer can be smaller than ours by this, divided by the tokens.
 LATE_REPORT_NS = 100_000_000
+_MOST_NEEDED = 1 << 40  # above the queries that the largest percentile needs
 _SPREADS = 10  # standard deviations above the mean up to which t is searched
 
 
@@ -37,13 +41,31 @@ def least_queries(percentile: float) -> int:
     return math.ceil(math.log1p(-_CONFIDENCE) / math.log(percentile))
 
 
+def least_in_single_stream(percentile: float) -> int:
+    """The fewest queries of which LoadGen estimates SingleStream's percentile: one may be beyond it."""
+
+    def is_enough(queries: int) -> bool:
+        none_and_one = percentile + queries * (1 - percentile)  # over percentile ** (queries - 1)
+        return (queries - 1) * math.log(percentile) + math.log(none_and_one) < math.log1p(-_CONFIDENCE)
+
+    return bisect_left(range(_MOST_NEEDED), True, key=is_enough)
+
+
+def target_percentile(scenario: Scenario, settings: Mapping[str, Setting]) -> float:
+    """The part of the queries of a Server or SingleStream run that its result is about."""
+    name = "single_stream" if scenario.one_at_a_time else "server"
+    return float(settings[f"{name}_target_latency_percentile"])
+
+
 def too_few_queries(queries: int, plan: RunPlan, settings: Mapping[str, Setting]) -> str:
-    """Why no Server run of ``queries`` can be VALID, with the conf row that mends it; "" where one can.
+    """Why no run of ``queries`` can be VALID, with the conf row that mends it; "" where one can.
 
     ``settings`` are by TestSettings' names.
     """
-    percentile = float(settings["server_target_latency_percentile"])
-    needed = least_queries(percentile)
+    if plan.scenario.one_query:
+        return ""
+    least = least_in_single_stream if plan.scenario.one_at_a_time else least_queries
+    needed = least(target_percentile(plan.scenario, settings))
     if queries >= needed:
         return ""
     key = f"{plan.model_key}.{plan.scenario.loadgen}"
@@ -52,7 +74,7 @@ def too_few_queries(queries: int, plan: RunPlan, settings: Mapping[str, Setting]
     return (
         f"the settings of {plan.user_conf} give only {given}, and with fewer than {needed} no run is "
         f"VALID by LoadGen's early stopping; write a row {key}.min_query_count = {needed}, or, for a trial "
-        f"that is no result, {short}, which needs {least_queries(_TRIAL_PERCENT / 100)}"
+        f"that is no result, {short}, which needs {least(_TRIAL_PERCENT / 100)}"
     )
 
 

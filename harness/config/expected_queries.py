@@ -101,13 +101,15 @@ def _single_stream(settings: Settings, loaded: int, samples: int) -> ExpectedQue
     rate = _NS / float(settings["single_stream_expected_latency_ns"])
     least_s = settings["min_duration_ms"] / 1000
     count = int(settings["min_query_count"])
-    if settings["sample_concatenate_permutation"]:
+    fills = bool(settings["sample_concatenate_permutation"])
+    if fills:
         count = max(count, int(_SINGLE_STREAM_SLACK * least_s * rate))
         count += samples - count % samples
     if settings["performance_issue_unique"]:
         count = min(count, loaded)
     count = _at_most(count, settings)
-    return ExpectedQueries(count, loaded, exact=False, seconds=max(count / rate, least_s), least_s=least_s)
+    exact, seconds = fills or not least_s, max(count / rate, least_s)
+    return ExpectedQueries(count, loaded, exact=exact, seconds=seconds, least_s=least_s)
 
 
 def _server(settings: Settings, loaded: int) -> ExpectedQueries:

@@ -451,17 +451,40 @@ def test_ctrl_c_while_servers_are_waited_for(tmp_path):
 
 
 @pytest.mark.parametrize("flags", [(), ("--dry-run",)], ids=["run", "dry run"])
-def test_a_run_that_early_stopping_must_make_invalid_is_refused(tmp_path, capfd, flags):
+@pytest.mark.parametrize(
+    ("scenario", "row", "needed"),
+    [
+        ("server", "Server.min_duration = 1000", "gpt-oss-120b.Server.min_query_count = 459"),
+        ("single-stream", "SingleStream.min_duration = 0", "gpt-oss-120b.SingleStream.min_query_count = 64"),
+        ("single-stream", "SingleStream.target_latency_percentile = 100", "expected 0.0001 to 99.9999"),
+    ],
+)
+def test_a_run_that_early_stopping_must_make_invalid_is_refused(
+    tmp_path, capfd, scenario, row, needed, flags
+):
     """Before any server is asked: none is there."""
     dataset, _ = small_dataset(tmp_path)
     conf = tmp_path / "short.conf"
-    conf.write_text("*.*.sample_concatenate_permutation = 0\n*.Server.min_duration = 1000\n")
+    conf.write_text(f"*.*.sample_concatenate_permutation = 0\n*.*.min_query_count = 63\n*.{row}\n")
     with refused_url() as url:
-        words = ("--scenario", "server", "--user-conf", conf, "--input-file", dataset, "--server-url", url)
+        words = ("--scenario", scenario, "--user-conf", conf, "--input-file", dataset, "--server-url", url)
         run = run_here(capfd, tmp_path, *words, *flags)
     assert (run.code, run.stdout) == (2, "")
     (line,) = without_waits(run.stderr)
-    assert "gpt-oss-120b.Server.min_query_count = 459" in line
+    assert needed in line
+
+
+def test_the_fewest_queries_of_single_stream_are_loadgens(tmp_path, capfd):
+    """Of the 50th percentile it estimates from 11 queries on, where Server needs 7."""
+    with StubServer() as stub:
+        words = ("--server-url", stub.url, "--input-file", tmp_path / "dataset.parquet")
+        for rows, code in ((11, 0), (10, 2)):
+            small_dataset(tmp_path, rows=rows)
+            run = run_mlperf(
+                tmp_path, *words, "--max-new-tokens", TOKENS, scenario="single-stream", here=capfd
+            )
+            assert run.code == code, run.stdout + run.stderr
+    assert "only 10 queries, and with fewer than 11 no run is VALID" in run.stderr
 
 
 def test_a_pod_that_is_replaced_is_followed(tmp_path, capfd, monkeypatch):

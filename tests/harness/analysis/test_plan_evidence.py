@@ -104,3 +104,12 @@ def test_the_row_that_gives_enough_queries_is_named():
     assert f"{plan.model_key}.Server.min_query_count = 459" in said
     assert too_few_queries(7, plan, settings | {"server_target_latency_percentile": 0.5}) == ""
     assert "6 queries" in too_few_queries(6, plan, settings | {"server_target_latency_percentile": 0.5})
+
+
+def test_single_stream_needs_as_many_queries_as_loadgen_says():
+    """``Need to process at least 64 queries for early stopping.``; of the 99th percentile 662 in all."""
+    plan = started(scenario=Scenario.SINGLE_STREAM).plan
+    for percentile, least in ((0.9, 64), (0.99, 662)):
+        settings = {"single_stream_target_latency_percentile": percentile}
+        assert too_few_queries(least, plan, settings) == ""
+        assert f"SingleStream.min_query_count = {least}" in too_few_queries(least - 1, plan, settings)
