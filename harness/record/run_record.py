@@ -331,6 +331,14 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
         return self.limits_ns if self.latency_percentile == SERVER_PERCENTILE else {}
 
     @property
+    def lasted_s(self) -> float | None:
+        """Seconds from start to end by the wall clock; None before the end, and where that clock was set."""
+        if self.ended is None or any(event.kind == "clock_set" for event in self.events):
+            return None
+        seconds = (self.ended - self.started).total_seconds()
+        return seconds if seconds >= 0 else None  # a small step back is no event
+
+    @property
     def tokenizer_sha256(self) -> str:
         """Of what encoded answers or prompts that are text; "" where both are ids."""
         text = self.encoded or self.settled.prompts

@@ -99,7 +99,7 @@ def json_fields(one: RunOutcome) -> dict[str, Any]:
         "queries": None if stats is None else stats.queries,
         "failed": None if stats is None else stats.failed,
         "started": record.started.isoformat(),
-        "duration_s": None if record.ended is None else (record.ended - record.started).total_seconds(),
+        "duration_s": record.lasted_s,
         "harness_commit": None if git is None else git.commit,
         "harness_dirty": None if git is None else git.dirty,
     }

@@ -145,9 +145,8 @@ def _headline(run: RunFiles) -> Iterator[Tile]:
             yield Tile(f"{stats.failed:,}", "queries failed", "bad")
         if run.record.unanswered:
             yield Tile(f"{run.record.unanswered:,}", "queries without an answer", "bad")
-    if run.record is not None and run.record.ended is not None:
-        lasted = (run.record.ended - run.record.started).total_seconds()
-        yield Tile(clock(lasted), "duration, from start to end")
+    if run.record is not None and run.record.lasted_s is not None:
+        yield Tile(clock(run.record.lasted_s), "duration, from start to end")
 
 
 def _verdict(run: RunFiles) -> Section:

@@ -5,7 +5,7 @@ import math
 import os
 import stat
 import time
-from datetime import UTC
+from datetime import UTC, timedelta
 
 import numpy as np
 import pytest
@@ -15,6 +15,7 @@ from harness.config.loadgen_settings import SERVER_PERCENTILE
 from harness.config.scenario import Scenario
 from harness.errors import EXIT_INVALID, EXIT_VALID, ConfigError
 from harness.loadgen_logs.summary_and_detail import parse_summary
+from harness.record.run_events import RunEvent
 from harness.record.run_record import RunRecord, RunVerdict, read_clocks
 from sut.run import validity_rules
 from tests.records import ENDED, PATH, started, with_plan
@@ -52,6 +53,22 @@ def test_numbers_that_are_not_finite_are_null(tmp_path):
     assert found["client_cpu_s"] is found["schedule_lag_mean_ns"] is None
     assert found["settings_in_force"] == {"rate": None, "seed": 2**64 - 1}
     RunRecord.read(tmp_path / "run.json")
+
+
+CLOCK_SET = RunEvent(at_s=1.0, kind="clock_set", text="the wall clock was stepped")
+
+
+@pytest.mark.parametrize(
+    ("changes", "lasted"),
+    [
+        ({"ended": ENDED.started + timedelta(seconds=90)}, 90),
+        ({"ended": ENDED.started - timedelta(seconds=1)}, None),  # set back, by too little for an event
+        ({"ended": ENDED.started + timedelta(hours=2), "events": (CLOCK_SET,)}, None),
+        ({"ended": None}, None),
+    ],
+)
+def test_a_wall_clock_that_was_set_gives_no_duration(changes, lasted):
+    assert replace(ENDED, **changes).lasted_s == lasted
 
 
 def test_the_clock_pair_is_of_utc_and_of_the_monotonic_clock():

@@ -357,6 +357,13 @@ def test_queries_without_an_answer_are_in_flight_until_the_end_of_the_run(tmp_pa
     assert tiles["queries without an answer"] == "44"
 
 
+def test_a_run_that_ended_before_it_began_by_its_clock_has_no_duration(tmp_path):
+    path = hung(tmp_path, lines=False) / RUN_RECORD
+    record = RunRecord.read(path)
+    replace(record, ended=record.started - timedelta(seconds=90)).write(path)
+    assert not [tile for tile in run_page(read_run(tmp_path)).figures if "duration" in tile.name]
+
+
 def test_offline_issues_all_queries_at_its_start(tmp_path):
     chart = chart_of("in-flight", hung(tmp_path, scenario="offline", lines=False))
     assert set(chart.series[1].values.tolist()) == {44}
