@@ -74,6 +74,8 @@ class PointAccuracy(msgspec.Struct, frozen=True, kw_only=True):
     """differences from the rules that were asked for, or from the point's servers"""
     reference_data: str | None = None
     """the file of the true answers; None in files of the official client"""
+    answers_sha256: str | None = None
+    """of the table of answers that was scored; None in files of the official client"""
 
     @property
     def is_complete(self) -> bool:
@@ -151,6 +153,7 @@ class _Entry(msgspec.Struct):
     warnings: tuple[str, ...] = ()
     deviations: tuple[str, ...] = ()
     reference_data: str | None = None
+    answers_sha256: str | None = None
 
     @property
     def samples(self) -> int:
@@ -232,6 +235,7 @@ def _accuracy(entries: list[tuple[_Entry, Any]], benchmark: Benchmark) -> PointA
         warnings=tuple(text for entry, _ in entries for text in entry.warnings),
         deviations=tuple(text for entry, _ in entries for text in entry.deviations),
         reference_data=next((entry.reference_data for entry, _ in entries), None),
+        answers_sha256=next((entry.answers_sha256 for entry, _ in entries), None),
     )
 
 

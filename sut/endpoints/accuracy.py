@@ -26,8 +26,8 @@ from harness.dataset.table import Table, open_table
 from harness.endpoints.accuracy import PointAccuracy, as_shares, read_accuracy, write_accuracy
 from harness.endpoints.curve import Point
 from harness.endpoints.point_run import read_point_run
-from harness.endpoints.run_folder import ACCURACY
 from harness.errors import ConfigError, RunError
+from harness.files import sha256_of
 from harness.grading.decoding.output_decoder import tokenizer_beside
 from harness.grading.decoding.output_sources import IDS, LENGTH, METADATA, TEXT
 from harness.grading.evaluation_options import EvaluationOptions
@@ -134,7 +134,7 @@ def run_accuracy(
     if before is not None:
         return before
     scored = _scored(replace(plan.grading, mlperf_log=rows.output), watcher.graded)
-    write_accuracy(folder, _entry(plan, _facts(rows.output), scored))
+    write_accuracy(folder, _entry(plan, rows.output, scored))
     found = read_accuracy(folder, plan.benchmark)
     assert found is not None  # it was just written
     return found
@@ -311,22 +311,21 @@ def _scored(grading: EvaluationOptions, progress: Progress) -> ScoredLog:
 
 def _scored_before(folder: Path, answers: Path, plan: AccuracyPlan) -> PointAccuracy | None:
     """The score of these answers by these references, where an earlier call has written it."""
-    path = folder / ACCURACY
-    if not path.is_file() or path.stat().st_mtime_ns < answers.stat().st_mtime_ns:
-        return None
     try:
         found = read_accuracy(folder, plan.benchmark)
     except ConfigError:
         return None
-    return found if found is not None and found.reference_data == str(plan.grading.references) else None
+    if found is None or found.reference_data != str(plan.grading.references):
+        return None
+    return found if found.answers_sha256 == sha256_of(answers) else None
 
 
-def _entry(plan: AccuracyPlan, facts: _Facts, scored: ScoredLog) -> dict[str, Any]:
+def _entry(plan: AccuracyPlan, answers: Path, scored: ScoredLog) -> dict[str, Any]:
     """The entry of accuracy_results.json.
 
     One for all data sets: their rows were sent in one run, which has one duration, and the repeats are rows.
     """
-    evaluation, target, samples = scored.evaluation, scored.result, len(plan.samples)
+    facts, evaluation, target, samples = _facts(answers), scored.evaluation, scored.result, len(plan.samples)
     empty = sum(one.logged is not None and one.logged.defect is Reason.EMPTY for one in evaluation.graded)
     rule, lengths = plan.benchmark.dataset(accuracy=True), evaluation.lengths
     return {
@@ -334,6 +333,7 @@ def _entry(plan: AccuracyPlan, facts: _Facts, scored: ScoredLog) -> dict[str, An
         "extractor": f"{plan.benchmark.name}, {target.mode} rules",
         "ground_truth_column": open_table(plan.grading.references).first_column(rule.truth_columns),
         "reference_data": str(plan.grading.references),
+        "answers_sha256": sha256_of(answers),
         "score": as_shares({metric.name: metric.value for metric in target.metrics}, plan.benchmark),
         "unit_samples": samples,
         "num_repeats": 1,
