@@ -45,7 +45,7 @@ def design_watts(path: Path) -> float:
     """The sum over all components. Raises NameplateError, and OSError for a file that cannot be read."""
     try:
         tree = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: not UTF-8, the 13th month
         raise NameplateError(f"is not YAML: {str(error).splitlines()[0]}") from error
     return sum(_components(tree, path.stem))
 

@@ -329,6 +329,7 @@ DAMAGES = [
     ("a power folder", folder("Offline/performance/power"), "power*3 power?"),
     ("a malformed power file", power_file("PSUs: [1, 2"), "power"),
     ("a power file without components", power_file("PSUs: [1, 2]"), "power?"),
+    ("a power file with a 13th month", power_file("Rack: {made: 2026-13-01}"), "power"),
     ("power supplies without watts", power_file("Rack: {PSUs: [1, 2], Min PSUs Needed: 1}"), "power"),
     ("no watts", system(system_power_capacity=0), "system"),
     ("watts as text", system(system_power_capacity="10 kW"), "system"),
