@@ -155,7 +155,7 @@ def _is_detail_log(path: Path) -> bool:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
         rows = [json.loads(line.removeprefix(ROW_PREFIX)) for line in lines if line.startswith(ROW_PREFIX)]
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     begins = not lines or lines[0].startswith(ROW_PREFIX)
     return begins and all(isinstance(row, dict) and "key" in row for row in rows)

@@ -367,6 +367,11 @@ DAMAGES = [
     ("its empty log", in_folder(f"Offline/TEST01/{RUN}/{DETAIL}", b""), ""),
     ("its broken log", in_folder(f"Offline/TEST04/{RUN}/{DETAIL}", b":::MLLOG {\n"), "log-damaged"),
     ("its log without keys", in_folder(f"Offline/TEST04/{RUN}/{DETAIL}", b":::MLLOG {}\n"), "log-damaged"),
+    (
+        "its log nested deeper than Python reads",
+        in_folder(f"Offline/TEST01/{RUN}/{DETAIL}", b":::MLLOG " + b"[" * 100_000),
+        "log-damaged",
+    ),
     ("another file for its log", in_folder(f"Offline/TEST01/{RUN}/{DETAIL}", b"x\n"), "log-damaged"),
     ("files that nobody reads", in_folder("Offline/TEST07/config.yml", b"\xff["), ""),
     # Found by nobody else.
