@@ -100,7 +100,7 @@ def read_point(folder: Path, *others: Path) -> CurvePoint:
     summary, config, point, system = map(files.table, (SUMMARY, CONFIG, POINT_YAML, SYSTEM_DESC))
     run = files.run()
     concurrency = _concurrency(point, config, run)
-    duration_ns = number(summary.get("duration_ns"))
+    duration_ns, rate = number(summary.get("duration_ns")), system_tps(summary) or 0.0
     return CurvePoint(
         name=folder.name,
         folder=folder,
@@ -112,7 +112,7 @@ def read_point(folder: Path, *others: Path) -> CurvePoint:
         issued=whole(summary.get("n_samples_issued")) if run is None else run.issued,
         failed=whole(summary.get("n_samples_failed")) if run is None else sum(run.failures.values()),
         seconds=None if duration_ns is None else duration_ns / _NS_PER_S,
-        system_tps=system_tps(summary) or None,
+        system_tps=rate if rate > 0 else None,
         tpot_ns=percentiles(summary, "tpot"),
         ttft_ns=percentiles(summary, "ttft"),
         kilowatts=number(point.get("point_power_kw")),

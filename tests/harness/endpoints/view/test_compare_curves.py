@@ -104,6 +104,15 @@ def test_another_model_is_said_first_and_the_numbers_stay(change, reason, tmp_pa
     assert html.index("NOT COMPARABLE") < html.index("At equal requests in flight")
 
 
+def test_a_base_whose_summaries_count_less_than_no_token(tmp_path):
+    """They are damaged: no rate follows from them."""
+    left, right = made.rehearsal(tmp_path / "left"), made.rehearsal(tmp_path / "right")
+    for name in NAMES:
+        made.change(left / RUNS / name, lambda found: found["output_sequence_lengths"].update(total=-1))
+    assert lines(left, right)[1] == "The curves have no tokens/s of a user in common."
+    assert [row[0] for row in point_rows(comparison(left, right))] == ["Offline"]
+
+
 def test_another_dataset(tmp_path):
     left, right = made.rehearsal(tmp_path / "left"), made.rehearsal(tmp_path / "right")
     for file in right.glob(f"{RUNS}/*/point_run.json"):
