@@ -4,6 +4,7 @@ A folder of the official client has the first group only. Everything that reads 
 the second group, and says what it could not know.
 """
 
+import re
 from pathlib import Path
 
 from harness.record.output_dir import is_aside
@@ -31,6 +32,8 @@ TREE_RECORD = "tree.json"  # in it, above the submission: which run folder becam
 PAGE = "endpoints.html"
 NOT_A_RESULT_FILE = "NOT_A_RESULT.txt"
 
+_POINT = re.compile(r"r\d{1,18}", re.ASCII)  # of a point in a tree, by its requests in flight
+
 
 def runs_in(path: Path) -> list[Path]:
     """A run folder itself, or those in a folder, or in its runs/; none where there is none.
@@ -42,6 +45,12 @@ def runs_in(path: Path) -> list[Path]:
         if found := [one for one in found if one == path or not is_aside(one)]:
             return found
     return []
+
+
+def point_folders(curve: Path) -> list[Path]:
+    """The folders r<N> of a curve in a tree, by N."""
+    named = [one for one in sorted(curve.glob("r*")) if _POINT.fullmatch(one.name) and one.is_dir()]
+    return sorted(named, key=lambda one: int(one.name[1:]))
 
 
 def is_scored_alone(folder: Path) -> bool:

@@ -12,7 +12,7 @@ from harness.endpoints.checks.official_checker import check_officially
 from harness.endpoints.checks.point_rules import check_files
 from harness.endpoints.checks.recompute import recomputed_block
 from harness.endpoints.official_files import read_table, table
-from harness.endpoints.run_folder import TREE, TREE_RECORD, runs_in
+from harness.endpoints.run_folder import TREE, TREE_RECORD, point_folders, runs_in
 from harness.errors import ConfigError
 
 _RESULTS = "results"
@@ -79,11 +79,12 @@ def submission_root(path: Path) -> Path | None:
 def _curves(tree: Path) -> Sequence[Sequence[PointFiles]]:
     """The points of each system and model, by concurrency."""
     models = [one for one in sorted((tree / _RESULTS).glob("*/*")) if one.is_dir()]
-    return [[*_curve(tree, model, _run_folders(tree, model))] for model in models]
+    return [[*_curve(tree, model)] for model in models]
 
 
-def _curve(tree: Path, model: Path, runs: Mapping[str, Path]) -> Iterator[PointFiles]:
-    for folder in _point_folders(model):
+def _curve(tree: Path, model: Path) -> Iterator[PointFiles]:
+    runs = _run_folders(tree, model)
+    for folder in point_folders(model):
         run = runs.get(folder.name)
         yield point_in_tree(tree, folder, run if run is not None and run.is_dir() else None)
 
@@ -96,12 +97,3 @@ def _run_folders(tree: Path, model: Path) -> Mapping[str, Path]:
             points = table(record, "points")
             return {name: Path(os.path.normpath(folder / str(path))) for name, path in points.items()}
     return {}
-
-
-def _point_folders(model: Path) -> Sequence[Path]:
-    found = [(int(one.name[1:]), one) for one in model.glob("r*") if one.is_dir() and _is_level(one.name)]
-    return [folder for _, folder in sorted(found)]
-
-
-def _is_level(name: str) -> bool:
-    return name[1:].isascii() and name[1:].isdigit() and len(name) < 20

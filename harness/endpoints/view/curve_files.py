@@ -5,8 +5,7 @@ one curve of a published tree (``results/<system>/<model>/r<N>/``).
 """
 
 import os
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -25,13 +24,13 @@ from harness.endpoints.run_folder import (
     SUMMARY,
     SYSTEM_POWER,
     TREE,
+    point_folders,
 )
 from harness.endpoints.view.measured_point import CurvePoint, read_point, stated_in
 from harness.errors import ConfigError
 
 Kind = Literal["rehearsal", "run folders", "published tree"]
 
-_POINT_FOLDER = re.compile(r"r\d+")
 _DEEPEST = 6  # from the root of a tree to a point: org, submission, results, system, model, point
 _NAMED = 4  # curves that an error lists
 
@@ -115,7 +114,7 @@ def read_curve(folder: Path) -> MeasuredCurve:
 
 def _rehearsal(folder: Path, plan: Curve) -> MeasuredCurve:
     """Points that have not begun are in the plan alone."""
-    built = {one.name: one for curve in _published(folder / TREE) for one in _point_folders(curve)}
+    built = {one.name: one for curve in _published(folder / TREE) for one in _measured(curve)}
     points = [
         replace(
             read_point(run, *filter(None, [built.get(f"r{point.concurrency}")])),
@@ -142,7 +141,7 @@ def _tree(folder: Path, curves: Sequence[Path]) -> MeasuredCurve:
         named = ", ".join(str(one.relative_to(folder)) for one in curves[:_NAMED])
         more = ", ..." if len(curves) > _NAMED else ""
         raise ConfigError(f"{folder}: {len(curves)} curves ({named}{more}); name the folder of one")
-    points = [read_point(one) for one in _point_folders(curves[0])]
+    points = [read_point(one) for one in _measured(curves[0])]
     kilowatts, problems = _power(curves[0].parent)
     return MeasuredCurve(
         folder=folder,
@@ -156,13 +155,11 @@ def _tree(folder: Path, curves: Sequence[Path]) -> MeasuredCurve:
 def _published(folder: Path) -> list[Path]:
     """The folders of curves in a tree: those with points r<N> that hold their files without folders."""
     found = [folder, *_folders(folder, _DEEPEST)]
-    return [one for one in found if any(True for _ in _point_folders(one))]
+    return [one for one in found if _measured(one)]
 
 
-def _point_folders(curve: Path) -> Iterator[Path]:
-    for one in _folders(curve, 1):
-        if _POINT_FOLDER.fullmatch(one.name) and (one / Path(SUMMARY).name).is_file():
-            yield one
+def _measured(curve: Path) -> list[Path]:
+    return [one for one in point_folders(curve) if (one / Path(SUMMARY).name).is_file()]
 
 
 def _folders(folder: Path, depth: int) -> list[Path]:
