@@ -1,6 +1,6 @@
 """Our rules that the log of a point's run decides: issue time, passes, counts, failures, steady state."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +16,17 @@ from harness.endpoints.checks.point_rules import (
     too_few_passes,
     whole_passes,
 )
+from harness.endpoints.checks.recompute import recomputed_block
 from harness.endpoints.checks.request_log import LogError, RequestLog, read_log
 from harness.endpoints.official_files import number, percentile_of, steady_window, whole
 from harness.endpoints.planning.rules import load_endpoints_rules
 from harness.endpoints.run_folder import EVENTS, SUMMARY
 
-Recompute = Callable[[Path, int, int], Mapping[str, Any] | str]
-"""The block steady_state of a run folder, for the dataset's samples and a concurrency; text: why none."""
-
 _SPAN_TOLERANCE_S = 1.0  # of a duration that is written in whole seconds
 _TIME_TOLERANCE = 0.01  # of percentiles that come from a histogram
 
 
-def check_log(files: PointFiles, recompute: Recompute | None) -> Iterator[Finding]:
+def check_log(files: PointFiles) -> Iterator[Finding]:
     """What the log says, and what cannot be known without one."""
     path = files.log
     if path is None:
@@ -37,21 +35,21 @@ def check_log(files: PointFiles, recompute: Recompute | None) -> Iterator[Findin
         )
         yield from check_salt(files)
         return
+    where = _where(files, path)
     try:
         log = read_log(path)
     except LogError as error:
-        yield finding("log", _where(files, path), str(error))
+        yield finding("log", where, str(error))
         yield from check_salt(files)
         return
-    issued = len(log.issued_ns)
-    yield from check_salt(files, issued, log.prompts)
-    yield from _counts(files, log, _where(files, path))
-    yield from _issue_time(files, log, _where(files, path))
+    yield from check_salt(files, len(log.issued_ns), log.prompts)
+    yield from _counts(files, log, where)
+    yield from _issue_time(files, log, where)
     if not files.is_offline:
-        yield from _fragments(log, _where(files, path))
-        yield from _ttft(files, log, _where(files, path))
+        yield from _fragments(log, where)
+        yield from _ttft(files, log, where)
         yield from _window(files, log)
-        yield from _steady_state(files, path.parent, recompute)
+        yield from _steady_state(files, path.parent)
 
 
 def _where(files: PointFiles, path: Path) -> str:
@@ -127,16 +125,16 @@ def _window(files: PointFiles, log: RequestLog) -> Iterator[Finding]:
         yield finding("steady-state-differs", where, text, expected=f"{issue_s:.1f} as in the log")
 
 
-def _steady_state(files: PointFiles, run: Path, recompute: Recompute | None) -> Iterator[Finding]:
+def _steady_state(files: PointFiles, run: Path) -> Iterator[Finding]:
     """The complete block, recomputed."""
     stated, where = steady_block(files)
     size, concurrency = files.dataset_size, files.concurrency
     if not stated:
         return
-    if recompute is None or size is None or concurrency is None:
+    if size is None or concurrency is None:
         found: Mapping[str, Any] | str = "tokens are not counted here"
     else:
-        found = recompute(run, size, concurrency)
+        found = recomputed_block(run, size, concurrency)
     if isinstance(found, str):
         yield finding("not-recomputed", where, f"status and verdict of steady_state: {found}", remedy="")
         return

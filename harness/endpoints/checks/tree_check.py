@@ -7,10 +7,9 @@ from pathlib import Path
 from harness.endpoints.checks.checked_point import PointFiles, point_in_tree, point_of_run
 from harness.endpoints.checks.curve_rules import check_curve
 from harness.endpoints.checks.finding import Finding, finding
-from harness.endpoints.checks.log_rules import Recompute, check_log
+from harness.endpoints.checks.log_rules import check_log
 from harness.endpoints.checks.official_checker import check_officially
 from harness.endpoints.checks.point_rules import check_files
-from harness.endpoints.checks.recompute import recomputed_block
 from harness.endpoints.official_files import read_table, table
 from harness.endpoints.run_folder import TREE, TREE_RECORD, point_folders, runs_in
 from harness.errors import ConfigError
@@ -19,20 +18,18 @@ _RESULTS = "results"
 _LOOKS = "a folder with results/, a rehearsal's folder, or run folders with config.yaml"
 
 
-def check_tree(
-    path: Path, *, recompute: Recompute | None = recomputed_block, officially: bool = True
-) -> Sequence[Finding]:
-    """Findings by place. ``recompute`` gives the steady state of a run folder; with None it is not checked.
+def check_tree(path: Path, *, officially: bool = True) -> Sequence[Finding]:
+    """Findings by place, with ``officially`` also those of MLCommons's checker.
 
     Raises ConfigError where ``path`` holds neither a tree nor run folders.
     """
     try:
-        return list(_checked(path.resolve(), recompute, officially=officially))
+        return list(_checked(path.resolve(), officially=officially))
     except OSError as error:
         raise ConfigError(f"{error.filename or path}: {error.strerror}; make it readable") from error
 
 
-def _checked(path: Path, recompute: Recompute | None, *, officially: bool) -> Iterator[Finding]:
+def _checked(path: Path, *, officially: bool) -> Iterator[Finding]:
     if not path.is_dir():
         what = "is no folder" if path.exists() else "does not exist"
         raise ConfigError(f"{path}: {what}, expected {_LOOKS}")
@@ -43,7 +40,7 @@ def _checked(path: Path, recompute: Recompute | None, *, officially: bool) -> It
     for points in curves:
         for one in points:
             yield from check_files(one)
-            yield from () if one.scored_alone else check_log(one, recompute)
+            yield from () if one.scored_alone else check_log(one)
         yield from check_curve(points)
     if officially and tree is not None:
         yield from _officially(tree, [found for points in curves for one in points for found in one.problems])

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from harness.endpoints.checks import log_rules
 from harness.endpoints.checks.finding import OFFICIAL, OURS, Finding, Severity
 from harness.endpoints.checks.official_checker import interpreter
 from harness.endpoints.checks.tree_check import check_tree
@@ -453,12 +454,13 @@ CLAIMED = {
 
 
 @pytest.mark.parametrize("change", CLAIMED)
-def test_a_claim_that_the_log_does_not_bear_out(logged, change):
+def test_a_claim_that_the_log_does_not_bear_out(logged, change, monkeypatch):
     make, expected = CLAIMED[change]
     make(logged)
     stated = read_yaml(logged / RESULTS / f"r{LOGGED}/point.yaml")["steady_state"]
     recomputed = stated | {"state": {"tpot_p50": "steady"}}
-    found = check_tree(logged, recompute=lambda *_: recomputed, officially=False)
+    monkeypatch.setattr(log_rules, "recomputed_block", lambda *_: recomputed)
+    found = check_tree(logged, officially=False)
     assert expected in {(one.got, one.expected) for one in found if one.rule == "steady-state-differs"}
 
 
@@ -510,7 +512,7 @@ def test_answers_that_were_not_streamed(logged):
     assert errors(found, OURS) == {"streaming", "log-differs", "steady-state-differs"}
 
 
-def test_the_steady_state_is_recomputed(logged):
+def test_the_steady_state_is_recomputed(logged, monkeypatch):
     stated = read_yaml(logged / RESULTS / f"r{LOGGED}/point.yaml")["steady_state"]
     asked = []
 
@@ -518,7 +520,8 @@ def test_the_steady_state_is_recomputed(logged):
         asked.append((run, samples, concurrency))
         return stated | {"verdict": "drifting_up", "status": "insufficient_passes"}
 
-    found = check_tree(logged, recompute=recompute, officially=False)
+    monkeypatch.setattr(log_rules, "recomputed_block", recompute)
+    found = check_tree(logged, officially=False)
     assert asked == [(log_of(logged).parent, SAMPLES, LOGGED)]
     differ = [(one.got, one.expected) for one in found if one.rule == "steady-state-differs"]
     assert differ == [
@@ -528,10 +531,12 @@ def test_the_steady_state_is_recomputed(logged):
     counted = stated["window"]["n_samples"]
     for part, expected in ((0.995, set()), (0.985, {"steady-state-differs"})):  # some count answers alone
         fewer = stated | {"window": stated["window"] | {"n_samples": round(part * counted)}}
-        found = check_tree(logged, recompute=lambda *_, fewer=fewer: fewer, officially=False)
+        monkeypatch.setattr(log_rules, "recomputed_block", lambda *_, fewer=fewer: fewer)
+        found = check_tree(logged, officially=False)
         assert errors(found, OURS) == expected
     edit(logged, LOGGED, "point.yaml", lambda it: it["steady_state"]["window"].pop("n_samples"))
-    assert errors(check_tree(logged, recompute=lambda *_: stated, officially=False), OURS) == set()
+    monkeypatch.setattr(log_rules, "recomputed_block", lambda *_: stated)
+    assert errors(check_tree(logged, officially=False), OURS) == set()
 
 
 def test_what_was_not_recomputed_is_said(logged):
