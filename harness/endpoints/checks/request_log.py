@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from harness.arrays import Int64
 from harness.endpoints.numbers.event_record import COMPLETE, ENDED, ERRORS, FIRST, ISSUED, LATER, START, STOP
+from harness.endpoints.steady.super_passes import percentile
 
 _MOST_LINE_BYTES = 1 << 26  # an answer of a million tokens
 _NOT_FIRST = f'"{LATER}"'.encode()  # one for each chunk; nothing here needs them
@@ -55,11 +56,10 @@ class RequestLog(msgspec.Struct, frozen=True):
         return float(max(self.complete_ns.max(), self.issued_ns.max()) - self.issued_ns.min()) / 1e9
 
     @property
-    def ttft_p90_ns(self) -> int | None:
-        """Number int(0.9 * (n - 1)) of the sorted ones; None without any."""
+    def ttft_p90_ns(self) -> float:
+        """nan where no answer has a first fragment."""
         began = self.first_ns > 0
-        times = np.sort(self.first_ns[began] - self.issued_ns[began])
-        return int(times[int(0.9 * (len(times) - 1))]) if len(times) else None
+        return percentile(self.first_ns[began] - self.issued_ns[began], 0.9)
 
     def issue_s_of(self, first: int, last: int, size: int) -> float:
         """The same over super-passes of ``size`` requests, ends included."""
