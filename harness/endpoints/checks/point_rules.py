@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal
 
 from harness.endpoints.accuracy import read_accuracy
 from harness.endpoints.checks.checked_point import PointFiles
@@ -38,7 +37,7 @@ _COUNT_TOLERANCE = 0.01  # of answers without a first fragment, which some count
 def check_files(files: PointFiles) -> Iterator[Finding]:
     """Everything that needs no log."""
     yield from files.problems
-    yield from accuracy_salt(files)
+    yield from _accuracy_salt(files)
     yield from _accuracy_score(files)
     if not files.scored_alone:
         yield from _performance(files)
@@ -171,13 +170,14 @@ def _warm_up(files: PointFiles) -> Iterator[Finding]:
 
 def _min_duration(files: PointFiles) -> Iterator[Finding]:
     """Versions of the client have this setting or not; the log shows how long it was."""
-    required = files.required_s
-    for where, value in _stated(files, "runtime", "min_duration_ms"):
+    required, runtime = files.required_s, table(files.settings, "runtime")
+    for name, settings in ((POINT_YAML, files.runtime_settings), (CONFIG, runtime)):
+        value = settings.get("min_duration_ms")
         stated = duration_ms(value)
         if required is None or value is None or (stated is not None and stated >= required * 1000):
             continue
-        text = f"min_duration_ms is {shown(value)}"
-        yield by_length(files, "min-duration", where, text, expected=f"{required * 1000:.0f} or more")
+        text, expected = f"min_duration_ms is {shown(value)}", f"{required * 1000:.0f} or more"
+        yield by_length(files, "min-duration", files.where(name), text, expected=expected)
 
 
 def _streaming(files: PointFiles) -> Iterator[Finding]:
@@ -187,15 +187,7 @@ def _streaming(files: PointFiles) -> Iterator[Finding]:
         yield finding("streaming", files.where(CONFIG), f"model_params.streaming is {shown(mode)}")
 
 
-def _stated(files: PointFiles, part: str, key: str) -> Iterator[tuple[str, object]]:
-    """A setting in the files that should have it; ``part`` of config.yaml's settings has it there."""
-    if files.in_tree:
-        yield files.where(POINT_YAML), files.runtime_settings.get(key)
-    if files.config:
-        yield files.where(CONFIG), table(files.settings, part).get(key)
-
-
-def declared_salt(files: PointFiles) -> int | bool | None:
+def _declared_salt(files: PointFiles) -> int | bool | None:
     """Bits of salt, or whether there is one, as the files declare it; None where none does.
 
     The official client has a switch for agentic datasets and for its warm-up only.
@@ -219,7 +211,7 @@ def check_salt(files: PointFiles, issued: int | None = None, prompts: int | None
         text = f"{issued - prompts:,} of {issued:,} performance requests repeat the prompt of another"
         yield finding("salt", files.where(), text, expected=expected)
         return
-    declared = declared_salt(files)
+    declared = _declared_salt(files)
     is_small = type(declared) is int and declared < least
     if declared is False or is_small:
         text = f"{declared} bits are declared" if declared else "the salt is declared to be off"
@@ -232,10 +224,11 @@ def check_salt(files: PointFiles, issued: int | None = None, prompts: int | None
         )
 
 
-def accuracy_salt(files: PointFiles) -> Iterator[Finding]:
+def _accuracy_salt(files: PointFiles) -> Iterator[Finding]:
     """Accuracy prompts are the reference's."""
     for one in tables(files.config, "datasets"):
-        if one.get("type") == "accuracy" and _is_salted(one):
+        salted = one.get("salt") or table(one, "agentic_inference").get("enable_salt")
+        if one.get("type") == "accuracy" and salted:
             yield finding("accuracy-salt", files.where(CONFIG), f"dataset {one.get('name')} is salted")
     if (salt := table(files.runtime_settings, "accuracy").get("salt")) not in (None, False, 0):
         yield finding(
@@ -272,10 +265,6 @@ def _accuracy_score(files: PointFiles) -> Iterator[Finding]:
         yield by_length(files, "accuracy", where, found.line)
 
 
-def _is_salted(dataset: Fields) -> bool:
-    return bool(dataset.get("salt") or table(dataset, "agentic_inference").get("enable_salt"))
-
-
 def _summary(files: PointFiles) -> Iterator[Finding]:
     where, summary = files.where(SUMMARY), files.summary
     issued, failed = (whole(summary.get(f"n_samples_{name}")) for name in ("issued", "failed"))
@@ -296,8 +285,9 @@ def _summary(files: PointFiles) -> Iterator[Finding]:
     total = at(summary, "output_sequence_lengths", "total")
     if (number(total) or 0.0) <= 0:
         yield finding("output-tokens", where, f"output_sequence_lengths.total is {shown(total)}")
-    yield from _latency(files, where, "ttft")
-    yield from _latency(files, where, "tpot")
+    # A dedicated Offline run reports throughput only.
+    for name in () if files.is_offline else ("ttft", "tpot"):
+        yield from _latency(files, where, name)
 
 
 def whole_passes(files: PointFiles, where: str, issued: int | None) -> Iterator[Finding]:
@@ -312,16 +302,12 @@ def whole_passes(files: PointFiles, where: str, issued: int | None) -> Iterator[
         yield by_length(files, "whole-passes", where, text, expected=f"a multiple of {size:,}")
 
 
-def _latency(files: PointFiles, where: str, name: Literal["ttft", "tpot"]) -> Iterator[Finding]:
-    """A dedicated Offline run reports throughput only."""
-    block = files.summary.get(name)
-    if files.is_offline:
-        return
-    if not isinstance(block, Mapping) or not block:
-        yield finding(name, where, f"the block {name} is missing")
-        return
+def _latency(files: PointFiles, where: str, name: str) -> Iterator[Finding]:
+    """``name``: of the block in the summary, and of the rule."""
     p90 = percentile_of(files.summary, name, 90)
-    if p90 is None or p90 <= 0:
+    if not table(files.summary, name):
+        yield finding(name, where, f"the block {name} is missing")
+    elif p90 is None or p90 <= 0:
         yield finding(name, where, f"{name} has no p90" if p90 is None else f"the p90 of {name} is {p90}")
 
 
