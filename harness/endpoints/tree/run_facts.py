@@ -19,6 +19,7 @@ from harness.endpoints.official_files import (
     system_tps,
     table,
     target_concurrency,
+    whole,
 )
 from harness.endpoints.planning.rules import (
     EndpointsDataset,
@@ -76,21 +77,15 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
         if self.run is not None:
             return self.run.curve.samples
         official = self.official_dataset
-        stated = self.dataset.get("samples")
-        if isinstance(stated, int):
-            return stated
-        return official.samples if official else None
-
-    @property
-    def dataset(self) -> Fields:
-        """The performance dataset in the client's configuration."""
-        return performance_dataset(self.config)
+        stated = whole(performance_dataset(self.config).get("samples"))
+        return official.samples if stated is None and official else stated
 
     @property
     def dataset_name(self) -> str:
         """In the rules' spelling where the model has one."""
-        official = self.official_dataset
-        return official.dataset if official else str(self.dataset.get("name", "")).partition("::")[0]
+        if official := self.official_dataset:
+            return official.dataset
+        return str(performance_dataset(self.config).get("name", "")).partition("::")[0]
 
     @property
     def is_short(self) -> bool:

@@ -251,6 +251,14 @@ def test_newer_seeds_come_from_their_file(tmp_path):
     assert yaml.safe_load((tmp_path / RUNS / "r1" / POINT_YAML).read_text())["seed_set"] == "B"
 
 
+def test_a_number_of_samples_that_is_none_is_not_stated(tmp_path):
+    """YAML has true for yes, and Python takes it for 1."""
+    offline = write_runs(tmp_path, official=True)[-1]
+    edit_config(offline / CONFIG, "datasets", 0, "samples", value=True)
+    (found,) = read_runs([offline])
+    assert (found.name, found.samples) == ("r6396", 6396)
+
+
 def of_toml(old, new=""):
     assert old in SYSTEM
     return lambda folder: SYSTEM.replace(old, new, 1)
