@@ -116,23 +116,19 @@ class PointFiles(msgspec.Struct, frozen=True, dict=True):
         return _AGENTIC_S if is_agentic else least
 
     @property
-    def performance_dataset(self) -> Fields:
-        """The first one in config.yaml."""
-        return performance_dataset(self.config)
-
-    @property
     def dataset_size(self) -> int | None:
         """Samples of the performance dataset: by its official name, else as the run had it."""
         ours = None if self.record is None else self.record.curve.samples
         if self.is_short:
             return ours
-        names = (self.point.get("dataset"), self.performance_dataset.get("name"))
+        configured = performance_dataset(self.config)
+        names = (self.point.get("dataset"), configured.get("name"))
         official = (
             one.performance for one in load_endpoints_rules().models.values() if one.performance is not None
         )
         known = next((one.samples for one in official if one.dataset in names), None)
         claimed = steady_window(table(self.point, "steady_state")).size
-        return known or ours or whole(self.performance_dataset.get("samples")) or claimed
+        return known or ours or whole(configured.get("samples")) or claimed
 
     @property
     def benchmark(self) -> Benchmark | None:

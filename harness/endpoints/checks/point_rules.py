@@ -15,6 +15,7 @@ from harness.endpoints.official_files import (
     at,
     number,
     percentile_of,
+    performance_dataset,
     read_table,
     shown,
     steady_window,
@@ -194,7 +195,7 @@ def _declared_salt(files: PointFiles) -> int | bool | None:
     """
     if files.record is not None:
         return files.record.curve.salt_bits
-    agentic = table(files.performance_dataset, "agentic_inference").get("enable_salt")
+    agentic = table(performance_dataset(files.config), "agentic_inference").get("enable_salt")
     places = (files.runtime_settings.get("salt"), files.settings.get("salt"), agentic)
     for value in places:
         found = value.get("bits", value.get("enabled")) if isinstance(value, Mapping) else value
