@@ -1,6 +1,7 @@
 """The text of an answer's ids in parts, as a server with OpenAI's protocol gives it to its client."""
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -35,8 +36,12 @@ class AnswerText(Protocol):
         """
 
 
+@cache
 def open_text(tokenizer: Path | None) -> AnswerText:
-    """The text of a model's answers, by its folder or tokenizer.json; None is gpt-oss. Raises ConfigError."""
+    """The text of a model's answers, by its folder or tokenizer.json; None is gpt-oss. Raises ConfigError.
+
+    A process loads each once.
+    """
     if tokenizer is None:
         return HarmonyChannels()
     loaded = load_tokenizer(tokenizer)

@@ -5,7 +5,7 @@ the last moment that is known of it, and no end: the journal does not say when a
 """
 
 from collections.abc import Mapping, Sequence
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from harness.cli.processes import computing
 from harness.endpoints.numbers import event_record as form
-from harness.endpoints.numbers.answer_text import AnswerText, open_text
+from harness.endpoints.numbers.answer_text import open_text
 from harness.endpoints.numbers.event_reader import Progress, silent
 from harness.endpoints.numbers.event_record import Event, Fault, Prompt
 from harness.endpoints.point_run import WARM_UP
@@ -146,13 +146,8 @@ def _answers(journal: Path, rows: Rows) -> dict[int, _Kept]:
     return found
 
 
-@cache
-def _text_of(tokenizer: Path | None) -> AnswerText:
-    return open_text(tokenizer)
-
-
 def _lines(tokenizer: Path | None, batch: _Batch) -> bytes:
-    text, lines = _text_of(tokenizer), []
+    text, lines = open_text(tokenizer), []
     for moment, row in zip(batch.moments, batch.rows, strict=True):
         kind, query_id = _KINDS[moment["kind"]], int(row["query_id"])
         more: dict[str, Any] = {}
