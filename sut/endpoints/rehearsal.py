@@ -24,7 +24,6 @@ from harness.endpoints.checks.check_command import finding_lines, has_errors
 from harness.endpoints.checks.tree_check import check_tree
 from harness.endpoints.curve import Curve, Point
 from harness.endpoints.endpoints_options import RehearsalOptions
-from harness.endpoints.numbers.reference_tokenizer import TokenizerFile, reference_tokenizer
 from harness.endpoints.planning.curve_plan import (
     PlannedCurve,
     known_c_max,
@@ -58,6 +57,7 @@ from harness.errors import (
     machine_failure,
 )
 from harness.files import atomic_write, sha256_of
+from harness.grading.decoding.output_decoder import tokenizer_file
 from harness.peak.ladder.ladder_plan import ladder_client, ladder_folder
 from harness.peak.ladder.steps import NOT_A_RESULT
 from harness.record.output_dir import aside_of, check_free, free_reserve, locked, move_aside_existing
@@ -108,7 +108,7 @@ class _Inputs(msgspec.Struct, frozen=True):
     samples: SampleSet
     accuracy: AccuracyPlan | None
     system: SystemFile | None
-    tokenizer: TokenizerFile | None
+    tokenizer: Path | None
     """None: gpt-oss's, which is built in"""
     column: str
     """of the performance dataset, with the prompts"""
@@ -136,7 +136,7 @@ def _read(options: RehearsalOptions) -> _Inputs:
             lcb_data=options.lcb_data,
             allow_unsandboxed=options.allow_unsandboxed,
         )
-    tokenizer = reference_tokenizer(client.benchmark, client.input_file, options.tokenizer)
+    tokenizer = tokenizer_file(client.benchmark, client.input_file, options.tokenizer)
     system = read_system(options.system) if options.system else None
     column = open_table(client.input_file).first_column(COLUMNS)
     return _Inputs(client, samples, accuracy, system, tokenizer, column)
@@ -189,16 +189,14 @@ def _planned(
         dataset_sha256=samples.sha256,
         accuracy_file=None if accuracy is None else str(options.accuracy_file),
         accuracy_sha256=None if accuracy is None else accuracy.samples.sha256,
-        tokenizer_sha256=None if inputs.tokenizer is None else sha256_of(inputs.tokenizer.path),
+        tokenizer_sha256=None if inputs.tokenizer is None else sha256_of(inputs.tokenizer),
         parameters=client.parameters,
         engine=first.engine,
         version=first.version,
         model=first.model,
         started=datetime.now(UTC),
     )
-    opened = OpenServers(
-        client, samples, servers, death, None if inputs.tokenizer is None else inputs.tokenizer.path
-    )
+    opened = OpenServers(client, samples, servers, death, inputs.tokenizer)
     return _Walk(options, planned, rehearsal, replace(inputs, accuracy=accuracy), opened, serving, console)
 
 

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from harness.endpoints.numbers.event_reader import read_events
-from harness.endpoints.numbers.reference_tokenizer import TokenizerFile, reference_tokenizer
 from harness.endpoints.steady.steady_block import steady_block
 from harness.endpoints.steady.steady_point import steady_state
 from harness.endpoints.tree.run_facts import read_runs
 from harness.errors import ConfigError, HarnessError
+from harness.grading.decoding.output_decoder import tokenizer_file
 
 
 def recomputed_block(run: Path, samples: int, concurrency: int) -> Mapping[str, Any] | str:
@@ -23,12 +23,12 @@ def recomputed_block(run: Path, samples: int, concurrency: int) -> Mapping[str, 
     return steady_block(steady_state(counted, samples, concurrency=concurrency))
 
 
-def _tokenizer(run: Path) -> TokenizerFile | None:
+def _tokenizer(run: Path) -> Path | None:
     """The one of the rehearsal; None is gpt-oss's, which is built in. Raises ConfigError."""
     (facts,) = read_runs([run])
     benchmark, ours = facts.benchmark, facts.run
     if benchmark is None:
         raise ConfigError(f"{run.name} is of no model that is known here, so its tokens cannot be counted")
     if ours is None:
-        return reference_tokenizer(benchmark, None)
-    return reference_tokenizer(benchmark, Path(ours.input_file), ours.tokenizer)
+        return tokenizer_file(benchmark, None, None)
+    return tokenizer_file(benchmark, Path(ours.input_file), ours.tokenizer)

@@ -7,7 +7,7 @@ beside the events, for the next reader.
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,8 +20,7 @@ import pyarrow.parquet as pq
 from msgspec.structs import astuple
 
 from harness.cli.processes import computing
-from harness.dataset.model_tokenizer import TOKENIZER_FILE, harmony_tokenizer
-from harness.endpoints.numbers.chat_template import HarmonyTemplate
+from harness.dataset.model_tokenizer import TOKENIZER_FILE
 from harness.endpoints.numbers.count_cache import COUNTED, FINISH_REASONS, Cached, read_cached, write_cached
 from harness.endpoints.numbers.event_record import (
     COMPLETE,
@@ -36,7 +35,7 @@ from harness.endpoints.numbers.event_record import (
     Event,
     Prompt,
 )
-from harness.endpoints.numbers.reference_tokenizer import ReferenceTokenizer, TokenizerFile
+from harness.endpoints.numbers.reference_tokenizer import ReferenceTokenizer, open_reference
 from harness.endpoints.run_folder import EVENTS
 from harness.endpoints.samples import Samples
 from harness.errors import DatasetError, RunError
@@ -73,7 +72,7 @@ def silent(done: int, total: int) -> None:
 
 def read_events(
     folder: Path,
-    tokenizer: TokenizerFile | None,
+    tokenizer: Path | None,
     progress: Progress = silent,
     processes: int | None = None,
 ) -> RunEvents:
@@ -110,16 +109,15 @@ def _prompt_lengths(folder: Path, cached: Cached) -> npt.NDArray[np.int64]:
     return isl if len(isl) == len(cached.rows) else np.zeros(len(cached.rows), np.int64)
 
 
-def _key(events: Path, tokenizer: TokenizerFile | None) -> str:
+def _key(events: Path, tokenizer: Path | None) -> str:
     """Changes with the events and with the tokenizer."""
     stamps = [events.stat()]
     if tokenizer is not None:
-        folder = tokenizer.path if tokenizer.path.is_dir() else tokenizer.path.parent
-        file = tokenizer.path / TOKENIZER_FILE if tokenizer.path.is_dir() else tokenizer.path
+        folder = tokenizer if tokenizer.is_dir() else tokenizer.parent
+        file = tokenizer / TOKENIZER_FILE if tokenizer.is_dir() else tokenizer
         template = (folder / name for name in ("tokenizer_config.json", "chat_template.jinja"))
         stamps += [path.stat() for path in (file, *template) if path.exists()]
-    own = "own template " if tokenizer is not None and tokenizer.own_template else ""
-    return own + " ".join(f"{stamp.st_size}:{stamp.st_mtime_ns}" for stamp in stamps)
+    return " ".join(f"{stamp.st_size}:{stamp.st_mtime_ns}" for stamp in stamps)
 
 
 def _events(file: Path, cached: Cached) -> RunEvents:
@@ -159,9 +157,7 @@ class _Found(NamedTuple):
     error: str = ""
 
 
-def _counted(
-    file: Path, size: int, tokenizer: TokenizerFile | None, progress: Progress, processes: int
-) -> Cached:
+def _counted(file: Path, size: int, tokenizer: Path | None, progress: Progress, processes: int) -> Cached:
     plan = _planned(file, size)
     phase = _Phase(ended=plan.ended)
     killed = RunError(
@@ -184,13 +180,6 @@ def _counted(
     if not plan.ranges:
         raise DatasetError(f"{file}: no performance phase; expected {START}")
     return phase.result()
-
-
-@cache
-def _opened(tokenizer: TokenizerFile | None) -> ReferenceTokenizer:
-    if tokenizer is None:
-        return ReferenceTokenizer(harmony_tokenizer(), HarmonyTemplate())
-    return tokenizer.open()
 
 
 def _begin() -> None:
@@ -253,7 +242,7 @@ def _broken(file: Path, found: _Found, size: int) -> str:
     return f"cut off in its last line, at byte {at} of {size}"
 
 
-def _read_range(file: Path, tokenizer: TokenizerFile | None, part: _Range) -> _Found:
+def _read_range(file: Path, tokenizer: Path | None, part: _Range) -> _Found:
     """The lines of a range that matter, in their order."""
     with file.open("rb") as opened:
         opened.seek(part.begin)
@@ -268,7 +257,7 @@ def _read_range(file: Path, tokenizer: TokenizerFile | None, part: _Range) -> _F
         if event is not None and event.event_type != LATER:
             events.append(event)
         at += len(line)
-    return _Found(part, _seen(events, _opened(tokenizer)), broken_at, error)
+    return _Found(part, _seen(events, open_reference(tokenizer)), broken_at, error)
 
 
 _EVENT = msgspec.json.Decoder(Event)

@@ -7,7 +7,7 @@ first fragment and of the rest, which pre-tokenization decides, the answer itsel
 
 import re
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,12 +15,10 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from harness.config.benchmark import Benchmark
 from harness.dataset import tokenizer as o200k
-from harness.dataset.model_tokenizer import load_tokenizer
+from harness.dataset.model_tokenizer import harmony_tokenizer, load_tokenizer
 from harness.endpoints.numbers.chat_template import ChatTemplate, HarmonyTemplate, Rendered, open_template
 from harness.endpoints.numbers.event_record import Answer, Message, after_first, whole
-from harness.grading.decoding.output_decoder import tokenizer_file
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -30,31 +28,6 @@ Counts = npt.NDArray[np.int64]
 _WINDOW = 64  # characters after the first fragment in which a token must end
 _LONGEST_FRAGMENT = 2048  # a longer one is tokenized with the rest
 _SPLITTERS = {"Split", "ByteLevel", "Digits"}  # they only cut, from left to right, and look ahead at most
-
-
-class TokenizerFile(msgspec.Struct, frozen=True):
-    """Where a process finds the reference tokenizer."""
-
-    path: Path
-    """a model's folder, or a tokenizer.json"""
-    own_template: bool = False
-    """whether its own chat template counts where it is that of gpt-oss, whose template is built in"""
-
-    def open(self) -> "ReferenceTokenizer":
-        """Load it. Raises ConfigError."""
-        loaded = load_tokenizer(self.path)
-        if not self.own_template and is_gpt_oss(loaded):
-            return ReferenceTokenizer(loaded, HarmonyTemplate())
-        folder = self.path if self.path.is_dir() else self.path.parent
-        return ReferenceTokenizer(loaded, open_template(folder, lambda texts: _lengths(loaded, texts)))
-
-
-def reference_tokenizer(
-    benchmark: Benchmark, dataset: Path | None, asked: str | None = None
-) -> TokenizerFile | None:
-    """The reference tokenizer of a benchmark, as ``tokenizer_file``."""
-    file = tokenizer_file(benchmark, dataset, asked)
-    return None if file is None else TokenizerFile(file)
 
 
 def is_gpt_oss(tokenizer: "Tokenizer") -> bool:
@@ -125,6 +98,21 @@ class ReferenceTokenizer:
     def _added(self) -> re.Pattern[str]:
         words = map(re.escape, _special_of(self._tokenizer).values())
         return re.compile("|".join(words) or r"(?!)")
+
+
+@cache
+def open_reference(tokenizer: Path | None) -> ReferenceTokenizer:
+    """The one of a model's folder or tokenizer.json; None is gpt-oss's, built in. Raises ConfigError.
+
+    A process loads each once. The chat template of gpt-oss is built in, too.
+    """
+    if tokenizer is None:
+        return ReferenceTokenizer(harmony_tokenizer(), HarmonyTemplate())
+    loaded = load_tokenizer(tokenizer)
+    if is_gpt_oss(loaded):
+        return ReferenceTokenizer(loaded, HarmonyTemplate())
+    folder = tokenizer if tokenizer.is_dir() else tokenizer.parent
+    return ReferenceTokenizer(loaded, open_template(folder, lambda texts: _lengths(loaded, texts)))
 
 
 class _Added(msgspec.Struct):

@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 
 from harness.endpoints.numbers.event_reader import read_events
 from harness.endpoints.numbers.event_writer import write_events
-from harness.endpoints.numbers.reference_tokenizer import TokenizerFile
 from harness.endpoints.numbers.result_summary import write_summary
 from harness.endpoints.point_run import PointRun, read_point_run
 from harness.endpoints.run_folder import CONFIG, EVENTS, SUMMARY
@@ -40,7 +39,7 @@ def finish_point(
     folder: Path,
     run: PointRun,
     least_issue_s: float,
-    tokenizer: TokenizerFile | None,
+    tokenizer: Path | None,
     column: str,
     progress: Progress,
 ) -> PointNumbers:
@@ -49,9 +48,8 @@ def finish_point(
     ``least_issue_s``: of a steady window, by the rules. ``tokenizer`` None is gpt-oss's. ``column`` of the
     dataset holds the prompts. Raises DatasetError, ConfigError, RunError and OSError.
     """
-    path = None if tokenizer is None else tokenizer.path
     write_events(
-        folder, path, lambda done, total: progress(done, total, "events written"), ended=run.complete
+        folder, tokenizer, lambda done, total: progress(done, total, "events written"), ended=run.complete
     )
     events = read_events(folder, tokenizer, lambda done, total: progress(done, total, "bytes counted"))
     state, window = None, None

@@ -15,10 +15,11 @@ from harness.arrays import Integers
 from harness.config.benchmark import load_benchmark
 from harness.dataset import tokenizer
 from harness.dataset.model_tokenizer import harmony_tokenizer
+from harness.endpoints.numbers.chat_template import open_template
 from harness.endpoints.numbers.event_reader import read_events
 from harness.endpoints.numbers.event_record import Answer
 from harness.endpoints.numbers.event_writer import write_events
-from harness.endpoints.numbers.reference_tokenizer import TokenizerFile
+from harness.endpoints.numbers.reference_tokenizer import ReferenceTokenizer, open_reference
 from harness.endpoints.numbers.result_summary import summarize
 from harness.endpoints.salting import text_after
 from harness.endpoints.samples import Samples
@@ -113,7 +114,7 @@ def test_its_summary_from_its_events(folder):
     """result_summary.json of the run above, from its events.jsonl; its statistics of early stopping aside."""
     run = folder / "run"
     official = json.loads((run / "performance" / "result_summary.json").read_text())
-    same = summarize(read_events(run, TokenizerFile(folder / "tokenizer")))
+    same = summarize(read_events(run, folder / "tokenizer"))
     for name in OFFICIAL_KEYS:
         official[name].pop("early_stopping_percentiles", None)
         assert same[name] == flat(official[name]), name
@@ -180,7 +181,9 @@ def test_counts_of_every_form_of_answer(folder):
     counts = json.loads(done.stdout.splitlines()[-1])
     answers = [Answer(**{name: nested(value) for name, value in each.items()}) for each in ANSWERS]
     # The template decides here, so it must not be the built-in one of the same tokenizer.
-    reader = TokenizerFile(folder / "tokenizer", own_template=True).open()
+    counter = open_reference(folder / "tokenizer")
+    template = open_template(folder / "tokenizer", counter.count_texts)
+    reader = ReferenceTokenizer(harmony_tokenizer(), template)
     totals, suffixes = reader.count_answers(answers)
     assert (totals.tolist(), suffixes.tolist()) == (counts[::2], counts[1::2])
 
@@ -219,5 +222,5 @@ def test_the_frame_of_a_thought(folder):
         check=True,
         timeout=120,
     )
-    totals, _ = TokenizerFile(folder / "tokenizer").open().count_answers([Answer(*case) for case in cases])
+    totals, _ = open_reference(folder / "tokenizer").count_answers([Answer(*case) for case in cases])
     assert totals.tolist() == list(map(int, done.stdout.split()))

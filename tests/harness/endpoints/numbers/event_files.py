@@ -3,12 +3,11 @@
 import json
 from pathlib import Path
 
-from harness.endpoints.numbers.reference_tokenizer import TokenizerFile
 from tests.runs import ROOT, SAMPLES
 
 OFFICIAL_RUNS = ROOT / "tests" / "data" / "endpoints"
 OFFICIAL_RUN = OFFICIAL_RUNS / "official_run"
-TOKENIZER = TokenizerFile(SAMPLES / "cnn_sample_tokenizer.json")
+TOKENIZER = SAMPLES / "cnn_sample_tokenizer.json"
 MS = 10**6
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from harness.endpoints.numbers import event_reader
 from harness.endpoints.numbers.event_reader import read_events
-from harness.endpoints.numbers.reference_tokenizer import TokenizerFile
+from harness.endpoints.numbers.reference_tokenizer import open_reference
 from harness.endpoints.numbers.result_summary import summarize
 from harness.endpoints.samples import tpot_ns
 from harness.errors import ConfigError, DatasetError
@@ -36,7 +36,7 @@ TWO = [
 
 
 def tokens(text: str) -> int:
-    return TOKENIZER.open().count_texts([text])[0]
+    return open_reference(TOKENIZER).count_texts([text])[0]
 
 
 def test_requests_in_the_order_of_issue(tmp_path):
@@ -172,7 +172,7 @@ def test_counts_are_kept(tmp_path):
     assert read_events(folder, TOKENIZER).samples["output_tokens"][0] == tokens("Two two")
     (other := tmp_path / "tokenizer.json").write_text("{}")
     with pytest.raises(ConfigError, match=str(other)):  # counted again
-        read_events(folder, TokenizerFile(other), processes=1)
+        read_events(folder, other, processes=1)
 
 
 def test_a_folder_that_cannot_be_written_to(tmp_path, monkeypatch):
@@ -210,4 +210,4 @@ def test_an_error_in_a_process_is_one_line(tmp_path, monkeypatch):
     monkeypatch.setattr(event_reader, "_RANGE_BYTES", 300)
     folder = write(tmp_path, BEGIN, TWO, END)
     with pytest.raises(ConfigError, match=r"tokenizer\.json"):
-        read_events(folder, TokenizerFile(tmp_path / "no" / "tokenizer.json"), processes=2)
+        read_events(folder, tmp_path / "no" / "tokenizer.json", processes=2)

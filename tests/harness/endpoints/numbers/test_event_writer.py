@@ -1,5 +1,5 @@
 import json
-from functools import cache
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,6 +10,7 @@ from harness.endpoints.numbers.answer_text import HarmonyChannels, open_text
 from harness.endpoints.numbers.event_reader import read_events
 from harness.endpoints.numbers.event_record import Answer
 from harness.endpoints.numbers.event_writer import write_events
+from harness.endpoints.numbers.reference_tokenizer import open_reference
 from harness.endpoints.point_run import WARM_UP
 from harness.errors import DatasetError
 from harness.record.answer_log import encode_query_answer
@@ -17,7 +18,7 @@ from harness.record.journal import FAILURES_FILE, QUERIES_FILE, QUERY_ANSWERS_FI
 from harness.record.outcome import FailureKind
 from tests.harness.endpoints.numbers.event_files import MS, TOKENIZER
 
-reader = cache(TOKENIZER.open)  # not at import, which each process of the tests does
+reader = partial(open_reference, TOKENIZER)
 TEXTS = ["The quick brown fox", " jumps", "One two three four five six seven"]
 
 
@@ -61,7 +62,7 @@ def lines(folder):
 
 
 def test_events_in_the_order_of_time(tmp_path):
-    assert write_events(journal(tmp_path), TOKENIZER.path, ended=True) == 4
+    assert write_events(journal(tmp_path), TOKENIZER, ended=True) == 4
     found = [
         (event["event_type"], event["timestamp_ns"] / MS, event["sample_uuid"][-1:])
         for event in lines(tmp_path)
@@ -85,7 +86,7 @@ def test_events_in_the_order_of_time(tmp_path):
 
 
 def test_what_events_hold(tmp_path):
-    write_events(journal(tmp_path), TOKENIZER.path, ended=True)
+    write_events(journal(tmp_path), TOKENIZER, ended=True)
     data = {(event["event_type"], event["sample_uuid"][-1:]): event for event in lines(tmp_path)}
     assert data["sample.issued", "0"]["data"] == ["PromptData", *[None] * 7]
     assert data["error.generic", "3"]["data"] == ["ErrorData", "http_status", "HTTP 500"]
@@ -98,7 +99,7 @@ def test_what_events_hold(tmp_path):
 
 
 def test_they_are_read_as_those_of_any_client(tmp_path):
-    write_events(journal(tmp_path), TOKENIZER.path, ended=True)
+    write_events(journal(tmp_path), TOKENIZER, ended=True)
     found = read_events(tmp_path, TOKENIZER)
     assert found.samples["issued_ns"].tolist() == [5 * MS, 6 * MS, 7 * MS, 10 * MS]
     assert found.samples["first_ns"].tolist() == [8 * MS, 11 * MS, 0, 0]
@@ -109,7 +110,7 @@ def test_they_are_read_as_those_of_any_client(tmp_path):
 
 
 def test_a_run_that_was_interrupted(tmp_path):
-    write_events(journal(tmp_path), TOKENIZER.path, ended=False)
+    write_events(journal(tmp_path), TOKENIZER, ended=False)
     found = read_events(tmp_path, TOKENIZER)
     assert not found.ended
     assert len(found.samples) == 4
@@ -117,21 +118,19 @@ def test_a_run_that_was_interrupted(tmp_path):
 
 @pytest.mark.engine
 def test_processes_change_nothing(tmp_path, monkeypatch):
-    write_events(journal(tmp_path), TOKENIZER.path, ended=True)
+    write_events(journal(tmp_path), TOKENIZER, ended=True)
     expected = (tmp_path / "events.jsonl").read_bytes()
     monkeypatch.setattr(event_writer, "_BATCH", 3)
     monkeypatch.setattr(event_writer, "_ALONE", 3)
     seen: list[tuple[int, int]] = []
-    write_events(
-        tmp_path, TOKENIZER.path, lambda done, total: seen.append((done, total)), ended=True, processes=2
-    )
+    write_events(tmp_path, TOKENIZER, lambda done, total: seen.append((done, total)), ended=True, processes=2)
     assert (tmp_path / "events.jsonl").read_bytes() == expected
     assert seen == [(3, 10), (6, 10), (9, 10), (10, 10)]
 
 
 def test_a_completed_request_without_its_answer(tmp_path):
     with pytest.raises(DatasetError, match="1 of 3 completed requests"):
-        write_events(journal(tmp_path, answers=(0, 2)), TOKENIZER.path, ended=True)
+        write_events(journal(tmp_path, answers=(0, 2)), TOKENIZER, ended=True)
     assert not (tmp_path / "events.jsonl").exists()
 
 
@@ -175,6 +174,6 @@ def test_text_of_harmony(parts, first, answer):
 def test_plain_text_has_no_special_tokens():
     end = reader()._tokenizer.token_to_id("<|eot_id|>")
     ids = np.append(ids_of("One two three"), end).astype(np.int32)
-    text = open_text(TOKENIZER.path).answer(ids, 1)
+    text = open_text(TOKENIZER).answer(ids, 1)
     assert "".join(text.output) == "One two three"
     assert len(text.output) == 2

@@ -8,8 +8,9 @@ from harness.dataset.model_template import ModelTemplate
 from harness.dataset.model_tokenizer import harmony_tokenizer, load_tokenizer
 from harness.endpoints.numbers.chat_template import HarmonyTemplate, JinjaTemplate, NoTemplate
 from harness.endpoints.numbers.event_record import Answer, Event, Message, after_first, whole
-from harness.endpoints.numbers.reference_tokenizer import ReferenceTokenizer, reference_tokenizer
+from harness.endpoints.numbers.reference_tokenizer import ReferenceTokenizer, open_reference
 from harness.errors import ConfigError
+from harness.grading.decoding.output_decoder import tokenizer_file
 from tests.harness.endpoints.numbers.event_files import TOKENIZER
 from tests.runs import SAMPLES
 
@@ -58,17 +59,17 @@ def check(reader: ReferenceTokenizer, seed: int) -> None:
 def test_where_it_is_found(tmp_path):
     gpt_oss, llama = load_benchmark("gpt-oss-120b"), load_benchmark("llama3.1-8b")
     dataset = SAMPLES / "cnn_sample.json"
-    assert reference_tokenizer(gpt_oss, dataset, None) is None
-    assert reference_tokenizer(llama, dataset, None) == TOKENIZER
-    assert reference_tokenizer(gpt_oss, dataset, str(TOKENIZER.path)) == TOKENIZER
+    assert tokenizer_file(gpt_oss, dataset, None) is None
+    assert tokenizer_file(llama, dataset, None) == TOKENIZER
+    assert tokenizer_file(gpt_oss, dataset, str(TOKENIZER)) == TOKENIZER
     with pytest.raises(ConfigError, match="no such file"):
-        reference_tokenizer(llama, dataset, str(tmp_path / "missing"))
+        tokenizer_file(llama, dataset, str(tmp_path / "missing"))
 
 
 @pytest.mark.engine
 @pytest.mark.parametrize("seed", range(3))
 def test_a_cut_anywhere(seed):
-    check(TOKENIZER.open(), seed)
+    check(open_reference(TOKENIZER), seed)
 
 
 @pytest.mark.engine
@@ -78,7 +79,7 @@ def test_a_cut_anywhere_in_harmony():
 
 def test_most_cuts_are_not_tokenized_twice(monkeypatch):
     """A cut before a word decides nothing about the tokens around it."""
-    reader = TOKENIZER.open()
+    reader = open_reference(TOKENIZER)
     encoded = []
     loaded = reader._tokenizer
     monkeypatch.setattr(reader, "_tokenizer", Counting(loaded, encoded))
@@ -142,7 +143,7 @@ def test_tool_calls_are_put_together_by_index():
 
 
 def test_a_template_counts_what_it_adds():
-    loaded = load_tokenizer(TOKENIZER.path)
+    loaded = load_tokenizer(TOKENIZER)
 
     def encode(texts):
         return [len(each.ids) for each in loaded.encode_batch(list(texts), add_special_tokens=False)]
@@ -188,8 +189,8 @@ def test_a_template_that_refuses_and_one_that_is_missing():
     with pytest.raises(ConfigError, match="not in this house"):
         JinjaTemplate(ModelTemplate("{{ raise_exception('not in this house') }}", {}), encode)
     with pytest.raises(ConfigError, match="chat_template"):
-        TOKENIZER.open().count_answers([Answer("yes", ("because",))])
-    assert isinstance(TOKENIZER.open()._template, NoTemplate)
+        open_reference(TOKENIZER).count_answers([Answer("yes", ("because",))])
+    assert isinstance(open_reference(TOKENIZER)._template, NoTemplate)
 
 
 @pytest.mark.engine
