@@ -1,10 +1,10 @@
 """The options of run_endpoints.py's commands and its command line. Imports stay light for ``--help``."""
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from harness.cli.door import called
-from harness.cli.flags import Command, add_commands, flag, options, path, read
+from harness.cli.flags import Command, add_commands, flag, options, path, read, shared_options
 from harness.cli.parser import SIGNAL_CODES, Parser
 from harness.config.other_flags import ELSEWHERE, EVERY_REPLICA, SYNONYMS
 from harness.config.run_options import (
@@ -45,28 +45,22 @@ _GROUPS = {
 }
 
 
-def system_flag() -> Any:
-    """The field for the facts that no program can know."""
-    return flag(
+@shared_options
+class TreeOptions:
+    """What a tree holds besides what the run folders show."""
+
+    system: Path | None = flag(
         "TOML with the facts that only the submitter knows: organisation, system, power "
         "(default: placeholders, which keep the tree from being a submission)",
         default=None,
         metavar="FILE",
     )
-
-
-def cohort_flag() -> Any:
-    """The field for the cohort of a submission."""
-    return flag(
+    target_cohort: str | None = flag(
         "cohort of the submission, such as 2026-12-C0 (default: the TOML's)",
         default=None,
         metavar="COHORT",
     )
-
-
-def seed_sets_flag() -> Any:
-    """The field for newer seeds than those that are built in."""
-    return flag(
+    seed_sets: Path | None = flag(
         "YAML file of published sets of seeds in the official form (default: the built-in sets)",
         default=None,
         metavar="FILE",
@@ -74,7 +68,7 @@ def seed_sets_flag() -> Any:
 
 
 @options
-class RehearsalOptions(ClientOptions):
+class RehearsalOptions(ClientOptions, TreeOptions):
     """``run``. ``c_max`` None: the largest of ``concurrency``, else found by a short ladder."""
 
     accuracy_file: Path | None = flag(
@@ -118,9 +112,6 @@ class RehearsalOptions(ClientOptions):
     short: bool = flag(
         "rehearse the forms only: one pass over the first samples, no least time, C_max 40", default=False
     )
-    system: Path | None = system_flag()
-    target_cohort: str | None = cohort_flag()
-    seed_sets: Path | None = seed_sets_flag()
     seed_set: str | None = flag("set of seeds (default: the first)", default=None, metavar="ID")
     restart: bool = restart_flag("rehearsal")
     output_dir: Path | None = results_flag(f"the rehearsal is written to DIR/{FOLDER}/")
@@ -132,7 +123,7 @@ class RehearsalOptions(ClientOptions):
 
 
 @options
-class BuildOptions:
+class BuildOptions(TreeOptions):
     """``build``. ``output`` None: the folder ``tree`` beside the run folders."""
 
     folders: tuple[Path, ...] = flag(
@@ -142,9 +133,6 @@ class BuildOptions:
         nargs="+",
         metavar="DIR",
     )
-    system: Path | None = system_flag()
-    target_cohort: str | None = cohort_flag()
-    seed_sets: Path | None = seed_sets_flag()
     output: Path | None = flag(
         "the tree to write (default: tree/ beside the run folders)",
         "--output",
