@@ -25,6 +25,7 @@ from harness.dataset.samples import SampleSet, load_samples
 from harness.dataset.table import Table, open_table
 from harness.endpoints.accuracy import PointAccuracy, as_shares, read_accuracy, write_accuracy
 from harness.endpoints.curve import Point
+from harness.endpoints.endpoints_options import RehearsalOptions
 from harness.endpoints.point_run import read_point_run
 from harness.errors import ConfigError, RunError
 from harness.files import sha256_of
@@ -85,27 +86,21 @@ class AccuracyPlan(msgspec.Struct, frozen=True, kw_only=True):
         return self.samples.longest(generation.parameters.max_new_tokens)
 
 
-def plan_accuracy(
-    options: ClientOptions,
-    dataset: Path,
-    *,
-    reference_data: Path | None = None,
-    lcb_data: Path | None = None,
-    allow_unsandboxed: bool = False,
-) -> AccuracyPlan:
+def plan_accuracy(options: RehearsalOptions) -> AccuracyPlan | None:
     """Read the accuracy dataset and its references, and check that outputs of it can be graded here.
 
-    ``options``: those of the performance runs. The rest is as in eval_mlperf_accuracy.py; ``reference_data``
-    is the dataset itself by default. Raises ConfigError, DatasetError and GradingError.
+    None without an accuracy dataset. Raises ConfigError, DatasetError and GradingError.
     """
+    if (dataset := options.accuracy_file) is None:
+        return None
     benchmark = load_benchmark(options.benchmark, options.round)
     samples = load_samples(dataset, vocabulary_size=benchmark.vocabulary_size)
     grading = EvaluationOptions(
         mlperf_log=dataset,
-        reference_data=reference_data or dataset,
+        reference_data=options.reference_data or dataset,
         tokenizer=options.tokenizer or tokenizer_beside(dataset, benchmark),
-        lcb_data=lcb_data,
-        allow_unsandboxed=allow_unsandboxed,
+        lcb_data=options.lcb_data,
+        allow_unsandboxed=options.allow_unsandboxed,
         benchmark=benchmark.name,
         round=options.round,
     )

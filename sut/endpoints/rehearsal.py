@@ -127,15 +127,7 @@ def _read(options: RehearsalOptions) -> _Inputs:
             f"--api {client.api}: prompts of points are salted with ids; omit it, or name one that sends ids"
         )
     samples = load_samples(client.input_file, vocabulary_size=client.benchmark.vocabulary_size)
-    accuracy = None
-    if options.accuracy_file is not None:
-        accuracy = plan_accuracy(
-            options,
-            options.accuracy_file,
-            reference_data=options.reference_data,
-            lcb_data=options.lcb_data,
-            allow_unsandboxed=options.allow_unsandboxed,
-        )
+    accuracy = plan_accuracy(options)
     tokenizer = tokenizer_file(client.benchmark, client.input_file, options.tokenizer)
     system = read_system(options.system) if options.system else None
     column = open_table(client.input_file).first_column(COLUMNS)

@@ -14,12 +14,12 @@ from harness.cli.signals import leave_on_signals, signals_kept
 from harness.config.benchmark import load_benchmark
 from harness.config.client_plan import resolve_client
 from harness.config.deadlines import resolve_policy
-from harness.config.run_options import ClientOptions
 from harness.dataset.model_tokenizer import load_tokenizer
 from harness.dataset.samples import load_samples
 from harness.dataset.table import open_table
 from harness.endpoints.accuracy import PointAccuracy, read_accuracy
 from harness.endpoints.curve import Point
+from harness.endpoints.endpoints_options import RehearsalOptions
 from harness.endpoints.point_run import write_point_run
 from harness.endpoints.run_folder import ACCURACY
 from harness.errors import ConfigError, DatasetError, HarnessError, RunError, ServerError
@@ -70,7 +70,7 @@ class Watcher:
 
 def options(dataset=GPT_OSS, benchmark="gpt-oss-120b", **fields):
     fixed = {"num_workers": 1}
-    return ClientOptions(input_file=dataset, benchmark=benchmark, **fixed | fields)
+    return RehearsalOptions(input_file=dataset, accuracy_file=dataset, benchmark=benchmark, **fixed | fields)
 
 
 def run(folder, stub, plan=None, point=POINT, watcher=None):
@@ -78,9 +78,8 @@ def run(folder, stub, plan=None, point=POINT, watcher=None):
     return run_accuracy(plan or plan_of(), point, folder, ((url,), ALIVE), watcher or Watcher())
 
 
-def plan_of(max_samples=8, tokenizer=None, **fields):
-    given = options(max_new_tokens=TOKENS, tokenizer=tokenizer)
-    return plan_accuracy(given, GPT_OSS, **fields).first(max_samples)
+def plan_of(max_samples=8, **fields):
+    return plan_accuracy(options(max_new_tokens=TOKENS, **fields)).first(max_samples)
 
 
 # --- the same answers, the same score ----------------------------------------------------------
@@ -171,7 +170,7 @@ def test_the_score_is_that_of_a_loadgen_accuracy_run_of_the_same_answers(name, t
         words = ("--accuracy", "--server-url", stub.url, "--benchmark", name, "--input-file", dataset)
         loadgen = run_mlperf(tmp_path, *words, here=capfd)
         assert loadgen.code == 0, loadgen.stdout + loadgen.stderr
-        found = run(tmp_path / "r4", stub, plan_accuracy(options(dataset, name), dataset))
+        found = run(tmp_path / "r4", stub, plan_accuracy(options(dataset, name)))
     assert_same_score(name, loadgen.log_dir / ACCURACY_LOG, tmp_path / "r4", found)
     assert 5 < next(iter(found.metrics.values())).value < 100  # neither nothing nor everything is right
 
@@ -183,7 +182,7 @@ def test_answers_of_a_model_in_a_loadgen_run_have_the_same_score(name, tmp_path,
     words = ("--accuracy", "--backend", "embedded", "--benchmark", name, "--input-file", dataset)
     loadgen = run_mlperf(tmp_path, *words, here=capfd)
     assert loadgen.code == 0, loadgen.stdout + loadgen.stderr
-    plan = plan_accuracy(options(dataset, name), dataset)
+    plan = plan_accuracy(options(dataset, name))
     known = {tuple(plan.samples.tokens(index).tolist()): ids for index, ids in loadgen.accuracy_log.items()}
     with replaying(name, known) as stub:
         found = run(tmp_path / "r4", stub, plan)
@@ -413,7 +412,7 @@ def test_a_tokenizer_of_another_model_is_refused_before_anything_is_sent():
 
 def test_on_the_embedded_engine_two_points_share_one_server(tmp_path):
     given = options(backend="embedded", max_new_tokens=16)
-    plan = plan_accuracy(given, GPT_OSS).first(12)
+    plan = plan_accuracy(given).first(12)
     performance = resolve_client(
         given,
         plan.benchmark,
