@@ -1,5 +1,6 @@
 """point.yaml and system_desc.json, rules §8.3 and §8.2, from a run folder and the system's TOML."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
@@ -151,7 +152,7 @@ def system_description(one: RunFacts, of: CurveFacts) -> Json:
         "c_min_override": of.c_min_override,
         "system_size": given.system_size,
         "system_node_ensemble_count": len(of.system.node_types),
-        "system_node_ensemble_total": sum(node.number_of_nodes for node in of.system.node_types),
+        "system_node_ensemble_total": of.system.nodes,
         "serving_framework": of.framework,
         "cooling": of.system.cooling,
         "network_topology": given.network_topology,
@@ -245,11 +246,8 @@ def _drafter(system: SystemFile) -> Json | None:
 
 
 def _nodes_used(given: Parallelism) -> list[Json] | None:
-    if not given.nodes_used:
-        return None
-    return [
-        {"system_node_ensemble_id": int(number), "nodes": nodes} for number, nodes in given.nodes_used.items()
-    ]
+    used = (given.nodes_used or {}).items()
+    return [{"system_node_ensemble_id": int(number), "nodes": nodes} for number, nodes in used] or None
 
 
 def _shortfall(system: SystemFile, given: Parallelism) -> Json | None:
@@ -269,9 +267,7 @@ def most_replicas(system: SystemFile, given: Parallelism) -> int | None:
     parts = (given.tensor_parallel, given.pipeline_parallel, given.expert_parallel)
     if given.disaggregated or not any((*parts, given.data_parallel)):
         return None
-    replica = 1
-    for part in parts:
-        replica *= part or 1
+    replica = math.prod(part or 1 for part in parts)
     return sum(node.number_of_nodes * node.accelerators for node in system.node_types) // replica
 
 

@@ -73,7 +73,7 @@ def power_of(system: SystemFile) -> Power:
 
 def _network_gaps(system: SystemFile) -> Iterator[str]:
     """What keeps the network between the nodes from being one."""
-    nodes, fabric = _nodes(system), system.scale_out
+    nodes, fabric = system.nodes, system.scale_out
     if fabric is not None:
         offered = sum(switch.count * switch.bandwidth_tbps for switch in fabric.switches)
         if offered < (needed := _needed_tbps(system)) - _TBPS_TOLERANCE:
@@ -82,14 +82,10 @@ def _network_gaps(system: SystemFile) -> Iterator[str]:
         yield f"[scale_out] is missing, and no scale_up connects the {nodes} nodes; write the one that does"
 
 
-def _nodes(system: SystemFile) -> int:
-    return sum(node.number_of_nodes for node in system.node_types)
-
-
 def _needed_tbps(system: SystemFile) -> float:
     """Of all adapters between the nodes."""
     fabric = system.scale_out
-    return _nodes(system) * fabric.nics_per_node * fabric.nic_gbps / 1000 if fabric else 0.0
+    return system.nodes * fabric.nics_per_node * fabric.nic_gbps / 1000 if fabric else 0.0
 
 
 def _may_span(node: NodeType) -> bool:

@@ -246,6 +246,11 @@ class SystemFile(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self.parallelism, **given)
 
     @property
+    def nodes(self) -> int:
+        """Of all types."""
+        return sum(node.number_of_nodes for node in self.node_types)
+
+    @property
     def cooling(self) -> Literal["air", "liquid"] | None:
         """Of the whole system: air, the larger overhead, where nodes differ."""
         found = {node.cooling for node in self.node_types} - {""}
@@ -350,12 +355,7 @@ def _sources(found: SystemFile) -> Iterator[tuple[str, str]]:
 
 
 def _from_folder(docs: Docs, folder: Path) -> Docs:
-    def whole(one: Path | None) -> Path | None:
-        return None if one is None else folder / one
-
-    return Docs(
-        readme=whole(docs.readme),
-        software_disclosure=whole(docs.software_disclosure),
-        calibration=whole(docs.calibration),
-        server_configs=tuple(folder / one for one in docs.server_configs),
-    )
+    names = ("readme", "software_disclosure", "calibration")
+    given = {name: folder / one for name in names if (one := getattr(docs, name)) is not None}
+    configs = tuple(folder / one for one in docs.server_configs)
+    return msgspec.structs.replace(docs, **given, server_configs=configs)
