@@ -178,11 +178,9 @@ def _power(system: Path) -> tuple[float | None, Sequence[str]]:
     """As the file states it; the components are the checker's to add up."""
     problems: list[str] = []
     found = stated_in(system / SYSTEM_POWER, problems)
-    kilowatts, watts = (
-        found.get("provisioned_power_kw"),
-        number(at(found, "computed", "total_system_power_w")),
-    )
-    return number(kilowatts) or (None if watts is None else watts / 1000), tuple(problems)
+    watts = number(at(found, "computed", "total_system_power_w"))
+    computed = None if watts is None else watts / 1000
+    return number(found.get("provisioned_power_kw")) or computed, tuple(problems)
 
 
 def _in_order(points: Sequence[CurvePoint]) -> Sequence[CurvePoint]:

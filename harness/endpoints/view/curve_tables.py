@@ -227,8 +227,7 @@ def client_table(points: Sequence[CurvePoint]) -> PageTable | None:
 
 def settings_table(curve: MeasuredCurve) -> PageTable:
     """What was set, one value or all that occur."""
-    rows = list(curve.settings.items())
-    return PageTable(("", ""), rows)
+    return PageTable(("", ""), list(curve.settings.items()))
 
 
 def _count(value: int | None) -> str:

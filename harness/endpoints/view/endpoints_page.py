@@ -1,6 +1,6 @@
 """endpoints.html: a rehearsed curve, its points, and what keeps it from being a submission."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from harness.endpoints.planning.rules import load_endpoints_rules
@@ -23,7 +23,7 @@ from harness.endpoints.view.curve_tables import (
 from harness.endpoints.view.point_settings import MODEL
 from harness.endpoints.view.shortfalls import is_steady, offline_part, shortfalls
 from harness.peak.ladder.steps import NOT_A_RESULT
-from harness.report.html.page import Badge, Page, PageTable, Section, Tile, write_page
+from harness.report.html.page import Badge, Chart, Page, PageTable, Section, Tile, write_page
 
 _BANDS = (
     "Each band needs a point with an accuracy run. A point in the margin above C_max counts for none of them."
@@ -58,7 +58,9 @@ def endpoints_page(curve: MeasuredCurve, states: Mapping[str, SteadyState]) -> P
         ),
         Section("times", "Times by requests in flight", charts=tuple(times_charts(curve))),
         _section("bands", "Bands", bands_table(curve), _BANDS),
-        _steady(curve, states),
+        _section(
+            "steady", "Steady state", steady_table(curve, states), _STEADY, charts=steady_charts(states)
+        ),
         Section("definitions", "Both definitions", tables=definitions_tables(curve)),
         _section("accuracy", "Accuracy", accuracy_table(curve)),
         Section("offline", "Offline", tuple(_offline_lines(curve))),
@@ -150,13 +152,6 @@ def _below(curve: MeasuredCurve) -> list[str]:
     return [f"Another point has more tokens/s and is no slower for a user than: {', '.join(found)}."]
 
 
-def _steady(curve: MeasuredCurve, states: Mapping[str, SteadyState]) -> Section:
-    table = steady_table(curve, states)
-    charts = tuple(steady_charts(states))
-    lines = (_STEADY,) if table else ()
-    return Section("steady", "Steady state", lines, charts=charts, tables=[table] if table else [])
-
-
 def _offline_lines(curve: MeasuredCurve) -> Iterator[str]:
     point = curve.offline
     if point is None:
@@ -171,5 +166,8 @@ def _offline_lines(curve: MeasuredCurve) -> Iterator[str]:
         yield f"Its throughput is {part:.1%} of that at C_max ({least:.0%} or more): {verdict}."
 
 
-def _section(name: str, title: str, table: PageTable | None, *lines: str) -> Section:
-    return Section(name, title, lines if table else (), tables=[table] if table else [])
+def _section(
+    name: str, title: str, table: PageTable | None, *lines: str, charts: Iterable[Chart] = ()
+) -> Section:
+    """``lines`` are about the table."""
+    return Section(name, title, lines if table else (), charts=tuple(charts), tables=[table] if table else [])
