@@ -22,7 +22,7 @@ from harness.campaign.campaign_page import PAGE, write_campaign_page
 from harness.campaign.facts import other_scenarios, require_complete
 from harness.campaign.journal import Journal, history, is_open, opened
 from harness.campaign.origins import other_origins, runs_beside
-from harness.campaign.searches import adopt, correct_offline_rate, submitted_run, was_too_short
+from harness.campaign.searches import adopt, correct_offline_rate, search_folder, submitted_run, was_too_short
 from harness.campaign.servers import ServerCommand, end, first_to_end
 from harness.campaign.standing import Standing, standing, standings, write_made
 from harness.campaign.steps import Step, missing_files, other_files, steps_of
@@ -293,8 +293,7 @@ class _Walk(msgspec.Struct):
         if not step.found_rate or step.name in self.again or record is None or not was_too_short(record):
             return False
         self.again.add(step.name)
-        folder = step.folder.parents[1] / "peak" / step.folder.parent.name
-        rate = correct_offline_rate(folder, step.folder, record).rate
+        rate = correct_offline_rate(search_folder(step.folder.parent), step.folder, record).rate
         show("", f"{step.name} was too short for its rate, and is made again with target_qps = {rate:g}")
         return True
 
@@ -302,7 +301,7 @@ class _Walk(msgspec.Struct):
         """Whether the search's own run at the rate that it found is the performance run now."""
         if not step.found_rate or before.state not in ("missing", "other") or step.name in self.anew:
             return False
-        run = submitted_run(step.folder.parents[1] / "peak" / step.folder.parent.name)
+        run = submitted_run(search_folder(step.folder.parent))
         if run is None:
             return False
         if standing(self.campaign, structs.replace(step, folder=run)).state not in ("done", "lost"):

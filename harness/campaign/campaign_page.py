@@ -7,6 +7,7 @@ from harness.analysis.run_outcome import RunOutcome, Status
 from harness.campaign.campaign_console import CampaignState, rows, time_left
 from harness.campaign.campaign_file import Campaign
 from harness.errors import ConfigError
+from harness.peak.ladder.ladder_plan import FOLDER
 from harness.report.html.overview_page import overview_page
 from harness.report.html.page import Badge, Cell, PageTable, Section, Tile, write_page
 from harness.report.outcomes import read_outcomes
@@ -40,7 +41,7 @@ def _outcomes(campaign: Campaign) -> list[RunOutcome]:
         runs = read_outcomes([folder for folder in folders if folder.is_dir()])
     except ConfigError:
         return []
-    return [one for one in runs if "peak" not in one.folder.relative_to(campaign.results).parts]
+    return [one for one in runs if FOLDER not in one.folder.relative_to(campaign.results).parts]
 
 
 def _badges(campaign: Campaign, state: CampaignState, reasons: Sequence[str]) -> Iterator[Badge]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
 from harness.files import PROGRESS, RUN_RECORD, link_or_copy
+from harness.peak.ladder.ladder_plan import FOLDER
 from harness.peak.search.conclusion import Conclusion
 from harness.peak.search.offline_rate import (
     SHORT_RUN,
@@ -20,6 +21,11 @@ from harness.record.output_dir import free_reserve, move_aside_existing, require
 from harness.record.run_record import RunRecord
 
 _SEARCH = "search"  # the folder of a search below that of a scenario
+
+
+def search_folder(runs: Path) -> Path:
+    """The folder of a scenario's searches, by that of its runs."""
+    return runs.parent / FOLDER / runs.name
 
 
 def found_rate(folder: Path, scenario: Scenario) -> float | None:

@@ -13,7 +13,7 @@ from msgspec import structs
 from harness.campaign.campaign_file import SEARCH, BenchmarkPart, Campaign, ScenarioPart, Servers, toml_key
 from harness.campaign.conf import RunConf, user_conf, with_rate
 from harness.campaign.rehearsal import BACKEND, CONF, max_new_tokens, sample_file
-from harness.campaign.searches import found_rate
+from harness.campaign.searches import found_rate, search_folder
 from harness.compliance.compliance_options import VerifyOptions
 from harness.compliance.compliance_options import parse_options as compliance_options
 from harness.compliance.registry import find_test, needed_tests
@@ -257,7 +257,7 @@ def _search(runs: _Runs) -> Step:
     conf = user_conf(_base_conf(runs))
     words = _run_words(runs, "performance", conf)
     peak_options(["search", *words])  # ends the program on a flag that only runs have
-    step = _run(runs, "search", runs.results / "peak" / runs.scenario, words, conf)
+    step = _run(runs, "search", search_folder(runs.folder), words, conf)
     return structs.replace(step, verb="peak")
 
 
@@ -460,7 +460,7 @@ def _conf(runs: _Runs) -> RunConf:
     base = _base_conf(runs)
     rate = runs.own.target_latency if runs.scenario.one_at_a_time else runs.own.target_qps
     if rate == SEARCH:
-        rate = found_rate(runs.results / "peak" / runs.scenario, runs.scenario)
+        rate = found_rate(search_folder(runs.folder), runs.scenario)
     if runs.campaign.rehearsal or rate is None:
         return user_conf(base)
     assert isinstance(rate, float) and math.isfinite(rate)
