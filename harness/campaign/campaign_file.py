@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from harness.campaign.digests import Digests
+from harness.campaign.rehearsal import BACKEND
 from harness.campaign.variables import expanded
 from harness.config.benchmark import Benchmark, load_benchmark
 from harness.config.choices import OUTPUT_DIR, available_benchmarks
@@ -114,7 +115,9 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True):
         return self.info.division == "closed" and not self.rehearsal
 
     def scenario_servers(self, name: str, scenario: Scenario) -> Servers:
-        """The servers of one scenario. Raises ConfigError."""
+        """The servers of one scenario; a rehearsal has its own. Raises ConfigError."""
+        if self.rehearsal:
+            return Servers(backend=BACKEND)
         found = self._written(name, scenario)
         return msgspec.structs.replace(found, url=tuple(expanded(self.folder, url) for url in _urls(found)))
 

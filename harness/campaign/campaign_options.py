@@ -44,9 +44,6 @@ class CampaignOptions:
     status: bool = False
 
 
-_FLAGS = ("file", "rehearsal", "restart", "dry_run")
-
-
 def build_parser() -> argparse.ArgumentParser:
     """All flags."""
     parser = Parser(
@@ -55,7 +52,7 @@ def build_parser() -> argparse.ArgumentParser:
         epilog=_EPILOG,
         elsewhere={f"--{STATUS}": f"it is a word, no flag: write {called(PROGRAM)} {STATUS} FILE"},
     )
-    add_flags(parser, CampaignOptions, _FLAGS)
+    add_flags(parser, CampaignOptions, ("file", "rehearsal", "restart", "dry_run"))
     return parser
 
 

@@ -126,11 +126,6 @@ def _pump(source: IO[bytes], path: Path) -> None:
     log.close()
 
 
-def _shells(code: int) -> int:
-    """An exit code as a shell gives it: that of a signal is 128 + n."""
-    return code if code >= 0 else 128 - code
-
-
 def _came(signals: "queue.SimpleQueue[int]", limit_s: float) -> bool:
     """Whether a signal comes within the time."""
     with suppress(queue.Empty):
@@ -167,7 +162,8 @@ def main(mark: str, log: Path, parent: int, grace_s: float, command: str) -> int
                 break
     # Of a command that failed, parts may live on and hold a GPU's memory, as vLLM's engine does.
     stop(mark, grace_s, ancestor=os.getpid())
-    return 0 if is_stopped else _shells(started.returncode)
+    code = 0 if is_stopped else started.returncode
+    return code if code >= 0 else 128 - code  # as a shell gives that of a signal
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from harness.campaign.campaign_file import SEARCH, BenchmarkPart, Campaign, ScenarioPart, Servers, toml_key
 from harness.campaign.conf import RunConf, user_conf, with_rate
-from harness.campaign.rehearsal import BACKEND, CONF, max_new_tokens, sample_file
+from harness.campaign.rehearsal import CONF, max_new_tokens, sample_file
 from harness.campaign.searches import found_rate, search_folder
 from harness.compliance.compliance_options import VerifyOptions
 from harness.compliance.compliance_options import parse_options as compliance_options
@@ -124,7 +124,7 @@ def steps_of(campaign: Campaign) -> tuple[Step, ...]:
                 part=part,
                 scenario=scenario,
                 own=own,
-                servers=_servers(campaign, name, scenario),
+                servers=campaign.scenario_servers(name, scenario),
             )
             for scenario, own in part.scenarios.items()
         ]
@@ -137,10 +137,6 @@ def steps_of(campaign: Campaign) -> tuple[Step, ...]:
         if step.conf is not None and step.plan is not None:
             step.conf.settings(step.plan)  # it can be read
     return (*steps, *_builds(campaign), _check(campaign))
-
-
-def _servers(campaign: Campaign, name: str, scenario: Scenario) -> Servers:
-    return Servers(backend=BACKEND) if campaign.rehearsal else campaign.scenario_servers(name, scenario)
 
 
 def dataset_of(campaign: Campaign, benchmark: Benchmark, role: str) -> Path:
