@@ -9,7 +9,7 @@ from harness.endpoints.numbers.result_summary import write_summary
 from harness.endpoints.point_run import PointRun, read_point_run
 from harness.endpoints.run_folder import CONFIG, EVENTS, SUMMARY
 from harness.endpoints.steady.steady_block import steady_headline
-from harness.endpoints.steady.steady_point import SteadyState, steady_state
+from harness.endpoints.steady.steady_point import steady_state
 from harness.endpoints.tree.client_config import write_config
 from harness.grading.scoring.grade import Progress
 from harness.json_files import read_json
@@ -24,15 +24,8 @@ class PointNumbers(NamedTuple):
     run: PointRun
     summary: dict[str, Any]
     """result_summary.json"""
-    state: SteadyState | None
-    """None of a dedicated Offline run, and where it was not judged now"""
-
-    @property
-    def steady(self) -> str:
-        """The verdict in words."""
-        if self.state is None:
-            return ""
-        return self.state.verdict if self.state.window else f"{self.state.verdict}: {self.state.reason}"
+    steady: str = ""
+    """the verdict in words; "" of a dedicated Offline run, and where it was not judged now"""
 
 
 def finish_point(
@@ -52,18 +45,19 @@ def finish_point(
         folder, tokenizer, lambda done, total: progress(done, total, "events written"), ended=run.complete
     )
     events = read_events(folder, tokenizer, lambda done, total: progress(done, total, "bytes counted"))
-    state, window = None, None
+    words, window = "", None
+    steady: dict[str, Any] = {}
     if run.point.offline != "dedicated" and len(events.samples):
         concurrency = run.point.concurrency
         state = steady_state(
             events.samples, run.curve.samples, concurrency=concurrency, required_s=least_issue_s
         )
-        window = state.requests
-    steady = {} if state is None else {"steady_state": steady_headline(state)}
+        words = state.verdict if state.window else f"{state.verdict}: {state.reason}"
+        window, steady = state.requests, {"steady_state": steady_headline(state)}
     write_config(folder, run, column=column)
     # Last: where it is, the point is finished.
     summary = write_summary(folder, events, client=CLIENT, window=window, **steady)
-    return PointNumbers(run, summary, state)
+    return PointNumbers(run, summary, words)
 
 
 def finished_point(folder: Path) -> PointNumbers | None:
@@ -74,7 +68,7 @@ def finished_point(folder: Path) -> PointNumbers | None:
     run = unfinished_point(folder)
     if run is None or not all((folder / name).is_file() for name in (EVENTS, CONFIG, SUMMARY)):
         return None
-    return PointNumbers(run, read_json(folder / SUMMARY, dict[str, Any], _AGAIN), None)
+    return PointNumbers(run, read_json(folder / SUMMARY, dict[str, Any], _AGAIN))
 
 
 def unfinished_point(folder: Path) -> PointRun | None:
