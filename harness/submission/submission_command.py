@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from msgspec.structs import asdict
@@ -19,7 +19,6 @@ from harness.submission.building.machine import machine_fields
 from harness.submission.building.request import BuildRequest
 from harness.submission.building.source_code import WrittenSource
 from harness.submission.checks.check import check_contexts, check_tree
-from harness.submission.checks.issue import Issue
 from harness.submission.checks.listing import issue_lines
 from harness.submission.results_table import compare, summarize, table, write_csv
 from harness.submission.submission_options import (
@@ -27,7 +26,6 @@ from harness.submission.submission_options import (
     CheckOptions,
     SubmissionOptions,
     SystemOptions,
-    TableOptions,
 )
 from harness.submission.tree.layout import is_empty, is_rehearsal, kept_beside, scenario_dirs
 from harness.submission.tree.round_rules import SystemRule, load_rules
@@ -80,9 +78,7 @@ def build(options: BuildOptions) -> bool:
         print("the servers are on other machines: this machine filled in no field of the system description")
     for line in (line for code in built.sources for line in _about(code)):
         print(line)
-    return _conclude(
-        options, request.output, options.round, check_tree(request.output, round_name=options.round)
-    )
+    return _conclude(options, request.output, None)
 
 
 def _benchmarks(options: BuildOptions) -> tuple[str, ...]:
@@ -123,14 +119,13 @@ def _about(code: WrittenSource) -> Iterator[str]:
 
 def check(options: CheckOptions) -> bool:
     """Check a folder."""
-    tree = options.tree.absolute()
-    issues = check_tree(tree, round_name=options.round, kept=options.kept)
-    return _conclude(options, tree, options.round, issues)
+    return _conclude(options, options.tree.absolute(), options.kept)
 
 
-def _conclude(options: TableOptions, tree: Path, round_name: str, issues: Sequence[Issue]) -> bool:
-    """Print results and issues, or both as JSON; True where no issue needs an action."""
-    contexts = check_contexts(tree, round_name, options.kept if isinstance(options, CheckOptions) else None)
+def _conclude(options: BuildOptions | CheckOptions, tree: Path, kept: Path | None) -> bool:
+    """Check a folder, and print results and issues, or both as JSON; True where no issue needs an action."""
+    issues = check_tree(tree, round_name=options.round, kept=kept)
+    contexts = check_contexts(tree, options.round, kept)
     rows = summarize(contexts)
     earlier = summarize(check_contexts(options.against.absolute())) if options.against else ()
     compared = compare(rows, earlier)
