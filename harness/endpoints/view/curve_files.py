@@ -117,7 +117,7 @@ def _rehearsal(folder: Path, plan: Curve) -> MeasuredCurve:
     built = {one.name: one for curve in _published(folder / TREE) for one in _measured(curve)}
     points = [
         replace(
-            read_point(run, *filter(None, [built.get(f"r{point.concurrency}")])),
+            read_point(run, built.get(f"r{point.concurrency}")),
             concurrency=point.concurrency,
             offline=point.offline,
         )

@@ -33,11 +33,9 @@ from harness.endpoints.view.point_settings import settings_of
 from harness.errors import ConfigError
 from harness.text import printable
 
-_NS_PER_S = 1e9
 USER_PERCENTILE = 90  # of TPOT, for the tokens per second of a user
 _REMEDY = "restore it, or run the point again"
 _C_MAX = "max_supported_concurrency"
-_JUDGED = ("status", "verdict")
 
 
 class SteadyBlock(msgspec.Struct, frozen=True):
@@ -94,9 +92,9 @@ class CurvePoint(msgspec.Struct, frozen=True, kw_only=True):
         return None if self.offline == "dedicated" else user_tps(self.tpot_ns.get(USER_PERCENTILE))
 
 
-def read_point(folder: Path, *others: Path) -> CurvePoint:
-    """The point of a folder; ``others`` hold files that it lacks."""
-    files = _Files((folder, *others))
+def read_point(folder: Path, in_tree: Path | None = None) -> CurvePoint:
+    """The point of a run folder, whose folder in a tree has files that it lacks; or of the latter alone."""
+    files = _Files([folder] if in_tree is None else [folder, in_tree])
     summary, config, point, system = map(files.table, (SUMMARY, CONFIG, POINT_YAML, SYSTEM_DESC))
     run = files.run()
     concurrency = _concurrency(point, config, run)
@@ -111,7 +109,7 @@ def read_point(folder: Path, *others: Path) -> CurvePoint:
         declared_c_min=whole(system.get("c_min_override")),
         issued=whole(summary.get("n_samples_issued")) if run is None else run.issued,
         failed=whole(summary.get("n_samples_failed")) if run is None else sum(run.failures.values()),
-        seconds=None if duration_ns is None else duration_ns / _NS_PER_S,
+        seconds=None if duration_ns is None else duration_ns / 1e9,
         system_tps=rate if rate > 0 else None,
         tpot_ns=percentiles(summary, "tpot"),
         ttft_ns=percentiles(summary, "ttft"),
@@ -187,7 +185,9 @@ def stated_block(found: object) -> SteadyBlock | None:
     """``steady_state`` in the form of point.yaml; None for what is no table."""
     if not isinstance(found, Mapping):
         return None
-    status, verdict = (text if isinstance(text := found.get(name), str) else None for name in _JUDGED)
+    status, verdict = (
+        text if isinstance(text := found.get(name), str) else None for name in ("status", "verdict")
+    )
     return SteadyBlock(status, verdict, steady_window(found))
 
 
