@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from harness.endpoints.official_files import percentile_of, table, user_tps
+from harness.endpoints.official_files import at, number, percentile_of
 from harness.endpoints.point_run import OwnNumbers
 from harness.peak.ladder.steps import Latency
 
@@ -34,26 +34,15 @@ class DefinitionRow(NamedTuple):
 
 
 def both_definitions(own: OwnNumbers | None, summary: Mapping[str, Any]) -> Iterator[DefinitionRow]:
-    """The rows, from PointRun.own and a result_summary.json of any client."""
-    total = table(summary, "output_sequence_lengths").get("total")
-    yield DefinitionRow("output tokens", "tokens", own.tokens if own else None, total, _TOKENS)
-    yield DefinitionRow("tokens/s", "tokens/s", own.tokens_per_s if own else None, summary.get("tps"), _RATE)
-    yield DefinitionRow(
-        "requests/s", "requests/s", own.queries_per_s if own else None, summary.get("qps"), ""
-    )
-    for name, reason in (("ttft", _TTFT), ("tpot", _TPOT), ("latency", "")):
+    """The rows, from PointRun.own and a result_summary.json of any client: enough to see where they part."""
+    tokens = number(at(summary, "output_sequence_lengths", "total"))
+    rate = number(summary.get("tps"))
+    yield DefinitionRow("output tokens", "tokens", own.tokens if own else None, tokens, _TOKENS)
+    yield DefinitionRow("tokens/s", "tokens/s", own.tokens_per_s if own else None, rate, _RATE)
+    for name, reason in (("ttft", _TTFT), ("tpot", _TPOT)):
         ours: Latency | None = getattr(own, name, None)
-        mine = {90: ours.p90_ns, 99: ours.p99_ns} if ours else {}
-        for percent in (90, 99):
-            title = f"{name.upper() if name != 'latency' else 'latency'} p{percent}"
-            theirs = percentile_of(summary, name, percent)
-            both = f"{reason}; {_RANK}" if reason else _RANK
-            yield DefinitionRow(title, "ms", _ms(mine.get(percent)), _ms(theirs), both)
-    users = percentile_of(summary, "tpot", 90)
-    tpot_ns = own.tpot.p90_ns if own and own.tpot else None
-    yield DefinitionRow(
-        "tokens/s per user", "tokens/s", user_tps(tpot_ns), user_tps(users), "1000 / TPOT p90 in ms"
-    )
+        mine, theirs = ours.p90_ns if ours else None, percentile_of(summary, name, 90)
+        yield DefinitionRow(f"{name.upper()} p90", "ms", _ms(mine), _ms(theirs), f"{reason}; {_RANK}")
 
 
 def _ms(ns: float | None) -> float | None:

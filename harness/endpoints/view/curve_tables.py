@@ -17,9 +17,6 @@ from harness.text import duration, milliseconds
 _NONE = "-"
 _ALL_AT_ONCE = "all at once"  # of a dedicated Offline run, whose files have no number in flight
 
-# Of each point both are shown: enough to see where they part.
-_COMPARED = ("output tokens", "tokens/s", "TTFT p90", "TPOT p90")
-
 
 def points_table(curve: MeasuredCurve) -> PageTable:
     """Every point, also those that a rehearsal has not measured yet."""
@@ -131,19 +128,11 @@ def definitions_tables(curve: MeasuredCurve) -> list[PageTable]:
         return []
     header = ["point"]
     for row in points[0].definitions:
-        if row.name in _COMPARED:
-            unit = ", ms" if row.unit == "ms" else ""
-            header += [f"{row.name}{unit}: ours", "Endpoints'", "difference"]
-    reasons = {row.name: row.reason for row in points[0].definitions if row.name in _COMPARED}
-    return [
-        PageTable(header, [_definitions_row(one) for one in points]),
-        PageTable(("number", "why they may differ"), list(reasons.items())),
-    ]
-
-
-def _definitions_row(point: CurvePoint) -> list[str]:
-    rows = [row for row in point.definitions if row.name in _COMPARED]
-    return [point.name, *(text for row in rows for text in _beside(row))]
+        unit = ", ms" if row.unit == "ms" else ""
+        header += [f"{row.name}{unit}: ours", "Endpoints'", "difference"]
+    rows = [[one.name, *(text for row in one.definitions for text in _beside(row))] for one in points]
+    reasons = [(row.name, row.reason) for row in points[0].definitions]
+    return [PageTable(header, rows), PageTable(("number", "why they may differ"), reasons)]
 
 
 def _beside(row: DefinitionRow) -> Iterator[str]:

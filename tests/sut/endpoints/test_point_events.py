@@ -37,4 +37,4 @@ def test_from_the_journal_to_the_summary(tmp_path):
     assert (later >= 0).all() and (later > 0).any()
     assert (events.samples["complete_ns"] == table["last_byte_ns"].to_numpy()).all()
     assert rows["output tokens"].ours == run.own.queries * TOKENS
-    assert rows["latency p90"].endpoints <= rows["latency p90"].ours
+    assert summary["latency"]["percentiles"]["90.0"] <= run.own.latency.p90_ns
