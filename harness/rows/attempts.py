@@ -14,6 +14,7 @@ from typing import Literal
 
 import msgspec
 
+from harness.analysis.statistics import completed
 from harness.config.generation import SamplingParameters
 from harness.config.plans import ClientPlan
 from harness.config.protocol import Answers
@@ -252,7 +253,6 @@ def elapsed_s(folder: Path) -> float:
     total_ns = 0
     for journal in folder.glob(f"{ATTEMPT}*/{JOURNAL_DIR}"):
         rows = read_journal(journal).rows
-        done = rows[rows["failure"] == 0]
-        if len(done):
+        if len(done := completed(rows)):
             total_ns += int(done["last_byte_ns"].max() - rows["issued_ns"].min())
     return total_ns / 1e9

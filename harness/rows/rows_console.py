@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
+from harness.errors import EXIT_VALID
 from harness.progress.progress_line import ProgressBar, ProgressPrinter, ProgressSnapshot
 from harness.record.repeated import resuming_command
 from harness.record.settled import ServerInfo
@@ -73,7 +74,7 @@ class RowsConsole(ABC):
             return result.exit_code
         if result.plan.client.dry_run:
             print(DRY_RUN)
-            return 0
+            return EXIT_VALID
         show(*self.lines(result))
         return result.exit_code
 

@@ -127,6 +127,7 @@ def run_rows(
 
 
 def _unsent(plan: EvalPlan, rows: _Rows) -> EvalResult:
+    """The answers of earlier attempts alone."""
     return EvalResult(
         plan=plan,
         samples=len(rows.samples),
@@ -227,16 +228,13 @@ def _ended_with(
         for change in changes
         if change.answers
     )
-    return EvalResult(
-        plan=plan,
-        samples=len(rows.samples),
-        kept=len(rows.kept),
+    return replace(
+        _unsent(plan, rows),
         answers=answers,
         failures=attempts.failures(attempt, seen.lost, answers),
         errors=(*seen.errors, *in_doubt, *text_reasons(encoded)),
         warnings=(*seen.warnings, *text_warnings(encoded)),
         interrupted_by=seen.interrupted_by,
-        elapsed_s=attempts.elapsed_s(plan.folder),
     )
 
 
