@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from harness.peak.search.policy import Ended, History, Policy, SearchEnd, bracket, tally
 from harness.peak.search.probe import Probe
@@ -75,31 +76,27 @@ def conclude(
     # Where no latency limit ends the rates, none binds, and a replay's peak is this client's.
     at_least = ended.outcome == "AT_LEAST"
     binding, boundary = (None, None) if at_least else _limit(probes, found.low, limits_ns)
+    without_rate = Conclusion(
+        outcome=ended.outcome,
+        why=ended.why,
+        lowest_invalid=found.high,
+        binding=binding,
+        boundary=boundary,
+        remarks=remarks,
+    )
     if found.low is None:
-        return Conclusion(
-            outcome=ended.outcome,
-            why=ended.why,
-            lowest_invalid=found.high,
-            binding=binding,
-            boundary=boundary,
-            remarks=remarks,
-        )
+        return without_rate
     valid, invalid = tally(probes)[found.low]
     peak = policy.expected_peak(history)
     at_rate = [one for one in probes if one.rate == found.low and one.verdict == "VALID"]
-    return Conclusion(
-        outcome=ended.outcome,
-        why=ended.why,
+    return replace(
+        without_rate,
         rate=found.low,
         valid=valid,
         runs=valid + invalid,
-        lowest_invalid=found.high,
         expected_peak=peak,
         margin=None if peak is None or at_least else min(peak, found.high or peak) / found.low - 1,
-        binding=binding,
-        boundary=boundary,
         tokens_per_s=_spread([one.tokens_per_s for one in at_rate if one.tokens_per_s is not None]),
-        remarks=remarks,
         conf_rows=(f"{model_key}.Server.target_qps = {found.low:g}",),
         folder=at_rate[0].folder or None,
         deviations=at_rate[0].deviations,
