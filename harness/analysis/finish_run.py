@@ -27,7 +27,7 @@ from harness.analysis.plan_evidence import is_refuted
 from harness.analysis.replicas import replica_balance
 from harness.analysis.run_warnings import run_warnings
 from harness.analysis.server_load import read_samples, server_load
-from harness.analysis.statistics import completed, of_this_attempt, statistics, tokens
+from harness.analysis.statistics import completed, first_issue_ns, of_this_attempt, statistics, tokens
 from harness.analysis.verdict import clock_reasons, hidden_misses, run_verdict
 from harness.arrays import distinct
 from harness.cli.commands import shown, start_of
@@ -243,10 +243,10 @@ def _read(log_dir: Path, lost: Sequence[tuple[int, int]]) -> _RunFiles:
 
 def _measured(record: RunRecord, seen: Observations, files: _RunFiles) -> RunRecord:
     """The record with everything that its verdict is about."""
-    rows, stats = files.rows, statistics(files.rows)
+    rows, stats, start_ns = files.rows, statistics(files.rows), first_issue_ns(files.rows)
     return replace(
         record,
-        events=tuple(event.since(_first_issue(rows)) for event in seen.events),
+        events=tuple(event.since(start_ns) for event in seen.events),
         statistics=stats,
         unanswered=seen.issued - stats.queries,
         failure_examples=_examples(rows, files.journal.details),
@@ -275,7 +275,7 @@ def _explained(record: RunRecord, seen: Observations, files: _RunFiles, defects:
         "client_load": lambda: client_load(
             seen.cpu,
             calls,
-            _first_issue(rows),
+            first_issue_ns(rows),
             record.judged_limits_ns.get("TTFT"),
             loop_lag_ns=seen.loop_lag_ns,
             gc_runs=seen.gc_runs,
@@ -330,7 +330,7 @@ def _verdict(
         ),
     )
     clock = (
-        *clock_reasons(files.detail, files.calls, _first_issue(files.rows), seen.slewed_ns),
+        *clock_reasons(files.detail, files.calls, first_issue_ns(files.rows), seen.slewed_ns),
         *hidden_misses(record, files.rows, seen.clock_steps_ns),
     )
     verdict = run_verdict(record, files.rows, seen.issued, (*lost, *errors, *logs), clock)
@@ -353,11 +353,6 @@ def _broken(journal: Journal) -> tuple[str, ...]:
     if not journal.broken:
         return ()
     return (f"{counted(journal.broken, 'row')} of the journal damaged",)
-
-
-def _first_issue(rows: Rows) -> int:
-    issued = rows["issued_ns"][rows["issued_ns"] > 0]
-    return int(issued.min()) if len(issued) else 0
 
 
 def _unwritten(name: str, write: Callable[[], None]) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from harness.analysis.statistics import completed, percentile, tpot_ns, ttft_ns
+from harness.analysis.statistics import completed, percentile, tokens, tpot_ns, ttft_ns
 from harness.arrays import Floats
 from harness.config.server_urls import folded
 from harness.record.journal import Rows
@@ -269,7 +269,7 @@ def _figures(rows: Rows, span_ns: int) -> ReplicaFigures:
     return ReplicaFigures(
         queries=len(rows),
         failed=len(rows) - len(good),
-        output_tokens=int(good["osl"].sum(dtype=np.int64)),
+        output_tokens=tokens(good),
         in_flight=round(busy_ns / span_ns, 2) if span_ns else 0.0,
         ttft_p99=int(percentile(ttft, 0.99)) if len(ttft) else None,
         tpot_p50=int(percentile(tpot, 0.5)) if len(tpot) else None,

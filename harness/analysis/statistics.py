@@ -58,6 +58,12 @@ def latency_ns(rows: Rows) -> Nanoseconds:
     return times
 
 
+def mean_latency_s(rows: Rows) -> float | None:
+    """The mean of the completed queries in seconds; None without one."""
+    times = latency_ns(completed(rows))
+    return float(times.mean()) / 1e9 if len(times) else None
+
+
 def issue_delay_ns(rows: Rows) -> Nanoseconds:
     """Issue to the last byte of the request in the kernel, for rows that were sent: our own queueing."""
     sent = rows[rows["sent_ns"] > 0]
@@ -127,11 +133,15 @@ def tokens(rows: Rows) -> int:
     return int(rows["osl"].sum(dtype=np.int64))
 
 
+def first_issue_ns(rows: Rows) -> int:
+    """When the first query was issued; 0 where no row has the time, as of queries lost with their worker."""
+    issued = rows["issued_ns"][rows["issued_ns"] > 0]
+    return int(issued.min()) if len(issued) else 0
+
+
 def _duration_ns(rows: Rows, good: Rows) -> int | None:
-    issued = rows["issued_ns"][rows["issued_ns"] > 0]  # a query lost with its worker has no times
-    if not len(issued) or not len(good):
-        return None
-    return int(good["last_byte_ns"].max() - issued.min())
+    start = first_issue_ns(rows)
+    return int(good["last_byte_ns"].max()) - start if start and len(good) else None
 
 
 def _rate(count: int, duration_ns: int | None) -> float | None:

@@ -10,7 +10,7 @@ from typing import Protocol
 import msgspec
 
 from harness.analysis.encoded_answers import encoded_with, text_warnings
-from harness.analysis.statistics import completed, latency_ns
+from harness.analysis.statistics import mean_latency_s
 from harness.cli.signals import InterruptedRun, interruptible, signal_name, uninterrupted
 from harness.dataset.samples import SampleSet, load_samples
 from harness.errors import RunError, machine_failure
@@ -296,7 +296,7 @@ class ClosedLoopClient(msgspec.Struct):
             self._watch(observe, lambda: measurement.done)
         finally:
             self.kept.append(measurement.kept())
-        self._latency_s = _mean_latency_s(self.kept[-1].rows) or self._latency_s
+        self._latency_s = mean_latency_s(self.kept[-1].rows) or self._latency_s
         step = measurement.step()
         if not step.queries:
             why = failure_reasons(self.plan.client.log_dir / JOURNAL_DIR)
@@ -315,7 +315,7 @@ class ClosedLoopClient(msgspec.Struct):
             on_progress(requests, time.monotonic() - self._began, "the first request of each replica")
 
         self._watch(observe, lambda: sum(map(len, ended)) >= requests)
-        self._latency_s = max(filter(None, map(_mean_latency_s, ended)), default=0.0)
+        self._latency_s = max(filter(None, map(mean_latency_s, ended)), default=0.0)
 
     def _set(self, concurrency: int, seconds: float) -> int:
         """Let the number of requests rise to this within seconds; the time of now in ns."""
@@ -339,8 +339,3 @@ class ClosedLoopClient(msgspec.Struct):
     def _check_engine(self) -> None:
         if words := self.death():
             raise RunError(f"ended early: {words}")
-
-
-def _mean_latency_s(rows: Rows) -> float | None:
-    times = latency_ns(completed(rows))
-    return float(times.mean()) / _NS if len(times) else None

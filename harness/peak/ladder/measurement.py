@@ -23,7 +23,9 @@ from harness.analysis.statistics import (
     has_tpot,
     issue_delay_ns,
     latency_ns,
+    mean_latency_s,
     percentile,
+    tokens,
     tpot_ns,
     ttft_ns,
 )
@@ -135,8 +137,8 @@ class Measurement:
         seconds = self._width_ns / _NS
         inside = self._inside(begin, now)
         counted = self._issued_here(inside)
-        times, tokens = self._tokens()
-        first, last = np.interp([begin, now], times, tokens.astype(np.float64))
+        times, counts = self._tokens()
+        first, last = np.interp([begin, now], times, counts.astype(np.float64))
         held = self._held(begin, now)
         client = tuple(self._client_bound(begin, now, held, counted))
         return Step(
@@ -150,7 +152,7 @@ class Measurement:
             in_flight=held,
             client_bound=bool(client),
             failures=failures_by_kind(self._rows),
-            latency_s=_mean_s(latency_ns(inside)),
+            latency_s=mean_latency_s(inside),
             osl_mean=float(inside["osl"].mean()) if len(inside) else None,
             ttft=latency_of(ttft_ns(counted)),
             tpot=latency_of(tpot_ns(counted)),
@@ -177,8 +179,7 @@ class Measurement:
 
     def _latency_s(self) -> float | None:
         """Mean of the requests that ended after the start of the filling."""
-        good = completed(self._rows)
-        return _mean_s(latency_ns(good[good["last_byte_ns"] >= self._since_full]))
+        return mean_latency_s(self._rows[self._rows["last_byte_ns"] >= self._since_full])
 
     @property
     def _since_full(self) -> int:
@@ -239,7 +240,7 @@ class Measurement:
                 url=url,
                 queries=len(rows),
                 queries_per_s=len(rows) / seconds,
-                ended_tokens_per_s=int(rows["osl"].sum(dtype=np.int64)) / seconds,
+                ended_tokens_per_s=tokens(rows) / seconds,
                 in_flight=int(latency_ns(rows).sum()) / _NS / seconds,
                 ttft=latency_of(ttft_ns(counted)),
                 tpot=latency_of(tpot_ns(counted)),
@@ -271,7 +272,3 @@ def latency_of(values: Integers) -> Latency | None:
         return None
     p50, p90, p99 = (int(percentile(values, share)) for share in (0.5, 0.9, 0.99))
     return Latency(count=len(values), p50_ns=p50, p90_ns=p90, p99_ns=p99)
-
-
-def _mean_s(values: Integers) -> float | None:
-    return float(values.mean()) / _NS if len(values) else None
