@@ -53,7 +53,7 @@ def locked_settings(
     ``audit`` holds what a compliance test sets, by conf key: it takes the place of the benchmark's value.
     """
     locked: dict[str, Setting] = {**_DEFAULTS, **benchmark.loadgen.settings}
-    locked |= _limits_ns(benchmark, scenario)
+    locked |= rule_limits(benchmark, scenario)
     if scenario not in benchmark.scenarios:
         del locked["server_target_latency_ns"]  # mlperf.conf has it for the scenarios of the rules alone
     # A setting of another scenario has no effect, even where LoadGen reads it.
@@ -118,11 +118,11 @@ def round_settings(benchmark: Benchmark, scenario: Scenario) -> dict[str, Settin
     """The settings that an earlier round locks, by LoadGen's names; empty for the current round."""
     if benchmark.round == current_round():
         return {}
-    return {**benchmark.loadgen.settings, **_limits_ns(benchmark, scenario)}
+    return {**benchmark.loadgen.settings, **rule_limits(benchmark, scenario)}
 
 
-def _limits_ns(benchmark: Benchmark, scenario: Scenario) -> dict[str, Setting]:
-    """The p99 limits by LoadGen's names; none where the scenario has none."""
+def rule_limits(benchmark: Benchmark, scenario: Scenario) -> dict[str, Setting]:
+    """The p99 limits in ns, by LoadGen's names; none where the scenario has none."""
     limits = benchmark.latency_limits.get(scenario)
     if limits is None:
         return {}

@@ -11,10 +11,10 @@ from harness.config.benchmark import load_benchmark
 from harness.config.client_plan import resolve_client
 from harness.config.deadlines import resolve_policy
 from harness.config.generation import official_parameters, resolve_generation
-from harness.config.loadgen_settings import NS_PER_MS
+from harness.config.loadgen_settings import limits_ns
 from harness.config.official_data import official_dataset
 from harness.config.plans import ClientPlan
-from harness.config.rule_checks import round_deviations, scenario_deviations
+from harness.config.rule_checks import round_deviations, rule_limits, scenario_deviations
 from harness.config.run_options import ClientOptions
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
@@ -43,10 +43,7 @@ class LadderPlan(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def limits_ns(self) -> dict[str, int]:
         """The scenario's p99 limits of TTFT and TPOT; none where the benchmark has none for it."""
-        limits = self.client.benchmark.latency_limits.get(self.scenario)
-        if limits is None:
-            return {}
-        return {"TTFT": limits.ttft_ms * NS_PER_MS, "TPOT": limits.tpot_ms * NS_PER_MS}
+        return limits_ns(self.scenario, rule_limits(self.client.benchmark, self.scenario))
 
 
 def resolve_ladder_plan(options: LadderOptions) -> LadderPlan:
