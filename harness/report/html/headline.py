@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from harness.analysis.run_outcome import RunOutcome, Status, limit_status, metric_text, number
+from harness.analysis.run_outcome import STATUS_OF, RunOutcome, limit_status, metric_text, number
 from harness.report.html.page import Badge, Tile
 from harness.text import counted, first_few, moment
 
@@ -59,9 +59,9 @@ def outcome_tiles(one: RunOutcome) -> Iterator[Tile]:
         )
     test = one.compliance
     if test is not None and test.figure is not None:
-        status: Status = "plain" if test.passed is None else "good" if test.passed else "bad"
         word = {True: " PASS", False: " FAIL", None: ""}[test.passed]
-        yield Tile(f"{test.figure:g}{word}", ", ".join(filter(None, (test.test, test.bounds))), status)
+        name = ", ".join(filter(None, (test.test, test.bounds)))
+        yield Tile(f"{test.figure:g}{word}", name, STATUS_OF[test.passed])
     for name, part in one.p99_parts.items():
         yield Tile(f"{part:.1%}", f"{name} p99, of its limit", limit_status(part), "#verdict")
 
