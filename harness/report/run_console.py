@@ -64,7 +64,6 @@ class RunConsole:
         """What the folder holds: the first line of the output."""
         self.is_complete = found.course == "complete"
         show(found.first_line)
-        sys.stdout.flush()
 
     def plan(self, record: RunRecord) -> None:
         """Everything is checked, nothing was sent yet."""
