@@ -1,6 +1,7 @@
 """JSON files: values of ours, and those of others, read as the one object that a file should hold."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,6 +24,15 @@ def write_json(path: Path, value: object) -> None:
     """Write a value, complete or not at all. Raises OSError."""
     with atomic_write(path) as file:
         file.write(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
+
+
+def intact_lines(path: Path, kind: type[_Value]) -> Iterator[_Value]:
+    """The values of a file with one a line, without lines that a crash has damaged. Raises OSError."""
+    for line in path.read_bytes().splitlines():
+        try:
+            yield msgspec.json.decode(line, type=kind)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            continue
 
 
 def read_kept(path: Path) -> dict[str, str]:

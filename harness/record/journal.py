@@ -8,7 +8,7 @@ CLOCK_MONOTONIC nanoseconds, 0 where the moment never came.
 import struct
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import IO
@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from harness.json_files import intact_lines
 from harness.record.failure_details import STATUS_REMEDIES, status_of, time_limit_text
 from harness.record.outcome import FailureKind
 
@@ -210,14 +211,7 @@ def first_failure(directory: Path) -> str:
 
 
 def _failure_lines(directory: Path) -> list[_FailureLine]:
-    """Those of all workers, in the order of their times."""
-    return sorted(_read_failures(directory), key=lambda line: line.time_ns)
-
-
-def _read_failures(directory: Path) -> Iterator[_FailureLine]:
-    for path in sorted(directory.glob(FAILURES_FILE.format("*"))):
-        for line in path.read_bytes().splitlines():
-            try:
-                yield msgspec.json.decode(line, type=_FailureLine)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                continue  # damaged by a crash; the query's row still has the failure
+    """Those of all workers, in the order of their times. Of a damaged one the query's row has the failure."""
+    files = sorted(directory.glob(FAILURES_FILE.format("*")))
+    lines = (line for file in files for line in intact_lines(file, _FailureLine))
+    return sorted(lines, key=lambda line: line.time_ns)

@@ -6,13 +6,13 @@ another model, whatever ended the run.
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path, PurePath
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from harness.json_files import intact_lines
 from harness.record.journal import Rows, read_journal
 from harness.record.settled import ACCEPTANCE, WATERMARKS, ServerInfo
 from harness.text import counted
@@ -154,11 +154,10 @@ def keep_settings(journal: Path, server: ServerInfo) -> None:
 
 
 def with_other_settings(journal: Path) -> Iterator[ServerInfo]:
-    """The servers of ``keep_settings``; a line that was cut short is none."""
+    """The servers of ``keep_settings``."""
     path = journal / _SETTINGS_FILE
-    for line in path.read_bytes().splitlines() if path.exists() else ():
-        with suppress(msgspec.DecodeError, UnicodeDecodeError):
-            yield msgspec.json.decode(line, type=ServerInfo)
+    if path.exists():
+        yield from intact_lines(path, ServerInfo)
 
 
 def _append(path: Path, value: msgspec.Struct) -> None:

@@ -21,6 +21,7 @@ from harness.analysis.timeline import (
 )
 from harness.arrays import Floats
 from harness.files import PROGRESS
+from harness.json_files import intact_lines
 from harness.report.html.page import Chart, Limit, Series
 from harness.text import counted
 
@@ -82,14 +83,10 @@ def _in_flight(run: RunFiles, queries: Queries, bins: Bins) -> Chart:
 def _counted_in_flight(run: RunFiles) -> Iterator[tuple[float, int]]:
     """What the run counted itself every five seconds."""
     try:
-        lines = (run.folder / PROGRESS).read_bytes().splitlines()
+        lines = list(intact_lines(run.folder / PROGRESS, _Counted))
     except OSError:
         return
-    for line in lines:
-        try:
-            seen = msgspec.json.decode(line, type=_Counted)
-        except msgspec.DecodeError:
-            continue
+    for seen in lines:
         if (moment := run.since_first_issue(seen.time)) is not None:
             yield moment, seen.in_flight
 
