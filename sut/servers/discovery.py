@@ -77,7 +77,8 @@ def find_servers(
         grown = _is_dynamic(urls) and limits.wait_s and len(replicas_of(urls).urls) > len(replicas.urls)
         if faults or not grown:
             break
-    left_out = require(faults, len(replicas.urls) + len(replicas.faults), limits.min_replicas)
+    total = len(replicas.urls) + len(replicas.faults)
+    left_out = require(faults, total, limits.min_replicas)
     answers = [asking.calls.results[url] for url in replicas.urls if url not in left_out]
     named = [fact for fact, _ in answers]
     absent: tuple[str, ...] = ()
@@ -90,7 +91,6 @@ def find_servers(
         )
     found = with_differences(answers)
     check_alike(found)
-    total = len(replicas.urls) + len(replicas.faults)
     ranks = (*absent, *missing_rank_warnings(named))
     return Servers(found, left_out, (*left_out_warning(left_out, total), *replicas.warnings, *ranks))
 

@@ -389,7 +389,8 @@ class Recheck:
         changes = self.changes
         if len(changes) < len(self.urls):
             return ""
-        return _refusal(changes[-1]) if len(changes) == 1 else _refusals(changes)
+        first = _refusal(changes[0])
+        return first if len(changes) == 1 else f"all {len(changes)} servers have changed; the first: {first}"
 
     def ask_all(self, within_s: float) -> tuple[str, ...]:
         """Ask all servers once more; returns warnings, also about those that gave no answer."""
@@ -454,10 +455,6 @@ def check_same_servers(before: Sequence[ServerInfo], now: Sequence[ServerInfo]) 
 
 def _refusal(change: ServerChange) -> str:
     return f"{change.reason}; it gets no more queries: start it as it was when the run began"
-
-
-def _refusals(changes: Sequence[ServerChange]) -> str:
-    return f"all {len(changes)} servers have changed; the first: {_refusal(changes[0])}"
 
 
 def _other_settings(before: ServerInfo, now: ServerInfo, told: Container[str]) -> Iterator[str]:

@@ -297,9 +297,7 @@ def _difference(name: str, facts: Sequence[ServerInfo], values: Sequence[Any]) -
     counts = Counter(values)
     if len(counts) <= 1:
         return
-    urls: dict[Any, list[str]] = {value: [] for value in counts}
-    for fact, value in zip(facts, values, strict=True):
-        urls[value].append(fact.url)
+    urls = by_key(zip(values, (fact.url for fact in facts), strict=True))
     shown = [f"{value} at {folded(urls[value])}" for value, _ in counts.most_common(_MOST_VALUES)]
     more = len(counts) - len(shown)
     if more and all(type(value) in (int, float) for value in counts):
