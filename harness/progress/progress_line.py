@@ -60,6 +60,13 @@ class LiveLine:
             self._stream.flush()
             self._is_open = False
 
+    def clear(self) -> None:
+        """Remove the line of a terminal."""
+        if self._is_open:
+            control(self._stream, f"\r{' ' * self.columns}\r")
+            self._stream.flush()
+            self._is_open = False
+
 
 class Latencies(msgspec.Struct, frozen=True):
     """Of the answers that ended in the last minute, in ms."""

@@ -2,7 +2,6 @@
 
 import logging
 import os
-import shutil
 import socket
 import ssl
 import sys
@@ -18,9 +17,9 @@ import httpx
 import msgspec
 
 from harness.api_key import masked_text
-from harness.cli.streams import can_overwrite, control
 from harness.config.server_urls import authority, default_port, split_address
 from harness.errors import ServerError
+from harness.progress.progress_line import LiveLine
 from harness.record.failure_details import STATUS_REMEDIES
 from harness.text import printable
 from sut.client.endpoint import Access, answering, resolve
@@ -317,14 +316,11 @@ class WaitNotices:
 
     def __init__(self) -> None:
         self._began = time.monotonic()
+        self._line = LiveLine(sys.stderr)
         # A caller without a handler for messages is a Python program that wants none.
-        self._terminal = (
-            can_overwrite(sys.stderr)
-            and logging.getLogger().hasHandlers()
-            and log.isEnabledFor(logging.WARNING)
-        )
+        has_reader = logging.getLogger().hasHandlers() and log.isEnabledFor(logging.WARNING)
+        self._on_terminal = self._line.on_terminal and has_reader
         self._next_s = _FIRST_NOTICE_S
-        self._open = False
 
     def __enter__(self) -> "WaitNotices":
         return self
@@ -337,23 +333,14 @@ class WaitNotices:
         waited_s = time.monotonic() - self._began
         if waited_s < self._next_s:
             return
-        if not self._terminal:
+        if not self._on_terminal:
             self._next_s = waited_s + (_NOTICE_EVERY_S if waited_s < _NOTICE_LATER_S else _NOTICE_LATER_S)
             level = logging.INFO if waited_s < _NOTICE_EVERY_S else logging.WARNING
             log.log(level, "waiting for %s (%.0f s so far)", what, waited_s)
             return
         self._next_s = waited_s + _ON_TERMINAL_S
-        columns = max(shutil.get_terminal_size().columns - 1, 1)
-        line = printable(f"waiting {waited_s:.0f} s for {what}", 500)
-        control(sys.stderr, "\r")
-        sys.stderr.write(line[:columns].ljust(columns))
-        sys.stderr.flush()
-        self._open = True
+        self._line.show(printable(f"waiting {waited_s:.0f} s for {what}", 500))
 
     def end(self) -> None:
         """Clear the line of a terminal."""
-        if self._open:
-            columns = max(shutil.get_terminal_size().columns - 1, 1)
-            control(sys.stderr, f"\r{' ' * columns}\r")
-            sys.stderr.flush()
-            self._open = False
+        self._line.clear()
