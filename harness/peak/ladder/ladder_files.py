@@ -81,13 +81,13 @@ def _write_table(path: Path, rows: Sequence[dict[str, object]]) -> None:
 
 def _requests(folder: Path, ladder: Ladder, steps: Sequence[StepRows]) -> pa.Table:
     """All requests that ended, with the step in which they ended and what they count for there."""
+    journal, urls = read_journal(folder / JOURNAL_DIR), [server.url for server in ladder.servers]
     if not steps:
-        return requests_table(read_journal(folder / JOURNAL_DIR).rows, _urls(ladder))
+        return requests_table(journal.rows, urls, journal.details)
     rows = np.concatenate([one.rows for one in steps])
     order = np.lexsort((rows["query_id"], rows["issued_ns"]))  # the table's own
     sizes = [len(one.rows) for one in steps]
-    details = read_journal(folder / JOURNAL_DIR).details
-    table = requests_table(rows, _urls(ladder), details)
+    table = requests_table(rows, urls, journal.details)
     added = {
         "concurrency": np.repeat([one.concurrency for one in steps], sizes),
         "in_window": np.concatenate([one.in_window for one in steps]),
@@ -96,7 +96,3 @@ def _requests(folder: Path, ladder: Ladder, steps: Sequence[StepRows]) -> pa.Tab
     for name, values in added.items():
         table = table.append_column(name, arrow_numbers(values[order]))
     return table.replace_schema_metadata({**(table.schema.metadata or {}), "label": NOT_A_RESULT})
-
-
-def _urls(ladder: Ladder) -> list[str]:
-    return [server.url for server in ladder.servers]

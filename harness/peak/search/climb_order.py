@@ -63,7 +63,7 @@ def _between(ordered: Sequence[Step], limits_ns: Mapping[str, int]) -> int | Non
     within = [step for step in ordered if keeps(step, limits_ns)]
     beyond = [step for step in ordered if not keeps(step, limits_ns)] or ordered[-1:]
     if not within or within[-1] is beyond[0]:
-        within = [*within[:-1]]
+        within = within[:-1]
     if not within:
         return None
     low, high = within[-1].concurrency, beyond[0].concurrency
