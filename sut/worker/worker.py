@@ -175,8 +175,8 @@ class Worker:
             on_first_token=self._on_first_token,
             on_done=self._on_done,
             on_urgent_done=self._flush_messages,
-            on_suspect=self._on_suspect,
-            on_lost_address=self._on_lost_address,
+            on_suspect=lambda replica: control.send(("suspect", replica)),
+            on_lost_address=lambda text: control.send(("address", text)),
             balance=Balance(
                 len(to.endpoints),
                 spec.board,
@@ -297,12 +297,6 @@ class Worker:
             self._client.trust(replica)
         else:
             self._client.suspect(replica)
-
-    def _on_suspect(self, replica: int) -> None:
-        self._control.send(("suspect", replica))
-
-    def _on_lost_address(self, text: str) -> None:
-        self._control.send(("address", text))
 
     def _accept(self, data: bytes) -> None:
         whole = len(data) - len(data) % ASSIGNMENT_STRUCT.size
