@@ -16,17 +16,11 @@ _UNREACHABLE = re.compile(
 )
 
 
-def any_stood(events: Sequence[RunEvent | SeenEvent]) -> bool:
-    """Whether a server was out of use, silent or stood, or this client, or its clock was set: times of such
-    a run say nothing of another rate. ``events`` are in order of time.
-    """
-    return bool(what_stood(events))
-
-
 def what_stood(events: Sequence[RunEvent | SeenEvent]) -> str:
-    """The first of them in words, of servers before this client's; "" for none.
+    """What stood first, in words: a server out of use, silent or standing, this client, or a set clock.
 
-    ``events`` are in order of time. This client's count if they were before the run was lost.
+    "" for nothing. Times of such a run say nothing of another rate. Servers come before this client, which
+    counts if it stood before the run was lost. ``events`` are in order of time.
     """
     before_loss = takewhile(lambda event: event.kind != "lost", events)
     own = (event.text for event in before_loss if event.kind in _OF_CLIENT)

@@ -12,7 +12,7 @@ from harness.analysis.early_stopping import (
     surely_slow,
 )
 from harness.analysis.next_rate import missed_limits, rate_after, target_qps
-from harness.analysis.outages import any_stood
+from harness.analysis.outages import what_stood
 from harness.analysis.statistics import completed
 from harness.arrays import distinct
 from harness.loadgen_logs.contradictions import TOO_FEW
@@ -147,10 +147,10 @@ def _loadgen_reasons(record: RunRecord, loadgen: LoadgenSummary, rows: Rows) -> 
         yield "LoadGen's summary has no result"
     elif not loadgen.result_valid:
         yield loadgen.invalid_line
-        yield from _what_was_missed(loadgen, record.latency_percentile, stood=any_stood(record.events))
+        yield from _what_was_missed(loadgen, record.latency_percentile, stood=what_stood(record.events))
 
 
-def _what_was_missed(loadgen: LoadgenSummary, percentile: float, *, stood: bool) -> Iterator[str]:
+def _what_was_missed(loadgen: LoadgenSummary, percentile: float, *, stood: str) -> Iterator[str]:
     """Measured value and limit, and a rate to try; LoadGen's own words where none is known to be missed."""
     missed = missed_limits(loadgen, percentile)
     for name, (value_ns, limit_ns) in missed.items():
@@ -165,7 +165,7 @@ def _what_was_missed(loadgen: LoadgenSummary, percentile: float, *, stood: bool)
             yield f"{name} early stopping: {' '.join(lines)}".lstrip()
 
 
-def _rate_to_try(loadgen: LoadgenSummary, percentile: float, *, stood: bool) -> Iterator[str]:
+def _rate_to_try(loadgen: LoadgenSummary, percentile: float, *, stood: str) -> Iterator[str]:
     """After a missed limit, and in Offline for a run of the required length."""
     target, measured = target_qps(loadgen), loadgen.samples_per_s
     if measured and (guess := rate_after(loadgen, percentile)) is not None:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from harness.analysis.outages import any_stood
+from harness.analysis.outages import what_stood
 from harness.analysis.run_outcome import RunOutcome, loadgen_figure, score_line
 from harness.analysis.run_warnings import length_warning
 from harness.analysis.verdict import is_of_clock
@@ -164,7 +164,7 @@ def _was_disturbed(record: RunRecord) -> bool:
     """Whether queries failed, a server or this client stood, or the clock was set: the next may end well."""
     failed = record.statistics is not None and record.statistics.failed > 0
     reasons = () if record.verdict is None else record.verdict.reasons
-    return failed or any_stood(record.events) or any(map(is_of_clock, reasons))
+    return failed or bool(what_stood(record.events)) or any(map(is_of_clock, reasons))
 
 
 def _figures(record: RunRecord, result: str) -> str:

@@ -4,7 +4,7 @@ import shlex
 from pathlib import Path
 
 from harness.analysis.next_rate import rate_after
-from harness.analysis.outages import any_stood
+from harness.analysis.outages import what_stood
 from harness.cli.commands import shown, start_of
 from harness.config.benchmark import Benchmark
 from harness.config.choices import DEFAULT_BENCHMARK
@@ -41,7 +41,7 @@ def _search(record: RunRecord) -> str:
     verdict, statistics, loadgen = record.verdict, record.statistics, record.loadgen
     if verdict is None or statistics is None or verdict.result != "INVALID" or statistics.failed:
         return ""
-    if any_stood(record.events) or any(change.answers for change in record.changed):
+    if what_stood(record.events) or any(change.answers for change in record.changed):
         # The rate need not be the cause.
         return ""
     guess = None if loadgen is None else rate_after(loadgen, record.latency_percentile)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from harness.analysis.outages import any_stood, idle_text
+from harness.analysis.outages import idle_text, what_stood
 from harness.analysis.rank_watch import RankWatch, StandingRank, silence_s, standing_text
 from harness.config.deadlines import FailurePolicy
 from harness.config.server_urls import folded
@@ -423,7 +423,7 @@ class Alarms:
         self._lost = reason or self._lost
         if self._untold:
             standing = snapshot.standing or _quiet_text(now, self._quiet)
-            if not standing and any_stood(self._session.events.events):
+            if not standing and what_stood(self._session.events.events):
                 standing = _STOOD
             self._tell_lost(self._rule, replace(snapshot, standing=standing))
 
@@ -446,7 +446,7 @@ class Alarms:
         """Note the longest pause that has ended, where the run is lost by it alone."""
         pause, events = self._pause, self._session.events
         replicas = [self._urls.index(url) for url in pause.urls]
-        if not replicas or any_stood(events.events):
+        if not replicas or what_stood(events.events):
             return
         try:
             if not watch.is_lost_by(replicas, pause.from_s, pause.to_s):

@@ -3,7 +3,6 @@
 import pytest
 
 from harness.analysis.outages import (
-    any_stood,
     outage_reasons,
     rank_warnings,
     silence_warnings,
@@ -62,7 +61,6 @@ LOSS = event("lost", 9, "p99 over the limit", "")
 )
 def test_what_stood_first(events, stood):
     assert what_stood(events) == stood
-    assert any_stood(events) is bool(stood)
 
 
 def test_many_outages_are_summed_up():
