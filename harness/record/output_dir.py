@@ -158,9 +158,14 @@ def aside_of(log_dir: Path) -> Path | None:
         return aside_name(log_dir)
 
 
+def written_at(path: Path) -> datetime:
+    """The time of the last change of a file or folder. Raises OSError."""
+    return datetime.fromtimestamp(path.stat().st_mtime, UTC)
+
+
 def aside_name(path: Path) -> Path:
     """A free name beside a file or folder, with the time of its last change. Raises OSError."""
-    stamp = datetime.fromtimestamp(path.stat().st_mtime, UTC).strftime("%Y%m%d-%H%M%S")
+    stamp = f"{written_at(path):%Y%m%d-%H%M%S}"
     aside, number = path.with_name(f"{path.name}.{stamp}"), 1
     while aside.exists():
         number += 1

@@ -8,7 +8,6 @@ import shutil
 import tempfile
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
@@ -23,7 +22,7 @@ from harness.files import JOURNAL_DIR, hold, open_lock
 from harness.json_files import write_json
 from harness.record.journal import lost_rows, read_journal
 from harness.record.outcome import FailureKind
-from harness.record.output_dir import aside_name
+from harness.record.output_dir import aside_name, written_at
 from harness.record.repeated import FirstLine, run_of
 from harness.record.resume import ATTEMPT, EarlierRun, differences, saved_answers
 from harness.record.run_record import EncodedAnswers
@@ -84,7 +83,7 @@ def earlier_rows(
     if before is None:
         return _without_settings(output, folder, client, other)
     kept = f"{len(saved_answers(folder, before.samples))} of {before.samples} rows are answered"
-    earlier = run_of(_written_at(folder))
+    earlier = run_of(written_at(folder / _SETTINGS))
     if not (found := decisive_differences(before, _served_as(before, now))):
         return EarlierRun("continue", line.continues(earlier, kept))
     if client.resume:
@@ -110,10 +109,6 @@ def _anew(output: Path, folder: Path, client: ClientPlan, why: str, earlier: str
     if output.exists():
         earlier += f" with its file {output.name}"
     return EarlierRun("anew", FirstLine(client.dry_run).anew(why, earlier, goes))
-
-
-def _written_at(folder: Path) -> datetime:
-    return datetime.fromtimestamp((folder / _SETTINGS).stat().st_mtime, UTC)
 
 
 def _served_as(before: EvalSettings, now: EvalSettings) -> EvalSettings:

@@ -1,6 +1,5 @@
 """search.json: what a search has measured and found, written after each measurement, for the next command."""
 
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,7 +10,7 @@ from harness.errors import ConfigError
 from harness.files import atomic_write
 from harness.peak.search.conclusion import Conclusion
 from harness.peak.search.policy import History
-from harness.record.output_dir import aside_of
+from harness.record.output_dir import aside_of, written_at
 from harness.record.repeated import FirstLine
 from harness.record.resume import differences
 from harness.record.run_record import RunRecord
@@ -143,7 +142,7 @@ def earlier_search(folder: Path, now: SearchState, client: ClientPlan) -> Earlie
     if before is None:
         why = "as asked for" if client.restart else ""
         return EarlierSearch("anew", line.anew(why, f"what {folder} holds", aside or folder))
-    earlier = f"the search of {utc(written_at(folder))}"
+    earlier = f"the search of {utc(written_at(folder / SEARCH_STATE))}"
     measured = before.history.text
     if changed := other_settings(before.identity, now.identity):
         if client.resume:
@@ -156,11 +155,6 @@ def earlier_search(folder: Path, now: SearchState, client: ClientPlan) -> Earlie
     if _is_complete(before, now):
         return EarlierSearch("complete", line.complete(f"{earlier}, {measured},", folder), before)
     return EarlierSearch("continue", line.continues(earlier, f"{measured} are measured"), before)
-
-
-def written_at(folder: Path) -> datetime:
-    """The time of the last measurement."""
-    return datetime.fromtimestamp((folder / SEARCH_STATE).stat().st_mtime, UTC)
 
 
 def _is_complete(before: SearchState, now: SearchState) -> bool:
