@@ -22,17 +22,16 @@ def client_share(calls: npt.NDArray[np.void]) -> Distribution | None:
 
 def share_warnings(
     share: Distribution | None, ttft_limit_ns: int | None, load: ClientLoad | None
-) -> tuple[str, ...]:
+) -> Iterator[str]:
     """A warning when the client took too large a part of the TTFT that the rules allow."""
     if share is None or ttft_limit_ns is None:
-        return ()
+        return
     p99, bound = share.percentiles["99"], LARGEST_PART * ttft_limit_ns
-    if p99 <= bound:
-        return ()
-    return (
-        f"the client added {milliseconds(p99)} ms at p99, more than {milliseconds(bound)} ms "
-        f"({LARGEST_PART:.0%} of the TTFT limit): {_remedy(load)}",
-    )
+    if p99 > bound:
+        yield (
+            f"the client added {milliseconds(p99)} ms at p99, more than {milliseconds(bound)} ms "
+            f"({LARGEST_PART:.0%} of the TTFT limit): {_remedy(load)}"
+        )
 
 
 def _remedy(load: ClientLoad | None) -> str:
@@ -87,27 +86,23 @@ def client_load(
     return ClientLoad(busy, tuple(found), loop_lag_ns, gc_runs, throttled)
 
 
-def load_warnings(load: ClientLoad) -> tuple[str, ...]:
+def load_warnings(load: ClientLoad) -> Iterator[str]:
     """One line for each of the longest stretches."""
     longest = sorted(load.bottlenecks, key=lambda s: s.from_s - s.to_s)[:_SHOWN]
-    lines = [
-        f"{'the machine was busy' if s.machine else 'the client was the bottleneck'} from {s.from_s} s to "
-        f"{s.to_s} s: {s.reason}"
-        for s in sorted(longest, key=lambda s: s.from_s)
-    ]
-    left = len(load.bottlenecks) - len(lines)
+    for s in sorted(longest, key=lambda s: s.from_s):
+        what = "the machine was busy" if s.machine else "the client was the bottleneck"
+        yield f"{what} from {s.from_s} s to {s.to_s} s: {s.reason}"
+    left = len(load.bottlenecks) - len(longest)
     if left:
-        lines.append(f"and in {left} shorter stretches (run.json names them)")
+        yield f"and in {left} shorter stretches (run.json names them)"
     if load.throttled >= _THROTTLED:
-        lines.append(
+        yield (
             f"the quota of CPU time of this container or job was used up in {load.throttled:.0%} of its "
             "periods, and its processes stood still for the rest of each: raise it, or use a set of cores"
         )
     if load.gc_runs:
-        lines.append(
-            f"the garbage collector ran {counted(load.gc_runs, 'time')} in LoadGen's process and the workers"
-        )
-    return tuple(lines)
+        ran = counted(load.gc_runs, "time")
+        yield f"the garbage collector ran {ran} in LoadGen's process and the workers"
 
 
 def _cores(cpu: Integers, start_ns: int) -> tuple[Integers, npt.NDArray[np.float64]]:
@@ -144,14 +139,12 @@ def _late_stretches(calls: npt.NDArray[np.void], start_ns: int, bound_ns: int) -
     # The p99 of a second with few calls would be a single call.
     p90 = share[order][starts + np.ceil(counts * 0.9).astype(np.int64) - 1]
     late = (p90 > bound_ns) & (counts >= _FEWEST)
-    return [
-        Bottleneck(
-            first,
-            last + 1,
-            f"it added up to {_worst(present, p90, first, last)} ms to one call in ten",
-        )
-        for first, last in _stretches(present[late])
-    ]
+    found = []
+    for first, last in _stretches(present[late]):
+        worst_ns = int(p90[(present >= first) & (present <= last)].max())
+        reason = f"it added up to {milliseconds(worst_ns)} ms to one call in ten"
+        found.append(Bottleneck(first, last + 1, reason))
+    return found
 
 
 class _Others:
@@ -189,10 +182,6 @@ class _Others:
         return Bottleneck(stretch.from_s, stretch.to_s, reason, machine=True)
 
 
-def _worst(seconds: Integers, added: Integers, first: int, last: int) -> str:
-    return milliseconds(int(added[(seconds >= first) & (seconds <= last)].max()))
-
-
 def _stretches(seconds: Integers) -> Iterator[tuple[int, int]]:
     """Seconds in order as (first, last) of runs; small gaps are bridged."""
     if not len(seconds):
@@ -221,12 +210,14 @@ def mean_schedule_lag(
     return float(mean - ours)
 
 
-def lag_warnings(lag_ns: float | None, ttft_limit_ns: int | None) -> tuple[str, ...]:
+def lag_warnings(lag_ns: float | None, ttft_limit_ns: int | None) -> Iterator[str]:
     """A warning when queries were sent too late on average for the TTFT that the rules allow."""
-    if lag_ns is None or ttft_limit_ns is None or lag_ns <= LARGEST_PART * ttft_limit_ns:
-        return ()
-    return (
-        f"LoadGen issued its queries {milliseconds(lag_ns)} ms behind its schedule on average, more than "
-        f"{milliseconds(LARGEST_PART * ttft_limit_ns)} ms ({LARGEST_PART:.0%} of the TTFT limit): its "
-        "process needs a core of its own",
-    )
+    if lag_ns is None or ttft_limit_ns is None:
+        return
+    bound = LARGEST_PART * ttft_limit_ns
+    if lag_ns > bound:
+        yield (
+            f"LoadGen issued its queries {milliseconds(lag_ns)} ms behind its schedule on average, more than "
+            f"{milliseconds(bound)} ms ({LARGEST_PART:.0%} of the TTFT limit): its process needs a core of "
+            "its own"
+        )

@@ -53,20 +53,20 @@ def text_reasons(encoded: EncodedAnswers | None) -> Iterator[str]:
         yield f"LoadGen counted more tokens than the servers: {_sums(encoded)}"
 
 
-def text_warnings(encoded: EncodedAnswers | None) -> tuple[str, ...]:
+def text_warnings(encoded: EncodedAnswers | None) -> Iterator[str]:
     """The one warning of a run whose answers came as text."""
     if encoded is None:
-        return ()
+        return
     figures = f": {_sums(encoded)}{_spread(encoded)}" if encoded.answers else ""
     if encoded.delay is not None:
         figures += (
             f"; LoadGen got the ends {milliseconds(encoded.delay.mean)} ms after their last byte on average, "
             f"{milliseconds(encoded.delay.percentiles['99'])} ms at p99"
         )
-    return (
+    yield (
         f"answers came as text, their ids are those of the text encoded again with {encoded.tokenizer}"
         f"{figures}. Not proved by these ids: which tokens the model produced, their exact number (OSL, "
-        "TPOT, tokens/s), the end token that TEST06 looks for, and channels that a server strips",
+        "TPOT, tokens/s), the end token that TEST06 looks for, and channels that a server strips"
     )
 
 

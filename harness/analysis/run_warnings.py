@@ -31,8 +31,8 @@ def run_warnings(record: RunRecord, rows: Rows) -> Iterator[str]:
     limit_ns = record.judged_limits_ns.get("TTFT")
     if record.statistics is not None:
         yield from _repeat_warnings(record.statistics)
-        measured = bool(record.limits_ns) and not record.plan.accuracy
-        yield from _stream_warnings(rows, record.statistics, measured=measured)
+        if record.limits_ns and not record.plan.accuracy:
+            yield from _stream_warnings(rows, record.statistics)
     if not record.plan.accuracy:
         yield from held_back_warnings(record)
     yield from same_answer_warnings(record.plan.client.parameters, rows)
@@ -147,33 +147,29 @@ def _drafting_warnings(record: RunRecord, drafted: float) -> Iterator[str]:
         )
 
 
-def _repeat_warnings(stats: Statistics) -> tuple[str, ...]:
+def _repeat_warnings(stats: Statistics) -> Iterator[str]:
     """Queries that were not answered at the first attempt."""
-    lines = []
     if stats.retries:
-        lines.append(
+        yield (
             f"{counted(stats.retries, 'request', 'was')} retried; "
             "the latencies of their queries include the failed attempts"
         )
     if stats.resumed:
-        lines.append(
+        yield (
             f"resumed: {stats.resumed} of {stats.queries} answers are of an earlier attempt; "
             "times, rates and charts are of the others"
         )
-    return tuple(lines)
 
 
-def _stream_warnings(rows: Rows, stats: Statistics, *, measured: bool) -> tuple[str, ...]:
+def _stream_warnings(rows: Rows, stats: Statistics) -> Iterator[str]:
     """A warning where a scenario with limits for tokens got answers that show no token's time."""
-    if not measured or not stats.completed:
-        return ()
-    if stats.ttft is None:
-        return (
+    if stats.completed and stats.ttft is None:
+        yield (
             "answers were not streamed: LoadGen's TTFT is the latency of the complete answer, and its TPOT "
-            "has no meaning",
+            "has no meaning"
         )
-    text = clump_text(rows)
-    return (text,) if text else ()
+    elif text := clump_text(rows):
+        yield text
 
 
 def network_warnings(network: Mapping[str, ReplicaNetwork]) -> Iterator[str]:
@@ -195,10 +191,8 @@ def network_warnings(network: Mapping[str, ReplicaNetwork]) -> Iterator[str]:
 
 
 def _worst(network: Mapping[str, ReplicaNetwork]) -> str:
-    lossy = {
-        url: one.retransmitted + one.gaps for url, one in network.items() if one.retransmitted + one.gaps
-    }
     if len(network) < 2:
         return ""
+    lossy = {url: lost for url, one in network.items() if (lost := one.retransmitted + one.gaps)}
     worst = sorted(lossy, key=lossy.__getitem__, reverse=True)[:_NAMED]
     return f" ({len(lossy)} of {len(network)} servers, most at {', '.join(worst)})"
