@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.floating[Any]]
-Integers = npt.NDArray[np.int64]
+Integers = npt.NDArray[np.integer[Any]]
 
 Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 """a number of a file that goes into an array: msgspec reads integers of any length as int"""

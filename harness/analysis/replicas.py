@@ -8,13 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.analysis.statistics import completed, percentile, tokens, tpot_ns, ttft_ns
-from harness.arrays import Floats
+from harness.arrays import Floats, Integers
 from harness.config.server_urls import folded
 from harness.record.journal import Rows
 from harness.record.replica_figures import ReplicaBalance, ReplicaFigures, Straggler, StragglerTime
 from harness.text import counted, first_few
-
-Integers = npt.NDArray[np.integer]
 
 SLOWER = 1.1  # a straggler's TPOT is longer than this times the replicas' median, and stays so
 _LASTS_S = 60.0

@@ -10,9 +10,8 @@ from collections.abc import Iterator
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
-from harness.arrays import Floats
+from harness.arrays import Floats, Integers
 
 MOST_RISE = 0.05  # A line may always rise or fall by this part of the mean.
 MOST_BY_CHANCE = 0.15  # Chance explains no larger rise of tokens/s.
@@ -50,10 +49,10 @@ def trend(x: Floats, y: Floats) -> Trend:
 def unsteady(
     begin_ns: int,
     end_ns: int,
-    times_ns: npt.NDArray[np.int64],
-    tokens: npt.NDArray[np.int64],
-    ended_ns: npt.NDArray[np.int64],
-    tpot_ns: npt.NDArray[np.int64],
+    times_ns: Integers,
+    tokens: Integers,
+    ended_ns: Integers,
+    tpot_ns: Integers,
 ) -> Iterator[str]:
     """The reasons why the window is not a plateau; none for a steady one.
 
@@ -71,7 +70,7 @@ def unsteady(
         yield from _said("TPOT", trend(moments, tpot_ns[timed].astype(np.float64)))
 
 
-def _count_trend(middles: Floats, ended_ns: npt.NDArray[np.int64], edges: Floats) -> Trend:
+def _count_trend(middles: Floats, ended_ns: Integers, edges: Floats) -> Trend:
     """Of requests that end; chance is at least that of independent ends."""
     counts = np.histogram(ended_ns, edges)[0].astype(np.float64)
     found = trend(middles, counts)
