@@ -74,11 +74,9 @@ def ended_by(settings: Settings, scenario: LoadGenScenario, expected: ExpectedQu
 def _accuracy(settings: Settings, scenario: LoadGenScenario, samples: int) -> ExpectedQueries:
     """Every sample once; Server keeps to its schedule."""
     count = min(int(settings["accuracy_sample_count_override"]) or samples, samples)
-    if scenario != "Server":
-        return ExpectedQueries(count, count, exact=True, seconds=None)
-    return ExpectedQueries(
-        count, count, exact=True, seconds=count / float(settings["server_target_qps"]), scheduled=True
-    )
+    scheduled = scenario == "Server"
+    seconds = count / float(settings["server_target_qps"]) if scheduled else None
+    return ExpectedQueries(count, count, exact=True, seconds=seconds, scheduled=scheduled)
 
 
 def _offline(settings: Settings, loaded: int) -> ExpectedQueries:

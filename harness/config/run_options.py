@@ -101,17 +101,6 @@ def backend_flag() -> Any:
     )
 
 
-def api_flag() -> Any:
-    """The field for how servers are asked."""
-    return flag(
-        "how the server is asked: generate (SGLang's, or vLLM's /inference/v1/generate), completions or "
-        "chat-ids (both with token ids), completions-text or chat (with text); a trial request shows whether "
-        "ids come back, and answers without are encoded again with the benchmark's tokenizer (default: the "
-        "backend's own, with token ids)",
-        default=None,
-    )
-
-
 def tokenizer_flag() -> Any:
     """The field for the model's tokenizer."""
     return flag(
@@ -261,7 +250,13 @@ class ClientOptions:
         default="auto",
     )
     backend: Backend = backend_flag()
-    api: Api | None = api_flag()
+    api: Api | None = flag(
+        "how the server is asked: generate (SGLang's, or vLLM's /inference/v1/generate), completions or "
+        "chat-ids (both with token ids), completions-text or chat (with text); a trial request shows whether "
+        "ids come back, and answers without are encoded again with the benchmark's tokenizer (default: the "
+        "backend's own, with token ids)",
+        default=None,
+    )
     tokenizer: str | None = tokenizer_flag()
     server_url: Sequence[str] = server_url_flag()
     ca_file: Path | None = ca_file_flag()
