@@ -29,7 +29,6 @@ from harness.analysis.run_warnings import run_warnings
 from harness.analysis.server_load import read_samples, server_load
 from harness.analysis.statistics import completed, first_issue_ns, of_this_attempt, statistics, tokens
 from harness.analysis.verdict import clock_reasons, hidden_misses, run_verdict
-from harness.arrays import distinct
 from harness.cli.commands import shown, start_of
 from harness.cli.signals import SignalName
 from harness.config.plans import RunPlan
@@ -62,7 +61,7 @@ from harness.record.journal import (
 from harness.record.outcome import FailureKind
 from harness.record.output_dir import free_reserve
 from harness.record.replica_figures import Straggler
-from harness.record.requests_table import CallTimes, TextCounts, requests_table, write_requests
+from harness.record.requests_table import ByQuery, requests_table, write_requests
 from harness.record.run_events import SeenEvent
 from harness.record.run_record import EncodedAnswers, ReplicaNetwork, RunRecord, RunVerdict, ServerLoad
 from harness.record.server_changes import ServerChange, counted_changes
@@ -208,13 +207,19 @@ def add_requests(folder: Path, record: RunRecord) -> None:
 
 
 def _requests(record: RunRecord, files: _RunFiles) -> pa.Table:
-    return requests_table(
-        files.rows,
-        [server.url for server in record.servers],
-        files.journal.details,
-        _reported(files.calls),
-        counts=None if record.encoded is None else TextCounts(record.encoded.tokenizer, files.counts),
-    )
+    urls = [server.url for server in record.servers]
+    tokenizer = None if record.encoded is None else record.encoded.tokenizer
+    return requests_table(files.rows, urls, files.journal.details, _by_query(record, files), tokenizer)
+
+
+def _by_query(record: RunRecord, files: _RunFiles) -> Iterator[ByQuery]:
+    """When LoadGen got first tokens and ends, and the servers' own counts of texts."""
+    if len(files.calls):
+        for name, kind in (("reported_first_ns", FIRST_TOKEN), ("reported_done_ns", COMPLETE)):
+            calls = files.calls[files.calls["kind"] == kind]
+            yield ByQuery(calls["query_id"], {name: calls["reported_ns"]})
+    if record.encoded is not None:
+        yield ByQuery(files.counts["query_id"], {"counted": files.counts["counted"]})
 
 
 def _warnings(record: RunRecord, seen: Observations) -> tuple[str, ...]:
@@ -381,17 +386,6 @@ def _without_record(verdict: RunVerdict | None, errors: tuple[str, ...]) -> RunV
     assert verdict is not None
     result = "INVALID" if verdict.result == "VALID" else verdict.result
     return RunVerdict(result, (*verdict.reasons, *errors))
-
-
-def _reported(calls: Rows) -> CallTimes | None:
-    if not len(calls):
-        return None
-    first, done = (calls[calls["kind"] == kind] for kind in (FIRST_TOKEN, COMPLETE))
-    ids = distinct(np.concatenate([first["query_id"], done["query_id"]]))
-    times = [np.zeros(len(ids), dtype=np.int64) for _ in range(2)]
-    for column, part in zip(times, (first, done), strict=True):
-        column[np.searchsorted(ids, part["query_id"])] = part["reported_ns"]
-    return CallTimes(ids, *times)
 
 
 def _examples(rows: Rows, details: Mapping[int, str]) -> dict[str, tuple[str, ...]]:

@@ -17,7 +17,7 @@ from harness.record.journal import (
     encode_count,
     read_counts,
 )
-from harness.record.requests_table import TextCounts, requests_table, write_requests
+from harness.record.requests_table import ByQuery, requests_table, write_requests
 
 CALLS = np.array([(1, FIRST_TOKEN, 5, 6), (1, COMPLETE, 10, 2_000_010)], LOADGEN_CALL_ROW)
 
@@ -78,7 +78,8 @@ def test_requests_name_the_servers_counts(tmp_path):
     rows["query_id"], rows["osl"] = [1, 2, 3], [10, 20, 30]
     counts = np.array([(3, 30, 31), (1, 10, 10)], COUNT_ROW)
     path = tmp_path / "requests.parquet"
-    write_requests(path, requests_table(rows, ["u"], counts=TextCounts("m/tokenizer.json", counts)))
+    joined = [ByQuery(counts["query_id"], {"counted": counts["counted"]})]
+    write_requests(path, requests_table(rows, ["u"], joined=joined, tokenizer="m/tokenizer.json"))
     table = pq.read_table(path)
     assert table["counted"].to_pylist() == [10, None, 31]
     assert table.schema.metadata[b"answers"] == b"text, encoded again with m/tokenizer.json"

@@ -23,7 +23,7 @@ from harness.analysis.timeline import Bins, bins_of, in_flight, percentiles, sti
 from harness.errors import DatasetError
 from harness.record.journal import lost_rows
 from harness.record.outcome import FailureKind
-from harness.record.requests_table import CallTimes, requests_table, write_requests
+from harness.record.requests_table import ByQuery, requests_table, write_requests
 from harness.report.html.run_sections import replicas_section
 from tests import records
 from tests.kit import DATA
@@ -155,8 +155,8 @@ def test_the_result_of_a_run_of_another_harness_is_loadgens(run, result):
 
 def test_a_query_that_failed_without_a_byte_ended_when_loadgen_was_told(tmp_path):
     made = records.failed(records.rows(100), 7)
-    told = CallTimes(made["query_id"][[7]], np.zeros(1, np.int64), made["issued_ns"][[7]] + 2 * 10**9)
-    write_requests(tmp_path / "requests.parquet", requests_table(made, records.REPLICAS, reported=told))
+    told = ByQuery(made["query_id"][[7]], {"reported_done_ns": made["issued_ns"][[7]] + 2 * 10**9})
+    write_requests(tmp_path / "requests.parquet", requests_table(made, records.REPLICAS, joined=[told]))
     queries = read_queries(tmp_path / "requests.parquet")
     assert queries.ended[7] - queries.issued[7] == pytest.approx(2, abs=0.01)
     assert np.isnan(queries.latency[7])
@@ -181,8 +181,8 @@ def test_queries_without_an_answer_wait_until_the_end(seen, expected):
 def test_rates_that_are_compared_are_those_of_the_run(tmp_path):
     """A query that failed by its deadline ten minutes after the last answer is no part of them."""
     made = records.failed(records.rows(), 7)
-    told = CallTimes(made["query_id"][[7]], np.zeros(1, np.int64), made["issued_ns"][[7]] + 600 * 10**9)
-    write_requests(tmp_path / "requests.parquet", requests_table(made, records.REPLICAS, reported=told))
+    told = ByQuery(made["query_id"][[7]], {"reported_done_ns": made["issued_ns"][[7]] + 600 * 10**9})
+    write_requests(tmp_path / "requests.parquet", requests_table(made, records.REPLICAS, joined=[told]))
     found, own = estimates(read_queries(tmp_path / "requests.parquet"), seed=1), statistics(made)
     assert found["tokens/s"].value == pytest.approx(own.tokens_per_s, rel=1e-5)
     assert found["samples/s"].value == pytest.approx(own.samples_per_s, rel=1e-5)

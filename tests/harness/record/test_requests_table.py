@@ -5,9 +5,9 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from harness.record.journal import COUNT_ROW, QUERY_ROW
+from harness.record.journal import QUERY_ROW
 from harness.record.outcome import FailureKind
-from harness.record.requests_table import CallTimes, FirstTexts, TextCounts, requests_table, write_requests
+from harness.record.requests_table import ByQuery, requests_table, write_requests
 from tests.records import rows_with
 from tests.runs import ROOT
 
@@ -48,28 +48,25 @@ def test_rows_in_order_of_issue(tmp_path, rows):
 
 
 def test_reported_times_are_joined_by_query(tmp_path, rows):
-    reported = CallTimes(
-        query_id=np.array([2**63 + 5, 99, 11], np.uint64),
-        first_ns=np.array([0, 1, 155], np.int64),
-        done_ns=np.array([909, 1, 199], np.int64),
-    )
-    frame = read_back(tmp_path, rows, URLS, reported=reported)
+    ids, first, done = np.array([[2**63 + 5, 0, 909], [99, 1, 1], [11, 155, 199]], np.uint64).T
+    reported = ByQuery(ids, {"reported_first_ns": first, "reported_done_ns": done})
+    frame = read_back(tmp_path, rows, URLS, joined=[reported])
     assert frame.reported_first_ns.fillna(-1).tolist() == [155, -1, -1, -1]
     assert frame.reported_done_ns.fillna(-1).tolist() == [199, -1, -1, 909]
 
 
 def test_no_rows_and_no_reports(tmp_path):
-    nothing = CallTimes(*(np.zeros(0, kind) for kind in (np.uint64, np.int64, np.int64)))
-    assert len(read_back(tmp_path, np.zeros(0, QUERY_ROW), URLS, reported=nothing)) == 0
+    nothing = [ByQuery(np.zeros(0, np.uint64), {"reported_first_ns": np.zeros(0, np.int64)})]
+    assert len(read_back(tmp_path, np.zeros(0, QUERY_ROW), URLS, joined=nothing)) == 0
     one = np.zeros(1, QUERY_ROW)
-    assert read_back(tmp_path, one, URLS, reported=nothing).reported_first_ns.isna().all()
+    assert read_back(tmp_path, one, URLS, joined=nothing).reported_first_ns.isna().all()
 
 
 def test_every_column_says_its_unit_and_meaning(tmp_path, rows):
     """In the file, and in the table of the documents."""
-    joined = [np.zeros(1, kind) for kind in (np.uint64, np.int64, np.int64)]
-    counts = TextCounts("m/tokenizer.json", np.zeros(1, COUNT_ROW))
-    read_back(tmp_path, rows, URLS, reported=CallTimes(*joined), texts=FirstTexts(*joined), counts=counts)
+    further = ("reported_first_ns", "reported_done_ns", "visible_ns", "visible_tokens", "counted")
+    joined = [ByQuery(np.zeros(1, np.uint64), {name: np.zeros(1, np.int64) for name in further})]
+    read_back(tmp_path, rows, URLS, joined=joined)
     schema = pq.read_schema(tmp_path / "requests.parquet")
     described = {field.name: [text.decode() for text in field.metadata.values()] for field in schema}
     page = (ROOT / "docs/reference/requests_parquet.md").read_text()
