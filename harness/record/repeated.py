@@ -44,13 +44,19 @@ class FirstLine(msgspec.Struct, frozen=True):
         return f"would {conditional}" if self.dry_run else now
 
 
+def repeating_command(arguments: Sequence[str]) -> str:
+    """The command of a program, given as sys.argv, as it was typed."""
+    start, flags = recorded(arguments)
+    return shlex.join((*start, *flags))
+
+
 def resuming_command(arguments: Sequence[str]) -> str:
-    """The command of a program, given as sys.argv, with ``--resume``: it never begins anew."""
+    """The same with ``--resume``: it never begins anew."""
     return _with_flag(arguments, _RESUME)
 
 
 def restarting_command(arguments: Sequence[str]) -> str:
-    """The same with ``--restart``: it never continues."""
+    """With ``--restart``: it never continues."""
     return _with_flag(arguments, _RESTART)
 
 

@@ -1,4 +1,4 @@
-"""The command that follows a run with answers: score it, or resume it when it is not complete."""
+"""The command that follows a run: score it, resume it, search for another rate, or repeat it."""
 
 import shlex
 from pathlib import Path
@@ -10,9 +10,9 @@ from harness.config.benchmark import Benchmark
 from harness.config.choices import DEFAULT_BENCHMARK
 from harness.errors import DatasetError
 from harness.files import ACCURACY_LOG
-from harness.record.repeated import restarting_command, resuming_command
-from harness.record.run_record import RunRecord
-from harness.report.search_advice import advice_in_mid_run, search_after
+from harness.record.repeated import repeating_command, restarting_command, resuming_command
+from harness.record.run_record import RunRecord, RunVerdict, Statistics
+from harness.report.search_advice import advice_in_mid_run, is_search, search_after
 
 _EVALUATOR = "eval_mlperf_accuracy.py"
 _DATASET, _CODE = "dataset", "livecodebench"
@@ -24,16 +24,27 @@ def next_step(record: RunRecord) -> str:
     if record.verdict is None or record.statistics is None:
         return ""
     if not plan.accuracy:
-        return _search(record)
+        return _search(record) or _repeat(record, record.verdict, record.statistics)
     if record.verdict.result == "VALID":
         return f"Score it with: {scoring_command(client.log_dir / ACCURACY_LOG, client.tokenizer)}"
     if not arguments or not record.statistics.completed or plan.audit is not None:  # a test is repeated
-        return ""
+        return _repeat(record, record.verdict, record.statistics)
     errors = record.loadgen is not None and record.loadgen.errors
     if errors and not record.statistics.failed and not record.unanswered:
         # LoadGen gets the same answers, such as those of one token, each time.
         return f"Mend their cause, then begin anew with: {restarting_command(arguments)}"
     return f"Resume it with: {resuming_command(arguments)}"
+
+
+def _repeat(record: RunRecord, verdict: RunVerdict, statistics: Statistics) -> str:
+    """Of a run that is measured again; a compliance test counts whether LoadGen reports VALID or not."""
+    arguments, counts = record.provenance.command, record.plan.audit_text is not None and verdict.complete
+    if verdict.result == "VALID" or counts or not arguments or is_search(arguments):
+        return ""
+    command = repeating_command(arguments)
+    if verdict.result == "INTERRUPTED" and not statistics.failed:
+        return f"Repeat it with: {command}"
+    return f"Mend the cause, then repeat it with: {command}"
 
 
 def _search(record: RunRecord) -> str:

@@ -57,12 +57,12 @@ def search_after(record: RunRecord, rate: float | None) -> str:
     plan, command = record.plan, record.provenance.command
     if plan.accuracy or plan.audit_text is not None or not record.limits_ns or not command:
         return ""
-    if _is_search(command):  # its next run is the search's own choice
+    if is_search(command):  # its next run is the search's own choice
         return ""
     return f"search for the highest rate with: {search_command(command, rate)}"
 
 
-def _is_search(command: Sequence[str]) -> bool:
+def is_search(command: Sequence[str]) -> bool:
     """Whether a command, given as sys.argv, is a search by script or verb."""
     program = Path(command[0]).name
     return program == _PROGRAM or (program == LAUNCHER.name and verb_of(_PROGRAM, _SEARCH) in command[1:2])

@@ -1,5 +1,6 @@
 """The command that a run prints for what comes next."""
 
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -131,26 +132,47 @@ def test_commands_of_the_door(folder, launcher, monkeypatch):
     assert words[:3] == [launcher, "score", "--mlperf-log"]
 
 
+AGAIN = r"[Rr]epeat it with: \S+ run_mlperf\.py --accuracy"
+
+
 @pytest.mark.parametrize(
-    ("mode", "result", "completed", "ending"),
+    ("mode", "result", "completed", "failed", "line"),
     [
-        ("accuracy", "INTERRUPTED", 5, "run_mlperf.py --accuracy --resume"),
-        ("accuracy", "INVALID", 5, "run_mlperf.py --accuracy --resume"),
-        ("accuracy", "INVALID", 0, ""),
-        ("performance", "INTERRUPTED", 5, ""),
-        ("performance", "VALID", 5, ""),
-        ("accuracy", "VALID", 5, "/mlperf_log_accuracy.json --tokenizer models/x"),
+        ("accuracy", "INTERRUPTED", 5, 0, r"Resume it with: \S+ run_mlperf\.py --accuracy --resume"),
+        ("accuracy", "INVALID", 5, 1, r"Resume it with: \S+ run_mlperf\.py --accuracy --resume"),
+        ("accuracy", "INTERRUPTED", 0, 0, AGAIN),
+        ("accuracy", "INVALID", 0, 1, f"Mend the cause, then {AGAIN}"),
+        ("performance", "INTERRUPTED", 5, 0, AGAIN),
+        ("performance", "INTERRUPTED", 5, 1, f"Mend the cause, then {AGAIN}"),
+        ("performance", "INVALID", 5, 1, f"Mend the cause, then {AGAIN}"),
+        ("performance", "INVALID", 6, 0, f"Mend the cause, then {AGAIN}"),
+        ("performance", "VALID", 6, 0, ""),
+        ("accuracy", "VALID", 6, 0, r"Score it with: .+/mlperf_log_accuracy\.json --tokenizer models/x"),
     ],
 )
-def test_the_step_after_a_run(tmp_path, monkeypatch, mode, result, completed, ending):
+def test_the_step_after_a_run(tmp_path, monkeypatch, mode, result, completed, failed, line):
+    """The cause of failed queries is mended first; what a run was ended by needs no mending."""
     monkeypatch.chdir(tmp_path)
     record = structs.replace(
         with_plan(ENDED, mode=mode, tokenizer="models/x"),
         verdict=RunVerdict(result),
-        statistics=structs.replace(ENDED.statistics, completed=completed),
+        statistics=structs.replace(ENDED.statistics, queries=completed + failed, completed=completed),
         provenance=structs.replace(ENDED.provenance, command=("run_mlperf.py", "--accuracy")),
     )
-    assert next_step(record).endswith(ending) and bool(next_step(record)) == bool(ending)
+    assert re.fullmatch(line, next_step(record)), next_step(record)
+
+
+@pytest.mark.parametrize(("complete", "step"), [(True, False), (False, True)])
+def test_a_compliance_run_that_is_only_too_slow_is_not_repeated(complete, step):
+    """Its test looks at the answers; and of a search the next run is its own choice."""
+    record = structs.replace(
+        with_plan(ENDED, audit_text="*.*.mode = 2\n"),
+        verdict=RunVerdict("INVALID", complete=complete),
+        provenance=structs.replace(ENDED.provenance, command=("run_compliance.py", "TEST07")),
+    )
+    assert bool(next_step(record)) is step
+    search = structs.replace(ENDED.provenance, command=("find_peak.py", "search"))
+    assert next_step(structs.replace(record, provenance=search)) == ""
 
 
 @pytest.mark.parametrize(("unanswered", "flag"), [(0, "--restart"), (1, "--resume")])
