@@ -9,7 +9,7 @@ from harness.analysis.statistics import completed, issue_delay_ns, latency_ns, p
 from harness.arrays import Integers
 from harness.endpoints.curve import Point
 from harness.endpoints.point_run import WARM_UP, OwnNumbers, WarmUp
-from harness.peak.ladder.measurement import bottlenecks, latency_of, too_slow
+from harness.peak.ladder.measurement import bottlenecks, latency_of, mean_in_flight, too_slow
 from harness.record.journal import Rows
 
 _NS = 1e9
@@ -83,18 +83,10 @@ def client_bound(point: Point, rows: PointRows, cpu: Integers) -> Iterator[str]:
     yield from bottlenecks(inside, first)
     if point.offline == "dedicated" or last <= first:
         return
-    held = _held(np.concatenate([rows.warm_up, rows.counted]), first, last)
+    held = mean_in_flight(np.concatenate([rows.warm_up, rows.counted]), first, last)
     ttft = ttft_ns(completed(rows.counted))
     median_ns = percentile(ttft, 0.5) if len(ttft) else None
     yield from too_slow(held, point.concurrency, issue_delay_ns(rows.counted), median_ns)
-
-
-def _held(rows: Rows, first: int, last: int) -> float:
-    """The mean of the requests at the servers; one of which no end is known counts to the end."""
-    sent = rows[rows["sent_ns"] > 0]
-    ends = np.where(sent["last_byte_ns"] > 0, sent["last_byte_ns"], last)
-    spans = np.clip(ends, first, last) - np.clip(sent["sent_ns"], first, last)
-    return float(np.maximum(spans, 0).sum() / (last - first))
 
 
 def _times(rows: Rows, name: str) -> Integers:

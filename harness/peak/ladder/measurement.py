@@ -214,9 +214,14 @@ class Measurement:
         return found if len(self._issued_here(inside)) else (*found, _NONE)
 
     def _held(self, begin: int, end: int) -> float:
-        """Mean of the requests in flight over the looks of a window."""
+        """Mean of the requests in flight over a window, by the looks or by the times of what has ended.
+
+        Of eight looks one that falls between two short answers is an eighth. The times are exact and at most
+        too few, since what is still in flight has none yet.
+        """
         held = [look.in_flight for look in self._looks if begin <= look.time_ns <= end]
-        return sum(held) / len(held) if held else float(self._looks[-1].in_flight)
+        looked = sum(held) / len(held) if held else float(self._looks[-1].in_flight)
+        return max(looked, mean_in_flight(completed(self._rows), begin, end))
 
     def _client_bound(self, begin: int, end: int, held: float, counted: Rows) -> Iterator[str]:
         """Signs that the client was the bottleneck, not the servers."""
@@ -245,6 +250,14 @@ class Measurement:
                 ttft=latency_of(ttft_ns(counted)),
                 tpot=latency_of(tpot_ns(counted)),
             )
+
+
+def mean_in_flight(rows: Rows, first: int, last: int) -> float:
+    """The mean of the requests at the servers; one of which no end is known counts to the end."""
+    sent = rows[rows["sent_ns"] > 0]
+    ends = np.where(sent["last_byte_ns"] > 0, sent["last_byte_ns"], last)
+    spans = np.clip(ends, first, last) - np.clip(sent["sent_ns"], first, last)
+    return float(np.maximum(spans, 0).sum() / (last - first))
 
 
 def too_slow(held: float, wanted: int, delays_ns: Integers, ttft_ns: float | None) -> Iterator[str]:

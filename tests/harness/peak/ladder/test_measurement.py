@@ -105,6 +105,14 @@ def test_the_client_as_the_bottleneck(loop, cpu, bound):
     assert any("client" in note for note in step.notes) == bound
 
 
+@pytest.mark.parametrize(("late_s", "bound"), [(0.003, False), (0.01, True)])
+def test_short_answers_are_counted_by_their_times(late_s, bound):
+    """Looks that fall between two of them see no request; of 0.1 s each waits 3 or 10 % at the client."""
+    step = ClosedLoop(lengths=lambda random: 1, late_s=late_s, held=0.0).measure(1, 10).step()
+    assert step.in_flight == pytest.approx(1 - late_s / 0.1, rel=0.001)
+    assert step.client_bound is bound
+
+
 def test_the_percentiles_are_loadgens():
     """Of n values in order that of index floor(share * n)."""
     assert latency_of(np.arange(1000, 0, -1)) == Latency(count=1000, p50_ns=501, p90_ns=901, p99_ns=991)
