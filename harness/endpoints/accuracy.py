@@ -32,19 +32,19 @@ class PointMetric(msgspec.Struct, frozen=True, kw_only=True):
     value: float
     lowest: float
     """the lowest passing value"""
-    highest: float | None = None
-    """None where there is no upper bound"""
+    highest: float
+    """infinite where there is no upper bound"""
 
     @property
     def target(self) -> str:
         """``82.2987 or more``, or both bounds."""
-        most = "or more" if self.highest is None else f"to {self.highest:.10g}"
+        most = "or more" if math.isinf(self.highest) else f"to {self.highest:.10g}"
         return f"{self.lowest:.10g} {most}"
 
     @property
     def is_met(self) -> bool:
         """Whether the value is within its bounds, which pass themselves."""
-        return self.lowest <= self.value <= (math.inf if self.highest is None else self.highest)
+        return self.lowest <= self.value <= self.highest
 
 
 class PointAccuracy(msgspec.Struct, frozen=True, kw_only=True):
@@ -272,4 +272,4 @@ def _metric(benchmark: Benchmark, name: str, value: float) -> PointMetric:
     lowest, highest = benchmark.accuracy[name].bounds
     if benchmark.accuracy[name].is_score and 0 <= value <= 1:
         value = round(_PERCENT * value, _DIGITS)
-    return PointMetric(value=value, lowest=lowest, highest=None if math.isinf(highest) else highest)
+    return PointMetric(value=value, lowest=lowest, highest=highest)

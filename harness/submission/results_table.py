@@ -1,6 +1,7 @@
 """The table of results: a row for each system, benchmark and scenario, compared with an earlier tree."""
 
 import csv
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -142,7 +143,7 @@ def _endpoints_accuracy(context: CheckContext) -> str:
     except ConfigError:
         return ""
     metrics = {} if found is None else found.metrics
-    return ", ".join(f"{name} {one.value:.3f}" for name, one in metrics.items() if one.highest is None)
+    return ", ".join(f"{name} {one.value:.3f}" for name, one in metrics.items() if math.isinf(one.highest))
 
 
 def _number(detail: LoadgenDetail, key: str, unit: int) -> float | None:
