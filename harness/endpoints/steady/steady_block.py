@@ -13,7 +13,6 @@ from harness.endpoints.official_files import Fields
 from harness.endpoints.planning.rules import load_endpoints_rules
 from harness.endpoints.steady.steady_point import (
     Rate,
-    Spread,
     SteadyState,
     Window,
     states_of,
@@ -135,8 +134,8 @@ def headline(state: SteadyState) -> Headline:
         reason=None if found else state.reason,
         window=_extent(state, window) if window else None,
         tps=_rates(window.detector_user, window.detector_system) if window else None,
-        ttft=_time(window.ttft) if window else None,
-        tpot=_time(window.tpot) if window else None,
+        ttft=msgspec.to_builtins(window.ttft) if window else None,
+        tpot=msgspec.to_builtins(window.tpot) if window else None,
         short_window=_short(window) if window else None,
         drifting_up=tuple(metric for metric, direction in state.trend.items() if direction == "up"),
         anomaly=HeadlineShift(
@@ -173,14 +172,6 @@ def _rates(user: Rate, system: Rate) -> dict[str, Any]:
         "per_user_ci": (user.low, user.high),
         "system_ci": (system.low, system.high),
     }
-
-
-def _time(spread: Spread | None) -> dict[str, Any] | None:
-    """TTFT or TPOT of the window."""
-    if spread is None:
-        return None
-    times = {"p50_ns": spread.p50, "p90_ns": spread.p90, "p99_ns": spread.p99, "mean_ns": spread.mean}
-    return times | {"count": spread.count}
 
 
 def _short(window: Window) -> ShortWindow:

@@ -42,13 +42,13 @@ STATES: dict[str, State] = {"up": "Drifting Up", "down": "Drifting Down", "stead
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True):
-    """A time over the requests of the window, in ns; percentiles are elements int(p * (n - 1))."""
+    """A time over the requests of the window; percentiles are elements int(p * (n - 1))."""
 
+    p50_ns: float
+    p90_ns: float
+    p99_ns: float
+    mean_ns: float
     count: int
-    mean: float
-    p50: float
-    p90: float
-    p99: float
 
 
 class Rate(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,8 +69,6 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
     issue_s: float
     """from its first issue to its last; the drain is after it"""
     least: LeastTime
-    output_tokens: int
-    """of complete answers"""
     system_tps: float
     """output tokens / issue time"""
     tps_per_user: float | None
@@ -250,12 +248,11 @@ def _window(rows: Samples, passes: Sequence[SuperPass], plateau: Plateau) -> Win
         samples=ttft.count if ttft else 0,
         issue_s=seconds,
         least=least_time(part, percentile(latency_ns(rows), 0.9)),
-        output_tokens=tokens,
         system_tps=tokens / seconds if seconds else 0.0,
-        tps_per_user=user_tps(tpot.p90) if tpot else None,
+        tps_per_user=user_tps(tpot.p90_ns) if tpot else None,
         ttft=ttft,
         tpot=tpot,
-        detector_user=_user_rate(part, tpot.mean if tpot else 0.0),
+        detector_user=_user_rate(part, tpot.mean_ns if tpot else 0.0),
         detector_system=_system_rate(part, seconds),
     )
 
@@ -265,7 +262,7 @@ def spread(values: Floats | Integers) -> Spread | None:
     if not len(values):
         return None
     p50, p90, p99 = (percentile(values, share) for share in (0.5, 0.9, 0.99))
-    return Spread(count=len(values), mean=float(values.mean()), p50=p50, p90=p90, p99=p99)
+    return Spread(p50_ns=p50, p90_ns=p90, p99_ns=p99, mean_ns=float(values.mean()), count=len(values))
 
 
 def _user_rate(part: Sequence[SuperPass], mean_tpot: float) -> Rate:
