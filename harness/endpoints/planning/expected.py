@@ -9,19 +9,12 @@ from harness.endpoints.curve import Curve, Point
 
 
 class Expected(NamedTuple):
-    """The expected time of a point, in s. Warm-up, drain and scoring are not in it."""
+    """The expected time of a point. Warm-up, drain and scoring are not in it."""
 
-    issue_s: float
-    """of its performance run"""
-    accuracy_s: float
-    """of its accuracy run"""
+    seconds: float
+    """of its performance run and its accuracy run"""
     at_least: bool
     """whether it can take much longer: nothing is known of the servers, or not of the accuracy dataset"""
-
-    @property
-    def total_s(self) -> float:
-        """Both runs."""
-        return self.issue_s + self.accuracy_s
 
 
 def expected_times(curve: Curve, rates: Mapping[int, float]) -> dict[str, Expected]:
@@ -35,22 +28,18 @@ def expected_times(curve: Curve, rates: Mapping[int, float]) -> dict[str, Expect
 
 def total(times: Mapping[str, Expected]) -> Expected:
     """All points, one after the other."""
-    return Expected(
-        sum(one.issue_s for one in times.values()),
-        sum(one.accuracy_s for one in times.values()),
-        any(one.at_least for one in times.values()),
-    )
+    return Expected(sum(one.seconds for one in times.values()), any(one.at_least for one in times.values()))
 
 
 def _expected(curve: Curve, point: Point, rates: Mapping[int, float]) -> Expected:
     rate = rate_at(point.concurrency, rates)
     if rate is None:
-        return Expected(point.issue_s, 0.0, at_least=True)
+        return Expected(point.issue_s, at_least=True)
     pass_s = curve.samples / rate
     issue_s = pass_s * max(point.passes, math.ceil(point.issue_s / pass_s))
     # Its answers are longer than those of the performance dataset where it asks for more reasoning.
     accuracy_s = curve.accuracy_samples / rate if point.accuracy else 0.0
-    return Expected(issue_s, accuracy_s, at_least=point.accuracy)
+    return Expected(issue_s + accuracy_s, at_least=point.accuracy)
 
 
 def rate_at(concurrency: int, rates: Mapping[int, float]) -> float | None:

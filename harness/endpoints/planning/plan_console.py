@@ -85,8 +85,8 @@ def _cells(curve: Curve, point: Point, time: Expected) -> tuple[str, ...]:
 
 
 def _time(time: Expected) -> str:
-    shown = duration(time.total_s)
-    if time.at_least and time.total_s == 0:
+    shown = duration(time.seconds)
+    if time.at_least and time.seconds == 0:
         return "unknown"
     return f"at least {shown}" if time.at_least else shown
 
