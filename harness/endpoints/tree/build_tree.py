@@ -106,9 +106,9 @@ def build_tree(
         _write_all(tree / curve.parent, _power_file(of))
         for one in runs:
             _write_point(tree / curve / one.name, one, of)
-        _write_all(tree, {Path(TREE_RECORD): _json(_record(found, output))})
+        _write_all(tree, {TREE_RECORD: _json(_record(found, output))})
         if of.label:
-            _write_all(tree, {Path(NOT_A_RESULT_FILE): _label(runs, found).encode()})
+            _write_all(tree, {NOT_A_RESULT_FILE: _label(runs, found).encode()})
         take_place(Move(tree, output), folder / "replaced")
     return found
 
@@ -141,18 +141,18 @@ def _model_folder(runs: Sequence[RunFacts], of: CurveFacts) -> str:
 
 def _write_point(folder: Path, one: RunFacts, of: CurveFacts) -> None:
     files = _described(one, of) | {
-        Path(CONFIG): (one.folder / CONFIG).read_bytes(),
-        Path(Path(SUMMARY).name): (one.folder / SUMMARY).read_bytes(),
-        **{Path(SERVER_CONFIGS) / path.name: document(path) for path in of.system.docs.server_configs},
+        CONFIG: (one.folder / CONFIG).read_bytes(),
+        Path(SUMMARY).name: (one.folder / SUMMARY).read_bytes(),
+        **{f"{SERVER_CONFIGS}/{path.name}": document(path) for path in of.system.docs.server_configs},
     }
     if one.run is not None:
         servers = msgspec.json.format(msgspec.json.encode(one.run.servers))
-        files[Path(SERVER_CONFIGS) / "servers.json"] = servers
+        files[f"{SERVER_CONFIGS}/servers.json"] = servers
         if command := one.run.provenance.server_command:
-            files[Path(SERVER_CONFIGS) / "command.txt"] = f"{command}\n".encode()
+            files[f"{SERVER_CONFIGS}/command.txt"] = f"{command}\n".encode()
     if one.accuracy is not None:
         accuracy = one.accuracy.read_bytes()
-        files[Path(Path(ACCURACY).name)] = _without_scores(accuracy) if one.is_short else accuracy
+        files[Path(ACCURACY).name] = _without_scores(accuracy) if one.is_short else accuracy
     _write_all(folder, files)
 
 
@@ -186,18 +186,18 @@ def _complete_run_folder(one: RunFacts, of: CurveFacts) -> str | None:
     return None
 
 
-def _described(one: RunFacts, of: CurveFacts) -> dict[Path, bytes]:
+def _described(one: RunFacts, of: CurveFacts) -> dict[str, bytes]:
     return {
-        Path(POINT_YAML): write_yaml(point_yaml(one, of)).encode(),
-        Path(SYSTEM_DESC): _json(system_description(one, of)),
+        POINT_YAML: write_yaml(point_yaml(one, of)).encode(),
+        SYSTEM_DESC: _json(system_description(one, of)),
     }
 
 
-def _power_file(of: CurveFacts) -> dict[Path, bytes]:
+def _power_file(of: CurveFacts) -> dict[str, bytes]:
     """Of other divisions than Standardized only where it has a total: an incomplete one is an error."""
     if of.power.gaps and of.system.division != "Standardized":
         return {}
-    return {Path(SYSTEM_POWER): _json(system_power(of.system, of.power))}
+    return {SYSTEM_POWER: _json(system_power(of.system, of.power))}
 
 
 def _record(found: Tree, output: Path) -> dict[str, Any]:
@@ -218,7 +218,7 @@ def _label(runs: Sequence[RunFacts], found: Tree) -> str:
     return "\n- ".join([f"This is {NOT_A_RESULT}, and no submission to MLPerf Endpoints:", *lines]) + "\n"
 
 
-def _write_all(folder: Path, files: Mapping[Path, bytes]) -> None:
+def _write_all(folder: Path, files: Mapping[str, bytes]) -> None:
     """Files of the tree that is not in its place yet."""
     for name, data in files.items():
         path = folder / name

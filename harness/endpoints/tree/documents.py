@@ -15,16 +15,16 @@ NETWORK = "network.md"
 TO_WRITE = "To be written"
 
 
-def documents(runs: Sequence[RunFacts], of: CurveFacts) -> dict[Path, bytes]:
+def documents(runs: Sequence[RunFacts], of: CurveFacts) -> dict[str, bytes]:
     """Files below the submission's folder. Raises ConfigError where one of the submitter's cannot be read."""
     given = of.system.docs
     found = {
-        Path("src") / of.system.implementation / README: _own(given.readme, _readme(runs, of)),
-        Path("docs") / DISCLOSURE: _own(given.software_disclosure, _disclosure(runs, of)),
-        Path("docs") / NETWORK: "\n".join(_network(runs, of)).encode(),
+        f"src/{of.system.implementation}/{README}": _own(given.readme, _readme(runs, of)),
+        f"docs/{DISCLOSURE}": _own(given.software_disclosure, _disclosure(runs, of)),
+        f"docs/{NETWORK}": "\n".join(_network(runs, of)).encode(),
     }
     if given.calibration is not None:
-        found[Path("docs") / CALIBRATION] = document(given.calibration)
+        found[f"docs/{CALIBRATION}"] = document(given.calibration)
     return found
 
 
