@@ -7,7 +7,7 @@ the last moment that is known of it, and no end: the journal does not say when a
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -61,7 +61,8 @@ def write_events(
         "command: no request is sent again"
     )
     with atomic_write(folder / EVENTS) as file:
-        file.write(_session(rows, "min", form.STARTED, form.START))
+        first, last = _span(rows)
+        file.write(_session(first, form.STARTED, form.START))
         # Each process loads the tokenizer.
         among = 0 if processes == 1 or len(batches) <= _ALONE // _BATCH else processes or usable_cores()
         with computing(partial(_lines, tokenizer), batches, among, 1, killed) as written:
@@ -69,7 +70,7 @@ def write_events(
                 file.write(lines)
                 done += len(batch.moments)
                 progress(done, total)
-        file.write(_session(rows, "max", form.STOP, *([form.ENDED] if ended else [])))
+        file.write(_session(last, form.STOP, *([form.ENDED] if ended else [])))
     return len(rows)
 
 
@@ -164,10 +165,14 @@ def _lines(tokenizer: Path | None, batch: _Batch) -> bytes:
     return b"".join(lines)
 
 
-def _session(rows: Rows, which: Literal["min", "max"], *kinds: str) -> bytes:
-    """Events of the session, at the first or the last known moment of all requests."""
-    at = [int(getattr(rows[name][rows[name] > 0], which)()) for name in TIMES if (rows[name] > 0).any()]
-    ns = {"min": min, "max": max}[which](at, default=0)
+def _span(rows: Rows) -> tuple[int, int]:
+    """The first and the last known moment of all requests; 0 without one."""
+    known = np.concatenate([rows[name][rows[name] > 0] for name in TIMES])
+    return (int(known.min()), int(known.max())) if len(known) else (0, 0)
+
+
+def _session(ns: int, *kinds: str) -> bytes:
+    """Events of the session at one moment."""
     return b"".join(_line(Event(kind, ns)) for kind in kinds)
 
 
