@@ -92,19 +92,18 @@ def _row(context: CheckContext) -> ResultRow:
 
 def _of_loadgen(context: CheckContext) -> dict[str, Any]:
     logs = read_logs(context, PERFORMANCE)
-    single = context.scenario.one_at_a_time
     latency = context.scenario.poisson  # LoadGen logs them in every scenario; limits exist only here
-    result, unit = _number(logs.detail, context.scenario.result, NS_PER_MS if single else 1), "tokens/s"
+    result, unit = logs.detail.number(context.scenario.result), "tokens/s"
     if context.is_inferred:
         result, unit = logs.detail.number(_SAMPLES_PER_S), "samples/s"
-    elif single:
-        unit = "ms"
+    elif context.scenario.one_at_a_time:
+        result, unit = _ms(logs.detail, context.scenario.result), "ms"
     return {
         "valid": logs.summary.result_valid is True,
         "result": result,
         "unit": unit,
-        "ttft_p99_ms": _number(logs.detail, _TTFT, NS_PER_MS) if latency else None,
-        "tpot_p99_ms": _number(logs.detail, _TPOT, NS_PER_MS) if latency else None,
+        "ttft_p99_ms": _ms(logs.detail, _TTFT) if latency else None,
+        "tpot_p99_ms": _ms(logs.detail, _TPOT) if latency else None,
         "accuracy": _accuracy(context),
         "tests": ", ".join(_tests(context)),
     }
@@ -146,9 +145,9 @@ def _endpoints_accuracy(context: CheckContext) -> str:
     return ", ".join(f"{name} {one.value:.3f}" for name, one in metrics.items() if math.isinf(one.highest))
 
 
-def _number(detail: LoadgenDetail, key: str, unit: int) -> float | None:
+def _ms(detail: LoadgenDetail, key: str) -> float | None:
     found = detail.number(key)
-    return found if found is None or unit == 1 else found / unit
+    return None if found is None else found / NS_PER_MS
 
 
 def _product(nodes: object, each: object) -> int | None:
