@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from harness.endpoints.official_files import at
+from harness.endpoints.official_files import at, is_number
 from harness.endpoints.planning.rules import PublishedSeeds
 from harness.endpoints.point_run import IdleRoundTrip
 from harness.endpoints.run_folder import WARM_UP_REQUESTS
@@ -107,6 +107,7 @@ def point_yaml(one: RunFacts, of: CurveFacts) -> Json:
     """point.yaml. What is not known is left out, and named by ``missing``."""
     system, parallelism = of.system, of.system.parallelism_of(one.name)
     published = one.seed_set(of.seed_sets)
+    average = at(one.summary, "output_sequence_lengths", "avg")
     found = {
         "concurrency": one.concurrency,
         "run_date": _run_date(one),
@@ -128,7 +129,7 @@ def point_yaml(one: RunFacts, of: CurveFacts) -> Json:
         "speculative_decoding": _drafter(system),
         "nodes_used": _nodes_used(parallelism),
         "dp_shortfall": _shortfall(system, parallelism),
-        "output_token_average": one.summary["output_sequence_lengths"].get("avg"),
+        "output_token_average": average if is_number(average) else None,
         **_efficiency(one, of, parallelism),
         "notes": _notes(one, of),
     }

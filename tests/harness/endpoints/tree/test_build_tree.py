@@ -259,6 +259,20 @@ def test_a_number_of_samples_that_is_none_is_not_stated(tmp_path):
     assert (found.name, found.samples) == ("r6396", 6396)
 
 
+def test_a_mean_that_is_no_number_is_left_out(tmp_path):
+    """Half a character could not even be written."""
+    write_runs(tmp_path, official=True)
+    path = tmp_path / RUNS / "r64" / SUMMARY
+    summary = json.loads(path.read_text())
+    summary["output_sequence_lengths"]["avg"] = "\ud800"
+    path.write_text(json.dumps(summary))
+    tree_of(tmp_path)
+    written = {
+        name: yaml.safe_load((tmp_path / RUNS / name / POINT_YAML).read_text()) for name in ("r8", "r64")
+    }
+    assert [name for name, point in written.items() if "output_token_average" in point] == ["r8"]
+
+
 def of_toml(old, new=""):
     assert old in SYSTEM
     return lambda folder: SYSTEM.replace(old, new, 1)
