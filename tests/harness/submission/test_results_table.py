@@ -51,6 +51,12 @@ def test_csv(tree, tmp_path, capsys):
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
+def test_csv_with_half_a_character(tree, tmp_path):
+    fields(SYSTEM, accelerator_model_name="H\ud800")(tree / RESULTS)
+    assert main(["check", str(tree), "--csv", str(tmp_path / "results.csv")]) == 0
+    assert "H\\ud800" in (tmp_path / "results.csv").read_text()
+
+
 def test_against_an_earlier_tree_of_the_same_system(tree, tmp_path, capsys):
     earlier = copied(tree, tmp_path / "earlier")
     row("Offline/performance/run_1", result_tokens_per_second=10200.4)(earlier / RESULTS)
