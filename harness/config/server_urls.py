@@ -5,6 +5,7 @@ name, connections go to the address.
 """
 
 import ipaddress
+import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -170,10 +171,7 @@ def _listed(text: str, source: str) -> list[str]:
     """``node[001-064,70]`` as node001 to node064 and node70; several lists in all combinations."""
     plain = _LIST.split(text)[::2]
     lists = [list(_numbers(found, source)) for found in _LIST.findall(text)]
-    count = 1
-    for numbers in lists:
-        count *= len(numbers)
-    if count > MOST_SERVERS:
+    if math.prod(map(len, lists)) > MOST_SERVERS:
         raise _too_many(source)
     return [
         "".join(part for pair in zip(plain, (*chosen, ""), strict=True) for part in pair)
