@@ -15,6 +15,9 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Literal, cast, get_args
 
+from harness.errors import EXIT_INVALID, EXIT_VALID
+from harness.text import SIGNALLED
+
 SignalName = Literal["SIGINT", "SIGTERM", "SIGHUP"]
 """a signal that ends a run, as records name it"""
 _SIGNALS = tuple(signal.Signals[name] for name in get_args(SignalName))
@@ -28,12 +31,20 @@ class InterruptedRun(BaseException):
     def __init__(self, signum: int) -> None:
         super().__init__(signal.Signals(signum).name)
         self.signum = signum
-        self.exit_code = 128 + signum
+        self.exit_code = SIGNALLED + signum
 
-    @classmethod
-    def named(cls, name: SignalName) -> "InterruptedRun":
-        """That of a signal by its name."""
-        return cls(signal.Signals[name])
+
+def exit_code_of(ended_by: SignalName | None, *, good: bool) -> int:
+    """A program's: 0 for a ``good`` end, 4 for another one, 128 and the number of a signal that ended it."""
+    if ended_by is not None:
+        return InterruptedRun(signal.Signals[ended_by]).exit_code
+    return EXIT_VALID if good else EXIT_INVALID
+
+
+def require_no_signal(ended_by: SignalName | None) -> None:
+    """Raise InterruptedRun where a signal has ended what a program has called."""
+    if ended_by is not None:
+        raise InterruptedRun(signal.Signals[ended_by])
 
 
 def signal_name(interruption: InterruptedRun | KeyboardInterrupt) -> SignalName:
@@ -149,7 +160,7 @@ def _ours() -> list[signal.Signals]:
 def _leave(signum: int, frame: FrameType | None) -> None:
     program = os.path.basename(sys.argv[0])  # noqa: PTH119 - no import inside a signal handler
     print(f"{program}: ended by {signal.Signals(signum).name}", file=sys.stderr, flush=True)
-    os._exit(128 + signum)
+    os._exit(SIGNALLED + signum)
 
 
 def _interrupt(signum: int, frame: FrameType | None) -> None:

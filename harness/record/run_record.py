@@ -14,7 +14,7 @@ from typing import Any, Literal, Self
 import msgspec
 import numpy as np
 
-from harness.cli.signals import InterruptedRun, SignalName
+from harness.cli.signals import SignalName, exit_code_of
 from harness.config.loadgen_settings import (
     LEAST_PERCENTILE,
     MOST_PERCENTILE,
@@ -22,7 +22,7 @@ from harness.config.loadgen_settings import (
     limits_ns,
 )
 from harness.config.plans import RunPlan
-from harness.errors import EXIT_INVALID, EXIT_VALID, ConfigError
+from harness.errors import ConfigError
 from harness.files import atomic_write
 from harness.loadgen_logs.summary_and_detail import LoadgenSummary
 from harness.record.provenance import Provenance
@@ -352,9 +352,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def exit_code(self) -> int:
         """The program's: 0 valid, 4 INVALID or not ended, 128 and the signal's number when interrupted."""
-        if self.interrupted_by is not None:
-            return InterruptedRun.named(self.interrupted_by).exit_code
-        return EXIT_VALID if self.is_valid else EXIT_INVALID
+        return exit_code_of(self.interrupted_by, good=self.is_valid)
 
     def fields(self) -> dict[str, Any]:
         """The fields of the file, as values of strict JSON."""

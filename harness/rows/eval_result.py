@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec.structs import replace
 
-from harness.cli.signals import InterruptedRun, SignalName
+from harness.cli.signals import SignalName, exit_code_of
 from harness.dataset.extended_table import NewColumn, unreadable_columns, write_extended
 from harness.dataset.samples import SampleSet, load_samples
 from harness.dataset.table import Table, one_line, open_table
-from harness.errors import EXIT_INVALID, EXIT_VALID, ConfigError, GradingError
+from harness.errors import ConfigError, GradingError
 from harness.files import PARQUET_SUFFIXES
 from harness.grading.decoding.output_decoder import BUILT_IN, OutputDecoder, open_decoder, tokenizer_beside
 from harness.grading.decoding.output_sources import BACKEND, FAILURE, IDS, LENGTH, METADATA, TEXT, RowTokens
@@ -55,10 +55,8 @@ class EvalResult(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def exit_code(self) -> int:
         """The program's: 0 all answered, 4 with failures or ended early, 128 and the signal's number."""
-        if self.interrupted_by is not None:
-            return InterruptedRun.named(self.interrupted_by).exit_code
         done = self.was_complete or (self.written and not self.failures)
-        return EXIT_VALID if done else EXIT_INVALID
+        return exit_code_of(self.interrupted_by, good=done)
 
     @property
     def tokens(self) -> int:

@@ -13,7 +13,7 @@ import msgspec
 import pyarrow.parquet as pq
 from msgspec import structs
 
-from harness.cli.signals import InterruptedRun, interruptible, signals_kept
+from harness.cli.signals import InterruptedRun, interruptible, require_no_signal, signals_kept
 from harness.config.benchmark import Benchmark, load_benchmark
 from harness.config.client_plan import resolve_client
 from harness.config.deadlines import resolve_policy
@@ -281,8 +281,7 @@ def _servers_of_point(folder: Path) -> tuple[ServerInfo, ...]:
 
 def _require_answers(result: EvalResult, point: Point) -> None:
     """Raise RunError or InterruptedRun where a sample has no answer."""
-    if result.interrupted_by is not None:
-        raise InterruptedRun.named(result.interrupted_by)
+    require_no_signal(result.interrupted_by)
     if result.was_complete or (result.is_complete and not result.failures):
         return
     left = result.samples - len(result.answers)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from harness.cli.signals import InterruptedRun, signals_kept
+from harness.cli.signals import require_no_signal, signals_kept
 from harness.config.generation import SamplingParameters
 from harness.config.plans import ClientPlan
 from harness.config.scenario import Scenario
@@ -60,8 +60,7 @@ def _climbed(client: ClientPlan, folder: Path) -> Ladder:
     with signals_kept():  # its end ignores them, and the points follow
         ladder = climb(plan, console)
     console.end_line()
-    if ladder.interrupted_by is not None:
-        raise InterruptedRun.named(ladder.interrupted_by)
+    require_no_signal(ladder.interrupted_by)
     return ladder
 
 

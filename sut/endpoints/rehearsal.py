@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from harness.cli.signals import InterruptedRun, interruptible, signals_kept
+from harness.cli.signals import InterruptedRun, interruptible, require_no_signal, signals_kept
 from harness.config.plans import ClientPlan
 from harness.config.protocol import prompts_of
 from harness.config.scenario import Scenario
@@ -296,8 +296,7 @@ class _Walk(msgspec.Struct):
         if run is None:
             with signals_kept():  # at the end of a point they are ignored, and the next one follows
                 run = run_point(curve, self._long_enough(point), self.opened, folder, self.console)
-        if run.interrupted_by is not None:
-            raise InterruptedRun.named(run.interrupted_by)
+        require_no_signal(run.interrupted_by)
         if not run.complete:
             raise RunError("; ".join(run.errors) or "it did not come to its end")
         least_s = self.planned.rules.least_issue_s(point.concurrency)

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from harness.cli.signals import InterruptedRun, interruptible, signals_kept
+from harness.cli.signals import interruptible, require_no_signal, signals_kept
 from harness.config.loadgen_conf import with_rows
 from harness.errors import RunError
 from harness.files import USER_CONF
@@ -54,8 +54,7 @@ def find_offline_rate(
             plan = search_run(options, folder / SHORT_RUN, conf)
             with signals_kept():
                 record = run(plan, on_progress=watcher.progress, on_line=on_line)
-            if record.interrupted_by is not None:
-                raise InterruptedRun.named(record.interrupted_by)
+            require_no_signal(record.interrupted_by)
             watcher.record(record)
     statistics, verdict = record.statistics, record.verdict
     if verdict is None or not verdict.complete or statistics is None or not statistics.samples_per_s:

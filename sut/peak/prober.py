@@ -13,7 +13,7 @@ import msgspec
 
 from harness.analysis.outages import what_stood
 from harness.cli.flags import read
-from harness.cli.signals import InterruptedRun, signals_kept
+from harness.cli.signals import require_no_signal, signals_kept
 from harness.config.plans import RunPlan
 from harness.config.run_options import RunOptions
 from harness.config.run_plan import resolve_plan
@@ -110,8 +110,7 @@ class RunProber(msgspec.Struct, dict=True):
                 self.close()
         if step is None:
             self.events = opened.events
-            if opened.ladder.interrupted_by is not None:
-                raise InterruptedRun.named(opened.ladder.interrupted_by)
+            require_no_signal(opened.ladder.interrupted_by)
             raise RunError(f"the ladder with {concurrency} requests in flight: {opened.ladder.stopped}")
         before_s = time.monotonic() - began - step.seconds
         return msgspec.structs.replace(step, filling_s=max(step.filling_s, before_s))
@@ -183,8 +182,7 @@ class RunProber(msgspec.Struct, dict=True):
         with signals_kept():
             record = run(plan, on_plan=self._check_servers, on_progress=on_progress, on_line=self.on_line)
         self.events = record.events
-        if record.interrupted_by is not None:
-            raise InterruptedRun.named(record.interrupted_by)
+        require_no_signal(record.interrupted_by)
         watch.count_all()
         self.watcher.record(record)
         failures = self._empty() if watch.decided_s is not None else ()

@@ -8,9 +8,8 @@ import msgspec
 import numpy as np
 
 from harness.analysis.replicas import SLOWER, middle_of
-from harness.cli.signals import InterruptedRun, SignalName
+from harness.cli.signals import SignalName, exit_code_of
 from harness.config.generation import SamplingParameters
-from harness.errors import EXIT_INVALID, EXIT_VALID
 from harness.peak.ladder.steps import NOT_A_RESULT, Step
 from harness.record.provenance import Provenance
 from harness.record.settled import ServerInfo
@@ -51,10 +50,8 @@ class Ladder(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def exit_code(self) -> int:
         """The program's: 4 for failed requests or an early end, 128 and the signal's number."""
-        if self.interrupted_by is not None:
-            return InterruptedRun.named(self.interrupted_by).exit_code
         failed = any(step.failed for step in self.steps)
-        return EXIT_VALID if self.complete and not failed else EXIT_INVALID
+        return exit_code_of(self.interrupted_by, good=self.complete and not failed)
 
     @property
     def best(self) -> Step | None:
