@@ -18,7 +18,7 @@ from harness.grouping import by_key
 from harness.record.settled import ServerInfo
 from harness.text import aligned, counted, duration, printable
 from sut.client.endpoint import Access
-from sut.servers.info_client import Calls, InfoClient, NotReadyError, WaitNotices
+from sut.servers.info_client import Calls, InfoClient, NotReadyError, WaitNotices, without_url
 from sut.servers.info_pages import SettingValues, ask_server
 from sut.servers.naming import DuplicateError, Replicas, check_enough, replicas_of
 from sut.servers.rank_listeners import is_rank_beside, missing_rank_warnings, unnamed_ranks
@@ -298,4 +298,4 @@ def fault_table(faults: Sequence[tuple[str, HarnessError]], total: int) -> list[
 
 def _reason(url: str, error: HarnessError) -> str:
     """The error without its server, up to its remedy."""
-    return printable(str(error).removeprefix(f"{url}: ").partition(";")[0], _REASON)
+    return printable(without_url(url, error), _REASON)

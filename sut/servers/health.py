@@ -33,7 +33,7 @@ from harness.record.server_changes import (
 )
 from harness.record.settled import Router, ServerInfo
 from sut.client.endpoint import Access, Endpoint, moved
-from sut.servers.info_client import LATE, Calls, InfoClient, NotReadyError, WaitNotices
+from sut.servers.info_client import LATE, Calls, InfoClient, NotReadyError, WaitNotices, without_url
 from sut.servers.info_pages import ask_health_page, ask_server
 from sut.servers.server_checks import failed_behind
 
@@ -136,7 +136,7 @@ class HealthRound:
         wrong = [url for url in urls if found.get(url)]
         if not wrong:
             return "/health answers 200" if all(url in found for url in urls) else ""
-        first = f"{wrong[0]}: {_without_url(wrong[0], found[wrong[0]])}"
+        first = f"{wrong[0]}: {without_url(wrong[0], found[wrong[0]])}"
         return first if len(urls) == 1 else f"{first}, and so {len(wrong)} of {len(urls)} servers"
 
     def failed(self, url: str) -> int:
@@ -196,7 +196,7 @@ class HealthMonitor:
             now, out = time.monotonic(), sorted(self._out.items())
             named = [
                 f"{self._urls[replica]} has been out of use for {now - since:.0f} s: "
-                f"{_without_url(self._urls[replica], why)}"
+                f"{without_url(self._urls[replica], why)}"
                 for replica, (since, why) in out[:_NAMED]
             ]
             more = [f"and {len(out) - _NAMED} more replicas are out of use"] if len(out) > _NAMED else []
@@ -266,7 +266,7 @@ class HealthMonitor:
             self._out[replica] = (began, wrong)
             if before is None:
                 self._send("suspect", replica)
-                why = _without_url(self._urls[replica], wrong)
+                why = without_url(self._urls[replica], wrong)
                 self._events.add("server_out", self._urls[replica], why, int(began * 1e9))
         if before is None or before[1] != wrong:
             log.warning("replica out of use: %s", wrong)
@@ -276,11 +276,6 @@ class HealthMonitor:
         for worker in self._workers:
             with suppress(OSError):  # the worker has died
                 worker.send((word, value))
-
-
-def _without_url(url: str, wrong: str) -> str:
-    """``not reachable (REASON)`` of ``http://node1:30000: not reachable (REASON); REMEDY``."""
-    return wrong.removeprefix(f"{url}: ").partition("; ")[0]
 
 
 class Recheck:
@@ -474,7 +469,7 @@ def _unasked(calls: Calls[str, ServerChange | None]) -> Iterator[str]:
     if not without:
         return
     error = calls.errors.get(without[0], "no answer in time")  # whatever its kind: the run has its result
-    why = str(error).removeprefix(f"{without[0]}: ").partition(";")[0]
+    why = without_url(without[0], error)
     yield (
         f"not asked again at the end: {folded(without)} ({why}), so it is not known whether "
         "the model was the same until then"

@@ -54,6 +54,11 @@ class NotReadyError(ServerError):
     """The server cannot be used yet: it is not reachable, or still starting."""
 
 
+def without_url(url: str, error: object) -> str:
+    """``not reachable (REASON)`` of ``http://node1:30000: not reachable (REASON); REMEDY``."""
+    return str(error).removeprefix(f"{url}: ").partition("; ")[0]
+
+
 class InfoClient:
     """One server's information pages, all of them asked within ``within_s`` seconds.
 
