@@ -21,6 +21,7 @@ from tests.harness.endpoints.checks.passing import (
     PASSES,
     RESULTS,
     SAMPLES,
+    SCORED,
     accuracy,
     write,
     write_log,
@@ -295,6 +296,10 @@ SAID = {
         one("result_summary.json", lambda it: it.update(complete=False, state="interrupted")),
         ("incomplete", Severity.ERROR),
     ),
+    "an interrupted run of a client that does not say whether it is complete": (
+        one("result_summary.json", lambda it: (it.pop("complete"), it.update(state="interrupted"))),
+        ("incomplete", Severity.ERROR),
+    ),
     "a TTFT of 0": (
         one("result_summary.json", lambda it: it["ttft"]["percentiles"].update({"90.0": 0.0})),
         ("ttft", Severity.ERROR),
@@ -331,6 +336,30 @@ def test_what_else_ours_says(tree, change):
     make, expected = SAID[change]
     make(tree)
     assert expected in {(one.rule, one.severity) for one in check_tree(tree, officially=False)}
+
+
+def test_the_one_point_that_differs_is_named(tree):
+    point_of("max_supported_concurrency", value=2048)(tree)
+    named = [
+        (one.path, one.expected) for one in check_tree(tree, officially=False) if one.rule == "points-differ"
+    ]
+    where = f"{RESULTS.relative_to('tree')}/r{LOGGED}/point.yaml"
+    assert named == [(where, "1024 as in the other points")]
+    (tree / RESULTS / f"r{LOGGED}/point.yaml").write_text("[")
+    found = {one.rule for one in check_tree(tree, officially=False)}
+    assert "unreadable" in found and "points-differ" not in found
+
+
+def test_equal_scores_without_a_duration_may_be_of_two_runs(tree):
+    everywhere("accuracy_results.json", lambda it: it["accuracy_scores"][0].pop("duration_s"), SCORED)(tree)
+    assert errors(check_tree(tree, officially=False), OURS) == set()
+
+
+def test_a_model_without_a_benchmark_has_no_targets_here(tree):
+    everywhere("point.yaml", lambda it: it.update(model_name="kimi-k3"))(tree)
+    everywhere("config.yaml", lambda it: it["submission_ref"].update(model="kimi-k3"))(tree)
+    scored(score={"exact": 0.1})(tree)
+    assert errors(check_tree(tree, officially=False), OURS) == set()
 
 
 @pytest.mark.engine

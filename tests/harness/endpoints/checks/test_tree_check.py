@@ -137,14 +137,27 @@ def test_a_finding_names_the_file_where_it_lies(tmp_path):
     assert line.startswith(f"r64/{ACCURACY}: [accuracy-salt")
 
 
+@pytest.mark.parametrize("name", ["ttft", "tpot"])
 @pytest.mark.parametrize(("block", "got"), [({}, "is missing"), ({"percentiles": {"50": 1.0}}, "has no p90")])
-def test_a_run_folder_without_tpot(block, got, tmp_path):
-    """The tokens/s of a user follow from it. MLCommons's checker takes trees, and no run folders."""
+def test_a_run_folder_without_a_latency(name, block, got, tmp_path):
+    """Both are of the point's result. MLCommons's checker takes trees, and no run folders."""
     run = write_run(tmp_path / "r64")
     summary = json.loads((run / SUMMARY).read_text())
-    write(run / SUMMARY, summary | {"tpot": block})
+    write(run / SUMMARY, summary | {name: block})
     (line,) = errors(tmp_path)
-    assert f"r64/{SUMMARY}: [tpot" in line and got in line
+    assert f"r64/{SUMMARY}: [{name}" in line and got in line
+
+
+@pytest.mark.parametrize(("salt", "found"), [(True, []), (False, ["[warm-up"]), (None, ["[warm-up"])])
+def test_a_warm_up_of_the_performance_dataset_is_salted(salt, found, tmp_path):
+    """Section 6.3.1 of the rules; the official client's default is no salt."""
+    run = write_run(tmp_path / "r64")
+    settings = config(64)
+    settings["datasets"][0]["samples"] = 100
+    settings["settings"]["warmup"] = {"enabled": True} | ({} if salt is None else {"salt": salt})
+    write(run / CONFIG, settings)
+    lines = errors(tmp_path)
+    assert len(lines) == len(found) and all(words in lines[0] for words in found)
 
 
 @pytest.mark.parametrize(("part", "found"), [(0.995, []), (0.9, ["the p90 of ttft is "])])
@@ -178,7 +191,7 @@ def test_an_accuracy_run_in_a_folder_of_its_own(tmp_path):
     run, apart = write_run(tmp_path / "r64"), tmp_path / "r64-accuracy"
     (apart / ACCURACY).parent.mkdir(parents=True)
     write(apart / ACCURACY, accuracy())
-    (apart / CONFIG).write_bytes((run / CONFIG).read_bytes())
+    (apart / CONFIG).write_bytes((run / CONFIG).read_bytes().replace(b"'on'", b"'off'"))
     (apart / EVENTS).write_text("")
     assert errors(tmp_path) == []
     write(apart / ACCURACY, accuracy(70.0))
@@ -294,6 +307,13 @@ def test_a_short_rehearsal_is_not_blamed_for_what_offline_reached(tmp_path, shor
     assert found.severity is (Severity.REHEARSED if short else Severity.ERROR)
 
 
+def test_the_tree_of_a_short_rehearsal_has_the_files_of_its_runs(tmp_path):
+    """Its scores have other names there."""
+    root = endpoints_folders.rehearsal(tmp_path, short=True)
+    endpoints_folders.built(root, root / TREE)
+    assert errors(root) == []
+
+
 @pytest.mark.parametrize("bits", [0, 128])
 def test_the_salt_of_our_own_run(tmp_path, bits):
     run = write_run(tmp_path / "r64")
@@ -351,6 +371,7 @@ def nested(path: Path, open_: str, count: int = 5 << 20) -> None:
 
 
 BROKEN = {
+    "a cut-off score": ("accuracy_results.json", lambda path: path.write_text(path.read_text()[:50])),
     "cut-off JSON": ("result_summary.json", lambda path: path.write_text(path.read_text()[:50])),
     "an empty file": ("result_summary.json", lambda path: path.write_text("")),
     "a list": ("result_summary.json", lambda path: path.write_text("[]")),
