@@ -296,6 +296,17 @@ SAID = {
         one("result_summary.json", lambda it: it.update(complete=False, state="interrupted")),
         ("incomplete", Severity.ERROR),
     ),
+    "a window without a size, of a dataset that nothing describes": (
+        lambda root: [
+            change(root)
+            for change in (
+                point_of("steady_state", "window", value={"super_pass_start": 0, "super_pass_end": 3}),
+                point_of("dataset", value="own"),
+                one("config.yaml", lambda it: it["datasets"][0].pop("samples")),
+            )
+        ],
+        ("steady-state-differs", Severity.ERROR),
+    ),
     "an interrupted run of a client that does not say whether it is complete": (
         one("result_summary.json", lambda it: (it.pop("complete"), it.update(state="interrupted"))),
         ("incomplete", Severity.ERROR),
@@ -348,6 +359,13 @@ def test_the_one_point_that_differs_is_named(tree):
     (tree / RESULTS / f"r{LOGGED}/point.yaml").write_text("[")
     found = {one.rule for one in check_tree(tree, officially=False)}
     assert "unreadable" in found and "points-differ" not in found
+
+
+def test_too_few_passes_have_no_window(tree):
+    """Section 4.4 of the rules: only the numbers of a windowable point are its window's."""
+    point_of("steady_state", "status", value="insufficient_passes")(tree)
+    point_of("steady_state", "window", value={})(tree)
+    assert errors(check_tree(tree, officially=False), OURS) == {"super-passes"}
 
 
 def test_equal_scores_without_a_duration_may_be_of_two_runs(tree):
@@ -557,6 +575,8 @@ def test_the_steady_state_is_recomputed(logged, monkeypatch):
         ("status is windowable", "insufficient_passes as in the log"),
         ("verdict is STEADY STATE", "drifting_up as in the log"),
     ]
+    found = check_tree(logged, recompute=lambda *_: stated | {"window": {}}, officially=False)
+    assert errors(found, OURS) == {"steady-state-differs"}
     counted = stated["window"]["n_samples"]
     for part, expected in ((0.995, set()), (0.985, {"steady-state-differs"})):  # some count answers alone
         fewer = stated | {"window": stated["window"] | {"n_samples": round(part * counted)}}
