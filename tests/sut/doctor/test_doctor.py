@@ -545,12 +545,14 @@ HEALTHY = {
         ({**HEALTHY, "driver": "570.1", "cuda": (12, 8)}, {}, {"GPU driver": "error"}),
         ({**HEALTHY, "ecc_uncorrected": {0: 0, 1: 4}}, {}, {"GPU memory": "error"}),
         ({**HEALTHY, "ecc": {0: True, 1: False}, "ecc_uncorrected": {0: 0}}, {}, {"GPU memory": "warning"}),
+        ({**HEALTHY, "ecc": {0: False, 1: True}}, {}, {"GPU memory": "warning"}),
         ({"driver": "6.12.12", "ecc_uncorrected": {}}, {}, {}),  # ROCm's
     ],
 )
 def test_gpus(facts, values, wrong):
-    found = gpu_health.gpu_findings(Gpus(facts, **values))
+    found = list(gpu_health.gpu_findings(Gpus(facts, **values)))
     assert {one.subject: one.level for one in found if one.level != "ok"} == wrong
+    assert not {one.subject for one in found if one.level == "ok"} & set(wrong)
 
 
 def test_what_gpus_show_is_told_once_for_all():
