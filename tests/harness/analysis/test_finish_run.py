@@ -480,6 +480,17 @@ def test_a_run_whose_files_cannot_be_read_has_a_verdict(log_dir, monkeypatch, na
     assert report_main(["show", str(log_dir)]) == 0
 
 
+def test_memory_that_stays_missing_costs_no_verdict(log_dir, monkeypatch):
+    """What was read before is not looked at again."""
+
+    def refuse(*_):
+        raise MemoryError
+
+    monkeypatch.setattr(finish_run, "run_verdict", refuse)
+    monkeypatch.setattr(finish_run, "run_warnings", refuse)
+    assert close(log_dir).verdict.reasons[0].startswith("no verdict: out of memory")
+
+
 def test_memory_that_is_missing_for_the_requests_costs_no_verdict(log_dir, monkeypatch):
     def refuse(*_, **__):
         raise MemoryError
