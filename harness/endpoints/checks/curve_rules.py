@@ -29,7 +29,7 @@ def _scored_alone(points: Sequence[PointFiles], measured: Sequence[PointFiles]) 
     """An accuracy run of no point, such as what is left of one that lost its summary."""
     known = {(one.is_offline, one.concurrency) for one in measured}
     for one in points:
-        if one.scored_alone and (one.is_offline, one.concurrency) not in known:
+        if (one.is_offline, one.concurrency) not in known:
             yield finding("missing", one.where(SUMMARY), "is missing, and no other folder has this point")
 
 

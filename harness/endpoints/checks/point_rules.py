@@ -333,8 +333,7 @@ def _steady_state(files: PointFiles) -> Iterator[Finding]:
     if status != WINDOWABLE:
         yield by_length(files, "super-passes", where, f"the status is {shown(status)}", expected=WINDOWABLE)
     yield from _window(files, where, block)
-    if files.in_tree:
-        yield from _summary_block(files, where, block)
+    yield from _summary_block(files, where, block)
 
 
 def _summary_block(files: PointFiles, where: str, block: Fields) -> Iterator[Finding]:
