@@ -29,7 +29,7 @@ def _run(options: "ComplianceOptions | VerifyOptions") -> int:
     from harness.config.plans import RunPlan
     from harness.record.run_record import RunRecord
     from harness.report.run_console import RunConsole
-    from harness.report.run_report import add_verdict
+    from harness.report.run_report import add_verdict, write_report_of
     from sut.run import run
     from sut.supervisor.metrics_port import metrics_port
 
@@ -48,8 +48,6 @@ def _run(options: "ComplianceOptions | VerifyOptions") -> int:
             )
             console.finish(record)
             if with_report and not plan.client.dry_run and not console.is_complete:
-                from harness.report.run_report import write_report_of
-
                 write_report_of(record)
                 ended.append(record)
         return record

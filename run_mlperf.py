@@ -19,9 +19,11 @@ def main(argv: list[str]) -> int:
 
 
 def _run(options: "RunOptions") -> int:
-    # Everything heavy is imported only when there is something to run.
+    # Everything heavy is imported only when there is something to run, and nothing later: an update of the
+    # checkout meanwhile would mix two versions.
     from harness.config.run_plan import resolve_plan
     from harness.report.run_console import RunConsole
+    from harness.report.run_report import write_report_of
     from sut.run import run
     from sut.supervisor.metrics_port import metrics_port
 
@@ -37,8 +39,6 @@ def _run(options: "RunOptions") -> int:
         )
     exit_code = console.finish(record)
     if options.report and not options.dry_run and not console.is_complete:
-        from harness.report.run_report import write_report_of
-
         write_report_of(record)
     return exit_code
 

@@ -8,8 +8,11 @@ from harness.analysis.outages import what_stood
 from harness.cli.commands import shown, start_of
 from harness.config.benchmark import Benchmark
 from harness.config.choices import DEFAULT_BENCHMARK
+from harness.dataset.table import open_table
 from harness.errors import DatasetError
 from harness.files import ACCURACY_LOG
+from harness.grading.decoding.output_decoder import tokenizer_beside
+from harness.grading.livecodebench.release import DEFAULT_RELEASE, find_release
 from harness.record.repeated import repeating_command, restarting_command, resuming_command
 from harness.record.run_record import RunRecord, RunVerdict, Statistics
 from harness.report.search_advice import advice_in_mid_run, is_search, search_after
@@ -81,10 +84,6 @@ def table_scoring_command(table: Path, dataset: Path, benchmark: Benchmark, toke
     The answers are rows of the dataset, but may lie in another folder than what belongs to it: the tests of
     its programs, and the tokenizer, whose flag has the value ``tokenizer``.
     """
-    # Most runs measure, and have no need of what reads answers.
-    from harness.grading.decoding.output_decoder import tokenizer_beside
-    from harness.grading.livecodebench.release import DEFAULT_RELEASE, find_release
-
     if tokenizer is None and (beside := tokenizer_beside(dataset, benchmark)) is not None:
         tokenizer = str(shown(Path(beside)))
     words = _scoring(table, tokenizer)
@@ -102,8 +101,6 @@ def _scoring(outputs: Path, tokenizer: str | None) -> list[str]:
 
 def _has_code(dataset: Path) -> bool:
     """Whether any row is a LiveCodeBench problem. A file without names of data sets cannot be graded."""
-    from harness.dataset.table import open_table
-
     try:
         names = open_table(dataset).column(_DATASET)
     except DatasetError:
