@@ -372,7 +372,7 @@ def _check_resume(record: RunRecord, resumed: RunRecord | None) -> tuple[str, ..
     log_dir = record.plan.client.log_dir
     for server in record.servers:
         check_model(log_dir, resumed, server)
-    changes = tuple(version_changes(log_dir, record.servers))
+    changes = tuple(version_changes(log_dir, record))
     for change in changes:
         log.warning(change)
     return changes

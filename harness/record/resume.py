@@ -234,14 +234,23 @@ def _moved_to(record: RunRecord, log_dir: Path) -> RunRecord:
     return structs.replace(record, plan=structs.replace(record.plan, client=client), files=files)
 
 
-def version_changes(log_dir: Path, servers: Sequence[ServerInfo]) -> Iterator[str]:
-    """Warnings about earlier answers of another server version than those of ``servers``."""
-    earlier = {server.version for run in _readable_runs(_folders(log_dir)) for server in run.servers}
-    now = {server.version for server in servers}
+def version_changes(log_dir: Path, record: RunRecord) -> Iterator[str]:
+    """Warnings about earlier answers of another version, of the servers or the harness, than ``record``."""
+    runs = list(_readable_runs(_folders(log_dir)))
+    earlier = {server.version for run in runs for server in run.servers}
+    now = {server.version for server in record.servers}
     if others := sorted(str(other) for other in earlier - now - {None}):
         yield (
             f"earlier answers in {log_dir} are of server version {', '.join(others)}, the servers "
             f"now report {', '.join(sorted(filter(None, now))) or 'no version'}"
+        )
+    here = record.provenance.git
+    commits = sorted({str(run.provenance.git) for run in runs if run.provenance.git} - {str(here)})
+    if commits and here is not None:
+        yield (
+            f"earlier answers in {log_dir} are of commit {', '.join(commits)} of the harness, this checkout "
+            f"is at {here}: a submission takes all runs of a scenario from one commit; if the others are of "
+            "the earlier one, end this run, git checkout that commit, and repeat the command"
         )
 
 

@@ -12,6 +12,7 @@ from harness.errors import EXIT_USAGE, ConfigError
 from harness.files import ACCURACY_LOG, sha256_of
 from harness.record.answer_log import encode_answer
 from harness.record.output_dir import move_aside_existing
+from harness.record.provenance import GitState
 from harness.record.resume import (
     archive_attempt,
     check_answers,
@@ -250,15 +251,19 @@ def test_a_run_that_another_has_ended_meanwhile_is_not_touched(tmp_path):
 
 
 def of_version(*versions):
-    return [structs.replace(RECORD.servers[0], version=version) for version in versions]
+    servers = tuple(structs.replace(RECORD.servers[0], version=version) for version in versions)
+    return structs.replace(RECORD, servers=servers)
+
+
+def of_commit(git):
+    return structs.replace(RECORD, provenance=structs.replace(RECORD.provenance, git=git))
 
 
 def test_another_version_of_the_server_is_named(tmp_path):
     """Whichever of the attempts had it; what cannot be read is not the newest record."""
     for number, version in ((1, "0.5.21"), (2, None), (3, "0.5.23")):
         (tmp_path / f"attempt.{number}").mkdir()
-        servers = tuple(of_version(version))
-        structs.replace(RECORD, servers=servers).write(tmp_path / f"attempt.{number}" / "run.json")
+        of_version(version).write(tmp_path / f"attempt.{number}" / "run.json")
     (tmp_path / "attempt.4").mkdir()
     (tmp_path / "attempt.4" / "run.json").write_text("{")
     (warning,) = version_changes(tmp_path, of_version("0.5.23"))
@@ -268,6 +273,18 @@ def test_another_version_of_the_server_is_named(tmp_path):
     assert list(version_changes(tmp_path, of_version("0.5.21", "0.5.23"))) == []
     (tmp_path / "attempt.1" / "run.json").unlink()
     assert list(version_changes(tmp_path, of_version("0.5.23"))) == []
+
+
+def test_another_commit_of_the_harness_is_named(tmp_path):
+    """Before a query is sent: the performance run beside it may be of the earlier one."""
+    before, now = GitState("1" * 40, dirty=False), GitState("2" * 40, dirty=False)
+    for folder, git in ((tmp_path / "attempt.1", before), (tmp_path, None)):
+        folder.mkdir(exist_ok=True)
+        of_commit(git).write(folder / "run.json")
+    (warning,) = version_changes(tmp_path, of_commit(now))
+    assert f"{before}" in warning and f"{now}" in warning and "git checkout" in warning
+    assert list(version_changes(tmp_path, of_commit(before))) == []
+    assert list(version_changes(tmp_path, of_commit(None))) == []  # outside of a checkout
 
 
 def test_answers_without_a_record_are_neither_used_nor_moved(tmp_path):
