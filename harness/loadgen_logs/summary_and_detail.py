@@ -215,13 +215,12 @@ def _time(value: object) -> datetime | None:
 
 
 def result_lines(path: Path) -> tuple[str, ...]:
-    """LoadGen's own result and its counts of warnings and errors, as it wrote them; empty without a file."""
+    """LoadGen's own result as it wrote it; empty without a file, and of an accuracy run."""
     if not path.is_file():
         return ()
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     end = lines.index("Additional Stats") - 1 if "Additional Stats" in lines else len(lines)
-    counts = [line for line in lines[end:] if _COUNT.match(line)]
-    return tuple(line for line in (*lines[:end], *counts) if line.strip())
+    return tuple(line for line in lines[:end] if line.strip() and not _COUNT.match(line))
 
 
 def read_summary(path: Path) -> LoadgenSummary:
