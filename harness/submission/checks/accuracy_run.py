@@ -13,9 +13,11 @@ from harness.submission.checks.context import CheckContext, Logs, read_logs
 from harness.submission.checks.issue import Issue
 from harness.submission.checks.loadgen_logs import check_logs, check_sample_counts, usable
 from harness.submission.tree.accuracy_files import AccuracyText, ends_match, read_accuracy_text
+from harness.submission.tree.cost import Cost
 from harness.text import counted
 
 _SHA256_DIGITS = 64
+_SCORE_AGAIN = "score the full log again, that writes the line"
 _FINAL_SCORE = re.compile(r"^FINAL SCORE: (\d+\.\d+)% \((\d+\.\d+)/(\d+\.\d+)\)", re.MULTILINE)
 _HALF = 0.005  # half of the last digit of a number with two decimals
 _ROUNDED = 0.006  # one score with three decimals and with two differs by less
@@ -91,8 +93,9 @@ def _text(context: CheckContext) -> Iterator[Issue]:
 def _contradictions(found: AccuracyText) -> Iterator[str]:
     """Scores of one metric that differ; the evaluator of gpt-oss-120b prints its score three times."""
     for metric, scores in found.scores.items():
-        if len(set(scores)) > 1:
-            yield f"{metric} is {' and '.join(map(str, dict.fromkeys(scores)))}, expected one score"
+        numbers = dict.fromkeys(score for score in scores if score is not None)
+        if len(numbers) > 1:
+            yield f"{metric} is {' and '.join(map(str, numbers))}, expected one score"
     score = found.score(EXACT_MATCH)
     if score is None:
         return
@@ -110,10 +113,11 @@ def _bounded(
     """Every printed score must be within the bounds; without a lower bound the metric may be missing."""
     low, high = bounds
     scores = found.scores.get(metric, ())
-    if not scores and low:
-        text = f"{metric!r} is missing, expected a line with '{metric}': NUMBER, one blank before the number"
-        yield context.issue("accuracy", path, text)
+    if None in scores or (not scores and low):
+        wrong = "is no number" if scores else "is missing"
+        text = f"{metric!r} {wrong}, expected a line with '{metric}': NUMBER, one blank before the number"
+        yield Issue("accuracy", context.dir.relative(path), text, remedy=_SCORE_AGAIN, cost=Cost.MINUTES)
     for score in scores:
-        if score is None or not low <= score <= high:
+        if score is not None and not low <= score <= high:
             limit = f"{low:.4f} or more" if high == math.inf else f"{low:.4f} to {high:.4f}"
             yield context.issue("accuracy", path, f"{metric} is {score}, expected {limit}")

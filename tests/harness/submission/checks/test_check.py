@@ -26,6 +26,7 @@ from harness.record.run_record import ServerLoad
 from harness.submission.checks import check
 from harness.submission.checks.check import check_tree, official_name
 from harness.submission.checks.issue import RULES
+from harness.submission.tree.cost import Cost
 from harness.submission.tree.layout import ScenarioDir
 from harness.submission.tree.round_rules import load_rules
 from prepare_submission import main
@@ -83,6 +84,19 @@ def test_each_damage_has_its_own_issue(tree, change, expected):
         assert {"scenario", "mode"} & {issue.code for issue in found}
     else:
         assert codes(found) == expected
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [(score("83,6"), "is no number"), (text(SCORE, "'exact_match': ", "score "), "is missing")],
+)
+def test_a_line_with_the_score_needs_no_gpu(tree, change, what):
+    """The evaluator writes it again."""
+    change(tree / RESULTS)
+    (issue,) = check_tree(tree)
+    assert (issue.code, issue.where.endswith("accuracy.txt")) == ("accuracy", True)
+    assert issue.what.startswith(f"'exact_match' {what}, expected a line with 'exact_match': NUMBER")
+    assert issue.costs == Cost.MINUTES
 
 
 @needs_official
