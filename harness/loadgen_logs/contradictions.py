@@ -102,13 +102,14 @@ def disagreements(summary: str, detail: LoadgenDetail) -> Iterator[str]:
     if scenario not in FIGURES:
         return
     figures = FIGURES[scenario] | _results(values)
-    stated = list(_stated(summary))
+    stated = dict.fromkeys(_stated(summary))  # LoadGen prints its result among the statistics, too
     names = {name for name, _ in stated}
     if (other := dict(stated).get("Scenario", "")) in FIGURES and other != scenario:
         yield f"Scenario is {other} in the summary, {scenario} in the detail log"
         return
     yield from (f"the summary has no line {name!r}" for name in figures if name not in names)
-    yield from (f"the detail log has no row {key}" for key in figures.values() if not _is_figure(values, key))
+    keys = dict.fromkeys(figures.values())
+    yield from (f"the detail log has no row {key}" for key in keys if not _is_figure(values, key))
     for name, text in stated:
         key = figures.get(name) or _setting(name)
         if key is not None and key in values and not _same(text, key, values[key]):
@@ -286,7 +287,8 @@ def _single_stream(of: _Figures) -> Iterator[str]:
         estimate, text = values.get(key), str(values.get("early_stopping_ttft_result"))
         is_named = key == _P90_ESTIMATE and not text.startswith(TOO_FEW)
         if (estimate or is_named) and str(estimate) not in text.split():
-            yield f"{key} is {estimate}, which early_stopping_ttft_result does not name: {text.strip()}"
+            found = "not in the log" if estimate is None else estimate
+            yield f"{key} is {found}, early_stopping_ttft_result names another: {text.strip()}"
 
 
 def _decoding(of: _Figures) -> Iterator[str]:

@@ -76,11 +76,28 @@ def test_the_result_of_single_stream_is_of_the_percentile_of_its_settings():
         "50.00 percentile latency",
     ]
     assert found(folder, effective_target_latency_percentile=None) == []
-    (line,) = contradictions(detail_of(folder, early_stopping_latency_ss=0))
-    assert line.startswith("early_stopping_latency_ss is 0, which early_stopping_ttft_result does not name")
+    for value, shown in ((0, "0"), (None, "not in the log")):
+        (line,) = contradictions(detail_of(folder, early_stopping_latency_ss=value))
+        assert line.startswith(
+            f"early_stopping_latency_ss is {shown}, early_stopping_ttft_result names another: "
+        )
     few = {"early_stopping_latency_ss": 0, "early_stopping_latency_ms": 0}
     few["early_stopping_ttft_result"] = "Only processed 60 queries.\n * Need to process at least 64 queries"
     assert not list(contradictions(detail_of(folder, **few)))
+
+
+def test_a_figure_that_the_summary_has_twice_is_one_line(folder_of):
+    """The result is printed among the statistics again."""
+    folder = folder_of("llama3.1-8b", "Server")
+    text, row = read(folder)[1], "result_completed_tokens_per_second"
+    assert text.count("\nCompleted tokens per second") == 2
+    (line,) = disagreements(text, detail_of(folder, **{row: 1}))
+    assert line.startswith("Completed tokens per second is ")
+    folder = ROOT / "tests/data/loadgen/single_stream_percentile_50"
+    row = "result_50.00_percentile_latency_ns"  # two lines of the summary have it, under two names
+    detail, text = read(folder)
+    without = replace(detail, values={key: value for key, value in detail.values.items() if key != row})
+    assert list(disagreements(text, without)) == [f"the detail log has no row {row}"]
 
 
 @pytest.mark.parametrize(("benchmark", "scenario"), EACH)
