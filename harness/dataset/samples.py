@@ -68,7 +68,8 @@ class SampleSet(msgspec.Struct, frozen=True, eq=False):
             raise DatasetError(f"{count} samples asked for, expected at least 1; raise --max-samples")
         if count > len(self):
             raise DatasetError(
-                f"{self.path}: {counted(len(self), 'row')}, not the {count} asked for; lower --max-samples"
+                f"{self.path}: {counted(len(self), 'row')}, not the {count} asked for; pass the complete "
+                f"file, or ask for {len(self)} at most (--max-samples)"
             )
         return self._rows(0, count)
 
