@@ -22,6 +22,7 @@ _EXIT_CODES = (
     f" not the run's, 2 input that cannot be graded, {SIGNAL_CODES}."
 )
 _NEEDLESS = {"--resume": "the same command always continues where the one before it ended"}
+_NO_OUTPUT = "--verbose has no effect without --output FILE, into which it writes the grade of every sample"
 _GRADING = ("mode", "num_lcb_workers", "restart", "allow_unsandboxed")
 _FACTS = ("tokenizer", "lcb_data", "benchmark", "round")
 _GROUPS = {
@@ -193,6 +194,8 @@ def parse_options(argv: list[str]) -> EvaluationOptions:
     given = _parsed(parser, argv)
     if given["evaluated_file"] is not None:
         _check_evaluated(parser, "--graded-rows", given["mlperf_log"], given["evaluated_file"])
+    if given["verbose"] and given["output_file"] is None:
+        given["warnings"] = (*given["warnings"], _NO_OUTPUT)
     return read(EvaluationOptions, given)
 
 

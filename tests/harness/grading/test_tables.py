@@ -17,6 +17,7 @@ from harness.dataset import tokenizer
 from harness.dataset.extended_table import NewColumn, write_extended
 from harness.dataset.table import open_table
 from harness.grading.decoding.output_sources import benchmark_of
+from harness.grading.evaluation_options import parse_options
 from tests.harness.grading.conftest import evaluated
 from tests.harness.grading.logs import array, entry, harmony_ids, write_log
 from tests.harness.grading.samples import REFERENCE, references, right_answer
@@ -56,6 +57,13 @@ def refuse(*words: object, program=main) -> str:
     assert code == 2, stderr
     (line,) = stderr.splitlines()
     return line
+
+
+def test_verbose_without_a_file_to_write_to_is_a_warning(tmp_path):
+    words = ["--mlperf-log", str(tmp_path / "log.json"), "--verbose"]
+    (warning,) = parse_options(words).warnings
+    assert warning.startswith("--verbose has no effect without --output FILE")
+    assert not parse_options([*words, "--output", "r.json"]).warnings
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "pkl"])
