@@ -188,14 +188,17 @@ def _intact(data: bytes, rows: Rows) -> npt.NDArray[np.bool_]:
 
 
 def failure_reasons(directory: Path) -> str:
-    """Reasons of failed queries so far, by kind: ``timeout 3 (no end within 5 s; 0 tokens had arrived)``."""
+    """Reasons of failed queries so far, the most frequent kind first: ``timeout (no end within 5 s)``.
+
+    Without numbers: workers write their failures after they have counted them.
+    """
     counts: Counter[str] = Counter()
     first: dict[str, str] = {}
     lines = _failure_lines(directory)
     for line in lines:
         counts[line.kind] += 1
         first.setdefault(line.kind, line.detail)
-    kinds = ", ".join(f"{kind} {count} ({first[kind]})" for kind, count in counts.most_common())
+    kinds = ", ".join(f"{kind} ({first[kind]})" for kind, _ in counts.most_common())
     return "; ".join(filter(None, (kinds, _time_limit(lines))))
 
 
