@@ -8,6 +8,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -109,7 +110,7 @@ def gather_provenance() -> Provenance:
     return Provenance(
         python=f"{platform.python_implementation()} {sys.version.split()[0]}",
         packages={name: package_version(name) for name in PACKAGES},
-        git=git_state(ROOT),
+        git=_own_state(),
         host=host_facts(),
         environment=relevant_names(os.environ),
         command=tuple(sys.argv),
@@ -128,6 +129,14 @@ def package_version(name: str) -> str | None:
     # installed.version reads the headers by a parser of e-mails, and the page of documentation after them.
     header = re.search(r"^Version: *(\S+)", installed.read_text("METADATA") or "", re.MULTILINE)
     return header[1] if header else installed.version
+
+
+@cache
+def _own_state() -> GitState | None:
+    """The checkout when this process first asked: later runs of a search are of the same code, whatever is
+    checked out meanwhile, since their processes are copies of this one.
+    """
+    return git_state(ROOT)
 
 
 def git_state(root: Path) -> GitState | None:

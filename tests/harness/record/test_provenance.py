@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from harness.record import provenance
 from harness.record.provenance import (
     PACKAGES,
     cpu_model,
@@ -90,6 +91,22 @@ def test_the_tree_of_a_folder_inside_of_a_repository(tmp_path):
     for content in ("1", "2"):
         (tmp_path / "harness/file").write_text(content)
         assert git(tmp_path, "ls-tree", "--name-only", git_state(tmp_path / "harness").tree) == "file"
+
+
+@pytest.fixture
+def asked_anew():
+    provenance._own_state.cache_clear()
+    yield
+    provenance._own_state.cache_clear()
+
+
+def test_later_runs_of_a_process_are_of_the_code_of_its_first(asked_anew, monkeypatch, tmp_path):
+    monkeypatch.setattr(provenance, "ROOT", tmp_path)
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "commit", "-qm", "one", "--allow-empty")
+    first = gather_provenance().git
+    git(tmp_path, "commit", "-qm", "two", "--allow-empty")
+    assert gather_provenance().git == first != git_state(tmp_path)
 
 
 def test_without_git(monkeypatch, tmp_path):
