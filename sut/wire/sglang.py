@@ -34,7 +34,6 @@ from sut.wire.answer_checks import (
     whole_answer,
     wrong_count,
 )
-from sut.wire.chunks import Span
 from sut.wire.fields import DATA, NOTHING, OTHERS, STOP, TEXT, EventJudge, EventKeys, FieldRules
 from sut.wire.wire import Form, Pattern, TokenAnswer
 
@@ -62,13 +61,17 @@ class _FinishReason(msgspec.Struct):
     message: str | None = None
 
 
+class _Span(msgspec.Struct):
+    version: str | None = None
+
+
 class _MetaInfo(msgspec.Struct):
     completion_tokens: int
     id: str | None = None
     finish_reason: _FinishReason | None = None
     prompt_tokens: int | None = None
     weight_version: str | None = None
-    weight_versions: list[Span] | None = None
+    weight_versions: list[_Span] | None = None
 
 
 class _Event(msgspec.Struct):
