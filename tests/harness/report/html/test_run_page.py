@@ -321,7 +321,8 @@ def hung(folder, scenario="server", lines=True):
             {"time": (ENDED.started + timedelta(seconds=second)).isoformat(), "in_flight": 44}
             for second in range(100, 600, 5)
         ]
-        (folder / PROGRESS).write_text("".join(json.dumps(line) + "\n" for line in seen) + '{"time": "2026')
+        damaged = '{"of": ' + "[" * 10_000 + '\n{"time": "2026'
+        (folder / PROGRESS).write_text("".join(json.dumps(line) + "\n" for line in seen) + damaged)
     return folder
 
 
