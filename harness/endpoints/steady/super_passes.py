@@ -66,7 +66,5 @@ def series(passes: Sequence[SuperPass], name: str) -> Floats:
 
 
 def issue_seconds(passes: Sequence[SuperPass]) -> float:
-    """From the first issue to the last, in s; the drain is after it."""
-    if not passes:
-        return 0.0
+    """From the first issue to the last, in s, of at least one; the drain is after it."""
     return (max(p.last_issue_ns for p in passes) - min(p.first_issue_ns for p in passes)) / 1e9
