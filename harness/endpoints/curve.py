@@ -1,7 +1,7 @@
 """The plan of a curve: its points in the order in which they run, and what the rules fix for all of them."""
 
 from collections.abc import Container
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -56,7 +56,7 @@ class Curve(msgspec.Struct, frozen=True, kw_only=True):
     c_min: int
     c_max: int
     points: tuple[Point, ...]
-    samples: int
+    samples: Annotated[int, msgspec.Meta(ge=1)]
     """of the performance dataset"""
     accuracy_samples: int
     """0 without an accuracy dataset"""

@@ -220,6 +220,14 @@ def test_every_reader_takes_a_dedicated_run_for_one_by_its_load_pattern(tmp_path
     assert read_runs([folder])[0].dedicated
 
 
+def test_a_record_of_a_dataset_without_samples_is_one_line(tmp_path):
+    folder = made.rehearsal(tmp_path)
+    path = folder / RUNS / "r64" / POINT_RUN
+    path.write_text(path.read_text().replace('"samples": 6396', '"samples": 0'))
+    (line,) = (text for one in read_curve(folder).points for text in one.problems)
+    assert "Expected `int` >= 1" in line
+
+
 def test_a_damaged_accuracy_file_is_one_line(tmp_path):
     folder = made.rehearsal(tmp_path)
     (folder / RUNS / "r64/accuracy/accuracy_results.json").write_text('{"accuracy_scores": 3}')
