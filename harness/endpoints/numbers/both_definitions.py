@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 
 from harness.endpoints.official_files import at, number, percentile_of
 from harness.endpoints.point_run import OwnNumbers
-from harness.peak.ladder.steps import Latency
 
 _MS = 1e6  # ns
 
@@ -33,14 +32,13 @@ class DefinitionRow(NamedTuple):
     """why they may differ"""
 
 
-def both_definitions(own: OwnNumbers | None, summary: Mapping[str, Any]) -> Iterator[DefinitionRow]:
+def both_definitions(own: OwnNumbers, summary: Mapping[str, Any]) -> Iterator[DefinitionRow]:
     """The rows, from PointRun.own and a result_summary.json of any client: enough to see where they part."""
     tokens = number(at(summary, "output_sequence_lengths", "total"))
     rate = number(summary.get("tps"))
-    yield DefinitionRow("output tokens", "tokens", own.tokens if own else None, tokens, _TOKENS)
-    yield DefinitionRow("tokens/s", "tokens/s", own.tokens_per_s if own else None, rate, _RATE)
-    for name, reason in (("ttft", _TTFT), ("tpot", _TPOT)):
-        ours: Latency | None = getattr(own, name, None)
+    yield DefinitionRow("output tokens", "tokens", own.tokens, tokens, _TOKENS)
+    yield DefinitionRow("tokens/s", "tokens/s", own.tokens_per_s, rate, _RATE)
+    for name, ours, reason in (("ttft", own.ttft, _TTFT), ("tpot", own.tpot, _TPOT)):
         mine, theirs = ours.p90_ns if ours else None, percentile_of(summary, name, 90)
         yield DefinitionRow(f"{name.upper()} p90", "ms", _ms(mine), _ms(theirs), f"{reason}; {_RANK}")
 

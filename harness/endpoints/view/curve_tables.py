@@ -123,7 +123,7 @@ def _steady_row(point: CurvePoint, block: SteadyBlock, state: SteadyState | None
 
 def definitions_tables(curve: MeasuredCurve) -> list[PageTable]:
     """Each number in this project's definition and in Endpoints', and why they may differ."""
-    points = [one for one in curve.points if any(row.ours is not None for row in one.definitions)]
+    points = [one for one in curve.points if one.definitions]
     if not points:
         return []
     header = ["point"]

@@ -82,7 +82,7 @@ class CurvePoint(msgspec.Struct, frozen=True, kw_only=True):
     run: PointRun | None = None
     """what this client knows besides"""
     definitions: Sequence[DefinitionRow] = ()
-    """each number as this project and as Endpoints define it"""
+    """each number as this project and as Endpoints define it; none of the official client's runs"""
     problems: Sequence[str] = ()
     """files that cannot be read, a line each"""
 
@@ -120,7 +120,7 @@ def read_point(folder: Path, in_tree: Path | None = None) -> CurvePoint:
         accuracy=files.accuracy(_benchmark(point, config, run)),
         settings=settings_of(point, config, system, run),
         run=run,
-        definitions=tuple(both_definitions(None if run is None else run.own, summary)),
+        definitions=tuple(both_definitions(run.own, summary)) if run and run.own else (),
         problems=tuple(files.problems),
     )
 
