@@ -220,6 +220,6 @@ def _check_dataset(samples: int, used: int, most: int) -> None:
     """One more than the most in flight: the folder of Offline, which its samples name, is one of its own."""
     if used <= most:
         raise ConfigError(
-            f"--input-file has {samples} samples, expected more than the {most} requests in flight of C_max; "
-            f"set --c-max to at most {samples - 1}"
+            f"--input-file has {samples} samples, expected more than the {most} requests in flight of the "
+            f"highest point; set --c-max, and each of --concurrency, to at most {samples - 1}"
         )

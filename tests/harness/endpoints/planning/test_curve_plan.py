@@ -158,6 +158,11 @@ def test_the_earlier_form_of_a_file_names_no_cohort(tmp_path):
 IMPOSSIBLE = {
     "a dataset smaller than C_max": (("--c-max", "1024"), {"samples": 1000}, "1000 samples"),
     "a dataset of C_max samples": (("--c-max", "64"), {"samples": 64}, "at most 63"),
+    "a dataset of C_max, and not of a point above it": (
+        ("--concurrency", "1,4,20,60,100,256,282", "--c-max", "256"),
+        {"samples": 282},
+        "282 requests in flight of the highest point.*each of --concurrency, to at most 281",
+    ),
     "a short dataset": (("--short",), {"samples": 32}, "32 samples"),
     "no curve": (("--c-max", "32"), {}, "C_max is 32"),
     "C_max of 0": (("--c-max", "0"), {}, "C_max is 0"),
