@@ -22,6 +22,18 @@ def with_point(line):
     return f"{SYSTEM}\n[points.r1]\n{line}\n"
 
 
+SCALE_OUT = """
+[scale_out]
+cabling = "passive"
+nics_per_node = 8
+nic_gbps = 400
+[[scale_out.switches]]
+model = "SN5610"
+count = 1
+bandwidth_tbps = 51.2
+power = {{ watts = 900, source = "{}" }}
+"""
+
 WRONG = {
     "no TOML": ("submitter = ", "start from a copy"),
     "a typo at the top": (changed("submitter =", "submiter ="), "did you mean 'submitter'"),
@@ -63,6 +75,17 @@ WRONG = {
     "a source without its protocol": (
         changed("https://example.com/nvswitch", "example.com/nvswitch"),
         "[[node_types]] 1: power.scale_up.switch: source is 'example.com/nvswitch'",
+    ),
+    "a source of bits without its protocol": (
+        changed(
+            'switches = 4, switch = { watts = 100, source = "https://example.com/nvswitch" }',
+            'bandwidth_tbps = 14.4, pj_per_bit = 1.3, source = "example.com/nvlink"',
+        ),
+        "[[node_types]] 1: power.scale_up: source is 'example.com/nvlink'",
+    ),
+    "a source of a switch without its protocol, and no adapter": (
+        SYSTEM + SCALE_OUT.format("example.com/sn5610"),
+        "[scale_out] switch SN5610: source is 'example.com/sn5610'",
     ),
     "a day of no calendar": (
         changed('# target_availability_date = "2027-03-01"', 'target_availability_date = "2027-02-30"'),
@@ -123,8 +146,13 @@ def test_a_source_is_taken_where_the_official_checker_takes_it(source, tmp_path)
 WARM_UPS = (
     *({}, {"duration_s": 0}, {"duration_s": 86400}, {"duration_s": 86401}, {"duration_s": -1}),
     *({"requests_completed": 511}, {"requests_completed": 513}, {"requests_completed": -1}),
-    *({"concurrency": 0}, {"concurrency": -1}, {"data_source": ""}),
-    {"duration_s": 0, "requests_issued": 0, "requests_completed": 0, "concurrency": 0},
+    *({"concurrency": 1}, {"concurrency": 0}, {"concurrency": -1}, {"data_source": ""}),
+    {"duration_s": 0, "concurrency": 0},
+    {"requests_issued": 0, "requests_completed": 0, "concurrency": 0},
+    *(
+        {"duration_s": 0, "requests_issued": 0, "requests_completed": 0, "concurrency": least}
+        for least in (0, -1)
+    ),
 )
 
 
