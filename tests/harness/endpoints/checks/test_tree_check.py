@@ -15,6 +15,7 @@ from harness.endpoints.checks.check_command import check, finding_lines
 from harness.endpoints.checks.checked_point import PointFiles
 from harness.endpoints.checks.finding import Severity
 from harness.endpoints.checks.official_checker import check_officially, interpreter
+from harness.endpoints.checks.request_log import read_log
 from harness.endpoints.checks.tree_check import check_tree
 from harness.endpoints.curve import Curve, Point, SeedSet
 from harness.endpoints.point_run import PointRun
@@ -172,6 +173,14 @@ def test_a_summary_of_another_run_with_the_same_counts(part, found, tmp_path):
     write(run / SUMMARY, summary)
     new = [one for one in errors(tmp_path) if one not in before]
     assert len(new) == len(found) and all(f"[log-differs §4.1] {words}" in new[0] for words in found)
+
+
+@pytest.mark.parametrize("name", ["official_run", "official_failures"])
+def test_the_p90_of_a_log_is_the_official_client_s(name):
+    """Of the requests that had a first fragment."""
+    run = DATA / "endpoints" / name
+    stated = json.loads((run / SUMMARY).read_text())["ttft"]["percentiles"]["90.0"]
+    assert read_log(run / EVENTS).ttft_p90_ns == stated
 
 
 def test_the_run_folders_of_the_official_client_have_any_name(tmp_path):
