@@ -9,9 +9,9 @@ from harness.cli.signals import SignalName
 from harness.config.generation import SamplingParameters
 from harness.endpoints.curve import Curve, Point
 from harness.endpoints.run_folder import POINT_RUN
-from harness.json_files import read_json, write_json
+from harness.json_files import write_json
 from harness.peak.ladder.steps import NOT_A_RESULT, Latency
-from harness.record.provenance import Provenance
+from harness.record.provenance import Provenance, read_own
 from harness.record.settled import ServerInfo
 
 WARM_UP = 1 << 31  # query ids of the warm-up begin here; those of the passes count from 0
@@ -101,4 +101,4 @@ def read_point_run(folder: Path) -> PointRun | None:
     path = folder / POINT_RUN
     if not path.exists():
         return None
-    return read_json(path, PointRun, "remove the run folder, so that the point is run again")
+    return read_own(path, PointRun, "remove the run folder, so that the point is run again")

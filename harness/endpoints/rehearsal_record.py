@@ -9,9 +9,10 @@ from msgspec.structs import replace
 
 from harness.config.generation import SamplingParameters
 from harness.endpoints.curve import Curve
-from harness.endpoints.run_folder import REHEARSAL
-from harness.json_files import read_json, write_json
+from harness.endpoints.run_folder import POINT_RUN, REHEARSAL, RUNS
+from harness.json_files import write_json
 from harness.peak.ladder.steps import NOT_A_RESULT
+from harness.record.provenance import read_own
 
 
 class Rehearsal(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,4 +62,7 @@ def write_rehearsal(folder: Path, rehearsal: Rehearsal) -> None:
 def read_rehearsal(folder: Path) -> Rehearsal | None:
     """The rehearsal of a folder, None where there is none. Raises ConfigError for a damaged file."""
     path = folder / REHEARSAL
-    return read_json(path, Rehearsal, "--restart moves the folder aside") if path.exists() else None
+    if not path.exists():
+        return None
+    point = next((folder / RUNS).glob(f"*/{POINT_RUN}"), None)
+    return read_own(path, Rehearsal, "--restart moves the folder aside", point)

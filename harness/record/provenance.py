@@ -10,11 +10,14 @@ import tempfile
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any, TypeVar
 
 import msgspec
 
+from harness.errors import ConfigError
 from harness.files import ROOT
 from harness.git import ask_git
+from harness.json_files import read_fields, read_json
 from harness.machine import memory_bytes, number_in, text_of
 
 PACKAGES = (
@@ -36,6 +39,9 @@ PACKAGES = (
     "pylatexenc",
     "kingfisher-secret-scanner",
 )
+
+_Value = TypeVar("_Value")
+_COMMIT = re.compile(r"[0-9a-f]{7,64}", re.ASCII)
 
 # Only names are recorded: a value may be a secret.
 ENVIRONMENT_PREFIXES = (
@@ -148,6 +154,32 @@ def git_state(root: Path) -> GitState | None:
     dirty = bool(status.strip())
     tree = _changed_tree(root) if dirty else ask_git(root, "rev-parse", "HEAD:./")
     return GitState(commit.strip(), dirty, tree.strip() if tree else None)
+
+
+def reader_of(fields: Any) -> str:
+    """Which version reads the fields of a file with a provenance that this one does not read.
+
+    "" where they name no commit, or this checkout's: then the file is damaged.
+    """
+    match fields:
+        case {"provenance": {"git": {"commit": str(commit)}}} if _COMMIT.fullmatch(commit):
+            here = ask_git(ROOT, "rev-parse", "HEAD")
+            if here is not None and here.strip() != commit:
+                return f"another commit of the harness wrote it, and reads it: git checkout {commit}"
+    return ""
+
+
+def read_own(path: Path, kind: type[_Value], remedy: str, beside: Path | None = None) -> _Value:
+    """As read_json; the remedy for a file of another version is that version.
+
+    ``beside``: the file with a provenance, where it is another one. Raises ConfigError.
+    """
+    try:
+        return read_json(path, kind, remedy)
+    except ConfigError:
+        is_damaged = isinstance(read_fields(path), str)
+        fields = None if is_damaged else read_fields(beside or path)
+        return read_json(path, kind, reader_of(fields) or remedy)
 
 
 def _changed_tree(root: Path) -> str | None:

@@ -25,7 +25,7 @@ from harness.config.plans import RunPlan
 from harness.errors import ConfigError
 from harness.files import atomic_write
 from harness.loadgen_logs.summary_and_detail import LoadgenSummary
-from harness.record.provenance import Provenance
+from harness.record.provenance import Provenance, reader_of
 from harness.record.replica_figures import RankFigures, ReplicaBalance
 from harness.record.run_events import RunEvent
 from harness.record.run_json import SCHEMA, file_fields, in_file, parse, record_fields
@@ -370,14 +370,18 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     def read(cls, path: Path) -> Self:
         """Read a run.json of this schema; unknown fields are ignored.
 
-        Raises ConfigError for a damaged file, FileNotFoundError where there is none.
+        Raises ConfigError for a damaged file and for that of a version with another form, FileNotFoundError
+        where there is none.
         """
+        fields = None
         try:
-            return msgspec.convert(record_fields(parse(path.read_bytes())), cls, dec_hook=_decoded)
+            fields = parse(path.read_bytes())
+            return msgspec.convert(record_fields(fields), cls, dec_hook=_decoded)
         except FileNotFoundError:
             raise
         except (OSError, ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
-            raise ConfigError(f"{path} is not the record of a run: {in_file(str(error))}") from None
+            cause = "; ".join(filter(None, (in_file(str(error)), reader_of(fields))))
+            raise ConfigError(f"{path} is not the record of a run: {cause}") from None
 
 
 def read_clocks() -> ClockPair:

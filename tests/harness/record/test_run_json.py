@@ -7,6 +7,7 @@ import pytest
 
 from harness.config.plans import ClientPlan, RunPlan
 from harness.errors import ConfigError
+from harness.record import provenance
 from harness.record.run_record import RunRecord
 from harness.record.settled import Settled
 from tests.records import PATH
@@ -39,7 +40,20 @@ def test_what_is_missing_is_named_where_the_file_has_it(tmp_path, name):
     fields = json.loads(PATH.read_text())
     del fields["plan"][name]
     path.write_text(json.dumps(fields))
-    with pytest.raises(ConfigError, match=rf"{name}. - at .\$\.plan.$"):
+    with pytest.raises(ConfigError, match=rf"{name}. - at .\$\.plan.(;|$)"):
+        RunRecord.read(path)
+
+
+def test_the_version_that_reads_a_file_of_another_form_is_named(tmp_path, monkeypatch):
+    path = tmp_path / "run.json"
+    fields = json.loads(PATH.read_text())
+    commit = fields["provenance"]["git"]["commit"]
+    path.write_text(json.dumps(fields | {"schema": 2}))
+    monkeypatch.setattr(provenance, "ask_git", lambda *_: f"{'0' * 40}\n")
+    with pytest.raises(ConfigError, match=rf"schema 2, .*; .*: git checkout {commit}$"):
+        RunRecord.read(path)
+    monkeypatch.setattr(provenance, "ask_git", lambda *_: f"{commit}\n")  # this version wrote it
+    with pytest.raises(ConfigError, match=r"reads schema 1$"):
         RunRecord.read(path)
 
 
