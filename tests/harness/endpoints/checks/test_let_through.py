@@ -575,7 +575,8 @@ def test_the_steady_state_is_recomputed(logged, monkeypatch):
         ("status is windowable", "insufficient_passes as in the log"),
         ("verdict is STEADY STATE", "drifting_up as in the log"),
     ]
-    found = check_tree(logged, recompute=lambda *_: stated | {"window": {}}, officially=False)
+    monkeypatch.setattr(log_rules, "recomputed_block", lambda *_: stated | {"window": {}})
+    found = check_tree(logged, officially=False)
     assert errors(found, OURS) == {"steady-state-differs"}
     counted = stated["window"]["n_samples"]
     for part, expected in ((0.995, set()), (0.985, {"steady-state-differs"})):  # some count answers alone
