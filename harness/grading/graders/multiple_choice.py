@@ -14,7 +14,6 @@ from harness.grading.graders.choice_letters import LetterReader
 from harness.grading.graders.statements import last_match, line_of
 from harness.grading.scoring.grade import Grade, Reason, answered, unanswered
 
-_LIST_DRESS = (("['", '["'), ("']", '"]'))  # a Python list of one string, printed
 _BOLD = re.compile(r"\*\*([^*]+)\*\*")
 # Possessive quantifiers keep long runs of spaces linear; they match what the official patterns match.
 _FIRST = re.compile(r"[^a-zA-Z]*+([A-D])(?:[^a-zA-Z]|$)", re.IGNORECASE)
@@ -22,15 +21,11 @@ _STATED = re.compile(r"\bAnswer\s*+[:.]?+\s*+([A-D])\b", re.IGNORECASE)
 _ANYWHERE = r"\b(?:ANSWER|FINAL\s*+ANSWER)\b\s*+[:=]?+\s*+\(?+\s*+([A-{}])(?![A-Za-z])"
 
 
-def _unlisted(text: str) -> str:
-    """The text in a printed Python list of one string, or the text; escapes replaced, as officially."""
-    if text.startswith(_LIST_DRESS[0]) and text.endswith(_LIST_DRESS[1]):
-        text = text[2:-2].strip()
-    return _unescaped(text)
-
-
 def _unescaped(text: str) -> str:
-    """The text with ``\\n`` and ``\\'`` as the characters that they stand for, as officially."""
+    """The text with ``\\n`` and ``\\'`` as the characters that they stand for, as officially.
+
+    Officially the brackets and quotes of a printed list are removed, too, which changes no letter.
+    """
     return text.replace(r"\n", "\n").replace(r"\'", "'")
 
 
@@ -59,7 +54,7 @@ class _GptOss(MultipleChoice):
 
     def _official_match(self, output: Output) -> re.Match[str] | None:
         section = output.text if output.official_final is None else output.official_final
-        section = _unlisted(_BOLD.sub(r"\1", section))
+        section = _unescaped(_BOLD.sub(r"\1", section))
         return (
             _FIRST.match(section.strip())
             or _STATED.search(section)
@@ -75,7 +70,7 @@ class _DeepSeek(MultipleChoice):
         self._alone = re.compile(rf"\b([A-{last}])\b", re.IGNORECASE) if takes_any else None
 
     def _official_match(self, output: Output) -> re.Match[str] | None:
-        text = _unlisted(output.text)
+        text = _unescaped(output.text)
         return last_match(self._anywhere, text) or (last_match(self._alone, text) if self._alone else None)
 
 
