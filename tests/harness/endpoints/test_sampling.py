@@ -50,6 +50,8 @@ def of(parameters, **override):
         ),
         ("deepseek-r1", of(PUBLISHED_R1 | {"top_p": 0.95}), []),
         ("llama3.1-8b", of(LLAMA | {"repetition_penalty": 1.1}), [("repetition_penalty", "1.1", "1")]),
+        ("gpt-oss-120b", of(EXAMPLE | {"presence_penalty": 0.0, "frequency_penalty": 0}), []),
+        ("gpt-oss-120b", of(EXAMPLE | {"presence_penalty": 0.5}), [("presence_penalty", "0.5", "0")]),
     ],
 )
 def test_what_is_not_by_the_rules(benchmark, config, expected):

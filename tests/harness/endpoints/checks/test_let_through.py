@@ -307,6 +307,10 @@ SAID = {
         ],
         ("steady-state-differs", Severity.ERROR),
     ),
+    "a score in another form": (
+        lambda root: write(root / RESULTS / f"r{LOGGED}/accuracy_results.json", {"accuracy_scores": 83.5}),
+        ("unreadable", Severity.ERROR),
+    ),
     "an interrupted run of a client that does not say whether it is complete": (
         one("result_summary.json", lambda it: (it.pop("complete"), it.update(state="interrupted"))),
         ("incomplete", Severity.ERROR),
@@ -366,6 +370,22 @@ def test_too_few_passes_have_no_window(tree):
     point_of("steady_state", "status", value="insufficient_passes")(tree)
     point_of("steady_state", "window", value={})(tree)
     assert errors(check_tree(tree, officially=False), OURS) == {"super-passes"}
+
+
+def test_a_headline_does_not_say_whether_its_only_super_pass_is_complete(tree):
+    of_point = {"status": "partial_dataset", "verdict": "not found"}
+    one("point.yaml", lambda it: it.update(steady_state=of_point))(tree)
+    summary = {"found": False, "superpass_size": SAMPLES, "n_super_passes": 1, "n_post_warmup": 1}
+    one("result_summary.json", lambda it: it.update(steady_state=summary))(tree)
+    assert "steady-state-differs" not in errors(check_tree(tree, officially=False), OURS)
+    summary["found"] = True
+    one("result_summary.json", lambda it: it.update(steady_state=summary))(tree)
+    assert "steady-state-differs" in errors(check_tree(tree, officially=False), OURS)
+
+
+def test_the_super_passes_of_the_run_are_named(tree):
+    point_of("steady_state", "window", "super_pass_end", value=4)(tree)
+    assert "4 super-passes as in the run" in {one.expected for one in check_tree(tree, officially=False)}
 
 
 def test_equal_scores_without_a_duration_may_be_of_two_runs(tree):
