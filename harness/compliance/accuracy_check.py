@@ -91,7 +91,8 @@ class AccuracyTest(ComplianceTest, frozen=True, kw_only=True):
         """Score and threshold."""
         score, against = stated_number(text, "Accuracy score"), stated_number(text, "Accuracy threshold")
         if score is None or score < self.threshold:
-            yield f"accuracy score is {score}, expected {self.threshold} or more"
+            found = "not stated" if score is None else score
+            yield f"accuracy score is {found}, expected {self.threshold} or more"
         if against is not None and against != self.threshold:
             yield f"was verified against {against}, expected {self.threshold}"
 

@@ -14,7 +14,7 @@ from harness.loadgen_logs.integrity import is_complete
 from harness.submission.checks.accuracy_run import check_accuracy_log
 from harness.submission.checks.context import CheckContext, Logs, read_logs
 from harness.submission.checks.issue import Issue
-from harness.submission.checks.loadgen_logs import check_logs, check_sample_counts, usable
+from harness.submission.checks.loadgen_logs import check_logs, check_sample_counts, logged, usable
 from harness.text import counted
 
 # A compliance test is not a measurement: it may be INVALID for its latencies or early stopping. Its other
@@ -123,9 +123,9 @@ def _audit_settings(context: CheckContext, test: ComplianceTest, logs: Logs) -> 
     target = logs.detail.number("effective_accuracy_log_sampling_target")
     wrong = []
     if effective.get("accuracy_log_rng_seed") != audit.get("accuracy_log_rng_seed", 0):
-        wrong.append(f"accuracy_log_rng_seed is {effective.get('accuracy_log_rng_seed')}")
+        wrong.append(f"accuracy_log_rng_seed is {logged(effective.get('accuracy_log_rng_seed'))}")
     if target is None or target < samples:
-        wrong.append(f"accuracy_log_sampling_target is {target}, expected {samples} or more")
+        wrong.append(f"accuracy_log_sampling_target is {logged(target)}, expected {samples} or more")
     if test.every_sample and effective.get("sample_concatenate_permutation") is not False:
         wrong.append("sample_concatenate_permutation is on")
     if wrong:

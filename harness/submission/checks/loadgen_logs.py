@@ -17,6 +17,11 @@ _LISTED = 3  # figures that differ: two logs of different runs differ in all
 _COMPLETE = "Max query count reached"  # this is harmless where every sample was issued
 
 
+def logged(value: object) -> object:
+    """A value of the detail log for a message; one that it does not have is no ``None``."""
+    return "not in the log" if value is None else value
+
+
 def check_logs(
     context: CheckContext, logs: Logs, mode: str, *, samples: int | None = None
 ) -> Iterator[Issue]:
@@ -32,7 +37,7 @@ def check_logs(
     yield from _errors(context, logs, samples)
     found = logs.detail.effective.get("test_mode")
     if found != mode:
-        yield context.issue("mode", logs.folder / DETAIL, f"test_mode is {found}, expected {mode}")
+        yield context.issue("mode", logs.folder / DETAIL, f"test_mode is {logged(found)}, expected {mode}")
     elif mode == PERFORMANCE_MODE:
         yield from _figures(context, logs)
     yield from _scenario(context, logs)
@@ -98,7 +103,8 @@ def _errors(context: CheckContext, logs: Logs, samples: int | None) -> Iterator[
 def _scenario(context: CheckContext, logs: Logs) -> Iterator[Issue]:
     found = logs.detail.effective.get("scenario")
     if found != context.scenario.loadgen:
-        text = f"scenario is {found}, expected {context.scenario.loadgen} in a folder {context.dir.folder}"
+        wanted = f"{context.scenario.loadgen} in a folder {context.dir.folder}"
+        text = f"scenario is {logged(found)}, expected {wanted}"
         yield context.issue("scenario", logs.folder / DETAIL, text)
     elif context.scenario.poisson:
         yield from _limits(context, logs)
@@ -111,7 +117,7 @@ def _limits(context: CheckContext, logs: Logs) -> Iterator[Issue]:
         return
     named = _named(context, found)
     text = (
-        f"TTFT/TPOT limits of the run are {found[0]}/{found[1]} ms"
+        f"TTFT/TPOT limits of the run are {logged(found[0])}/{logged(found[1])} ms"
         f"{f', those of {named[0]}' if named else ''}, expected {expected.ttft_ms}/{expected.tpot_ms} "
         f"for {context.dir.folder}"
     )
@@ -147,7 +153,7 @@ def _seeds(context: CheckContext, logs: Logs) -> Iterator[Issue]:
         yield context.issue("seeds", path, f"the seeds are those of {other}", remedy=remedy)
         return
     wrong = [name for name, seed in expected.items() if found[name] != seed]
-    text = ", ".join(f"{name} is {found[name]}, expected {expected[name]}" for name in wrong)
+    text = ", ".join(f"{name} is {logged(found[name])}, expected {expected[name]}" for name in wrong)
     yield context.issue("seeds", path, text)
 
 
@@ -156,5 +162,5 @@ def check_sample_counts(context: CheckContext, logs: Logs, expected: int, *setti
     found = {name: logs.detail.values.get(name) for name in (*settings, "qsl_reported_total_count")}
     for name, value in {**found, "samples issued": logs.detail.samples_issued}.items():
         if value != expected:
-            text = f"{name} is {value}, expected {expected}"
+            text = f"{name} is {logged(value)}, expected {expected}"
             yield context.issue("sample-count", logs.folder / DETAIL, text)

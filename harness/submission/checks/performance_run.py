@@ -8,7 +8,7 @@ from harness.loadgen_logs.accuracy_log import EMPTY_LOG_BYTES
 from harness.loadgen_logs.summary_and_detail import LoadgenDetail
 from harness.submission.checks.context import CheckContext, read_logs
 from harness.submission.checks.issue import Issue
-from harness.submission.checks.loadgen_logs import check_logs, is_of_other_limits, usable
+from harness.submission.checks.loadgen_logs import check_logs, is_of_other_limits, logged, usable
 from harness.submission.tree.accuracy_files import read_accuracy_text
 
 # Settings of the benchmark that a performance run must have had exactly; open results need the first alone.
@@ -26,7 +26,6 @@ _NETWORK_SUT = "Network SUT"  # every SUT of the network division has it in its 
 # prompts (TEST09 or accuracy): 1.8 % in the 117 published pairs of v6.0 and v5.1.
 _SAME_PROMPTS = 0.05
 _TOKENS_PER_SAMPLE = "tokens_per_sample"  # accuracy.txt names it so
-_MISSING = "not in the log"
 # Some harnesses count the first token twice: published means are 129.09 at most where 128 are possible.
 _FIRST_TOKEN, _EDGE = 1, 1e-3
 
@@ -74,11 +73,11 @@ _Found = Iterator[tuple[str, str]]  # code and text of an issue of the detail lo
 def _result(context: CheckContext, detail: LoadgenDetail) -> _Found:
     met, key = detail.values.get("early_stopping_met"), context.scenario.result
     if met is not True:
-        yield "early-stopping", f"early_stopping_met is {met}, expected true"
+        yield "early-stopping", f"early_stopping_met is {logged(met)}, expected true"
     result = detail.number(key)
     if (result is None or result <= 0) and detail.effective.get("scenario") == context.scenario.loadgen:
-        shown = detail.values.get(key, _MISSING)
-        yield "invalid", f"{key}, the result, is {shown}, expected a number above 0"
+        found = logged(detail.values.get(key))
+        yield "invalid", f"{key}, the result, is {found}, expected a number above 0"
 
 
 def _settings(context: CheckContext, detail: LoadgenDetail) -> _Found:
@@ -87,19 +86,19 @@ def _settings(context: CheckContext, detail: LoadgenDetail) -> _Found:
     for setting in (BY_ATTRIBUTE[name] for name in locked if name in settings):
         found, expected = detail.values.get(setting.detail_key), settings[setting.attribute]
         if found != expected and context.scenario.loadgen in setting.scenarios:
-            yield "settings", f"{setting.detail_key} is {found}, expected {expected}"
+            yield "settings", f"{setting.detail_key} is {logged(found)}, expected {expected}"
 
 
 def _samples(context: CheckContext, detail: LoadgenDetail) -> _Found:
     expected, values = context.benchmark.dataset(accuracy=False).samples, detail.values
     for key in ("effective_performance_sample_count", "qsl_reported_total_count"):
         if values.get(key) != expected:
-            yield "sample-count", f"{key} is {values.get(key)}, expected {expected}"
+            yield "sample-count", f"{key} is {logged(values.get(key))}, expected {expected}"
     generated, answered = values.get("generated_query_count"), values.get("result_query_count")
     if generated != answered:
         yield (
             "sample-count",
-            f"result_query_count is {answered}, but {generated} queries were generated",
+            f"result_query_count is {logged(answered)}, generated_query_count {logged(generated)}",
         )
     if context.scenario.one_query:
         yield from _one_query(context, detail, expected)
@@ -110,20 +109,20 @@ def _one_query(context: CheckContext, detail: LoadgenDetail, expected: int) -> _
     key = "effective_min_query_count"
     queries = detail.number(key)
     if queries is None or queries < 1:
-        yield "sample-count", f"{key} is {detail.values.get(key, _MISSING)}, expected 1 or more"
+        yield "sample-count", f"{key} is {logged(detail.values.get(key))}, expected 1 or more"
     if not context.closed:
         return
     for key in ("effective_samples_per_query", "generated_samples_per_query"):
         found = detail.number(key)
         if found is None or found < expected:
-            yield "samples-per-query", f"{key} is {found}, expected {expected} or more"
+            yield "samples-per-query", f"{key} is {logged(found)}, expected {expected} or more"
 
 
 def _duration(context: CheckContext, detail: LoadgenDetail) -> _Found:
     expected = int(context.benchmark.loadgen.settings["min_duration_ms"])
     requested, lasted = detail.number("effective_min_duration_ms"), detail.lasted_s
     if requested is None or requested < expected:
-        yield "min-duration", f"effective_min_duration_ms is {requested}, expected {expected} or more"
+        yield "min-duration", f"effective_min_duration_ms is {logged(requested)}, expected {expected} or more"
     elif lasted is not None and lasted < requested / 1000:
         text = f"the run lasted {lasted:.1f} s (power_end), min_duration was {requested / 1000:g} s"
         yield "min-duration", text
@@ -139,7 +138,7 @@ def _latency(context: CheckContext, detail: LoadgenDetail) -> _Found:
     ):
         found = detail.number(key)
         if found is None or not found / NS_PER_MS < most:
-            shown = _MISSING if found is None else f"{found / NS_PER_MS:.2f} ms"
+            shown = logged(None if found is None else f"{found / NS_PER_MS:.2f} ms")
             yield "latency", f"p99 of {name} is {shown}, expected less than {most} ms"
 
 
@@ -150,7 +149,7 @@ def _target(context: CheckContext, detail: LoadgenDetail) -> _Found:
     if most_ms is None or not context.scenario.poisson:
         return
     if found is None or found > most_ms * NS_PER_MS:
-        shown = detail.values.get(key, _MISSING)
+        shown = logged(detail.values.get(key))
         yield "latency", f"{key} is {shown}, expected {most_ms * NS_PER_MS} or less"
 
 
@@ -164,7 +163,7 @@ def _mean_tokens(context: CheckContext, detail: LoadgenDetail) -> _Found:
     mean = detail.mean_tokens
     if not context.closed:
         return
-    shown = _MISSING if mean is None else f"{mean:.2f}"
+    shown = logged(None if mean is None else f"{mean:.2f}")
     yield from out_of_bounds(context, mean, f"mean output tokens are {shown}")
     if mean is None:
         return

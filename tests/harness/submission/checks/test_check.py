@@ -35,9 +35,12 @@ from tests.harness.submission.checks.damages import (
     ANSWERS,
     BEGAN,
     DAMAGES,
+    INTERACTIVE,
     MULTI_STREAM,
     OFFLINE,
     RUN,
+    TEST07,
+    VERIFY07,
     division,
     error,
     score,
@@ -54,6 +57,7 @@ from tests.harness.submission.edits import (
     copied,
     error_row,
     fields,
+    pattern,
     remove,
     rename,
     row,
@@ -106,6 +110,24 @@ def test_what_the_official_checker_refuses_is_an_issue(tree, change, expected):
     change(tree / RESULTS)
     if not accepts(tree):
         assert any(not found.is_warning for found in check_tree(tree))
+
+
+@pytest.mark.parametrize("run", [OFFLINE, INTERACTIVE, TEST07])
+def test_a_row_that_is_missing_is_not_in_the_log(tree, run):
+    """Another harness may trim its logs; Python's None says nothing to its users."""
+    log = tree / RESULTS / run / DETAIL
+    lines = log.read_text().splitlines(keepends=True)
+    said = []
+    for key in sorted(set(re.findall(r'"key": "([^"]+)"', log.read_text()))):
+        log.write_text("".join(line for line in lines if f'"key": "{key}"' not in line))
+        said += [issue.what for issue in check_tree(tree)]
+    assert [what for what in said if "not in the log" in what]
+    assert not [what for what in said if re.search(r"\bNone\b", what)]
+
+
+def test_a_test_without_a_score_says_so(tree):
+    pattern(VERIFY07, "^.*Accuracy score.*$", "")(tree / RESULTS)
+    assert "accuracy score is not stated, expected 60.698 or more" in [i.what for i in check_tree(tree)]
 
 
 @needs_official
