@@ -220,12 +220,10 @@ def _flat(record: RunRecord) -> dict[str, str]:
 
 
 def _served(servers: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The fields of servers: of many only those that differ from the first, since the plan has their URLs."""
-    kept = [{name: value for name, value in one.items() if name != "trial_s"} for one in servers]
+    """What servers serve; of many only what differs from the first. Their URLs are the plan's."""
+    kept = [{name: value for name, value in one.items() if name not in ("trial_s", "url")} for one in servers]
     if len(kept) <= _SERVERS_IN_FULL:
         return list(kept)
-    for one in kept:
-        del one["url"]
     return [kept[0], *(_differing(kept[0], one) for one in kept[1:])]
 
 
