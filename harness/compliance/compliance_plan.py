@@ -74,8 +74,9 @@ def _run(
     given = test.audit_config(audit_file, options.run.scenario.loadgen)
     audit = given if official else given.scaled_to(samples)
     _refuse_crash(audit, samples)
-    run = replace(options.run, input_file=dataset)
-    plan = resolve_plan(run, _audit_run(test, given, audit, official))
+    changed = given.differences(test.official_audit)
+    run = replace(options.run, input_file=dataset, warnings=(*options.run.warnings, *changed))
+    plan = resolve_plan(run, _audit_run(test, given, audit, audit_file, official))
     references = options.reference_data or dataset
     request = VerifyRequest(
         benchmark, test, audit, plan.client.log_dir, references, official, own=True, samples=samples
@@ -96,7 +97,7 @@ def _dataset(benchmark: Benchmark, test: ComplianceTest, path: Path) -> tuple[in
 
 
 def _audit_run(
-    test: ComplianceTest, given: AuditConfig, audit: AuditConfig, official: bool
+    test: ComplianceTest, given: AuditConfig, audit: AuditConfig, file: Path | None, official: bool
 ) -> ComplianceSettings:
     changed = [
         f"{test.name} {key} is {value}, not {given.settings[key]} of {given.source}"
@@ -108,6 +109,7 @@ def _audit_run(
         dataset=test.dataset,
         settings=dict(audit.settings),
         text=audit.render(test.name),
+        file=file,
         official=official,
         deviations=tuple(changed),
     )

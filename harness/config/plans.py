@@ -69,6 +69,8 @@ class ComplianceSettings(msgspec.Struct, frozen=True, kw_only=True):
     settings: dict[str, Number]
     text: str
     """the audit.config that LoadGen read"""
+    file: Path | None = None
+    """the user's audit.config (`--audit-config`); none: the settings of the rules"""
     official: bool
     """whether the run was to be refused with any deviation"""
     deviations: tuple[str, ...] = ()

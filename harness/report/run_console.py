@@ -312,7 +312,8 @@ def _audit_line(record: RunRecord) -> list[str]:
     )
     audit = record.plan.audit
     test = test_named(settings) or (audit.test if audit is not None else "of no known test")
-    return [f"audit     settings of {record.plan.audit_config or 'the rules'} ({test}): {shown}"]
+    file = record.plan.audit_config if audit is None else audit.file
+    return [f"audit     settings of {file or 'the rules'} ({test}): {shown}"]
 
 
 def _guess(record: RunRecord) -> str:

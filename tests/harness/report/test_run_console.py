@@ -188,17 +188,20 @@ def test_loadgens_messages_ranks_and_diagnoses_are_shown():
     assert "from 0:28 on saturated" in text
 
 
-def test_the_audit_line_names_the_test():
+@pytest.mark.parametrize(("file", "named"), [(None, "the rules"), (Path("/mine.config"), "/mine.config")])
+def test_the_audit_line_names_the_test_and_whose_settings_these_are(file, named):
     record = started(scenario=Scenario.OFFLINE)
     settings = {"mode": 2, "accuracy_log_sampling_target": 10000}
     dataset = record.plan.client.benchmark.dataset(accuracy=False)
-    audit = ComplianceSettings(test="TEST07", dataset=dataset, settings=settings, text="", official=True)
+    audit = ComplianceSettings(
+        test="TEST07", dataset=dataset, settings=settings, text="", file=file, official=True
+    )
     record = structs.replace(
         record,
         plan=structs.replace(record.plan, audit=audit),
         settled=structs.replace(record.settled, audit_settings=settings),
     )
-    assert "(TEST07): mode 2" in render_plan(record)
+    assert f"audit     settings of {named} (TEST07): mode 2" in render_plan(record)
 
 
 def test_failed_queries_have_the_evidence_of_one():
