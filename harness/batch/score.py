@@ -60,7 +60,6 @@ def score(options: ScoreOptions) -> int:
     thresholds = read_thresholds(options.thresholds)
     if options.output is not None:
         _check_output(options.output, options.submission, options.references)
-    places = _Places.find(options, thresholds)
     submission, references = (
         _read(path, options.encoding) for path in (options.submission, options.references)
     )
@@ -68,6 +67,7 @@ def score(options: ScoreOptions) -> int:
     if not pairs:
         shorter = min(submission, references, key=lambda texts: len(texts.texts))
         raise DatasetError(f"{shorter.path}: no lines, expected answers as token ids")
+    places = _Places.find(options, thresholds)  # last: what is missing there may take gigabytes to install
     metrics = list(_measure(options, places, pairs))
     if options.output is not None:
         _write(options.output, submission, references, metrics, len(pairs))

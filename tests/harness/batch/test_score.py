@@ -229,6 +229,8 @@ def test_without_both_there_is_no_score(files, capfd):
     _, stderr = score(capfd, "-m", "20b")
     for words in ("meteor is left out: no WordNet", "bertscore_f1 is left out: bert-score is not installed"):
         assert words in stderr
+    code, stderr = score(capfd, "-m", "20b", "-s", "absent")
+    assert (code, "absent: " in stderr, "left out" in stderr) == (2, True, False)
 
 
 @pytest.mark.parametrize(
