@@ -102,15 +102,15 @@ def disagreements(summary: str, detail: LoadgenDetail) -> Iterator[str]:
     if scenario not in FIGURES:
         return
     figures = FIGURES[scenario] | _results(values)
-    stated = dict.fromkeys(_stated(summary))  # LoadGen prints its result among the statistics, too
-    names = {name for name, _ in stated}
-    if (other := dict(stated).get("Scenario", "")) in FIGURES and other != scenario:
+    lines = list(_stated(summary))
+    by_name = dict(lines)
+    if (other := by_name.get("Scenario", "")) in FIGURES and other != scenario:
         yield f"Scenario is {other} in the summary, {scenario} in the detail log"
         return
-    yield from (f"the summary has no line {name!r}" for name in figures if name not in names)
+    yield from (f"the summary has no line {name!r}" for name in figures if name not in by_name)
     keys = dict.fromkeys(figures.values())
     yield from (f"the detail log has no row {key}" for key in keys if not _is_figure(values, key))
-    for name, text in stated:
+    for name, text in dict.fromkeys(lines):  # LoadGen prints its result among the statistics, too
         key = figures.get(name) or _setting(name)
         if key is not None and key in values and not _same(text, key, values[key]):
             yield f"{name} is {text} in the summary, {key} {values[key]} in the detail log"

@@ -100,6 +100,13 @@ def test_a_figure_that_the_summary_has_twice_is_one_line(folder_of):
     assert list(disagreements(text, without)) == [f"the detail log has no row {row}"]
 
 
+def test_the_summary_of_another_scenario_is_one_line(folder_of):
+    offline, server = (folder_of("llama3.1-8b", scenario) for scenario in ("Offline", "Server"))
+    assert list(disagreements(read(server)[1], read(offline)[0])) == [
+        "Scenario is Server in the summary, Offline in the detail log"
+    ]
+
+
 @pytest.mark.parametrize(("benchmark", "scenario"), EACH)
 def test_every_figure_of_the_detail_log_counts(folder_of, benchmark, scenario):
     folder = folder_of(benchmark, scenario)
