@@ -35,6 +35,11 @@ def other_dataset(record: RunRecord, references: Path, benchmark: Benchmark) -> 
     wanted, dataset = record.settled.dataset_sha256, record.plan.client.input_file
     if (found := sha256_of(references)) == wanted:
         return ""
+    if references.absolute() == dataset:
+        return (
+            f"{dataset} was changed or replaced since the run: it has sha256 {found[:_SHOWN]}, the run's had "
+            f"{wanted[:_SHOWN]}; so no score of it counts, restore the run's, or pass it as --reference-data"
+        )
     if not dataset.is_file() or sha256_of(dataset) != wanted:
         what = "that file is not here to compare their rows"
     elif not (what := _difference(references, dataset, benchmark)):

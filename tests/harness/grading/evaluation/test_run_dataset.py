@@ -73,3 +73,13 @@ def test_a_dataset_that_is_not_here_any_more(change, tmp_path):
     change(asked)
     assert "that file is not here to compare their rows" in compared(record, given)
     assert compared(record, stored(tmp_path / "c.parquet", SAMPLE)) == ""
+
+
+def test_a_dataset_that_was_replaced_since_the_run_is_named_once(tmp_path):
+    """It is what a command without --reference-data reads."""
+    asked = stored(tmp_path / "a.parquet", SAMPLE)
+    record = of_run(asked)
+    stored(asked, SWAPPED)
+    said = compared(record, asked)
+    assert said.startswith(f"{asked} was changed or replaced since the run: ")
+    assert "no score of it counts" in said and said.count(str(asked)) == 1
