@@ -60,7 +60,7 @@ class AccuracyPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What the accuracy runs of all points share: everything is read and checked before the first."""
 
     options: ClientOptions
-    """``input_file`` is the accuracy dataset; ``max_concurrency`` is of a run with all rows at once"""
+    """``max_concurrency`` is of a run with all rows at once"""
     benchmark: Benchmark
     samples: SampleSet
     """all that are sent: fewer than the dataset has in a rehearsal of the forms"""
@@ -105,7 +105,7 @@ def plan_accuracy(options: RehearsalOptions) -> AccuracyPlan | None:
         round=options.round,
     )
     require_gradable(grading, len(samples))
-    options = replace(options, input_file=dataset, resume=False, restart=False, warnings=())
+    options = replace(options, resume=False, restart=False, warnings=())
     return AccuracyPlan(
         options=options, benchmark=benchmark, samples=samples, table=open_table(dataset), grading=grading
     )
@@ -147,7 +147,7 @@ def _rows_of(plan: AccuracyPlan, point: Point, folder: Path) -> EvalPlan:
     client = resolve_client(
         options,
         plan.benchmark,
-        plan.grading.mlperf_log,
+        plan.samples.path,
         generation.parameters,
         resolve_policy(options, streams=streams, most_failures=FAILURES_OF_ACCURACY),
         run_folder(output),

@@ -67,7 +67,7 @@ def find_offline_rate(
 
 def _unused(options: SearchOptions) -> Iterator[str]:
     """Flags that were given and have no use."""
-    default = SearchOptions(input_file=options.input_file)
+    default = SearchOptions()
     for flag, is_given in (
         ("--budget", options.budget != default.budget),
         ("--tolerance", options.tolerance != default.tolerance),
