@@ -25,7 +25,7 @@ from harness.text import counted
 
 _PROGRAMS = ("run_mlperf.py", "run_compliance.py")
 _VERBS = tuple(verb_of(program) for program in _PROGRAMS)
-_DATASETS = ("--input-file", "--dataset-path", "--reference-data")
+_DATASETS = ("--input-file", "--dataset-path")  # run.json has the file of each run, named or by default
 # These flags change no result: they name places of this machine, or what is shown of a run.
 _PLACES = (
     "--server-url",
@@ -38,7 +38,7 @@ _PLACES = (
     "--ca-file",
 )
 _JSON = ("json_model_override_args", "preferred_sampling_params")  # settings that name no file
-_LEFT_OUT = (*_PLACES, "--resume", "--no-report", "--log-level")
+_LEFT_OUT = (*_PLACES, *_DATASETS, "--resume", "--no-report", "--log-level")
 _SERVERS, _DATA, _HERE, _RESULTS = "$servers", "$data", "$here", "results"
 
 
@@ -137,8 +137,7 @@ class ScenarioReadme(msgspec.Struct, frozen=True):
             if name == ACCURACY.as_posix():
                 folder = f"{_RESULTS}/{self.scenario}/accuracy"
                 words = ["--benchmark", self.benchmark.name, "--mlperf-log", f"{folder}/{ACCURACY_LOG}"]
-                reference = f'"{_DATA}/{file_name(str(record.plan.client.input_file))}"'
-                yield f"./mlperf score {shlex.join(words)} --reference-data {reference}"
+                yield f"./mlperf score {shlex.join(words)} --reference-data {_dataset(record)}"
 
     def _command(self, name: str, record: RunRecord) -> str:
         """The command of a run with the published files in place of its own."""
@@ -151,11 +150,24 @@ class ScenarioReadme(msgspec.Struct, frozen=True):
         else:
             return f"# {name}: its command cannot be shown"
         shown = [word for flag, value in _flags(words) for word in _shown(flag, value)]
+        shown += self._datasets(record.provenance.command)
         if name in self.confs:
             shown += ["--user-conf", f'"{_HERE}/{self.confs[name]}"']
         if record.plan.client.backend != "embedded":
             shown += ["--server-url", f'"{_SERVERS}"']
         return " ".join([start, *shown, "--output-dir", _RESULTS])
+
+    def _datasets(self, command: Sequence[str]) -> Iterator[str]:
+        """Those of all runs of a command, which may have made several tests."""
+        for one in self.records.values():
+            if one.provenance.command == command:
+                test = "" if one.plan.audit is None else f"{one.plan.audit.test}="
+                yield from ("--input-file", f"{test}{_dataset(one)}")
+
+
+def _dataset(record: RunRecord) -> str:
+    """The dataset of a run in the folder of datasets, quoted for a shell."""
+    return f'"{_DATA}/{file_name(str(record.plan.client.input_file))}"'
 
 
 def _listed(fields: Mapping[str, object]) -> str:
@@ -208,7 +220,7 @@ def _shown(flag: str, value: str) -> Iterator[str]:
         return
     yield flag
     test, equals, file = value.rpartition("=")
-    if flag in _DATASETS:
+    if flag == "--reference-data":
         yield f'{file_name(test) if test else ""}{equals}"{_DATA}/{file_name(file)}"'
     elif value:
         yield shlex.quote(f"{file_name(test) if test else ''}{equals}{file_name(file)}")

@@ -9,8 +9,12 @@ import tomllib
 from functools import partial
 
 import pytest
+from msgspec.structs import replace
 
+from harness.compliance.registry import TESTS, find_test
 from harness.config.benchmark import load_benchmark
+from harness.config.plans import ComplianceSettings
+from harness.record.run_record import RunRecord
 from harness.record.settled import ServerInfo
 from harness.submission.building import scenario_files
 from harness.submission.building.readme import server_start
@@ -34,6 +38,7 @@ from tests.harness.submission.edits import (
     write,
 )
 from tests.harness.submission.trees import RESULTS, SYSTEM, accuracy_log
+from tests.records import with_plan
 from tests.runs import ROOT
 
 ANSWERS = "mlperf_log_accuracy.json"
@@ -303,6 +308,29 @@ def test_the_readme_has_the_commands(results, info, tmp_path):
     assert not (folder / "TEST09/user.conf").exists()
     (score,) = [line for line in lines if line.startswith("./mlperf score ")]
     assert " --mlperf-log results/offline/accuracy/" in score
+
+
+def test_a_dataset_that_no_flag_named_is_in_the_readme_too(results, info, tmp_path):
+    """Of a run, and of two tests that one command made: the README has all datasets in one folder."""
+    benchmark = load_benchmark("gpt-oss-120b")
+    made = {"performance": ("run_mlperf.py",), **dict.fromkeys(("TEST07", "TEST09"), ("run_compliance.py",))}
+    for name, command in made.items():
+        path = results / "offline" / name / ("run/run.json" if name in TESTS else "run.json")
+        record = RunRecord.read(path)
+        record = replace(record, provenance=replace(record.provenance, command=(*command, "--report")))
+        if name in TESTS:
+            rule = find_test(benchmark, name).dataset
+            audit = ComplianceSettings(test=name, dataset=rule, settings={}, text="", official=True)
+            record = with_plan(record, audit=audit)
+        record.write(path)
+    build(results)
+    lines = (tmp_path / "tree" / RESULTS / "Offline/README.md").read_text().splitlines()
+    found = [line.partition(" --user-conf ")[0] for line in lines if " --report --input-file " in line]
+    assert found == [
+        '.venv/bin/python run_mlperf.py --report --input-file "$data/performance.parquet"',
+        '.venv/bin/python run_compliance.py --report --input-file TEST07="$data/TEST07-run.parquet" '
+        '--input-file TEST09="$data/TEST09-run.parquet"',
+    ]
 
 
 def test_the_command_of_a_server_names_all_of_its_ranks():

@@ -95,6 +95,7 @@ def run_record(
     out.
     """
     command = ("/home/me/harness/run_mlperf.py", "--scenario", "offline", "--max-concurrency", "40")
+    dataset = f"/data/{run.replace('/', '-')}.parquet"
     host = replace(ENDED.provenance.host, hostname=socket.gethostname())
     server = replace(
         ENDED.servers[0],
@@ -111,7 +112,7 @@ def run_record(
             ENDED.provenance,
             git=GitState(COMMIT, dirty=False),
             host=host,
-            command=(*command, "--input-file", f"/data/{run.replace('/', '-')}.parquet"),
+            command=(*command, "--input-file", dataset),
         ),
         servers=(server,),
         deviations=(),
@@ -121,5 +122,5 @@ def run_record(
     )
     placement = replace(record.settled.placement, workers=4)
     record = with_plan(record, user_conf=user_conf, backend="sglang", samples=6396, placement=placement)
-    record = with_plan(record, scenario=scenario)
+    record = with_plan(record, scenario=scenario, input_file=Path(dataset))
     return with_plan(record, benchmark=replace(record.plan.client.benchmark, name=benchmark))
