@@ -1,5 +1,6 @@
 """The true answers to the dataset that a run has answered, and whether given ones are those."""
 
+import os
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -21,7 +22,7 @@ _SHOWN = 12  # digits
 def true_answers(record: RunRecord | None, official: DatasetRule) -> Path | None:
     """The dataset of the run, or else the official one; None where neither is here."""
     own = [] if record is None else [record.plan.client.input_file]
-    return next((file for file in (*own, downloaded(official, Path())) if file.is_file()), None)
+    return next((file for file in (*own, downloaded(official, Path())) if _is_here(file)), None)
 
 
 def other_dataset(record: RunRecord, references: Path, benchmark: Benchmark) -> str:
@@ -40,7 +41,7 @@ def other_dataset(record: RunRecord, references: Path, benchmark: Benchmark) -> 
             f"{dataset} was changed or replaced since the run: it has sha256 {found[:_SHOWN]}, the run's had "
             f"{wanted[:_SHOWN]}; so no score of it counts, restore the run's, or pass it as --reference-data"
         )
-    if not dataset.is_file() or sha256_of(dataset) != wanted:
+    if not _is_here(dataset) or sha256_of(dataset) != wanted:
         what = "that file is not here to compare their rows"
     elif not (what := _difference(references, dataset, benchmark)):
         return ""
@@ -66,6 +67,11 @@ def other_rows(outputs: Path, references: Path, benchmark: Benchmark) -> str:
         f"{references} has other true answers than {outputs} itself: {what}; so no score of it counts, omit "
         "--reference-data, or pass the dataset of these outputs"
     )
+
+
+def _is_here(path: Path) -> bool:
+    """Whether it is a file that this user can read; that of another user's run may be out of reach."""
+    return os.access(path, os.R_OK) and path.is_file()
 
 
 def _difference(references: Path, dataset: Path, benchmark: Benchmark) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from harness.config.benchmark import load_benchmark
 from harness.files import sha256_of
-from harness.grading.evaluation.run_dataset import other_dataset
+from harness.grading.evaluation.run_dataset import other_dataset, true_answers
 from harness.record.run_record import RunRecord
 from tests.harness.grading.samples import REFERENCE
 from tests.records import ENDED, with_plan
@@ -83,3 +83,16 @@ def test_a_dataset_that_was_replaced_since_the_run_is_named_once(tmp_path):
     said = compared(record, asked)
     assert said.startswith(f"{asked} was changed or replaced since the run: ")
     assert "no score of it counts" in said and said.count(str(asked)) == 1
+
+
+def test_a_dataset_out_of_reach_is_not_here(tmp_path, monkeypatch):
+    """As in another user's home folder; a name of 300 characters is refused to root, too."""
+    record = with_plan(of_run(stored(tmp_path / "a.parquet", SAMPLE)), input_file=tmp_path / ("x" * 300))
+    given = stored(tmp_path / "given.parquet", WITHOUT_PROMPTS)
+    assert "that file is not here to compare their rows" in compared(record, given)
+    rule = load_benchmark("gpt-oss-120b").dataset(accuracy=True)
+    monkeypatch.chdir(tmp_path)
+    official = Path("data", rule.file)
+    official.parent.mkdir(parents=True)
+    given.rename(official)
+    assert true_answers(record, rule) == official
