@@ -34,7 +34,7 @@ class InterruptedRun(BaseException):
         self.exit_code = SIGNALLED + signum
 
 
-def exit_code_of(ended_by: SignalName | None, *, good: bool) -> int:
+def exit_code_after(ended_by: SignalName | None, *, good: bool) -> int:
     """A program's: 0 for a ``good`` end, 4 for another one, 128 and the number of a signal that ended it."""
     if ended_by is not None:
         return InterruptedRun(signal.Signals[ended_by]).exit_code

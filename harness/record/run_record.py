@@ -14,7 +14,7 @@ from typing import Any, Literal, Self
 import msgspec
 import numpy as np
 
-from harness.cli.signals import SignalName, exit_code_of
+from harness.cli.signals import SignalName, exit_code_after
 from harness.config.loadgen_settings import (
     LEAST_PERCENTILE,
     MOST_PERCENTILE,
@@ -352,7 +352,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def exit_code(self) -> int:
         """The program's: 0 valid, 4 INVALID or not ended, 128 and the signal's number when interrupted."""
-        return exit_code_of(self.interrupted_by, good=self.is_valid)
+        return exit_code_after(self.interrupted_by, good=self.is_valid)
 
     def fields(self) -> dict[str, Any]:
         """The fields of the file, as values of strict JSON."""

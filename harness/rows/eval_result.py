@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec.structs import replace
 
-from harness.cli.signals import SignalName, exit_code_of
+from harness.cli.signals import SignalName, exit_code_after
 from harness.dataset.extended_table import NewColumn, unreadable_columns, write_extended
 from harness.dataset.samples import SampleSet, load_samples
 from harness.dataset.table import Table, one_line, open_table
@@ -56,7 +56,7 @@ class EvalResult(msgspec.Struct, frozen=True, kw_only=True):
     def exit_code(self) -> int:
         """The program's: 0 all answered, 4 with failures or ended early, 128 and the signal's number."""
         done = self.was_complete or (self.written and not self.failures)
-        return exit_code_of(self.interrupted_by, good=done)
+        return exit_code_after(self.interrupted_by, good=done)
 
     @property
     def tokens(self) -> int:

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from harness.analysis.replicas import SLOWER, middle_of
-from harness.cli.signals import SignalName, exit_code_of
+from harness.cli.signals import SignalName, exit_code_after
 from harness.config.generation import SamplingParameters
 from harness.peak.ladder.steps import NOT_A_RESULT, Step
 from harness.record.provenance import Provenance
@@ -51,7 +51,7 @@ class Ladder(msgspec.Struct, frozen=True, kw_only=True):
     def exit_code(self) -> int:
         """The program's: 4 for failed requests or an early end, 128 and the signal's number."""
         failed = any(step.failed for step in self.steps)
-        return exit_code_of(self.interrupted_by, good=self.complete and not failed)
+        return exit_code_after(self.interrupted_by, good=self.complete and not failed)
 
     @property
     def best(self) -> Step | None:
