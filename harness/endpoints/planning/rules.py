@@ -97,15 +97,11 @@ class EndpointsRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         stated = str(table(config, "submission_ref").get("model") or "")
         return self.model_of(served) or _canonical(stated)
 
-    def benchmark_of(self, name: str) -> Benchmark | None:
-        """The definition in configs/ of the model that has this name, or weights at this path."""
-        model = self.model_of(name)
+    def benchmark_of_point(self, point: Fields, config: Fields) -> Benchmark | None:
+        """The definition in configs/ of the model that point.yaml names, or else config.yaml."""
+        model = self.model_of(str(point.get("model_name") or self.model_in(config)))
         benchmark = None if model is None else self.models[model].benchmark
         return None if benchmark is None else load_benchmark(benchmark)
-
-    def benchmark_of_point(self, point: Fields, config: Fields) -> Benchmark | None:
-        """The same of the model that point.yaml names, or else config.yaml."""
-        return self.benchmark_of(str(point.get("model_name") or self.model_in(config)))
 
 
 def _canonical(name: str) -> str:

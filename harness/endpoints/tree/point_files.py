@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from harness.endpoints.official_files import at, is_number
+from harness.endpoints.official_files import at, is_number, load_pattern
 from harness.endpoints.planning.rules import PublishedSeeds
 from harness.endpoints.point_run import IdleRoundTrip
 from harness.endpoints.run_folder import WARM_UP_REQUESTS
@@ -204,11 +204,11 @@ def _runtime_settings(one: RunFacts, of: CurveFacts) -> Json:
         "model_seed": _model_seed(one, of),
     }
     found: Json = {
-        "load_pattern": one.load_pattern,
+        "load_pattern": load_pattern(one.config),
         # The official client has no such setting since September 2026.
         "min_duration_ms": round(one.run.point.issue_s * 1000) if one.run else runtime.get("min_duration_ms"),
         "min_sample_count": one.samples,
-        "stream_all_chunks": one.streamed,
+        "stream_all_chunks": bool(at(one.config, "settings", "client", "stream_all_chunks")),
         "runtime": {name: seed for name, seed in seeds.items() if seed is not None},
     }
     if one.run is not None:

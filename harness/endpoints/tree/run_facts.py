@@ -55,11 +55,6 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
         return is_offline(self.config)
 
     @property
-    def load_pattern(self) -> str:
-        """How requests were issued: `concurrency` or `max_throughput`."""
-        return load_pattern(self.config)
-
-    @property
     def concurrency(self) -> int:
         """Requests in flight; of a dedicated Offline run the samples of the dataset, as the rules have it."""
         if self.dedicated:
@@ -112,7 +107,7 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
         """The definition in configs/, by the model's name."""
         if self.run is not None:
             return load_benchmark(self.run.curve.benchmark)
-        return load_endpoints_rules().benchmark_of(self.model_name)
+        return load_endpoints_rules().benchmark_of_point({}, self.config)
 
     @property
     def system_tps(self) -> float:
@@ -129,11 +124,6 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
         own = (self.runtime.get("scheduler_random_seed"), self.runtime.get("dataloader_random_seed"))
         same = (one for one in published if (one.scheduler_rng_seed, one.sample_index_rng_seed) == own)
         return next(same, None)
-
-    @property
-    def streamed(self) -> bool:
-        """Whether workers forwarded every chunk."""
-        return bool(table(self.config, "settings", "client").get("stream_all_chunks", False))
 
     @property
     def warm_up(self) -> Fields:
@@ -238,10 +228,10 @@ def _facts(folder: Path, summary: Fields) -> RunFacts:
         scored = read_accuracy(folder, benchmark)
         if scored is None or not scored.metrics:  # the official client writes null where its grading failed
             facts = msgspec.structs.replace(facts, accuracy=None)
-    concurrency = facts.concurrency
-    if facts.load_pattern not in ("concurrency", OFFLINE_PATTERN) or not 1 <= concurrency < _TOO_MANY:
+    pattern, concurrency = load_pattern(facts.config), facts.concurrency
+    if pattern not in ("concurrency", OFFLINE_PATTERN) or not 1 <= concurrency < _TOO_MANY:
         raise ConfigError(
-            f"{folder / CONFIG}: load_pattern {facts.load_pattern or None} with {concurrency} in flight, "
+            f"{folder / CONFIG}: load_pattern {pattern or None} with {concurrency} in flight, "
             f"expected concurrency with a target_concurrency, or max_throughput; {_AGAIN}"
         )
     return facts
