@@ -113,11 +113,12 @@ def find_runs(request: BuildRequest, benchmark: Benchmark, rule: Suite) -> Bench
     folder = own if own.is_dir() or not any(scenarios_in(request.results)) else request.results
     wanted = list(request.only)
     none_of: tuple[Scenario, ...] = ()
-    if not wanted:
-        wanted = [one for one in there if not request.is_closed or one in rule.allowed]
     if not request.only and request.is_closed:
+        wanted = [one for one in there if one in rule.allowed]
         wanted += [one for one in rule.required if one not in wanted]
         none_of = () if set(wanted).intersection(rule.one_of) else rule.one_of
+    elif not request.only:
+        wanted = list(there)
     tests = needed_tests(benchmark) if request.is_closed else ()
     runs = tuple(ScenarioRuns(one, there.get(one, folder / one), tests) for one in wanted)
     left = tuple(sorted(set(there).difference(wanted)))
