@@ -181,6 +181,10 @@ TAKEN = {
         [],
     ),
     "open, without target and tests": (both(score(12.5), *map(remove, TESTS), division("open")), []),
+    "open, with a model that was retrained": (
+        both(fields("Offline/measurements.json", retraining="Yes, QAT"), division("open")),
+        [],
+    ),
     # A compliance test is no measurement: only its own verdict and its coverage count.
     "a test that missed its latencies": (
         both(

@@ -235,6 +235,16 @@ def test_an_edge_result_of_offline_may_be_inferred_from_single_stream(tree_of):
     ]
 
 
+def test_a_run_of_another_system_is_not_inferred_from(tree_of):
+    def other_system(results):
+        other = shutil.copytree(results.parent, results.parent.with_name("other")) / results.name
+        inferred(other)
+        shutil.rmtree(other / "SingleStream")
+
+    repeats = {one.where for one in check_tree(tree_of(EDGE, other_system)) if one.code == "repeat"}
+    assert any("/other/" in where and "Offline" in where for where in repeats), repeats
+
+
 @needs_official
 @pytest.mark.engine
 def test_the_official_checker_infers_it_too(tree_of):
