@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
-from harness.errors import EXIT_INVALID, EXIT_USAGE, explained, machine_failure
+from harness.errors import EXIT_INVALID, EXIT_USAGE, explained, machine_failure, refused
 from harness.files import not_written
 from tests.harness.cli.test_main import PROGRAMS
 from tests.runs import ROOT
@@ -149,6 +150,15 @@ def test_a_place_that_cannot_be_reached_is_an_error_of_usage(number, reason):
     found = explained(OSError(number, os.strerror(number), "/home/other/perf.parquet"))
     assert found is not None
     assert (found.exit_code, str(found)) == (EXIT_USAGE, f"/home/other/perf.parquet: {reason}")
+
+
+def test_a_refusal_without_a_number_has_its_own_words(tmp_path):
+    """As of a copy of several files."""
+    (tmp_path / "from").mkdir()
+    (tmp_path / "from/link").symlink_to(tmp_path / "absent")
+    with pytest.raises(OSError, match="from/link") as raised:
+        shutil.copytree(tmp_path / "from", tmp_path / "to")
+    assert f"{tmp_path}/from/link" in refused(raised.value, "choose another folder")
 
 
 @pytest.mark.parametrize("error", [ImportError("cannot import name x"), ModuleNotFoundError(name="sut.gone")])

@@ -169,6 +169,15 @@ def test_the_models_own_template_decides():
             of_ids(prompts, "chat", "deepseek-r1", other)
 
 
+def test_the_date_of_a_prompt_is_that_of_its_template():
+    """gpt-oss's template takes it from the server's clock."""
+    text = harmony("Hi", today="2026-01-01").replace("2026-01-01", '{{ strftime_now("%Y-%m-%d") }}')
+    template = ModelTemplate(text.replace("Hi", "{{ messages[0].content }}"), {})
+    found = of_texts(harmony("Hi"), harmony("Why"), api="chat", template=template)
+    assert found.as_text.own_template is True
+    assert "2026-01-01" in " ".join(found.as_text.deviations)
+
+
 def test_a_template_is_the_default_one_of_several_in_the_models_folder(tmp_path):
     several = [{"name": "tools", "template": "{{ 1 }}"}, {"name": "default", "template": DEEPSEEK_TEMPLATE}]
     special = {"bos_token": {"content": "<｜begin▁of▁sentence｜>"}, "pad_token": {}, "add_bos_token": True}

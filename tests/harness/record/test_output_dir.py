@@ -13,7 +13,13 @@ import pytest
 
 from harness import files
 from harness.errors import ConfigError
-from harness.record.output_dir import check_free, free_reserve, locked, move_aside_existing
+from harness.record.output_dir import (
+    check_free,
+    free_reserve,
+    locked,
+    move_aside_existing,
+    require_unlocked,
+)
 
 
 def test_space_is_kept_and_given_back(tmp_path):
@@ -73,6 +79,15 @@ def test_what_a_dry_run_refuses(tmp_path):
     (tmp_path / "open").chmod(0o777)
     with pytest.raises(ConfigError, match=re.escape(str(tmp_path / "open"))):
         check_free(tmp_path / "open" / "logs")
+
+
+def test_a_look_at_a_lock_does_not_take_it(tmp_path):
+    """A campaign looks, and then starts the program that writes there."""
+    with locked(tmp_path / "logs"):
+        pass
+    require_unlocked(tmp_path / "logs")
+    with locked(tmp_path / "logs"):
+        pass
 
 
 @pytest.mark.parametrize("fault", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
