@@ -317,6 +317,10 @@ GAPS = {
     "no URL": (of_toml('availability_url = "https://example.com/h200"'), "availability_url"),
     "no date": (of_toml('"Available"', '"Preview"'), "target_availability_date"),
     "a Preview for longer than 180 days": (of_preview("2027-06-01"), "2027-05-31"),
+    "a Preview of no cohort": (
+        lambda folder: of_preview("2027-06-01")(folder).replace('target_cohort = "2026-12-C0"', ""),
+        "target_cohort",
+    ),
     "an Available system in RDI": (of_toml('"Standardized"', '"RDI"'), "RDI as its status"),
     "no driver": (of_toml('driver = "580.65.06"'), "node type 1 has no driver"),
     "no cooling": (of_toml('cooling = "air"'), "cooling"),
@@ -328,7 +332,10 @@ GAPS = {
     "too few replicas": (of_toml("data_parallel = 8", "data_parallel = 4"), "dp_shortfall"),
     "too many replicas": (of_toml("data_parallel = 8", "data_parallel = 9"), "data_parallel"),
     "no steady state": (of_run(lambda run: edit(run / SUMMARY, steady_state=None)), "steady_state"),
-    "no accuracy in a band": (of_run(lambda run: (run / ACCURACY).unlink()), "Medium"),
+    "no accuracy in a band": (
+        of_run(lambda run: (run / ACCURACY).unlink()),
+        "in the bands Medium; run the accuracy dataset at",
+    ),
     "scores of no data set": (of_run(lambda run: (run / ACCURACY).write_text("{}")), "Medium"),
     "a data set without a score": (
         of_run(lambda run: (run / ACCURACY).write_text('{"accuracy_scores": [{"score": null}]}')),
@@ -338,6 +345,10 @@ GAPS = {
     "two scores in a band": (
         of_run(lambda run: shutil.copy(run / ACCURACY, run.with_name("r32") / ACCURACY)),
         "5 accuracy results for 4 bands (Medium: r32, r64)",
+    ),
+    "two scores in a band and none in another": (
+        of_run(lambda run: (run.with_name("r8") / ACCURACY).rename(run.with_name("r32") / ACCURACY)),
+        "4 accuracy results for 3 bands (Medium: r32, r64)",
     ),
     "no accelerators": (
         of_toml("accelerators_per_node = 8", "accelerators_per_node = 0"),
@@ -372,6 +383,10 @@ GAPS = {
     "a C_min without a point": (
         of_toml("# c_min_override = 1 ", "c_min_override = 7 "),
         "c_min_override is 7",
+    ),
+    "a C_min that is too high": (
+        of_toml("# c_min_override = 1 ", "c_min_override = 64 "),
+        "c_min_override is 64, expected the requests in flight of a point, at most 32",
     ),
     "switches for a part of the adapters": (
         lambda folder: SYSTEM.replace("[model]\n", NETWORK_OUT.replace("51.2", "3.1") + "[model]\n"),
@@ -436,7 +451,22 @@ def test_other_divisions_need_no_power(name, tmp_path, capsys):
 
 def test_a_preview_may_be_available_180_days_after_its_cohort(tmp_path):
     write_runs(tmp_path, official=True)
-    assert tree_of(tmp_path, of_preview("2027-05-31")(tmp_path)).missing == ()
+    text = of_preview("2027-05-31")(tmp_path).replace("availability_url", "# availability_url")
+    assert tree_of(tmp_path, text).missing == ()
+
+
+def test_the_highest_c_min_may_be_declared(tmp_path):
+    """C_min is at most 32."""
+    write_runs(tmp_path, official=True)
+    text = SYSTEM.replace("# c_min_override = 1 ", "c_min_override = 32 ")
+    assert not any("c_min_override is" in line for line in tree_of(tmp_path, text).missing)
+
+
+def test_a_rehearsal_s_own_seeds_are_for_their_cohorts(tmp_path):
+    """Whatever sets are known where its tree is built."""
+    write_runs(tmp_path, seeds=replace(curve().seeds, name="B", published="2027-03-C1", scheduler=42))
+    (line,) = (line for line in tree_of(tmp_path).missing if "seed set" in line)
+    assert "target_cohort is 2026-12-C0, but seed set B is for 2027-03-C1 to 2027-05-C0" in line
 
 
 def without(*names):
