@@ -58,7 +58,7 @@ class AccuracyTest(ComplianceTest, frozen=True, kw_only=True):
         if programs:
             raise GradingError(
                 f"TEST07: {programs} of {len(references)} references are LiveCodeBench problems, expected "
-                "GPQA; pass the compliance dataset (datasets/download.sh --what acc)"
+                "GPQA; pass the compliance dataset (datasets/download.sh --what compliance)"
             )
 
     def judge(self, log: AccuracyLog, run: JudgedRun) -> TestResult:

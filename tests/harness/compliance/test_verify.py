@@ -33,7 +33,7 @@ from tests.harness.submission.edits import (
     write,
 )
 from tests.harness.submission.trees import RESULTS, copied, unpack
-from tests.runs import SAMPLES
+from tests.runs import ROOT, SAMPLES
 
 ACCURACY = "mlperf_log_accuracy.json"
 TOKENS = range(7, 15)  # with 8 the first output shows that they are of int32; with fewer all are looked at
@@ -98,6 +98,15 @@ def test_pass_and_fail(logs, verify, verify09, into, tmp_path):
     assert (out / "TEST09/verify_output_len.txt").read_text().endswith("TEST FAIL\n")
     (aside,) = out.glob("TEST09.*")
     assert (aside / "verify_output_len.txt").read_text().endswith("TEST PASS\n")
+
+
+def test_the_accuracy_dataset_has_no_references_of_test07(logs, verify):
+    """The remedy names the file's own row of the manifest."""
+    code, _, said = verify("TEST07", "--log-dir", logs, "--reference-data", SAMPLES / "acc_sample.parquet")
+    what = re.search(r"LiveCodeBench problems, expected GPQA; .*--what (\w+)\)", said)[1]
+    rows = [line.split("\t") for line in (ROOT / "datasets/manifest.tsv").read_text().splitlines()]
+    (file,) = [row[3] for row in rows if row[:2] == ["gpt-oss-120b", what]]
+    assert (code, file) == (2, "acc/acc_eval_compliance_gpqa.parquet")
 
 
 @pytest.mark.parametrize(("scenario", "code"), [("Offline", 2), ("Server", 0)])
