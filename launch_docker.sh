@@ -49,7 +49,12 @@ parse_options() {
             --extra-mounts) take "$@" && mounts=$value && shift "$taken" ;;
             --model-cache-dir) take "$@" && cache=$(absolute "$value") && shift "$taken" ;;
             --local-user) take_switch "$@" && local_user=$value && shift "$taken" ;;
-            --) shift && passed+=("$@") && break ;;
+            --)
+                shift
+                [[ ${1:--} == -* ]] ||
+                    fail "-- $*: the container runs the server alone; the harness runs outside of it (./mlperf)"
+                passed+=("$@") && break
+                ;;
             *) passed+=("$1") && shift ;;
         esac
     done

@@ -139,6 +139,16 @@ def test_a_container_runs_what_the_backends_script_would(arguments, environment,
     assert words[place + 1 :] == here
 
 
+def test_a_command_to_run_in_the_container_is_refused(tmp_path):
+    """The reference's script starts a shell there; the server would take the word for its own option."""
+    path = path_with_docker(tmp_path, "exit 1")
+    result = run(LAUNCH_DOCKER, "--gpu-count", "2", "--", "bash", PATH=path, HF_HOME=str(tmp_path))
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "-- bash: the container runs the server alone" in result.stderr
+    options = run(LAUNCH_DOCKER, "--dry-run", "--", "--dp", "2", PATH=path, HF_HOME=str(tmp_path))
+    assert (options.returncode, " --dp-size 2 " in options.stdout) == (0, True), options.stderr
+
+
 def test_a_folder_to_mount_must_exist(tmp_path):
     path = path_with_docker(tmp_path, "exit 1")
     result = run(LAUNCH_DOCKER, "--extra-mounts", f"{tmp_path}/no:/data", PATH=path, HF_HOME=str(tmp_path))
