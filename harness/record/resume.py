@@ -236,8 +236,7 @@ def _moved_to(record: RunRecord, log_dir: Path) -> RunRecord:
 
 def version_changes(log_dir: Path, record: RunRecord) -> Iterator[str]:
     """Warnings about earlier answers of another version, of the servers or the harness, than ``record``."""
-    runs = list(_readable_runs(_folders(log_dir)))
-    earlier = {server.version for run in runs for server in run.servers}
+    earlier = {server.version for run in _readable_runs(_folders(log_dir)) for server in run.servers}
     now = {server.version for server in record.servers}
     if others := sorted(str(other) for other in earlier - now - {None}):
         yield (
@@ -245,7 +244,8 @@ def version_changes(log_dir: Path, record: RunRecord) -> Iterator[str]:
             f"now report {', '.join(sorted(filter(None, now))) or 'no version'}"
         )
     here = record.provenance.git
-    commits = sorted({str(run.provenance.git) for run in runs if run.provenance.git} - {str(here)})
+    found = (run.provenance.git for run in _readable_runs(filter(_has_answers, _folders(log_dir))))
+    commits = sorted(set(map(str, filter(None, found))) - {str(here)})
     if commits and here is not None:
         yield (
             f"earlier answers in {log_dir} are of commit {', '.join(commits)} of the harness, this checkout "

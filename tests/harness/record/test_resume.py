@@ -281,6 +281,8 @@ def test_another_commit_of_the_harness_is_named(tmp_path):
     for folder, git in ((tmp_path / "attempt.1", before), (tmp_path, None)):
         folder.mkdir(exist_ok=True)
         of_commit(git).write(folder / "run.json")
+    assert list(version_changes(tmp_path, of_commit(now))) == []  # without an answer
+    answer(tmp_path / "attempt.1", 0)
     (warning,) = version_changes(tmp_path, of_commit(now))
     assert f"{before}" in warning and f"{now}" in warning and "git checkout" in warning
     assert list(version_changes(tmp_path, of_commit(before))) == []
