@@ -10,6 +10,8 @@ from harness.cli.parser import SIGNAL_CODES, Parser
 from harness.config.choices import OUTPUT_DIR, available_benchmarks, round_flag
 from harness.config.scenario import Scenario
 
+BUILT = Path("submission")  # the folder that is built and checked where none is named
+
 
 @options
 class TableOptions:
@@ -78,14 +80,20 @@ class BuildOptions(TableOptions):
     @property
     def tree(self) -> Path:
         """The folder to build."""
-        return self.output or Path("rehearsal" if self.rehearsal else "submission")
+        return self.output or (Path("rehearsal") if self.rehearsal else BUILT)
 
 
 @options
 class CheckOptions(TableOptions):
     """``check``. ``kept`` None takes the folder beside the tree."""
 
-    tree: Path = flag("the folder that holds closed/ or open/", "tree", metavar="TREE")
+    tree: Path = flag(
+        "the folder that holds closed/ or open/ (default: %(default)s)",
+        "tree",
+        default=BUILT,
+        nargs="?",
+        metavar="TREE",
+    )
     round: str = round_flag()
     kept: Path | None = flag(
         "full accuracy logs and run.json (default: TREE.kept, if it exists)", default=None, metavar="DIR"

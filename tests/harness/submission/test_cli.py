@@ -16,7 +16,8 @@ CASES = [
         [*BUILD, "--division", "open", "--force", "--servers-moved"],
         BuildOptions(submission=TOML, division="open", force=True, servers_moved=True),
     ),
-    (["check", "submission"], CheckOptions(tree=TREE)),
+    (["check"], CheckOptions(tree=TREE)),
+    (["check", "rehearsal"], CheckOptions(tree=Path("rehearsal"))),
     (["check", "submission", "--round", "v6.0"], CheckOptions(tree=TREE, round="v6.0")),
     (["check", "submission", "--csv", "a.csv"], CheckOptions(tree=TREE, csv=Path("a.csv"))),
     (["system"], SystemOptions()),
@@ -29,7 +30,7 @@ def test_options(argv, options):
     assert parse_options(argv) == options
 
 
-@pytest.mark.parametrize("argv", [[], ["build"], ["check"], ["check", ""], ["check", "a", "--csv", ""]])
+@pytest.mark.parametrize("argv", [[], ["build"], ["check", ""], ["check", "a", "--csv", ""]])
 def test_wrong_usage_is_exit_2(argv, capsys):
     with pytest.raises(SystemExit) as ended:
         parse_options(argv)
