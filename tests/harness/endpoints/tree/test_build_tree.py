@@ -428,6 +428,38 @@ def test_scores_of_a_short_rehearsal_have_no_name_of_the_benchmarks(score, tmp_p
     assert all(name.startswith("short_rehearsal_") for name in found["score"])
 
 
+SOURCED_SWITCH = 'switch = {{ watts = 100, source = "https://example.com/nvswitch" }}'
+SOURCED_BITS = 'pj_per_bit = 1.3, source = "https://example.com/nvlink"'
+NETWORKS = {
+    "within what a node draws": (2, of_power("node {}")),
+    "within what a rack draws": (2, of_power("rack {}\nrack_nodes = 4")),
+    "switches of the accelerators": (
+        2,
+        of_power(f"combined {{}}\nscale_up = {{{{ switches = 4, {SOURCED_SWITCH} }}}}"),
+    ),
+    "links of the accelerators": (
+        2,
+        of_power(f"combined {{}}\nscale_up = {{{{ bandwidth_tbps = 14.4, {SOURCED_BITS} }}}}"),
+    ),
+    "none, of one node": (1, of_power("combined {}")),
+    "switches with just what the adapters have": (
+        1,
+        lambda folder: SYSTEM.replace("[model]\n", NETWORK_OUT.replace("51.2", "3.2") + "[model]\n"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_network_that_is_one_is_taken_as_the_official_checker_takes_it(name, tmp_path):
+    checker = pytest.importorskip("submission_checker.checker")
+    nodes, change = NETWORKS[name]
+    write_runs(tmp_path, official=True)
+    text = change(tmp_path).replace("number_of_nodes = 1", f"number_of_nodes = {nodes}")
+    tree = tree_of(tmp_path, text.replace("data_parallel = 8", f"data_parallel = {8 * nodes}"))
+    assert [error.message for error in checker.SubmissionChecker(tree.submission).run().errors] == []
+    assert tree.missing == ()
+
+
 def test_one_run_of_this_client_labels_all(tmp_path):
     write_runs(tmp_path, official=True)
     write_run(tmp_path / RUNS / "r64", point_run(curve().points[3]))
@@ -557,7 +589,7 @@ REFUSED = (
     *("no precision", "no short name", "no URL", "no cooling", "seeds of no set", "a model of no benchmark"),
     *("a cohort after the seeds'", "a C_min without a point", "switches for a part of the adapters"),
     *("nodes that nothing connects", "another seed of the model", "two scores in a band"),
-    "a score in the margin",
+    *("a score in the margin", "a C_min that is too high", "two scores in a band and none in another"),
 )
 
 
