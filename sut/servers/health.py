@@ -33,7 +33,15 @@ from harness.record.server_changes import (
 )
 from harness.record.settled import Router, ServerInfo
 from sut.client.endpoint import Access, Endpoint, moved
-from sut.servers.info_client import LATE, Calls, InfoClient, NotReadyError, WaitNotices, without_url
+from sut.servers.info_client import (
+    LATE,
+    OR_ANOTHER,
+    Calls,
+    InfoClient,
+    NotReadyError,
+    WaitNotices,
+    without_url,
+)
 from sut.servers.info_pages import ask_health_page, ask_server
 from sut.servers.server_checks import failed_behind
 
@@ -51,12 +59,12 @@ AskHealth = Callable[[str], str]  # a replica's URL; "" when it is healthy, else
 
 
 def ask_health(url: str, access: Access, router: Router | None = None) -> str:
-    """One request to /health. ``router``: what is known to be there."""
+    """One request to /health of a server that has answered before. ``router``: what is known to be there."""
     with InfoClient(url, access, _ANSWER_S) as control:
         try:
             status, _ = ask_health_page(control, router)
         except ServerError as error:
-            return str(error)
+            return str(error).removesuffix(OR_ANOTHER)  # its address is right
     return "" if status == 200 else f"{url}: /health answered {status}"
 
 

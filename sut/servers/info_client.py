@@ -33,6 +33,7 @@ _ON_TERMINAL_S = 0.5
 _UNREACHED = (500, 502, 503, 504)  # the first is sglang-router's
 _NOT_READY = "the server, or one behind a proxy, is not ready"
 LATE = "gave no answer within"  # in the error of an answer that is late
+OR_ANOTHER = " or correct --server-url"  # ends the error of a server that is not reachable
 _LOOK_S = 0.1
 # httpx's limit of a read is this much later than ours, which first asks the kernel about the connection.
 _LATER_S = 5.0
@@ -199,7 +200,7 @@ class InfoClient:
         cause = f"{self.url}: not reachable ({_cause(error)})"
         if remedy := tls_remedy(error) or _protocol_remedy(error):
             return ServerError(f"{cause}; {remedy}")
-        return NotReadyError(f"{cause}; start the server or correct --server-url")
+        return NotReadyError(f"{cause}; start the server{OR_ANOTHER}")
 
     def _left(self) -> float:
         left = self._until - time.monotonic()

@@ -9,6 +9,7 @@ from sut.servers.health import ask_health
 from sut.servers.info_client import InfoClient
 from sut.servers.info_pages import DYNAMO, LITELLM, SGLANG_ROUTER, SMG, VLLM_ROUTER, router_of
 from sut.servers.server_checks import replica_warnings, router_warnings
+from tests.stub import refused_url
 from tests.sut.pages import fact_of, facts, pages, refusal
 
 # What SMG 1.13.0 answers in front of two servers, cut to what matters; its other paths are 404.
@@ -105,6 +106,13 @@ def test_a_router_whose_servers_are_all_dead():
     with pages(table) as url:
         assert "/health answered 503" in refusal(url)
         assert "/health answered 503" in ask_health(url, Access())
+
+
+def test_a_server_that_died_is_to_be_started_not_named_anew():
+    """Its address was right when the run began; before that it may be wrong."""
+    with refused_url() as url:
+        assert ask_health(url, Access()).endswith("Connection refused); start the server")
+        assert refusal(url).endswith("Connection refused); start the server or correct --server-url")
 
 
 @pytest.mark.parametrize("backend", ["dynamo", "openai", "vllm"])
