@@ -278,6 +278,14 @@ def test_a_run_without_an_answer_has_a_page(tmp_path):
     assert tiles["queries failed"] == "20"
 
 
+def test_what_the_query_issued_last_costs(tmp_path):
+    """The recorded summary has 86.10 scheduled and 40.46 completed samples per second."""
+    page = run_page(read_run(records.folder(tmp_path, records.rows(20))))
+    (line,) = (line for one in page.sections for line in one.lines if line.startswith("Scheduled "))
+    assert line.startswith("Scheduled 86.1 samples/s, completed 40.46: ")
+    assert line.endswith(" which costs 53.0% of the scheduled rate.")
+
+
 def test_the_queries_that_are_needed_are_counted(tmp_path):
     html = page_of(records.folder(tmp_path, records.rows(1)))
     assert "1 query is too few to pass, 459 are needed." in html
