@@ -143,6 +143,13 @@ def copies():
     use_copies()
 
 
+@pytest.fixture
+def nothing_downloaded(tmp_path, monkeypatch):
+    """As in a new checkout, whatever is in data/ of this one: no official dataset is found."""
+    monkeypatch.setattr("harness.config.official_data.ROOT", tmp_path / "checkout")
+    monkeypatch.chdir(tmp_path)
+
+
 # The quick loop makes and removes tens of thousands of folders, each some milliseconds on a busy disk; the
 # complete suite keeps to the disk.
 MEMORY = Path("/dev/shm")

@@ -12,7 +12,6 @@ import pytest
 from harness.compliance import compliance_command
 from harness.compliance.registry import find_test
 from harness.compliance.verify import VerifyRequest
-from harness.config import official_data
 from harness.config.benchmark import load_benchmark
 from harness.errors import ConfigError
 from tests.harness.compliance.program import (
@@ -339,8 +338,7 @@ def test_a_benchmark_without_tests_is_no_error(stub, gpqa_file, tmp_path, capfd)
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_wrong_usage(name, gpqa_file, low_effort, stub, tmp_path, capfd, monkeypatch):
-    monkeypatch.setattr(official_data, "ROOT", tmp_path)
+def test_wrong_usage(name, gpqa_file, low_effort, stub, tmp_path, capfd, nothing_downloaded):
     test, words, named = WRONG[name]
     crash = audit(tmp_path, "TEST07", LOW07 + "*.*.performance_sample_count_override = 6396\n")
     known = {"HIGH": gpqa_file, "LOW": low_effort, "CRASH": crash}

@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 from msgspec.structs import replace
 
-from harness.config import official_data
 from harness.files import sha256_of
 from harness.record.output_dir import locked
 from harness.record.run_record import RunVerdict
@@ -325,8 +324,7 @@ USAGE = {
 
 
 @pytest.mark.parametrize("name", USAGE)
-def test_usage(name, logs, verify, tmp_path, monkeypatch):
-    monkeypatch.setattr(official_data, "ROOT", tmp_path)
+def test_usage(name, logs, verify, nothing_downloaded):
     words, named = USAGE[name]
     both(remove(SUMMARY), remove(DETAIL))(logs)
     code, printed, errors = verify(*words, "--log-dir", logs)

@@ -7,7 +7,6 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from harness.config import official_data
 from harness.config.generation import official_parameters
 from harness.config.run_options import RunOptions, parse_options
 from harness.config.run_plan import resolve_plan
@@ -16,13 +15,6 @@ from harness.errors import ConfigError
 
 def plan_of(*flags):
     return resolve_plan(parse_options(["--input-file", "perf.parquet", *flags]))
-
-
-@pytest.fixture
-def nothing_downloaded(tmp_path, monkeypatch):
-    (tmp_path / "checkout").mkdir()
-    monkeypatch.setattr(official_data, "ROOT", tmp_path / "checkout")
-    monkeypatch.chdir(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,6 @@ import pytest
 from msgspec import structs
 
 import eval_accuracy
-from harness.config import official_data
 from harness.config.benchmark import load_benchmark
 from harness.dataset import tokenizer
 from harness.errors import GradingError
@@ -501,9 +500,8 @@ def test_the_release_is_found_where_the_download_puts_it(tmp_path: Path, monkeyp
 
 
 def test_the_true_answers_are_those_of_the_run_or_of_the_download(
-    evaluate: Evaluate, release: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    nothing_downloaded: None, release: Path, tmp_path: Path
 ):
-    monkeypatch.setattr(official_data, "ROOT", tmp_path / "checkout")
     log = write_log(tmp_path / LOG, outputs())
     words = ("--mlperf-log", log, "--lcb-data", release, "--num-lcb-workers", 1, "--output-file", "r.json")
     absent = evaluated(*words)

@@ -121,7 +121,7 @@ def test_eval_accuracy_writes_the_rows_with_their_grades(tmp_path):
     assert rows[0]["extracted_answer"] == rows[0]["ground_truth"]
 
 
-def test_eval_accuracy_takes_a_log_with_its_dataset(tmp_path):
+def test_eval_accuracy_takes_a_log_with_its_dataset(tmp_path, nothing_downloaded):
     dataset = tmp_path / "dataset.pkl"
     pd.read_parquet(REFERENCE).head(ROWS).to_pickle(dataset)
     log = tmp_path / "mlperf_log_accuracy.json"
@@ -290,8 +290,7 @@ def test_settings_that_are_not_ours_are_none(settings, tmp_path):
     assert evaluated("--mlperf-log", path) == plain
 
 
-def test_further_refusals(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_further_refusals(tmp_path, nothing_downloaded):
     path = table(tmp_path / "outputs.pkl", COLUMNS)
     given = ("--input-file", path, "--output-file")
     assert "is the input file" in refuse(*given, path, program=accuracy_main)
