@@ -19,6 +19,7 @@ from harness.compliance.run_logs import (
 )
 from harness.config.audit_config import AuditConfig
 from harness.config.benchmark import Benchmark
+from harness.config.official_data import fetching
 from harness.errors import ConfigError, DatasetError, GradingError
 from harness.files import ACCURACY_LOG
 from harness.grading.evaluation.references import Reference, load_references
@@ -122,7 +123,10 @@ def load_answers(request: VerifyRequest) -> tuple[Reference, ...]:
     if not test.needs_references:
         return ()
     if request.references is None:
-        raise ConfigError(f"{test.name} scores answers; pass --reference-data, the compliance dataset")
+        raise ConfigError(
+            f"{test.name} scores answers, and its dataset is not here; pass --reference-data, the compliance "
+            f"dataset, or run {fetching(request.benchmark.name)}"
+        )
     references = load_references(request.references, request.benchmark)
     test.require_references(references)
     wanted = test.dataset.samples

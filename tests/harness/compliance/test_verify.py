@@ -313,7 +313,10 @@ def test_a_full_disk_leaves_nothing_behind(logs, verify09, into, monkeypatch):
 
 
 USAGE = {
-    "no references": (["TEST07"], "--reference-data"),
+    "no references": (
+        ["TEST07"],
+        r"--reference-data, .*, or run datasets/download\.sh --benchmark gpt-oss-120b ",
+    ),
     "no scenario": (["TEST06", "--benchmark", "llama3.1-8b"], "--scenario"),
     "no such test": (["TEST09", "--benchmark", "llama3.1-8b"], r"llama3\.1-8b .* TEST09.* TEST06"),
     "small references": (
