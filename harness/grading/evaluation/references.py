@@ -38,7 +38,7 @@ def load_references(path: Path, benchmark: Benchmark) -> tuple[Reference, ...]:
     """
     graders = graders_of(benchmark.name).by_kind
     table = open_table(path)
-    remedy = f"; pass the accuracy dataset of {benchmark.name}, or another --benchmark"
+    remedy = f"; pass the accuracy dataset of {benchmark.name} as --reference-data, or another --benchmark"
     names = _dataset_names(table, graders, remedy)
     rule = benchmark.dataset(accuracy=True)
     column = table.first_column(rule.truth_columns, remedy)
