@@ -132,9 +132,9 @@ from sut.servers.embedded.engine import EmbeddedEngine
 engine = EmbeddedEngine(Path(sys.argv[1]), log_dir=Path(sys.argv[2]), slots=1)
 engine.start()
 if os.fork() == 0:
-    time.sleep(60)  # a forked worker that outlives its parent and holds the engine's pipe
+    time.sleep(600)  # a forked worker that outlives its parent, and the test, and holds the engine's pipe
 print(engine.pid, flush=True)
-time.sleep(60)
+time.sleep(600)
 """
 
 

@@ -27,7 +27,7 @@ from harness.grading.sandbox.sandbox_process import SandboxLostError, SandboxPro
 from harness.grading.sandbox.tiers import Tier, candidates, sandbox
 from harness.grading.scoring.grade import Reason
 from tests.harness.grading.sandbox.tiers import TIERS, attempt, obstacle, process_in
-from tests.kit import wait_until
+from tests.kit import PATIENCE_S, wait_until
 
 FREE = "REACHED"
 
@@ -304,7 +304,7 @@ def test_no_process_outlives_its_session(process: SandboxProcess):
     code = f"""
 import ctypes, time
 ctypes.CDLL(None).prctl(15, b"{marker}", 0, 0, 0)
-time.sleep(99)
+time.sleep({2 * PATIENCE_S})  # it does not end by itself while the test waits
 """
     with ThreadPoolExecutor(1) as executor:
         process.stop()  # a warden dies with the thread that started it: let that be the executor's
