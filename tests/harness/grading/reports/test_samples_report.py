@@ -38,6 +38,11 @@ def marked(text, *readings):
         ("7", [(BOTH, "7", "7")], [("7", BOTH)]),
         ("none", [(BOTH, "Answer: B", "B")], []),
         (
+            "so **Answer:** B.",
+            [(BOTH, "Answer: B.", "B")],
+            [("**Answer:** ", BOTH), ("*B*", BOTH), (".", BOTH)],
+        ),
+        (
             "one two three",
             [(("official",), "one two", ""), (("strict",), "two three", "")],
             [("one ", ("official",)), ("two", BOTH), (" three", ("strict",))],
