@@ -1,24 +1,18 @@
 """The command that follows a run: score it, resume it, search for another rate, or repeat it."""
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
 from harness.analysis.next_rate import rate_after
 from harness.analysis.outages import what_stood
 from harness.cli.commands import shown, start_of
-from harness.config.benchmark import Benchmark
-from harness.config.choices import DEFAULT_BENCHMARK
-from harness.dataset.table import open_table
-from harness.errors import DatasetError
 from harness.files import ACCURACY_LOG
-from harness.grading.decoding.output_decoder import tokenizer_beside
-from harness.grading.livecodebench.release import DEFAULT_RELEASE, find_release
 from harness.record.repeated import repeating_command, restarting_command, resuming_command
 from harness.record.run_record import RunRecord, RunVerdict, Statistics
 from harness.report.search_advice import advice_in_mid_run, is_search, search_after
 
 _EVALUATOR = "eval_mlperf_accuracy.py"
-_DATASET, _CODE = "dataset", "livecodebench"
 
 
 def next_step(record: RunRecord) -> str:
@@ -70,39 +64,12 @@ def _search(record: RunRecord) -> str:
     return f"{text[:1].upper()}{text[1:]}"
 
 
-def scoring_command(log: Path, tokenizer: str | None = None) -> str:
+def scoring_command(outputs: Path, tokenizer: str | None = None, more: Sequence[str] = ()) -> str:
     """The evaluator's command for the log of a complete accuracy run, ready to paste.
 
-    The evaluator finds the rest in run.json. ``tokenizer`` is the flag's value.
+    The evaluator finds the rest in run.json. ``tokenizer`` is the flag's value; ``more``: further flags, for
+    outputs that have no run.json.
     """
-    return shlex.join(_scoring(log, tokenizer))
-
-
-def table_scoring_command(table: Path, dataset: Path, benchmark: Benchmark, tokenizer: str | None) -> str:
-    """The evaluator's command for the answers to a dataset, ready to paste.
-
-    The answers are rows of the dataset, but may lie in another folder than what belongs to it: the tests of
-    its programs, and the tokenizer, whose flag has the value ``tokenizer``.
-    """
-    if tokenizer is None and (beside := tokenizer_beside(dataset, benchmark)) is not None:
-        tokenizer = str(shown(Path(beside)))
-    words = _scoring(table, tokenizer)
-    if benchmark.name != DEFAULT_BENCHMARK:
-        words += ["--benchmark", benchmark.name]
-    if _has_code(dataset):
-        words += ["--lcb-data", str(shown(find_release(dataset) or DEFAULT_RELEASE))]
-    return shlex.join(words)
-
-
-def _scoring(outputs: Path, tokenizer: str | None) -> list[str]:
     words = [*start_of(_EVALUATOR), "--mlperf-log", str(shown(outputs))]
-    return words if tokenizer is None else [*words, "--tokenizer", tokenizer]
-
-
-def _has_code(dataset: Path) -> bool:
-    """Whether any row is a LiveCodeBench problem. A file without names of data sets cannot be graded."""
-    try:
-        names = open_table(dataset).column(_DATASET)
-    except DatasetError:
-        return False
-    return any(isinstance(name, str) and _CODE in name.lower() for name in names)
+    words += [] if tokenizer is None else ["--tokenizer", tokenizer]
+    return shlex.join([*words, *more])

@@ -9,10 +9,10 @@ from harness.errors import EXIT_VALID
 from harness.progress.progress_line import ProgressBar, ProgressPrinter, ProgressSnapshot
 from harness.record.repeated import resuming_command
 from harness.record.settled import ServerInfo
-from harness.report.next_step import table_scoring_command
 from harness.report.run_console import DRY_RUN, api_lines, served_by, server_lines
 from harness.rows.eval_plan import EvalPlan
 from harness.rows.eval_result import EvalResult
+from harness.rows.table_scoring import table_scoring_command
 from harness.text import by_kind, counted, labelled, show
 
 _OUTPUT = ("--output", "-o", "--output-file")

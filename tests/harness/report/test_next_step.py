@@ -5,34 +5,23 @@ import shlex
 import sys
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from msgspec import structs
 
-from harness.config.benchmark import load_benchmark
 from harness.grading.evaluation_options import build_parser
 from harness.record.repeated import resuming_command
 from harness.record.run_record import RunVerdict
-from harness.report.next_step import next_step, scoring_command, table_scoring_command
+from harness.report.next_step import next_step, scoring_command
 from tests.records import ENDED, with_plan
-from tests.runs import ACCURACY, PERFORMANCE, ROOT, SAMPLES
+from tests.runs import PERFORMANCE, ROOT
 
 LOG = Path("mlperf_results/gpt-oss-120b/offline/accuracy/mlperf_log_accuracy.json")
-GPT_OSS, LLAMA, R1 = map(load_benchmark, ("gpt-oss-120b", "llama3.1-8b", "deepseek-r1"))
-NAMES = ["aime25", "livecodebench_v6", "gpqa_diamond"]
 
 
 def parsed(command):
     """The command's interpreter and script, and its flags as the evaluator reads them."""
     interpreter, script, *flags = shlex.split(command)
     return interpreter, script, build_parser().parse_args(flags)
-
-
-def parquet(path, names):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.table({"dataset": names, "input_tokens": [[1]] * len(names)}), path)
-    return path
 
 
 def test_a_log_is_scored_as_pasted(monkeypatch):
@@ -51,64 +40,6 @@ def test_from_another_folder_the_paths_are_absolute(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     interpreter, script, _ = parsed(scoring_command(LOG))
     assert (interpreter, script) == (sys.executable, str(ROOT / "eval_mlperf_accuracy.py"))
-
-
-def of_table(dataset, benchmark=GPT_OSS, tokenizer=None):
-    """The flags of the command for a table that has answers to the dataset."""
-    *_, flags = parsed(table_scoring_command(ACCURACY, dataset, benchmark, tokenizer))
-    return flags
-
-
-@pytest.mark.parametrize(
-    ("names", "expected"), [(NAMES, True), (NAMES[:1], False), ([None, "LiveCodeBench"], True)]
-)
-def test_tests_of_programs_are_named_where_there_are_programs(tmp_path, names, expected):
-    flags = of_table(parquet(tmp_path / "acc/set.parquet", names))
-    found = None if flags.lcb_data is None else flags.lcb_data.absolute()
-    assert found == (ROOT / "data/livecodebench" if expected else None)
-
-
-def test_the_download_beside_the_dataset_is_used(tmp_path):
-    path = parquet(tmp_path / "elsewhere/acc/acc_eval_ref.parquet", NAMES)
-    (tmp_path / "elsewhere/livecodebench").mkdir()
-    assert of_table(path).lcb_data == tmp_path / "elsewhere/livecodebench"
-
-
-def test_a_dataset_that_is_gone_has_no_programs(tmp_path):
-    flags = of_table(tmp_path / "set.parquet", R1)
-    assert (flags.lcb_data, flags.benchmark) == (None, "deepseek-r1")
-
-
-@pytest.mark.parametrize(
-    ("benchmark", "there", "named"),
-    [
-        (LLAMA, "cnn_eval_tokenizer.json", True),
-        (LLAMA, "models/Llama-3.1-8B-Instruct/tokenizer.json", True),
-        (LLAMA, "models/gpt-oss-120b/tokenizer.json", False),
-        (LLAMA, None, False),
-        (GPT_OSS, "cnn_eval_tokenizer.json", False),
-    ],
-)
-def test_a_tokenizer_that_is_there_is_named(tmp_path, benchmark, there, named):
-    """gpt-oss's is built in."""
-    dataset = tmp_path / "cnn_eval.json"
-    if there:
-        (tmp_path / there).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / there).write_text("{}")
-    flags = of_table(dataset, benchmark)
-    assert (flags.tokenizer is not None) is named
-    if named:
-        assert tmp_path / there in (Path(flags.tokenizer), Path(flags.tokenizer) / "tokenizer.json")
-
-
-def test_a_table_of_outputs_is_scored_by_itself(tmp_path, monkeypatch):
-    """It has the true answers."""
-    monkeypatch.chdir(tmp_path)
-    flags = of_table(SAMPLES / "r1_sample.parquet", R1)
-    assert (flags.mlperf_log, flags.reference_data, flags.benchmark) == (ACCURACY, None, R1.name)
-    assert Path(flags.tokenizer) == SAMPLES / "r1_sample_tokenizer.json"
-    assert flags.lcb_data == SAMPLES / "code_sample.jsonl"
-    assert of_table(SAMPLES / "r1_sample.parquet", R1, "asked").tokenizer == "asked"
 
 
 @pytest.mark.parametrize("given", [[], ["--resume"], ["--restart"]])
