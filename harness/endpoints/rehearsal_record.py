@@ -64,5 +64,5 @@ def read_rehearsal(folder: Path) -> Rehearsal | None:
     path = folder / REHEARSAL
     if not path.exists():
         return None
-    point = next((folder / RUNS).glob(f"*/{POINT_RUN}"), None)
-    return read_own(path, Rehearsal, "--restart moves the folder aside", point)
+    points = (folder / RUNS).glob(f"*/{POINT_RUN}")
+    return read_own(path, Rehearsal, "--restart moves the folder aside", points)

@@ -7,7 +7,7 @@ import resource
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -169,16 +169,16 @@ def reader_of(fields: Any) -> str:
     return ""
 
 
-def read_own(path: Path, kind: type[_Value], remedy: str, beside: Path | None = None) -> _Value:
+def read_own(path: Path, kind: type[_Value], remedy: str, beside: Iterable[Path] = ()) -> _Value:
     """As read_json; the remedy for a file of another version is that version.
 
-    ``beside``: the file with a provenance, where it is another one. Raises ConfigError.
+    ``beside``: files with its provenance, where it has none itself; the first is read. Raises ConfigError.
     """
     try:
         return read_json(path, kind, remedy)
     except ConfigError:
         is_damaged = isinstance(read_fields(path), str)
-        fields = None if is_damaged else read_fields(beside or path)
+        fields = None if is_damaged else read_fields(next(iter(beside), path))
         return read_json(path, kind, reader_of(fields) or remedy)
 
 
