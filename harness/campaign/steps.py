@@ -150,7 +150,7 @@ def dataset_of(campaign: Campaign, benchmark: Benchmark, role: str) -> Path:
     given: Path | None = getattr(part, role)
     if given is not None:
         return campaign.path(given)
-    return downloaded(benchmark.datasets[role], campaign.file.parent)
+    return downloaded(benchmark.datasets[role].file, campaign.file.parent)
 
 
 def missing_files(campaign: Campaign) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The official datasets, where datasets/download.sh puts them."""
+"""The official files, where datasets/download.sh puts them."""
 
 from pathlib import Path
 
@@ -12,18 +12,18 @@ def fetching(benchmark: str) -> str:
     return f"datasets/download.sh --benchmark {benchmark} --what perf"
 
 
-def downloaded(rule: DatasetRule, *folders: Path) -> Path:
-    """The dataset in data/ of the first folder that has it: of ``folders``, else of this checkout.
+def downloaded(name: str, *folders: Path) -> Path:
+    """The file or folder in data/ of the first folder that has it: of ``folders``, else of this checkout.
 
     Where none has it, its name below the working folder.
     """
-    file = Path("data", rule.file)
+    file = Path("data", name)
     return next((folder / file for folder in (*folders, ROOT) if (folder / file).exists()), file)
 
 
 def official_dataset(benchmark: Benchmark, rule: DatasetRule) -> Path:
     """What a run without --input-file reads. Raises ConfigError where it is not downloaded."""
-    file = downloaded(rule, Path())
+    file = downloaded(rule.file, Path())
     if not file.exists():
         raise ConfigError(
             f"no --input-file, and {benchmark.name}'s {file} is not here; run {fetching(benchmark.name)}, "

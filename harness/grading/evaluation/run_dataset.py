@@ -22,7 +22,7 @@ _SHOWN = 12  # digits
 def true_answers(record: RunRecord | None, official: DatasetRule) -> Path | None:
     """The dataset of the run, or else the official one; None where neither is here."""
     own = [] if record is None else [record.plan.client.input_file]
-    return next((file for file in (*own, downloaded(official, Path())) if _is_here(file)), None)
+    return next((file for file in (*own, downloaded(official.file, Path())) if _is_here(file)), None)
 
 
 def other_dataset(record: RunRecord, references: Path, benchmark: Benchmark) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from harness.config.official_data import downloaded
 from harness.errors import DatasetError
 from harness.files import ROOT
 
@@ -52,7 +53,7 @@ def find_release(reference: Path) -> Path | None:
     """
     folder = reference.absolute().parent
     beside = (folder.parent / _FOLDER, folder / _FOLDER, folder / _SAMPLE)
-    places = (*beside, Path("data") / _FOLDER, DEFAULT_RELEASE)
+    places = (*beside, downloaded(_FOLDER, Path()))
     return next((place for place in places if place.exists()), None)
 
 

@@ -81,8 +81,8 @@ class Maker(msgspec.Struct, frozen=True):
                 return record.plan.client.input_file
         benchmark = self.found.benchmark
         if name in TESTS:
-            return downloaded(find_test(benchmark, name).dataset, Path())
-        return downloaded(benchmark.dataset(accuracy=name == _ACCURACY), Path())
+            return downloaded(find_test(benchmark, name).dataset.file, Path())
+        return downloaded(benchmark.dataset(accuracy=name == _ACCURACY).file, Path())
 
     def _like(self) -> RunRecord | None:
         """The latest of these."""
