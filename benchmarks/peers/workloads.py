@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 PROMPTS = 512
 # With text: other clients ignore events without.
 _BURST = {"text": 1, "cumulative": 0}
+# More than one core of a client carries, from one core of the stub.
+_JOINED = _BURST | {"events_per_send": 8}
 _POISSON = _BURST | {"gap_us": 20_000, "first_us": 100_000, "jitter_us": 20_000}
 _HELD = _BURST | {"gap_us": 10_000, "first_us": 50_000}
 
@@ -37,6 +39,7 @@ WORKLOADS = {
     load.name: load
     for load in (
         Workload("burst", PROMPTS * 20, 100, 200, 256),
+        Workload("burst-8", PROMPTS * 20, 100, 200, 256, knobs=_JOINED),
         Workload("prompts", PROMPTS * 60, 1, 2000, 256, stream=False, words=101_000),
         Workload("poisson-120", 2_560, 100, 200, 2000, qps=120.0, knobs=_POISSON),
         Workload("poisson-480", 7_680, 100, 200, 4000, qps=480.0, knobs=_POISSON),

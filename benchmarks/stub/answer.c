@@ -158,6 +158,8 @@ static uint32_t next_total(const Conn *c) {
     return to < c->total ? to : c->total;
 }
 
+static uint32_t first_of_event(const Conn *c) { return c->protocol == GENERATE && knobs.cumulative ? 0 : c->sent; }
+
 static void stamp(Conn *c, uint64_t now) {
     if (!c->events++) c->t_first_event = now;
     c->t_last_event = now;
@@ -181,21 +183,28 @@ static void schedule_following(Conn *c, uint64_t now) {
     else schedule_at(c, (c->due ? c->due : now) + gap * (next_total(c) - c->sent) / knobs.tokens_per_event);
 }
 
-static void send_event(Conn *c) {
-    uint64_t now = now_ns();
-    uint32_t from = c->protocol == GENERATE && knobs.cumulative ? 0 : c->sent, to = next_total(c);
-    bool last = to == c->total;
-    if (c->due) truth_lateness(now - c->due);
-    ensure_room(2048 + (size_t)(to - from) * 16);
-    put_head(c);
+static void put_event(Conn *c, uint64_t now) {
+    uint32_t from = first_of_event(c), to = next_total(c);
     char *chunk = open_chunk();
     put("data: ");
-    put_document(c, from, to, last, true, now);
+    put_document(c, from, to, to == c->total, true, now);
     put("\n\n");
     close_chunk(chunk);
-    if (last) put_end(c);
+    if (to == c->total) put_end(c);
     c->sent = to;
     stamp(c, now);
+}
+
+static void send_event(Conn *c) {
+    uint64_t now = now_ns();
+    uint64_t n = knobs.gap_us || c->batch ? 1 : knobs.events_per_send, left = c->total - c->sent;
+    if (n > left) n = left;
+    if (c->due) truth_lateness(now - c->due);
+    ensure_room(n * (2048 + (n * knobs.tokens_per_event + c->sent - first_of_event(c)) * 16));
+    put_head(c);
+    do put_event(c, now);
+    while (--n && c->sent < c->total);
+    bool last = c->sent == c->total;
     if (last) finish(c);
     conn_send(c, text, at - text);
     if (c->closed || last || c->batch) return;

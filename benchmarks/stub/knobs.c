@@ -7,6 +7,7 @@
 
 Knobs knobs = {
     .tokens_per_event = 1,
+    .events_per_send = 1,
     .first_one = 1,
     .cumulative = 1,
     .ids = 1,
@@ -26,6 +27,7 @@ static const struct {
 } list[] = {
     {"tokens", &knobs.tokens, 0},
     {"tokens_per_event", &knobs.tokens_per_event, 1},
+    {"events_per_send", &knobs.events_per_send, 1},
     {"first_one", &knobs.first_one, 0},
     {"first_us", &knobs.first_us, 0},
     {"gap_us", &knobs.gap_us, 0},

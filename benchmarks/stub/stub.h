@@ -10,6 +10,7 @@
 typedef struct {
     int64_t tokens;            // output tokens of every answer; 0: as many as the request asks for
     int64_t tokens_per_event;  // like SGLang's --stream-interval
+    int64_t events_per_send;   // of a stream without gaps
     int64_t first_one;         // 1: the first event carries one token, as SGLang's does
     int64_t first_us;          // delay of the first event
     int64_t gap_us;            // time between events; 0: as fast as the socket accepts them

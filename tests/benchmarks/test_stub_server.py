@@ -99,6 +99,8 @@ def events(body):
         ("cumulative=0&tokens_per_event=3&first_one=0", [3, 3, 2]),
         ("cumulative=0&first_us=3000&gap_us=1000&jitter_us=100", [1] * 8),
         ("cumulative=1&gap_us=1000&step=1&tokens_per_event=8", [1, 8]),
+        ("cumulative=0&events_per_send=3", [1] * 8),
+        ("cumulative=1&events_per_send=1000&tokens_per_event=3", [1, 4, 7, 8]),
     ],
 )
 def test_streams(server, knobs, sizes, separators):
@@ -111,6 +113,14 @@ def test_streams(server, knobs, sizes, separators):
     assert (meta["prompt_tokens"], meta["completion_tokens"]) == (10, 8)
     assert meta["finish_reason"] == {"type": "length", "length": 8}
     assert {event["meta_info"]["finish_reason"] for event in got[:-1]} == {None}
+
+
+@pytest.mark.parametrize(
+    ("knobs", "sends"), [("", 8), ("events_per_send=3", 3), ("events_per_send=3&gap_us=10", 8)]
+)
+def test_what_leaves_together_has_one_stamp(server, knobs, sends):
+    server.get("/_config?stamps=1&" + knobs)
+    assert len({event["t_ns"] for event in server.generate()}) == sends
 
 
 MS = 1_000_000
