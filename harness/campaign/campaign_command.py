@@ -4,7 +4,7 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,15 @@ from msgspec import structs
 from harness.analysis.outages import servers_stood, what_stood
 from harness.campaign import child
 from harness.campaign.advice import advice
-from harness.campaign.campaign_console import CampaignState, announce, command, reasons, remaining, rows
+from harness.campaign.campaign_console import (
+    CampaignState,
+    Stop,
+    announce,
+    command,
+    reasons,
+    remaining,
+    rows,
+)
 from harness.campaign.campaign_file import Campaign, read_campaign
 from harness.campaign.campaign_options import CampaignOptions
 from harness.campaign.campaign_page import PAGE, write_campaign_page
@@ -84,7 +92,9 @@ def _show(campaign: Campaign, anew: Collection[str] = (), *, with_commands: bool
     events = history(campaign.folder) if is_open(campaign.folder) else []
     now, since = _running_step(events) or (None, None)
     found = standings(campaign, steps, {*anew, *_still_anew(events, steps)})
-    _show_state(CampaignState(steps, found, now, since))
+    stop = None if events else _first_stop(campaign, steps, found)
+    _show_state(CampaignState(steps, found, now, since, stop))
+    show(*(() if stop is None else stop.lines))
     if events and now is None:
         show("A campaign works on it: it checks plans or waits for its servers.")
     if with_commands:
@@ -95,6 +105,32 @@ def _show(campaign: Campaign, anew: Collection[str] = (), *, with_commands: bool
 
 def _show_state(state: CampaignState) -> None:
     show(*aligned(rows(state)), "", remaining(state), *reasons(state))
+
+
+def _first_stop(campaign: Campaign, steps: Sequence[Step], found: Mapping[str, Standing]) -> Stop | None:
+    """The first run that a campaign would not begin, if it comes before a step that is lost."""
+    for step in steps:
+        if (one := found[step.name]).state == "lost":
+            return None
+        if one.state != "done" and (stop := _mixed(campaign, step, steps, lambda of: found[of.name])):
+            return stop
+    return None
+
+
+def _mixed(
+    campaign: Campaign, step: Step, steps: Sequence[Step], standing_of: Callable[[Step], Standing]
+) -> Stop | None:
+    """Why a step and the runs that are done could not be submitted together; None where they could."""
+    others = list(other_origins(campaign, step, steps, standing_of))
+    if not others:
+        return None
+    scenario = step.name.rpartition("/")[0]
+    lines = (
+        f"The campaign stops before {step.name}: a submission takes no runs of one scenario that have "
+        f"different origins. {'; '.join(others)}.",
+        f"To make them all once more: add --restart {scenario}",
+    )
+    return Stop(step.name, lines)
 
 
 def _still_anew(events: Sequence[Mapping[str, Any]], steps: Sequence[Step]) -> set[str]:
@@ -187,8 +223,10 @@ class _Walk(msgspec.Struct):
                 continue
             if before.state == "lost":
                 return self._stopped(step, before)
-            if others := list(other_origins(self.campaign, step, steps, self._standing)):
-                return self._mixed(step, others)
+            if stop := _mixed(self.campaign, step, steps, self._standing):
+                self.reasons = list(stop.lines)
+                show("", *self.reasons, file=sys.stderr)
+                return EXIT_USAGE
             if code := self._check_first(step, steps[number - 1 :], checked):
                 return code
             if code := self._do(number, len(steps), step, before):
@@ -380,17 +418,6 @@ class _Walk(msgspec.Struct):
         self.reasons = [lost, *advice(self.campaign, step, found)]
         show("", *self.reasons, file=sys.stderr)
         return _LOST.get(step.kind, EXIT_INVALID)
-
-    def _mixed(self, step: Step, others: Sequence[str]) -> int:
-        """The next run and those that are done could not be submitted together."""
-        scenario = step.name.rpartition("/")[0]
-        self.reasons = [
-            f"The campaign stops before {step.name}: a submission takes no runs of one scenario that have "
-            f"different origins. {'; '.join(others)}.",
-            f"To make them all once more: add --restart {scenario}",
-        ]
-        show("", *self.reasons, file=sys.stderr)
-        return EXIT_USAGE
 
     def _again(self) -> str:
         words = [*of_verb("campaign"), str(shown(self.campaign.file))]

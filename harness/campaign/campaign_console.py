@@ -26,6 +26,14 @@ _WORDS = {
 }
 
 
+class Stop(msgspec.Struct, frozen=True):
+    """A run that a campaign does not begin."""
+
+    step: str
+    lines: Sequence[str]
+    """why, and what to do"""
+
+
 class CampaignState(msgspec.Struct, frozen=True):
     """The steps of a campaign, and how far they are."""
 
@@ -36,6 +44,8 @@ class CampaignState(msgspec.Struct, frozen=True):
     """the name of the step that runs now"""
     since: datetime | None = None
     """then it began; None where that is not asked for"""
+    stop: Stop | None = None
+    """the first run that would not begin"""
 
     @property
     def done(self) -> int:
@@ -52,6 +62,8 @@ def rows(of: CampaignState) -> list[tuple[str, str, str, str]]:
         state, text = _WORDS[one.state], one.text
         if step.name == of.running:
             state, text = "RUNNING", _works(step, one, of.since)
+        elif of.stop is not None and step.name == of.stop.step:
+            state = "STOPS"
         seconds = None if one.state == "done" else expected_s(step, measured)
         lines.append((step.name, state, "" if seconds is None else f"about {duration(seconds)}", text))
     return lines

@@ -29,6 +29,7 @@ from harness.files import (
     JOURNAL_DIR,
     PERFORMANCE,
     PROGRESS,
+    ROOT,
     RUN_RECORD,
     SUMMARY,
     USER_CONF,
@@ -625,6 +626,32 @@ def test_other_data_than_the_published_is_named_before_the_first_run(tmp_path, m
     rehearsed = campaign_command.run(CampaignOptions(file=campaign.file, rehearsal=True, **more))
     assert rehearsed == 0
     assert "published" not in capsys.readouterr().out
+
+
+def test_status_says_before_which_run_a_campaign_would_stop(tmp_path, monkeypatch, capsys):
+    """It said that the accuracy run continues, of which the next call then was no part."""
+    campaign = campaign_of(tmp_path, "offline = { target_qps = 9.0 }\n")
+    steps = {step.kind: step for step in steps_of(campaign)}
+    for kind in ("trial", "performance"):
+        run_as_asked(steps[kind], steps[kind].folder)
+    run_as_asked(steps["accuracy"], steps["accuracy"].folder, RunVerdict("INTERRUPTED"))
+    monkeypatch.setattr(campaign_command, "require_complete", lambda campaign: None)
+    here, before = git_state(ROOT), ENDED.provenance.git
+    assert here is not None and here != before
+
+    def called(**more):
+        code = campaign_command.run(CampaignOptions(file=campaign.file, **more))
+        return code, capsys.readouterr()
+
+    ways = {"status": True}, {"dry_run": True}
+    (_, status), (_, dry_run), (code, begun) = called(**ways[0]), called(**ways[1]), called()
+    (stops, anew) = begun.err.splitlines()[-2:]
+    assert code == 2 and f"git checkout {before.commit}" in stops and anew.startswith("To make them all")
+    for said in (status, dry_run):
+        (row,) = [line for line in said.out.splitlines() if line.startswith(f"{steps['accuracy'].name} ")]
+        assert row.split()[1] == "STOPS" and f"{stops}\n{anew}\n" in said.out
+    monkeypatch.setattr("harness.campaign.origins.git_state", lambda root: before)
+    assert "STOPS" not in called(**ways[0])[1].out
 
 
 LINE = (  # of a run against the stub server
