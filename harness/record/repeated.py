@@ -44,14 +44,18 @@ class FirstLine(msgspec.Struct, frozen=True):
         return f"would {conditional}" if self.dry_run else now
 
 
-def repeating_command(arguments: Sequence[str]) -> str:
-    """The command of a program, given as sys.argv, as it was typed."""
+def repeat_line(arguments: Sequence[str], *, mend: bool) -> str:
+    """The line with the command of a program, given as sys.argv, that measures again.
+
+    ``mend``: what went wrong would do so again.
+    """
     start, flags = recorded(arguments)
-    return shlex.join((*start, *flags))
+    words = "Mend the cause, then repeat it with" if mend else "Repeat it with"
+    return f"{words}: {shlex.join((*start, *flags))}"
 
 
 def resuming_command(arguments: Sequence[str]) -> str:
-    """The same with ``--resume``: it never begins anew."""
+    """The command of a program, given as sys.argv, with ``--resume``: it never begins anew."""
     return _with_flag(arguments, _RESUME)
 
 

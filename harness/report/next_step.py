@@ -8,7 +8,7 @@ from harness.analysis.next_rate import rate_after
 from harness.analysis.outages import what_stood
 from harness.cli.commands import shown, start_of
 from harness.files import ACCURACY_LOG
-from harness.record.repeated import repeating_command, restarting_command, resuming_command
+from harness.record.repeated import repeat_line, restarting_command, resuming_command
 from harness.record.run_record import RunRecord, RunVerdict, Statistics
 from harness.report.search_advice import advice_in_mid_run, is_search, search_after
 
@@ -38,10 +38,7 @@ def _repeat(record: RunRecord, verdict: RunVerdict, statistics: Statistics) -> s
     arguments, counts = record.provenance.command, record.plan.audit_text is not None and verdict.complete
     if verdict.result == "VALID" or counts or not arguments or is_search(arguments):
         return ""
-    command = repeating_command(arguments)
-    if verdict.result == "INTERRUPTED" and not statistics.failed:
-        return f"Repeat it with: {command}"
-    return f"Mend the cause, then repeat it with: {command}"
+    return repeat_line(arguments, mend=verdict.result != "INTERRUPTED" or statistics.failed > 0)
 
 
 def _search(record: RunRecord) -> str:

@@ -114,6 +114,8 @@ def test_an_end_in_the_second_step_leaves_the_first(end, code, interrupted_by, t
     rows = pq.read_table(folder / "requests.parquet").to_pylist()
     assert {row["in_window"] for row in rows if row["concurrency"] == 4} == {False}
     assert ("SIGINT" in stdout) is (end == "signal")
+    again = "Repeat it with: " if end == "signal" else "Mend the cause, then repeat it with: "
+    assert stdout.splitlines()[-1].startswith(again)
     assert bool(ladder.errors) is (end == "server")
 
 

@@ -9,6 +9,7 @@ from harness.peak.ladder.ladder_plan import LadderPlan
 from harness.peak.ladder.ladder_result import Ladder, broken, stragglers, user_tokens_per_s
 from harness.peak.ladder.steps import NOT_A_RESULT, Latency, Step
 from harness.progress.progress_line import LiveLine
+from harness.record.repeated import repeat_line
 from harness.report.run_console import DRY_RUN, api_lines, limits_text, served_by, server_lines
 from harness.text import aligned, duration, labelled, milliseconds, show
 
@@ -79,7 +80,7 @@ class LadderConsole:
             print(DRY_RUN)
             return EXIT_VALID
         page = f"page      {plan.client.log_dir / LADDER_PAGE}"
-        show("", *table_lines(ladder), *result_lines(ladder), page)
+        show("", *table_lines(ladder), *result_lines(ladder), page, *repeat_lines(ladder))
         return ladder.exit_code
 
     def end_line(self) -> None:
@@ -139,6 +140,13 @@ def result_lines(ladder: Ladder) -> Iterator[str]:
             f"result    {best.tokens_per_s:,.1f} tokens/s and {best.queries_per_s:,.2f} requests/s with "
             f"{best.concurrency} in flight: {NOT_A_RESULT}"
         )
+
+
+def repeat_lines(ladder: Ladder) -> Iterator[str]:
+    """The command that measures again, after a ladder that ended early or has failed requests."""
+    if ladder.exit_code != EXIT_VALID and ladder.provenance.command:
+        mend = ladder.interrupted_by is None or ladder.has_failures
+        yield repeat_line(ladder.provenance.command, mend=mend)
 
 
 def _latency_cells(latency: Latency | None) -> tuple[str, ...]:

@@ -50,8 +50,12 @@ class Ladder(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def exit_code(self) -> int:
         """The program's: 4 for failed requests or an early end, 128 and the signal's number."""
-        failed = any(step.failed for step in self.steps)
-        return exit_code_after(self.interrupted_by, good=self.complete and not failed)
+        return exit_code_after(self.interrupted_by, good=self.complete and not self.has_failures)
+
+    @property
+    def has_failures(self) -> bool:
+        """Whether requests failed."""
+        return any(step.failed for step in self.steps)
 
     @property
     def best(self) -> Step | None:

@@ -1,16 +1,19 @@
 """Where a ladder ends, its best step and its knee; the steps of the default; its command line; refusals."""
 
+import shlex
+
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from harness.errors import ConfigError
-from harness.peak.ladder.ladder_console import remarks
+from harness.peak.ladder.ladder_console import remarks, repeat_lines
 from harness.peak.ladder.ladder_plan import default_steps, resolve_ladder_plan
 from harness.peak.ladder.ladder_result import stragglers, user_tokens_per_s, why_stop
 from harness.peak.peak_options import LadderOptions, parse_options
 from tests.harness.peak.ladder.made import LIMITS, curve, ladder, latency, step, uneven
 from tests.records import ENDED
-from tests.runs import PERFORMANCE
+from tests.runs import PERFORMANCE, ROOT
 
 NEXT = [
     ([step(4, 200)], ""),
@@ -29,6 +32,30 @@ NEXT = [
     ([step(4, 200, client_bound=True)], "client"),
     ([step(4, 200, failures={"timeout": 2})], "timeout 2"),
 ]
+
+
+FAILED = step(4, 200, failures={"timeout": 2})
+
+
+@pytest.mark.parametrize(
+    ("end", "said"),
+    [
+        (ladder(), []),
+        (ladder(complete=False, interrupted_by="SIGINT"), ["Repeat it with: "]),
+        (ladder(FAILED, complete=False, interrupted_by="SIGINT"), ["Mend the cause, then repeat it with: "]),
+        (ladder(complete=False, errors=("the server died",)), ["Mend the cause, then repeat it with: "]),
+        (ladder(FAILED), ["Mend the cause, then repeat it with: "]),
+    ],
+)
+def test_one_that_has_no_result_ends_with_its_own_command(end, said):
+    """A run and a search did, and a ladder left its user to look for the command."""
+    words = [str(ROOT / "find_peak.py"), "ladder", "--input-file", PERFORMANCE, "--concurrency", "2,4"]
+    end = replace(end, provenance=replace(end.provenance, command=tuple(map(str, words))))
+    lines = list(repeat_lines(end))
+    assert [line.partition(": ")[0] + ": " for line in lines] == said
+    for line in lines:
+        again = shlex.split(line.partition(": ")[2])
+        assert parse_options(again[again.index("ladder") :]) == parse_options(list(map(str, words[1:])))
 
 
 @pytest.mark.parametrize(("steps", "said"), NEXT)
