@@ -71,10 +71,15 @@ def too_few_queries(queries: int, plan: RunPlan, settings: Mapping[str, Setting]
     key = f"{plan.model_key}.{plan.scenario.loadgen}"
     short = f"{key}.target_latency_percentile = {_TRIAL_PERCENT}"
     given = counted(queries, "query")
+    most, rows = int(settings["max_query_count"]), []
+    if is_capped := 0 < most < needed:
+        rows.append(f"remove the row of max_query_count, which is {most}")
+    if not is_capped or queries < most:
+        rows.append(f"write a row {key}.min_query_count = {needed}")
     return (
         f"the settings of {plan.user_conf} give only {given}, and with fewer than {needed} no run is "
-        f"VALID by LoadGen's early stopping; write a row {key}.min_query_count = {needed}, or, for a trial "
-        f"that is no result, {short}, which needs {least(_TRIAL_PERCENT / 100)}"
+        f"VALID by LoadGen's early stopping; {' and '.join(rows)}, or, for a trial that is no result, write "
+        f"{short}, which needs {least(_TRIAL_PERCENT / 100)}"
     )
 
 

@@ -98,7 +98,7 @@ def test_other_systems_and_invalid_runs_say_nothing(offline, tmp_path, scenario)
 
 def test_the_row_that_gives_enough_queries_is_named():
     plan = started(scenario=Scenario.SERVER).plan
-    settings = {"server_target_latency_percentile": 0.99}
+    settings = {"server_target_latency_percentile": 0.99, "max_query_count": 0}
     assert too_few_queries(459, plan, settings) == ""
     said = too_few_queries(458, plan, settings)
     assert f"{plan.model_key}.Server.min_query_count = 459" in said
@@ -110,6 +110,23 @@ def test_single_stream_needs_as_many_queries_as_loadgen_says():
     """``Need to process at least 64 queries for early stopping.``; of the 99th percentile 662 in all."""
     plan = started(scenario=Scenario.SINGLE_STREAM).plan
     for percentile, least in ((0.9, 64), (0.99, 662)):
-        settings = {"single_stream_target_latency_percentile": percentile}
+        settings = {"single_stream_target_latency_percentile": percentile, "max_query_count": 0}
         assert too_few_queries(least, plan, settings) == ""
         assert f"SingleStream.min_query_count = {least}" in too_few_queries(least - 1, plan, settings)
+
+
+@pytest.mark.parametrize(
+    ("queries", "most", "said"),
+    [
+        (40, 40, ["remove the row of max_query_count, which is 40"]),  # without it they may be enough
+        (40, 50, ["remove the row of max_query_count, which is 50", "write a row {}.min_query_count = 64"]),
+        (40, 64, ["write a row {}.min_query_count = 64"]),
+    ],
+)
+def test_the_row_that_allows_no_more_queries_is_named(queries, most, said):
+    """The remedy was another min_query_count, which LoadGen cuts to max_query_count."""
+    plan = started(scenario=Scenario.SINGLE_STREAM).plan
+    settings = {"single_stream_target_latency_percentile": 0.9, "max_query_count": most}
+    found = too_few_queries(queries, plan, settings).split("; ")[1]
+    rows = " and ".join(said).format(f"{plan.model_key}.SingleStream")
+    assert found.startswith(f"{rows}, or, for a trial")
