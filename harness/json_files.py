@@ -1,6 +1,7 @@
 """JSON files: values of ours, and those of others, read as the one object that a file should hold."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -10,6 +11,9 @@ import msgspec
 from harness.files import atomic_write, read_decoded
 
 _Value = TypeVar("_Value")
+
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+_ESCAPE = re.compile(r"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(?P<half>u[dD][89a-fA-F]..)|.)", re.DOTALL)
 
 Json = dict[str, Any]
 """an object of a JSON file"""
@@ -44,13 +48,16 @@ def read_kept(path: Path) -> dict[str, str]:
 
 
 def read_fields(path: Path) -> dict[str, Any] | str:
-    """The object in a JSON file, or the reason why there is none, such as ``is missing``."""
+    """The object in a JSON file, or the reason why there is none, such as ``is missing``.
+
+    Half of a surrogate pair is U+FFFD: JSON may have one, and no text that is written from it can.
+    """
     text = ""
     try:
         if not path.is_file():
             return "is missing"
         text = path.read_text(encoding="utf-8")
-        fields = json.loads(text)
+        fields = json.loads(_without_halves(text))
     except OSError as error:
         return f"cannot be read: {error.strerror}"
     except UnicodeDecodeError:
@@ -62,3 +69,10 @@ def read_fields(path: Path) -> dict[str, Any] | str:
     except (ValueError, RecursionError) as error:
         return f"is not JSON: {error}"
     return fields if isinstance(fields, dict) else "is not a JSON object"
+
+
+def _without_halves(text: str) -> str:
+    """The text of JSON, as long as it was, with U+FFFD for each half of a surrogate pair."""
+    if not _SURROGATE.search(text):  # all escapes of answers are looked at below
+        return text
+    return _ESCAPE.sub(lambda found: r"\ufffd" if found["half"] else found[0], text)

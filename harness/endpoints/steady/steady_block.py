@@ -96,7 +96,7 @@ def block_of_summary(summary: Fields, concurrency: int | None) -> dict[str, Any]
         return {name: found[name] for name in _IN_POINT if found.get(name) is not None}
     try:
         read = msgspec.convert(found, Headline, strict=False)
-    except ValueError:  # ValidationError, or half a character where a number is sought
+    except msgspec.ValidationError:
         return None
     required_s = load_endpoints_rules().least_issue_s(concurrency)
     return block_of(read, complete=read.n_super_passes or 0, required_s=required_s)

@@ -259,12 +259,23 @@ def test_a_number_of_samples_that_is_none_is_not_stated(tmp_path):
     assert (found.name, found.samples) == ("r6396", 6396)
 
 
+def test_a_verdict_with_half_a_character_is_written(tmp_path):
+    """The build ended with a traceback."""
+    write_runs(tmp_path)
+    path = tmp_path / RUNS / "r64" / SUMMARY
+    summary = json.loads(path.read_text())
+    summary["steady_state"]["verdict"] = "STEADY\ud800"
+    path.write_text(json.dumps(summary))
+    tree_of(tmp_path)
+    written = yaml.safe_load((tmp_path / RUNS / "r64" / POINT_YAML).read_text())
+    assert written["steady_state"]["verdict"] == "STEADY\ufffd"
+
+
 def test_a_mean_that_is_no_number_is_left_out(tmp_path):
-    """Half a character could not even be written."""
     write_runs(tmp_path, official=True)
     path = tmp_path / RUNS / "r64" / SUMMARY
     summary = json.loads(path.read_text())
-    summary["output_sequence_lengths"]["avg"] = "\ud800"
+    summary["output_sequence_lengths"]["avg"] = "many"
     path.write_text(json.dumps(summary))
     tree_of(tmp_path)
     written = {
