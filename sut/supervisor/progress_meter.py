@@ -139,14 +139,15 @@ class ProgressMeter:
         """Seconds until the last query is issued and answered, at the rate of answers so far.
 
         While fewer have been answered than half of what runs at once, there is no such rate: those began
-        together, and only the shortest answers have ended.
+        together, and only the shortest answers have ended. Where more are in flight than run at once, queries
+        come faster than answers, and those of the schedule's rest wait behind them.
         """
         length, ended = self._length, _ended(values)
         answered, in_flight = ended - values[Counter.RESUMED], values[Counter.ISSUED] - ended
         issues = max(0.0, (length.scheduled_s or length.least_s) - elapsed)
         if answered <= 0 or 2 * answered < min(self._at_once, in_flight):
             return issues or None
-        if length.scheduled_s is not None:
+        if length.scheduled_s is not None and in_flight <= self._at_once:
             return issues + in_flight * elapsed / answered
         return max(issues, self._to_come(values) * elapsed / answered)
 

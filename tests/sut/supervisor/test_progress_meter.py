@@ -39,6 +39,8 @@ def line(length, elapsed, failures=None, **values):
         (SERVER, 10, {"issued": 100}, ["0/640 done", "54s left"]),
         (SERVER, 10, {"issued": 100, "completed": 5}, ["5/640 done", "54s left"]),
         (SERVER, 70, {"issued": 640, "completed": 8}, ["8/640 done", "1h32m left"]),
+        # a rate that the servers cannot hold: 1m34s was said, the schedule's rest and the queue of now
+        (SERVER, 30, {"issued": 300, "completed": 100}, ["100/640 done", "2m42s left"]),
         (OFFLINE, 10, {"issued": 128, "completed": 16}, ["16/128 done", "1m10s left"]),
         (OFFLINE, 10, {"issued": 128, "completed": 40, "failed": 24}, ["64/128 done", "10s left"]),
         # answers of an earlier attempt took no time
