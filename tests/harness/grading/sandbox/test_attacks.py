@@ -18,6 +18,7 @@ import psutil
 import pytest
 
 from harness.errors import GradingError
+from harness.files import ROOT
 from harness.grading.livecodebench.compare import same_value
 from harness.grading.livecodebench.release import Example
 from harness.grading.livecodebench.run_solution import RunLimits, run_solution
@@ -314,6 +315,42 @@ time.sleep({2 * PATIENCE_S})  # it does not end by itself while the test waits
         process._process.kill()  # as when the grader dies: nobody cleans up
         assert isinstance(test_run.exception(), SandboxLostError)
     wait_until(lambda: not _named(marker))
+
+
+GRADER = """
+import sys
+from tests.harness.grading.sandbox.tiers import Tier, attempt, process_in
+process = process_in(Tier(sys.argv[1]))
+attempt(process, "print(1)")
+print("started", flush=True)
+input()
+"""
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_a_warden_that_stands_still_dies_with_its_grader(tier: Tier):
+    """It cannot read that its pipe is closed, nor end what it has started."""
+    if obstacle(tier):
+        pytest.skip(f"{tier}: {obstacle(tier)}")
+    words = [sys.executable, "-c", GRADER, tier]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT) as grader:
+        assert grader.stdout is not None and grader.stdout.readline() == b"started\n"
+        started = psutil.Process(grader.pid).children(recursive=True)
+        for one in started:
+            one.suspend()
+        grader.kill()
+    try:
+        wait_until(lambda: not any(map(_lives, started)))
+    finally:
+        for one in filter(_lives, started):
+            one.kill()
+
+
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root changes its user")
