@@ -5,7 +5,6 @@ name, connections go to the address.
 """
 
 import ipaddress
-import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -156,27 +155,25 @@ def _expanded(url: str, source: str) -> Iterator[str]:
     end = min((at for sign in "/?#" if (at := rest.find(sign)) >= 0), default=len(rest))
     authority, tail = rest[:end], rest[end:]
     is_ipv6 = authority.startswith("[") and ":" in authority.partition("]")[0]
-    ends = _listed(tail, source)
     for place in [authority] if is_ipv6 else _listed(authority, source):
         host, colon, found = place.rpartition(":")
         if colon and _PORTS.fullmatch(found):
             places = [f"{host}:{port}" for port in _numbers(found, source)]
         else:
             places = [place]
-        for one, last in product(places, ends):
-            yield f"{scheme}{mark}{one}{last}"
+        for one in places:
+            yield from (f"{scheme}{mark}{one}{last}" for last in _listed(tail, source))
 
 
-def _listed(text: str, source: str) -> list[str]:
-    """``node[001-064,70]`` as node001 to node064 and node70; several lists in all combinations."""
+def _listed(text: str, source: str) -> Iterator[str]:
+    """``node[001-064,70]`` as node001 to node064 and node70; several lists in all combinations.
+
+    One at a time: who takes them counts them.
+    """
     plain = _LIST.split(text)[::2]
     lists = [list(_numbers(found, source)) for found in _LIST.findall(text)]
-    if math.prod(map(len, lists)) > MOST_SERVERS:
-        raise _too_many(source)
-    return [
-        "".join(part for pair in zip(plain, (*chosen, ""), strict=True) for part in pair)
-        for chosen in product(*lists)
-    ]
+    for chosen in product(*lists):
+        yield "".join(part for pair in zip(plain, (*chosen, ""), strict=True) for part in pair)
 
 
 def _numbers(text: str, source: str) -> Iterator[str]:
