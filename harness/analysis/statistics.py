@@ -140,8 +140,7 @@ def first_issue_ns(rows: Rows) -> int:
 
 
 def _duration_ns(rows: Rows, good: Rows) -> int | None:
-    start = first_issue_ns(rows)
-    return int(good["last_byte_ns"].max()) - start if start and len(good) else None
+    return int(good["last_byte_ns"].max()) - first_issue_ns(rows) if len(good) else None
 
 
 def _rate(count: int, duration_ns: int | None) -> float | None:
