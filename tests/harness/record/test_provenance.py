@@ -106,7 +106,7 @@ def test_later_runs_of_a_process_are_of_the_code_of_its_first(asked_anew, monkey
     git(tmp_path, "commit", "-qm", "one", "--allow-empty")
     first = gather_provenance().git
     git(tmp_path, "commit", "-qm", "two", "--allow-empty")
-    assert gather_provenance().git == first != git_state(tmp_path)
+    assert first is not None and gather_provenance().git == first != git_state(tmp_path)
 
 
 def test_without_git(monkeypatch, tmp_path):
