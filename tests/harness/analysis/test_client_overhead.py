@@ -117,11 +117,12 @@ def test_one_late_report_is_no_stretch():
 
 
 def test_many_stretches_are_summed_up():
-    load = client_load(IDLE, reports(*([99, 1, 1, 1] * 9)), START, LIMIT_NS)
+    load = client_load(IDLE, reports(*([99, 1, 1, 1] * 9), 99, 99), START, LIMIT_NS)
     lines = list(load_warnings(load))
-    assert (len(load.bottlenecks), len(lines)) == (9, 5)
+    assert (len(load.bottlenecks), len(lines)) == (10, 5)
     assert lines[0].startswith("the client was the bottleneck from 0 s to 1 s: ")
-    assert "5 shorter stretches" in lines[-1]
+    assert lines[3].startswith("the client was the bottleneck from 36 s to 38 s: ")  # the longest
+    assert "6 shorter stretches" in lines[-1]
     assert len(list(load_warnings(ClientLoad({}, (Bottleneck(1, 2, "why"),))))) == 1
 
 

@@ -19,7 +19,7 @@ from harness.config.scenario import Scenario
 from harness.errors import EXIT_INVALID, EXIT_VALID
 from harness.files import JOURNAL_DIR
 from harness.loadgen_logs.summary_and_detail import read_detail
-from harness.record.journal import LOADGEN_CALL_ROW, LOADGEN_CALLS_FILE
+from harness.record.journal import COUNTS_FILE, LOADGEN_CALL_ROW, LOADGEN_CALLS_FILE, encode_count
 from harness.record.outcome import Completion, Failure, FailureKind
 from harness.record.output_dir import _RESERVE
 from harness.record.run_events import SeenEvent
@@ -200,6 +200,8 @@ def test_answers_without_times_of_tokens_are_a_warning_where_tokens_have_limits(
     (warning,) = close(log_dir, server=True).warnings
     assert said in warning
     assert close(log_dir).warnings == ()
+    # An accuracy run has no limits.
+    assert not any(said in line for line in close(log_dir, server=True, accuracy=True).warnings)
 
 
 def test_a_broken_row_is_a_reason(log_dir):
@@ -211,9 +213,11 @@ def test_a_broken_row_is_a_reason(log_dir):
 
 
 def test_nothing_was_left(tmp_path):
-    assert close(tmp_path, Observations(0)).exit_code == EXIT_INVALID
+    record = close(tmp_path, Observations(0), server=True)
+    assert record.exit_code == EXIT_INVALID
     assert run_json(tmp_path)["verdict"]["result"] == "INVALID"
     assert requests(tmp_path) == []
+    assert record.warnings == ()
 
 
 def looks_well(log_dir):
@@ -337,6 +341,15 @@ def test_the_client_share_of_texts_is_that_of_first_tokens(log_dir):
     record = close(log_dir, encoded=EncodedAnswers(tokenizer="t", tokenizer_sha256="0"))
     assert (record.client_share.count, record.client_share.min) == (1, 5 * MS)
     assert record.encoded.delay.min == 9 * MS
+
+
+def test_the_servers_own_counts_are_beside_answers_that_came_as_text(log_dir):
+    (log_dir / JOURNAL_DIR / COUNTS_FILE.format("0")).write_bytes(encode_count(101, 8, 9))
+    close(log_dir, encoded=EncodedAnswers(tokenizer="t", tokenizer_sha256="0"))
+    assert {row["query_id"]: row["counted"] for row in requests(log_dir)[:2]} == {100: None, 101: 9}
+    assert pq.read_schema(log_dir / "requests.parquet").metadata[b"answers"] == b"text, encoded again with t"
+    close(log_dir)
+    assert "counted" not in requests(log_dir)[0]
 
 
 def test_record_twice_gives_the_same(log_dir):

@@ -110,6 +110,6 @@ def test_answers_that_come_in_pieces(osl, first, pace_ms, said):
 
 
 def test_the_worst_server_is_named():
-    lossy = structs.replace(NEAR, retransmitted=500)
+    lossy = structs.replace(NEAR, retransmitted=500, gaps=500)
     (text,) = network_warnings({"http://a": NEAR, "http://b": lossy, "http://c": NEAR})
     assert "1 of 3 servers, most at http://b" in text
