@@ -1,5 +1,6 @@
 """Texts of a graded sample for people: its question, what was found and where, how a program failed."""
 
+import re
 from collections.abc import Iterator
 
 from harness.grading.decoding.output_sources import Outputs
@@ -17,6 +18,7 @@ _LINE = 100  # characters that are shown in one line
 _SHORT = 60  # a true answer that fits into a heading
 _OVERLAP = 80  # characters of a program's end that show where it ends in an output
 _AROUND = 200  # characters on each side of what was read, where it is not at the end
+_STARS = r"\**"
 _USER, _END = "<|start|>user<|message|>", "<|end|>"  # around the question in gpt-oss's prompts
 
 
@@ -64,8 +66,22 @@ class SampleTexts:
     def around(self, sample: GradedSample, text: str) -> str:
         """The part of its output around the last place of ``text``; "" where it is nowhere."""
         output = self._outputs.text(sample.place)
-        at = output.rfind(text)
-        return "" if at < 0 else output[max(at - _AROUND, 0) : at + len(text) + _AROUND]
+        if (place := place_of(output, text)) is None:
+            return ""
+        begin, end = place
+        return output[max(begin - _AROUND, 0) : end + _AROUND]
+
+
+def place_of(text: str, read: str) -> tuple[int, int] | None:
+    """Where the text that was read stands last.
+
+    gpt-oss's official rules read a text without the asterisks of its bold letters.
+    """
+    if (begin := text.rfind(read)) >= 0:
+        return begin, begin + len(read)
+    with_bold = _STARS.join(["", *map(re.escape, read), ""])
+    places = [found.span() for found in re.finditer(with_bold, text)]
+    return places[-1] if places else None
 
 
 def distinct_grades(sample: GradedSample) -> list[tuple[Grade, list[GradingMode]]]:

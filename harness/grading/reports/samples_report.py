@@ -19,6 +19,7 @@ from harness.grading.reports.sample_texts import (
     evidence,
     has_short_truth,
     name_of,
+    place_of,
     question_of,
     start,
 )
@@ -160,7 +161,7 @@ def _excerpts(sample: GradedSample, texts: SampleTexts) -> Iterator[Excerpt]:
             yield _plain(name, text)
     tail, readings = texts.tail(sample), _readings(sample)
     for modes, read, answer in readings:
-        if _place(tail, read) is None and (around := texts.around(sample, read)):
+        if place_of(tail, read) is None and (around := texts.around(sample, read)):
             yield Excerpt(
                 f"where the {' and '.join(modes)} rules read", spans_of(around, [(modes, read, answer)])
             )
@@ -177,7 +178,6 @@ def _plain(name: str, text: str) -> Excerpt:
     return Excerpt(name, (Span(legible(text)),))
 
 
-_STARS = r"\**"
 _Reading = tuple[Sequence[str], str, str]  # rules, the text that they read, the answer in it
 
 
@@ -192,23 +192,11 @@ def _readings(sample: GradedSample) -> list[_Reading]:
     ]
 
 
-def _place(text: str, read: str) -> tuple[int, int] | None:
-    """Where the text that was read stands last.
-
-    gpt-oss's official rules read a text without the asterisks of its bold letters.
-    """
-    if (begin := text.rfind(read)) >= 0:
-        return begin, begin + len(read)
-    with_bold = _STARS.join(["", *map(re.escape, read), ""])
-    places = [found.span() for found in re.finditer(with_bold, text)]
-    return places[-1] if places else None
-
-
 def spans_of(text: str, readings: Sequence[_Reading]) -> list[Span]:
     """The text in parts, of which those that were read are marked with the rules that did."""
     places = []  # begin, end, rules; of an answer no rules
     for modes, read, answer in readings:
-        if (place := _place(text, read)) is None:
+        if (place := place_of(text, read)) is None:
             continue
         begin, end = place
         places.append((begin, end, tuple(modes)))

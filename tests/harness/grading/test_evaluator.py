@@ -690,12 +690,21 @@ def test_the_page_and_the_result_show_what_was_read(evaluate: Evaluate):
     assert "wrong: test 1" in answers[second] and "repeat 2" in answers[second]
     assert page.count('<article class="card">') == 2  # repeats of a question are beside each other
     assert page.count("An electron is confined") == 2  # folded: its beginning and the complete text
+    assert "rules read" not in page
     assert {"correct", "wrong", "no_answer"} <= set(re.findall(r">([a-z_]+)</td>", page))
     rows = {row["qsl_idx"]: row for row in json.loads(Path("r.json").read_text())["detailed_results"]}
     assert (rows[48]["read"], rows[49]["strict"]["read"]) == (None, None)
     assert "C" in rows[48]["strict"]["read"] and references()[50].truth in rows[50]["read"]
     assert "nonsense" in rows[first]["read"] and "nonsense" in rows[first]["strict"]["read"]
     assert all(row["evaluation_details"] and row["strict"]["detail"] for row in rows.values())
+
+
+@pytest.mark.parametrize("said", ["Answer: C", "**Answer:** C"])
+def test_the_page_shows_what_was_read_far_before_the_end(said: str, evaluate: Evaluate):
+    evaluate("--report", "report.html", ids=outputs({53: said + "\nSo it is." * 200}))
+    (answer,) = answers_of("report.html").values()
+    shown = " ".join(re.findall("where the ([a-z ]+) rules read", answer))
+    assert {"official", "strict"} <= set(shown.split())
 
 
 def test_a_log_cut_by_a_crash_is_graded_as_far_as_it_goes(evaluate: Evaluate, tmp_path: Path):

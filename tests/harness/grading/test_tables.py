@@ -13,6 +13,7 @@ import pytest
 
 from eval_accuracy import main as accuracy_main
 from eval_mlperf_accuracy import main
+from harness.config.benchmark import load_benchmark
 from harness.dataset import tokenizer
 from harness.dataset.extended_table import NewColumn, write_extended
 from harness.dataset.table import open_table
@@ -79,6 +80,15 @@ def test_a_table_scores_as_its_log(columns, suffix, tmp_path):
     details = json.loads((tmp_path / "r.json").read_text())["detailed_results"]
     assert {row["qsl_idx"] for row in details if not row["is_correct"]} == WRONG
     assert details[3]["model_output_preview"].startswith("<|channel|>analysis")
+
+
+def test_a_table_has_its_true_answers_whatever_is_downloaded(tmp_path, nothing_downloaded):
+    official = tmp_path / "data" / load_benchmark("gpt-oss-120b").dataset(accuracy=True).file
+    official.parent.mkdir(parents=True)
+    pq.write_table(pq.read_table(REFERENCE).slice(1, ROWS), official)
+    code, _, stderr = evaluated("--mlperf-log", table(tmp_path / "outputs.parquet", COLUMNS))
+    assert (code, "true answers" in stderr) == (5, False)
+    assert "absent.parquet" in refuse("--mlperf-log", tmp_path / "absent.parquet")
 
 
 def test_references_with_other_answers_than_the_table_has_make_no_score(tmp_path):

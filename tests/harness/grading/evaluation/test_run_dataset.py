@@ -64,7 +64,9 @@ def test_references_are_those_of_the_run(name, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "change", [Path.unlink, lambda path: stored(path, SWAPPED)], ids=["gone", "replaced"]
+    "change",
+    [Path.unlink, lambda path: stored(path, SWAPPED), lambda path: (path.unlink(), path.mkdir())],
+    ids=["gone", "replaced", "a folder now"],
 )
 def test_a_dataset_that_is_not_here_any_more(change, tmp_path):
     asked, given = stored(tmp_path / "a.parquet", SAMPLE), stored(tmp_path / "b.parquet", WITHOUT_PROMPTS)

@@ -43,6 +43,12 @@ def marked(text, *readings):
             [("**Answer:** ", BOTH), ("*B*", BOTH), (".", BOTH)],
         ),
         (
+            "**Answer:** B or Answer:** B",  # the last one
+            [(BOTH, "Answer: B", "B")],
+            [("Answer:** ", BOTH), ("*B*", BOTH)],
+        ),
+        ("Answer: B** ok", [(BOTH, "Answer: B", "B")], [("Answer: ", BOTH), ("*B*", BOTH)]),
+        (
             "one two three",
             [(("official",), "one two", ""), (("strict",), "two three", "")],
             [("one ", ("official",)), ("two", BOTH), (" three", ("strict",))],
