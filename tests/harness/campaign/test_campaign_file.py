@@ -92,6 +92,13 @@ def test_a_rehearsal_has_folders_of_its_own(tmp_path):
     assert not rehearsed.strict
 
 
+def test_a_rehearsal_asks_the_server_of_this_machine(tmp_path):
+    """Never those of the file, which may have a real run."""
+    text = "[servers]\nurl = 'http://x:1'\ncommand = 'serve'\n" + OFFLINE
+    asked = [one.servers for one in steps_of(campaign(tmp_path, text, rehearsal=True)) if one.servers]
+    assert {(one.backend, one.url, one.command) for one in asked} == {("embedded", (), None)}
+
+
 def test_the_example_is_a_campaign():
     path = ROOT / "configs/submission/example.toml"
     found = read_campaign(path)

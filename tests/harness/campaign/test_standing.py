@@ -13,8 +13,10 @@ from harness.campaign.campaign_command import _named, _restarts, _Walk
 from harness.campaign.campaign_console import CampaignState, reasons, remaining, rows
 from harness.campaign.campaign_file import Servers, read_campaign
 from harness.campaign.campaign_options import CampaignOptions
+from harness.campaign.campaign_page import write_campaign_page
 from harness.campaign.journal import Journal
 from harness.campaign.origins import _other_commit, other_origins
+from harness.campaign.searches import search_folder
 from harness.campaign.servers import ServerCommand
 from harness.campaign.standing import Standing, standing, write_made
 from harness.campaign.steps import missing_files, steps_of
@@ -541,6 +543,17 @@ def test_what_ended_a_step_has_its_name(tmp_path, capsys, command, named):
     assert f"The campaign stops at {step.name}, which {named}." in capsys.readouterr().err
 
 
+def test_the_page_has_the_runs_of_the_campaign_without_those_of_searches(tmp_path):
+    campaign = campaign_of(tmp_path, "offline = { target_qps = 9.0 }\n")
+    step = next(one for one in steps_of(campaign) if one.kind == "performance")
+    run_as_asked(step, step.folder)
+    search = search_folder(step.folder.parent) / SHORT_RUN / "offline/performance"
+    run_as_asked(step, search, RunVerdict("INVALID", ("too slow",)))
+    write_campaign_page(campaign, CampaignState((), {}), ())
+    page = (campaign.results / campaign_command.PAGE).read_text()
+    assert "74.75 tokens/s" in page and "too slow" not in page
+
+
 def test_a_campaign_goes_on_without_its_page(tmp_path, monkeypatch, capsys, caplog):
     """In a folder that takes no file, or by a defect of ours: the runs are what counts."""
     campaign = campaign_of(tmp_path, "server = { target_qps = 9.0 }\n")
@@ -794,6 +807,7 @@ DIED = RunEvent(at_s=5.0, kind="server_out", server="http://127.0.0.1:47706", te
         (OVER, 0, (), False, "lost"),
         ("LoadGen reports INVALID: p99 of TTFT", 0, (), True, "lost"),
         ("lost: 3 queries failed (truncated)", 3, (DIED,), False, "failed"),
+        ("lost: 3 queries failed (truncated)", 3, (), False, "failed"),
         (OVER, 0, (DIED,), False, "failed"),
         ("LoadGen reports INVALID: p99 of TTFT", 0, (DIED,), True, "failed"),
         (OVER, 0, (SILENT,), False, "failed"),
@@ -801,6 +815,7 @@ DIED = RunEvent(at_s=5.0, kind="server_out", server="http://127.0.0.1:47706", te
         (OVER, 0, (SUSPENDED, LATE), False, "failed"),
         (OVER, 0, (LATE, SUSPENDED), False, "lost"),
         (CLOCK, 0, (), True, "failed"),
+        (f"LoadGen reports INVALID: p99 of TTFT; {CLOCK}", 0, (), True, "failed"),
     ],
 )
 def test_a_run_whose_servers_failed_is_made_again(tmp_path, reason, failed, events, complete, state):
@@ -808,7 +823,7 @@ def test_a_run_whose_servers_failed_is_made_again(tmp_path, reason, failed, even
     set: the same command measures it again."""
     campaign = campaign_of(tmp_path, "server = { target_qps = 9.0 }\n")
     (step,) = [one for one in steps_of(campaign) if one.kind == "performance"]
-    verdict = RunVerdict("INVALID", (reason,), complete=complete)
+    verdict = RunVerdict("INVALID", tuple(reason.split("; ")), complete=complete)
     statistics = structs.replace(ENDED.statistics, completed=ENDED.statistics.queries - failed)
     run_as_asked(step, step.folder, verdict, statistics=statistics, events=events)
     found = standing(campaign, step)
