@@ -13,6 +13,7 @@ from harness.text import counted, milliseconds
 
 # If the client's p99 exceeds this part of the TTFT limit, the client is part of what was measured.
 LARGEST_PART = 0.01
+_SUSPENDED = "it was suspended meanwhile; measure again"
 
 
 def client_share(calls: npt.NDArray[np.void]) -> Distribution | None:
@@ -21,16 +22,23 @@ def client_share(calls: npt.NDArray[np.void]) -> Distribution | None:
 
 
 def share_warnings(
-    share: Distribution | None, ttft_limit_ns: int | None, load: ClientLoad | None
+    share: Distribution | None,
+    ttft_limit_ns: int | None,
+    load: ClientLoad | None,
+    *,
+    suspended: bool = False,
 ) -> Iterator[str]:
-    """A warning when the client took too large a part of the TTFT that the rules allow."""
+    """A warning when the client took too large a part of the TTFT that the rules allow.
+
+    ``suspended``: it was, which no core mends.
+    """
     if share is None or ttft_limit_ns is None:
         return
     p99, bound = share.percentiles["99"], LARGEST_PART * ttft_limit_ns
     if p99 > bound:
         yield (
             f"the client added {milliseconds(p99)} ms at p99, more than {milliseconds(bound)} ms "
-            f"({LARGEST_PART:.0%} of the TTFT limit): {_remedy(load)}"
+            f"({LARGEST_PART:.0%} of the TTFT limit): {_SUSPENDED if suspended else _remedy(load)}"
         )
 
 
@@ -210,7 +218,9 @@ def mean_schedule_lag(
     return float(mean - ours)
 
 
-def lag_warnings(lag_ns: float | None, ttft_limit_ns: int | None) -> Iterator[str]:
+def lag_warnings(
+    lag_ns: float | None, ttft_limit_ns: int | None, *, suspended: bool = False
+) -> Iterator[str]:
     """A warning when queries were sent too late on average for the TTFT that the rules allow."""
     if lag_ns is None or ttft_limit_ns is None:
         return
@@ -218,6 +228,6 @@ def lag_warnings(lag_ns: float | None, ttft_limit_ns: int | None) -> Iterator[st
     if lag_ns > bound:
         yield (
             f"LoadGen issued its queries {milliseconds(lag_ns)} ms behind its schedule on average, more than "
-            f"{milliseconds(bound)} ms ({LARGEST_PART:.0%} of the TTFT limit): its process needs a core of "
-            "its own"
+            f"{milliseconds(bound)} ms ({LARGEST_PART:.0%} of the TTFT limit): "
+            f"{_SUSPENDED if suspended else 'its process needs a core of its own'}"
         )

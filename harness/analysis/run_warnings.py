@@ -37,7 +37,8 @@ def run_warnings(record: RunRecord, rows: Rows) -> Iterator[str]:
         yield from held_back_warnings(record)
     yield from same_answer_warnings(record.plan.client.parameters, rows)
     yield from text_warnings(record.encoded)
-    yield from share_warnings(record.client_share, limit_ns, record.client_load)
+    suspended = any(event.kind == "suspended" for event in record.events)
+    yield from share_warnings(record.client_share, limit_ns, record.client_load, suspended=suspended)
     if record.balance is not None:
         yield from straggler_warnings(record.balance.stragglers or (), len(record.balance.replicas))
         if not record.plan.accuracy:
@@ -46,7 +47,7 @@ def run_warnings(record: RunRecord, rows: Rows) -> Iterator[str]:
             yield from end_warnings(rows, urls) if record.plan.scenario is Scenario.OFFLINE else ()
     if record.client_load is not None:
         yield from load_warnings(record.client_load)
-    yield from lag_warnings(record.schedule_lag_mean_ns, limit_ns)
+    yield from lag_warnings(record.schedule_lag_mean_ns, limit_ns, suspended=suspended)
     yield from rank_warnings(record.events, record.verdict.reasons if record.verdict is not None else ())
     yield from silence_warnings(record.events)
     yield from network_warnings(record.network)

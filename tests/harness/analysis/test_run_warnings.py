@@ -15,7 +15,7 @@ from harness.config.benchmark import load_benchmark
 from harness.config.scenario import Scenario
 from harness.record.journal import FINISH_REASONS
 from harness.record.run_events import RunEvent
-from harness.record.run_record import EncodedAnswers, ServerLoad
+from harness.record.run_record import Distribution, EncodedAnswers, ServerLoad
 from harness.record.settled import Router
 from tests.records import ENDED, NEAR, REPLICAS, rows, with_plan
 
@@ -182,3 +182,13 @@ def test_a_run_has_the_warning(name):
 
     assert len(warned(replace(ENDED, **changes))) == 1
     assert warned(ENDED) == []
+
+
+def test_no_core_mends_what_a_suspended_client_was_late():
+    """Of a laptop that slept for 20 s: "give it more cores or workers" was said."""
+    share = Distribution(count=549, min=0, mean=3e8, max=2e10, percentiles={"99": 19 * 10**9})
+    late = replace(ENDED, client_share=share, schedule_lag_mean_ns=2882e6)
+    slept = RunEvent(at_s=20.1, kind="suspended", server="", text="the machine was suspended for 19.9 s")
+    for record, remedy in ((late, "core"), (replace(late, events=(slept,)), "it was suspended meanwhile")):
+        found = [line for line in run_warnings(record, rows()) if "of the TTFT limit)" in line]
+        assert [remedy in line.rpartition(": ")[2] for line in found] == [True, True]
