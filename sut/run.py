@@ -9,6 +9,7 @@ from itertools import chain
 
 from msgspec.structs import replace
 
+from harness.analysis.client_overhead import LARGEST_PART
 from harness.analysis.early_stopping import most_over_limit
 from harness.analysis.encoded_answers import encoded_with
 from harness.analysis.finish_run import finish
@@ -192,6 +193,7 @@ def _loadgen(plan: RunPlan, samples: int, *, trace: bool) -> LoadGen:
             log_dir=str(log_dir),
             journal_dir=str(log_dir / JOURNAL_DIR),
             trace=trace,
+            late_part=LARGEST_PART if plan.scenario.poisson and not plan.accuracy else 0.0,
         )
     )
 

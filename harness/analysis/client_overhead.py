@@ -14,6 +14,7 @@ from harness.text import counted, milliseconds
 # If the client's p99 exceeds this part of the TTFT limit, the client is part of what was measured.
 LARGEST_PART = 0.01
 _SUSPENDED = "it was suspended meanwhile; measure again"
+_LATE_TOKENS = 0.1  # of the first tokens of half a minute: that is no pause of a moment
 
 
 def client_share(calls: npt.NDArray[np.void]) -> Distribution | None:
@@ -80,9 +81,7 @@ def client_load(
     The first process is the one that issues the queries; ``issuer`` names it. ``machine``, of as many rows:
     the machine's CPU ns, then the ns that each process waited for a core. ``encoders``: the last processes.
     """
-    seconds, cores = _cores(cpu, start_ns)
-    parts = {"worker": cores.shape[1] - 1 - encoders, "encoder": encoders}
-    names = [issuer, *(f"{part} {index}" for part, count in parts.items() for index in range(count))]
+    (seconds, cores), names = _cores(cpu, start_ns), _names(cpu, issuer, encoders)
     busy = dict(zip(names, cores.max(axis=0, initial=0.0).tolist(), strict=False))
     found = [*_busy_stretches(seconds, cores, names)]
     if ttft_limit_ns is not None:
@@ -92,6 +91,26 @@ def client_load(
         found += late if throttled >= _THROTTLED else [others.blamed(stretch, cores) for stretch in late]
     found.sort(key=lambda stretch: (stretch.from_s, stretch.to_s))
     return ClientLoad(busy, tuple(found), loop_lag_ns, gc_runs, throttled)
+
+
+def late_tokens_text(
+    late: int, tokens: int, cpu: Integers, machine: Integers, *, encoders: int = 0, throttled: float = 0.0
+) -> str:
+    """That LoadGen got ``late`` of the latest first ``tokens`` after LARGEST_PART; "" where these are few.
+
+    ``cpu`` and ``machine``, of the same time, and ``throttled`` as in ``client_load``.
+    """
+    if late <= _LATE_TOKENS * tokens or len(cpu) < 2:
+        return ""
+    names, (seconds, cores) = _names(cpu, "LoadGen", encoders), _cores(cpu, int(cpu[0, 0]))
+    reason = (
+        f"in the last half minute the client reported {late / tokens:.0%} of the first tokens to LoadGen "
+        f"more than {LARGEST_PART:.0%} of the TTFT limit late"
+    )
+    stretch = Bottleneck(0, int(seconds[-1]), reason)
+    if throttled < _THROTTLED:
+        stretch = _Others(cpu, machine, seconds, names).blamed(stretch, cores)
+    return f"{stretch.reason}: {_remedy(ClientLoad({}, (stretch,), throttled=throttled))}"
 
 
 def load_warnings(load: ClientLoad) -> Iterator[str]:
@@ -111,6 +130,12 @@ def load_warnings(load: ClientLoad) -> Iterator[str]:
     if load.gc_runs:
         ran = counted(load.gc_runs, "time")
         yield f"the garbage collector ran {ran} in LoadGen's process and the workers"
+
+
+def _names(cpu: Integers, issuer: str, encoders: int) -> list[str]:
+    """Of the processes, in their order."""
+    parts = {"worker": max(cpu.shape[1] - 2, 0) - encoders, "encoder": encoders}
+    return [issuer, *(f"{part} {index}" for part, count in parts.items() for index in range(count))]
 
 
 def _cores(cpu: Integers, start_ns: int) -> tuple[Integers, npt.NDArray[np.float64]]:

@@ -37,6 +37,7 @@ class Counter(IntEnum):
     GC_RUNS = 18  # collections since the run began
     PARTIAL_TOKENS = 19  # tokens of answers that are not complete yet, as far as they were parsed
     LONGEST_FLUSH_NS = 20  # the longest time that a write of the journal took, or takes
+    LATE_FIRST_TOKENS = 21  # LoadGen process: reported late after their arrival
 
 
 FIRST_FAILURE = len(Counter)  # a row's further columns: failures by FailureKind

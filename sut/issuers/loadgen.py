@@ -5,6 +5,7 @@ LoadGen runs in a thread; the main thread sleeps.
 """
 
 import gc
+import math
 import os
 import sys
 import threading
@@ -84,7 +85,9 @@ class _Test:
         self._settings = settings
         self._process = process
         self._library = SampleLibrary(spec.samples)
-        self._reporter = Reporter(first_tokens=needs_first_tokens(spec.scenario))
+        late_ns = spec.late_part * settings.ttft_latency if spec.late_part else math.inf
+        first_tokens = needs_first_tokens(spec.scenario)
+        self._reporter = Reporter(process.counters, first_tokens=first_tokens, late_ns=late_ns)
         self._loop = ChannelLoop(channels, process.counters, self._reporter)
         self._reporting = threading.Thread(target=self._loop.run, name="reporter", daemon=True)
         self._ended, self._end = os.pipe()

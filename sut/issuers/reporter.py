@@ -4,6 +4,7 @@ LoadGen crashes on unknown ids, on completions without a first token and on call
 (loadgen/logging.cc), so each message is compared with the queries that its worker holds.
 """
 
+import math
 import time
 from array import array
 from collections.abc import Mapping, Sequence, Set
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from sut.ipc.counters import Counter
 from sut.ipc.messages import FAILED, FIRST, TokenMessage
 from sut.issuers.dispatcher import WorkerChannel
 from sut.loadgen import binding
@@ -22,8 +24,11 @@ _EMPTY_ADDRESS = int(_EMPTY.ctypes.data)
 class Reporter:
     """Passes what the workers report on to LoadGen (sut.issuers.loop.Answers)."""
 
-    def __init__(self, *, first_tokens: bool) -> None:
-        """``first_tokens`` False: in LoadGen's Offline there are none."""
+    def __init__(self, counters: memoryview, *, first_tokens: bool, late_ns: float = math.inf) -> None:
+        """``first_tokens`` False: in LoadGen's Offline there are none.
+
+        ``late_ns``: a first token that is reported later after its arrival is counted as late.
+        """
         self.calls = array("q")
         """four int64 for each call to LoadGen: query id, FIRST or COMPLETE, arrival of the bytes in the
         worker, time of the call"""
@@ -31,7 +36,9 @@ class Reporter:
         """id and sample index of the queries whose worker died"""
         self.stopping = False
         """the test is over: LoadGen is called no more"""
+        self._counters = counters
         self._first_tokens = first_tokens
+        self._late_ns = late_ns
 
     def take(self, channel: WorkerChannel, buffer: bytes, messages: Sequence[TokenMessage]) -> bool:
         """Report what LoadGen waits for."""
@@ -73,7 +80,7 @@ class Reporter:
             binding.completed([_empty_response(query_id) for query_id in queries])
 
     def _call(self, firsts: list[Any], dones: list[Any], messages: list[TokenMessage]) -> None:
-        now = time.monotonic_ns()
+        now, late = time.monotonic_ns(), 0
         if firsts:
             binding.first_tokens(firsts)
         if dones:
@@ -81,6 +88,9 @@ class Reporter:
         for message in messages:
             if message.kind != FAILED:
                 self.calls.extend((message.query_id, message.kind, message.arrived_ns, now))
+                # An end may have waited for its ids, which are encoded of its text.
+                late += message.kind == FIRST and now - message.arrived_ns > self._late_ns
+        self._counters[Counter.LATE_FIRST_TOKENS] += late
 
 
 def _empty_response(query_id: int) -> Any:

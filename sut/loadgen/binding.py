@@ -22,7 +22,7 @@ class TestSpec(msgspec.Struct, frozen=True):
 
     ``round_settings`` are those of an earlier round, in place of those inside LoadGen. ``audit_text`` are
     settings on top of all others, None for none; ``audit_config`` is the file that holds them when the test
-    starts.
+    starts. ``late_part`` of the TTFT limit: a first token that is reported later is counted; 0: none.
     """
 
     model_key: str
@@ -37,6 +37,7 @@ class TestSpec(msgspec.Struct, frozen=True):
     log_dir: str
     journal_dir: str
     trace: bool = False
+    late_part: float = 0.0
 
 
 def configure(spec: TestSpec) -> "lg.TestSettings":

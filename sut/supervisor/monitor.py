@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
@@ -13,6 +14,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from harness.analysis.client_overhead import late_tokens_text
 from harness.analysis.finish_run import Observations
 from harness.analysis.verdict import CLOCK_S
 from harness.config.deadlines import FailurePolicy
@@ -38,6 +40,7 @@ _DEAD_S = 10.0
 _HOPELESS = 100
 # The number of checks for signs of work during a silence of --progress-timeout.
 _QUESTIONS = 10
+_LATEST = 30  # looks, in which first tokens are counted that LoadGen gets late
 
 log = logging.getLogger("mlperf")
 
@@ -105,6 +108,8 @@ class Monitor:
         self._steps_ns = 0  # of the wall clock, as last logged
         self._longest_flush_ns = 0
         self._say_from_ns = _SLOW_FLUSH_NS
+        self._reported = deque[tuple[int, int]](maxlen=_LATEST + 1)  # first tokens, late and all
+        self._late_told = False
         self._ahead_ns = realtime_offset_ns()  # the most that it was
         self._slewed_before_ns = slewed_ns()
         self._began_ns = time.monotonic_ns()
@@ -255,6 +260,7 @@ class Monitor:
         if suspended:
             self._note_pause(late_s)  # before the queries are seen that are late by it
         self._note_clock(int(table[:, Counter.CLOCK_STEPS_NS].max()))
+        self._note_late_tokens(totals)
         disk_stands = self._disk_stands(int(table[:, Counter.LONGEST_FLUSH_NS].max()))
         if not (suspended or disk_stands):  # LoadGen ends when it has written its logs
             self._check_heartbeats(table[:, Counter.HEARTBEAT_NS])
@@ -275,6 +281,8 @@ class Monitor:
         self._events.add("suspended", "", text, time.monotonic_ns() - int(late_s * 1e9))
         self._warnings.append(f"{text}; latencies measured during that time include the pause")
         log.warning("warning: %s", self._warnings[-1])
+        self._reported.clear()
+        self._late_told = True  # that tokens are late by this
 
     def _note_clock(self, steps_ns: int) -> None:
         """Say a large step at once: LoadGen issues nothing after one back, for as long as that was."""
@@ -283,6 +291,20 @@ class Monitor:
             self._events.add("clock_set", "", text)
             log.warning("warning: %s", text)
             self._steps_ns = steps_ns
+
+    def _note_late_tokens(self, totals: Totals) -> None:
+        """Say at once that the run measures this client, too, and again only after it has been in time."""
+        now = int(totals[Counter.LATE_FIRST_TOKENS]), int(totals[Counter.FIRST_TOKENS])
+        self._reported.append(now)
+        if len(self._reported) <= _LATEST:
+            return
+        late, tokens = np.subtract(now, self._reported[0]).tolist()
+        cpu, machine = (np.array(rows[-_LATEST - 1 :]) for rows in (self._cpu, self._machine))
+        encoders, throttled = len(self._encoders), throttled_part(self._quota)
+        text = late_tokens_text(late, tokens, cpu, machine, encoders=encoders, throttled=throttled)
+        if text and not self._late_told:
+            log.warning("warning: %s", text)
+        self._late_told = bool(text) or (self._late_told and late > 0)
 
     def _disk_stands(self, flush_ns: int) -> bool:
         """Whether this process waits for the disk, or a worker longer than ever.

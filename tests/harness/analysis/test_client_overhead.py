@@ -13,6 +13,7 @@ from harness.analysis.client_overhead import (
     client_load,
     client_share,
     lag_warnings,
+    late_tokens_text,
     load_warnings,
     mean_schedule_lag,
     share_warnings,
@@ -102,6 +103,22 @@ def test_a_busy_machine_is_no_slow_client(shares, waited, blamed):
     assert ("workers" in remedy) is not blamed
     if blamed:
         assert "other programs took 1.8 cores, and LoadGen waited for one 30% of the time" in line
+
+
+@pytest.mark.parametrize(
+    ("late", "waited", "throttled", "remedy"),
+    [
+        (100, (0.3, 0.1), 0.0, ""),  # a moment
+        (101, (0.3, 0.1), 0.0, "give the client cores of its own"),
+        (101, (0.005, 0.001), 0.0, "give it more cores or workers"),
+        (101, (0.3, 0.1), 0.25, "raise the quota of CPU time"),
+    ],
+)
+def test_late_tokens_have_their_remedy_while_the_run_lasts(late, waited, throttled, remedy):
+    text = late_tokens_text(late, 1000, cpu((0.1, 0.1)), machine(1.8, *waited), throttled=throttled)
+    assert remedy in text and bool(text) == bool(remedy)
+    assert ("LoadGen waited for one 30% of the time" in text) == ("its own" in remedy)
+    assert not text or "10% of the first tokens to LoadGen more than 1% of" in text
 
 
 def test_threads_that_wait_together_wait_all_of_the_time():

@@ -10,7 +10,7 @@ import threading
 import numpy as np
 
 from harness.config.scenario import needs_first_tokens
-from sut.ipc.counters import CounterBoard
+from sut.ipc.counters import Counter, CounterBoard
 from sut.ipc.messages import ASSIGNMENT_STRUCT, COMPLETE, FAILED, FIRST, TOKEN_MESSAGE_STRUCT
 from sut.issuers.dispatcher import WorkerChannel
 from sut.issuers.loop import ChannelLoop
@@ -117,8 +117,9 @@ def loadgen_child(workers, scenario, accuracy, folder, pipe):
     for (_, theirs), worker in zip(pairs, workers, strict=True):
         FakeWorker(theirs, WORKERS[worker]).start()
     channels = [WorkerChannel(ours, 0) for ours, _ in pairs]
-    reporter = Reporter(first_tokens=needs_first_tokens(scenario))
-    loop = ChannelLoop(channels, CounterBoard(1).row(0), reporter)
+    counters = CounterBoard(1).row(0)
+    reporter = Reporter(counters, first_tokens=needs_first_tokens(scenario), late_ns=0.0)
+    loop = ChannelLoop(channels, counters, reporter)
     reporting = threading.Thread(target=loop.run, daemon=True)
     reporting.start()
     binding.run_test(settings, spec, loop.dispatcher.issue, lambda indexes: None, lambda indexes: None)
@@ -126,5 +127,5 @@ def loadgen_child(workers, scenario, accuracy, folder, pipe):
     loop.hang_up()
     reporting.join(90)
     assert not reporting.is_alive()
-    pipe.send((reporter.lost, reporter.calls.tolist()))
+    pipe.send((reporter.lost, reporter.calls.tolist(), counters[Counter.LATE_FIRST_TOKENS]))
     os._exit(0)

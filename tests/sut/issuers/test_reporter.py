@@ -7,18 +7,22 @@ process of its own: it must end by itself, and what LoadGen logged is the verdic
 import json
 import multiprocessing
 import socket
+import time
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from sut.ipc.counters import CounterBoard
-from sut.ipc.messages import COMPLETE, FIRST
+from sut.ipc.counters import Counter, CounterBoard
+from sut.ipc.messages import COMPLETE, FIRST, TokenMessage
+from sut.issuers import loadgen as issuing
 from sut.issuers.dispatcher import Dispatcher, WorkerChannel
 from sut.issuers.reporter import Reporter
+from sut.loadgen import binding
 from tests.sut.issuers.strange_workers import ARRIVED_NS, SAMPLES, WORKERS, loadgen_child, output_ids
 
 END_S = 120
@@ -35,8 +39,9 @@ def test_what_is_issued_after_the_end_is_not_lost():
     """A test that ends early hangs up on its workers; LoadGen issues queries until its process is gone."""
     ours, theirs = socket.socketpair()
     channel = WorkerChannel(ours, 0)
-    reporter = Reporter(first_tokens=True)
-    dispatcher = Dispatcher([channel], CounterBoard(1).row(0), reporter.lose)
+    counters = CounterBoard(1).row(0)
+    reporter = Reporter(counters, first_tokens=True)
+    dispatcher = Dispatcher([channel], counters, reporter.lose)
     reporter.stopping = True
     ours.shutdown(socket.SHUT_WR)
     for query in range(3):
@@ -46,12 +51,28 @@ def test_what_is_issued_after_the_end_is_not_lost():
     theirs.close()
 
 
+@pytest.mark.parametrize(("late_part", "late"), [(0.01, 1), (0.0, 0)])
+def test_a_first_token_is_late_after_a_part_of_the_limit(monkeypatch, late_part, late):
+    """By the limit that LoadGen has, 3 s. An end may wait for the ids of its text, and is none."""
+    settings = SimpleNamespace(ttft_latency=3 * 10**9)
+    spec = binding.TestSpec(*("m", "Server", False, "", None, {}, None, "", 1, "", ""), late_part=late_part)
+    process = SimpleNamespace(counters=CounterBoard(1).row(0))
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        reporter = issuing._Test(spec, settings, process, [WorkerChannel(ours, 0)])._reporter
+        monkeypatch.setattr(time, "monotonic_ns", lambda: 10**9)
+        came = [(FIRST, 31), (FIRST, 29), (COMPLETE, 31)]  # ms before the call
+        reporter._call([], [], [TokenMessage(7, kind, 10**9 - ms * 10**6, 0, 0) for kind, ms in came])
+    assert process.counters[Counter.LATE_FIRST_TOKENS] == late
+
+
 @dataclass(frozen=True)
 class Ending:
-    """How a test ended: the reporter's ``lost`` and ``calls``, and LoadGen's own logs."""
+    """How a test ended: the reporter's ``lost``, ``calls`` and late first tokens, and LoadGen's own logs."""
 
     lost: list
     calls: list
+    late: int
     detail: list = field(repr=False)
     accuracy: list = field(repr=False)
 
@@ -97,7 +118,7 @@ def ending(*workers, scenario="Server", accuracy=False):
         theirs.close()
         try:
             assert ours.poll(END_S), "LoadGen did not end"
-            lost, calls = ours.recv()  # EOFError: it crashed
+            lost, calls, late = ours.recv()  # EOFError: it crashed
         finally:
             process.join(60)
             process.kill()
@@ -106,7 +127,7 @@ def ending(*workers, scenario="Server", accuracy=False):
         detail = Path(folder, "mlperf_log_detail.txt").read_text().splitlines()
         rows = [json.loads(line.removeprefix(":::MLLOG ")) for line in detail if line.startswith(":::MLLOG ")]
         accuracy_log = json.loads(Path(folder, "mlperf_log_accuracy.json").read_text() or "[]")
-        return Ending(lost, calls, rows, accuracy_log)
+        return Ending(lost, calls, late, rows, accuracy_log)
 
 
 SCENARIOS = ["Server", "Offline", "SingleStream"]
@@ -120,6 +141,7 @@ def test_honest_workers(scenario, accuracy):
     firsts, completes = end.reported
     times = np.array(end.calls).reshape(-1, 4)[:, 2:].tolist()
     assert all(arrived == ARRIVED_NS < called for arrived, called in times)
+    assert end.late == len(firsts)  # none may be
     assert completes and firsts == ([] if scenario == "Offline" else completes)  # whatever the workers say
     if accuracy:
         assert end.unanswered == []

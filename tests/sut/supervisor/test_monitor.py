@@ -382,6 +382,33 @@ def test_a_step_of_the_wall_clock_is_said_at_once(watched, caplog, monkeypatch):
     assert (found.clock_steps_ns, found.loop_lag_ns, found.gc_runs) == (7200_200_000_000, 7, 3)
 
 
+def test_first_tokens_that_loadgen_gets_late_are_said_at_once(watched, caplog, monkeypatch):
+    """A night's run had its warning of a client without CPU time in the morning."""
+    monkeypatch.setattr(monitoring, "cpu_ns", lambda pid: 4)
+    monkeypatch.setattr(monitoring, "machine_row", lambda pids: [9, 0, 0, 0])
+    monitor, _, _ = watched()
+    table = np.zeros((3, len(Counter)), dtype=np.int64)
+    monitor._board.table = lambda: table
+
+    def said(looks, late):
+        """The warnings of this many looks, with ``late`` of 20 first tokens in each."""
+        before = len(caplog.messages)
+        for _ in range(looks):
+            table[1, Counter.FIRST_TOKENS] += 20
+            table[0, Counter.LATE_FIRST_TOKENS] += late
+            monitor._look(0.0, lambda totals: None)
+        return len(caplog.messages) - before
+
+    assert (said(31, 0), said(3, 20), said(27, 1)) == (0, 0, 1)  # three seconds are a tenth of half a minute
+    assert said(60, 20) == said(60, 1) == said(60, 20) == 0  # once
+    assert (said(31, 0), said(10, 20)) == (0, 1)  # it was in time, and is late again
+    assert "reported 13% of the first tokens" in caplog.messages[-1]
+    said(31, 0)
+    monitor._look(20.0, lambda totals: None)
+    assert "suspended for 20.0 s" in caplog.messages[-1]
+    assert said(4, 20) == said(40, 1) == 0  # by that
+
+
 def test_what_several_workers_say_of_an_address_is_one_warning(caplog):
     pipes = [Pipe() for _ in range(2)]
     workers = [ChildProcess(None, ours) for ours, _ in pipes]
