@@ -3,7 +3,7 @@
 import dataclasses
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterator, Sequence, Sized
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -35,7 +35,7 @@ from harness.grading.evaluation.pass_criteria import (
 )
 from harness.grading.evaluation.references import Reference, load_references
 from harness.grading.evaluation.run_dataset import other_dataset, other_rows, true_answers
-from harness.grading.evaluation_options import EvaluationOptions, Rules
+from harness.grading.evaluation_options import EvaluationOptions
 from harness.grading.graders.grader import (
     LIVECODEBENCH,
     DatasetKind,
@@ -64,12 +64,6 @@ from harness.record.repeated import FirstLine
 from harness.record.resume import other_log, readable_run, unfinished
 from harness.record.run_record import RunRecord
 from harness.text import counted, legible, show
-
-_MODES: Mapping[Rules, Sequence[GradingMode]] = {
-    "official": (GradingMode.OFFICIAL,),
-    "strict": (GradingMode.STRICT,),
-    "both": BOTH_MODES,
-}
 
 
 def run(
@@ -354,7 +348,8 @@ def _write_tables(options: EvaluationOptions, scored: ScoredLog) -> None:
 
 def _modes(options: EvaluationOptions, benchmark: Benchmark, graders: GraderSet) -> Sequence[GradingMode]:
     """The requested modes that the graders have. Raises ConfigError where there is none."""
-    modes = [mode for mode in _MODES[options.mode] if mode in graders.modes]
+    asked = BOTH_MODES if options.mode == "both" else (GradingMode(options.mode),)
+    modes = [mode for mode in asked if mode in graders.modes]
     if not modes:
         raise ConfigError(
             f"--mode {options.mode}: --benchmark {benchmark.name} has official rules only; omit --mode"
