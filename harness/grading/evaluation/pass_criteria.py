@@ -224,12 +224,9 @@ def absent_modules(evaluation: Evaluation) -> Counter[str]:
 def _log_warnings(evaluation: Evaluation) -> Iterator[str]:
     if evaluation.cut is not None:
         yield f"the log is cut off at byte {evaluation.cut.offset}: {evaluation.cut.reason}"
-    if evaluation.left_out:
-        samples, shown = counted(len(evaluation.left_out), "sample"), listed(evaluation.left_out)
-        yield f"{samples} without an entry, left out, so that the target is not met: {shown}"
-    absent = tuple(one.qsl_idx for one in evaluation.graded if one.logged is None)
-    if absent and not evaluation.left_out:
-        yield f"{counted(len(absent), 'sample')} without an entry, counted as wrong: {listed(absent)}"
+    if absent := tuple(one.qsl_idx for one in evaluation.graded if one.logged is None):
+        effect = "left out, so that the target is not met" if evaluation.left_out else "counted as wrong"
+        yield f"{counted(len(absent), 'sample')} without an entry, {effect}: {listed(absent)}"
     if empty := tuple(sorted(set(evaluation.missing) - set(absent))):
         yield f"{counted(len(empty), 'row')} without an output, counted as empty, score 0: {listed(empty)}"
     if apart := tuple(one.qsl_idx for one in evaluation.graded if one.logged and one.logged.is_first_apart):
