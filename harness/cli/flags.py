@@ -154,7 +154,7 @@ def _of_type(hint: Any, words: Mapping[str, Any]) -> dict[str, Any]:
         return {"choices": get_args(kind)}
     if get_origin(kind) in (tuple, Sequence) and "nargs" not in words:
         return {"action": "append"}
-    return {"type": {Path: path}.get(kind, kind)} if kind in (Path, int, float) else {}
+    return {"type": {Path: path, str: plain_text}.get(kind, kind)} if kind in (Path, str, int, float) else {}
 
 
 def _of_default(item: Field[Any], how: Flag) -> dict[str, Any]:
@@ -165,12 +165,17 @@ def _of_default(item: Field[Any], how: Flag) -> dict[str, Any]:
     return {"required": True} if not how.names or how.names[0].startswith("-") else {}
 
 
+def plain_text(word: str) -> str:
+    """A flag's text; argparse names the flag where it is none."""
+    if wrong := not_text(word):
+        raise argparse.ArgumentTypeError(wrong)
+    return word
+
+
 def path(text: str) -> Path:
     """A flag's path; argparse names the flag where the text is no path."""
-    if not text:
+    if not plain_text(text):
         raise argparse.ArgumentTypeError("the path is empty")
-    if wrong := not_text(text):
-        raise argparse.ArgumentTypeError(wrong)
     if (longest := max((len(part.encode()) for part in Path(text).parts), default=0)) > _MOST_BYTES:
         raise argparse.ArgumentTypeError(f"a name of {longest} bytes, expected at most {_MOST_BYTES}")
     return Path(text)

@@ -163,12 +163,15 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-def not_text(path: str) -> str:
-    """What is wrong with a path that Arrow and JSON cannot take; "" for nothing."""
+def not_text(word: str) -> str:
+    """What is wrong with a path or a text that no tokenizer, Arrow or JSON can take; "" for nothing."""
     try:
-        path.encode()
+        word.encode()
     except UnicodeEncodeError:
-        return f"{path!a} is not text in this locale's encoding; rename it, or set LC_ALL=C.UTF-8"
+        return (
+            f"{word!a} is not text in this locale's encoding; write it in UTF-8, rename a file of that name, "
+            "or set LC_ALL=C.UTF-8"
+        )
     return ""
 
 

@@ -69,6 +69,11 @@ def test_prompts_and_flags_that_cannot_be_used(content, flags, words, tmp_path, 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["input.txt", "model.bin"]
 
 
+@pytest.mark.parametrize("words", [("generate", "a\udcff"), ("chat", "--system", "\udcff", "hi")])
+def test_a_prompt_on_the_command_line_that_is_no_text_is_refused(words, capfd):
+    refused(capfd, "\\udcff' is not text in this locale's encoding; write it in UTF-8", *words)
+
+
 @pytest.mark.parametrize(
     ("content", "texts"),
     [
