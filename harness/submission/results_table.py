@@ -232,7 +232,7 @@ def write_csv(path: Path, rows: Sequence[ComparedRow]) -> None:
     more = ("earlier_submitter", "earlier_system", "earlier_result", "new_over_earlier", "compared_by")
     names = [field.name for field in fields(ResultRow)]
     try:
-        # JSON may have half a character.
+        # The name of a folder may be no UTF-8.
         with path.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file:
             writer = csv.writer(file)
             writer.writerow([*names, *more])

@@ -51,10 +51,11 @@ def test_csv(tree, tmp_path, capsys):
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
-def test_csv_with_half_a_character(tree, tmp_path):
-    fields(SYSTEM, accelerator_model_name="H\ud800")(tree / RESULTS)
-    assert main(["check", str(tree), "--csv", str(tmp_path / "results.csv")]) == 0
-    assert "H\\ud800" in (tmp_path / "results.csv").read_text()
+def test_csv_of_a_folder_whose_name_is_no_utf_8(tree, tmp_path):
+    organisation = next((tree / "closed").iterdir())
+    organisation.rename(organisation.with_name("My\udcffOrg"))
+    assert main(["check", str(tree), "--csv", str(tmp_path / "results.csv")]) == 5
+    assert "My\\udcffOrg,made_up" in (tmp_path / "results.csv").read_text()
 
 
 def test_against_an_earlier_tree_of_the_same_system(tree, tmp_path, capsys):
