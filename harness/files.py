@@ -9,7 +9,7 @@ import platform
 import stat
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import IO, TypeVar
@@ -176,6 +176,13 @@ def _born(pid: int) -> str:
 def not_written(path: Path, error: OSError, other: str) -> ConfigError:
     """The error of a file that cannot be written where the user wants it."""
     return ConfigError(f"{path}: cannot be written: {refused(error, f'choose another {other}')}")
+
+
+def require_other(path: Path, *read: Path) -> None:
+    """Raise ConfigError where a file to write is one of those that are read."""
+    with suppress(OSError):  # a missing file cannot be the input under another name
+        if any(path.samefile(one) for one in read if one.exists()):
+            raise ConfigError(f"{path}: this file is the input; choose another name for what is written")
 
 
 _Decoded = TypeVar("_Decoded")

@@ -8,7 +8,7 @@ import codecs
 import os
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.errors import ConfigError, DatasetError, refused
-from harness.files import atomic_write
+from harness.files import atomic_write, require_other
 from harness.text import counted, printable
 
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # the marks that such a file begins with
@@ -108,13 +108,6 @@ def writing(path: Path, *read: Path) -> Iterator[IO[bytes]]:
         raise ConfigError(
             f"{path}: cannot write there: {refused(error, 'choose another --output')}"
         ) from error
-
-
-def require_other(path: Path, *read: Path) -> None:
-    """Raise ConfigError where a file to write is one of those that are read."""
-    with suppress(OSError):  # a missing file cannot be the input under another name
-        if any(path.samefile(one) for one in read if one.exists()):
-            raise ConfigError(f"{path}: this file is the input; choose another --output")
 
 
 def _read(path: Path) -> bytes:

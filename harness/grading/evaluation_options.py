@@ -193,7 +193,7 @@ def parse_options(argv: list[str]) -> EvaluationOptions:
     parser = build_parser()
     given = _parsed(parser, argv)
     if given["evaluated_file"] is not None:
-        _check_evaluated(parser, "--graded-rows", given["mlperf_log"], given["evaluated_file"])
+        _check_evaluated(parser, "--graded-rows", given["evaluated_file"])
     if given["verbose"] and given["output_file"] is None:
         given["warnings"] = (*given["warnings"], _NO_OUTPUT)
     return read(EvaluationOptions, given)
@@ -220,12 +220,10 @@ def _parsed(parser: Parser, argv: list[str]) -> dict[str, Any]:
 def _evaluated_file(parser: argparse.ArgumentParser, source: Path, asked: Path | None) -> Path:
     suffix = source.suffix if source.suffix.lower() in _TABLES else _TABLES[0]
     path = asked or source.with_name(f"{source.stem}_evaluated{suffix}")
-    _check_evaluated(parser, "--output-file", source, path)
+    _check_evaluated(parser, "--output-file", path)
     return path
 
 
-def _check_evaluated(parser: argparse.ArgumentParser, flag: str, source: Path, path: Path) -> None:
+def _check_evaluated(parser: argparse.ArgumentParser, flag: str, path: Path) -> None:
     if path.suffix.lower() not in _TABLES:
         parser.error(f"{flag} {path}: expected {' or '.join(_TABLES)}")
-    if path.resolve() == source.resolve():
-        parser.error(f"{flag} {path}: is the input file; choose another")

@@ -22,6 +22,7 @@ from harness.files import (
     atomic_write,
     is_device,
     not_written,
+    require_other,
     unofficial,
 )
 from harness.grading.decoding.output_decoder import open_decoder, tokenizer_beside
@@ -76,18 +77,19 @@ def run(
     Raises HarnessError for whatever cannot be graded.
     """
     _warn(options.warnings)
-    _require_writable(
-        (
-            options.output_file,
-            options.evaluated_file,
-            options.save_outputs,
-            options.disagreements,
-        )
+    to_write = (
+        options.output_file,
+        options.evaluated_file,
+        options.save_outputs,
+        options.disagreements,
     )
+    _require_writable(to_write)
     _show_earlier(options)
     folder = options.mlperf_log.parent
     record = readable_run(folder)
     options = _with_references(options, record)
+    for file in filter(None, to_write):
+        require_other(file, *_read_files(options))
     incomplete = "" if record is None else unfinished(folder, record)
     if incomplete:
         show(f"INCOMPLETE: {incomplete}", file=sys.stderr)
@@ -136,6 +138,12 @@ def _with_references(options: EvaluationOptions, record: RunRecord | None) -> Ev
     if found is not None:
         show(f"true answers: {found}", file=sys.stderr)
     return dataclasses.replace(options, reference_data=found)
+
+
+def _read_files(options: EvaluationOptions) -> Iterator[Path]:
+    """The files that are read, and must stay as they are."""
+    yield from (options.mlperf_log, options.mlperf_log.with_name(RUN_RECORD), options.references)
+    yield from (Path(one) for one in (options.tokenizer, options.lcb_data) if one)
 
 
 @contextmanager

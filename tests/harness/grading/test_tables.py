@@ -300,12 +300,34 @@ def test_settings_that_are_not_ours_are_none(settings, tmp_path):
     assert evaluated("--mlperf-log", path) == plain
 
 
+@pytest.mark.parametrize("role", ["outputs", "references", "tests", "record"])
+@pytest.mark.parametrize(
+    ("flag", "program"),
+    [
+        ("--output-file", accuracy_main),
+        ("--output", main),
+        ("--graded-rows", main),
+        ("--save-outputs", main),
+        ("--disagreements", main),
+    ],
+)
+def test_a_file_that_is_read_is_not_written_to(role, flag, program, tmp_path):
+    """eval_accuracy.py took its references for the place of the graded rows."""
+    files = {name: table(tmp_path / f"{name}.pkl", COLUMNS) for name in ("outputs", "references", "tests")}
+    files["record"] = tmp_path / "run.json"
+    files["record"].write_text("{}")
+    (link := tmp_path / "link.pkl").symlink_to(files[role])
+    before = {path: path.read_bytes() for path in files.values()}
+    words = ("--input-file", files["outputs"], "--dataset-file", files["references"])
+    said = refuse(*words, "--lcb-data", files["tests"], flag, link, program=program)
+    assert f"{link}: this file is the input" in said
+    assert {path: path.read_bytes() for path in files.values()} == before
+
+
 def test_further_refusals(tmp_path, nothing_downloaded):
     path = table(tmp_path / "outputs.pkl", COLUMNS)
     given = ("--input-file", path, "--output-file")
-    assert "is the input file" in refuse(*given, path, program=accuracy_main)
     assert "expected .pkl" in refuse(*given, "x.csv", program=accuracy_main)
-    assert "--graded-rows" in refuse("--mlperf-log", path, "--graded-rows", path)
     assert "expected at least 1" in refuse("--mlperf-log", path, "--num-workers", 0)
     assert "no such file" in refuse("--input-file", tmp_path / "missing.pkl", program=accuracy_main)
     log = tmp_path / "results/gpt-oss-120b/offline/accuracy/mlperf_log_accuracy.json"
