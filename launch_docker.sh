@@ -86,6 +86,16 @@ read_server_command() {
     eval "server=($line)"
 }
 
+# More GPUs for one replica than the container has are an error deep in the server's log.
+check_gpus() {
+    local passed=("${server[@]}") tp
+    ! was_passed --nnodes || return 0 # of all nodes together
+    tp=$(passed_value '--tp-size|--tp|-tp|--tensor-parallel-size|--nproc-per-node' 1)
+    check_count --tp "$tp"
+    [[ $gpus == all || $tp -le $gpus ]] ||
+        fail "--gpu-count $gpus: a replica of this server takes $tp GPUs; give --gpu-count $tp, or --tp $gpus"
+}
+
 # add_mount HOST [CONTAINER [,readonly]]
 add_mount() {
     command+=(--mount "type=bind,source=$1,target=${2:-$1}${3:-}")
@@ -139,6 +149,7 @@ add_gpus() {
 
 parse_options "$@"
 read_server_command
+check_gpus
 [[ -n $dry_run ]] || command -v docker >/dev/null ||
     fail "docker is not installed; use $backend/run_server.sh, or setup_enroot.sh for SGLang"
 [[ -n $dry_run ]] || mkdir -p -- "$cache"

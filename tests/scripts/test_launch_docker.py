@@ -99,6 +99,8 @@ ALWAYS = "--rm --network host --ipc host --ulimit memlock=-1 --ulimit stack=6710
     [
         ([], f"--gpus all {CACHE}"),
         (["--gpu-count", "2"], f"--gpus 2 {CACHE}"),
+        (["--gpu-count", "2", "--tp", "2"], f"--gpus 2 {CACHE}"),
+        (["--gpu-count", "2", "--tp", "16", "--nnodes", "8"], f"--gpus 2 {CACHE}"),  # two of each node
         (["--gpu-count=all", "--container-name", "r1"], f"--gpus all --name r1 {CACHE}"),
         (["--extra-mounts", "/data:/data, /m:/models:ro"], f"--gpus all {CACHE} {MOUNTS}"),
         (["--model-cache-dir", "/c"], f"--gpus all {CACHE}".replace("/hf", "/c")),
