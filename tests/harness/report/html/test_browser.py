@@ -158,6 +158,17 @@ def test_the_legend_hides_a_series(window, page):
     assert window.run(PIXELS, "rates", "--c0") > 200
 
 
+def test_a_legend_breaks_where_its_line_is_full(window, page):
+    """Each value had the width of a cell of the tables, and two fitted into a line."""
+    window.open(page)
+    tops = """
+        return [...document.querySelectorAll("#chart-ttft .u-legend tr")].map((row) => row.offsetTop)
+    """
+    assert len(found := window.run(tops)) == 3 and len(set(found)) == 1
+    window.run("document.querySelector('#chart-ttft .u-legend').style.width = '200px'")
+    assert len(set(window.run(tops))) > 1
+
+
 def test_the_keyboard_reaches_the_legend(window, page):
     window.open(page)
     press = """
