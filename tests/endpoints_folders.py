@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from harness.endpoints.curve import Curve
-from harness.endpoints.numbers.count_cache import Cached, write_cached
+from harness.endpoints.numbers.count_cache import Cached, count_key, write_cached
 from harness.endpoints.rehearsal_record import Rehearsal, write_rehearsal
 from harness.endpoints.run_folder import EVENTS, RUNS, SUMMARY
 from harness.endpoints.samples import SAMPLE
@@ -78,4 +78,6 @@ def count(folder: Path, tpot_ms: Iterable[float], size: int, pass_s: float = 300
     rows["output_tokens"], rows["suffix_tokens"] = 501, 500
     rows["complete_ns"] = rows["first_ns"] + (np.repeat(levels, size) * spread * MS * 500).astype(int)
     (folder / EVENTS).touch()
-    write_cached(folder, "made up", Cached(rows, int(pass_s * S * len(levels)), True, ""))
+    write_cached(
+        folder, count_key(folder / EVENTS, ()), Cached(rows, int(pass_s * S * len(levels)), True, "")
+    )

@@ -1,5 +1,6 @@
 """The requests of events.jsonl with counted tokens, kept beside it: check and page need not count again."""
 
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -11,13 +12,13 @@ import pyarrow.parquet as pq
 
 from harness.endpoints.run_folder import EVENTS
 from harness.endpoints.samples import SAMPLE, Samples
-from harness.files import atomic_write
+from harness.files import atomic_write, sha256_of
 
 COUNTS = "token_counts.parquet"
 FINISH_REASONS = ("", "stop", "length", "tool_calls", "content_filter", "function_call", "other")
 
 COUNTED = np.dtype([*SAMPLE.descr, ("isl", "<i8"), ("finish", "<i8")])
-_FORM = "1"  # changes with what is counted, or how
+_FORM = "2"  # changes with what is counted, or how
 
 
 class Cached(NamedTuple):
@@ -36,23 +37,29 @@ class Cached(NamedTuple):
         return self.rows[list(SAMPLE.names or ())].astype(SAMPLE)
 
 
+def count_key(events: Path, tokenizer: Iterable[Path]) -> str:
+    """Changes with the events and with the files of the tokenizer. Raises OSError.
+
+    By content: a copy, an archive or a download may give other files the same size and time. SHA-256 takes a
+    second for 1.7 GB.
+    """
+    return " ".join(map(sha256_of, (events, *tokenizer)))
+
+
 def read_cached(folder: Path, key: str) -> Cached | None:
-    """What was kept for this key; None if nothing was, or it cannot be read."""
+    """What was kept for this key, as count_key makes it; None if nothing was, or it cannot be read."""
     kept = _kept(folder)
     return None if kept is None or kept[0] != f"{_FORM} {key}" else kept[1]
 
 
 def counted_samples(folder: Path) -> Samples | None:
     """The requests of a run folder with the tokens that its last reader counted; None if outdated."""
+    kept = _kept(folder)
     try:
-        if (folder / COUNTS).stat().st_mtime_ns < (folder / EVENTS).stat().st_mtime_ns:
-            return None
+        current = kept is not None and kept[0].split()[:2] == [_FORM, sha256_of(folder / EVENTS)]
     except OSError:
         return None
-    kept = _kept(folder)
-    if kept is None or not kept[0].startswith(f"{_FORM} "):
-        return None
-    return kept[1].samples
+    return kept[1].samples if kept is not None and current else None
 
 
 def _kept(folder: Path) -> tuple[str, Cached] | None:

@@ -21,7 +21,14 @@ from msgspec.structs import astuple
 
 from harness.cli.processes import computing
 from harness.dataset.model_tokenizer import TOKENIZER_FILE
-from harness.endpoints.numbers.count_cache import COUNTED, FINISH_REASONS, Cached, read_cached, write_cached
+from harness.endpoints.numbers.count_cache import (
+    COUNTED,
+    FINISH_REASONS,
+    Cached,
+    count_key,
+    read_cached,
+    write_cached,
+)
 from harness.endpoints.numbers.event_record import (
     COMPLETE,
     ENDED,
@@ -85,7 +92,7 @@ def read_events(
     file = folder / EVENTS
     try:
         size = file.stat().st_size
-        key = _key(file, tokenizer)
+        key = count_key(file, _files_of(tokenizer))
         cached = read_cached(folder, key)
         if cached is None:
             cached = _counted(file, size, tokenizer, progress, processes or usable_cores())
@@ -109,15 +116,13 @@ def _prompt_lengths(folder: Path, cached: Cached) -> npt.NDArray[np.int64]:
     return isl if len(isl) == len(cached.rows) else np.zeros(len(cached.rows), np.int64)
 
 
-def _key(events: Path, tokenizer: Path | None) -> str:
-    """Changes with the events and with the tokenizer."""
-    stamps = [events.stat()]
+def _files_of(tokenizer: Path | None) -> Iterator[Path]:
+    """The files that decide how it counts; none for gpt-oss's, which is built in."""
     if tokenizer is not None:
         folder = tokenizer if tokenizer.is_dir() else tokenizer.parent
-        file = tokenizer / TOKENIZER_FILE if tokenizer.is_dir() else tokenizer
+        yield tokenizer / TOKENIZER_FILE if tokenizer.is_dir() else tokenizer
         template = (folder / name for name in ("tokenizer_config.json", "chat_template.jinja"))
-        stamps += [path.stat() for path in (file, *template) if path.exists()]
-    return " ".join(f"{stamp.st_size}:{stamp.st_mtime_ns}" for stamp in stamps)
+        yield from (path for path in template if path.exists())
 
 
 def _events(file: Path, cached: Cached) -> RunEvents:

@@ -159,20 +159,38 @@ def test_processes_change_nothing(tmp_path, monkeypatch):
     assert seen[-1] == (folder / "events.jsonl").stat().st_size
 
 
-def test_counts_are_kept(tmp_path):
+def test_counts_are_kept(tmp_path, monkeypatch):
     folder = write(tmp_path, BEGIN, TWO, END)
-    file = folder / "events.jsonl"
-    before, stamp = read_events(folder, TOKENIZER), file.stat()
-    file.write_text(file.read_text().replace("One", "Two"))
-    os.utime(file, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
-    kept = read_events(folder, TOKENIZER)
+    before = read_events(folder, TOKENIZER)
+    with monkeypatch.context() as patch:
+        patch.setattr(event_reader, "_counted", None)
+        kept = read_events(folder, TOKENIZER)
     assert (kept.samples == before.samples).all()
     assert (kept.isl.tolist(), kept.duration_ns, kept.ended) == ([5, 7], before.duration_ns, True)
-    file.write_text(file.read_text().replace(" two three", " two"))
-    assert read_events(folder, TOKENIZER).samples["output_tokens"][0] == tokens("Two two")
     (other := tmp_path / "tokenizer.json").write_text("{}")
     with pytest.raises(ConfigError, match=str(other)):  # counted again
         read_events(folder, other, processes=1)
+
+
+@pytest.mark.parametrize("changed", ["events", "tokenizer"])
+def test_other_files_of_the_same_size_and_time_are_counted(changed, tmp_path, monkeypatch):
+    """As a copy, an archive or a download leaves them."""
+    folder = write(tmp_path, BEGIN, TWO, END)
+    (tokenizer := tmp_path / "other.json").write_bytes(TOKENIZER.read_bytes())
+    counts, counted = [], event_reader._counted
+    monkeypatch.setattr(event_reader, "_counted", lambda *given: counts.append(counted(*given)) or counts[-1])
+    read_events(folder, tokenizer)
+    file, before, after = {
+        "events": (folder / "events.jsonl", "One", "two"),
+        "tokenizer": (tokenizer, '"truncation":null,"padding":null', '"padding":null,"truncation":null'),
+    }[changed]
+    stamp, text = file.stat(), file.read_text()
+    file.write_text(text.replace(before, after, 1))
+    os.utime(file, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+    assert file.stat().st_size == stamp.st_size
+    read_events(folder, tokenizer)
+    read_events(folder, tokenizer)
+    assert len(counts) == 2
 
 
 def test_a_folder_that_cannot_be_written_to(tmp_path, monkeypatch):

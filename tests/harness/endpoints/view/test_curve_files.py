@@ -13,7 +13,7 @@ from harness.endpoints.accuracy import PointMetric
 from harness.endpoints.checks.checked_point import point_of_run
 from harness.endpoints.numbers.count_cache import COUNTS, counted_samples
 from harness.endpoints.planning.rules import is_same_model
-from harness.endpoints.run_folder import CONFIG, POINT_RUN, REHEARSAL, RUNS, SUMMARY
+from harness.endpoints.run_folder import CONFIG, EVENTS, POINT_RUN, REHEARSAL, RUNS, SUMMARY
 from harness.endpoints.steady.super_passes import super_passes
 from harness.endpoints.tree.build_tree import build_tree
 from harness.endpoints.tree.run_facts import read_runs
@@ -288,11 +288,16 @@ def test_tokens_that_another_version_counted_are_not_used(tmp_path):
     for other in (table.drop_columns("suffix_tokens"), table.set_column(0, table.column_names[0], without)):
         pq.write_table(other, tmp_path / COUNTS)
         assert counted_samples(tmp_path) is None
-    pq.write_table(table.replace_schema_metadata({b"key": b"0 made up"}), tmp_path / COUNTS)
+    facts = table.schema.metadata
+    facts[b"key"] = facts[b"key"].replace(b"2 ", b"1 ", 1)
+    pq.write_table(table.replace_schema_metadata(facts), tmp_path / COUNTS)
     assert counted_samples(tmp_path) is None
 
 
 def test_tokens_of_earlier_events_are_not_used(tmp_path):
     made.count(tmp_path, [10, 20], 40)
-    os.utime(tmp_path / COUNTS, (0, 0))
+    (tmp_path / EVENTS).write_text("{}\n")
+    os.utime(tmp_path / EVENTS, (0, 0))  # copied from elsewhere
+    assert counted_samples(tmp_path) is None
+    (tmp_path / EVENTS).unlink()
     assert counted_samples(tmp_path) is None
