@@ -24,3 +24,12 @@ def ask_git(root: Path, *arguments: str, index: Path | None = None) -> str | Non
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout
+
+
+def head_of(root: Path) -> tuple[str, str] | None:
+    """Commit and tree of a checkout, also of one that is a folder of a repository.
+
+    None where git does not have the folder, as of an archive that was unpacked in another repository.
+    """
+    found = (ask_git(root, "rev-parse", "HEAD", "HEAD:./") or "").split()
+    return (found[0], found[1]) if found else None

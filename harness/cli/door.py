@@ -130,10 +130,11 @@ def version() -> str:
     """The project's version, and the commit where there is one."""
     import tomllib
 
-    from harness.git import ask_git
+    from harness.git import ask_git, head_of
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    commit = (ask_git(ROOT, "rev-parse", "--short=12", "HEAD") or "").strip()
+    named = f"{project['name']} {project['version']}"
+    if (found := head_of(ROOT)) is None:
+        return named
     changes = ask_git(ROOT, "status", "--porcelain", "--untracked-files=no") or ""
-    at = f" (commit {commit}{', with local changes' if changes.strip() else ''})" if commit else ""
-    return f"{project['name']} {project['version']}{at}"
+    return f"{named} (commit {found[0][:12]}{', with local changes' if changes.strip() else ''})"

@@ -16,7 +16,7 @@ import msgspec
 
 from harness.errors import ConfigError
 from harness.files import ROOT
-from harness.git import ask_git
+from harness.git import ask_git, head_of
 from harness.json_files import read_fields, read_json
 from harness.machine import memory_bytes, number_in, text_of
 
@@ -147,13 +147,15 @@ def _own_state() -> GitState | None:
 
 def git_state(root: Path) -> GitState | None:
     """None without git, outside of a repository, or when git does not answer."""
-    commit = ask_git(root, "rev-parse", "HEAD")
-    status = ask_git(root, "status", "--porcelain", "--untracked-files=no")
-    if commit is None or status is None:
+    found = head_of(root)
+    status = None if found is None else ask_git(root, "status", "--porcelain", "--untracked-files=no")
+    if found is None or status is None:
         return None
-    dirty = bool(status.strip())
-    tree = _changed_tree(root) if dirty else ask_git(root, "rev-parse", "HEAD:./")
-    return GitState(commit.strip(), dirty, tree.strip() if tree else None)
+    commit, tree = found
+    if not status.strip():
+        return GitState(commit, dirty=False, tree=tree)
+    changed = _changed_tree(root)
+    return GitState(commit, dirty=True, tree=changed.strip() if changed else None)
 
 
 def reader_of(fields: Any) -> str:
@@ -163,8 +165,8 @@ def reader_of(fields: Any) -> str:
     """
     match fields:
         case {"provenance": {"git": {"commit": str(commit)}}} if _COMMIT.fullmatch(commit):
-            here = ask_git(ROOT, "rev-parse", "HEAD")
-            if here is not None and here.strip() != commit:
+            here = head_of(ROOT)
+            if here is not None and here[0] != commit:
                 return f"another commit of the harness wrote it, and reads it: git checkout {commit}"
     return ""
 

@@ -11,7 +11,7 @@ import msgspec
 from harness.cli.door import called
 from harness.errors import ConfigError
 from harness.files import ROOT
-from harness.git import GIT, ask_git
+from harness.git import GIT, ask_git, head_of
 from harness.record.provenance import GitState, git_state
 from harness.staging import write_file
 from harness.submission.tree.secrets import find_secrets
@@ -52,10 +52,10 @@ class WrittenSource(msgspec.Struct, frozen=True):
 
 def without_git() -> str:
     """Why no folder can be built from this checkout; "" where it can be."""
-    if ask_git(ROOT, "rev-parse", "--verify", "--quiet", "HEAD") is not None:
+    if head_of(ROOT) is not None:
         return ""
     return (
-        f"src/ holds the files that git tracks, and git does not work in {ROOT}; "
+        f"src/ holds the files that git tracks, and {ROOT} is no checkout in which git works; "
         f"run {called('prepare_submission.py')} in a git checkout of this harness"
     )
 

@@ -581,7 +581,7 @@ def test_a_build_without_git_is_announced_before_the_first_run(tmp_path, monkeyp
         assert campaign_command.run(options) == 0
         said, _, after = capsys.readouterr().out.partition("the first run")
         assert (
-            f"The build will stop: src/ holds the files that git tracks, and git does not work in {tmp_path}"
+            f"The build will stop: src/ holds the files that git tracks, and {tmp_path} is no checkout in"
             in said
         )
         assert not after.strip()

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from harness.cli import door
 from harness.record import provenance
 from harness.record.provenance import (
     PACKAGES,
@@ -20,6 +21,7 @@ from harness.record.provenance import (
     port_range,
     relevant_names,
 )
+from harness.submission.building import source_code
 
 ROOT = Path(__file__).parents[3]
 
@@ -91,6 +93,20 @@ def test_the_tree_of_a_folder_inside_of_a_repository(tmp_path):
     for content in ("1", "2"):
         (tmp_path / "harness/file").write_text(content)
         assert git(tmp_path, "ls-tree", "--name-only", git_state(tmp_path / "harness").tree) == "file"
+
+
+def test_an_archive_in_a_repository_of_others_is_of_no_commit(tmp_path, monkeypatch):
+    """run.json named a commit without the harness, and messages said to check it out."""
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "commit", "-qm", "one", "--allow-empty")
+    (archive := tmp_path / "harness").mkdir()
+    (archive / "pyproject.toml").write_bytes((ROOT / "pyproject.toml").read_bytes())
+    assert git_state(tmp_path) is not None
+    assert git_state(archive) is None
+    for module in (provenance, source_code, door):
+        monkeypatch.setattr(module, "ROOT", archive)
+    assert provenance.reader_of({"provenance": {"git": {"commit": "0" * 40}}}) == ""
+    assert "git" in source_code.without_git() and "commit" not in door.version()
 
 
 @pytest.fixture
