@@ -12,7 +12,7 @@ from msgspec import structs
 
 from harness.config.benchmark import Benchmark, load_benchmark
 from harness.config.choices import available_benchmarks
-from harness.config.official_data import fetching
+from harness.config.official_data import downloaded, fetching
 from harness.dataset.table import is_binary_table
 from harness.errors import EXIT_INVALID, EXIT_THRESHOLD, EXIT_VALID, ConfigError, EntryError, GradingError
 from harness.files import (
@@ -129,14 +129,20 @@ def run(
 
 
 def _with_references(options: EvaluationOptions, record: RunRecord | None) -> EvaluationOptions:
-    """The options with the true answers of a log where no flag names them, if they are here."""
+    """The options with the true answers of a log where no flag names them. Raises ConfigError without."""
     log = options.mlperf_log
     if options.reference_data is not None or not log.is_file() or is_binary_table(log):
         return options
     benchmark = load_benchmark(_benchmark_named(options), options.round)
-    found = true_answers(record, benchmark.dataset(accuracy=True))
-    if found is not None:
-        show(f"true answers: {found}", file=sys.stderr)
+    rule = benchmark.dataset(accuracy=True)
+    if (found := true_answers(record, rule)) is None:
+        missing = downloaded(rule.file, Path()) if record is None else record.plan.client.input_file
+        raise ConfigError(
+            f"{log}: a log has no true answers, and {missing} is not here; add --reference-data "
+            "(eval_accuracy.py: --dataset-file) with the dataset of the run, or run "
+            f"{fetching(benchmark.name)}"
+        )
+    show(f"true answers: {found}", file=sys.stderr)
     return dataclasses.replace(options, reference_data=found)
 
 
@@ -323,11 +329,6 @@ def _read(options: EvaluationOptions, benchmark: Benchmark) -> tuple[Outputs, Se
         near = sorted(source.parents[2].glob(str(below))) if len(source.parts) > 3 else []
         remedy = f"pass {' or '.join(map(str, near)) or 'mlperf_log_accuracy.json or a table of outputs'}"
         raise GradingError(f"{source}: no such file; {remedy}")
-    if options.reference_data is None and not is_binary_table(source):
-        raise ConfigError(
-            f"{source}: a log has no true answers; add --reference-data (eval_accuracy.py: --dataset-file) "
-            f"with the dataset of the run, or run {fetching(benchmark.name)}"
-        )
     tokenizer = options.tokenizer or tokenizer_beside(options.references, benchmark)
     found, notes = open_outputs(source, benchmark, tokenizer)
     for note in notes:

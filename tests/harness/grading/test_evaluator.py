@@ -508,6 +508,7 @@ def test_the_true_answers_are_those_of_the_run_or_of_the_download(
     assert (absent.code, absent.stdout) == (2, "")
     assert "add --reference-data" in absent.stderr and "datasets/download.sh --benchmark gpt" in absent.stderr
     official = tmp_path / "data" / load_benchmark("gpt-oss-120b").dataset(accuracy=True).file
+    assert f"{official.relative_to(tmp_path)} is not here" in absent.stderr
     official.parent.mkdir(parents=True)
     official.write_bytes(REFERENCE.read_bytes())
     run_record(tmp_path, "gpt-oss-120b")
