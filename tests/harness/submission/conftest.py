@@ -1,8 +1,6 @@
 """A made-up submission, and runs and a TOML to build one from."""
 
-import hashlib
 import shutil
-from contextlib import suppress
 
 import pytest
 
@@ -12,27 +10,11 @@ from harness.submission.checks import context
 from harness.submission.tree import secrets
 from tests.harness.submission.building import commit, git, write_info
 from tests.harness.submission.trees import COMMIT, copied, results_of, unpack
+from tests.memo import once_a_content
 from tests.runs import ROOT
 
-
-def _once_a_content(read):
-    """The same function of a file, evaluated once for its name and bytes."""
-    known = {}
-
-    def found_in(path):
-        with suppress(OSError):
-            if path.is_file():
-                key = path.name, hashlib.sha256(path.read_bytes()).digest()
-                if key not in known:
-                    known[key] = read(path)
-                return known[key]
-        return read(path)
-
-    return found_in
-
-
 _READ_ONCE = [
-    (module, name, _once_a_content(getattr(module, name)))
+    (module, name, once_a_content(getattr(module, name)))
     for module, name in ((context, "read_detail"), (context, "read_summary"), (secrets, "_scan"))
 ]
 
