@@ -118,6 +118,7 @@ def is_same_model(one: str, other: str) -> bool:
     return all(last) and (last[0] in _letters(other) or last[1] in _letters(one))
 
 
+@cache
 def _letters(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
