@@ -117,15 +117,12 @@ def verify_logs(options: VerifyOptions) -> int:
     log_dir = logs_in(options.log_dir.absolute())
     named = None if options.scenario is None else options.scenario.loadgen
     scenario = read_detail_log(log_dir).effective.get("scenario") or named
-    references = options.reference_data
-    if references is None and test.needs_references:
-        references = true_answers(readable_run(log_dir), test.dataset)
     request = VerifyRequest(
         benchmark=benchmark,
         test=test,
         audit=test.audit_config(audits.get(test.name), scenario),
         log_dir=log_dir,
-        references=references,
+        references=options.reference_data or true_answers(readable_run(log_dir), test.dataset),
         official=not options.non_official,
         scenario=scenario,
     )
