@@ -68,7 +68,7 @@ def _name(files: PointFiles) -> Iterator[Finding]:
 
 def _own_files(files: PointFiles) -> Iterator[Finding]:
     """A tree stays as it was when a point is run again. A short rehearsal's scores have other names there."""
-    if not files.in_tree or files.run is None:
+    if files.run is None:
         return
     tables_by_name = {CONFIG: files.config, SUMMARY: files.summary}
     if not files.is_short:
