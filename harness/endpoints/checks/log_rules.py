@@ -132,7 +132,7 @@ def _steady_state(files: PointFiles, run: Path) -> Iterator[Finding]:
     if not stated:
         return
     if size is None or concurrency is None:
-        found: Mapping[str, Any] | str = "tokens are not counted here"
+        found: Mapping[str, Any] | str = "the dataset's size or the concurrency is not known"
     else:
         found = recomputed_block(run, size, concurrency)
     if isinstance(found, str):

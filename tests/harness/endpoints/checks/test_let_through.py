@@ -284,6 +284,7 @@ def test_ours_catches_what_mlcommons_s_lets_through(tree, change):
     assert all((error.path, error.got, error.expected, error.remedy, error.section))
 
 
+AGENTIC_UNSALTED = {"enable_salt": False}
 SAID = {
     "a score of a part, where config.yaml alone names the model": (
         lambda root: [
@@ -314,6 +315,20 @@ SAID = {
     "an interrupted run of a client that does not say whether it is complete": (
         one("result_summary.json", lambda it: (it.pop("complete"), it.update(state="interrupted"))),
         ("incomplete", Severity.ERROR),
+    ),
+    "an interrupted run of a client that writes its state in capitals": (
+        one("result_summary.json", lambda it: (it.pop("complete"), it.update(state="INTERRUPTED"))),
+        ("incomplete", Severity.ERROR),
+    ),
+    "an agentic dataset without salt": (
+        lambda root: [
+            change(root)
+            for change in (
+                one("point.yaml", lambda it: it["runtime_settings"].pop("salt")),
+                one("config.yaml", lambda it: it["datasets"][0].update(agentic_inference=AGENTIC_UNSALTED)),
+            )
+        ],
+        ("salt", Severity.ERROR),
     ),
     "a TTFT of 0": (
         one("result_summary.json", lambda it: it["ttft"]["percentiles"].update({"90.0": 0.0})),
@@ -365,6 +380,18 @@ def test_the_one_point_that_differs_is_named(tree):
     assert "unreadable" in found and "points-differ" not in found
 
 
+def test_a_client_need_not_say_that_a_run_is_complete(tree):
+    one("result_summary.json", lambda it: (it.pop("complete"), it.pop("state")))(tree)
+    assert errors(check_tree(tree, officially=False), OURS) == set()
+
+
+def test_what_a_window_lacks_is_named(tree):
+    point_of("steady_state", "window", value={})(tree)
+    said = [one.got for one in check_tree(tree, officially=False) if one.rule == "steady-state-differs"]
+    lacks = "super_pass_start, super_pass_end, super_pass_size, duration_s"
+    assert said == [f"the status is windowable, but the window has no {lacks}"]
+
+
 def test_too_few_passes_have_no_window(tree):
     """Section 4.4 of the rules: only the numbers of a windowable point are its window's."""
     point_of("steady_state", "status", value="insufficient_passes")(tree)
@@ -381,6 +408,13 @@ def test_a_headline_does_not_say_whether_its_only_super_pass_is_complete(tree):
     summary["found"] = True
     one("result_summary.json", lambda it: it.update(steady_state=summary))(tree)
     assert "steady-state-differs" in errors(check_tree(tree, officially=False), OURS)
+
+
+def test_a_window_of_a_run_whose_headline_has_too_few_passes_for_one(tree):
+    summary = {"found": False, "superpass_size": SAMPLES, "n_super_passes": 1, "n_post_warmup": 1}
+    one("result_summary.json", lambda it: it.update(steady_state=summary))(tree)
+    differs = [one for one in check_tree(tree, officially=False) if one.rule == "steady-state-differs"]
+    assert "status is windowable" in {one.got for one in differs}
 
 
 def test_the_super_passes_of_the_run_are_named(tree):
@@ -440,6 +474,12 @@ OURS_TOO = {
         lambda it: it["datasets"].append({"name": "acc", "type": "accuracy", "salt": True}),
         "accuracy-salt",
     ),
+    "salted agentic accuracy": (
+        lambda it: it["datasets"].append(
+            {"name": "acc", "type": "accuracy", "agentic_inference": {"enable_salt": True}}
+        ),
+        "accuracy-salt",
+    ),
 }
 
 
@@ -452,6 +492,7 @@ def test_a_configuration_that_is_not_the_point_s(tree, change):
 
 def test_the_salt_of_performance_is_none_of_accuracy(tree):
     edit(tree, LOGGED, "config.yaml", lambda it: it["datasets"][0].update(salt=128))
+    edit(tree, LOGGED, "config.yaml", lambda it: it["datasets"].append({"name": "acc", "type": "accuracy"}))
     assert "accuracy-salt" not in errors(check_tree(tree, officially=False), OURS)
 
 
@@ -595,18 +636,40 @@ def test_the_steady_state_is_recomputed(logged, monkeypatch):
         ("status is windowable", "insufficient_passes as in the log"),
         ("verdict is STEADY STATE", "drifting_up as in the log"),
     ]
-    monkeypatch.setattr(log_rules, "recomputed_block", lambda *_: stated | {"window": {}})
-    found = check_tree(logged, officially=False)
-    assert errors(found, OURS) == {"steady-state-differs"}
+    for name in ("super_pass_start", "super_pass_end"):
+        moved = stated | {"window": stated["window"] | {name: stated["window"][name] + 1}}
+        monkeypatch.setattr(log_rules, "recomputed_block", lambda *_, moved=moved: moved)
+        (differs,) = [
+            one.got for one in check_tree(logged, officially=False) if one.rule == "steady-state-differs"
+        ]
+        assert differs == f"window.{name} is {stated['window'][name]}"
     counted = stated["window"]["n_samples"]
-    for part, expected in ((0.995, set()), (0.985, {"steady-state-differs"})):  # some count answers alone
+    # Some count answers alone.
+    for part, expected in (
+        (0.995, set()),
+        (0.985, {"steady-state-differs"}),
+        (1.015, {"steady-state-differs"}),
+    ):
         fewer = stated | {"window": stated["window"] | {"n_samples": round(part * counted)}}
         monkeypatch.setattr(log_rules, "recomputed_block", lambda *_, fewer=fewer: fewer)
         found = check_tree(logged, officially=False)
         assert errors(found, OURS) == expected
     edit(logged, LOGGED, "point.yaml", lambda it: it["steady_state"]["window"].pop("n_samples"))
+    edit(logged, LOGGED, "point.yaml", lambda it: it["steady_state"].pop("state"))
     monkeypatch.setattr(log_rules, "recomputed_block", lambda *_: stated)
     assert errors(check_tree(logged, officially=False), OURS) == set()
+
+
+@pytest.mark.parametrize("lacking", ["size", "concurrency"])
+def test_a_steady_state_of_unknown_size_or_concurrency_is_not_recomputed(logged, lacking):
+    if lacking == "size":
+        point_of("steady_state", "window", value={"super_pass_start": 0, "super_pass_end": 3})(logged)
+        point_of("dataset", value="own")(logged)
+        one("config.yaml", lambda it: it["datasets"][0].pop("samples"))(logged)
+    else:
+        one("point.yaml", lambda it: it.pop("concurrency"))(logged)
+    found = [one for one in check_tree(logged, officially=False) if one.rule == "not-recomputed"]
+    assert any(one.got.endswith("the dataset's size or the concurrency is not known") for one in found)
 
 
 def test_what_was_not_recomputed_is_said(logged):

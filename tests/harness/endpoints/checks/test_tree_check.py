@@ -22,6 +22,7 @@ from harness.endpoints.point_run import PointRun
 from harness.endpoints.run_folder import ACCURACY, CONFIG, EVENTS, RUNS, SUMMARY, TREE
 from harness.errors import EXIT_THRESHOLD, EXIT_VALID, ConfigError
 from harness.peak.ladder.steps import NOT_A_RESULT
+from harness.yaml_files import read_yaml
 from tests import endpoints_folders, endpoints_kit
 from tests.harness.endpoints.checks.passing import (
     LOGGED,
@@ -113,6 +114,16 @@ def test_the_configuration_s_samples_count_before_what_a_window_claims(tmp_path)
     files = PointFiles(tmp_path, tmp_path / "r64", None, window)
     own = msgspec.structs.replace(files, config={"datasets": [{"name": "own", "samples": 100}]})
     assert (own.dataset_size, files.dataset_size) == (100, 50)
+
+
+@pytest.mark.parametrize(
+    ("stated", "configured"), [("mlperf_gpt_oss_performance", "own"), ("own", "mlperf_gpt_oss_performance")]
+)
+def test_an_official_dataset_has_its_samples_whatever_is_written(tmp_path, stated, configured):
+    """Of a part of it passes would be complete that are none."""
+    settings = {"datasets": [{"name": configured, "samples": 100}]}
+    point = {"dataset": stated, "steady_state": {"window": {"super_pass_size": 50}}}
+    assert PointFiles(tmp_path, tmp_path / "r64", None, point, settings).dataset_size == 6396
 
 
 @pytest.mark.parametrize(
@@ -232,6 +243,10 @@ def test_the_steady_state_of_the_official_client_s_run_folder(tmp_path):
     write(folder / SUMMARY, summary)
     (line,) = errors(folder)
     assert "[steady-state §4.4] the verdict is drifting_up" in line
+    settings = read_yaml(folder / CONFIG)
+    settings["datasets"] = [{"name": "own", "type": "performance"}]
+    write(folder / CONFIG, settings)  # nothing else says how many samples a super-pass has
+    assert errors(folder) == [line]
     for verdict in ("steady state", None):  # in the form of point.yaml
         block = endpoints_kit.steady_state(run) | {"verdict": verdict}
         write(folder / SUMMARY, summary | {"steady_state": block})
@@ -310,6 +325,7 @@ def test_a_short_rehearsal_is_not_blamed_for_its_length(tmp_path, short):
     severity = Severity.REHEARSED if short else Severity.ERROR
     assert {one.rule for one in found if one.severity is severity} == {"issue-time", "min-duration"}
     (last, *rest) = reversed(list(finding_lines(found)))
+    assert [one.expected for one in found if one.rule == "min-duration"] == ["1200000 or more"]
     assert any("issue-time, min-duration" in line for line in rest) is short and NOT_A_RESULT in last
     headings = [line for line in rest if line.endswith("):")]
     assert headings == ([] if short else [f"{Severity.ERROR} ({len(found)}):"])
