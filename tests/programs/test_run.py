@@ -458,6 +458,11 @@ def test_ctrl_c_while_servers_are_waited_for(tmp_path):
     [
         ("server", "Server.min_duration = 1000", "gpt-oss-120b.Server.min_query_count = 459"),
         ("single-stream", "SingleStream.min_duration = 0", "gpt-oss-120b.SingleStream.min_query_count = 64"),
+        (
+            "single-stream",
+            "SingleStream.max_query_count = 63",
+            "remove the row of max_query_count, which is 63",
+        ),
         ("single-stream", "SingleStream.target_latency_percentile = 100", "expected 0.0001 to 99.9999"),
     ],
 )
