@@ -26,7 +26,6 @@ from harness.progress.progress_line import ProgressSnapshot
 from harness.record.settled import ServerInfo, parts_of, running_limit
 from sut.client.endpoint import Endpoint, access_by, resolve_endpoints
 from sut.ipc.request_store import render_requests
-from sut.issuers.loop import Lost
 from sut.prepare import PreparedClient
 from sut.processes.machine_limits import local_ports
 from sut.servers.apis import TrialRequests, Tried
@@ -205,6 +204,7 @@ def ended(run: DrivenRun, begin: Callable[[], None] = lambda: None) -> Iterator[
     servers, rate, defects = recheck_of(run.prepared), ServersRate(), Defects()
     progress = ProgressLog(log_dir, run.rules, servers.urls, run.on_line)
     looks: _Looks | None = None
+    ended_early = True
     with ExitStack() as ending:
         try:
             begin()
@@ -213,21 +213,25 @@ def ended(run: DrivenRun, begin: Callable[[], None] = lambda: None) -> Iterator[
             _start_workers(run)
             looks = _Looks(run, progress, servers, rate, defects)
             seen = session.observations(session.run(looks, servers, lambda: progress.waits_ns))
+            ended_early = False
             ending.enter_context(uninterrupted())
         except (InterruptedRun, KeyboardInterrupt) as interruption:
             ending.enter_context(uninterrupted())
-            seen = session.observations(_abort(session, looks), interrupted_by=signal_name(interruption))
+            seen = session.observations(session.abort(), interrupted_by=signal_name(interruption))
         except LostRunError as error:
             ending.enter_context(uninterrupted())
-            seen = replace(session.observations(_abort(session, looks)), cannot_be_valid=str(error))
+            seen = replace(session.observations(session.abort()), cannot_be_valid=str(error))
         except (RunError, OSError, MemoryError) as error:
             ending.enter_context(uninterrupted())
             cause = error if isinstance(error, RunError) else machine_failure(error)
-            seen = session.observations(_abort(session, looks), error=str(cause))
+            seen = session.observations(session.abort(), error=str(cause))
+        with _costs_a_line():
+            if ended_early and looks is not None:
+                looks.last()
+            progress.close()
         if run.scraper is not None:
             found = run.scraper.stop()
             seen = replace(seen, warnings=(*seen.warnings, *found.warnings), without_metrics=found.without)
-        progress.close()
         seen = replace(seen, stragglers=progress.watch.stragglers, warnings=(*seen.warnings, *defects.found))
         yield asked_again(seen, servers)
 
@@ -292,12 +296,13 @@ class _Looks:
             self._progress(self._alarms.marked(self._meter(self._run.session.totals())))
 
 
-def _abort(session: QuerySession, looks: _Looks | None) -> Lost:
-    """End the processes, which write what they have, and look a last time; returns the lost queries."""
-    lost = session.abort()
-    if looks is not None:
-        looks.last()
-    return lost
+@contextmanager
+def _costs_a_line() -> Iterator[None]:
+    """What the machine or ``on_line`` lacks at the end costs the last line: it may be what ended the run."""
+    try:
+        yield
+    except (OSError, MemoryError, RuntimeError) as error:
+        log.warning("warning: no last line of the progress: %s", error or type(error).__name__)
 
 
 def _with_recent(snapshot: ProgressSnapshot, progress_log: ProgressLog) -> ProgressSnapshot:

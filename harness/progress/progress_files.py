@@ -127,9 +127,11 @@ class ProgressLog:
 
     def close(self) -> None:
         """Write the last state, and wait until all lines are written."""
-        if self._between is not None:
-            self._add(self._between)
-        self._thread.shutdown()
+        try:
+            if self._between is not None:
+                self._add(self._between)
+        finally:
+            self._thread.shutdown()
 
     @property
     def waits_ns(self) -> int:

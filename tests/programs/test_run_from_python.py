@@ -79,3 +79,33 @@ def test_two_runs_of_one_process_are_quiet_and_the_interrupted_one_returns_its_r
     assert (other.code, "another run is writing there" in other.stderr) == (2, True)
     assert len(list(path.parents[1].glob("performance.*"))) == 1  # of the first run
     assert json.loads(path.read_text())["interrupted_by"] == "SIGINT"
+
+
+FULL = """
+import errno, sys
+from harness.config.run_options import RunOptions
+from harness.config.run_plan import resolve_plan
+from sut.run import run
+
+def keep(line):
+    raise OSError(errno.ENOSPC, "No space left on device", "mine.log")
+
+if __name__ == "__main__":
+    url, data, conf = sys.argv[1:]
+    options = RunOptions(input_file=data, server_url=url, user_conf=conf, max_new_tokens=8)
+    record = run(resolve_plan(options), on_line=keep)
+    print(record.verdict.result, record.exit_code, record.verdict.reasons, flush=True)
+"""
+
+
+@pytest.mark.engine
+def test_a_run_that_its_caller_ended_by_an_error_has_its_verdict(tmp_path):
+    """The last line of progress met the same full disk, and the run was left without its verdict."""
+    dataset, _ = small_dataset(tmp_path)
+    conf = quick_conf(tmp_path)
+    with StubServer(gate=lambda request: request.index < 9) as server:
+        program = python(tmp_path, FULL, server.url, dataset, conf)
+        out, err = program.communicate(timeout=300)
+    assert out.startswith("INVALID 4 ") and "mine.log" in out, err
+    record = json.loads((tmp_path / "mlperf_results/gpt-oss-120b/offline/performance/run.json").read_text())
+    assert record["verdict"]["result"] == "INVALID"
