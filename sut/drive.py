@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from harness.analysis.finish_run import Observations
+from harness.analysis.first_pass import FirstPass
 from harness.analysis.rank_watch import RankWatch
 from harness.cli.signals import InterruptedRun, signal_name, uninterrupted
 from harness.config.benchmark import Benchmark
@@ -190,6 +191,8 @@ class DrivenRun(msgspec.Struct, frozen=True):
     scraper: MetricsScraper | None = None
     ranks: RankWatch = msgspec.field(default_factory=RankWatch)
     """fed by the scraper"""
+    first_pass: FirstPass | None = None
+    """of a run whose answers' lengths are judged"""
     lost: LossRule | None = None
     """None for a run that can be made good"""
 
@@ -202,7 +205,7 @@ def ended(run: DrivenRun, begin: Callable[[], None] = lambda: None) -> Iterator[
     """
     session, log_dir = run.session, run.prepared.plan.log_dir
     servers, rate, defects = recheck_of(run.prepared), ServersRate(), Defects()
-    progress = ProgressLog(log_dir, run.rules, servers.urls, run.on_line)
+    progress = ProgressLog(log_dir, run.rules, servers.urls, run.on_line, run.first_pass)
     looks: _Looks | None = None
     ended_early = True
     with ExitStack() as ending:

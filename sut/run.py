@@ -13,7 +13,10 @@ from harness.analysis.client_overhead import LARGEST_PART
 from harness.analysis.early_stopping import most_over_limit
 from harness.analysis.encoded_answers import encoded_with
 from harness.analysis.finish_run import finish
+from harness.analysis.first_pass import FirstPass
 from harness.analysis.plan_evidence import contradictions
+from harness.analysis.replicas import FEWEST_LENGTHS
+from harness.analysis.run_warnings import first_answers_warnings
 from harness.cli.signals import interruptible
 from harness.config.expected_queries import ExpectedQueries, expected_queries
 from harness.config.loadgen_settings import Setting
@@ -167,6 +170,7 @@ def run(
                 on_progress=on_progress,
                 on_line=on_line,
                 scraper=_scraper(plan, prepared),
+                first_pass=_first_pass(record),
                 lost=_loss_rule(record),
             )
             with ended(driven, lambda: _keep_conf_files(plan)) as seen:
@@ -303,6 +307,14 @@ def validity_rules(record: RunRecord) -> ValidityRules:
     """What the run needs to be VALID; an accuracy run and one of a compliance test keep no limits."""
     most_over = most_over_limit(record.settled.expected.samples, record.latency_percentile)
     return ValidityRules(record.judged_limits_ns, most_over)
+
+
+def _first_pass(record: RunRecord) -> FirstPass | None:
+    """None for an accuracy run, whose samples come in the order of the dataset."""
+    if record.plan.accuracy:
+        return None
+    queries = max(record.settled.samples, 2 * FEWEST_LENGTHS * len(record.servers))
+    return FirstPass(queries, partial(first_answers_warnings, record))
 
 
 def _advice(record: RunRecord, snapshot: ProgressSnapshot) -> str:

@@ -23,7 +23,7 @@ _NAMED = 5
 _IDLE_S, _IDLE_PART = 5.0, 0.05  # of a run, at its end: less is the length of answers
 # A replica's mean length must differ by this part of it and this many standard errors. With fewer answers a
 # mean of lengths is not distributed normally.
-_OTHER_LENGTH, _SURE_LENGTH, _FEWEST_LENGTHS = 0.05, 5.0, 100
+_OTHER_LENGTH, _SURE_LENGTH, FEWEST_LENGTHS = 0.05, 5.0, 100
 _TIME_BITS = 44  # five hours in ns
 _LONGEST_NS = (1 << _TIME_BITS) - 1
 _REMEDY = "compare its options, clocks, temperatures and other programs with the others'"
@@ -223,7 +223,7 @@ def length_warnings(rows: Rows, urls: Sequence[str]) -> Iterator[str]:
     """
     good = completed(rows)
     counts = np.bincount(good["replica"], minlength=len(urls))
-    enough = counts >= _FEWEST_LENGTHS
+    enough = counts >= FEWEST_LENGTHS
     sums = np.bincount(good["replica"], weights=good["osl"], minlength=len(urls))
     means = np.where(enough, sums / np.maximum(counts, 1), np.nan)
     middle = middle_of(means)

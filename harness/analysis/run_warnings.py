@@ -124,11 +124,30 @@ def length_warning(record: RunRecord) -> str:
 
     Only of an official run of at least a complete dataset: the mean of fewer answers may differ by chance.
     """
-    bounds, stats, plan = mean_length_bounds(record.plan), record.statistics, record.plan
-    if bounds is None or plan.audit is not None or record.deviations or stats is None:
+    stats = record.statistics
+    if stats is None or stats.osl_mean is None:
         return ""
-    mean, complete = stats.osl_mean, stats.completed >= plan.client.benchmark.dataset(accuracy=False).samples
-    if mean is None or not complete or bounds[0] <= mean <= bounds[1]:
+    return _refused_mean(record, stats.osl_mean, stats.completed)
+
+
+def first_answers_warnings(record: RunRecord, rows: Rows) -> Iterator[str]:
+    """The warnings of lengths while a run lasts, by its first answers.
+
+    ``rows`` are all that were sent in some time.
+    """
+    found = [*length_warnings(rows, [server.url for server in record.servers])]
+    if text := _refused_mean(record, float(rows["osl"].mean()), len(rows)):
+        found.append(text)
+    for text in found:
+        yield f"by the first {counted(len(rows), 'answer')}: {text}"
+
+
+def _refused_mean(record: RunRecord, mean: float, answers: int) -> str:
+    bounds, plan = mean_length_bounds(record.plan), record.plan
+    if bounds is None or plan.audit is not None or record.deviations:
+        return ""
+    complete = answers >= plan.client.benchmark.dataset(accuracy=False).samples
+    if not complete or bounds[0] <= mean <= bounds[1]:
         return ""
     return (
         f"the mean length of the answers is {mean:.2f} tokens, and TEST09 and the check of a submission take "

@@ -4,7 +4,7 @@ import pytest
 
 from harness.config.plans import ComplianceSettings
 from harness.errors import ConfigError
-from sut.run import validity_rules
+from sut.run import _first_pass, validity_rules
 from sut.run_checks import require_official
 from tests.records import ENDED, with_plan
 
@@ -23,6 +23,12 @@ TEST09 = ComplianceSettings(test="TEST09", dataset=DATASET, settings={}, text=""
 def test_only_what_judges_a_run_can_lose_it(plan, limited):
     """Progress and alarms count by the same rules: an accuracy run may take its time."""
     assert bool(validity_rules(with_plan(ENDED, **plan)).limits_ns) is limited
+
+
+def test_the_first_answers_of_a_measurement_are_judged():
+    """Those of an accuracy run come in the dataset's order."""
+    assert _first_pass(ENDED) is not None
+    assert _first_pass(with_plan(ENDED, mode="accuracy")) is None
 
 
 def test_a_test_that_deviates_names_the_flag_of_the_guide():

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from harness.analysis.replicas import replica_balance
 from harness.analysis.run_warnings import (
+    first_answers_warnings,
     length_warning,
     names_same_answers,
     rule_warnings,
@@ -18,6 +19,8 @@ from harness.record.run_events import RunEvent
 from harness.record.run_record import Distribution, EncodedAnswers, ServerLoad
 from harness.record.settled import Router
 from tests.records import ENDED, NEAR, REPLICAS, rows, with_plan
+
+LENGTHS = "answers of other lengths"
 
 # What vLLM 0.33.0's front end in Rust counted in 64 greedy queries by ngram. Before the first draft its page
 # is that of a server without speculative decoding.
@@ -104,6 +107,26 @@ def test_answers_of_a_length_that_test09_refuses(mean, completed, changes, warne
 
 
 @pytest.mark.parametrize(
+    ("count", "deviations", "named"),
+    [
+        (6396, (), ["mean length of the answers is", LENGTHS]),
+        (6395, (), [LENGTHS]),  # fewer than the dataset
+        (6396, ("made up",), [LENGTHS]),
+    ],
+)
+def test_lengths_of_the_first_answers_are_warnings_in_mid_run(count, deviations, named):
+    """Answers of 2 to 199 tokens, three times as long at one replica: all of it stands in the end, too."""
+    made = rows(count)
+    made["osl"][made["replica"] == 1] *= 3
+    servers = tuple(replace(ENDED.servers[0], url=url) for url in REPLICAS)
+    record = with_plan(ENDED, benchmark=load_benchmark("gpt-oss-120b"))
+    record = replace(record, servers=servers, deviations=deviations)
+    found = sorted(first_answers_warnings(record, made))
+    assert all(line.startswith(f"by the first {count:,} answers: ") for line in found)
+    assert [words in line for words, line in zip(reversed(named), found, strict=True)] == [True] * len(named)
+
+
+@pytest.mark.parametrize(
     ("lengths", "finish", "changes", "warned"),
     [
         ("of the sample", "stop", {}, True),
@@ -128,7 +151,6 @@ def test_answers_that_are_the_same_each_time(lengths, finish, changes, warned):
 
 # Half of the replicas waited for the other's last answer, and all first tokens came late through a proxy.
 IDLE, HELD_BACK = "had nothing to do", "a proxy between holds tokens back"
-LENGTHS = "answers of other lengths"
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import os
 import numpy as np
 import pytest
 
+from harness.analysis import first_pass
 from harness.analysis.early_stopping import most_over_limit
 from harness.files import JOURNAL_DIR, PROGRESS
 from harness.progress.lost_run import ValidityRules
@@ -97,6 +98,23 @@ def test_tokens_that_come_in_pieces_are_a_warning_at_once(folder, progress, capl
         progress(snapshot(second))
     (line,) = caplog.messages
     assert "100 of 100 answers came in pieces, the first one with 22 tokens" in line
+
+
+def test_the_first_answers_are_judged_while_the_run_lasts(folder, caplog, monkeypatch):
+    """Sent are those at the servers, where their number has a limit, and those that have ended."""
+    monkeypatch.setattr(first_pass, "_QUIET_NS", 0)
+    rows = records.rows(100)
+    rows["sent_ns"] = 1
+    judge = first_pass.FirstPass(50, lambda made: [f"{len(made)} answers are short"])
+    log = ProgressLog(folder, ValidityRules(), records.REPLICAS, first_pass=judge)
+    seen = []
+    for second, count, sent in ((5.0, 40, 20), (10.0, 59, 20), (15.0, 60, 20), (20.0, 100, 0)):
+        append(folder, rows[len(seen) and seen[-1] : count])
+        seen.append(count)
+        log(snapshot(second, issued=100, completed=count, failed=0, sent=sent))
+        assert bool(caplog.messages) == (count >= 60)
+    log.close()
+    assert caplog.messages == ["warning: 60 answers are short"]
 
 
 def test_a_tail_takes_complete_rows_once(folder):
