@@ -320,8 +320,8 @@ def _first_pass(record: RunRecord) -> FirstPass | None:
 def _advice(record: RunRecord, snapshot: ProgressSnapshot) -> str:
     """The first failure or a silence, which another rate need not prevent; else the rate to try."""
     if snapshot.failed:
-        detail = first_failure(record.plan.client.log_dir / JOURNAL_DIR)
-        return detail and f"the first: {detail}"
+        urls = [server.url for server in record.servers]
+        return first_failure(record.plan.client.log_dir / JOURNAL_DIR, urls)
     if snapshot.standing:
         return f"the rate need not be the cause: {snapshot.standing}"
     issued, ended, tpot_ns = snapshot.issued, snapshot.completed, snapshot.tpot_ns

@@ -81,6 +81,7 @@ class _FailureLine(msgspec.Struct):
     detail: str
     kind: str = ""
     time_ns: int = 0  # when its worker wrote it
+    replica: int = NOWHERE  # that had been sent the query
 
 
 def encode_row(*values: int) -> bytes:
@@ -207,10 +208,18 @@ def _time_limit(lines: Sequence[_FailureLine]) -> str:
     return time_limit_text((line.detail, line.time_ns) for line in lines)
 
 
-def first_failure(directory: Path) -> str:
-    """What happened to the first query that failed, with the remedy if there is one; "" for none."""
-    detail = next((line.detail for line in _failure_lines(directory)), "")
-    return "; ".join(filter(None, (detail, STATUS_REMEDIES.get(status_of(detail) or 0))))
+def first_failure(directory: Path, urls: Sequence[str]) -> str:
+    """What happened to the first query that failed, with the remedy if there is one; "" for none.
+
+    ``urls`` are those of the replicas: of several the query's is named.
+    """
+    line = next(iter(_failure_lines(directory)), None)
+    if line is None or not line.detail:
+        return ""
+    url = urls[line.replica] if 1 < len(urls) > line.replica else ""
+    at = f", at {url}" if url not in line.detail else ""
+    remedy = STATUS_REMEDIES.get(status_of(line.detail) or 0)
+    return "; ".join(filter(None, (f"the first{at}: {line.detail}", remedy)))
 
 
 def _failure_lines(directory: Path) -> list[_FailureLine]:

@@ -17,6 +17,7 @@ from harness.record.journal import (
     COUNTS_FILE,
     FAILURES_FILE,
     FINISH_REASONS,
+    NOWHERE,
     QUERIES_FILE,
     QUERY_ANSWERS_FILE,
     RETRIES_FILE,
@@ -116,7 +117,8 @@ class JournalWriter:
                 self._counts.waiting += encode_count(query_id, osl, outcome.counted)
         else:
             failure = int(outcome.kind)
-            self._failures.waiting += _line(query_id, sample_index, outcome)
+            at = replica if times_ns[1] else NOWHERE  # it may have waited for one
+            self._failures.waiting += _line(query_id, sample_index, outcome, at)
         # Values are passed by position: by name they cost a microsecond more.
         self._queries.waiting += encode_row(
             *(query_id, sample_index, self._worker, replica, *times_ns),
@@ -177,12 +179,13 @@ class JournalWriter:
             self._longest_ns = max(self._longest_ns, time.monotonic_ns() - self._began_ns)
 
 
-def _line(query_id: int, sample_index: int, failure: Failure) -> bytes:
+def _line(query_id: int, sample_index: int, failure: Failure, replica: int = NOWHERE) -> bytes:
     values = {
         "query_id": query_id,
         "sample_index": sample_index,
         "kind": failure.kind.label,
         "detail": failure.detail,
         "time_ns": time.monotonic_ns(),
+        "replica": replica,
     }
     return msgspec.json.encode(values) + b"\n"

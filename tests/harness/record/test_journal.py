@@ -25,6 +25,9 @@ def completion(tokens=4, reason="stop"):
     return Completion(np.arange(tokens, dtype=np.int32), reason)
 
 
+URLS = ("http://a:1", "http://b:1")
+
+
 def write(directory, outcomes, *, name="0", worker=0, first_id=100):
     """One row for each outcome, ids counting from ``first_id``; the path of the rows."""
     writer = JournalWriter(directory, name, worker)
@@ -198,17 +201,29 @@ def test_failure_reasons(tmp_path):
 
 
 def test_the_first_failure_is_the_earliest_of_all_workers(tmp_path):
-    assert first_failure(tmp_path) == ""
+    assert first_failure(tmp_path, URLS) == ""
     for worker, detail in (
         ("10", "the server is gone"),
         ("2", "connection refused"),
         ("0", "no replica left"),
     ):
         write(tmp_path, [Failure(FailureKind.CONNECT, detail)], name=worker)
-    assert first_failure(tmp_path) == "the server is gone"
+    assert first_failure(tmp_path, URLS) == "the first, at http://b:1: the server is gone"
     assert failure_reasons(tmp_path) == "connect (the server is gone)"
 
 
 def test_the_first_failure_has_the_remedy_of_its_status(tmp_path):
     write(tmp_path, [Failure(FailureKind.HTTP_STATUS, "HTTP 502: Bad Gateway")])
-    assert first_failure(tmp_path) == "HTTP 502: Bad Gateway; a gateway reaches no server behind it"
+    said = "the first: HTTP 502: Bad Gateway; a gateway reaches no server behind it"
+    assert first_failure(tmp_path, URLS[:1]) == said
+
+
+@pytest.mark.parametrize(
+    ("sent_ns", "detail"), [(0, "no end within 5 s"), (2, "http://b:1: Connection refused")]
+)
+def test_the_first_failure_names_no_replica_that_it_need_not(tmp_path, sent_ns, detail):
+    """A query that waited for a replica was sent to none, though its row has 0."""
+    writer = JournalWriter(tmp_path, "0", 0)
+    writer.add(1, 1, sent_ns // 2, (1, sent_ns, 0, 0, 0), 9, 0, Failure(FailureKind.TIMEOUT, detail))
+    writer.flush()
+    assert first_failure(tmp_path, URLS) == f"the first: {detail}"
