@@ -3,10 +3,8 @@
 Markdown, or HTML by the file's name.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-
-import msgspec
 
 from harness.files import atomic_write, not_written
 from harness.grading.decoding.output_sources import Outputs
@@ -31,24 +29,6 @@ _SHOWN_QUESTION = 300
 _DISAGREE = "Where the official and the strict rules disagree"
 _WRONG = "Wrong by all requested rules"
 _REMARKED = "With remarks"
-
-
-class _Entry(msgspec.Struct, frozen=True):
-    """One sample."""
-
-    qsl_idx: int
-    facts: str
-    """In one line."""
-    texts: Sequence[tuple[str, str]]
-    """Names and texts."""
-
-
-class _Group(msgspec.Struct, frozen=True):
-    """Samples of one data set and one reason."""
-
-    dataset: str
-    reason: str
-    entries: Sequence[_Entry]
 
 
 def write_report(
@@ -106,13 +86,14 @@ def _is_wrong(sample: GradedSample) -> bool:
     return all(grade.correct is False for grade in sample.grades.values())
 
 
-def _groups(samples: Iterable[GradedSample], texts: SampleTexts) -> Iterator[_Group]:
+_Groups = Mapping[tuple[str, str], Sequence[GradedSample]]
+
+
+def _groups(samples: Sequence[GradedSample]) -> _Groups:
     """By data set and reason, the most frequent first; the repeats of a question beside each other."""
-    groups = by_key(((sample.reference.dataset, _why(sample)), sample) for sample in samples)
-    for dataset, why in sorted(groups, key=lambda key: (key[0], -len(groups[key]), key[1])):
-        part = groups[dataset, why]
-        part.sort(key=lambda sample: (sample.reference.question or 0, sample.qsl_idx))
-        yield _Group(legible(dataset), why, [_entry(sample, texts) for sample in part])
+    ordered = sorted(samples, key=lambda sample: (sample.reference.question or 0, sample.qsl_idx))
+    groups = by_key(((sample.reference.dataset, _why(sample)), sample) for sample in ordered)
+    return {key: groups[key] for key in sorted(groups, key=lambda key: (key[0], -len(groups[key]), key[1]))}
 
 
 def _why(sample: GradedSample) -> str:
@@ -125,7 +106,8 @@ def _why(sample: GradedSample) -> str:
     return ", ".join(f"{mode} {reason}" for mode, reason in reasons.items())
 
 
-def _entry(sample: GradedSample, texts: SampleTexts) -> _Entry:
+def _entry(sample: GradedSample, texts: SampleTexts) -> Iterator[str]:
+    """The lines of one sample."""
     row = sample.reference
     is_short = has_short_truth(row)
     facts = [
@@ -140,39 +122,27 @@ def _entry(sample: GradedSample, texts: SampleTexts) -> _Entry:
         *texts.grades(sample),
         ("end of the output", texts.tail(sample)),
     ]
-    shown = [(name, legible(text)) for name, text in named if text.strip()]
-    return _Entry(sample.qsl_idx, printable(", ".join(filter(None, facts))), shown)
+    yield from (f"#### sample {sample.qsl_idx} (qsl_idx)", "")
+    yield from (f"    {printable(', '.join(filter(None, facts)))}", "")
+    for name, text in named:
+        if text.strip():
+            yield from (f"{name}:", "", *(f"    {line}" for line in legible(text).splitlines()), "")
 
 
 def _markdown(sections: _Sections, texts: SampleTexts, heading: Heading, meanings: Mapping[str, str]) -> str:
     """Text indented by four is shown as it is, HTML and Markdown in it included."""
-    found = [
-        (f"{title} ({counted(len(samples), 'sample')})", list(_groups(samples, texts)))
+    found = {
+        f"{title} ({counted(len(samples), 'sample')})": _groups(samples)
         for title, samples in sections.items()
-    ]
+    }
     lines = [f"# {TITLE}", "", f"    {printable(heading.result.line)}", "", HOW, "", "## Contents", ""]
-    for title, groups in found:
-        lines += [f"{title}:", "", *(f"    {printable(_place(group))}" for group in groups), ""]
+    for title, groups in found.items():
+        places = (f"{legible(dataset)}: {why} ({len(part)})" for (dataset, why), part in groups.items())
+        lines += [f"{title}:", "", *(f"    {printable(place)}" for place in places), ""]
     lines += ["## Reasons", "", *(f"- `{word}`: {text}" for word, text in meanings.items()), ""]
-    for title, groups in found:
+    for title, groups in found.items():
         lines += [f"## {title}", ""]
-        for group in groups:
-            lines += [
-                f"### {group.reason} ({len(group.entries)})",
-                "",
-                f"    {printable(group.dataset)}",
-                "",
-                *_markdown_entries(group),
-            ]
+        for (dataset, why), part in groups.items():
+            lines += [f"### {why} ({len(part)})", "", f"    {printable(legible(dataset))}", ""]
+            lines += [line for sample in part for line in _entry(sample, texts)]
     return "\n".join(lines)
-
-
-def _markdown_entries(group: _Group) -> Iterator[str]:
-    for entry in group.entries:
-        yield from (f"#### sample {entry.qsl_idx} (qsl_idx)", "", f"    {entry.facts}", "")
-        for name, text in entry.texts:
-            yield from (f"{name}:", "", *(f"    {line}" for line in text.splitlines()), "")
-
-
-def _place(group: _Group) -> str:
-    return f"{group.dataset}: {group.reason} ({len(group.entries)})"
