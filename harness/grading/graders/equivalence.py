@@ -401,7 +401,8 @@ def _is_equal(given: SympyValue, truth: SympyValue) -> bool:
     """Whether two values are the same number, or the same function at every point that is tried."""
     if given == truth:
         return True
-    if given.free_symbols != truth.free_symbols and not _cancels(given, truth):
+    mine, true = given.free_symbols, truth.free_symbols
+    if not (mine <= true or true <= mine):  # else what one lacks may cancel out, as in a/(2a)
         return False
     pairs = [
         pair
@@ -409,12 +410,6 @@ def _is_equal(given: SympyValue, truth: SympyValue) -> bool:
         if None not in pair
     ]
     return bool(pairs) and all(_is_near(*pair) for pair in pairs)
-
-
-def _cancels(given: SympyValue, truth: SympyValue) -> bool:
-    """Whether the symbols of both differ only by what may cancel out, as in a/(2a)."""
-    mine, true = given.free_symbols, truth.free_symbols
-    return bool(mine <= true or true <= mine)
 
 
 def _at_points(value: SympyValue, *others: SympyValue) -> list[SympyValue | None]:
