@@ -59,6 +59,7 @@ from harness.grading.sandbox.tiers import Sandbox
 from harness.grading.scoring.grade import BOTH_MODES, GradingMode, Progress
 from harness.grouping import by_key
 from harness.json_files import Json
+from harness.machine import usable_cores
 from harness.progress.progress_files import ProgressFile
 from harness.progress.progress_line import ProgressBar
 from harness.record.repeated import FirstLine
@@ -377,7 +378,7 @@ def _runners(
         dataset=benchmark.dataset(accuracy=True),
         journal=_journal(options),
         lcb_data=options.lcb_data,
-        workers=options.num_lcb_workers,
+        workers=options.num_lcb_workers or usable_cores(),
         restart=options.restart,
         allow_unsandboxed=options.allow_unsandboxed,
     )

@@ -57,13 +57,13 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The benchmark's accuracy dataset."""
     journal: Path
     """The file that keeps the results of programs for the next call."""
-    lcb_data: Path | None = None
+    lcb_data: Path | None
     """The LiveCodeBench release; None: where the download puts it."""
-    workers: int | None = None
-    """Processors to use; None: all of this process."""
-    restart: bool = False
+    workers: int
+    """Processors to use."""
+    restart: bool
     """Whether results in the journal are forgotten."""
-    allow_unsandboxed: bool = False
+    allow_unsandboxed: bool
     """Whether model-written code may run where no sandbox works."""
 
 

@@ -16,7 +16,6 @@ from harness.grading.graders.units import is_unit
 from harness.grading.sandbox.tier_probe import choose_sandbox
 from harness.grading.sandbox.tiers import sandbox
 from harness.grading.scoring.grade import Grade, GradingMode, Reason, Task, answered, unanswered
-from harness.machine import usable_cores
 
 _BOX = r"\boxed{"
 _BRACE = re.compile("[{}]")
@@ -43,7 +42,7 @@ def check_reference(value: object) -> str:
 def prepare(truths: Sequence[str], options: TaskOptions) -> MathJudge:
     """As GraderWithTasks: choose a sandbox."""
     tier = choose_sandbox(options.allow_unsandboxed).tier
-    return MathJudge(sandbox(tier, PAIR_MEMORY), options.workers or usable_cores())
+    return MathJudge(sandbox(tier, PAIR_MEMORY), options.workers)
 
 
 def official(output: Output, truth: str) -> Grade | Task:

@@ -43,7 +43,6 @@ from harness.grading.scoring.grade import (
     Task,
     unanswered,
 )
-from harness.machine import usable_cores
 
 _OFFICIAL_PYTHON = re.compile(r"```python(.*?)```", re.DOTALL)
 _OFFICIAL_PLAIN = re.compile(r"```(.*?)```", re.DOTALL)
@@ -85,8 +84,7 @@ class ProgramGrader(msgspec.Struct, frozen=True):
             lambda text: print(text, file=sys.stderr),
         )
         require_problems(index, truths)
-        workers = options.workers or usable_cores()
-        execution = ExecutionConfig(index, sandbox, workers, options.dataset.program_s)
+        execution = ExecutionConfig(index, sandbox, options.workers, options.dataset.program_s)
         return ProgramRunner(execution, options.journal, options.restart)
 
 

@@ -22,7 +22,6 @@ from harness.grading.decoding.output import Output
 from harness.grading.graders.grader import TaskOptions
 from harness.grading.scoring.grade import AccuracyMetric, Grade, Progress, Reason, Task, Total, scored
 from harness.lean_nltk import load_nltk
-from harness.machine import usable_cores
 
 if TYPE_CHECKING:
     from nltk.tokenize.punkt import PunktSentenceTokenizer
@@ -196,7 +195,7 @@ class SummaryRunner(msgspec.Struct, frozen=True):
 
 def prepare(truths: Sequence[str], options: TaskOptions) -> SummaryRunner:
     """As GraderWithTasks."""
-    return SummaryRunner(options.workers or usable_cores())
+    return SummaryRunner(options.workers)
 
 
 def _grade(comparison: Comparison) -> Grade:

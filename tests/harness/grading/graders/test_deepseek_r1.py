@@ -244,6 +244,9 @@ def test_programs_have_the_benchmarks_time_and_are_never_skipped(
         dataset=rule,
         journal=tmp_path / "log.programs.jsonl",
         lcb_data=tmp_path,
+        workers=1,
+        restart=False,
+        allow_unsandboxed=False,
     )
     programs = programs_grader.prepare(["sample-lamp-row"], options)
     assert programs.sandbox.tier is tier
@@ -260,6 +263,10 @@ def test_tests_that_are_not_here_are_those_of_the_benchmark(tmp_path: Path, monk
         benchmark="deepseek-r1",
         dataset=load_benchmark("deepseek-r1").dataset(accuracy=True),
         journal=tmp_path / "log.programs.jsonl",
+        lcb_data=None,
+        workers=1,
+        restart=False,
+        allow_unsandboxed=False,
     )
     with pytest.raises(GradingError, match="--benchmark deepseek-r1 --what livecodebench"):
         programs_grader.prepare(["sample-lamp-row"], options)
