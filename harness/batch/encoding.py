@@ -18,7 +18,6 @@ from harness.text import counted, show
 class Encoding(msgspec.Struct, frozen=True):
     """``encode`` gives the ids of plain text, ``decode`` their text, special tokens by name."""
 
-    name: str
     vocabulary_size: int
     encode: Callable[[str], list[int]]
     decode: Callable[[Ids], str]
@@ -27,7 +26,7 @@ class Encoding(msgspec.Struct, frozen=True):
 def open_encoding(name: str) -> Encoding:
     """An encoding by name or by the path of a tokenizer.json or its folder. Raises ConfigError."""
     if name == DEFAULT_ENCODING:
-        return Encoding(name, tokenizer.VOCABULARY_SIZE, tokenizer.encode, tokenizer.decode)
+        return Encoding(tokenizer.VOCABULARY_SIZE, tokenizer.encode, tokenizer.decode)
     if not Path(name).exists():
         raise ConfigError(
             f"--encoding {name}: expected {DEFAULT_ENCODING}, or the path of a tokenizer.json or its folder"
@@ -40,7 +39,7 @@ def open_encoding(name: str) -> Encoding:
     def decode(ids: Ids) -> str:
         return str(model.decode(ids.tolist(), skip_special_tokens=False))
 
-    return Encoding(name, model.get_vocab_size(with_added_tokens=True), encode, decode)
+    return Encoding(model.get_vocab_size(with_added_tokens=True), encode, decode)
 
 
 def encode_lines(options: EncodeOptions) -> Iterator[bytes]:

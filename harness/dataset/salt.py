@@ -23,11 +23,6 @@ class SaltIds(msgspec.Struct, frozen=True):
     """symbols of a salt"""
 
     @property
-    def bits(self) -> int:
-        """The entropy of a salt."""
-        return self.count * (len(self.alphabet).bit_length() - 1)
-
-    @property
     def key(self) -> bytes:
         """The key of the hash of a query's id. Of each byte the lowest bits choose an id."""
         return hashlib.blake2b(self.seed.encode(), digest_size=32).digest()
