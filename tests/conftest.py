@@ -117,6 +117,11 @@ def pytest_generate_tests(metafunc):
         tables.join(metafunc)
 
 
+def pytest_sessionfinish():
+    """What is left ends with the process: pytest would look through it five times, for errors of its end."""
+    gc.freeze()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
     """Each row of a table has its own."""

@@ -103,7 +103,9 @@ def test_each_row_has_fixtures_of_its_own(tmp_path, monkeypatch, capsys):
     (tmp_path / "test_rows.py").write_text(TABLE)
     session = Joined()
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    off = ("-p", "no:cacheprovider", "-p", "no:faulthandler", "--tb=no", "--assert=plain")
+    # The third looks through all objects of this process, five times.
+    plugins = ("cacheprovider", "faulthandler", "unraisableexception")
+    off = (*(f"-pno:{name}" for name in plugins), "--tb=no", "--assert=plain")
     pytest.main([*off, f"--rootdir={tmp_path}", str(tmp_path)], plugins=[session])
     capsys.readouterr()
     ((when, caught),) = session.caught
