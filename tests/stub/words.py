@@ -33,7 +33,7 @@ def ids_of(text: str) -> list[int]:
 
 def word_tokenizer() -> Tokenizer:
     """gpt-oss's without its merges, which take seconds to build: right for words, all else is "!"."""
-    vocabulary = {spell(text): token for token, text in enumerate(tokenizer.vocabulary())}
+    vocabulary = {"!": 0, **{spell(tokenizer.token_bytes(token)): token for token in word_ids()}}
     built = Tokenizer(models.WordLevel(vocabulary, unk_token="!"))
     to_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     built.pre_tokenizer = pre_tokenizers.Sequence([tokenizer.word_splitter(), to_bytes])
