@@ -196,7 +196,7 @@ def test_what_is_not_expected_is_judged_as_ever(name, event):
     """Also if events that are expected stand before and after it, in the same read or in another."""
     start, end = ends(event)
     strange, others = odd(event)[name], [chunk(event([n], n, "x")) for n in range(2, 9)]
-    for before, after in ((0, 1), (0, 0), (3, 3), (3, 4)):
+    for before, after in ((0, 1), (3, 3)):  # in the place of the first of them, and between two
         first = [start, *others[:before]]
         rest = [*others[after:], end]
         for pieces in (
