@@ -1,12 +1,15 @@
 """A run as sut/run.py puts it together."""
 
 import pytest
+from msgspec import structs
 
+from harness.config.expected_queries import ExpectedQueries
 from harness.config.plans import ComplianceSettings
+from harness.config.scenario import Scenario
 from harness.errors import ConfigError
 from sut.run import _first_pass, validity_rules
-from sut.run_checks import require_official
-from tests.records import ENDED, with_plan
+from sut.run_checks import require_enough_queries, require_limits, require_official
+from tests.records import ENDED, started, with_plan
 
 DATASET = ENDED.plan.client.benchmark.dataset(accuracy=False)
 TEST09 = ComplianceSettings(test="TEST09", dataset=DATASET, settings={}, text="", official=True)
@@ -35,3 +38,29 @@ def test_a_test_that_deviates_names_the_flag_of_the_guide():
     require_official(with_plan(ENDED, audit=TEST09).plan, ())
     with pytest.raises(ConfigError, match=r"TEST09 would not be official: the seed; .*, or add --rehearsal"):
         require_official(with_plan(ENDED, audit=TEST09).plan, ("the seed",))
+
+
+@pytest.mark.parametrize(
+    ("scenario", "rules"), [(Scenario.SERVER, 99), (Scenario.SINGLE_STREAM, 90), (Scenario.OFFLINE, None)]
+)
+def test_a_percentile_without_early_stopping_names_that_of_the_rules(scenario, rules):
+    """LoadGen has the settings of all scenarios, whichever is run; Offline has no percentile."""
+    names = ("server", "single_stream")
+    settings = {f"{name}_target_latency_percentile": 1.0 for name in names}
+    plan = started(scenario=scenario).plan
+    if rules is None:
+        require_limits(plan, settings)
+    else:
+        with pytest.raises(ConfigError, match=f"is 100, .*; the rules say {rules}$"):
+            require_limits(plan, settings)
+
+
+def test_a_run_that_lasts_its_time_may_have_more_queries_than_planned():
+    """As LoadGen issues in SingleStream while answers come faster than target_latency."""
+    plan = started(scenario=Scenario.SINGLE_STREAM).plan
+    settings = {"performance_issue_same": False, "performance_issue_same_index": 0}
+    settings["single_stream_target_latency_percentile"] = 0.9
+    expected = ExpectedQueries(63, 63, exact=False, seconds=60.0, least_s=60.0)
+    require_enough_queries(plan, settings, expected)
+    with pytest.raises(ConfigError, match="min_query_count = 64"):
+        require_enough_queries(plan, settings, structs.replace(expected, exact=True))

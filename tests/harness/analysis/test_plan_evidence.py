@@ -104,6 +104,7 @@ def test_the_row_that_gives_enough_queries_is_named():
     assert f"{plan.model_key}.Server.min_query_count = 459" in said
     assert too_few_queries(7, plan, settings | {"server_target_latency_percentile": 0.5}) == ""
     assert "6 queries" in too_few_queries(6, plan, settings | {"server_target_latency_percentile": 0.5})
+    assert too_few_queries(1, started(scenario=Scenario.OFFLINE).plan, settings) == ""  # it has one query
 
 
 def test_single_stream_needs_as_many_queries_as_loadgen_says():
