@@ -114,6 +114,12 @@ def test_only_what_the_division_allows_is_taken(results, info, tmp_path, capsys)
     assert "--scenario single-stream" in one_line(capsys)
 
 
+def test_the_open_division_takes_the_scenarios_that_are_named(results, info, tmp_path):
+    build(results, "--division", "open", "--scenario", "offline")
+    tree = tmp_path / "tree" / RESULTS.as_posix().replace("closed", "open")
+    assert [path.name for path in tree.iterdir()] == ["Offline"]
+
+
 def test_deviations_of_a_run_are_issues(results, info, tmp_path, capsys):
     fields("offline/performance/run.json", deviations=["dataset has 64 samples"])(results)
     assert build(results) == 5
@@ -313,7 +319,8 @@ def test_the_readme_has_the_commands(results, info, tmp_path):
 def test_a_dataset_that_no_flag_named_is_in_the_readme_too(results, info, tmp_path):
     """Of a run, and of two tests that one command made: the README has all datasets in one folder."""
     benchmark = load_benchmark("gpt-oss-120b")
-    made = {"performance": ("run_mlperf.py",), **dict.fromkeys(("TEST07", "TEST09"), ("run_compliance.py",))}
+    tests = ("run_compliance.py", "--reference-data", "/home/me/gpqa.parquet")
+    made = {"performance": ("run_mlperf.py",), **dict.fromkeys(("TEST07", "TEST09"), tests)}
     for name, command in made.items():
         path = results / "offline" / name / ("run/run.json" if name in TESTS else "run.json")
         record = RunRecord.read(path)
@@ -328,8 +335,8 @@ def test_a_dataset_that_no_flag_named_is_in_the_readme_too(results, info, tmp_pa
     found = [line.partition(" --user-conf ")[0] for line in lines if " --report --input-file " in line]
     assert found == [
         '.venv/bin/python run_mlperf.py --report --input-file "$data/performance.parquet"',
-        '.venv/bin/python run_compliance.py --report --input-file TEST07="$data/TEST07-run.parquet" '
-        '--input-file TEST09="$data/TEST09-run.parquet"',
+        '.venv/bin/python run_compliance.py --reference-data "$data/gpqa.parquet" --report '
+        '--input-file TEST07="$data/TEST07-run.parquet" --input-file TEST09="$data/TEST09-run.parquet"',
     ]
 
 

@@ -30,6 +30,13 @@ def test_options(argv, options):
     assert parse_options(argv) == options
 
 
+@pytest.mark.parametrize(
+    ("words", "tree"), [([], "submission"), (["--rehearsal"], "rehearsal"), (["--output", "a"], "a")]
+)
+def test_the_folder_that_is_built_where_none_is_named(words, tree):
+    assert parse_options([*BUILD, *words]).tree == Path(tree)
+
+
 @pytest.mark.parametrize("argv", [[], ["build"], ["check", ""], ["check", "a", "--csv", ""]])
 def test_wrong_usage_is_exit_2(argv, capsys):
     with pytest.raises(SystemExit) as ended:
