@@ -49,8 +49,8 @@ def runs_in(path: Path) -> list[Path]:
 
 def point_folders(curve: Path) -> list[Path]:
     """The folders r<N> of a curve in a tree, by N."""
-    named = [one for one in sorted(curve.glob("r*")) if _POINT.fullmatch(one.name) and one.is_dir()]
-    return sorted(named, key=lambda one: int(one.name[1:]))
+    named = [one for one in curve.glob("r*") if _POINT.fullmatch(one.name) and one.is_dir()]
+    return sorted(named, key=lambda one: (int(one.name[1:]), one.name))
 
 
 def is_scored_alone(folder: Path) -> bool:

@@ -86,7 +86,7 @@ def _cells(curve: Curve, point: Point, time: Expected) -> tuple[str, ...]:
 
 def _time(time: Expected) -> str:
     shown = duration(time.seconds)
-    if time.at_least and time.seconds == 0:
+    if time.seconds == 0:
         return "unknown"
     return f"at least {shown}" if time.at_least else shown
 

@@ -42,6 +42,7 @@ def test_measured_rates_give_the_passes_that_time_or_number_asks_for():
     assert times["r1024"].seconds == pytest.approx(1400 + 4395 / 64)
     assert times["r1"].seconds == pytest.approx(16000 + 4395 / 2)
     assert {name for name, one in times.items() if one.at_least} == {"r1024", "r103", "r11", "r1"}
+    assert total(times).at_least
 
 
 @pytest.mark.parametrize(
@@ -70,6 +71,14 @@ def test_the_plan_is_one_screen(offline, rates, short):
     assert "10487924139932647040, 586478644936801402, 9315206023656308754" in text  # as published
     assert "not an MLPerf result" in lines[0]
     assert "found by a ladder" in lines[1]
+    rows = {line.partition(" ")[0]: line for line in lines}
+    scored, unscored = (
+        next(rows[one.name] for one in found.points if one.accuracy == accuracy) for accuracy in (True, False)
+    )
+    if rates:  # answers to the accuracy dataset may be longer
+        assert ("at least" in scored, "at least" in unscored) == (True, False)
+    else:  # of a point without a least time nothing is known
+        assert ("unknown" in scored, "at least" in scored) == (short, not short)
 
 
 def test_what_is_missing_from_a_submission():

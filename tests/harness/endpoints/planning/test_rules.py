@@ -115,6 +115,13 @@ def test_a_benchmark_that_endpoints_has_not_is_one_line():
         RULES.model_name("llama3.1-8b-edge")
 
 
+def test_the_benchmark_of_a_point_is_that_of_its_own_model():
+    """A file config.yaml of another model is a finding, and not the point's."""
+    config = {"model_params": {"name": "openai/gpt-oss-120b"}}
+    found = [RULES.benchmark_of_point(point, config) for point in ({"model_name": "llama3_1-8b"}, {})]
+    assert [one and one.name for one in found] == ["llama3.1-8b", "gpt-oss-120b"]
+
+
 def test_a_misspelt_rule_is_one_line(tmp_path):
     path = tmp_path / "rules.toml"
     path.write_text("window_pases = 4\n")

@@ -13,7 +13,16 @@ from harness.endpoints.accuracy import PointMetric
 from harness.endpoints.checks.checked_point import point_of_run
 from harness.endpoints.numbers.count_cache import COUNTS, counted_samples
 from harness.endpoints.planning.rules import is_same_model
-from harness.endpoints.run_folder import CONFIG, EVENTS, POINT_RUN, REHEARSAL, RUNS, SUMMARY
+from harness.endpoints.run_folder import (
+    CONFIG,
+    EVENTS,
+    POINT_RUN,
+    REHEARSAL,
+    RUNS,
+    SUMMARY,
+    SYSTEM_POWER,
+    point_folders,
+)
 from harness.endpoints.steady.super_passes import super_passes
 from harness.endpoints.tree.build_tree import build_tree
 from harness.endpoints.tree.run_facts import read_runs
@@ -47,6 +56,29 @@ def test_the_same_points_from_every_kind_of_folder(folder, tmp_path):
         assert one.tps_per_user == pytest.approx(1e9 / one.tpot_ns[90])
         assert (one.issued, one.failed, one.problems) == (found["n_samples_issued"], 0, ())
         assert (one.steady.status, one.steady.verdict) == ("windowable", "STEADY STATE")
+
+
+def test_the_points_of_a_tree_are_in_order_of_their_concurrency(tmp_path):
+    for name in ("r1024", "r8", "r16", "rx", "r", "r1a"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "r4").touch()
+    assert [one.name for one in point_folders(tmp_path)] == ["r8", "r16", "r1024"]
+
+
+@pytest.mark.parametrize(
+    ("stated", "kilowatts"),
+    [
+        ({"provisioned_power_kw": 11, "computed": {"total_system_power_w": 10200}}, 11),
+        ({"computed": {"total_system_power_w": 10200}}, 10.2),
+        ({}, None),
+    ],
+)
+def test_the_power_of_a_system_is_the_provisioned_one_or_the_computed(stated, kilowatts, tmp_path):
+    """In kW and in W, as system_power.json has them."""
+    tree = made.tree(tmp_path)
+    (power,) = tree.rglob(SYSTEM_POWER)
+    power.write_text(json.dumps(stated))
+    assert read_curve(tree).kilowatts == kilowatts
 
 
 def test_run_folders_of_this_client_have_the_bands_of_their_plan(tmp_path):
