@@ -16,7 +16,7 @@ RECORDED, COMMIT = DATA / "endpoints/earlier_form", "896e941bfb8fb219b0df8ad2ee4
 
 @pytest.fixture(autouse=True)
 def at_another_commit(monkeypatch):
-    monkeypatch.setattr(provenance, "ask_git", lambda *_: f"{'0' * 40}\n")
+    monkeypatch.setattr(provenance, "head_of", lambda root: ("0" * 40, "tree"))
 
 
 def refused(read, folder):
