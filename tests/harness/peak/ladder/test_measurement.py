@@ -5,10 +5,11 @@ import itertools
 import numpy as np
 import pytest
 
-from harness.peak.ladder.measurement import latency_of
+from harness.peak.ladder.measurement import latency_of, mean_in_flight
 from harness.peak.ladder.steps import Latency
 from harness.record.outcome import FailureKind
 from tests.harness.peak.ladder.loops import ClosedLoop
+from tests.records import rows_with
 
 MEAN_S = 0.1 + 200 * 0.02  # of an answer, in the loop's default
 
@@ -29,6 +30,14 @@ def test_the_truth_is_found():
     assert len(step.osl_samples) == step.queries
     assert sum(one.queries for one in step.replicas) == step.queries
     assert sum(one.in_flight for one in step.replicas) == pytest.approx(64, rel=0.15)
+    assert sum(one.queries_per_s for one in step.replicas) == pytest.approx(rate, rel=0.1)
+    assert sum(one.ended_tokens_per_s for one in step.replicas) == pytest.approx(rate * 201, rel=0.1)
+
+
+def test_the_mean_in_flight_is_of_requests_that_were_sent_within_the_window():
+    """Over 40 ns: one ends after 10, one has no known end, one was not sent, 20 of one, one comes later."""
+    found = rows_with(5, sent_ns=[10, 10, 0, 30, 60], last_byte_ns=[20, 0, 0, 90, 70])
+    assert mean_in_flight(found, 10, 50) == (10 + 40 + 20) / 40
 
 
 def test_a_step_counts_while_exactly_its_requests_are_in_flight():
