@@ -49,7 +49,6 @@ _LEFT_OVER = (RUN_RECORD, JOURNAL_DIR, REQUESTS, REPORT, PROGRESS, GRADING_PROGR
 _FILES = (SUMMARY, DETAIL, ACCURACY_LOG, ACCURACY_TEXT, *(test.verify_file for test in TESTS.values()))
 # Tests of other models. The official checker reads their files in every scenario, needed or not.
 _OTHER_TESTS = ("TEST01", "TEST04", "TEST08")
-_OF_RANDOM_SAMPLES = frozenset(name for name, test in TESTS.items() if not test.every_sample)
 
 
 def check_files(root: Path, most_bytes: int) -> Iterator[Issue]:
@@ -201,10 +200,10 @@ class _RunFile(NamedTuple):
 def check_repeats(root: Path, contexts: Sequence[CheckContext]) -> Iterator[Issue]:
     """Detail and accuracy logs, and summaries of Endpoints, hold times and tokens: those of two runs differ.
 
-    But a greedy model gives the same answers again, as does any to the few samples of a test such as TEST06,
-    which LoadGen draws by the same seed in every scenario. Those of other models are of two runs where the
-    run.json of each says so. One run may be submitted in two divisions, and an inferred result is a copy.
-    What was copied as one folder is one issue.
+    But a greedy model gives the same answers again, also to the samples of TEST06, which LoadGen draws by the
+    same seed in every scenario. Those of other models are of two runs where the run.json of each says so. One
+    run may be submitted in two divisions, and an inferred result is a copy. What was copied as one folder is
+    one issue.
     """
     seen: dict[str, _RunFile] = {}
     pairs = [
@@ -232,7 +231,7 @@ def _is_inferred(one: _RunFile, other: _RunFile) -> bool:
 
 def _may_be_equal(one: _RunFile, other: _RunFile) -> bool:
     """Whether two runs may have left the same answers."""
-    if not other.context.benchmark.generation.temperature or other.run.name in _OF_RANDOM_SAMPLES:
+    if not other.context.benchmark.generation.temperature:
         return True
     first, second = one.record, other.record
     return first is not None and second is not None and first.started != second.started
