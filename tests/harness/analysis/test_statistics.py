@@ -48,8 +48,8 @@ def test_equals_loadgen(run, quantity, extreme, field):
     found = getattr(statistics(recorded_rows(run)), field)
     assert found.count == 64
     assert found.percentiles == pytest.approx(expected, abs=2 * MS)
-    mean_and_max = theirs[f"Mean {extreme} (ns)"], theirs[f"Max {extreme} (ns)"]
-    assert (found.mean, found.max) == pytest.approx(mean_and_max, abs=2 * MS)
+    others = tuple(theirs[f"{kind} {extreme} (ns)"] for kind in ("Min", "Mean", "Max"))
+    assert (found.min, found.mean, found.max) == pytest.approx(others, abs=2 * MS)
 
 
 def test_rates_equal_loadgen():
@@ -86,6 +86,7 @@ def test_percentiles_of_one_to_a_hundred():
     values = np.arange(100, 0, -1, dtype=np.int64)
     found = distribution(values)
     assert found.percentiles == {"50": 51, "90": 91, "95": 96, "97": 98, "99": 100, "99.9": 100}
+    assert (found.min, found.max) == (1, 100)
     assert distribution(values[:1]).percentiles["99.9"] == 100
 
 
