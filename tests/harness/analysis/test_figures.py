@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from harness.analysis import queries as queries_module
 from harness.analysis.bootstrap import estimates
 from harness.analysis.distributions import histogram, percentile_curve, sample_points
-from harness.analysis.early_stopping import most_over_limit, over_limit_text
+from harness.analysis.early_stopping import LATE_REPORT_NS, most_over_limit, over_limit_text, surely_slow
 from harness.analysis.queries import known_over, metric, of_replica, read_queries
 from harness.analysis.replicas import ReplicaWatch, replica_balance
 from harness.analysis.run_files import read_run
@@ -73,6 +73,15 @@ def test_the_most_queries_over_a_limit_are_loadgens(queries):
 )
 def test_the_most_queries_over_a_limit_of_long_runs(queries, most):
     assert most_over_limit(queries) == most
+
+
+@pytest.mark.parametrize("osl", [2, 11])
+def test_a_tpot_is_over_its_limit_by_the_gaps_between_the_tokens(osl):
+    """LoadGen's TPOT is (last - first) / (OSL - 1), its first token as late as the report of it."""
+    limit_ns, first = 40_000_000, records.START
+    longest = first + (osl - 1) * limit_ns + LATE_REPORT_NS
+    rows = records.rows_with(2, osl=osl, first_token_ns=first, last_byte_ns=[longest, longest + 1])
+    assert surely_slow(rows, limit_ns)["last_byte_ns"].tolist() == [longest + 1]
 
 
 @pytest.fixture
