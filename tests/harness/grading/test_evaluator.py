@@ -251,9 +251,9 @@ def test_a_perfect_log_scores_100_in_both_modes(evaluate: Evaluate):
     written = result_file()
     assert written["summary"]["final_score_percentage"] == 100
     assert written["modes"]["strict"]["total_correct"] == 96
-    assert [row["qsl_idx"] for row in written["detailed_results"]] == list(range(96))
     table = pq.read_table("outputs.parquet").to_pylist()
-    assert [row["qsl_idx"] for row in table] == list(range(96))
+    for rows in (written["detailed_results"], table):
+        assert [(row["qsl_idx"], row["seq_id"]) for row in rows] == [(index, index) for index in range(96)]
     assert table[5]["output_token_ids"] == outputs()[5]
     assert table[5]["model_output"].startswith("<|channel|>analysis<|message|>Let me think.<|end|>")
     assert answers_of("report.html") == {}
@@ -288,6 +288,7 @@ def test_missing_samples_are_listed_and_wrong_as_empty_ones_are(evaluate: Evalua
     result = evaluate("--verbose")
     written = result_file()
     assert (written["missing"], written["summary"]["total_samples"]) == ([3, 95], 96)
+    assert [mode["total_correct"] for mode in written["modes"].values()] == [91, 91]
     assert [line for line in warned(result).splitlines() if line.endswith(": 3, 95")]
     wrong = [row for row in written["detailed_results"] if not row["is_correct"]]
     assert [row["qsl_idx"] for row in wrong] == [1, 60, 90]
