@@ -138,6 +138,11 @@ def test_the_verdict_of_a_compliance_test_is_that_of_its_verification(tmp_path, 
     assert found.verdict.status == {True: "good", False: "bad", None: "warn"}[passed]
 
 
+def test_a_valid_performance_run_needs_no_score(tmp_path):
+    found = read_outcome(records.folder(tmp_path, records.rows(20), VALID))
+    assert (found.verdict.text, found.passed, found.official) == ("VALID", True, True)
+
+
 @pytest.mark.parametrize(
     ("verdict", "word"),
     [
