@@ -267,6 +267,7 @@ DAMAGES = [
     ),
     ("no accuracy log", remove(f"Offline/TEST09/{ANSWERS}"), "missing-file"),
     ("no user.conf", remove("Offline/user.conf"), "missing-file"),
+    ("an empty user.conf", cut("Offline/user.conf", 0), "missing-file"),
     ("empty README", cut("Offline/README.md", 0), "missing-file"),
     ("no system", remove(SYSTEM), "missing-file"),
     ("no src", remove(f"{ORGANISATION}/src"), "missing-file"),
