@@ -8,6 +8,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -201,9 +202,23 @@ def _changed_tree(root: Path) -> str | None:
             shutil.copy2(root / index.strip(), copy)
         except OSError:
             return None
-        if ask_git(root, "add", "--update", ".", index=copy) is None:
-            return None
-        return ask_git(root, "write-tree", f"--prefix={prefix.strip()}", index=copy)
+        stored = ask_git(root, "add", "--update", ".", index=copy)
+        tree = (
+            None if stored is None else ask_git(root, "write-tree", f"--prefix={prefix.strip()}", index=copy)
+        )
+        if objects := ask_git(root, "rev-parse", "--git-path", "objects"):
+            _give_to_owner(root / objects.strip())
+        return tree
+
+
+def _give_to_owner(objects: Path) -> None:
+    """What root has stored in another user's checkout would keep that user's git from storing beside it."""
+    with suppress(OSError):  # root without rights, as in a container
+        owner = objects.stat()
+        if os.geteuid() == 0 != owner.st_uid:
+            for path in objects.rglob("*"):
+                if path.lstat().st_uid == 0:
+                    os.lchown(path, owner.st_uid, owner.st_gid)
 
 
 def host_facts(proc: Path = Path("/proc"), sys_fs: Path = Path("/sys")) -> HostInfo:

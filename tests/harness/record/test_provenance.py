@@ -95,6 +95,21 @@ def test_the_tree_of_a_folder_inside_of_a_repository(tmp_path):
         assert git(tmp_path, "ls-tree", "--name-only", git_state(tmp_path / "harness").tree) == "file"
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="root alone has another user's checkout")
+def test_root_leaves_nothing_of_its_own_in_the_git_of_another_user(tmp_path):
+    """As in a container: that user's git could not add files any more."""
+    git(tmp_path, "init", "-q")
+    (tmp_path / "file").write_text("1")
+    git(tmp_path, "add", "file")
+    git(tmp_path, "commit", "-qm", "one")
+    (tmp_path / "file").write_text("2")
+    owner = 65534, 65534
+    for path in (tmp_path, *tmp_path.rglob("*")):
+        os.lchown(path, *owner)
+    assert git(tmp_path, "-c", "safe.directory=*", "show", f"{git_state(tmp_path).tree}:file") == "2"
+    assert {(one.lstat().st_uid, one.lstat().st_gid) for one in tmp_path.rglob("*")} == {owner}
+
+
 def test_an_archive_in_a_repository_of_others_is_of_no_commit(tmp_path, monkeypatch):
     """run.json named a commit without the harness, and messages said to check it out."""
     git(tmp_path, "init", "-q")
