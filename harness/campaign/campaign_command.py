@@ -192,17 +192,15 @@ class _Walk(msgspec.Struct):
 
     def run(self) -> int:
         """Do what is missing; returns the exit code of what stops the campaign, 0 at its end."""
-        steps = steps_of(self.campaign)
-        found = self._standings(steps)
-        _show_state(CampaignState(steps, found))
-        code = self._missing(steps)
+        state = self._state()
+        _show_state(state)
+        code = self._missing(state.steps)
         self._page()
         if code == EXIT_VALID:
-            if any(one.state != "done" for one in found.values()):
-                steps = steps_of(self.campaign)
-                found = self._standings(steps)
-                show("", *aligned(rows(CampaignState(steps, found))))
-            show("", self._closing(steps, found))
+            if any(one.state != "done" for one in state.found.values()):
+                state = self._state()
+                show("", *aligned(rows(state)))
+            show("", self._closing(state.steps, state.found))
         show(f"All runs: {shown(self.campaign.results / PAGE)}")
         return code
 
@@ -235,11 +233,9 @@ class _Walk(msgspec.Struct):
 
     def _page(self, running: str | None = None) -> None:
         """Write the page of all runs, and digests for ``status``; a campaign continues where that fails."""
-        steps = steps_of(self.campaign)
         try:
             with Defects().cost(PAGE):
-                state = CampaignState(steps, self._standings(steps), running)
-                write_campaign_page(self.campaign, state, self.reasons)
+                write_campaign_page(self.campaign, self._state(running), self.reasons)
             self.campaign.digests.keep()
         except OSError as error:
             show(f"{PAGE} cannot be written: {error.strerror or error}", file=sys.stderr)
@@ -251,8 +247,11 @@ class _Walk(msgspec.Struct):
     def _standing(self, step: Step) -> Standing:
         return Standing("missing", "begins anew") if step.name in self.anew else standing(self.campaign, step)
 
-    def _standings(self, steps: Sequence[Step]) -> dict[str, Standing]:
-        return standings(self.campaign, steps, self.anew)
+    def _state(self, running: str | None = None) -> CampaignState:
+        steps = steps_of(self.campaign)
+        found = standings(self.campaign, steps, self.anew)
+        stop = None if running else _first_stop(self.campaign, steps, found)
+        return CampaignState(steps, found, running, stop=stop)
 
     def _check_first(self, step: Step, ahead: Sequence[Step], checked: set[str]) -> int:
         """Check the plans of all runs at the same servers before the first of them."""

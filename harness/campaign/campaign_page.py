@@ -14,7 +14,13 @@ from harness.report.outcomes import read_outcomes
 from harness.text import duration
 
 PAGE = "campaign.html"
-_COLOURS: Mapping[str, Status] = {"done": "good", "LOST": "bad", "failed": "bad", "RUNNING": "warn"}
+_COLOURS: Mapping[str, Status] = {
+    "done": "good",
+    "LOST": "bad",
+    "STOPS": "bad",
+    "failed": "bad",
+    "RUNNING": "warn",
+}
 
 
 def write_campaign_page(campaign: Campaign, state: CampaignState, reasons: Sequence[str]) -> None:

@@ -660,9 +660,10 @@ def test_status_says_before_which_run_a_campaign_would_stop(tmp_path, monkeypatc
     (_, status), (_, dry_run), (code, begun) = called(**ways[0]), called(**ways[1]), called()
     (stops, anew) = begun.err.splitlines()[-2:]
     assert code == 2 and f"git checkout {before.commit}" in stops and anew.startswith("To make them all")
-    for said in (status, dry_run):
+    for said in (status, dry_run, begun):
         (row,) = [line for line in said.out.splitlines() if line.startswith(f"{steps['accuracy'].name} ")]
-        assert row.split()[1] == "STOPS" and f"{stops}\n{anew}\n" in said.out
+        assert row.split()[1] == "STOPS" and f"{stops}\n{anew}\n" in said.out + said.err
+    assert ">STOPS<" in (campaign.results / campaign_command.PAGE).read_text()
     monkeypatch.setattr("harness.campaign.origins.git_state", lambda root: before)
     assert "STOPS" not in called(**ways[0])[1].out
 
