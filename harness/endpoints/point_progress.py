@@ -21,8 +21,11 @@ class PointPhase:
         self._issued_s = 0.0
         self._drains = False
 
-    def __call__(self, snapshot: ProgressSnapshot) -> str:
-        """``pass 2 of at least 4, issuing for 310 of 1200 s, 64 in flight, 5210 tokens/s``."""
+    def __call__(self, snapshot: ProgressSnapshot, lost: str = "") -> str:
+        """``pass 2 of at least 4, issuing for 310 of 1200 s, 64 in flight, 5210 tokens/s``.
+
+        ``lost``: why the point cannot become complete.
+        """
         counted = snapshot.issued - self._warm_up
         ended = snapshot.completed + snapshot.failed
         if counted <= 0:
@@ -32,7 +35,8 @@ class PointPhase:
             where = f"all at once: {max(ended - self._warm_up, 0)} of {total} requests have ended"
         else:
             where = self._pass(counted, snapshot.in_flight)
-        return ", ".join((*_trouble(snapshot), where, *_load(snapshot)))
+        said = (f"lost: {lost} (Ctrl-C, then repeat the command)",) if lost else ()
+        return ", ".join((*said, *_trouble(snapshot), where, *_load(snapshot)))
 
     def _pass(self, counted: int, in_flight: int) -> str:
         now = self._clock()

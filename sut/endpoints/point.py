@@ -4,7 +4,7 @@ Each point has a session of its own: its requests carry salts of their own, so t
 workers follow from its concurrency. The servers stay, and are asked for by the caller once.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
@@ -34,6 +34,7 @@ from harness.progress.progress_line import ProgressSnapshot
 from harness.record.journal import JournalTail, lost_rows, read_journal
 from harness.record.output_dir import aside_of, free_reserve, locked, move_aside_existing
 from harness.record.provenance import gather_provenance
+from harness.record.run_events import SeenEvent
 from harness.text import counted
 from sut.client.endpoint import access_by
 from sut.drive import Death, DrivenRun, ended, preflight
@@ -150,7 +151,8 @@ def _measured(
     passes = LivePasses(run.curve.samples, rules.least_issue_s(run.point.concurrency))
 
     def on_progress(snapshot: ProgressSnapshot) -> None:
-        watcher.progress(run.point, snapshot.elapsed_s, phase(snapshot))
+        lost = _lost(session.events.events)
+        watcher.progress(run.point, snapshot.elapsed_s, phase(snapshot, lost))
         if run.point.offline != "dedicated" and (words := passes.add(tail.read())):
             watcher.passed(run.point, words)
 
@@ -214,6 +216,12 @@ def _cut(run: PointRun) -> str:
         f"{ended} of {run.issued} requests have an end, expected complete passes of {run.curve.samples}, "
         f"at least {run.point.passes}; run the point again"
     )
+
+
+def _lost(events: Sequence[SeenEvent]) -> str:
+    """Why the point cannot become complete, "" if it can. A server that changed is out of use, too."""
+    out = next((event.server for event in events if event.kind == "server_out"), "")
+    return out and f"{out} was out of use"
 
 
 def _server_errors(seen: Observations) -> Iterator[str]:

@@ -54,6 +54,14 @@ def test_what_goes_wrong_comes_first(phase):
     )
 
 
+def test_a_point_that_is_lost_says_so_first():
+    phase = PointPhase(CURVE, point_of(10), WARM_UP, Clock())
+    text = phase(ProgressSnapshot(9.0, 40, 23, 7), "http://b:1 was out of use")
+    assert text.startswith(
+        "lost: http://b:1 was out of use (Ctrl-C, then repeat the command), 7 FAILED, pass 1"
+    )
+
+
 def test_everything_at_once():
     phase = PointPhase(CURVE, point_of(128, offline="dedicated"), WARM_UP, Clock())
     assert phase(ProgressSnapshot(1.0, 148, 50, 0, sent=98)) == (

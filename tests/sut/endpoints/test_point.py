@@ -5,6 +5,7 @@ import os
 import re
 import resource
 import signal
+import threading
 from itertools import count
 
 import msgspec
@@ -23,6 +24,7 @@ from harness.record.journal import read_journal
 from sut.endpoints.point import run_point
 from sut.issuers.passes import SampleOrder
 from sut.supervisor import monitor
+from tests.kit import PATIENCE_S
 from tests.stub import Fault, StubServer, every, expected_ids
 from tests.sut.endpoints.rehearsing import (
     PROMPTS,
@@ -244,11 +246,22 @@ def test_a_server_that_dies_leaves_a_point_that_is_not_complete(tmp_path):
 
 @pytest.mark.engine
 def test_one_of_two_servers_that_dies_is_named(tmp_path):
-    with StubServer(**KNOBS) as stub, StubServer(**KNOBS) as dying:
-        watcher = Watcher(lambda phase: dying.stop() if phase.startswith("pass") else None)
-        point = point_of(4, passes=30)
-        run = rehearsed(tmp_path, point, stub.url, dying.url, watcher=watcher)
-    assert not run.complete
+    """Also at once, as the point is to be run again."""
+    said, late = threading.Event(), threading.Event()
+
+    def look(phase):
+        if phase.startswith("pass"):
+            dying.stop()
+        if phase.startswith(f"lost: {dying.url} was out of use (Ctrl-C, then repeat the command), "):
+            said.set()
+        elif len(watcher.phases) > PATIENCE_S:
+            late.set()
+
+    waits = {"gate": lambda request: request.index < ROWS or said.is_set() or late.is_set()}
+    watcher = Watcher(look)
+    with StubServer(**KNOBS, **waits) as stub, StubServer(**KNOBS) as dying:
+        run = rehearsed(tmp_path, point_of(4, passes=30), stub.url, dying.url, watcher=watcher)
+    assert said.is_set() and not run.complete
     assert any(dying.url in error for error in run.errors)
 
 
