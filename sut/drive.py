@@ -4,7 +4,7 @@ import logging
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
 import msgspec
 from msgspec.structs import replace
@@ -38,6 +38,7 @@ from sut.servers.preflight import flush_caches, grammar_warning, id_summary, tri
 from sut.servers.scrape import MetricsScraper
 from sut.supervisor.alarms import Alarms, LossRule
 from sut.supervisor.connection_limits import with_enough_sources
+from sut.supervisor.disk_room import DiskRoom
 from sut.supervisor.monitor import Totals
 from sut.supervisor.progress_meter import ProgressMeter, RunLength
 from sut.supervisor.servers_rate import ServersRate
@@ -269,6 +270,7 @@ class _Looks:
         self._run = run
         self._progress = progress
         self._defects = defects
+        self._room = DiskRoom(prepared.plan.log_dir)
         self._meter = ProgressMeter(
             *(run.length, session.failures),
             in_flight=session.in_flight,
@@ -289,6 +291,9 @@ class _Looks:
         with self._defects.cost("progress and alarms of some seconds"):
             snapshot = self._alarms.look(self._meter(totals))
             self._progress(snapshot)
+            with suppress(OSError):  # the folder is gone: the monitor ends the run
+                if text := self._room.look(snapshot.elapsed_s, snapshot.remaining_s):
+                    log.warning("warning: %s", text)
             if self._run.on_progress is not None:
                 self._run.on_progress(_with_recent(snapshot, self._progress))
             self._alarms.end_run(snapshot)

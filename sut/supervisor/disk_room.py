@@ -1,0 +1,58 @@
+"""Whether the disk of a run will be full before the run ends, whoever fills it."""
+
+import math
+import os
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+
+from harness.text import duration
+
+_EVERY_S = 10.0
+_OVER_S = 300.0
+_WITHIN_S = 3600.0  # of a later end nothing is known
+
+
+def free_bytes(folder: Path) -> int:
+    """Room on the disk of a folder for this user. Raises OSError."""
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize
+
+
+class DiskRoom:
+    """Looks at the free space of ``folder``'s disk from time to time."""
+
+    def __init__(self, folder: Path, free: Callable[[Path], int] = free_bytes) -> None:
+        self._folder = folder
+        self._free = free
+        self._seen = deque[tuple[float, int]](maxlen=int(_OVER_S / _EVERY_S) + 1)
+        self._told = False
+
+    def look(self, elapsed_s: float, remaining_s: float | None) -> str:
+        """The warning where the disk will be full within the hour and before the run ends; "" for none.
+
+        It comes again only after the disk had room. Raises OSError.
+        """
+        if self._seen and elapsed_s < self._seen[-1][0] + _EVERY_S:
+            return ""
+        self._seen.append((elapsed_s, self._free(self._folder)))
+        if elapsed_s - self._seen[0][0] < _OVER_S:
+            return ""
+        full_s, within_s, told = self._full_in_s(), min(_WITHIN_S, remaining_s or 0.0), self._told
+        self._told = full_s < within_s * (1 + told)
+        if told or not self._told:
+            return ""
+        return (
+            f"the disk of {self._folder} has {self._seen[-1][1] / 1e6:,.0f} MB left and less each minute: it "
+            f"will be full in {duration(full_s)}, before the run ends; free space there, or end what fills it"
+        )
+
+    def _full_in_s(self) -> float:
+        """By the slower half of the time: what was written in one of them alone may have an end."""
+        middle = len(self._seen) // 2
+        lost = min(self._lost_per_s(0, middle), self._lost_per_s(middle, -1))
+        return self._seen[-1][1] / lost if lost > 0 else math.inf
+
+    def _lost_per_s(self, begin: int, end: int) -> float:
+        (since_s, before), (now_s, now) = self._seen[begin], self._seen[end]
+        return (before - now) / (now_s - since_s)
