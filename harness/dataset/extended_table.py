@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _BATCH = 32
+_NO_FIELDS = "struct<>"  # arrow's name of the type of empty dicts, which parquet lacks
 _PROTOCOL = 3  # the latest without frames, so that pickles of cells can follow each other
 
 
@@ -143,12 +144,14 @@ def _cell_batches(source: Table, rows: range, names: list[str]) -> "Iterator[pa.
 
 
 def _array(cells: list[Any]) -> "pa.Array":
-    """Arrow's type of the cells; cells of different types become text."""
+    """Arrow's type of the cells; cells of different types, or of one that parquet lacks, become text."""
     import pyarrow as pa
 
     try:
         if len({type(cell) for cell in cells if cell is not None}) < 2:
-            return pa.array(cells)
+            array = pa.array(cells)
+            if _NO_FIELDS not in str(array.type):
+                return array
     except (pa.ArrowException, OverflowError, ValueError, TypeError):
         pass
     texts = [None if cell is None else str(cell).encode("utf-8", "replace") for cell in cells]
