@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from harness.errors import ConfigError
+from harness.files import read_decoded
 
 
 class ModelTemplate:
@@ -66,12 +67,10 @@ def _failures() -> tuple[type[Exception], ...]:
 
 
 def _settings(file: Path) -> dict[str, Any]:
-    try:
-        return msgspec.json.decode(file.read_bytes(), type=dict[str, Any])
-    except OSError:
+    if not file.is_file():
         return {}
-    except msgspec.DecodeError as error:
-        raise ConfigError(f"{file}: {error}; expected the model's file") from error
+    decode = msgspec.json.Decoder(dict[str, Any]).decode
+    return read_decoded(str(file), file, decode, "expected the model's file")
 
 
 def _special_tokens(settings: Mapping[str, Any]) -> dict[str, str]:

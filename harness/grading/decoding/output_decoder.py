@@ -10,7 +10,7 @@ from harness.config.benchmark import Benchmark
 from harness.dataset import tokenizer
 from harness.dataset.model_tokenizer import TOKENIZER_FILE
 from harness.errors import ConfigError
-from harness.files import RUN_RECORD
+from harness.files import RUN_RECORD, read_decoded
 from harness.grading.decoding.harmony import HarmonyOutput, was_truncated
 from harness.grading.decoding.model_decoder import DEEPSEEK_R1, LLAMA_3_1, find_tokenizer, opener
 from harness.grading.decoding.output import Output, SampleTokens, known_ids
@@ -106,13 +106,11 @@ def _require_same_words(name: str, benchmark: Benchmark) -> None:
 
 def _words_in(file: Path) -> Callable[[int], str | None] | None:
     """Id -> text of the special tokens in a model's tokenizer.json; None where there is no such file."""
-    try:
-        added = msgspec.json.decode(file.read_bytes(), type=_TokenizerFile).added_tokens
-    except OSError:
+    if not file.is_file():
         return None
-    except msgspec.DecodeError as error:
-        raise ConfigError(f"{file}: not a tokenizer ({error}); omit --tokenizer") from error
-    return {token.id: token.content for token in added}.get
+    decode = msgspec.json.Decoder(_TokenizerFile).decode
+    known = read_decoded(f"{file}: not a tokenizer", file, decode, "omit --tokenizer")
+    return {token.id: token.content for token in known.added_tokens}.get
 
 
 class _AddedToken(msgspec.Struct):

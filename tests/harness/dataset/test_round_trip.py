@@ -189,6 +189,8 @@ def test_a_template_is_the_default_one_of_several_in_the_models_folder(tmp_path)
 BROKEN = {
     "settings of another form": ("tokenizer_config.json", b"[]"),
     "settings that are no JSON": ("tokenizer_config.json", b"{"),
+    "settings that are no text": ("tokenizer_config.json", b'{"chat_template": "\xff"}'),
+    "settings nested without end": ("tokenizer_config.json", b'{"chat_template": ' + b"[" * 100_000),
     "several without names": ("tokenizer_config.json", b'{"chat_template": ["{{ messages }}"]}'),
     "no template of jinja": ("chat_template.jinja", b"{% if"),
     "no text": ("chat_template.jinja", b"\xff"),

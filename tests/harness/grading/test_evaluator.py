@@ -580,6 +580,10 @@ def test_a_tokenizer_must_be_the_benchmarks(evaluate: Evaluate, tmp_path: Path):
         Path("tokenizer.json").write_text(json.dumps({"added_tokens": added}))
         assert evaluate("--tokenizer", tmp_path).code == code
         assert evaluate("--tokenizer", tmp_path / "tokenizer.json").code == code
+    for broken in (b"{", b'{"added_tokens": "\xff"}', b'{"model": ' + b"[" * 100_000):
+        Path("tokenizer.json").write_bytes(broken)
+        code, _, stderr = evaluate("--tokenizer", tmp_path)
+        assert (code, "tokenizer.json: not a tokenizer: " in stderr) == (2, True)
     assert evaluate("--tokenizer", "openai/gpt-oss-120b").code == 0
 
 
