@@ -78,7 +78,7 @@ class ProblemIndex:
     def _readable(self) -> Iterator[None]:
         try:
             yield
-        except (sqlite3.Error, zlib.error) as error:
+        except (sqlite3.Error, zlib.error, UnicodeDecodeError) as error:
             raise DatasetError(
                 f"{self._path}: not a prepared LiveCodeBench index ({error}); delete it"
             ) from error

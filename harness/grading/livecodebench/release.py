@@ -30,7 +30,10 @@ class Example(msgspec.Struct, frozen=True):
     """The input and the expected output of one test, as text."""
 
     input: str
-    expected: str
+    expected: str = msgspec.field(name="output")
+
+
+_Examples = tuple[Example, ...]
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -39,7 +42,7 @@ class Problem(msgspec.Struct, frozen=True):
     question_id: str
     function: str
     """The function that tests call; empty for a stdin program."""
-    tests: tuple[Example, ...]
+    tests: _Examples
     """In the official order, public ones first."""
     difficulty: str = ""
     """Empty where the release does not state it."""
@@ -92,9 +95,12 @@ def _problem(line: bytes, where: str) -> Problem:
     try:
         row = json.loads(line)
         metadata = json.loads(row.get("metadata") or "{}")
-        tests = [*json.loads(row["public_test_cases"]), *_private(row["private_test_cases"])]
-        cases = tuple(Example(test["input"], test["output"]) for test in tests)
-        return Problem(str(row["question_id"]), metadata.get("func_name") or "", cases, _difficulty(row))
+        tests = (json.loads(row["public_test_cases"]), _private(row["private_test_cases"]))
+        public, private = msgspec.convert(tests, tuple[_Examples, _Examples])
+        names = (str(row["question_id"]), metadata.get("func_name") or "")
+        difficulty = _difficulty(row)
+        "".join((*names, difficulty)).encode()  # the index takes no half of a character
+        return Problem(*names, (*public, *private), difficulty)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DatasetError(
             f"{where}: not a LiveCodeBench problem ({type(error).__name__}: {error});"
@@ -107,14 +113,11 @@ def _difficulty(row: dict[str, Any]) -> str:
     return word if isinstance(word, str) else ""
 
 
-def _private(packed: str) -> list[Any]:
+def _private(packed: str) -> Any:
     try:
-        tests = json.loads(packed)
+        return json.loads(packed)
     except ValueError:
-        tests = json.loads(_unpacked(packed))
-    if not isinstance(tests, list):
-        raise ValueError(f"private tests are {type(tests).__name__}, expected a list")
-    return tests
+        return json.loads(_unpacked(packed))
 
 
 def _unpacked(packed: str) -> str:

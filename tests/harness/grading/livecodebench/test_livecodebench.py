@@ -324,6 +324,24 @@ def test_broken_releases_are_refused_and_leave_no_index(name: str, tmp_path: Pat
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["r.jsonl"]
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("public_test_cases", '[{"input": 1, "output": "2"}]'),
+        ("public_test_cases", "{}"),
+        ("private_test_cases", '{"input": "1"}'),
+        ("question_id", "\ud800"),
+        ("difficulty", "\ud800"),
+        ("metadata", '{"func_name": 5}'),
+    ],
+)
+def test_a_problem_that_is_none_is_named_by_its_line(field: str, value: str, tmp_path: Path):
+    row = json.loads(RELEASE.read_text().splitlines()[0])
+    (tmp_path / "r.jsonl").write_text(json.dumps({**row, field: value}) + "\n")
+    with pytest.raises(DatasetError, match=r"^r\.jsonl:1: not a LiveCodeBench problem \("):
+        prepared(tmp_path, quiet)
+
+
 def test_a_full_disk_leaves_no_index_and_one_line(tmp_path: Path):
     (tmp_path / "r.jsonl").write_bytes(RELEASE.read_bytes())
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -334,6 +352,13 @@ def test_a_full_disk_leaves_no_index_and_one_line(tmp_path: Path):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["r.jsonl"]
+
+
+def test_an_index_whose_names_are_no_text_is_named(index: Path):
+    content = index.read_bytes()
+    index.write_bytes(content.replace(b"difficulty", b"\xff" * 10))
+    with pytest.raises(DatasetError, match="not a prepared LiveCodeBench index"):
+        require_problems(index, ["sample-lamp-row"])
 
 
 def test_a_damaged_index_is_named_wherever_it_is_read(tmp_path: Path):
