@@ -104,6 +104,8 @@ def test_a_compliance_run_that_is_only_too_slow_is_not_repeated(complete, step):
     assert bool(next_step(record)) is step
     search = structs.replace(ENDED.provenance, command=("find_peak.py", "search"))
     assert next_step(structs.replace(record, provenance=search)) == ""
+    unknown = structs.replace(ENDED.provenance, command=())
+    assert next_step(structs.replace(record, provenance=unknown)) == ""
 
 
 @pytest.mark.parametrize(("unanswered", "flag"), [(0, "--restart"), (1, "--resume")])

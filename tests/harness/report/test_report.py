@@ -14,9 +14,11 @@ from msgspec.structs import replace
 from harness.analysis.run_files import read_run
 from harness.analysis.run_outcome import score_line
 from harness.config.plans import ComplianceSettings
+from harness.config.scenario import Scenario
 from harness.files import ACCURACY_RESULT, COMPLIANCE_RUN, REPORT, RUN_RECORD, unofficial
 from harness.record.run_record import RunRecord, RunVerdict
 from harness.report import run_report
+from harness.report.html.headline import outcome_tiles
 from harness.report.html.overview_page import overview_page
 from harness.report.html.page import Badge, Cell, render
 from harness.report.html.run_page import run_page
@@ -111,6 +113,7 @@ def test_json_and_csv_have_numbers(runs, capsys):
         summary.percentile_ns("TTFT") / ENDED.limits_ns["TTFT"]
     )
     assert (slow["queries"], slow["official"]) == (ENDED.statistics.queries, False)
+    assert slow["duration_s"] == ENDED.lasted_s
     assert found["gpt-oss-120b/server/TEST09/run"]["compliance_passed"] is False
     rows = list(csv.DictReader(table.open()))
     assert {row["folder"] for row in rows} == {
@@ -136,6 +139,9 @@ def test_the_verdict_of_a_compliance_test_is_that_of_its_verification(tmp_path, 
     assert found.compliance.official is official
     assert found.compliance.bounds == ("2.5 to 1400" if text and "threshold" in text else "")
     assert found.verdict.status == {True: "good", False: "bad", None: "warn"}[passed]
+    tiles = [(tile.value, tile.status) for tile in outcome_tiles(found) if tile.name.startswith("TEST09")]
+    figures = {True: [("1300 PASS", "good")], False: [("9 FAIL", "bad")], None: []}
+    assert tiles == figures[passed]
 
 
 def test_a_valid_performance_run_needs_no_score(tmp_path):
@@ -192,6 +198,14 @@ def test_runs_of_several_systems_have_their_folders(tmp_path):
     accuracy_run(tmp_path / "h200/server/accuracy")
     (section,) = overview_page(read_outcomes([tmp_path]), tmp_path).sections
     assert sorted(row[1].text for row in section.tables[0].rows) == ["accuracy", *folders]
+
+
+def test_runs_of_two_scenarios_may_have_one_name(tmp_path):
+    for scenario in (Scenario.OFFLINE, Scenario.SERVER):
+        record = with_plan(VALID, scenario=scenario)
+        records.folder(tmp_path / f"{scenario}/performance", records.rows(20), record)
+    (section,) = overview_page(read_outcomes([tmp_path]), tmp_path).sections
+    assert [row[1].text for row in section.tables[0].rows] == ["performance"] * 2
 
 
 def test_the_earlier_name_of_the_command(runs, capsys):

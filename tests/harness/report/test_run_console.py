@@ -202,6 +202,8 @@ def test_the_audit_line_names_the_test_and_whose_settings_these_are(file, named)
         settled=structs.replace(record.settled, audit_settings=settings),
     )
     assert f"audit     settings of {named} (TEST07): mode 2" in render_plan(record)
+    own = structs.replace(record.plan, audit=None, audit_config=Path("/my.config"))
+    assert "audit     settings of /my.config (" in render_plan(structs.replace(record, plan=own))
 
 
 def test_failed_queries_have_the_evidence_of_one():

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from harness.report.html import page
-from harness.report.html.page import Chart, Page, PageTable, Section, Series, render
+from harness.report.html.page import Chart, Gauge, Page, PageTable, Section, Series, render
 
 EMPTY = Page("A title", "", (), (), (), ())
 
@@ -19,6 +19,11 @@ def test_a_table_without_a_row_is_not_shown():
     assert "<table" not in html and "<h2>" not in html
     html = render(replace(EMPTY, sections=[Section("b", "Two", ["A line."], tables=[header])]))
     assert "<table" not in html and "<h2>Two</h2>" in html
+
+
+@pytest.mark.parametrize("content", [{"gauges": [Gauge("a", 0.5, "half")]}, {"links": {"a file": "a.csv"}}])
+def test_a_section_of_gauges_or_links_alone_is_shown(content):
+    assert "<h2>Two</h2>" in render(replace(EMPTY, sections=[Section("b", "Two", **content)]))
 
 
 @pytest.mark.parametrize(
