@@ -176,6 +176,7 @@ def test_a_point_has_what_was_measured_and_decided(tmp_path):
     seeds = run.curve.seeds
     assert point["runtime_settings"]["runtime"]["model_seed"] == seeds.model
     assert point["runtime_settings"]["salt"] == 128
+    assert point["runtime_settings"]["stream_all_chunks"] is run.parameters.stream is True
     assert (point["seed_set"], point["target_cohort"]) == (seeds.name, "2026-12-C0")
     offline = yaml.safe_load((tree.curve / "r6396" / POINT_YAML).read_text())
     assert (point["offline"], offline["offline"]) == ("none", "dedicated")
@@ -342,6 +343,13 @@ GAPS = {
     "no parallelism": (of_toml("tensor_parallel = 1\ndata_parallel = 8"), "parallelism"),
     "too few replicas": (of_toml("data_parallel = 8", "data_parallel = 4"), "dp_shortfall"),
     "too many replicas": (of_toml("data_parallel = 8", "data_parallel = 9"), "data_parallel"),
+    "too many replicas of four accelerators each": (
+        of_toml(
+            "tensor_parallel = 1\ndata_parallel = 8",
+            "tensor_parallel = 2\npipeline_parallel = 2\ndata_parallel = 3",
+        ),
+        "data_parallel is 3, but 2 fit",
+    ),
     "no steady state": (of_run(lambda run: edit(run / SUMMARY, steady_state=None)), "steady_state"),
     "no accuracy in a band": (
         of_run(lambda run: (run / ACCURACY).unlink()),
@@ -786,6 +794,7 @@ POWER = {
 @pytest.mark.parametrize(("lines", "published"), POWER.values(), ids=POWER.keys())
 def test_power_is_the_official_packages(lines, published, tmp_path):
     from submission_checker.models import SystemPower
+    from submission_checker.models.file.point_config import NodesUsed
 
     text = of_power(lines)(tmp_path) if lines else SYSTEM
     text = text.replace('cooling = "air" ', 'cooling = "liquid" ')
@@ -800,6 +809,7 @@ def test_power_is_the_official_packages(lines, published, tmp_path):
     assert stated["provisioned_power_kw"] == theirs.provisioned_power_kw
     point = yaml.safe_load((tree.curve / "r1" / POINT_YAML).read_text())
     assert point["point_power_kw"] == theirs.point_power_kw({1: 2})
+    assert point["nodes_used"] == [NodesUsed(system_node_ensemble_id=1, nodes=2).model_dump()]
     assert theirs.point_power_kw({1: 2}) < theirs.provisioned_power_kw
 
 

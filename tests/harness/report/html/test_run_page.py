@@ -276,6 +276,9 @@ def test_a_run_without_an_answer_has_a_page(tmp_path):
     tiles = {tile.name: tile.value for tile in run_page(read_run(folder)).figures}
     assert tiles["completed samples per second, failed ones too"] == "40.46"
     assert tiles["queries failed"] == "20"
+    assert tiles["completed tokens per second"]  # failed ones have none
+    figures = run_page(read_run(records.folder(tmp_path / "good", records.rows(20)))).figures
+    assert not any("failed" in tile.name for tile in figures)
 
 
 def test_what_the_query_issued_last_costs(tmp_path):
