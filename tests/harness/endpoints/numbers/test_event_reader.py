@@ -229,3 +229,17 @@ def test_an_error_in_a_process_is_one_line(tmp_path, monkeypatch):
     folder = write(tmp_path, BEGIN, TWO, END)
     with pytest.raises(ConfigError, match=r"tokenizer\.json"):
         read_events(folder, tmp_path / "no" / "tokenizer.json", processes=2)
+
+
+@pytest.mark.parametrize("named", ["", "tokenizer.json"])
+@pytest.mark.parametrize("changed", ["tokenizer.json", "tokenizer_config.json", "chat_template.jinja"])
+def test_counts_are_of_the_tokenizer_and_the_template_that_are_there(tmp_path, named, changed):
+    """They are kept beside the events; either file may be replaced by another in its folder."""
+    model, events = tmp_path / "model", tmp_path / "events.jsonl"
+    model.mkdir()
+    for path in (events, model / "tokenizer.json", model / changed):
+        path.write_text("{}")
+    before = event_reader._key(events, model / named)
+    assert event_reader._key(events, model / named) == before
+    (model / changed).write_text("{} ")
+    assert event_reader._key(events, model / named) != before

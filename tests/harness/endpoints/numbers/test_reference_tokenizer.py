@@ -1,4 +1,5 @@
 import random
+import shutil
 
 import msgspec
 import pytest
@@ -191,6 +192,13 @@ def test_a_template_that_refuses_and_one_that_is_missing():
     with pytest.raises(ConfigError, match="chat_template"):
         open_reference(TOKENIZER).count_answers([Answer("yes", ("because",))])
     assert isinstance(open_reference(TOKENIZER)._template, NoTemplate)
+
+
+@pytest.mark.parametrize("named", ["", "tokenizer.json"])
+def test_the_template_is_the_one_beside_the_tokenizer(tmp_path, named):
+    shutil.copy(TOKENIZER, tmp_path / "tokenizer.json")
+    (tmp_path / "chat_template.jinja").write_text("{% for one in messages %}{{ one.content }}{% endfor %}")
+    assert isinstance(open_reference(tmp_path / named)._template, JinjaTemplate)
 
 
 @pytest.mark.engine

@@ -258,6 +258,17 @@ def test_a_number_of_samples_that_is_none_is_not_stated(tmp_path):
     edit_config(offline / CONFIG, "datasets", 0, "samples", value=True)
     (found,) = read_runs([offline])
     assert (found.name, found.samples) == ("r6396", 6396)
+    edit_config(offline / CONFIG, "datasets", 0, "samples", value=5000)
+    (found,) = read_runs([offline])
+    assert (found.name, found.samples) == ("r5000", 5000)
+
+
+def test_of_a_model_without_rules_the_dataset_is_what_the_configuration_names(tmp_path):
+    """Without the part after ``::``, by which the official client knows a preparation of it."""
+    (found,) = read_runs(write_runs(tmp_path, official=True)[:1])
+    datasets = [{"name": "mine::prepared", "type": "performance"}]
+    other = msgspec.structs.replace(found, config={"datasets": datasets})
+    assert (other.dataset_name, other.samples) == ("mine", None)
 
 
 def test_a_verdict_with_half_a_character_is_written(tmp_path):
