@@ -8,6 +8,7 @@ from harness.endpoints.point_run import read_point_run
 from harness.endpoints.rehearsal_record import read_rehearsal
 from harness.errors import ConfigError
 from harness.record import provenance
+from tests.harness.submission.building import git
 from tests.kit import DATA
 
 # Of a short rehearsal at that commit, before a set of seeds named the cohort of its publication.
@@ -15,8 +16,11 @@ RECORDED, COMMIT = DATA / "endpoints/earlier_form", "896e941bfb8fb219b0df8ad2ee4
 
 
 @pytest.fixture(autouse=True)
-def at_another_commit(monkeypatch):
-    monkeypatch.setattr(provenance, "head_of", lambda root: ("0" * 40, "tree"))
+def at_another_commit(monkeypatch, tmp_path_factory):
+    checkout = tmp_path_factory.mktemp("checkout")
+    git(checkout, "init", "-q")
+    git(checkout, "commit", "-qm", "one", "--allow-empty")
+    monkeypatch.setattr(provenance, "ROOT", checkout)
 
 
 def refused(read, folder):
@@ -41,3 +45,9 @@ def test_of_a_damaged_file_it_is_not(tmp_path):
         message = refused(read_rehearsal if path.parent == folder else read_point_run, path.parent)
         assert message.endswith(("--restart moves the folder aside", "so that the point is run again"))
         path.write_text(whole)
+
+
+@pytest.mark.parametrize("said", [None, (COMMIT, "tree")], ids=["no git", "this commit"])
+def test_where_no_other_version_is_known_the_file_is_damaged(monkeypatch, said):
+    monkeypatch.setattr(provenance, "head_of", lambda root: said)
+    assert refused(read_rehearsal, RECORDED).endswith("--restart moves the folder aside")
