@@ -73,3 +73,10 @@ def test_a_row_whose_worker_died_after_its_answer_is_answered(tmp_path):
     found = failures(attempt, [(0, 0), (2, 2)], answers)
     assert answers.keys() == {0}
     assert found == {1: (FailureKind.TIMEOUT, "no end within 5 s"), 2: (FailureKind.WORKER_LOST, "")}
+
+
+def test_the_rows_are_those_of_the_accuracy_dataset_that_was_downloaded(tmp_path, nothing_downloaded):
+    file = tmp_path / "data/acc/acc_eval_ref.parquet"  # as datasets/manifest.tsv has it
+    file.parent.mkdir(parents=True)
+    file.touch()
+    assert resolve_eval_plan(parse_options(["--output", "o.parquet"])).client.input_file == file

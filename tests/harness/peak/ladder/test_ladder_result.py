@@ -184,3 +184,13 @@ def test_failed_requests_are_the_first_remark():
 
 def test_tokens_of_a_user_are_by_the_90th_percentile_of_tpot():
     assert user_tokens_per_s(step(8, 300, tpot=latency(20, 30))) == 40  # 25 ms at p90
+
+
+def test_a_ladder_takes_the_downloaded_dataset_and_the_limits_of_the_rules(tmp_path, nothing_downloaded):
+    """Of gpt-oss-120b in Server: 3 s and 80 ms."""
+    file = tmp_path / "data/perf/perf_eval_ref.parquet"  # as datasets/manifest.tsv has it
+    file.parent.mkdir(parents=True)
+    file.touch()
+    plan = resolve_ladder_plan(LadderOptions(scenario="server"))
+    assert plan.client.input_file == file
+    assert plan.limits_ns == {"TTFT": 3_000 * 10**6, "TPOT": 80 * 10**6}
