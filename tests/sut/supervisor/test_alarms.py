@@ -243,9 +243,24 @@ def test_a_silence_as_short_as_that_is_told_where_the_run_is_lost_by_it(tmp_path
     assert ("nothing has arrived from http://a:1 for 2 s" in event.text) is by_it
 
 
-@pytest.mark.parametrize(("pause_s", "by_it"), [(2.0, True), (2.0, False), (1.0, True), (0.9, None)])
+def test_a_run_that_ends_before_its_first_look_has_no_alarm():
+    """Its last line is written all the same."""
+    last = Alarms(session(), SERVERS, Ranks(), policy()).marked(snapshot())
+    assert (last.standing, last.lost, last.late) == ("", "", 0)
+
+
+@pytest.mark.parametrize(
+    ("pause_s", "by_it", "before"),
+    [
+        (2.0, True, []),
+        (2.0, False, []),
+        (1.0, True, []),
+        (0.9, None, []),
+        (2.0, None, ["server_out"]),  # that has stood, and is named
+    ],
+)
 def test_a_pause_that_is_over_when_the_run_is_lost_by_it_is_an_event(
-    tmp_path, monkeypatch, caplog, pause_s, by_it
+    tmp_path, monkeypatch, caplog, pause_s, by_it, before
 ):
     """Too short for an alarm; a search took its rate for one that does not pass."""
     now, arrived, asked = [1000.0], [1000.0], []
@@ -254,6 +269,8 @@ def test_a_pause_that_is_over_when_the_run_is_lost_by_it_is_an_event(
     one, watch = session((3, 0)), LostAt(tmp_path)
     one.arrived_s = lambda: [arrived[0], 0.0]
     watch.is_lost_by = lambda *pause: bool(asked.append(pause)) or by_it
+    for kind in before:
+        one.events.add(kind, URL, "died", 0)
     alarms = Alarms(one, SERVERS, Ranks(), policy(), LossRule(watch))
     for silent_s in (pause_s, 0.0, 0.0):
         now[0] = arrived[0] + silent_s
@@ -262,7 +279,7 @@ def test_a_pause_that_is_over_when_the_run_is_lost_by_it_is_an_event(
     # Less than half of the TTFT limit makes no query late.
     assert asked == ([] if by_it is None else [([0], 1000.0, 1000.0 + pause_s)])
     pause = ["silence", "silence_ends"] if by_it else []
-    assert [event.kind for event in one.events.events] == [*pause, "lost"]
+    assert [event.kind for event in one.events.events] == [*before, *pause, "lost"]
     assert not by_it or [event.time_ns for event in one.events.events[:2]] == [
         1000 * 10**9,
         int((1000 + pause_s) * 1e9),
