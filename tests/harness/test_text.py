@@ -84,3 +84,5 @@ def test_a_table_with_names_of_two_columns_for_each_character():
         "東京の実行       1.00  x",
         "re\u0301seau          10.00  京",
     ]
+    wide = [("\uff32\uff45", "a"), ("x", "b")]
+    assert list(aligned(wide, least=(6, 0))) == ["\uff32\uff45    a", "x       b"]

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from harness.analysis.statistics import PERCENTILES, distribution, statistics
+from harness.analysis.statistics import PERCENTILES, distribution, mean_latency_s, statistics
 from harness.loadgen_logs.summary_and_detail import read_summary
 from harness.record.journal import QUERY_ROW
 from harness.record.outcome import FailureKind
@@ -110,6 +110,7 @@ def test_nothing_completed_gives_none_and_never_nan(more):
     times, means = ("ttft", "tpot", "latency", "duration_ns"), ("isl_mean", "osl_mean")
     for name in (*times, *means, "samples_per_s", "tokens_per_s"):
         assert getattr(found, name) is None
+    assert mean_latency_s(rows) is None
 
 
 def test_large_latencies_do_not_overflow():

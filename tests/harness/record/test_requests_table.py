@@ -5,6 +5,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
+from harness.arrow import CLOCK
 from harness.record.journal import QUERY_ROW
 from harness.record.outcome import FailureKind
 from harness.record.requests_table import ByQuery, requests_table, write_requests
@@ -68,6 +69,8 @@ def test_every_column_says_its_unit_and_meaning(tmp_path, rows):
     joined = [ByQuery(np.zeros(1, np.uint64), {name: np.zeros(1, np.int64) for name in further})]
     read_back(tmp_path, rows, URLS, joined=joined)
     schema = pq.read_schema(tmp_path / "requests.parquet")
+    assert all(list(field.metadata) == [b"unit", b"description"] for field in schema)
+    assert schema.metadata[b"clock"] == CLOCK.encode()
     described = {field.name: [text.decode() for text in field.metadata.values()] for field in schema}
     page = (ROOT / "docs/reference/requests_parquet.md").read_text()
     documented = [line for line in page.splitlines() if line.startswith("| `")]
