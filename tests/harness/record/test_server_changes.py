@@ -1,11 +1,19 @@
 """Answers of a server that has changed: which of a journal may be used."""
 
 import numpy as np
+from msgspec.structs import replace
 
 from harness.record.answer_log import encode_answer, read_saved_answers
 from harness.record.journal import ANSWERS_FILE, QUERIES_FILE, encode_row, read_journal
 from harness.record.outcome import FailureKind
-from harness.record.server_changes import ServerChange, counted_changes, keep_change
+from harness.record.server_changes import (
+    ServerChange,
+    counted_changes,
+    keep_change,
+    keep_settings,
+    with_other_settings,
+)
+from tests.records import ENDED
 
 # Sample, replica, time of its end; the last answer is in the journal without its row.
 ROWS = [(0, 0, 50), (1, 1, 50), (2, 1, 150), (3, 0, 150), (4, 1, 151)]
@@ -51,3 +59,15 @@ def test_answers_in_doubt_are_counted(tmp_path):
     assert [one.answers for one in counted_changes(rows, [change(0), change(100), change(151)])] == [3, 2, 0]
     (one,) = counted_changes(rows, [change(100)])
     assert one.doubt.startswith("http://b: model A is now B: its 2 answers since it was last asked")
+
+
+def test_start_options_of_later_moments_are_kept_with_the_answers(tmp_path):
+    """A run that uses these answers again compares with them, too; a crash may have cut the last line."""
+    assert list(with_other_settings(tmp_path)) == []
+    later = [replace(ENDED.servers[0], settings={"tp_size": size}) for size in (2, 4)]
+    for server in later:
+        keep_settings(tmp_path, server)
+    assert list(with_other_settings(tmp_path)) == later
+    (file,) = tmp_path.iterdir()
+    file.write_bytes(file.read_bytes()[:-9])
+    assert list(with_other_settings(tmp_path)) == later[:1]
