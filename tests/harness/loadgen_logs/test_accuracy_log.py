@@ -106,6 +106,12 @@ def test_mixed_widths_are_an_error(widths: tuple[int, int], tmp_path: Path):
         read(log)
 
 
+def test_an_int32_output_of_one_id_is_none_of_a_log_of_int64(tmp_path: Path):
+    (log := tmp_path / "log.json").write_text(array((entry(0, IDS, width=8), entry(1, IDS[:1], width=4))))
+    with pytest.raises(GradingError, match=r"qsl_idx 1\): int32 .*int64 "):
+        read(log)
+
+
 def test_a_log_cut_at_any_byte_gives_what_is_whole(tmp_path: Path):
     whole = array(entry(index, IDS) for index in range(3))
     ends = [position for position in range(len(whole)) if whole[position] == "}"]
