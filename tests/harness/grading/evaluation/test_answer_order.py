@@ -219,6 +219,17 @@ def test_how_many_answers_of_another_shape_are_noticed(letters: int, programs: i
     assert (found is not None) is noticed
 
 
+@pytest.mark.parametrize(("swapped", "noticed"), [(8, True), (7, False)])
+def test_how_many_letters_and_programs_in_each_others_places_are_noticed(swapped: int, noticed: bool):
+    """Eight letters, among many right answers: fewer may be a model's mistakes."""
+    places = ((LIVECODEBENCH, "q", AnswerShape.LETTER), (GPQA, "A", AnswerShape.PROGRAM))
+    rows = [row(AIME, "12", "12")] * 40
+    rows += [
+        Answered(Reference(kind, kind, truth, 0), form, None, False) for kind, truth, form in places
+    ] * swapped
+    assert (misplaced(rows) is not None) is noticed
+
+
 @pytest.mark.parametrize(
     ("right", "elsewhere", "others", "noticed"),
     [
