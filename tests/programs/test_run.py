@@ -68,6 +68,9 @@ def test_single_stream_sends_one_at_a_time(tmp_path, monkeypatch, capfd, caplog)
     assert run.failures == {}
     assert most_in_flight(run.requests) == 1
     assert all(request.streams for request in stub.requests)
+    share, statistics = run.record["client_share"], run.record["statistics"]
+    assert share["count"] == 2 * statistics["queries"]  # LoadGen got a first token and an end of each
+    assert 0 <= share["min"] <= share["max"] < statistics["duration_ns"]
     assert run.record["server_load"]["without"].keys() == {stub.url}
     assert caplog.text.count("no metrics of 1 of 1 servers") == 1
     assert run.accuracy_log == {}
