@@ -44,6 +44,7 @@ from tests.harness.submission.checks.damages import (
     VERIFY07,
     division,
     error,
+    power_file,
     score,
 )
 from tests.harness.submission.checks.official_checker import accepts, needs_official
@@ -364,6 +365,14 @@ def test_the_command_prints_where_what_rule_and_remedy(tree, capsys):
     assert what.startswith("[seeds] ") and "1000" in what and str(load_rules().seeds["qsl_rng_seed"]) in what
     assert (rule.split(": ")[0], remedy.split(": ")[0]) == ("rule", "remedy")
     assert count.startswith("1 issue (GPU hours: 1), ")
+
+
+def test_a_warning_is_shown_above_the_count(tree, capsys):
+    power_file("PSUs: [1, 2]")(tree / RESULTS)
+    assert main(["check", str(tree)]) == 0
+    *_, line, count = capsys.readouterr().out.splitlines()
+    assert "/systems/made_up_power.yaml: " in line and "lists no component" in line
+    assert count.startswith("no issues, 1 warning, ")
 
 
 def test_issues_are_listed_by_what_they_cost_and_json_has_it(tree, capsys):
