@@ -164,8 +164,10 @@ def test_each_damage_has_its_issue(results, name):
     assert failing(check_tree(results)) == {code}
 
 
-@pytest.mark.parametrize("name", ["fixed concurrency", "answers of 1024 tokens"])
-def test_settings_of_its_own_in_the_open_division(results, name):
+@pytest.mark.parametrize(
+    "name", ["fixed concurrency", "answers of 1024 tokens", "short answers", "a low score"]
+)
+def test_what_the_open_division_leaves_open(results, name):
     both(DAMAGES[name][0], division("open"))(results / RESULTS)
     assert failing(check_tree(results)) == set()
 
