@@ -30,6 +30,9 @@ _BALANCED = "the server distributes requests itself: see its log, and the flags 
 _STANDS_ALONE = (
     "see its log; the figures include this; if it stays, restart the server and repeat the command"
 )
+_ALL_STAND = (
+    "see the servers' logs; the figures include this; if it stays, restart them and repeat the command"
+)
 
 _STOOD = "servers or this client stood before (see the lines above)"
 _LOOKS = 3  # at most, until what a failure was is on disk
@@ -130,13 +133,14 @@ class Silence:
 
     def _tell(self, since_s: float, began_s: float, requests: int) -> str:
         health = f" ({self.health})" if self.health else ""
-        text = f"nothing arrives since {moment(since_s - began_s)}{health}"
+        text, remedy = f"nothing arrives since {moment(since_s - began_s)}{health}", ""
         if self._since_s is None:
+            remedy = f": {_ALL_STAND}"
             self._since_s, self.ended_s = since_s, math.inf
             what = f"nothing arrives from {folded(self._urls, 3)} with {counted(requests, 'request')}{health}"
             self._events.add("silence", "", what, int(since_s * 1e9))
         if text not in self._told:  # of several ranks one may answer /health and another not
-            log.warning("%s", text)
+            log.warning("%s%s", text, remedy)
         self._told.add(text)
         return text
 
@@ -382,7 +386,7 @@ class Alarms:
             if rank.name not in before:
                 since_ns, text = int(rank.since_s * 1e9), f"dp_rank {rank.rank} shows no sign of life"
                 self._session.events.add("rank_stands", rank.server, text, since_ns, rank.rank)
-                log.warning("%s", standing_text((rank,), began))
+                log.warning("%s: %s", standing_text((rank,), began), _STANDS_ALONE)
         for rank in before.values():
             if rank.name not in self._standing and self._ranks.lives(rank):
                 text = f"dp_rank {rank.rank} works again"

@@ -126,6 +126,7 @@ def test_each_alarm_is_an_event_once(caplog):
     stands, works = one.events.events
     assert (stands.kind, stands.time_ns, works.kind) == ("rank_stands", int(since_s * 1e9), "rank_works")
     assert [line.partition(" of ")[0] for line in caplog.messages] == ["dp_rank 1", "dp_rank 1"]
+    assert ["restart the server" in line for line in caplog.messages] == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -383,7 +384,8 @@ def test_a_silence_without_work_is_told_with_what_health_says(answer, text, stre
     assert Silent(answer, streams=streams).silent(9) == ""
     run = Silent(answer, streams=streams)
     assert run.silent(10) == run.look(11.0, 11.0) == text
-    assert caplog.messages == [text]
+    (line,) = caplog.messages
+    assert line.startswith(f"{text}: see the servers' logs; ") and "restart them" in line
     assert run.look(0.0, 0.0) == ""
     assert [event.kind for event in run.events.events] == ["silence", "silence_ends"]
     first = run.events.events[0]
@@ -406,6 +408,7 @@ def test_answers_of_health_that_alternate_are_told_once_each(caplog):
     run.silence._health._ask = lambda url: next(answers)
     run.silent(60)
     assert sorted(message.count("200") for message in caplog.messages) == [0, 1]
+    assert ["restart them" in message for message in caplog.messages] == [True, False]
 
 
 @pytest.mark.parametrize("streams", [True, False])
