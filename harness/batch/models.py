@@ -2,11 +2,13 @@
 
 import struct
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
 from harness.config.benchmark import Benchmark, load_benchmark
 from harness.config.choices import DEFAULT_BENCHMARK, available_models
+from harness.config.generation import MOST_NUMBER
 from harness.dataset import tokenizer
 from harness.errors import ConfigError
 from harness.files import read_decoded
@@ -16,6 +18,9 @@ GGUF = ".gguf"
 # The head of a C++ engine's model file: vocabulary, hidden, experts, experts used, intermediate, layers.
 _HEAD = struct.Struct("<6i")
 _CONFIG = "config.json"
+
+
+_Size = Annotated[int, msgspec.Meta(ge=1, le=MOST_NUMBER)]
 
 
 class _Definition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -33,8 +38,8 @@ class _Definition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class _HuggingFace(msgspec.Struct, frozen=True):
     """The fields of a model's config.json that are used here."""
 
-    vocab_size: int
-    max_position_embeddings: int
+    vocab_size: _Size
+    max_position_embeddings: _Size
 
 
 def model_named(name: str) -> Benchmark:

@@ -1,5 +1,6 @@
 """Files of prompts, text and ids: what is read, what is refused in one line, and what is written."""
 
+import json
 import random
 
 import numpy as np
@@ -220,6 +221,12 @@ def test_a_models_folder_and_file(tmp_path):
         known = model_named(name)
         assert (known.model, known.official) == (f"openai/gpt-oss-{name.rpartition('-')[2]}", False)
         assert (known.vocabulary_size, known.context_length) == (201088, 131072)
-    (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(ConfigError, match="vocab_size"):
-        model_named(str(tmp_path))
+    for wrong in ("{}", '{"vocab_size": 0, "max_position_embeddings": 1}'):
+        (tmp_path / "config.json").write_text(wrong)
+        with pytest.raises(ConfigError, match="vocab_size"):
+            model_named(str(tmp_path))
+    for wrong in (-5, 1 << 63):
+        facts = {"vocab_size": 201088, "max_position_embeddings": wrong}
+        (tmp_path / "config.json").write_text(json.dumps(facts))
+        with pytest.raises(ConfigError, match="max_position_embeddings"):
+            model_named(str(tmp_path))
