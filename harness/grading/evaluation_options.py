@@ -224,6 +224,6 @@ def _evaluated_file(parser: argparse.ArgumentParser, source: Path, asked: Path |
     return path
 
 
-def _check_evaluated(parser: argparse.ArgumentParser, flag: str, path: Path) -> None:
+def _check_evaluated(parser: argparse.ArgumentParser, typed: str, path: Path) -> None:
     if path.suffix.lower() not in _TABLES:
-        parser.error(f"{flag} {path}: expected {' or '.join(_TABLES)}")
+        parser.error(f"{typed} {path}: expected {' or '.join(_TABLES)}")

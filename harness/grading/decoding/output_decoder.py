@@ -72,8 +72,8 @@ class OutputDecoder(Protocol):
         """The text of token ids, special tokens by name."""
 
 
-def open_decoder(benchmark: Benchmark, tokenizer: str | None, max_new_tokens: int) -> OutputDecoder:
-    """The decoder of a benchmark's logs; ``tokenizer`` is a given name or folder.
+def open_decoder(benchmark: Benchmark, asked: str | None, max_new_tokens: int) -> OutputDecoder:
+    """The decoder of a benchmark's logs; ``asked`` is the name or folder of a given tokenizer.
 
     Raises ConfigError where the benchmark's tokenizer is not there, and for one of another model.
     """
@@ -83,7 +83,7 @@ def open_decoder(benchmark: Benchmark, tokenizer: str | None, max_new_tokens: in
             f"--benchmark {benchmark.name}: no tokenizer of {benchmark.model} here, only "
             f"{', '.join(DECODERS)}; its logs cannot be graded yet"
         )
-    return opened(benchmark, tokenizer, max_new_tokens)
+    return opened(benchmark, asked, max_new_tokens)
 
 
 def _open_harmony(benchmark: Benchmark, name: str | None, max_new_tokens: int) -> OutputDecoder:

@@ -225,8 +225,8 @@ class _Pool:
                 self._workers.discard(worker)
 
     def _next(self) -> _Item | None:
-        queue = self._again or self._todo
-        return queue.popleft() if queue else None
+        waiting = self._again or self._todo
+        return waiting.popleft() if waiting else None
 
     def _is_room(self, others: Iterable[_Worker]) -> bool:
         """Whether the other workers leave a processor free."""

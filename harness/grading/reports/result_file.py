@@ -29,20 +29,20 @@ def write_result(path: Path, result: Json) -> None:
         raise not_written(path, error, "--output") from error
 
 
-def result(evaluation: Evaluation, result: TargetResult, sandbox: Sandbox | None) -> Json:
+def result(evaluation: Evaluation, target: TargetResult, sandbox: Sandbox | None) -> Json:
     """The result, without details. ``summary`` and ``detailed_results`` have the reference's fields."""
-    osl, main = evaluation.lengths, result.metrics[0]
+    osl, main = evaluation.lengths, target.metrics[0]
     return {
-        "summary": _summary(result.score),
+        "summary": _summary(target.score),
         "detailed_results": None,
         "modes": {mode.value: _summary(score) for mode, score in evaluation.scores.items()},
         "target": {
-            "mode": result.mode.value,
-            "line": result.line,
+            "mode": target.mode.value,
+            "line": target.line,
             "threshold": main.lowest,
             "margin": main.value - main.lowest,
-            "met": result.is_met,
-            "metrics": {metric.name: _metric(metric) for metric in result.metrics},
+            "met": target.is_met,
+            "metrics": {metric.name: _metric(metric) for metric in target.metrics},
         },
         "published_runs": _standing(main.standing),
         "output_tokens": {
@@ -61,7 +61,7 @@ def result(evaluation: Evaluation, result: TargetResult, sandbox: Sandbox | None
         "remarks": {name: _remark(evaluation, name) for name in evaluation.remarks},
         "right": {mode.value: _right(evaluation.graded, mode) for mode in evaluation.scores},
         "reasons": {mode.value: _reasons(evaluation.graded, mode) for mode in evaluation.scores},
-        "warnings": list(result.warnings),
+        "warnings": list(target.warnings),
     }
 
 
