@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.dataset import pickled_frame
-from harness.dataset.table import JsonTable, ParquetTable, Table, one_line
+from harness.dataset.table import ParquetTable, Table, one_line
 from harness.errors import DatasetError
 
 if TYPE_CHECKING:
@@ -42,19 +42,10 @@ def token_rows(table: Table) -> TokenRows:
         _check_type(table.path, name, table.schema.field(name).type)
         with table.batches(name) as batches:
             return _from_batches(table.path, batches)
-    if isinstance(table, JsonTable):  # row by row: as Python integers all ids take ten times the memory
-        cells = table.cells(name)
-        return _from_cells(table.path, [_cell_ids(table.path, row, cell) for row, cell in enumerate(cells)])
-    return _from_cells(table.path, table.column(name))
-
-
-def _from_cells(path: Path, cells: Sequence[Any]) -> TokenRows:
-    lengths = np.fromiter((_length(path, row, cell) for row, cell in enumerate(cells)), np.int64, len(cells))
-    offsets = _offsets(path, lengths)
-    ids = np.empty(offsets[-1], np.int32)
-    for row, cell in enumerate(cells):
-        ids[offsets[row] : offsets[row + 1]] = _cell_ids(path, row, cell)
-    return TokenRows(ids, offsets)
+    # One cell after the other: as Python integers all ids of a JSON file take ten times the memory.
+    rows = [_cell_ids(table.path, row, cell) for row, cell in enumerate(table.cells(name))]
+    offsets = _offsets(table.path, np.fromiter(map(len, rows), np.int64, len(rows)))
+    return TokenRows(np.concatenate([np.empty(0, np.int32), *rows]), offsets)
 
 
 def _check_type(path: Path, name: str, kind: "pa.DataType") -> None:
@@ -134,14 +125,9 @@ def _offsets(path: Path, lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64
     return offsets
 
 
-def _length(path: Path, row: int, cell: object) -> int:
-    if isinstance(cell, list | tuple | np.ndarray):
-        return len(cell)
-    raise DatasetError(f"{path}: row {row}: {_kind(cell)}, expected a list of token ids")
-
-
-def _cell_ids(path: Path, row: int, cell: Any) -> npt.NDArray[Any]:
-    _length(path, row, cell)
+def _cell_ids(path: Path, row: int, cell: object) -> npt.NDArray[np.int32]:
+    if not isinstance(cell, list | tuple | np.ndarray):
+        raise DatasetError(f"{path}: row {row}: {_kind(cell)}, expected a list of token ids")
     if isinstance(cell, np.ndarray):
         if cell.dtype.kind not in "iu":
             raise DatasetError(f"{path}: row {row}: {cell.dtype} values, expected integer token ids")
@@ -150,7 +136,7 @@ def _cell_ids(path: Path, row: int, cell: Any) -> npt.NDArray[Any]:
         numbers = _from_integers(path, row, cell)
     if len(numbers) and not (_INT32.min <= numbers.min() and numbers.max() <= _INT32.max):
         _refuse_huge(path, row, max(numbers.tolist(), key=abs))
-    return numbers
+    return numbers.astype(np.int32, copy=False)
 
 
 def _from_integers(path: Path, row: int, cell: Sequence[Any]) -> npt.NDArray[np.int32]:
