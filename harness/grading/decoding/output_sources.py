@@ -320,7 +320,7 @@ def _text_rows(table: Table, benchmark: Benchmark) -> TextRows:
 
 
 def _texts(table: Table) -> Iterator[str | None]:
-    for row, cell in enumerate(table.cells(table.first_column((TEXT,)))):
+    for row, cell in enumerate(table.cells(TEXT)):
         if not isinstance(cell, str) and not _is_null(cell):
             raise DatasetError(f"{table.path}: row {row}: {TEXT} is a {type(cell).__name__}, expected text")
         yield None if _is_null(cell) else cell
@@ -328,7 +328,7 @@ def _texts(table: Table) -> Iterator[str | None]:
 
 def _lengths(table: Table) -> Iterator[int | None]:
     """The numbers of tokens; upstream's evaluator leaves the rows without one out of their mean."""
-    for row, cell in enumerate(table.cells(table.first_column((LENGTH,)))):
+    for row, cell in enumerate(table.cells(LENGTH)):
         if not _is_null(cell) and (
             not isinstance(cell, int | float) or not 0 <= cell <= MOST_NUMBER or cell % 1
         ):
