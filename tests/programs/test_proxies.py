@@ -86,21 +86,21 @@ def run(tmp_path, url, **settings):
     )
 
 
-def test_tokens_that_a_proxy_holds_back_are_a_warning_during_the_run(tmp_path, capfd, caplog):
+def test_tokens_that_a_proxy_holds_back_are_a_warning_during_the_run(tmp_path):
     with StubServer(event_delay_s=0.02, first_delay_s=0.1) as stub, haproxy(stub) as url:
-        ended = run(tmp_path, url, qps=12, duration_ms=8000, here=capfd)
+        ended = run(tmp_path, url, qps=12, duration_ms=8000)
     assert ended.result == "VALID", ended.stdout
-    told = [line for line in caplog.messages if "answers came in pieces" in line]
-    assert len(told) == 1 and "option http-no-delay" in told[0], caplog.text
+    told = [line for line in ended.stderr.splitlines() if "answers came in pieces" in line]
+    assert len(told) == 1 and "option http-no-delay" in told[0], ended.stderr
     assert any("answers came in pieces" in text for text in ended.record["warnings"])
 
 
-def test_a_proxy_that_ends_answers_after_a_time_is_named(tmp_path, capfd):
+def test_a_proxy_that_ends_answers_after_a_time_is_named(tmp_path):
     def ends(request, number):
         return request.asked_tokens == _TRIAL_TOKENS or number < 3
 
     with StubServer(event_gate=ends) as stub, envoy(stub, 2.0) as url:
-        ended = run(tmp_path, url, qps=5, duration_ms=8000, here=capfd)
+        ended = run(tmp_path, url, qps=5, duration_ms=8000)
     assert ended.code == 4
     (reason,) = [text for text in ended.record["verdict"]["reasons"] if "ended early" in text]
     assert "failures came" in reason and "proxy_read_timeout" in reason
