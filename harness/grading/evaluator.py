@@ -134,7 +134,7 @@ def _with_references(options: EvaluationOptions, record: RunRecord | None) -> Ev
     log = options.mlperf_log
     if options.reference_data is not None or not log.is_file() or is_binary_table(log):
         return options
-    benchmark = load_benchmark(_benchmark_named(options), options.round)
+    benchmark = _benchmark(options)
     rule = benchmark.dataset(accuracy=True)
     if (found := true_answers(record, rule)) is None:
         missing = downloaded(rule.file, Path()) if record is None else record.plan.client.input_file
@@ -193,7 +193,7 @@ def _of_another_run(options: EvaluationOptions, record: RunRecord | None) -> tup
     if not is_table and record is not None:
         found.append(other_log(outputs, record))
     if references is not None:
-        benchmark = load_benchmark(_benchmark_named(options), options.round)
+        benchmark = _benchmark(options)
         if is_table:
             found.append(other_rows(outputs, references, benchmark))
         elif record is not None:
@@ -269,7 +269,7 @@ class ScoredLog(msgspec.Struct, frozen=True):
 
 def score(options: EvaluationOptions, progress: Progress) -> ScoredLog:
     """Grade without printing the result or writing a file. Raises HarnessError."""
-    benchmark = load_benchmark(_benchmark_named(options), options.round)
+    benchmark = _benchmark(options)
     graders = graders_of(benchmark.name)
     require_metrics(benchmark, graders)
     modes = _modes(options, benchmark, graders)
@@ -292,7 +292,7 @@ def require_gradable(options: EvaluationOptions, outputs: int) -> None:
 
     ``mlperf_log`` need not be there yet.
     """
-    benchmark = load_benchmark(_benchmark_named(options), options.round)
+    benchmark = _benchmark(options)
     graders = graders_of(benchmark.name)
     require_metrics(benchmark, graders)
     references = load_references(options.references, benchmark)
@@ -306,10 +306,11 @@ def require_gradable(options: EvaluationOptions, outputs: int) -> None:
     _runners(references[:outputs], graders, options, benchmark)
 
 
-def _benchmark_named(options: EvaluationOptions) -> str:
-    """The flag's benchmark, or the one that the outputs name."""
+def _benchmark(options: EvaluationOptions) -> Benchmark:
+    """The flag's benchmark, or the one that the outputs name, by the rules of the round."""
     found = options.benchmark or benchmark_of(options.mlperf_log)
-    return options.other_benchmark if found not in available_benchmarks() else found
+    named = options.other_benchmark if found not in available_benchmarks() else found
+    return load_benchmark(named, options.round)
 
 
 def _summary(scored: ScoredLog) -> Json:
@@ -349,7 +350,7 @@ def _write_tables(options: EvaluationOptions, scored: ScoredLog) -> None:
     if options.save_outputs:
         save_outputs(options.save_outputs, graded, outputs)
     if options.disagreements:
-        heading = Heading(_benchmark_named(options), options.mlperf_log, scored.result)
+        heading = Heading(_benchmark(options).name, options.mlperf_log, scored.result)
         write_report(options.disagreements, graded, outputs, heading, scored.tests, scored.evaluation.remarks)
     if options.evaluated_file:
         write_evaluated(options.evaluated_file, options.references, graded, outputs)
