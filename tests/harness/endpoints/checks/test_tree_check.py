@@ -28,6 +28,7 @@ from tests.harness.endpoints.checks.passing import (
     LOGGED,
     MODEL,
     RESULTS,
+    SAMPLES,
     SEEDS,
     accuracy,
     config,
@@ -478,8 +479,11 @@ VALUES = [None, [], {}, "text", -1, True, 1e308, 10**400, "9" * 400]
 @pytest.mark.parametrize(
     "keys", [("concurrency",), ("runtime_settings",), ("steady_state", "window"), ("warmup",), ("dataset",)]
 )
-def test_any_value_in_point_yaml_gives_findings(rehearsal, keys):
-    shutil.rmtree(rehearsal / "runs")
+def test_any_value_in_point_yaml_gives_findings(passing, tmp_path, keys):
+    """Beside the Offline point, with which it is compared."""
+    rehearsal = tmp_path / "rehearsal"
+    for one in (POINT, POINT.with_name(f"r{SAMPLES}")):
+        shutil.copytree(passing / one, rehearsal / one)
     path = rehearsal / POINT / "point.yaml"
     for value in VALUES:
         content = point(LOGGED)
