@@ -22,7 +22,9 @@ def main(argv: list[str]) -> int:
 
 
 def _run(options: "ComplianceOptions | VerifyOptions") -> int:
-    # Everything heavy is imported only when there is something to do.
+    # Everything heavy is imported only when there is something to do, and nothing later: an update of the
+    # checkout meanwhile would mix two versions. The page of a test reads its verdict.
+    import harness.compliance.verified  # noqa: F401
     from harness.cli.signals import interruptible, signals_kept
     from harness.compliance.compliance_command import run_tests, verify_logs
     from harness.compliance.compliance_options import VerifyOptions

@@ -5,8 +5,9 @@ import sys
 
 import pytest
 
+from harness.errors import EXIT_THRESHOLD
 from harness.files import REPORT
-from tests.runs import ACCURACY, PERFORMANCE, ROOT, quick_conf
+from tests.runs import ACCURACY, PERFORMANCE, ROOT, SAMPLES, quick_conf
 from tests.stub import StubServer
 
 # As after a change of every module: one that is loaded behind the first query is another version's.
@@ -28,17 +29,20 @@ from harness.cli.main import run_main
 run_main(__import__(program).main)
 """
 
+TEST = ("--test", "TEST07", "--rehearsal", "--input-file", SAMPLES / "compliance_sample.parquet")
+
 
 @pytest.mark.engine
 @pytest.mark.parametrize(
-    ("words", "left"),
+    ("words", "left", "code"),
     [
-        (("run_mlperf", "--input-file", PERFORMANCE), f"offline/performance/{REPORT}"),
-        (("run_mlperf", "--accuracy", "--input-file", ACCURACY), f"offline/accuracy/{REPORT}"),
-        (("run_eval", "--input-file", ACCURACY), "rows.parquet"),
+        (("run_mlperf", "--input-file", PERFORMANCE), f"offline/performance/{REPORT}", 0),
+        (("run_mlperf", "--accuracy", "--input-file", ACCURACY), f"offline/accuracy/{REPORT}", 0),
+        (("run_compliance", *TEST), f"offline/TEST07/run/{REPORT}", EXIT_THRESHOLD),  # a stub's answers fail
+        (("run_eval", "--input-file", ACCURACY), "rows.parquet", 0),
     ],
 )
-def test_an_update_costs_a_run_that_has_begun_nothing(words, left, tmp_path):
+def test_an_update_costs_a_run_that_has_begun_nothing(words, left, code, tmp_path):
     updated = tmp_path / "updated"
 
     def gate(request):
@@ -56,6 +60,6 @@ def test_an_update_costs_a_run_that_has_begun_nothing(words, left, tmp_path):
         given = [sys.executable, "-c", UPDATED, ROOT, updated, program, *flags]
         done = subprocess.run([*map(str, given)], capture_output=True, text=True, timeout=600, cwd=tmp_path)
     assert updated.exists()
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == code, done.stderr
     assert "another version" not in done.stderr
     assert (tmp_path / left).is_file()
