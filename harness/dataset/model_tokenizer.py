@@ -43,9 +43,8 @@ def harmony_tokenizer() -> "Tokenizer":
     """gpt-oss-120b's tokenizer.json, built in 3 s: it encodes batches, and knows special tokens by name."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
 
-    spelled = {token: spell(token) for token in o200k.ranks()}
-    vocabulary = {spelled[token]: rank for token, rank in o200k.ranks().items()}
-    merges = [(spelled[left], spelled[right]) for left, right in o200k.merges()]
+    vocabulary = {spell(token): rank for token, rank in o200k.ranks().items()}
+    merges = o200k.merges(vocabulary)
     built = Tokenizer(models.BPE(vocabulary, merges, fuse_unk=False, byte_fallback=False, ignore_merges=True))
     to_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, trim_offsets=True, use_regex=False)
     built.pre_tokenizer = pre_tokenizers.Sequence([o200k.word_splitter(), to_bytes])

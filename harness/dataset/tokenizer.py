@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -68,6 +68,7 @@ _WORDS = "|".join(
     )
 )
 _REMEMBERED_BYTES = 64  # the longest word whose merges are kept
+_Word = TypeVar("_Word", bytes, str)
 
 
 def encode(text: str) -> list[int]:
@@ -134,11 +135,13 @@ def ranks() -> Mapping[bytes, int]:
     return MappingProxyType(dict(zip(map(a2b_base64, tokens), range(_FIRST_SPECIAL), strict=True)))
 
 
-def merges() -> list[tuple[bytes, bytes]]:
-    """The byte pair merges in the order of gpt-oss's tokenizer.json: by rank of result, then of parts."""
-    known = ranks()
-    ordered: list[tuple[bytes, bytes]] = []
-    for token in vocabulary()[:_FIRST_SPECIAL]:
+def merges(known: Mapping[_Word, int]) -> list[tuple[_Word, _Word]]:
+    """The byte pair merges in the order of gpt-oss's tokenizer.json: by rank of result, then of parts.
+
+    ``known``: the rank of each token, by rank; a token is its bytes, or text of one character for each.
+    """
+    ordered: list[tuple[_Word, _Word]] = []
+    for token in known:
         pairs = [
             (known[left], left, right)
             for cut in range(1, len(token))

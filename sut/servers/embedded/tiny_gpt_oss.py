@@ -55,11 +55,9 @@ def _describe_architecture(writer: gguf.GGUFWriter) -> None:
 
 def _describe_tokenizer(writer: gguf.GGUFWriter, kind: Callable[[bytes], gguf.TokenType]) -> None:
     special = tokenizer.SPECIAL
-    words = tokenizer.vocabulary()[: tokenizer.VOCABULARY_SIZE - len(special)]
-    names = [*map(spell, words), *special]
-    kinds = [*map(kind, words), *[gguf.TokenType.CONTROL] * len(special)]
-    merges = ((spell(left), spell(right)) for left, right in tokenizer.merges())
-    describe_vocabulary(writer, "gpt-4o", names, kinds, merges)
+    words = {spell(word): rank for word, rank in tokenizer.ranks().items()}
+    kinds = [*map(kind, tokenizer.ranks()), *[gguf.TokenType.CONTROL] * len(special)]
+    describe_vocabulary(writer, "gpt-4o", [*words, *special], kinds, tokenizer.merges(words))
     writer.add_bos_token_id(special["<|startoftext|>"])
     writer.add_eos_token_id(special["<|return|>"])
     writer.add_pad_token_id(special["<|endoftext|>"])
