@@ -23,7 +23,7 @@ from harness.endpoints.endpoints_options import RehearsalOptions
 from harness.endpoints.point_run import write_point_run
 from harness.endpoints.run_folder import ACCURACY
 from harness.errors import ConfigError, DatasetError, HarnessError, RunError, ServerError
-from harness.files import ACCURACY_LOG
+from harness.files import ACCURACY_LOG, sha256_of
 from harness.grading.evaluation.references import load_references
 from harness.grading.evaluation_options import EvaluationOptions
 from harness.grading.evaluator import score
@@ -328,6 +328,14 @@ def test_a_dead_server_is_one_line_and_an_exit_code_of_servers(tmp_path):
     assert not (tmp_path / ANSWERS).exists()
 
 
+def of_other_answers(path):
+    """As a score that is left where the answers were replaced."""
+    digest = sha256_of(path.parents[1] / ANSWERS)
+    text = path.read_text()
+    assert digest in text
+    path.write_text(text.replace(digest, "0" * 64))
+
+
 def test_what_is_scored_is_neither_asked_nor_scored_again(tmp_path):
     """Other references are another score; without a score the answers are enough."""
     with StubServer() as stub:
@@ -341,7 +349,11 @@ def test_what_is_scored_is_neither_asked_nor_scored_again(tmp_path):
         others.write_bytes(GPT_OSS.read_bytes())
         plan = plan_of(reference_data=others, lcb_data=SAMPLES / "code_sample.jsonl")
         assert run(tmp_path, url, plan).reference_data == str(others)
-        for damage in (Path.unlink, lambda path: path.write_text('{"accuracy_scores": [{"sc')):
+        for damage in (
+            Path.unlink,
+            lambda path: path.write_text('{"accuracy_scores": [{"sc'),
+            of_other_answers,
+        ):
             damage(tmp_path / ACCURACY)
             scored_again = Watcher()
             assert run(tmp_path, url, watcher=scored_again) == first
