@@ -2,6 +2,7 @@ import json
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from harness.endpoints.numbers.both_definitions import both_definitions
 from harness.endpoints.numbers.event_reader import RunEvents
@@ -121,3 +122,5 @@ def test_both_definitions_side_by_side():
 def test_one_definition_alone():
     damaged = {"ttft": None, "tpot": {"percentiles": {}}, "tps": "many"}
     assert [row.endpoints for row in both_definitions(OWN, damaged)] == [None] * 4
+    untimed = replace(OWN, ttft=None, tpot=None)
+    assert [row.ours for row in both_definitions(untimed, OFFICIAL)][2:] == [None] * 2

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from harness.endpoints.planning import shortfalls as planned
 from harness.endpoints.planning.shortfalls import CLIENT
 from harness.endpoints.point_run import read_point_run, write_point_run
-from harness.endpoints.run_folder import NOT_A_RESULT_FILE, PAGE, RUNS, SUMMARY, TREE
+from harness.endpoints.run_folder import NOT_A_RESULT_FILE, PAGE, POINT_YAML, RUNS, SUMMARY, TREE
 from harness.endpoints.steady.steady_point import steady_state
 from harness.endpoints.tree.build_tree import build_tree
 from harness.endpoints.tree.system_file import read_system
@@ -264,6 +264,22 @@ def test_a_short_rehearsal_is_scored_by_its_benchmark(tmp_path):
     curve = read_curve(made.rehearsal(tmp_path, short=True, model_name="short-rehearsal"))
     assert all(one.accuracy.metrics for one in curve.points if one.scored)
     assert sum(one.scored for one in curve.points) == 5
+
+
+def test_a_point_of_which_this_client_has_no_numbers_of_its_own(tmp_path):
+    folder = made.rehearsal(tmp_path)
+    change_run(folder, "r64", own=None)
+    page = page_of(folder)
+    assert [row[0] for row in cells(page, "definitions")][1:4] == ["r8", "r32", "r256"]
+    assert any("gpt-oss-120b" in value for _, value in cells(page, "settings"))
+
+
+def test_what_a_run_folder_lacks_is_read_from_the_tree_that_was_built_of_it(tmp_path):
+    folder = made.rehearsal(tmp_path)
+    made.built(folder, folder / TREE)
+    for path in (folder / RUNS).glob(f"*/{POINT_YAML}"):
+        path.unlink()
+    assert all(one.kilowatts for one in read_curve(folder).points)
 
 
 def test_both_definitions_stand_side_by_side(tmp_path):
