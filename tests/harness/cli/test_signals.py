@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from harness.cli.signals import InterruptedRun, require_no_signal
 from tests.runs import ROOT
 
 PROGRAM = """
@@ -139,3 +140,10 @@ def test_a_second_signal_at_any_line_of_the_handler():
     """``timeout`` and Slurm send each signal twice, a microsecond apart."""
     done = run(TWICE)
     assert (done.stdout, done.stderr) == ("interrupted once, at each line\n", "")
+
+
+def test_a_program_ends_by_the_signal_that_ended_what_it_called():
+    require_no_signal(None)
+    with pytest.raises(InterruptedRun) as raised:
+        require_no_signal("SIGTERM")
+    assert raised.value.exit_code == 143

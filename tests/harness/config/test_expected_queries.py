@@ -110,6 +110,13 @@ def test_loadgen_issues_as_many(issued, case, count):
         assert found.seconds == (0.04 if scenario == "Server" else None)
 
 
+@pytest.mark.parametrize(("case", "seconds"), [(run("SingleStream", 12, 10, 0, 24), 0.36), (FASTER, 0.1)])
+def test_the_time_of_single_stream_is_that_of_its_queries_or_the_least(issued, case, seconds):
+    """36 queries of 10 ms; and five of them, which LoadGen issues for 100 ms."""
+    found = expected_queries(issued[case][1], "SingleStream", 12, accuracy=False)
+    assert found.seconds == pytest.approx(seconds)
+
+
 @pytest.mark.engine
 @pytest.mark.parametrize("case", NONE)
 def test_no_query_is_expected_where_loadgen_issues_none(case, tmp_path):
