@@ -105,6 +105,14 @@ def test_a_line_with_the_score_needs_no_gpu(tree, change, what):
     assert issue.costs == Cost.MINUTES
 
 
+@pytest.mark.parametrize(("below", "refused"), [(0.0, False), (0.001, True)])
+def test_a_score_that_is_the_least_one_passes(tree, below, refused):
+    """The rules ask for 99 % of the reference's score, or more."""
+    least, _ = load_benchmark("gpt-oss-120b").accuracy["exact_match"].bounds
+    score(repr(least - below))(tree / RESULTS)
+    assert any(issue.code == "accuracy" for issue in check_tree(tree)) is refused
+
+
 @needs_official
 @pytest.mark.engine
 @EACH
