@@ -84,3 +84,14 @@ def test_the_interval_of_batch_means():
     low, high = interval(np.array([1.0, 2.0, 3.0, 4.0]))
     assert (low, high) == pytest.approx((2.5 - 3.182 * 1.2910 / 2, 2.5 + 3.182 * 1.2910 / 2), rel=1e-4)
     assert interval(np.array([4.0])) == (4, 4)
+
+
+@pytest.mark.parametrize("freedom", range(1, 31))
+def test_the_interval_is_that_of_student_s_t(freedom):
+    """95 % of its density, which at sqrt(freedom) tan(a) is proportional to cos(a) ** (freedom - 1)."""
+    values = np.arange(freedom + 1.0)
+    _, high = interval(values)
+    t = (high - values.mean()) * math.sqrt(len(values)) / values.std(ddof=1)
+    angles = np.linspace(0, math.atan(t / math.sqrt(freedom)), 10_001), np.linspace(0, math.pi / 2, 10_001)
+    inside, everywhere = (np.trapezoid(np.cos(one) ** (freedom - 1), one) for one in angles)
+    assert inside / everywhere == pytest.approx(0.95, abs=5e-5)
