@@ -9,6 +9,7 @@ import pytest
 
 from tests.harness.compliance.official import CHECKOUT, run_script
 from tests.harness.compliance.program import run_here, user_conf
+from tests.harness.submission.edits import row
 from tests.harness.submission.recorded_runs import RECIPES
 from tests.made_up.cnn import DATACENTER, END_OF_TURN, ROWS
 from tests.made_up.deepseek_r1 import DEEPSEEK
@@ -66,3 +67,7 @@ def test_one_end_of_each_output_passes(benchmark, scenario, dataset_of, tmp_path
     if CHECKOUT:
         words = ("-s", scenario.capitalize(), "-d", "int32")
         assert run_script(Path(CHECKOUT), "TEST06", folder / "run", "verify_accuracy.txt", *words) == text
+    # Of a part of the samples, the log does not show by itself that the test's settings were in effect.
+    row(".", effective_accuracy_log_sampling_target=10_000)(folder / "run")
+    again = run_here(capfd, "verify", "TEST06", "--benchmark", benchmark, "--log-dir", folder / "run")
+    assert again.code == 2 and "effective_accuracy_log_sampling_target was 10000" in again.stderr
