@@ -261,6 +261,25 @@ def test_what_may_be_submitted(tree, capsys, name):
     assert capsys.readouterr().out.splitlines()[-1].startswith(f"no issues{', 1 warning' * len(warned)}")
 
 
+@pytest.mark.parametrize(
+    ("name", "code"), [("660 samples made", "samples-per-query"), ("short answers", "mean-tokens")]
+)
+def test_what_the_open_division_leaves_open(tree, name, code):
+    """Its samples and the length of its answers, whatever else such a log contradicts."""
+    (change,) = (damage for one, damage, _ in DAMAGES if one == name)
+    both(change, division("open"))(tree / RESULTS)
+    assert code not in {issue.code for issue in check_tree(tree)}
+
+
+def test_runs_of_the_open_division_may_deviate(tree):
+    keep(tree, deviations=("dataset has 64 samples",))
+    assert codes(check_tree(tree)) == "deviations"
+    division("open")(tree / RESULTS)
+    kept = tree.with_name(f"{tree.name}.kept")
+    (kept / "closed").rename(kept / "open")
+    assert check_tree(tree) == ()
+
+
 def test_runs_of_another_submitter_are_its_own_in_every_division(tree):
     copied(f"{TREE}/closed", f"{TREE}/open")(tree / RESULTS)
     (tree / "open/MyOrg").rename(tree / "open/Other")
