@@ -395,6 +395,11 @@ DAMAGES = [
     ("a decimal comma", score("83,6"), "accuracy"),
     ("another score than in the report", score("85.0"), "cross-check"),
     (
+        "another percentage in the report",
+        pattern(SCORE, r"^FINAL SCORE: [\d.]+%", "FINAL SCORE: 80.00%"),
+        "cross-check",
+    ),
+    (
         "user.conf of another benchmark",
         write("Offline/user.conf", "llama3_1-8b.Offline.target_qps = 9\n"),
         "user-conf",
