@@ -340,6 +340,20 @@ def test_list_writes_the_overview(runs, capsys):
     assert "SCORE FAIL" in (runs / "index.html").read_text()
 
 
+@pytest.mark.parametrize("command", ["show", "list", "compare"])
+def test_a_page_takes_no_other_files_place(command, tmp_path, capsys):
+    """``compare --output RUN/run.json`` replaced the record of a run by a page."""
+    run = records.folder(tmp_path / "run", records.rows())
+    words = [command, *[str(run)] * (2 if command == "compare" else 1), "--output"]
+    before = (run / RUN_RECORD).read_bytes()
+    assert main([*words, str(run / RUN_RECORD)]) == 2
+    assert "run.json: this file is no page, and is not replaced" in capsys.readouterr().err
+    assert (run / RUN_RECORD).read_bytes() == before
+    (page := tmp_path / "page.html").touch()  # as mktemp does
+    assert [main([*words, str(page)]) for _ in range(2)] == [0, 0]
+    assert page.stat().st_size
+
+
 @pytest.mark.parametrize("flag", ["--output", "--csv", "--json"])
 def test_a_name_that_is_too_long_is_wrong_usage(flag, runs, capsys):
     """--json looks whether it is a folder; that was a traceback."""
@@ -362,11 +376,11 @@ def test_a_full_disk_leaves_the_earlier_file(flag, runs, tmp_path, capsys, monke
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     path = tmp_path / "x"
-    path.write_text("an earlier one")
+    path.write_text("<!doctype html>, an earlier one")
     monkeypatch.setattr(os, "fsync", no_room)
     assert main(["list", str(runs), flag, str(path)]) == 2
     assert "x: cannot be written: No space left on device" in capsys.readouterr().err
-    assert path.read_text() == "an earlier one"
+    assert path.read_text() == "<!doctype html>, an earlier one"
 
 
 def test_a_table_for_a_pipe(runs):
