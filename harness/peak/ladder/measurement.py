@@ -32,6 +32,7 @@ from harness.analysis.statistics import (
 from harness.arrays import Integers
 from harness.peak.ladder.steady_state import unsteady
 from harness.peak.ladder.steps import Latency, ReplicaStep, Step
+from harness.progress.progress_line import SILENT_S
 from harness.record.journal import LOADGEN_CALL_ROW, QUERY_ROW, Rows
 from harness.text import milliseconds
 
@@ -118,6 +119,11 @@ class Measurement:
 
     def phase(self, now_ns: int) -> str:
         """``filling: 12 of 64 have ended``, ``measuring: 30 of 60 s``, for the progress line."""
+        silent_s = self._silent_s(now_ns)
+        silent = f", nothing has arrived for {silent_s:.0f} s" if silent_s >= SILENT_S else ""
+        return f"{self._where(now_ns)}{silent}"
+
+    def _where(self, now_ns: int) -> str:
         if self._filled_ns is None:
             rate = self._tokens_per_s_now()
             return f"filling: {self._ended} of {self._settings.concurrency} have ended, {rate:.0f} tokens/s"
@@ -125,6 +131,12 @@ class Measurement:
         passed_ns = min(now_ns - self._filled_ns, wanted_ns)
         unsteady = f", not steady yet: {self._reasons[0]}" if self._reasons else ""
         return f"measuring: {passed_ns / _NS:.0f} of {wanted_ns / _NS:.0f} s{unsteady}"
+
+    def _silent_s(self, now_ns: int) -> float:
+        """Since the latest look with fewer tokens than now."""
+        tokens = self._looks[-1].tokens
+        before = (look.time_ns for look in reversed(self._looks) if look.tokens != tokens)
+        return (now_ns - next(before, self._began_ns)) / _NS
 
     def _tokens_per_s_now(self) -> float:
         before, now = self._looks[-_RECENT:][0], self._looks[-1]

@@ -5,10 +5,11 @@ import itertools
 import numpy as np
 import pytest
 
-from harness.peak.ladder.measurement import latency_of, mean_in_flight
+from harness.peak.ladder.measurement import Look, Measurement, StepSettings, latency_of, mean_in_flight
 from harness.peak.ladder.steps import Latency
+from harness.record.journal import QUERY_ROW
 from harness.record.outcome import FailureKind
-from tests.harness.peak.ladder.loops import ClosedLoop
+from tests.harness.peak.ladder.loops import REPLICAS, ClosedLoop, ns
 from tests.records import rows_with
 
 MEAN_S = 0.1 + 200 * 0.02  # of an answer, in the loop's default
@@ -132,3 +133,15 @@ def test_a_step_without_times_is_not_done():
     step = ClosedLoop(lengths=lambda random: 450).measure(1, 9).step()
     assert step.steady and step.tpot.count == step.ttft.count > 0
     assert "only" in step.notes[-1]
+
+
+def test_servers_that_send_nothing_are_in_the_phase():
+    """Of all servers that hung for 40 s nothing was said but "measuring: 25 of 60 s"."""
+    step = Measurement(StepSettings(4, 60.0, REPLICAS, {}), ns(0), ns(0))
+    phases = []
+    for second in range(1, 62):
+        step.look(Look(ns(second), min(second, 10), 4, (0, 0)), np.empty(0, QUERY_ROW))
+        phases.append(step.phase(ns(second)))
+    silent = [phase for phase in phases if "nothing has arrived" in phase]
+    assert len(silent) == 61 - 38 and phases[-len(silent) :] == silent
+    assert silent[0] == "filling: 0 of 4 have ended, 0 tokens/s, nothing has arrived for 30 s"
