@@ -289,6 +289,8 @@ def test_missing_samples_are_listed_and_wrong_as_empty_ones_are(evaluate: Evalua
     written = result_file()
     assert (written["missing"], written["summary"]["total_samples"]) == ([3, 95], 96)
     assert [mode["total_correct"] for mode in written["modes"].values()] == [91, 91]
+    right = "".join("0" if index in (1, 3, 60, 90, 95) else "1" for index in range(96))
+    assert written["right"] == {"official": right, "strict": right}
     assert [line for line in warned(result).splitlines() if line.endswith(": 3, 95")]
     wrong = [row for row in written["detailed_results"] if not row["is_correct"]]
     assert [row["qsl_idx"] for row in wrong] == [1, 60, 90]
