@@ -62,6 +62,8 @@ CLOCK_SET = RunEvent(at_s=1.0, kind="clock_set", text="the wall clock was steppe
     ("changes", "lasted"),
     [
         ({"ended": ENDED.started + timedelta(seconds=90)}, 90),
+        ({"ended": ENDED.started + timedelta(seconds=0.5)}, 0.5),
+        ({"ended": ENDED.started}, 0),
         ({"ended": ENDED.started - timedelta(seconds=1)}, None),  # set back, by too little for an event
         ({"ended": ENDED.started + timedelta(hours=2), "events": (CLOCK_SET,)}, None),
         ({"ended": None}, None),

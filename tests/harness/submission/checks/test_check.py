@@ -41,6 +41,7 @@ from tests.harness.submission.checks.damages import (
     OFFLINE,
     RUN,
     TEST07,
+    TTFT,
     VERIFY07,
     division,
     error,
@@ -103,6 +104,12 @@ def test_a_line_with_the_score_needs_no_gpu(tree, change, what):
     assert (issue.code, issue.where.endswith("accuracy.txt")) == ("accuracy", True)
     assert issue.what.startswith(f"'exact_match' {what}, expected a line with 'exact_match': NUMBER")
     assert issue.costs == Cost.MINUTES
+
+
+def test_a_latency_is_named_as_it_was_measured(tree):
+    row(INTERACTIVE, **{TTFT: 2_512_340_000})(tree / RESULTS)
+    (issue,) = [issue for issue in check_tree(tree) if issue.code == "latency"]
+    assert issue.what.startswith("p99 of TTFT is 2512.34 ms, expected less than 2000")
 
 
 @pytest.mark.parametrize(("below", "refused"), [(0.0, False), (0.001, True)])
