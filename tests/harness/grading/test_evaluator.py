@@ -246,6 +246,7 @@ def test_a_perfect_log_scores_100_in_both_modes(evaluate: Evaluate):
     assert result.stdout.endswith("\n'exact_match': 100.000\n")
     assert re.search(r"^FINAL SCORE: 100\.00% \(18\.00/18\.00\)$", result.stdout, re.MULTILINE)
     assert re.search(r"^aime25 +48 +48 +8 +6\.00 +100\.00%$", result.stdout, re.MULTILINE)
+    assert "\naime25: 8 repeats, mean 100.00%, standard deviation 0.00, standard error " in result.stdout
     said = warned(result)
     assert "not comparable" in said and "another order" not in said and "no token" not in said
     written = result_file()
