@@ -14,7 +14,8 @@ from harness.text import counted, milliseconds
 # If the client's p99 exceeds this part of the TTFT limit, the client is part of what was measured.
 LARGEST_PART = 0.01
 _SUSPENDED = "it was suspended meanwhile; measure again"
-_LATE_TOKENS = 0.1  # of the first tokens of half a minute: that is no pause of a moment
+# Of the first tokens of half a minute, and the fewest of them: that is no pause of a moment.
+_LATE_TOKENS, _FEWEST_LATE = 0.1, 5
 
 
 def client_share(calls: npt.NDArray[np.void]) -> Distribution | None:
@@ -100,8 +101,9 @@ def late_tokens_text(
 
     ``cpu`` and ``machine``, of the same time, and ``throttled`` as in ``client_load``.
     """
-    if late <= _LATE_TOKENS * tokens or len(cpu) < 2:
+    if late < _FEWEST_LATE or late <= _LATE_TOKENS * tokens or len(cpu) < 2:
         return ""
+    tokens = max(tokens, late)  # which may have arrived just before that time
     names, (seconds, cores) = _names(cpu, "LoadGen", encoders), _cores(cpu, int(cpu[0, 0]))
     reason = (
         f"in the last half minute the client reported {late / tokens:.0%} of the first tokens to LoadGen "

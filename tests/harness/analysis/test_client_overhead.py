@@ -121,6 +121,13 @@ def test_late_tokens_have_their_remedy_while_the_run_lasts(late, waited, throttl
     assert not text or "10% of the first tokens to LoadGen more than 1% of" in text
 
 
+@pytest.mark.parametrize(("late", "tokens", "part"), [(1, 5, ""), (4, 4, ""), (5, 5, "100%"), (5, 0, "100%")])
+def test_of_few_first_tokens_one_pause_makes_a_tenth_late(late, tokens, part):
+    """At the end of a run tokens may be reported late that arrived before, and no other comes."""
+    text = late_tokens_text(late, tokens, cpu((0.1, 0.1)), machine(1.8))
+    assert part in text and bool(text) == bool(part)
+
+
 def test_threads_that_wait_together_wait_all_of_the_time():
     """Those of LoadGen's process are two or more; their waits are added in /proc."""
     load = client_load(cpu((0.1, 0.1)), reports(99), START, LIMIT_NS, machine=machine(1.8, 2.16, 0.1))
