@@ -18,6 +18,7 @@ from harness.analysis.client_overhead import late_tokens_text
 from harness.analysis.finish_run import Observations
 from harness.analysis.verdict import CLOCK_S
 from harness.config.deadlines import FailurePolicy
+from harness.defects import Defects
 from harness.errors import RunError
 from harness.files import JOURNAL_DIR
 from harness.machine import quota_periods, throttled_part
@@ -110,6 +111,7 @@ class Monitor:
         self._say_from_ns = _SLOW_FLUSH_NS
         self._reported = deque[tuple[int, int]](maxlen=_LATEST + 1)  # first tokens, late and all
         self._late_told = False
+        self._defects = Defects()
         self._ahead_ns = realtime_offset_ns()  # the most that it was
         self._slewed_before_ns = slewed_ns()
         self._began_ns = time.monotonic_ns()
@@ -179,7 +181,7 @@ class Monitor:
         slow = () if flush_ns < _SLOW_FLUSH_NS else (self._slow_disk(flush_ns),)
         return Observations(
             errors=tuple(self._errors),
-            warnings=(*self._warnings, *stepped, *slow, *outages),
+            warnings=(*self._warnings, *stepped, *slow, *outages, *self._defects.found),
             outages=outages,
             cpu=np.array(self._cpu, dtype=np.int64).reshape(-1, columns),
             machine=np.array(self._machine, dtype=np.int64).reshape(-1, columns),
@@ -260,7 +262,8 @@ class Monitor:
         if suspended:
             self._note_pause(late_s)  # before the queries are seen that are late by it
         self._note_clock(int(table[:, Counter.CLOCK_STEPS_NS].max()))
-        self._note_late_tokens(totals)
+        with self._defects.cost("alarm of first tokens that LoadGen gets late"):
+            self._note_late_tokens(totals)
         disk_stands = self._disk_stands(int(table[:, Counter.LONGEST_FLUSH_NS].max()))
         if not (suspended or disk_stands):  # LoadGen ends when it has written its logs
             self._check_heartbeats(table[:, Counter.HEARTBEAT_NS])

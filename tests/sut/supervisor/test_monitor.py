@@ -409,6 +409,19 @@ def test_first_tokens_that_loadgen_gets_late_are_said_at_once(watched, caplog, m
     assert said(4, 20) == said(40, 1) == 0  # by that
 
 
+def test_a_defect_of_the_alarm_of_late_tokens_does_not_end_the_run(watched, monkeypatch):
+    monkeypatch.setattr(monitoring, "cpu_ns", lambda pid: 4)
+    monkeypatch.setattr(monitoring, "machine_row", lambda pids: [9, 0, 0, 0])
+    monkeypatch.setattr(monitoring, "late_tokens_text", lambda *_, **__: 1 / 0)
+    monitor, _, _ = watched()
+    looks = []
+    for _ in range(33):
+        monitor._look(0.0, looks.append)
+    assert len(looks) == 33
+    (said,) = monitor.observations().warnings
+    assert "ZeroDivisionError" in said and "no alarm of first tokens" in said
+
+
 def test_what_several_workers_say_of_an_address_is_one_warning(caplog):
     pipes = [Pipe() for _ in range(2)]
     workers = [ChildProcess(None, ours) for ours, _ in pipes]
