@@ -1,6 +1,5 @@
 """Texts of a graded sample for people: its question, what was found and where, how a program failed."""
 
-import re
 from collections.abc import Iterator
 
 from harness.grading.decoding.output_sources import Outputs
@@ -18,7 +17,6 @@ _LINE = 100  # characters that are shown in one line
 _SHORT = 60  # a true answer that fits into a heading
 _OVERLAP = 80  # characters of a program's end that show where it ends in an output
 _AROUND = 200  # characters on each side of what was read, where it is not at the end
-_STARS = r"\**"
 _USER, _END = "<|start|>user<|message|>", "<|end|>"  # around the question in gpt-oss's prompts
 
 
@@ -73,15 +71,17 @@ class SampleTexts:
 
 
 def place_of(text: str, read: str) -> tuple[int, int] | None:
-    """Where the text that was read stands last.
+    """Where the text that was read stands last, with the asterisks around it.
 
     gpt-oss's official rules read a text without the asterisks of its bold letters.
     """
     if (begin := text.rfind(read)) >= 0:
         return begin, begin + len(read)
-    with_bold = _STARS.join(["", *map(re.escape, read), ""])
-    places = [found.span() for found in re.finditer(with_bold, text)]
-    return places[-1] if places else None
+    plain, sought = text.replace("*", ""), read.replace("*", "")
+    if not sought or (begin := plain.rfind(sought)) < 0:
+        return None
+    edges = [-1, *(at for at, letter in enumerate(text) if letter != "*"), len(text)]
+    return edges[begin] + 1, edges[begin + len(sought) + 1]
 
 
 def distinct_grades(sample: GradedSample) -> list[tuple[Grade, list[GradingMode]]]:

@@ -47,6 +47,8 @@ def marked(text, *readings):
             [(BOTH, "Answer: B", "B")],
             [("Answer:** ", BOTH), ("*B*", BOTH)],
         ),
+        ("7*7*7", [(BOTH, "77", "")], [("*7*7", BOTH)]),  # the last one
+        ("*" * 300_000, [(BOTH, "A*", "")], []),  # an answer that repeats itself, in linear time
         ("Answer: B** ok", [(BOTH, "Answer: B", "B")], [("Answer: ", BOTH), ("*B*", BOTH)]),
         (
             "one two three",
