@@ -9,7 +9,7 @@ from pathlib import Path
 from harness.text import duration
 
 _EVERY_S = 10.0
-_OVER_S = 300.0
+_LOOKS = 31  # in five minutes, or more where this process or the disk stood meanwhile
 _WITHIN_S = 3600.0  # of a later end nothing is known
 
 
@@ -25,7 +25,7 @@ class DiskRoom:
     def __init__(self, folder: Path, free: Callable[[Path], int] = free_bytes) -> None:
         self._folder = folder
         self._free = free
-        self._seen = deque[tuple[float, int]](maxlen=int(_OVER_S / _EVERY_S) + 1)
+        self._seen = deque[tuple[float, int]](maxlen=_LOOKS)
         self._told = False
 
     def look(self, elapsed_s: float, remaining_s: float | None) -> str:
@@ -36,7 +36,7 @@ class DiskRoom:
         if self._seen and elapsed_s < self._seen[-1][0] + _EVERY_S:
             return ""
         self._seen.append((elapsed_s, self._free(self._folder)))
-        if elapsed_s - self._seen[0][0] < _OVER_S:
+        if len(self._seen) < _LOOKS:
             return ""
         full_s, within_s, told = self._full_in_s(), min(_WITHIN_S, remaining_s or 0.0), self._told
         self._told = full_s < within_s * (1 + told)

@@ -57,5 +57,13 @@ def test_it_is_said_once_while_the_time_left_wavers():
     assert len(said(lambda now: 100 * GB - now * GB / 20, remaining_s, seconds=1500)) == 1
 
 
+def test_a_disk_that_stands_behind_the_first_look_is_no_warning_and_no_error():
+    """For as long as the time that is looked at, in which nothing was seen."""
+    free = iter(range(40 * GB, 0, -GB))
+    room = DiskRoom(Path("/runs"), lambda folder: next(free))
+    found = [bool(room.look(float(now), 28_800.0)) for now in (1, *range(400, 700, 10))]
+    assert found == [False] * 30 + [True]
+
+
 def test_the_room_is_that_of_this_machine(tmp_path):
     assert free_bytes(tmp_path) > 0
