@@ -45,7 +45,7 @@ from harness.endpoints.numbers.event_record import (
 from harness.endpoints.numbers.reference_tokenizer import ReferenceTokenizer, open_reference
 from harness.endpoints.run_folder import EVENTS
 from harness.endpoints.samples import Samples
-from harness.errors import DatasetError, RunError
+from harness.errors import ConfigError, DatasetError, RunError
 from harness.files import REQUESTS
 from harness.machine import usable_cores
 
@@ -117,10 +117,15 @@ def _prompt_lengths(folder: Path, cached: Cached) -> npt.NDArray[np.int64]:
 
 
 def _files_of(tokenizer: Path | None) -> Iterator[Path]:
-    """The files that decide how it counts; none for gpt-oss's, which is built in."""
+    """The files that decide how it counts; none for gpt-oss's, which is built in. Raises ConfigError."""
     if tokenizer is not None:
         folder = tokenizer if tokenizer.is_dir() else tokenizer.parent
-        yield tokenizer / TOKENIZER_FILE if tokenizer.is_dir() else tokenizer
+        file = tokenizer / TOKENIZER_FILE if tokenizer.is_dir() else tokenizer
+        if not file.is_file():
+            raise ConfigError(
+                f"{file}: no such file; pass the folder of the model, or the {TOKENIZER_FILE} in it"
+            )
+        yield file
         template = (folder / name for name in ("tokenizer_config.json", "chat_template.jinja"))
         yield from (path for path in template if path.exists())
 

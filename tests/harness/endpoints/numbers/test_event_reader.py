@@ -227,9 +227,20 @@ def test_a_run_of_the_official_client(tmp_path, name):
 def test_an_error_in_a_process_is_one_line(tmp_path, monkeypatch):
     monkeypatch.setattr(event_reader, "_ALONE_BYTES", 0)
     monkeypatch.setattr(event_reader, "_RANGE_BYTES", 300)
+    folder, file = write(tmp_path, BEGIN, TWO, END), tmp_path / "tokenizer.json"
+    file.write_text("{}")
+    with pytest.raises(ConfigError, match=r"tokenizer\.json: no tokenizer: "):
+        read_events(folder, file, processes=2)
+
+
+@pytest.mark.parametrize("named", ["model", "tokenizer.json"])
+def test_a_tokenizer_that_is_missing_is_named_and_not_the_events(tmp_path, named):
+    """Also where the events were counted before, by gpt-oss's, which has no files."""
     folder = write(tmp_path, BEGIN, TWO, END)
-    with pytest.raises(ConfigError, match=r"tokenizer\.json"):
-        read_events(folder, tmp_path / "no" / "tokenizer.json", processes=2)
+    (tmp_path / "model").mkdir()
+    read_events(folder, None)
+    with pytest.raises(ConfigError, match=r"tokenizer\.json: no such file"):
+        read_events(folder, tmp_path / named)
 
 
 @pytest.mark.parametrize("named", ["", "tokenizer.json"])
