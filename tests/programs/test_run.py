@@ -21,6 +21,7 @@ from harness.submission.tree.origins import BESIDE
 from sut import prepare
 from sut.processes.machine_limits import MachineLimits
 from sut.servers import scrape
+from sut.supervisor.disk_room import DiskRoom
 from tests.kit import free_ports, wait_until
 from tests.made_up.synthetic import make_datasets
 from tests.runs import (
@@ -233,6 +234,22 @@ def test_a_conf_of_loadgen_is_read_and_is_a_deviation(tmp_path, capfd):
     assert run.code == 0 and f"--mlperf-conf {conf} is read on top of LoadGen's own; omit" in run.stdout
     assert "DEVIATION LoadGen performance_sample_count_override is 3, " in run.stdout
     assert refused.code == 2 and "--official: the run would be NOT OFFICIAL: " in refused.stderr
+
+
+def test_a_disk_that_fills_up_is_said_while_the_run_lasts(tmp_path, capfd, caplog, monkeypatch):
+    """When is DiskRoom's matter; the run asks it about the disk of its results, and says it."""
+    dataset, _ = small_dataset(tmp_path)
+    asked = threading.Event()
+
+    def look(room, elapsed_s, remaining_s):
+        asked.set()
+        return f"{room._folder} fills up"
+
+    monkeypatch.setattr(DiskRoom, "look", look)
+    with StubServer(gate=lambda request: request.index < 3 or asked.is_set()) as stub:
+        words = ("--server-url", stub.url, "--input-file", dataset, "--user-conf", quick_conf(tmp_path))
+        run = run_here(capfd, tmp_path, *words, "--max-new-tokens", TOKENS, "--no-report")
+    assert run.code == 0 and f"warning: {run.log_dir} fills up" in caplog.messages
 
 
 def test_a_dry_run_with_an_api_tries_it(tmp_path, capfd):
