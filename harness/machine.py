@@ -1,4 +1,4 @@
-"""What this machine and its container let a process use: memory and processors."""
+"""What this machine and its container let a process use: memory, processors, room on disks."""
 
 import contextlib
 import math
@@ -46,6 +46,12 @@ def container_memory(sys_fs: Path = Path("/sys"), proc: Path = Path("/proc")) ->
             with contextlib.suppress(OSError, ValueError):  # not there, or "max"
                 most = int((group / limit).read_text())
                 yield most - max(0, int((group / used).read_text()) - _cached(group, prefix))
+
+
+def free_bytes(folder: Path) -> int:
+    """Room for this user on the disk, or in the memory, that holds a folder. Raises OSError."""
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize
 
 
 def memory_kills(proc: Path = Path("/proc")) -> int:

@@ -13,7 +13,7 @@ import msgspec
 from harness.analysis.verdict import CLOCK_PART
 from harness.errors import refused
 from harness.files import wait_for_disk
-from harness.machine import container_memory, machine_memory, text_of
+from harness.machine import container_memory, free_bytes, machine_memory, text_of
 from harness.text import counted
 from sut.client.transport import slewed_ns
 from sut.doctor.finding import Finding, Level, from_line, ok
@@ -59,12 +59,11 @@ def shm_finding(at: Folders) -> Finding:
     """Shared memory for servers on this machine; this client needs none."""
     remedy = "start the server's container with --ipc=host or --shm-size 16g"
     try:
-        found = os.statvfs(at.shm)
+        free = free_bytes(at.shm)
     except OSError:
         return Finding(
             "warning", "/dev/shm", "not there: servers on several GPUs of this machine fail", remedy
         )
-    free = found.f_bavail * found.f_frsize
     text = f"{free / _GIB:.1f} GiB free"
     if free >= _ENOUGH_SHM:
         return ok("/dev/shm", text)
@@ -201,8 +200,7 @@ def disk_findings(folder: Path) -> Iterator[Finding]:
     place = folder.absolute()
     try:
         place = next(path for path in (place, *place.parents) if path.exists())
-        found = os.statvfs(place)
-        free = found.f_bavail * found.f_frsize
+        free = free_bytes(place)
         speed = _written_per_s(place)
     except OSError as error:
         why = refused(error, "name a folder that can be written: --results DIR")

@@ -1,22 +1,16 @@
 """Whether the disk of a run will be full before the run ends, whoever fills it."""
 
 import math
-import os
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
+from harness.machine import free_bytes
 from harness.text import duration
 
 _EVERY_S = 10.0
 _LOOKS = 31  # in five minutes, or more where this process or the disk stood meanwhile
 _WITHIN_S = 3600.0  # of a later end nothing is known
-
-
-def free_bytes(folder: Path) -> int:
-    """Room on the disk of a folder for this user. Raises OSError."""
-    found = os.statvfs(folder)
-    return found.f_bavail * found.f_frsize
 
 
 class DiskRoom:

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from sut.supervisor.disk_room import DiskRoom, free_bytes
+from harness.machine import free_bytes
+from sut.supervisor.disk_room import DiskRoom
 
 GB = 10**9
 
