@@ -302,12 +302,15 @@ class Monitor:
         if len(self._reported) <= _LATEST:
             return
         late, tokens = np.subtract(now, self._reported[0]).tolist()
+        if not late:
+            self._late_told = False
+            return
         cpu, machine = (np.array(rows[-_LATEST - 1 :]) for rows in (self._cpu, self._machine))
         encoders, throttled = len(self._encoders), throttled_part(self._quota)
         text = late_tokens_text(late, tokens, cpu, machine, encoders=encoders, throttled=throttled)
         if text and not self._late_told:
             log.warning("warning: %s", text)
-        self._late_told = bool(text) or (self._late_told and late > 0)
+        self._late_told = self._late_told or bool(text)
 
     def _disk_stands(self, flush_ns: int) -> bool:
         """Whether this process waits for the disk, or a worker longer than ever.

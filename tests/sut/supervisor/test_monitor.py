@@ -414,8 +414,11 @@ def test_a_defect_of_the_alarm_of_late_tokens_does_not_end_the_run(watched, monk
     monkeypatch.setattr(monitoring, "machine_row", lambda pids: [9, 0, 0, 0])
     monkeypatch.setattr(monitoring, "late_tokens_text", lambda *_, **__: 1 / 0)
     monitor, _, _ = watched()
+    table = np.zeros((3, len(Counter)), dtype=np.int64)
+    monitor._board.table = lambda: table
     looks = []
     for _ in range(33):
+        table[0, Counter.LATE_FIRST_TOKENS] += 1
         monitor._look(0.0, looks.append)
     assert len(looks) == 33
     (said,) = monitor.observations().warnings
