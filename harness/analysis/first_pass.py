@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from harness.record.journal import QUERY_ROW, Rows
+from harness.record.journal import Rows
 
 # The number sent is a little behind the moment: in this time the last of them end, the longest.
 _QUIET_NS = 60_000_000_000
@@ -21,7 +21,7 @@ class FirstPass:
         """``queries``: the fewest that are judged; ``judge``: their warnings."""
         self._queries = queries
         self._judge: Callable[[Rows], Iterable[str]] | None = judge
-        self._rows: Rows = np.empty(0, QUERY_ROW)
+        self._answers: list[Rows] = []
         self._sent = 0  # by the moment, 0 before it
         self._until_ns = 0  # the moment, CLOCK_MONOTONIC
         self._grew_ns = 0
@@ -33,7 +33,8 @@ class FirstPass:
         if self._sent:
             rows = rows[rows["sent_ns"] <= self._until_ns]
         if len(rows):
-            self._rows, self._grew_ns = np.concatenate([self._rows, rows]), now_ns
+            self._answers.append(rows)
+            self._grew_ns = now_ns
 
     def look(self, sent: int, now_ns: int) -> tuple[str, ...]:
         """The warnings, once the first answers are there. ``sent``: requests until now."""
@@ -41,9 +42,10 @@ class FirstPass:
             return ()
         if not self._sent and sent >= self._queries:
             self._sent, self._until_ns = sent, now_ns
-        if not self._sent or len(self._rows) < self._sent or now_ns - self._grew_ns < _QUIET_NS:
+        ended = sum(map(len, self._answers))
+        if not self._sent or ended < self._sent or now_ns - self._grew_ns < _QUIET_NS:
             return ()
         judge, self._judge = self._judge, None
-        found = tuple(judge(self._rows))
-        self._rows = self._rows[:0]
-        return found
+        rows = np.concatenate(self._answers)
+        self._answers.clear()
+        return tuple(judge(rows))
