@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 PROMPTS = 512
 # With text: other clients ignore events without.
 _BURST = {"text": 1, "cumulative": 0}
-# More than one core of a client carries, from one core of the stub.
+# One core of the stub then sends more than one core of a client takes.
 _JOINED = _BURST | {"events_per_send": 8}
 _POISSON = _BURST | {"gap_us": 20_000, "first_us": 100_000, "jitter_us": 20_000}
 _HELD = _BURST | {"gap_us": 10_000, "first_us": 50_000}

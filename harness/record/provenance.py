@@ -202,13 +202,13 @@ def _changed_tree(root: Path) -> str | None:
             shutil.copy2(root / index.strip(), copy)
         except OSError:
             return None
-        stored = ask_git(root, "add", "--update", ".", index=copy)
-        tree = (
-            None if stored is None else ask_git(root, "write-tree", f"--prefix={prefix.strip()}", index=copy)
-        )
-        if objects := ask_git(root, "rev-parse", "--git-path", "objects"):
-            _give_to_owner(root / objects.strip())
-        return tree
+        try:
+            if ask_git(root, "add", "--update", ".", index=copy) is None:
+                return None
+            return ask_git(root, "write-tree", f"--prefix={prefix.strip()}", index=copy)
+        finally:
+            if objects := ask_git(root, "rev-parse", "--git-path", "objects"):
+                _give_to_owner(root / objects.strip())
 
 
 def _give_to_owner(objects: Path) -> None:

@@ -56,10 +56,11 @@ def counted_samples(folder: Path) -> Samples | None:
     """The requests of a run folder with the tokens that its last reader counted; None if outdated."""
     kept = _kept(folder)
     try:
-        current = kept is not None and kept[0].split()[:2] == [_FORM, sha256_of(folder / EVENTS)]
+        if kept is None or kept[0].split()[:2] != [_FORM, sha256_of(folder / EVENTS)]:
+            return None
     except OSError:
         return None
-    return kept[1].samples if kept is not None and current else None
+    return kept[1].samples
 
 
 def _kept(folder: Path) -> tuple[str, Cached] | None:
