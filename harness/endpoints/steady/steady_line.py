@@ -86,7 +86,7 @@ def movement(passes: Sequence[SuperPass], part: Plateau) -> str:
     """Why these passes are no plateau: the first gating metric that is not flat, and how much it moves."""
     for metric in GATES:
         values = series(part.of(passes), metric)
-        if not len(values) or np.isnan(values).any():
+        if np.isnan(values).any():
             return NO_TPOT
         if not flat(values):
             return f"{name(metric)} {_moves(values)} over {between(part)}"

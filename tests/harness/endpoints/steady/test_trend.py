@@ -57,7 +57,6 @@ def test_values_that_resemble_their_neighbours_are_no_trend():
 
 def test_drift_is_the_rise_of_the_line_as_a_part_of_the_median():
     assert drift(np.array([10.0, 11.0, 12.0])) == pytest.approx(2 / 11)
-    assert drift(np.array([5.0])) == 0
 
 
 def test_variation():
