@@ -38,6 +38,13 @@ def test_the_block_of_a_plateau():
     }
 
 
+@pytest.mark.parametrize(("name", "found"), [("plateau", True), ("too short", False), ("few passes", False)])
+def test_only_what_was_not_found_has_a_reason(name, found):
+    """As in the official client's headline."""
+    made = headline(judged(name))
+    assert (made.found, made.reason is None) == (found, found)
+
+
 def test_only_a_level_shift_has_an_anomaly():
     assert {name for name in SHAPES if "anomaly" in steady_block(judged(name))} == {
         *("steps up late", "steps down late")

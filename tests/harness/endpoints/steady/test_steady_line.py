@@ -1,6 +1,9 @@
 """The line of the console after each pass."""
 
+from math import nan
+
 import pytest
+from msgspec.structs import replace
 
 from harness.endpoints.steady.steady_line import steady_line
 from harness.endpoints.steady.super_passes import super_passes
@@ -61,6 +64,19 @@ def test_a_short_plateau_that_rises_says_so():
 def test_scatter():
     shape = FLAT._replace(tpot_ms=(20.0, 30.0) * 5)
     assert after(10, shape) == "TPOT p50 varies by 19.4 % (8 % allowed) over passes 2 to 10"
+    # Over these it falls, too, but by less.
+    assert after(9, shape) == "TPOT p50 varies by 20.0 % (8 % allowed) over passes 2 to 9"
+
+
+def test_a_p90_that_varies_while_the_p50_is_flat():
+    passes = super_passes(run_of(FLAT, 1), FLAT.size)
+    moved = [replace(one, tpot_p90=one.tpot_p90 * (1 + i % 2)) for i, one in enumerate(passes)]
+    assert steady_line(moved, 1200).startswith("TPOT p90 varies by 33.3 %")
+
+
+def test_of_two_plateaus_in_a_row_the_last_one_goes_on():
+    shape = FLAT._replace(tpot_ms=(20.0,) * 13 + (28.0,) * 4)
+    assert after(17, shape).startswith("steady since pass 14: 795 of 1,200 s")
 
 
 def test_long_answers_need_more_than_the_rules():
@@ -70,3 +86,6 @@ def test_long_answers_need_more_than_the_rules():
 def test_without_tpot():
     assert "nothing was streamed" in after(1, SHAPES["not streamed"])
     assert "nothing was streamed" in after(9, SHAPES["not streamed"])
+    passes = super_passes(run_of(FLAT, 1), FLAT.size)
+    passes[4] = replace(passes[4], tpot_p50=nan, tpot_p90=nan)
+    assert "a pass has no TPOT" in steady_line(passes[:7], 1200)

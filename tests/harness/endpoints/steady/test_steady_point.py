@@ -67,6 +67,7 @@ def test_the_rules_ask_for_600_s_up_to_32_in_flight_and_1200_s_above(concurrency
         ("part of a pass", "partial_dataset", "not found", False),
         ("too short", "insufficient_duration", "not found", False),
         ("short for 1 200 s", "insufficient_duration", "STEADY STATE", False),
+        ("long answers", "insufficient_duration", "not found", False),  # 1 795 s of 1 846
         ("not streamed", "insufficient_passes", "not found", False),
     ],
 )
@@ -83,9 +84,43 @@ def test_four_passes_never_make_a_window_and_five_may():
     assert (five.status, five.window.first, five.window.last) == ("windowable", 1, 4)
 
 
+@pytest.mark.parametrize(("before", "after", "first"), [(7, 5, 1), (6, 6, 7)])
+def test_of_plateaus_that_are_all_too_short_the_longest_is_the_window(before, after, first):
+    shape = FLAT._replace(tpot_ms=(20.0,) * before + (60.0,) + (20.0,) * after, pass_s=30.0)
+    state = judged(shape)
+    assert (len(state.plateaus), state.window.first, state.verdict) == (2, first, "not found")
+
+
+def test_a_window_whose_requests_were_all_issued_at_once_has_no_rates():
+    """The official script has 0 tokens/s there."""
+    window = judged(SHAPES["precision"]._replace(pass_s=0.0)).window
+    system = window.detector_system
+    assert (window.issue_s, window.system_tps, system.value, system.low, system.high) == (0, 0, 0, 0, 0)
+    assert window.least.term == "floor"
+
+
 def test_a_gating_metric_that_drifts_is_no_verdict_of_ttft():
     state = judged(SHAPES["TTFT drifts"])
     assert (state.trend["ttft_p90"], state.verdict) == ("up", "STEADY STATE")
+
+
+def test_a_plateau_on_another_level_is_no_anomaly_without_a_significant_step():
+    """Pettitt's p of 4 passes after 12 others is 2 exp(-6 * 48^2 / (16^3 + 16^2)) = 0.083."""
+    state = judged(FLAT._replace(tpot_ms=(20.0,) * 13 + (28.0,) * 4))
+    assert len(state.plateaus) == 2 and state.level_shift is None and state.verdict != "anomaly"
+    assert judged(FLAT._replace(tpot_ms=(20.0,) * 16 + (28.0,) * 5)).verdict == "anomaly"  # p = 0.04
+
+
+def test_a_short_plateau_before_the_window_on_another_level_is_no_anomaly():
+    """The official script compares with later plateaus alone."""
+    state = judged(FLAT._replace(tpot_ms=(20.0, *(26.0,) * 5, *(20.0,) * 13), pass_s=110.0))
+    assert (len(state.plateaus), state.window.first) == (2, 6)
+    assert (state.verdict, state.level_shift) == ("STEADY STATE", None)
+
+
+def test_no_level_differs_by_a_part_of_none():
+    state = judged(FLAT._replace(tpot_ms=(0.0,) * 26 + (20.0,) * 8))
+    assert (len(state.plateaus), state.level_shift) == (2, None)
 
 
 def test_a_level_shift_weighs_more_than_the_trend_that_it_makes():
@@ -119,6 +154,7 @@ def test_a_short_plateau_that_rises_says_so():
 
 
 def test_only_what_drifts_is_said_to_drift():
+    assert judged(SHAPES["plateau"]).reason == "steady over passes 2 to 9 (1,595 s)"
     state = judged(SHAPES["short for 1 200 s"])
     assert state.reason.endswith("; 1,200 s needed")
     assert judged(SHAPES["drifts slowly up"]).reason.count("drifts") == 2  # of both gates

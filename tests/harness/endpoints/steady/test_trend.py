@@ -22,6 +22,9 @@ from harness.endpoints.steady.trend import average_ranks, change_point, directio
         ([4, 5, 5, 5, 5, 5, 5, 5, 6, 8, 7], "steady"),
         ([5, 5, 4, 6, 2, 6, 2], "down"),
         ([7, 3, 4, 4, 3, 6, 1, 9, 2], "steady"),
+        # Values that alternate have a small variance, and a score of 1 is no score.
+        ([5, 3, 9, 2, 9, 0, 6], "steady"),
+        ([3, 7, 1, 11, 2, 8, 2, 7, 1, 10, 2, 5], "steady"),
     ],
 )
 def test_a_trend(values, expected):
@@ -83,6 +86,12 @@ def test_the_interval_of_batch_means():
     low, high = interval(np.array([1.0, 2.0, 3.0, 4.0]))
     assert (low, high) == pytest.approx((2.5 - 3.182 * 1.2910 / 2, 2.5 + 3.182 * 1.2910 / 2), rel=1e-4)
     assert interval(np.array([4.0])) == (4, 4)
+
+
+def test_beyond_30_degrees_of_freedom_the_interval_is_that_of_the_normal_distribution():
+    values = np.arange(32.0)
+    low, high = interval(values)
+    assert high - low == pytest.approx(2 * 1.96 * values.std(ddof=1) / math.sqrt(32))
 
 
 @pytest.mark.parametrize("freedom", range(1, 31))
