@@ -128,13 +128,16 @@ class _RunFiles(msgspec.Struct, frozen=True):
     counts: Rows
     """of answers that came as text"""
 
-    def calls_at_once(self, encoded: EncodedAnswers | None) -> Rows:
-        """The calls that nothing but the client delays: not the ends of texts, which are encoded.
-
-        Answers of an earlier attempt did not arrive in this one.
-        """
+    @property
+    def own_calls(self) -> Rows:
+        """The calls without those for answers of an earlier attempt, which did not arrive in this one."""
         resumed = self.rows["query_id"][self.rows["resumed"] == 1]
         calls: Rows = self.calls[~np.isin(self.calls["query_id"], resumed)]
+        return calls
+
+    def calls_at_once(self, encoded: EncodedAnswers | None) -> Rows:
+        """The calls that nothing but the client delays: not the ends of texts, which are encoded."""
+        calls = self.own_calls
         return calls if encoded is None else calls[calls["kind"] == FIRST_TOKEN]
 
 
@@ -259,7 +262,9 @@ def _measured(record: RunRecord, seen: Observations, files: _RunFiles) -> RunRec
         loadgen_messages=tuple(_messages(files.detail)),
         settings_in_force=settings_in_force(files.detail),
         client_cpu_s=seen.cpu_s,
-        encoded=None if record.encoded is None else with_counts(record.encoded, files.counts, files.calls),
+        encoded=None
+        if record.encoded is None
+        else with_counts(record.encoded, files.counts, files.own_calls),
         changed=counted_changes(rows, seen.changes),
         accuracy_log_sha256=_digest_of_answers(record.plan.client.log_dir / ACCURACY_LOG),
     )

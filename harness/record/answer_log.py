@@ -18,8 +18,9 @@ from typing import Literal
 import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
-from harness.record.journal import ANSWERS_FILE, CRC, QUERY_ANSWERS_FILE
+from harness.record.journal import ANSWERS_FILE, CRC, QUERY_ANSWERS_FILE, read_counts, read_journal
 from harness.record.server_changes import usable_samples
 
 MAGIC = b"ANS1"
@@ -42,6 +43,8 @@ class SavedAnswer(msgspec.Struct, frozen=True):
     """output ids"""
     finish: int
     """index in FINISH_REASONS"""
+    counted: int | None = None
+    """the server's own count, of an answer that came as text"""
 
     def output_ids(self) -> npt.NDArray[np.int32]:
         """All output ids, shape (count,), int32."""
@@ -94,12 +97,24 @@ def read_saved_answers(journals: Iterable[Path], samples: int) -> dict[int, Save
     """
     found: dict[int, SavedAnswer] = {}
     for journal in journals:
-        usable = usable_samples(journal)
+        usable, counted = usable_samples(journal), _counted(journal)
         for path in sorted(journal.glob(ANSWERS_FILE.format("*"))):
             for answer in read_answers(path):
-                if answer.sample_index < samples and (usable is None or answer.sample_index in usable):
-                    found.setdefault(answer.sample_index, answer)
+                index = answer.sample_index
+                if index < samples and (usable is None or index in usable) and index not in found:
+                    found[index] = replace(answer, counted=counted.get(index)) if counted else answer
     return found
+
+
+def _counted(journal: Path) -> dict[int, int]:
+    """By sample index, the server's own count of each answer that came as text in a journal's folder."""
+    if not len(counts := read_counts(journal)):
+        return {}
+    rows = read_journal(journal).rows
+    sample_of = dict(zip(rows["query_id"].tolist(), rows["sample_index"].tolist(), strict=True))
+    known = zip(counts["query_id"].tolist(), counts["counted"].tolist(), strict=True)
+    # A crash may have kept an answer without its row.
+    return {sample_of[query]: counted for query, counted in known if query in sample_of}
 
 
 def read_answers(path: Path) -> Iterator[SavedAnswer]:

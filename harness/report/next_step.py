@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
+from harness.analysis.encoded_answers import text_reasons
 from harness.analysis.next_rate import rate_after
 from harness.analysis.outages import what_stood
 from harness.cli.commands import shown, start_of
@@ -26,9 +27,9 @@ def next_step(record: RunRecord) -> str:
         return f"Score it with: {scoring_command(client.log_dir / ACCURACY_LOG, client.tokenizer)}"
     if not arguments or not record.statistics.completed or plan.audit is not None:  # a test is repeated
         return _repeat(record, record.verdict, record.statistics)
-    errors = record.loadgen is not None and record.loadgen.errors
+    errors = (record.loadgen is not None and record.loadgen.errors) or any(text_reasons(record.encoded))
     if errors and not record.statistics.failed and not record.unanswered:
-        # LoadGen gets the same answers, such as those of one token, each time.
+        # LoadGen gets the same answers, such as those of one token or of half a text, each time.
         return f"Mend their cause, then begin anew with: {restarting_command(arguments)}"
     return f"Resume it with: {resuming_command(arguments)}"
 

@@ -126,9 +126,18 @@ class JournalWriter:
         )
 
     def add_resumed(
-        self, query_id: int, sample_index: int, replica: int, isl: int, osl: int, finish: int
+        self,
+        query_id: int,
+        sample_index: int,
+        replica: int,
+        isl: int,
+        osl: int,
+        finish: int,
+        counted: int | None = None,
     ) -> None:
         """Record a query that an earlier attempt at this run had answered."""
+        if self._counts is not None and counted is not None:
+            self._counts.waiting += encode_count(query_id, osl, counted)
         self._queries.waiting += encode_row(
             *(query_id, sample_index, self._worker, replica, 0, 0, 0, 0, 0),
             *(isl, osl, 0, finish, 0, 0, 1),

@@ -342,7 +342,9 @@ class Worker:
             self._messages.add(query_id, FIRST, now, ids[:4])
         self._messages.add(query_id, COMPLETE, now, ids)
         isl = self._store.prompt_tokens(saved.sample_index)
-        self._journal.add_resumed(query_id, saved.sample_index, NOWHERE, isl, saved.count, saved.finish)
+        self._journal.add_resumed(
+            query_id, saved.sample_index, NOWHERE, isl, saved.count, saved.finish, saved.counted
+        )
         self._counters[Counter.COMPLETED] += 1
         self._counters[Counter.RESUMED] += 1
 

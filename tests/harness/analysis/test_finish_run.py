@@ -343,6 +343,18 @@ def test_the_client_share_of_texts_is_that_of_first_tokens(log_dir):
     assert record.encoded.delay.min == 9 * MS
 
 
+def test_the_delay_of_texts_is_of_those_that_arrived_in_this_attempt(log_dir):
+    writer = JournalWriter(log_dir / JOURNAL_DIR, "1", 1, counts=True)
+    writer.add_resumed(200, 0, 0, 16, 8, 2, 8)
+    writer.flush()
+    calls = [(100, 2, START, START + 9 * MS), (200, 2, START, START + MS)]
+    np.array(calls, dtype=LOADGEN_CALL_ROW).tofile(log_dir / JOURNAL_DIR / LOADGEN_CALLS_FILE)
+    encoded = EncodedAnswers(tokenizer="t", tokenizer_sha256="0")
+    record = close(log_dir, Observations(SAMPLES + 1), accuracy=True, encoded=encoded)
+    assert (record.encoded.delay.count, record.encoded.delay.min) == (1, 9 * MS)
+    assert (record.encoded.answers, record.encoded.counted) == (1, 8)
+
+
 def test_the_servers_own_counts_are_beside_answers_that_came_as_text(log_dir):
     (log_dir / JOURNAL_DIR / COUNTS_FILE.format("0")).write_bytes(encode_count(101, 8, 9))
     close(log_dir, encoded=EncodedAnswers(tokenizer="t", tokenizer_sha256="0"))

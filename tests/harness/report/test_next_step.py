@@ -10,7 +10,7 @@ from msgspec import structs
 
 from harness.grading.evaluation_options import build_parser
 from harness.record.repeated import resuming_command
-from harness.record.run_record import RunVerdict
+from harness.record.run_record import EncodedAnswers, RunVerdict
 from harness.report.next_step import next_step, scoring_command
 from tests.records import ENDED, with_plan
 from tests.runs import PERFORMANCE, ROOT
@@ -108,15 +108,20 @@ def test_a_compliance_run_that_is_only_too_slow_is_not_repeated(complete, step):
     assert next_step(structs.replace(record, provenance=unknown)) == ""
 
 
+HALF = EncodedAnswers(tokenizer="t", tokenizer_sha256="0", answers=9, ids=4500, counted=9000)
+
+
 @pytest.mark.parametrize(("unanswered", "flag"), [(0, "--restart"), (1, "--resume")])
-def test_a_run_whose_answers_are_errors_of_loadgen_begins_anew(unanswered, flag):
+@pytest.mark.parametrize(("errors", "encoded"), [(2, None), (0, HALF)])
+def test_a_run_whose_answers_are_wrong_begins_anew(unanswered, flag, errors, encoded):
     """LoadGen counts an answer of one token as an error, and a resumed run has all answers again."""
     record = structs.replace(
         with_plan(ENDED, mode="accuracy", input_file=PERFORMANCE),
         verdict=RunVerdict("INVALID"),
         unanswered=unanswered,
         statistics=structs.replace(ENDED.statistics, completed=ENDED.statistics.queries, failures={}),
-        loadgen=structs.replace(ENDED.loadgen, errors=2),
+        loadgen=structs.replace(ENDED.loadgen, errors=errors),
+        encoded=encoded,
         provenance=structs.replace(ENDED.provenance, command=("run_mlperf.py", "--accuracy")),
     )
     assert next_step(record).endswith(f"run_mlperf.py --accuracy {flag}")

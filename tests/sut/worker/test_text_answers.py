@@ -7,6 +7,7 @@ import threading
 import numpy as np
 import pytest
 
+from harness.record.answer_log import read_saved_answers
 from harness.record.journal import RETRIES_FILE, read_counts
 from harness.record.outcome import FailureKind
 from sut.encoder.answer_encoder import AnswerEncoder
@@ -89,6 +90,28 @@ def test_a_text_that_lacks_a_part_fails_and_is_sent_again(start, encoder, tmp_pa
     assert journal.rows["failure"].tolist() == [0]
     (line,) = (tmp_path / RETRIES_FILE.format("worker0")).read_text().splitlines()
     assert (json.loads(line)["kind"], "text is missing" in line) == (FailureKind.TOKEN_COUNT.label, True)
+
+
+def test_an_earlier_text_keeps_the_servers_count(start, tokenizer, encoder, tmp_path):
+    """A resumed run is judged by all of its texts, and not by those that came last."""
+    (tmp_path / "attempt.1").mkdir()
+    with scripted(answering(IN_STREAM.response)) as (url, _):
+        first = start(
+            url, parameters=parameters(max_new_tokens=8), encoder=encoder[0], accuracy=True, **NAMED
+        )
+        first.assign(QUERY)
+        first.collect(1)
+        first.finish()
+        for file in tmp_path.glob("*-worker0.*"):
+            file.rename(tmp_path / "attempt.1" / file.name)
+        saved = read_saved_answers([tmp_path / "attempt.1"], 40)
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            second = start(url, encoder=ours, accuracy=True, saved=saved, **NAMED)
+            second.assign(QUERY)
+            second.collect(1)
+            second.finish()
+    assert read_counts(tmp_path).tolist() == [(QUERY, len(tokenizer.encode(TEXT).ids), COUNTED)]
 
 
 def test_an_encoder_that_dies_is_reported(start, encoder):
