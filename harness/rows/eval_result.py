@@ -25,7 +25,8 @@ from harness.rows.eval_plan import EvalPlan
 
 
 class EvalResult(msgspec.Struct, frozen=True, kw_only=True):
-    """``failures``: kind and detail by sample index. ``errors``: why rows have neither answer nor failure.
+    """``failures``: kind and detail by sample index. ``errors``: why rows have neither answer nor
+    failure, or why their answers are not complete.
 
     ``was_complete``: nothing was left to do. ``written``: whether the file is there; ``has_truths``: and true
     answers in it. ``kept``: answers of earlier attempts. ``warm_up_s``: the trial requests; ``elapsed_s``:
@@ -54,8 +55,8 @@ class EvalResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def exit_code(self) -> int:
-        """The program's: 0 all answered, 4 with failures or ended early, 128 and the signal's number."""
-        done = self.was_complete or (self.written and not self.failures)
+        """The program's: 0 all answered, 4 with failures, errors, or ended early, 128 + the signal."""
+        done = self.was_complete or (self.written and not self.failures and not self.errors)
         return exit_code_after(self.interrupted_by, good=done)
 
     @property

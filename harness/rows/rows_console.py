@@ -126,7 +126,7 @@ class EvalConsole(RowsConsole):
             )
         if result.written:
             lines.append(f"output         {result.plan.output}")
-        if result.has_truths and not result.failures:
+        if result.has_truths and not result.failures and not result.errors:
             plan = result.plan
             scoring = table_scoring_command(
                 plan.output, plan.client.input_file, plan.client.benchmark, plan.tokenizer

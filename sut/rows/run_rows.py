@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 import msgspec
+import numpy as np
 from msgspec.structs import replace
 
 from harness.analysis.encoded_answers import encoded_with, text_reasons, text_warnings, with_counts
@@ -19,7 +20,7 @@ from harness.files import JOURNAL_DIR
 from harness.progress.progress_files import ProgressLine
 from harness.progress.progress_line import ProgressSnapshot
 from harness.record.answer_log import SavedAnswer
-from harness.record.journal import read_counts, read_journal
+from harness.record.journal import COUNT_ROW, read_journal
 from harness.record.resume import EarlierRun, saved_answers
 from harness.record.run_record import EncodedAnswers
 from harness.record.server_changes import counted_changes
@@ -112,7 +113,9 @@ def run_rows(
         result, settings = _send(plan, files, rows, warnings, watcher, on_line, serving)
     else:  # killed while the file was written
         settings = _same_run(plan, rows, None)[0]
-        result = _unsent(plan, rows)
+        result = replace(
+            _unsent(plan, rows), errors=_text_errors(_with_texts(_encoded_in(settings), rows.kept))
+        )
     if plan.client.dry_run or result.interrupted_by or not result.is_complete:
         return result
     with attempts.locked(plan.folder):
@@ -121,7 +124,7 @@ def run_rows(
         except OSError as error:  # every answer is kept: the same command writes the file
             why = f"{plan.output.name} could not be written: {machine_failure(error)}"
             return replace(result, errors=(*result.errors, why))
-        if not result.failures:
+        if not result.failures and not result.errors:
             attempts.remove(plan.folder)  # the file has all of it
     return result
 
@@ -218,11 +221,9 @@ def _send(
 def _ended_with(
     plan: EvalPlan, rows: _Rows, attempt: Path, seen: Observations, encoded: EncodedAnswers | None
 ) -> EvalResult:
-    journal = attempt / JOURNAL_DIR
-    if encoded is not None:
-        encoded = with_counts(encoded, read_counts(journal))
     answers = saved_answers(plan.folder, len(rows.samples))
-    changes = counted_changes(read_journal(journal).rows, seen.changes)
+    encoded = _with_texts(encoded, answers)
+    changes = counted_changes(read_journal(attempt / JOURNAL_DIR).rows, seen.changes)
     in_doubt = (
         f"{change.doubt}, then repeat the command, which sends them again"
         for change in changes
@@ -232,10 +233,32 @@ def _ended_with(
         _unsent(plan, rows),
         answers=answers,
         failures=attempts.failures(attempt, seen.lost, answers),
-        errors=(*seen.errors, *in_doubt, *text_reasons(encoded)),
+        errors=(*seen.errors, *in_doubt, *_text_errors(encoded)),
         warnings=(*seen.warnings, *text_warnings(encoded)),
         interrupted_by=seen.interrupted_by,
     )
+
+
+def _encoded_in(settings: EvalSettings) -> EncodedAnswers | None:
+    """What is known of texts without a server: the name of their tokenizer is not."""
+    sha256 = settings.tokenizer_sha256
+    return None if sha256 is None else EncodedAnswers(tokenizer="", tokenizer_sha256=sha256)
+
+
+def _with_texts(encoded: EncodedAnswers | None, answers: Mapping[int, SavedAnswer]) -> EncodedAnswers | None:
+    """With the figures of all texts, those of earlier attempts among them."""
+    if encoded is None:
+        return None
+    counts = [
+        (one.sample_index, one.count, one.counted) for one in answers.values() if one.counted is not None
+    ]
+    return with_counts(encoded, np.array(counts, COUNT_ROW))
+
+
+def _text_errors(encoded: EncodedAnswers | None) -> tuple[str, ...]:
+    """Why the file is not that of complete answers, although every row has one."""
+    remedy = "the answers are kept: mend the cause, then begin anew with --restart"
+    return tuple(f"{reason}; {remedy}" for reason in text_reasons(encoded))
 
 
 def _same_run(plan: EvalPlan, rows: _Rows, server: ServerInfo | None) -> tuple[EvalSettings, Sequence[str]]:

@@ -20,8 +20,9 @@ import run_eval as program
 from harness.dataset.table import open_table
 from harness.record.answer_log import encode_answer, read_saved_answers
 from tests.kit import wait_until
-from tests.runs import ROOT, SAMPLES, main_here, run_mlperf, small_dataset, without_waits
-from tests.stub import Facts, Fault, StubServer, expected_ids, refused_url
+from tests.runs import ROOT, SAMPLES, main_here, run_mlperf, small_dataset, without_waits, write_dataset
+from tests.stub import Facts, Fault, StubServer, expected_ids, expected_words, refused_url
+from tests.stub.words import text_of, word_ids
 
 TOKENS = 5
 COLUMNS = ["model_output", "tok_model_output", "tok_model_output_len", "model_backend", "failure"]
@@ -387,3 +388,21 @@ def test_refusals(name, arguments, words, tmp_path, capfd):
     (tmp_path / "broken.parquet.run/settings.json").write_text("{")
     dataset, _ = small_dataset(tmp_path)
     assert words in refuse(capfd, dataset, tmp_path / name, *arguments)
+
+
+@ENGINE
+def test_texts_that_lack_a_part_are_no_success_however_often_it_is_repeated(tmp_path, capfd):
+    prompts = [word_ids()[row * 30 : row * 30 + 15] for row in range(8)]
+    dataset, output = write_dataset(tmp_path / "words.parquet", prompts), tmp_path / "out.parquet"
+    with StubServer(
+        answers=lambda prompt: expected_words(prompt, 200),
+        returns_ids=False,
+        text=lambda ids: text_of(ids[: len(ids) * 4 // 5] if len(ids) == 200 else ids),
+    ) as stub:
+        words = ("--server-url", stub.url, "--backend", "openai", "--api", "completions-text")
+        for _ in range(2):
+            sent = len(stub.requests)
+            code, stdout, stderr = here(capfd, dataset, output, *words, "--max-new-tokens", 256)
+            assert (code, "text of answers is missing" in stdout) == (4, True), stdout + stderr
+        assert len(stub.requests) == sent > len(prompts)  # nothing is left to send
+    assert output.exists()
