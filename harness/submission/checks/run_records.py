@@ -114,7 +114,8 @@ def _of_another_system(context: CheckContext, record: RunRecord) -> Iterator[Iss
     for version in sorted(
         {one.version.partition(" ")[0].strip("?") for one in record.servers if one.version}
     ):
-        if version not in framework:
+        # 0.5.2 is not 0.5.23
+        if not re.search(rf"(?<![\d.]){re.escape(version)}(?!\.?\w)", framework):
             text = f"framework is {framework!r}, the servers of the run reported version {version}"
             yield context.issue("cross-check", path, text, is_warning=True)
 

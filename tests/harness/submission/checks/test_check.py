@@ -517,6 +517,8 @@ def test_a_log_that_is_not_the_one_of_the_kept_record(tree, run):
         (1, {"tp_size": 4}, "the servers of the run used 4"),
         (1, {"tp_size": 4, "pp_size": "auto"}, ""),  # unknown
         (1, {"version": "0.5.23 (Rust server)"}, ""),
+        (1, {"version": "0.5.2"}, "the servers of the run reported version 0.5.2"),
+        (1, {"version": "5.23"}, "the servers of the run reported version 5.23"),
         (
             1,
             {"version": "0.5.24"},
