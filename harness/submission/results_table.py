@@ -181,8 +181,8 @@ def compare(rows: Sequence[ResultRow], earlier: Sequence[ResultRow]) -> tuple[Co
 
 
 def _compare(row: ResultRow, earlier: Sequence[ResultRow]) -> ComparedRow:
-    task = row.benchmark, row.scenario.lower()
-    alike = [old for old in earlier if (old.benchmark, old.scenario.lower()) == task]
+    task = row.benchmark, row.scenario.lower(), row.unit  # an inferred result has another unit
+    alike = [old for old in earlier if (old.benchmark, old.scenario.lower(), old.unit) == task]
     for old in alike:
         is_same = (old.submitter, old.system) == (row.submitter, row.system)
         if is_same and row.result and old.result:

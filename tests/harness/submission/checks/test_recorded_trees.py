@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from harness.submission.checks.check import check_contexts, check_tree
-from harness.submission.results_table import summarize
+from harness.submission.results_table import compare, summarize
 from tests.harness.submission.checks.official_checker import accepts, needs_official
 from tests.harness.submission.edits import (
     SCORE,
@@ -233,6 +233,15 @@ def test_an_edge_result_of_offline_may_be_inferred_from_single_stream(tree_of):
         ("Offline", 9.05765, "samples/s"),
         ("SingleStream", pytest.approx(142.547989), "ms"),
     ]
+
+
+def test_samples_are_not_compared_with_tokens(tree_of):
+    """An inferred result with the earlier one of a run, whose figure has another unit."""
+    tree = tree_of(EDGE, both())
+    earlier = summarize(check_contexts(tree))
+    inferred(results(tree, EDGE))
+    found = compare(summarize(check_contexts(tree)), earlier)
+    assert [(one.row.scenario, one.share) for one in found] == [("Offline", None), ("SingleStream", 1.0)]
 
 
 def test_a_run_of_another_system_is_not_inferred_from(tree_of):
