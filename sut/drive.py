@@ -9,8 +9,8 @@ from contextlib import ExitStack, contextmanager, suppress
 import msgspec
 from msgspec.structs import replace
 
+from harness.analysis.answer_lengths import LengthWatch
 from harness.analysis.finish_run import Observations
-from harness.analysis.first_pass import FirstPass
 from harness.analysis.rank_watch import RankWatch
 from harness.cli.signals import InterruptedRun, signal_name, uninterrupted
 from harness.config.benchmark import Benchmark
@@ -192,7 +192,7 @@ class DrivenRun(msgspec.Struct, frozen=True):
     scraper: MetricsScraper | None = None
     ranks: RankWatch = msgspec.field(default_factory=RankWatch)
     """fed by the scraper"""
-    first_pass: FirstPass | None = None
+    lengths: LengthWatch | None = None
     """of a run whose answers' lengths are judged"""
     lost: LossRule | None = None
     """None for a run that can be made good"""
@@ -206,7 +206,7 @@ def ended(run: DrivenRun, begin: Callable[[], None] = lambda: None) -> Iterator[
     """
     session, log_dir = run.session, run.prepared.plan.log_dir
     servers, rate, defects = recheck_of(run.prepared), ServersRate(), Defects()
-    progress = ProgressLog(log_dir, run.rules, servers.urls, run.on_line, run.first_pass)
+    progress = ProgressLog(log_dir, run.rules, servers.urls, run.on_line, run.lengths)
     looks: _Looks | None = None
     ended_early = True
     with ExitStack() as ending:
@@ -236,7 +236,9 @@ def ended(run: DrivenRun, begin: Callable[[], None] = lambda: None) -> Iterator[
         if run.scraper is not None:
             found = run.scraper.stop()
             seen = replace(seen, warnings=(*seen.warnings, *found.warnings), without_metrics=found.without)
-        seen = replace(seen, stragglers=progress.watch.stragglers, warnings=(*seen.warnings, *defects.found))
+        changes = () if run.lengths is None else run.lengths.changes
+        warnings = (*seen.warnings, *changes, *defects.found)
+        seen = replace(seen, stragglers=progress.watch.stragglers, warnings=warnings)
         yield asked_again(seen, servers)
 
 

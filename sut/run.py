@@ -9,14 +9,13 @@ from itertools import chain
 
 from msgspec.structs import replace
 
+from harness.analysis.answer_lengths import LengthWatch
 from harness.analysis.client_overhead import LARGEST_PART
 from harness.analysis.early_stopping import most_over_limit
 from harness.analysis.encoded_answers import encoded_with
 from harness.analysis.finish_run import finish
-from harness.analysis.first_pass import FirstPass
 from harness.analysis.plan_evidence import contradictions
-from harness.analysis.replicas import FEWEST_LENGTHS
-from harness.analysis.run_warnings import first_answers_warnings
+from harness.analysis.run_warnings import refused_mean
 from harness.cli.signals import interruptible
 from harness.config.expected_queries import ExpectedQueries, expected_queries
 from harness.config.loadgen_settings import Setting
@@ -170,7 +169,7 @@ def run(
                 on_progress=on_progress,
                 on_line=on_line,
                 scraper=_scraper(plan, prepared),
-                first_pass=_first_pass(record),
+                lengths=_length_watch(record),
                 lost=_loss_rule(record),
             )
             with ended(driven, lambda: _keep_conf_files(plan)) as seen:
@@ -309,12 +308,11 @@ def validity_rules(record: RunRecord) -> ValidityRules:
     return ValidityRules(record.judged_limits_ns, most_over)
 
 
-def _first_pass(record: RunRecord) -> FirstPass | None:
+def _length_watch(record: RunRecord) -> LengthWatch | None:
     """None for an accuracy run, whose samples come in the order of the dataset."""
     if record.plan.accuracy:
         return None
-    queries = max(record.settled.samples, 2 * FEWEST_LENGTHS * len(record.servers))
-    return FirstPass(queries, partial(first_answers_warnings, record))
+    return LengthWatch([server.url for server in record.servers], partial(refused_mean, record))
 
 
 def _advice(record: RunRecord, snapshot: ProgressSnapshot) -> str:

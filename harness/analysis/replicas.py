@@ -12,7 +12,7 @@ from harness.arrays import Floats, Integers
 from harness.config.server_urls import folded
 from harness.record.journal import Rows
 from harness.record.replica_figures import ReplicaBalance, ReplicaFigures, Straggler, StragglerTime
-from harness.text import counted, first_few
+from harness.text import counted
 
 SLOWER = 1.1  # a straggler's TPOT is longer than this times the replicas' median, and stays so
 _LASTS_S = 60.0
@@ -21,9 +21,6 @@ _FEWEST = 10  # answers of a replica; with fewer it is not judged
 _SURE = 4.0
 _NAMED = 5
 _IDLE_S, _IDLE_PART = 5.0, 0.05  # of a run, at its end: less is the length of answers
-# A replica's mean length must differ by this part of it and this many standard errors. With fewer answers a
-# mean of lengths is not distributed normally.
-_OTHER_LENGTH, _SURE_LENGTH, FEWEST_LENGTHS = 0.05, 5.0, 100
 _TIME_BITS = 44  # five hours in ns
 _LONGEST_NS = (1 << _TIME_BITS) - 1
 _REMEDY = "compare its options, clocks, temperatures and other programs with the others'"
@@ -214,31 +211,6 @@ def end_warnings(rows: Rows, urls: Sequence[str]) -> Iterator[str]:
         f"{queries} left at others, the last at {folded(late, 3)}; a slow replica does that, and long "
         "answers that were sent late"
     )
-
-
-def length_warnings(rows: Rows, urls: Sequence[str]) -> Iterator[str]:
-    """A warning where some replicas answer at other lengths: samples come in random order, so all are equal.
-
-    Not in accuracy runs, which LoadGen issues in the order of the dataset.
-    """
-    good = completed(rows)
-    counts = np.bincount(good["replica"], minlength=len(urls))
-    enough = counts >= FEWEST_LENGTHS
-    sums = np.bincount(good["replica"], weights=good["osl"], minlength=len(urls))
-    means = np.where(enough, sums / np.maximum(counts, 1), np.nan)
-    middle = middle_of(means)
-    if not np.isfinite(middle):
-        return
-    apart = np.abs(np.nan_to_num(means, nan=middle) - middle)
-    error = good["osl"].std() * np.sqrt(1 / np.maximum(counts, 1) + 1 / counts[means == middle][0])
-    found = np.flatnonzero(apart > np.maximum(_SURE_LENGTH * error, _OTHER_LENGTH * middle)).tolist()
-    if found:
-        shown = first_few((f"{urls[one]} {means[one]:.1f}" for one in found), _NAMED)
-        yield (
-            f"{len(found)} of {len(urls)} replicas give answers of other lengths than the others ({shown} "
-            f"tokens on average, the others {middle:.1f}): they serve another model, or with another limit "
-            "or sampling; compare their weights and options, and measure again"
-        )
 
 
 def replica_balance(

@@ -4,12 +4,13 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from harness.analysis.answer_lengths import Lengths, length_warnings
 from harness.analysis.client_overhead import lag_warnings, load_warnings, share_warnings
 from harness.analysis.encoded_answers import text_warnings
 from harness.analysis.equal_lengths import equally_long
 from harness.analysis.network_summary import clump_text, held_back_warnings
 from harness.analysis.outages import rank_warnings, silence_warnings
-from harness.analysis.replicas import end_warnings, length_warnings, straggler_warnings
+from harness.analysis.replicas import end_warnings, straggler_warnings
 from harness.analysis.server_load import cache_warnings
 from harness.config.generation import SamplingParameters
 from harness.config.plans import RunPlan
@@ -43,7 +44,7 @@ def run_warnings(record: RunRecord, rows: Rows) -> Iterator[str]:
         yield from straggler_warnings(record.balance.stragglers or (), len(record.balance.replicas))
         if not record.plan.accuracy:
             urls = tuple(record.balance.replicas)
-            yield from length_warnings(rows, urls)
+            yield from length_warnings(Lengths.of(rows, len(urls)), urls)
             yield from end_warnings(rows, urls) if record.plan.scenario is Scenario.OFFLINE else ()
     if record.client_load is not None:
         yield from load_warnings(record.client_load)
@@ -127,22 +128,11 @@ def length_warning(record: RunRecord) -> str:
     stats = record.statistics
     if stats is None or stats.osl_mean is None:
         return ""
-    return _refused_mean(record, stats.osl_mean, stats.completed)
+    return refused_mean(record, stats.osl_mean, stats.completed)
 
 
-def first_answers_warnings(record: RunRecord, rows: Rows) -> Iterator[str]:
-    """The warnings of lengths while a run lasts, by its first answers.
-
-    ``rows`` are all that were sent in some time.
-    """
-    found = [*length_warnings(rows, [server.url for server in record.servers])]
-    if text := _refused_mean(record, float(rows["osl"].mean()), len(rows)):
-        found.append(text)
-    for text in found:
-        yield f"by the first {counted(len(rows), 'answer')}: {text}"
-
-
-def _refused_mean(record: RunRecord, mean: float, answers: int) -> str:
+def refused_mean(record: RunRecord, mean: float, answers: int) -> str:
+    """That TEST09 refuses a mean length of so many answers, "" where it does not, or they are too few."""
     bounds, plan = mean_length_bounds(record.plan), record.plan
     if bounds is None or plan.audit is not None or record.deviations:
         return ""

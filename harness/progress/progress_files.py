@@ -19,7 +19,7 @@ from typing import Self
 import msgspec
 import numpy as np
 
-from harness.analysis.first_pass import FirstPass
+from harness.analysis.answer_lengths import LengthWatch
 from harness.analysis.network_summary import clump_text
 from harness.analysis.replicas import ReplicaWatch, straggler_alarm, straggling_text
 from harness.analysis.statistics import completed, of_this_attempt, percentile, tpot_ns, ttft_ns
@@ -109,9 +109,9 @@ class ProgressLog:
         rules: ValidityRules,
         replicas: Sequence[str],
         on_line: Callable[[ProgressLine], None] = lambda line: None,
-        first_pass: FirstPass | None = None,
+        lengths: LengthWatch | None = None,
     ) -> None:
-        self._first_pass = first_pass
+        self._lengths = lengths
         self._path = log_dir / PROGRESS
         self._tail = JournalTail(log_dir / JOURNAL_DIR)
         self._rules = rules
@@ -149,7 +149,7 @@ class ProgressLog:
             return
         if (recent := self._add(snapshot)) is not None:
             self._tell_clumps(recent)
-            self._tell_first_pass(snapshot)
+            self._tell_lengths(snapshot)
 
     def _add(self, snapshot: ProgressSnapshot) -> Rows | None:
         """Write a line; returns the answers of the last minute, None where the journal cannot be read."""
@@ -178,11 +178,11 @@ class ProgressLog:
                 log.warning("warning: %s", text)
             self._clumps_told = bool(text)
 
-    def _tell_first_pass(self, s: ProgressSnapshot) -> None:
-        if self._first_pass is not None:
+    def _tell_lengths(self, s: ProgressSnapshot) -> None:
+        if self._lengths is not None:
             at_servers = s.in_flight if s.sent is None else s.sent
             sent = s.completed + s.failed + at_servers
-            for text in self._first_pass.look(sent, time.monotonic_ns()):
+            for text in self._lengths.look(sent, s.elapsed_s, time.monotonic_ns()):
                 log.warning("warning: %s", text)
 
     def _write(self, line: ProgressLine) -> None:
@@ -202,12 +202,13 @@ class ProgressLog:
         log.warning("warning: no more lines in %s: %s", self._path, machine_failure(error))
 
     def _take(self, rows: Rows, now_s: float) -> None:
-        good = of_this_attempt(completed(rows))
+        own = of_this_attempt(rows)
+        good = completed(own)
         for name, values in (("TTFT", ttft_ns(good)), ("TPOT", tpot_ns(good))):
             if name in self._over:
                 self._over[name] += int((values > self._rules.limits_ns[name]).sum())
-        if self._first_pass is not None:
-            self._first_pass.add(good, time.monotonic_ns())
+        if self._lengths is not None:
+            self._lengths.add(own, time.monotonic_ns())
         self._window.append((now_s, good))
         while self._window[0][0] <= now_s - _WINDOW_S:
             self._window.popleft()

@@ -7,7 +7,7 @@ from harness.config.expected_queries import ExpectedQueries
 from harness.config.plans import ComplianceSettings
 from harness.config.scenario import Scenario
 from harness.errors import ConfigError
-from sut.run import _first_pass, validity_rules
+from sut.run import _length_watch, validity_rules
 from sut.run_checks import require_enough_queries, require_limits, require_official
 from tests.records import ENDED, started, with_plan
 
@@ -28,10 +28,10 @@ def test_only_what_judges_a_run_can_lose_it(plan, limited):
     assert bool(validity_rules(with_plan(ENDED, **plan)).limits_ns) is limited
 
 
-def test_the_first_answers_of_a_measurement_are_judged():
+def test_the_lengths_of_a_measurement_are_judged():
     """Those of an accuracy run come in the dataset's order."""
-    assert _first_pass(ENDED) is not None
-    assert _first_pass(with_plan(ENDED, mode="accuracy")) is None
+    assert _length_watch(ENDED) is not None
+    assert _length_watch(with_plan(ENDED, mode="accuracy")) is None
 
 
 def test_a_test_that_deviates_names_the_flag_of_the_guide():

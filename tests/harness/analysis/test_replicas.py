@@ -6,7 +6,6 @@ import pytest
 from harness.analysis.replicas import (
     ReplicaWatch,
     end_warnings,
-    length_warnings,
     replica_balance,
     straggler_warnings,
     stragglers_text,
@@ -149,28 +148,6 @@ def test_replicas_that_wait_for_another_at_the_end(ends_s, words):
     found = list(end_warnings(at_once(ends_s), URLS[: len(ends_s)]))
     assert len(found) == bool(words)
     assert all(words in line for line in found)
-
-
-@pytest.mark.parametrize(
-    ("count", "replicas", "share", "named"),
-    [
-        (19188, 8, 0.7, [URLS[1]]),  # of three passes over the dataset of gpt-oss-120b
-        (6396, 2, 0.8, [URLS[0]]),  # of two the longer one is named
-        (19188, 8, 1.0, []),
-        (200_000, 2, 0.98, []),  # certainly other ones, and of no account
-        (190, 2, 0.1, []),  # too few answers of each
-    ],
-)
-def test_a_replica_with_answers_of_another_length(count, replicas, share, named):
-    """Lengths are spread like gpt-oss-120b's: their deviation is nearly their mean."""
-    random = np.random.default_rng(2)
-    rows = np.zeros(count, QUERY_ROW)
-    rows["replica"] = np.arange(count) % replicas
-    lengths = random.gamma(1.3, 1300 / 1.3, count) * np.where(rows["replica"] == 1, share, 1.0)
-    rows["osl"] = lengths.clip(1, 10240)
-    rows["failure"][rows["osl"] < 30] = FailureKind.TIMEOUT
-    found = list(length_warnings(rows, URLS[:replicas]))
-    assert [line.partition("(")[2].partition(" ")[0] for line in found] == named
 
 
 def test_the_figures_of_each_replica():

@@ -6,7 +6,6 @@ from msgspec.structs import replace
 
 from harness.analysis.replicas import replica_balance
 from harness.analysis.run_warnings import (
-    first_answers_warnings,
     length_warning,
     names_same_answers,
     rule_warnings,
@@ -104,26 +103,6 @@ def test_answers_of_a_length_that_test09_refuses(mean, completed, changes, warne
         assert f"{mean:.2f} tokens" in length_warning(record) and "1150.38 to 1406.02" in length_warning(
             record
         )
-
-
-@pytest.mark.parametrize(
-    ("count", "deviations", "named"),
-    [
-        (6396, (), ["mean length of the answers is", LENGTHS]),
-        (6395, (), [LENGTHS]),  # fewer than the dataset
-        (6396, ("made up",), [LENGTHS]),
-    ],
-)
-def test_lengths_of_the_first_answers_are_warnings_in_mid_run(count, deviations, named):
-    """Answers of 2 to 199 tokens, three times as long at one replica: all of it stands in the end, too."""
-    made = rows(count)
-    made["osl"][made["replica"] == 1] *= 3
-    servers = tuple(replace(ENDED.servers[0], url=url) for url in REPLICAS)
-    record = with_plan(ENDED, benchmark=load_benchmark("gpt-oss-120b"))
-    record = replace(record, servers=servers, deviations=deviations)
-    found = sorted(first_answers_warnings(record, made))
-    assert all(line.startswith(f"by the first {count:,} answers: ") for line in found)
-    assert [words in line for words, line in zip(reversed(named), found, strict=True)] == [True] * len(named)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import os
 import numpy as np
 import pytest
 
-from harness.analysis import first_pass
+from harness.analysis import answer_lengths
 from harness.analysis.early_stopping import most_over_limit
 from harness.files import JOURNAL_DIR, PROGRESS
 from harness.progress.lost_run import ValidityRules
@@ -100,21 +100,23 @@ def test_tokens_that_come_in_pieces_are_a_warning_at_once(folder, progress, capl
     assert "100 of 100 answers came in pieces, the first one with 22 tokens" in line
 
 
-def test_the_first_answers_are_judged_while_the_run_lasts(folder, caplog, monkeypatch):
+def test_the_lengths_of_answers_are_judged_while_the_run_lasts(folder, caplog, monkeypatch):
     """Sent are those at the servers, where their number has a limit, and those that have ended."""
-    monkeypatch.setattr(first_pass, "_QUIET_NS", 0)
-    rows = records.rows(100)
+    monkeypatch.setattr(answer_lengths, "_QUIET_NS", 0)
+    rows = records.rows(1000)
     rows["sent_ns"] = 1
-    judge = first_pass.FirstPass(50, lambda made: [f"{len(made)} answers are short"])
-    log = ProgressLog(folder, ValidityRules(), records.REPLICAS, first_pass=judge)
-    seen = []
-    for second, count, sent in ((5.0, 40, 20), (10.0, 59, 20), (15.0, 60, 20), (20.0, 100, 0)):
-        append(folder, rows[len(seen) and seen[-1] : count])
-        seen.append(count)
-        log(snapshot(second, issued=100, completed=count, failed=0, sent=sent))
-        assert bool(caplog.messages) == (count >= 60)
+    replicas = len(records.REPLICAS)
+    fewest = 2 * answer_lengths.FEWEST_LENGTHS * replicas
+    watch = answer_lengths.LengthWatch(records.REPLICAS, lambda mean, answers: f"{answers} are short")
+    log = ProgressLog(folder, ValidityRules(), records.REPLICAS, lengths=watch)
+    seen = [0]
+    for second, ended, sent in ((5.0, fewest - 60, 20), (10.0, fewest - 20, 20), (15.0, fewest, 20)):
+        append(folder, rows[seen[-1] : ended])
+        seen.append(ended)
+        log(snapshot(second, issued=1000, completed=ended, failed=0, sent=sent))
+        assert bool(caplog.messages) == (second > 10)
     log.close()
-    assert caplog.messages == ["warning: 60 answers are short"]
+    assert caplog.messages == [f"warning: by the first {fewest} answers: {fewest} are short"]
 
 
 def test_a_tail_takes_complete_rows_once(folder):
