@@ -28,6 +28,7 @@ _SLURM_HOST = re.compile(r"[A-Za-z0-9_.,\[\]-]+")
 _COMMENT = re.compile(r"(?:^|\s)#.*")
 _FOUR_NUMBERS = re.compile(r"([0-9]+\.){3}[0-9]+")
 _PORT = re.compile(r":[0-9]*$")
+_BARE = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.,\[\]-]+):[0-9]")  # HOST:PORT
 _PLACE = re.compile(r"(?:[A-Za-z0-9+.-]*://)?[^/?#\s]*")
 # The usual beginnings of keys, or a name that says so: such a URL is refused, since every file of a run has
 # it.
@@ -40,9 +41,10 @@ _LAST_NUMBER = re.compile(r"(.*?)([0-9]+)([^0-9]*)")
 def parse_server_urls(values: str | Sequence[str], flag: str = _FLAG) -> tuple[str, ...]:
     """The URLs that one value or several name, in order, without a trailing slash. Raises ConfigError.
 
-    A value is a URL, ``@FILE`` or ``slurm:HOSTS:PORTS``, or several with commas between. URLs may hold
-    lists as Slurm writes them (``http://node[001-064,70]:30000-30007``). ``dns+http`` stays, since addresses
-    are looked up when a run begins. The same URL may come twice: see sut.servers.naming.
+    A value is a URL, ``HOST:PORT`` for ``http://HOST:PORT``, ``@FILE`` or ``slurm:HOSTS:PORTS``, or several
+    with commas between. URLs may hold lists as Slurm writes them (``http://node[001-064,70]:30000-30007``).
+    ``dns+http`` stays, since addresses are looked up when a run begins. The same URL may come twice: see
+    sut.servers.naming.
     """
     urls: list[str] = []
     for value in (values,) if isinstance(values, str) else values:
@@ -122,7 +124,7 @@ def _parts(text: str, source: str) -> Iterator[str]:
         piece = pieces.pop(0)
         if not piece.startswith(("slurm:", "slurm+")):
             if piece.strip("/"):
-                yield piece.rstrip("/")
+                yield f"{'http://' if _BARE.match(piece) else ''}{piece.rstrip('/')}"
             continue
         while pieces and _belongs(piece, pieces[0]):
             piece = f"{piece},{pieces.pop(0)}"
