@@ -147,7 +147,7 @@ class PointFiles(msgspec.Struct, frozen=True, dict=True):
 
 
 def point_in_tree(root: Path, folder: Path, run: Path | None) -> PointFiles:
-    """A point of a tree. ``run`` is its run folder, where it is known."""
+    """A point of a tree. ``run`` is its run folder, where it is known; it may be gone."""
     problems: list[Finding] = []
     point = _table(root, folder / POINT_YAML, problems)
     system = _table(root, folder / SYSTEM_DESC, problems)

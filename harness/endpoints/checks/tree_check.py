@@ -82,8 +82,7 @@ def _curves(tree: Path) -> Sequence[Sequence[PointFiles]]:
 def _curve(tree: Path, model: Path) -> Iterator[PointFiles]:
     runs = _run_folders(tree, model)
     for folder in point_folders(model):
-        run = runs.get(folder.name)
-        yield point_in_tree(tree, folder, run if run is not None and run.is_dir() else None)
+        yield point_in_tree(tree, folder, runs.get(folder.name))
 
 
 def _run_folders(tree: Path, model: Path) -> Mapping[str, Path]:
