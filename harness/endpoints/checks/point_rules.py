@@ -118,10 +118,11 @@ def _seeds(files: PointFiles, config: Fields, point: Fields) -> Iterator[Finding
     named = table(files.config, "submission_ref").get("ruleset")
     if isinstance(named, str) and named.startswith("mlperf-endpoints"):
         seed_set, target = files.point.get("seed_set"), files.point.get("target_cohort")
-        # A point without a cohort is a finding of its own.
+        # A point without a set or a cohort is a finding of its own.
         cohorts = [""] if target is None else [f"-{cohort}" for cohort in _publications(target)]
         endings = tuple(f"{cohort}-{seed_set}" for cohort in cohorts)
-        if named != "mlperf-endpoints-current" and not named.endswith(endings):
+        is_other = seed_set is not None and not named.endswith(endings)
+        if named != "mlperf-endpoints-current" and is_other:
             expected = f"that of seed set {seed_set}{'' if target is None else f' for {target}'}"
             yield finding("config-differs", where, f"the ruleset is {named}", expected=expected)
         return

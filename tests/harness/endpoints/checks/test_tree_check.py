@@ -440,6 +440,14 @@ def test_a_file_that_cannot_be_read_is_one_line(rehearsal, how):
     assert "\n" not in str(found[0]) and len(str(found[0])) <= 600
 
 
+def test_a_point_yaml_that_cannot_be_read_accuses_no_other_file(rehearsal):
+    """Its folder names the concurrency, and its other files are where those of a tree are."""
+    (rehearsal / POINT / "point.yaml").write_text("[")
+    found = [one for one in check_tree(rehearsal, officially=False) if one.severity is Severity.ERROR]
+    where = f"{POINT.relative_to('tree').as_posix()}/point.yaml"
+    assert [(one.rule, one.path) for one in found] == [("unreadable", where), ("steady-state", where)]
+
+
 def test_mlcommons_s_checker_is_not_given_yaml_without_limits(rehearsal):
     (rehearsal / POINT / "config.yaml").write_text("a: &a [1]\nb: *a\n")
     (line,) = [one for one in check_tree(rehearsal) if one.rule == "official-checker"]
