@@ -13,7 +13,7 @@ import pytest
 
 from harness.endpoints.checks.check_command import check, finding_lines
 from harness.endpoints.checks.checked_point import PointFiles
-from harness.endpoints.checks.finding import Severity
+from harness.endpoints.checks.finding import Finding, Severity, finding
 from harness.endpoints.checks.official_checker import check_officially, interpreter
 from harness.endpoints.checks.request_log import read_log
 from harness.endpoints.checks.tree_check import check_tree
@@ -446,6 +446,33 @@ def test_a_point_yaml_that_cannot_be_read_accuses_no_other_file(rehearsal):
     found = [one for one in check_tree(rehearsal, officially=False) if one.severity is Severity.ERROR]
     where = f"{POINT.relative_to('tree').as_posix()}/point.yaml"
     assert [(one.rule, one.path) for one in found] == [("unreadable", where), ("steady-state", where)]
+
+
+def test_a_tree_of_one_point_of_which_nothing_can_be_read(tmp_path):
+    (folder := tmp_path / POINT).mkdir(parents=True)
+    for name in ("point.yaml", "config.yaml", "result_summary.json", "system_desc.json"):
+        (folder / name).write_text("[")
+    found = check_tree(tmp_path, officially=False)
+    assert sum(one.rule == "unreadable" for one in found) == 4
+
+
+def test_the_run_folders_of_one_curve_are_none_of_another(rehearsal):
+    """tree.json is of the curve that was built."""
+    model = (rehearsal / POINT).parent
+    shutil.copytree(model, other := model.parents[1] / "4xH200" / MODEL)
+    unknown = {one.path for one in check_tree(rehearsal, officially=False) if "no events.jsonl" in one.got}
+    assert f"results/4xH200/{MODEL}/r{LOGGED}" in unknown and other.is_dir()
+    assert f"results/8xH200/{MODEL}/r{LOGGED}" not in unknown
+
+
+def test_a_finding_is_one_line():
+    rule = finding("whole-passes", "r64/a.json", "7 samples issued", expected="a multiple of 100")
+    assert str(rule) == (
+        "r64/a.json: [whole-passes §6.4] 7 samples issued, expected a multiple of 100;"
+        " run the point again; issue ends with a pass"
+    )
+    bare = Finding("a-rule", "r64", "is so", "", "", Severity.ERROR, "")  # as MLCommons's checker may give it
+    assert str(bare) == "r64: [a-rule] is so"
 
 
 def test_mlcommons_s_checker_is_not_given_yaml_without_limits(rehearsal):
