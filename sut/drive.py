@@ -4,7 +4,7 @@ import logging
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 
 import msgspec
 from msgspec.structs import replace
@@ -229,10 +229,9 @@ def ended(run: DrivenRun, begin: Callable[[], None] = lambda: None) -> Iterator[
             ending.enter_context(uninterrupted())
             cause = error if isinstance(error, RunError) else machine_failure(error)
             seen = session.observations(session.abort(), error=str(cause))
-        with _costs_a_line():
+        with _costs_a_line(), closing(progress):
             if ended_early and looks is not None:
                 looks.last()
-            progress.close()
         if run.scraper is not None:
             found = run.scraper.stop()
             seen = replace(seen, warnings=(*seen.warnings, *found.warnings), without_metrics=found.without)

@@ -1,0 +1,61 @@
+"""What is observed of a run that has ended early, whenever that was."""
+
+import errno
+import json
+import threading
+
+from harness.config.run_options import RunOptions
+from harness.config.run_plan import resolve_plan
+from harness.files import PROGRESS
+from harness.progress import progress_files
+from harness.record.run_record import RunRecord
+from sut.run import run
+from tests.runs import quick_conf, small_dataset
+from tests.stub import StubServer
+
+
+def run_of(folder, server, **callbacks):
+    """The record of a run in this process, and what run.json says of it."""
+    options = RunOptions(
+        input_file=str(small_dataset(folder)[0]),
+        server_url=server.url,
+        user_conf=str(folder / "quick.conf"),
+        output_dir=folder / "results",
+        max_new_tokens=8,
+    )
+    plan = resolve_plan(options)
+    found = run(plan, **callbacks)
+    assert RunRecord.read(plan.client.log_dir / "run.json").verdict == found.verdict
+    return found, plan.client.log_dir
+
+
+def test_a_run_that_ends_before_its_workers_start_has_its_verdict(tmp_path):
+    """Someone removes user.conf while the servers answer the trial requests."""
+    conf = quick_conf(tmp_path)
+
+    def removed(request):
+        conf.unlink(missing_ok=True)
+        return True
+
+    with StubServer(gate=removed) as server:
+        record, _ = run_of(tmp_path, server)
+    assert record.verdict.result == "INVALID"
+    assert "quick.conf" in record.verdict.reasons[0]
+
+
+def test_all_lines_of_the_progress_are_written_where_the_last_one_fails(tmp_path, monkeypatch):
+    """The caller's disk is full from the second line on: the writer of progress.jsonl was not waited for."""
+    monkeypatch.setattr(progress_files, "_EVERY_S", 0.0)
+    quick_conf(tmp_path)
+    given = []
+
+    def full(line):
+        if given:
+            raise OSError(errno.ENOSPC, "No space left on device", "mine.log")
+        given.append(line)
+
+    with StubServer(gate=lambda request: request.index == 0) as server:
+        record, log_dir = run_of(tmp_path, server, on_line=full)
+    assert record.verdict.result == "INVALID" and "mine.log" in record.verdict.reasons[0]
+    assert not [one for one in threading.enumerate() if one.name.startswith("progress")]
+    assert len([json.loads(line) for line in (log_dir / PROGRESS).open()]) == 1
