@@ -12,6 +12,7 @@ SYNONYMS = {
     "--total-sample-count": Synonym("--max-samples", _FIRST_SAMPLES),
     "--num-samples": Synonym("--max-samples", _FIRST_SAMPLES),
     "--output-log-dir": Synonym("--results"),
+    "--audit-conf": Synonym("--audit-config"),
     "--vllm": Synonym("--backend", "the server is started separately, by vllm/run_server.sh", "vllm"),
 }
 
@@ -36,8 +37,12 @@ ELSEWHERE = {
     **dict.fromkeys(("--model-path", "--model-name", "--model"), _MODEL),
     **dict.fromkeys(_SETTINGS, _SETTING),
     **dict.fromkeys(("--api-type", "--endpoint", "--endpoint-type"), _API),
-    **dict.fromkeys(("--url", "--base-url", "--host", "--port"), _SERVER),
-    "--lg-model-name": "'--benchmark llama3.1-8b-edge' names the rules",
+    **dict.fromkeys(("--url", "--base-url", "--host", "--port", "--api-server"), _SERVER),
+    "--api-model-name": "the server is asked for the name of its model; omit the flag",
+    "--lg-model-name": "'--benchmark' names the rules, such as llama3.1-8b or llama3.1-8b-edge",
+    "--log-dir": "'--results DIR' is the folder of all runs; the logs are in DIR/SCENARIO/MODE",
+    "--skip-samples": "a run has all samples, a trial the first N by --max-samples; omit the flag",
+    "--enable-log-trace": "the times of every query are in requests.parquet; omit the flag",
     "--test-mode": "'--accuracy' is accuracy mode, without it performance is measured; omit the flag",
     "--api-key": "set it in the environment, as SGLANG_API_KEY or OPENAI_API_KEY, and omit the flag",
     "--mlperf-accuracy-file": "'./mlperf score --mlperf-log FILE' scores a log",
@@ -47,8 +52,14 @@ ELSEWHERE = {
 # Of programs in which LoadGen sets the rate.
 RATE = dict.fromkeys(("--target-qps", "--qps", "--request-rate"), _RATE)
 # The evaluators'.
-SCORE_ELSEWHERE = {"--dtype": "the width of ids is read from the log; omit the flag"}
-SCORE_SYNONYMS = {"--mlperf-accuracy-file": Synonym("--mlperf-log", "the accuracy log of a run")}
+SCORE_ELSEWHERE = {
+    "--dtype": "the width of ids is read from the log; omit the flag",
+    "--total-sample-count": "the number of samples is the dataset's; omit the flag",
+}
+SCORE_SYNONYMS = {
+    "--mlperf-accuracy-file": Synonym("--mlperf-log", "the accuracy log of a run"),
+    "--model-name": Synonym("--tokenizer"),
+}
 EVERY_REPLICA = {
     "--min-replicas": "every replica is measured; name with --server-url only replicas that work"
 }
