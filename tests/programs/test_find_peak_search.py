@@ -107,7 +107,7 @@ def test_a_run_that_lost_a_process_is_measured_again(tmp_path, child):
         spawned(process)[child].kill()
         stdout, stderr = ended(process)
         assert process.returncode == 4, stdout + stderr
-        assert "killed by SIGKILL" in stderr.splitlines()[-1] and "repeat the command" in stdout
+        assert "killed by SIGKILL" in stderr.splitlines()[-1] and "what is measured is kept: " in stdout
         assert read_state(tmp_path / FOLDER).history.probes == ()
         again = start([*words, "--resume", "--budget", str(2 * SECONDS + 1)])
         stdout, stderr = ended(again)
@@ -127,7 +127,7 @@ def test_a_step_that_lost_a_worker_is_measured_again(tmp_path):
         assert process.returncode == 4, stdout + stderr
         # Whose end is seen first, the worker's or that of the process that has lost it, is chance.
         assert re.search("killed by SIGKILL|no worker process is left", stderr.splitlines()[-1])
-        assert "repeat the command" in stdout
+        assert "what is measured is kept: " in stdout
         assert read_state(tmp_path / FOLDER).history == History()
         again = start(words)
         wait_until(lambda: read_state(tmp_path / FOLDER).history.steps)
@@ -170,7 +170,7 @@ def test_a_signal_in_a_run_keeps_the_state(tmp_path):
     assert (state.conclusion.outcome, state.history.probes) == ("INTERRUPTED", ())
     record = json.loads((tmp_path / FOLDER / "probe-01/server/performance/run.json").read_text())
     assert record["verdict"]["result"] == "INTERRUPTED"
-    assert "search.json" in stdout and "repeat the command" in stdout
+    assert "search.json" in stdout and re.search("what is measured is kept: .* --resume$", stdout, re.M)
 
 
 @pytest.mark.engine

@@ -1,6 +1,7 @@
 """The texts of a search on stdout: each measurement as it comes, the table and the result at the end."""
 
-from collections.abc import Callable, Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from harness.errors import EXIT_INVALID, EXIT_VALID
@@ -13,6 +14,7 @@ from harness.peak.search.policy import Action, Ended, NextStep
 from harness.peak.search.probe import Probe
 from harness.peak.search.search_state import SEARCH_STATE, EarlierSearch, SearchState
 from harness.progress.progress_line import ProgressPrinter, ProgressSnapshot
+from harness.record.repeated import resuming_command
 from harness.record.run_record import RunRecord
 from harness.report.run_console import DRY_RUN, limits_text, render_plan
 from harness.text import aligned, counted, duration, figure, labelled, milliseconds, show
@@ -99,7 +101,7 @@ class SearchConsole:
         """Print the table and the result; returns the program's exit code."""
         self._steps.end_line()
         self._progress.end()
-        show("", *result_lines(state, folder))
+        show("", *result_lines(state, folder, sys.argv))
         found = state.conclusion
         done = found is not None and found.outcome in ("FOUND", "AT_LEAST", "BUDGET") and found.rate
         return EXIT_VALID if done else EXIT_INVALID
@@ -152,8 +154,8 @@ def probe_cells(probe: Probe) -> tuple[str, ...]:
     )
 
 
-def result_lines(state: SearchState, folder: Path) -> Iterator[str]:
-    """Everything that was found."""
+def result_lines(state: SearchState, folder: Path, command: Sequence[str]) -> Iterator[str]:
+    """Everything that was found; ``command`` is the program's, given as sys.argv."""
     if state.history.probes:
         yield f"runs in the order of time; p99 limits: {limits_text(state.limits_ns)}"
         yield from aligned([COLUMNS, *(probe_cells(probe) for probe in state.history.probes)])
@@ -162,8 +164,8 @@ def result_lines(state: SearchState, folder: Path) -> Iterator[str]:
     if conclusion is not None:
         yield from conclusion_lines(conclusion, folder)
     if conclusion is not None and conclusion.outcome in ("INTERRUPTED", "ERROR", "BUDGET"):
-        larger = " with a larger --budget" if conclusion.outcome == "BUDGET" else ""
-        yield f"resume    repeat the command{larger}: what is measured is kept"
+        larger = ", with a larger --budget" if conclusion.outcome == "BUDGET" else ""
+        yield f"resume    what is measured is kept{larger}: {resuming_command(command)}"
     yield f"page      {folder / SEARCH_PAGE}"
     yield f"record    {folder / SEARCH_STATE}"
 

@@ -170,9 +170,9 @@ def test_a_run_that_deviates_is_not_named_as_one_to_submit(deviations, run):
 @pytest.mark.parametrize(
     ("outcome", "resume"),
     [
-        ("INTERRUPTED", "resume    repeat the command: what is measured is kept"),
-        ("ERROR", "resume    repeat the command: what is measured is kept"),
-        ("BUDGET", "resume    repeat the command with a larger --budget: what is measured is kept"),
+        ("INTERRUPTED", "resume    what is measured is kept: "),
+        ("ERROR", "resume    what is measured is kept: "),
+        ("BUDGET", "resume    what is measured is kept, with a larger --budget: "),
         ("FOUND", None),
         ("STOPPED", None),
     ],
@@ -180,8 +180,11 @@ def test_a_run_that_deviates_is_not_named_as_one_to_submit(deviations, run):
 def test_a_search_that_can_continue_says_how(outcome, resume):
     found = Conclusion(outcome=outcome, why="why")
     state = SearchState(identity=identity_of(ENDED), limits_ns={}, tolerance=0.01, conclusion=found)
-    lines = list(result_lines(state, Path("search")))
-    assert [line for line in lines if line.startswith("resume")] == ([resume] if resume else [])
+    lines = list(
+        result_lines(state, Path("search"), ["/there/mlperf", "peak", "--restart", "--user-conf", "c"])
+    )
+    command = "/there/mlperf peak --user-conf c --resume"
+    assert [line for line in lines if line.startswith("resume")] == ([resume + command] if resume else [])
     assert sum(line.startswith("search    ") and line.endswith(": why") for line in lines) == 1
 
 
