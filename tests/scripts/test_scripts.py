@@ -191,11 +191,15 @@ def test_setup_notices_changed_samples(checkout):
 
 @pytest.mark.engine
 def test_setup_completes_an_environment_whose_pip_is_not_complete(checkout):
-    """A real one, as Ctrl-C or a full disk leave it; pip then finds no package without an index."""
-    subprocess.run([sys.executable, "-m", "venv", checkout / ".venv"], check=True)
+    """A real one, as Ctrl-C or a full disk leave it; pip then finds no package without an index.
+
+    It is without pip, then with one whose "pip --version" works.
+    """
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", checkout / ".venv"], check=True)
     (packages,) = checkout.glob(".venv/lib/python*/site-packages")
-    for lacks in ("pip", "pip/_internal", "pip/_vendor/resolvelib"):
-        shutil.rmtree(packages / lacks)
+    for lacks in (None, "pip/_vendor/resolvelib"):
+        if lacks:
+            shutil.rmtree(packages / lacks)
         result, _ = setup(checkout, PIP_NO_INDEX="1")
         assert "ERROR: Could not find a version that satisfies" in result.stderr, lacks
 
