@@ -151,7 +151,13 @@ def _usable(prepared: PreparedClient, tried: Tried) -> tuple[tuple[ServerInfo, .
         seconds, answers = one.seconds and round(one.seconds, 4), tried.protocol.answers
         servers.append(replace(server, trial_s=seconds, answers=answers, repeats_ids=one.repeats_ids))
         endpoints.append(
-            replace(endpoint, keep_alive=one.keeps_alive, repeats_ids=one.repeats_ids, runs=runs)
+            replace(
+                endpoint,
+                keep_alive=one.keeps_alive,
+                repeats_ids=one.repeats_ids,
+                counts_prompts=one.counts_prompts,
+                runs=runs,
+            )
         )
     return tuple(servers), tuple(endpoints)
 

@@ -96,7 +96,7 @@ class Request:
             detail = f"{ANOTHER_PROMPT}: {excerpt(repeated[:_SHOWN_BYTES])}{more}"
             return Failure(FailureKind.OTHER_REQUEST, detail)
         counted, known = answer.prompt_tokens, self.prompt_tokens
-        if counted is None and known is not None and isinstance(answer, TextCompletion):
+        if counted is None and known is not None and endpoint.counts_prompts:
             return Failure(FailureKind.TOKEN_COUNT, "the answer has no count of the prompt's tokens")
         if counted is not None and known is not None and counted != known:
             detail = f"the answer is to a prompt of {counted} tokens, the query's has {known}"

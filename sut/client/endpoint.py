@@ -200,6 +200,8 @@ class Endpoint(msgspec.Struct, frozen=True):
     keep_alive: bool = True
     repeats_ids: bool = False
     """Whether its trial answer carried the request's id, so that every answer must."""
+    counts_prompts: bool = False
+    """Whether its trial answer counted the prompt's tokens, so that every answer must."""
     runs: int = 1
     """Requests that it runs at once, where replicas are filled in proportion; all have 1 elsewhere."""
     access: Access = Access()

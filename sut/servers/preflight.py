@@ -10,7 +10,7 @@ from harness.config.generation import SamplingParameters
 from harness.config.protocol import Answers
 from harness.config.server_urls import folded
 from harness.errors import ServerError
-from harness.record.outcome import Outcome
+from harness.record.outcome import Failure, Outcome
 from harness.record.settled import ServerInfo
 from sut.client.client import HttpClient
 from sut.client.connections import Request
@@ -50,6 +50,7 @@ class Preflight:
         self._seconds: dict[int, float] = {}
         self._by_id: set[int] = set()
         self._gave_tokens: set[int] = set()
+        self._counted: set[int] = set()
 
     @property
     def seen(self) -> AnswersSeen:
@@ -74,6 +75,7 @@ class Preflight:
         self._seconds.clear()
         self._by_id.clear()
         self._gave_tokens.clear()
+        self._counted.clear()
         deadlines = Deadlines(request_s=self._within_s)
         client = HttpClient(endpoints, deadlines, on_done=self._on_done)
         try:
@@ -94,6 +96,7 @@ class Preflight:
                 errors.get(index),
                 index in errors and self._is_refused(index, prompt_tokens),
                 index in self._gave_tokens,
+                index in self._counted,
             )
             for index, kept in enumerate(keeps)
         ]
@@ -140,6 +143,8 @@ class Preflight:
             self._by_id.add(request.replica)
         if request.reader.answer.tokens:
             self._gave_tokens.add(request.replica)
+        if not isinstance(outcome, Failure) and outcome.prompt_tokens is not None:
+            self._counted.add(request.replica)
         began = request.sent_ns or request.issued_ns
         self._seconds[request.replica] = (time.monotonic_ns() - began) / 1e9
 
@@ -158,6 +163,8 @@ class Trial(msgspec.Struct, frozen=True):
     """Whether the error is that of an answer: the same server may take another request."""
     gave_tokens: bool = False
     """Whether the answer held any token id, or text where that was asked for."""
+    counts_prompts: bool = False
+    """Whether the answer counted the prompt's tokens."""
 
 
 def trial_summary(servers: Sequence[ServerInfo]) -> str:

@@ -51,7 +51,8 @@ class Asking:
         """The trial; what its answer shows is known from then on."""
         outcome = self.ask(prompt)
         self._judge = make_judge(self._protocol, MODEL, self._judge.seen)
-        self._endpoint = replace(self._endpoint, repeats_ids=self._by_id)
+        counts = isinstance(outcome, Completion) and outcome.prompt_tokens is not None
+        self._endpoint = replace(self._endpoint, repeats_ids=self._by_id, counts_prompts=counts)
         self._client.close()
         self._client = self._connected()
         return outcome

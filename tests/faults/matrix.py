@@ -83,6 +83,8 @@ class Way:
         one = self.protocol
         if fault in (Fault.OTHER_TEMPLATE, Fault.EMPTY_CHAT) and self._repeats_prompt and not one.text_in:
             return "other_request"
+        if fault is Fault.UNCOUNTED_PROMPT and self._repeats_prompt:
+            return ""  # the ids are compared
         if fault is Fault.OTHER_PROMPT and one.text_in and not (self.streams and self._repeats_prompt):
             return ""  # the ids of a text are the server's own; their number is right
         if fault is Fault.ABORT_GOES_ON and one == _LLAMACPP:

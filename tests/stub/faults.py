@@ -114,6 +114,7 @@ class Fault(Enum):
     REFUSAL = "a text in `refusal`", "in_band_error"
     OTHER_TEMPLATE = "a prompt that has more tokens, as by a template's system prompt", "token_count"
     EMPTY_CHAT = "an empty chat in place of the prompt", "token_count"
+    UNCOUNTED_PROMPT = "no count of the prompt's tokens, which the trial answer had", "token_count"
     # Of text: without ids the server's count is compared with the ids of the text.
     EMPTY_TEXT = "counted tokens, but no text", "no_tokens"
     LOST_TEXT = "text of the first token alone", "token_count"
@@ -141,7 +142,7 @@ OF_USAGE = frozenset({Fault.NO_USAGE, Fault.NULL_USAGE})
 OF_CHATS = frozenset({Fault.REFUSAL})
 OF_TEXT = frozenset({Fault.EMPTY_TEXT, Fault.LOST_TEXT, Fault.HALVED_CHARACTER})
 # What the number of the query's tokens shows.
-OF_PROMPTS = frozenset({Fault.OTHER_TEMPLATE, Fault.EMPTY_CHAT})
+OF_PROMPTS = frozenset({Fault.OTHER_TEMPLATE, Fault.EMPTY_CHAT, Fault.UNCOUNTED_PROMPT})
 # What only a stream can show that repeats what it said, and only one that does not.
 CUMULATIVE_ONLY = frozenset({Fault.CHANGED_IDS, Fault.SWAPPED_MIDDLE})
 INCREMENTAL_ONLY = frozenset({Fault.REPEATED_EVENT, Fault.SKIPPED_EVENT})

@@ -196,6 +196,10 @@ def _without_usage(blocks: list[bytes]) -> list[bytes]:
     return [re.sub(rb',"usage":\{[^{}]*\}', b"", block) for block in blocks if not _is_usage_event(block)]
 
 
+def _without_prompt_count(blocks: list[bytes]) -> list[bytes]:
+    return [re.sub(rb'"(?:prompt_tokens|tokens_evaluated)":\d+,', b"", block) for block in blocks]
+
+
 def _null_usage(blocks: list[bytes]) -> list[bytes]:
     return [re.sub(rb'"usage":\{[^{}]*\}', b'"usage":null', block) for block in blocks]
 
@@ -378,6 +382,7 @@ TRANSPORT: dict[Fault, Transport] = {
     Fault.HALVED_CHARACTER: _other_blocks(_halved_character),
     Fault.NO_USAGE: _other_blocks(_without_usage),
     Fault.NULL_USAGE: _other_blocks(_null_usage),
+    Fault.UNCOUNTED_PROMPT: _other_blocks(_without_prompt_count),
     Fault.REFUSAL: _edited(_refuse),
     Fault.NO_ERRORS: _give(error=False, errors=[], detail="", warning={}),
     Fault.NEW_COUNTERS: _give_inside(kv_blocks=7, step_times=[0.5, 1.5], ranks={"dp": 1}),

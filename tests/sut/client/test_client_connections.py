@@ -186,16 +186,17 @@ def test_an_answer_to_another_prompt_ends_its_connection(drive):
 @pytest.mark.parametrize(
     ("counted", "kind"), [(2, None), (3, FailureKind.TOKEN_COUNT), (None, FailureKind.TOKEN_COUNT)]
 )
-def test_a_text_whose_prompt_is_not_counted_as_it_was_sent(counted, kind):
-    """A server of chats may have ignored it: nothing else shows that."""
+def test_a_prompt_that_is_not_counted_as_it_was_sent(counted, kind):
+    """A server of chats may have ignored it, and any may have cut it: nothing else shows that."""
     request = make_request([1, 2])
     request.prompt_tokens = 2
-    answer = TextCompletion("four words", "stop", counted, 2)
-    refusal = request.refusal(answer, resolve_endpoint("http://127.0.0.1:1", "/", Access()))
-    assert (refusal and refusal.kind) is kind
-    ids = Completion(np.zeros(2, np.int32), "stop", counted)  # whose servers need not count the prompt
-    refusal = request.refusal(ids, resolve_endpoint("http://127.0.0.1:1", "/", Access()))
-    assert (refusal and refusal.kind) is (None if counted is None else kind)
+    endpoint = resolve_endpoint("http://127.0.0.1:1", "/", Access())
+    ids = np.zeros(2, np.int32)
+    for outcome in (TextCompletion("four words", "stop", counted, 2), Completion(ids, "stop", counted)):
+        refusal = request.refusal(outcome, replace(endpoint, counts_prompts=True))
+        assert (refusal and refusal.kind) is kind
+        refusal = request.refusal(outcome, endpoint)  # its trial answer did not count it either
+        assert (refusal and refusal.kind) is (None if counted is None else kind)
 
 
 @pytest.mark.parametrize("ticks", [True, False])
