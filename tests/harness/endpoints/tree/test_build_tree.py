@@ -738,6 +738,42 @@ def test_an_accuracy_run_in_a_folder_of_its_own_belongs_to_its_point(tmp_path):
     assert (tree.curve / "r64" / "accuracy_results.json").read_bytes() == (apart / ACCURACY).read_bytes()
 
 
+@pytest.mark.parametrize(
+    ("started", "dated"), [(1_795_000_000 * 10**9, "2026-11-18"), (0, None), (38_233_174_325_231, None)]
+)
+def test_the_date_of_a_run_is_of_the_wall_clock(tmp_path, started, dated):
+    """Some versions of the official client write 0, or the time of another clock."""
+    for run in write_runs(tmp_path, official=True):
+        edit(run / SUMMARY, test_started_at=started)
+    (point,) = tree_of(tmp_path).submission.rglob(f"r64/{POINT_YAML}")
+    assert yaml.safe_load(point.read_text()).get("run_date") == dated
+
+
+def test_a_point_says_whether_its_accuracy_was_measured(tmp_path):
+    write_runs(tmp_path)
+    points = tree_of(tmp_path).submission.rglob(POINT_YAML)
+    types = {one.parent.name: yaml.safe_load(one.read_text())["dataset_type"] for one in points}
+    assert (types["r64"], types["r512"]) == ("Accuracy + Performance", "Performance")
+
+
+@pytest.mark.parametrize(
+    ("path", "revision", "link"),
+    [
+        ("openai/gpt-oss-120b", "b5c939d", "https://huggingface.co/openai/gpt-oss-120b/tree/b5c939d"),
+        ("openai/gpt-oss-120b", None, "https://huggingface.co/openai/gpt-oss-120b"),
+        *((folder, "b5c939d", None) for folder in ("/models", "./models", "models", "/data/models/gpt")),
+    ],
+)
+def test_a_model_that_was_served_from_its_repository_is_linked(tmp_path, path, revision, link):
+    plan = curve()
+    (planned,) = (one for one in plan.points if one.name == "r64")
+    made = point_run(planned, plan)
+    servers = tuple(replace(one, model_path=path, revision=revision) for one in made.servers)
+    write_run(tmp_path / RUNS / "r64", replace(made, servers=servers))
+    (point,) = build_tree([tmp_path / RUNS / "r64"], None, tmp_path / TREE).submission.rglob(POINT_YAML)
+    assert yaml.safe_load(point.read_text()).get("link_to_model") == link
+
+
 @pytest.mark.parametrize("others", [("b", "c"), ("b", "r64")])
 def test_two_scores_of_one_point_are_refused(tmp_path, others):
     """Which one counts would depend on the names of their folders."""
