@@ -21,6 +21,7 @@ from harness.endpoints.view.curve_tables import points_table
 from harness.endpoints.view.endpoints_page import endpoints_page, write_endpoints_page
 from harness.endpoints.view.shortfalls import shortfalls
 from harness.errors import ConfigError
+from harness.text import duration
 from tests import endpoints_folders as made
 from tests import endpoints_kit as kit
 from tests.browser import DRIVER, browser
@@ -205,6 +206,27 @@ def test_an_elected_offline_point_needs_no_other(tmp_path):
     assert page.reasons == [CLIENT]
     (offline,) = (one for one in page.sections if one.id == "offline")
     assert "r1024" in offline.lines[0]
+
+
+def test_what_the_page_shows_of_each_point(tmp_path):
+    """The row of a point, and its place in the chart of the curve."""
+    folder = made.rehearsal(tmp_path, offline="elected")
+    page = page_of(folder)
+    rows = {row[0]: row for row in cells(page, "curve")}
+    assert rows["r1024"][2] == "High, elected Offline" and rows["r512"][2] == "High"
+    point = next(one for one in read_curve(folder).points if one.name == "r1024")
+    assert duration(point.seconds) in rows["r1024"]
+    (chart,) = (one for section in page.sections for one in section.charts if one.id == "pareto")
+    assert list(chart.x) == sorted(chart.x)
+    names = [name for line in chart.series for name in line.names or () if name]
+    assert sorted(names) == sorted(["1", "8", "32", "64", "256", "512", "1,024, elected Offline"])
+
+
+def test_a_dedicated_offline_run_has_no_steady_state_in_its_row(tmp_path):
+    """Section 4.4 of the rules: it is outside its scope."""
+    rows = {row[0]: row for row in cells(page_of(made.rehearsal(tmp_path)), "curve")}
+    assert rows["offline"][10] == rows["offline"][4]  # which is that of no user, too
+    assert rows["r1024"][10] != rows["offline"][10]
 
 
 def test_a_point_that_ended_early_and_a_slow_client(tmp_path):
