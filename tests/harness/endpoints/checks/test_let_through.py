@@ -436,6 +436,12 @@ def test_a_model_without_a_benchmark_has_no_targets_here(tree):
     assert errors(check_tree(tree, officially=False), OURS) == set()
 
 
+def test_a_model_that_the_rules_do_not_have_has_no_benchmark_either(tree):
+    everywhere("point.yaml", lambda it: it.update(model_name="of-no-rules"))(tree)
+    found = {one.rule for one in check_tree(tree, officially=False)}
+    assert "config-differs" in found and not found & {"sampling", "accuracy"}
+
+
 @pytest.mark.engine
 @needs_official
 @pytest.mark.parametrize("change", LET_THROUGH)
