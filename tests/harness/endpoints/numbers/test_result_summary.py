@@ -34,6 +34,13 @@ def test_the_keys_are_the_official_ones():
     assert set(found) <= set(OFFICIAL)
     assert set(OFFICIAL["latency"]) - set(found["latency"]) == {"early_stopping_percentiles"}
     assert set(found["ttft"]) <= set(OFFICIAL["ttft"])
+    assert found["ttft"]["percentiles"].keys() == OFFICIAL["ttft"]["percentiles"].keys()
+
+
+@pytest.mark.parametrize(("values", "deviation"), [([5], 0.0), ([1, 3], 2**0.5)])
+def test_the_deviation_is_that_of_a_sample(values, deviation):
+    """As in the official client's report.py: over n - 1, and 0 of a single value."""
+    assert stat_block(np.array(values))["std_dev"] == pytest.approx(deviation)
 
 
 def test_the_whole_run():
