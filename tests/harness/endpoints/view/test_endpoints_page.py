@@ -222,6 +222,19 @@ def test_what_the_page_shows_of_each_point(tmp_path):
     assert sorted(names) == sorted(["1", "8", "32", "64", "256", "512", "1,024, elected Offline"])
 
 
+def test_a_point_that_another_exceeds_in_both_numbers_is_named(tmp_path):
+    folder = made.rehearsal(tmp_path)
+    (curve,) = (one for one in page_of(folder).sections if one.id == "curve")
+    assert curve.lines == []
+
+    def slower(summary):
+        summary["output_sequence_lengths"]["total"] //= 100
+
+    made.change(folder / RUNS / "r512", slower)
+    (curve,) = (one for one in page_of(folder).sections if one.id == "curve")
+    assert [line.rpartition(": ")[2] for line in curve.lines] == ["r512."]
+
+
 def test_a_dedicated_offline_run_has_no_steady_state_in_its_row(tmp_path):
     """Section 4.4 of the rules: it is outside its scope."""
     rows = {row[0]: row for row in cells(page_of(made.rehearsal(tmp_path)), "curve")}
