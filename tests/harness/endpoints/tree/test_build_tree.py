@@ -458,6 +458,29 @@ def test_scores_of_a_short_rehearsal_have_no_name_of_the_benchmarks(score, tmp_p
     assert all(name.startswith("short_rehearsal_") for name in found["score"])
 
 
+@pytest.mark.parametrize("short", [False, True])
+def test_a_short_rehearsal_does_not_name_the_dataset_of_the_rules(short, tmp_path):
+    """It ran a part of it, or a sample: MLCommons's checker would count passes of the official one."""
+    write_runs(tmp_path)
+    of = curve(short=short)
+    for point in of.points:
+        write_point_run(tmp_path / RUNS / point.name, point_run(point, of))
+    text = SYSTEM.replace("[dataset]", '[dataset]\ndataset_name = "the complete one"')
+    named = yaml.safe_load((tree_of(tmp_path, text).curve / "r64" / POINT_YAML).read_text())
+    assert (named["dataset"] == "mlperf_gpt_oss_performance") is not short
+    assert (named["dataset_name"] == "the complete one") is not short
+
+
+@pytest.mark.parametrize("salt", [True, False, None])
+def test_the_salt_of_the_warm_up_of_the_official_client_is_stated(salt, tmp_path):
+    """MLCommons's checker looks for it in runtime_settings.warmup; the client's default is none."""
+    for run in write_runs(tmp_path, official=True):
+        stated = {"enabled": True} | ({} if salt is None else {"salt": salt})
+        edit_config(run / CONFIG, "settings", "warmup", value=stated)
+    settings = yaml.safe_load((tree_of(tmp_path).curve / "r64" / POINT_YAML).read_text())["runtime_settings"]
+    assert settings["warmup"] == {"salt": bool(salt)}
+
+
 SOURCED_SWITCH = 'switch = {{ watts = 100, source = "https://example.com/nvswitch" }}'
 SOURCED_BITS = 'pj_per_bit = 1.3, source = "https://example.com/nvlink"'
 NETWORKS = {
