@@ -839,6 +839,23 @@ def test_a_disclosure_written_by_hand_is_kept(tmp_path):
     assert yaml.safe_load(own.read_text())["model_precision"] == "BF16"
 
 
+@pytest.mark.parametrize("given", ["readme", "software_disclosure", None])
+def test_the_documents_that_nobody_has_written_are_named(given, tmp_path):
+    write_runs(tmp_path)
+    (tmp_path / "a.md").write_text("# Written\n")
+    text = SYSTEM if given is None else f'{SYSTEM}\n[docs]\n{given} = "a.md"\n'
+    named = {line.rpartition("[docs] ")[2] for line in tree_of(tmp_path, text).unwritten}
+    assert named == {"readme", "software_disclosure"} - {given}
+
+
+def test_c_max_is_that_of_the_plan_where_its_point_is_not_there(tmp_path):
+    """The regions follow from it (section 5.3 of the rules), and must not move with what has been run."""
+    write_runs(tmp_path)
+    shutil.rmtree(tmp_path / RUNS / "r1024")
+    curve = tree_of(tmp_path).curve
+    assert yaml.safe_load((curve / "r64" / POINT_YAML).read_text())["max_supported_concurrency"] == 1024
+
+
 @pytest.mark.parametrize("line", ['readme = "a.md"', 'calibration = "a.md"', 'server_configs = ["a.md"]'])
 def test_a_document_that_was_removed_during_the_rehearsal_is_one_line(line, tmp_path):
     write_runs(tmp_path)
