@@ -38,6 +38,7 @@ _LARGEST_PART = 0.2  # part of a core that rounds may take; after a costlier one
 _LEAST_PAUSE_S = 1.0  # where servers, or a busy machine, make a round long
 _TRIES = 3  # failures in a row, after which a server that never answered is queried in every tenth round only
 _SELDOM = 10
+_STOPPED = 12  # failures in a row, a minute at least: a busy server's page may come late for some rounds
 _NICE = 10
 _LAST_S = 10.0  # after a run no page is asked for later: of hundreds of servers that hang no round ends
 _END_S = 30.0  # the thread has a low priority, and the machine may be busy
@@ -109,6 +110,7 @@ class MetricsScraper:
         self._verify = access.tls_context() if tls else False
         self._begun, self._ended = threading.Event(), threading.Event()
         self._until_s = math.inf
+        self._stopped: list[_Server] = []  # that have just had no page for a minute
         self._result = Scraped({one.url: "not asked" for one in servers if one.wire == "trtllm"})
         self._thread = threading.Thread(target=self._run, name="metrics", daemon=True)
 
@@ -139,10 +141,10 @@ class MetricsScraper:
                 writer.close()
                 if writer.full:
                     text = f"{SERVER_METRICS} reached its largest size and is not complete"
-                    self._result.warnings = (text,)
+                    self._result.warnings += (text,)
         except (OSError, RuntimeError, MemoryError) as error:
             reason = f"{SERVER_METRICS} could not be written: {explained(error)}"
-            self._result = Scraped(self._result.without, (reason,))
+            self._result = Scraped(self._result.without, (*self._result.warnings, reason))
             return
         finally:
             self._begun.set()
@@ -174,6 +176,7 @@ class MetricsScraper:
                 if number == 0:
                     self._begun.set()
                     self._say_who_has_none()
+                self._say_who_has_no_more()
                 if last:
                     return
                 number += 1
@@ -201,6 +204,8 @@ class MetricsScraper:
                 page = await _page(client, server)
             except NoMetricsError as error:
                 server.failures, server.wrong = server.failures + 1, printable(masked_text(str(error)))
+                if server.ever and server.failures == _STOPPED:
+                    self._stopped.append(server)
                 return
         server.failures, server.ever = 0, True
         with self._defects.cost(f"complete {SERVER_METRICS}"):
@@ -216,6 +221,21 @@ class MetricsScraper:
             return
         shown = first_few((f"{one.url}: {one.wrong}" for one in without), _SHOWN)
         log.info("no metrics of %d of %d servers: %s", len(without), len(self._servers), shown)
+
+    def _say_who_has_no_more(self) -> None:
+        """Alarms and figures by metrics are missing then, without a sign of it."""
+        stopped, self._stopped = self._stopped, []
+        if not stopped:
+            return
+        shown = first_few((f"{one.url}: {one.wrong}" for one in stopped), _SHOWN)
+        text = (
+            f"no metrics for a minute of {len(stopped)} of {len(self._servers)} servers that had them "
+            f"({shown}): alarms do not see these servers' ranks and queues, and the figures of server "
+            "metrics have a gap; the measurement itself goes on"
+        )
+        log.warning("warning: %s", text)
+        if text not in self._result.warnings:
+            self._result.warnings += (text,)
 
 
 async def _page(client: httpx.AsyncClient, server: _Server) -> bytes:

@@ -192,6 +192,31 @@ def test_a_server_that_fails_later_is_no_server_without(tmp_path, quick):
     assert len(rows(tmp_path)) == 3
 
 
+def test_a_server_whose_metrics_stop_is_told_each_time(tmp_path, quick, caplog):
+    """SGLang's page, and HTML of a gateway in its place."""
+    good = (PAGES / "sglang_busy1.txt").read_bytes()
+    pages, given = [good], []
+
+    def page():
+        given.append(pages[-1])
+        return pages[-1]
+
+    with StubServer(metrics=page) as stub:
+        scraper = scraper_of(tmp_path, stub.url)
+        scraper.start()
+        for times in (1, 2):
+            pages.append(b"<html>502 Bad Gateway</html>")
+            wait_until(lambda times=times: len(caplog.messages) == times)
+            pages.append(good)
+            asked = len(given)
+            wait_until(lambda asked=asked: len(given) > asked + 2)
+        found = scraper.stop()
+    assert found.without == {}
+    (text,) = found.warnings
+    assert f"1 of 1 servers that had them ({stub.url}: /metrics is no page of Prometheus)" in text
+    assert caplog.messages == [f"warning: {text}"] * 2
+
+
 def test_a_server_without_metrics_is_asked_seldom(tmp_path, quick):
     asked, without = [], []
     with (
