@@ -185,6 +185,19 @@ def require_other(path: Path, *read: Path) -> None:
             raise ConfigError(f"{path}: this file is the input; choose another name for what is written")
 
 
+def require_own(path: Path, begin: bytes, kind: str, flag: str) -> None:
+    """Raise ConfigError where a file to replace is not empty and does not begin as those written there do."""
+    try:
+        if is_device(path) or not path.is_file():
+            return
+        with path.open("rb") as file:
+            is_own = file.read(len(begin)) in (begin, b"")
+    except OSError as error:
+        raise not_written(path, error, flag) from None
+    if not is_own:
+        raise ConfigError(f"{path}: this file is no {kind}, and is not replaced; choose another {flag}")
+
+
 _Decoded = TypeVar("_Decoded")
 
 

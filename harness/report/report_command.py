@@ -7,7 +7,16 @@ from pathlib import Path
 from harness.analysis.run_files import read_run
 from harness.cli.streams import require_stdout
 from harness.errors import ConfigError, machine_failure
-from harness.files import JOURNAL_DIR, REPORT, REQUESTS, RUN_RECORD, SUMMARY, atomic_write, not_written
+from harness.files import (
+    JOURNAL_DIR,
+    REPORT,
+    REQUESTS,
+    RUN_RECORD,
+    SUMMARY,
+    atomic_write,
+    not_written,
+    require_own,
+)
 from harness.progress import watch_screen
 from harness.record.run_record import RunRecord
 from harness.report import runs_table
@@ -79,6 +88,7 @@ def list_runs(options: ListOptions) -> None:
     """Print the table of all runs in the folders, and write their overview."""
     outcomes = read_outcomes(options.folders)
     if options.csv is not None:
+        require_own(options.csv, runs_table.CSV_BEGIN, "table of runs", "--csv")
         try:
             runs_table.write_csv(options.csv, outcomes)
         except OSError as error:
@@ -98,6 +108,7 @@ def _write_json(path: Path, text: str) -> None:
         print(text)
         require_stdout()
         return
+    require_own(path, runs_table.JSON_BEGIN, "table of runs", "--json")
     try:
         with atomic_write(path) as file:
             file.write(f"{text}\n".encode())

@@ -10,10 +10,10 @@ from typing import Any
 from harness.analysis.run_files import read_run
 from harness.cli.commands import shown, start_of
 from harness.defects import Defects
-from harness.errors import ConfigError, HarnessError, RunError, explained, machine_failure
-from harness.files import ACCURACY_RESULT, REPORT, RUN_RECORD, atomic_write, not_written
+from harness.errors import HarnessError, RunError, explained, machine_failure
+from harness.files import ACCURACY_RESULT, REPORT, RUN_RECORD, atomic_write, not_written, require_own
 from harness.record.run_record import RunRecord
-from harness.report.html.page import Page, is_page, write_page
+from harness.report.html.page import PAGE_BEGIN, Page, write_page
 from harness.report.html.run_page import run_page
 from harness.report.next_step import next_step
 from harness.report.outcomes import outcome_of
@@ -34,9 +34,8 @@ def page_of(folder: Path) -> Page:
 
 def write_or_explain(path: Path, page: Page) -> None:
     """Write a page. Raises ConfigError where it cannot be written, and for a file that is no page."""
+    require_own(path, PAGE_BEGIN, "page", "--output")
     try:
-        if path.is_file() and not is_page(path):
-            raise ConfigError(f"{path}: this file is no page, and is not replaced; choose another --output")
         write_page(path, page)
     except OSError as error:
         raise not_written(path, error, "--output") from None

@@ -55,6 +55,10 @@ def _name(one: RunOutcome, roots: Sequence[Path], several: bool) -> str:
     return f"{folder} ({benchmark})" if several and benchmark not in folder.parts else str(folder)
 
 
+# How the files of a table begin: with the first field of every run.
+CSV_BEGIN, JSON_BEGIN = b"folder,", b'[\n  {\n    "folder": '
+
+
 def as_json(outcomes: Sequence[RunOutcome]) -> str:
     """An object for each run; the names of numbers end with their unit."""
     return json.dumps([json_fields(one) for one in outcomes], indent=2, allow_nan=False)

@@ -13,7 +13,7 @@ from harness.config.loadgen_settings import NS_PER_MS
 from harness.endpoints.accuracy import read_accuracy
 from harness.endpoints.official_files import Fields, is_number, read_table, system_tps
 from harness.errors import ConfigError, refused
-from harness.files import ACCURACY, ACCURACY_TEXT, PERFORMANCE
+from harness.files import ACCURACY, ACCURACY_TEXT, PERFORMANCE, require_own
 from harness.json_files import read_fields
 from harness.loadgen_logs.summary_and_detail import LoadgenDetail
 from harness.submission.checks import endpoints_run
@@ -231,6 +231,7 @@ def write_csv(path: Path, rows: Sequence[ComparedRow]) -> None:
     """Write all fields of every row. Raises ConfigError when the file cannot be written."""
     more = ("earlier_submitter", "earlier_system", "earlier_result", "new_over_earlier", "compared_by")
     names = [field.name for field in fields(ResultRow)]
+    require_own(path, f"{names[0]},".encode(), "table of results", "--csv")
     try:
         # The name of a folder may be no UTF-8.
         with path.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file:

@@ -25,7 +25,7 @@ from harness.files import atomic_write
 
 _HERE = Path(__file__).parent
 _DIGITS = 5  # significant digits of a value in a chart
-_BEGIN = b"<!doctype html>"  # of templates/page.html
+PAGE_BEGIN = b"<!doctype html>"  # of templates/page.html
 
 Axis = Literal["seconds", "nines", "number", "log"]
 Style = Literal["line", "steps", "points", "open points", "crosses", "bars"]
@@ -180,12 +180,6 @@ class Page(msgspec.Struct, frozen=True):
     figures: Sequence[Tile]
     sections: Sequence[Section]
     footer: str = ""
-
-
-def is_page(path: Path) -> bool:
-    """Whether a file is a page, or empty. Raises OSError."""
-    with path.open("rb") as file:
-        return file.read(len(_BEGIN)) in (_BEGIN, b"")
 
 
 def write_page(path: Path, page: Page) -> None:

@@ -15,7 +15,7 @@ from harness.analysis.run_files import read_run
 from harness.analysis.run_outcome import score_line
 from harness.config.plans import ComplianceSettings
 from harness.config.scenario import Scenario
-from harness.files import ACCURACY_RESULT, COMPLIANCE_RUN, REPORT, RUN_RECORD, unofficial
+from harness.files import ACCURACY_RESULT, COMPLIANCE_RUN, REPORT, ROOT, RUN_RECORD, unofficial
 from harness.record.run_record import RunRecord, RunVerdict
 from harness.report import run_report
 from harness.report.html.headline import outcome_tiles
@@ -354,6 +354,20 @@ def test_a_page_takes_no_other_files_place(command, tmp_path, capsys):
     assert page.stat().st_size
 
 
+@pytest.mark.parametrize("flag", ["--csv", "--json"])
+def test_a_table_takes_no_other_files_place(flag, runs, tmp_path, capsys):
+    """``list --csv FILE`` replaced a dataset."""
+    dataset = tmp_path / "cnn_eval.json"
+    dataset.write_bytes(before := (ROOT / "datasets/samples/cnn_sample.json").read_bytes())
+    assert main(["list", str(runs), flag, str(dataset)]) == 2
+    line = capsys.readouterr().err
+    assert f"is no table of runs, and is not replaced; choose another {flag}" in line
+    assert dataset.read_bytes() == before
+    (table := tmp_path / "table").touch()
+    assert [main(["list", str(runs), flag, str(table)]) for _ in range(2)] == [0, 0]
+    assert table.stat().st_size
+
+
 @pytest.mark.parametrize("flag", ["--output", "--csv", "--json"])
 def test_a_name_that_is_too_long_is_wrong_usage(flag, runs, capsys):
     """--json looks whether it is a folder; that was a traceback."""
@@ -376,11 +390,12 @@ def test_a_full_disk_leaves_the_earlier_file(flag, runs, tmp_path, capsys, monke
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     path = tmp_path / "x"
-    path.write_text("<!doctype html>, an earlier one")
+    assert main(["list", str(runs), flag, str(path)]) == 0
+    earlier = path.read_bytes()
     monkeypatch.setattr(os, "fsync", no_room)
     assert main(["list", str(runs), flag, str(path)]) == 2
     assert "x: cannot be written: No space left on device" in capsys.readouterr().err
-    assert path.read_text() == "<!doctype html>, an earlier one"
+    assert path.read_bytes() == earlier
 
 
 def test_a_table_for_a_pipe(runs):

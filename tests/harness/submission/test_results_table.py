@@ -47,8 +47,14 @@ def test_csv(tree, tmp_path, capsys):
         ("Interactive", "13665.1", "8"),
         ("Offline", "12750.5", "8"),
     ]
+    assert main(["check", str(tree), "--csv", str(tmp_path / "results.csv")]) == 0
+    capsys.readouterr()
     assert main(["check", str(tree), "--csv", str(tmp_path / "no/folder.csv")]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
+    (notes := tmp_path / "my_submission.toml").write_text("[system]")
+    assert main(["check", str(tree), "--csv", str(notes)]) == 2
+    assert "is no table of results, and is not replaced" in capsys.readouterr().err
+    assert notes.read_text() == "[system]"
 
 
 def test_csv_of_a_folder_whose_name_is_no_utf_8(tree, tmp_path):
