@@ -33,3 +33,9 @@ def head_of(root: Path) -> tuple[str, str] | None:
     """
     found = (ask_git(root, "rev-parse", "HEAD", "HEAD:./") or "").split()
     return (found[0], found[1]) if found else None
+
+
+def checkout_command(root: Path, commit: str) -> str:
+    """What a user types for a checkout of ``commit``, which a shallow clone has to fetch first."""
+    fetch = "" if ask_git(root, "cat-file", "-e", commit) is not None else f"git fetch origin {commit} && "
+    return f"{fetch}git checkout {commit}"

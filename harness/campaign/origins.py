@@ -4,12 +4,14 @@ It is asked before each run, since the folder could only be refused after all of
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 from harness.campaign.campaign_file import Campaign
 from harness.campaign.standing import Standing
 from harness.campaign.steps import Step
 from harness.config.server_urls import folded
 from harness.files import ROOT
+from harness.git import checkout_command
 from harness.record.provenance import GitState, git_state
 from harness.record.run_record import RunRecord
 from harness.submission.tree.origins import PLACES, origin_differences
@@ -25,7 +27,7 @@ def other_origins(
     yield from (text for what, text in origin_differences(done) if what not in PLACES)
     here = git_state(ROOT) if done else None
     for name, record in done.items():
-        yield from _other_commit(name, record.provenance.git, here)
+        yield from _other_commit(ROOT, name, record.provenance.git, here)
         yield from _other_url(campaign, name, record, step)
 
 
@@ -44,7 +46,7 @@ def runs_beside(
     }
 
 
-def _other_commit(name: str, before: GitState | None, here: GitState | None) -> Iterator[str]:
+def _other_commit(root: Path, name: str, before: GitState | None, here: GitState | None) -> Iterator[str]:
     if before is not None and here is not None and str(before) != str(here):
         away = "git stash && " if here.dirty else ""
         back = (
@@ -52,7 +54,7 @@ def _other_commit(name: str, before: GitState | None, here: GitState | None) -> 
         )
         yield (
             f"{name} is of commit {before} of the harness, and this checkout is at {here}: "
-            f"{away}git checkout {before.commit}{back}"
+            f"{away}{checkout_command(root, before.commit)}{back}"
         )
 
 

@@ -17,7 +17,7 @@ import msgspec
 
 from harness.errors import ConfigError
 from harness.files import ROOT
-from harness.git import ask_git, head_of
+from harness.git import ask_git, checkout_command, head_of
 from harness.json_files import read_fields, read_json
 from harness.machine import memory_bytes, number_in, text_of
 
@@ -168,7 +168,9 @@ def reader_of(fields: Any) -> str:
         case {"provenance": {"git": {"commit": str(commit)}}} if _COMMIT.fullmatch(commit):
             here = head_of(ROOT)
             if here is not None and here[0] != commit:
-                return f"another commit of the harness wrote it, and reads it: git checkout {commit}"
+                return (
+                    f"another commit of the harness wrote it, and reads it: {checkout_command(ROOT, commit)}"
+                )
     return ""
 
 

@@ -389,10 +389,10 @@ def test_the_command_for_another_commit_restores_the_code_of_the_runs(tmp_path, 
     file.write_text(now)
     if now == "a commit":
         commit(tmp_path)
-    (text,) = _other_commit("offline/accuracy", runs, git_state(tmp_path))
+    (text,) = _other_commit(tmp_path, "offline/accuracy", runs, git_state(tmp_path))
     subprocess.run(text.rpartition(": ")[2], shell=True, check=True, cwd=tmp_path, capture_output=True)
     assert git_state(tmp_path) == runs
-    assert not list(_other_commit("offline/accuracy", runs, git_state(tmp_path)))
+    assert not list(_other_commit(tmp_path, "offline/accuracy", runs, git_state(tmp_path)))
 
 
 @pytest.mark.parametrize("anew", [True, False])

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from harness.cli import door
+from harness.git import checkout_command
 from harness.record import provenance
 from harness.record.provenance import (
     PACKAGES,
@@ -30,6 +31,23 @@ def git(folder, *arguments):
     identity = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
     command = ["git", "-C", str(folder), *identity, *arguments]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_the_command_for_a_commit_works_in_a_shallow_clone(tmp_path):
+    (made := tmp_path / "made").mkdir()
+    git(made, "init", "-q")
+    for text in ("first", "second"):
+        (made / "run.py").write_text(text)
+        git(made, "add", ".")
+        git(made, "commit", "-qm", text)
+    first = git(made, "rev-parse", "HEAD^")
+    assert checkout_command(made, first) == f"git checkout {first}"
+    git(tmp_path, "clone", "-q", "--depth", "1", made.as_uri(), "shallow")
+    shallow = tmp_path / "shallow"
+    command = checkout_command(shallow, first)
+    subprocess.run(command, shell=True, check=True, cwd=shallow, capture_output=True)
+    assert (shallow / "run.py").read_text() == "first"
+    assert checkout_command(shallow, first) == f"git checkout {first}"
 
 
 def test_software_and_no_value_of_a_key(monkeypatch):
