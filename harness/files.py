@@ -41,6 +41,15 @@ COMPLIANCE_RUN = "run"  # folder of a compliance test's run, beside what is veri
 # Tables of outputs, by the ends of their names:
 PICKLE_SUFFIXES, PARQUET_SUFFIXES = (".pkl", ".pickle"), (".parquet",)
 
+_UNPACK = "unpack it and pass the unpacked file"
+# How files begin that hold another one; what they are, and the remedy.
+COMPRESSED = (
+    (b"\x1f\x8b", "is compressed by gzip", f"{_UNPACK} (gunzip --keep FILE)"),
+    (b"\x28\xb5\x2f\xfd", "is compressed by zstd", f"{_UNPACK} (unzstd FILE)"),
+    (b"\xfd7zXZ\0", "is compressed by xz", f"{_UNPACK} (unxz --keep FILE)"),
+    (b"BZh", "is compressed by bzip2", f"{_UNPACK} (bunzip2 --keep FILE)"),
+    (b"PK\x03\x04", "is a zip archive", _UNPACK),
+)
 GIT_LFS_POINTER = b"version https://git-lfs"  # how a file begins that stands for one that git-lfs keeps
 
 # Whatever the umask: what a run leaves is evidence, and others must not be able to change it.

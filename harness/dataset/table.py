@@ -15,7 +15,7 @@ import msgspec
 
 from harness.dataset import pickled_frame
 from harness.errors import DatasetError, explained
-from harness.files import PARQUET_SUFFIXES, PICKLE_SUFFIXES
+from harness.files import COMPRESSED, PARQUET_SUFFIXES, PICKLE_SUFFIXES
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -203,6 +203,9 @@ def _content(path: Path) -> str:
     head, tail = _ends(path)
     if not head:
         raise DatasetError(f"{path}: empty file, expected {_EXPECTED}; download or make it again")
+    for start, what, remedy in COMPRESSED:
+        if head.startswith(start):
+            raise DatasetError(f"{path} {what}; {remedy}")
     if head.startswith(_PARQUET_MAGIC):
         if tail != _PARQUET_MAGIC:
             raise DatasetError(

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from harness.arrays import Int64
 from harness.errors import EntryError, GradingError
+from harness.files import COMPRESSED
 
 TokenIds = npt.NDArray[np.int32]
 
@@ -27,14 +28,9 @@ INT64 = 8
 _INT32 = 4
 _UNCHECKED = 0  # the ids are read as int32, whatever the log holds
 _NOT_OURS = "pass LoadGen's own mlperf_log_accuracy.json"
-_UNPACK = "unpack it and pass the unpacked file"
 # Files that hold a log in another form begin so; what they are, and the remedy.
 _OTHER_STARTS = (
-    (b"\x1f\x8b", "is compressed by gzip", f"{_UNPACK} (gunzip --keep FILE)"),
-    (b"\x28\xb5\x2f\xfd", "is compressed by zstd", f"{_UNPACK} (unzstd FILE)"),
-    (b"\xfd7zXZ\0", "is compressed by xz", f"{_UNPACK} (unxz --keep FILE)"),
-    (b"BZh", "is compressed by bzip2", f"{_UNPACK} (bunzip2 --keep FILE)"),
-    (b"PK\x03\x04", "is a zip archive", _UNPACK),
+    *COMPRESSED,
     (
         b"\xef\xbb\xbf",
         "begins with a byte order mark, which the official evaluators do not read: an editor or a shell has "

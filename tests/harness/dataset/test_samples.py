@@ -1,5 +1,6 @@
 """Datasets in every format: parquet, pickles, and JSON as llama3.1-8b's cnn_eval.json is."""
 
+import gzip
 import hashlib
 import json
 import pickle
@@ -173,6 +174,8 @@ BAD = {
     "a csv": (raw("a.csv", b"input_tokens\n1"), "suffix '.csv', expected"),
     "no suffix": (raw("data", b"x"), "suffix 'missing', expected"),
     "text named parquet": (raw("a.parquet", b"hello world"), "holds neither parquet nor a pickle"),
+    "gzip": (raw("a.json.gz", gzip.compress(b"[{}]")), "a.json.gz is compressed by gzip; unpack it"),
+    "gzip, as pandas can write it": (raw("a.pkl", gzip.compress(b"\x80\x04")), "a.pkl is compressed by gzip"),
     "two bytes": (raw("a.parquet", b"PA"), "holds neither"),
     "a pickle named parquet": (pickled(PROMPTS, name="a.parquet"), "parquet file, but holds pickle"),
     "truncated parquet": (shortened(parquet(PROMPTS), -9), "truncated"),
