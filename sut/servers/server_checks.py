@@ -188,19 +188,28 @@ def parameter_warnings(facts: Sequence[ServerInfo], parameters: SamplingParamete
     return grouped(facts, missing)
 
 
-def check_capacity(facts: Sequence[ServerInfo], needed: int, vocabulary: int) -> None:
+def check_capacity(facts: Sequence[ServerInfo], needed: int, vocabulary: int, benchmark: Benchmark) -> None:
     """Check the most tokens of a prompt with its answer, and ids, against each server. Raises ServerError."""
     for fact in facts:
         if fact.context_length is not None and fact.context_length < needed:
+            remedy = _remedy(fact, benchmark, "raise the server's context length")
             raise ServerError(
                 f"{fact.url}: context of {fact.context_length} tokens, expected {needed} for a prompt with "
-                "its answer; raise the server's context length"
+                f"its answer; {remedy}"
             )
         if fact.vocabulary_size is not None and fact.vocabulary_size < vocabulary:
+            remedy = _remedy(fact, benchmark, "serve the model that the dataset was tokenized for")
             raise ServerError(
                 f"{fact.url}: model with {fact.vocabulary_size} token ids, the dataset needs {vocabulary}; "
-                "serve the model that the dataset was tokenized for"
+                f"{remedy}"
             )
+
+
+def _remedy(fact: ServerInfo, benchmark: Benchmark, own: str) -> str:
+    """The benchmark that a server of another's model is for, else ``own``."""
+    is_other = _match_of(fact, benchmark.model) is Match.OTHER
+    meant = _meant(fact, benchmark) if is_other else ""
+    return f"it serves {fact.names}{meant}" if meant else own
 
 
 def router_warnings(servers: Sequence[ServerInfo]) -> Iterator[str]:

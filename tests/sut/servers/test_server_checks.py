@@ -157,9 +157,23 @@ def test_a_small_stream_interval_is_named_where_offline_streams(interval, warns)
 def test_capacity(said, needed, refused):
     servers = [facts("http://a", context_length=10**9), facts("http://b", **said)]
     with pytest.raises(ServerError, match=r"^http://b: ") if refused else nullcontext() as caught:
-        check_capacity(servers, needed, VOCABULARY)
+        check_capacity(servers, needed, VOCABULARY, GPT_OSS)
     if caught:
         assert re.findall(r"\d+", str(caught.value)) == refused.split()
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("meta-llama/Llama-3.1-8B-Instruct", "--benchmark llama3.1-8b or llama3.1-8b-edge"),
+        ("openai/gpt-oss-120b", "raise the server's context length"),
+        ("tiny", "raise the server's context length"),
+    ],
+)
+def test_a_server_too_small_for_another_benchmark_names_its_own(name, remedy):
+    """It was asked for a longer context, where --benchmark had been forgotten."""
+    with pytest.raises(ServerError, match=f"{re.escape(remedy)}$"):
+        check_capacity(told(model=name, context_length=2668), 10340, VOCABULARY, GPT_OSS)
 
 
 @pytest.mark.parametrize(
