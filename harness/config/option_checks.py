@@ -19,13 +19,14 @@ def optional_count(flag: str, value: int | None, most: int) -> int | None:
     return value
 
 
-def existing_file(flag: str, path: Path) -> Path:
-    """The path of a regular file, absolute. Raises ConfigError."""
+def existing_file(flag: str, path: Path, remedy: str = "") -> Path:
+    """The path of a regular file, absolute. Raises ConfigError, with the remedy for one that is missing."""
     if not path.is_file():
-        raise ConfigError(f"{flag} {path}: {'not a regular file' if path.exists() else 'no such file'}")
+        missing = f"no such file{f'; {remedy}' if remedy else ''}"
+        raise ConfigError(f"{flag} {path}: {'not a regular file' if path.exists() else missing}")
     return path.absolute()
 
 
-def optional_file(flag: str, path: Path | None) -> Path | None:
+def optional_file(flag: str, path: Path | None, remedy: str = "") -> Path | None:
     """The same where one is given."""
-    return None if path is None else existing_file(flag, path)
+    return None if path is None else existing_file(flag, path, remedy)

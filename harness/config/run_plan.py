@@ -66,7 +66,9 @@ def resolve_plan(options: RunOptions, audit: ComplianceSettings | None = None) -
         max_samples=optional_count("--max-samples", options.max_samples, MOST_NUMBER),
         dcgm_urls=_dcgm_urls(options.dcgm_url),
         user_conf=existing_file("--user-conf", options.user_conf),
-        mlperf_conf=optional_file("--mlperf-conf", options.mlperf_conf),
+        mlperf_conf=optional_file(
+            "--mlperf-conf", options.mlperf_conf, "omit the flag: LoadGen has the official settings inside"
+        ),
         round_settings=round_settings(benchmark, options.scenario),
         audit_config=audit_config,
         audit_text=audit_text if audit is None else audit.text,

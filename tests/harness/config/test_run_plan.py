@@ -107,6 +107,12 @@ def test_deadlines_of_streams(flag, field):
     assert [line.split()[0] for line in plan.client.warnings] == [flag]
 
 
+def test_a_missing_mlperf_conf_is_not_needed(tmp_path):
+    """The reference's commands name one."""
+    with pytest.raises(ConfigError, match=r"mlperf\.conf: no such file; omit the flag"):
+        plan_of("--mlperf-conf", str(tmp_path / "mlperf.conf"))
+
+
 @pytest.mark.parametrize("flag", ["--user-conf", "--mlperf-conf", "--audit-config", "--generation-config"])
 def test_missing_files(tmp_path, flag):
     for path, message in ((tmp_path / "missing", "no such file"), (tmp_path, "not a regular file")):
