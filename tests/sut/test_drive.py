@@ -17,9 +17,9 @@ from tests.stub import StubServer
 def run_of(folder, server, **callbacks):
     """The record of a run in this process, and what run.json says of it."""
     options = RunOptions(
-        input_file=str(small_dataset(folder)[0]),
+        input_file=small_dataset(folder)[0],
         server_url=server.url,
-        user_conf=str(folder / "quick.conf"),
+        user_conf=folder / "quick.conf",
         output_dir=folder / "results",
         max_new_tokens=8,
     )
@@ -44,10 +44,10 @@ def test_a_run_that_ends_before_its_workers_start_has_its_verdict(tmp_path):
 
 
 def test_all_lines_of_the_progress_are_written_where_the_last_one_fails(tmp_path, monkeypatch):
-    """The caller's disk is full from the second line on: the writer of progress.jsonl was not waited for."""
+    """The caller's disk is full from the second line on."""
     monkeypatch.setattr(progress_files, "_EVERY_S", 0.0)
     quick_conf(tmp_path)
-    given = []
+    given: list[object] = []
 
     def full(line):
         if given:
