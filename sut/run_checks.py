@@ -68,8 +68,6 @@ def read_inputs(plan: RunPlan, *, rate_follows: bool) -> Inputs:
 
 def _audit_settings(plan: RunPlan, run: ConfKey) -> tuple[Mapping[str, Number] | None, tuple[str, ...]]:
     """The audit settings of this run and what LoadGen skips of them. Raises ConfigError for another mode."""
-    if plan.audit is not None:
-        return plan.audit.settings, ()
     if plan.audit_text is None:
         return None, ()
     source = f"--audit-config {plan.audit_config}"
