@@ -18,7 +18,7 @@ from harness.campaign.journal import Journal
 from harness.campaign.origins import _other_commit, other_origins
 from harness.campaign.searches import search_folder
 from harness.campaign.servers import ServerCommand
-from harness.campaign.standing import Standing, standing, write_made
+from harness.campaign.standing import Standing, standing, standings, write_made
 from harness.campaign.steps import missing_files, steps_of
 from harness.compliance.registry import TESTS
 from harness.config.loadgen_conf import with_rows
@@ -26,6 +26,7 @@ from harness.errors import EXIT_INVALID, EXIT_SERVER, ConfigError
 from harness.files import (
     ACCURACY,
     ACCURACY_LOG,
+    ACCURACY_TEXT,
     COMPLIANCE_RUN,
     DETAIL,
     JOURNAL_DIR,
@@ -59,7 +60,7 @@ from harness.submission.tree.origins import BESIDE
 from tests.harness.analysis.test_verdict import by_the_clocks
 from tests.harness.campaign.test_searches import IDENTITY
 from tests.harness.submission.building import commit, git, write_info
-from tests.records import ENDED, write_logs
+from tests.records import ENDED, score, write_logs
 from tests.runs import SAMPLES
 
 FILE = 'submitter = "Org"\nsystem_id = "box"\n[benchmarks.gpt-oss-120b.offline]\n'
@@ -226,6 +227,28 @@ def test_a_folder_is_built_and_checked_again_where_it_was_made_of_something_else
     assert made().state == "done"
     (campaign.output / "edited").touch()
     assert standing(campaign, step).state == ("done" if kind == "build" else "missing")
+
+
+def test_a_score_is_made_again_for_its_own_run_and_references_alone(tmp_path):
+    """A corrected description of the system and other runs change no score; they change the folder."""
+    table = "offline = { target_qps = 9.0 }\n"
+    campaign = campaign_of(tmp_path, table)
+    steps = {one.kind: one for one in steps_of(campaign)}
+    scored, accuracy, performance = (steps[kind] for kind in ("score", "accuracy", "performance"))
+    run_as_asked(accuracy, accuracy.folder)
+    score(scored.folder)
+    (scored.folder / ACCURACY_TEXT).write_text("'exact_match': 83.2\n")
+    campaign.folder.mkdir(parents=True)
+    write_made(campaign, scored, "")
+    assert standings(campaign, steps_of(campaign))[scored.name].state == "done"
+    write_made(campaign, steps["build"], "")
+    campaign.output.mkdir()
+    run_as_asked(performance, performance.folder)
+    corrected = campaign_of(tmp_path, table + "[system]\nsw_notes = 'corrected'\n")
+    assert standing(corrected, scored) == Standing("done", "exact_match 83.2000")
+    assert standing(corrected, steps["build"]).state == "missing"
+    (scored.folder / ACCURACY_TEXT).write_text("'exact_match': 84.0\n")
+    assert standing(corrected, scored).state == "other"
 
 
 def test_a_folder_that_holds_the_logs_of_other_runs_is_built_again(tmp_path):
