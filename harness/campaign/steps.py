@@ -409,7 +409,9 @@ def _run_words(
         return (*map(str, words), "--max-new-tokens", str(max_new_tokens(runs.benchmark.name)))
     flags = (*runs.part.flags, *runs.own.flags)
     if own := sorted(_OWN_FLAGS.intersection(flag.partition("=")[0] for flag in flags)):
-        raise ConfigError(f"{runs.campaign.file}: flags of {runs.name}: {own[0]} is the campaign's own")
+        raise ConfigError(
+            f"{runs.campaign.file}: flags of {runs.name}: {own[0]} is the campaign's own; remove it"
+        )
     return (*map(str, words), "--wait-for-servers", servers.wait, *_with_paths(runs.campaign, flags))
 
 

@@ -134,6 +134,14 @@ def test_a_flag_that_a_program_does_not_take_is_found_in_the_file(tmp_path, caps
     assert flag in capsys.readouterr().err  # argparse's own line
 
 
+@pytest.mark.parametrize("flag", ["--accuracy", "--output-dir=elsewhere"])
+def test_a_flag_that_the_campaign_sets_is_refused(tmp_path, flag):
+    """The last one of two counts: a performance run in accuracy mode, or results that no step finds."""
+    text = f"[benchmarks.gpt-oss-120b]\nflags = ['{flag}']\nserver = {{ target_qps = 9.0 }}\n"
+    with pytest.raises(ConfigError, match=rf"{flag.partition('=')[0]} is the campaign's own; remove it$"):
+        steps_of(campaign(tmp_path, text))
+
+
 @pytest.mark.parametrize(
     ("table", "wrong"),
     [
