@@ -157,6 +157,12 @@ def test_no_run_is_valid_and_lost(result, tmp_path):
     assert ("no longer be VALID after a curve" in html) is (result == "INVALID")
 
 
+def test_a_run_that_was_killed_has_a_page_without_a_verdict(tmp_path):
+    """What it has measured until then is there."""
+    run = records.folder(tmp_path / "run", records.rows(), replace(ENDED, verdict=None))
+    assert "without a verdict" in page_of(run)
+
+
 def test_the_verdict_can_be_read_without_javascript(tmp_path):
     html = re.sub(
         r"<script.*?</script>", "", page_of(records.folder(tmp_path, records.rows())), flags=re.DOTALL
