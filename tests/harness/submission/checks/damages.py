@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from harness.config.rounds import seeds_of
 from harness.submission.tree.accuracy_files import GAP
 from tests import records
 from tests.harness.grading.logs import array, entry
@@ -160,6 +161,7 @@ TTFT = "result_first_token_99__00_percentile_latency_ns"
 TPOT = "result_time_per_output_token_99__00_percentile_ns"
 PERMUTATION = "effective_sample_concatenate_permutation"
 SEED, LOG_SEED = "effective_schedule_rng_seed", "effective_accuracy_log_rng_seed"
+SEEDS_6_0 = {f"effective_{name}": seed for name, seed in seeds_of("v6.0").items()}
 LOGGED, PER_QUERY = "effective_accuracy_log_sampling_target", "effective_samples_per_query"
 POINTER = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0123' * 16}\nsize 123456\n"
 BEGAN = "11-21-2026 13:53:02.000"  # a second after power_begin of Offline
@@ -199,6 +201,7 @@ DAMAGES = [
     ("accuracy log as performance", row(OFFLINE, effective_test_mode="AccuracyOnly"), None),
     ("a seed", row(OFFLINE, effective_schedule_rng_seed=1), "logs-disagree seeds"),
     ("a seed in accuracy", row("Offline/accuracy", effective_qsl_rng_seed=1), "seeds"),
+    ("seeds of the last round", row("Offline/accuracy", **SEEDS_6_0), "seeds"),
     ("no permutation", row(OFFLINE, effective_sample_concatenate_permutation=False), "settings"),
     ("no token latencies", row(OFFLINE, requested_use_token_latencies=False), "settings"),
     ("another percentile", row(INTERACTIVE, effective_target_latency_percentile=0.9), "settings"),
