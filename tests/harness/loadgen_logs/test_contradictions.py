@@ -241,6 +241,7 @@ def test_the_mean_output_length_follows_from_the_rates(folder_of, scenario):
     detail = detail_of(folder)
     assert detail.mean_tokens == pytest.approx(128, rel=1e-5)
     assert detail.has_mean_tokens(128) and not detail.has_mean_tokens(128.2)
+    assert detail_of(folder, result_query_count=None).mean_tokens == pytest.approx(128, rel=0.02)
     for rate in ("result_samples_per_second", "result_completed_samples_per_sec"):
         for none in (0, None):
             if rate in detail.values:

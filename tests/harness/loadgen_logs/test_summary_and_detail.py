@@ -226,6 +226,12 @@ BELOW_ZERO = """\
 """
 
 
+@pytest.mark.parametrize("number", ["nan", "-nan", "inf"])
+def test_a_figure_that_is_no_number_is_none(number):
+    """As C++ prints the rate of a run without time."""
+    assert parse_summary(f"Tokens per second: {number}\n").figures == {"Tokens per second": None}
+
+
 def test_a_time_below_zero_is_none():
     found = parse_summary(BELOW_ZERO)
     assert found.percentile_ns("TTFT") == 82590769
