@@ -107,8 +107,6 @@ class SteadyState(msgspec.Struct, frozen=True, kw_only=True):
     """the reported plateau, or the longest one if all are too short; none without a plateau"""
     required_s: float
     """shortest issue time of an official window (section 6.2)"""
-    state: dict[str, State]
-    """of the gating metrics: over the window, or over the run after the crop if there is none"""
     trend: dict[str, Direction]
     """of TPOT and TTFT from the start of the window (or the crop) to the end of the run"""
     level_shift: LevelShift | None
@@ -188,7 +186,6 @@ def steady_state(
         plateaus=tuple(found),
         window=window,
         required_s=required,
-        state=states_of(window is not None, trend),
         trend=trend,
         level_shift=shift,
     )

@@ -14,7 +14,7 @@ from harness.endpoints.steady.steady_block import (
     steady_headline,
 )
 from harness.endpoints.steady.steady_point import steady_state
-from tests.harness.endpoints.steady.made_up_runs import SHAPES, run_of
+from tests.harness.endpoints.steady.made_up_runs import SHAPES, Shape, line, run_of
 
 _CONCURRENCY = 64
 
@@ -62,6 +62,10 @@ def test_a_shift_that_the_official_client_did_not_detect_is_none():
 def test_without_a_plateau_there_is_no_window():
     block = steady_block(judged("few passes"))
     assert block == {"status": "insufficient_passes", "verdict": "not found"}
+    drifting = Shape(line(20, 60, 10), noise=0.0, scatter=0.0)
+    state = steady_state(run_of(drifting, 1), drifting.size, concurrency=_CONCURRENCY)
+    assert state.requests is None
+    assert steady_block(state)["state"] == {"tpot_p50": "Drifting Up", "tpot_p90": "Drifting Up"}
 
 
 @pytest.mark.parametrize("name", SHAPES)

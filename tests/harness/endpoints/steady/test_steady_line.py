@@ -55,6 +55,9 @@ def test_a_plateau_that_ended():
         "no longer steady (passes 2 to 8 were, for 1,395 s, long enough): TPOT p50"
     )
 
+    short = after(9, shape._replace(pass_s=30.0))
+    assert short.startswith("no longer steady (passes 2 to 8 were, for 209 s): TPOT p50")
+
 
 def test_a_short_plateau_that_rises_says_so():
     shape = FLAT._replace(tpot_ms=(19.0, 20.3, 20.8, 21.3, 21.8))
