@@ -16,6 +16,7 @@ from harness.config.protocol import Api
 from harness.config.rounds import available_rounds
 from harness.config.run_options import Backend
 from harness.config.scenario import Scenario
+from harness.config.server_urls import with_scheme
 from harness.errors import ConfigError
 from harness.submission.building.descriptions import SubmitterInfo, read_submitter_info
 from harness.toml_files import converted, meant
@@ -119,10 +120,11 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True):
         if self.rehearsal:
             return Servers(backend=BACKEND)
         found = self._written(name, scenario)
-        return msgspec.structs.replace(found, url=tuple(expanded(self.folder, url) for url in _urls(found)))
+        urls = tuple(with_scheme(expanded(self.folder, url)) for url in _urls(found))
+        return msgspec.structs.replace(found, url=urls)
 
     def urls(self) -> Iterator[str]:
-        """Every URL as the file writes it."""
+        """Every URL as the file writes it, with http:// before HOST:PORT."""
         for name, (_, part) in self.benchmarks.items():
             for scenario in part.scenarios:
                 yield from _urls(self._written(name, scenario))
@@ -147,7 +149,7 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _urls(servers: Servers) -> tuple[str, ...]:
-    return (servers.url,) if isinstance(servers.url, str) else servers.url
+    return tuple(map(with_scheme, (servers.url,) if isinstance(servers.url, str) else servers.url))
 
 
 def read_campaign(path: Path, *, rehearsal: bool = False) -> Campaign:

@@ -64,6 +64,11 @@ def _add(urls: list[str], part: str, source: str) -> None:
             raise _too_many(source)
 
 
+def with_scheme(url: str) -> str:
+    """``http://HOST:PORT`` for ``HOST:PORT``, all else as it is."""
+    return f"http://{url}" if _BARE.match(url) else url
+
+
 def split_address(url: str) -> tuple[str, str | None]:
     """The URL without its address, and the address; None if the name is to be looked up."""
     base, _, address = url.partition("#")
@@ -124,7 +129,7 @@ def _parts(text: str, source: str) -> Iterator[str]:
         piece = pieces.pop(0)
         if not piece.startswith(("slurm:", "slurm+")):
             if piece.strip("/"):
-                yield f"{'http://' if _BARE.match(piece) else ''}{piece.rstrip('/')}"
+                yield with_scheme(piece.rstrip("/"))
             continue
         while pieces and _belongs(piece, pieces[0]):
             piece = f"{piece},{pieces.pop(0)}"
