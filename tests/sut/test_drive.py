@@ -4,6 +4,7 @@ import errno
 import json
 import threading
 
+from harness.analysis.answer_lengths import LengthWatch
 from harness.config.run_options import RunOptions
 from harness.config.run_plan import resolve_plan
 from harness.files import PROGRESS
@@ -41,6 +42,17 @@ def test_a_run_that_ends_before_its_workers_start_has_its_verdict(tmp_path):
         record, _ = run_of(tmp_path, server)
     assert record.verdict.result == "INVALID"
     assert "quick.conf" in record.verdict.reasons[0]
+
+
+def test_a_change_of_answers_that_was_told_while_a_run_lasted_is_in_its_record(tmp_path, monkeypatch):
+    """The end, which compares replicas over the whole run, may not show it."""
+    quick_conf(tmp_path)
+    with StubServer() as server:
+        watch = LengthWatch([server.url], lambda mean, answers: "")
+        watch.changes.append("1 of 1 replicas give answers of other lengths than before")
+        monkeypatch.setattr("sut.run._length_watch", lambda record: watch)
+        record, _ = run_of(tmp_path, server)
+    assert watch.changes[0] in record.warnings
 
 
 def test_all_lines_of_the_progress_are_written_where_the_last_one_fails(tmp_path, monkeypatch):
