@@ -1,6 +1,7 @@
 """``run_batch.py score`` with the real bert-score, torch and transformers, and a tiny roberta."""
 
 import json
+import os
 import random
 import subprocess
 
@@ -31,8 +32,9 @@ json.dump(found, sys.stdout)
 
 
 def python(*words, **given):
-    command = [score_environment.interpreter(), *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=ROOT, **given)
+    """One thread of torch: on a busy machine several use more CPU, waiting for each other."""
+    command, env = [score_environment.interpreter(), *map(str, words)], os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=ROOT, env=env, **given)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
 
