@@ -33,14 +33,19 @@ def steady_line(passes: Sequence[SuperPass], required_s: float) -> str:
     ``required_s``: shortest issue time of an official window.
     """
     first = ramp_up(passes)
-    found = plateaus(passes, first)
-    if found and found[-1].end == len(passes):
-        return _steady_since(passes, found[-1], required_s)
-    if found:
-        return _steady_before(passes, found[-1], required_s)
+    if found := plateaus(passes, first):
+        # The first that is long enough for the detector is the window, whatever follows it.
+        window = next((each for each in found if _long_enough(passes, each)), found[-1])
+        is_last = window.end == len(passes)
+        return (_steady_since if is_last else _steady_before)(passes, window, required_s)
     if len(passes) - first >= FEWEST:
         return movement(passes, Plateau(first, len(passes)))
     return _beginning(passes, first, required_s)
+
+
+def _long_enough(passes: Sequence[SuperPass], plateau: Plateau) -> bool:
+    part = plateau.of(passes)
+    return issue_seconds(part) >= shortest_s(part, 0)
 
 
 def _steady_since(passes: Sequence[SuperPass], plateau: Plateau, required_s: float) -> str:

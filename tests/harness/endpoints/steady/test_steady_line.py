@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from harness.endpoints.steady.steady_line import steady_line
+from harness.endpoints.steady.steady_point import steady_state
 from harness.endpoints.steady.super_passes import super_passes
 from tests.harness.endpoints.steady.made_up_runs import SHAPES, Shape, line, run_of
 
@@ -77,9 +78,19 @@ def test_a_p90_that_varies_while_the_p50_is_flat():
     assert steady_line(moved, 1200).startswith("TPOT p90 varies by 33.3 %")
 
 
-def test_of_two_plateaus_in_a_row_the_last_one_goes_on():
-    shape = FLAT._replace(tpot_ms=(20.0,) * 13 + (28.0,) * 4)
-    assert after(17, shape).startswith("steady since pass 14: 795 of 1,200 s")
+@pytest.mark.parametrize(
+    ("before", "expected"),
+    [
+        (5, "steady since pass 6: 795 of 1,200 s, about 6m45s more"),
+        # The wait for the end of another window was in vain.
+        (13, "no longer steady (passes 2 to 13 were, for 2,395 s, long enough): TPOT p50 drifts up by 42 %"),
+    ],
+)
+def test_after_a_step_the_window_is_the_first_that_is_long_enough(before, expected):
+    shape = FLAT._replace(tpot_ms=(20.0,) * before + (28.0,) * 4)
+    assert after(before + 4, shape).startswith(expected)
+    window = steady_state(run_of(shape, 1), shape.size, concurrency=8, required_s=1200).window
+    assert window.plateau == ((5, 9) if before == 5 else (1, 13))
 
 
 def test_long_answers_need_more_than_the_rules():
