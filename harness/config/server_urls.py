@@ -28,7 +28,7 @@ _SLURM_HOST = re.compile(r"[A-Za-z0-9_.,\[\]-]+")
 _COMMENT = re.compile(r"(?:^|\s)#.*")
 _FOUR_NUMBERS = re.compile(r"([0-9]+\.){3}[0-9]+")
 _PORT = re.compile(r":[0-9]*$")
-_BARE = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.,\[\]-]+):[0-9]")  # HOST:PORT
+_BARE = re.compile(r"(?!slurm:)(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.,\[\]-]+):[0-9]")  # HOST:PORT
 _PLACE = re.compile(r"(?:[A-Za-z0-9+.-]*://)?[^/?#\s]*")
 # The usual beginnings of keys, or a name that says so: such a URL is refused, since every file of a run has
 # it.

@@ -69,12 +69,13 @@ def test_the_nearer_table_of_servers_replaces_single_values(tmp_path):
     assert (server.command, server.url, server.wait) == ("b", ("http://x:1",), "6m")
 
 
-def test_variables_of_the_environment_in_urls(tmp_path, monkeypatch):
-    monkeypatch.setenv("NODES", "n[1-2]")
+@pytest.mark.parametrize("nodes", ["n[1-2]", "10.0.0.[1-2]"])
+def test_variables_of_the_environment_in_urls(tmp_path, monkeypatch, nodes):
+    monkeypatch.setenv("NODES", nodes)
     monkeypatch.delenv("OTHER", raising=False)
     found = campaign(tmp_path, "[servers]\nurl = ['slurm:$NODES:1', 'http://${NODES}:2']\n" + OFFLINE)
     servers = found.scenario_servers("gpt-oss-120b", Scenario.OFFLINE)
-    assert servers.url == ("slurm:n[1-2]:1", "http://n[1-2]:2")
+    assert servers.url == (f"slurm:{nodes}:1", f"http://{nodes}:2")
     found.folder.mkdir(parents=True)
     keep(found.folder, found.urls())
     monkeypatch.delenv("NODES")  # as where its job has ended

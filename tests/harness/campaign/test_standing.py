@@ -441,6 +441,7 @@ def test_a_run_is_told_which_runs_of_its_scenario_are_done(tmp_path, anew):
         ("http://b[1-20]:1", ["is of http://a[1-20]:1, and url is now http://b[1-20]:1: write"]),
         ("b[1-20]:1", ["is of http://a[1-20]:1, and url is now http://b[1-20]:1: write"]),
         ("slurm:b[1-20]:1", []),  # whose addresses are those of a job
+        ("slurm:10.0.0.[1-20]:1", []),
     ],
 )
 def test_other_addresses_than_those_of_the_runs_are_named(tmp_path, url, said):
