@@ -114,8 +114,8 @@ def _of_another_system(context: CheckContext, record: RunRecord) -> Iterator[Iss
     for version in sorted(
         {one.version.partition(" ")[0].strip("?") for one in record.servers if one.version}
     ):
-        # 0.5.2 is not 0.5.23
-        if not re.search(rf"(?<![\d.]){re.escape(version)}(?!\.?\w)", framework):
+        # 0.5.2 is not 0.5.23, but sglang_v.0.5.2_cu129 is
+        if not re.search(rf"(?<!\d)(?<!\d\.){re.escape(version)}(?!\.?[^\W_])", framework):
             text = f"framework is {framework!r}, the servers of the run reported version {version}"
             yield context.issue("cross-check", path, text, is_warning=True)
 

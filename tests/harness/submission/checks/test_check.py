@@ -540,6 +540,14 @@ def test_a_system_that_is_not_of_the_servers(tree, servers, settings, warned):
     assert all(warned in what for *_, what in found)
 
 
+@pytest.mark.parametrize("framework", ["sglang_0.5.2_cu129", "SGLang v.0.5.2"])
+def test_a_version_within_other_words_is_that_of_the_servers(tree, framework):
+    fields(SYSTEM, framework=framework)(tree / RESULTS)
+    server = run_record(tree / RESULTS / "Offline/user.conf").servers[0]
+    keep(tree, servers=(replace(server, version="0.5.2"),))
+    assert not check_tree(tree)
+
+
 @pytest.mark.parametrize("name", ["number_of_nodes", "accelerators_per_node"])
 def test_a_system_without_a_number_is_not_compared_with_the_servers(tree, name):
     fields(SYSTEM, **{name: ""})(tree / RESULTS)
