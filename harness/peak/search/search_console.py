@@ -164,7 +164,7 @@ def result_lines(state: SearchState, folder: Path, command: Sequence[str]) -> It
     if conclusion is not None:
         yield from conclusion_lines(conclusion, folder)
     if conclusion is not None and conclusion.outcome in ("INTERRUPTED", "ERROR", "BUDGET"):
-        larger = ", with a larger --budget" if conclusion.outcome == "BUDGET" else ""
+        larger = "; give a larger --budget" if conclusion.outcome == "BUDGET" else ""
         yield f"resume    what is measured is kept{larger}: {resuming_command(command)}"
     yield f"page      {folder / SEARCH_PAGE}"
     yield f"record    {folder / SEARCH_STATE}"

@@ -172,7 +172,7 @@ def test_a_run_that_deviates_is_not_named_as_one_to_submit(deviations, run):
     [
         ("INTERRUPTED", "resume    what is measured is kept: "),
         ("ERROR", "resume    what is measured is kept: "),
-        ("BUDGET", "resume    what is measured is kept, with a larger --budget: "),
+        ("BUDGET", "resume    what is measured is kept; give a larger --budget: "),
         ("FOUND", None),
         ("STOPPED", None),
     ],
