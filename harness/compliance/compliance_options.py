@@ -9,7 +9,7 @@ from harness.cli.door import called
 from harness.cli.flags import add_flags, add_groups, flag, options, read
 from harness.cli.parser import SIGNAL_CODES, Parser, built_once
 from harness.config.choices import benchmark_flag, round_flag
-from harness.config.other_flags import ELSEWHERE, RATE, SYNONYMS
+from harness.config.other_flags import ELSEWHERE, LOADGEN, SYNONYMS
 from harness.config.run_options import (
     FAILURES,
     RUN,
@@ -126,7 +126,7 @@ def build_run_parser() -> Parser:
     parser = Parser(
         prog=called("run_compliance.py"),
         synonyms=SYNONYMS,
-        elsewhere=ELSEWHERE | RATE,
+        elsewhere=ELSEWHERE | LOADGEN,
         description="Run MLPerf compliance tests against a running server and verify them. "
         "With the word verify before the flags it verifies the logs of an earlier run.",
         epilog=_CODES,

@@ -40,17 +40,19 @@ ELSEWHERE = {
     **dict.fromkeys(("--url", "--base-url", "--host", "--port", "--api-server"), _SERVER),
     "--api-model-name": "the server is asked for the name of its model; omit the flag",
     "--lg-model-name": "'--benchmark' names the rules, such as llama3.1-8b or llama3.1-8b-edge",
-    "--log-dir": "'--results DIR' is the folder of all runs; the logs are in DIR/SCENARIO/MODE",
-    "--skip-samples": "a run has all samples, a trial the first N by --max-samples; omit the flag",
-    "--enable-log-trace": "the times of every query are in requests.parquet; omit the flag",
     "--test-mode": "'--accuracy' is accuracy mode, without it performance is measured; omit the flag",
     "--api-key": "set it in the environment, as SGLANG_API_KEY or OPENAI_API_KEY, and omit the flag",
     "--mlperf-accuracy-file": "'./mlperf score --mlperf-log FILE' scores a log",
     "-m": MODES,
     "-z": "the tokenizer is the model's; omit the flag",
 }
-# Of programs in which LoadGen sets the rate.
-RATE = dict.fromkeys(("--target-qps", "--qps", "--request-rate"), _RATE)
+# Of programs in which LoadGen sets the rate and writes the logs.
+LOADGEN = {
+    **dict.fromkeys(("--target-qps", "--qps", "--request-rate"), _RATE),
+    "--log-dir": "'--results DIR' is the folder of all runs; the logs are in DIR/SCENARIO/MODE",
+    "--skip-samples": "a run has all samples, a trial the first N by --max-samples; omit the flag",
+    "--enable-log-trace": "the times of every query are in requests.parquet; omit the flag",
+}
 # The evaluators'.
 SCORE_ELSEWHERE = {
     "--dtype": "the width of ids is read from the log; omit the flag",

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.api_key import api_key
+from harness.batch import batch_options
 from harness.compliance import compliance_options
 from harness.config.choices import available_benchmarks
 from harness.config.run_options import build_parser, parse_options
@@ -189,6 +190,20 @@ def test_what_belongs_elsewhere_is_named_before_what_is_missing(needed, words, n
     assert caught.value.code == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert named in line
+
+
+@pytest.mark.parametrize(
+    ("parse", "words", "flag"),
+    [
+        (eval_options.parse_options, [], "--log-dir=d"),
+        (eval_options.parse_options, [], "--enable-log-trace"),
+        (batch_options.parse_options, ["run"], "--skip-samples=8"),
+    ],
+)
+def test_what_only_runs_of_loadgen_have_is_named_by_no_other_program(parse, words, flag, capsys):
+    with pytest.raises(SystemExit):
+        parse([*words, flag])
+    assert f"unrecognized arguments: {flag}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("arguments", WRONG, ids=" ".join)
