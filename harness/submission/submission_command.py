@@ -129,8 +129,6 @@ def _conclude(options: BuildOptions | CheckOptions, tree: Path, kept: Path | Non
     rows = summarize(contexts)
     earlier = summarize(check_contexts(options.against.absolute())) if options.against else ()
     compared = compare(rows, earlier)
-    if options.csv:
-        write_csv(options.csv, compared)
     unchecked = sum(not is_empty(one.path) for one in scenario_dirs(tree)) - len(rows)
     unrecorded = sum(not (one.has_records or one.is_of_endpoints) for one in contexts)
     if isinstance(options, CheckOptions) and options.json:
@@ -145,6 +143,8 @@ def _conclude(options: BuildOptions | CheckOptions, tree: Path, kept: Path | Non
     else:
         lines = list(table(compared)) if compared else []
         show(*issue_lines(tree, issues, lines, unchecked, unrecorded))
+    if options.csv:  # last: the check may have taken minutes, and its findings are not lost with the file
+        write_csv(options.csv, compared)
     return not any(issue.needs_action for issue in issues)
 
 

@@ -53,7 +53,8 @@ def test_csv(tree, tmp_path, capsys):
     assert len(capsys.readouterr().err.splitlines()) == 1
     (notes := tmp_path / "my_submission.toml").write_text("[system]")
     assert main(["check", str(tree), "--csv", str(notes)]) == 2
-    assert "is no table of results, and is not replaced" in capsys.readouterr().err
+    printed = capsys.readouterr()
+    assert "is no table of results, and is not replaced" in printed.err and "Interactive" in printed.out
     assert notes.read_text() == "[system]"
 
 
