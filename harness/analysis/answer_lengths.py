@@ -113,7 +113,7 @@ class LengthWatch:
     """
 
     def __init__(self, urls: Sequence[str], refused: Callable[[float, int], str]) -> None:
-        """``refused``: what a mean length of so many answers breaks, "" for nothing."""
+        """``refused``: takes a mean length and the number of answers; says why it is refused, else ""."""
         self.changes: list[str] = []
         """warnings of replicas whose answers have changed"""
         self._urls = urls

@@ -132,7 +132,7 @@ def length_warning(record: RunRecord) -> str:
 
 
 def refused_mean(record: RunRecord, mean: float, answers: int) -> str:
-    """That TEST09 refuses a mean length of so many answers, "" where it does not, or they are too few."""
+    """The warning that TEST09 refuses this mean length; "" if it does not, or for too few answers."""
     bounds, plan = mean_length_bounds(record.plan), record.plan
     if bounds is None or plan.audit is not None or record.deviations:
         return ""
