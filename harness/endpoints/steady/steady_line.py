@@ -18,6 +18,7 @@ from harness.endpoints.steady.plateaus import (
     least_time,
     plateaus,
     ramp_up,
+    reported,
 )
 from harness.endpoints.steady.super_passes import SuperPass, issue_seconds, series
 from harness.endpoints.steady.trend import FEWEST, drift, variation
@@ -34,18 +35,14 @@ def steady_line(passes: Sequence[SuperPass], required_s: float) -> str:
     """
     first = ramp_up(passes)
     if found := plateaus(passes, first):
-        # The first that is long enough for the detector is the window, whatever follows it.
-        window = next((each for each in found if _long_enough(passes, each)), found[-1])
+        parts = [each.of(passes) for each in found]
+        at = reported([issue_seconds(part) for part in parts], [shortest_s(part, 0) for part in parts])
+        window = found[-1 if at is None else at]
         is_last = window.end == len(passes)
         return (_steady_since if is_last else _steady_before)(passes, window, required_s)
     if len(passes) - first >= FEWEST:
         return movement(passes, Plateau(first, len(passes)))
     return _beginning(passes, first, required_s)
-
-
-def _long_enough(passes: Sequence[SuperPass], plateau: Plateau) -> bool:
-    part = plateau.of(passes)
-    return issue_seconds(part) >= shortest_s(part, 0)
 
 
 def _steady_since(passes: Sequence[SuperPass], plateau: Plateau, required_s: float) -> str:

@@ -19,6 +19,7 @@ from harness.endpoints.steady.plateaus import (
     level_shift,
     plateaus,
     ramp_up,
+    reported,
 )
 from harness.endpoints.steady.steady_line import between, leaning, movement, name
 from harness.endpoints.steady.super_passes import (
@@ -171,7 +172,10 @@ def steady_state(
     cropped = ramp_up(passes)
     found = plateaus(passes, cropped)
     windows = [_window(samples[p.first * dataset_size : p.end * dataset_size], passes, p) for p in found]
-    at = _reported(windows)
+    issue_s = [each.issue_s for each in windows]
+    at = reported(issue_s, [each.least.seconds for each in windows])
+    if at is None:
+        at = int(np.argmax(issue_s)) if windows else 0
     window = windows[at] if windows else None
     tail = passes[window.first if window else cropped :]
     trend = {metric: _direction(tail, metric) for metric in WATCHED}
@@ -189,14 +193,6 @@ def steady_state(
         trend=trend,
         level_shift=shift,
     )
-
-
-def _reported(windows: Sequence[Window]) -> int:
-    """The first that is long enough, else the longest."""
-    for i, window in enumerate(windows):
-        if window.long_enough:
-            return i
-    return max(range(len(windows)), key=lambda i: windows[i].issue_s, default=0)
 
 
 def is_official(status: str | None, verdict: str | None) -> bool:
