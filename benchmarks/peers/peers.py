@@ -76,6 +76,7 @@ TABLE = (
     ("  from the client's own send: mean, ms", "poisson-480", "own_mean_ms", 2),
     ("  from the client's own send: p99, ms", "poisson-480", "own_p99_ms", 2),
     ("  memory, MiB", "poisson-480", "peak_mib", 0),
+    ("Poisson 240/s x 20 ms, 1 000 tokens: CPU us an event", "poisson-240", "cpu_us", 2),
     ("1 000 in flight x 10 ms: CPU us an event", "held-1000", "cpu_us", 2),
     ("  TTFT p99 above 50 ms: all requests, ms", "held-1000", "above_p99_ms", 2),
     ("  after the first 1 000 and before the last, ms", "held-1000", "steady_p99_ms", 2),

@@ -43,6 +43,7 @@ WORKLOADS = {
         Workload("prompts", PROMPTS * 60, 1, 2000, 256, stream=False, words=101_000),
         Workload("poisson-120", 2_560, 100, 200, 2000, qps=120.0, knobs=_POISSON),
         Workload("poisson-480", 7_680, 100, 200, 4000, qps=480.0, knobs=_POISSON),
+        Workload("poisson-240", 512, 1000, 200, 4000, qps=240.0, knobs=_POISSON),
         Workload("held-1000", 15_000, 100, 200, 1000, ladder_s=16, knobs=_HELD),
         Workload("held-100", 1_500, 100, 200, 100, ladder_s=16, knobs=_HELD),
         Workload("start-up", 1, 2, 200, 1, stream=False),
