@@ -1,8 +1,8 @@
 """Files for other programs that show the progress of a run: progress.jsonl, and one of its grading.
 
-progress.jsonl gets a line every five seconds, and one at the end. Its figures of tokens are of the answers
-that ended in the last minute, read from the journal that workers write anyway: the request path has no part
-in it.
+progress.jsonl gets a line every five seconds, one at once for an alarm or a warning, and one at the end. Its
+figures of tokens are of the answers that ended in the last minute, read from the journal that workers write
+anyway: the request path has no part in it.
 """
 
 import logging
@@ -28,10 +28,12 @@ from harness.files import GRADING_PROGRESS, JOURNAL_DIR, PROGRESS, atomic_write
 from harness.progress.lost_run import ValidityRules
 from harness.progress.progress_line import Latencies, ProgressSnapshot
 from harness.record.journal import JournalTail, Rows
+from harness.text import LONG_LINE, printable
 
 _EVERY_S = 5.0
 _WINDOW_S = 60.0
 _SLOWEST = 3
+_LATEST = 5  # warnings that a line repeats, for those who read the last line alone
 _CLUMPS_FROM = 20  # answers that show whether tokens come in clumps
 _GRADING_EVERY_S = 2.0
 
@@ -55,6 +57,14 @@ class SlowReplica(msgspec.Struct, frozen=True):
     tpot_p50_ms: float
     ratio: float
     """its median TPOT over the median of all replicas"""
+
+
+class PrintedWarning(msgspec.Struct, frozen=True):
+    """A warning, as the terminal of the run has it."""
+
+    elapsed_s: float
+    """of the line that was the first to have it"""
+    text: str
 
 
 class ProgressLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,6 +103,23 @@ class ProgressLine(msgspec.Struct, frozen=True, kw_only=True):
     """servers, or data-parallel ranks of them, that show no sign of life"""
     silent_s: float = 0.0
     """time in which nothing has arrived although queries wait"""
+    warned: int = 0
+    """warnings that the run has printed until now"""
+    warnings: tuple[PrintedWarning, ...] = ()
+    """the latest five of them, the earliest first"""
+
+
+class _Printed(logging.Handler):
+    """Takes the warnings that any thread of this process prints, alarms and ends of alarms included."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.texts = deque[str]()
+        """those that no line has yet"""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Without the trace of a defect, which only the terminal has."""
+        self.texts.append(printable(record.getMessage().removeprefix("warning: "), LONG_LINE))
 
 
 class ProgressLog:
@@ -124,6 +151,9 @@ class ProgressLog:
         self._between: ProgressSnapshot | None = None  # the latest without a line
         self._unread = self._unwritten = self._clumps_told = False
         self._alarms = (False, "")
+        self._printed = _Printed()
+        self._warned, self._warnings = 0, deque[PrintedWarning](maxlen=_LATEST)
+        log.addHandler(self._printed)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="progress")
         self._began_ns = 0  # when the present write began
         self.last: ProgressLine | None = None
@@ -134,6 +164,7 @@ class ProgressLog:
             if self._between is not None:
                 self._add(self._between)
         finally:
+            log.removeHandler(self._printed)
             self._thread.shutdown()
 
     @property
@@ -143,8 +174,9 @@ class ProgressLog:
         return time.monotonic_ns() - began_ns if began_ns else 0
 
     def __call__(self, snapshot: ProgressSnapshot) -> None:
-        """Write a line where one is due; an alarm has its line at once."""
-        if snapshot.elapsed_s < self._next_s and snapshot.alarms == self._alarms:
+        """Write a line where one is due; an alarm and a warning have theirs at once."""
+        changed = snapshot.alarms != self._alarms or self._printed.texts
+        if snapshot.elapsed_s < self._next_s and not changed:
             self._between = snapshot
             return
         if (recent := self._add(snapshot)) is not None:
@@ -166,6 +198,9 @@ class ProgressLog:
         recent: Rows = np.concatenate([rows for _, rows in self._window])
         for one in self.watch.look(snapshot.elapsed_s, recent)[:_SLOWEST]:
             log.warning("%s", straggler_alarm(one))
+        while self._printed.texts:
+            self._warnings.append(PrintedWarning(round(snapshot.elapsed_s, 1), self._printed.texts.popleft()))
+            self._warned += 1
         self.last = line = self._line(snapshot, recent)
         self._on_line(line)
         self._thread.submit(self._write, line)
@@ -238,6 +273,8 @@ class ProgressLog:
             lost=s.lost,
             standing=s.standing,
             silent_s=round(s.silent_s, 1),
+            warned=self._warned,
+            warnings=tuple(self._warnings),
         )
 
     def _over_limits(self, late: int) -> dict[str, OverLimit]:

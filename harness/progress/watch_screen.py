@@ -35,7 +35,7 @@ from harness.progress.progress_line import (
     time_to_go,
 )
 from harness.record.run_record import RunRecord
-from harness.text import LONG_LINE, by_kind, counted, duration, printable
+from harness.text import LONG_LINE, by_kind, counted, duration, moment, printable
 
 _LOOK_S = 1.0
 _SILENT_S = 15.0  # the time of three lines of progress
@@ -69,8 +69,12 @@ def watch(folder: Path, look_s: float = _LOOK_S) -> None:
         print("\n".join(screen(run, datetime.now(UTC), shutil.get_terminal_size().columns)))
         return
     print(printable(str(run)), flush=True)
-    last = ""
+    last, warned = "", 0
     while not (ended := _ended(run)):
+        if (line := _last_line(run)) is not None:
+            for text in _warnings(line, warned):
+                print(printable(text, LONG_LINE), flush=True)
+            warned = line.warned
         if (text := _plain_state(run)) not in ("", last):
             last = text
             print(printable(text), flush=True)
@@ -151,6 +155,17 @@ def _figures(line: ProgressLine, now: datetime, *, lasts: bool) -> Iterator[str]
         yield f"{line.straggling} of the median of all replicas for a minute"
     for replica in line.slowest:
         yield f"  {replica.ratio:.2f} x the median TPOT: {replica.url}"
+    if line.warned:
+        yield ""
+        yield f"{counted(line.warned, 'warning')}, all in the output of the run; the latest:"
+        yield from _warnings(line)
+
+
+def _warnings(line: ProgressLine, after: int = 0) -> Iterator[str]:
+    """The warnings that the line has, without the first ``after`` of the run."""
+    for number, one in enumerate(line.warnings, line.warned - len(line.warnings)):
+        if number >= after:
+            yield f"  [{moment(one.elapsed_s)}] {one.text}"
 
 
 def _no_line(silent_s: float) -> str:

@@ -82,6 +82,7 @@ def _query_metrics(line: ProgressLine) -> Iterator[ServedMetric]:
     yield one("mlperf_silent_seconds", silence, line.silent_s)
     standing = "1: the servers, or a data-parallel rank of one, show no sign of life"
     yield one("mlperf_rank_standing", standing, int(bool(line.standing)))
+    yield one("mlperf_warnings_total", "Warnings that the run has printed", line.warned)
 
 
 def _latency_metrics(line: ProgressLine) -> Iterator[ServedMetric]:

@@ -1,8 +1,11 @@
 """progress.jsonl: its figures, what happens to it on a full disk, and who reads it."""
 
 import json
+import logging
 import os
+import threading
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -10,7 +13,13 @@ from harness.analysis import answer_lengths
 from harness.analysis.early_stopping import most_over_limit
 from harness.files import JOURNAL_DIR, PROGRESS
 from harness.progress.lost_run import ValidityRules
-from harness.progress.progress_files import JournalTail, ProgressLog, read_progress
+from harness.progress.progress_files import (
+    JournalTail,
+    PrintedWarning,
+    ProgressLine,
+    ProgressLog,
+    read_progress,
+)
 from harness.progress.progress_line import ProgressSnapshot
 from harness.record.journal import QUERY_ROW
 from tests import records
@@ -117,6 +126,30 @@ def test_the_lengths_of_answers_are_judged_while_the_run_lasts(folder, caplog, m
         assert bool(caplog.messages) == (second > 10)
     log.close()
     assert caplog.messages == [f"warning: by the first {fewest} answers: {fewest} are short"]
+
+
+def test_what_the_terminal_warns_of_is_in_the_next_line(folder, progress):
+    """`report watch` of another host showed no warning but that a rank stands, or that the run is lost."""
+    log = logging.getLogger("mlperf")
+    progress(snapshot(5.0))
+    log.info("the trial took 2 s")
+    progress(snapshot(6.0))
+    thread = threading.Thread(target=log.warning, args=("warning: no metrics of %s", "http://a:1\n"))
+    thread.start()
+    thread.join()
+    for second in (7.0, 8.0):
+        progress(snapshot(second))
+    for number in range(5):
+        log.warning("replica out of use: %d", number)
+    progress(snapshot(9.0))
+    progress.close()
+    log.warning("of the next run")
+    lines = [
+        msgspec.json.decode(line, type=ProgressLine) for line in (folder / PROGRESS).read_bytes().splitlines()
+    ]
+    assert [(line.elapsed_s, line.warned) for line in lines] == [(5.0, 0), (7.0, 1), (9.0, 6)]
+    assert lines[1].warnings == (PrintedWarning(7.0, r"no metrics of http://a:1\n"),)
+    assert [one.text[-1] for one in lines[2].warnings] == list("01234")
 
 
 def test_a_tail_takes_complete_rows_once(folder):

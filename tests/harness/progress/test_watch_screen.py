@@ -1,5 +1,6 @@
 """report.py watch: what it shows of runs that last, are graded, or have ended."""
 
+import logging
 import os
 import pty
 import shutil
@@ -21,6 +22,7 @@ from harness.progress.progress_line import plain_progress
 from harness.progress.watch_screen import plain, screen, watch
 from tests import records
 from tests.harness.progress.test_progress_files import LIMITS, append, snapshot
+from tests.kit import wait_until
 from tests.records import ENDED
 
 LASTING = replace(ENDED, verdict=None, ended=None)
@@ -164,6 +166,29 @@ def test_a_pipe_gets_no_line_of_a_run_that_has_ended(lasting):
     assert "802/1000 done" in watch_screen._plain_state(lasting)
     ENDED.write(lasting / RUN_RECORD)
     assert watch_screen._plain_state(lasting) == ""
+
+
+def test_the_warnings_of_the_run_are_shown_and_a_pipe_gets_each_once(lasting, watched):
+    texts = [f"replica out of use: http://node{number}:1" for number in range(7)]
+    log = ProgressLog(lasting, RULES, records.REPLICAS)
+    for text in texts[:6]:
+        logging.getLogger("mlperf").warning("warning: %s", text)
+    log(snapshot(65.0, total=1000))
+    ours, theirs = os.pipe()
+    wait_until(lambda: "6 warnings, all in the output of the run; the latest:" in shown(lasting))
+    assert [text in shown(lasting) for text in texts] == [False, True, True, True, True, True, False]
+    watched(lasting, theirs)
+    with os.fdopen(ours) as lines:
+        assert lines.readline() == f"{lasting}\n"
+        assert [lines.readline() for _ in range(5)] == [f"  [1:05] {text}\n" for text in texts[1:6]]
+        assert "802/1000 done" in lines.readline()
+        logging.getLogger("mlperf").warning("warning: %s", texts[6])
+        log(snapshot(66.0, completed=801))
+        assert lines.readline() == f"  [1:06] {texts[6]}\n"
+        assert "803/900 done" in lines.readline()
+        log.close()
+        ENDED.write(lasting / RUN_RECORD)
+        assert lines.readline().startswith("Result: ")
 
 
 def test_a_pipe_gets_a_line_that_the_run_gives_none(lasting, watched, monkeypatch):

@@ -48,6 +48,7 @@ LINE = ProgressLine(
     lost="2 queries failed (timeout)",
     standing="dp_rank 1 of http://a:1 stands since 0:38",
     silent_s=41.5,
+    warned=7,
 )
 # name and labels as they are written, value
 FIGURES = {
@@ -62,6 +63,7 @@ FIGURES = {
     "mlperf_lost": 1,
     "mlperf_silent_seconds": 41.5,
     "mlperf_rank_standing": 1,
+    "mlperf_warnings_total": 7,
     "mlperf_output_tokens_per_second": 12.5,
     "mlperf_answers_last_minute": 700,
     'mlperf_ttft_seconds{quantile="0.5"}': 0.25,
