@@ -14,7 +14,7 @@ from harness.campaign.steps import Step
 from harness.cli.commands import of_verb
 from harness.files import PROGRESS
 from harness.progress.progress_files import ProgressLine, read_progress
-from harness.text import duration, show
+from harness.text import counted, duration, show
 
 _WORDS = {
     "done": "done",
@@ -88,7 +88,11 @@ def _progress(step: Step, since: datetime) -> str:
     if (last := _latest(step, since)) is None:
         return ""
     left = "" if last.remaining_s is None else f", {duration(last.remaining_s)} left"
-    return f"{last.completed + last.failed} answered after {duration(last.elapsed_s)}{left}"
+    answered = f"{last.completed + last.failed} answered after {duration(last.elapsed_s)}{left}"
+    lost = f"LOST: {last.lost}" if last.lost else ""
+    latest = "".join(one.text for one in last.warnings[-1:])
+    warned = f"{counted(last.warned, 'warning')}, the latest: {latest}" if latest else ""
+    return "; ".join(filter(None, (answered, lost, last.standing, warned)))
 
 
 def remaining(of: CampaignState) -> str:

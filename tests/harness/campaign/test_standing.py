@@ -1,8 +1,9 @@
 """How far a step is, from the record of its run."""
 
+import json
 import shutil
 import subprocess
-from datetime import datetime
+from datetime import UTC, datetime
 
 import pytest
 from msgspec import structs
@@ -727,6 +728,30 @@ def test_the_progress_of_an_earlier_run_is_not_that_of_the_step(tmp_path, began,
     assert rows(CampaignState([step], found, step.name, since))[1][3] == shown
     left = "30s" if shown else "11m50s"  # 6396 queries at 9 a second
     assert remaining(CampaignState([step], found, step.name, since)).endswith(f"take at least {left}")
+
+
+def test_the_status_of_a_step_that_runs_has_its_alarms(tmp_path):
+    """A run that was lost by a server that stood was ``89 answered after 10s`` for hours."""
+    campaign = campaign_of(tmp_path, "server = { target_qps = 9.0 }\n")
+    (step,) = [one for one in steps_of(campaign) if one.kind == "performance"]
+    step.folder.mkdir(parents=True)
+    line = json.loads(LINE) | {
+        "lost": "2 queries failed",
+        "standing": "nothing arrives",
+        "warned": 3,
+        "warnings": [
+            {"elapsed_s": 9.0, "text": "out of use"},
+            {"elapsed_s": 9.5, "text": "lost: see its log"},
+        ],
+    }
+    (step.folder / PROGRESS).write_text(json.dumps(line) + "\n")
+    state = CampaignState(
+        [step], {step.name: Standing("missing", "")}, step.name, datetime(2026, 11, 27, tzinfo=UTC)
+    )
+    assert rows(state)[1][3] == (
+        "89 answered after 10s, 30s left; LOST: 2 queries failed; nothing arrives; "
+        "3 warnings, the latest: lost: see its log"
+    )
 
 
 def test_a_search_that_runs_shows_what_it_has_measured_and_its_run(tmp_path):
