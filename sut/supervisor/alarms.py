@@ -48,6 +48,9 @@ _BEGUN_S = 10.0  # work so long after the beginning is that of queries
 _ASKED_EVERY_S = 5.0
 _FAILS = 3  # answers of one server's /health in a row: a busy one may be late once
 _GONE_S = 120.0  # a server that is not healthy and shows no work for this time does not come back
+# A silence that lasts this many times as long as any other of the run, and as those of most servers at the
+# moment, is no long prompt or answer: all servers get the same.
+_STRANGE = 10.0
 _MOVED_S = 0.5  # less is the inaccuracy of the kernel's times
 _PAUSED_S = 3.0  # between two looks: this process itself was suspended
 
@@ -176,7 +179,7 @@ class SilentServers:
     """Servers from which nothing arrives for long, although requests are there and others work.
 
     Metrics without work are evidence, and so is a /health that fails each time. Without both a server may be
-    in a long prompt and, where answers are not streamed, in a long answer.
+    in a long prompt and, where answers are not streamed, in a long answer: what is usual in the run decides.
     """
 
     def __init__(self, ask: AskHealth, events: EventLog, *, streams: bool) -> None:
@@ -186,6 +189,7 @@ class SilentServers:
         self._since: dict[str, float] = {}  # when each that has requests has last sent or worked
         self._told: dict[str, int] = {}  # those in the alarm, with their requests when it began
         self._longest = [0.0, 0.0]  # the two longest silences of any server that have ended
+        self._most: dict[str, int] = {}  # the most requests that each has had
         self._asked_s = -math.inf
 
     def look(
@@ -204,6 +208,7 @@ class SilentServers:
             one.url: self._since_of(one, now_s, -math.inf if one.url in self._told else even_s)
             for one in servers
         }
+        self._most |= {one.url: max(self._most.get(one.url, 0), one.requests) for one in servers}
         for url, since_s in before.items():
             paused = even_s >= now_s and url not in self._told
             if self._since.get(url, now_s) > since_s + _MOVED_S and not paused:
@@ -241,7 +246,19 @@ class SilentServers:
         begun, tells = works or one.arrived_s > began_s, one.still_s is not None
         if self._health.all_refuse((one.url,)) or (begun and (tells or wrong)):
             return True
-        return silent_s >= _GONE_S and bool(tells or wrong or self._streams)
+        if silent_s >= _GONE_S and bool(tells or wrong or self._streams):
+            return True
+        least_s = _SILENT_S if self._streams and begun and now_s - began_s >= _GONE_S else _GONE_S
+        return silent_s >= max(least_s, _STRANGE * self._usual_s(now_s)) and self._is_full(one)
+
+    def _usual_s(self, now_s: float) -> float:
+        """The longest silence that the run knows: of before, and of half of the servers at the moment."""
+        silences = sorted(now_s - since_s for since_s in self._since.values())
+        return max(*self._longest, silences[(len(silences) - 1) // 2])
+
+    def _is_full(self, one: AskedServer) -> bool:
+        """Whether it has at least half of the requests that it had: the last few of a run end more rarely."""
+        return 2 * one.requests >= self._most[one.url]
 
     def _ask(self, now_s: float, urls: Sequence[str]) -> None:
         """The longer the silence, the rarer: of answers that are not streamed it is the rule."""

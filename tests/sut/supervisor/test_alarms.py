@@ -502,13 +502,19 @@ class OneSilent:
     """Two servers send for 20 s, then one does not, or has never; looked at once a second."""
 
     def __init__(self, answer, *, streams=True, begun=True):
-        self.events, self.now_s, self.begun = EventLog(), 1000.0, begun
+        self.events, self.now_s, self.other_s, self.begun = EventLog(), 1000.0, 0.0, begun
         self.all = Silence(lambda url: "", self.events, streams=streams)
         self.silent = SilentServers({URL: answer, OTHER: ""}.__getitem__, self.events, streams=streams)
 
-    def look(self, arrived_s, still_s=None, requests=8):
+    def look(self, arrived_s, still_s=None, requests=8, others_s=0):
+        """``others_s``: so often the other server sends."""
         now = self.now_s = self.now_s + 1
-        both = AskedServer(URL, URL, requests, arrived_s, still_s), AskedServer(OTHER, OTHER, 8, now, None)
+        if now >= self.other_s + others_s:
+            self.other_s = now
+        urls, times = (URL, OTHER), (arrived_s, self.other_s)
+        both = [
+            AskedServer(*one) for one in zip(urls, urls, (requests, 8), times, (still_s, None), strict=True)
+        ]
         self.all.look(now, ProgressSnapshot(now - 1000, 96, 9, 0), {URL: 8, OTHER: 8}, None)
         text = self.silent.look(now, 1000.0, both, self.all)
         if (asking := self.silent._health._thread) is not None:
@@ -544,7 +550,8 @@ def never(second):
         (DRAINS, False, never, 30, "/health answered 503"),
         (PAUSED, True, lambda second: second, 30, "/health answers 200"),
         (PAUSED, False, lambda second: second, 30, "/health answers 200"),
-        (PAUSED, True, never, 120, "/health answers 200"),
+        (PAUSED, True, never, 100, "/health answers 200"),  # the run is two minutes old
+        (PAUSED, False, never, 120, "/health answers 200"),
     ],
 )
 def test_one_silent_server_of_several_is_named(answer, streams, works, after_s, health, caplog):
@@ -567,7 +574,8 @@ def test_one_silent_server_of_several_is_named(answer, streams, works, after_s, 
 @pytest.mark.parametrize(
     ("answer", "streams", "works", "begun"),
     [
-        (PAUSED, False, never, True),  # a long answer that is not streamed
+        (PAUSED, False, never, True),  # a long answer that is not streamed, or prompt
+        (PAUSED, True, never, True),
         (PAUSED, True, lambda second: second % 12, True),  # in a long prompt, as its metrics show
         (STOPPED, True, never, False),  # it may compile, and SGLang's /health waits for that
         (STOPPED, True, lambda second: second + 15, False),  # its metrics changed at its start alone
@@ -589,9 +597,33 @@ def test_a_server_that_is_late_now_and_then_is_not_named():
     run = OneSilent(PAUSED, streams=False)
     answers = itertools.cycle([STOPPED, STOPPED, PAUSED])
     run.silent._health._ask = lambda url: next(answers)
-    assert run.silent_for(600) == ""
+    assert run.silent_for(60) == ""
     run.silent._health._ask = lambda url: STOPPED
-    assert any(run.look(1020.0) for _ in range(600))
+    assert any(run.look(1020.0) for _ in range(59))
+
+
+@pytest.mark.parametrize(
+    ("every_s", "others_s", "requests", "after_s"),
+    [
+        (1, 0, 8, 120),
+        (1, 0, 4, 120),
+        (1, 0, 3, None),  # of the last few requests those with long answers are left
+        (15, 0, 8, 150),  # answers came all 15 s
+        (1, 30, 8, 300),  # longer answers at the moment: accuracy runs keep the order of the dataset
+        (1, 300, 8, None),
+    ],
+)
+def test_answers_that_are_not_streamed_are_missed_by_what_is_usual(every_s, others_s, requests, after_s):
+    """A server without metrics whose /health answers 200 was named never, and its run went on for an hour."""
+    run, sent_s = OneSilent(PAUSED, streams=False), 1000.0
+    for second in range(200):
+        sent_s = run.now_s + 1 if second % every_s == 0 else sent_s
+        assert run.look(sent_s) == ""
+    silent = itertools.takewhile(
+        lambda text: not text, (run.look(sent_s, None, requests, others_s) for _ in range(1000))
+    )
+    named_s = sum(1 for _ in silent) + 200 - (sent_s - 1000) + 1
+    assert (named_s if named_s < 1000 else None) == after_s
 
 
 @pytest.mark.parametrize(
