@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from harness.analysis.statistics import completed, has_tpot, ttft_ns
+from harness.analysis.statistics import completed, has_tpot
 from harness.config.loadgen_settings import SERVER_PERCENTILE, Setting
 from harness.config.plans import RunPlan
 from harness.config.scenario import Scenario
@@ -25,14 +25,12 @@ _CONFIDENCE = 0.99  # LoadGen's
 # TPOT of an answer can be smaller than ours by this, divided by the tokens.
 LATE_REPORT_NS = 100_000_000
 _MOST_NEEDED = 1 << 40  # above the queries that the largest percentile needs
-_SPREADS = 10  # standard deviations above the mean up to which t is searched
 
 
 def most_over_limit(queries: int, percentile: float = SERVER_PERCENTILE) -> int:
     """The largest t with which a run of ``queries`` passes; -1 where there are too few queries to pass."""
-    mean, spread = queries * (1 - percentile), math.sqrt(queries * percentile * (1 - percentile))
-    top = min(queries, int(mean + _SPREADS * spread) + 1)
-    cumulative = log_cumulative(queries, 1 - percentile, top)
+    share = 1 - percentile
+    cumulative = log_cumulative(queries, share, math.ceil(queries * share))  # the median is not beyond
     return int(np.searchsorted(cumulative, math.log1p(-_CONFIDENCE), side="left")) - 1
 
 
@@ -98,8 +96,7 @@ def at_most_text(most: int) -> str:
 def late_first_tokens(rows: Rows, limit_ns: int) -> Rows:
     """Completed queries whose first token came later than its limit."""
     good = completed(rows)
-    good = good[good["first_token_ns"] > 0]
-    late: Rows = good[ttft_ns(good) > limit_ns]
+    late: Rows = good[good["first_token_ns"] - good["issued_ns"] > limit_ns]
     return late
 
 

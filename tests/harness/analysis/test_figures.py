@@ -51,6 +51,7 @@ def test_a_failed_query_has_no_latencies(tmp_path):
         (0, 0, ""),
         (1, 0, "1 query over the TTFT limit, none may be"),
         (1, -1, "1 query over the TTFT limit, none may be"),  # so few queries that no run passes
+        (2, 1, "2 queries over the TTFT limit, at most 1 may be"),
         (3, 3, ""),
         (2000, 1999, "2,000 queries over the TTFT limit, at most 1,999 may be"),
     ],
