@@ -23,7 +23,8 @@ from harness.record.journal import COUNTS_FILE, LOADGEN_CALL_ROW, LOADGEN_CALLS_
 from harness.record.outcome import Completion, Failure, FailureKind
 from harness.record.output_dir import _RESERVE
 from harness.record.run_events import SeenEvent
-from harness.record.run_record import EncodedAnswers, RunRecord
+from harness.record.run_record import EncodedAnswers, RunRecord, ServerLoad
+from harness.record.server_changes import ServerChange
 from harness.record.server_metrics import MetricsWriter
 from harness.report import run_console
 from harness.report.run_console import RunConsole, render_summary
@@ -96,6 +97,7 @@ def requests(log_dir):
 
 def test_a_valid_run(log_dir):
     (log_dir / _RESERVE).touch()
+    write_accuracy_log(log_dir, 0)  # as LoadGen does in a performance run
     record = close(log_dir)
     assert not (log_dir / _RESERVE).exists()
     assert record.exit_code == EXIT_VALID
@@ -104,6 +106,7 @@ def test_a_valid_run(log_dir):
     assert RunRecord.read(log_dir / "run.json") == record
     assert written["deviations"] == ["quick"]
     assert written["unanswered"] == 0
+    assert written["accuracy_log_sha256"] == ""
     assert written["failure_examples"] == {}
     (message,) = written["loadgen_messages"]
     assert message.startswith("4 x n_tokens argument missing")
@@ -322,6 +325,27 @@ def test_energy_is_of_the_answers_of_this_attempt(log_dir):
         metrics.close()
     seen = Observations(SAMPLES, without_metrics={})
     assert close(log_dir, seen, accuracy=True).server_load.gpus_j_per_token == 24 / (SAMPLES * 8)
+
+
+def test_servers_without_metrics_are_named(log_dir):
+    """No page of metrics was kept, so there is no file of them."""
+    why = {"http://a:1": "/metrics answered 404"}
+    record = close(log_dir, Observations(SAMPLES, without_metrics=why))
+    assert record.server_load == ServerLoad(rounds=0, servers=0, without=why)
+
+
+@pytest.mark.parametrize(
+    ("right_until_ns", "result"), [(START, "INVALID"), (START + 3_600_000 * MS, "VALID")]
+)
+def test_a_server_that_changed_is_a_reason_where_it_has_answered_since(log_dir, right_until_ns, result):
+    change = ServerChange(
+        url="http://b:2", replica=1, was={"model": "A"}, now={"model": "B"}, right_until_ns=right_until_ns
+    )
+    verdict = close(log_dir, Observations(SAMPLES, changes=(change,))).verdict
+    assert verdict.result == result
+    assert any("http://b:2: model A is now B: its 3 answers" in one for one in verdict.reasons) is (
+        result == "INVALID"
+    )
 
 
 def test_the_client_share_is_of_answers_that_arrived_in_this_attempt(log_dir):
@@ -553,10 +577,11 @@ def test_the_disk_has_not_taken_a_log_of_loadgen(log_dir, monkeypatch):
     assert reason.startswith("mlperf_log_detail.txt could not be written: No space left on device; ")
 
 
-def test_the_record_cannot_be_written(log_dir):
+@pytest.mark.parametrize(("signal", "result"), [(None, "INVALID"), ("SIGTERM", "INTERRUPTED")])
+def test_the_record_cannot_be_written(log_dir, signal, result):
     (log_dir / "run.json").mkdir()
-    record = close(log_dir)
-    assert record.exit_code == EXIT_INVALID
-    (reason,) = record.verdict.reasons
+    record = close(log_dir, Observations(SAMPLES, interrupted_by=signal))
+    assert record.verdict.result == result
+    *_, reason = record.verdict.reasons
     assert reason.startswith("run.json could not be written: ")
     assert len(requests(log_dir)) == SAMPLES
