@@ -63,9 +63,10 @@ def test_what_stood_first(events, stood):
     assert what_stood(events) == stood
 
 
-def test_many_outages_are_summed_up():
-    found = list(outage_reasons([event("server_out", n, server=f"http://n{n}:1") for n in range(9)]))
-    assert len(found) == 4 and "6 more" in found[-1]
+@pytest.mark.parametrize(("count", "more"), [(3, []), (9, ["and 6 more outages of replicas"])])
+def test_many_outages_are_summed_up(count, more):
+    found = list(outage_reasons([event("server_out", n, server=f"http://n{n}:1") for n in range(count)]))
+    assert [line.partition(" (")[0] for line in found[3:]] == more
 
 
 def rank_event(kind, at_s, rank=1):
@@ -83,10 +84,29 @@ def rank_event(kind, at_s, rank=1):
         ),
         ([rank_event("rank_stands", 38)], ("ended early: dp_rank 1 of http://a:1 stands since 0:38",), []),
         ([event("server_out", 17)], (), []),
+        (
+            [rank_event("rank_idle", 9), rank_event("rank_idle", 9, 2), rank_event("rank_idle", 9, 0)],
+            (),
+            ["dp_rank 1, 2, 0 of http://a:1 shows no request, the others have several each"],
+        ),
     ],
 )
 def test_ranks_that_stood_are_warnings_where_no_reason_names_them(events, reasons, warnings):
     assert list(rank_warnings(events, reasons)) == warnings
+
+
+@pytest.mark.parametrize(("count", "more"), [(3, []), (5, ["and 2 more ranks without a sign of life"])])
+def test_many_ranks_that_stood_are_summed_up(count, more):
+    found = list(rank_warnings([rank_event("rank_stands", 38, rank) for rank in range(count)], ()))
+    assert [line.partition(" (")[0] for line in found[3:]] == more
+
+
+def test_a_run_that_was_lost_in_a_silence_has_its_warning():
+    """A silence is an event of its own after 30 s; the run may be lost before."""
+    (line,) = silence_warnings([event("lost", 9, "late")])
+    assert line == "at 0:09 the run was lost while a server was silent: late"
+    (line,) = silence_warnings([event("lost", 9, "late"), event("silence", 20, "nothing arrives")])
+    assert line.startswith("from 0:20 on nothing arrives: ")
 
 
 def test_silences_are_warnings_with_their_time():
