@@ -78,6 +78,7 @@ def test_by_hand():
     assert (found.ttft.min, found.ttft.mean, found.ttft.max) == (30, pytest.approx(140 / 3), 60)
     assert (found.tpot.count, found.tpot.min, found.tpot.max) == (2, 20, 50)
     assert (found.latency.min, found.latency.max) == (60, 150)
+    assert mean_latency_s(rows) == pytest.approx(100e-9)
     assert found.issue_delay.percentiles["50"] == 2
 
 
