@@ -86,7 +86,7 @@ def test_list_has_every_run_with_the_verdict_that_counts(runs, capsys):
     assert cells["gpt-oss-120b/server/accuracy"][1:3] == ["SCORE FAIL", "83.1234, target 84.0000"]
     assert cells["gpt-oss-120b/offline/accuracy"][1] == "NOT SCORED"
     assert cells["gpt-oss-120b/server/TEST09"][1] == "TEST09 FAIL"
-    assert cells["server/performance"][1] == "INVALID, NOT OFFICIAL"
+    assert cells["server/performance"][1:3] == ["INVALID, NOT OFFICIAL", "74.75 tokens/s"]
     assert cells["c"][1] == "DAMAGED run.json"
 
 
@@ -138,7 +138,9 @@ def test_the_verdict_of_a_compliance_test_is_that_of_its_verification(tmp_path, 
     assert (found.compliance.passed, found.passed) == (passed, passed is True)
     assert found.compliance.official is official
     assert found.compliance.bounds == ("2.5 to 1400" if text and "threshold" in text else "")
-    assert found.verdict.status == {True: "good", False: "bad", None: "warn"}[passed]
+    word, status = {True: ("PASS", "good"), False: ("FAIL", "bad"), None: ("NOT VERIFIED", "warn")}[passed]
+    assert (found.verdict.text, found.verdict.status) == (f"TEST09 {word}", status)
+    assert found.official is official
     tiles = [(tile.value, tile.status) for tile in outcome_tiles(found) if tile.name.startswith("TEST09")]
     figures = {True: [("1300 PASS", "good")], False: [("9 FAIL", "bad")], None: []}
     assert tiles == figures[passed]
