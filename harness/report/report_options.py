@@ -105,7 +105,6 @@ _COMMANDS = {
         "print a table of all runs below some folders, and write their overview",
     ),
 }
-_OLD_COMMANDS = {"html": "show", "results": "list"}
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -122,8 +121,7 @@ def build_parser() -> argparse.ArgumentParser:
 def parse_options(argv: list[str]) -> ReportOptions:
     """Parse the flags of one command; argparse exits with code 2 on wrong usage."""
     parser = build_parser()
-    first, *words = argv or [""]
-    given = vars(parser.parse_args([_OLD_COMMANDS.get(first, first), *words] if first else []))
+    given = vars(parser.parse_args(argv))
     command = given.pop("command")
     if command == "compare" and len(given["folders"]) < 2:
         parser.error(f"compare needs at least two folders, got {given['folders'][0]} alone")

@@ -130,7 +130,7 @@ def test_legible_keeps_lines():
     assert legible("é\r\x1b\u2028\ud800") == "é\\r\\x1b\\u2028\\ud800"
 
 
-@pytest.mark.parametrize("command", [("html",), ("list",), ("html", "--output", "{folder}/page\x1b.html")])
+@pytest.mark.parametrize("command", [("show",), ("list",), ("show", "--output", "{folder}/page\x1b.html")])
 def test_a_folder_s_name_stays_one_harmless_line(tmp_path, capfd, command):
     """Found below the folder that was named, so that nobody has read it."""
     folder = tmp_path / "a\x1b[31m\u202e\nResult: VALID\r"

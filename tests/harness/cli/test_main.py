@@ -23,7 +23,7 @@ PROGRAMS = [
     ("eval_accuracy.py", "--input-file", PATH, "--dataset-file", PATH),
     ("eval_mlperf_accuracy.py", "--mlperf-log", PATH, "--reference-data", PATH),
     ("prepare_submission.py", "check", PATH),
-    ("report.py", "html", PATH),
+    ("report.py", "show", PATH),
 ]
 
 

@@ -34,7 +34,7 @@ FAILED = {"exact_match": {"value": 83.1234, "lowest": 84.0, "highest": None, "me
 
 
 @pytest.mark.parametrize("folder", [".", "none"])
-@pytest.mark.parametrize("command", ["html", "watch", "list"])
+@pytest.mark.parametrize("command", ["show", "watch", "list"])
 def test_a_folder_without_a_run_is_one_line(command, folder, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main([command, folder]) == 2
@@ -169,7 +169,7 @@ def test_the_score_of_a_run_that_is_not_valid_does_not_count(tmp_path, verdict, 
 
 
 def test_the_overview_has_verdicts_scores_and_links(runs):
-    assert main(["html", str(runs / "gpt-oss-120b/server/accuracy")]) == 0
+    assert main(["show", str(runs / "gpt-oss-120b/server/accuracy")]) == 0
     page = overview_page(read_outcomes([runs]), runs)
     tables = [table for section in page.sections for table in section.tables]
     cells = [cell for table in tables for row in table.rows for cell in row if isinstance(cell, Cell)]
@@ -208,11 +208,6 @@ def test_runs_of_two_scenarios_may_have_one_name(tmp_path):
         records.folder(tmp_path / f"{scenario}/performance", records.rows(20), record)
     (section,) = overview_page(read_outcomes([tmp_path]), tmp_path).sections
     assert [row[1].text for row in section.tables[0].rows] == ["performance"] * 2
-
-
-def test_the_earlier_name_of_the_command(runs, capsys):
-    assert main(["results", str(runs)]) == 0
-    assert "SCORE FAIL" in capsys.readouterr().out
 
 
 def test_a_test_s_page_gets_its_verdict(tmp_path):
@@ -291,7 +286,7 @@ def test_a_score_by_the_strict_rules_alone_is_no_pass(tmp_path):
 
 def test_a_run_that_is_not_scored_names_the_command(tmp_path, capsys):
     folder = accuracy_run(tmp_path)
-    assert main(["html", str(folder)]) == 0
+    assert main(["show", str(folder)]) == 0
     assert "eval_mlperf_accuracy.py --mlperf-log" in (folder / REPORT).read_text()
 
 

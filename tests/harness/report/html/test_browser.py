@@ -50,7 +50,7 @@ def window():
 @pytest.fixture
 def page(tmp_path):
     folder = records.folder(tmp_path, records.rows(slow=2))
-    assert main(["html", str(folder)]) == 0
+    assert main(["show", str(folder)]) == 0
     return folder / REPORT
 
 
@@ -73,7 +73,7 @@ def test_every_chart_is_drawn(window, page):
 def test_a_single_value_is_a_point(window, tmp_path):
     """It makes no line."""
     folder = records.folder(tmp_path, records.rows(1))
-    assert main(["html", str(folder)]) == 0
+    assert main(["show", str(folder)]) == 0
     window.open(folder / REPORT)
     assert window.run(PIXELS, "ttft", "--c1") > 20
 
@@ -82,7 +82,7 @@ def test_a_limit_far_above_the_values_is_named(window, tmp_path):
     rows = records.rows()
     rows["last_byte_ns"] = rows["first_token_ns"] + (rows["osl"].astype(np.int64) - 1) * 4_000_000
     folder = records.folder(tmp_path, rows)
-    assert main(["html", str(folder)]) == 0
+    assert main(["show", str(folder)]) == 0
     window.open(folder / REPORT)
     assert window.run(PIXELS, "tpot", "--bad") > 15
 
@@ -92,7 +92,7 @@ def test_the_first_and_last_bar_are_complete(window, tmp_path):
     rows = records.rows(900)
     rows["osl"] = 10 + np.arange(900) % 2
     folder = records.folder(tmp_path, rows)
-    assert main(["html", str(folder)]) == 0
+    assert main(["show", str(folder)]) == 0
     window.open(folder / REPORT)
     left, right = window.run(BARS, "osl")
     assert left > 5 and right > 5
@@ -185,7 +185,7 @@ def test_the_keyboard_reaches_the_legend(window, page):
 
 
 def test_nothing_foreign_runs(window, hostile):  # noqa: F811
-    assert main(["html", str(hostile)]) == 0
+    assert main(["show", str(hostile)]) == 0
     window.open(hostile / REPORT)
     assert window.run("return document.title") != "owned"
     assert window.run("return document.querySelectorAll('img').length") == 0

@@ -304,10 +304,10 @@ def test_the_program_writes_a_page_for_each_run(tmp_path, capsys):
     folders = [
         records.folder(tmp_path / name / "performance", records.rows()) for name in ("offline", "server")
     ]
-    assert main(["html", str(tmp_path)]) == 0
+    assert main(["show", str(tmp_path)]) == 0
     assert all((folder / REPORT).stat().st_size < 500_000 for folder in folders)
     assert capsys.readouterr().out.split() == [str(folder / REPORT) for folder in folders]
-    assert main(["html", str(tmp_path), "--output", str(tmp_path / "one.html")]) == 2
+    assert main(["show", str(tmp_path), "--output", str(tmp_path / "one.html")]) == 2
     assert "the folders have 2" in capsys.readouterr().err
 
 
@@ -318,7 +318,7 @@ def test_the_program_writes_a_page_for_each_run(tmp_path, capsys):
 def test_what_cannot_be_read_is_one_line(tmp_path, capsys, name, damaged):
     folder = records.folder(tmp_path / "run", records.rows())
     (folder / name).write_bytes(damaged)
-    assert main(["html", str(folder)]) == 2
+    assert main(["show", str(folder)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert name in line
     assert not (folder / REPORT).exists()
