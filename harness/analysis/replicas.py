@@ -12,7 +12,7 @@ from harness.arrays import Floats, Integers
 from harness.config.server_urls import folded
 from harness.record.journal import Rows
 from harness.record.replica_figures import ReplicaBalance, ReplicaFigures, Straggler, StragglerTime
-from harness.text import counted
+from harness.text import counted, first_few
 
 SLOWER = 1.1  # a straggler's TPOT is longer than this times the replicas' median, and stays so
 _LASTS_S = 60.0
@@ -179,15 +179,11 @@ def straggler_warnings(stragglers: Sequence[Straggler], replicas: int) -> Iterat
     """One warning for all of them by each time."""
     for name, slower, *_ in _TIMES:
         of_time = [one for one in stragglers if one.time == name]
-        shown = [
-            f"{one.url} ({one.ratio:.2f} x, {one.from_s:.0f} to {one.to_s:.0f} s)" for one in of_time[:_NAMED]
-        ]
-        if len(of_time) > _NAMED:
-            shown.append(f"and {len(of_time) - _NAMED} more")
+        shown = (f"{one.url} ({one.ratio:.2f} x, {one.from_s:.0f} to {one.to_s:.0f} s)" for one in of_time)
         if of_time:
             yield (
                 f"{len(of_time)} of {replicas} replicas had a median {name} above {slower:g} x that of all "
-                f"replicas for at least {_LASTS_S:.0f} s: {', '.join(shown)}"
+                f"replicas for at least {_LASTS_S:.0f} s: {first_few(shown, _NAMED)}"
             )
 
 

@@ -40,7 +40,7 @@ from harness.record.resume import ANY_SAMPLE, answers_in, differences, newest_ru
 from harness.record.run_events import RunEvent
 from harness.record.run_record import RunRecord
 from harness.submission.tree.layout import benchmark_dirs
-from harness.text import counted, figure
+from harness.text import counted, figure, first_few
 
 State = Literal["done", "lost", "failed", "incomplete", "other", "missing"]
 _NAMED = 3
@@ -120,14 +120,13 @@ def _run(campaign: Campaign, step: Step) -> Standing:
             raise ConfigError(f"{step.run_folder} has {counted(kept, 'answer')} and no {RUN_RECORD}")
         return Standing("missing")
     if changed := list(_changes(campaign, step, record, step.run_folder / USER_CONF)):
-        return Standing("other", f"made with {'; '.join(changed[:_NAMED])}", record)
+        return Standing("other", f"made with {_first(changed)}", record)
     cut_off: State = "incomplete" if step.kind == "accuracy" else "other"
     if record.verdict is None:
         return Standing(cut_off, "has not ended or was killed", record)
     if record.deviations and campaign.strict and step.kind != "trial":
-        shown = "; ".join(record.deviations[:_NAMED])
-        return Standing("lost", f"NOT OFFICIAL: {shown}", record)
-    result, reasons = record.verdict.result, "; ".join(record.verdict.reasons[:_NAMED])
+        return Standing("lost", f"NOT OFFICIAL: {_first(record.deviations)}", record)
+    result = record.verdict.result
     judged = result == "VALID" and step.kind == "performance" and campaign.strict
     if judged and (refused := length_warning(record)):
         return Standing("lost", f"VALID, but {refused}", record)
@@ -141,7 +140,15 @@ def _run(campaign: Campaign, step: Step) -> Standing:
         return Standing(cut_off, f"{answered} of {record.settled.expected.samples} answered", record)
     lost = record.verdict.complete or any(one.startswith("lost:") for one in record.verdict.reasons)
     disturbed = _was_disturbed(record)
-    return Standing("lost" if lost and not disturbed else "failed", f"{reasons}{_stood(record)}", record)
+    return Standing(
+        "lost" if lost and not disturbed else "failed",
+        f"{_first(record.verdict.reasons)}{_stood(record)}",
+        record,
+    )
+
+
+def _first(texts: Sequence[str]) -> str:
+    return first_few(texts, _NAMED, "; ")
 
 
 def _damage(campaign: Campaign, step: Step, record: RunRecord) -> str:
@@ -298,7 +305,7 @@ def _search(campaign: Campaign, step: Step) -> Standing:
     rate = found_rate(step.folder, scenario)
     run = first_run(step.folder, scenario)
     if run is not None and (changed := list(_changes(campaign, step, run[1], run[0] / USER_CONF))):
-        return Standing("other", f"made with {'; '.join(changed[:_NAMED])}")
+        return Standing("other", f"made with {_first(changed)}")
     if rate is not None:
         return Standing("done", f"target_qps {rate:g}")
     if (conclusion := concluded(step.folder)) is None:

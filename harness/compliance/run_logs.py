@@ -15,7 +15,7 @@ from harness.loadgen_logs.accuracy_log import AccuracyLog
 from harness.loadgen_logs.summary_and_detail import LoadgenDetail, LoadgenSummary, read_detail, read_summary
 from harness.record.resume import other_log
 from harness.record.run_record import RunRecord
-from harness.text import counted
+from harness.text import counted, first_few
 
 _LISTED = 5
 
@@ -57,8 +57,7 @@ def require_each_once(log: AccuracyLog, expected: int | None) -> int:
 def _listed(indexes: npt.NDArray[np.int64], what: str) -> str:
     if not len(indexes):
         return ""
-    shown = ", ".join(str(index) for index in indexes[:_LISTED])
-    return f"{len(indexes)} {what} (qsl_idx {shown}{', ...' if len(indexes) > _LISTED else ''})"
+    return f"{len(indexes)} {what} (qsl_idx {first_few(indexes, _LISTED)})"
 
 
 def other_lengths(log: AccuracyLog, detail: LoadgenDetail) -> str | None:
@@ -189,4 +188,4 @@ def _record_errors(record: RunRecord) -> list[str]:
         return [f"{RUN_RECORD} has no verdict: the run was killed or still runs"]
     if verdict.result == "VALID" or verdict.complete:
         return []
-    return [f"{RUN_RECORD} has the result {verdict.result}: {'; '.join(verdict.reasons[:3])}"]
+    return [f"{RUN_RECORD} has the result {verdict.result}: {first_few(verdict.reasons, 3, '; ')}"]

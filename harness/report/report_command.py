@@ -32,7 +32,7 @@ from harness.report.report_options import (
     WatchOptions,
 )
 from harness.report.run_report import page_of, write_or_explain
-from harness.text import show
+from harness.text import first_few, show
 
 log = logging.getLogger("mlperf")
 
@@ -120,8 +120,7 @@ def _one_run(folder: Path) -> Path:
     """The only run in a folder."""
     runs = tuple(_runs_in(folder))
     if len(runs) > 1:
-        shown = ", ".join(map(str, runs[:3]))
-        raise ConfigError(f"{folder}: {len(runs)} runs in it ({shown}); name the folder of one")
+        raise ConfigError(f"{folder}: {len(runs)} runs in it ({first_few(runs, 3)}); name the folder of one")
     return runs[0]
 
 

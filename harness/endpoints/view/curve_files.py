@@ -28,6 +28,7 @@ from harness.endpoints.run_folder import (
 )
 from harness.endpoints.view.measured_point import CurvePoint, read_point, stated_in
 from harness.errors import ConfigError
+from harness.text import first_few
 
 Kind = Literal["rehearsal", "run folders", "published tree"]
 
@@ -138,9 +139,8 @@ def _rehearsal(folder: Path, plan: Curve) -> MeasuredCurve:
 
 def _tree(folder: Path, curves: Sequence[Path]) -> MeasuredCurve:
     if len(curves) > 1:
-        named = ", ".join(str(one.relative_to(folder)) for one in curves[:_NAMED])
-        more = ", ..." if len(curves) > _NAMED else ""
-        raise ConfigError(f"{folder}: {len(curves)} curves ({named}{more}); name the folder of one")
+        named = first_few((one.relative_to(folder) for one in curves), _NAMED)
+        raise ConfigError(f"{folder}: {len(curves)} curves ({named}); name the folder of one")
     points = [read_point(one) for one in _measured(curves[0])]
     kilowatts, problems = _power(curves[0].parent)
     return MeasuredCurve(

@@ -24,6 +24,7 @@ from harness.grading.sandbox.sandbox_process import SandboxLostError, SandboxPro
 from harness.grading.sandbox.tiers import GIB, MEMORY_LIMIT, MIB, Sandbox
 from harness.grading.scoring.grade import GradingMode, Progress, Reason, Task
 from harness.machine import container_memory, machine_memory
+from harness.text import first_few
 
 _MEMORY_SHARE = 0.8  # the share of free memory to use: programs are checked ten times a second
 _LARGEST_SHARE, _SMALLEST_SHARE = GIB, 128 * MIB
@@ -62,7 +63,7 @@ def require_problems(index: Path, question_ids: Iterable[str]) -> None:
     if absent:
         raise GradingError(
             f"{index}: {len(absent)} of {len(wanted)} problems are not in this LiveCodeBench release"
-            f" (first: {', '.join(absent[:3])}); pass the release that the references were made from"
+            f" ({first_few(absent, 3)}); pass the release that the references were made from"
         )
 
 

@@ -22,7 +22,7 @@ from harness.analysis.run_outcome import STATUS_OF
 from harness.analysis.timeline import Bins, bins_of, in_flight, percentiles, tokens_per_second
 from harness.arrays import Floats
 from harness.report.html.page import Badge, Cell, Chart, Page, PageTable, Section, Series
-from harness.text import aligned, figure, utc
+from harness.text import aligned, figure, first_few, utc
 
 _HEADER = ("", "first", "this", "change", "95 % interval", "")
 _CURVE = 300  # points of a curve
@@ -165,10 +165,7 @@ def _changed_line(changed: ChangedSamples) -> str:
 
 
 def _some(indexes: Sequence[int]) -> str:
-    if not indexes:
-        return ""
-    more = ", ..." if len(indexes) > _SHOWN else ""
-    return f" (qsl_idx {', '.join(map(str, indexes[:_SHOWN]))}{more})"
+    return f" (qsl_idx {first_few(indexes, _SHOWN)})" if indexes else ""
 
 
 def _charts(runs: Mapping[str, RunFiles]) -> Iterator[Chart]:
