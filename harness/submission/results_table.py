@@ -18,14 +18,13 @@ from harness.json_files import read_fields
 from harness.loadgen_logs.summary_and_detail import LoadgenDetail
 from harness.submission.checks import endpoints_run
 from harness.submission.checks.context import CheckContext, read_logs
+from harness.submission.checks.performance_run import TPOT_P99, TTFT_P99
 from harness.submission.tree.accuracy_files import read_accuracy_text
 from harness.submission.tree.layout import is_readable
 from harness.submission.tree.system_description import whole_number
 from harness.text import aligned, printable
 
 _SAMPLES_PER_S = "result_qps_without_loadgen_overhead"  # of which MLCommons's checker infers Offline
-_TTFT = "result_first_token_99.00_percentile_latency_ns"
-_TPOT = "result_time_per_output_token_99.00_percentile_ns"
 
 
 class ResultRow(msgspec.Struct, frozen=True):
@@ -102,8 +101,8 @@ def _of_loadgen(context: CheckContext) -> dict[str, Any]:
         "valid": logs.summary.result_valid is True,
         "result": result,
         "unit": unit,
-        "ttft_p99_ms": _ms(logs.detail, _TTFT) if latency else None,
-        "tpot_p99_ms": _ms(logs.detail, _TPOT) if latency else None,
+        "ttft_p99_ms": _ms(logs.detail, TTFT_P99) if latency else None,
+        "tpot_p99_ms": _ms(logs.detail, TPOT_P99) if latency else None,
         "accuracy": _accuracy(context),
         "tests": ", ".join(_tests(context)),
     }

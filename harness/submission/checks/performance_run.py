@@ -20,6 +20,9 @@ _LOCKED = (
     "performance_issue_same",
     "performance_issue_unique",
 )
+# Rows of the detail log.
+TTFT_P99 = "result_first_token_99.00_percentile_latency_ns"
+TPOT_P99 = "result_time_per_output_token_99.00_percentile_ns"
 _AUDIT_WARNING = "Audit Config"
 _NETWORK_SUT = "Network SUT"  # every SUT of the network division has it in its name
 # Largest difference between the mean output lengths of a performance run and of another run with the same
@@ -133,8 +136,8 @@ def _latency(context: CheckContext, detail: LoadgenDetail) -> _Found:
     if limit is None or is_of_other_limits(context, detail):
         return
     for name, key, most in (
-        ("TTFT", "result_first_token_99.00_percentile_latency_ns", limit.ttft_ms),
-        ("TPOT", "result_time_per_output_token_99.00_percentile_ns", limit.tpot_ms),
+        ("TTFT", TTFT_P99, limit.ttft_ms),
+        ("TPOT", TPOT_P99, limit.tpot_ms),
     ):
         found = detail.number(key)
         if found is None or not found / NS_PER_MS < most:
