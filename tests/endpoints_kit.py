@@ -270,7 +270,7 @@ def write_official_run(folder: Path, run: PointRun) -> Path:
     measured = summary(run)
     if run.point.offline != "dedicated":
         measured["steady_state"] = headline(run)
-    (folder / SUMMARY).write_text(json.dumps(measured, indent=1))
+    (folder / SUMMARY).write_text(json.dumps(measured))
     config = client_config(run, column=IDS)
     config["datasets"][0] |= {"name": "mlperf_gpt_oss_performance"}
     config["model_params"]["seed"] = run.curve.seeds.model
@@ -282,10 +282,10 @@ def write_official_run(folder: Path, run: PointRun) -> Path:
 def _write_measured(folder: Path, run: PointRun) -> None:
     for name in (SUMMARY, ACCURACY):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-    (folder / SUMMARY).write_text(json.dumps(summary(run), indent=1))
+    (folder / SUMMARY).write_text(json.dumps(summary(run)))
     if run.point.accuracy:
         scored = accuracy(run.curve.accuracy_samples, seconds=900.0 + run.point.concurrency)
-        (folder / ACCURACY).write_text(json.dumps(scored, indent=1))
+        (folder / ACCURACY).write_text(json.dumps(scored))
 
 
 def write_runs(

@@ -10,8 +10,8 @@ ROOT = Path(__file__).parents[1]
 SERVERS = ("sglang_server", "scripted_llama", "scripted_vllm", "llama_server")
 _ALL_WITH_ENGINES = re.compile(r"^pytestmark = \[?\s*pytest\.mark\.engine\b", re.MULTILINE)
 _TEST = re.compile(r"^(?:async )?def (test_\w+)\(([^)]*)\)", re.MULTILINE)
-# What takes a process seconds before its first test: the tokenizer's merges.
-PREPARED_ONCE = "gpt_oss_tokenizer"
+# What takes a process seconds before its first test, the tokenizer's merges, and what counts tokens with it.
+PREPARED_ONCE = ("gpt_oss_tokenizer", "read_events(")
 # These take minutes each, or wait, while the others work.
 LONGEST = (
     "tests/documents/test_commands.py",
@@ -67,8 +67,8 @@ def together(nodeid, quick):
     path = nodeid.partition("::")[0]
     if server := _server_of(nodeid):
         return server
-    if PREPARED_ONCE in _source(path):
-        return PREPARED_ONCE
+    if any(word in _source(path) for word in PREPARED_ONCE):
+        return PREPARED_ONCE[0]
     if "mark.engine" in _source(path) and not quick and 'scope="module"' not in _source(path):
         return nodeid  # may take long
     return path

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-import yaml
 from msgspec.structs import replace
 
 import prepare_submission
@@ -38,6 +37,7 @@ from harness.errors import ConfigError
 from harness.peak.ladder.steps import NOT_A_RESULT
 from harness.record.output_dir import aside_name
 from harness.staging import staging
+from harness.yaml_files import read_yaml, write_yaml
 from tests.endpoints_kit import SYSTEM, curve, point_run, steady_state, write_run, write_runs, write_system
 from tests.kit import DATA
 
@@ -75,12 +75,12 @@ def edit(path, **fields):
 
 
 def edit_config(path, *keys, value):
-    config = yaml.safe_load(path.read_text())
+    config = read_yaml(path)
     table = config
     for key in keys[:-1]:
         table = table[key]
     table[keys[-1]] = value
-    path.write_text(yaml.safe_dump(config))
+    path.write_text(write_yaml(config))
 
 
 # MLCommons's programs take a second for each: in the quick loop they have a tree of each client.
@@ -167,7 +167,7 @@ def test_a_point_has_what_was_measured_and_decided(tmp_path):
     ran = replace(ran, provenance=replace(ran.provenance, server_command="serve --tp 8"))
     write_point_run(tmp_path / RUNS / "r64", ran)
     tree = tree_of(tmp_path, SYSTEM.replace("\ndriver =", '\ninference_backend = "own"\ndriver =', 1))
-    point = yaml.safe_load((tree.curve / "r64" / POINT_YAML).read_text())
+    point = read_yaml(tree.curve / "r64" / POINT_YAML)
     run = point_run(curve().points[3])
     assert point["concurrency"] == run.point.concurrency == 64
     assert point["max_supported_concurrency"] == 1024
@@ -178,7 +178,7 @@ def test_a_point_has_what_was_measured_and_decided(tmp_path):
     assert point["runtime_settings"]["salt"] == 128
     assert point["runtime_settings"]["stream_all_chunks"] is run.parameters.stream is True
     assert (point["seed_set"], point["target_cohort"]) == (seeds.name, "2026-12-C0")
-    offline = yaml.safe_load((tree.curve / "r6396" / POINT_YAML).read_text())
+    offline = read_yaml(tree.curve / "r6396" / POINT_YAML)
     assert (point["offline"], offline["offline"]) == ("none", "dedicated")
     assert offline["runtime_settings"]["load_pattern"] == "max_throughput"
     described = json.loads((tree.curve / "r64" / SYSTEM_DESC).read_text())
@@ -207,7 +207,7 @@ def test_the_official_clients_folder_alone_is_enough(tmp_path):
     assert not any(path.name == POINT_RUN for path in tmp_path.rglob("*"))
     edit_config(tmp_path / RUNS / "r8" / CONFIG, "model_params", "seed", value=7)
     tree = tree_of(tmp_path)
-    eight, point = (yaml.safe_load((tree.curve / name / POINT_YAML).read_text()) for name in ("r8", "r64"))
+    eight, point = (read_yaml(tree.curve / name / POINT_YAML) for name in ("r8", "r64"))
     assert eight["runtime_settings"]["runtime"]["model_seed"] == 7
     assert point["runtime_settings"]["runtime"]["model_seed"] == curve().seeds.model
     assert point["steady_state"] == steady_state(point_run(curve().points[3]))
@@ -230,7 +230,7 @@ def test_a_run_folder_as_the_official_client_left_it(tmp_path, capsys):
     printed = capsys.readouterr().out
     for word in ("seed_set", "no steady state", "no accuracy results"):
         assert word in printed
-    assert yaml.safe_load((run / POINT_YAML).read_text())["warmup"]["requests_issued"] == 0
+    assert read_yaml(run / POINT_YAML)["warmup"]["requests_issued"] == 0
 
 
 SEED_SETS = """\
@@ -249,7 +249,7 @@ def test_newer_seeds_come_from_their_file(tmp_path):
     (tmp_path / "seeds.yaml").write_text(SEED_SETS)
     given = Given((tmp_path,), write_system(tmp_path), seed_sets=tmp_path / "seeds.yaml")
     assert build(given) == 0
-    assert yaml.safe_load((tmp_path / RUNS / "r1" / POINT_YAML).read_text())["seed_set"] == "B"
+    assert read_yaml(tmp_path / RUNS / "r1" / POINT_YAML)["seed_set"] == "B"
 
 
 def test_a_number_of_samples_that_is_none_is_not_stated(tmp_path):
@@ -279,7 +279,7 @@ def test_a_verdict_with_half_a_character_is_written(tmp_path):
     summary["steady_state"]["verdict"] = "STEADY\ud800"
     path.write_text(json.dumps(summary))
     tree_of(tmp_path)
-    written = yaml.safe_load((tmp_path / RUNS / "r64" / POINT_YAML).read_text())
+    written = read_yaml(tmp_path / RUNS / "r64" / POINT_YAML)
     assert written["steady_state"]["verdict"] == "STEADY\ufffd"
 
 
@@ -290,9 +290,7 @@ def test_a_mean_that_is_no_number_is_left_out(tmp_path):
     summary["output_sequence_lengths"]["avg"] = "many"
     path.write_text(json.dumps(summary))
     tree_of(tmp_path)
-    written = {
-        name: yaml.safe_load((tmp_path / RUNS / name / POINT_YAML).read_text()) for name in ("r8", "r64")
-    }
+    written = {name: read_yaml(tmp_path / RUNS / name / POINT_YAML) for name in ("r8", "r64")}
     assert [name for name, point in written.items() if "output_token_average" in point] == ["r8"]
 
 
@@ -466,7 +464,7 @@ def test_a_short_rehearsal_does_not_name_the_dataset_of_the_rules(short, tmp_pat
     for point in of.points:
         write_point_run(tmp_path / RUNS / point.name, point_run(point, of))
     text = SYSTEM.replace("[dataset]", '[dataset]\ndataset_name = "the complete one"')
-    named = yaml.safe_load((tree_of(tmp_path, text).curve / "r64" / POINT_YAML).read_text())
+    named = read_yaml(tree_of(tmp_path, text).curve / "r64" / POINT_YAML)
     assert (named["dataset"] == "mlperf_gpt_oss_performance") is not short
     assert (named["dataset_name"] == "the complete one") is not short
 
@@ -477,7 +475,7 @@ def test_the_salt_of_the_warm_up_of_the_official_client_is_stated(salt, tmp_path
     for run in write_runs(tmp_path, official=True):
         stated = {"enabled": True} | ({} if salt is None else {"salt": salt})
         edit_config(run / CONFIG, "settings", "warmup", value=stated)
-    settings = yaml.safe_load((tree_of(tmp_path).curve / "r64" / POINT_YAML).read_text())["runtime_settings"]
+    settings = read_yaml(tree_of(tmp_path).curve / "r64" / POINT_YAML)["runtime_settings"]
     assert settings["warmup"] == {"salt": bool(salt)}
 
 
@@ -502,7 +500,13 @@ NETWORKS = {
 }
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+QUICK = ("within what a node draws", "switches with just what the adapters have")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.engine]) for name in NETWORKS],
+)
 def test_a_network_that_is_one_is_taken_as_the_official_checker_takes_it(name, tmp_path):
     checker = pytest.importorskip("submission_checker.checker")
     nodes, change = NETWORKS[name]
@@ -517,7 +521,7 @@ def test_one_run_of_this_client_labels_all(tmp_path):
     write_runs(tmp_path, official=True)
     write_run(tmp_path / RUNS / "r64", point_run(curve().points[3]))
     for name in ("r32", "r64"):
-        point = yaml.safe_load((tree_of(tmp_path).curve / name / POINT_YAML).read_text())
+        point = read_yaml(tree_of(tmp_path).curve / name / POINT_YAML)
         assert point["notes"].startswith(NOT_A_RESULT)
 
 
@@ -769,13 +773,13 @@ def test_the_date_of_a_run_is_of_the_wall_clock(tmp_path, started, dated):
     for run in write_runs(tmp_path, official=True):
         edit(run / SUMMARY, test_started_at=started)
     (point,) = tree_of(tmp_path).submission.rglob(f"r64/{POINT_YAML}")
-    assert yaml.safe_load(point.read_text()).get("run_date") == dated
+    assert read_yaml(point).get("run_date") == dated
 
 
 def test_a_point_says_whether_its_accuracy_was_measured(tmp_path):
     write_runs(tmp_path)
     points = tree_of(tmp_path).submission.rglob(POINT_YAML)
-    types = {one.parent.name: yaml.safe_load(one.read_text())["dataset_type"] for one in points}
+    types = {one.parent.name: read_yaml(one)["dataset_type"] for one in points}
     assert (types["r64"], types["r512"]) == ("Accuracy + Performance", "Performance")
 
 
@@ -794,7 +798,7 @@ def test_a_model_that_was_served_from_its_repository_is_linked(tmp_path, path, r
     servers = tuple(replace(one, model_path=path, revision=revision) for one in made.servers)
     write_run(tmp_path / RUNS / "r64", replace(made, servers=servers))
     (point,) = build_tree([tmp_path / RUNS / "r64"], None, tmp_path / TREE).submission.rglob(POINT_YAML)
-    assert yaml.safe_load(point.read_text()).get("link_to_model") == link
+    assert read_yaml(point).get("link_to_model") == link
 
 
 @pytest.mark.parametrize("others", [("b", "c"), ("b", "r64")])
@@ -836,7 +840,7 @@ def test_a_disclosure_written_by_hand_is_kept(tmp_path):
     tree_of(tmp_path)
     tree_of(tmp_path, SYSTEM.replace("MXFP4", "BF16"))
     assert own.with_name("point.yaml.earlier").read_text().endswith("by hand\n")
-    assert yaml.safe_load(own.read_text())["model_precision"] == "BF16"
+    assert read_yaml(own)["model_precision"] == "BF16"
 
 
 @pytest.mark.parametrize("given", ["readme", "software_disclosure", None])
@@ -853,7 +857,7 @@ def test_c_max_is_that_of_the_plan_where_its_point_is_not_there(tmp_path):
     write_runs(tmp_path)
     shutil.rmtree(tmp_path / RUNS / "r1024")
     curve = tree_of(tmp_path).curve
-    assert yaml.safe_load((curve / "r64" / POINT_YAML).read_text())["max_supported_concurrency"] == 1024
+    assert read_yaml(curve / "r64" / POINT_YAML)["max_supported_concurrency"] == 1024
 
 
 @pytest.mark.parametrize("line", ['readme = "a.md"', 'calibration = "a.md"', 'server_configs = ["a.md"]'])
@@ -894,7 +898,7 @@ def test_power_is_the_official_packages(lines, published, tmp_path):
     assert theirs.problems == [] and theirs.published_node_power_w == published
     assert stated["scale_out"]["nics"]["counted"] is not bool(published)  # in the figure of a node they are
     assert stated["provisioned_power_kw"] == theirs.provisioned_power_kw
-    point = yaml.safe_load((tree.curve / "r1" / POINT_YAML).read_text())
+    point = read_yaml(tree.curve / "r1" / POINT_YAML)
     assert point["point_power_kw"] == theirs.point_power_kw({1: 2})
     assert point["nodes_used"] == [NodesUsed(system_node_ensemble_id=1, nodes=2).model_dump()]
     assert theirs.point_power_kw({1: 2}) < theirs.provisioned_power_kw
