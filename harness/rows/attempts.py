@@ -19,7 +19,7 @@ from harness.config.plans import ClientPlan
 from harness.config.protocol import Answers
 from harness.errors import ConfigError, refused
 from harness.files import JOURNAL_DIR, hold, open_lock
-from harness.json_files import write_json
+from harness.json_files import read_json, write_json
 from harness.record.journal import lost_rows, read_journal
 from harness.record.outcome import FailureKind
 from harness.record.output_dir import aside_name, written_at
@@ -158,14 +158,8 @@ def locked(folder: Path) -> Iterator[None]:
 def read_settings(folder: Path) -> EvalSettings | None:
     """The settings of the run to resume; None where there is none. Raises ConfigError for damaged ones."""
     path = folder / _SETTINGS
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=EvalSettings)
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"{path} cannot be read: {error}; restore it, or add --restart, which moves {folder} aside"
-        ) from None
+    remedy = f"restore it, or add --restart, which moves {folder} aside"
+    return read_json(path, EvalSettings, remedy) if path.exists() else None
 
 
 def write_settings(folder: Path, settings: EvalSettings) -> None:

@@ -10,8 +10,8 @@ import numpy as np
 from harness.analysis.statistics import completed
 from harness.config.expected_queries import expected_queries
 from harness.config.loadgen_settings import Setting
-from harness.errors import ConfigError
-from harness.files import JOURNAL_DIR, atomic_write
+from harness.files import JOURNAL_DIR
+from harness.json_files import read_json, write_json
 from harness.peak.search.schedule import bisected, rounded
 from harness.record.journal import Rows, read_journal
 from harness.record.run_record import RunRecord
@@ -45,8 +45,7 @@ class OfflineRate(msgspec.Struct, frozen=True):
 
 def write_offline_rate(folder: Path, found: OfflineRate) -> None:
     """Write the file for other programs. Raises OSError."""
-    with atomic_write(folder / OFFLINE_RATE) as file:
-        file.write(msgspec.json.encode(found) + b"\n")
+    write_json(folder / OFFLINE_RATE, found)
 
 
 def withdraw_offline_rate(folder: Path) -> None:
@@ -58,14 +57,7 @@ def withdraw_offline_rate(folder: Path) -> None:
 def read_offline_rate(folder: Path) -> float | None:
     """The rate in a folder; None where none was found yet. Raises ConfigError for a damaged file."""
     path = folder / OFFLINE_RATE
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=OfflineRate).rate
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"{path} is not the result of a search: {error}; remove it to search again"
-        ) from None
+    return read_json(path, OfflineRate, "remove it to search again").rate if path.exists() else None
 
 
 def rate_by_run(official: RunRecord, measured: RunRecord, folder: Path) -> OfflineRate:

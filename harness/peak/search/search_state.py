@@ -8,6 +8,7 @@ import msgspec
 from harness.config.plans import ClientPlan
 from harness.errors import ConfigError
 from harness.files import atomic_write
+from harness.json_files import read_json
 from harness.peak.search.conclusion import Conclusion
 from harness.peak.search.policy import History
 from harness.record.output_dir import aside_of, written_at
@@ -57,15 +58,10 @@ class SearchState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_state(folder: Path) -> SearchState:
-    """The state in a folder. Raises FileNotFoundError where there is none, ConfigError for a damaged one."""
+    """The state in a folder. Raises ConfigError for one that is missing or damaged."""
     path = folder / SEARCH_STATE
     remedy = "restore it, or add --restart, which moves the search aside and begins anew"
-    try:
-        state = msgspec.json.decode(path.read_bytes(), type=SearchState)
-    except FileNotFoundError:
-        raise
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{path} is not the state of a search: {error}; {remedy}") from None
+    state = read_json(path, SearchState, remedy)
     if state.schema != SCHEMA:
         raise ConfigError(f"{path} has schema {state.schema}, this version reads {SCHEMA}; {remedy}")
     return state
@@ -133,10 +129,8 @@ def earlier_search(folder: Path, now: SearchState, client: ClientPlan) -> Earlie
     line = FirstLine(client.dry_run)
     if (aside := aside_of(folder)) is None and not client.resume:
         return None
-    try:
-        before = None if client.restart else read_state(folder)
-    except FileNotFoundError:
-        before = None
+    is_there = (folder / SEARCH_STATE).is_file()
+    before = read_state(folder) if is_there and not client.restart else None
     if before is None and client.resume:
         raise ConfigError(f"--resume: there is no {folder / SEARCH_STATE}; omit the flag to begin a search")
     if before is None:

@@ -72,9 +72,9 @@ def test_a_search_that_was_cut_off_has_found_no_rate_yet(tmp_path, outcome, rate
     assert submitted_run(tmp_path) == (run if rate else None)
 
 
-@pytest.mark.parametrize("content", [b"", b"{}", b'{"conf_row": "\xff"}'])
+@pytest.mark.parametrize("content", [b"", b"{}", b'{"conf_row": "\xff"}', b'{"x":' + b"[" * 99_999])
 def test_a_damaged_rate_of_offline_is_an_error(tmp_path, content):
     assert found_rate(tmp_path, Scenario.OFFLINE) is None
     (tmp_path / OFFLINE_RATE).write_bytes(content)
-    with pytest.raises(ConfigError, match=rf"{OFFLINE_RATE} is not the result of a search: .*; remove it"):
+    with pytest.raises(ConfigError, match=rf"{OFFLINE_RATE}: .*; remove it"):
         found_rate(tmp_path, Scenario.OFFLINE)

@@ -379,7 +379,7 @@ def test_many_differences_and_other_numbers_of_servers_are_short(state):
         assert 0 < len(text) < 600
 
 
-@pytest.mark.parametrize("content", [b"", b"{}", b'{"schema": 1', b"\xff"])
+@pytest.mark.parametrize("content", [b"", b"{}", b'{"schema": 1', b"\xff", b'{"x":' + b"[" * 99_999])
 def test_a_damaged_state_is_an_error(tmp_path, content):
     (tmp_path / "search.json").write_bytes(content)
     with pytest.raises(ConfigError, match=r"search\.json.*--restart"):
