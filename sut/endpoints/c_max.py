@@ -12,7 +12,7 @@ from harness.config.scenario import Scenario
 from harness.endpoints.planning.regions import ULTRA_LOW_MOST
 from harness.errors import ConfigError, RunError, ServerError
 from harness.peak.ladder.ladder_console import LadderConsole
-from harness.peak.ladder.ladder_files import read_state
+from harness.peak.ladder.ladder_files import read_ladder
 from harness.peak.ladder.ladder_plan import LadderPlan
 from harness.peak.ladder.ladder_result import Ladder
 from harness.record.settled import ServerInfo
@@ -37,7 +37,7 @@ def measured_rates(
 ) -> dict[int, float]:
     """Requests/s by the number in flight, of a folder's ladder of these servers and answers; else none."""
     try:
-        ladder = read_state(folder)
+        ladder = read_ladder(folder)
         check_same_servers(ladder.servers, servers)
     except (OSError, ValueError, ServerError):
         return {}

@@ -10,7 +10,7 @@ from itertools import chain
 import pytest
 
 from harness.dataset import tokenizer
-from harness.peak.ladder.ladder_files import read_state
+from harness.peak.ladder.ladder_files import read_ladder
 from tests.engines import sglang_server as sglang
 from tests.engines.test_embedded_runs import figure
 from tests.kit import any_written, wait_until
@@ -123,7 +123,7 @@ def test_a_ladder(sglang_server, greedy, tmp_path):
     command = [sys.executable, ROOT / "find_peak.py", *words, "--output-dir", tmp_path, *greedy]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
-    ladder = read_state(tmp_path / "peak/server/ladder")
+    ladder = read_ladder(tmp_path / "peak/server/ladder")
     assert not any(step.failed for step in ladder.steps)
     assert all(step.queries and step.tpot and step.osl_mean == NEW_TOKENS for step in ladder.steps)
 

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import find_peak
-from harness.peak.ladder.ladder_files import read_state
+from harness.peak.ladder.ladder_files import read_ladder
 from harness.peak.ladder.steps import NOT_A_RESULT
 from tests.kit import wait_until
 from tests.runs import ROOT, main_here, small_dataset
@@ -61,7 +61,7 @@ def test_a_ladder_over_two_replicas(tmp_path, capfd):
         words = ladder_of(tmp_path, stubs, "--concurrency", "2,6", "--seconds", 1)
         code, stdout, stderr = main_here(capfd, find_peak.main, words)
     assert code == 0, stdout + stderr
-    ladder = read_state(folder)
+    ladder = read_ladder(folder)
     assert (ladder.complete, ladder.exit_code, ladder.label) == (True, 0, NOT_A_RESULT)
     assert ladder.deviations[-1].startswith(f"asked again: {other.url} keeps a KV cache across queries")
     measured = [step.concurrency for step in ladder.steps]
@@ -108,7 +108,7 @@ def test_an_end_in_the_second_step_leaves_the_first(end, code, interrupted_by, t
         process.send_signal(signal.SIGINT) if end == "signal" else stub.stop()
         stdout, _ = process.communicate(timeout=120)
     assert process.returncode == code, stdout
-    ladder = read_state(folder)
+    ladder = read_ladder(folder)
     assert [step.concurrency for step in ladder.steps] == [2]
     assert (ladder.complete, ladder.interrupted_by) == (False, interrupted_by)
     rows = pq.read_table(folder / "requests.parquet").to_pylist()
@@ -126,7 +126,7 @@ def test_failed_requests_mark_the_step_and_end_the_ladder(flags, steps, tmp_path
         words = ladder_of(tmp_path, [stub], "--concurrency", "2,4", "--seconds", 2, *flags)
         code, stdout, stderr = main_here(capfd, find_peak.main, words)
     assert code == 4, stdout + stderr
-    ladder = read_state(tmp_path / FOLDER)
+    ladder = read_ladder(tmp_path / FOLDER)
     assert [step.concurrency for step in ladder.steps] == steps or ladder.steps[0].client_bound
     assert ladder.steps[0].failed and ladder.best is None
     assert "FAILED" in stdout

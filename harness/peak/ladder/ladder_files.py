@@ -32,7 +32,7 @@ def write_state(folder: Path, ladder: Ladder) -> None:
         file.write(msgspec.json.format(msgspec.json.encode(shown), indent=1))
 
 
-def read_state(folder: Path) -> Ladder:
+def read_ladder(folder: Path) -> Ladder:
     """The ladder of a folder, without single requests. Raises OSError and ValueError."""
     return msgspec.json.decode((folder / LADDER_STATE).read_bytes(), type=Ladder)
 

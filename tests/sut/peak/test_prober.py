@@ -10,7 +10,7 @@ import pytest
 
 from harness.analysis.outages import what_stood
 from harness.errors import RunError, ServerError
-from harness.peak.ladder.ladder_files import read_state
+from harness.peak.ladder.ladder_files import read_ladder
 from harness.peak.peak_options import SearchOptions
 from harness.peak.search.search_console import SearchConsole
 from sut.peak.prober import RunProber, search_run
@@ -39,7 +39,7 @@ def test_ascending_steps_are_of_one_session(tmp_path):
         with closing(RunProber(options, tmp_path, run(plan), WATCHER, most_in_flight=8)) as prober:
             steps = [prober.ladder(concurrency) for concurrency in (2, 6, 3)]
     assert [step.concurrency for step in steps] == [2, 6, 3]
-    ladders = {path.parent: read_state(path.parent) for path in sorted(tmp_path.glob("ladder/*/ladder.json"))}
+    ladders = {path.parent: read_ladder(path.parent) for path in tmp_path.glob("ladder/*/ladder.json")}
     measured = [(folder.name, [step.concurrency for step in one.steps]) for folder, one in ladders.items()]
     assert measured == [("000002", [2, 6]), ("000003", [3])]
     for folder, one in ladders.items():
