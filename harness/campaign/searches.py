@@ -16,11 +16,15 @@ from harness.peak.search.offline_rate import (
     withdraw_offline_rate,
     write_offline_rate,
 )
-from harness.peak.search.search_state import SEARCH_STATE, SearchState, read_state
+from harness.peak.search.search_state import (
+    PROBE_FOLDER,
+    SEARCH_FOLDER,
+    SEARCH_STATE,
+    SearchState,
+    read_state,
+)
 from harness.record.output_dir import free_reserve, move_aside_existing, require_unlocked
 from harness.record.run_record import RunRecord
-
-_SEARCH = "search"  # the folder of a search below that of a scenario
 
 
 def search_folder(runs: Path) -> Path:
@@ -48,7 +52,7 @@ def concluded(folder: Path) -> Conclusion | None:
 
 def search_state(folder: Path) -> SearchState | None:
     """The state of a search of a latency-bound scenario; None where there is none. Raises ConfigError."""
-    return read_state(folder / _SEARCH) if (folder / _SEARCH / SEARCH_STATE).is_file() else None
+    return read_state(folder / SEARCH_FOLDER) if (folder / SEARCH_FOLDER / SEARCH_STATE).is_file() else None
 
 
 def was_too_short(record: RunRecord) -> bool:
@@ -75,12 +79,12 @@ def latest_run(folder: Path) -> Path | None:
         state = search_state(folder)
     except ConfigError:
         return None
-    runs = sorted(path.parent for path in (folder / _SEARCH).glob(f"probe-*/*/*/{PROGRESS}"))
+    runs = sorted(path.parent for path in (folder / SEARCH_FOLDER).glob(f"{PROBE_FOLDER}*/*/*/{PROGRESS}"))
     if state is None or not runs:
         return None
     last = runs[-1]
     known = {one.folder for one in state.history.probes}
-    return None if last.relative_to(folder / _SEARCH).as_posix() in known else last
+    return None if last.relative_to(folder / SEARCH_FOLDER).as_posix() in known else last
 
 
 def submitted_run(folder: Path) -> Path | None:
@@ -88,13 +92,13 @@ def submitted_run(folder: Path) -> Path | None:
     conclusion = concluded(folder)
     if conclusion is None or conclusion.folder is None:
         return None
-    found = folder / _SEARCH / conclusion.folder
+    found = folder / SEARCH_FOLDER / conclusion.folder
     return found if (found / RUN_RECORD).is_file() else None
 
 
 def first_run(folder: Path, scenario: Scenario) -> tuple[Path, RunRecord] | None:
     """A run of the search with its folder, for what it was measured with; None where there is none."""
-    runs = folder / (SHORT_RUN if scenario is Scenario.OFFLINE else _SEARCH)
+    runs = folder / (SHORT_RUN if scenario is Scenario.OFFLINE else SEARCH_FOLDER)
     for path in sorted(runs.rglob(RUN_RECORD)):
         try:
             return path.parent, RunRecord.read(path)

@@ -26,7 +26,7 @@ from harness.peak.search.policy import Action
 from harness.peak.search.probe import Probe
 from harness.peak.search.probe_record import probe_of, write_conf
 from harness.peak.search.schedule import Schedule
-from harness.peak.search.search_state import EarlierSearch
+from harness.peak.search.search_state import PROBE_FOLDER, EarlierSearch
 from harness.progress.progress_files import ProgressLine
 from harness.progress.progress_line import ProgressSnapshot
 from harness.record.run_events import RunEvent
@@ -38,8 +38,6 @@ from sut.run import run
 from sut.servers.health import check_same_servers
 
 log = logging.getLogger("mlperf")
-
-LADDER_FOLDER, PROBE_FOLDER = "ladder", "probe-"
 
 
 class SearchWatcher(Protocol):
@@ -133,7 +131,7 @@ class RunProber(msgspec.Struct, dict=True):
         self._await_idle()
         most = max(concurrency, self.most_in_flight)
         options = replace(self.options, resume=False, restart=False)
-        folder = self.folder / LADDER_FOLDER / f"{concurrency:06d}"
+        folder = self.folder / "ladder" / f"{concurrency:06d}"
         plan = LadderPlan(
             client=ladder_client(options, options.scenario, folder),
             scenario=options.scenario,

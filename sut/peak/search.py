@@ -18,7 +18,13 @@ from harness.peak.search.conclusion import conclude
 from harness.peak.search.policy import Ended, History, Policy, SearchSettings, search
 from harness.peak.search.probe import Probe
 from harness.peak.search.schedule import Schedule
-from harness.peak.search.search_state import EarlierSearch, SearchState, earlier_search, identity_of
+from harness.peak.search.search_state import (
+    SEARCH_FOLDER,
+    EarlierSearch,
+    SearchState,
+    earlier_search,
+    identity_of,
+)
 from harness.progress.progress_files import ProgressLine
 from harness.record.output_dir import check_free, locked, move_aside_existing
 from harness.record.run_record import RunRecord
@@ -29,8 +35,6 @@ from sut.processes.machine_limits import machine_limits
 from sut.run import run
 from sut.run_checks import ends_early
 from sut.supervisor.connection_limits import ConnectionLimits
-
-_SEARCH = "search"
 
 log = logging.getLogger("mlperf")
 
@@ -54,7 +58,7 @@ def find_peak(
     started returns its measurements, whatever ends it. ``on_line`` gets each line of progress.jsonl of its
     runs.
     """
-    folder = options.results.absolute() / FOLDER / options.scenario / _SEARCH
+    folder = options.results.absolute() / FOLDER / options.scenario / SEARCH_FOLDER
     check_seconds("--ladder-seconds", options.ladder_seconds)
     with interruptible():
         plan = search_run(options, folder, options.user_conf, dry_run=True)

@@ -19,6 +19,8 @@ from harness.record.settled import ServerInfo
 from harness.text import first_few, utc
 
 SEARCH_STATE = "search.json"
+SEARCH_FOLDER = "search"  # of a search, below that of a scenario
+PROBE_FOLDER = "probe-"  # in it, with the number of a run
 SCHEMA = 1
 _NAMED = 5  # A message names at most this number of differences.
 
