@@ -1,4 +1,4 @@
-"""Our rules that the log of a point's run decides: issue time, passes, counts, failures, steady state."""
+"""Our rules that the log of a point decides: issue time, passes, counts, failures, tokens, steady state."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,14 +16,17 @@ from harness.endpoints.checks.point_rules import (
     too_few_passes,
     whole_passes,
 )
-from harness.endpoints.checks.recompute import recomputed_block
+from harness.endpoints.checks.recompute import recomputed_block, recounted
 from harness.endpoints.checks.request_log import LogError, RequestLog, read_log
-from harness.endpoints.official_files import number, percentile_of, steady_window, whole
+from harness.endpoints.official_files import at, number, percentile_of, steady_window, whole
 from harness.endpoints.planning.rules import load_endpoints_rules
 from harness.endpoints.run_folder import EVENTS, SUMMARY
+from harness.endpoints.samples import Samples, tpot_ns
+from harness.endpoints.steady.super_passes import percentile
 
 _SPAN_TOLERANCE_S = 1.0  # of a duration that is written in whole seconds
 _TIME_TOLERANCE = 0.01  # of percentiles that come from a histogram
+_TOKEN_TOLERANCE = 0.001
 
 
 def check_log(files: PointFiles) -> Iterator[Finding]:
@@ -31,7 +34,9 @@ def check_log(files: PointFiles) -> Iterator[Finding]:
     path = files.log
     if path is None:
         yield finding(
-            "not-recomputed", files.where(), f"no {EVENTS}: issue time, passes, failures, steady state"
+            "not-recomputed",
+            files.where(),
+            f"no {EVENTS}: issue time, passes, failures, tokens, steady state",
         )
         yield from check_salt(files)
         return
@@ -49,7 +54,14 @@ def check_log(files: PointFiles) -> Iterator[Finding]:
         yield from _fragments(log, where)
         yield from _ttft(files, log, where)
         yield from _window(files, log)
-        yield from _steady_state(files, path.parent)
+    counted = recounted(path.parent)
+    if isinstance(counted, str):
+        text = f"tokens, status and verdict of steady_state: {counted}"
+        yield finding("not-recomputed", files.where(), text, remedy="")
+        return
+    yield from _tokens(files, counted, where)
+    if not files.is_offline:
+        yield from _steady_state(files, counted)
 
 
 def _where(files: PointFiles, path: Path) -> str:
@@ -110,6 +122,24 @@ def _ttft(files: PointFiles, log: RequestLog, where: str) -> Iterator[Finding]:
         yield finding("log-differs", files.where(SUMMARY), text, expected=expected)
 
 
+def _tokens(files: PointFiles, counted: Samples, where: str) -> Iterator[Finding]:
+    """A summary with more tokens, or less time for each, than its answers have.
+
+    The official client may count fewer: gpt-oss's thoughts are no tokens there.
+    """
+    stated, found = (
+        number(at(files.summary, "output_sequence_lengths", "total")),
+        counted["output_tokens"].sum(),
+    )
+    if stated is not None and stated > (1 + _TOKEN_TOLERANCE) * found:
+        text = f"output_sequence_lengths.total is {stated:,.0f}"
+        yield finding("log-differs", files.where(SUMMARY), text, expected=f"{found:,} as in {where}")
+    stated, p90 = percentile_of(files.summary, "tpot", 90), percentile(tpot_ns(counted), 0.9)
+    if stated is not None and not files.is_offline and stated < (1 - _TIME_TOLERANCE) * p90:
+        text = f"the p90 of tpot is {stated / 1e6:.2f} ms"
+        yield finding("log-differs", files.where(SUMMARY), text, expected=f"{p90 / 1e6:.2f} ms as in {where}")
+
+
 def _window(files: PointFiles, log: RequestLog) -> Iterator[Finding]:
     """The claimed window's issue time, whatever made it a window."""
     block, where = steady_block(files)
@@ -125,7 +155,7 @@ def _window(files: PointFiles, log: RequestLog) -> Iterator[Finding]:
         yield finding("steady-state-differs", where, text, expected=f"{issue_s:.1f} as in the log")
 
 
-def _steady_state(files: PointFiles, run: Path) -> Iterator[Finding]:
+def _steady_state(files: PointFiles, counted: Samples) -> Iterator[Finding]:
     """The complete block, recomputed."""
     stated, where = steady_block(files)
     size, concurrency = files.dataset_size, files.concurrency
@@ -134,7 +164,7 @@ def _steady_state(files: PointFiles, run: Path) -> Iterator[Finding]:
     if size is None or concurrency is None:
         found: Mapping[str, Any] | str = "the dataset's size or the concurrency is not known"
     else:
-        found = recomputed_block(run, size, concurrency)
+        found = recomputed_block(counted, size, concurrency)
     if isinstance(found, str):
         yield finding("not-recomputed", where, f"status and verdict of steady_state: {found}", remedy="")
         return

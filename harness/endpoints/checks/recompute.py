@@ -1,10 +1,11 @@
-"""The steady state of a run folder, recomputed from its log with the reference tokenizer."""
+"""Tokens and steady state of a run folder, recomputed from its log with the reference tokenizer."""
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from harness.endpoints.numbers.event_reader import read_events
+from harness.endpoints.samples import Samples
 from harness.endpoints.steady.steady_block import steady_block
 from harness.endpoints.steady.steady_point import steady_state
 from harness.endpoints.tree.run_facts import read_runs
@@ -12,14 +13,19 @@ from harness.errors import ConfigError, HarnessError
 from harness.grading.decoding.output_decoder import tokenizer_file
 
 
-def recomputed_block(run: Path, samples: int, concurrency: int) -> Mapping[str, Any] | str:
-    """``steady_state`` as point.yaml should hold it; text where tokens cannot be counted here."""
+def recounted(run: Path) -> Samples | str:
+    """The requests of a log with their tokens; text where tokens cannot be counted here."""
     try:
         counted = read_events(run, _tokenizer(run)).samples
     except HarnessError as error:
         return str(error)
-    if not (counted["suffix_tokens"] > 0).any():
-        return "the log holds no streamed text, so tokens cannot be counted"
+    return counted if counted["output_tokens"].any() else "the log holds no text, so tokens cannot be counted"
+
+
+def recomputed_block(counted: Samples, samples: int, concurrency: int) -> Mapping[str, Any] | str:
+    """``steady_state`` as point.yaml should hold it; text where no answer was streamed."""
+    if not counted["suffix_tokens"].any():
+        return "the log holds no streamed text"
     return steady_block(steady_state(counted, samples, concurrency=concurrency))
 
 

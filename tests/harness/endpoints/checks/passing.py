@@ -60,7 +60,8 @@ def write_run(folder: Path, level: int = LOGGED, samples: int = 100) -> Path:
     (folder / "performance").mkdir(parents=True, exist_ok=True)
     write(folder / "config.yaml", settings)
     counts = {"n_samples_issued": count, "n_samples_completed": count}
-    write(folder / "performance/result_summary.json", summary(level) | counts)
+    tokens = {"output_sequence_lengths": {"total": count}}  # of the log's answers, one each
+    write(folder / "performance/result_summary.json", summary(level) | counts | tokens)
     write_log(folder / "events.jsonl", count=count)
     return folder
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from harness.endpoints.checks import log_rules
@@ -14,6 +15,7 @@ from harness.endpoints.checks.official_checker import interpreter
 from harness.endpoints.checks.point_rules import duration_ms
 from harness.endpoints.checks.tree_check import check_tree
 from harness.endpoints.run_folder import POINT_RUN
+from harness.endpoints.samples import SAMPLE, Samples
 from harness.yaml_files import read_yaml
 from tests import endpoints_kit
 from tests.harness.endpoints.checks.passing import (
@@ -638,12 +640,20 @@ CLAIMED = {
 }
 
 
+def recount(monkeypatch) -> None:
+    """More tokens than any summary has, of a log whose run folder lacks what counts them."""
+    samples = np.zeros(1, SAMPLE)
+    samples["output_tokens"] = 10**9
+    monkeypatch.setattr(log_rules, "recounted", lambda _: samples)
+
+
 @pytest.mark.parametrize("change", CLAIMED)
 def test_a_claim_that_the_log_does_not_bear_out(logged, change, monkeypatch):
     make, expected = CLAIMED[change]
     make(logged)
     stated = read_yaml(logged / RESULTS / f"r{LOGGED}/point.yaml")["steady_state"]
     recomputed = stated | {"state": {"tpot_p50": "steady"}}
+    recount(monkeypatch)
     monkeypatch.setattr(log_rules, "recomputed_block", lambda *_: recomputed)
     found = check_tree(logged, officially=False)
     assert expected in {(one.got, one.expected) for one in found if one.rule == "steady-state-differs"}
@@ -702,13 +712,14 @@ def test_the_steady_state_is_recomputed(logged, monkeypatch):
     stated = read_yaml(logged / RESULTS / f"r{LOGGED}/point.yaml")["steady_state"]
     asked = []
 
-    def recompute(run: Path, samples: int, concurrency: int) -> dict[str, Any]:
-        asked.append((run, samples, concurrency))
+    def recompute(_: Samples, samples: int, concurrency: int) -> dict[str, Any]:
+        asked.append((samples, concurrency))
         return stated | {"verdict": "drifting_up", "status": "insufficient_passes"}
 
+    recount(monkeypatch)
     monkeypatch.setattr(log_rules, "recomputed_block", recompute)
     found = check_tree(logged, officially=False)
-    assert asked == [(log_of(logged).parent, SAMPLES, LOGGED)]
+    assert asked == [(SAMPLES, LOGGED)]
     differ = [(one.got, one.expected) for one in found if one.rule == "steady-state-differs"]
     assert differ == [
         ("status is windowable", "insufficient_passes as in the log"),
@@ -739,7 +750,8 @@ def test_the_steady_state_is_recomputed(logged, monkeypatch):
 
 
 @pytest.mark.parametrize("lacking", ["size", "concurrency"])
-def test_a_steady_state_of_unknown_size_or_concurrency_is_not_recomputed(logged, lacking):
+def test_a_steady_state_of_unknown_size_or_concurrency_is_not_recomputed(logged, lacking, monkeypatch):
+    recount(monkeypatch)
     if lacking == "size":
         point_of("steady_state", "window", value={"super_pass_start": 0, "super_pass_end": 3})(logged)
         point_of("dataset", value="own")(logged)

@@ -77,7 +77,8 @@ def test_a_window_has_the_issue_time_of_its_requests(run, monkeypatch, first, la
 def test_a_window_needs_four_passes(run, passes, said):
     """Section 4.4 of the rules."""
     write_log(run / EVENTS, count=passes * SIZE)
-    edit(run, n_samples_issued=passes * SIZE, n_samples_completed=passes * SIZE)
+    count = passes * SIZE
+    edit(run, n_samples_issued=count, n_samples_completed=count, output_sequence_lengths={"total": count})
     assert found(run) == said
 
 
@@ -125,8 +126,10 @@ def test_of_a_dedicated_offline_run_neither_passes_nor_fragments_are_asked(tmp_p
     run = write_run(tmp_path / "offline", OFFLINE)
     write_log(run / EVENTS, count=SIZE, seconds=1199.5)  # and a second for the last answer
     without(run, '"sample.recv_first"')
-    edit(run, n_samples_issued=SIZE, n_samples_completed=SIZE)
+    edit(run, n_samples_issued=SIZE, n_samples_completed=SIZE, output_sequence_lengths={"total": SIZE})
     assert found(run) == []
+    edit(run, output_sequence_lengths={"total": SIZE + 1})
+    assert found(run) == [("log-differs", f"output_sequence_lengths.total is {SIZE + 1}")]
 
 
 def test_a_log_that_cannot_be_read_says_nothing_of_the_salt(run):

@@ -3,7 +3,7 @@
 import pytest
 
 from harness.endpoints.checks.finding import Severity
-from harness.endpoints.checks.recompute import recomputed_block
+from harness.endpoints.checks.recompute import recomputed_block, recounted
 from harness.endpoints.checks.tree_check import check_tree
 from harness.endpoints.curve import Point
 from harness.endpoints.point_run import write_point_run
@@ -32,15 +32,20 @@ def run_folder(folder, shape: str):
     return folder
 
 
+def block(run):
+    """``steady_state`` of a log."""
+    return recomputed_block(recounted(run), SIZE, LEVEL)
+
+
 @pytest.mark.parametrize(("shape", "verdict"), [("plateau", "STEADY STATE"), ("drifts up", "not found")])
 def test_the_verdict_of_a_log(tmp_path, shape, verdict):
-    found = recomputed_block(run_folder(tmp_path / "r64", shape), SIZE, LEVEL)
+    found = block(run_folder(tmp_path / "r64", shape))
     assert isinstance(found, dict) and found["verdict"] == verdict
 
 
 def test_a_block_that_the_log_does_not_bear_out(tmp_path):
     run = run_folder(tmp_path / "r64", "drifts up")
-    claimed = recomputed_block(run_folder(tmp_path / "other", "plateau"), SIZE, LEVEL)
+    claimed = block(run_folder(tmp_path / "other", "plateau"))
     write(run / "performance/result_summary.json", summary(LEVEL) | {"steady_state": claimed})
     found = check_tree(run)
     assert any(one.got == "verdict is STEADY STATE" for one in found if one.severity is Severity.ERROR)
@@ -50,7 +55,7 @@ def test_tokens_are_counted_with_the_tokenizer_that_the_rehearsal_was_given(tmp_
     run = run_folder(tmp_path / "r64", "plateau")
     point = Point(name="r64", concurrency=LEVEL, band="low", issue_s=600, passes=1)
     write_point_run(run, point_run(point, tokenizer="/no/such/tokenizer.json"))
-    assert "/no/such/tokenizer.json: no such file" in recomputed_block(run, SIZE, LEVEL)
+    assert "/no/such/tokenizer.json: no such file" in recounted(run)
 
 
 @pytest.mark.parametrize("what", ["no texts", "another model", "no log"])
@@ -63,4 +68,11 @@ def test_what_cannot_be_recomputed_says_why(tmp_path, what):
         write(run / "config.yaml", config(LEVEL) | {"submission_ref": {}, "model_params": {"name": "x"}})
     else:
         log.unlink()
-    assert isinstance(recomputed_block(run, SIZE, LEVEL), str)
+    assert isinstance(recounted(run), str)
+
+
+def test_a_steady_state_needs_streamed_answers(tmp_path):
+    run = run_folder(tmp_path / "r64", "plateau")
+    log = run / "events.jsonl"
+    log.write_text("".join(line for line in log.read_text().splitlines(True) if "recv_first" not in line))
+    assert block(run) == "the log holds no streamed text"
