@@ -35,6 +35,8 @@ SUMMARY, ACCURACY = Path(run_folder.SUMMARY), Path(run_folder.ACCURACY)
 AUDIT = Path("audit")
 
 _PERCENTILES = "early_stopping_percentiles"
+_WINDOW = "legacy_loadgen_window_duration_ns"  # of the rates of Server, where it is stated
+_ROUNDED = 1e-3
 # The official names of the compliance tests in the client of Endpoints.
 AUDITS = {
     "TEST04": "output_caching_test",
@@ -92,17 +94,17 @@ def _configuration(context: CheckContext, path: Path, config: Fields) -> Iterato
 
 
 def _performance(context: CheckContext, summary: Fields) -> Iterator[Issue]:
-    for code, text in (
-        *_counts(context, summary),
-        *_duration(context, summary),
-        *_result(context, summary),
-        *_latency(context, summary),
-        *_mean_tokens(context, summary),
-    ):
+    for code, text in (*faults(context, summary), *_mean_tokens(context, summary)):
         yield context.issue(code, SUMMARY, text)
 
 
 _Found = Iterator[tuple[str, str]]  # code and text of an issue of result_summary.json
+
+
+def faults(context: CheckContext, summary: Fields) -> _Found:
+    """What keeps a run from being a result: the client has no verdict of its own."""
+    for check in (_counts, _duration, _result, _rates, _latency):
+        yield from check(context, summary)
 
 
 def _counts(context: CheckContext, summary: Fields) -> _Found:
@@ -145,6 +147,26 @@ def _result(context: CheckContext, summary: Fields) -> _Found:
     for name, found in figures.items():
         if not is_number(found) or found <= 0:
             yield "invalid", f"{name} is {shown(found)}, expected a number above 0: there is no result"
+
+
+def _rates(_: CheckContext, summary: Fields) -> _Found:
+    """The client's rates are its counts over the run, or over LoadGen's window, without one request.
+
+    MLCommons's checker takes them as they are.
+    """
+    window_ns = number(summary.get(_WINDOW))
+    period_ns = number(summary.get("duration_ns")) if window_ns is None else window_ns
+    completed = number(summary.get("n_samples_completed"))
+    counts = {
+        "qps": None if completed is None else completed - (window_ns is not None),
+        "tps": number(at(summary, "output_sequence_lengths", "total")),
+    }
+    for name, count in counts.items():
+        stated = number(summary.get(name))
+        if not stated or not period_ns or count is None or period_ns < 0:
+            continue
+        if abs(stated - (found := count * 1e9 / period_ns)) > _ROUNDED * found:
+            yield "cross-check", f"{name} is {stated:.6g}, by its counts and time {found:.6g}"
 
 
 def _latency(context: CheckContext, summary: Fields) -> _Found:

@@ -57,7 +57,15 @@ DAMAGES = {
     "a seed": (change(CONFIG, 42, *RUNTIME, "dataloader_random_seed"), "seeds", True),
     "another seed": (change(CONFIG, 42, *RUNTIME, "scheduler_random_seed"), "seeds", True),
     "300 s": (change(CONFIG, 300_000, *RUNTIME, "min_duration_ms"), "min-duration", True),
-    "300 s, measured": (change(SUMMARY, 300 * 10**9, "duration_ns"), "min-duration", False),
+    "300 s, measured": (
+        both(
+            change(SUMMARY, 300 * 10**9, "duration_ns"),
+            change(SUMMARY, 6396 / 300, "qps"),
+            change(SUMMARY, 6396 * 1278 / 300, "tps"),
+        ),
+        "min-duration",
+        False,
+    ),
     "a rate of 0": (change(SUMMARY, 0.0, "qps"), "invalid", True),
     "a rate that is no number": (change(SUMMARY, "fast", "qps"), "invalid", True),
     "TTFT": (change(SUMMARY, 2.1e9, "ttft", *P99), "latency", True),
@@ -107,7 +115,11 @@ DAMAGES = {
         True,
     ),
     "half a pass": (
-        both(change(SUMMARY, 3198, "n_samples_completed"), change(SUMMARY, 3198, "n_samples_issued")),
+        both(
+            change(SUMMARY, 3198, "n_samples_completed"),
+            change(SUMMARY, 3198, "n_samples_issued"),
+            change(SUMMARY, 3198 / 700, "qps"),
+        ),
         "sample-count",
         False,
     ),
@@ -115,6 +127,13 @@ DAMAGES = {
     "fixed concurrency": (
         change(CONFIG, "concurrency", "settings", "load_pattern", "type"),
         "settings",
+        False,
+    ),
+    "another rate of tokens": (change(SUMMARY, 11_700.0, "tps"), "cross-check", False),
+    "another rate of requests": (change(SUMMARY, 9.15, "qps"), "cross-check", False),
+    "the rates of the run over LoadGen's window": (
+        change(SUMMARY, 650 * 10**9, "legacy_loadgen_window_duration_ns"),
+        "cross-check",
         False,
     ),
     "an interrupted run": (change(SUMMARY, False, "complete"), "invalid", False),
@@ -170,6 +189,17 @@ def test_each_damage_has_its_issue(results, name):
 def test_what_the_open_division_leaves_open(results, name):
     both(DAMAGES[name][0], division("open"))(results / RESULTS)
     assert failing(check_tree(results)) == set()
+
+
+def test_rates_over_the_window_of_loadgen(results):
+    """As the official client has them in Server: less one request, up to the answer to the last query."""
+    window_s = 650
+    both(
+        change(SUMMARY, window_s * 10**9, "legacy_loadgen_window_duration_ns"),
+        change(SUMMARY, 6395 / window_s, "qps"),
+        change(SUMMARY, 6396 * 1278 / window_s, "tps"),
+    )(results / RESULTS)
+    assert check_tree(results) == ()
 
 
 def test_a_result_without_its_rate(results):
