@@ -109,12 +109,12 @@ def _of_loadgen(context: CheckContext) -> dict[str, Any]:
 
 
 def _of_endpoints(context: CheckContext) -> dict[str, Any]:
-    """A result of the client of Endpoints, which has no verdict of its own."""
+    """A result of the client of Endpoints."""
     found = read_table(context.dir.path / endpoints_run.SUMMARY)
     summary: Fields = {} if isinstance(found, str) else found
     single, latency = context.scenario.one_at_a_time, context.scenario.poisson
     return {
-        "valid": summary.get("complete") is not False and not summary.get("n_samples_failed"),
+        "valid": not any(endpoints_run.faults(context, summary)),
         "result": _estimate_ms(summary, "latency", 90) if single else _tokens_per_s(summary),
         "unit": "ms" if single else "tokens/s",
         "ttft_p99_ms": _estimate_ms(summary, "ttft", 99) if latency else None,

@@ -8,8 +8,8 @@ from harness.submission.checks.check import check_contexts
 from harness.submission.results_table import compare, summarize, table
 from prepare_submission import main
 from tests.harness.grading.shared import SHARED_DATA
-from tests.harness.submission.checks.endpoints_results import SUMMARY, endpoints, save, summary
-from tests.harness.submission.edits import SYSTEM, both, fields, rename, row
+from tests.harness.submission.checks.endpoints_results import SUMMARY, change, endpoints, save, summary
+from tests.harness.submission.edits import SYSTEM, both, fields, rename, row, write
 from tests.harness.submission.trees import RESULTS, copied
 
 ROUND = SHARED_DATA / "mlperf_v6.0"
@@ -73,10 +73,26 @@ def test_against_an_earlier_tree_of_the_same_system(tree, tmp_path, capsys):
     assert [line.split()[-1] for line in lines if line.startswith("MyOrg ")] == ["+0.0%", "+25.0%"]
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        change(SUMMARY, 2.1e9, "ttft", "early_stopping_percentiles", "99.0"),
+        write(f"Interactive/{SUMMARY}", "{"),
+    ],
+)
+def test_a_result_with_the_logs_of_endpoints_is_valid_as_the_check_says(tree, damage):
+    both(endpoints("Interactive"), damage)(tree / RESULTS)
+    found = {row.scenario: row.valid for row in summarize(check_contexts(tree))}
+    assert found == {"Interactive": False, "Offline": True}
+
+
 def test_against_an_earlier_result_with_the_logs_of_endpoints(tree, tmp_path, capsys):
     endpoints("Interactive")(tree / RESULTS)
     earlier = copied(tree, tmp_path / "earlier")
-    save(earlier / RESULTS / "Interactive" / SUMMARY, {**summary(), "tps": 0.8 * summary()["tps"]})
+    slower = summary()
+    slower["tps"] *= 0.8
+    slower["output_sequence_lengths"]["total"] *= 0.8
+    save(earlier / RESULTS / "Interactive" / SUMMARY, slower)
     main(["check", str(tree), "--against", str(earlier)])
     lines = capsys.readouterr().out.splitlines()
     found = {line.split()[3]: line.split()[-1] for line in lines if line.startswith("MyOrg ")}
