@@ -109,7 +109,8 @@ class RouterProcess(ServerProcess):
 
     def _workers(self) -> int:
         try:
-            page = httpx.get(f"{self.url}/workers", timeout=5, trust_env=False).json()
+            # A context of TLS takes 20 ms of CPU, and this asks ten times a second.
+            page = httpx.get(f"{self.url}/workers", timeout=5, trust_env=False, verify=False).json()
         except (httpx.TransportError, ValueError):
             return 0
         return sum(worker.get("is_healthy", worker.get("status") == "ready") for worker in page["workers"])

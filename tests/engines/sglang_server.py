@@ -162,6 +162,7 @@ class SglangServer(ServerProcess):
 
 def _answers(url: str) -> bool:
     try:
-        return httpx.get(url, timeout=5, trust_env=False).status_code == 200
+        # A context of TLS takes 20 ms of CPU, and this asks a hundred times.
+        return httpx.get(url, timeout=5, trust_env=False, verify=False).status_code == 200
     except httpx.TransportError:
         return False
