@@ -14,12 +14,14 @@ from harness.analysis.run_warnings import (
 from harness.config.benchmark import load_benchmark
 from harness.config.scenario import Scenario
 from harness.record.journal import FINISH_REASONS
+from harness.record.replica_figures import Straggler
 from harness.record.run_events import RunEvent
 from harness.record.run_record import Distribution, EncodedAnswers, ServerLoad
 from harness.record.settled import Router
 from tests.records import ENDED, NEAR, REPLICAS, rows, with_plan
 
 LENGTHS = "answers of other lengths"
+ENCODED = EncodedAnswers(tokenizer="o200k_harmony", tokenizer_sha256="0" * 64)
 
 # What vLLM 0.33.0's front end in Rust counted in 64 greedy queries by ngram. Before the first draft its page
 # is that of a server without speculative decoding.
@@ -59,15 +61,19 @@ ALONE, BESIDE = 1024.0, 1280.0
         (ALONE + 16, {}, None, False),  # a trial request that was counted late
         (BESIDE, {"retries": 1}, None, False),  # the failed attempt had tokens
         (BESIDE, {"queries": 17}, None, False),  # so had the query that failed
+        (BESIDE, {"unanswered": 1}, None, False),  # and the one without an outcome
+        (BESIDE, {"encoded": ENCODED}, None, False),  # ids of encoded text are not the servers' tokens
         (BESIDE, {}, Router("nginx"), False),  # two names may lead to one page
     ],
 )
 def test_servers_that_another_client_asked(counted, changes, router, warned):
     figures = {"queries": 16, "completed": 16, "retries": 0, "output_tokens": 1024} | changes
+    unanswered, encoded = figures.pop("unanswered", 0), figures.pop("encoded", None)
     record = replace(
         ENDED,
         statistics=replace(ENDED.statistics, **figures),
-        unanswered=0,
+        unanswered=unanswered,
+        encoded=encoded,
         servers=tuple(replace(server, router=router) for server in ENDED.servers),
         server_load=ServerLoad(rounds=13, servers=1, counts={"output_tokens": counted}),
     )
@@ -160,7 +166,7 @@ URL = "http://replica0:30000"
 STOOD = RunEvent(at_s=38.0, kind="rank_stands", server=URL, rank=1, text="stands")
 SILENCE = RunEvent(at_s=6.0, kind="silence", server=URL, text="nothing arrives")
 DRAFTED = ServerLoad(rounds=13, servers=1, counts=COUNTS)
-ENCODED = EncodedAnswers(tokenizer="o200k_harmony", tokenizer_sha256="0" * 64)
+SLOW = Straggler(url=URL, ratio=1.3, from_s=5.0, to_s=80.0)
 # What a run was, and how its own warning begins; the sentences are tested with their functions.
 OF_A_RUN = {
     "retried requests": ({"statistics": replace(ENDED.statistics, retries=3)}, "3 requests were retried"),
@@ -169,6 +175,10 @@ OF_A_RUN = {
     "a late issue": ({"schedule_lag_mean_ns": 1e9}, "LoadGen issued its queries 1000 ms behind"),
     "a rank that stood": ({"events": (STOOD,)}, f"dp_rank 1 of {URL} showed no sign of life"),
     "silence": ({"events": (SILENCE,)}, "from 0:06 on"),
+    "a slow replica": (
+        {"balance": replica_balance(rows(), REPLICAS, (SLOW,))},
+        "1 of 3 replicas had a median TPOT above 1.1 x",
+    ),
     "lost packets": ({"network": {URL: replace(NEAR, gaps=9000)}}, "the network loses packets"),
     "drafted tokens": ({"server_load": DRAFTED}, "the servers drafted"),
 }
@@ -183,6 +193,13 @@ def test_a_run_has_the_warning(name):
 
     assert len(warned(replace(ENDED, **changes))) == 1
     assert warned(ENDED) == []
+
+
+def test_a_rank_that_a_reason_names_is_no_warning():
+    named = replace(ENDED.verdict, reasons=(f"ended early: dp_rank 1 of {URL} stands since 0:38",))
+    for verdict, warned in ((ENDED.verdict, True), (named, False)):
+        found = run_warnings(replace(ENDED, events=(STOOD,), verdict=verdict), rows())
+        assert any("no sign of life" in line for line in found) is warned
 
 
 def test_no_core_mends_what_a_suspended_client_was_late():
