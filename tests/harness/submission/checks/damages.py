@@ -51,11 +51,15 @@ def error(run, message="completed twice"):
     return both(error_row(run, message), wording)
 
 
+def warning(run, message):
+    wording = text(f"{run}/{SUMMARY}", "No warnings encountered", "1 warning encountered")
+    return both(error_row(run, message, "warning"), wording)
+
+
 def audited(run):
     """LoadGen's warning of an audit.config that it found, as in TEST07's logs."""
     found = "Found Audit Config file (audit.config). Overriding TestSettings from audit.config file."
-    wording = text(f"{run}/{SUMMARY}", "No warnings encountered", "1 warning encountered")
-    return both(error_row(run, found, "warning"), wording)
+    return warning(run, found)
 
 
 def score(shown, scenario="Offline"):
@@ -159,6 +163,7 @@ def division(name):
 
 TTFT = "result_first_token_99__00_percentile_latency_ns"
 TPOT = "result_time_per_output_token_99__00_percentile_ns"
+NETWORK_SUT = "Network SUT: made_up"
 PERMUTATION = "effective_sample_concatenate_permutation"
 SEED, LOG_SEED = "effective_schedule_rng_seed", "effective_accuracy_log_rng_seed"
 SEEDS_6_0 = {f"effective_{name}": seed for name, seed in seeds_of("v6.0").items()}
@@ -182,6 +187,11 @@ DAMAGES = [
     ("Interactive in a Server folder", rename("Interactive", "Server"), "scenario*4"),
     ("Server limits in Interactive", row(INTERACTIVE, **SERVER_ROWS), "logs-disagree scenario"),
     (
+        "Server limits in Interactive, and TTFT between",
+        row(INTERACTIVE, **SERVER_ROWS, **{TTFT: 2_500_000_000}),
+        "cross-check logs-disagree scenario",
+    ),
+    (
         "a limit and a rate of 400 digits",
         row(INTERACTIVE, requested_server_ttft_latency=10**400, result_scheduled_samples_per_sec=10**400),
         "logs-disagree settings",
@@ -204,6 +214,7 @@ DAMAGES = [
     ("seeds of the last round", row("Offline/accuracy", **SEEDS_6_0), "seeds"),
     ("no permutation", row(OFFLINE, effective_sample_concatenate_permutation=False), "settings"),
     ("no token latencies", row(OFFLINE, requested_use_token_latencies=False), "settings"),
+    ("a percentile of Server in Offline", row(OFFLINE, effective_target_latency_percentile=0.9), ""),
     ("another percentile", row(INTERACTIVE, effective_target_latency_percentile=0.9), "settings"),
     ("short", row(OFFLINE, effective_min_duration_ms=599_999), "logs-disagree min-duration"),
     ("short by the clock", row(INTERACTIVE, power_end="01-01-2020 00:00:00.000"), "cross-check min-duration"),
@@ -221,6 +232,8 @@ DAMAGES = [
     ("TPOT beyond", row(INTERACTIVE, **{TPOT: 15_000_001}), "cross-check latency logs-disagree"),
     ("audit in force", row(OFFLINE, **{LOGGED: 990}), "audit-in-force logs-disagree"),
     ("an audit.config found", audited(OFFLINE), "audit-in-force"),
+    ("another warning", warning(OFFLINE, "Ending early: Max query count reached."), ""),
+    ("no accuracy log of a performance run", remove(f"{OFFLINE}/mlperf_log_accuracy.json"), ""),
     ("answers logged", sized(f"{OFFLINE}/mlperf_log_accuracy.json", 5000), "audit-in-force"),
     ("audit not in force", row(TEST07, **{LOG_SEED: 0}), "audit-not-in-force logs-disagree"),
     ("too few logged", row(TEST09, **{LOGGED: 6395}), "audit-not-in-force logs-disagree"),
@@ -235,6 +248,7 @@ DAMAGES = [
     ("a test's log beside its folder", copied(f"{TEST07}/{DETAIL}", f"Offline/TEST07/{DETAIL}"), ""),
     ("the same log twice", copied(f"Offline/{ANSWERS}", f"Offline/TEST07/{ANSWERS}"), "repeat"),
     ("no hash", text(SCORE, "hash=", "sum="), "hash"),
+    ("a hash that is cut", pattern(SCORE, "^(hash=.{63}).", r"\1"), "hash"),
     ("no hash of a test", text("Offline/TEST09/accuracy/accuracy.txt", "hash=", "sum="), "hash"),
     ("not the kept log", kept(f"Offline/{ANSWERS}", "[]"), "hash not-truncated"),
     ("the full log of a test", full_log("Offline/TEST07", 17), ""),
@@ -330,6 +344,11 @@ DAMAGES = [
     ("not quite a network system", system(is_network="False"), "system"),
     ("a network system, not as text", system(is_network=True), "system*2"),
     ("the network division", division("network"), "settings*2 system"),
+    (
+        "the network division with its SUT",
+        both(row(OFFLINE, sut_name=NETWORK_SUT), row(INTERACTIVE, sut_name=NETWORK_SUT), division("network")),
+        "logs-disagree*2 system",
+    ),
     ("a power folder", folder("Offline/performance/power"), "power*3 power?"),
     ("a malformed power file", power_file("PSUs: [1, 2"), "power"),
     ("a power file without components", power_file("PSUs: [1, 2]"), "power?"),
@@ -339,6 +358,7 @@ DAMAGES = [
     ("watts as text", system(system_power_capacity="10 kW"), "system"),
     ("watts", system(system_power_capacity=10_200.5), ""),
     ("another target latency", row(INTERACTIVE, effective_target_latency_ns=61_000_000_000), "latency"),
+    ("a target latency in Offline", row(OFFLINE, effective_target_latency_ns=61_000_000_000), ""),
     ("a target latency at its bound", row(INTERACTIVE, effective_target_latency_ns=60_000_000_000), ""),
     ("no target latency", without_row(INTERACTIVE, "effective_target_latency_ns"), "latency"),
     ("a target latency that is no number", row(INTERACTIVE, effective_target_latency_ns="1 min"), "latency"),
@@ -402,6 +422,7 @@ DAMAGES = [
         pattern(SCORE, r"^FINAL SCORE: [\d.]+%", "FINAL SCORE: 80.00%"),
         "cross-check",
     ),
+    ("other points in the report", pattern(SCORE, r"\([\d.]+/", "(900.00/"), "cross-check"),
     (
         "user.conf of another benchmark",
         write("Offline/user.conf", "llama3_1-8b.Offline.target_qps = 9\n"),

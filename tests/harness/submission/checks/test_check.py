@@ -112,6 +112,20 @@ def test_a_latency_is_named_as_it_was_measured(tree):
     assert issue.what.startswith("p99 of TTFT is 2512.34 ms, expected less than 2000")
 
 
+def test_what_a_run_has_not_satisfied_is_named(tree):
+    unmet = text(f"{OFFLINE}/{SUMMARY}", "Min duration satisfied : Yes", "Min duration satisfied : NO")
+    (change,) = (damage for name, damage, _ in DAMAGES if name == "INVALID")
+    both(change, unmet)(tree / RESULTS)
+    (issue,) = [issue for issue in check_tree(tree) if issue.code == "invalid"]
+    assert issue.what == "LoadGen's result is INVALID: not satisfied: Min duration"
+
+
+def test_a_run_of_another_scenario_lacks_no_result(tree):
+    """Which it has under another name."""
+    copied(f"{INTERACTIVE}/{DETAIL}", f"{OFFLINE}/{DETAIL}")(tree / RESULTS)
+    assert [issue.what for issue in check_tree(tree) if ", the result, is " in issue.what] == []
+
+
 @pytest.mark.parametrize(("below", "refused"), [(0.0, False), (0.001, True)])
 def test_a_score_that_is_the_least_one_passes(tree, below, refused):
     """The rules ask for 99 % of the reference's score, or more."""
