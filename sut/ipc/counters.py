@@ -38,6 +38,7 @@ class Counter(IntEnum):
     PARTIAL_TOKENS = 19  # tokens of answers that are not complete yet, as far as they were parsed
     LONGEST_FLUSH_NS = 20  # the longest time that a write of the journal took, or takes
     LATE_FIRST_TOKENS = 21  # LoadGen process: reported late after their arrival
+    LONGEST_ANSWER = 22  # tokens
 
 
 FIRST_FAILURE = len(Counter)  # a row's further columns: failures by FailureKind

@@ -418,6 +418,7 @@ class Worker:
         counters = self._counters
         counters[Counter.COMPLETED] += 1
         counters[Counter.OUTPUT_TOKENS] += osl
+        counters[Counter.LONGEST_ANSWER] = max(counters[Counter.LONGEST_ANSWER], osl)
         if osl > 1 and self._streams:
             counters[Counter.TPOT_SUM_NS] += (reader.last_byte_ns - reader.first_token_ns) // (osl - 1)
             counters[Counter.TPOT_COUNT] += 1

@@ -6,6 +6,8 @@ from functools import partial
 import numpy as np
 import pytest
 
+from benchmarks.peak.server_model import Server, open_loop
+from benchmarks.peak.workload import lengths
 from harness.progress.progress_line import plain_progress
 from harness.record.outcome import FailureKind
 from sut.ipc.counters import FIRST_FAILURE, Counter, CounterBoard
@@ -38,7 +40,7 @@ def line(length, elapsed, failures=None, **values):
         (SERVER, 70, {"issued": 640, "completed": 350}, ["350/640 done", "58s left"]),
         (SERVER, 10, {"issued": 100}, ["0/640 done", "54s left"]),
         (SERVER, 10, {"issued": 100, "completed": 5}, ["5/640 done", "54s left"]),
-        (SERVER, 70, {"issued": 640, "completed": 8}, ["8/640 done", "1h32m left"]),
+        (SERVER, 70, {"issued": 640, "completed": 16}, ["16/640 done", "45m30s left"]),
         # a rate that the servers cannot hold: 1m34s was said, the schedule's rest and the queue of now
         (SERVER, 30, {"issued": 300, "completed": 100}, ["100/640 done", "2m42s left"]),
         (OFFLINE, 10, {"issued": 128, "completed": 16}, ["16/128 done", "1m10s left"]),
@@ -82,9 +84,30 @@ def test_the_first_of_many_answers_at_once_show_no_rate(elapsed, completed, expe
     assert found == (None if expected is None else pytest.approx(expected, abs=0.1))
 
 
-def test_the_first_answers_after_a_schedule_show_no_rate():
+@pytest.mark.parametrize(("length", "elapsed"), [(RunLength(70, scheduled_s=6.4), 7.2), (OFFLINE, 7.2)])
+@pytest.mark.parametrize(("answered", "is_known"), [(1, False), (15, False), (16, True)])
+def test_a_rate_is_known_once_as_many_are_answered_as_run_at_once(length, elapsed, answered, is_known):
     """Of a run of 64 queries in 6 s, of which 16 run at once for 10 s, 8m28s was said of 42 s."""
-    assert "left" not in line(RunLength(70, scheduled_s=6.4), 7.2, issued=70, completed=1)
+    shown = line(length, elapsed, issued=length.queries, completed=answered)
+    assert ("left" in shown) == is_known
+
+
+@pytest.mark.parametrize("part", [0.25, 0.5, 0.75])
+def test_the_last_long_answers_count(part):
+    """Of 6,396 answers, 512 at once, the longest of 7.9 times the mean: 19, 27 and 50 % less was said."""
+    server = Server(step_s=0.0174, stream_s=0.0526 / 512, slots=512)
+    answers = open_loop(server, [0.0] * 6396, lengths(6396).tolist())
+    end_s, now_s = answers.done.max(), part * answers.done.max()
+    ended = answers.tokens[answers.done <= now_s]
+    meter = ProgressMeter(
+        RunLength(6396),
+        clock=itertools.chain((0.0,), itertools.repeat(now_s)).__next__,
+        in_flight=lambda: np.array([6396 - len(ended)]),
+        at_once=512,
+        longest_answer=lambda: int(ended.max()),
+    )
+    left_s = meter(counts(issued=6396, completed=len(ended), output_tokens=ended.sum())).remaining_s
+    assert left_s == pytest.approx(end_s - now_s, rel=0.15)
 
 
 def test_the_last_answers_show_no_rate():
