@@ -12,6 +12,7 @@ from harness.cli.commands import shown, start_of
 from harness.defects import Defects
 from harness.errors import HarnessError, RunError, explained, machine_failure
 from harness.files import ACCURACY_RESULT, REPORT, RUN_RECORD, atomic_write, not_written, require_own
+from harness.record.accuracy_result import left_log_sha256
 from harness.record.run_record import RunRecord
 from harness.report.html.page import PAGE_BEGIN, Page, write_page
 from harness.report.html.run_page import run_page
@@ -65,7 +66,7 @@ def add_verdict(record: RunRecord) -> None:
 
 
 def add_result(folder: Path, result: Mapping[str, Any]) -> None:
-    """Write the evaluator's result into the folder of a run, and its page again where it has one.
+    """Write the evaluator's result of the log that a run left into its folder, and its page where it has one.
 
     Folders without run.json are not changed; a failure is only a warning.
     """
@@ -73,7 +74,8 @@ def add_result(folder: Path, result: Mapping[str, Any]) -> None:
         return
     try:
         with atomic_write(folder / ACCURACY_RESULT) as file:
-            file.write((json.dumps(result, indent=2) + "\n").encode())
+            own = {**result, "accuracy_log_sha256": left_log_sha256(folder)}
+            file.write((json.dumps(own, indent=2) + "\n").encode())
         if (folder / REPORT).is_file():
             _write_beside(folder)
     except (OSError, HarnessError) as error:

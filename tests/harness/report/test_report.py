@@ -244,7 +244,8 @@ def test_a_defect_of_the_page_costs_neither_the_run_nor_its_score(tmp_path, monk
     assert capsys.readouterr().out == ""
     text = f"a defect of this program (KeyError: 'new'): no {REPORT}"
     assert caplog.messages == [f"warning: {text}"] * 2
-    assert json.loads((run / ACCURACY_RESULT).read_text()) == {"exact_match": 80.0}
+    written = json.loads((run / ACCURACY_RESULT).read_text())
+    assert written == {"exact_match": 80.0, "accuracy_log_sha256": ""}
 
 
 def test_a_result_on_a_full_disk_is_a_warning_with_a_remedy(tmp_path, monkeypatch, caplog):
@@ -330,6 +331,24 @@ def test_of_several_metrics_the_missed_one_is_the_figure(tmp_path):
     records.score(accuracy_run(tmp_path), target={"mode": "official", "met": False, "metrics": metrics})
     assert read_outcome(tmp_path).figure == "gen_len 2,659, at most 2400.5000"
     assert score_line(tmp_path) == "rouge1 83.2000, gen_len 2,659 (NOT met)"
+
+
+def test_the_score_of_another_run_is_not_shown(tmp_path, capsys):
+    """A copy of accuracy_result.json was shown as the score of the run in whose folder it lay."""
+    own, other = (
+        accuracy_run(tmp_path / name, of=replace(VALID, accuracy_log_sha256=name * 64)) for name in "ab"
+    )
+    add_result(own, records.RESULT)
+    assert read_outcome(own).figure == "exact_match 83.2000, target 82.3000"
+    shutil.copy(own / ACCURACY_RESULT, other)
+    assert score_line(other) == "" and read_outcome(other).score is None
+    assert main(["show", str(other)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"{other / ACCURACY_RESULT} is the score of another log (sha256 {'a' * 12})" in line
+    add_result(other, records.RESULT)
+    assert read_outcome(other).score is not None
+    (own / RUN_RECORD).unlink()  # then no run says which log is its own
+    assert score_line(own) != ""
 
 
 def test_list_writes_the_overview(runs, capsys):
