@@ -194,17 +194,27 @@ def require_other(path: Path, *read: Path) -> None:
             raise ConfigError(f"{path}: this file is the input; choose another name for what is written")
 
 
+def not_replaced(path: Path, kind: str, flag: str) -> ConfigError:
+    """The error of a file that is in the place of one to write, and is of another ``kind``."""
+    return ConfigError(f"{path}: this file is no {kind}, and is not replaced; choose another {flag}")
+
+
+def loses_content(path: Path) -> bool:
+    """Whether ``atomic_write`` takes the place of bytes: of a link the target stays. Raises OSError."""
+    return not is_device(path) and not path.is_symlink() and path.is_file() and path.stat().st_size > 0
+
+
 def require_own(path: Path, begin: bytes, kind: str, flag: str) -> None:
     """Raise ConfigError where a file to replace is not empty and does not begin as those written there do."""
     try:
-        if is_device(path) or not path.is_file():
+        if not loses_content(path):
             return
         with path.open("rb") as file:
-            is_own = file.read(len(begin)) in (begin, b"")
+            is_own = file.read(len(begin)) == begin
     except OSError as error:
         raise not_written(path, error, flag) from None
     if not is_own:
-        raise ConfigError(f"{path}: this file is no {kind}, and is not replaced; choose another {flag}")
+        raise not_replaced(path, kind, flag)
 
 
 _Decoded = TypeVar("_Decoded")

@@ -23,6 +23,7 @@ from harness.files import (
     is_device,
     not_written,
     require_other,
+    require_own,
     unofficial,
 )
 from harness.grading.decoding.output_decoder import open_decoder, tokenizer_beside
@@ -51,9 +52,15 @@ from harness.grading.livecodebench import packages
 from harness.grading.livecodebench.index import ProblemIndex
 from harness.grading.livecodebench.program_journal import journal_path
 from harness.grading.reports import result_file
-from harness.grading.reports.disagreements import write_report
+from harness.grading.reports.disagreements import begin_of, write_report
 from harness.grading.reports.samples_report import Heading
-from harness.grading.reports.saved_outputs import save_outputs, write_evaluated
+from harness.grading.reports.saved_outputs import (
+    ACCURACY,
+    INDEX,
+    require_own_table,
+    save_outputs,
+    write_evaluated,
+)
 from harness.grading.reports.scorecard import scorecard
 from harness.grading.sandbox.tiers import Sandbox
 from harness.grading.scoring.grade import BOTH_MODES, GradingMode, Progress
@@ -91,6 +98,7 @@ def run(
     options = _with_references(options, record)
     for file in filter(None, to_write):
         require_other(file, *_read_files(options))
+    _require_own_files(options)
     incomplete = "" if record is None else unfinished(folder, record)
     if incomplete:
         show(f"INCOMPLETE: {incomplete}", file=sys.stderr)
@@ -151,6 +159,19 @@ def _read_files(options: EvaluationOptions) -> Iterator[Path]:
     """The files that are read, and must stay as they are."""
     yield from (options.mlperf_log, options.mlperf_log.with_name(RUN_RECORD), options.references)
     yield from (Path(one) for one in (options.tokenizer, options.lcb_data) if one)
+
+
+def _require_own_files(options: EvaluationOptions) -> None:
+    """Raise ConfigError where a file to write would replace one that is nothing of this kind."""
+    if options.output_file:
+        require_own(options.output_file, result_file.RESULT_BEGIN, "score", "--output")
+    if options.disagreements:
+        begin = begin_of(options.disagreements)
+        require_own(options.disagreements, begin, "report on samples", "--disagreements")
+    if options.save_outputs:
+        require_own_table(options.save_outputs, INDEX, "--save-outputs")
+    if options.evaluated_file:
+        require_own_table(options.evaluated_file, ACCURACY, "name")
 
 
 @contextmanager

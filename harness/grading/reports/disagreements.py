@@ -22,6 +22,7 @@ from harness.grading.reports.sample_texts import (
 from harness.grading.reports.samples_report import HOW, TITLE, Heading, samples_html
 from harness.grading.scoring.grade import Reason
 from harness.grouping import by_key
+from harness.report.html.page import PAGE_BEGIN
 from harness.text import counted, legible, printable
 
 _HTML_SUFFIXES = (".html", ".htm")
@@ -29,6 +30,15 @@ _SHOWN_QUESTION = 300
 _DISAGREE = "Where the official and the strict rules disagree"
 _WRONG = "Wrong by all requested rules"
 _REMARKED = "With remarks"
+
+
+def begin_of(path: Path) -> bytes:
+    """The first bytes of a report of this name."""
+    return PAGE_BEGIN if _is_html(path) else f"# {TITLE}\n".encode()
+
+
+def _is_html(path: Path) -> bool:
+    return path.suffix.lower() in _HTML_SUFFIXES
 
 
 def write_report(
@@ -45,7 +55,7 @@ def write_report(
     """
     sections, texts = _sections(graded, remarks), SampleTexts(outputs, tests)
     meanings = _meanings(sections, remarks)
-    if path.suffix.lower() in _HTML_SUFFIXES:
+    if _is_html(path):
         text = samples_html(sections, texts, heading, meanings)
     else:
         text = _markdown(sections, texts, heading, meanings)

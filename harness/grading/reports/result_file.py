@@ -16,6 +16,7 @@ from harness.grading.scoring.grade import EXACT_MATCH, Grade, GradingMode, Reaso
 from harness.grouping import by_key
 from harness.json_files import Json
 
+RESULT_BEGIN = b'{\n  "summary": '
 _SHOWN = 200  # characters of an answer, such as a program, and of the text that it was taken from
 _PREVIEW = 200  # tokens of an output, and then characters
 

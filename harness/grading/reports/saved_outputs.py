@@ -10,16 +10,30 @@ from typing import IO, Any
 
 from harness.dataset.extended_table import NewColumn, write_extended, write_frame
 from harness.dataset.table import open_table
-from harness.files import PICKLE_SUFFIXES, atomic_write, not_written
+from harness.errors import DatasetError
+from harness.files import PICKLE_SUFFIXES, atomic_write, loses_content, not_replaced, not_written
 from harness.grading.decoding.output_sources import IDS, LENGTH, TEXT, Outputs
 from harness.grading.evaluation.evaluate import GradedSample
 from harness.grading.scoring.grade import EXACT_MATCH, GradingMode
 from harness.grouping import by_key
 
 ANSWER, ACCURACY = "extracted_answer", "prompt_accuracy"  # the columns, as upstream names them
+INDEX = "qsl_idx"
 _BATCH = 64
 
 OutputRow = dict[str, Any]
+
+
+def require_own_table(path: Path, column: str, flag: str) -> None:
+    """Raise ConfigError where a file to replace is neither empty nor a table with this column."""
+    if not loses_content(path):
+        return
+    try:
+        is_own = column in open_table(path).names
+    except DatasetError:
+        is_own = False
+    if not is_own:
+        raise not_replaced(path, "table of graded outputs", flag)
 
 
 def save_outputs(path: Path, graded: Sequence[GradedSample], outputs: Outputs) -> None:
@@ -41,7 +55,7 @@ def save_outputs(path: Path, graded: Sequence[GradedSample], outputs: Outputs) -
 def _row(sample: GradedSample, outputs: Outputs) -> OutputRow:
     assert sample.logged is not None
     row: OutputRow = {
-        "qsl_idx": sample.qsl_idx,
+        INDEX: sample.qsl_idx,
         "seq_id": sample.logged.seq_id,
         "dataset": sample.reference.dataset,
         "ground_truth": sample.reference.truth,
@@ -76,7 +90,7 @@ def _write_parquet(file: IO[bytes], rows: Iterator[OutputRow]) -> None:
 def _schema(row: OutputRow) -> Any:
     import pyarrow as pa
 
-    kinds = {"qsl_idx": pa.int64(), "seq_id": pa.int64(), "output_token_ids": pa.list_(pa.int32())}
+    kinds = {INDEX: pa.int64(), "seq_id": pa.int64(), "output_token_ids": pa.list_(pa.int32())}
     kinds |= {name: pa.bool_() for name in row if name.endswith("is_correct")}
     kinds |= {name: pa.float64() for name, value in row.items() if isinstance(value, float)}
     return pa.schema([(name, kinds.get(name, pa.string())) for name in row])

@@ -324,6 +324,29 @@ def test_a_file_that_is_read_is_not_written_to(role, flag, program, tmp_path):
     assert {path: path.read_bytes() for path in files.values()} == before
 
 
+@pytest.mark.parametrize("held", ["an outcome of last night", "table"])
+@pytest.mark.parametrize(
+    ("flag", "name"),
+    [
+        ("--output", "score.json"),
+        ("--disagreements", "page.html"),
+        ("--disagreements", "page.md"),
+        ("--save-outputs", "rows.pkl"),
+        ("--graded-rows", "rows.pkl"),
+    ],
+)
+def test_only_what_an_earlier_call_wrote_is_replaced(held, flag, name, tmp_path):
+    """Any other file of this name was replaced, without a word."""
+    outputs, place = table(tmp_path / "outputs.pkl", COLUMNS), tmp_path / name
+    place.write_bytes(outputs.read_bytes() if held == "table" else held.encode())
+    before = place.read_bytes()
+    words = ("--mlperf-log", outputs, flag, place)
+    assert f"{place}: this file is no " in refuse(*words) and place.read_bytes() == before
+    place.write_bytes(b"")
+    for _ in range(2):
+        assert evaluated(*words)[0] == 5 and place.stat().st_size
+
+
 def test_further_refusals(tmp_path, nothing_downloaded):
     path = table(tmp_path / "outputs.pkl", COLUMNS)
     given = ("--input-file", path, "--output-file")
