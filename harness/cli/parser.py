@@ -40,8 +40,8 @@ class Parser(argparse.ArgumentParser):
     """An ArgumentParser without abbreviations, with flags of other harnesses that the help does not show.
 
     ``synonyms`` mean one of our flags; ``needless`` ones name what is always so here, and have no effect;
-    ``elsewhere`` says of others where what they name belongs. ``warnings`` are about the words of the latest
-    command line.
+    ``elsewhere`` says of others where what they name belongs, and of values as ``--flag value`` what they are
+    called here. ``warnings`` are about the words of the latest command line.
     """
 
     def __init__(
@@ -132,9 +132,13 @@ class Parser(argparse.ArgumentParser):
         if names and str(value) not in names:
             from difflib import get_close_matches
 
+            typed = str(value).lower().replace("_", "-")
+            for flag in action.option_strings:
+                if here := self.elsewhere.get(f"{flag} {typed}"):
+                    raise argparse.ArgumentError(action, f"{str(value)!a}: {here}")
             # Of llama3.1-8b-interactive, the key of LoadGen's, llama3.1-8b is meant, not llama3.1-8b-edge.
-            begin = [name for name in names if str(value).lower().startswith(f"{name}-")]
-            if near := begin or get_close_matches(str(value).lower(), names, 1, 0.7):
+            begin = [name for name in names if typed.startswith(f"{name}-")]
+            if near := begin or get_close_matches(typed, names, 1, 0.7):
                 raise argparse.ArgumentError(action, f"{str(value)[:80]!a}: did you mean {near[0]}?")
         super()._check_value(action, value)
 

@@ -32,7 +32,9 @@ _SETTINGS = (
 )
 _RATE = "write the rate, as *.Server.target_qps = 10, into a copy of configs/user.conf for --user-conf"
 _SERVER = "'--server-url http://HOST:PORT' names the servers"
-# What belongs to the server or to another program.
+_LLAMACPP = "'openai' is for a llama.cpp server of yours, 'embedded' starts a small one here"
+_TRTLLM = "'trtllm' is for TensorRT-LLM's trtllm-serve; no backend is for Triton's own protocol"
+# What belongs to the server or to another program, and other names of a backend.
 ELSEWHERE = {
     **dict.fromkeys(("--model-path", "--model-name", "--model"), _MODEL),
     **dict.fromkeys(_SETTINGS, _SETTING),
@@ -45,6 +47,8 @@ ELSEWHERE = {
     "--mlperf-accuracy-file": "'./mlperf score --mlperf-log FILE' scores a log",
     "-m": MODES,
     "-z": "the tokenizer is the model's; omit the flag",
+    **{f"--backend {name}": _LLAMACPP for name in ("llama", "llama-cpp", "llama.cpp", "llamacpp")},
+    **{f"--backend {name}": _TRTLLM for name in ("tensorrt", "tensorrt-llm", "triton", "trt")},
 }
 # Of programs in which LoadGen sets the rate and writes the logs.
 LOADGEN = {
