@@ -46,7 +46,7 @@ class PointFiles(msgspec.Struct, frozen=True, dict=True):
     run: Path | None
     """the run folder, where it is known"""
     point: Fields = {}
-    """point.yaml; empty for a run folder alone"""
+    """point.yaml; empty for a run folder alone, ``concurrency`` where the file cannot be read"""
     config: Fields = {}
     summary: Fields = {}
     accuracy: Fields = {}
@@ -68,6 +68,11 @@ class PointFiles(msgspec.Struct, frozen=True, dict=True):
     def in_tree(self) -> bool:
         """Whether it is a point of a tree, and no run folder alone."""
         return bool(self.point)
+
+    @property
+    def is_described(self) -> bool:
+        """Whether there is a point.yaml that could be read."""
+        return len(self.point) > 1
 
     @property
     def log(self) -> Path | None:
@@ -92,10 +97,8 @@ class PointFiles(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def is_offline(self) -> bool:
-        """Whether it is a dedicated Offline run."""
-        if self.in_tree:
-            return self.point.get("offline") == "dedicated"
-        return is_offline(self.config)
+        """Whether it is a dedicated Offline run, as point.yaml declares it, or else config.yaml."""
+        return self.point.get("offline") == "dedicated" if self.is_described else is_offline(self.config)
 
     @property
     def concurrency(self) -> int | None:

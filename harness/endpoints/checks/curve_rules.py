@@ -35,7 +35,7 @@ def _scored_alone(points: Sequence[PointFiles], measured: Sequence[PointFiles]) 
 
 def _alike(points: Sequence[PointFiles]) -> Iterator[Finding]:
     """What describes the curve, and not a point. A point.yaml that cannot be read is a finding of its own."""
-    described = [one for one in points if len(one.point) > 1]
+    described = [one for one in points if one.is_described]
     for name in _OF_THE_CURVE:
         stated = [shown(one.point.get(name)) for one in described]
         usual = max(stated, key=stated.count, default="")

@@ -83,6 +83,13 @@ def test_a_tree_is_found_from_the_rehearsal_the_tree_and_the_organisation(rehear
     assert not any(one.rule == "salt" for one in found)  # it is declared
 
 
+def test_an_offline_point_that_cannot_be_read_is_not_judged_as_one_with_concurrency(rehearsal):
+    """Six more findings said to stream its answers, and to run it again with a concurrency."""
+    (rehearsal / RESULTS / f"r{SAMPLES}/point.yaml").write_text("offline: [dedicated")
+    (found,) = errors(rehearsal)
+    assert "[unreadable " in found
+
+
 def test_what_lies_beside_the_points_is_none(rehearsal):
     before = [str(one) for one in check_tree(rehearsal, officially=False)]
     model = (rehearsal / POINT).parent
