@@ -11,7 +11,7 @@ from harness.campaign.standing import Standing
 from harness.campaign.steps import Step
 from harness.config.server_urls import folded
 from harness.files import ROOT
-from harness.git import checkout_command
+from harness.git import ask_git, checkout_command
 from harness.record.provenance import GitState, git_state
 from harness.record.run_record import RunRecord
 from harness.submission.tree.origins import PLACES, origin_differences
@@ -48,14 +48,20 @@ def runs_beside(
 
 def _other_commit(root: Path, name: str, before: GitState | None, here: GitState | None) -> Iterator[str]:
     if before is not None and here is not None and str(before) != str(here):
-        away = "git stash && " if here.dirty else ""
-        back = (
-            f" && git diff {before.commit} {before.tree} | git apply" if before.dirty and before.tree else ""
-        )
         yield (
             f"{name} is of commit {before} of the harness, and this checkout is at {here}: "
-            f"{away}{checkout_command(root, before.commit)}{back}"
+            f"{_back_to(root, before, here)}"
         )
+
+
+def _back_to(root: Path, before: GitState, here: GitState) -> str:
+    """What a user types for the code of earlier runs; only the git that stored local changes has them."""
+    command = f"{'git stash && ' if here.dirty else ''}{checkout_command(root, before.commit)}"
+    if not before.dirty:
+        return command
+    if before.tree is None or ask_git(root, "cat-file", "-e", before.tree) is None:
+        return "continue in the checkout that made it; git in this one does not have its local changes"
+    return f"{command} && git diff {before.commit} {before.tree} | git apply"
 
 
 def _other_url(campaign: Campaign, name: str, record: RunRecord, step: Step) -> Iterator[str]:

@@ -419,6 +419,23 @@ def test_the_command_for_another_commit_restores_the_code_of_the_runs(tmp_path, 
     assert not list(_other_commit(tmp_path, "offline/accuracy", runs, git_state(tmp_path)))
 
 
+@pytest.mark.parametrize("stored", [True, False])
+def test_local_changes_that_git_does_not_have_here_are_no_command(tmp_path, stored):
+    """In a clone the command ended with "fatal: bad object", at the commit without the changes."""
+    (made := tmp_path / "made").mkdir()
+    git(made, "init", "-q")
+    for content in ("as committed", "as it ran"):
+        (made / "run.py").write_text(content)
+        if content == "as committed":
+            commit(made)
+    runs = git_state(made)
+    git(tmp_path, "clone", "-q", made.as_uri(), "clone")
+    clone = tmp_path / "clone"
+    before = runs if stored else structs.replace(runs, tree=None)
+    (text,) = _other_commit(clone, "offline/accuracy", before, git_state(clone))
+    assert ": continue in the checkout that made it; " in text
+
+
 @pytest.mark.parametrize("anew", [True, False])
 def test_a_run_is_told_which_runs_of_its_scenario_are_done(tmp_path, anew):
     """It refuses other servers than theirs; those that are made again do not count. Results may be moved."""
