@@ -171,7 +171,8 @@ class RunProber(msgspec.Struct, dict=True):
         folder.mkdir(parents=True)
         conf = write_conf(folder, self.options.user_conf, self.base.plan.model_key, rate)
         plan = search_run(self.options, folder, conf)
-        watch = CutOff(plan.client.log_dir, self.base.limits_ns, scheduled.most_over)
+        goes_on = self.options.fail_fast is False or self.options.max_failures is not None
+        watch = CutOff(plan.client.log_dir, self.base.limits_ns, scheduled.most_over, goes_on=goes_on)
 
         def on_progress(snapshot: ProgressSnapshot) -> None:
             self.watcher.progress(snapshot)

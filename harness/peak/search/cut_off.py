@@ -1,5 +1,6 @@
-"""The end of a probe once more queries are over a latency limit than a VALID run may have."""
+"""The end of a probe once too many queries are over a limit, or one has failed: the rest shows nothing."""
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,21 +11,31 @@ from harness.analysis.early_stopping import late_first_tokens, over_limit_text
 from harness.analysis.statistics import completed
 from harness.analysis.statistics import tpot_ns as tpot_of
 from harness.files import JOURNAL_DIR
-from harness.progress.lost_run import LimitWatch, LostRunError, Over
+from harness.peak.search.probe import NO_ROOM
+from harness.progress.lost_run import LimitWatch, LostRunError, Over, failures_text
 from harness.progress.progress_line import ProgressSnapshot
 from harness.record.journal import COMPLETE, FIRST_TOKEN, Rows, read_journal, read_loadgen_calls
 
+_TOLD_S = 3.0  # by then what the first failure was is on disk, and the alarm has said it
+
 
 class CutOff:
-    """Counts the queries over a limit while a run lasts; raises LostRunError once they are too many."""
+    """Counts the queries over a limit while a run lasts; raises LostRunError once they are too many.
 
-    def __init__(self, log_dir: Path, limits_ns: Mapping[str, int], most_over: int) -> None:
+    Also after a failure, unless the run ``goes_on``: its rest would be measured for nothing.
+    """
+
+    def __init__(
+        self, log_dir: Path, limits_ns: Mapping[str, int], most_over: int, *, goes_on: bool = False
+    ) -> None:
         self.over = Over()
         self.decided_s: float | None = None
         self._journal = log_dir / JOURNAL_DIR
         self._limits = LimitWatch(log_dir, limits_ns)
         self._ttft_ns, self._tpot_ns = limits_ns["TTFT"], limits_ns["TPOT"]
         self._most_over = most_over
+        self._goes_on = goes_on
+        self._failed_s = math.inf
 
     def __call__(self, moment: ProgressSnapshot) -> None:
         """Look at the run. Raises LostRunError and OSError."""
@@ -33,6 +44,10 @@ class CutOff:
         if reason := over_limit_text(name, count, self._most_over):
             self.decided_s = moment.elapsed_s
             raise LostRunError(reason)
+        if moment.failures.keys() - {NO_ROOM} and not self._goes_on:
+            self._failed_s = min(self._failed_s, moment.elapsed_s)
+            if moment.elapsed_s >= self._failed_s + _TOLD_S:
+                raise LostRunError(f"{failures_text(moment)} (--no-fail-fast: never ended by that)")
 
     def count_all(self) -> None:
         """Count by LoadGen's own times, in a run that was not cut. Raises OSError."""
