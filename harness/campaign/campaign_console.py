@@ -86,7 +86,7 @@ def _latest(step: Step, since: datetime) -> ProgressLine | None:
 
 def _progress(step: Step, since: datetime) -> str:
     if (last := _latest(step, since)) is None:
-        return ""
+        return f"began at {since:%H:%M:%S} UTC"  # it may wait for servers that are away, for an hour
     left = "" if last.remaining_s is None else f", {duration(last.remaining_s)} left"
     answered = f"{last.completed + last.failed} answered after {duration(last.elapsed_s)}{left}"
     lost = f"LOST: {last.lost}" if last.lost else ""

@@ -733,7 +733,10 @@ PROBE_1 = Probe(
 
 @pytest.mark.parametrize(
     ("began", "shown"),
-    [("08:33:00", "89 answered after 10s, 30s left"), ("08:34:18", "")],  # the servers start, in the second
+    [
+        ("08:33:00", "89 answered after 10s, 30s left"),
+        ("08:34:18", "began at 08:34:18 UTC"),  # it waits for its servers
+    ],
 )
 def test_the_progress_of_an_earlier_run_is_not_that_of_the_step(tmp_path, began, shown):
     campaign = campaign_of(tmp_path, "server = { target_qps = 9.0 }\n")
@@ -743,7 +746,7 @@ def test_the_progress_of_an_earlier_run_is_not_that_of_the_step(tmp_path, began,
     since = datetime.fromisoformat(f"2026-11-27T{began}+00:00")
     found = {step.name: Standing("other", "89 of 384 answered")}
     assert rows(CampaignState([step], found, step.name, since))[1][3] == shown
-    left = "30s" if shown else "11m50s"  # 6396 queries at 9 a second
+    left = "11m50s" if "began" in shown else "30s"  # 6396 queries at 9 a second
     assert remaining(CampaignState([step], found, step.name, since)).endswith(f"take at least {left}")
 
 
@@ -780,7 +783,7 @@ def test_a_search_that_runs_shows_what_it_has_measured_and_its_run(tmp_path):
         (run := folder / f"probe-0{number}/server/performance").mkdir(parents=True)
         (run / PROGRESS).write_text(LINE)
     since = datetime.fromisoformat("2026-11-27T08:33:00+00:00")
-    for runs, shown in ((1, ", 89 answered after 10s, 30s left"), (2, "")):
+    for runs, shown in ((1, "89 answered after 10s, 30s left"), (2, "began at 08:33:00 UTC")):
         history = History(
             probes=(PROBE_1, structs.replace(PROBE_1, folder="probe-02/server/performance"))[:runs]
         )
@@ -789,7 +792,7 @@ def test_a_search_that_runs_shows_what_it_has_measured_and_its_run(tmp_path):
         measured = f"0 steps and {runs} run{'s' if runs > 1 else ''} are measured"
         assert found[step.name] == Standing("incomplete", measured)
         state = CampaignState([step], found, step.name, since)
-        assert rows(state)[1] == (step.name, "RUNNING", "", measured + shown)
+        assert rows(state)[1] == (step.name, "RUNNING", "", f"{measured}, {shown}")
         assert remaining(state) == "0 of 1 steps are done"
 
 
