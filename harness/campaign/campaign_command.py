@@ -144,6 +144,16 @@ def _still_anew(events: Sequence[Mapping[str, Any]], steps: Sequence[Step]) -> s
     return anew
 
 
+def _unsettled(step: Step, after: Standing) -> str:
+    """Why a step that ended with failures is worth another call, which does only the rest; "" where not."""
+    if step.kind == "search":
+        return "the search has ended by an error"
+    verdict = None if after.record is None else after.record.verdict
+    if step.kind != "accuracy" or after.state != "incomplete" or verdict is None:
+        return ""
+    return "; ".join(verdict.reasons[:1])
+
+
 def _running_step(events: Sequence[Mapping[str, Any]]) -> tuple[str, datetime] | None:
     """The step that runs now, and since when."""
     if not events or events[-1]["event"] != "started":
@@ -301,11 +311,11 @@ class _Walk(msgspec.Struct):
         if step.servers is not None and self.servers.died and self.servers.were_ready:
             why = "the servers' command ended"
         elif code == EXIT_INVALID:
-            why = stood or ("the search has ended by an error" if step.kind == "search" else "")
+            why = stood or _unsettled(step, after)
         else:
             why = ""
         if why and step.name not in self.again:
-            client_only = bool(stood) and not servers_stood(after.events)
+            client_only = bool(stood or step.kind == "accuracy") and not servers_stood(after.events)
             return self._once_more(number, total, step, why, client_only=client_only)
         if stood:
             code = EXIT_SERVER  # not EXIT_INVALID: the next call may end otherwise

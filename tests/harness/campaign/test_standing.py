@@ -997,6 +997,37 @@ def test_a_run_that_an_outage_cost_is_made_again_by_itself(tmp_path, monkeypatch
         walk.servers.stop()
 
 
+@pytest.mark.parametrize("fails", [1, 2])
+def test_an_accuracy_run_with_failed_queries_is_continued_once(tmp_path, monkeypatch, capsys, fails):
+    """A gateway that answered 502 for a second ended the night of a campaign, for nine answers of hours."""
+    campaign = campaign_of(tmp_path, "server = { target_qps = 9.0 }\n")
+    (step,) = [one for one in steps_of(campaign) if one.kind == "accuracy"]
+    failed = RunVerdict("INVALID", ("9 of 4395 queries failed: http_status 9",), complete=False)
+    verdicts, commands = [failed] * fails + [VALID], []
+
+    def run(walk, step, more):
+        walk.servers.use(Servers(command="exec sleep 600", url=("slurm:node[1-2]:30000",)))
+        commands.append(walk.servers.process)
+        verdict = verdicts.pop(0)
+        run_as_asked(step, step.folder, verdict)
+        return EXIT_INVALID if verdict is failed else 0
+
+    monkeypatch.setattr(_Walk, "_call", run)
+    walk = _Walk(campaign, Journal(tmp_path, 0), ServerCommand(tmp_path, tmp_path), {})
+    try:
+        walk._do(1, 1, step, Standing("missing"))
+        assert len(commands) == 2
+        said = capsys.readouterr()
+        once = (
+            f"{step.name} is tried once more, as this may be all that was wrong: 9 of 4395 queries failed: "
+        )
+        assert once in said.out
+        assert (f"The campaign stops at {step.name}" in said.err) == (fails == 2)
+        assert commands[0] is commands[1]  # loading a model takes minutes
+    finally:
+        walk.servers.stop()
+
+
 @pytest.mark.parametrize(("kind", "calls"), [("accuracy", 2), ("score", 1)])
 def test_servers_that_have_died_repeat_the_steps_that_need_them(tmp_path, monkeypatch, kind, calls):
     campaign = campaign_of(tmp_path, "server = { target_qps = 9.0 }\n")
