@@ -212,7 +212,8 @@ def ended(run: DrivenRun, begin: Callable[[], None] = lambda: None) -> Iterator[
     """
     session, log_dir = run.session, run.prepared.plan.log_dir
     servers, rate, defects = recheck_of(run.prepared), ServersRate(), Defects()
-    progress = ProgressLog(log_dir, run.rules, servers.urls, run.on_line, run.lengths)
+    may_fail = run.lost is None
+    progress = ProgressLog(log_dir, run.rules, servers.urls, run.on_line, run.lengths, may_fail=may_fail)
     looks: _Looks | None = None
     ended_early = True
     with ExitStack() as ending:

@@ -25,9 +25,9 @@ from harness.analysis.replicas import ReplicaWatch, straggler_alarm, straggling_
 from harness.analysis.statistics import completed, of_this_attempt, percentile, tpot_ns, ttft_ns
 from harness.errors import machine_failure
 from harness.files import GRADING_PROGRESS, JOURNAL_DIR, PROGRESS, atomic_write
-from harness.progress.lost_run import ValidityRules
+from harness.progress.lost_run import ValidityRules, failures_text
 from harness.progress.progress_line import Latencies, ProgressSnapshot
-from harness.record.journal import JournalTail, Rows
+from harness.record.journal import JournalTail, Rows, first_failure
 from harness.text import LONG_LINE, printable
 
 _EVERY_S = 5.0
@@ -125,7 +125,8 @@ class _Printed(logging.Handler):
 class ProgressLog:
     """Writes progress.jsonl in a run's folder and gives each line to ``on_line``.
 
-    ``watch`` has followed the replicas up to the last line. After a failure to write, only ``on_line`` gets
+    ``watch`` has followed the replicas up to the last line. ``may_fail``: a failed query does not lose the
+    run, so that no alarm says what happened to the first one. After a failure to write, only ``on_line`` gets
     lines; after a failure to read the journal there are none. Either failure is a warning. A thread writes:
     a disk that stands holds up no line for ``on_line``, and ``close`` alone waits for it.
     """
@@ -137,8 +138,11 @@ class ProgressLog:
         replicas: Sequence[str],
         on_line: Callable[[ProgressLine], None] = lambda line: None,
         lengths: LengthWatch | None = None,
+        *,
+        may_fail: bool = False,
     ) -> None:
         self._lengths = lengths
+        self._failure_untold = may_fail
         self._path = log_dir / PROGRESS
         self._tail = JournalTail(log_dir / JOURNAL_DIR)
         self._rules = rules
@@ -182,6 +186,7 @@ class ProgressLog:
         if (recent := self._add(snapshot)) is not None:
             self._tell_clumps(recent)
             self._tell_lengths(snapshot)
+            self._tell_failure(snapshot)
 
     def _add(self, snapshot: ProgressSnapshot) -> Rows | None:
         """Write a line; returns the answers of the last minute, None where the journal cannot be read."""
@@ -219,6 +224,13 @@ class ProgressLog:
             sent = s.completed + s.failed + at_servers
             for text in self._lengths.look(sent, s.elapsed_s, time.monotonic_ns()):
                 log.warning("warning: %s", text)
+
+    def _tell_failure(self, s: ProgressSnapshot) -> None:
+        """Once: the kind alone, in the progress line, shows no cause and no remedy."""
+        if s.failed and self._failure_untold:
+            if text := first_failure(self._path.parent / JOURNAL_DIR, self._replicas):
+                log.warning("warning: %s; %s", failures_text(s), text)
+            self._failure_untold = not text
 
     def _write(self, line: ProgressLine) -> None:
         if self._unwritten:

@@ -22,6 +22,8 @@ from harness.progress.progress_files import (
 )
 from harness.progress.progress_line import ProgressSnapshot
 from harness.record.journal import QUERY_ROW
+from harness.record.outcome import Failure, FailureKind
+from sut.worker.journal_writer import JournalWriter
 from tests import records
 from tests.kit import wait_until
 
@@ -107,6 +109,26 @@ def test_tokens_that_come_in_pieces_are_a_warning_at_once(folder, progress, capl
         progress(snapshot(second))
     (line,) = caplog.messages
     assert "100 of 100 answers came in pieces, the first one with 22 tokens" in line
+
+
+@pytest.mark.parametrize("may_fail", [True, False])
+def test_a_first_failure_that_loses_no_run_is_told_with_its_cause(folder, caplog, may_fail):
+    """Of an accuracy run or a point there was its kind: ``9 FAILED (http_status 9)``, until the end."""
+    log = ProgressLog(folder, ValidityRules(), records.REPLICAS, may_fail=may_fail)
+    log(snapshot(5.0, failed=0))
+    log(snapshot(10.0, failed=2, failures={"http_status": 2}))
+    assert caplog.messages == []  # not on disk yet
+    writer = JournalWriter(folder / JOURNAL_DIR, "0", 0)
+    writer.add(1, 1, 1, (1, 2, 0, 0, 0), 1, 0, Failure(FailureKind.HTTP_STATUS, "HTTP 502: Bad Gateway"))
+    writer.flush()
+    for second in (15.0, 20.0):
+        log(snapshot(second, failed=3, failures={"http_status": 3}))
+    log.close()
+    told = (
+        f"warning: 3 queries failed (http_status); the first, at {records.REPLICAS[1]}: HTTP 502: Bad "
+        "Gateway; a gateway reaches no server behind it"
+    )
+    assert caplog.messages == [told] * may_fail
 
 
 def test_the_lengths_of_answers_are_judged_while_the_run_lasts(folder, caplog, monkeypatch):
