@@ -156,11 +156,25 @@ def test_a_moment_lies_where_the_clocks_that_were_read_together_say(tmp_path):
     clock = replace(ENDED.clock, monotonic_ns=start - 3 * 10**9)
     run = read_run(records.folder(tmp_path, records.rows(), replace(ENDED, clock=clock)))
     assert run.since_first_issue(clock.utc + timedelta(seconds=10)) == pytest.approx(7)
+    unknown = replace(ENDED, clock=None)
+    for other in (
+        read_run(records.folder(tmp_path / "clock", records.rows(), unknown)),
+        read_run(records.folder(tmp_path / "lost", lost_rows([(1, 1)]))),  # with no time of an issue
+        read_run(DATA / "loadgen/server_invalid"),
+    ):
+        assert other.since_first_issue(clock.utc) is None
 
 
-@pytest.mark.parametrize(("run", "result"), [("offline_valid", "VALID"), ("server_invalid", "INVALID")])
-def test_the_result_of_a_run_of_another_harness_is_loadgens(run, result):
-    assert read_run(DATA / "loadgen" / run).result == result
+@pytest.mark.parametrize(
+    ("run", "result", "limits"),
+    [
+        ("offline_valid", "VALID", {}),  # its summary has those of Server among the settings
+        ("server_invalid", "INVALID", {"TTFT": 0.001, "TPOT": 0.08}),
+    ],
+)
+def test_the_result_and_limits_of_a_run_of_another_harness_are_loadgens(run, result, limits):
+    found = read_run(DATA / "loadgen" / run)
+    assert (found.result, found.limits) == (result, limits)
 
 
 def test_a_query_that_failed_without_a_byte_ended_when_loadgen_was_told(tmp_path):
