@@ -29,15 +29,31 @@ def encoded(*counts, calls=CALLS):
 
 
 def test_figures_of_a_run():
-    found = encoded((100, 101), (50, 50), (31, 30))
-    assert (found.answers, found.ids, found.counted, found.equal) == (3, 181, 181, 1)
+    found = encoded((100, 101), (50, 50), (40, 40), (31, 30))
+    assert (found.answers, found.ids, found.counted, found.equal) == (4, 221, 221, 2)
     assert (found.fewest, found.most) == (-1, 1)
     assert found.delay is not None
     assert found.delay.mean == 2_000_000  # not the first token, which is reported at once
     (warning,) = text_warnings(found)
     assert "o200k_harmony" in warning
-    assert "2 of 3 answers differ, by -1 to +1" in warning
+    assert "2 of 4 answers differ, by -1 to +1" in warning
     assert "2.000 ms" in warning
+
+
+@pytest.mark.parametrize(
+    ("counts", "said"),
+    [
+        ([(50, 50), (60, 60)], ": 110 ids, the servers counted 110 (+0.00%), in each answer as many; "),
+        ([(100, 80), (99, 119), (41, 40)], ": 240 ids, the servers counted 239 (+0.42%); 3 of 3 answers"),
+        ([], "; "),
+    ],
+)
+def test_the_sums_of_a_run_are_in_its_warning(counts, said):
+    found = encoded(*counts)
+    differences = [ids - counted for ids, counted in counts]
+    assert (found.fewest, found.most) == (min(differences, default=0), max(differences, default=0))
+    (warning,) = text_warnings(found)
+    assert warning.partition("o200k_harmony")[2].startswith(said)
 
 
 def test_a_run_without_text_says_nothing():
