@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from harness.analysis.next_rate import rate_after
 from harness.analysis.statistics import statistics
 from harness.analysis.verdict import clock_reasons, hidden_misses, is_of_clock, run_verdict
 from harness.config.scenario import Scenario
@@ -255,6 +256,21 @@ def test_the_rate_to_try(target, reached, ttft_ms, tpot_ms, guess):
     )
     (line,) = [line for line in run_verdict(*ended(loadgen=loadgen)).reasons if "a guess" in line]
     assert float(line.rpartition("= ")[2]) == guess
+
+
+@pytest.mark.parametrize(
+    "name", ["Completed samples per second", "target_qps", "ttft_latency (ns)", "tpot_latency (ns)"]
+)
+def test_no_rate_follows_from_a_summary_without(name):
+    """Its TTFT and TPOT were both over their limits."""
+    whole = summary("server_invalid")
+    figures, parameters = (
+        {key: value for key, value in one.items() if key != name} for one in (whole.figures, whole.parameters)
+    )
+    damaged = replace(whole, figures=figures, parameters=parameters)
+    reasons = run_verdict(*ended(loadgen=damaged)).reasons
+    named = any(reason.startswith("target_qps was") for reason in reasons)
+    assert named is (rate_after(damaged, 0.99) is not None) is name.endswith("latency (ns)")
 
 
 def test_an_early_stopping_that_succeeded_is_no_reason():
