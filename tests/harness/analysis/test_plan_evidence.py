@@ -66,6 +66,9 @@ def test_server_above_offline_is_a_warning_with_its_evidence(offline, tmp_path):
     assert str(tmp_path / "offline/performance") in warning
     (early,) = contradictions(planned(tmp_path, Scenario.OFFLINE, samples=11_000))
     assert is_refuted(warning) and is_refuted(early) and not is_refuted("resumed: 3 of 64")
+    plan = planned(tmp_path, Scenario.SERVER)
+    elsewhere = structs.replace(plan.servers[0], url="http://elsewhere:30000", trial_s=9.0)
+    assert list(contradictions(structs.replace(plan, servers=(elsewhere,)))) == [warning]
 
 
 def test_the_rate_to_try_is_not_above_offline(offline, tmp_path):
@@ -89,6 +92,7 @@ def test_other_systems_and_invalid_runs_say_nothing(offline, tmp_path, scenario)
     assert list(contradictions(structs.replace(plan, servers=plan.servers * 2))) == []
     assert list(contradictions(with_plan(plan, max_concurrency=3))) == []
     assert list(contradictions(with_plan(plan, mode="accuracy"))) == []
+    assert list(contradictions(with_plan(plan, audit_text="*.*.mode = 2\n"))) == []
     path = tmp_path / "offline/performance/run.json"
     structs.replace(offline, verdict=RunVerdict("INVALID")).write(path)
     assert list(contradictions(plan)) == []
