@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from harness.analysis.equal_lengths import equally_long
 from harness.analysis.replicas import replica_balance
 from harness.analysis.run_warnings import (
     length_warning,
@@ -132,6 +133,15 @@ def test_answers_that_are_the_same_each_time(lengths, finish, changes, warned):
     found = [*filter(names_same_answers, run_warnings(with_plan(ENDED, parameters=parameters), made))]
     assert len(found) == warned
     assert all(line.startswith("600 of 600 answers to samples that were asked again") for line in found)
+
+
+@pytest.mark.parametrize(
+    ("answers", "equal", "found"), [(99, 99, None), (100, 51, (51, 100)), (100, 50, None)]
+)
+def test_how_many_answers_say_that_they_are_the_same(answers, equal, found):
+    prompts, lengths = np.repeat(np.arange(answers), 2), np.arange(2 * answers)
+    lengths[1 : 2 * equal : 2] -= 1  # as long as the one before
+    assert equally_long(prompts, lengths) == found
 
 
 # Half of the replicas waited for the other's last answer, and all first tokens came late through a proxy.
