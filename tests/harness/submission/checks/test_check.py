@@ -360,18 +360,36 @@ def test_every_round_knows_our_benchmarks():
             assert rules.seeds.items() <= benchmark.loadgen.settings.items()
 
 
+AS_PLANNED = "IssueQueryThread 0 Ending early: Max query count reached. query_count 990"
+
+
 def test_an_end_as_planned_is_a_warning(tree):
     """A submitter may set max_query_count: every sample was issued all the same."""
-    message = "IssueQueryThread 0 Ending early: Max query count reached. query_count 990"
-    both(error(f"Offline/TEST07/{RUN}", message), error(OFFLINE, message))(tree / RESULTS)
+    both(error(f"Offline/TEST07/{RUN}", AS_PLANNED), error(OFFLINE, AS_PLANNED))(tree / RESULTS)
     found = {found.where.removeprefix(f"{RESULTS}/"): found.is_warning for found in check_tree(tree)}
     assert found == {f"Offline/TEST07/{RUN}/{DETAIL}": True, f"{OFFLINE}/{DETAIL}": False}
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        both(error(TEST07, AS_PLANNED), row(TEST07, generated_samples_per_query=989)),
+        both(error(TEST07, AS_PLANNED), error_row(TEST07, "completed twice")),
+        both(row(TEST07, num_errors=1), text(f"{TEST07}/{SUMMARY}", "No errors", "1 ERROR")),
+    ],
+    ids=["a sample was not issued", "another error", "an error without its message"],
+)
+def test_an_end_that_was_not_planned_is_no_mere_warning(tree, change):
+    change(tree / RESULTS)
+    (issue,) = [issue for issue in check_tree(tree) if issue.code == "loadgen-errors"]
+    assert not issue.is_warning
+
+
 def test_two_series_of_loadgen_are_no_mere_warning(tree):
-    row(OFFLINE, loadgen_version="5.1.1 @ 0123456789")(tree / RESULTS)
-    (issue,) = check_tree(tree)
-    assert (issue.code, issue.is_warning) == ("origin", False)
+    for version in ("5.1.1", "6.1.0"):  # of the others it is 6.0
+        row(OFFLINE, loadgen_version=f"{version} @ 0123456789")(tree / RESULTS)
+        (issue,) = check_tree(tree)
+        assert (issue.code, issue.is_warning) == ("origin", False)
 
 
 def test_a_hostile_log_cannot_break_the_line(tree):

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from harness.submission.checks.check import check_contexts, check_tree
 from harness.submission.results_table import compare, summarize
+from tests.harness.submission.checks.damages import error
 from tests.harness.submission.checks.official_checker import accepts, needs_official
 from tests.harness.submission.edits import (
     SCORE,
@@ -193,6 +194,7 @@ DAMAGES = {
     "answers that are no hex": ((DATACENTER,), no_hex, "test06-log", False),
     "first token skipped": ((DATACENTER,), skipped, "test-failed", False),
     "TEST06 without its seed": (WITH_TEST06, row(TEST06, **{LOG_SEED: 0}), "audit-not-in-force", False),
+    "an error in TEST06": (WITH_TEST06, error(TEST06), "loadgen-errors", False),
     "permuted samples in TEST06": ((DATACENTER,), row(TEST06, **{PERMUTED: True}), None, False),
     "more tokens per second": ((R1,), faster(1.2), "cross-check", False),
     "fewer tokens per second": ((R1,), faster(0.1), "cross-check", False),
