@@ -173,6 +173,7 @@ BEGAN = "11-21-2026 13:53:02.000"  # a second after power_begin of Offline
 OF_R1 = PLAN | {"benchmark": PLAN["benchmark"] | {"name": "deepseek-r1"}}
 OF_ANOTHER = records.verdict("VALID", plan=OF_R1, **OTHERS)
 OF_SERVER = records.verdict("VALID", **OTHERS)
+OF_ANSWERS = records.verdict("VALID", loadgen=None, servers=[], plan=PLAN, accuracy_log_sha256="0" * 64)
 KILLED = records.text(verdict=None, deviations=[], **OF_OFFLINE)
 TOO_LONG, LOW = b"'tokens_per_sample': 12000\n", b"'exact_match': 80.0\n"
 COUNTED = text(f"{OFFLINE}/{SUMMARY}", "No errors", "3 ERRORS")
@@ -308,6 +309,22 @@ DAMAGES = [
     ("unofficial run", kept(f"{OFFLINE}/run.json", record("VALID", "dataset has 12 samples")), "deviations"),
     ("INVALID for us", kept("Offline/accuracy/run.json", record("INVALID")), "run-verdict"),
     ("a run that was killed", kept("Offline/accuracy/run.json", KILLED), "run-verdict"),
+    ("a test's run INVALID for us", kept("Offline/TEST07/run.json", record("INVALID")), ""),
+    (
+        "no accuracy.txt beside its record",
+        both(remove(SCORE), kept("Offline/accuracy/run.json", OF_ANSWERS)),
+        "missing-file",
+    ),
+    (
+        "a system that is no JSON beside a record",
+        both(pattern(SYSTEM, r"\n}$", ",\n}"), kept(f"{OFFLINE}/run.json", record("VALID"))),
+        "malformed",
+    ),
+    (
+        "measurements cut off beside a record",
+        both(cut("Offline/measurements.json"), kept(f"{OFFLINE}/run.json", record("VALID"))),
+        "malformed",
+    ),
     ("a damaged record", kept("Offline/accuracy/run.json", "{"), "run-verdict"),
     # Found by the official checker and once not by ours.
     ("SingleStream beside", copied("Interactive", "SingleStream"), "scenarios"),
