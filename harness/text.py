@@ -34,6 +34,11 @@ def printable(text: str, limit: int = MAX_CHARACTERS) -> str:
     return shown if len(shown) <= limit else shown[: limit - 3] + "..."
 
 
+def one_line(message: object, limit: int = MAX_CHARACTERS) -> str:
+    """The text of an error, or of a file, with a space for each line break and indent; as ``printable``."""
+    return printable(" ".join(str(message).split()), limit)
+
+
 def show(*lines: str, file: TextIO | None = None) -> None:
     """Print lines with paths and texts from outside; each stays one line, whatever it contains."""
     for line in lines:

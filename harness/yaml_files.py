@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from harness.errors import ConfigError
+from harness.text import one_line
 
 MOST_BYTES = 1 << 20  # the official files have a few kB
 _MOST_DEPTH = 32
@@ -42,7 +43,7 @@ def parse_yaml(data: bytes, source: str) -> Any:
         _check(text)
         return _document(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: the 13th month, a huge number
-        raise ConfigError(f"{source}: no YAML that can be read here: {_one_line(error)}") from error
+        raise ConfigError(f"{source}: no YAML that can be read here: {one_line(error)}") from error
 
 
 def write_yaml(value: Any) -> str:
@@ -79,7 +80,3 @@ def _document(text: str) -> Any:
         return loader.get_single_data()
     finally:
         loader.dispose()
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:300]

@@ -14,6 +14,7 @@ import msgspec
 from harness.batch.meteor import TextPair
 from harness.errors import ConfigError, RunError
 from harness.files import read_decoded
+from harness.text import one_line
 
 if TYPE_CHECKING:
     from bert_score import BERTScorer
@@ -98,4 +99,4 @@ def _open(model: Path, layers: int, device: str | None) -> "BERTScorer":
 
 
 def _line(error: Exception) -> str:
-    return " ".join(str(error).split())[:300] or type(error).__name__
+    return one_line(error) or type(error).__name__

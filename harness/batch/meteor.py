@@ -13,6 +13,7 @@ from harness.errors import ConfigError, RunError
 from harness.files import ROOT
 from harness.lean_nltk import load_nltk
 from harness.machine import usable_cores
+from harness.text import one_line
 
 if TYPE_CHECKING:
     from nltk.corpus.reader.wordnet import WordNetCorpusReader
@@ -22,7 +23,6 @@ _FOLDERS = ("", "wordnet", "corpora/wordnet")
 _ARCHIVES = ("wordnet.zip", "corpora/wordnet.zip")
 _FEW = 32  # pairs for which starting processes takes longer than scoring
 _AT_A_TIME = 4  # pairs that a process takes: seconds where texts are long
-_MOST_CHARACTERS = 300
 
 TextPair = tuple[str, str]  # the text of a submission, the text of the reference
 
@@ -101,8 +101,7 @@ def _open(wordnet: Path) -> "WordNetCorpusReader":
             warnings.simplefilter("ignore")  # that there is no WordNet of other languages
             return English(root, None)
     except (OSError, ValueError, LookupError, AssertionError, BadZipFile) as error:
-        reason = " ".join(str(error).split())[:_MOST_CHARACTERS]
-        raise ConfigError(f"{wordnet}: cannot be read as WordNet: {reason}") from error
+        raise ConfigError(f"{wordnet}: cannot be read as WordNet: {one_line(error)}") from error
 
 
 def _score(wordnet: Path, pair: TextPair) -> float:

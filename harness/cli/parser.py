@@ -13,6 +13,7 @@ from functools import cache, wraps
 from typing import Any, NoReturn, TypeVar
 
 from harness.cli.door import is_open
+from harness.text import one_line
 
 Built = TypeVar("Built", bound=argparse.ArgumentParser)
 
@@ -154,7 +155,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """End with exit code 2."""
-        self.exit(2, f"{self.prog}: error: {_one_line(message)}; see {self.prog} --help\n")
+        self.exit(2, f"{self.prog}: error: {one_line(message, _MOST_CHARACTERS)}; see {self.prog} --help\n")
 
 
 class _Version(argparse.Action):
@@ -191,8 +192,3 @@ def _is_switch(action: argparse.Action) -> bool:
 
 def _after(value: str) -> str:
     return f" {value}" if value else ""
-
-
-def _one_line(message: str) -> str:
-    text = " ".join(message.split())
-    return ascii(text)[1:-1][:_MOST_CHARACTERS] if not text.isprintable() else text[:_MOST_CHARACTERS]

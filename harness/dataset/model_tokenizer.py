@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from harness.dataset import tokenizer as o200k
 from harness.errors import ConfigError
+from harness.text import one_line
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -32,8 +33,9 @@ def load_tokenizer(path: Path) -> "Tokenizer":
             f"{file}: {error.strerror}; pass the folder of the model, or the {TOKENIZER_FILE} in it"
         ) from error
     except ValueError as error:
-        reason = " ".join(str(error).split())[:200]
-        raise ConfigError(f"{file}: no tokenizer: {reason}; expected the model's {TOKENIZER_FILE}") from error
+        raise ConfigError(
+            f"{file}: no tokenizer: {one_line(error)}; expected the model's {TOKENIZER_FILE}"
+        ) from error
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer

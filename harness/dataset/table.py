@@ -16,6 +16,7 @@ import msgspec
 from harness.dataset import pickled_frame
 from harness.errors import DatasetError, explained
 from harness.files import COMPRESSED, PARQUET_SUFFIXES, PICKLE_SUFFIXES
+from harness.text import one_line
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -191,12 +192,6 @@ def is_binary_table(path: Path) -> bool:
             return file.read(4).startswith((_PARQUET_MAGIC, _PICKLE_MAGIC))
     except OSError:
         return False
-
-
-def one_line(message: object) -> str:
-    """Text of a file or of a library's error, fit for one line of an error."""
-    text = " ".join(str(message).split())[:200]
-    return text if text.isprintable() else ascii(text)[1:-1]
 
 
 def _content(path: Path) -> str:

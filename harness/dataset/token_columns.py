@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.dataset import pickled_frame
-from harness.dataset.table import ParquetTable, Table, one_line
+from harness.dataset.table import ParquetTable, Table
 from harness.errors import DatasetError
+from harness.text import one_line
 
 if TYPE_CHECKING:
     import pyarrow as pa

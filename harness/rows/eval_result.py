@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from harness.cli.signals import SignalName, exit_code_after
 from harness.dataset.extended_table import NewColumn, unreadable_columns, write_extended
 from harness.dataset.samples import SampleSet, load_samples
-from harness.dataset.table import Table, one_line, open_table
+from harness.dataset.table import Table, open_table
 from harness.errors import ConfigError, GradingError
 from harness.files import PARQUET_SUFFIXES
 from harness.grading.decoding.output_decoder import BUILT_IN, OutputDecoder, open_decoder, tokenizer_beside
@@ -22,6 +22,7 @@ from harness.record.answer_log import SavedAnswer
 from harness.record.outcome import FailureKind
 from harness.rows.attempts import OTHER_OUTPUT, EvalSettings
 from harness.rows.eval_plan import EvalPlan
+from harness.text import one_line
 
 
 class EvalResult(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.text import aligned, by_kind, counted, duration, first_few, how_it_ended, printable
+from harness.text import aligned, by_kind, counted, duration, first_few, how_it_ended, one_line, printable
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\r\nOK \u202etxt\x9b31m\ud800"
 
@@ -19,6 +19,11 @@ HOSTILE = "\x1b]0;owned\x07\x1b[2J\r\nOK \u202etxt\x9b31m\ud800"
 )
 def test_printable(text, shown):
     assert printable(text) == shown
+
+
+def test_one_line_keeps_letters_beside_what_is_escaped():
+    assert one_line(ValueError("in é\x1b:\n\t  line 2")) == "in é\\x1b: line 2"
+    assert one_line("x \n" * 20, 10) == "x x x x..."
 
 
 @pytest.mark.parametrize(

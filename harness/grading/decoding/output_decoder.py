@@ -16,6 +16,7 @@ from harness.grading.decoding.model_decoder import DEEPSEEK_R1, LLAMA_3_1, find_
 from harness.grading.decoding.output import Output, SampleTokens, known_ids
 from harness.loadgen_logs.accuracy_log import TokenIds
 from harness.record.run_record import RunRecord
+from harness.text import one_line
 
 BUILT_IN = "o200k_harmony"
 _SAME_VOCABULARY = (BUILT_IN, "openai/gpt-oss-120b", "openai/gpt-oss-20b")
@@ -133,9 +134,8 @@ def _words_by_transformers(name: str) -> Callable[[int], str | None]:
     try:
         model = AutoTokenizer.from_pretrained(name)
     except (OSError, ValueError) as error:
-        reason = " ".join(str(error).split())[:200]
         raise ConfigError(
-            f"--tokenizer {name}: cannot be loaded ({reason}); omit it, {BUILT_IN} is built in"
+            f"--tokenizer {name}: cannot be loaded ({one_line(error)}); omit it, {BUILT_IN} is built in"
         ) from error
     return lambda token: str(model.decode([token], skip_special_tokens=False))
 

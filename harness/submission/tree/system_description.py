@@ -15,6 +15,7 @@ import yaml
 
 from harness.arrays import MOST_DIGITS
 from harness.submission.tree.round_rules import SystemRule
+from harness.text import one_line
 
 _IS_NETWORK, _NODES = "is_network", "number_of_nodes"
 # Where there are sw_notes, the official checker joins the two, and ends with an error if one is no text.
@@ -46,7 +47,7 @@ def design_watts(path: Path) -> float:
     try:
         tree = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: not UTF-8, the 13th month
-        raise NameplateError(f"is not YAML: {str(error).splitlines()[0]}") from error
+        raise NameplateError(f"is not YAML: {one_line(error)}") from error
     return sum(_components(tree, path.stem))
 
 

@@ -55,6 +55,12 @@ def test_what_cannot_be_added_up(tmp_path, text):
         design_watts(tmp_path / "x.yaml")
 
 
+def test_what_is_no_yaml_has_its_place_in_the_message(tmp_path):
+    (tmp_path / "x.yaml").write_text("PSUs: [1\nb: 2")
+    with pytest.raises(NameplateError, match="line 2, column 2"):
+        design_watts(tmp_path / "x.yaml")
+
+
 def test_build_puts_it_beside_the_system(results, info, tmp_path):
     path = write_info(tmp_path, system_power_capacity=12000)
     path.write_text('nameplate = "power.yaml"\n' + path.read_text())
