@@ -4,6 +4,7 @@ import time
 from collections.abc import Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from harness.config.deadlines import Deadlines
 from harness.config.generation import SamplingParameters
@@ -38,7 +39,7 @@ class Preflight:
     ) -> None:
         most = min(_TRIAL_TOKENS[facts.protocol.answers], parameters.max_new_tokens)
         least = parameters.min_new_tokens
-        small = msgspec.structs.replace(
+        small = replace(
             parameters, max_new_tokens=most, min_new_tokens=None if least is None else min(least, most)
         )
         self._protocol = facts.protocol
@@ -47,10 +48,7 @@ class Preflight:
         self._tokens = most
         self._within_s = within_s
         self._outcomes: dict[int, Outcome] = {}
-        self._seconds: dict[int, float] = {}
-        self._by_id: set[int] = set()
-        self._gave_tokens: set[int] = set()
-        self._counted: set[int] = set()
+        self._trials: dict[int, Trial] = {}
 
     @property
     def seen(self) -> AnswersSeen:
@@ -72,10 +70,7 @@ class Preflight:
         the server must count, None where it is not known.
         """
         self._outcomes.clear()
-        self._seconds.clear()
-        self._by_id.clear()
-        self._gave_tokens.clear()
-        self._counted.clear()
+        self._trials.clear()
         deadlines = Deadlines(request_s=self._within_s)
         client = HttpClient(endpoints, deadlines, on_done=self._on_done)
         try:
@@ -83,23 +78,13 @@ class Preflight:
             for index in range(len(endpoints)):
                 client.start(self._request(index, body))
             with WaitNotices() as notices:
-                errors = self._wait(client, endpoints, prompt_tokens, notices, to_the_end, refusals_end)
+                self._wait(client, endpoints, prompt_tokens, notices, to_the_end, refusals_end)
             _poll_for(client, _LINGER_S)
             keeps = client.keeps_alive()
         finally:
             client.close()
-        return [
-            Trial(
-                kept,
-                index in self._by_id,
-                self._seconds.get(index),
-                errors.get(index),
-                index in errors and self._is_refused(index, prompt_tokens),
-                index in self._gave_tokens,
-                index in self._counted,
-            )
-            for index, kept in enumerate(keeps)
-        ]
+        trials = (self._trials.get(index, Trial()) for index in range(len(endpoints)))
+        return [replace(trial, keeps_alive=kept) for trial, kept in zip(trials, keeps, strict=True)]
 
     def _request(self, index: int, body: bytes) -> Request:
         reader = ResponseReader(
@@ -115,8 +100,8 @@ class Preflight:
         notices: WaitNotices,
         to_the_end: bool,
         refusals_end: bool,
-    ) -> dict[int, ServerError]:
-        waiting, errors, ended = dict(enumerate(endpoints)), dict[int, ServerError](), False
+    ) -> None:
+        waiting, ended = dict(enumerate(endpoints)), False
         while waiting and not ended:
             urls = folded((endpoint.url for endpoint in waiting.values()), 3)
             count = f"{len(waiting)} of {len(endpoints)} servers, " if len(endpoints) > 1 else ""
@@ -130,35 +115,33 @@ class Preflight:
                 outcome, url = self._outcomes[index], waiting.pop(index).url
                 wrong = what_is_wrong(self._protocol, outcome, prompt_tokens)
                 if wrong:
-                    errors[index] = ServerError(f"{url}: {wrong}")
-                    ended |= not to_the_end and (refusals_end or not self._is_refused(index, prompt_tokens))
-        return errors
-
-    def _is_refused(self, index: int, prompt_tokens: int | None) -> bool:
-        return is_refusal(self._outcomes[index], prompt_tokens, gave_tokens=index in self._gave_tokens)
+                    trial = self._trials[index]
+                    refused = is_refusal(outcome, prompt_tokens, gave_tokens=trial.gave_tokens)
+                    error = ServerError(f"{url}: {wrong}")
+                    self._trials[index] = replace(trial, error=error, refused=refused)
+                    ended |= not to_the_end and (refusals_end or not refused)
 
     def _on_done(self, request: Request, outcome: Outcome) -> None:
         self._outcomes[request.replica] = outcome
-        if request.is_answered_by_id:
-            self._by_id.add(request.replica)
-        if request.reader.answer.tokens:
-            self._gave_tokens.add(request.replica)
-        if not isinstance(outcome, Failure) and outcome.prompt_tokens is not None:
-            self._counted.add(request.replica)
         began = request.sent_ns or request.issued_ns
-        self._seconds[request.replica] = (time.monotonic_ns() - began) / 1e9
+        self._trials[request.replica] = Trial(
+            repeats_ids=request.is_answered_by_id,
+            seconds=(time.monotonic_ns() - began) / 1e9,
+            gave_tokens=bool(request.reader.answer.tokens),
+            counts_prompts=not isinstance(outcome, Failure) and outcome.prompt_tokens is not None,
+        )
 
 
 class Trial(msgspec.Struct, frozen=True):
     """The result of a replica's trial request."""
 
-    keeps_alive: bool
+    keeps_alive: bool = False
     """Whether the replica left the connection open."""
-    repeats_ids: bool
+    repeats_ids: bool = False
     """Whether the answer carried the request's id."""
-    seconds: float | None
+    seconds: float | None = None
     """None: it did not end."""
-    error: ServerError | None
+    error: ServerError | None = None
     refused: bool = False
     """Whether the error is that of an answer: the same server may take another request."""
     gave_tokens: bool = False
