@@ -1,5 +1,6 @@
 """What tests of several rooms build: parameters, a rendered request, scripted peers, waiting for an event."""
 
+import errno
 import itertools
 import os
 import re
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 import numpy as np
@@ -42,6 +43,11 @@ def parameters(**changes: Any) -> SamplingParameters:
     """gpt-oss's parameters for a stream of at most 20 tokens, with ``changes``."""
     fixed = {"max_new_tokens": 20, "temperature": 1.0, "top_p": 1.0, "top_k": 0, "stream": True}
     return SamplingParameters(**fixed | {"skip_special_tokens": False} | changes)
+
+
+def full_disk(*_: object) -> NoReturn:
+    """In place of a function that writes."""
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def protocol_of(name: Dialect | Protocol) -> Protocol:

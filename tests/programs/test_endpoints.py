@@ -1,8 +1,6 @@
 """run_endpoints.py run as a user calls it, against stub servers: the walk over all points."""
 
-import errno
 import json
-import os
 import re
 import shutil
 import signal
@@ -16,7 +14,7 @@ import run_endpoints
 from harness.endpoints.run_folder import ACCURACY, NOT_A_RESULT_FILE, PAGE, REHEARSAL, RUNS, SUMMARY, TREE
 from harness.peak.ladder.steps import NOT_A_RESULT
 from sut.endpoints import rehearsal
-from tests.kit import wait_until
+from tests.kit import full_disk, wait_until
 from tests.runs import ROOT, main_here
 from tests.stub import Facts, StubServer
 
@@ -155,11 +153,8 @@ def test_a_defect_of_the_page_ends_no_rehearsal(tmp_path, capfd, caplog, monkeyp
 
 
 def test_a_full_disk_is_a_line_with_the_file_and_a_remedy(tmp_path, capfd, monkeypatch):
-    def full(*_):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(rehearsal._Walk, "_point", full)
-    monkeypatch.setattr(rehearsal, "write_endpoints_page", full)
+    monkeypatch.setattr(rehearsal._Walk, "_point", full_disk)
+    monkeypatch.setattr(rehearsal, "write_endpoints_page", full_disk)
     with StubServer() as stub:
         code, stdout, stderr = main_here(capfd, run_endpoints.main, words(tmp_path, stub))
     why = "No space left on device; free space there or choose another folder"

@@ -30,6 +30,7 @@ from harness.report import run_console
 from harness.report.run_console import RunConsole, render_summary
 from report import main as report_main
 from sut.worker.journal_writer import JournalWriter
+from tests.kit import full_disk
 from tests.records import ENDED, started
 
 RECORDED = Path(__file__).parents[2] / "data/loadgen"
@@ -566,7 +567,7 @@ def test_the_disk_has_not_taken_a_log_of_loadgen(log_dir, monkeypatch):
 
     def fsync(descriptor):
         if os.fstat(descriptor).st_ino == log:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            full_disk()
         sync(descriptor)
 
     assert close(log_dir).exit_code == EXIT_VALID

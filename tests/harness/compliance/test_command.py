@@ -1,8 +1,6 @@
 """Complete compliance runs on a stub server: real LoadGen, official counts of samples, every way to end."""
 
-import errno
 import json
-import os
 import re
 import signal
 from types import SimpleNamespace
@@ -28,7 +26,7 @@ from tests.harness.compliance.program import (
 )
 from tests.harness.submission.building import files
 from tests.harness.submission.recorded_runs import FACTS
-from tests.kit import wait_until
+from tests.kit import full_disk, wait_until
 from tests.made_up.cnn import DATACENTER, EDGE
 from tests.runs import PERFORMANCE, ROOT, SAMPLES, small_dataset
 from tests.stub import Facts, Fault, StubServer, every, refused_url
@@ -259,15 +257,11 @@ def test_a_test_whose_logs_are_gone_is_run_again(tmp_path):
 )
 def test_a_full_disk_after_the_run_asks_for_no_other_folder(own, remedy, tmp_path, monkeypatch):
     """There the repeated command would run the test again."""
-
-    def full(*_):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
     benchmark = load_benchmark("gpt-oss-120b")
     test = find_test(benchmark, "TEST09")
     settings, logs = test.audit_config(None, "Offline"), tmp_path / "TEST09/run"
     request = VerifyRequest(benchmark, test, settings, logs, references=None, official=True, own=own)
-    monkeypatch.setattr(compliance_command, "_copy", full)
+    monkeypatch.setattr(compliance_command, "_copy", full_disk)
     with pytest.raises(ConfigError, match=f"TEST09: cannot write there: No space left on device; .*{remedy}"):
         compliance_command._write(request, None, logs.parent, ())
 

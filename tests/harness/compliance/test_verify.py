@@ -32,6 +32,7 @@ from tests.harness.submission.edits import (
     write,
 )
 from tests.harness.submission.trees import RESULTS, copied, unpack
+from tests.kit import full_disk
 from tests.runs import ROOT, SAMPLES
 
 ACCURACY = "mlperf_log_accuracy.json"
@@ -302,7 +303,7 @@ def test_the_folder_of_a_test_that_runs_is_left_alone(logs, verify09, into):
 def test_a_full_disk_leaves_nothing_behind(logs, verify09, into, monkeypatch):
     def full(source, target):
         if target.name == DETAIL:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            full_disk()
         return copy(source, target)
 
     copy = shutil.copyfile

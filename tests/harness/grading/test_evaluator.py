@@ -1,7 +1,6 @@
 """The evaluator from its command line: log in, score, files and exit code out."""
 
 import contextlib
-import errno
 import functools
 import gzip
 import json
@@ -43,7 +42,7 @@ from harness.record.run_record import RunRecord, RunVerdict
 from tests.harness.grading.conftest import Result, evaluated
 from tests.harness.grading.logs import array, entry, harmony_ids, write_log
 from tests.harness.grading.samples import REFERENCE, RELEASE, references, right_answer
-from tests.kit import wait_until
+from tests.kit import full_disk, wait_until
 from tests.records import ENDED, with_plan
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -457,11 +456,7 @@ def test_a_file_that_cannot_be_written_completely_is_not_there(name: str, evalua
     flag = "--disagreements" if name.startswith("page") else "--save-outputs"
     assert evaluate(flag, name, ids=outputs()).code == 0
     earlier = Path(name).read_bytes()
-
-    def no_room(file: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "fsync", no_room)
+    monkeypatch.setattr(os, "fsync", full_disk)
     result = evaluate(flag, name, ids=outputs())
     assert result.code == 2 and f"{name}: cannot be written" in result.stderr
     assert "Target " in result.stdout  # the score is not lost with it

@@ -1,7 +1,6 @@
 """report.py: folders without a run, the table of all runs, and their overview."""
 
 import csv
-import errno
 import json
 import os
 import re
@@ -27,6 +26,7 @@ from harness.report.run_report import add_result, add_verdict, write_report_of
 from harness.report.runs_table import as_json
 from report import main
 from tests import records
+from tests.kit import full_disk
 from tests.records import ENDED, with_plan
 
 VALID = replace(ENDED, verdict=RunVerdict("VALID", (), True), deviations=())
@@ -249,11 +249,8 @@ def test_a_defect_of_the_page_costs_neither_the_run_nor_its_score(tmp_path, monk
 
 
 def test_a_result_on_a_full_disk_is_a_warning_with_a_remedy(tmp_path, monkeypatch, caplog):
-    def full(descriptor):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
     run = accuracy_run(tmp_path, True)
-    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full_disk)
     add_result(run, {"exact_match": 80.0})
     why = f"{run / ACCURACY_RESULT}: No space left on device; free space there or choose another folder"
     assert caplog.messages == [f"warning: the result is not in {run / REPORT}: {why}"]
@@ -402,13 +399,10 @@ def test_a_file_that_is_the_working_directory(flag, runs, capsys):
 
 @pytest.mark.parametrize("flag", ["--output", "--csv", "--json"])
 def test_a_full_disk_leaves_the_earlier_file(flag, runs, tmp_path, capsys, monkeypatch):
-    def no_room(file: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
     path = tmp_path / "x"
     assert main(["list", str(runs), flag, str(path)]) == 0
     earlier = path.read_bytes()
-    monkeypatch.setattr(os, "fsync", no_room)
+    monkeypatch.setattr(os, "fsync", full_disk)
     assert main(["list", str(runs), flag, str(path)]) == 2
     assert "x: cannot be written: No space left on device" in capsys.readouterr().err
     assert path.read_bytes() == earlier

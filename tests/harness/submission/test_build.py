@@ -38,6 +38,7 @@ from tests.harness.submission.edits import (
     write,
 )
 from tests.harness.submission.trees import RESULTS, SYSTEM, accuracy_log
+from tests.kit import full_disk
 from tests.records import with_plan
 from tests.runs import ROOT
 
@@ -218,10 +219,7 @@ def test_broken_input_is_named_and_nothing_is_written(results, info, tmp_path, c
 
 
 def test_a_write_that_fails_leaves_nothing(results, info, tmp_path, capsys, monkeypatch):
-    def full(*_):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(scenario_files, "keep_file", full)
+    monkeypatch.setattr(scenario_files, "keep_file", full_disk)
     assert build(results) == 2
     assert os.strerror(errno.ENOSPC) in one_line(capsys)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["results", "submission.toml"]

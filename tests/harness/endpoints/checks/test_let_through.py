@@ -631,7 +631,6 @@ def log_of(root: Path) -> Path:
     return root / f"runs/r{LOGGED}/events.jsonl"
 
 
-WINDOW = ("steady_state", "window")
 CLAIMED = {
     "another state": (
         point_of("steady_state", "state", value={"tpot_p50": "rising"}),
