@@ -16,8 +16,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from harness.errors import ConfigError, DatasetError, refused
-from harness.files import atomic_write, require_other
+from harness.errors import DatasetError
+from harness.files import atomic_write, not_written, require_other
 from harness.text import counted, printable
 
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # the marks that such a file begins with
@@ -105,9 +105,7 @@ def writing(path: Path, *read: Path) -> Iterator[IO[bytes]]:
         with atomic_write(path) as file:
             yield file
     except OSError as error:
-        raise ConfigError(
-            f"{path}: cannot write there: {refused(error, 'choose another --output')}"
-        ) from error
+        raise not_written(path, error, "--output") from error
 
 
 def _read(path: Path) -> bytes:

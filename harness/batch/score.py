@@ -84,7 +84,7 @@ def _check_output(output: Path, *read: Path) -> None:
     require_other(output, *read)
     require_writable(output)
     if not output.parent.is_dir():
-        raise ConfigError(f"{output}: cannot write there: no such folder; choose another --output")
+        raise ConfigError(f"{output}: cannot be written: no such folder; choose another --output")
 
 
 def read_thresholds(path: Path | None) -> _Thresholds:

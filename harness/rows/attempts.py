@@ -17,8 +17,8 @@ from harness.analysis.statistics import completed
 from harness.config.generation import SamplingParameters
 from harness.config.plans import ClientPlan
 from harness.config.protocol import Answers
-from harness.errors import ConfigError, refused
-from harness.files import JOURNAL_DIR, hold, open_lock
+from harness.errors import ConfigError
+from harness.files import JOURNAL_DIR, hold, not_written, open_lock
 from harness.json_files import read_json, write_json
 from harness.record.journal import lost_rows, read_journal
 from harness.record.outcome import FailureKind
@@ -136,9 +136,7 @@ def require_writable(output: Path) -> None:
             raise IsADirectoryError(0, "not a regular file")
         Path(tempfile.mkdtemp(prefix=".probe-", dir=folder)).rmdir()
     except OSError as error:
-        raise ConfigError(
-            f"{output}: cannot write there: {refused(error, 'choose another output file')}"
-        ) from error
+        raise not_written(output, error, "output file") from error
 
 
 @contextmanager

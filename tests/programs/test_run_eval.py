@@ -370,7 +370,7 @@ def test_a_dry_run_sends_nothing_and_leaves_nothing(tmp_path, capfd, monkeypatch
 REFUSED = [
     ("out.csv", (), "expected .parquet"),
     ("dataset.parquet", (), "the file exists"),
-    ("dataset.parquet/out.parquet", (), "cannot write there"),
+    ("dataset.parquet/out.parquet", (), "cannot be written"),
     ("out.parquet", ("--skip-samples", 12), "12 rows"),
     ("out.parquet", ("--skip-samples", -1), "--skip-samples is -1"),
     ("out.parquet", ("--num-samples", 13), "12 rows"),

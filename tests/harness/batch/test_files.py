@@ -46,7 +46,7 @@ REFUSED = [
     (b"1\na\n", ("--model", "input.txt"), "its format is not known"),
     (b"1\na\n", ("--model", "model.bin"), "24 layers, 32 experts"),
     (b"1\na\n", ("--output", "input.txt"), "the file exists"),
-    (b"1\na\n", ("--output", "input.txt/ids.txt"), "cannot write there"),
+    (b"1\na\n", ("--output", "input.txt/ids.txt"), "cannot be written"),
     (b"1\na\n", ("--resume",), "no run to resume"),
     (b"1\na\n", ("--input", "nowhere.txt"), "nowhere.txt: cannot be read: No such file"),
     (b"1\na\n", ("--input", "."), "cannot be read: Is a directory"),
@@ -198,7 +198,7 @@ def test_outputs_that_cannot_be_written(command, tmp_path, capfd):
     link.hardlink_to(path)
     for output in (path, link):
         refused(capfd, "is the input", command, "-i", path, "-o", output)
-    refused(capfd, "cannot write there", command, "-i", path, "-o", tmp_path / "no" / "ids")
+    refused(capfd, "cannot be written", command, "-i", path, "-o", tmp_path / "no" / "ids")
     assert path.read_text() == "13225 \n"
 
 
