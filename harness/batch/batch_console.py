@@ -40,10 +40,9 @@ class BatchConsole(RowsConsole):
         if result.interrupted_by:
             lines.append(f"ended by {result.interrupted_by}")
         if not result.written:
-            lines.append(
-                f"{result.plan.output} is not written; {counted(len(result.answers), 'answer', 'is')} kept; "
-                f"to resume: {self.resuming(result)}"
-            )
+            lines.append(f"{result.plan.output} is not written; {self.next_command(result)}")
+        elif result.errors:
+            lines.append(self.next_command(result))
         return lines
 
 

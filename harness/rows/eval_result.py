@@ -29,9 +29,10 @@ class EvalResult(msgspec.Struct, frozen=True, kw_only=True):
     """``failures``: kind and detail by sample index. ``errors``: why rows have neither answer nor
     failure, or why their answers are not complete.
 
-    ``was_complete``: nothing was left to do. ``written``: whether the file is there; ``has_truths``: and true
-    answers in it. ``kept``: answers of earlier attempts. ``warm_up_s``: the trial requests; ``elapsed_s``:
-    from the first request to the last answer, of all attempts.
+    ``is_unfit``: the answers are kept, and none to continue with. ``was_complete``: nothing was left to do.
+    ``written``: whether the file is there; ``has_truths``: and true answers in it. ``kept``: answers of
+    earlier attempts. ``warm_up_s``: the trial requests; ``elapsed_s``: from the first request to the last
+    answer, of all attempts.
     """
 
     plan: EvalPlan
@@ -40,6 +41,7 @@ class EvalResult(msgspec.Struct, frozen=True, kw_only=True):
     answers: Mapping[int, SavedAnswer]
     failures: Mapping[int, tuple[FailureKind, str]]
     errors: tuple[str, ...] = ()
+    is_unfit: bool = False
     warnings: tuple[str, ...] = ()
     interrupted_by: SignalName | None = None
     without_text: int = 0

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from harness.errors import EXIT_VALID
 from harness.progress.progress_line import ProgressBar, ProgressPrinter, ProgressSnapshot
-from harness.record.repeated import resuming_command
+from harness.record.repeated import restarting_command, resuming_command
 from harness.record.settled import ServerInfo
 from harness.report.run_console import DRY_RUN, api_lines, served_by, server_lines
 from harness.rows.eval_plan import EvalPlan
@@ -84,9 +84,18 @@ class RowsConsole(ABC):
         counts = f"{result.samples}: {len(result.answers)} answered, {len(result.failures)} failed"
         return f"{counts} ({kinds})" if kinds else counts
 
-    def resuming(self, result: EvalResult) -> str:
-        """The command that sends the rows without an answer."""
-        return resuming_command(self._command)
+    def next_command(self, result: EvalResult) -> str:
+        """``12 answers are kept; to resume: COMMAND``, or to begin anew where they are unfit."""
+        kept, words = counted(len(result.answers), "answer", "is"), self._words(result)
+        if result.is_unfit:
+            return f"{kept} kept; to begin anew: {restarting_command(words)}"
+        return f"{kept} kept; to {self._resume(result)}: {resuming_command(words)}"
+
+    def _resume(self, result: EvalResult) -> str:
+        return "resume"
+
+    def _words(self, result: EvalResult) -> Sequence[str]:
+        return self._command
 
 
 class EvalConsole(RowsConsole):
@@ -134,14 +143,14 @@ class EvalConsole(RowsConsole):
             lines.append(f"Score it with: {scoring}")
         if result.interrupted_by:
             lines.append(f"ended by {result.interrupted_by}")
-        if result.failures or not result.written:
-            what = "send the failed rows again" if result.written else "resume"
-            lines.append(f"{counted(answered, 'answer', 'is')} kept; to {what}: {self.resuming(result)}")
+        if result.failures or result.errors or not result.written:
+            lines.append(self.next_command(result))
         return lines
 
-    def resuming(self, result: EvalResult) -> str:
+    def _resume(self, result: EvalResult) -> str:
+        return "send the failed rows again" if result.written and result.failures else "resume"
+
+    def _words(self, result: EvalResult) -> Sequence[str]:
         """The command with the file, whose default name has the time."""
-        words = list(self._command)
-        if not any(word.replace("_", "-").split("=")[0] in _OUTPUT for word in words):
-            words += ["--output", str(result.plan.output)]
-        return resuming_command(words)
+        is_named = any(word.replace("_", "-").split("=")[0] in _OUTPUT for word in self._command)
+        return self._command if is_named else (*self._command, "--output", str(result.plan.output))

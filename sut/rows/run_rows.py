@@ -113,9 +113,8 @@ def run_rows(
         result, settings = _send(plan, files, rows, warnings, watcher, on_line, serving)
     else:  # killed while the file was written
         settings = _same_run(plan, rows, None)[0]
-        result = replace(
-            _unsent(plan, rows), errors=_text_errors(_with_texts(_encoded_in(settings), rows.kept))
-        )
+        unfit = _text_errors(_with_texts(_encoded_in(settings), rows.kept))
+        result = replace(_unsent(plan, rows), errors=unfit, is_unfit=bool(unfit))
     if plan.client.dry_run or result.interrupted_by or not result.is_complete:
         return result
     with attempts.locked(plan.folder):
@@ -229,11 +228,13 @@ def _ended_with(
         for change in changes
         if change.answers
     )
+    unfit = _text_errors(encoded)
     return replace(
         _unsent(plan, rows),
         answers=answers,
         failures=attempts.failures(attempt, seen.lost, answers),
-        errors=(*seen.errors, *in_doubt, *_text_errors(encoded)),
+        errors=(*seen.errors, *in_doubt, *unfit),
+        is_unfit=bool(unfit),
         warnings=(*seen.warnings, *text_warnings(encoded)),
         interrupted_by=seen.interrupted_by,
     )

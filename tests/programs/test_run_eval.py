@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -14,11 +15,14 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from msgspec import structs
 
 import eval_mlperf_accuracy as grading
 import run_eval as program
 from harness.dataset.table import open_table
 from harness.record.answer_log import encode_answer, read_saved_answers
+from sut.drive import ended
+from sut.rows import run_rows
 from tests.kit import wait_until
 from tests.runs import ROOT, SAMPLES, main_here, run_mlperf, small_dataset, without_waits, write_dataset
 from tests.stub import Facts, Fault, StubServer, expected_ids, expected_words, refused_url
@@ -227,6 +231,27 @@ def test_rows_of_a_server_that_has_changed_are_sent_again(tmp_path, capfd):
     assert answers(output) == wanted(prompts)
 
 
+def test_all_rows_with_an_error_end_with_the_command_that_continues(tmp_path, capfd, monkeypatch):
+    """The file's name has the time: the command that was typed begins another run."""
+    monkeypatch.chdir(tmp_path)
+    dataset, _ = small_dataset(tmp_path)
+    with StubServer() as stub, monkeypatch.context() as patch:
+        words = ["--input-file", str(dataset), "--max-new-tokens", str(TOKENS), "--server-url", stub.url]
+        patch.setattr(run_rows, "ended", ended_with_an_error)
+        patch.setattr(sys, "argv", ["run_eval.py", *words])
+        code, stdout, _ = main_here(capfd, program.main, words)
+    last = stdout.splitlines()[-1]
+    assert (code, last.partition(": ")[0]) == (4, "12 answers are kept; to resume")
+    continuing = shlex.split(last.partition(": ")[2])[2:]
+    assert continuing[-1] == "--resume" and main_here(capfd, program.main, continuing)[0] == 0
+
+
+@contextmanager
+def ended_with_an_error(run):
+    with ended(run) as seen:
+        yield structs.replace(seen, errors=("worker 0 has died",))
+
+
 @pytest.mark.engine
 @pytest.mark.parametrize("end", ["kill", *(pytest.param(name, marks=ENGINE) for name in list(ENDS)[1:])])
 def test_an_ended_run_is_resumed_without_sending_anything_twice(end, tmp_path, capfd):
@@ -404,5 +429,6 @@ def test_texts_that_lack_a_part_are_no_success_however_often_it_is_repeated(tmp_
             sent = len(stub.requests)
             code, stdout, stderr = here(capfd, dataset, output, *words, "--max-new-tokens", 256)
             assert (code, "text of answers is missing" in stdout) == (4, True), stdout + stderr
+            assert re.search(r"8 answers are kept; to begin anew: .* --restart$", stdout.strip())
         assert len(stub.requests) == sent > len(prompts)  # nothing is left to send
     assert output.exists()
