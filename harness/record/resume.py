@@ -27,6 +27,7 @@ ATTEMPT = "attempt."  # folders of attempts; a number follows
 _ATTEMPT_NUMBER = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
 _SHOWN = 80  # characters of a value
 _DIGITS = 12  # of a sha256
+_EARLIER = "earlier answers in"
 ANY_SAMPLE = 1 << 32  # beyond every sample index
 
 
@@ -240,7 +241,7 @@ def version_changes(log_dir: Path, record: RunRecord) -> Iterator[str]:
     now = {server.version for server in record.servers}
     if others := sorted(str(other) for other in earlier - now - {None}):
         yield (
-            f"earlier answers in {log_dir} are of server version {', '.join(others)}, the servers "
+            f"{_EARLIER} {log_dir} are of server version {', '.join(others)}, the servers "
             f"now report {', '.join(sorted(filter(None, now))) or 'no version'}"
         )
     here = record.provenance.git
@@ -248,10 +249,15 @@ def version_changes(log_dir: Path, record: RunRecord) -> Iterator[str]:
     commits = sorted(set(map(str, filter(None, found))) - {str(here)})
     if commits and here is not None:
         yield (
-            f"earlier answers in {log_dir} are of commit {', '.join(commits)} of the harness, this checkout "
+            f"{_EARLIER} {log_dir} are of commit {', '.join(commits)} of the harness, this checkout "
             f"is at {here}: a submission takes all runs of a scenario from one commit; if the others are of "
             "the earlier one, end this run, git checkout that commit, and repeat the command"
         )
+
+
+def names_other_version(warning: str) -> bool:
+    """Whether a warning of a run is one of ``version_changes``."""
+    return warning.startswith(_EARLIER)
 
 
 def archive_attempt(log_dir: Path) -> Path:

@@ -19,6 +19,7 @@ from harness.files import (
 )
 from harness.grading.reports.scorecard import mean_tokens
 from harness.json_files import read_fields
+from harness.record.resume import names_other_version
 from harness.record.run_record import RunRecord
 from harness.submission.checks.context import CheckContext, read_logs
 from harness.submission.checks.issue import Issue
@@ -151,7 +152,7 @@ def _gpus(record: RunRecord) -> int | None:
 
 def _is_of_rules(warning: str) -> bool:
     """Whether a warning that a run left is about the rules of the closed division."""
-    return names_other_file(warning) or names_same_answers(warning)
+    return any(is_one(warning) for is_one in (names_other_file, names_same_answers, names_other_version))
 
 
 def _verdict(context: CheckContext, folder: Path, record: RunRecord) -> Iterator[Issue]:

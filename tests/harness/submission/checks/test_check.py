@@ -9,6 +9,7 @@ import shutil
 from collections import Counter
 from datetime import timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -21,7 +22,10 @@ from harness.config.rounds import available_rounds
 from harness.config.scenario import Scenario
 from harness.dataset.published import other_than_published
 from harness.loadgen_logs.summary_and_detail import read_summary
+from harness.record.answer_log import encode_answer
 from harness.record.journal import FINISH_REASONS
+from harness.record.provenance import GitState
+from harness.record.resume import version_changes
 from harness.record.run_record import ServerLoad
 from harness.submission.checks import check
 from harness.submission.checks.check import check_contexts, check_tree, official_name
@@ -633,7 +637,19 @@ def same_answers():
     return warning
 
 
-@pytest.mark.parametrize("made", [other_data, same_answers])
+def other_commit():
+    """src/ has the code of the last attempt alone."""
+    earlier = GitState("1" * 40, dirty=False)
+    with TemporaryDirectory() as folder:
+        attempt = Path(folder, "attempt.1")
+        (attempt / "journal").mkdir(parents=True)
+        (attempt / "journal/answers-0.bin").write_bytes(encode_answer(0, 1, bytes(4)))
+        replace(ENDED, provenance=replace(ENDED.provenance, git=earlier)).write(attempt / "run.json")
+        (warning,) = version_changes(Path(folder), ENDED)
+    return warning
+
+
+@pytest.mark.parametrize("made", [other_data, same_answers, other_commit])
 def test_a_warning_about_the_rules_stays_one_to_the_end(tree, made):
     keep(tree, warnings=("resumed: 3 of 64 answers are of an earlier attempt", warning := made()))
     (issue,) = check_tree(tree)
