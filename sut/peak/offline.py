@@ -19,10 +19,11 @@ from harness.peak.search.offline_rate import (
     write_offline_rate,
 )
 from harness.progress.progress_files import ProgressLine
+from harness.progress.progress_line import ProgressSnapshot
 from harness.record.output_dir import locked, move_aside_existing
 from harness.record.run_record import RunRecord
 from harness.record.settled import running_limit
-from sut.peak.prober import SearchWatcher, search_run
+from sut.peak.prober import SearchWatcher, failure_cut, search_run
 from sut.run import run
 
 _WAVES = 4  # times what the servers run at once: the middle half of the answers comes from full servers
@@ -52,8 +53,14 @@ def find_offline_rate(
             move_aside_existing(folder / SHORT_RUN)
             conf = _short_conf(folder / SHORT_RUN, options.user_conf, official)
             plan = search_run(options, folder / SHORT_RUN, conf)
+            fails = failure_cut(options)
+
+            def on_progress(snapshot: ProgressSnapshot) -> None:
+                watcher.progress(snapshot)
+                fails(snapshot)
+
             with signals_kept():
-                record = run(plan, on_progress=watcher.progress, on_line=on_line)
+                record = run(plan, on_progress=on_progress, on_line=on_line)
             require_no_signal(record.interrupted_by)
             watcher.record(record)
     statistics, verdict = record.statistics, record.verdict

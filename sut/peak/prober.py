@@ -21,7 +21,7 @@ from harness.errors import RunError
 from harness.peak.ladder.ladder_plan import LadderPlan, ladder_client
 from harness.peak.ladder.steps import Step
 from harness.peak.peak_options import SearchOptions
-from harness.peak.search.cut_off import CutOff
+from harness.peak.search.cut_off import CutOff, FailureCut
 from harness.peak.search.policy import Action
 from harness.peak.search.probe import Probe
 from harness.peak.search.probe_record import probe_of, write_conf
@@ -171,12 +171,13 @@ class RunProber(msgspec.Struct, dict=True):
         folder.mkdir(parents=True)
         conf = write_conf(folder, self.options.user_conf, self.base.plan.model_key, rate)
         plan = search_run(self.options, folder, conf)
-        goes_on = self.options.fail_fast is False or self.options.max_failures is not None
-        watch = CutOff(plan.client.log_dir, self.base.limits_ns, scheduled.most_over, goes_on=goes_on)
+        watch = CutOff(plan.client.log_dir, self.base.limits_ns, scheduled.most_over)
+        fails = failure_cut(self.options)
 
         def on_progress(snapshot: ProgressSnapshot) -> None:
             self.watcher.progress(snapshot)
             watch(snapshot)
+            fails(snapshot)
 
         with signals_kept():
             record = run(plan, on_plan=self._check_servers, on_progress=on_progress, on_line=self.on_line)
@@ -212,6 +213,13 @@ class _Session(msgspec.Struct):
     stack: ExitStack
     most: int
     last: int = 0
+
+
+def failure_cut(options: SearchOptions) -> Callable[[ProgressSnapshot], None]:
+    """What ends a run of a search after a failure, unless the user has said when that is."""
+    if options.fail_fast is False or options.max_failures is not None:
+        return lambda snapshot: None
+    return FailureCut()
 
 
 def search_run(

@@ -20,22 +20,15 @@ _TOLD_S = 3.0  # by then what the first failure was is on disk, and the alarm ha
 
 
 class CutOff:
-    """Counts the queries over a limit while a run lasts; raises LostRunError once they are too many.
+    """Counts the queries over a limit while a run lasts; raises LostRunError once they are too many."""
 
-    Also after a failure, unless the run ``goes_on``: its rest would be measured for nothing.
-    """
-
-    def __init__(
-        self, log_dir: Path, limits_ns: Mapping[str, int], most_over: int, *, goes_on: bool = False
-    ) -> None:
+    def __init__(self, log_dir: Path, limits_ns: Mapping[str, int], most_over: int) -> None:
         self.over = Over()
         self.decided_s: float | None = None
         self._journal = log_dir / JOURNAL_DIR
         self._limits = LimitWatch(log_dir, limits_ns)
         self._ttft_ns, self._tpot_ns = limits_ns["TTFT"], limits_ns["TPOT"]
         self._most_over = most_over
-        self._goes_on = goes_on
-        self._failed_s = math.inf
 
     def __call__(self, moment: ProgressSnapshot) -> None:
         """Look at the run. Raises LostRunError and OSError."""
@@ -44,15 +37,25 @@ class CutOff:
         if reason := over_limit_text(name, count, self._most_over):
             self.decided_s = moment.elapsed_s
             raise LostRunError(reason)
-        if moment.failures.keys() - {NO_ROOM} and not self._goes_on:
-            self._failed_s = min(self._failed_s, moment.elapsed_s)
-            if moment.elapsed_s >= self._failed_s + _TOLD_S:
-                raise LostRunError(f"{failures_text(moment)} (--no-fail-fast: never ended by that)")
 
     def count_all(self) -> None:
         """Count by LoadGen's own times, in a run that was not cut. Raises OSError."""
         if self.decided_s is None:
             self.over = over_by_loadgen(self._journal, self._ttft_ns, self._tpot_ns)
+
+
+class FailureCut:
+    """Ends a run soon after a query has failed: its rest would be measured for nothing."""
+
+    def __init__(self) -> None:
+        self._failed_s = math.inf
+
+    def __call__(self, moment: ProgressSnapshot) -> None:
+        """Look at the run. Raises LostRunError."""
+        if moment.failures.keys() - {NO_ROOM}:
+            self._failed_s = min(self._failed_s, moment.elapsed_s)
+            if moment.elapsed_s >= self._failed_s + _TOLD_S:
+                raise LostRunError(f"{failures_text(moment)} (--no-fail-fast: never ended by that)")
 
 
 def over_by_loadgen(journal: Path, ttft_ns: int, tpot_ns: int) -> Over:

@@ -5,11 +5,13 @@ import pytest
 from msgspec.structs import replace
 
 from harness.files import JOURNAL_DIR
+from harness.peak.peak_options import SearchOptions
 from harness.peak.search.cut_off import CutOff, over_by_loadgen
 from harness.peak.search.probe import NO_ROOM
 from harness.progress.lost_run import LostRunError, Over
 from harness.progress.progress_line import ProgressSnapshot
 from harness.record.journal import COMPLETE, FIRST_TOKEN, LOADGEN_CALL_ROW, QUERY_ROW, encode_row
+from sut.peak.prober import failure_cut
 
 MS = 10**6
 BEGAN = 10**9  # in ms, when each query is issued
@@ -62,20 +64,23 @@ def test_answers_that_count_while_the_run_lasts(journal, rows, over):
     assert (watch.over.ttft, watch.over.tpot) == over
 
 
-def test_a_failure_ends_a_run_that_then_shows_nothing(journal):
+def test_a_failure_ends_a_run_that_then_shows_nothing():
     """It was measured to its end, ten minutes and more, and then measured again."""
+    cut = failure_cut(SearchOptions())
     seen = [replace(moment(float(second)), failures={"truncated": 2}, failed=2) for second in range(5, 9)]
-    watch = CutOff(journal.parent, LIMITS_NS, most_over=2)
     for one in seen[:3]:
-        watch(one)
+        cut(one)
     with pytest.raises(LostRunError, match=r"^2 queries failed \(truncated\)"):
-        watch(seen[3])
-    assert watch.decided_s is None  # it shows nothing about the rate
-    goes_on = CutOff(journal.parent, LIMITS_NS, most_over=2, goes_on=True)
-    no_room = CutOff(journal.parent, LIMITS_NS, most_over=2)
-    for one in seen:
-        goes_on(one)
-        no_room(replace(one, failures={NO_ROOM: 2}))  # INVALID: this client is the limit
+        cut(seen[3])
+    no_room = [replace(one, failures={NO_ROOM: 2}) for one in seen]  # INVALID: this client is the limit
+    for options, moments in (
+        (SearchOptions(), no_room),
+        (SearchOptions(fail_fast=False), seen),
+        (SearchOptions(max_failures=5), seen),
+    ):
+        cut = failure_cut(options)
+        for one in moments:
+            cut(one)
 
 
 def test_it_is_decided_by_one_more_than_may_be(journal):
