@@ -51,7 +51,8 @@ class SearchConsole:
 
     def __init__(self, on_record: Callable[[RunRecord], None]) -> None:
         """``on_record`` gets the record of each run, such as to write its page."""
-        self.record = on_record
+        self._on_record = on_record
+        self._said: set[str] = set()  # warnings
         self._progress = ProgressPrinter()
         self._steps = LadderConsole()
 
@@ -89,6 +90,14 @@ class SearchConsole:
     def step_progress(self, concurrency: int, elapsed_s: float, phase: str) -> None:
         """At each look at a step of the ladder."""
         self._steps.progress(concurrency, elapsed_s, phase)
+
+    def record(self, record: RunRecord) -> None:
+        """After each run: its warnings, such as of a prefix cache, which make its rate worthless."""
+        self._progress.end()
+        new = [one for one in record.warnings if one not in self._said]
+        self._said.update(new)
+        show(*labelled("WARNING", new))
+        self._on_record(record)
 
     def measured(self, one: Step | Probe, limits_ns: Mapping[str, int]) -> None:
         """After each measurement."""

@@ -12,6 +12,7 @@ from harness.peak.peak_options import rate, share
 from harness.peak.search.conclusion import Conclusion, Spread, conclude
 from harness.peak.search.policy import Ended, History, Policy
 from harness.peak.search.search_console import (
+    SearchConsole,
     conclusion_facts,
     conclusion_lines,
     outcome_text,
@@ -405,3 +406,17 @@ def test_a_search_is_not_resumed_with_another_client(option):
 def test_a_run_without_room_for_its_queries_says_so_in_its_line():
     reason = "157 of 2076 queries failed: local_limit 157"
     assert probe_line(probe(500.0, "INVALID", reasons=(reason,)), LIMITS_NS) == f"INVALID: {reason}"
+
+
+def test_the_warnings_of_each_run_are_printed_once(capsys):
+    """A server with a prefix cache was searched for hours, and its rate was found without a word."""
+    cached = "the servers took 28,800 prompt tokens, 60.0% of all, from their prefix caches"
+    written = []
+    console = SearchConsole(written.append)
+    runs = [
+        msgspec.structs.replace(ENDED, warnings=warnings) for warnings in ((cached,), (cached, "late"), ())
+    ]
+    for one in runs:
+        console.record(one)
+    assert capsys.readouterr().out == f"WARNING   {cached}\nWARNING   late\n"
+    assert written == runs
