@@ -551,10 +551,12 @@ def test_a_log_that_is_not_the_one_of_the_kept_record(tree, run):
     [
         (1, {"tp_size": 1, "dp_size": 8}, ""),  # the system has 8
         (1, {"tp_size": 8, "dp_size": 8, "enable_dp_attention": True}, ""),
+        (1, {"tp_size": 4, "dp_size": 4, "enable_dp_attention": True}, "the servers of the run used 4"),
         (2, {"tp_size": 2, "pp_size": 2}, ""),
         (2, {"tp_size": 1, "dp_size": 8}, "the servers of the run used 16"),
         (1, {"tp_size": 4}, "the servers of the run used 4"),
         (1, {"tp_size": 4, "pp_size": "auto"}, ""),  # unknown
+        (1, {"tp_size": 4, "dp_size": "auto"}, ""),
         (1, {"version": "0.5.23 (Rust server)"}, ""),
         (1, {"version": "0.5.2"}, "the servers of the run reported version 0.5.2"),
         (1, {"version": "5.23"}, "the servers of the run reported version 5.23"),
