@@ -88,14 +88,14 @@ def distribution(values: Nanoseconds) -> Distribution | None:
 
 
 def percentile(values: npt.NDArray[Any], share: float) -> float:
-    """The sorted values' element floor(share * n), as LoadGen takes it; at least one value."""
-    rank = min(int(share * len(values)), len(values) - 1)
+    """The sorted values' element floor(share * n), as LoadGen takes it; one value or more, share < 1."""
+    rank = int(share * len(values))
     return float(np.partition(values, rank)[rank])
 
 
 def failures_by_kind(rows: Rows) -> dict[str, int]:
     """Counts by label, in the order of FailureKind; an unknown kind is ``unknown_<number>``."""
-    counts = np.bincount(rows["failure"], minlength=1)
+    counts = np.bincount(rows["failure"])
     return {_label(kind): int(counts[kind]) for kind in range(1, len(counts)) if counts[kind]}
 
 
