@@ -183,6 +183,27 @@ def test_rates_follow_from_the_latency_of_the_last_query_without_a_clock(folder_
         assert [what for what in said if "the last query was due" in what]
 
 
+@pytest.mark.parametrize(("benchmark", "scenario"), POISSON)
+def test_the_schedule_ends_when_the_last_query_was_due(folder_of, benchmark, scenario):
+    """LoadGen logs its length when it is made, and the rate at which it was kept."""
+    folder, row = folder_of(benchmark, scenario), "generated_query_duration"
+    for factor in (0.9, 1.1):
+        changed = {row: scaled(detail_of(folder).values[row], factor)}
+        assert any(line.startswith(f"{row} is ") for line in contradictions(detail_of(folder, **changed)))
+
+
+def test_figures_of_single_stream_that_no_other_relation_holds(folder_of):
+    """The rate of tokens with overhead, and the clock where the rate of completed tokens is not there."""
+    folder = folder_of("llama3.1-8b-edge", "SingleStream")
+    row = "result_token_throughput_with_loadgen_overhead"
+    for factor in ONE_PERCENT:
+        assert list(contradictions(detail_of(folder, **{row: detail_of(folder).values[row] * factor})))
+    begin, end = detail_of(folder).clock
+    earlier = (begin + (end - begin) / 2).strftime(CLOCK_FORMAT)
+    changed = detail_of(folder, power_end=earlier, result_completed_tokens_per_second=None)
+    assert any("by result_mean_latency_ns x queries" in line for line in contradictions(changed))
+
+
 TIMES = {
     "latency": "result_{}_latency_ns",
     "TTFT": "result_first_token_{}_latency_ns",
