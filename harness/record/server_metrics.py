@@ -4,6 +4,7 @@ The pages are Prometheus text. Buckets of histograms (most of a page's lines), t
 are left out. After a bound of rows only the values in ``QUANTITIES`` are kept, after a second bound none.
 """
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -208,8 +209,8 @@ def values_of(page: bytes) -> Iterator[tuple[bytes, float]]:
 
 
 def has_values(page: bytes) -> bool:
-    """Whether there is anything to keep."""
-    return any(_named(series) for series, _ in values_of(page))
+    """Whether there is a number to keep: a broken exporter gives NaN for each."""
+    return any(_named(series) and math.isfinite(value) for series, value in values_of(page))
 
 
 def _named(series: bytes) -> tuple[str, str] | None:

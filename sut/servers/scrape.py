@@ -247,7 +247,7 @@ async def _page(client: httpx.AsyncClient, server: _Server) -> bytes:
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise NoMetricsError(f"/metrics: {error or type(error).__name__}") from None
     if not has_values(page):
-        raise NoMetricsError("/metrics is no page of Prometheus")
+        raise NoMetricsError("/metrics shows no numbers in the format of Prometheus")
     return page
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import re
 import socket
 import sys
 import threading
@@ -128,7 +129,11 @@ def no_http(connection):
 
 @pytest.mark.parametrize(
     ("serve", "reason"),
-    [(endless, "more than 4 MiB"), (garbage, "no page of Prometheus"), (no_http, "/metrics")],
+    [
+        (endless, "more than 4 MiB"),
+        (garbage, "no numbers in the format of Prometheus"),
+        (no_http, "/metrics"),
+    ],
 )
 def test_bad_pages_leave_the_others(tmp_path, serve, reason, caplog):
     caplog.set_level("INFO", "mlperf")
@@ -192,9 +197,11 @@ def test_a_server_that_fails_later_is_no_server_without(tmp_path, quick):
     assert len(rows(tmp_path)) == 3
 
 
-def test_a_server_whose_metrics_stop_is_told_each_time(tmp_path, quick, caplog):
-    """SGLang's page, and HTML of a gateway in its place."""
+@pytest.mark.parametrize("broken", [b"<html>502 Bad Gateway</html>", None])
+def test_a_server_whose_metrics_stop_is_told_each_time(tmp_path, quick, caplog, broken):
+    """SGLang's page, and in its place HTML of a gateway, or the page with NaN for each number."""
     good = (PAGES / "sglang_busy1.txt").read_bytes()
+    broken = broken or re.sub(rb"(?m)^([^#].*) \S+$", rb"\1 NaN", good)
     pages, given = [good], []
 
     def page():
@@ -205,7 +212,7 @@ def test_a_server_whose_metrics_stop_is_told_each_time(tmp_path, quick, caplog):
         scraper = scraper_of(tmp_path, stub.url)
         scraper.start()
         for times in (1, 2):
-            pages.append(b"<html>502 Bad Gateway</html>")
+            pages.append(broken)
             wait_until(lambda times=times: len(caplog.messages) == times)
             pages.append(good)
             asked = len(given)
@@ -213,7 +220,10 @@ def test_a_server_whose_metrics_stop_is_told_each_time(tmp_path, quick, caplog):
         found = scraper.stop()
     assert found.without == {}
     (text,) = found.warnings
-    assert f"1 of 1 servers that had them ({stub.url}: /metrics is no page of Prometheus)" in text
+    assert (
+        f"1 of 1 servers that had them ({stub.url}: /metrics shows no numbers in the format of Prometheus)"
+        in text
+    )
     assert caplog.messages == [f"warning: {text}"] * 2
 
 
