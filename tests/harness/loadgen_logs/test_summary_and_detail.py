@@ -205,6 +205,7 @@ def test_result_lines_are_loadgens_own():
     assert set(lines) <= set(written)
     assert {"MLPerf Results Summary", "Result is : VALID"} <= set(lines)
     assert not any("percentile" in line or "encountered" in line for line in lines)
+    assert lines[-1] == "  Early stopping satisfied: Yes"  # without the rule and the title behind it
 
 
 # Of LoadGen 6.0.17, all of an accuracy run's summary.
