@@ -3,6 +3,8 @@
 import re
 from collections.abc import Iterable
 
+from harness.api_key import key_remedy
+
 _LONG_NS = 1_000_000_000  # a shorter time is no limit of a proxy
 _EVENTS = {"its request": "their requests", "the last bytes": "the last bytes"}
 _AGE = re.compile(rf"([\d.]+) s after ({'|'.join(_EVENTS)})")
@@ -15,10 +17,8 @@ _TIME_LIMITS = (
     "nginx: proxy_read_timeout, by default 60 s; HAProxy: timeout server; Envoy: timeout and idle_timeout of "
     "the route, 15 s and 5 min; Traefik: writeTimeout"
 )
-_KEY = "put the server's key into SGLANG_API_KEY or OPENAI_API_KEY"
-STATUS_REMEDIES = {
-    401: _KEY,
-    403: _KEY,
+_DENIED = (401, 403)
+_REMEDIES = {
     408: "a gateway lets too few requests through at once (SMG: --max-concurrent-requests), or limits their "
     "time (LiteLLM: timeout, stream_timeout)",
     413: "a gateway limits the size of requests (nginx: client_max_body_size); name the server itself",
@@ -28,7 +28,11 @@ STATUS_REMEDIES = {
     504: f"a gateway waits for less time than the server needs ({_TIME_LIMITS})",
     529: "the server is too busy to take a request",
 }
-"""What to do about an HTTP status, whatever the request was."""
+
+
+def status_remedy(status: int | None) -> str:
+    """What to do about an HTTP status, whatever the request was; "" where that depends on the request."""
+    return key_remedy() if status in _DENIED else _REMEDIES.get(status or 0, "")
 
 
 def status_of(detail: str) -> int | None:

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.json_files import intact_lines
-from harness.record.failure_details import STATUS_REMEDIES, status_of, time_limit_text
+from harness.record.failure_details import status_of, status_remedy, time_limit_text
 from harness.record.outcome import FailureKind
 
 # One finished query: its fields and their types on disk. Times of a resumed answer are 0.
@@ -218,7 +218,7 @@ def first_failure(directory: Path, urls: Sequence[str]) -> str:
         return ""
     url = urls[line.replica] if 1 < len(urls) > line.replica else ""
     at = f", at {url}" if url not in line.detail else ""
-    remedy = STATUS_REMEDIES.get(status_of(line.detail) or 0)
+    remedy = status_remedy(status_of(line.detail))
     return "; ".join(filter(None, (f"the first{at}: {line.detail}", remedy)))
 
 

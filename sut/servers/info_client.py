@@ -20,7 +20,7 @@ from harness.api_key import masked_text
 from harness.config.server_urls import authority, default_port, split_address
 from harness.errors import ServerError
 from harness.progress.progress_line import LiveLine
-from harness.record.failure_details import STATUS_REMEDIES
+from harness.record.failure_details import status_remedy
 from harness.text import printable
 from sut.client.endpoint import Access, answering, resolve
 from sut.client.network_figures import TCP_INFO_BYTES, TcpInfo
@@ -118,7 +118,7 @@ class InfoClient:
                 raise self._late(path) from None
             raise self._unreachable(error) from None
         if needed and status in (401, 403):
-            raise ServerError(f"{self.url}: {status}, not authorized; {STATUS_REMEDIES[status]}")
+            raise ServerError(f"{self.url}: {status}, not authorized; {status_remedy(status)}")
         return status, body
 
     def first_json(self, paths: Sequence[str], *, needed: bool = False) -> dict[str, Any] | None:

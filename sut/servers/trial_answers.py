@@ -3,7 +3,7 @@
 import re
 
 from harness.config.protocol import Api, Protocol, own_protocol
-from harness.record.failure_details import STATUS_REMEDIES, status_of
+from harness.record.failure_details import status_of, status_remedy
 from harness.record.outcome import Failure, FailureKind, Outcome
 from sut.wire.answer_checks import ANOTHER_PROMPT
 
@@ -20,8 +20,7 @@ _REFUSALS = (
     FailureKind.OTHER_REQUEST,
 )
 _PAGE = re.compile(r"(?i)<(!doctype )?html")
-# Statuses that say nothing about the form of the request.
-_UNRELATED = (*STATUS_REMEDIES, 407)
+_PROXY_DENIED = 407
 
 
 def is_refusal(outcome: Outcome, prompt_tokens: int | None, *, gave_tokens: bool) -> bool:
@@ -34,7 +33,9 @@ def is_refusal(outcome: Outcome, prompt_tokens: int | None, *, gave_tokens: bool
         return not _one_more(outcome.prompt_tokens, prompt_tokens)
     if outcome.detail.startswith(ANOTHER_PROMPT):
         return True
-    return outcome.kind in _REFUSALS and not gave_tokens and _status(outcome) not in _UNRELATED
+    # Such a status says nothing about the form of the request.
+    is_unrelated = bool(status_remedy(status := _status(outcome))) or status == _PROXY_DENIED
+    return outcome.kind in _REFUSALS and not gave_tokens and not is_unrelated
 
 
 def _status(failure: Failure) -> int | None:
@@ -89,8 +90,8 @@ def _remedy(protocol: Protocol, failure: Failure) -> str:
         return _why(protocol, one_more=False)
     if failure.kind is FailureKind.TIMEOUT:
         return "a server that compiles at its first request may need a larger --trial-timeout"
-    if (status := _status(failure)) in STATUS_REMEDIES:
-        return STATUS_REMEDIES[status]
+    if remedy := status_remedy(status := _status(failure)):
+        return remedy
     if (protocol.dialect, protocol.api, status) == ("openai", "generate", 404):
         return "vLLM has this API with --enable-scale-out only"
     if _PAGE.search(failure.detail):

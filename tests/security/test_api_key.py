@@ -115,6 +115,13 @@ def test_line_break_around_the_key_is_dropped(monkeypatch):
     assert api_key() == KEY
 
 
+def test_a_key_that_was_copied_with_the_word_before_it(monkeypatch):
+    """Of a header; the key alone is sent, and masked."""
+    monkeypatch.setenv("SGLANG_API_KEY", f"Bearer {KEY}")
+    assert Access(api_key()).headers == {"Authorization": f"Bearer {KEY}"}
+    assert masked_text(f"got {KEY}") == "got [API key]"
+
+
 def test_masking(monkeypatch):
     monkeypatch.setenv("SGLANG_API_KEY", KEY)
     monkeypatch.setenv("OPENAI_API_KEY", "other-key")

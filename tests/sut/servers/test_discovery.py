@@ -251,13 +251,17 @@ def test_a_url_with_the_path_of_an_api():
 
 
 @pytest.mark.parametrize("backend", ["sglang", "openai"])
-@pytest.mark.parametrize("key", [None, "sk-wrong"])
-def test_a_key_is_asked_for_although_health_is_open(backend, key):
-    """As SGLang and vLLM do it."""
+@pytest.mark.parametrize(
+    ("key", "remedy"), [(None, "SGLANG_API_KEY or OPENAI_API_KEY"), ("sk-wrong", "the key in OPENAI_API_KEY")]
+)
+def test_a_key_is_asked_for_although_health_is_open(backend, key, remedy, monkeypatch):
+    """As SGLang and vLLM do it. A key that was sent is named by its variable."""
+    if key is not None:
+        monkeypatch.setenv("OPENAI_API_KEY", key)
     table = {"/health": b"", "/model_info": {"model_path": "m"}, "/v1/models": {"data": [{"id": "m"}]}}
     with pages(table, key="right") as url:
         text = refusal(url, backend, key)
-        assert "401" in text and "SGLANG_API_KEY" in text
+        assert "401" in text and remedy in text
         assert "sk-wrong" not in text
         assert discover([url], backend, Access("right"), 20)[0].model == "m"
 
