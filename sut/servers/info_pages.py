@@ -95,6 +95,7 @@ _PROXIES = {
     "cloudflare": "Cloudflare",
 }
 _LONGEST_HEADER = 100
+_V1 = "/v1"  # of OpenAI's base URLs
 
 _MOST_SERVERS = 1 << 20
 _LIKENESS = {Match.SAME: 2, Match.VARIANT: 1}
@@ -127,7 +128,8 @@ def ask_server(control: InfoClient, backend: Backend, model: str = "") -> tuple[
         path = urlsplit(control.url).path
         remedy = "the server is not ready"
         if status == 404:
-            remedy = f"name the server without {path}" if path else "correct --server-url or start it"
+            extra = _V1 if path.endswith(_V1) else path
+            remedy = f"name the server without {extra}" if extra else "correct --server-url or start it"
         if status == 500 and not control.has_key:  # LiteLLM without its database
             remedy += ", or wants a key (SGLANG_API_KEY or OPENAI_API_KEY)"
         raise NotReadyError(f"{control.url}: /health answered {status}, expected 200; {remedy}")

@@ -244,10 +244,11 @@ def test_of_several_models_the_benchmarks_is_asked(case, tmp_path):
     assert recheck.changes == ()
 
 
-def test_a_url_with_the_path_of_an_api():
+@pytest.mark.parametrize("place", ["", "/team/llm"])
+def test_a_url_with_the_path_of_an_api(place):
     with pages({}) as url:
-        text = refusal(url + "/v1", kind=NotReadyError)
-    assert text.startswith(f"{url}/v1: /health") and text.endswith(" /v1")
+        text = refusal(f"{url}{place}/v1", kind=NotReadyError)
+    assert text.startswith(f"{url}{place}/v1: /health") and text.endswith(" /v1")
 
 
 @pytest.mark.parametrize("backend", ["sglang", "openai"])
