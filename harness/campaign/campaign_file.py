@@ -35,8 +35,8 @@ class Servers(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """as `--backend`; None for its default"""
     api: Api | None = None
     """as `--api`; None for the backend's own"""
-    wait: str = "1h"
-    """the longest wait until they are ready"""
+    wait: str | int = "1h"
+    """the longest wait until they are ready; a number is of seconds"""
 
 
 class ScenarioPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -48,8 +48,8 @@ class ScenarioPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """LoadGen's expected ms of a query, SingleStream only"""
     servers: dict[str, Any] = {}
     """what differs from the benchmark's"""
-    flags: tuple[str, ...] = ()
-    """further flags of the runs"""
+    flags: tuple[str, ...] | str = ()
+    """further flags of the runs: a list of words, or one text as in a shell"""
 
 
 class BenchmarkPart(
@@ -75,8 +75,8 @@ class BenchmarkPart(
     """LoadGen settings beside target_qps"""
     servers: dict[str, Any] = {}
     """what differs from `[servers]`"""
-    flags: tuple[str, ...] = ()
-    """further flags of all runs"""
+    flags: tuple[str, ...] | str = ()
+    """further flags of all runs, the same"""
     offline: ScenarioPart | None = None
     server: ScenarioPart | None = None
     interactive: ScenarioPart | None = None
@@ -140,7 +140,7 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True):
         part = self.benchmarks[name][1]
         merged = self.servers | part.servers | part.scenarios[scenario].servers
         found: Servers = converted(str(self.file), merged, Servers, f"servers of {name} {scenario}")
-        parse_duration(f"{self.file}: wait of the servers", found.wait)
+        parse_duration(f"{self.file}: wait of the servers", str(found.wait))
         return found
 
     def path(self, path: Path) -> Path:

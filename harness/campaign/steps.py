@@ -1,6 +1,7 @@
 """The steps of a campaign in the order that finds failure first, each with its command and its folder."""
 
 import math
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -407,12 +408,19 @@ def _run_words(
         words += ["--server-url", f"@{runs.campaign.path(Path(url[1:]))}" if of_file else url]
     if runs.campaign.rehearsal:
         return (*map(str, words), "--max-new-tokens", str(max_new_tokens(runs.benchmark.name)))
-    flags = (*runs.part.flags, *runs.own.flags)
+    flags = (*_flag_words(runs, runs.part.flags), *_flag_words(runs, runs.own.flags))
     if own := sorted(_OWN_FLAGS.intersection(flag.partition("=")[0] for flag in flags)):
         raise ConfigError(
             f"{runs.campaign.file}: flags of {runs.name}: {own[0]} is the campaign's own; remove it"
         )
-    return (*map(str, words), "--wait-for-servers", servers.wait, *_with_paths(runs.campaign, flags))
+    return (*map(str, words), "--wait-for-servers", str(servers.wait), *_with_paths(runs.campaign, flags))
+
+
+def _flag_words(runs: _Runs, flags: Sequence[str]) -> Sequence[str]:
+    try:
+        return shlex.split(flags) if isinstance(flags, str) else flags
+    except ValueError as error:
+        raise ConfigError(f"{runs.campaign.file}: flags of {runs.name}: {error}: {flags}") from None
 
 
 def _with_paths(campaign: Campaign, flags: Sequence[str]) -> Iterator[str]:

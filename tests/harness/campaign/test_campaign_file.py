@@ -135,6 +135,21 @@ def test_a_flag_that_a_program_does_not_take_is_found_in_the_file(tmp_path, caps
     assert flag in capsys.readouterr().err  # argparse's own line
 
 
+def test_flags_in_one_text_and_a_wait_in_seconds(tmp_path):
+    lists = "flags = ['--max-concurrency', '64', '--ca-file=my ca.pem']\nservers.wait = '1800'\n"
+    texts = "flags = \"--max-concurrency 64 '--ca-file=my ca.pem'\"\nservers.wait = 1800\n"
+    (tmp_path / "my ca.pem").touch()
+    made = []
+    for table in (lists, texts):
+        steps = steps_of(campaign(tmp_path, f"[benchmarks.gpt-oss-120b]\n{table}server.target_qps = 9.0\n"))
+        made.append([step.words for step in steps])
+    assert made[0] == made[1] and f"--ca-file={tmp_path / 'my ca.pem'}" in made[1][0]
+    with pytest.raises(ConfigError, match=r"my\.toml: flags of gpt-oss-120b/server: No closing quotation"):
+        steps_of(
+            campaign(tmp_path, "[benchmarks.gpt-oss-120b]\nflags = '--x \"y'\nserver.target_qps = 9.0\n")
+        )
+
+
 @pytest.mark.parametrize("flag", ["--accuracy", "--output-dir=elsewhere"])
 def test_a_flag_that_the_campaign_sets_is_refused(tmp_path, flag):
     """The last one of two counts: a performance run in accuracy mode, or results that no step finds."""
