@@ -202,7 +202,7 @@ def absence(folder: SystemDir, path: Path) -> tuple[str, str]:
 
 
 def _instead(folder: SystemDir, path: Path) -> Iterator[Path]:
-    """Entries that may be meant: those of a similar name beside it, or in a folder of an earlier round."""
+    """Entries that may be meant: of a similar name beside it, of an earlier round, of a renamed system."""
     for parent in (path.parent, *path.parent.parents):
         if parent.is_dir():
             break
@@ -219,6 +219,9 @@ def _instead(folder: SystemDir, path: Path) -> Iterator[Path]:
                 yield moved
         if path.name == MEASUREMENTS:
             yield from sorted((folder.org_path / "measurements" / result).parent.glob("*.json"))
+    if path == folder.system_file:
+        described = sorted(path.parent.glob("*.json"))
+        yield from (entry for entry in described if not (inside / entry.stem).exists())
 
 
 def _letters(name: str) -> str:

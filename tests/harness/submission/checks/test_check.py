@@ -674,6 +674,7 @@ MISPLACED = [
     ("Offline/user.conf", "Offline/User.conf"),
     (f"{ORGANISATION}/src", f"{ORGANISATION}/code"),
     (SYSTEM, SYSTEM.replace("made_up", "Made-up")),
+    (SYSTEM, SYSTEM.replace("made_up", "8xH200")),  # the folder of results was renamed
     ("Offline/TEST07", f"{OLD}/TEST07"),
     ("Offline/measurements.json", f"{OLD.replace('compliance', 'measurements')}/made_up_Offline.json"),
 ]
