@@ -156,7 +156,10 @@ RULES: dict[str, Rule] = {
         Cost.EDIT,
     ),
     "repeat": Rule(
-        "no two runs have the same log", "find the run that was copied into two folders", Cost.MINUTES
+        "no two runs have the same log",
+        "remove the copy, or the folders of a system's former name in results/ and systems/; another system "
+        "needs runs of its own",
+        Cost.MINUTES,
     ),
     "secret": Rule(
         "no password, key or token is published",
