@@ -107,7 +107,8 @@ class _Run(msgspec.Struct, frozen=True):
             return f"holds a run of {record.plan.client.benchmark.name}"
         if record is not None and record.plan.scenario is not self.of.scenario:
             return f"holds a run of {record.plan.scenario}"
-        return self._damage(folder) or (None if record is None else self._verdict(record))
+        ended = None if record is None else self._verdict(record)  # why logs may be cut short
+        return ended or self._damage(folder) or None
 
     def _damage(self, folder: Path) -> str:
         """A log that is missing, cut short or without answers."""

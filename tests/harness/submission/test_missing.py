@@ -20,6 +20,7 @@ from tests.harness.submission.edits import (
     remove,
     rename,
     text,
+    write,
 )
 from tests.harness.submission.trees import R1_ARCHIVE, RESULTS, results_of, unpack
 from tests.runs import ROOT
@@ -130,7 +131,8 @@ ENDED = [
 
 @pytest.mark.parametrize(("verdict", "said"), ENDED, ids=["invalid", "interrupted", "killed"])
 def test_a_run_that_is_not_valid_is_named_with_its_own_command(results, info, capsys, verdict, said):
-    fields(RUN, verdict=verdict)(results)
+    """Also where it left an empty log, as a run does that is cut off."""
+    both(fields(RUN, verdict=verdict), write(f"interactive/accuracy/{SUMMARY}", ""))(results)
     assert build(results) == 2
     printed = one_line(capsys)
     assert "interactive/accuracy: " in printed and said in printed
