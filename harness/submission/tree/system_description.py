@@ -124,7 +124,7 @@ def other_suite(fields: Mapping[str, Any], suite: str, benchmark: str) -> str:
     """That a system's type is not that of a benchmark; "" where it is, or where none is stated."""
     types = str(fields.get("system_type", ""))
     is_other = types and suite not in types.split(",")
-    return f"system_type is {types!r}, and {benchmark} is a {suite} benchmark" if is_other else ""
+    return f"system_type is {types!r}, and {benchmark} is a benchmark of {suite} systems" if is_other else ""
 
 
 def whole_number(value: object) -> int | None:
