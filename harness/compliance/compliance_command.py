@@ -15,6 +15,7 @@ from harness.compliance.registry import TESTS, find_test
 from harness.compliance.run_logs import log_file, logs_in, read_detail_log
 from harness.compliance.verify import VerifyRequest, VerifyResult, verify
 from harness.config.benchmark import load_benchmark
+from harness.config.choices import DEFAULT_BENCHMARK
 from harness.config.plans import RunPlan
 from harness.errors import EXIT_INVALID, EXIT_THRESHOLD, EXIT_VALID, ConfigError, HarnessError, refused
 from harness.files import (
@@ -111,10 +112,12 @@ def _verify_run(item: ComplianceRun, record: RunRecord) -> TestVerdict:
 
 def verify_logs(options: VerifyOptions) -> int:
     """Verify the logs in --log-dir. Returns the exit code; raises HarnessError."""
-    benchmark = load_benchmark(options.benchmark, options.round)
+    log_dir = logs_in(options.log_dir.absolute())
+    record = readable_run(log_dir)
+    of_run = DEFAULT_BENCHMARK if record is None else record.plan.client.benchmark.name
+    benchmark = load_benchmark(options.benchmark or of_run, options.round)
     test = find_test(benchmark, options.test)
     audits = files_by_test("--audit-config", options.audit_configs, (test.name,))
-    log_dir = logs_in(options.log_dir.absolute())
     named = None if options.scenario is None else options.scenario.loadgen
     scenario = read_detail_log(log_dir).effective.get("scenario") or named
     request = VerifyRequest(
@@ -122,7 +125,7 @@ def verify_logs(options: VerifyOptions) -> int:
         test=test,
         audit=test.audit_config(audits.get(test.name), scenario),
         log_dir=log_dir,
-        references=options.reference_data or true_answers(readable_run(log_dir), test.dataset),
+        references=options.reference_data or true_answers(record, test.dataset),
         official=not options.non_official,
         scenario=scenario,
     )

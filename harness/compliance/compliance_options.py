@@ -8,7 +8,7 @@ from pathlib import Path
 from harness.cli.door import called
 from harness.cli.flags import add_flags, add_groups, flag, options, read
 from harness.cli.parser import SIGNAL_CODES, Parser, built_once
-from harness.config.choices import benchmark_flag, round_flag
+from harness.config.choices import DEFAULT_BENCHMARK, benchmark_flag, round_flag
 from harness.config.other_flags import ELSEWHERE, LOADGEN, SYNONYMS
 from harness.config.run_options import (
     FAILURES,
@@ -100,11 +100,11 @@ class ComplianceOptions(VerificationOptions):
 
 @options
 class VerifyOptions(VerificationOptions):
-    """Logs to verify. ``scenario`` None: the one that the logs name."""
+    """Logs to verify. ``benchmark`` and ``scenario`` None: those that the logs name."""
 
     test: str = flag("test to verify, such as TEST07", "test", type=str.upper, metavar="TEST")
     log_dir: Path = flag("folder of mlperf_log_{accuracy.json,summary.txt,detail.txt}", metavar="DIR")
-    benchmark: str = benchmark_flag()
+    benchmark: str | None = benchmark_flag(None, f"that of the run, else {DEFAULT_BENCHMARK}")
     round: str = round_flag()
     scenario: Scenario | None = scenario_flag(None, shown="scenario of the logs")
     output_dir: Path | None = flag(

@@ -6,7 +6,8 @@ from harness.compliance.accuracy_check import AccuracyTest
 from harness.compliance.base import ComplianceTest
 from harness.compliance.eos_check import ConsistencyTest
 from harness.compliance.length_check import OutputLengthTest
-from harness.config.benchmark import Benchmark
+from harness.config.benchmark import Benchmark, load_benchmark
+from harness.config.choices import available_benchmarks
 from harness.errors import ConfigError
 
 TESTS: dict[str, type[ComplianceTest]] = {
@@ -23,7 +24,8 @@ def find_test(benchmark: Benchmark, name: str) -> ComplianceTest:
     """One test of a benchmark. Raises ConfigError where the benchmark has no such test."""
     if name not in needed_tests(benchmark):
         known = ", ".join(needed_tests(benchmark)) or "no compliance test"
-        raise ConfigError(f"{benchmark.name} has no {name}; it needs {known}")
+        others = _with_test(name, benchmark.round)
+        raise ConfigError(f"{benchmark.name} has no {name}; it needs {known}{others}")
     section = benchmark.compliance[name]
     try:
         dataset = benchmark.datasets[section["dataset"]]
@@ -33,6 +35,13 @@ def find_test(benchmark: Benchmark, name: str) -> ComplianceTest:
         raise ConfigError(f"{_place(benchmark, name)}: {message}") from error
     except msgspec.ValidationError as error:
         raise ConfigError(f"{_place(benchmark, name)}: {error}") from error
+
+
+def _with_test(name: str, round_name: str) -> str:
+    """The rest of a message: the flag of the benchmarks with the test."""
+    every = (load_benchmark(one, round_name) for one in available_benchmarks())
+    others = [benchmark.name for benchmark in every if name in benchmark.compliance]
+    return f" ({name}: --benchmark {' or '.join(others)})" if others else ""
 
 
 def _place(benchmark: Benchmark, name: str) -> str:

@@ -69,5 +69,5 @@ def test_one_end_of_each_output_passes(benchmark, scenario, dataset_of, tmp_path
         assert run_script(Path(CHECKOUT), "TEST06", folder / "run", "verify_accuracy.txt", *words) == text
     # Of a part of the samples, the log does not show by itself that the test's settings were in effect.
     row(".", effective_accuracy_log_sampling_target=10_000)(folder / "run")
-    again = run_here(capfd, "verify", "TEST06", "--benchmark", benchmark, "--log-dir", folder / "run")
+    again = run_here(capfd, "verify", "TEST06", "--log-dir", folder / "run")  # the run names its benchmark
     assert again.code == 2 and "effective_accuracy_log_sampling_target was 10000" in again.stderr

@@ -166,10 +166,6 @@ BROKEN = {
     "detail empty": (write(DETAIL, ""), DETAIL),
     "summary cut short": (cut(SUMMARY, 0.9), SUMMARY),
     "no record": (write("run.json", "{"), r"run\.json"),
-    "of another benchmark": (
-        write("run.json", records.verdict("VALID").replace("gpt-oss-120b", "deepseek-r1")),
-        "run.json: names the benchmark deepseek-r1, .*; pass --benchmark deepseek-r1",
-    ),
     "of another run": (
         row(".", result_tokens_per_second=8008.3),
         rf"{ACCURACY}: its answers have 8\.000 tokens on average, expected 8\.008, the tokens/s ÷ "
@@ -196,6 +192,13 @@ def test_broken_logs(name, logs, verify09, into):
     assert line.startswith("run_compliance.py: error: ") and re.search(named, line)
     assert str(logs) in line
     assert not into[1].exists()
+
+
+def test_logs_of_another_benchmark_than_the_flags(logs, verify):
+    write("run.json", records.verdict("VALID").replace("gpt-oss-120b", "deepseek-r1"))(logs)
+    code, _, errors = verify("TEST09", "--benchmark", "gpt-oss-120b", "--log-dir", logs)
+    assert code == 2
+    assert re.search("run.json: names the benchmark deepseek-r1, .*; pass --benchmark deepseek-r1", errors)
 
 
 def ours(result, *reasons, **more):
@@ -319,7 +322,10 @@ USAGE = {
         r"--reference-data, .*, or run datasets/download\.sh --benchmark gpt-oss-120b ",
     ),
     "no scenario": (["TEST06", "--benchmark", "llama3.1-8b"], "--scenario"),
-    "no such test": (["TEST09", "--benchmark", "llama3.1-8b"], r"llama3\.1-8b .* TEST09.* TEST06"),
+    "no such test": (
+        ["TEST09", "--benchmark", "llama3.1-8b"],
+        r"llama3\.1-8b .* TEST09.* TEST06 \(TEST09: --benchmark gpt-oss-120b\)",
+    ),
     "small references": (
         ["TEST07", "--reference-data", SAMPLES / "compliance_sample.parquet"],
         " 30 .*TEST07 .* 990",
