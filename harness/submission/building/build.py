@@ -87,7 +87,8 @@ def build_tree(request: BuildRequest, machine: Mapping[str, str]) -> BuildResult
     measured = any(run.is_of_endpoints for part in parts for run in part.found.runs)
     gaps += _incomplete(request, system, bool(records) or measured)
     if gaps:
-        raise IncompleteError(tuple(dict.fromkeys(gaps)))
+        of_several = sum(len(part.found.runs) for part in parts) > 1
+        raise IncompleteError(tuple(dict.fromkeys(gaps)), of_several=of_several)
     with staging(request.output) as folder:
         codes = {part.found.benchmark.name: _stage(request, part, folder) for part in parts}
         tree = folder / "tree"

@@ -24,14 +24,19 @@ class Gap(msgspec.Struct, frozen=True):
 
 
 class IncompleteError(ConfigError):
-    """Nothing was built. With one gap its message has all; with several they are to be printed before it."""
+    """Nothing was built. With one gap its message has all; with several they are to be printed before it.
 
-    def __init__(self, gaps: Sequence[Gap]) -> None:
+    ``of_several``: the results of several scenarios, so that those that lack a run may be left out.
+    """
+
+    def __init__(self, gaps: Sequence[Gap], *, of_several: bool) -> None:
         self.gaps = tuple(gaps)
+        lacks_runs = of_several and any(gap.cost is Cost.GPU_HOURS for gap in gaps)
+        choice = "to leave runs out, name the others by --scenario or --benchmark" if lacks_runs else ""
         each = ", ".join(f"{cost}: {len(alike)}" for cost, alike in by_cost(gaps, lambda gap: gap.cost))
-        one = "; ".join(filter(None, (gaps[0].what, gaps[0].remedy)))
         several = f"nothing was built; {counted(len(gaps), 'thing')} to do first, listed above ({each})"
-        super().__init__(one if len(gaps) == 1 else several)
+        words = (gaps[0].what, choice, gaps[0].remedy) if len(gaps) == 1 else (several, choice)
+        super().__init__("; ".join(filter(None, words)))
 
     def lines(self) -> Iterator[str]:
         """Every gap and, below it, its remedy; nothing where the message has all."""

@@ -139,6 +139,14 @@ def test_a_run_that_is_not_valid_is_named_with_its_own_command(results, info, ca
     assert "run_mlperf.py --scenario offline --max-concurrency 40 " in printed
 
 
+@pytest.mark.parametrize(("chosen", "leaves"), [((), True), (("--scenario", "interactive"), False)])
+def test_other_scenarios_may_be_submitted_without_the_lost_run(results, info, capsys, chosen, leaves):
+    fields(RUN, verdict=None)(results)
+    assert build(results, *chosen, "--division", "open") == 2
+    hint = "; to leave runs out, name the others by --scenario or --benchmark; "
+    assert (hint in one_line(capsys)) is leaves
+
+
 UNUSABLE = {
     "a record cut off": (cut(RUN), "run.json is not the record of a run: "),
     "no log of the answers": (remove(f"interactive/accuracy/{ANSWERS}"), f": {ANSWERS} is missing; "),
