@@ -201,6 +201,8 @@ class ScoreOptions:
     log_level: LogLevel = "info"
 
 
+_LIMIT = {"--max-new-tokens": "'--positions N' limits a prompt together with its answer"}
+_PROMPT = {"-i": "the prompt is an argument of its own, in quotation marks; omit the flag"}
 FileOptions = EncodeOptions | DecodeOptions | ScoreOptions  # the commands that need no server
 
 
@@ -225,11 +227,13 @@ def build_parser() -> Parser:
         "deadlines and failures": FAILURES,
         "run": ("metrics_port", "dry_run", "log_level"),
     }
-    run = add("run", "answer every prompt of a file", synonyms=SYNONYMS, elsewhere=ELSEWHERE)
+    elsewhere = ELSEWHERE | _LIMIT
+    run = add("run", "answer every prompt of a file", synonyms=SYNONYMS, elsewhere=elsewhere)
     add_groups(run, BatchOptions, groups)
     talk = ("system", "reasoning", *_GENERATION)
-    _add_talk(add("chat", "talk to the model at a terminal"), talk)
-    _add_talk(add("generate", "continue plain text at a terminal"), _GENERATION)
+    elsewhere |= _PROMPT
+    _add_talk(add("chat", "talk to the model at a terminal", elsewhere=elsewhere), talk)
+    _add_talk(add("generate", "continue plain text at a terminal", elsewhere=elsewhere), _GENERATION)
     encode = add("encode", "token ids of every line of text")
     add_flags(encode, EncodeOptions, ("input", "output", "encoding", "json"))
     decode = add("decode", "text of every line of token ids")

@@ -197,6 +197,20 @@ def test_what_belongs_elsewhere_is_named_before_what_is_missing(needed, words, n
 
 
 @pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["run", "--max_new_tokens", "8"], "--positions N"),
+        (["generate", "-i", "Hi"], "the prompt is an argument of its own"),
+        (["chat", "--port", "30000"], "--server-url http://HOST:PORT"),
+    ],
+)
+def test_what_prompts_say_otherwise_is_named(words, named, capsys):
+    with pytest.raises(SystemExit):
+        batch_options.parse_options(words)
+    assert named in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("parse", "words", "flag"),
     [
         (eval_options.parse_options, [], "--log-dir=d"),
