@@ -220,13 +220,15 @@ def test_answers_of_other_weights_are_not_mixed(tmp_path, before, now, words):
     return None
 
 
-@pytest.mark.parametrize("before", ["ids", "text"])
-def test_answers_as_ids_and_as_text_are_not_mixed(tmp_path, before):
+@pytest.mark.parametrize(("before", "now"), [("ids", "text"), ("text", "ids")])
+def test_answers_as_ids_and_as_text_are_not_mixed(tmp_path, before, now):
     """run.json says of all of them what it says of the last attempt's."""
-    record = structs.replace(RECORD, servers=(structs.replace(SERVER, answers=before),))
-    check_answers(tmp_path, record, before, None)
+    encoded = {"ids": None, "text": EncodedAnswers(tokenizer="o200k_harmony", tokenizer_sha256="a")}
+    servers = (structs.replace(SERVER, answers=before),)
+    record = structs.replace(RECORD, servers=servers, encoded=encoded[before])
+    check_answers(tmp_path, record, before, encoded[before])
     with pytest.raises(ConfigError, match="--restart"):
-        check_answers(tmp_path, record, "text" if before == "ids" else "ids", None)
+        check_answers(tmp_path, record, now, encoded[now])
 
 
 def test_answers_that_two_tokenizers_encoded_are_not_mixed(tmp_path):
