@@ -193,6 +193,24 @@ def test_a_rehearsal_s_verification_is_no_official_one_by_another_name(tmp_path,
     assert test.verification_in(tmp_path) == path
 
 
+@pytest.mark.parametrize(
+    ("text", "official"),
+    [
+        ("Accuracy score: 60.7\nAccuracy threshold: 60.698\nTEST PASS\n", True),
+        ("Accuracy score: 60.0\nAccuracy threshold: 10.0\nTEST PASS\n", False),
+        ("Accuracy score: 60.0\nAccuracy threshold: 60.698\nTEST FAIL\n", True),
+        ("Mean output tokens: 1278.20\nMin threshold: 1150.38\nMax threshold: 1406.02\nTEST PASS\n", True),
+        ("Mean output tokens: 100.00\nMin threshold: 50.0\nMax threshold: 1406.02\nTEST PASS\n", False),
+    ],
+)
+def test_a_pass_by_own_thresholds_is_not_official(tmp_path, text, official):
+    """Those of an audit.config of the user's, which the official scripts take as well."""
+    test = find_test(GPT_OSS, "TEST07" if "Accuracy" in text else "TEST09")
+    (tmp_path / test.verify_file).write_text(text)
+    found = read_verdict(GPT_OSS, test.name, tmp_path)
+    assert (found.official, found.passed) == (official, text.endswith("PASS\n"))
+
+
 def test_a_test_that_the_benchmark_does_not_have_now_has_no_verdict(tmp_path):
     """As of a folder that another version has left."""
     assert read_verdict(GPT_OSS, "TEST06", tmp_path).passed is None
