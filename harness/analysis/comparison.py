@@ -108,6 +108,7 @@ def _incomparable(base: RunFiles, other: RunFiles) -> Iterator[str]:
     for run in (base, other):
         if run.record is not None and (run.record.verdict is None or run.record.interrupted_by):
             yield f"{run.folder} did not end"
+        yield from (f"{run.folder}: {text.removesuffix('.')}" for text in run.mixed)
 
 
 def _loadgen(record: RunRecord) -> str | None:

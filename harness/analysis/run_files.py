@@ -25,6 +25,9 @@ class RunFiles(msgspec.Struct, frozen=True):
     record: RunRecord | None
     queries: Queries | None
     notes: tuple[str, ...] = ()
+    """what the folder lacks"""
+    mixed: tuple[str, ...] = ()
+    """the files that are not of the run in run.json"""
 
     @property
     def limits(self) -> dict[str, float]:
@@ -78,8 +81,8 @@ def read_run(folder: Path) -> RunFiles:
     summary = read_summary(folder / SUMMARY)
     if summary.problem:
         notes.append(f"LoadGen's summary is {summary.problem}.")
-    others = () if record is None else _of_another_run(record, summary, queries)
-    return RunFiles(folder, summary, record, queries, (*notes, *others))
+    mixed = () if record is None else tuple(_of_another_run(record, summary, queries))
+    return RunFiles(folder, summary, record, queries, tuple(notes), mixed)
 
 
 def _of_another_run(record: RunRecord, summary: LoadgenSummary, queries: Queries | None) -> Iterator[str]:

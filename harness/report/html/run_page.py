@@ -120,6 +120,7 @@ def _page_reasons(run: RunFiles, outcome: RunOutcome | None, next_step: str) -> 
     if reasons and run.record is not None:
         yield from map(diagnosis_text, run.record.diagnoses)
     yield from (note for note in run.notes if note.removesuffix(".") not in reasons)
+    yield from run.mixed
     if outcome is not None:
         yield from deviation_reasons(outcome)
     if next_step:

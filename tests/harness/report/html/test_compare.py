@@ -20,6 +20,7 @@ from harness.analysis.comparison import (
     summary,
 )
 from harness.analysis.run_files import read_run
+from harness.analysis.statistics import statistics
 from harness.config.scenario import Scenario
 from harness.files import ACCURACY_RESULT
 from harness.record.run_record import RunVerdict
@@ -30,8 +31,13 @@ from tests import records
 from tests.records import ENDED, with_plan
 
 
+def folder_of(path, rows, record=ENDED):
+    """A run's folder whose record is of these queries."""
+    return records.folder(path, rows, replace(record, statistics=statistics(rows), loadgen=None))
+
+
 def run_of(path, record=ENDED, **rows):
-    return read_run(records.folder(path, records.rows(**rows), record))
+    return read_run(folder_of(path, records.rows(**rows), record))
 
 
 @pytest.fixture(scope="module")
@@ -146,6 +152,14 @@ def test_runs_without_settings_or_an_end_are_incomparable(base):
         assert reason == f"{base.folder} did not end"
 
 
+def test_files_of_another_run_are_incomparable(base, tmp_path):
+    """Such as a table that was copied: the figures are the table's, the settings those of run.json."""
+    other = read_run(records.folder(tmp_path / "other", records.rows(), replace(base.record, loadgen=None)))
+    (reason,) = incomparable(base, other)
+    assert reason.startswith(f"{other.folder}: requests.parquet is of another run: it has 900 queries and ")
+    assert incomparable(other, base) == (reason,)
+
+
 def test_plans_are_compared_leaf_by_leaf(base):
     other = with_plan(ENDED, loadgen_settings=OTHER_RATE, concurrency=77)
     concurrency, rate = plan_differences(base, of_record(base, other))
@@ -196,9 +210,9 @@ def test_changed_samples(base, tmp_path, first, second, to_wrong, to_right, chan
 
 def test_the_first_line_says_whether_runs_are_comparable(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    records.folder(tmp_path / "a", records.rows())
-    records.folder(tmp_path / "b", records.rows(seed=2))
-    records.folder(tmp_path / "c", records.rows(), with_plan(ENDED, samples=5))
+    folder_of(tmp_path / "a", records.rows())
+    folder_of(tmp_path / "b", records.rows(seed=2))
+    folder_of(tmp_path / "c", records.rows(), with_plan(ENDED, samples=5))
     for name, right in {"a": "1101", "b": "1011"}.items():
         records.score(tmp_path / name, right={"official": right})
     assert main(["compare", "a", "b"]) == 0
@@ -220,7 +234,7 @@ def faster(base, path, **fields):
     quick["last_byte_ns"] -= ((quick["osl"].astype(np.int64) - 1) * 8_000_000).astype(np.int64)
     rate = ENDED.settled.loadgen_settings | {"server_target_qps": 17.0}
     record = replace(with_plan(ENDED, loadgen_settings=rate, **fields), verdict=RunVerdict("VALID", (), True))
-    return read_run(records.folder(path / "other", quick, record))
+    return read_run(folder_of(path / "other", quick, record))
 
 
 def test_one_sentence_says_what_changed_and_since_what(base, tmp_path):
