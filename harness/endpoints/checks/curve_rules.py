@@ -1,16 +1,18 @@
 """Our rules of a curve: what its points have in common, and Offline against the point of C_max."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from harness.endpoints.checks.checked_point import PointFiles
 from harness.endpoints.checks.finding import Finding, finding
 from harness.endpoints.checks.point_rules import by_length
 from harness.endpoints.official_files import Fields, number, shown, tables, whole
 from harness.endpoints.planning.rules import load_endpoints_rules
+from harness.endpoints.point_run import PointRun
 from harness.endpoints.run_folder import ACCURACY, POINT_YAML, SUMMARY, SYSTEM_DESC
 
 _OF_THE_CURVE = ("model_precision", "max_supported_concurrency", "division", "target_cohort")
+_OF_THE_WEIGHTS = ("quantization", "dtype")  # options of SGLang
 _UTILIZATION_TOLERANCE = 0.005  # MLCommons's checker allows 0.1
 
 
@@ -21,6 +23,7 @@ def check_curve(points: Sequence[PointFiles]) -> Iterator[Finding]:
     if any(one.in_tree for one in measured):
         yield from _alike(measured)
         yield from _utilization(measured)
+    yield from _weights(measured)
     yield from _offline(measured)
     yield from _copied(measured)
 
@@ -37,12 +40,39 @@ def _alike(points: Sequence[PointFiles]) -> Iterator[Finding]:
     """What describes the curve, and not a point. A point.yaml that cannot be read is a finding of its own."""
     described = [one for one in points if one.is_described]
     for name in _OF_THE_CURVE:
-        stated = [shown(one.point.get(name)) for one in described]
-        usual = max(stated, key=stated.count, default="")
-        for one, value in zip(described, stated, strict=True):
-            if value != usual:
-                expected = f"{usual} as in the other points"
-                yield finding("points-differ", one.where(POINT_YAML), f"{name} is {value}", expected=expected)
+        yield from _unlike_the_others(
+            name, {one.where(POINT_YAML): shown(one.point.get(name)) for one in described}
+        )
+
+
+def _weights(points: Sequence[PointFiles]) -> Iterator[Finding]:
+    """Their precision, as far as the servers of a rehearsal's points reported their options.
+
+    A rehearsal is continued at servers that were started again.
+    """
+    reported = {one.where(): _options(one.record) for one in points if one.record is not None}
+    for name in _OF_THE_WEIGHTS:
+        stated = {
+            where: ", ".join(sorted({str(one.get(name, "not set")) for one in options}))
+            for where, options in reported.items()
+            if options
+        }
+        yield from _unlike_the_others(name, stated)
+
+
+def _options(run: PointRun) -> Sequence[Mapping[str, object]]:
+    """Those of the servers that report any."""
+    return [server.settings for server in run.servers if server.settings]
+
+
+def _unlike_the_others(name: str, stated: Mapping[str, str]) -> Iterator[Finding]:
+    """The places where what is stated is not the usual value."""
+    values = list(stated.values())
+    usual = max(values, key=values.count, default="")
+    for where, value in stated.items():
+        if value != usual:
+            text, expected = f"{name} is {value}", f"{usual} as in the other points"
+            yield finding("points-differ", where, text, expected=expected)
 
 
 def _utilization(points: Sequence[PointFiles]) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from harness.endpoints.checks.check_command import check, finding_lines
 from harness.endpoints.checks.checked_point import PointFiles
@@ -19,7 +20,7 @@ from harness.endpoints.checks.official_checker import check_officially, interpre
 from harness.endpoints.checks.request_log import read_log
 from harness.endpoints.checks.tree_check import check_tree
 from harness.endpoints.curve import Curve, Point, SeedSet
-from harness.endpoints.point_run import PointRun
+from harness.endpoints.point_run import PointRun, read_point_run, write_point_run
 from harness.endpoints.run_folder import ACCURACY, CONFIG, EVENTS, RUNS, SUMMARY, TREE
 from harness.errors import EXIT_THRESHOLD, EXIT_VALID, ConfigError
 from harness.peak.ladder.steps import NOT_A_RESULT
@@ -205,6 +206,29 @@ def test_a_summary_of_another_run_with_the_same_counts(keys, part, found, tmp_pa
     write(run / SUMMARY, summary)
     new = [one for one in errors(tmp_path) if one not in before]
     assert len(new) == len(found) and all(f"[log-differs §4.1] {words}" in new[0] for words in found)
+
+
+@pytest.mark.parametrize(
+    ("settings", "got"),
+    [
+        ({"quantization": "mxfp4", "tp_size": 4}, []),
+        ({"quantization": "fp8", "tp_size": 8}, ["quantization is fp8"]),
+        ({"tp_size": 8}, ["quantization is not set"]),
+        ({}, []),  # nothing is reported
+    ],
+)
+def test_points_whose_servers_had_weights_of_another_precision(tmp_path, settings, got):
+    """Such as a rehearsal that was continued after the servers were started anew."""
+    for run in endpoints_kit.write_runs(tmp_path):
+        made = read_point_run(run)
+        own = settings if run.name == "r64" else {"quantization": "mxfp4", "tp_size": 8}
+        write_point_run(run, replace(made, servers=(replace(made.servers[0], settings=own),)))
+    for built in (False, True):
+        if built:
+            endpoints_folders.built(tmp_path / RUNS, tmp_path / TREE)
+        found = [one for one in check_tree(tmp_path, officially=False) if one.rule == "points-differ"]
+        assert [one.got for one in found] == got
+        assert all("r64" in one.path and one.expected.startswith("mxfp4") for one in found)
 
 
 @pytest.mark.parametrize("name", ["official_run", "official_failures"])
