@@ -15,7 +15,7 @@ from harness.compliance.base import (
     VerifiedFigures,
     stated_number,
 )
-from harness.config.benchmark import MetricRule
+from harness.config.benchmark import MOST_PERCENT, MetricRule
 from harness.errors import GradingError
 from harness.grading.decoding.output_decoder import open_decoder
 from harness.grading.decoding.output_sources import LoggedOutputs
@@ -90,9 +90,9 @@ class AccuracyTest(ComplianceTest, frozen=True, kw_only=True):
     def recheck_figures(self, text: str) -> Iterator[str]:
         """Score and threshold."""
         score, against = stated_number(text, "Accuracy score"), stated_number(text, "Accuracy threshold")
-        if score is None or score < self.threshold:
+        if score is None or not self.threshold <= score <= MOST_PERCENT:
             found = "not stated" if score is None else score
-            yield f"accuracy score is {found}, expected {self.threshold} or more"
+            yield f"accuracy score is {found}, expected {self.threshold} to {MOST_PERCENT:g}"
         if against is not None and against != self.threshold:
             yield f"was verified against {against}, expected {self.threshold}"
 

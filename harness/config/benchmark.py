@@ -101,6 +101,9 @@ class PublishedRuns(msgspec.Struct, frozen=True):
     highest: float
 
 
+MOST_PERCENT = 100.0
+
+
 class MetricRule(msgspec.Struct, frozen=True):
     """A metric of the accuracy run, in the unit in which its official evaluator prints it.
 
@@ -124,6 +127,10 @@ class MetricRule(msgspec.Struct, frozen=True):
     def is_score(self) -> bool:
         """Whether more is better: a percentage. Counts of tokens and characters have a highest value, too."""
         return math.isinf(self.bounds[1])
+
+    def is_possible(self, value: float) -> bool:
+        """Whether it can have this value: a percentage is 100 at most."""
+        return not self.is_score or value <= MOST_PERCENT
 
 
 class Benchmark(msgspec.Struct, frozen=True):

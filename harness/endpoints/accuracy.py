@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from harness.config.benchmark import Benchmark
+from harness.config.benchmark import MOST_PERCENT, Benchmark
 from harness.endpoints.run_folder import ACCURACY
 from harness.errors import ConfigError, machine_failure
 from harness.files import atomic_write
@@ -21,7 +21,6 @@ from harness.peak.ladder.steps import NOT_A_RESULT
 from harness.text import counted
 
 _INLINE = "performance"  # dataset_type of the score of a performance run's own answers
-_PERCENT = 100.0
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 _DIGITS = 12  # of a percentage that was a share of 1: more than any bound has
 
@@ -133,7 +132,7 @@ def write_accuracy(folder: Path, entry: Mapping[str, Any]) -> None:
 def as_shares(metrics: Mapping[str, float], benchmark: Benchmark) -> dict[str, float]:
     """Metrics in the file's unit."""
     return {
-        name: value / _PERCENT if benchmark.accuracy[name].is_score else value
+        name: value / MOST_PERCENT if benchmark.accuracy[name].is_score else value
         for name, value in metrics.items()
     }
 
@@ -269,7 +268,11 @@ def _mean(values: list[tuple[float, int]]) -> float:
 
 
 def _metric(benchmark: Benchmark, name: str, value: float) -> PointMetric:
-    lowest, highest = benchmark.accuracy[name].bounds
-    if benchmark.accuracy[name].is_score and 0 <= value <= 1:
-        value = round(_PERCENT * value, _DIGITS)
+    """Raises ValueError for a percentage that there is not."""
+    rule = benchmark.accuracy[name]
+    lowest, highest = rule.bounds
+    if rule.is_score and 0 <= value <= 1:
+        value = round(MOST_PERCENT * value, _DIGITS)
+    if not rule.is_possible(value):
+        raise ValueError(f"{name} is {value:.7g}, expected {MOST_PERCENT:g} at most")
     return PointMetric(value=value, lowest=lowest, highest=highest)

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from harness.config.benchmark import MOST_PERCENT, MetricRule
 from harness.config.loadgen_settings import ACCURACY_MODE
 from harness.files import ACCURACY, ACCURACY_LOG, ACCURACY_TEXT, sha256_of
 from harness.grading.reports.scorecard import warnings_in
@@ -82,7 +83,7 @@ def _text(context: CheckContext) -> Iterator[Issue]:
     found, expected = read_accuracy_text(path, metrics), context.benchmark.dataset(accuracy=True).samples
     if context.closed:
         for metric, rule in metrics.items():
-            yield from _bounded(context, path, metric, found, rule.bounds)
+            yield from _bounded(context, path, metric, found, rule)
         for what in _contradictions(found):
             yield context.issue("cross-check", path, what)
     if found.samples is not None and found.samples != expected:
@@ -108,16 +109,18 @@ def _contradictions(found: AccuracyText) -> Iterator[str]:
 
 
 def _bounded(
-    context: CheckContext, path: Path, metric: str, found: AccuracyText, bounds: tuple[float, float]
+    context: CheckContext, path: Path, metric: str, found: AccuracyText, rule: MetricRule
 ) -> Iterator[Issue]:
     """Every printed score must be within the bounds; without a lower bound the metric may be missing."""
-    low, high = bounds
+    low, high = rule.bounds
     scores = found.scores.get(metric, ())
     if None in scores or (not scores and low):
         wrong = "is no number" if scores else "is missing"
         text = f"{metric!r} {wrong}, expected a line with '{metric}': NUMBER, one blank before the number"
         yield Issue("accuracy", context.dir.relative(path), text, remedy=_SCORE_AGAIN, cost=Cost.MINUTES)
     for score in scores:
-        if score is not None and not low <= score <= high:
-            limit = f"{low:.4f} or more" if high == math.inf else f"{low:.4f} to {high:.4f}"
-            yield context.issue("accuracy", path, f"{metric} is {score}, expected {limit}")
+        if score is None or (low <= score <= high and rule.is_possible(score)):
+            continue
+        most = MOST_PERCENT if not rule.is_possible(score) else high
+        limit = f"{low:.4f} or more" if most == math.inf else f"{low:.4f} to {most:.4f}"
+        yield context.issue("accuracy", path, f"{metric} is {score}, expected {limit}")

@@ -172,6 +172,7 @@ def test_no_file_is_no_accuracy_run(tmp_path):
 
 
 BROKEN = [
+    '{"accuracy_scores": [{"score": {"exact_match": 167.0}, "unit_samples": 4395}]}',
     "",
     '{"accuracy_scores": [',
     "[" * 1_000_000,
