@@ -13,7 +13,7 @@ from harness.endpoints.view.curve_charts import USER
 from harness.endpoints.view.curve_files import MeasuredCurve, read_curve
 from harness.endpoints.view.measured_point import USER_PERCENTILE, CurvePoint
 from harness.endpoints.view.pareto import Overlap, StepFunction, overlap, step_function
-from harness.endpoints.view.point_settings import DATASET, DATASET_FILE, MODEL
+from harness.endpoints.view.point_settings import DATASET, DATASET_FILE, MODEL, MOST_TOKENS, SAMPLES
 from harness.errors import ConfigError
 from harness.peak.ladder.steps import NOT_A_RESULT
 from harness.report.html.page import Badge, Chart, Page, PageTable, Section, Series
@@ -66,11 +66,11 @@ def _measured(folder: Path) -> MeasuredCurve:
 
 
 def _incomparable(left: MeasuredCurve, right: MeasuredCurve) -> Iterator[str]:
-    """Another model, or another dataset, where both sides say which."""
+    """Another model, other prompts or another length of answers, where both sides say which."""
     one, other = left.settings, right.settings
     if MODEL in one and MODEL in other and not is_same_model(one[MODEL], other[MODEL]):
         yield f"model: {one[MODEL]} and {other[MODEL]}"
-    for name in (DATASET, DATASET_FILE):
+    for name in (DATASET, DATASET_FILE, SAMPLES, MOST_TOKENS):
         if name in one and name in other and one[name] != other[name]:
             yield f"{name}: {one[name]} and {other[name]}"
 

@@ -6,6 +6,7 @@ from harness.endpoints.official_files import Fields, number, table, tables
 from harness.endpoints.point_run import PointRun
 
 MODEL, DATASET, DATASET_FILE = "model", "dataset", "dataset (sha256)"
+SAMPLES, MOST_TOKENS = "samples", "most tokens of an answer"
 
 _Stated = Iterator[tuple[str, str | None]]
 
@@ -18,7 +19,7 @@ def settings_of(point: Fields, config: Fields, system: Fields, run: PointRun | N
 
 def _configured(model: Fields) -> _Stated:
     yield MODEL, _text(model.get("name"))
-    yield "most tokens of an answer", _text(model.get("max_new_tokens"))
+    yield MOST_TOKENS, _text(model.get("max_new_tokens"))
     yield from _sampling(*(number(model.get(name)) for name in ("temperature", "top_p", "top_k")))
 
 
@@ -71,11 +72,11 @@ def _seen(run: PointRun | None) -> _Stated:
     yield "servers", str(len(run.servers))
     yield "weights", ", ".join(sorted({one.names for one in run.servers}))
     yield DATASET_FILE, run.dataset_sha256[:12]
-    yield "samples", f"{curve.samples:,}"
+    yield SAMPLES, f"{curve.samples:,}"
     yield "order of samples", "with replacement" if curve.replacement else "a permutation in each pass"
     yield "salt", f"{curve.salt_bits} bits" if curve.salt_bits else "none"
     yield "rehearsed", "short, for the forms" if curve.short else "in full"
-    yield "most tokens of an answer", str(parameters.max_new_tokens)
+    yield MOST_TOKENS, str(parameters.max_new_tokens)
     yield from _sampling(parameters.temperature, parameters.top_p, parameters.top_k)
     if run.provenance.git is not None:
         yield "commit of the harness", run.provenance.git.commit[:12]

@@ -3,7 +3,9 @@
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
+from harness.endpoints.point_run import read_point_run, write_point_run
 from harness.endpoints.run_folder import RUNS
 from harness.endpoints.view.compare_curves import (
     compare,
@@ -92,9 +94,10 @@ def test_curves_that_no_user_compares(tmp_path):
     ("change", "reason"),
     [
         ({"model_name": "llama3_1-8b"}, "model: gpt-oss-120b and llama3_1-8b"),
+        ({"samples": 40}, "samples: 6,396 and 40"),  # as --short has
     ],
 )
-def test_another_model_is_said_first_and_the_numbers_stay(change, reason, tmp_path):
+def test_what_does_not_compare_is_said_first_and_the_numbers_stay(change, reason, tmp_path):
     left, right = made.rehearsal(tmp_path / "left"), made.rehearsal(tmp_path / "right", **change)
     first, *rest = lines(left, right)
     assert first.startswith("NOT COMPARABLE: ")
@@ -102,6 +105,14 @@ def test_another_model_is_said_first_and_the_numbers_stay(change, reason, tmp_pa
     assert "At equal requests in flight, not comparable" in rest
     html = render(compare_page(comparison(left, right)))
     assert html.index("NOT COMPARABLE") < html.index("At equal requests in flight")
+
+
+def test_answers_of_another_length_do_not_compare(tmp_path):
+    left, right = made.rehearsal(tmp_path / "left"), made.rehearsal(tmp_path / "right")
+    for run in (right / RUNS).iterdir():
+        own = read_point_run(run)
+        write_point_run(run, replace(own, parameters=replace(own.parameters, max_new_tokens=8)))
+    assert comparison(left, right).reasons == ("most tokens of an answer: 10240 and 8",)
 
 
 def test_a_base_whose_summaries_count_less_than_no_token(tmp_path):
