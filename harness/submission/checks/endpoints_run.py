@@ -188,9 +188,15 @@ def estimate(summary: Fields, name: str, percent: int) -> Any:
 
 
 def _mean_tokens(context: CheckContext, summary: Fields) -> _Found:
+    """MLCommons's checker takes the mean as it is stated; tokens/s follow from the sum."""
+    if not context.closed:
+        return
     mean = at(summary, "output_sequence_lengths", "avg")
-    if context.closed:
-        yield from out_of_bounds(context, number(mean), f"output_sequence_lengths.avg is {shown(mean)}")
+    yield from out_of_bounds(context, number(mean), f"output_sequence_lengths.avg is {shown(mean)}")
+    total = number(at(summary, "output_sequence_lengths", "total"))
+    if total is not None and (completed := number(summary.get("n_samples_completed"))):
+        what = f"output_sequence_lengths.total ÷ n_samples_completed is {total / completed:.2f}"
+        yield from out_of_bounds(context, total / completed, what)
 
 
 def _accuracy(context: CheckContext, accuracy: Fields) -> Iterator[Issue]:
@@ -207,6 +213,9 @@ def _accuracy(context: CheckContext, accuracy: Fields) -> Iterator[Issue]:
     if issued != expected:
         text = f"{counted(issued, 'sample', 'was')} evaluated (total_samples), expected {expected}"
         yield context.issue("sample-count", ACCURACY, text)
+    elif found.samples != issued:  # the weights of the data sets' scores
+        text = f"unit_samples × num_repeats are {found.samples}, total_samples {issued}"  # noqa: RUF001
+        yield context.issue("cross-check", ACCURACY, text)
     if found.partial:
         text = "the score is not of every answer: complete is false"
         yield context.issue("sample-count", ACCURACY, text)

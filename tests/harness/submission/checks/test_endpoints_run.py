@@ -118,7 +118,9 @@ DAMAGES = {
         both(
             change(SUMMARY, 3198, "n_samples_completed"),
             change(SUMMARY, 3198, "n_samples_issued"),
+            change(SUMMARY, 3198 * 1278, "output_sequence_lengths", "total"),
             change(SUMMARY, 3198 / 700, "qps"),
+            change(SUMMARY, 3198 * 1278 / 700, "tps"),
         ),
         "sample-count",
         False,
@@ -133,6 +135,19 @@ DAMAGES = {
     "another rate of requests": (change(SUMMARY, 9.15, "qps"), "cross-check", False),
     "the rates of the run over LoadGen's window": (
         change(SUMMARY, 650 * 10**9, "legacy_loadgen_window_duration_ns"),
+        "cross-check",
+        False,
+    ),
+    "short answers, by their tokens": (
+        both(
+            change(SUMMARY, 6396 * 900, "output_sequence_lengths", "total"),
+            change(SUMMARY, 6396 * 900 / 700, "tps"),
+        ),
+        "mean-tokens",
+        False,
+    ),
+    "other rows of a data set": (
+        change(ACCURACY, 99, "accuracy_scores", 1, "unit_samples"),
         "cross-check",
         False,
     ),
