@@ -214,6 +214,7 @@ def _accuracy(entries: list[tuple[_Entry, Any]], benchmark: Benchmark) -> PointA
         for entry, part in entries
         for name, value in _scores(part, benchmark).items()
     )
+    _require_one_unit(values, benchmark)
     metrics = {
         name: _metric(benchmark, name, _mean(values[name]))
         for name in benchmark.accuracy
@@ -257,6 +258,16 @@ def _number(name: str, value: Any) -> float:
     if not math.isfinite(number := float(value)):
         raise ValueError(f"{name} is {value!r}, expected a finite number")
     return number
+
+
+def _require_one_unit(values: Mapping[str, list[tuple[float, int]]], benchmark: Benchmark) -> None:
+    """Raise ValueError where a score is a share of 1 in one data set, and above it in another."""
+    for name, found in values.items():
+        scores = [value for value, _ in found if value]  # 0 is both
+        if benchmark.accuracy[name].is_score and min(scores, default=2.0) <= 1 < max(scores, default=0.0):
+            raise ValueError(
+                f"{name} is {min(scores):.7g} and {max(scores):.7g}, expected one unit in all data sets"
+            )
 
 
 def _mean(values: list[tuple[float, int]]) -> float:

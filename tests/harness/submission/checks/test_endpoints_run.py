@@ -151,6 +151,11 @@ DAMAGES = {
         "cross-check",
         False,
     ),
+    "a share above 1 beside others": (
+        change(ACCURACY, 1.5, "accuracy_scores", 1, "score"),
+        "malformed",
+        False,
+    ),
     "an interrupted run": (change(SUMMARY, False, "complete"), "invalid", False),
     "answers of 1024 tokens": (change(CONFIG, 1024, "model_params", "max_new_tokens"), "settings", False),
 }
