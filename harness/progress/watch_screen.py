@@ -70,11 +70,11 @@ def watch(folder: Path, look_s: float = _LOOK_S) -> None:
         return
     print(printable(str(run)), flush=True)
     last, warned = "", 0
-    while not (ended := _ended(run)):
-        if (line := _last_line(run)) is not None:
-            for text in _warnings(line, warned):
-                print(printable(text, LONG_LINE), flush=True)
-            warned = line.warned
+    while True:
+        ended = _ended(run)
+        warned = _print_warnings(run, warned)  # after the look: the last line is written before the verdict
+        if ended:
+            break
         if (text := _plain_state(run)) not in ("", last):
             last = text
             print(printable(text), flush=True)
@@ -159,6 +159,15 @@ def _figures(line: ProgressLine, now: datetime, *, lasts: bool) -> Iterator[str]
         yield ""
         yield f"{counted(line.warned, 'warning')}, all in the output of the run; the latest:"
         yield from _warnings(line)
+
+
+def _print_warnings(run: Path, before: int) -> int:
+    """Print those after the first ``before``; returns how many there are. Another run begins with none."""
+    if (line := _last_line(run)) is None:
+        return before
+    for text in _warnings(line, before if before <= line.warned else 0):
+        print(printable(text, LONG_LINE), flush=True)
+    return line.warned
 
 
 def _warnings(line: ProgressLine, after: int = 0) -> Iterator[str]:

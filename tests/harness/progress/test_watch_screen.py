@@ -184,11 +184,35 @@ def test_the_warnings_of_the_run_are_shown_and_a_pipe_gets_each_once(lasting, wa
         assert "802/1000 done" in lines.readline()
         logging.getLogger("mlperf").warning("warning: %s", texts[6])
         log(snapshot(66.0, completed=801))
-        assert lines.readline() == f"  [1:06] {texts[6]}\n"
-        assert "803/900 done" in lines.readline()
+        assert after_progress(lines) == f"  [1:06] {texts[6]}\n"
+        log.close()
+        (lasting / PROGRESS).rename(lasting / "of_the_run_before")
+        log = ProgressLog(lasting, RULES, records.REPLICAS)
+        logging.getLogger("mlperf").warning("warning: %s", texts[0])
+        log(snapshot(5.0, completed=2))
+        assert after_progress(lines) == f"  [0:05] {texts[0]}\n"
         log.close()
         ENDED.write(lasting / RUN_RECORD)
-        assert lines.readline().startswith("Result: ")
+        assert after_progress(lines).startswith("Result: ")
+
+
+def after_progress(lines):
+    """The first line that is none of progress: which of two comes first depends on the moment of a look."""
+    return next(line for line in lines if " done" not in line)
+
+
+def test_a_pipe_gets_the_last_warning_of_a_run(lasting, capsys):
+    """The line that has it comes with the verdict, such as where the run was ended because it was lost."""
+    log = ProgressLog(lasting, RULES, records.REPLICAS)
+    log(snapshot(65.0))
+    logging.getLogger("mlperf").warning("lost: 30 queries over the TTFT limit; lower target_qps")
+    log(snapshot(66.0))
+    log.close()
+    ENDED.write(lasting / RUN_RECORD)
+    watch(lasting)
+    _, warning, result = capsys.readouterr().out.splitlines()
+    assert warning == "  [1:06] lost: 30 queries over the TTFT limit; lower target_qps"
+    assert result.startswith("Result: ")
 
 
 def test_a_pipe_gets_a_line_that_the_run_gives_none(lasting, watched, monkeypatch):
