@@ -317,8 +317,9 @@ class ClientOptions:
         metavar="N",
     )
     fail_fast: bool | None = flag(
-        f"end the run after {FAILURES_OF_ACCURACY} failures (default with --accuracy and in prompts; "
-        "otherwise it ends early only when no replica answers); --no-fail-fast: never end it early",
+        f"end the run after {FAILURES_OF_ACCURACY} failures (default with --accuracy and in prompts; in peak "
+        "after the first; otherwise it ends early only when no replica answers); --no-fail-fast: never end "
+        "it early",
         default=None,
     )
     max_failures: int | None = flag("end the run after N failures", default=None, metavar="N")
