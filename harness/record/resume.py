@@ -237,7 +237,8 @@ def _moved_to(record: RunRecord, log_dir: Path) -> RunRecord:
 
 def version_changes(log_dir: Path, record: RunRecord) -> Iterator[str]:
     """Warnings about earlier answers of another version, of the servers or the harness, than ``record``."""
-    earlier = {server.version for run in _readable_runs(_folders(log_dir)) for server in run.servers}
+    found = list(_readable_runs(filter(_has_answers, _folders(log_dir))))
+    earlier = {server.version for run in found for server in run.servers}
     now = {server.version for server in record.servers}
     if others := sorted(str(other) for other in earlier - now - {None}):
         yield (
@@ -245,8 +246,7 @@ def version_changes(log_dir: Path, record: RunRecord) -> Iterator[str]:
             f"now report {', '.join(sorted(filter(None, now))) or 'no version'}"
         )
     here = record.provenance.git
-    found = (run.provenance.git for run in _readable_runs(filter(_has_answers, _folders(log_dir))))
-    commits = sorted(set(map(str, filter(None, found))) - {str(here)})
+    commits = sorted({str(run.provenance.git) for run in found if run.provenance.git} - {str(here)})
     if commits and here is not None:
         yield (
             f"{_EARLIER} {log_dir} are of commit {', '.join(commits)} of the harness, this checkout "

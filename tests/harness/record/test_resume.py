@@ -268,6 +268,9 @@ def test_another_version_of_the_server_is_named(tmp_path):
         of_version(version).write(tmp_path / f"attempt.{number}" / "run.json")
     (tmp_path / "attempt.4").mkdir()
     (tmp_path / "attempt.4" / "run.json").write_text("{")
+    assert list(version_changes(tmp_path, of_version("0.5.23"))) == []  # without an answer
+    for number in (1, 2, 3):
+        answer(tmp_path / f"attempt.{number}", number)
     (warning,) = version_changes(tmp_path, of_version("0.5.23"))
     assert "0.5.21" in warning and "0.5.23" in warning
     (warning,) = version_changes(tmp_path, of_version(None))
