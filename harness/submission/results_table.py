@@ -114,7 +114,7 @@ def _of_endpoints(context: CheckContext) -> dict[str, Any]:
     summary: Fields = {} if isinstance(found, str) else found
     single, latency = context.scenario.one_at_a_time, context.scenario.poisson
     return {
-        "valid": not any(endpoints_run.faults(context, summary)),
+        "valid": not any(issue.needs_action for issue in endpoints_run.faults(context, summary)),
         "result": _estimate_ms(summary, "latency", 90) if single else _tokens_per_s(summary),
         "unit": "ms" if single else "tokens/s",
         "ttft_p99_ms": _estimate_ms(summary, "ttft", 99) if latency else None,

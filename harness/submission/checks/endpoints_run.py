@@ -94,17 +94,19 @@ def _configuration(context: CheckContext, path: Path, config: Fields) -> Iterato
 
 
 def _performance(context: CheckContext, summary: Fields) -> Iterator[Issue]:
-    for code, text in (*faults(context, summary), *_mean_tokens(context, summary)):
+    yield from faults(context, summary)
+    for code, text in _mean_tokens(context, summary):
         yield context.issue(code, SUMMARY, text)
 
 
 _Found = Iterator[tuple[str, str]]  # code and text of an issue of result_summary.json
 
 
-def faults(context: CheckContext, summary: Fields) -> _Found:
+def faults(context: CheckContext, summary: Fields) -> Iterator[Issue]:
     """What keeps a run from being a result: the client has no verdict of its own."""
     for check in (_counts, _duration, _result, _rates, _latency):
-        yield from check(context, summary)
+        for code, text in check(context, summary):
+            yield context.issue(code, SUMMARY, text)
 
 
 def _counts(context: CheckContext, summary: Fields) -> _Found:

@@ -86,6 +86,20 @@ def test_a_result_with_the_logs_of_endpoints_is_valid_as_the_check_says(tree, da
     assert found == {"Interactive": False, "Offline": True}
 
 
+def test_a_rehearsed_result_with_the_logs_of_endpoints_is_valid(tree):
+    """Its run is short, as LoadGen's are, which says VALID then."""
+    seconds = 7
+    both(
+        endpoints("Interactive"),
+        change(SUMMARY, seconds * 10**9, "duration_ns"),
+        change(SUMMARY, 6396 / seconds, "qps"),
+        change(SUMMARY, 6396 * 1278 / seconds, "tps"),
+    )(tree / RESULTS)
+    (tree / "closed").rename(tree / "closed.REHEARSAL")
+    found = {row.scenario: row.valid for row in summarize(check_contexts(tree))}
+    assert found == {"Interactive": True, "Offline": True}
+
+
 def test_against_an_earlier_result_with_the_logs_of_endpoints(tree, tmp_path, capsys):
     endpoints("Interactive")(tree / RESULTS)
     earlier = copied(tree, tmp_path / "earlier")
