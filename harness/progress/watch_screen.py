@@ -61,7 +61,8 @@ def watch(folder: Path, look_s: float = _LOOK_S) -> None:
     if can_overwrite(sys.stdout) and sys.stdin.isatty():
         with _screen(look_s) as leaves:
             while not leaves():
-                lines = screen(run, datetime.now(UTC), shutil.get_terminal_size().columns)
+                size = shutil.get_terminal_size()
+                lines = _fitting(screen(run, datetime.now(UTC), size.columns), size.lines)
                 _control(_CLEAR)
                 print("\n".join(lines), end="", flush=True)
                 if _ended(run):
@@ -125,6 +126,11 @@ def screen(run: Path, now: datetime, width: int) -> list[str]:
     return [part for text in lines for part in _wrapped(printable(text, LONG_LINE), max(width - 1, 1))]
 
 
+def _fitting(lines: list[str], rows: int) -> list[str]:
+    """As many lines as the terminal has, or the first would scroll away; the last one names the key."""
+    return lines if len(lines) <= rows else [*lines[: rows - 1], lines[-1]]
+
+
 def _wrapped(text: str, width: int) -> list[str]:
     """The text in lines of this width, the further ones indented; a word that is too long is broken."""
     indent = " " * min(2, width - 1)
@@ -157,8 +163,8 @@ def _figures(line: ProgressLine, now: datetime, *, lasts: bool) -> Iterator[str]
         yield f"  {replica.ratio:.2f} x the median TPOT: {replica.url}"
     if line.warned:
         yield ""
-        yield f"{counted(line.warned, 'warning')}, all in the output of the run; the latest:"
-        yield from _warnings(line)
+        yield f"{counted(line.warned, 'warning')}, all in the output of the run; the latest, newest first:"
+        yield from reversed([*_warnings(line)])
 
 
 def _print_warnings(run: Path, before: int) -> int:

@@ -175,7 +175,7 @@ def test_the_warnings_of_the_run_are_shown_and_a_pipe_gets_each_once(lasting, wa
         logging.getLogger("mlperf").warning("warning: %s", text)
     log(snapshot(65.0, total=1000))
     ours, theirs = os.pipe()
-    wait_until(lambda: "6 warnings, all in the output of the run; the latest:" in shown(lasting))
+    wait_until(lambda: "6 warnings, all in the output of the run; the latest, " in shown(lasting))
     assert [text in shown(lasting) for text in texts] == [False, True, True, True, True, True, False]
     watched(lasting, theirs)
     with os.fdopen(ours) as lines:
@@ -282,3 +282,29 @@ def test_watch_on_a_terminal_ends_by_q_or_with_the_run(lasting, watched, leave):
     os.close(ours)
     assert b"\x1b[?25h" in seen  # the cursor is back
     assert (b"Result: " in seen) is (leave is None)
+
+
+def test_a_terminal_of_few_lines_keeps_the_first_ones_and_the_newest_warning(lasting, watched, monkeypatch):
+    """Five warnings of some lines each made the bar and LOST scroll away."""
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("LINES", "30")
+    log = ProgressLog(lasting, RULES, records.REPLICAS)
+    for number in range(5):
+        logging.getLogger("mlperf").warning("replica out of use: http://node%d:1 %s", number, "why " * 100)
+    log(snapshot(65.0, lost="30 queries over the TTFT limit"))
+    log.close()
+    ours, theirs = pty.openpty()
+    watched(lasting, theirs)
+    seen = b""
+    while b"the run continues" not in seen:
+        seen += os.read(ours, 4096)
+    os.write(ours, b"q")
+    with suppress(OSError):  # the terminal's other end is closed
+        while os.read(ours, 4096):
+            pass
+    os.close(ours)
+    lines = seen.decode().split(watch_screen._CLEAR)[1].splitlines()
+    assert len(lines) == 30
+    assert lines[0] == LASTING.plan.title and any(line.startswith("LOST: ") for line in lines)
+    assert any("http://node4:1" in line for line in lines) and not any("node0" in line for line in lines)
+    assert lines[-1].startswith("q leaves; the run continues")
