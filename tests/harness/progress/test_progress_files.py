@@ -1,5 +1,6 @@
 """progress.jsonl: its figures, what happens to it on a full disk, and who reads it."""
 
+import errno
 import json
 import logging
 import os
@@ -21,6 +22,7 @@ from harness.progress.progress_files import (
     read_progress,
 )
 from harness.progress.progress_line import ProgressSnapshot
+from harness.record import journal
 from harness.record.journal import QUERY_ROW
 from harness.record.outcome import Failure, FailureKind
 from sut.worker.journal_writer import JournalWriter
@@ -111,8 +113,12 @@ def test_tokens_that_come_in_pieces_are_a_warning_at_once(folder, progress, capl
     assert "100 of 100 answers came in pieces, the first one with 22 tokens" in line
 
 
+def too_many_files(*_):
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+
 @pytest.mark.parametrize("may_fail", [True, False])
-def test_a_first_failure_that_loses_no_run_is_told_with_its_cause(folder, caplog, may_fail):
+def test_a_first_failure_that_loses_no_run_is_told_with_its_cause(folder, caplog, monkeypatch, may_fail):
     """Of an accuracy run or a point there was its kind: ``9 FAILED (http_status 9)``, until the end."""
     log = ProgressLog(folder, ValidityRules(), records.REPLICAS, may_fail=may_fail)
     log(snapshot(5.0, failed=0))
@@ -121,7 +127,10 @@ def test_a_first_failure_that_loses_no_run_is_told_with_its_cause(folder, caplog
     writer = JournalWriter(folder / JOURNAL_DIR, "0", 0)
     writer.add(1, 1, 1, (1, 2, 0, 0, 0), 1, 0, Failure(FailureKind.HTTP_STATUS, "HTTP 502: Bad Gateway"))
     writer.flush()
-    for second in (15.0, 20.0):
+    with monkeypatch.context() as patch:
+        patch.setattr(journal, "intact_lines", too_many_files)
+        log(snapshot(15.0, failed=2, failures={"http_status": 2}))
+    for second in (20.0, 25.0):
         log(snapshot(second, failed=3, failures={"http_status": 3}))
     log.close()
     told = (
