@@ -56,8 +56,8 @@ def check_log(files: PointFiles) -> Iterator[Finding]:
         yield from _window(files, log)
     counted = recounted(path.parent)
     if isinstance(counted, str):
-        text = f"tokens, status and verdict of steady_state: {counted}"
-        yield finding("not-recomputed", files.where(), text, remedy="")
+        what = "tokens" if files.is_offline else "tokens, status and verdict of steady_state"
+        yield finding("not-recomputed", files.where(), f"{what}: {counted}", remedy="")
         return
     yield from _tokens(files, counted, where)
     if not files.is_offline:
