@@ -99,14 +99,15 @@ def remaining(of: CampaignState) -> str:
     """``9 of 14 steps are done; at the rates asked for the others take at least 2h10m``.
 
     Runs and searches whose time nothing shows are counted: ``, without 3 whose time is not known``.
-    Of the step that runs counts what is left, as far as its run says that.
+    Of the step that runs counts what its run says is left, or the rest of the time that it should take.
     """
-    left: dict[str, float] = {}
+    left, measured = dict[str, float](), _measured(of)
     for step in of.steps:
         if step.name != of.running or step.kind == "search" or of.since is None:
             continue  # of a search only its next run is known
         if (last := _latest(step, of.since)) is not None:
-            left[step.name] = last.remaining_s or 0.0
+            rest_s = max(0.0, (expected_s(step, measured) or 0.0) - last.elapsed_s)
+            left[step.name] = rest_s if last.remaining_s is None else last.remaining_s
     seconds, others = time_left(of, left)
     known = f"; at the rates asked for the others take at least {duration(seconds)}{others}"
     return f"{of.done} of {len(of.steps)} steps are done{known if seconds else ''}"

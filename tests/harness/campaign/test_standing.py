@@ -733,21 +733,22 @@ PROBE_1 = Probe(
 
 
 @pytest.mark.parametrize(
-    ("began", "shown"),
+    ("began", "remaining_s", "shown", "left"),
     [
-        ("08:33:00", "89 answered after 10s, 30s left"),
-        ("08:34:18", "began at 08:34:18 UTC"),  # it waits for its servers
+        ("08:33:00", 30.7, "89 answered after 10s, 30s left", "30s"),
+        ("08:33:00", None, "89 answered after 10s", "11m40s"),  # of 6396 queries at 9 a second
+        ("08:34:18", 30.7, "began at 08:34:18 UTC", "11m50s"),  # it waits for its servers
     ],
 )
-def test_the_progress_of_an_earlier_run_is_not_that_of_the_step(tmp_path, began, shown):
+def test_the_progress_of_an_earlier_run_is_not_that_of_the_step(tmp_path, began, remaining_s, shown, left):
     campaign = campaign_of(tmp_path, "server = { target_qps = 9.0 }\n")
     (step,) = [one for one in steps_of(campaign) if one.kind == "performance"]
     step.folder.mkdir(parents=True)
-    (step.folder / PROGRESS).write_text(LINE)
+    line = json.loads(LINE) | {"remaining_s": remaining_s}
+    (step.folder / PROGRESS).write_text(json.dumps(line) + "\n")
     since = datetime.fromisoformat(f"2026-11-27T{began}+00:00")
     found = {step.name: Standing("other", "89 of 384 answered")}
     assert rows(CampaignState([step], found, step.name, since))[1][3] == shown
-    left = "11m50s" if "began" in shown else "30s"  # 6396 queries at 9 a second
     assert remaining(CampaignState([step], found, step.name, since)).endswith(f"take at least {left}")
 
 
