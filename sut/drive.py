@@ -286,7 +286,6 @@ class _Looks:
             limited=bool(prepared.concurrency),
             at_once=min(filter(None, (running_limit(prepared.servers), prepared.concurrency))),
             servers_rate=rate,
-            longest_answer=session.longest_answer,
         )
         self._alarms = Alarms(
             *(session, prepared.servers, run.ranks, prepared.plan.policy, run.lost),

@@ -41,6 +41,7 @@ class Counter(IntEnum):
     LONGEST_ANSWER = 22  # tokens
 
 
+_MAXIMA = [Counter.CLOCK_STEPS_NS, Counter.LOOP_LAG_NS, Counter.LONGEST_FLUSH_NS, Counter.LONGEST_ANSWER]
 FIRST_FAILURE = len(Counter)  # a row's further columns: failures by FailureKind
 _COLUMNS = FIRST_FAILURE + max(FailureKind) + 1
 
@@ -76,9 +77,8 @@ class CounterBoard:
         return self.values()[:, :FIRST_FAILURE].copy()
 
     def totals(self) -> npt.NDArray[np.int64]:
-        """Sum over all rows, shape (len(Counter),)."""
-        sums: npt.NDArray[np.int64] = self.table().sum(axis=0, dtype=np.int64)
-        return sums
+        """``totals_of`` all rows."""
+        return totals_of(self.table())
 
     def failures(self) -> dict[FailureKind, int]:
         """The number of failed queries by kind; kinds without one are omitted."""
@@ -88,6 +88,13 @@ class CounterBoard:
     def values(self) -> npt.NDArray[np.int64]:
         """All counters as they are now and will be, shape (rows, columns)."""
         return np.frombuffer(self._map, dtype=np.int64).reshape(self.rows, self.columns)
+
+
+def totals_of(table: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Sums over rows of a board's table, shape (len(Counter),); of longest times and lengths the maximum."""
+    totals: npt.NDArray[np.int64] = table.sum(axis=0, dtype=np.int64)
+    totals[_MAXIMA] = table[:, _MAXIMA].max(axis=0)
+    return totals
 
 
 def _attach(descriptor: Any, rows: int, columns: int) -> CounterBoard:

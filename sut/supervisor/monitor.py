@@ -25,7 +25,7 @@ from harness.machine import quota_periods, throttled_part
 from harness.record.run_events import EventLog
 from harness.text import counted, how_it_ended
 from sut.client.transport import realtime_offset_ns, slewed_ns
-from sut.ipc.counters import Counter, CounterBoard
+from sut.ipc.counters import Counter, CounterBoard, totals_of
 from sut.processes.spawn import stop
 from sut.servers.health import ActivityProbe, HealthMonitor
 from sut.supervisor.machine_load import cpu_ns, machine_row
@@ -172,12 +172,12 @@ class Monitor:
 
     def observations(self) -> Observations:
         """Everything observed until now."""
-        table = self._board.table()
-        steps_ns = int(table[:, Counter.CLOCK_STEPS_NS].max())
+        totals = totals_of(self._board.table())
+        steps_ns = int(totals[Counter.CLOCK_STEPS_NS])
         stepped = (_stepped(steps_ns),) if steps_ns else ()
         outages = self._replicas.outages
         columns = 2 + len(self._workers) + len(self._encoders)
-        flush_ns = int(table[:, Counter.LONGEST_FLUSH_NS].max())
+        flush_ns = int(totals[Counter.LONGEST_FLUSH_NS])
         slow = () if flush_ns < _SLOW_FLUSH_NS else (self._slow_disk(flush_ns),)
         return Observations(
             errors=tuple(self._errors),
@@ -188,8 +188,8 @@ class Monitor:
             encoders=len(self._encoders),
             clock_steps_ns=steps_ns,
             slewed_ns=slewed_ns() - self._slewed_before_ns,
-            loop_lag_ns=int(table[:, Counter.LOOP_LAG_NS].max()),
-            gc_runs=int(table[:, Counter.GC_RUNS].sum()),
+            loop_lag_ns=int(totals[Counter.LOOP_LAG_NS]),
+            gc_runs=int(totals[Counter.GC_RUNS]),
             throttled=throttled_part(self._quota),
         )
 
@@ -253,7 +253,7 @@ class Monitor:
 
     def _look(self, late_s: float, observe: Observer) -> None:
         table = self._board.table()[: 1 + len(self._workers)]  # a limit leaves some workers unstarted
-        totals: Totals = table.sum(axis=0, dtype=np.int64)
+        totals: Totals = totals_of(table)
         encoding = [cpu_ns(child.process.pid) for child in self._encoders]
         self._cpu.append([time.monotonic_ns(), *table[:, Counter.CPU_NS].tolist(), *encoding])
         children = (self._issuer, *self._workers, *self._encoders)
@@ -261,10 +261,10 @@ class Monitor:
         suspended = late_s > _STOOD_STILL_S
         if suspended:
             self._note_pause(late_s)  # before the queries are seen that are late by it
-        self._note_clock(int(table[:, Counter.CLOCK_STEPS_NS].max()))
+        self._note_clock(int(totals[Counter.CLOCK_STEPS_NS]))
         with self._defects.cost("alarm of first tokens that LoadGen gets late"):
             self._note_late_tokens(totals)
-        disk_stands = self._disk_stands(int(table[:, Counter.LONGEST_FLUSH_NS].max()))
+        disk_stands = self._disk_stands(int(totals[Counter.LONGEST_FLUSH_NS]))
         if not (suspended or disk_stands):  # LoadGen ends when it has written its logs
             self._check_heartbeats(table[:, Counter.HEARTBEAT_NS])
         observe(totals)

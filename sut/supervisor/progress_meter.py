@@ -37,9 +37,8 @@ class ProgressMeter:
     """Makes snapshots of a run from its counters, with the rate of the last seconds and the time left.
 
     ``failures`` gives the failed queries by kind, ``in_flight`` the requests on each of ``urls``, whose
-    number may be ``limited``, ``servers_rate`` the tokens a second that the servers say, ``longest_answer``
-    the tokens of the longest so far. ``at_once``: the most requests that run at once; others wait, here or in
-    the servers' queues.
+    number may be ``limited``, ``servers_rate`` the tokens a second that the servers say. ``at_once``: the
+    most requests that run at once; others wait, here or in the servers' queues.
     """
 
     def __init__(
@@ -53,7 +52,6 @@ class ProgressMeter:
         limited: bool = False,
         at_once: int,
         servers_rate: Callable[[], float | None] = lambda: None,
-        longest_answer: Callable[[], int] = lambda: 0,
     ) -> None:
         self._length = length
         self._failures = failures
@@ -65,7 +63,6 @@ class ProgressMeter:
         self._limited = limited
         self._at_once = at_once
         self._servers_rate = servers_rate
-        self._longest_answer = longest_answer
         self._loads: deque[npt.NDArray[np.int64]] = deque(maxlen=_BALANCE_LOOKS)
         self._most_sent = 0  # requests at the servers
         self._arrived = (self._start, 0)  # when anything arrived last, and how much had by then
@@ -158,7 +155,7 @@ class ProgressMeter:
         if length.scheduled_s is not None and in_flight <= self._at_once:
             return issues + in_flight * elapsed / answered
         mean_s, tokens = running * elapsed / answered, values[Counter.OUTPUT_TOKENS]
-        longest_s = running * elapsed * self._longest_answer() / max(tokens, 1)
+        longest_s = running * elapsed * values[Counter.LONGEST_ANSWER] / max(tokens, 1)
         last_s = max(mean_s, _LAST_ANSWERS * longest_s)
         return max(issues, (self._to_come(values) - running) * elapsed / answered + last_s)
 

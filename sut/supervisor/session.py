@@ -217,10 +217,6 @@ class QuerySession:
         """Failed queries by kind."""
         return self._board.failures()
 
-    def longest_answer(self) -> int:
-        """Tokens of the longest answer so far."""
-        return int(self._board.table()[:, Counter.LONGEST_ANSWER].max())
-
     def errors(self) -> tuple[str, ...]:
         """Reasons so far for which the run is INVALID, whatever else happens."""
         return () if self._monitor is None else self._monitor.errors

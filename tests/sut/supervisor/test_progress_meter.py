@@ -104,9 +104,9 @@ def test_the_last_long_answers_count(part):
         clock=itertools.chain((0.0,), itertools.repeat(now_s)).__next__,
         in_flight=lambda: np.array([6396 - len(ended)]),
         at_once=512,
-        longest_answer=lambda: int(ended.max()),
     )
-    left_s = meter(counts(issued=6396, completed=len(ended), output_tokens=ended.sum())).remaining_s
+    tokens = {"output_tokens": ended.sum(), "longest_answer": ended.max()}
+    left_s = meter(counts(issued=6396, completed=len(ended), **tokens)).remaining_s
     assert left_s == pytest.approx(end_s - now_s, rel=0.15)
 
 
@@ -195,6 +195,8 @@ def test_the_board_counts_failures_by_kind():
     assert board.failures() == {FailureKind.WORKER_LOST: 4, max(FailureKind): 1}
     assert board.totals().shape == (len(Counter),)
     assert board.totals()[Counter.FAILED] == 2
+    board.row(0)[Counter.LONGEST_ANSWER], board.row(1)[Counter.LONGEST_ANSWER] = 7, 9
+    assert board.totals()[Counter.LONGEST_ANSWER] == 9
 
 
 def test_the_replicas_with_the_last_queries_are_named():
