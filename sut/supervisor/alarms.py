@@ -221,9 +221,10 @@ class SilentServers:
             self._health.forget()
         elif suspects and silence.silent_s < _STILL_S / 2 and now_s - silence.ended_s > 2 * _KNOWN_S:
             self._ask(now_s, [one.url for one in suspects])
+            usual_s = self._usual_s(now_s)
             for one in suspects:
                 if not {one.url, one.page} & {*self._told, *named} and self._stands(
-                    one, now_s, began_s, least_s
+                    one, now_s, began_s, least_s, usual_s
                 ):
                     self._tell(one, began_s)
         shown = [one for one in servers if one.url in self._told and not {one.url, one.page} & set(named)]
@@ -238,7 +239,7 @@ class SilentServers:
         worked_s = -math.inf if told or one.still_s is None else now_s - one.still_s
         return max(self._since.get(one.url, now_s), one.arrived_s, worked_s, even_s)
 
-    def _stands(self, one: AskedServer, now_s: float, began_s: float, least_s: float) -> bool:
+    def _stands(self, one: AskedServer, now_s: float, began_s: float, least_s: float, usual_s: float) -> bool:
         silent_s = now_s - self._since[one.url]
         wrong = self._health.failed(one.url) >= _FAILS
         if silent_s < least_s:
@@ -250,7 +251,7 @@ class SilentServers:
         if silent_s >= _GONE_S and bool(tells or wrong or self._streams):
             return True
         least_s = _SILENT_S if self._streams and begun and now_s - began_s >= _GONE_S else _GONE_S
-        return silent_s >= max(least_s, _STRANGE * self._usual_s(now_s)) and self._is_full(one)
+        return silent_s >= max(least_s, _STRANGE * usual_s) and self._is_full(one)
 
     def _usual_s(self, now_s: float) -> float:
         """The longest silence that the run knows: of before, and of half of the servers at the moment."""
