@@ -101,20 +101,19 @@ def remaining(of: CampaignState) -> str:
     Runs and searches whose time nothing shows are counted: ``, without 3 whose time is not known``.
     Of the step that runs counts what its run says is left, or the rest of the time that it should take.
     """
-    left, measured = dict[str, float](), _measured(of)
+    lasts: dict[str, ProgressLine] = {}
     for step in of.steps:
         if step.name != of.running or step.kind == "search" or of.since is None:
             continue  # of a search only its next run is known
         if (last := _latest(step, of.since)) is not None:
-            rest_s = max(0.0, (expected_s(step, measured) or 0.0) - last.elapsed_s)
-            left[step.name] = rest_s if last.remaining_s is None else last.remaining_s
-    seconds, others = time_left(of, left)
+            lasts[step.name] = last
+    seconds, others = time_left(of, lasts)
     known = f"; at the rates asked for the others take at least {duration(seconds)}{others}"
     return f"{of.done} of {len(of.steps)} steps are done{known if seconds else ''}"
 
 
-def time_left(of: CampaignState, left: Mapping[str, float] | None = None) -> tuple[float, str]:
-    """Seconds of the runs that are left, as far as they are known; ``left`` has those of a run that lasts.
+def time_left(of: CampaignState, lasts: Mapping[str, ProgressLine] | None = None) -> tuple[float, str]:
+    """Seconds of the runs that are left, as far as they are known; ``lasts`` has a run that lasts.
 
     And ``, without 3 whose time is not known``, for runs and searches; or "".
     """
@@ -122,7 +121,10 @@ def time_left(of: CampaignState, left: Mapping[str, float] | None = None) -> tup
     known, unknown = 0.0, 0
     for step in of.steps:
         if of.found[step.name].state != "done":
-            seconds = (left or {}).get(step.name, expected_s(step, measured))
+            seconds = expected_s(step, measured)
+            if (last := (lasts or {}).get(step.name)) is not None:
+                rest_s = max(0.0, (seconds or 0.0) - last.elapsed_s)
+                seconds = rest_s if last.remaining_s is None else last.remaining_s
             known += seconds or 0.0
             unknown += seconds is None and step.servers is not None
     return known, f", without {unknown} whose time is not known" if unknown else ""
