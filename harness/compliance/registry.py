@@ -40,7 +40,7 @@ def find_test(benchmark: Benchmark, name: str) -> ComplianceTest:
 def _with_test(name: str, round_name: str) -> str:
     """The rest of a message: the flag of the benchmarks with the test."""
     every = (load_benchmark(one, round_name) for one in available_benchmarks())
-    others = [benchmark.name for benchmark in every if name in benchmark.compliance]
+    others = [benchmark.name for benchmark in every if name in needed_tests(benchmark)]
     return f" ({name}: --benchmark {' or '.join(others)})" if others else ""
 
 

@@ -102,8 +102,8 @@ def least_time(passes: Sequence[SuperPass], latency_p90_ns: float) -> LeastTime:
     return LeastTime(seconds=seconds, term="relaxation" if seconds == relaxation else "floor")
 
 
-def reported(issue_s: Sequence[float], least_s: Sequence[float]) -> int | None:
-    """Which plateau is the window: the first long enough, whatever follows it; None if all are too short."""
+def first_long_enough(issue_s: Sequence[float], least_s: Sequence[float]) -> int | None:
+    """Which plateau is the window, whatever follows it; None if all are too short."""
     pairs = zip(issue_s, least_s, strict=True)
     return next((at for at, (seconds, least) in enumerate(pairs) if seconds >= least), None)
 

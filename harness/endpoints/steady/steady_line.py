@@ -14,11 +14,11 @@ from harness.endpoints.steady.plateaus import (
     LEAST_DRIFT,
     MOST_VARIATION,
     Plateau,
+    first_long_enough,
     flat,
     least_time,
     plateaus,
     ramp_up,
-    reported,
 )
 from harness.endpoints.steady.super_passes import SuperPass, issue_seconds, series
 from harness.endpoints.steady.trend import FEWEST, drift, variation
@@ -36,7 +36,8 @@ def steady_line(passes: Sequence[SuperPass], required_s: float) -> str:
     first = ramp_up(passes)
     if found := plateaus(passes, first):
         parts = [each.of(passes) for each in found]
-        at = reported([issue_seconds(part) for part in parts], [shortest_s(part, 0) for part in parts])
+        issue_s = [issue_seconds(part) for part in parts]
+        at = first_long_enough(issue_s, [shortest_s(part, 0) for part in parts])
         window = found[-1 if at is None else at]
         is_last = window.end == len(passes)
         return (_steady_since if is_last else _steady_before)(passes, window, required_s)

@@ -15,11 +15,11 @@ from harness.endpoints.steady.plateaus import (
     LeastTime,
     LevelShift,
     Plateau,
+    first_long_enough,
     least_time,
     level_shift,
     plateaus,
     ramp_up,
-    reported,
 )
 from harness.endpoints.steady.steady_line import between, leaning, movement, name
 from harness.endpoints.steady.super_passes import (
@@ -173,7 +173,7 @@ def steady_state(
     found = plateaus(passes, cropped)
     windows = [_window(samples[p.first * dataset_size : p.end * dataset_size], passes, p) for p in found]
     issue_s = [each.issue_s for each in windows]
-    at = reported(issue_s, [each.least.seconds for each in windows])
+    at = first_long_enough(issue_s, [each.least.seconds for each in windows])
     if at is None:
         at = int(np.argmax(issue_s)) if windows else 0
     window = windows[at] if windows else None
