@@ -28,6 +28,8 @@ _REMEDIES = {
     504: f"a gateway waits for less time than the server needs ({_TIME_LIMITS})",
     529: "the server is too busy to take a request",
 }
+OF_ANY_REQUEST = frozenset({*_DENIED, *_REMEDIES})
+"""Statuses that say nothing about the form of the request."""
 
 
 def status_remedy(status: int | None) -> str:

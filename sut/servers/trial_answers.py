@@ -3,7 +3,7 @@
 import re
 
 from harness.config.protocol import Api, Protocol, own_protocol
-from harness.record.failure_details import status_of, status_remedy
+from harness.record.failure_details import OF_ANY_REQUEST, status_of, status_remedy
 from harness.record.outcome import Failure, FailureKind, Outcome
 from sut.wire.answer_checks import ANOTHER_PROMPT
 
@@ -20,7 +20,7 @@ _REFUSALS = (
     FailureKind.OTHER_REQUEST,
 )
 _PAGE = re.compile(r"(?i)<(!doctype )?html")
-_PROXY_DENIED = 407
+_UNRELATED = OF_ANY_REQUEST | {407}
 
 
 def is_refusal(outcome: Outcome, prompt_tokens: int | None, *, gave_tokens: bool) -> bool:
@@ -33,9 +33,7 @@ def is_refusal(outcome: Outcome, prompt_tokens: int | None, *, gave_tokens: bool
         return not _one_more(outcome.prompt_tokens, prompt_tokens)
     if outcome.detail.startswith(ANOTHER_PROMPT):
         return True
-    # Such a status says nothing about the form of the request.
-    is_unrelated = bool(status_remedy(status := _status(outcome))) or status == _PROXY_DENIED
-    return outcome.kind in _REFUSALS and not gave_tokens and not is_unrelated
+    return outcome.kind in _REFUSALS and not gave_tokens and _status(outcome) not in _UNRELATED
 
 
 def _status(failure: Failure) -> int | None:
