@@ -18,14 +18,21 @@ from harness.cli.main import spare_processors
 from tests import order, tables
 from tests.order import ROOT
 
+# Whatever the suite was started in, its tests have a usual terminal, Python, git, and none of our settings.
+for name in [name for name in os.environ if name.startswith(("PYTHON", "MLPERF_"))]:
+    del os.environ[name]
+for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "ALL_PROXY", "all_proxy", "OPENAI_API_KEY"):
+    os.environ.pop(name, None)
+os.environ["TERM"] = "xterm"
+os.environ |= {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "commit.gpgsign", "GIT_CONFIG_VALUE_0": "false"}
+
 # Some machines ask Python to keep no bytecode. The suite starts some hundred Pythons, and each would compile
 # the harness anew: a third of the quick loop's time.
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-# The terminals of tests are usual ones, whatever the suite was started in.
-os.environ["TERM"] = "xterm"
-os.environ.pop("NO_COLOR", None)
+# Behind a proxy the servers of tests are still on this machine.
+for name in ("NO_PROXY", "no_proxy"):
+    os.environ[name] = ",".join(filter(None, (os.environ.get(name), "localhost", "127.0.0.1", "127.0.0.9")))
 
 spare_processors()  # as the programs do it
 
