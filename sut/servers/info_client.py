@@ -1,7 +1,6 @@
 """Requests to servers outside the request path: within a deadline, of bounded size, many at once."""
 
 import logging
-import os
 import socket
 import ssl
 import sys
@@ -9,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import lru_cache
 from typing import Any, Generic, TypeVar
 from urllib.parse import urlsplit
 
@@ -81,7 +79,7 @@ class InfoClient:
         self._remedy = remedy
         self._until = time.monotonic() + within_s
         # The certificates are those of the request path: httpx would load others.
-        verify = _NO_TLS if urlsplit(url).scheme == "http" else _certificates(access, _environment())
+        verify = _NO_TLS if urlsplit(url).scheme == "http" else access.tls_context()
         headers = {"Accept-Encoding": "identity", **access.headers}
         self._http = httpx.Client(headers=headers, trust_env=False, verify=verify)
 
@@ -234,16 +232,6 @@ def place_of(url: str, chosen: str | None = None) -> tuple[str, dict[str, str], 
     parts = urlsplit(base)
     place = parts._replace(netloc=authority(address, default_port(base))).geturl()
     return place, {"Host": parts.netloc}, {"sni_hostname": parts.hostname or ""}
-
-
-@lru_cache(maxsize=4)
-def _certificates(access: Access, environment: tuple[str | None, ...]) -> ssl.SSLContext:
-    """The context of all clients: loading the certificates takes 30 ms."""
-    return access.tls_context()
-
-
-def _environment() -> tuple[str | None, ...]:
-    return tuple(os.environ.get(name) for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"))
 
 
 def _cause(error: httpx.HTTPError) -> str:

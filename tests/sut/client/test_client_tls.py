@@ -5,7 +5,9 @@ import time
 import pytest
 
 from harness.record.outcome import Failure, FailureKind
-from tests.kit import assert_failed, scripted
+from sut.client.connections import ReplicaPool
+from sut.client.endpoint import Access, resolve_endpoint
+from tests.kit import assert_failed, listening, scripted
 from tests.runs import run_mlperf, small_dataset
 from tests.stub import Fault, StubServer
 from tests.sut.driver import KINDS, assert_completed
@@ -18,6 +20,28 @@ def test_tls(drive, tls, certificate, monkeypatch):
         for i in range(5):
             assert_completed(driver.ask([9, i]), [9, i])
         assert stub.connections == 1
+
+
+def test_replicas_share_their_certificates(certificate, monkeypatch):
+    """Each would take 0.9 MB in each worker; other certificates of the environment are other ones."""
+    access = Access(ca_file=certificate[0])
+    pools = [ReplicaPool(n, resolve_endpoint(f"https://127.0.0.{n + 1}", "/", access)) for n in range(2)]
+    assert pools[0]._context is pools[1]._context
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate[0]))
+    assert access.tls_context() is not pools[0]._context
+
+
+def test_a_gateway_with_http_2_is_asked_for_http_1(drive, tls, certificate):
+    tls.set_alpn_protocols(["h2", "http/1.1"])
+    chosen = []
+
+    def gateway(connection):
+        with tls.wrap_socket(connection, server_side=True) as secure:
+            chosen.append(secure.selected_alpn_protocol())
+
+    with listening(gateway) as url:
+        assert isinstance(drive(url.replace("http:", "https:"), ca_file=certificate[0]).ask(), Failure)
+    assert chosen == ["http/1.1"]
 
 
 def test_tls_with_a_large_request_and_a_large_answer(drive, tls, certificate):
