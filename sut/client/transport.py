@@ -282,8 +282,11 @@ class TlsTransport:
         return (self._tls or self._plain).getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES)
 
     def alive(self) -> bool:
-        """True: TLS cannot look ahead, so a dead connection is detected when it is used."""
-        return True
+        """False when the peer has closed, or has sent unexpected bytes; session tickets are neither."""
+        try:
+            return self.receive() is None
+        except OSError:
+            return False
 
     def _open(self) -> ssl.SSLSocket:
         assert self._tls is not None, "the connection is not ready"

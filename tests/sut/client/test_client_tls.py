@@ -1,16 +1,18 @@
 """TLS: the request path, and a run whose server has a certificate of its own."""
 
+import select
+import threading
 import time
 
 import pytest
 
-from harness.record.outcome import Failure, FailureKind
+from harness.record.outcome import Completion, Failure, FailureKind
 from sut.client.connections import ReplicaPool
 from sut.client.endpoint import Access, resolve_endpoint
-from tests.kit import assert_failed, listening, scripted
+from tests.kit import PATIENCE_S, assert_failed, listening, read_request, scripted, wait_until
 from tests.runs import run_mlperf, small_dataset
 from tests.stub import Fault, StubServer
-from tests.sut.driver import KINDS, assert_completed
+from tests.sut.driver import KINDS, answer, assert_completed
 
 
 def test_tls(drive, tls, certificate, monkeypatch):
@@ -87,6 +89,32 @@ def test_tls_connections_that_break(drive, tls, certificate, fault):
         driver = drive(stub.url, ca_file=certificate[0])
         assert_failed(driver.ask(), KINDS[fault])
         assert_completed(driver.ask())
+
+
+@pytest.mark.parametrize("notice", [True, False])
+def test_an_idle_tls_connection_that_the_server_closed_is_not_used(drive, tls, certificate, notice):
+    """Also when its end is still unread while the next query comes."""
+
+    def once(connection):
+        with tls.wrap_socket(connection, server_side=True) as secure:
+            secure.sendall(answer(to=read_request(secure)))
+            ended.wait(PATIENCE_S)
+            (secure.unwrap if notice else secure.close)()
+
+    def again(connection):
+        with tls.wrap_socket(connection, server_side=True) as secure:
+            while request := read_request(secure):
+                secure.sendall(answer(to=request))
+
+    ended = threading.Event()
+    with scripted(once, again) as (url, _):
+        driver = drive(url.replace("http:", "https:"), ca_file=certificate[0])
+        assert isinstance(driver.ask(), Completion)
+        (idle,) = driver.client._replicas[0].idle
+        ended.set()
+        wait_until(lambda: select.select([idle.fd], [], [], 0)[0])
+        assert isinstance(driver.ask(), Completion)
+        assert driver.client.opened == 2
 
 
 def test_a_reset_behind_a_complete_answer_is_the_same_over_tls(drive, tls, certificate):
