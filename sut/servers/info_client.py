@@ -42,6 +42,9 @@ _NOT_HTTP_1 = (
     "it does not speak HTTP/1.1: a port of HTTP/2 alone (h2c, gRPC), of TLS (https://) or of another protocol"
 )
 _NOT_TLS = "check whether the server speaks TLS: if not, --server-url begins with http://"
+_NO_CERTIFICATE = "if it demands a client certificate, let it demand none, since this client has none"
+_OTHER_NAME = "use a name of the server's certificate in --server-url"
+_EXPIRED = (9, 10)  # X509_V_ERR_CERT_NOT_YET_VALID, X509_V_ERR_CERT_HAS_EXPIRED
 
 log = logging.getLogger("mlperf")
 
@@ -198,7 +201,10 @@ class InfoClient:
         cause = f"{self.url}: not reachable ({_cause(error)})"
         if remedy := tls_remedy(error) or _protocol_remedy(error):
             return ServerError(f"{cause}; {remedy}")
-        return NotReadyError(f"{cause}; start the server{OR_ANOTHER}")
+        # A server that demands a client certificate may close behind the handshake, as uvicorn does.
+        closed = isinstance(error, (httpx.RemoteProtocolError, httpx.ReadError))
+        refused = f"{_NO_CERTIFICATE}; else " if closed and urlsplit(self.url).scheme == "https" else ""
+        return NotReadyError(f"{cause}; {refused}start the server{OR_ANOTHER}")
 
     def _left(self) -> float:
         left = self._until - time.monotonic()
@@ -252,9 +258,17 @@ def tls_remedy(error: BaseException) -> str:
         case _ if "unknown error" in str(cause):  # all that OpenSSL 3.0.13 says, of Ubuntu 24.04
             return f"perhaps {_HTTP_2_ALONE}"
         case ssl.SSLCertVerificationError() if "match" in cause.verify_message:
-            return "use a name of the server's certificate in --server-url"
+            return _OTHER_NAME
+        case _ if "unrecognized name" in str(cause):
+            return _OTHER_NAME
+        case ssl.SSLCertVerificationError(verify_code=code) if code in _EXPIRED:
+            return "give the server a certificate that is valid now, unless this machine's clock is wrong"
         case ssl.SSLCertVerificationError():
             return "give the server's certificate, or that of its CA, as --ca-file FILE"
+        case ssl.SSLEOFError():
+            return f"{_NOT_TLS}; {_NO_CERTIFICATE}"
+        case _ if "alert" in str(cause):
+            return f"the server refuses the TLS handshake: {_NO_CERTIFICATE}"
     return _NOT_TLS
 
 

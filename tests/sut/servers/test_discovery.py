@@ -1,8 +1,12 @@
 """Questions before the first query: each unusable server is refused in words, and soon."""
 
 import re
+import socket
+import ssl
+import subprocess
 import threading
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -360,6 +364,43 @@ def test_tls_with_the_certificate_that_the_request_path_trusts(tls, certificate,
         assert discover([stub.url], "sglang", Access(ca_file=cert), 20)
         monkeypatch.setenv("SSL_CERT_FILE", str(cert))
         assert discover([stub.url], "sglang", Access(), 20)
+
+
+def test_a_certificate_that_has_expired(certificate, tmp_path):
+    cert, key = certificate
+    expired = tmp_path / "expired.pem"
+    again = ["openssl", "x509", "-in", cert, "-signkey", key, "-days", "-1", "-out", expired]
+    subprocess.run(again, check=True, capture_output=True)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(expired, key)
+    with StubServer(tls=tls) as stub, pytest.raises(ServerError, match=r"expired .*valid now") as caught:
+        discover([stub.url], "sglang", Access(ca_file=expired), 20)
+    assert "--ca-file" not in str(caught.value)
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("by", ["OpenSSL's alert", "a close, as by uvicorn"])
+def test_a_server_that_demands_a_client_certificate(tls, certificate, version, by):
+    def alert(connection):
+        with tls.wrap_socket(connection, server_side=True, do_handshake_on_connect=False) as secure:
+            with suppress(ssl.SSLError):
+                secure.do_handshake()
+            while socket.socket.recv(secure, 1 << 16):  # a close with unread bytes would be a reset
+                pass
+
+    tls.maximum_version, tls.verify_mode = version, ssl.CERT_REQUIRED
+    tls.load_verify_locations(certificate[0])
+    with listening(alert) as url, StubServer(tls=tls) as stub, pytest.raises(ServerError) as caught:
+        url = url.replace("http:", "https:") if by == "OpenSSL's alert" else stub.url
+        discover([url], "sglang", Access(ca_file=certificate[0]), 20)
+    assert "client certificate" in str(caught.value)
+
+
+def test_a_gateway_that_does_not_know_the_name(tls):
+    tls.sni_callback = lambda *_: ssl.ALERT_DESCRIPTION_UNRECOGNIZED_NAME
+    with listening(lambda connection: tls.wrap_socket(connection, server_side=True)) as url:
+        text = refusal(url.replace("http://127.0.0.1", "https://localhost"))
+    assert "use a name of the server's certificate" in text
 
 
 def test_tls_to_a_plain_server():
