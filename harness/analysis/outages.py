@@ -10,10 +10,9 @@ from harness.text import moment
 
 _NAMED = 3
 _OF_SERVERS, _OF_CLIENT = ("server_out", "rank_stands", "silence"), ("suspended", "clock_set")
-# Not what takes the connection and closes it, as nginx does where its worker_connections are all in use.
-_UNREACHABLE = re.compile(
-    r"not reachable \((?!Server disconnected|\[Errno 104\])(?:\[Errno -?\d+\] )?(.*?)\)"
-)
+# Not what takes the connection and closes it, as nginx does where its worker_connections are all in use, nor
+# a certificate that is refused, nor a name that is not known: such numbers are negative.
+_UNREACHABLE = re.compile(r"not reachable \(\[Errno (?!104\])\d+\] (.*?)\)")
 
 
 def what_stood(events: Sequence[RunEvent | SeenEvent]) -> str:

@@ -14,6 +14,11 @@ REFUSED = "not reachable ([Errno 111] Connection refused)"
 # By nginx, at its limit of connections.
 CLOSED = "not reachable (Server disconnected without sending a response.)"
 RESET = "not reachable ([Errno 104] Connection reset by peer)"
+EXPIRED = (
+    "not reachable ([SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: certificate has expired "
+    "(_ssl.c:1006))"
+)
+UNKNOWN = "not reachable ([Errno -2] Name or service not known)"
 
 
 def event(kind, at_s, text=REFUSED, server="http://a:1"):
@@ -34,6 +39,8 @@ def event(kind, at_s, text=REFUSED, server="http://a:1"):
         ),
         ([event("server_out", 1, CLOSED)], [f"replica http://a:1 was out of use from 0:01 ({CLOSED})"]),
         ([event("server_out", 1, RESET)], [f"replica http://a:1 was out of use from 0:01 ({RESET})"]),
+        ([event("server_out", 1, EXPIRED)], [f"replica http://a:1 was out of use from 0:01 ({EXPIRED})"]),
+        ([event("server_out", 1, UNKNOWN)], [f"replica http://a:1 was out of use from 0:01 ({UNKNOWN})"]),
         ([event("lost", 3, "x"), event("rank_stands", 9, "y")], []),
     ],
 )
