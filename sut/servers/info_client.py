@@ -15,7 +15,7 @@ import httpx
 import msgspec
 
 from harness.api_key import masked_text
-from harness.config.server_urls import authority, default_port, split_address
+from harness.config.server_urls import authority, default_port, is_address, split_address
 from harness.errors import ServerError
 from harness.progress.progress_line import LiveLine
 from harness.record.failure_details import status_remedy
@@ -62,7 +62,7 @@ def without_url(url: str, error: object) -> str:
 
 
 class InfoClient:
-    """One server's information pages, all of them asked within ``within_s`` seconds.
+    """One server's information pages, all of them asked within ``within_s`` seconds after its name is known.
 
     ``asking`` is the page asked for last; ``remedy`` ends the message when there is no answer in time.
     ``shaking_hands``: connected, and the server has not answered the TLS handshake yet.
@@ -141,7 +141,8 @@ class InfoClient:
     def _exchange(self, method: str, path: str, content: Mapping[str, Any] | None) -> tuple[int, bytes]:
         body = bytearray()
         if self._place is None:
-            self._place = place_of(self.url, _answering(self.url))
+            self._place = place_of(self.url)
+            self._until = time.monotonic() + self._within_s  # a slow resolver is not the server's fault
         base, host, extensions = self._place
         with (
             self._ended_in_time(),
@@ -213,31 +214,26 @@ class InfoClient:
         return left
 
 
-def _answering(url: str) -> str | None:
-    """One of the addresses of a name that has several: httpx would wait for a dead one until time is over."""
-    base, address = split_address(url)
-    if address is not None:
-        return None
-    try:
-        found = resolve(urlsplit(base).hostname or "", default_port(base))
-    except OSError:  # httpx reports it
-        return None
-    pair = answering(found) if len(found) > 1 else None
-    return None if pair is None else pair.address[0]
-
-
-def place_of(url: str, chosen: str | None = None) -> tuple[str, dict[str, str], dict[str, str]]:
+def place_of(url: str) -> tuple[str, dict[str, str], dict[str, str]]:
     """For httpx: where to connect, and headers and extensions that hold the name if that is an address.
 
-    ``chosen``: the address for a URL that names none.
+    Of a name that has several addresses one that answers: httpx would wait for a dead one until time is over.
+    Raises NotReadyError for a name that is not known.
     """
     base, address = split_address(url)
-    address = address or chosen
-    if address is None:
-        return base, {}, {}
     parts = urlsplit(base)
+    host = parts.hostname or ""
+    if address is None and is_address(host):
+        return base, {}, {}
+    if address is None:
+        try:
+            found = resolve(host, default_port(base))
+        except OSError as error:
+            raise NotReadyError(f"{url}: not reachable ({error}); start the server{OR_ANOTHER}") from None
+        pair = answering(found) if len(found) > 1 else None
+        address = (pair or found[0]).address[0]
     place = parts._replace(netloc=authority(address, default_port(base))).geturl()
-    return place, {"Host": parts.netloc}, {"sni_hostname": parts.hostname or ""}
+    return place, {"Host": parts.netloc}, {"sni_hostname": host}
 
 
 def _cause(error: httpx.HTTPError) -> str:

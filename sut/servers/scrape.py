@@ -20,14 +20,14 @@ import msgspec
 
 from harness.api_key import masked_text
 from harness.defects import Defects
-from harness.errors import explained
+from harness.errors import ServerError, explained
 from harness.files import SERVER_METRICS, atomic_write
 from harness.record.server_metrics import MOST_PAGE_BYTES, MetricsWriter, has_values
 from harness.record.settled import ServerInfo
 from harness.text import first_few, printable
 from sut.client.endpoint import Access
 from sut.servers.gpus import LocalGpus
-from sut.servers.info_client import place_of
+from sut.servers.info_client import place_of, without_url
 from sut.servers.rank_listeners import metrics_pages
 
 EVERY_S = 5.0
@@ -60,6 +60,8 @@ class _Server(msgspec.Struct):
     number: int
     url: str
     headers: Mapping[str, str] = msgspec.field(default_factory=dict)
+    place: tuple[str, dict[str, str], dict[str, str]] | None = None
+    """where it is, for httpx, until it does not answer there"""
     failures: int = 0
     """in a row"""
     ever: bool = False
@@ -203,6 +205,7 @@ class MetricsScraper:
             try:
                 page = await _page(client, server)
             except NoMetricsError as error:
+                server.place = None  # its name may have another address now
                 server.failures, server.wrong = server.failures + 1, printable(masked_text(str(error)))
                 if server.ever and server.failures == _STOPPED:
                     self._stopped.append(server)
@@ -239,9 +242,13 @@ class MetricsScraper:
 
 
 async def _page(client: httpx.AsyncClient, server: _Server) -> bytes:
-    """The page, within the limits of time and size. Raises NoMetricsError."""
+    """The page, within the limits of time and size, once its name is known. Raises NoMetricsError."""
     try:
-        page = await _within(_ANSWER_S, _body(client, server))
+        if server.place is None:
+            server.place = await asyncio.to_thread(place_of, server.url)
+        page = await _within(_ANSWER_S, _body(client, server.headers, *server.place))
+    except ServerError as error:
+        raise NoMetricsError(without_url(server.url, error)) from None
     except TimeoutError:
         raise NoMetricsError(f"/metrics gave no answer within {_ANSWER_S:g} s") from None
     except (httpx.HTTPError, httpx.InvalidURL) as error:
@@ -251,12 +258,15 @@ async def _page(client: httpx.AsyncClient, server: _Server) -> bytes:
     return page
 
 
-async def _body(client: httpx.AsyncClient, server: _Server) -> bytes:
+async def _body(
+    client: httpx.AsyncClient,
+    headers: Mapping[str, str],
+    place: str,
+    host: Mapping[str, str],
+    extensions: Mapping[str, str],
+) -> bytes:
     body = bytearray()
-    place, host, extensions = place_of(server.url)
-    asked = client.stream(
-        "GET", f"{place}/metrics", headers={**server.headers, **host}, extensions=dict(extensions)
-    )
+    asked = client.stream("GET", f"{place}/metrics", headers={**headers, **host}, extensions=dict(extensions))
     async with asked as answer:
         if answer.status_code != httpx.codes.OK:
             raise NoMetricsError(f"/metrics answered {answer.status_code}")

@@ -7,6 +7,7 @@ import subprocess
 import threading
 import time
 from contextlib import suppress
+from types import SimpleNamespace
 
 import pytest
 
@@ -346,6 +347,22 @@ def test_replicas_that_differ(other, values):
     with StubServer(facts=Facts(model=f"cache/snapshots/{'0' * 40}")) as a, StubServer(facts=other) as b:
         text = refusal([a.url, b.url])
     assert all(value in text for value in (*values, a.url, b.url)), text
+
+
+def test_the_lookup_of_a_name_is_not_the_servers_time(monkeypatch):
+    """One for all pages. A resolver whose first server is dead takes 5 s, more than /health may."""
+    known, lookups = socket.getaddrinfo, []
+
+    def look_up(host, *others, **named):
+        lookups.extend([host] * (host == "late.test"))
+        return known("127.0.0.1" if host == "late.test" else host, *others, **named)
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + 60 * len(lookups))
+    monkeypatch.setattr(info_client, "time", clock)
+    with StubServer() as stub, InfoClient(stub.url.replace("127.0.0.1", "late.test"), Access(), 30) as client:
+        assert [client.ask(page)[0] for page in ("/health", "/version")] == [200, 200]
+    assert len(lookups) == 1
 
 
 def test_proxies_of_the_environment_are_not_used(monkeypatch):

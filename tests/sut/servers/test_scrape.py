@@ -186,6 +186,33 @@ def test_a_pause_of_the_thread_is_not_the_server_s():
     assert asyncio.run(scrape._within(0.2, answer())) == b"a 1\n"
 
 
+def test_a_name_is_looked_up_again_where_its_server_does_not_answer(tmp_path, quick, monkeypatch):
+    """A run of hours asks hundreds of servers every 5 s, and a slow resolver would make each page late."""
+    places, known, lookups, asked = ["127.0.0.2"], socket.getaddrinfo, [], []
+
+    def look_up(host, *others, **named):
+        lookups.extend([host] * (host == "pod.test"))
+        return known(places[-1] if host == "pod.test" else host, *others, **named)
+
+    def page():
+        asked.append(places[-1])
+        return b"a 1\n"
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    with StubServer(host="127.0.0.2", metrics=page) as first:
+        scraper = scraper_of(tmp_path, first.url.replace("127.0.0.2", "pod.test"))
+        scraper.start()
+        wait_until(lambda: len(asked) > 20)
+        assert len(lookups) == 1
+        with StubServer(host="127.0.0.3", port=first.port, metrics=page):
+            first.stop()
+            places.append("127.0.0.3")
+            wait_until(lambda: len(lookups) > 1)
+            asked.clear()
+            wait_until(lambda: asked)
+            scraper.stop()
+
+
 def test_a_server_that_fails_later_is_no_server_without(tmp_path, quick):
     pages = iter([b"a 1\n"] * 3)
     with StubServer(metrics=lambda: next(pages, b"")) as stub:
