@@ -1,6 +1,7 @@
 """Replicas by their addresses: names looked up in parallel, the same server under two names found."""
 
 import socket
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import urlsplit
 
@@ -13,6 +14,7 @@ from sut.client.endpoint import is_own_host
 from sut.servers.info_client import Calls, NotReadyError
 
 LOOKUP_S = 10.0
+_SLOW_S = 2.0
 
 
 class DuplicateError(ConfigError):
@@ -31,7 +33,9 @@ class Replicas(msgspec.Struct, frozen=True):
 
 def replicas_of(urls: Sequence[str]) -> Replicas:
     """Look all names up at once: ``dns+`` URLs as a replica for each address, duplicates among the faults."""
+    began = time.monotonic()
     known = lookup({_host(url) for url in urls})
+    slow = _slow(urls, time.monotonic() - began)
     named: list[str] = []
     faults: list[tuple[str, HarnessError]] = []
     warnings: list[str] = []
@@ -45,7 +49,7 @@ def replicas_of(urls: Sequence[str]) -> Replicas:
             named += [at_address(url.removeprefix(DNS), address) for address in addresses]
             warnings += _two_families(url, addresses)
     found = _distinct(named, known, faults)
-    return replace(found, warnings=(*warnings, *found.warnings))
+    return replace(found, warnings=(*slow, *warnings, *found.warnings))
 
 
 def any_is_here(urls: Sequence[str]) -> bool:
@@ -72,6 +76,17 @@ def lookup(hosts: Iterable[str]) -> Mapping[str, tuple[str, ...] | OSError]:
             error if isinstance(error, OSError) else OSError(str(error))
         )
     return found
+
+
+def _slow(urls: Sequence[str], seconds: float) -> list[str]:
+    names = [url for url in urls if not is_address(_host(url))]
+    if not names or seconds < _SLOW_S:
+        return []
+    return [
+        f"the resolver took {seconds:.1f} s for the names of {folded(names, 3)}: each check of a server that "
+        "failed takes that much longer; mend /etc/resolv.conf (is its first nameserver dead?), or name the "
+        "servers by address"
+    ]
 
 
 def _addresses(host: str) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import pytest
 from harness.config.server_urls import parse_server_urls
 from harness.errors import ConfigError, ServerError
 from sut.client.endpoint import Access, resolve_endpoint
-from sut.servers import discovery
+from sut.servers import discovery, naming
 from sut.servers.discovery import discover
 from sut.servers.info_client import NotReadyError
 from sut.servers.naming import DuplicateError, any_is_here, check_enough, replicas_of
@@ -87,6 +87,13 @@ def test_a_name_that_nobody_knows():
     assert isinstance(error, NotReadyError) and "'nobody'" in str(error)
     with pytest.raises(NotReadyError, match="'nobody'"):
         find(["dns+http://nobody:1"])
+
+
+def test_a_slow_resolver_is_named(monkeypatch):
+    assert not replicas_of(["http://a:1", "http://10.0.0.9:1"]).warnings
+    monkeypatch.setattr(naming, "_SLOW_S", 0.0)
+    (warning,) = replicas_of(["http://llm:1", "http://10.0.0.9:1"]).warnings
+    assert "s for the names of http://llm:1: " in warning
 
 
 def test_a_name_that_is_known_later_is_waited_for(monkeypatch):
