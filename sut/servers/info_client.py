@@ -42,7 +42,7 @@ _NOT_HTTP_1 = (
     "it does not speak HTTP/1.1: a port of HTTP/2 alone (h2c, gRPC), of TLS (https://) or of another protocol"
 )
 _NOT_TLS = "check whether the server speaks TLS: if not, --server-url begins with http://"
-_NO_CERTIFICATE = "if it demands a client certificate, let it demand none, since this client has none"
+NO_CERTIFICATE = "if it demands a client certificate, let it demand none, since this client has none"
 _OTHER_NAME = "use a name of the server's certificate in --server-url"
 _EXPIRED = (9, 10)  # X509_V_ERR_CERT_NOT_YET_VALID, X509_V_ERR_CERT_HAS_EXPIRED
 
@@ -204,7 +204,7 @@ class InfoClient:
             return ServerError(f"{cause}; {remedy}")
         # A server that demands a client certificate may close behind the handshake, as uvicorn does.
         closed = isinstance(error, (httpx.RemoteProtocolError, httpx.ReadError))
-        refused = f"{_NO_CERTIFICATE}; else " if closed and urlsplit(self.url).scheme == "https" else ""
+        refused = f"{NO_CERTIFICATE}; else " if closed and urlsplit(self.url).scheme == "https" else ""
         return NotReadyError(f"{cause}; {refused}start the server{OR_ANOTHER}")
 
     def _left(self) -> float:
@@ -262,9 +262,9 @@ def tls_remedy(error: BaseException) -> str:
         case ssl.SSLCertVerificationError():
             return "give the server's certificate, or that of its CA, as --ca-file FILE"
         case ssl.SSLEOFError():
-            return f"{_NOT_TLS}; {_NO_CERTIFICATE}"
+            return f"{_NOT_TLS}; {NO_CERTIFICATE}"
         case _ if "alert" in str(cause):
-            return f"the server refuses the TLS handshake: {_NO_CERTIFICATE}"
+            return f"the server refuses the TLS handshake: {NO_CERTIFICATE}"
     return _NOT_TLS
 
 

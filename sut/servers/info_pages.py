@@ -8,11 +8,13 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec.structs import replace
 
+from harness.api_key import masked_text
 from harness.config.run_options import Backend
 from harness.config.server_urls import MOST_SERVERS
 from harness.errors import ServerError
 from harness.record.settled import ACCEPTANCE, WATERMARKS, RankListener, Router, ServerInfo
-from sut.servers.info_client import InfoClient, NotReadyError
+from harness.text import printable
+from sut.servers.info_client import NO_CERTIFICATE, InfoClient, NotReadyError
 from sut.servers.model_names import Match, match_names
 from sut.wire.answer_checks import UNREADABLE
 
@@ -94,6 +96,9 @@ _PROXIES = {
     "awselb": "AWS load balancer",
     "cloudflare": "Cloudflare",
 }
+# What nginx, Go's servers and Apache answer where TLS was expected, and nginx without a client's certificate.
+_TLS_PORT = re.compile(rb"HTTP request was sent to HTTPS port|to an HTTPS server|to an SSL-enabled server")
+_CERTIFICATE_WANTED = b"No required SSL certificate was sent"
 _LONGEST_HEADER = 100
 _V1 = "/v1"  # of OpenAI's base URLs
 
@@ -125,20 +130,32 @@ def ask_server(control: InfoClient, backend: Backend, model: str = "") -> tuple[
     """
     status, health = ask_health_page(control)
     if status != 200:
-        path = urlsplit(control.url).path
-        remedy = "the server is not ready"
-        if status == 404:
-            extra = _V1 if path.endswith(_V1) else path
-            remedy = f"name the server without {extra}" if extra else "correct --server-url or start it"
-        if status == 500 and not control.has_key:  # LiteLLM without its database
-            remedy += ", or wants a key (SGLANG_API_KEY or OPENAI_API_KEY)"
-        raise NotReadyError(f"{control.url}: /health answered {status}, expected 200; {remedy}")
+        raise _not_healthy(control, status, health)
     headers = control.headers
     if backend in _NATIVE:
         server, reported = _ask_sglang(control)
     else:
         server, reported = _ask_openai(control, backend, health, model)
     return with_router(server, router_of(control, headers, health)), reported
+
+
+def _not_healthy(control: InfoClient, status: int, body: bytes) -> ServerError:
+    """The error of a /health that did not answer 200; a NotReadyError where that may change."""
+    said, path = f"{control.url}: /health answered {status}, expected 200", urlsplit(control.url).path
+    if (location := control.headers.get("location")) and status // 100 == 3:
+        place = printable(masked_text(location.partition("?")[0]), _LONGEST_HEADER)
+        return ServerError(f"{said}: a redirect to {place}, which is not followed; correct --server-url")
+    if status == 400 and _TLS_PORT.search(body):
+        return ServerError(f"{said}; the port speaks TLS: --server-url begins with https://")
+    if status == 400 and _CERTIFICATE_WANTED in body:
+        return ServerError(f"{said}; {NO_CERTIFICATE}")
+    remedy = "the server is not ready"
+    if status == 404:
+        extra = _V1 if path.endswith(_V1) else path
+        remedy = f"name the server without {extra}" if extra else "correct --server-url or start it"
+    if status == 500 and not control.has_key:  # LiteLLM without its database
+        remedy += ", or wants a key (SGLANG_API_KEY or OPENAI_API_KEY)"
+    return NotReadyError(f"{said}; {remedy}")
 
 
 def ask_health_page(control: InfoClient, router: Router | None = None) -> tuple[int, bytes]:

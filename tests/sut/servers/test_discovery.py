@@ -20,7 +20,7 @@ from sut.servers import info_client
 from sut.servers.discovery import discover, find_servers
 from sut.servers.health import Recheck
 from sut.servers.info_client import InfoClient, NotReadyError
-from tests.kit import listening
+from tests.kit import listening, read_request
 from tests.stub import Facts, StubServer, refused_url
 from tests.sut.pages import LLAMA_MODELS, LLAMA_PROPS, fact_of, pages, refusal
 
@@ -411,6 +411,33 @@ def test_a_server_that_demands_a_client_certificate(tls, certificate, version, b
         url = url.replace("http:", "https:") if by == "OpenSSL's alert" else stub.url
         discover([url], "sglang", Access(ca_file=certificate[0]), 20)
     assert "client certificate" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("status", "header", "body", "words"),
+    [
+        (
+            308,
+            b"Location: https://llm.test/health?token=1\r\n",
+            b"",
+            "a redirect to https://llm.test/health, ",
+        ),
+        (400, b"", b"<center>The plain HTTP request was sent to HTTPS port</center>", "begins with https://"),
+        (400, b"", b"Client sent an HTTP request to an HTTPS server.\n", "begins with https://"),
+        (400, b"", b"<center>No required SSL certificate was sent</center>", "client certificate"),
+    ],
+)
+def test_what_a_gateway_says_is_not_a_server_that_starts(status, header, body, words):
+    """nginx's and Go's words; --wait-for-servers does not wait for another answer."""
+
+    def answer(connection):
+        read_request(connection)
+        head = b"HTTP/1.1 %d -\r\n%bContent-Length: %d\r\n\r\n" % (status, header, len(body))
+        connection.sendall(head + body)
+
+    with listening(answer) as url, pytest.raises(ServerError) as caught:
+        discover([url], "sglang", Access(), 20)
+    assert words in str(caught.value) and not isinstance(caught.value, NotReadyError)
 
 
 def test_a_gateway_that_does_not_know_the_name(tls):
