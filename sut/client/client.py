@@ -524,7 +524,9 @@ class HttpClient:
             has_others = connection.replica.others(connection.pair)
             limit_ns = times.next_address_ns if has_others else times.connect_ns
             if now - connection.opened_ns > limit_ns:
-                late = TimeoutError(f"no connection within {limit_ns / 1e9:g} s")
+                # TCP waits until it can write, a handshake for what it reads.
+                what = "connection" if connection.mask == _READ_WRITE else "TLS handshake"
+                late = TimeoutError(f"no {what} within {limit_ns / 1e9:g} s")
                 self._lost(connection, FailureKind.CONNECT, late)
 
 

@@ -1,10 +1,12 @@
 """TLS: the request path, and a run whose server has a certificate of its own."""
 
 import select
+import socket
 import threading
 import time
 
 import pytest
+from msgspec.structs import replace
 
 from harness.record.outcome import Completion, Failure, FailureKind
 from sut.client.connections import ReplicaPool
@@ -12,7 +14,7 @@ from sut.client.endpoint import Access, resolve_endpoint
 from tests.kit import PATIENCE_S, assert_failed, listening, read_request, scripted, wait_until
 from tests.runs import run_mlperf, small_dataset
 from tests.stub import Fault, StubServer
-from tests.sut.driver import KINDS, answer, assert_completed
+from tests.sut.driver import KINDS, TIMES, answer, assert_completed
 
 
 def test_tls(drive, tls, certificate, monkeypatch):
@@ -127,6 +129,13 @@ def test_a_reset_behind_a_complete_answer_is_the_same_over_tls(drive, tls, certi
     for complete, cut in outcomes:
         assert_completed(complete)
         assert isinstance(cut, Failure)
+
+
+def test_a_handshake_that_never_ends_fails(drive):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        times = replace(TIMES, connect_ns=200_000_000)
+        driver = drive(f"https://127.0.0.1:{silent.getsockname()[1]}", times=times)
+        assert_failed(driver.ask(), FailureKind.CONNECT, "no TLS handshake within 0.2 s")
 
 
 def test_waiting_for_a_handshake_costs_no_cpu(drive):
