@@ -1,4 +1,4 @@
-"""The three commands of prepare_submission.py: each prints, and returns whether there are no issues."""
+"""The three commands of prepare_submission.py: each prints; two return whether there are no issues."""
 
 import json
 import sys
@@ -7,6 +7,7 @@ from pathlib import Path
 
 from msgspec.structs import asdict
 
+from harness.cli.streams import require_stdout
 from harness.config.benchmark import load_benchmark
 from harness.endpoints.tree.run_facts import read_runs, run_folders
 from harness.endpoints.tree.starter import starter
@@ -41,7 +42,9 @@ def run(options: SubmissionOptions) -> bool:
         case CheckOptions():
             return check(options)
         case SystemOptions():
-            return system(options)
+            system(options)
+            require_stdout()
+            return True
 
 
 def build(options: BuildOptions) -> bool:
@@ -148,11 +151,11 @@ def _conclude(options: BuildOptions | CheckOptions, tree: Path, kept: Path | Non
     return not any(issue.needs_action for issue in issues)
 
 
-def system(options: SystemOptions) -> bool:
+def system(options: SystemOptions) -> None:
     """Print [system] for the submission's TOML; fields that are still empty must be filled in."""
     if options.endpoints is not None:
         show(*starter(machine_fields(), read_runs(run_folders(options.endpoints))))
-        return True
+        return
     rule, machine = load_rules().system, machine_fields()
     stated = read_submitter_info(options.submission).system if options.submission else {}
     given = {"division", "submitter"}  # the top of the TOML has these folder names
@@ -162,7 +165,6 @@ def system(options: SystemOptions) -> bool:
     print(place if stated else "[system]")
     for name in missing:
         print(f'"{name}" = {quoted(machine.get(name, ""))}{_mark(name, rule, machine)}')
-    return True
 
 
 def _mark(name: str, rule: SystemRule, machine: Mapping[str, str]) -> str:

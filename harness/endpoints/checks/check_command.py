@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import asdict, replace
 
+from harness.cli.streams import require_stdout
 from harness.endpoints.checks.finding import OFFICIAL, Finding, Severity
 from harness.endpoints.checks.tree_check import check_tree
 from harness.endpoints.endpoints_options import CheckOptions
@@ -24,6 +25,7 @@ def check(options: CheckOptions) -> int:
     found = check_tree(options.tree)
     if options.json:
         print(json.dumps({"label": NOT_A_RESULT, "findings": list(map(asdict, found))}, indent=2))
+        require_stdout()
     else:
         show(*finding_lines(found))
     return EXIT_THRESHOLD if has_errors(found) else EXIT_VALID

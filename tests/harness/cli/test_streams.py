@@ -67,16 +67,21 @@ def test_a_full_pipe_that_nobody_reads_is_waited_for_and_dropped():
 
 @pytest.mark.engine
 @pytest.mark.parametrize(
-    "words",
-    [("prompts", "encode", "-i", "configs/quick.conf"), ("report", "list", ".", "--json")],
-    ids=lambda words: words[0],
+    ("words", "unharmed"),
+    [
+        (("prompts", "encode", "-i", "configs/quick.conf"), 0),
+        (("report", "list", ".", "--json"), 0),
+        (("submit", "system"), 0),
+        (("endpoints", "check", str(ROOT / "tests/data/endpoints/official_run"), "--json"), 5),
+    ],
+    ids=lambda words: words[0] if isinstance(words, tuple) else "",
 )
-def test_a_result_that_is_printed_is_not_lost_without_an_error(words, tmp_path):
+def test_a_result_that_is_printed_is_not_lost_without_an_error(words, unharmed, tmp_path):
     """A shell takes the exit code for that of the file. A reader that has left wants no more."""
     (tmp_path / "configs").symlink_to(ROOT / "configs")
     (tmp_path / "run.json").write_bytes(b"{}")
     command = [sys.executable, str(ROOT / "mlperf.py"), *words]
-    for script, code in (('"$@" >/dev/full', 2), ('"$@" | true; exit ${PIPESTATUS[0]}', 0)):
+    for script, code in (('"$@" >/dev/full', 2), ('"$@" | true; exit ${PIPESTATUS[0]}', unharmed)):
         script = ["bash", "-c", script, "bash", *command]
         done = subprocess.run(script, cwd=tmp_path, capture_output=True, timeout=120)
         assert done.returncode == code, done.stderr
