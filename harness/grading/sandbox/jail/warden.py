@@ -30,6 +30,8 @@ _OUT_OF_TIME = (protocol.TIMEOUT, protocol.STARVED)
 _NOTABLE_WAIT = 0.1  # the share of a test run's time from which waiting is named
 # Loaded for the first solution that names one, because they make every fork slower.
 _OPTIONAL_MODULES = ("numpy", "sympy", "sympy.parsing.sympy_parser", "pylatexenc.latex2text")
+# The public runner has it; without os.putenv a package that needs it, as scipy, could not load it later.
+_OFFICIAL_MODULE = "numpy"
 _STDERR_TAIL = 2_000
 _FIRST_FREE_FD = 10  # it lies above stdin, stdout and stderr
 
@@ -113,11 +115,13 @@ def _serve(config: WardenConfig, server: ForkServer, inbox: int, outbox: int) ->
             job = protocol.Job(
                 str(header["mode"]), str(header["function"]), payload.decode("utf-8", "surrogatepass")
             )
+            is_official = job.mode == "official"
             for module in _OPTIONAL_MODULES:
-                if module in job.code and module not in loaded:
+                is_needed = module in job.code or (is_official and module == _OFFICIAL_MODULE)
+                if is_needed and module not in loaded:
                     server.load(module)
                     loaded.add(module)
-            kind = ProcessPerSolution if job.mode == "official" else ProcessPerTest
+            kind = ProcessPerSolution if is_official else ProcessPerTest
             runner = kind(job, config.confinement, server)
             protocol.send(outbox, READY, {})
         elif runner is not None:

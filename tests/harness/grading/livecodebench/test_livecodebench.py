@@ -179,13 +179,14 @@ def test_endings_are_named(name: str, mode: GradingMode, process: SandboxProcess
     assert outcome.reason in reasons, outcome
 
 
+# They need numpy, which the program does not name: the public runner has loaded it.
 PACKAGES = """
 from scipy.sparse.csgraph import dijkstra
 from numba import njit
-import networkx, numpy, sympy, pandas
+import networkx, sympy, pandas
 @njit
 def twice(x): return x + x
-steps = dijkstra(numpy.array([[0, twice(3)], [0, 0]]))[0, 1]
+steps = dijkstra([[0, twice(3)], [0, 0]])[0, 1]
 print(int(steps), networkx.path_graph(2).size(), sympy.isprime(7), pandas.Series([1]).sum())
 """
 
