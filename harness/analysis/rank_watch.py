@@ -204,9 +204,7 @@ def signs_of_work(page: bytes) -> bytes:
 def _texts_of_ranks(page: bytes) -> dict[int, bytes]:
     """The lines of each rank."""
     found = by_key(
-        (int(rank[1]), line)
-        for line in page.splitlines()
-        if not line.startswith(b"#") and (rank := RANK_LABEL_BYTES.search(line))
+        (int(rank[1]), line) for line in page.splitlines() if (rank := RANK_LABEL_BYTES.search(line))
     )
     return {rank: b"\n".join(lines) for rank, lines in found.items()}
 
@@ -228,4 +226,4 @@ def _requests(text: bytes) -> int:
                 total += float(rest.rpartition(b"} ")[2].split()[0])
             except (ValueError, IndexError):
                 continue
-    return int(total) if total == total and abs(total) < 1e12 else 0
+    return int(total) if abs(total) < 1e12 else 0

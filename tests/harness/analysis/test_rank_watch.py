@@ -5,6 +5,7 @@ Of vLLM 0.32.0 the engines' lines that are ever more than 0; stopped: engine 1 b
 """
 
 import pytest
+from msgspec.structs import replace
 
 from harness.analysis.rank_watch import STANDS_S, RankWatch, silence_s, standing_text
 from tests.kit import DATA
@@ -64,6 +65,9 @@ def test_a_rank_that_dies_without_work_stands_where_it_reported_its_idle_time():
     before, last = recorded("idle1"), recorded("idle2")
     watch, now = watched(before, *[last] * 9)
     assert [(rank.rank, rank.requests) for rank in watch.standing(now, [URL])] == [(0, 0), (1, 0)]
+    worked = recorded("dead1")  # DP0 has had work since, and none now
+    watch, now = watched(before, last, *[worked] * 9)
+    assert [(rank.rank, rank.requests) for rank in watch.standing(now, [URL])] == [(0, 0), (1, 4)]
     watch, now = watched(*[last] * 9)  # it may be one that reports nothing without work
     assert watch.standing(now, [URL]) == ()
 
@@ -73,8 +77,9 @@ def test_all_ranks_may_stand():
     ranks = watch.standing(now, [URL])
     assert [rank.rank for rank in ranks] == [0, 1]
     assert not any(rank.others_live for rank in ranks)
-    assert "and 1 more rank" in standing_text(ranks, 1000.0)
+    assert standing_text(ranks, 1000.0) == f"dp_rank 0 of {URL} stands since 0:00, and 1 more rank"
     assert silence_s(ranks) == 300
+    assert silence_s((replace(ranks[0], others_live=True), ranks[1])) == 300
 
 
 @pytest.mark.parametrize(
@@ -154,25 +159,28 @@ def test_a_rank_that_gets_no_requests(pages, idle):
     assert watch.idle() == tuple((URL, rank) for rank in idle)
 
 
-def still_s(page, *others, ago_s=0.0):
-    """After 60 s of readings; ``page`` makes each from its second."""
+def still_s(*pages_of, unread=(), ago_s=0.0):
+    """After 60 s of readings of a server each; ``pages_of`` makes each page from its second."""
     watch, now = RankWatch(), 1000.0
+    urls = [f"{URL}{number}" for number in range(len(pages_of))]
     for second in range(0, 60, 5):
-        watch.page(URL, page(second), now + second)
-    return watch.still_s(now + 57 + ago_s, [URL, *others])
+        for url, page in zip(urls, pages_of, strict=True):
+            watch.page(url, page(second), now + second)
+    return watch.still_s(now + 57 + ago_s, [*urls, *unread])
 
 
 def test_how_long_no_server_has_worked():
     """Of servers without ranks, too. SGLang with a stopped scheduler counts each /health that is given up."""
 
-    def stopped(second):
+    def stopped(second, at=21):
         return (
             b'# TYPE\nsglang:num_running_reqs{model_name="m"} %d\nsglang:num_aborted_requests_total %d\n'
-            b"process_cpu_seconds_total %d" % (min(second, 21), second, second)
+            b"process_cpu_seconds_total %d" % (min(second, at), second, second)
         )
 
     assert still_s(stopped) == 32
-    assert still_s(stopped, "http://other:1") is None
+    assert still_s(stopped, lambda second: stopped(second, at=41)) == 12
+    assert still_s(stopped, unread=["http://other:1"]) is None
     assert still_s(stopped, ago_s=33.0) is None  # no page any more
     assert RankWatch().still_s(1000.0, []) is None
 
