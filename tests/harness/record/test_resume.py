@@ -13,6 +13,7 @@ from harness.files import ACCURACY_LOG, sha256_of
 from harness.record.answer_log import encode_answer
 from harness.record.output_dir import move_aside_existing
 from harness.record.provenance import GitState
+from harness.record.repeated import resuming_command
 from harness.record.resume import (
     archive_attempt,
     check_answers,
@@ -137,6 +138,8 @@ def test_a_run_that_begins_anew_says_where_the_earlier_one_goes(tmp_path, mode):
     assert ("36 of 96" in earlier.first_line) == (mode == "accuracy")
     assert "INTERRUPTED" in earlier.first_line
     assert "as asked for" in earlier.first_line
+    back = f"; to go back to it, move it back and run {resuming_command(record.provenance.command)}"
+    assert earlier.first_line.endswith(f" before the first query{back if mode == 'accuracy' else ''}")
     if mode == "performance":
         again = found(folder, record)
         assert again.course == "anew" and "as performance runs do" in again.first_line
