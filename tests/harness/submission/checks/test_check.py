@@ -199,7 +199,8 @@ POWER_FILES = [*(f"power/{name}" for name in load_rules().power.power), "ranging
 TESTS = [f"{scenario}/{test}" for scenario in ("Offline", "Interactive") for test in ("TEST07", "TEST09")]
 # Their form is checked, and that the power meter has a sample of the run; the rest is for the power checker.
 SAMPLE = f"Time,{BEGAN},Watts,812.5,Volts,229.9\n"
-MEASURED = {".json": "{}\n", ".log": "started\n", ".txt": SAMPLE}
+LATER = SAMPLE.replace("11-21-2026", "11-22-2026")
+MEASURED = {".json": "{}\n", ".log": "started\n", ".txt": SAMPLE + LATER}
 MISSED = f"Interactive/TEST07/{RUN}"
 # What may be submitted, and the code and the place of a warning.
 TAKEN = {
@@ -694,7 +695,7 @@ def test_a_file_under_another_name_is_found(tree, expected, found):
 
 def test_power_measurements_have_their_form_and_a_sample_of_the_run(tree):
     """One that is later, and one of no power."""
-    samples = SAMPLE.replace("11-21-2026", "11-22-2026") + SAMPLE.replace("812.5", "0")
+    samples = "Time\nTime,now,Watts,1\n" + LATER + SAMPLE.replace("812.5", "0")
     files = {"power/client.json": "{", "power/client.log": "", "run_1/spl.txt": samples}
     for change in (
         TAKEN["power measurements"][0],
@@ -707,13 +708,18 @@ def test_power_measurements_have_their_form_and_a_sample_of_the_run(tree):
 
 def test_power_measurements_with_a_file_of_another(tree):
     TAKEN["power measurements"][0](tree / RESULTS)
-    write(f"{POWER}/ranging/notes.txt", "by hand")(tree / RESULTS)
-    (issue,) = (one for one in check_tree(tree) if not one.is_warning)
-    assert (issue.code, issue.what) == ("power", "not expected: notes.txt")
+    rename(f"{POWER}/ranging/spl.txt", f"{POWER}/ranging/notes.txt")(tree / RESULTS)
+    found = [(one.code, one.what) for one in check_tree(tree) if not one.is_warning]
+    assert found == [("power", "missing: spl.txt"), ("power", "not expected: notes.txt")]
 
 
 @pytest.mark.parametrize(
-    ("change", "is_missing"), [(both(), True), (fields(SYSTEM, system_power_capacity=10_200.5), False)]
+    ("change", "is_missing"),
+    [
+        (both(), True),
+        (fields(SYSTEM, system_power_capacity=10_200.5), False),
+        (power_file("Rack: {PSUs: [{PowerCapacityWatts: 800}], Min PSUs Needed: 1}"), False),
+    ],
 )
 def test_power_measurements_need_the_design_power(tree, change, is_missing):
     both(TAKEN["power measurements"][0], change)(tree / RESULTS)
