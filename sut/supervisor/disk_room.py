@@ -11,6 +11,7 @@ from harness.text import duration
 _EVERY_S = 10.0
 _LOOKS = 31  # in five minutes, or more where this process or the disk stood meanwhile
 _WITHIN_S = 3600.0  # of a later end nothing is known
+_SOON_S = 600.0  # where it is not known how long the run lasts
 
 
 class DiskRoom:
@@ -25,20 +26,23 @@ class DiskRoom:
     def look(self, elapsed_s: float, remaining_s: float | None) -> str:
         """The warning where the disk will be full within the hour and before the run ends; "" for none.
 
-        It comes again only after the disk had room. Raises OSError.
+        Where the time left is not known, the disk has to be full in a few minutes. The warning comes again
+        only after the disk had room for two hours. Raises OSError.
         """
         if self._seen and elapsed_s < self._seen[-1][0] + _EVERY_S:
             return ""
         self._seen.append((elapsed_s, self._free(self._folder)))
         if len(self._seen) < _LOOKS:
             return ""
-        full_s, within_s, told = self._full_in_s(), min(_WITHIN_S, remaining_s or 0.0), self._told
-        self._told = full_s < within_s * (1 + told)
+        full_s, told = self._full_in_s(), self._told
+        within_s = min(_WITHIN_S, _SOON_S if remaining_s is None else remaining_s)
+        self._told = full_s < (2 * _WITHIN_S if told else within_s)
         if told or not self._told:
             return ""
+        when = "" if remaining_s is None else ", before the run ends"
         return (
             f"the disk of {self._folder} has {self._seen[-1][1] / 1e6:,.0f} MB left and less each minute: it "
-            f"will be full in {duration(full_s)}, before the run ends; free space there, or end what fills it"
+            f"will be full in {duration(full_s)}{when}; free space there, or end what fills it"
         )
 
     def _full_in_s(self) -> float:

@@ -34,12 +34,28 @@ def test_a_disk_that_fills_up_is_said_once():
         (lambda now: 90 * GB + now * GB, 28_800.0),
         (lambda now: 90 * GB - now * 10**6, 28_800.0),  # a day
         (lambda now: 65 * GB - now * GB / 60, 200.0),  # the run ends before
-        (lambda now: 60 * GB - now * GB / 60, None),  # its end is not known
+        (lambda now: 71 * GB - now * GB / 60, None),  # its end is not known, and the disk has ten minutes
         (lambda now: (20 if now < 100 else 18) * GB, 28_800.0),  # a moment
     ],
 )
 def test_other_disks_are_no_warning(free, remaining_s):
     assert said(free, remaining_s) == []
+
+
+def test_a_disk_that_is_full_in_minutes_is_said_though_the_end_of_the_run_is_not_known():
+    """Until as many queries have ended as run at once, which may take an hour, and in a silence."""
+    ((second, text),) = said(lambda now: 60 * GB - now * GB / 60, remaining_s=lambda now: None)
+    assert 3000 <= second < 3030
+    assert "it will be full in 9m49s; free space there" in text
+
+
+def test_it_is_said_once_though_the_time_left_is_not_known_meanwhile():
+    """As after 30 s in which no answer of an Offline run has ended."""
+
+    def remaining_s(now):
+        return None if 600 <= now < 700 else 28_800.0
+
+    assert len(said(lambda now: 60 * GB - now * GB / 60, remaining_s)) == 1
 
 
 def test_it_is_said_again_after_there_was_room():
