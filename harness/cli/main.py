@@ -79,7 +79,9 @@ def _prepare(log_level: str) -> None:
 
     lines = logging.StreamHandler(sys.stderr)
     lines.setFormatter(OneLine("%(message)s"))
-    logging.basicConfig(level=log_level.upper(), handlers=[lines])
+    lines.setLevel(log_level.upper())
+    # progress.jsonl has the warnings also where stderr has errors alone.
+    logging.basicConfig(level=min(lines.level, logging.WARNING), handlers=[lines])
     for name in ("httpx", "httpcore"):  # they log complete headers, keys included
         logging.getLogger(name).setLevel(logging.WARNING)
     keep_others_from_writing()

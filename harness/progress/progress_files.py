@@ -60,7 +60,7 @@ class SlowReplica(msgspec.Struct, frozen=True):
 
 
 class PrintedWarning(msgspec.Struct, frozen=True):
-    """A warning, as the terminal of the run has it."""
+    """A warning, as the terminal of the run has it at `--log-level warning`."""
 
     elapsed_s: float
     """of the line that was the first to have it"""
@@ -104,13 +104,13 @@ class ProgressLine(msgspec.Struct, frozen=True, kw_only=True):
     silent_s: float = 0.0
     """time in which nothing has arrived although queries wait"""
     warned: int = 0
-    """warnings that the run has printed until now"""
+    """warnings since the queries began; run.json has the earlier ones from the start"""
     warnings: tuple[PrintedWarning, ...] = ()
     """the latest five of them, the earliest first"""
 
 
 class _Printed(logging.Handler):
-    """Takes the warnings that any thread of this process prints, alarms and ends of alarms included."""
+    """Takes the warnings that any thread of this process logs, alarms and ends of alarms included."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)

@@ -72,6 +72,29 @@ def test_a_signal_is_one_line_with_what_is_kept():
     assert stderr == "program.py: ended by SIGTERM; what is kept\n"
 
 
+ERRORS_ALONE = """
+import logging, sys
+from harness.cli.main import exit_code_of
+
+def work():
+    log, other = logging.getLogger("mlperf"), logging.StreamHandler(sys.stdout)
+    log.addHandler(other)
+    log.info("the trial took 2 s")
+    log.warning("replica out of use")
+    log.error("no page")
+    return 0
+
+sys.exit(exit_code_of("program.py", "error", work))
+"""
+
+
+def test_a_level_is_that_of_stderr_and_progress_jsonl_has_warnings_all_the_same():
+    words = [sys.executable, "-c", ERRORS_ALONE]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stderr == "no page\n"
+    assert done.stdout == "replica out of use\nno page\n"
+
+
 def test_a_reader_that_leaves_ends_help_without_a_traceback(monkeypatch):
     """Of a help that stays in the buffer until the program ends; argparse ignores what goes wrong before."""
     monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
