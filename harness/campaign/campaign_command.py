@@ -28,7 +28,7 @@ from harness.campaign.campaign_file import Campaign, read_campaign
 from harness.campaign.campaign_options import CampaignOptions
 from harness.campaign.campaign_page import PAGE, write_campaign_page
 from harness.campaign.facts import other_scenarios, require_complete
-from harness.campaign.journal import Journal, history, is_open, opened
+from harness.campaign.journal import Journal, history, is_open, opened, other_systems
 from harness.campaign.origins import other_origins, runs_beside
 from harness.campaign.searches import adopt, correct_offline_rate, search_folder, submitted_run, was_too_short
 from harness.campaign.servers import ServerCommand, end, first_to_end
@@ -70,7 +70,8 @@ def run(options: CampaignOptions) -> int:
     if options.dry_run:
         return EXIT_VALID
     with opened(campaign.folder) as journal:
-        journal.write(event="opened", step="", restart=options.restart)
+        system_id = campaign.info.system_id
+        journal.write(event="opened", step="", restart=options.restart, system_id=system_id)
         keep(campaign.folder, campaign.urls())
         servers = ServerCommand(campaign.folder, campaign.file.parent)
         try:
@@ -81,6 +82,12 @@ def run(options: CampaignOptions) -> int:
 
 def _later(campaign: Campaign) -> Iterator[str]:
     """What runs of hours would come before: a refusal of the build, or of those who review the results."""
+    if others := other_systems(campaign.folder, campaign.info.system_id):
+        yield (
+            f"{campaign.results} has runs of {', '.join(others)}, which count as those of "
+            f"{campaign.info.system_id}, the system_id now: for another system write results = FOLDER, "
+            "another one."
+        )
     yield from other_files(campaign)
     yield from other_scenarios(campaign)
     if not campaign.output.is_dir() and (problem := without_git()):

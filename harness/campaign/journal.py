@@ -115,6 +115,17 @@ def _named(folder: Path) -> bytes:
         return b""
 
 
+def other_systems(folder: Path, system_id: str) -> list[str]:
+    """The other systems for which steps were made last; earlier journals name none."""
+    named, of_step = "", dict[str, str]()
+    for event in history(folder):
+        if event["event"] == "opened":
+            named = str(event.get("system_id", ""))
+        elif event["event"] == "ended":
+            of_step[str(event["step"])] = named
+    return sorted({*of_step.values()} - {"", system_id})
+
+
 def history(folder: Path) -> list[dict[str, Any]]:
     """All events, the oldest first; a line that is damaged is left out."""
     try:

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from harness.campaign.campaign_file import Campaign
-from harness.campaign.standing import Standing
+from harness.campaign.standing import Standing, other_url
 from harness.campaign.steps import Step
-from harness.config.server_urls import folded
 from harness.files import ROOT
 from harness.git import ask_git, checkout_command
 from harness.record.provenance import GitState, git_state
@@ -28,7 +27,8 @@ def other_origins(
     here = git_state(ROOT) if done else None
     for name, record in done.items():
         yield from _other_commit(ROOT, name, record.provenance.git, here)
-        yield from _other_url(campaign, name, record, step)
+        if text := other_url(campaign, step, record):
+            yield f"{name} is {text}: write the earlier one"
 
 
 def runs_beside(
@@ -62,11 +62,3 @@ def _back_to(root: Path, before: GitState, here: GitState) -> str:
     if before.tree is None or ask_git(root, "cat-file", "-e", before.tree) is None:
         return "continue in the checkout that made it; git in this one does not have its local changes"
     return f"{command} && git diff {before.commit} {before.tree} | git apply"
-
-
-def _other_url(campaign: Campaign, name: str, record: RunRecord, step: Step) -> Iterator[str]:
-    assert step.plan is not None
-    before, now = record.plan.client.server_urls, step.plan.client.server_urls
-    benchmark, scenario = step.plan.client.benchmark.name, step.plan.scenario
-    if before != now and not campaign.addresses_change(benchmark, scenario):
-        yield f"{name} is of {folded(before)}, and url is now {folded(now)}: write the earlier one"

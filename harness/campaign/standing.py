@@ -20,6 +20,7 @@ from harness.compliance.registry import TESTS
 from harness.compliance.verified import read_verdict
 from harness.config.plans import RunPlan
 from harness.config.scenario import Scenario
+from harness.config.server_urls import folded
 from harness.errors import ConfigError
 from harness.files import (
     ACCURACY,
@@ -134,7 +135,8 @@ def _run(campaign: Campaign, step: Step) -> Standing:
     if result == "VALID" or (record.verdict.complete and (step.kind == "trial" or campaign.rehearsal)):
         if problem := _damage(campaign, step, record):
             return Standing("incomplete", problem, record)  # its answers are kept
-        return Standing("done", _figures(record, "VALID" if result == "VALID" else "complete"), record)
+        figures = _figures(record, "VALID" if result == "VALID" else "complete")
+        return Standing("done", ", ".join(filter(None, (figures, other_url(campaign, step, record)))), record)
     if result == "INTERRUPTED" or step.kind == "accuracy":
         answered = 0 if record.statistics is None else record.statistics.completed
         return Standing(cut_off, f"{answered} of {record.settled.expected.samples} answered", record)
@@ -145,6 +147,18 @@ def _run(campaign: Campaign, step: Step) -> Standing:
         f"{_first(record.verdict.reasons)}{_stood(record)}",
         record,
     )
+
+
+def other_url(campaign: Campaign, step: Step, record: RunRecord) -> str:
+    """``of http://a:1, url is now http://b:1``; "" where it is the same, or changes at each start.
+
+    The same servers may have moved to another port; those of another system would count as the same.
+    """
+    assert step.plan is not None
+    before, now = record.plan.client.server_urls, step.plan.client.server_urls
+    if before == now or campaign.addresses_change(step.plan.client.benchmark.name, step.plan.scenario):
+        return ""
+    return f"of {folded(before)}, url is now {folded(now)}"
 
 
 def _first(texts: Sequence[str]) -> str:

@@ -456,10 +456,11 @@ def test_a_run_is_told_which_runs_of_its_scenario_are_done(tmp_path, anew):
 @pytest.mark.parametrize(
     ("url", "said"),
     [
-        ("http://b[1-20]:1", ["is of http://a[1-20]:1, and url is now http://b[1-20]:1: write"]),
-        ("b[1-20]:1", ["is of http://a[1-20]:1, and url is now http://b[1-20]:1: write"]),
-        ("slurm:b[1-20]:1", []),  # whose addresses are those of a job
-        ("slurm:10.0.0.[1-20]:1", []),
+        ("http://b[1-20]:1", "of http://a[1-20]:1, url is now http://b[1-20]:1"),
+        ("b[1-20]:1", "of http://a[1-20]:1, url is now http://b[1-20]:1"),
+        ("http://a[1-20]:1", ""),
+        ("slurm:b[1-20]:1", ""),  # whose addresses are those of a job
+        ("slurm:10.0.0.[1-20]:1", ""),
     ],
 )
 def test_other_addresses_than_those_of_the_runs_are_named(tmp_path, url, said):
@@ -471,9 +472,36 @@ def test_other_addresses_than_those_of_the_runs_are_named(tmp_path, url, said):
     steps = steps_of(campaign)
     step = next(one for one in steps if one.kind == "accuracy")
     found = other_origins(campaign, step, steps, lambda one: standing(campaign, one))
-    assert [text.partition("performance ")[2] for text in found if "url is now" in text] == [
-        one + " the earlier one" for one in said
-    ]
+    assert [text for text in found if "url is now" in text] == (
+        [f"{run.name} is {said}: write the earlier one"] if said else []
+    )
+    # All may be done: the run may be another system's then, and nothing else says so.
+    (run,) = [one for one in steps if one.name == run.name]
+    state, text = (done := standing(campaign, run)).state, done.text
+    assert state == "done" and text.endswith(f"tokens/s{said and ', '}{said}")
+
+
+@pytest.mark.parametrize("more", [{"status": True}, {"dry_run": True}, {}])
+def test_runs_in_the_name_of_another_system_are_named_before_the_first_run(
+    tmp_path, monkeypatch, capsys, more
+):
+    """The file was copied for another system, and `results` with it; a run that is made again is its own."""
+    campaign = campaign_of(tmp_path, "offline = { target_qps = 9.0 }\n")
+    monkeypatch.setattr(campaign_command, "require_complete", lambda campaign: None)
+    ending = {"step": "gpt-oss-120b/offline/performance"}
+    monkeypatch.setattr(_Walk, "run", lambda walk: walk.journal.write(event="ended", **ending) or 0)
+
+    def said(system, **more):
+        text = campaign.file.read_text().replace('"box"', f'"{system}"')
+        (copy := tmp_path / f"{system}.toml").write_text(text)
+        assert campaign_command.run(CampaignOptions(file=copy, **more)) == 0
+        return capsys.readouterr().out
+
+    box = f"{campaign.results} has runs of box, which count as those of crate, the system_id now: "
+    assert "has runs of" not in said("box") + said("box")
+    assert box in said("crate", **more)
+    if not more:
+        assert "has runs of" not in said("crate")
 
 
 @pytest.mark.parametrize(("kind", "state"), [("performance", "lost"), ("trial", "failed")])
