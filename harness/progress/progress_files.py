@@ -227,11 +227,12 @@ class ProgressLog:
 
     def _tell_failure(self, s: ProgressSnapshot) -> None:
         """Once: the kind alone, in the progress line, shows no cause and no remedy."""
-        if s.failed and self._failure_untold:
-            with suppress(OSError):  # the next line tries again; no warning is worth the run
-                if text := first_failure(self._path.parent / JOURNAL_DIR, self._replicas):
-                    log.warning("warning: %s; %s", failures_text(s), text)
-                    self._failure_untold = False
+        if not (s.failed and self._failure_untold):
+            return
+        # Where there is no text yet, the next line tries again.
+        if text := first_failure(self._path.parent / JOURNAL_DIR, self._replicas):
+            log.warning("warning: %s; %s", failures_text(s), text)
+            self._failure_untold = False
 
     def _write(self, line: ProgressLine) -> None:
         if self._unwritten:

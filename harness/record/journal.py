@@ -209,11 +209,15 @@ def _time_limit(lines: Sequence[_FailureLine]) -> str:
 
 
 def first_failure(directory: Path, urls: Sequence[str]) -> str:
-    """What happened to the first query that failed, with the remedy if there is one; "" for none.
+    """What happened to the first query that failed, with the remedy if there is one.
 
+    "" for none, and where it cannot be read, as for want of a file descriptor: that is worth no run.
     ``urls`` are those of the replicas: of several the query's is named.
     """
-    line = next(iter(_failure_lines(directory)), None)
+    try:
+        line = next(iter(_failure_lines(directory)), None)
+    except OSError:
+        return ""
     if line is None or not line.detail:
         return ""
     url = urls[line.replica] if 1 < len(urls) > line.replica else ""

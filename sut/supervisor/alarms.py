@@ -4,7 +4,6 @@ import logging
 import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 
 import msgspec
 from msgspec.structs import replace
@@ -494,9 +493,7 @@ class Alarms:
     def _tell_lost(self, rule: LossRule, snapshot: ProgressSnapshot) -> None:
         """Say it once, a little later where the advice is not on disk yet."""
         tells = not self._fault or snapshot.failed
-        advice = ""
-        with suppress(OSError):  # it is in a file of the journal: no reason to end a run
-            advice = rule.advice(snapshot) if tells else ""
+        advice = rule.advice(snapshot) if tells else ""
         self._untold = 0 if advice or rule.stops or not tells else self._untold - 1
         if not self._untold:
             log.warning("lost: %s%s", self._lost, f"; {advice}" if advice else "")

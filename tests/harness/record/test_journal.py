@@ -212,6 +212,12 @@ def test_the_first_failure_is_the_earliest_of_all_workers(tmp_path):
     assert failure_reasons(tmp_path) == "connect (the server is gone)"
 
 
+def test_a_first_failure_that_cannot_be_read_ends_no_run(tmp_path):
+    """It is asked for while a run lasts, by the alarm of a lost one and by the warning of one that is not."""
+    (tmp_path / "failures-0.jsonl").mkdir()
+    assert first_failure(tmp_path, URLS) == ""
+
+
 def test_the_first_failure_has_the_remedy_of_its_status(tmp_path):
     write(tmp_path, [Failure(FailureKind.HTTP_STATUS, "HTTP 502: Bad Gateway")])
     said = "the first: HTTP 502: Bad Gateway; a gateway reaches no server behind it"

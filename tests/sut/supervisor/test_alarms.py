@@ -337,17 +337,6 @@ def test_a_journal_that_cannot_be_read_ends_no_run(tmp_path, caplog):
     assert len(caplog.records) == 1
 
 
-def test_a_first_failure_that_cannot_be_read_ends_no_run(tmp_path, caplog):
-    def unreadable(seen):
-        raise OSError(5, "Input/output error")
-
-    rule = LossRule(LostWatch(tmp_path, ValidityRules()), advice=unreadable)
-    alarms = Alarms(session(), SERVERS, Ranks(), policy(), rule)
-    for _ in range(3):
-        ends(alarms, snapshot(failed=3))
-    assert caplog.messages == ["lost: 3 queries failed (truncated)"]
-
-
 # What ask_health says of SGLang 0.5.23 after SIGTERM with `--tokenizer-worker-num 2`, of one whose
 # scheduler is stopped, and of vLLM 0.33 after POST /pause?mode=keep.
 DRAINS = f"{URL}: /health answered 503"
