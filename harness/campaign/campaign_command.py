@@ -158,7 +158,7 @@ def _unsettled(step: Step, after: Standing) -> str:
     verdict = None if after.record is None else after.record.verdict
     if step.kind != "accuracy" or after.state != "incomplete" or verdict is None:
         return ""
-    return "; ".join(verdict.reasons[:1])
+    return next(iter(verdict.reasons), "")
 
 
 def _running_step(events: Sequence[Mapping[str, Any]]) -> tuple[str, datetime] | None:
