@@ -93,6 +93,14 @@ def percentile(values: npt.NDArray[Any], share: float) -> float:
     return float(np.partition(values, rank)[rank])
 
 
+def user_tokens_per_s(tpot_ns: float | None) -> float | None:
+    """Output tokens per second of a user, as MLPerf Endpoints defines it: 1 second over the TPOT.
+
+    None without a TPOT above 0.
+    """
+    return 1e9 / tpot_ns if tpot_ns is not None and tpot_ns > 0 else None
+
+
 def failures_by_kind(rows: Rows) -> dict[str, int]:
     """Counts by label, in the order of FailureKind; an unknown kind is ``unknown_<number>``."""
     counts = np.bincount(rows["failure"])

@@ -121,11 +121,6 @@ def system_tps(summary: Fields) -> float | None:
     return tokens / (duration_ns / 1e9) if tokens is not None and duration_ns else None
 
 
-def user_tps(tpot_ns: float | None) -> float | None:
-    """Output tokens per second of a user: 1000 / TPOT in ms; None without a TPOT above 0."""
-    return 1e9 / tpot_ns if tpot_ns is not None and tpot_ns > 0 else None
-
-
 class SteadyWindow(msgspec.Struct, frozen=True):
     """The window of a block ``steady_state``, as far as it is stated; super-passes count from 0."""
 

@@ -4,9 +4,10 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from harness.analysis.statistics import user_tokens_per_s
 from harness.endpoints.accuracy import PointAccuracy
 from harness.endpoints.curve import Point
-from harness.endpoints.official_files import percentile_of, user_tps
+from harness.endpoints.official_files import percentile_of
 from harness.endpoints.point_run import PointRun
 from harness.progress.progress_line import LiveLine, ProgressBar
 from harness.record.settled import ServerInfo
@@ -113,7 +114,7 @@ def _wrong(run: PointRun) -> list[str]:
 def _numbers(summary: Mapping[str, Any]) -> list[str]:
     """``1,234.5 tokens/s, 45.2 for a user, TTFT p90 210 ms``; what the summary has."""
     found = [] if summary.get("tps") is None else [f"{summary['tps']:,.1f} tokens/s"]
-    if rate := user_tps(percentile_of(summary, "tpot", 90)):
+    if rate := user_tokens_per_s(percentile_of(summary, "tpot", 90)):
         found.append(f"{rate:,.1f} for a user")
     if ttft := percentile_of(summary, "ttft", 90):
         found.append(f"TTFT p90 {milliseconds(round(ttft))} ms")

@@ -6,8 +6,8 @@ from typing import Literal
 import msgspec
 import numpy as np
 
+from harness.analysis.statistics import user_tokens_per_s
 from harness.arrays import Floats, Integers
-from harness.endpoints.official_files import user_tps
 from harness.endpoints.planning.rules import load_endpoints_rules
 from harness.endpoints.samples import Samples, latency_ns, tpot_ns, ttft_ns
 from harness.endpoints.steady.plateaus import (
@@ -242,7 +242,7 @@ def _window(rows: Samples, passes: Sequence[SuperPass], plateau: Plateau) -> Win
         issue_s=seconds,
         least=least_time(part, percentile(latency_ns(rows), 0.9)),
         system_tps=tokens / seconds if seconds else 0.0,
-        tps_per_user=user_tps(tpot.p90_ns),
+        tps_per_user=user_tokens_per_s(tpot.p90_ns),
         ttft=ttft,
         tpot=tpot,
         detector_user=_user_rate(part, tpot.mean_ns),
@@ -259,7 +259,7 @@ def spread(values: Floats | Integers) -> Spread:
 def _user_rate(part: Sequence[SuperPass], mean_tpot: float) -> Rate:
     """The interval is that of TPOT, so its upper end is the lower end of the rate."""
     low, high = interval(series(part, "tpot_mean"))
-    value, least, most = (user_tps(tpot) or 0.0 for tpot in (mean_tpot, high, low))
+    value, least, most = (user_tokens_per_s(tpot) or 0.0 for tpot in (mean_tpot, high, low))
     return Rate(value=value, low=least, high=most)
 
 

@@ -7,6 +7,7 @@ from typing import get_args
 import msgspec
 from msgspec import to_builtins
 
+from harness.analysis.statistics import user_tokens_per_s
 from harness.config.benchmark import Benchmark, load_benchmark
 from harness.endpoints.accuracy import PointAccuracy, read_accuracy
 from harness.endpoints.curve import Band, Offline
@@ -22,7 +23,6 @@ from harness.endpoints.official_files import (
     system_tps,
     table,
     target_concurrency,
-    user_tps,
     whole,
 )
 from harness.endpoints.planning.rules import load_endpoints_rules
@@ -89,7 +89,7 @@ class CurvePoint(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def tps_per_user(self) -> float | None:
         """1000 / TPOT p90 in ms. A dedicated Offline run has no user."""
-        return None if self.offline == "dedicated" else user_tps(self.tpot_ns.get(USER_PERCENTILE))
+        return None if self.offline == "dedicated" else user_tokens_per_s(self.tpot_ns.get(USER_PERCENTILE))
 
 
 def read_point(folder: Path, in_tree: Path | None = None) -> CurvePoint:

@@ -6,7 +6,7 @@ from harness.analysis.replicas import SLOWER
 from harness.errors import EXIT_VALID
 from harness.peak.ladder.ladder_files import LADDER_PAGE
 from harness.peak.ladder.ladder_plan import LadderPlan
-from harness.peak.ladder.ladder_result import Ladder, broken, stragglers, user_tokens_per_s
+from harness.peak.ladder.ladder_result import Ladder, broken, stragglers
 from harness.peak.ladder.steps import NOT_A_RESULT, Latency, Step
 from harness.progress.progress_line import LiveLine
 from harness.record.repeated import repeat_line
@@ -69,7 +69,7 @@ class LadderConsole:
         """After each step."""
         self.end_line()
         last = ladder.steps[-1]
-        user = user_tokens_per_s(last)
+        user = last.user_tokens_per_s
         shown = "" if user is None else f", {user:,.1f} for a user"
         show(f"{last.concurrency} in flight: {last.tokens_per_s:,.1f} tokens/s{shown}")
 
@@ -96,7 +96,7 @@ def table_lines(ladder: Ladder) -> Iterator[str]:
 
 def step_cells(step: Step, ladder: Ladder) -> tuple[str, ...]:
     """A row of COLUMNS; times in ms."""
-    user = user_tokens_per_s(step)
+    user = step.user_tokens_per_s
     return (
         str(step.concurrency),
         f"{step.tokens_per_s:,.1f}",

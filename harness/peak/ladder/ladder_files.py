@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from harness.arrow import arrow_numbers, arrow_values
 from harness.files import JOURNAL_DIR, REQUESTS, atomic_write
-from harness.peak.ladder.ladder_result import Ladder, user_tokens_per_s
+from harness.peak.ladder.ladder_result import Ladder
 from harness.peak.ladder.measurement import StepRows
 from harness.peak.ladder.steps import NOT_A_RESULT, Latency, ReplicaStep, Step
 from harness.record.journal import read_journal
@@ -54,7 +54,7 @@ def _step_row(step: Step) -> dict[str, object]:
     }
     latencies = _latency_columns("ttft", step.ttft) | _latency_columns("tpot", step.tpot)
     own = {"failed": step.failed, "notes": "; ".join(step.notes)}
-    return plain | {"tokens_per_s_user": user_tokens_per_s(step)} | latencies | own
+    return plain | {"tokens_per_s_user": step.user_tokens_per_s} | latencies | own
 
 
 def _replica_row(step: Step, replica: ReplicaStep) -> dict[str, object]:

@@ -9,7 +9,7 @@ import numpy as np
 from harness.arrays import Floats
 from harness.peak.ladder.ladder_console import COLUMNS, step_cells
 from harness.peak.ladder.ladder_files import LADDER_PAGE, LADDER_REPLICAS, LADDER_STEPS
-from harness.peak.ladder.ladder_result import Ladder, broken, unreliable, user_tokens_per_s
+from harness.peak.ladder.ladder_result import Ladder, broken, unreliable
 from harness.peak.ladder.steps import NOT_A_RESULT, Latency, ReplicaStep, Step
 from harness.report.html.page import (
     Axis,
@@ -78,7 +78,7 @@ def _headline(ladder: Ladder) -> Iterator[Tile]:
     yield Tile(f"{best.tokens_per_s:,.1f}", "tokens/s inside the limits")
     yield Tile(f"{best.queries_per_s:,.2f}", "requests/s")
     yield Tile(f"{best.concurrency:,}", "in flight")
-    if (user := user_tokens_per_s(best)) is not None:
+    if (user := best.user_tokens_per_s) is not None:
         yield Tile(f"{user:,.1f}", "tokens/s of a user")
 
 
@@ -224,7 +224,7 @@ def _settings(ladder: Ladder) -> Section:
 
 
 def _user(step: Step) -> float:
-    return user_tokens_per_s(step) or 0.0
+    return step.user_tokens_per_s or 0.0
 
 
 def _column(steps: Sequence[Step], value: Callable[[Step], float]) -> Floats:

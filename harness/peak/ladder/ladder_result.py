@@ -70,13 +70,8 @@ class Ladder(msgspec.Struct, frozen=True, kw_only=True):
         None where no step beyond it was measured.
         """
         known = [step for step in self.steps if step.tpot is not None and not unreliable(step)]
-        top = max(known, key=lambda step: step.tokens_per_s * (user_tokens_per_s(step) or 0), default=None)
+        top = max(known, key=lambda step: step.tokens_per_s * (step.user_tokens_per_s or 0), default=None)
         return None if top is None or top is known[-1] else top
-
-
-def user_tokens_per_s(step: Step) -> float | None:
-    """Tokens per second of one stream: 1 second over TPOT p90, as MLPerf Endpoints defines it."""
-    return 1e9 / step.tpot.p90_ns if step.tpot is not None and step.tpot.p90_ns else None
 
 
 def unreliable(step: Step) -> bool:

@@ -2,6 +2,8 @@
 
 import msgspec
 
+from harness.analysis.statistics import user_tokens_per_s
+
 NOT_A_RESULT = "not an MLPerf result"
 
 
@@ -70,3 +72,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     def failed(self) -> int:
         """Failed requests."""
         return sum(self.failures.values())
+
+    @property
+    def user_tokens_per_s(self) -> float | None:
+        """Tokens per second of one stream, by TPOT p90; None where there is none."""
+        return None if self.tpot is None else user_tokens_per_s(self.tpot.p90_ns)

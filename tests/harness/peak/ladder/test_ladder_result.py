@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from harness.errors import ConfigError
 from harness.peak.ladder.ladder_console import remarks, repeat_lines
 from harness.peak.ladder.ladder_plan import default_steps, resolve_ladder_plan
-from harness.peak.ladder.ladder_result import stragglers, user_tokens_per_s, why_stop
+from harness.peak.ladder.ladder_result import stragglers, why_stop
 from harness.peak.peak_options import LadderOptions, parse_options
 from tests.harness.peak.ladder.made import LIMITS, curve, ladder, latency, step, uneven
 from tests.records import ENDED
@@ -183,7 +183,7 @@ def test_failed_requests_are_the_first_remark():
 
 
 def test_tokens_of_a_user_are_by_the_90th_percentile_of_tpot():
-    assert user_tokens_per_s(step(8, 300, tpot=latency(20, 30))) == 40  # 25 ms at p90
+    assert step(8, 300, tpot=latency(20, 30)).user_tokens_per_s == 40  # 25 ms at p90
 
 
 def test_a_ladder_takes_the_downloaded_dataset_and_the_limits_of_the_rules(tmp_path, nothing_downloaded):
