@@ -43,7 +43,7 @@ class CampaignState(msgspec.Struct, frozen=True):
     running: str | None = None
     """the name of the step that runs now"""
     since: datetime | None = None
-    """then it began; None where that is not asked for"""
+    """when it began; None where that is not asked for"""
     stop: Stop | None = None
     """the first run that would not begin"""
 
@@ -101,19 +101,13 @@ def remaining(of: CampaignState) -> str:
     Runs and searches whose time nothing shows are counted: ``, without 3 whose time is not known``.
     Of the step that runs counts what its run says is left, or the rest of the time that it should take.
     """
-    lasts: dict[str, ProgressLine] = {}
-    for step in of.steps:
-        if step.name != of.running or step.kind == "search" or of.since is None:
-            continue  # of a search only its next run is known
-        if (last := _latest(step, of.since)) is not None:
-            lasts[step.name] = last
-    seconds, others = time_left(of, lasts)
+    seconds, others = time_left(of)
     known = f"; at the rates asked for the others take at least {duration(seconds)}{others}"
     return f"{of.done} of {len(of.steps)} steps are done{known if seconds else ''}"
 
 
-def time_left(of: CampaignState, lasts: Mapping[str, ProgressLine] | None = None) -> tuple[float, str]:
-    """Seconds of the runs that are left, as far as they are known; ``lasts`` has a run that lasts.
+def time_left(of: CampaignState) -> tuple[float, str]:
+    """Seconds of the runs that are left, as far as they are known.
 
     And ``, without 3 whose time is not known``, for runs and searches; or "".
     """
@@ -122,12 +116,19 @@ def time_left(of: CampaignState, lasts: Mapping[str, ProgressLine] | None = None
     for step in of.steps:
         if of.found[step.name].state != "done":
             seconds = expected_s(step, measured)
-            if (last := (lasts or {}).get(step.name)) is not None:
+            if (last := _of_running(step, of)) is not None:
                 rest_s = max(0.0, (seconds or 0.0) - last.elapsed_s)
                 seconds = rest_s if last.remaining_s is None else last.remaining_s
             known += seconds or 0.0
             unknown += seconds is None and step.servers is not None
     return known, f", without {unknown} whose time is not known" if unknown else ""
+
+
+def _of_running(step: Step, of: CampaignState) -> ProgressLine | None:
+    """The latest line of the run that lasts; of a search only its next run is known."""
+    if step.name != of.running or step.kind == "search" or of.since is None:
+        return None
+    return _latest(step, of.since)
 
 
 def _measured(of: CampaignState) -> Measured:
