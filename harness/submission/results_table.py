@@ -1,7 +1,6 @@
 """The table of results: a row for each system, benchmark and scenario, compared with an earlier tree."""
 
 import csv
-import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -141,7 +140,8 @@ def _endpoints_accuracy(context: CheckContext) -> str:
     except ConfigError:
         return ""
     metrics = {} if found is None else found.metrics
-    return ", ".join(f"{name} {one.value:.3f}" for name, one in metrics.items() if math.isinf(one.highest))
+    rules = context.benchmark.accuracy
+    return ", ".join(f"{name} {one.value:.3f}" for name, one in metrics.items() if rules[name].is_score)
 
 
 def _ms(detail: LoadgenDetail, key: str) -> float | None:
