@@ -345,9 +345,9 @@ def _score(campaign: Campaign, step: Step) -> Standing:
 def _test(campaign: Campaign, step: Step) -> Standing:
     run = _run(campaign, step)
     record = run.record
-    if record is None or run.state == "other":
+    if record is None or record.plan.audit is None or run.state == "other":
         return run
-    found = read_verdict(record.plan.client.benchmark, step.test, step.folder)
+    found = read_verdict(record.plan.client.benchmark, record.plan.audit, step.folder)
     if found.passed is None:
         return Standing("incomplete", "not verified", record)
     if problem := damage(step.folder / PERFORMANCE, step.folder / ACCURACY):

@@ -10,6 +10,7 @@ import msgspec
 from harness.arrays import MOST_DIGITS
 from harness.config.audit_config import AuditConfig, read_audit_config
 from harness.config.benchmark import Benchmark, DatasetRule
+from harness.config.loadgen_settings import Number
 from harness.files import unofficial
 from harness.grading.evaluation.references import Reference
 from harness.loadgen_logs.accuracy_log import AccuracyLog
@@ -77,6 +78,15 @@ class ComplianceTest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     dataset: DatasetRule
     audit: dict[str, int]
+
+    @property
+    def fewest_answers(self) -> int:
+        """The answers that the log of a submitted run has at least."""
+        return self.answers_logged(self.audit)
+
+    def answers_logged(self, settings: Mapping[str, Number]) -> int:
+        """The answers that LoadGen logs with these audit settings, of a run of the complete dataset."""
+        return min(self.dataset.samples, int(settings.get("accuracy_log_sampling_target", 0)))
 
     @property
     def thresholds(self) -> dict[str, float]:

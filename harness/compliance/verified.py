@@ -6,16 +6,19 @@ from harness.analysis.run_outcome import ComplianceOutcome
 from harness.compliance.base import stated_number
 from harness.compliance.registry import find_test
 from harness.config.benchmark import Benchmark
+from harness.config.plans import ComplianceSettings
 from harness.errors import ConfigError
 
 _THRESHOLDS = ("Accuracy threshold", "Min threshold", "Max threshold")
 
 
-def read_verdict(benchmark: Benchmark, name: str, folder: Path) -> ComplianceOutcome:
-    """The outcome of a test in its folder, without a verdict where nothing was verified.
+def read_verdict(benchmark: Benchmark, audit: ComplianceSettings, folder: Path) -> ComplianceOutcome:
+    """The outcome of a run's test in its folder, without a verdict where nothing was verified.
 
-    A pass that the rules do not give is not official: one by the thresholds of a user's audit.config.
+    A pass that the rules do not give is not official: one by the thresholds of a user's audit.config, or of
+    fewer answers.
     """
+    name = audit.test
     try:
         test = find_test(benchmark, name)
     except ConfigError:  # of a definition that this version does not have
@@ -24,7 +27,8 @@ def read_verdict(benchmark: Benchmark, name: str, folder: Path) -> ComplianceOut
         return ComplianceOutcome(name, None)
     text, official = verified
     found = test.read(text)
-    by_other = found.passed is True and any(test.recheck_figures(text))
+    few = test.answers_logged(audit.settings) < test.fewest_answers
+    by_other = found.passed is True and (few or any(test.recheck_figures(text)))
     return ComplianceOutcome(name, found.passed, official and not by_other, found.figure, _bounds(text))
 
 

@@ -63,4 +63,4 @@ def _compliance(folder: Path, record: RunRecord) -> ComplianceOutcome | None:
     from harness.compliance.verified import read_verdict
 
     verified = result_folder(folder)
-    return read_verdict(record.plan.client.benchmark, audit.test, verified)
+    return read_verdict(record.plan.client.benchmark, audit, verified)

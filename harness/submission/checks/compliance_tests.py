@@ -56,7 +56,7 @@ def _run_of_random_samples(context: CheckContext, test: ComplianceTest) -> Itera
     The official script passes a log without answers, because it has nothing to verify.
     """
     log = context.dir.path / test.name / ACCURACY / ACCURACY_LOG
-    answers = min(test.dataset.samples, test.audit.get("accuracy_log_sampling_target", 0))
+    answers = test.fewest_answers
     if not log.is_file():
         yield context.missing(log)
     elif not is_complete(log):
@@ -118,8 +118,7 @@ def _full_log(context: CheckContext, test: ComplianceTest, logs: Logs) -> str | 
 
 
 def _audit_settings(context: CheckContext, test: ComplianceTest, logs: Logs) -> Iterator[Issue]:
-    effective, audit = logs.detail.effective, test.audit
-    samples = min(test.dataset.samples, audit.get("accuracy_log_sampling_target", 0))
+    effective, audit, samples = logs.detail.effective, test.audit, test.fewest_answers
     target = logs.detail.number("effective_accuracy_log_sampling_target")
     wrong = []
     if effective.get("accuracy_log_rng_seed") != audit.get("accuracy_log_rng_seed", 0):

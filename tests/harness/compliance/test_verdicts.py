@@ -13,6 +13,7 @@ from harness.compliance.length_check import MAX_TOKENS, MIN_TOKENS
 from harness.compliance.registry import find_test
 from harness.compliance.verified import read_verdict
 from harness.config.benchmark import load_benchmark
+from harness.config.plans import ComplianceSettings
 from harness.errors import GradingError
 from harness.files import unofficial
 from harness.grading.evaluation.references import load_references
@@ -25,6 +26,12 @@ from tests.harness.grading.shared import SHARED_DATA
 SUBMISSIONS = SHARED_DATA / "mlperf_v6.0" / "closed"
 GPT_OSS = load_benchmark("gpt-oss-120b")
 TEST06 = find_test(load_benchmark("deepseek-r1"), "TEST06")
+
+
+def settings_of(test, settings=None):
+    """Those of a run with the official settings, or with others."""
+    settings = test.audit if settings is None else settings
+    return ComplianceSettings(test=test.name, dataset=test.dataset, settings=settings, text="", official=True)
 
 
 def log_of(folder: Path, text: str) -> AccuracyLog:
@@ -186,7 +193,7 @@ def test_a_rehearsal_s_verification_is_no_official_one_by_another_name(tmp_path,
     path = tmp_path / test.verify_file
     text = f"NOT OFFICIAL: short\n\nAccuracy score: 65.0\n{test.unofficial_pass_line}\n"
     (path if name == path.name else unofficial(path)).write_text(text)
-    found = read_verdict(GPT_OSS, "TEST07", tmp_path)
+    found = read_verdict(GPT_OSS, settings_of(test), tmp_path)
     assert (found.official, found.passed, found.figure) == (official, passed, 65.0)
     assert test.verification_in(tmp_path / "nothing").name == path.name
     path.touch()
@@ -207,10 +214,20 @@ def test_a_pass_by_own_thresholds_is_not_official(tmp_path, text, official):
     """Those of an audit.config of the user's, which the official scripts take as well."""
     test = find_test(GPT_OSS, "TEST07" if "Accuracy" in text else "TEST09")
     (tmp_path / test.verify_file).write_text(text)
-    found = read_verdict(GPT_OSS, test.name, tmp_path)
+    found = read_verdict(GPT_OSS, settings_of(test), tmp_path)
     assert (found.official, found.passed) == (official, text.endswith("PASS\n"))
 
 
 def test_a_test_that_the_benchmark_does_not_have_now_has_no_verdict(tmp_path):
     """As of a folder that another version has left."""
-    assert read_verdict(GPT_OSS, "TEST06", tmp_path).passed is None
+    assert read_verdict(GPT_OSS, settings_of(TEST06), tmp_path).passed is None
+
+
+@pytest.mark.parametrize(("logged", "official"), [(100, True), (10_000, True), (99, False), (None, False)])
+def test_a_pass_of_fewer_answers_is_not_official(tmp_path, logged, official):
+    """The file says the same of each number of answers; the check of a submission counts those of the log."""
+    text = judge_consistency((), "Offline", ()).verify_text
+    (tmp_path / TEST06.verify_file).write_text(text)
+    own = {"accuracy_log_sampling_target": logged} if logged else {}
+    found = read_verdict(load_benchmark("deepseek-r1"), settings_of(TEST06, own), tmp_path)
+    assert (found.passed, found.official) == (True, official)

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from harness.analysis.run_files import read_run
 from harness.analysis.run_outcome import score_line
+from harness.compliance.registry import find_test
 from harness.config.plans import ComplianceSettings
 from harness.config.scenario import Scenario
 from harness.files import ACCURACY_RESULT, COMPLIANCE_RUN, REPORT, ROOT, RUN_RECORD, unofficial
@@ -54,7 +55,8 @@ def accuracy_run(folder, met=None, of=VALID):
 def compliance_run(folder, name="TEST09", text=None, official=True):
     """A run of a compliance test, verified where ``text`` is given."""
     dataset = ENDED.plan.client.benchmark.dataset(accuracy=False)
-    audit = ComplianceSettings(test=name, dataset=dataset, settings={}, text="", official=official)
+    settings = find_test(ENDED.plan.client.benchmark, name).audit
+    audit = ComplianceSettings(test=name, dataset=dataset, settings=settings, text="", official=official)
     run = folder / name / COMPLIANCE_RUN
     records.folder(run, records.rows(20), with_plan(VALID, audit=audit))
     if text is not None:
