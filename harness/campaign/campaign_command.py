@@ -61,10 +61,10 @@ def run(options: CampaignOptions) -> int:
         _show(campaign)
         show(*missing, *_later(campaign))
         return EXIT_VALID
-    if missing:
-        raise ConfigError(f"{campaign.file}: {'; '.join(missing)}")
     if options.dry_run:
         _show(campaign, _named(campaign, options.restart), with_commands=True)
+    if missing:
+        raise ConfigError(f"{campaign.file}: {'; '.join(missing)}")
     require_complete(campaign)
     show(*_later(campaign))
     if options.dry_run:

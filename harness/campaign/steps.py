@@ -162,7 +162,8 @@ def missing_files(campaign: Campaign) -> Iterator[str]:
         missing = {role: path for role, path in paths.items() if not path.is_file()}
         if absent := [role for role in missing if getattr(part, role) is None]:
             files = ", ".join(dict.fromkeys(str(missing[role]) for role in absent))
-            yield f"{name} lacks {files}: run {remedy}, or write {' and '.join(absent)} = FILE"
+            own = ", ".join(f"{role} = FILE" for role in absent)
+            yield f"{name} lacks {files}: run {remedy}, or write into [benchmarks.{toml_key(name)}]: {own}"
         for role in missing.keys() - absent:
             yield f"[benchmarks.{name}] {role}: no such file {missing[role]}; the official one: {remedy}"
         for given in (part.user_conf, part.lcb_data):

@@ -131,6 +131,14 @@ def test_only_files_that_a_step_reads_are_missed(tmp_path, division):
     assert [reads, len(missing)] == ([True, 1] if division == "closed" else [False, 0])
 
 
+def test_a_dry_run_before_the_download_shows_the_steps(tmp_path, capsys, nothing_downloaded):
+    (tmp_path / "my.toml").write_text(FILE.replace("gpt-oss-120b", '"llama3.1-8b"'))
+    remedy = r'or write into \[benchmarks."llama3.1-8b"\]: performance = FILE, accuracy = FILE;'
+    with pytest.raises(ConfigError, match=remedy):
+        campaign_command.run(CampaignOptions(file=tmp_path / "my.toml", dry_run=True))
+    assert "llama3.1-8b/offline/TEST06: " in capsys.readouterr().out
+
+
 def test_a_user_conf_that_is_not_there_is_missed(tmp_path):
     campaign = campaign_of(tmp_path, "user_conf = 'nowhere'\noffline = { target_qps = 9.0 }\n")
     (missed,) = missing_files(campaign)
