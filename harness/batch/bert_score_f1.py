@@ -23,6 +23,7 @@ _CHUNK = 128  # pairs of a call: bert-score sorts the texts of a call by length
 _MODELS_ROOT, _BELOW_IT = "MODELS_ROOT", "bs_model/roberta-large-mnli"
 _CONFIG = "config.json"
 _FIRST_UNLIKE = 5  # transformers' major version
+_REMEDY = "run ./setup.sh --with-score, then ./mlperf prompts score"  # which takes .venv-score where it is
 
 
 class _Config(msgspec.Struct, frozen=True):
@@ -32,14 +33,12 @@ class _Config(msgspec.Struct, frozen=True):
 def find_model(path: Path | None, layers: int) -> Path:
     """The model's folder, by default below the environment's MODELS_ROOT; checked. Raises ConfigError."""
     if any(importlib.util.find_spec(name) is None for name in ("bert_score", "transformers")):
-        raise ConfigError(
-            "bert-score is not installed; run ./setup.sh --with-score and .venv-score/bin/python"
-        )
+        raise ConfigError(f"bert-score is not installed here; {_REMEDY}")
     version = importlib.metadata.version("transformers")
     if int(version.partition(".")[0]) >= _FIRST_UNLIKE:
         raise ConfigError(
             f"transformers {version} is installed; from {_FIRST_UNLIKE} on bert-score gives other scores and "
-            "fails for empty texts; use the packages of requirements/score.txt"
+            f"fails for empty texts; {_REMEDY}"
         )
     root = os.environ.get(_MODELS_ROOT)
     if path is None and root is None:

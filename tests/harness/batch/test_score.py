@@ -205,7 +205,7 @@ REFUSED = [
     (("-m", "20b", "--jobs", 0), "--num-workers is 0"),
     (("-m", "20b", "--wordnet", "submission"), "no data.noun there"),
     (("-m", "20b", "--wordnet", "broken"), "cannot be read as WordNet"),
-    (("-m", "20b", "--bert-model", "."), "bert-score is not installed"),
+    (("-m", "20b", "--bert-model", "."), "run ./setup.sh --with-score, then ./mlperf prompts score"),
     (("-m", "20b", "-o", "no/scores.parquet"), "cannot be written"),
     (("-m", "20b", "-o", "submission"), "cannot be written"),
     (("-m", "20b", "-o", "submission/output_20b_token_ids.txt"), "is the input"),
@@ -235,7 +235,7 @@ def test_without_both_there_is_no_score(files, capfd):
 
 @pytest.mark.parametrize(
     ("version", "layers", "message"),
-    [("5.0.0", 24, "transformers 5.0.0 is installed"), ("4.57.6", 12, "--num-layers is 24, the model in"),
+    [("5.0.0", 24, "texts; run ./setup.sh --with-score"), ("4.57.6", 12, "--num-layers is 24, the model in"),
      ("4.57.6", None, "config.json: No such file")],
 )  # fmt: skip
 def test_a_model_or_package_that_would_give_other_scores(
