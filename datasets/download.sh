@@ -28,7 +28,7 @@ Fetch official datasets and models and check them. The same command continues an
   --to DIR            folder for the files (default: data beside datasets)
   --via HOW           how to fetch MLCommons' files: r2 (its downloader, needs curl and wget), mlcr, hf (llama3.1-8b's
                       files: built from CNN-DailyMail on Hugging Face), or auto (default: r2 or mlcr)
-  --verify            check the files that exist, fetch nothing
+  --verify            only check: a file that is missing or differs gives exit code 2
   --dry-run           print the commands, run nothing
   --help              this text
 
