@@ -92,7 +92,7 @@ class ProgressLine(msgspec.Struct, frozen=True, kw_only=True):
     imbalance: float | None = None
     """the last minute's largest mean number in flight on a replica over the mean of all"""
     stragglers: int = 0
-    """replicas that have been slower than all others for a minute"""
+    """replicas that have been slower than the median of all for a minute"""
     straggling: str = ""
     """the slowest of them"""
     last_at: str = ""

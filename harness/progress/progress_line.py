@@ -98,7 +98,7 @@ class ProgressSnapshot(msgspec.Struct, frozen=True):
     imbalance: float | None = None
     """of several replicas, as in ReplicaBalance, over the last minute"""
     straggling: str = ""
-    """the slowest of the replicas that have been slower than all others for a minute"""
+    """the slowest of the replicas that have been slower than the median of all for a minute"""
     first_tokens: int = 0
     """queries that have a first token"""
     sent: int | None = None

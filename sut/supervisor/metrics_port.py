@@ -107,7 +107,7 @@ def _quantiles(part: Latencies | None) -> dict[str, float]:
 
 def _replica_metrics(line: ProgressLine) -> Iterator[ServedMetric]:
     one = ServedMetric
-    slower = "Replicas that have been slower than all others for a minute"
+    slower = "Replicas slower than the median of all for a minute"
     yield one("mlperf_stragglers", slower, line.stragglers)
     spread = "Largest mean number in flight on a replica over that of all, last minute"
     yield one("mlperf_imbalance", spread, line.imbalance)
