@@ -46,7 +46,7 @@ _HEAD = """\
 usage: ./mlperf VERB [FLAG]...
        ./mlperf help VERB       all flags of a verb
 
-MLPerf Inference of LLMs, from running servers to an accepted submission folder.
+MLPerf Inference of LLMs, from running servers to a checked submission folder.
 First: ./setup.sh; datasets/download.sh; a server, such as sglang/run_server.sh
 """
 _FOOT = """\
