@@ -318,8 +318,8 @@ class ClientOptions:
     )
     fail_fast: bool | None = flag(
         f"end the run after {FAILURES_OF_ACCURACY} failures (default with --accuracy and in prompts; in peak "
-        "after the first; otherwise it ends early only when no replica answers); --no-fail-fast: never end "
-        "it early",
+        "after the first; otherwise when all queries fail or no server works any more); --no-fail-fast: "
+        "failures never end it",
         default=None,
     )
     max_failures: int | None = flag("end the run after N failures", default=None, metavar="N")
