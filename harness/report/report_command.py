@@ -85,7 +85,7 @@ def compare(options: CompareOptions) -> None:
 
 
 def list_runs(options: ListOptions) -> None:
-    """Print the table of all runs in the folders, and write their overview."""
+    """Print the table of all runs in the folders; write the files that are asked for."""
     outcomes = read_outcomes(options.folders)
     if options.csv is not None:
         require_own(options.csv, runs_table.CSV_BEGIN, "table of runs", "--csv")

@@ -100,9 +100,7 @@ _COMMANDS = {
     "compare": Command(CompareOptions, ("folders", "output"), "compare two or more runs"),
     "watch": Command(WatchOptions, ("folder",), "show the progress of a run, from a second shell"),
     "list": Command(
-        ListOptions,
-        ("folders", "output", "csv", "json"),
-        "print a table of all runs below some folders, and write their overview",
+        ListOptions, ("folders", "output", "csv", "json"), "print a table of all runs below some folders"
     ),
 }
 
