@@ -154,7 +154,7 @@ def build_parser() -> argparse.ArgumentParser:
     """All flags of all commands."""
     parser = Parser(
         prog=called("prepare_submission.py"),
-        description="Build the folder that MLCommons accepts from finished runs, and check such folders.",
+        description="Build the folder to submit from finished runs, and check it or another.",
         epilog=f"Exit codes: 0 no issues, 5 issues, 2 input that cannot be used, {SIGNAL_CODES}.",
     )
     add_commands(parser, _COMMANDS)
