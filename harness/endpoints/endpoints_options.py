@@ -146,7 +146,9 @@ class BuildOptions(TreeOptions):
 class CheckOptions:
     """``check``."""
 
-    tree: Path = flag("a rehearsal's folder, or a tree to submit", "tree", type=path, metavar="DIR")
+    tree: Path = flag(
+        "a rehearsal's folder, run folders, or a tree to submit", "tree", type=path, metavar="DIR"
+    )
     json: bool = flag("print the findings as JSON instead", default=False)
 
 
@@ -155,7 +157,7 @@ class CompareOptions:
     """``compare``: the base first."""
 
     left: Path = flag(
-        "a rehearsal's folder, or a published tree: the base", "left", type=path, metavar="BASE"
+        "a rehearsal's folder, run folders, or a published tree: the base", "left", type=path, metavar="BASE"
     )
     right: Path = flag("what is compared with it", "right", type=path, metavar="DIR")
     output: Path = compare_page_flag()
@@ -180,7 +182,9 @@ _COMMANDS = {
         "Check a tree with the official checker, where it is installed, and more strictly than it.",
     ),
     "compare": Command(
-        CompareOptions, ("left", "right", "output"), "Compare two curves: rehearsals, or published trees."
+        CompareOptions,
+        ("left", "right", "output"),
+        "Compare two curves: rehearsals, run folders or published trees.",
     ),
 }
 
