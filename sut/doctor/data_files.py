@@ -15,7 +15,7 @@ from harness.text import how_it_ended
 from sut.doctor.finding import Finding, from_line, ok
 
 _DOWNLOAD = "datasets/download.sh"
-_LIMIT_S = 900.0  # models are hashed, too
+_LIMIT_S = 900.0  # for checksums of up to 4.5 GB, on a slow disk too
 
 
 def dataset_findings(benchmark: str) -> Iterator[Finding]:

@@ -41,7 +41,7 @@ class DoctorOptions:
         "requests in flight for which open files and ports must suffice", default=None, metavar="N"
     )
     output_dir: Path | None = results_flag("its disk is looked at")
-    datasets: bool = flag("leave out the checksums of datasets and models", default=True)
+    datasets: bool = flag("leave out the checksums of datasets", default=True)
     json: bool = flag("print one JSON document in place of lines", default=False)
     warnings: tuple[str, ...] = ()
     """about the command line"""
