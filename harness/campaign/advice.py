@@ -1,10 +1,12 @@
 """What to do about a step that is lost: the lines after its reason."""
 
+import shlex
 from collections.abc import Iterator
 
 from harness.campaign.campaign_file import Campaign, toml_key
 from harness.campaign.standing import Standing
 from harness.campaign.steps import Step
+from harness.cli.commands import of_verb, shown
 from harness.compliance.registry import TESTS
 from harness.config.scenario import Scenario
 from harness.files import ACCURACY_TEXT
@@ -30,4 +32,10 @@ def advice(campaign: Campaign, step: Step, found: Standing) -> Iterator[str]:
             f"See {step.folder / text}: the model, its quantization or its parameters are not those of the "
             "reference."
         )
-    yield f"To make it once more as it is: add --restart {step.name}"
+    yield f"To make it once more as it is: {calling(campaign, '--restart', step.name)}"
+
+
+def calling(campaign: Campaign, *more: str) -> str:
+    """The command that continues the campaign, ready to paste."""
+    rehearsal = ["--rehearsal"] if campaign.rehearsal else []
+    return shlex.join([*of_verb("campaign"), str(shown(campaign.file)), *rehearsal, *more])

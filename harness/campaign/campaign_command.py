@@ -1,7 +1,6 @@
 """The command ``campaign``: what is missing is done, step by step, until the folder is built and checked."""
 
 import os
-import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -14,7 +13,7 @@ from msgspec import structs
 
 from harness.analysis.outages import servers_stood, what_stood
 from harness.campaign import child
-from harness.campaign.advice import advice
+from harness.campaign.advice import advice, calling
 from harness.campaign.campaign_console import (
     CampaignState,
     Stop,
@@ -35,7 +34,7 @@ from harness.campaign.servers import ServerCommand, end, first_to_end
 from harness.campaign.standing import Standing, standing, standings, write_made
 from harness.campaign.steps import Step, missing_files, other_files, steps_of
 from harness.campaign.variables import keep
-from harness.cli.commands import USERS_FOLDER, of_verb, shown
+from harness.cli.commands import USERS_FOLDER, shown
 from harness.cli.signals import InterruptedRun
 from harness.defects import Defects
 from harness.errors import EXIT_INVALID, EXIT_SERVER, EXIT_THRESHOLD, EXIT_USAGE, EXIT_VALID, ConfigError
@@ -135,7 +134,7 @@ def _mixed(
     lines = (
         f"The campaign stops before {step.name}: a submission takes no runs of one scenario that have "
         f"different origins. {'; '.join(others)}.",
-        f"To make them all once more: add --restart {scenario}",
+        f"To make them all once more: {calling(campaign, '--restart', scenario)}",
     )
     return Stop(step.name, lines)
 
@@ -436,12 +435,10 @@ class _Walk(msgspec.Struct):
         return _LOST.get(step.kind, EXIT_INVALID)
 
     def _again(self) -> str:
-        words = [*of_verb("campaign"), str(shown(self.campaign.file))]
-        if self.campaign.rehearsal:
-            words.append("--rehearsal")
+        anew: list[str] = []
         for step in steps_of(self.campaign):
             earlier = self.anew.get(step.name)
             # One that has begun anew, and was cut off, is another run.
             if earlier and earlier.state in _EARLIER and standing(self.campaign, step) == earlier:
-                words += ["--restart", step.name]
-        return f"continue with {shlex.join(words)}"
+                anew += ["--restart", step.name]
+        return f"continue with {calling(self.campaign, *anew)}"

@@ -531,7 +531,8 @@ def test_answers_without_their_record_are_lost_before_the_run_refuses_them(tmp_p
     (step.folder / JOURNAL_DIR / "answers-0.bin").write_bytes(encode_answer(3, 1, b"\7\0\0\0"))
     found = standing(campaign, step)
     assert found.state == "lost" and "1 answer and no run.json" in found.text
-    assert f"--restart {step.name}" in list(advice(campaign, step, found))[-1]
+    *_, again = advice(campaign, step, found)
+    assert again.endswith(f" campaign {campaign.file} --restart {step.name}")
 
 
 @pytest.mark.parametrize(
@@ -739,7 +740,8 @@ def test_status_says_before_which_run_a_campaign_would_stop(tmp_path, monkeypatc
     ways = {"status": True}, {"dry_run": True}
     (_, status), (_, dry_run), (code, begun) = called(**ways[0]), called(**ways[1]), called()
     (stops, anew) = begun.err.splitlines()[-2:]
-    assert code == 2 and f"git checkout {before.commit}" in stops and anew.startswith("To make them all")
+    assert code == 2 and f"git checkout {before.commit}" in stops
+    assert anew.endswith(f" campaign {campaign.file} --restart gpt-oss-120b/offline")
     for said in (status, dry_run, begun):
         (row,) = [line for line in said.out.splitlines() if line.startswith(f"{steps['accuracy'].name} ")]
         assert row.split()[1] == "STOPS" and f"{stops}\n{anew}\n" in said.out + said.err
