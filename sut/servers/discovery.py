@@ -4,7 +4,8 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import msgspec
@@ -16,7 +17,7 @@ from harness.config.server_urls import DNS, folded
 from harness.errors import HarnessError, ServerError, explained
 from harness.grouping import by_key
 from harness.record.settled import ServerInfo
-from harness.text import aligned, counted, duration, printable
+from harness.text import aligned, counted, duration, printable, utc
 from sut.client.endpoint import Access
 from sut.servers.info_client import Calls, InfoClient, NotReadyError, WaitNotices, without_url
 from sut.servers.info_pages import SettingValues, ask_server
@@ -32,6 +33,7 @@ _PAUSE_S = 1.0  # between two queries to a server that is starting
 _STARTING_PER_S = 100  # questions to all servers that are starting
 _ROWS = 20  # the most rows of the table of servers that cannot be used
 _REASON = 160  # characters
+_SOON = timedelta(days=1)
 
 _Answer = tuple[ServerInfo, SettingValues]
 
@@ -92,7 +94,9 @@ def find_servers(
     found = with_differences(answers)
     check_alike(found)
     ranks = (*absent, *missing_rank_warnings(named))
-    return Servers(found, left_out, (*left_out_warning(left_out, total), *replicas.warnings, *ranks))
+    ends = certificate_warnings(asking.certificates_until(), datetime.now(UTC))
+    warnings = (*left_out_warning(left_out, total), *replicas.warnings, *ranks, *ends)
+    return Servers(found, left_out, warnings)
 
 
 def _with_ranks(
@@ -191,6 +195,11 @@ class _Asking:
         found = ((url, self._fault(url)) for url in self.calls.items)
         return [(url, fault) for url, fault in found if fault is not None]
 
+    def certificates_until(self) -> Mapping[str, datetime]:
+        """Until when the TLS certificate of each server is valid, by URL."""
+        ends = ((url, client.certificate_until) for url, client in self._clients.items())
+        return {url: until for url, until in ends if until is not None}
+
     def _is_hopeless(self) -> bool:
         """Whether waiting cannot help: a server that is needed cannot be used, and does not just start."""
         errors = list(self.calls.errors.values())
@@ -277,6 +286,17 @@ def require(faults: Sequence[tuple[str, HarnessError]], total: int, enough: int 
     raise ServerError(
         f"{len(faults) - len(twice)} of {total} servers cannot be used{same}{least}; the first: {first}"
     )
+
+
+def certificate_warnings(until: Mapping[str, datetime], now: datetime) -> Iterator[str]:
+    """Warnings about TLS certificates that end within a day: a run and its repetition may last as long."""
+    soon = by_key((end, url) for url, end in until.items() if end - now < _SOON)
+    for end, urls in soon.items():
+        left = duration((end - now).total_seconds())
+        yield (
+            f"{folded(urls)}: the TLS certificate ends in {left} ({utc(end)}): connections that are opened "
+            "later fail, unless the server has a new one by then"
+        )
 
 
 def left_out_warning(left_out: Mapping[str, str], total: int) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 from urllib.parse import urlsplit
 
@@ -77,6 +78,7 @@ class InfoClient:
         self.url = url
         self.asking = ""
         self.shaking_hands = False
+        self.certificate_until: datetime | None = None  # the end of its validity, once it is known
         self.headers: Mapping[str, str] = {}  # those of the last answer, names in lower case
         self._within_s = within_s
         self._remedy = remedy
@@ -179,6 +181,9 @@ class InfoClient:
             self.shaking_hands = event.endswith("started")
         if event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
             self._socket = facts["return_value"].get_extra_info("socket")
+            if isinstance(self._socket, ssl.SSLSocket) and (certificate := self._socket.getpeercert()):
+                ends_s = ssl.cert_time_to_seconds(str(certificate["notAfter"]))
+                self.certificate_until = datetime.fromtimestamp(ends_s, UTC)
             if self._expired:  # meanwhile
                 self._expire()
 

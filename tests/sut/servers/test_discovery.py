@@ -7,6 +7,7 @@ import subprocess
 import threading
 import time
 from contextlib import suppress
+from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
@@ -16,7 +17,7 @@ from harness.errors import ConfigError, ServerError
 from harness.record.settled import ServerInfo
 from sut.client.endpoint import Access
 from sut.client.network_figures import TcpInfo
-from sut.servers import info_client
+from sut.servers import discovery, info_client
 from sut.servers.discovery import discover, find_servers
 from sut.servers.health import Recheck
 from sut.servers.info_client import InfoClient, NotReadyError
@@ -381,6 +382,17 @@ def test_tls_with_the_certificate_that_the_request_path_trusts(tls, certificate,
         assert discover([stub.url], "sglang", Access(ca_file=cert), 20)
         monkeypatch.setenv("SSL_CERT_FILE", str(cert))
         assert discover([stub.url], "sglang", Access(), 20)
+
+
+def test_a_certificate_that_ends_soon_is_a_warning(tls, certificate, monkeypatch):
+    """The fixture's is valid for two days."""
+    limits = PreflightLimits(questions_s=20, trial_s=1)
+    with StubServer(tls=tls) as stub:
+        for soon, count in ((timedelta(days=1), 0), (timedelta(days=3), 1)):
+            monkeypatch.setattr(discovery, "_SOON", soon)
+            found = find_servers([stub.url], "sglang", Access(ca_file=certificate[0]), limits)
+            assert len(found.warnings) == count
+    assert re.match(rf"{stub.url}: the TLS certificate ends in 4\dh\d\dm \(20.* UTC\): ", found.warnings[0])
 
 
 def test_a_certificate_that_has_expired(certificate, tmp_path):
