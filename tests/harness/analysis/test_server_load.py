@@ -78,6 +78,7 @@ def test_recorded_pages(tmp_path, engine):
     assert len(load.notes) == 1  # requests waited
 
 
+TWO_CACHES = "sglang:full_token_usage %s\nsglang:swa_token_usage 0.1"
 KV, PREEMPTED, WAITING = "vllm:kv_cache_usage_perc", "vllm:num_preemptions_total", "vllm:num_requests_waiting"
 
 
@@ -107,6 +108,7 @@ def test_counts_over_batches(tmp_path, monkeypatch):
     assert load.counts == {"retractions": 38}
     assert samples.levels["running"].total.tolist() == [2 * n for n in range(20)]
     assert samples.levels["running"].highest.tolist() == list(range(20))
+    assert samples.levels["running"].mean.tolist() == list(range(20))
 
 
 @pytest.mark.parametrize(
@@ -130,7 +132,17 @@ def test_the_first_name_counts(tmp_path):
 @pytest.mark.parametrize(
     ("rounds", "scenario", "words"),
     [
-        ([f"{KV} 0.99"] * 5 + [f"{KV} 0.5"] * 5, Scenario.SERVER, ["50%", "--max-running-requests"]),
+        (
+            [f"{KV} 0.99"] * 5 + [f"{KV} 0.5"] * 5,
+            Scenario.SERVER,
+            ["KV cache at least 95% full for 50% of the run: lower --max-running-requests"],
+        ),
+        ([f"{TWO_CACHES % 0.99}"] * 10, Scenario.SERVER, ["95% full for 100% of the run: "]),
+        (
+            [f"{TWO_CACHES % 0.8}\nsglang:num_retracted_reqs 3"] * 10,
+            Scenario.SERVER,
+            ["--mem-fraction-static"],
+        ),
         ([f"{KV} 0.99\n{PREEMPTED} {n}" for n in range(11)], Scenario.SERVER, ["100%", "10 requests"]),
         (["sglang:num_retracted_reqs 3"] * 10, Scenario.SERVER, ["--mem-fraction-static"]),
         ([f"{KV} 0.8\n{PREEMPTED} {n}" for n in range(11)], Scenario.SERVER, ["10", "--max-num-seqs"]),
@@ -142,7 +154,7 @@ def test_the_first_name_counts(tmp_path):
         ),
         ([f"{WAITING} 4"] * 10, Scenario.SERVER, ["100%", "4.0"]),
         ([f"{WAITING} 4"] * 10, Scenario.OFFLINE, None),
-        ([f"{WAITING} 0"] * 10, Scenario.OFFLINE, ["100%", "--max-concurrency"]),
+        ([f"{WAITING} 0"] * 8 + [f"{WAITING} 4"] * 2, Scenario.OFFLINE, ["80%", "--max-concurrency"]),
         ([f"{WAITING} 0"] * 10, Scenario.SERVER, None),
         ([f"{WAITING} 4"] * 5, Scenario.SERVER, None),  # too short
         ([steps(plain=n) for n in range(10)], Scenario.SERVER, None),  # has none at all
@@ -174,6 +186,8 @@ def test_renamed_metrics_are_noted(tmp_path, engine, renamed, lacking):
     load, _ = load_of(tmp_path, (page.replace(renamed, "new_name"), page), output_tokens=9)
     said = [note.partition(": ")[0] for note in load.notes]
     assert said == ([f"the metrics of http://a:1 have no known name{lacking}"] if lacking else [])
+    load, _ = load_of(tmp_path, (f"{PREEMPTED} 0", page), output_tokens=9)
+    assert load.notes == ()  # the first one had no request
 
 
 @pytest.mark.parametrize("output_tokens", [0, 9])
@@ -197,18 +211,26 @@ def test_a_higher_concurrency_is_advised_only_where_queries_wait_for_it(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("rounds", "warned"),
+    ("rounds", "taken"),
     [
-        (["sglang:cache_hit_rate 0.1"] * 2, True),
-        (["sglang:cache_hit_rate 0.0"] * 2, False),
-        (["sglang:cached_tokens_total 9\nsglang:cache_hit_rate 0.1"] * 2, False),  # hits of before the run
-        (["vllm:prefix_cache_hits_total 0", "vllm:prefix_cache_hits_total 5"], True),
-        (["vllm:num_requests_running 1"] * 2, False),
+        (["sglang:cache_hit_rate 0.1"] * 2, "prompt tokens"),
+        (["sglang:cache_hit_rate 0.0"] * 2, ""),
+        (["sglang:cached_tokens_total 9\nsglang:cache_hit_rate 0.1"] * 2, ""),  # hits of before the run
+        (["vllm:prefix_cache_hits_total 0", "vllm:prefix_cache_hits_total 5"], "5 prompt tokens,"),
+        (["vllm:num_requests_running 1"] * 2, ""),
     ],
 )
-def test_prefix_caches(tmp_path, rounds, warned):
+def test_prefix_caches(tmp_path, rounds, taken):
     load, _ = load_of(tmp_path, *rounds)
-    assert bool(cache_warnings(load)) is warned
+    said = [warning.partition(" from their prefix caches: ")[0] for warning in cache_warnings(load)]
+    assert said == ([f"the servers took {taken}"] if taken else [])
+
+
+def test_energy_is_of_no_token_where_none_came(tmp_path):
+    energy = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION %d"
+    for output_tokens, found in ((0, None), (8, 0.5)):
+        load, _ = load_of(tmp_path, energy % 1000, energy % 5000, output_tokens=output_tokens)
+        assert load.gpus_j_per_token == found
 
 
 def test_a_cache_outside_of_the_engine(tmp_path):
@@ -271,8 +293,12 @@ def test_pages_of_several_servers_at_one_address_count_nothing(tmp_path):
     load, _ = load_of(tmp_path, after, busy, after, busy, after)
     assert load.counts == {}
     assert load.levels["running"].max == 16
-    (warning,) = cache_warnings(load)
-    assert "or several servers answer there, one at a time" in warning
+    for pages, named in (
+        ((after, busy), "http://a:1"),
+        (((after, after), (busy, busy)), "http://a:1 and 1 more"),
+    ):
+        (warning,) = cache_warnings(load_of(tmp_path, *pages)[0])
+        assert warning.startswith(f"counts in the metrics of {named} fell: it was restarted, or several ")
     once, _ = load_of(tmp_path, after, busy, busy)  # or after a restart
     assert (once.counts, once.fell) == ({}, load.fell)
     rises, _ = load_of(tmp_path, busy, after, after)
