@@ -344,6 +344,9 @@ def test_the_score_of_another_run_is_not_shown(tmp_path, capsys):
     assert main(["show", str(other)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert f"{other / ACCURACY_RESULT} is the score of another log (sha256 {'a' * 12})" in line
+    assert f" left ({'b' * 12}); score the log of this run" in line
+    (other / ACCURACY_RESULT).write_text(json.dumps(records.RESULT))  # it names no log
+    assert read_outcome(other).score is not None
     add_result(other, records.RESULT)
     assert read_outcome(other).score is not None
     (own / RUN_RECORD).unlink()  # then no run says which log is its own
