@@ -105,6 +105,24 @@ def test_a_busy_machine_is_no_slow_client(shares, waited, blamed):
         assert "other programs took 1.8 cores, and LoadGen waited for one 30% of the time" in line
 
 
+BUSY, OWN = Bottleneck(0, 1, "other programs", machine=True), Bottleneck(2, 3, "it is slow")
+
+
+@pytest.mark.parametrize(
+    ("stretches", "remedy"),
+    [
+        (None, "give it more cores or workers"),
+        ((), "give it more cores or workers"),
+        ((BUSY, OWN), "give it more cores or workers"),
+        ((BUSY,), "the machine was busy with other programs; give the client cores of its own"),
+    ],
+)
+def test_the_remedy_of_a_late_client(stretches, remedy):
+    load = None if stretches is None else ClientLoad({}, stretches)
+    (line,) = share_warnings(client_share(reports(99)), LIMIT_NS, load)
+    assert line == (f"the client added 99.00 ms at p99, more than 30.00 ms (1% of the TTFT limit): {remedy}")
+
+
 @pytest.mark.parametrize(
     ("late", "waited", "throttled", "remedy"),
     [
@@ -126,6 +144,7 @@ def test_of_few_first_tokens_one_pause_makes_a_tenth_late(late, tokens, part):
     """At the end of a run tokens may be reported late that arrived before, and no other comes."""
     text = late_tokens_text(late, tokens, cpu((0.1, 0.1)), machine(1.8))
     assert part in text and bool(text) == bool(part)
+    assert late_tokens_text(late, tokens, IDLE[:1], IDLE[:1]) == ""  # nothing is known of its time yet
 
 
 def test_threads_that_wait_together_wait_all_of_the_time():
