@@ -154,7 +154,7 @@ def _busy_stretches(
     seconds: Integers, cores: npt.NDArray[np.float64], names: Sequence[str]
 ) -> Iterator[Bottleneck]:
     for column, name in enumerate(names):
-        busy = cores[:, column] >= _SATURATED if len(cores) else np.empty(0, dtype=bool)
+        busy = cores[:, column] >= _SATURATED
         for first, last in _stretches(seconds[busy]):
             if last - first + 1 >= _SHORTEST_BUSY_S:
                 inside = busy & (seconds >= first) & (seconds <= last)
