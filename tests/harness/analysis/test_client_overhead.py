@@ -108,6 +108,13 @@ def test_a_busy_machine_is_no_slow_client(shares, waited, blamed):
 BUSY, OWN = Bottleneck(0, 1, "other programs", machine=True), Bottleneck(2, 3, "it is slow")
 
 
+def test_what_was_busy_at_another_time_is_not_blamed():
+    others = np.array([[0, 0, 0], *[[2.0, 0.3, 0.1]] * 3]) * SECOND  # in the first second alone
+    late = reports(1, 1, 99)
+    load = client_load(cpu(*[(0.1, 0.1)] * 3), late, START, LIMIT_NS, machine=others.astype(np.int64))
+    assert [(one.from_s, one.machine) for one in load.bottlenecks] == [(2, False)]
+
+
 @pytest.mark.parametrize(
     ("stretches", "remedy"),
     [
