@@ -210,8 +210,11 @@ def test_ranks_of_two_machines():
         "http://a:30000": ("http://a:30001",),
         "http://b:30000": ("http://b:30001",),
     }
-    (warning,) = missing_rank_warnings([one])
-    assert "no URL leads to 2, 3: " in warning  # 1 is asked for
+    another = [listening(f"http://c:{rank + 1}", rank, 3, 3) for rank in range(3)]
+    (warning,) = missing_rank_warnings([one, *another])
+    assert warning.startswith(
+        "http://a:30000: each is one of 4 data-parallel ranks of its server, and no URL leads to 2, 3: "
+    )  # 1 is asked for
 
 
 def test_ranks_of_two_servers_are_counted():
