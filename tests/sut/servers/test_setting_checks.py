@@ -48,7 +48,7 @@ def test_settings_by_which_answers_are_not_the_models(settings, words):
 EAGLE3 = {"speculative_algorithm": "EAGLE3", "speculative_num_steps": 3, "speculative_eagle_topk": 1}
 EAGLE = EAGLE3 | {"speculative_algorithm": "EAGLE"}
 SERVER, INTERACTIVE = Scenario.SERVER, Scenario.INTERACTIVE
-ALLOWED = "gpt-oss-120b in interactive; start it without"
+ALLOWED = "gpt-oss-120b in interactive; start it without speculative decoding for "
 
 
 def judged(settings, benchmark, scenario, round_name=None, **more):
@@ -65,8 +65,8 @@ def judged(settings, benchmark, scenario, round_name=None, **more):
         ({"disable_radix_cache": False}, "gpt-oss-120b", SERVER, "--disable-radix-cache"),
         (EAGLE3, "gpt-oss-120b", INTERACTIVE, ""),
         ({"speculative_algorithm": "EAGLE3"}, "gpt-oss-120b", INTERACTIVE, ""),  # what is not reported
-        (EAGLE3, "gpt-oss-120b", SERVER, ALLOWED),
-        (EAGLE3, "gpt-oss-120b", Scenario.OFFLINE, ALLOWED),
+        (EAGLE3, "gpt-oss-120b", SERVER, f"drafts tokens (EAGLE3), which round v6.1 allows {ALLOWED}server"),
+        (EAGLE3, "gpt-oss-120b", Scenario.OFFLINE, f"{ALLOWED}offline"),
         (EAGLE3 | {"speculative_num_steps": 7}, "gpt-oss-120b", INTERACTIVE, "num_steps 7, expected 3"),
         (EAGLE3 | {"speculative_eagle_topk": 8}, "gpt-oss-120b", INTERACTIVE, "eagle_topk 8, expected 1"),
         (EAGLE3 | {"speculative_algorithm": "NGRAM"}, "gpt-oss-120b", INTERACTIVE, "NGRAM, expected EAGLE3"),
@@ -144,7 +144,11 @@ def test_a_server_that_hides_its_options():
     [
         ("gpt-oss-120b", "nvidia/gpt-oss-120b-Eagle3-long-context", ""),
         ("gpt-oss-120b", "/models/gpt-oss-120b-eagle3-long-context/snapshots/1", ""),
-        ("gpt-oss-120b", "acme/drafts", "it must be nvidia/gpt-oss-120b-Eagle3-long-context"),
+        (
+            "gpt-oss-120b",
+            "acme/drafts",
+            "drafts with acme/drafts: it must be nvidia/gpt-oss-120b-Eagle3-long-context, at its precision",
+        ),
         ("deepseek-r1", None, ""),
         ("deepseek-r1", "/models/r1", ""),
         ("deepseek-r1", "/models/other", "it must be the model's own head"),
@@ -156,6 +160,8 @@ def test_a_draft_model_of_another_name_is_a_warning(benchmark, path, words):
     found = judged(settings, benchmark, INTERACTIVE, model_path="/models/r1")[1]
     assert len(found) == bool(words)
     assert all(words in line for line in found)
+    drafts_nothing = {"speculative_draft_model_path": path}
+    assert judged(drafts_nothing, benchmark, INTERACTIVE, model_path="/models/r1")[1] == []
 
 
 @pytest.mark.parametrize("change", ["", "{}", '{"num_experts_per_tok": 2}'])
@@ -206,3 +212,13 @@ def test_a_bounded_queue(settings, in_flight, all_at_once, advised):
         found = list(queue_warnings(servers, count * in_flight, all_at_once=all_at_once))
         assert len(found) == (advised is not None)
         assert all(line.endswith(f"--max-concurrency {count * (advised or 0)}") for line in found)
+
+
+def test_a_bounded_queue_of_a_server_that_does_not_name_its_limit():
+    servers = [facts("http://a", settings={"max_queued_requests": 4})]
+    (line,) = queue_warnings(servers, 5, all_at_once=False)
+    assert line == (
+        "http://a refuses requests when 4 are queued (--max-queued-requests), and up to 5 may be in flight "
+        "at once: each that it refuses is a failed query. Start it without that flag, or set "
+        "--max-concurrency 4"
+    )
