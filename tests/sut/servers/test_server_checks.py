@@ -65,36 +65,56 @@ GPT_OSS = load_benchmark("gpt-oss-120b")
 REVISION = GPT_OSS.model_revision
 
 
+OF_OTHER = f"serves revision {'0' * 40}, the rules say {REVISION}"
+OF_ANOTHER = f"serves revision 1f4b2c7, the rules say {REVISION}"
+RULES = f"the rules say {NAME}"
+LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
+DRAFT = "/models/gpt-oss-120b-eagle"
+
+
 @pytest.mark.parametrize(
-    ("said", "deviates", "warns"),
+    ("said", "deviation", "warns"),
     [
-        ({"model": "openai/gpt-oss-120b"}, False, False),
-        ({"model": "openai/gpt-oss-120b", "model_path": "/model"}, False, True),
-        ({"model": "openai/gpt-oss-120b", "model_path": "openai/gpt-oss-20b"}, True, False),
-        ({"model": "openai/gpt-oss-120b", "model_path": "/models/Llama-3.1-8B-Instruct"}, True, False),
-        ({"model": "openai/gpt-oss-120b", "revision": REVISION}, False, False),
-        ({"model": "openai/gpt-oss-120b", "revision": "main"}, False, False),
-        ({"model": "openai/gpt-oss-120b", "revision": "0" * 40}, True, False),
-        ({"model": "gpt-oss-120b", "model_path": "/models/gpt-oss-120b-eagle"}, True, False),
-        ({"model": "/models/gpt-oss-120b-b5c939d"}, False, False),
-        ({"model": "gpt-oss-120b", "model_path": "/models/gpt-oss-120b-1f4b2c7/"}, True, False),
-        ({"model": "amd/gpt-oss-120b-w-mxfp4-a-fp8-Mlperf"}, False, True),
-        ({"model": "amd/gpt-oss-120b-w-mxfp4-a-fp8-Mlperf", "revision": "0" * 40}, False, True),
-        ({"model": "openai/gpt-oss-120b", "weights_gb": 61.2}, False, False),
-        ({"model": "openai/gpt-oss-120b", "weights_gb": 0.03}, True, False),
-        ({"model": "openai/gpt-oss-20b"}, True, False),
-        ({}, True, False),
+        ({"model": NAME}, "", False),
+        ({"model": NAME, "model_path": "/model"}, "", True),
+        (
+            {"model": NAME, "model_path": "openai/gpt-oss-20b"},
+            f"serves openai/gpt-oss-20b as {NAME}: the path is of openai/gpt-oss-20b, {RULES}",
+            False,
+        ),
+        (
+            {"model": NAME, "model_path": "/models/Llama-3.1-8B-Instruct"},
+            f"serves /models/Llama-3.1-8B-Instruct as {NAME}: the path is of {LLAMA}, {RULES}",
+            False,
+        ),
+        ({"model": NAME, "revision": REVISION}, "", False),
+        ({"model": NAME, "revision": "main"}, "", False),
+        ({"model": NAME, "revision": "0" * 40}, OF_OTHER, False),
+        ({"model": "gpt-oss-120b", "model_path": DRAFT}, f"serves {DRAFT} as gpt-oss-120b, {RULES}", False),
+        ({"model": "/models/gpt-oss-120b-b5c939d"}, "", False),
+        ({"model": "/models/gpt-oss-120b-1f4b2c7"}, OF_ANOTHER, False),
+        ({"model": "gpt-oss-120b", "model_path": "/models/gpt-oss-120b-1f4b2c7/"}, OF_ANOTHER, False),
+        ({"model": "amd/gpt-oss-120b-w-mxfp4-a-fp8-Mlperf"}, "", True),
+        ({"model": "amd/gpt-oss-120b-w-mxfp4-a-fp8-Mlperf", "revision": "0" * 40}, "", True),
+        ({"model": NAME, "weights_gb": 61.2}, "", False),
+        (
+            {"model": NAME, "weights_gb": 0.03},
+            f"serves {NAME} with weights of 0.03 GB, which are not those of {NAME} (at least 30 GB)",
+            False,
+        ),
+        ({"model": "openai/gpt-oss-20b"}, f"serves openai/gpt-oss-20b, {RULES}", False),
+        ({}, f"does not name its model, {RULES}", False),
     ],
 )
-def test_served_model(said, deviates, warns):
+def test_served_model(said, deviation, warns):
     deviations = list(model_deviations(told(**said), GPT_OSS))
-    assert bool(deviations) is deviates
+    assert deviations == ([f"http://a {deviation}"] if deviation else [])
     assert bool(list(model_warnings(told(**said), GPT_OSS))) is warns
     plan = render_plan(structs.replace(started(), servers=tuple(told(**said))))
     (line,) = [line for line in plan.splitlines() if line.startswith("server ")]
     if "model_path" in said:
         assert f"serves {said['model_path']} as {said['model']} (" in line
-    assert "None" not in "".join(deviations) + line
+    assert "None" not in line
     assert ("revision not reported" in line) is ("revision" not in said)
 
 
@@ -121,7 +141,8 @@ def test_the_benchmark_of_a_served_model_is_named(model, benchmarks):
 )
 def test_random_weights_are_the_first_deviation_of_a_run(said):
     (text,) = model_deviations(told(**said), GPT_OSS)
-    assert "random weights" in text
+    what = f" has random weights ({said['model']}): its answers mean nothing, {RULES}"
+    assert text == f"http://a{what}"
     record = structs.replace(ENDED, servers=tuple(told(**said)), deviations=(text, "another"))
     (line,) = [line for line in render_summary(record).splitlines() if line.startswith("Result: ")]
     assert "NOT OFFICIAL: random weights, one of 2 deviations" in line
@@ -131,8 +152,12 @@ def test_a_model_without_rules_is_expected_by_name_alone():
     model = structs.replace(GPT_OSS, official=False)
     (text,) = model_deviations(told(model="openai/gpt-oss-20b"), model)
     assert text.endswith(", expected openai/gpt-oss-120b")
+    (text,) = model_deviations(told(model=LLAMA), model)
+    assert text == f"http://a serves {LLAMA}, expected {NAME}"
     (text,) = model_warnings(told(model="unsloth/gpt-oss-120b-GGUF"), model)
-    assert "measurements.json" not in text
+    assert text == f"http://a serves unsloth/gpt-oss-120b-GGUF, a quantised or converted form of {NAME}"
+    unknown = structs.replace(model, model_revision=None, least_weights_gb=None)
+    assert not list(model_deviations(told(model=NAME, revision="0" * 40, weights_gb=1.0), unknown))
     (text,) = model_warnings(told(model="unsloth/gpt-oss-120b-GGUF"), GPT_OSS)
     assert "measurements.json must say so" in text
 
@@ -141,7 +166,13 @@ def test_a_model_without_rules_is_expected_by_name_alone():
     ("interval", "warns"), [(1, True), (49, True), (50, False), (500, False), (None, False)]
 )
 def test_a_small_stream_interval_is_named_where_offline_streams(interval, warns):
-    assert bool(list(stream_warnings(told(stream_interval=interval)))) is warns
+    found = list(stream_warnings(told(stream_interval=interval)))
+    said = (
+        f"answers are streamed in Offline, and http://a has stream interval {interval}: each event costs it"
+    )
+    assert [line.startswith(said) and "--stream-interval 50 or more" in line for line in found] == [
+        True
+    ] * warns
 
 
 @pytest.mark.parametrize(
@@ -181,4 +212,6 @@ def test_a_server_too_small_for_another_benchmark_names_its_own(name, remedy):
     [("llamacpp", 1, 1), ("llamacpp", None, 0), ("openai", 1, 0), ("sglang", 1, 0)],
 )
 def test_a_least_length_that_cannot_be_sent_is_a_warning(wire, least, warns):
-    assert len(list(parameter_warnings(told(wire=wire), parameters(min_new_tokens=least)))) == warns
+    found = list(parameter_warnings(told(wire=wire), parameters(min_new_tokens=least)))
+    named = [line.startswith("http://a: x takes no min_new_tokens, here 1: ") for line in found]
+    assert named == [True] * warns
