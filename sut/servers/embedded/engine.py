@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import http.client
+import os
 import select
 import subprocess
 import sys
@@ -118,16 +119,16 @@ class EmbeddedEngine:
             ) from error
 
     def _open_log(self) -> BinaryIO:
-        """The log, under another name where the engine of another run writes to this one."""
+        """The log, under another name where an engine of another run, or another user, has this one."""
         for number in count(2):
-            log = self.log_path.open("ab")
-            try:
-                lock_file(log)  # until the engine ends, which inherits it
-            except BlockingIOError:
-                log.close()
-                self.log_path = self.log_path.with_name(f"{Path(_LOG_NAME).stem}_{number}.log")
-            else:
-                break
+            if not self.log_path.exists() or os.access(self.log_path, os.W_OK):
+                log = self.log_path.open("ab")
+                try:
+                    lock_file(log)  # until the engine ends, which inherits it
+                    break
+                except BlockingIOError:
+                    log.close()
+            self.log_path = self.log_path.with_name(f"{Path(_LOG_NAME).stem}_{number}.log")
         log.truncate(0)
         return log
 

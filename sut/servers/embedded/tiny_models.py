@@ -4,6 +4,7 @@ import errno
 import fcntl
 import logging
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -77,11 +78,16 @@ def model_for(benchmark: Benchmark, cache_dir: Path) -> EmbeddedModel:
 def tiny_model(name: str, cache_dir: Path) -> EmbeddedModel:
     """A model with random weights, written to ``cache_dir`` at its first use.
 
-    Safe for several runs at once. Raises ConfigError if the file cannot be written.
+    Safe for several runs at once. Raises ConfigError if the file cannot be written, or not read.
     """
     recipe = _RECIPES[name]
     path = cache_dir.absolute() / f"{name}-v{recipe.version}.gguf"
     _require_packages()
+    if path.exists() and not os.access(path, os.R_OK):
+        raise ConfigError(
+            f"{path}: another user wrote this model, and this one may not read it; let the owner run "
+            f"chmod a+r {shlex.quote(str(path))}"
+        )
     try:
         if not path.exists():
             _write_once(path, recipe.write)

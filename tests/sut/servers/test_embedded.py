@@ -164,6 +164,23 @@ def test_a_broken_model_is_a_server_error_with_the_engines_words(tmp_path):
     assert engine.pid is None
 
 
+def test_the_log_of_another_user_is_left_to_that_user(tmp_path, monkeypatch):
+    """Of a group that shares a checkout: its users may write into the folder, not into each other's files."""
+    (tmp_path / "embedded_engine.log").write_text("another user's")
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    (tmp_path / "broken.gguf").write_bytes(b"GGUF")
+    with pytest.raises(ServerError, match=r"embedded_engine_2\.log ends with"):
+        EmbeddedEngine(tmp_path / "broken.gguf", log_dir=tmp_path, slots=1).start()
+    assert (tmp_path / "embedded_engine.log").read_text() == "another user's"
+
+
+def test_a_model_that_another_user_wrote_under_a_strict_umask_names_the_remedy(tmp_path, monkeypatch):
+    (tmp_path / "tiny-gpt-oss-v1.gguf").write_bytes(b"")
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    with pytest.raises(ConfigError, match=r"not read it; let the owner run chmod a\+r "):
+        tiny_model("tiny-gpt-oss", tmp_path)
+
+
 def test_an_engine_that_is_not_ready_in_time_is_ended(tmp_path, monkeypatch):
     monkeypatch.setattr(embedded, "_START_SECONDS", 0.2)
     engine = EmbeddedEngine(tiny_model("tiny-gpt-oss", CACHE).path, log_dir=tmp_path)
