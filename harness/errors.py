@@ -71,11 +71,11 @@ _REMEDIES = {
 _EVERYWHERE = (errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 # Errors of libraries for which the machine has no thread, and of the loader for a shared library.
-_NO_THREAD = ("can't start new thread", "Failed to launch worker thread")  # Python's, Arrow's
+_NO_THREAD = ("can't start new thread", "Resource temporarily unavailable")  # Python's, LoadGen's and Arrow's
 _NOT_MAPPED = "failed to map segment"
 
 
-def explained(error: Exception, written: os.PathLike[str] | None = None) -> HarnessError | None:
+def explained(error: BaseException, written: os.PathLike[str] | None = None) -> HarnessError | None:
     """An error that a user can cause or cure, as one line; None for one that is a mistake in the program.
 
     ``written``: as of machine_failure.
@@ -83,7 +83,7 @@ def explained(error: Exception, written: os.PathLike[str] | None = None) -> Harn
     match error:
         case HarnessError():
             return error
-        case Exception() if any(sign in str(error) for sign in _NO_THREAD):
+        case Exception() if not isinstance(error, OSError) and any(sign in str(error) for sign in _NO_THREAD):
             return RunError(
                 "no more threads can be started; allow more processes (ulimit -u, in a container its limit "
                 "of pids), or more memory (ulimit -v)"
@@ -99,6 +99,11 @@ def explained(error: Exception, written: os.PathLike[str] | None = None) -> Harn
         case ImportError():
             return _wrong_interpreter(error)
     return None
+
+
+def in_words(error: BaseException) -> str:
+    """The line that a child process reports: as ``explained``, or with the type of a mistake."""
+    return str(explained(error) or f"{type(error).__name__}: {error}")
 
 
 def _has_working_directory() -> bool:

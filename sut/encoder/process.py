@@ -13,7 +13,7 @@ from typing import NoReturn
 
 import msgspec
 
-from harness.errors import HarnessError, machine_failure
+from harness.errors import HarnessError, in_words
 from harness.grading.decoding.text_tokenizer import TextTokenizer
 from harness.record.outcome import Failure
 from sut.encoder.answer_encoder import AnswerEncoder
@@ -50,12 +50,10 @@ def encoder_main(index: int, spec: EncoderSpec, channel: socket.socket, control:
         os.nice(_NICE)  # only now: the session waits for its start
         serve(channel, encoder)
         code = 0
-    except (OSError, MemoryError) as error:
-        _report(control, f"encoder {index}: {machine_failure(error)}")
     except HarnessError as error:
         _report(control, str(error))
     except BaseException as error:  # noqa: BLE001 - the process's edge; a panic of the tokenizer is no Exception
-        _report(control, f"encoder {index}: {type(error).__name__}: {error}")
+        _report(control, f"encoder {index}: {in_words(error)}")
     os._exit(code)
 
 

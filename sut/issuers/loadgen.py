@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 
 from harness.config.scenario import needs_first_tokens
-from harness.errors import machine_failure
+from harness.errors import in_words, machine_failure
 from harness.record.journal import LOADGEN_CALL_ROW, LOADGEN_CALLS_FILE
 from sut.issuers.dispatcher import WorkerChannel
 from sut.issuers.loop import SIGN_OF_LIFE_S, ChannelLoop, IssuingProcess
@@ -115,7 +115,7 @@ class _Test:
         try:
             binding.run_test(self._settings, self._spec, issue, library.load, library.unload)
         except Exception as error:  # noqa: BLE001 - the thread's edge: reported as the run's error
-            self._error = f"{type(error).__name__}: {error}"
+            self._error = in_words(error)
         os.write(self._end, b"x")
 
     def _abort(self) -> None:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection as Pipe
 from typing import Any, NoReturn, Protocol
 
-from harness.errors import ConfigError
+from harness.errors import in_words
 from harness.record.outcome import FailureKind
 from harness.record.settled import Cpus
 from sut.ipc.counters import FIRST_FAILURE, Counter, CounterBoard
@@ -106,11 +106,8 @@ def issuing_main(
         issuer.run(IssuingProcess(sockets, board.row(0), control))
     except EOFError:
         os._exit(1)
-    except ConfigError as error:
-        control.send(("error", str(error)))
-        os._exit(1)
     except Exception as error:  # noqa: BLE001 - the process's edge: reported to the supervisor
-        control.send(("error", f"{type(error).__name__}: {error}"))
+        control.send(("error", in_words(error)))
         os._exit(1)
     os._exit(0)
 

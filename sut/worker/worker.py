@@ -32,7 +32,7 @@ import msgspec
 from harness.config.deadlines import Deadlines
 from harness.config.generation import SamplingParameters
 from harness.config.protocol import Protocol
-from harness.errors import machine_failure
+from harness.errors import in_words, machine_failure
 from harness.grading.decoding.text_tokenizer import TextTokenizer
 from harness.record.answer_log import KeptAnswers, SavedAnswer
 from harness.record.journal import NOWHERE
@@ -467,10 +467,8 @@ def worker_main(
         gc.disable()
         control.send(("ready", None))
         worker.run()
-    except (OSError, MemoryError) as error:
-        _end_with(control, f"worker {spec.index}: {machine_failure(error)}")
     except Exception as error:  # noqa: BLE001 - the process's edge: reported to the supervisor
-        _end_with(control, f"worker {spec.index}: {type(error).__name__}: {error}")
+        _end_with(control, f"worker {spec.index}: {in_words(error)}")
     os._exit(0)
 
 

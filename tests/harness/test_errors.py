@@ -63,6 +63,7 @@ def test_another_place_is_no_remedy_for_what_the_machine_refuses_everywhere(erro
     "error",
     [
         RuntimeError("can't start new thread"),  # Python's, under ulimit -u 8
+        RuntimeError("Resource temporarily unavailable"),  # LoadGen's, under ulimit -u 9
         pa.ArrowException("Unknown error: Failed to launch worker thread: Resource temporarily unavailable"),
     ],
 )
