@@ -2,6 +2,7 @@
 # Set up this checkout: virtual environment, pinned dependencies, sample data. It can be repeated at any time.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")"
+unset PYTHONHOME # of another Python, as a cluster's modules set it
 
 venv=.venv
 lock=run

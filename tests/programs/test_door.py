@@ -132,6 +132,13 @@ def test_other_packages_on_the_pythonpath_are_one_line(tmp_path, monkeypatch):
         assert f"{tmp_path}/msgspec/__init__.py" in line and "env -u PYTHONPATH ./mlperf" in line
 
 
+def test_the_home_of_another_python_does_not_end_this_one(tmp_path, monkeypatch):
+    """Python would end with a page of its paths, and exit code 1."""
+    monkeypatch.setenv("PYTHONHOME", str(tmp_path))
+    done = run("--help")
+    assert (done.returncode, done.stdout) == (0, f"{first_screen()}\n")
+
+
 def test_the_score_of_prompts_has_an_environment_of_its_own(bare, tmp_path):
     for name in (".venv", ".venv-score"):
         (bare / name).mkdir()
