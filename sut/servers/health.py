@@ -44,6 +44,7 @@ from sut.servers.info_client import (
 )
 from sut.servers.info_pages import ask_health_page, ask_server
 from sut.servers.server_checks import failed_behind
+from sut.wire.answer_checks import excerpt
 
 _ANSWER_S = 2.0
 _MARGIN_S = 1.0  # a thread whose own time is over has this long to end
@@ -51,6 +52,8 @@ _SETTINGS = ("dp_size", "max_running_requests", "stream_interval")
 # SGLang's metrics of its start, which are other numbers after each, and of its latest update of weights.
 _STARTED = re.compile(rb"\nsglang:startup_time_seconds\{[^\n]*")
 _UPDATED = re.compile(rb"\nsglang:weight_load_duration_seconds\{[^\n]*")
+# The model's name on the pages of SGLang and vLLM, which is the same in all lines of a page.
+_SERVED = re.compile(rb'\n(?:sglang|vllm):\w+\{[^\n}]*\bmodel_name="([^"\n]*)"')
 _NAMED = 5  # the most replicas that are named as out when a run ends
 
 log = logging.getLogger("mlperf")
@@ -306,6 +309,7 @@ class Recheck:
         self._lock = threading.Lock()
         self._right_ns: dict[str, int] = {}
         self._updates: dict[tuple[str, bytes], tuple[bytes, int]] = {}
+        self._served: dict[str, tuple[bytes, int]] = {}  # the name on the first page, and its last time
         self._changes: dict[str, ServerChange] = {}
         self._doubted: dict[str, bool] = {}  # changed servers, and whether answers of theirs are in doubt
         self._warnings: dict[str, None] = {}
@@ -353,26 +357,48 @@ class Recheck:
                     self.on_change(self._servers[url][0])
 
     def page(self, url: str, page: bytes, now_s: float) -> None:
-        """Take a page of metrics, read at ``now_s`` (monotonic): SGLang's shows an update of its weights.
+        """Take a page of metrics, read at ``now_s`` (monotonic).
+
+        It shows a model of another name, also of a second server behind the same address; SGLang's an update
+        of the weights, too.
+        """
+        if url not in self._servers:
+            return
+        now_ns = int(now_s * 1e9)
+        with self._lock:
+            change = None
+            if url not in self._changes:
+                change = self._other_name(url, page, now_ns) or self._update(url, page, now_ns)
+        if change is not None:
+            self.on_change(change.replica)
+
+    def _other_name(self, url: str, page: bytes, now_ns: int) -> ServerChange | None:
+        """The change to a model of another name; under the lock."""
+        if (found := _SERVED.search(page)) is None:
+            return None
+        first, right_ns = self._served.get(url, (found[1], now_ns))
+        if found[1] == first:
+            self._served[url] = first, now_ns
+            return None
+        return self._keep(url, {"model": excerpt(first)}, {"model": excerpt(found[1])}, right_ns)
+
+    def _update(self, url: str, page: bytes, now_ns: int) -> ServerChange | None:
+        """The change by an update of SGLang's weights; under the lock.
 
         After one with the same name and version of weights nothing else does. One that SGLang refused
         looks alike, and may have changed them: it then rolls back to the new path, and it also refuses where
         one rank of several failed, or only the cache was not flushed. Pages of several servers behind one
         address are told apart by their starts.
         """
-        if url not in self._servers or not (started := b"".join(sorted(_STARTED.findall(page)))):
-            return
-        updates, now_ns = b"".join(sorted(_UPDATED.findall(page))), int(now_s * 1e9)
-        with self._lock:
-            before, right_ns = self._updates.get((url, started), (updates, 0))
-            if url in self._changes:
-                return
-            if updates == before:
-                self._updates[url, started] = updates, now_ns
-                return
-            name = "weight updates tried in the run"
-            change = self._keep(url, {name: 0}, {name: 1}, right_ns)
-        self.on_change(change.replica)
+        if not (started := b"".join(sorted(_STARTED.findall(page)))):
+            return None
+        updates = b"".join(sorted(_UPDATED.findall(page)))
+        before, right_ns = self._updates.get((url, started), (updates, 0))
+        if updates == before:
+            self._updates[url, started] = updates, now_ns
+            return None
+        name = "weight updates tried in the run"
+        return self._keep(url, {name: 0}, {name: 1}, right_ns)
 
     def doubt(self, in_flight: Sequence[int]) -> str:
         """Why a measurement is lost to a changed server; "" where none has answers, or requests, in doubt.

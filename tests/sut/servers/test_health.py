@@ -22,7 +22,7 @@ from sut.servers.health import (
     ask_work,
     check_same_servers,
 )
-from tests.kit import wait_until
+from tests.kit import DATA, wait_until
 from tests.stub import StubServer, refused_url
 from tests.sut.pages import LLAMA_MODELS, LLAMA_PROPS, facts, pages
 from tests.sut.servers.test_info_pages import DEAD, GATEWAY, OUT, WELL
@@ -485,6 +485,25 @@ def test_an_update_of_weights_shows_in_the_metrics(name, tmp_path):
     assert [change.right_until_ns for change in recheck.changes] == [10**9] * is_change
     assert found == [0] * is_change  # it gets no more queries
     assert usable_samples(tmp_path) == (frozenset() if is_change else None)
+
+
+@pytest.mark.parametrize("page", ["sglang_busy1.txt", "vllm_busy1.txt"])
+def test_another_model_shows_in_the_metrics(page, tmp_path):
+    """At once, where a performance run asks for no other page before its end."""
+    first = (DATA / "metrics" / page).read_bytes()
+    name = re.search(rb'model_name="(.*?)"', first)[1]
+    with pages(SGLANG) as url:
+        recheck = Recheck(discover([url], "sglang", Access(), 20), "sglang", Access(), 20, tmp_path)
+    found = []
+    recheck.on_change = found.append
+    for number, read in enumerate((first, first, b"a 1\n", first.replace(name, b"gpt-oss-20b"), first)):
+        recheck.page(url, read, number + 1.0)
+    (change,) = recheck.changes
+    assert (change.reason, change.right_until_ns) == (
+        f"{url}: model {name.decode()} is now gpt-oss-20b",
+        2 * 10**9,
+    )
+    assert found == [0]
 
 
 @pytest.mark.parametrize(
