@@ -67,9 +67,10 @@ def several_addresses(endpoints: Sequence[Endpoint]) -> Iterator[str]:
     urls = [endpoint.url for endpoint in endpoints if _of_one_kind(endpoint) > 1]
     if urls:
         yield (
-            f"{folded(urls)}: the name has several addresses, which take turns and count as one server: one "
-            "was asked what it serves, Offline is filled for one, and a slow one is not named; where each is "
-            f"a server (a headless service of Kubernetes), use {DNS}{urls[0]}"
+            f"{folded(urls)}: the name has several addresses, which count as one server; connections take "
+            "turns on them: one is asked what it serves and for metrics, Offline is filled for one, and a "
+            "slow one is not named; where each is a server (a headless service of Kubernetes), use "
+            f"{DNS}{urls[0]}"
         )
 
 
