@@ -150,6 +150,7 @@ def check_target(evaluation: Evaluation, benchmark: Benchmark, sandbox: Sandbox 
     foremost = (
         *_tokenizer_warnings(evaluation),
         *_module_warnings(evaluation),
+        *_extra_module_warnings(evaluation),
         *_order_warnings(evaluation),
     )
     warnings = [
@@ -191,6 +192,24 @@ def _tokenizer_warnings(evaluation: Evaluation) -> Iterator[str]:
             f"{counted(unknown, 'id')} in {counted(len(found), 'output')} are not in the tokenizer and are "
             "no text, as officially: the model answered them, or --tokenizer is not the one of the model "
             f"that ran: {listed([one.qsl_idx for one in found])}"
+        )
+
+
+def _extra_module_warnings(evaluation: Evaluation) -> Iterator[str]:
+    """Programs that passed by the official rules with a package that may be installed here alone."""
+    passed = (
+        grade.answer
+        for sample in evaluation.graded
+        if sample.reference.kind == LIVECODEBENCH
+        and (grade := sample.grades.get(GradingMode.OFFICIAL))
+        and grade.correct
+    )
+    found = Counter(name for code in passed for name in packages.unofficial(code or ""))
+    if found:
+        counts = ", ".join(f"{name} {count}" for name, count in found.most_common())
+        yield (
+            f"{counted(found.total(), 'program')} passed with modules that are installed here, and that the "
+            f"official environment is not known to have, so that its score may be lower: {counts}"
         )
 
 

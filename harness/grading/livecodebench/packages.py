@@ -18,10 +18,12 @@ OFFICIAL: Mapping[str, str] = {
     "numba": "numba",
     "networkx": "networkx",
     "sympy": "sympy",
+    "mpmath": "mpmath",
     "pandas": "pandas",
 }
 _ABSENT = re.compile(r"(?:^|: )ModuleNotFoundError: No module named '(\w+)[\w.]*'$")
 _WORD = re.compile(r"[^\W\d]\w*")
+_IMPORTED = re.compile(r"^\s*(?:import|from)\s+(\w+)", re.MULTILINE)
 
 
 def versions() -> dict[str, str | None]:
@@ -35,6 +37,11 @@ def absent_module(detail: str) -> str | None:
     if not found or found[1] in sys.stdlib_module_names or found[1] in _installed():
         return None
     return found[1]
+
+
+def unofficial(code: str) -> set[str]:
+    """The installed packages that a program imports and the official environment is not known to have."""
+    return {name for name in _IMPORTED.findall(code) if name in _installed()} - OFFICIAL.keys()
 
 
 def used_by(code: str) -> str:

@@ -369,6 +369,18 @@ def test_outcomes_of_programs_depend_on_the_packages_that_they_can_import(monkey
     assert len({absent[1], found[0][1], found[1][1]}) == 3
 
 
+def test_programs_that_pass_with_a_package_of_this_machine_alone_are_a_warning(evaluate: Evaluate):
+    """The official evaluator of b66003e1 has mpmath, and fails a program that imports msgspec."""
+    index = programs()[0]
+    right = right_answer(references()[index])
+    with_packages = right.replace("```python\n", "```python\nimport mpmath\nimport msgspec\n")
+    result = evaluate(ids=outputs({index: with_packages}))
+    assert result.code == 0
+    (line,) = (line for line in warned(result).splitlines() if "not known to have" in line)
+    assert line.endswith(": msgspec 1") and line in result.stderr
+    assert "not known to have" not in warned(evaluate(ids=outputs()))
+
+
 def test_the_absence_of_a_package_is_said_first(evaluate: Evaluate, monkeypatch: pytest.MonkeyPatch):
     index = programs()[0]
     lacking = outputs({index: "```python\nimport no_such_package.part\n```"})
