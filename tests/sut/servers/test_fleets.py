@@ -5,7 +5,7 @@ import re
 import sys
 import threading
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -16,7 +16,7 @@ from sut.servers import discovery, info_client
 from sut.servers.discovery import fault_table
 from sut.servers.info_client import InfoClient, NotReadyError
 from sut.servers.naming import DuplicateError
-from sut.servers.server_checks import replica_warnings
+from sut.servers.server_checks import check_alike, replica_warnings, with_differences
 from tests.kit import PATIENCE_S, listening, wait_until
 from tests.stub import Facts, StubServer, refused_url
 from tests.sut.pages import facts, find, pages
@@ -185,6 +185,49 @@ def test_every_difference_between_replicas_is_named():
     assert f"128 at {urls[2]}" in texts[3] and "256 at " in texts[3]
     assert found[0].differs == {"cuda_graph_max_bs": 256}
     assert found[2].differs == {"cuda_graph_max_bs": 128, "max_total_num_tokens": 7}
+    assert found[3].differs == {"cuda_graph_max_bs": 256, "max_total_num_tokens": 7}  # its context is a fact
+
+
+@pytest.mark.parametrize(
+    ("values", "is_named"),
+    [
+        (["a", "b"], True),
+        (["a", "b", "c"], False),  # the name of each
+        ([None, "b", "c"], False),
+        (["a", "a", "c"], True),
+        ([1, 2, 3], True),
+    ],
+)
+def test_names_of_replicas_are_no_difference(values, is_named):
+    answers = [(facts(f"http://n{n}:1"), {"x": value}) for n, value in enumerate(values)]
+    assert [one.differs for one in with_differences(answers)] == [
+        {"x": value} if is_named else {} for value in values
+    ]
+
+
+@pytest.mark.parametrize(
+    ("others", "said"),
+    [
+        (
+            {"model": "b"},
+            "http://n[0,2]:1 serves a (x without a version), http://n1:1 b (x without a version)",
+        ),
+        (
+            {"model": None, "version": "2"},
+            "http://n[0,2]:1 serves a (x without a version), http://n1:1 a model without a name (x 2)",
+        ),
+        ({"revision": "0" * 40}, ""),
+        ({"revision": "main"}, ""),
+    ],
+)
+def test_what_replicas_must_have_alike(others, said):
+    """A branch may be any revision. The most frequent model is named first."""
+    of = {"model": "a", "revision": "0" * 40}
+    replicas = [facts("http://n1:1", **of | others), facts("http://n0:1", **of), facts("http://n2:1", **of)]
+    with pytest.raises(ServerError) if said else nullcontext() as caught:
+        check_alike(replicas)
+    if caught:
+        assert str(caught.value).startswith(f"replicas differ: {said}; one run needs equal replicas: ")
 
 
 def test_a_difference_in_a_fact_that_is_also_an_option_is_told_once():
@@ -196,3 +239,5 @@ def test_measured_values_of_many_replicas_are_a_range():
     many = [facts(f"http://n{n}:1", differs={"max_total_num_tokens": 1000 + n}) for n in range(64)]
     (text,) = replica_warnings(many)
     assert "64 values from 1000 at http://n0:1 to 1063 at http://n63:1" in text
+    (text,) = replica_warnings([facts("http://a:1", differs={"max_total_num_tokens": "auto"}), *many])
+    assert "auto at http://a:1, 1000 at http://n0:1, " in text and " other values" in text
