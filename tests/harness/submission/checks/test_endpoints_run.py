@@ -66,6 +66,15 @@ DAMAGES = {
         "min-duration",
         False,
     ),
+    "Offline of 300 s": (
+        both(
+            change(SUMMARY, 300 * 10**9, "duration_ns", scenario="Offline"),
+            change(SUMMARY, 6396 / 300, "qps", scenario="Offline"),
+            change(SUMMARY, 6396 * 1278 / 300, "tps", scenario="Offline"),
+        ),
+        "min-duration",
+        False,
+    ),
     "a rate of 0": (change(SUMMARY, 0.0, "qps"), "invalid", True),
     "a rate that is no number": (change(SUMMARY, "fast", "qps"), "invalid", True),
     "TTFT": (change(SUMMARY, 2.1e9, "ttft", *P99), "latency", True),
@@ -176,6 +185,7 @@ SAID = {
     ),
     "300 s": "settings.runtime.min_duration_ms is 300000, expected 600000 or more",
     "300 s, measured": "the run lasted 300.0 s, expected 600 s or more",
+    "Offline of 300 s": "the run lasted 300.0 s, expected 600 s or more",
     "a rate of 0": "qps is 0.0, expected a number above 0: there is no result",
     "TTFT": f"99.0 of ttft.{P99_OF} 2100.00 ms, expected less than 2000 ms",
     "TPOT": f"99.0 of tpot.{P99_OF} 16.00 ms, expected less than 15 ms",
