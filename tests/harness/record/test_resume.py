@@ -22,6 +22,7 @@ from harness.record.resume import (
     readable_run,
     require_unchanged,
     saved_answers,
+    unfinished,
     version_changes,
 )
 from harness.record.run_record import EncodedAnswers, RunVerdict
@@ -103,12 +104,41 @@ def test_a_valid_run_is_complete(tmp_path, resume, name):
     complete(tmp_path)
     earlier = found(tmp_path, resume=resume)
     assert (earlier.course, earlier.record.verdict.result) == ("complete", "VALID")
+    ran = f"{RECORD.started:%Y-%m-%d %H:%M:%S} UTC"
+    assert earlier.first_line == (
+        f"complete: the run of {ran}, VALID, in {tmp_path}; nothing is sent (--restart begins anew)"
+    )
     assert earlier.record.plan.client.log_dir == tmp_path
     log = tmp_path / f"mlperf_log_{name}"
     log.write_bytes(log.read_bytes()[:-40])
     assert found(tmp_path, resume=resume).course == "continue"
     log.unlink()
     assert found(tmp_path, resume=resume).course == "continue"
+
+
+def test_an_invalid_run_with_all_answers_is_not_complete(tmp_path):
+    """That of a compliance test would be: it need not pass the benchmark's limits."""
+    complete(tmp_path)
+    structs.replace(RECORD, verdict=RunVerdict("INVALID", ("slow",), complete=True)).write(
+        tmp_path / "run.json"
+    )
+    assert found(tmp_path).course == "continue"
+
+
+def test_the_score_of_a_run_that_is_not_valid_does_not_count(tmp_path):
+    answer(tmp_path, 3, 5)
+    counts = "so that no score of it counts; 2 of 96 samples are answered. Continue it"
+    how = f"{counts} with: {resuming_command(RECORD.provenance.command)}"
+    assert unfinished(tmp_path, RECORD) == f"the run has not ended or was killed, {how}"
+    assert unfinished(tmp_path, ended("INVALID")) == f"the run is INVALID, {how}"
+    unnamed = structs.replace(RECORD, provenance=structs.replace(RECORD.provenance, command=()))
+    assert (
+        unfinished(tmp_path, unnamed) == f"the run has not ended or was killed, {counts} by its own command"
+    )
+    assert unfinished(tmp_path, with_plan(ended("INVALID"), mode="performance")) == (
+        "the run is INVALID, so that no score of it counts; score the log of the accuracy run"
+    )
+    assert unfinished(tmp_path, ended("VALID")) == ""
 
 
 def test_a_valid_run_whose_log_is_another_one_writes_it_again_from_its_answers(tmp_path):
@@ -181,6 +211,8 @@ def test_answers_of_another_model_are_refused(tmp_path, changed):
     with pytest.raises(ConfigError) as caught:
         check_model(tmp_path, RECORD, structs.replace(SERVER, **changed))
     assert all(str(value) in str(caught.value) for value in (*changed.values(), "--restart"))
+    assert f"the answers in {tmp_path} are of another model than {SERVER.url} now " in str(caught.value)
+    check_model(tmp_path, structs.replace(RECORD, servers=()), SERVER)  # nothing is known of its servers
     other = structs.replace(RECORD, servers=(structs.replace(SERVER, **changed), SERVER))
     check_model(tmp_path, other, SERVER)  # one of its servers had the model
     check_model(tmp_path, RECORD, structs.replace(SERVER, context_length=1 << 20, model_path="/elsewhere"))
@@ -230,17 +262,19 @@ def test_answers_as_ids_and_as_text_are_not_mixed(tmp_path, before, now):
     servers = (structs.replace(SERVER, answers=before),)
     record = structs.replace(RECORD, servers=servers, encoded=encoded[before])
     check_answers(tmp_path, record, before, encoded[before])
-    with pytest.raises(ConfigError, match="--restart"):
+    came = rf"in {tmp_path} came as {before}, those of the servers now are {now}; .*--restart"
+    with pytest.raises(ConfigError, match=came):
         check_answers(tmp_path, record, now, encoded[now])
 
 
 def test_answers_that_two_tokenizers_encoded_are_not_mixed(tmp_path):
     servers = (structs.replace(SERVER, answers="text"),)
     encoded = EncodedAnswers(tokenizer="/m/tokenizer.json", tokenizer_sha256="a")
-    other = structs.replace(encoded, tokenizer_sha256="b")
+    other = EncodedAnswers(tokenizer="/n/tokenizer.json", tokenizer_sha256="b")
     record = structs.replace(RECORD, servers=servers, encoded=encoded)
     check_answers(tmp_path, record, "text", encoded)
-    with pytest.raises(ConfigError, match=r"encoded with /m/tokenizer\.json.*--restart"):
+    words = r"with /m/tokenizer\.json, not with this /n/tokenizer\.json; .*--restart"
+    with pytest.raises(ConfigError, match=words):
         check_answers(tmp_path, record, "text", other)
 
 
@@ -277,7 +311,7 @@ def test_another_version_of_the_server_is_named(tmp_path):
     (warning,) = version_changes(tmp_path, of_version("0.5.23"))
     assert "0.5.21" in warning and "0.5.23" in warning
     (warning,) = version_changes(tmp_path, of_version(None))
-    assert "0.5.21, 0.5.23" in warning
+    assert "0.5.21, 0.5.23, the servers now report no version" in warning
     assert list(version_changes(tmp_path, of_version("0.5.21", "0.5.23"))) == []
     (tmp_path / "attempt.1" / "run.json").unlink()
     assert list(version_changes(tmp_path, of_version("0.5.23"))) == []
