@@ -27,6 +27,7 @@ def locked(log_dir: Path) -> Iterator[None]:
     The lock file is beside the folder, since the folder itself is moved.
     """
     with accessing(log_dir, WRITE):
+        _existing_above(log_dir)
         log_dir.parent.mkdir(parents=True, exist_ok=True)
         lock = open_lock(_lock_path(log_dir))
     try:
@@ -40,9 +41,7 @@ def locked(log_dir: Path) -> Iterator[None]:
 def check_free(log_dir: Path) -> None:
     """Raise ConfigError where a run could not write ``log_dir`` now. Leaves nothing behind."""
     with accessing(log_dir, WRITE):
-        folder = log_dir.parent
-        while not folder.exists():
-            folder = folder.parent
+        folder = _existing_above(log_dir)
         with tempfile.NamedTemporaryFile(prefix=".probe-", dir=folder) as probe:
             _fill(probe, log_dir)
         if log_dir.exists() and not log_dir.is_dir():
@@ -50,6 +49,17 @@ def check_free(log_dir: Path) -> None:
         if folder == log_dir.parent:
             _refuse_open_folder(folder)
             require_unlocked(log_dir)
+
+
+def _existing_above(log_dir: Path) -> Path:
+    """The nearest folder above that is there. Raises FileNotFoundError for a link to one that is not."""
+    folder = log_dir.parent
+    while not folder.exists():
+        if folder.is_symlink():
+            target = folder.readlink()
+            raise FileNotFoundError(errno.ENOENT, f"{folder} is a link to {target}, which is not there")
+        folder = folder.parent
+    return folder
 
 
 def move_aside_existing(log_dir: Path) -> Path | None:

@@ -81,6 +81,13 @@ def test_what_a_dry_run_refuses(tmp_path):
         check_free(tmp_path / "open" / "logs")
 
 
+@pytest.mark.parametrize("take", [check_free, lambda one: locked(one).__enter__()])
+def test_a_link_to_what_is_not_mounted_is_named(tmp_path, take):
+    (tmp_path / "results").symlink_to("/scratch/of nobody")
+    with pytest.raises(ConfigError, match="results is a link to /scratch/of nobody, which is not there"):
+        take(tmp_path / "results/server/performance")
+
+
 def test_a_look_at_a_lock_does_not_take_it(tmp_path):
     """A campaign looks, and then starts the program that writes there."""
     with locked(tmp_path / "logs"):
