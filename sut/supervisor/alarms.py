@@ -503,4 +503,6 @@ def _quiet_text(now: float, since: Mapping[str, float]) -> str:
     """``nothing has arrived from http://a:1 for 5 s``; "" for none."""
     if not since:
         return ""
-    return f"nothing has arrived from {folded(tuple(since), 3)} for {now - max(since.values()):.0f} s"
+    silent_s = now - max(since.values())
+    shown = f"{silent_s:.0f}" if silent_s >= 1 else f"{silent_s:.1g}"  # limits of TTFT are 0.5 s and longer
+    return f"nothing has arrived from {folded(tuple(since), 3)} for {shown} s"

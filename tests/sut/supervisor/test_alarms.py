@@ -19,7 +19,7 @@ from harness.progress.progress_line import ProgressSnapshot
 from harness.record.run_events import EventLog
 from harness.record.settled import RankListener
 from sut.servers.rank_listeners import metrics_pages
-from sut.supervisor.alarms import Alarms, AskedServer, LossRule, Silence, SilentServers
+from sut.supervisor.alarms import Alarms, AskedServer, LossRule, Silence, SilentServers, _quiet_text
 from tests.kit import wait_until
 from tests.sut.pages import facts
 from tests.sut.supervisor.test_monitor import policy
@@ -242,6 +242,11 @@ def test_a_silence_as_short_as_that_is_told_where_the_run_is_lost_by_it(tmp_path
     (event,) = one.events.events
     assert (event.kind, event.server) == ("lost", URL if by_it else "")
     assert ("nothing has arrived from http://a:1 for 2 s" in event.text) is by_it
+
+
+@pytest.mark.parametrize(("silent_s", "shown"), [(0.26, "0.3"), (0.5, "0.5"), (1.5, "2"), (14.2, "14")])
+def test_a_silence_of_less_than_a_second_is_not_0_s(silent_s, shown):
+    assert _quiet_text(100.0 + silent_s, {URL: 100.0}) == f"nothing has arrived from {URL} for {shown} s"
 
 
 def test_a_run_that_ends_before_its_first_look_has_no_alarm():
