@@ -66,7 +66,7 @@ def _outcome_reasons(statistics: Statistics, rows: Rows, issued: int) -> Iterato
         failed = f"{statistics.failed} of {statistics.queries} queries failed"
         yield f"{failed}: {by_kind(statistics.failures)}"
     if issued != statistics.queries:
-        yield f"LoadGen issued {counted(issued, 'query')}, of {statistics.queries} the outcome is known"
+        yield f"LoadGen issued {counted(issued, 'query')}, the outcome of {statistics.queries} is known"
     repeated = len(rows) - len(distinct(rows["query_id"]))
     if repeated:
         yield f"{counted(repeated, 'query', 'has')} more than one outcome"
