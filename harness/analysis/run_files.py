@@ -96,7 +96,7 @@ def _of_another_run(record: RunRecord, summary: LoadgenSummary, queries: Queries
     recorded = statistics.queries, statistics.output_tokens
     if found != recorded:
         yield (
-            f"{REQUESTS} is of another run: it has {found[0]} queries and {found[1]} output tokens, in the "
-            f"{RUN_RECORD} of this run {recorded[0]} and {recorded[1]}. Copy it again, or remove it: "
+            f"{REQUESTS} is of another run: it has {found[0]} queries and {found[1]} output tokens, the "
+            f"{RUN_RECORD} of this run has {recorded[0]} and {recorded[1]}. Copy it again, or remove it: "
             "it is made from the journal."
         )

@@ -76,12 +76,12 @@ class LoadgenSummary(msgspec.Struct, frozen=True):
         return None if found is None or not 0 <= found < _NO_TIME_NS else found
 
     def difference(self, recorded: "LoadgenSummary") -> str:
-        """``NAME is 1, in the run.json of this run 2``: the first figure that differs from the recorded ones.
+        """``NAME is 1, the run.json of this run has 2``: the first figure that differs from ``recorded``.
 
-        "" for none. ``recorded``: as run.json has it.
+        "" for none. ``recorded``: the summary as run.json has it.
         """
         differing = (
-            f"{name} is {self.figures[name]}, in the {RUN_RECORD} of this run {value}"
+            f"{name} is {self.figures[name]}, the {RUN_RECORD} of this run has {value}"
             for name, value in recorded.figures.items()
             if name in self.figures and self.figures[name] != value
         )

@@ -77,7 +77,7 @@ def _of_another_run(context: CheckContext, folder: Path, record: RunRecord) -> I
         found = mean_tokens(path.read_text(encoding="utf-8", errors="replace")) if path.is_file() else None
         mean = None if record.statistics is None else record.statistics.osl_mean
         if found is not None and mean is not None and abs(found - mean) > _ROUNDED:
-            what = f"mean output tokens are {found:.2f}, in the {RUN_RECORD} of this run {mean:.2f}"
+            what = f"mean output tokens are {found:.2f}, the {RUN_RECORD} of this run has {mean:.2f}"
     elif record.loadgen is not None:
         logs = read_logs(context, folder if folder == PERFORMANCE else folder / PERFORMANCE)
         path, what = logs.folder / SUMMARY, logs.summary.difference(record.loadgen)
@@ -95,7 +95,7 @@ def _of_another_log(context: CheckContext, folder: Path, record: RunRecord) -> I
         return
     hashes = (sha256_of(path),) if is_complete else read_accuracy_text(path).hashes
     if hashes and wanted not in hashes:
-        what = f"has the hash {hashes[0][:12]}…, in the {RUN_RECORD} of this run the log has {wanted[:12]}…"
+        what = f"has the hash {hashes[0][:12]}…, the {RUN_RECORD} of this run has {wanted[:12]}…"
         yield context.issue("cross-check", path, what)
 
 

@@ -519,7 +519,7 @@ def test_logs_of_another_run_than_the_kept_record(tree, run):
     keep(tree, run, loadgen=replace(own, figures=own.figures | {"Max latency (ns)": slowest}))
     (issue,) = check_tree(tree)
     assert (issue.code, issue.where.partition("Offline/")[2]) == ("cross-check", f"{folder}/{SUMMARY}")
-    assert issue.what.endswith(f"in the run.json of this run {slowest}")
+    assert issue.what.endswith(f"the run.json of this run has {slowest}")
 
 
 @pytest.mark.parametrize("run", ["accuracy", "TEST07", "TEST09"])
@@ -542,7 +542,7 @@ def test_a_log_that_is_not_the_one_of_the_kept_record(tree, run):
     text.write_text(text.read_text().replace(own, "5" * 64))
     (issue,) = check_tree(tree)
     assert (issue.code, issue.is_warning, Path(issue.where)) == ("cross-check", False, text.relative_to(tree))
-    assert "has the hash 555555555555…" in issue.what and f"the log has {own[:12]}…" in issue.what
+    assert "has the hash 555555555555…" in issue.what and f"this run has {own[:12]}…" in issue.what
     text.write_text(text.read_text().replace("hash=", "sum="))
     assert codes(check_tree(tree)) == "hash"
 
