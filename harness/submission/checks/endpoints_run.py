@@ -170,7 +170,7 @@ def _rates(_: CheckContext, summary: Fields) -> _Found:
         if not stated or not period_ns or count is None or period_ns < 0:
             continue
         if abs(stated - (found := count * 1e9 / period_ns)) > _ROUNDED * found:
-            yield "cross-check", f"{name} is {stated:.6g}, by its counts and time {found:.6g}"
+            yield "cross-check", f"{name} is {stated:.6g}, its counts and time give {found:.6g}"
 
 
 def _latency(context: CheckContext, summary: Fields) -> _Found:
