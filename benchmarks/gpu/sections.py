@@ -30,7 +30,7 @@ class Section:
 
 
 def sections() -> tuple[Section, ...]:
-    """All sections; together they are expected to take 19 minutes on a GPU node."""
+    """All sections; together they are expected to take 18 minutes on a GPU node."""
     return (
         Section("doctor", "Is this machine fit for runs?", 15, 120, figures.doctor, commands.doctor),
         Section(SERVER, "Does the server start with random weights?", 60, 300, figures.server),
