@@ -19,6 +19,11 @@ _TIME_LIMITS = (
 )
 _DENIED = (401, 403)
 _REMEDIES = {
+    **dict.fromkeys(
+        (301, 302, 307, 308),
+        "the server or a gateway before it redirects, which is not followed; name the server itself with "
+        "--server-url",
+    ),
     408: "a gateway lets too few requests through at once (SMG: --max-concurrent-requests), or limits their "
     "time (LiteLLM: timeout, stream_timeout)",
     413: "a gateway limits the size of requests (nginx: client_max_body_size); name the server itself",

@@ -215,6 +215,7 @@ def test_no_api_helps(server, api, words):
         (401, "OPENAI_API_KEY"),
         (403, "OPENAI_API_KEY"),
         (408, "--max-concurrent-requests"),
+        (308, "redirects, which is not followed"),
         (413, "client_max_body_size"),
         (429, "rate"),
         (503, ""),
