@@ -52,7 +52,7 @@ def harmony_tokenizer() -> "Tokenizer":
     built.pre_tokenizer = pre_tokenizers.Sequence([o200k.word_splitter(), to_bytes])
     built.decoder = decoders.ByteLevel()
     built.post_processor = processors.ByteLevel(trim_offsets=False)
-    listed = [name for name, token in o200k.SPECIAL.items() if token <= o200k.SPECIAL["<|endofprompt|>"]]
+    listed = [name for name, token in o200k.SPECIAL.items() if token < o200k.FIRST_UNLISTED]
     built.add_special_tokens([AddedToken(name, normalized=False) for name in listed])
     return built
 

@@ -48,6 +48,9 @@ SPECIAL: Mapping[str, int] = MappingProxyType(
     {NAMED_SPECIAL.get(i, f"<|reserved_{i}|>"): i for i in range(_FIRST_SPECIAL, VOCABULARY_SIZE)}
 )
 
+# From here on ids have a name in the harmony format alone: gpt-oss's tokenizer.json ends with endofprompt.
+FIRST_UNLISTED = max(NAMED_SPECIAL) + 1
+
 RANKS_FILE = "share/o200k_base.tiktoken.gz"  # below the environment's folder
 RANKS_SHA256 = "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"
 

@@ -44,14 +44,15 @@ class HarmonyText(TextOutput):
 
 
 class HarmonyOutput:
-    """An output in o200k_harmony ids; each text is decoded when it is needed."""
+    """An output in o200k_harmony ids; each text is decoded when it is needed.
 
-    unknown = 0
+    ``unknown``: how many further ones it had that gpt-oss's tokenizer.json does not list.
+    """
 
-    def __init__(self, ids: TokenIds, *, truncated: bool = False) -> None:
+    def __init__(self, ids: TokenIds, *, truncated: bool = False, unknown: int = 0) -> None:
         self._ids = ids
         self._truncated = truncated
-        self.tokens = len(ids)
+        self.tokens, self.unknown = len(ids) + unknown, unknown
 
     @cached_property
     def defect(self) -> Reason | None:

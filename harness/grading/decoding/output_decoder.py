@@ -149,11 +149,17 @@ class HarmonyDecoder:
     def output(self, entry: SampleTokens) -> HarmonyOutput:
         """As OutputDecoder."""
         ids = known_ids(entry, BUILT_IN, tokenizer.VOCABULARY_SIZE)
-        return HarmonyOutput(ids, truncated=bool(len(ids)) and was_truncated(ids, self._limit))
+        listed, is_truncated = _listed(ids), bool(len(ids)) and was_truncated(ids, self._limit)
+        return HarmonyOutput(listed, truncated=is_truncated, unknown=len(ids) - len(listed))
 
     def decode(self, ids: TokenIds) -> str:
         """As OutputDecoder."""
-        return tokenizer.decode(ids)
+        return tokenizer.decode(_listed(ids))
+
+
+def _listed(ids: TokenIds) -> TokenIds:
+    """Those that are text in the official evaluator."""
+    return ids[ids < tokenizer.FIRST_UNLISTED]
 
 
 # By the name of the tokenizer in a benchmark's definition.

@@ -8,6 +8,8 @@ import pytest
 
 from harness.dataset import tokenizer
 from harness.grading.decoding.harmony import HarmonyOutput, HarmonyText
+from harness.grading.decoding.output_decoder import HarmonyDecoder
+from harness.grading.decoding.output_sources import RowTokens
 
 MARKERS = ("<|channel|>final<|message|>", "<|channel|>analysis<|message|>", "<|end|>", "<|return|>")
 PIECES = ("|>", "|", ">", "<", "final", "<|channel|>", " 12", "x", "a|b", "\u00e9", "\n", "9" * 80)
@@ -42,3 +44,15 @@ def test_the_official_section_is_that_of_the_text(seed: int) -> None:
         assert (output.text, output.official_final) == (whole.text, whole.official_final)
         sections.append(output.official_final)
     assert None in sections and any(sections)
+
+
+def test_ids_that_the_tokenizer_of_gpt_oss_does_not_list_are_no_text():
+    """Its last is <|endofprompt|>: transformers 4.46.2 decodes those behind it to nothing."""
+    text = "<|channel|>final<|message|>Answer: C<|endofprompt|><|return|>"
+    listed = tokenizer.encode_harmony(text)
+    ids = [listed[0], 200019, *listed[1:3], 201087, *listed[3:]]
+    decoder = HarmonyDecoder(1000)
+    output = decoder.output(RowTokens(0, np.array(ids, np.int32)))
+    assert (output.text, output.official_final) == (text, "Answer: C<|endofprompt|>")
+    assert (output.tokens, output.unknown) == (len(ids), 2)
+    assert decoder.decode(np.array(ids, np.int32)) == text
