@@ -153,4 +153,6 @@ def how_it_ended(code: int | None) -> str:
     shells = f" (exit code {code})" if code > 0 else ""
     if signum == signal.SIGKILL:
         return f"was killed by SIGKILL, as the kernel does where memory is short (see dmesg){shells}"
+    if signum == signal.SIGXCPU:
+        return f"was ended by SIGXCPU, the limit on the CPU time of a process (ulimit -t){shells}"
     return f"was ended by {names.get(signum, f'signal {signum}')}{shells}"

@@ -1,5 +1,6 @@
 """The examination of a node: every check in turn, its lines as they come, and a result at the end."""
 
+import resource
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
@@ -62,6 +63,7 @@ def findings_of(options: DoctorOptions) -> Iterator[Finding]:
     yield this_node.ports_finding(limits, in_flight, address_pairs(urls))
     yield from this_node.queue_findings(limits, in_flight, len(urls))
     yield from this_node.cores_findings(machine, at)
+    yield from this_node.processor_time_findings(resource.getrlimit(resource.RLIMIT_CPU)[0])
     yield this_node.huge_pages_finding(at)
     yield from this_node.disk_findings(options.results)
     yield from gpu_findings(LocalGpus())

@@ -3,6 +3,7 @@
 import ctypes
 import os
 import re
+import resource
 import tempfile
 import time
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from harness.analysis.verdict import CLOCK_PART
 from harness.errors import refused
 from harness.files import wait_for_disk
 from harness.machine import container_memory, free_bytes, machine_memory, text_of
-from harness.text import counted
+from harness.text import counted, duration
 from sut.client.transport import slewed_ns
 from sut.doctor.finding import Finding, Level, from_line, ok
 from sut.processes.machine_limits import SPARE_DESCRIPTORS, MachineLimits, descriptors_for
@@ -134,6 +135,13 @@ def cores_findings(machine: Machine, at: Folders) -> Iterator[Finding]:
             "the powersave governor keeps it low",
             "cpupower frequency-set -g performance",
         )
+
+
+def processor_time_findings(limit_s: int) -> Iterator[Finding]:
+    """A limit on the CPU time of a process, as login nodes have: the kernel ends it there (setrlimit(2))."""
+    if limit_s != resource.RLIM_INFINITY:
+        text = f"a process is ended after {duration(limit_s)} of it; a busy worker uses an hour in each hour"
+        yield Finding("warning", "CPU time", text, "ulimit -t unlimited, or use a node for long jobs")
 
 
 def huge_pages_finding(at: Folders) -> Finding:

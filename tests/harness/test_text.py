@@ -72,6 +72,7 @@ def test_the_first_few(most, between, text):
         (143, "was ended by SIGTERM (exit code 143)"),
         (-9, "was killed by SIGKILL, as the kernel does where memory is short (see dmesg)"),
         (137, "was killed by SIGKILL, as the kernel does where memory is short (see dmesg) (exit code 137)"),
+        (-24, "was ended by SIGXCPU, the limit on the CPU time of a process (ulimit -t)"),
         (-40, "was ended by signal 40"),
         (None, "hung up"),
     ],

@@ -3,6 +3,8 @@
 import errno
 import json
 import os
+import re
+import resource
 import shutil
 import socket
 import subprocess
@@ -289,6 +291,14 @@ def test_a_limit_that_a_run_refuses_is_refused(count, capsys):
     code, printed, said = main_here(capsys, main, ["--max-concurrency", str(count)])
     assert (code, printed) == (2, "")
     assert f"--max-concurrency is {count}, expected 1 to 1048576" in said
+
+
+def test_a_limit_on_cpu_time_is_a_warning():
+    """A login node's: the kernel would end a worker, or the program, in the middle of a long run."""
+    command = ["bash", "-c", 'ulimit -t 5400; exec "$@"', "bash", sys.executable, "-m", "sut.doctor"]
+    done = subprocess.run([*command, "--no-datasets"], capture_output=True, text=True, cwd=ROOT, timeout=300)
+    assert re.search("WARNING  CPU time .* ended after 1h30m of it.*\n .* ulimit -t unlimited", done.stdout)
+    assert levels(this_node.processor_time_findings(resource.RLIM_INFINITY)) == []
 
 
 def test_a_short_queue_of_connections_is_named_with_its_sysctl():
