@@ -3,14 +3,22 @@
 import re
 
 import pytest
+from msgspec.structs import replace
 
 from harness.config.benchmark import load_benchmark
+from harness.errors import ConfigError
 from harness.files import ROOT
 from harness.grading.decoding.output_sources import Place
 from harness.grading.evaluation.evaluate import Evaluation, GradedSample, Logged
-from harness.grading.evaluation.pass_criteria import MetricResult, TargetResult, check_target
+from harness.grading.evaluation.pass_criteria import (
+    MetricResult,
+    TargetResult,
+    check_target,
+    require_metrics,
+)
 from harness.grading.evaluation.references import Reference
 from harness.grading.graders.grader import LIVECODEBENCH, MATH500
+from harness.grading.graders.grader_sets import graders_of
 from harness.grading.sandbox.tiers import Tier, sandbox
 from harness.grading.scoring.accuracy_score import (
     DatasetScore,
@@ -106,6 +114,23 @@ def test_the_verdict_and_its_metric_belong_together(benchmark, values, lacks, ve
     )
 
 
+@pytest.mark.parametrize(
+    ("value", "is_met", "said"),
+    [
+        (50.0, True, "50 is at least 50 (50 % of 100)"),
+        (150.0, True, "150 is at least 50 (50 % of 100)"),
+        (49.5, False, "49.5 is below 50 (50 % of 100)"),
+        (150.5, False, "150.5 is above 150 (150 % of 100)"),
+    ],
+)
+def test_a_value_equal_to_a_bound_passes(value, is_met, said):
+    """As in MLCommons's checker: at least the target, and not above the limit."""
+    rule = replace(load_benchmark(R1).accuracy["tokens_per_sample"], reference=100.0, passing=(0.5, 1.5))
+    metric = MetricResult("x", MetricValue(value, OF_LOGGED[EXACT_MATCH]), rule)
+    assert (metric.is_met, metric.sentence) == (is_met, f"x {said}")
+    assert str(metric).endswith(", expected 50 to 150")
+
+
 def test_the_uncertainty_of_a_score_by_hand():
     first = DatasetScore(13, 20, 2, by_repeat=(60.0, 70.0), solved=(2, 0, 1))
     second = DatasetScore(49, 60, 2, by_repeat=(80.0, 84.0))
@@ -134,6 +159,25 @@ def warnings_of(graded, tier=None):
     """All but the last, which says that these are few samples."""
     evaluation = Evaluation(graded, (), None, lengths([4], 0), {GradingMode.OFFICIAL: Score(1, {}, {})})
     return check_target(evaluation, load_benchmark(OSS), tier and sandbox(tier)).warnings[:-1]
+
+
+def test_ids_that_the_tokenizer_does_not_have_are_named():
+    known = program(0)
+    strange = replace(known, qsl_idx=7, logged=replace(known.logged, unknown=2))
+    (warning,) = warnings_of((known, strange))
+    assert warning.startswith("2 ids in 1 output are not in the tokenizer and are no text, as officially: ")
+    assert warning.endswith(": 7")
+
+
+@pytest.mark.parametrize(
+    ("metrics", "wanted"), [(["exact_match", "x"], "exact_match, x"), (["x"], "x"), ([], "nothing")]
+)
+def test_metrics_that_no_grader_computes_are_refused(metrics, wanted):
+    benchmark = load_benchmark(OSS)
+    require_metrics(benchmark, graders_of(OSS))
+    other = replace(benchmark, accuracy=dict.fromkeys(metrics, benchmark.accuracy["exact_match"]))
+    with pytest.raises(ConfigError, match=f"has bounds for {wanted}, its graders compute exact_match$"):
+        require_metrics(other, graders_of(OSS))
 
 
 @pytest.mark.parametrize(
