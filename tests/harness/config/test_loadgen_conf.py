@@ -61,7 +61,12 @@ REFUSED = [
     ("*.Server.min_duration = 1_000\n", 1, "1_000", "refuses"),
     ("*.Server.min_duration = \u0663\n", 1, "\u0663", "refuses"),
     ("*.Server.min_duration\u00a0= 1000\n", 1, "min_duration", "refuses"),
-    ("*.Server.target_qps = 5\n*.Server.min_duration = 1000 # ms\n", 2, "#", "refuses"),
+    (
+        "*.Server.target_qps = 5\n*.Server.min_duration = 1000 # ms\n",
+        2,
+        "file; put the comment on",
+        "refuses",
+    ),
     ("#comment of several words\n", 1, "#comment", "refuses"),
     ("\ufeff# a comment\n*.Server.min_duration = 1000\n", 1, "byte order mark", "refuses"),
     ("#*.Server.target_qps = TODO\n", 1, "a comment begins with '# '", "refuses"),
