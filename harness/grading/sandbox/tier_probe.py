@@ -3,7 +3,15 @@
 from harness.errors import GradingError
 from harness.grading.sandbox.jail import protocol
 from harness.grading.sandbox.sandbox_process import SandboxLostError, SandboxProcess
-from harness.grading.sandbox.tiers import Sandbox, Tier, candidates, refusal, sandbox, unsupported
+from harness.grading.sandbox.tiers import (
+    Sandbox,
+    Tier,
+    candidates,
+    refusal,
+    require_limits,
+    sandbox,
+    unsupported,
+)
 from harness.grading.scoring.grade import GradingMode
 
 _PROBE_LIMIT_S = 20.0
@@ -46,8 +54,9 @@ def choose_sandbox(allow_unsandboxed: bool) -> Sandbox:
     """The strongest tier that contains the probe.
 
     Raises GradingError with the reason against each tier where none does, unless that is allowed; with the
-    reason against that where no program runs at all.
+    reason against that where no program runs at all, or where this process may use less than a program.
     """
+    require_limits()
     reasons: dict[Tier, str] = {}
     for tier in candidates():
         reasons[tier] = why_not(tier)

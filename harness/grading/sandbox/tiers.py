@@ -7,6 +7,7 @@ Every tier limits resources in the child and, where there is one for the process
 import os
 import platform
 import re
+import resource
 import shutil
 import site
 import sys
@@ -30,6 +31,12 @@ OUTPUT_LIMIT = 64 * MIB  # the most bytes of stdout, and of any file
 SCRATCH_LIMIT = 64 * MIB  # the size of /tmp
 THREAD_LIMIT = 256
 OPEN_FILES_LIMIT = 64
+# What no limit of the shell may be below: the limit, the least, the unit and the flag of ulimit.
+_GRANTED = (
+    (resource.RLIMIT_AS, MEMORY_LIMIT, 1024, "v"),
+    (resource.RLIMIT_FSIZE, OUTPUT_LIMIT, 1024, "f"),
+    (resource.RLIMIT_NOFILE, OPEN_FILES_LIMIT, 1, "n"),
+)
 
 _JAIL = ROOT / "harness" / "grading" / "sandbox" / "jail"
 _SYSTEM_CALLS = ROOT / "harness" / "system_calls.py"
@@ -81,6 +88,17 @@ def sandbox(tier: Tier, memory: int = MEMORY_LIMIT) -> Sandbox:
         Tier.UNSANDBOXED: _unsandboxed,
     }
     return build[tier](_limits(memory))
+
+
+def require_limits() -> None:
+    """Raise GradingError where this process may use less than a program: a right one would fail."""
+    for which, least, unit, flag in _GRANTED:
+        hard = resource.getrlimit(which)[1]
+        if hard != resource.RLIM_INFINITY and hard < least:
+            raise GradingError(
+                f"ulimit -H{flag} is {hard // unit}, expected at least {least // unit}, which a graded "
+                "program may use: with less a right one would count as failed; raise it, or score elsewhere"
+            )
 
 
 def _limits(memory: int) -> Confinement:

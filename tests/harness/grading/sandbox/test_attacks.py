@@ -485,6 +485,16 @@ def test_an_unknown_number_of_threads_is_one_line(tmp_path: Path, monkeypatch: p
         tiers.sandbox(Tier.UNSANDBOXED)
 
 
+@pytest.mark.parametrize(("flag", "least"), [("v", 4194304), ("f", 65536), ("n", 64)])
+def test_a_limit_of_the_shell_below_a_programs_is_refused(flag: str, least: int):
+    """A batch system's, on memory: programs that took more counted as failed, and a score was too low."""
+    choose = "from harness.grading.sandbox.tier_probe import choose_sandbox; choose_sandbox(False)"
+    script = f'ulimit -{flag} {least - 1}; exec "$@"'
+    words = ["bash", "-c", script, "bash", sys.executable, "-c", choose]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert f"ulimit -H{flag} is {least - 1}, expected at least {least}, which a graded program" in done.stderr
+
+
 def test_where_no_program_runs_none_is_counted_as_wrong(monkeypatch: pytest.MonkeyPatch):
     """As on Linux before 5.3."""
 
