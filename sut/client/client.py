@@ -370,8 +370,10 @@ class HttpClient:
         before_ns = request.reader.last_byte_ns
         arrived_ns = connection.transport.complete_ns(arrived_ns)
         outcome = request.reader.feed(data, arrived_ns) if data else request.reader.closed()
-        # A head alone is no sign of work: uvicorn sends it for an engine that hangs, too.
-        if data and (outcome is not None or request.reader.first_token_ns):
+        # Heads and comments are no sign of work: servers send them for an engine that hangs, too.
+        reader = request.reader
+        has_event = reader.first_token_ns and reader.last_event_ns == reader.last_byte_ns
+        if data and (outcome is not None or has_event):
             self._receptions += 1
             connection.replica.arrived_ns = arrived_ns
         if outcome is not None:

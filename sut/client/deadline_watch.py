@@ -60,7 +60,7 @@ class DeadlineWatch:
         if not reader.first_token_ns:
             if now - request.started_ns > self._first_ns:
                 return _failure(self._first_ns, "no token", request)
-        elif now - reader.last_byte_ns > self.stall_ns:
+        elif now - reader.last_event_ns > self.stall_ns:
             return _failure(self.stall_ns, "nothing more", request)
         return None
 
@@ -93,7 +93,7 @@ class DeadlineWatch:
         """
         reader, end = request.reader, request.started_ns + self._request_ns
         if reader.first_token_ns:
-            return min(end, reader.last_byte_ns + self.stall_ns) + 1
+            return min(end, reader.last_event_ns + self.stall_ns) + 1
         return min(end, request.started_ns + self._first_ns, now + self.stall_ns) + 1
 
 

@@ -81,6 +81,7 @@ class ResponseReader:
         "first_event_tokens",
         "first_token_ns",
         "last_byte_ns",
+        "last_event_ns",
         "on_body",
         "reusable",
         "visible_ns",
@@ -117,6 +118,7 @@ class ResponseReader:
         self.visible_ns = 0  # arrival of the first text: that of the first token where all is text
         self.visible_tokens = 0  # the tokens that had arrived then
         self.last_byte_ns = 0
+        self.last_event_ns = 0  # a comment, with which a gateway keeps a connection open, is no event
 
     @property
     def holds(self) -> bool:
@@ -165,6 +167,7 @@ class ResponseReader:
         """
         if ids:
             self.answer.add(ids)
+            self.last_event_ns = arrived_ns
         self._held += data
         self.last_byte_ns = arrived_ns
 
@@ -229,6 +232,7 @@ class ResponseReader:
                 break
             ids, used = leading_ids(expected, data)
             self.answer.add(ids)
+            self.last_event_ns = self.last_byte_ns
             if used == len(data):
                 return None
             data = data[used:]
@@ -285,6 +289,7 @@ class ResponseReader:
             end = payloads.index(DONE)
             payloads, after = payloads[:end], payloads[end + 1 :]
         if payloads:
+            self.last_event_ns = self.last_byte_ns
             self._failure = self.answer.feed_all(payloads)
         if after and self._failure is None:
             self._failure = Failure(

@@ -17,7 +17,8 @@ from sut.client.deadline_watch import DeadlineWatch
 from sut.client.transport import PlainTransport
 from tests.kit import assert_failed, make_request, read_request, reset, scripted, wait_until
 from tests.stub import Fault, StubServer, refused_url
-from tests.sut.driver import KINDS, TIMES, answer, assert_completed
+from tests.sut.driver import KINDS, TIMES, answer, assert_completed, with_id_of
+from tests.sut.wire.judging import cumulative
 
 
 def test_no_more_descriptors(drive, monkeypatch):
@@ -147,6 +148,23 @@ def test_timeouts_do_not_touch_younger_requests(drive, pass_time):
             assert_completed(outcome)
 
 
+def test_comments_do_not_hold_a_stream_open(drive):
+    """Gateways send them as long as the connection to an engine stands, one that hangs among them."""
+
+    def pings(connection):
+        event = with_id_of(read_request(connection), b"data: %b\n\n" % cumulative(1)[0])
+        connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        connection.sendall(b"%x\r\n%b\r\n" % (len(event), event))
+        while True:
+            connection.sendall(b"8\r\n: ping\n\n\r\n")
+            time.sleep(0.01)
+
+    with scripted(pings) as (url, _):
+        driver = drive(url, deadlines=Deadlines(request_s=600, stall_s=0.5))
+        assert_failed(driver.ask(), FailureKind.TIMEOUT, "nothing more within 0.5 s; 1 token had arrived")
+        assert driver.client.receptions == 1
+
+
 def test_a_connection_that_is_never_made_fails(drive):
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
@@ -254,9 +272,9 @@ def test_the_next_deadline_bounds_the_wait(drive):
 
 
 @pytest.mark.parametrize(("now_s", "late"), [(129, False), (131, True)])
-def test_silence_is_counted_from_the_last_byte(now_s, late):
+def test_silence_is_counted_from_the_last_event(now_s, late):
     request = make_request([1])
-    request.started_ns, request.reader.first_token_ns, request.reader.last_byte_ns = 0, 10**9, 100 * 10**9
+    request.started_ns, request.reader.first_token_ns, request.reader.last_event_ns = 0, 10**9, 100 * 10**9
     in_flight = {0: request}
     watch = DeadlineWatch(Deadlines(request_s=600, first_token_s=30, stall_s=30), in_flight)
     watch.add(request)
