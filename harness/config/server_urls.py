@@ -146,7 +146,7 @@ def _belongs(slurm: str, following: str) -> bool:
 def _slurm(text: str, source: str) -> Iterator[str]:
     found = _SLURM.fullmatch(text)
     hosts, _, ports = found[2].rpartition(":") if found else ("", "", "")
-    if not found or not hosts or not ports or not _SLURM_HOST.fullmatch(hosts):
+    if not found or not ports or not _SLURM_HOST.fullmatch(hosts):
         raise ConfigError(
             f"{source} {text}: expected slurm:HOSTS:PORTS, such as slurm:node[001-064]:30000-30007; "
             "outside of a job $SLURM_JOB_NODELIST is empty"

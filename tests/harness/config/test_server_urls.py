@@ -31,6 +31,7 @@ ACCEPTED = [
     (["slurm:n[1-2],g:1-2"], tuple(f"http://{host}:{port}" for host in ("n1", "n2", "g") for port in (1, 2))),
     (["slurm:n1:1,5-6,http://x:1"], ("http://n1:1", "http://n1:5", "http://n1:6", "http://x:1")),
     (["slurm:a:1,slurm:b:2"], ("http://a:1", "http://b:2")),
+    (["http://[1-2].gpu:1", "http://3-4"], ("http://1.gpu:1", "http://2.gpu:1", "http://3-4")),
     *(
         ([f"slurm:{text}:1"], tuple(f"http://{host}:1" for host in hosts.split()))
         for text, hosts in (  # what scontrol show hostnames prints of Slurm's own hostlists
@@ -112,6 +113,7 @@ REFUSED = [
     (["http://a:1-65536"], "more than 8192"),
     (["slurm::30000"], "SLURM_JOB_NODELIST"),
     (["slurm:n[1-2]"], "slurm:HOSTS:PORTS"),
+    (["slurm:n1:"], "slurm:n1:: expected slurm:HOSTS:PORTS"),
     (["slurm:$SLURM_JOB_NODELIST:1"], "slurm:HOSTS:PORTS"),
     (["slurm+ftp:n1:1"], "slurm:HOSTS:PORTS"),
     (["slurm:n1:x"], "ort"),
