@@ -620,11 +620,14 @@ def test_offline_has_the_declared_c_max_in_flight(tree, c_max, expected):
     assert [one.expected for one in found if one.rule == "offline-concurrency"] == expected
 
 
-def test_a_tps_utilization_within_the_official_tolerance(tree):
+def test_a_tps_utilization_within_the_official_tolerance_or_none(tree):
     edit(tree, LOGGED, "system_desc.json", lambda it: it.update(tps_utilization=it["tps_utilization"] + 0.05))
     (error,) = [one for one in check_tree(tree, officially=False) if one.severity is Severity.ERROR]
     own = rate(LOGGED) / max(map(rate, LEVELS))
     assert (error.rule, error.expected) == ("tps-utilization", f"{own:.4f}")
+    edit(tree, LOGGED, "system_desc.json", lambda it: it.pop("tps_utilization"))
+    found = [one.got for one in check_tree(tree, officially=False) if one.rule == "tps-utilization"]
+    assert found == ["tps_utilization is missing"]
 
 
 def log_of(root: Path) -> Path:
