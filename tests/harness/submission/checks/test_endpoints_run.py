@@ -201,8 +201,8 @@ SAID = {
     "as many queries as the accuracy run has": "n_samples_completed is 4395, expected 6396 or more",
     "lost requests": "6400 were issued, 6396 completed and none failed",
     "fixed concurrency": "settings.load_pattern.type is concurrency, expected poisson",
-    "another rate of tokens": "tps is 11700, by its counts and time 11677.3",
-    "another rate of requests": "qps is 9.15, by its counts and time 9.13714",
+    "another rate of tokens": "tps is 11700, its counts and time give 11677.3",
+    "another rate of requests": "qps is 9.15, its counts and time give 9.13714",
     "short answers, by their tokens": (
         "output_sequence_lengths.total ÷ n_samples_completed is 900.00, expected 1150.38 to 1406.02"
     ),
