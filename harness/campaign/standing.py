@@ -150,13 +150,14 @@ def _run(campaign: Campaign, step: Step) -> Standing:
 
 
 def other_url(campaign: Campaign, step: Step, record: RunRecord) -> str:
-    """``of http://a:1, url is now http://b:1``; "" where it is the same, or changes at each start.
+    """``of http://a:1, url is now http://b:1``; "" for the same in any order, or if it changes at each start.
 
     The same servers may have moved to another port; those of another system would count as the same.
     """
     assert step.plan is not None
     before, now = record.plan.client.server_urls, step.plan.client.server_urls
-    if before == now or campaign.addresses_change(step.plan.client.benchmark.name, step.plan.scenario):
+    changes = campaign.addresses_change(step.plan.client.benchmark.name, step.plan.scenario)
+    if changes or {*before} == {*now}:
         return ""
     return f"of {folded(before)}, url is now {folded(now)}"
 

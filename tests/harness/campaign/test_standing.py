@@ -467,6 +467,7 @@ def test_a_run_is_told_which_runs_of_its_scenario_are_done(tmp_path, anew):
         ("http://b[1-20]:1", "of http://a[1-20]:1, url is now http://b[1-20]:1"),
         ("b[1-20]:1", "of http://a[1-20]:1, url is now http://b[1-20]:1"),
         ("http://a[1-20]:1", ""),
+        ("http://a[11-20]:1,a[1-10]:1/", ""),  # in another order
         ("slurm:b[1-20]:1", ""),  # whose addresses are those of a job
         ("slurm:10.0.0.[1-20]:1", ""),
     ],
