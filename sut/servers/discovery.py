@@ -289,13 +289,17 @@ def require(faults: Sequence[tuple[str, HarnessError]], total: int, enough: int 
 
 
 def certificate_warnings(until: Mapping[str, datetime], now: datetime) -> Iterator[str]:
-    """Warnings about TLS certificates that end within a day: a run and its repetition may last as long."""
-    soon = by_key((end, url) for url, end in until.items() if end - now < _SOON)
-    for end, urls in soon.items():
-        left = duration((end - now).total_seconds())
+    """A warning about TLS certificates that end within a day: a run and its repetition may last as long.
+
+    One for all servers: each may have a certificate of its own.
+    """
+    soon = {url: end for url, end in until.items() if end - now < _SOON}
+    if soon:
+        end = min(soon.values())
+        what = "TLS certificate" if len({*soon.values()}) == 1 else "first of the TLS certificates"
         yield (
-            f"{folded(urls)}: the TLS certificate ends in {left} ({utc(end)}): connections that are opened "
-            "later fail, unless the server has a new one by then"
+            f"{folded(soon)}: the {what} ends in {duration((end - now).total_seconds())} ({utc(end)}): "
+            "connections that are opened later fail, unless the server has a new one by then"
         )
 
 

@@ -7,7 +7,7 @@ import subprocess
 import threading
 import time
 from contextlib import suppress
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
 import pytest
@@ -18,7 +18,7 @@ from harness.record.settled import ServerInfo
 from sut.client.endpoint import Access
 from sut.client.network_figures import TcpInfo
 from sut.servers import discovery, info_client
-from sut.servers.discovery import discover, find_servers
+from sut.servers.discovery import certificate_warnings, discover, find_servers
 from sut.servers.health import Recheck
 from sut.servers.info_client import InfoClient, NotReadyError
 from tests.kit import listening, read_request
@@ -393,6 +393,14 @@ def test_a_certificate_that_ends_soon_is_a_warning(tls, certificate, monkeypatch
             found = find_servers([stub.url], "sglang", Access(ca_file=certificate[0]), limits)
             assert len(found.warnings) == count
     assert re.match(rf"{stub.url}: the TLS certificate ends in 4\dh\d\dm \(20.* UTC\): ", found.warnings[0])
+
+
+def test_certificates_of_many_servers_are_one_warning():
+    """In a service mesh each server has its own, renewed every few hours."""
+    now = datetime(2026, 11, 30, tzinfo=UTC)
+    ends = {f"https://n{n}:1": now + timedelta(hours=2, seconds=n) for n in (3, 1, 2)}
+    (warning,) = certificate_warnings(ends | {"https://later:1": now + timedelta(days=2)}, now)
+    assert warning.startswith("https://n[1-3]:1: the first of the TLS certificates ends in 2h00m (2026-")
 
 
 def test_a_certificate_that_has_expired(certificate, tmp_path):
