@@ -326,8 +326,9 @@ class WaitNotices:
     def __init__(self) -> None:
         self._began = time.monotonic()
         self._line = LiveLine(sys.stderr)
-        # A caller without a handler for messages is a Python program that wants none.
-        has_reader = logging.getLogger().hasHandlers() and log.isEnabledFor(logging.WARNING)
+        # No line for a Python program without a handler for messages, nor with --log-level error.
+        shown = any(handler.level <= logging.WARNING for handler in logging.getLogger().handlers)
+        has_reader = shown and log.isEnabledFor(logging.WARNING)
         self._on_terminal = self._line.on_terminal and has_reader
         self._next_s = _FIRST_NOTICE_S
 

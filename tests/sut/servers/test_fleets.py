@@ -1,6 +1,7 @@
 """Many servers: which are used, which are waited for, and every difference between them."""
 
 import io
+import logging
 import re
 import sys
 import threading
@@ -142,7 +143,12 @@ def test_a_wait_that_lasts_is_said_where_only_warnings_are(caplog, monkeypatch):
     assert waits == [12, 22, 32, 42, 52, 62, 122, 182, 242]
 
 
-def test_a_wait_is_a_line_of_a_terminal_that_is_cleared(monkeypatch):
+@pytest.mark.parametrize("level", [logging.WARNING, logging.ERROR])
+def test_a_wait_is_a_line_of_a_terminal_that_is_cleared(monkeypatch, level):
+    """With ``--log-level error`` there is none, though other readers take warnings then, too."""
+    handler = logging.StreamHandler(io.StringIO())
+    handler.setLevel(level)
+    monkeypatch.setattr(logging.getLogger(), "handlers", [handler])
     now, terminal = SimpleNamespace(s=0.0), io.StringIO()
     monkeypatch.setattr(info_client, "time", SimpleNamespace(monotonic=lambda: now.s))
     monkeypatch.setattr(terminal, "isatty", lambda: True)
@@ -151,8 +157,8 @@ def test_a_wait_is_a_line_of_a_terminal_that_is_cleared(monkeypatch):
     with info_client.WaitNotices() as notices:
         for now.s in (1.75, 2.0, 2.25, 2.5, 2.75):
             notices.tick("one of two servers")
-    drawn = ["waiting 2 s for one of two se", "waiting 2 s for one of two se", " " * 29]
-    assert terminal.getvalue() == "".join(f"\r{line}" for line in drawn) + "\r"
+    drawn = ["waiting 2 s for one of two se", "waiting 2 s for one of two se", " " * 29, ""]
+    assert terminal.getvalue() == ("".join(f"\r{line}" for line in drawn) if level == logging.WARNING else "")
 
 
 def test_every_difference_between_replicas_is_named():
